@@ -75,8 +75,6 @@ func (db *DB) Close() error {
 	}
 	s := db.tree.End()
 	errs = append(errs, db.writer.Close())
-	// Dead tables are removed while the state still has this reference: a scan that released the last reference after
-	// it would make live tables look dead.
 	errs = append(errs, db.tree.CloseManifest(s), db.work.RemoveDead(), db.share.Leave(s), db.lock.Close())
 	db.report.leftOpen(db.read.Leaked())
 	db.report.closed()

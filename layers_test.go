@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"internal/tree": {3, []string{
 		"internal/tablefile", "internal/compaction", "internal/manifest",
 		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch",
-		"internal/ikey", "internal/filename",
+		"internal/ikey", "internal/filename", "internal/pages",
 	}},
 
 	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
@@ -111,12 +111,14 @@ var rooms = map[string]room{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
 		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
-	"internal/memtable": {1, []string{"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey"}},
-	"bloom":             {1, []string{"bloomblock"}},
-	"digest":            {1, []string{"bloomblock", "internal/corrupt"}},
-	"internal/cli":      {1, []string{"internal/words"}},    // shared by the command-line programs
-	"internal/outfile":  {1, []string{"internal/filename"}}, // output files named by the user of a program
-	"internal/picture":  {1, []string{"internal/outfile"}},
+	"internal/memtable": {1, []string{
+		"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey", "internal/pages",
+	}},
+	"bloom":            {1, []string{"bloomblock"}},
+	"digest":           {1, []string{"bloomblock", "internal/corrupt"}},
+	"internal/cli":     {1, []string{"internal/words"}},    // shared by the command-line programs
+	"internal/outfile": {1, []string{"internal/filename"}}, // output files named by the user of a program
+	"internal/picture": {1, []string{"internal/outfile"}},
 	// charts and pages, for programs only: it measures nothing and knows no store
 
 	"bloomblock":        {0, nil},
@@ -130,6 +132,7 @@ var rooms = map[string]room{
 	"internal/epoch":    {0, nil},
 	"internal/prefetch": {0, nil},
 	"internal/filename": {0, nil},
+	"internal/pages":    {0, nil},
 	"internal/corrupt":  {0, nil},
 	"bench/machine":     {0, nil}, // a description of the machine
 	"internal/words":    {0, nil}, // facts as readable text
@@ -166,7 +169,7 @@ var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":        {"bloomblock"},
 	"github.com/google/btree":             {"internal/memtable"},
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
-	"golang.org/x/sys":                    {"vfs"},
+	"golang.org/x/sys":                    {"vfs", "internal/pages"},
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
 	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},
 	"github.com/spf13/pflag":              {"internal/cli"},
@@ -197,8 +200,9 @@ var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPe
 var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}
 
 // unsafePlaces may use package unsafe beyond sizes: internal/epoch to choose a stripe by the address of a local, vfs
-// for a system call that takes an address. Sizes are allowed anywhere.
-var unsafePlaces = []string{"internal/epoch", "vfs"}
+// for a system call that takes an address, internal/pages for memory outside the collector's heap. Sizes are allowed
+// anywhere.
+var unsafePlaces = []string{"internal/epoch", "internal/pages", "vfs"}
 
 // testOnly is the package that only tests import. It is as little a room as they are, so no room may import it.
 const testOnly = "internal/storetest"

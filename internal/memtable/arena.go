@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // A ref is the position of a version in the arena: the chunk's number, then the offset in it in units of eight bytes.
@@ -13,40 +14,106 @@ type ref uint32
 
 const (
 	unitBytes = 8
-	unitBits  = 17                    // of a ref; the rest is the chunk's number
-	maxChunk  = unitBytes << unitBits // 1 MiB: as far as a ref reaches
+	unitBits  = 18                    // of a ref; the rest is the chunk's number
+	maxChunk  = unitBytes << unitBits // 2 MiB: as far as a ref reaches, and a huge page
 	minChunk  = 4 << 10
+	maxStep   = 64 << 10 // of a chunk that a pool has lent
 	maxChunks = 1 << (32 - unitBits)
 	firstRef  = ref(1) << unitBits
 )
 
-// An arena holds the bytes of a table in chunks that never move, so that readers may keep slices of them. It has one
-// writer and any number of readers. Chunks grow with the whole, from 4 KiB to 1 MiB; what would fill more than a
-// quarter of the next chunk gets one of its own, exactly as large as it.
+// An arena holds the bytes of a table in chunks that never move. It has one writer and any number of readers. What
+// would fill more than a quarter of the next chunk gets a chunk of its own, exactly as large as it.
+//
+// Chunks are in the collector's heap and grow with the whole, from 4 KiB to 2 MiB; or they are lent by a pool, and then
+// the first has 1 MiB, of which only what is used takes memory, and the others have 2 MiB.
 type arena struct {
 	chunks atomic.Pointer[[][]byte] // readers load it after the ref that they look up
-	bytes  atomic.Int64             // allocated
+	bytes  atomic.Int64             // taken so far; of a chunk that is lent step by step
+
+	pool  *pages.Pool // nil: the collector's heap
+	words [][]byte    // lent by pool, in addition to chunks: see zeroedWords
 
 	// the writer's
-	free []byte // the rest of the chunk that is being filled
+	free []byte // the rest of the step that is being filled; its capacity reaches to the end of the chunk
 	next ref    // where free begins
 }
 
-// alloc returns n bytes, zeroed and aligned, and their ref. It panics if the table has outgrown its refs: the owner
-// must freeze the table before MaxBytes.
+// alloc returns n bytes, aligned, with any contents, and their ref. It panics if the table has outgrown its refs: the
+// owner must freeze the table before MaxBytes.
 func (a *arena) alloc(n int) ([]byte, ref) {
 	n = (n + unitBytes - 1) &^ (unitBytes - 1)
 	if n > len(a.free) {
-		size := min(max(int(min(a.bytes.Load(), 4*maxChunk)/4)&^(minChunk-1), minChunk), maxChunk)
-		if n > size/4 {
+		step := min(max(int(min(a.bytes.Load(), 4*maxChunk)/4)&^(minChunk-1), minChunk), maxChunk)
+		switch {
+		case n <= cap(a.free):
+		case n > a.chunkSize(step)/4:
+			a.bytes.Add(int64(n))
 			return a.grow(n)
+		default:
+			b, r := a.grow(a.chunkSize(step))
+			a.free, a.next = b[:0], r
 		}
-		a.free, a.next = a.grow(size)
+		if a.pool != nil {
+			step = min(step, maxStep)
+		}
+		before := len(a.free)
+		a.free = a.free[:min(max(before+step, n), cap(a.free))]
+		a.bytes.Add(int64(len(a.free) - before))
 	}
 	b, r := a.free[:n:n], a.next
 	a.free = a.free[n:]
 	a.next += ref(n / unitBytes) //nolint:gosec // G115: n is at most maxChunk here
 	return b, r
+}
+
+// chunkSize returns the size of the next chunk, which is the step in the collector's heap.
+func (a *arena) chunkSize(step int) int {
+	switch {
+	case a.pool == nil:
+		return step
+	case a.chunks.Load() == nil:
+		return maxChunk / 2
+	}
+	return maxChunk
+}
+
+// zeroedWords returns n words. The collector takes those in its heap as soon as nobody uses them.
+func (a *arena) zeroedWords(n int) []atomic.Uint64 {
+	size := n * bytesPerSlot
+	switch {
+	case a.pool == nil:
+		return make([]atomic.Uint64, n)
+	case size < maxChunk/8:
+		b, _ := a.alloc(size)
+		clear(b)
+		return pages.As[atomic.Uint64](b)
+	}
+	b, zeroed := a.pool.Get(size)
+	if !zeroed {
+		clear(b)
+	}
+	a.words = append(a.words, b)
+	a.bytes.Add(int64(size))
+	return pages.As[atomic.Uint64](b)
+}
+
+// release gives everything back to the pool, if there is one. Nobody may use the arena any more; version panics.
+func (a *arena) release() {
+	chunks := a.chunks.Swap(nil)
+	if a.pool == nil {
+		return
+	}
+	if chunks != nil {
+		for _, c := range (*chunks)[1:] {
+			a.pool.Put(c, false)
+		}
+	}
+	for _, b := range a.words {
+		clear(b) // here, and not when a new table needs them, for which a writer waits
+		a.pool.Put(b, true)
+	}
+	a.words = nil
 }
 
 // grow adds a chunk of size bytes.
@@ -61,17 +128,15 @@ func (a *arena) grow(size int) ([]byte, ref) {
 	if number == maxChunks {
 		panic("memtable: table is larger than MaxBytes")
 	}
-	chunk := make([]byte, size)
+	var chunk []byte
+	if a.pool != nil {
+		chunk, _ = a.pool.Get(size)
+	} else {
+		chunk = make([]byte, size)
+	}
 	chunks = append(chunks, chunk) // after the length that readers know
 	a.chunks.Store(&chunks)
-	a.bytes.Add(int64(size))
 	return chunk, ref(number) << unitBits //nolint:gosec // G115: number is below maxChunks
-}
-
-// clone copies bytes, at most a whole chunk of them, into the arena.
-func (a *arena) clone(b []byte) []byte {
-	c, _ := a.alloc(len(b))
-	return c[:copy(c, b):len(b)]
 }
 
 // version returns the version at r, which alloc returned.
@@ -79,7 +144,8 @@ func (a *arena) version(r ref) version {
 	return version((*a.chunks.Load())[r>>unitBits][(r&(firstRef-1))*unitBytes:])
 }
 
-// A version is one entry in the arena, with all that follows it there. It does not change once readers can find it.
+// A version is one entry in the arena, with all that follows it there. It does not change once readers can find it, and
+// is there until the table is released.
 //
 //	0           8         12        16            20              24
 //	+-----------+---------+---------+-------------+---------------+-----+-------+

@@ -257,8 +257,8 @@ func (c *Cursor) visible() ref {
 	return r
 }
 
-// Key returns the current version's key and trailer. The bytes are part of the arena and stay valid as long as they are
-// referenced.
+// Key returns the current version's key and trailer. The bytes are part of the arena and stay valid until the table is
+// released.
 func (c *Cursor) Key() ikey.Key { return ikey.Key{User: c.cur.key(), Trailer: c.cur.trailer()} }
 
 // Value returns the current version's value, which is valid as long as the key.

@@ -17,7 +17,7 @@ import (
 // Keys with crowded or equal tags do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
 // with the same tag. A key that finds no slot within these limits overflows, and is found by order instead.
 type index struct {
-	filter *bloom.Atomic   // denies most absent keys from a twentieth of the memory
+	filter *bloom.Atomic   // denies most absent keys from a twentieth of the memory; always in the collector's heap
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
 
@@ -54,15 +54,15 @@ func (g tag) spread() bloomblock.Hash {
 	return bloomblock.Hash(uint64(g)<<32 | uint64(g)*goldenRatio>>32)
 }
 
-// newIndex makes an index for at least the given number of keys.
-func newIndex(keys int) *index {
+// newIndex makes an index for at least the given number of keys, with slots from an arena.
+func newIndex(keys int, a *arena) *index {
 	n := minSlots
 	for limit(n) < keys && n < 1<<30 {
 		n *= 2
 	}
 	return &index{
 		filter: bloom.NewAtomicBits(limit(n), filterBits),
-		slots:  make([]atomic.Uint64, n),
+		slots:  a.zeroedWords(n),
 		shift:  uint(32 - bits.TrailingZeros(uint(n))),
 	}
 }
@@ -72,8 +72,13 @@ func limit(slots int) int { return slots / 4 * maxLoadOf4 }
 // limit returns the number of keys that the index may hold.
 func (x *index) limit() int { return limit(len(x.slots)) }
 
-func (x *index) bytes() int64 {
-	return int64(x.filter.Bytes()) + int64(len(x.slots))*bytesPerSlot + x.overBytes.Load()
+// bytes returns the memory of the index in the collector's heap; its arena counts the other.
+func (x *index) bytes(a *arena) int64 {
+	n := int64(x.filter.Bytes()) + x.overBytes.Load()
+	if a.pool == nil {
+		n += int64(len(x.slots)) * bytesPerSlot
+	}
+	return n
 }
 
 // touch makes the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory:
@@ -108,8 +113,8 @@ func (x *index) put(g tag, r ref) {
 // grown returns a copy of x with capacity for the given number of keys, and at least twice that of x. Readers may
 // continue with x: it has all keys that were added before they loaded it. newest returns the newest version of the key
 // of an older one.
-func (x *index) grown(keys int, newest func(ref) ref) *index {
-	y := newIndex(max(keys, 2*x.limit()))
+func (x *index) grown(keys int, a *arena, newest func(ref) ref) *index {
+	y := newIndex(max(keys, 2*x.limit()), a)
 	for i := range x.slots {
 		if s := x.slots[i].Load(); s != 0 {
 			y.put(tag(s>>slotRefBits), ref(s&(1<<slotRefBits-1)))

@@ -10,10 +10,10 @@ import (
 // The filter is fed from 32 bits of the hash, and rebuilt from them at every growth: it must stay as good as a filter
 // is.
 func TestTheFilterOfAGrownIndex(t *testing.T) {
-	x := newIndex(0)
+	x := newIndex(0, new(arena))
 	for i := range 100_000 {
 		if i == x.limit() {
-			x = x.grown(0, func(r ref) ref { return r })
+			x = x.grown(0, new(arena), func(r ref) ref { return r })
 		}
 		x.put(tagOf(bloomblock.HashKey(fmt.Append(nil, "key", i))), ref(i+1))
 	}
@@ -37,7 +37,7 @@ func TestTheFilterOfAGrownIndex(t *testing.T) {
 
 func TestAnIndexHoldsWhatItIsMadeFor(t *testing.T) {
 	for _, keys := range []int{-1, 0, 1, 47, 48, 49, 1000, 49152, 49153} {
-		x := newIndex(keys)
+		x := newIndex(keys, new(arena))
 		if x.limit() < keys || len(x.slots) > minSlots && x.limit() >= 2*keys {
 			t.Errorf("an index for %d keys holds %d", keys, x.limit())
 		}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
@@ -38,8 +39,8 @@ type Table struct {
 	index  atomic.Pointer[index]
 	frozen atomic.Bool
 
-	counts   atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
-	orderMem atomic.Int64  // bytes of newest and the tail; those of the tree follow from the number of its keys
+	refs   atomic.Int64  // see Hold
+	counts atomic.Uint64 // versions << 32 | user keys: neither can reach 2³², which is the number of refs
 
 	probes probes
 	ranges ranges
@@ -67,15 +68,34 @@ const (
 	itemBytes       = 16
 )
 
-// New returns an empty table. Heads are taken after prefix, which should be the CommonPrefix of the last table; it may
-// be nil, and a wrong one only costs time. The prefix is copied. The hash index starts with capacity for the given
-// number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the table, or 0 if that is
-// unknown: an index that is too small then grows at once to the capacity that a table of that size will need.
-func New(prefix []byte, keys int, size int64) *Table {
-	t := &Table{prefix: bytes.Clone(prefix), size: size}
+// New returns an empty table in the collector's heap. Heads are taken after prefix, which should be the CommonPrefix of
+// the last table; it may be nil, and a wrong one only costs time. The prefix is copied. The hash index starts with
+// capacity for the given number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the
+// table, or 0 if that is unknown: an index that is too small then grows at once to the capacity that a table of that
+// size will need.
+func New(prefix []byte, keys int, size int64) *Table { return NewIn(nil, prefix, keys, size) }
+
+// NewIn is like New, but the versions and the slots of the index are in memory that pool lends, until Release. The
+// filter and the range tombstones are always in the collector's heap.
+func NewIn(pool *pages.Pool, prefix []byte, keys int, size int64) *Table {
+	t := &Table{arena: arena{pool: pool}, prefix: bytes.Clone(prefix), size: size}
 	t.tree = t.newTree()
-	t.index.Store(newIndex(keys))
+	t.index.Store(newIndex(keys, &t.arena))
 	return t
+}
+
+// Hold adds a reference to the table, for Release.
+func (t *Table) Hold() { t.refs.Add(1) }
+
+// Release drops a reference. The last one, or the first call for a table without references, gives the memory of the
+// versions and of the index back to the pool, and Release returns true. From then on only MayContain, RangeDels and
+// the methods that return figures may be called, and what others returned must not be used.
+func (t *Table) Release() (last bool) {
+	if t.refs.Add(-1) > 0 {
+		return false
+	}
+	t.arena.release()
+	return true
 }
 
 // Prepare makes the processor fetch the memory that an Add of a key with this hash will need. Call it for several keys
@@ -114,7 +134,7 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	r := t.arena.put(trailer, 0, id, key, value)
 	t.insert(item{head: head, first: r, id: id}, last)
 	if int64(id) >= int64(x.limit()) {
-		x = x.grown(t.expected(int(id)+1), t.newestOf)
+		x = x.grown(t.expected(int(id)+1), &t.arena, t.newestOf)
 		x.put(g, r)
 		t.index.Store(x)
 	} else {
@@ -165,7 +185,7 @@ func (t *Table) AddOps(ops []Op) {
 // overlap at random, each also copies lists of sequence numbers.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
 	counts := t.begin(seq)
-	t.ranges.add(start, end, seq, t.arena.clone)
+	t.ranges.add(start, end, seq)
 	t.counts.Store(counts + 1<<32)
 }
 
@@ -235,9 +255,16 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 	return r
 }
 
+// MayContain reports whether the table may have a version of a key with this hash: see Add. False is certain. It takes
+// no lock, and uses only memory of the collector's heap.
+func (t *Table) MayContain(h bloomblock.Hash) bool {
+	// The count answers in a store that is only read: its filter may be large and not in the cache.
+	return t.counts.Load() != 0 && t.index.Load().filter.MayContainHash(tagOf(h).spread())
+}
+
 // Get returns the newest version of key that a reader at seq sees, with its sequence number and kind. It does not apply
 // range tombstones, which may have deleted the version: see RangeDels. The value is part of the arena: it never changes
-// and stays valid as long as it is referenced; it must not be written to. Get allocates nothing. It takes no lock
+// and stays valid until the table is released; it must not be written to. Get allocates nothing. It takes no lock
 // unless keys have overflowed the index near this one. It walks one by one past the versions that are newer than seq.
 func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, trailer ikey.Trailer, found bool) {
 	if t.counts.Load() == 0 { // as in a store that is only read: its filter may be large and not in the cache
@@ -277,7 +304,7 @@ func (t *Table) RangeDelsFor(snapshots []ikey.Seq) rangedel.List {
 // Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
 // and an estimate for the tree. It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
-	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes() + t.orderMem.Load() +
+	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes(&t.arena) +
 		(int64(t.Keys())-t.tail.n.Load())*treeBytesPerKey + t.ranges.bytes.Load()
 }
 
@@ -287,6 +314,9 @@ func (t *Table) Len() int { return int(t.counts.Load() >> 32) }
 // Keys returns the number of user keys, deleted ones included: a good second argument of New for the next table. It is
 // safe for concurrent use.
 func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gosec // G115: the lower half
+
+// Size returns the size by Bytes at which the owner will freeze the table, or 0: see New.
+func (t *Table) Size() int64 { return t.size }
 
 // Seqs returns the smallest and the largest sequence number, both 0 for an empty table. Only the writer may call it
 // until the table is frozen.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
@@ -52,10 +53,10 @@ func (t *Table) keyOf(r ref) []byte {
 // insert adds a new key to the order. last reports that it is after all others.
 func (t *Table) insert(it item, last bool) {
 	if it.id%newestChunk == 0 {
+		chunk, _ := t.arena.alloc(4 * newestChunk)
 		t.mu.Lock()
-		t.newest = append(t.newest, make([]atomic.Uint32, newestChunk))
+		t.newest = append(t.newest, pages.As[atomic.Uint32](chunk))
 		t.mu.Unlock()
-		t.orderMem.Add(4*newestChunk + 24)
 	}
 	t.newest[it.id/newestChunk][it.id%newestChunk].Store(uint32(it.first))
 	if last {
@@ -93,10 +94,10 @@ func (t *Table) isLast(key []byte, head uint64) bool {
 func (t *Table) push(it item) {
 	n := int(t.tail.n.Load())
 	if n == len(t.tail.chunks)*tailChunk {
+		chunk, _ := t.arena.alloc(tailChunk * itemBytes)
 		t.mu.Lock()
-		t.tail.chunks = append(t.tail.chunks, make([]item, tailChunk))
+		t.tail.chunks = append(t.tail.chunks, pages.As[item](chunk))
 		t.mu.Unlock()
-		t.orderMem.Add(tailChunk * itemBytes)
 	}
 	*t.tail.at(n) = it
 	t.tail.n.Store(int64(n + 1))

@@ -32,7 +32,7 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	for _, set := range crowding {
 		for _, start := range []int{0, keys} {
 			t.Run(fmt.Sprintf("%s, capacity %d", set.name, start), func(t *testing.T) {
-				table := New(nil, start, 0)
+				table := newTable(t, nil, start, 0)
 				want := map[int]string{}
 				random := rand.New(rand.NewPCG(1, 2))
 				seq := ikey.Seq(0)
@@ -69,10 +69,10 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 // The limits of a search: slots looked at, and keys compared.
 func TestASearchOfTheIndexIsBounded(t *testing.T) {
 	for _, set := range crowding {
-		x := newIndex(0)
+		x := newIndex(0, new(arena))
 		for i := range 20_000 {
 			if i == x.limit() {
-				x = x.grown(0, func(r ref) ref { return r })
+				x = x.grown(0, new(arena), func(r ref) ref { return r })
 			}
 			x.put(tagOf(set.hash(i)), ref(i+1))
 		}
@@ -115,7 +115,7 @@ func TestRandomHashesHardlyOverflow(t *testing.T) {
 	if testing.Short() {
 		keys /= 4
 	}
-	x := newIndex(keys)
+	x := newIndex(keys, new(arena))
 	random := rand.New(rand.NewPCG(3, 4))
 	for i := range x.limit() {
 		x.put(tag(random.Uint32()), ref(i+1))
@@ -130,7 +130,7 @@ func TestRandomHashesHardlyOverflow(t *testing.T) {
 func TestCrowdedKeysAreFoundBesideTheirWriter(t *testing.T) {
 	const keys = 3000
 	key := func(i int) []byte { return fmt.Appendf(nil, "%05d", i*7919%keys) }
-	table := New(nil, 0, 0)
+	table := newTable(t, nil, 0, 0)
 	var mu sync.Mutex
 	added := 0
 	var readers sync.WaitGroup

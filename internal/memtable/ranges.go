@@ -21,7 +21,7 @@ import (
 // Published stretches never change. The writer copies those on its way (a path from the root), and appends to lists
 // after the length that readers know of.
 type stretch struct {
-	start       []byte // in the arena
+	start       []byte
 	left, right *stretch
 	own         []ikey.Seq // tombstones over this stretch
 	all         []ikey.Seq // tombstones over the whole subtree and this stretch: newer than any in the subtree
@@ -32,6 +32,7 @@ type stretch struct {
 const (
 	seqBytes     = 8
 	stretchBytes = int64(unsafe.Sizeof(stretch{}))
+	boundsChunk  = 512
 )
 
 // ranges holds a table's range tombstones.
@@ -41,13 +42,14 @@ type ranges struct {
 
 	// Used by the writer alone.
 	root   *stretch
+	free   []byte // where clone copies bounds to
 	change uint32 // the current one: its stretches are not published yet
 	newest ikey.Seq
 	ranks  rand.PCG
 }
 
-// add adds the tombstone [start, end) with seq to the tree and publishes it. It copies new bounds with clone.
-func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte) {
+// add adds the tombstone [start, end) with seq to the tree and publishes it.
+func (r *ranges) add(start, end []byte, seq ikey.Seq) {
 	if r.root == nil {
 		r.root = r.newStretch(nil, nil)
 	}
@@ -56,14 +58,14 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte)
 	if inside == nil || !bytes.Equal(first(inside).start, start) {
 		// The new stretch continues the list, so the stretch before it must not append to the same array.
 		cut := last(before)
-		inside = r.join(r.newStretch(clone(start), cut.own), inside)
+		inside = r.join(r.newStretch(r.clone(start), cut.own), inside)
 		cut.own = slices.Clip(cut.own)
 	}
 	var after *stretch
 	if end != nil {
 		inside, after = r.split(inside, end)
 		if after == nil || !bytes.Equal(first(after).start, end) {
-			after = r.join(r.newStretch(clone(end), slices.Clip(last(inside).own)), after)
+			after = r.join(r.newStretch(r.clone(end), slices.Clip(last(inside).own)), after)
 		}
 	}
 	if seq < r.newest {
@@ -74,6 +76,19 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq, clone func([]byte) []byte)
 	}
 	r.root = r.join(r.join(before, inside), after)
 	r.published.Store(&RangeDels{r.root})
+}
+
+// clone copies a bound. Bounds are in the collector's heap, since lookups of absent keys read them without a guard.
+func (r *ranges) clone(b []byte) []byte {
+	if len(b) > len(r.free) {
+		n := max(len(b), boundsChunk)
+		r.free = make([]byte, n)
+		r.bytes.Add(int64(n))
+	}
+	c := r.free[:len(b):len(b)]
+	r.free = r.free[len(b):]
+	copy(c, b)
+	return c
 }
 
 // cover notes a tombstone that is newer than all others over the whole tree.

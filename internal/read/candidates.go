@@ -9,8 +9,30 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
+// filtered asks the filters and the range tombstones of the memtables, which are in the collector's heap: it needs no
+// guard. If maybe is true, a memtable may have a version of key: see inMemory. Otherwise deleted reports whether a
+// range tombstone deletes all older data of key for a reader at seq. h is mixed with the store's seed.
+func filtered(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (maybe, deleted bool) {
+	if s.Mem.MayContain(h) {
+		return true, false
+	}
+	if d := s.Mem.RangeDels(); d != nil && d.Covering(key, seq) > 0 {
+		return false, true
+	}
+	for _, m := range s.Frozen {
+		if m.MayContain(h) {
+			return true, false
+		}
+		if d := m.RangeDels(); d != nil && d.Covering(key, seq) > 0 {
+			return false, true
+		}
+	}
+	return false, false
+}
+
 // inMemory looks up the newest version of key that a reader at seq may see in the memtables, and their range
-// tombstones. If decided is true, the answer is final: no older data counts. h is mixed with the store's seed.
+// tombstones. If decided is true, the answer is final: no older data counts. h is mixed with the store's seed. The
+// caller holds a reference to s, or is inside a guard in which s was the current state; value is valid until then.
 func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
 	if value, live, decided = inTable(s.Mem, key, h, seq); decided {
 		return value, live, true
@@ -21,6 +43,24 @@ func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value
 		}
 	}
 	return nil, false, false
+}
+
+// askMemory does what inMemory does, for callers without a guard: it enters one only if a filter says that a memtable
+// may have key. The state that it returns is s or a newer one. After Close it returns true.
+func (r *Reader) askMemory(
+	s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq,
+) (_ *tree.State, live, decided bool) {
+	maybe, deleted := filtered(s, key, h, seq)
+	if !maybe {
+		return s, false, deleted
+	}
+	guard := r.tree.Domain.Enter()
+	defer guard.Leave()
+	if s = r.tree.Load(); s == nil {
+		return nil, true, true
+	}
+	_, live, decided = inMemory(s, key, h, seq)
+	return s, live, decided
 }
 
 func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {

@@ -32,7 +32,9 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		}
 		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
 		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
-			countNegatives(s, group[i], m.hashes[i], seq, r.sampleOf())
+			if _, _, decided := inMemory(s, group[i], m.hashes[i].Mixed, seq); !decided {
+				countNegatives(s, group[i], m.hashes[i], seq, r.sampleOf())
+			}
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])

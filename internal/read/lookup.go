@@ -50,7 +50,8 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 	var l lookup
 	found, err := l.find(r, key, at)
 	value := l.value
-	if found && l.inTable {
+	switch {
+	case found && l.inTable:
 		var held bool
 		if value, held = l.hit.Held(); held {
 			l.hit.Hold() // the guard must not be held while f runs
@@ -61,6 +62,9 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 			value, err = l.appendValue(r, c.b[:0])
 			c.b = value
 		}
+	case found:
+		l.state.Hold() // for the same reason
+		defer r.tree.Release(l.state)
 	}
 	l.end(r, key, at)
 	switch {
@@ -116,7 +120,8 @@ func (at AsOf) over() bool { return at.Closed != nil && at.Closed.Load() }
 
 // A lookup follows one key through memtables and tables. It lives on its caller's stack.
 type lookup struct {
-	value   []byte      // from a memtable
+	value   []byte      // valid until end; from a memtable
+	state   *tree.State // has the memtable of value
 	hit     sstable.Hit // has the value if it is from a table
 	inTable bool
 	guard   epoch.Guard
@@ -167,35 +172,36 @@ func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 		return false, tree.ErrClosed
 	}
 	seq := min(at, r.tree.NewestSeq())
-	value, live, decided := inMemory(s, key, h.Mixed, seq)
-	if decided {
+	maybe, deleted := filtered(s, key, h.Mixed, seq)
+	if deleted {
 		l.cost.memtableHit = true
-		l.value = value
-		return live, nil
-	}
-	var room [8]candidate
-	candidates := candidatesIn(s, room[:0], key, h, seq, &l.cost)
-	if len(candidates) == 0 {
 		return false, nil
 	}
-	// From here on, files and cached blocks are used. They are released once no reader inside a guard can see them. So
-	// the state must be one that was current while this reader was inside: load it again.
+	var room [8]candidate
+	var candidates []candidate
+	if !maybe {
+		if candidates = candidatesIn(s, room[:0], key, h, seq, &l.cost); len(candidates) == 0 {
+			return false, nil
+		}
+	}
+	// From here on, versions in memtables, files and cached blocks are used. They are released once no reader inside a
+	// guard can see them. So the state must be one that was current while this reader was inside: load it again.
 	l.guard, l.inside = r.tree.Domain.Enter(), true
-	for {
-		now := r.tree.Load()
-		if now == nil {
-			return false, tree.ErrClosed
-		}
-		if now == s {
-			break
-		}
-		s, seq = now, min(at, r.tree.NewestSeq())
-		l.cost = lookupCost{}
-		if value, live, decided = inMemory(s, key, h.Mixed, seq); decided {
+	now := r.tree.Load()
+	if now == nil {
+		return false, tree.ErrClosed
+	}
+	if now != s {
+		s, seq, maybe = now, min(at, r.tree.NewestSeq()), true
+	}
+	if maybe {
+		value, live, decided := inMemory(s, key, h.Mixed, seq)
+		if decided {
 			l.cost.memtableHit = true
-			l.value = value
+			l.value, l.state = value, s
 			return live, nil
 		}
+		l.cost = lookupCost{}
 		candidates = candidatesIn(s, room[:0], key, h, seq, &l.cost)
 	}
 	for i := range candidates {
@@ -296,7 +302,8 @@ func (r *Reader) MayContain(key []byte) bool {
 		return true
 	}
 	h, seq := r.Hash(key), r.tree.NewestSeq()
-	if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
+	s, live, decided := r.askMemory(s, key, h.Mixed, seq)
+	if decided {
 		return live
 	}
 	var cost lookupCost // discarded: this is not counted as a lookup

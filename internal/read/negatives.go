@@ -33,17 +33,19 @@ func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 //
 //go:noinline
 func (r *Reader) sample(key []byte, at ikey.Seq) {
-	if s := r.tree.Load(); s != nil {
-		countNegatives(s, key, r.Hash(key), min(at, r.tree.NewestSeq()), r.sampleOf())
+	s := r.tree.Load()
+	if s == nil {
+		return
+	}
+	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
+	if s, _, decided := r.askMemory(s, key, h.Mixed, seq); !decided {
+		countNegatives(s, key, h, seq, r.sampleOf())
 	}
 }
 
 // countNegatives queries the filters that a lookup of key has queried, and counts n for each negative. Filters that
-// were loaded or dropped since then may answer differently.
+// were loaded or dropped since then may answer differently. No memtable decides key.
 func countNegatives(s *tree.State, key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
-	if _, _, decided := inMemory(s, key, h.Mixed, seq); decided {
-		return
-	}
 	for _, r := range s.Runs {
 		i := r.Find(key)
 		if i < 0 {

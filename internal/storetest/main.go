@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // Long multiplies the duration of the model and crash tests, with further seeds.
@@ -48,6 +49,7 @@ func Main(m *testing.M) {
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
 		cache.PoisonPools(scarceCache)
+		pages.Strict()
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(400)
 			debug.SetMemoryLimit(1 << 30)

@@ -40,7 +40,7 @@ func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *Stat
 		tables[meta.Number] = table
 	}
 	t.recorded.Counts = nil // from now on the tables hold the counts
-	s := &State{Mem: memtable.New(nil, 0, memtableSize), Frozen: recovered}
+	s := &State{Mem: memtable.NewIn(t.memory, nil, 0, memtableSize), Frozen: recovered}
 	s.setVersion(t.recorded.Version, tables)
 	return s
 }
@@ -275,7 +275,7 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
 	mem := t.state.Load().Mem
 	mem.Freeze()
-	next := memtable.New(mem.CommonPrefix(), mem.Keys(), memtableSize)
+	next := memtable.NewIn(t.memory, mem.CommonPrefix(), mem.Keys(), memtableSize)
 	t.swap(func(s *State) {
 		s.Mem = next
 		if len(s.Frozen) == 0 {

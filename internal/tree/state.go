@@ -153,6 +153,10 @@ func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
 	s.Version, s.Runs = v, runs
 }
 
+// Hold adds a reference to the state, for Tree.Release. The caller has one, or is inside a guard in which the state was
+// the current one.
+func (s *State) Hold() { s.refs.Add(1) }
+
 // MemtableBytes returns the size of the memtables in bytes.
 func (s *State) MemtableBytes() int64 {
 	sum := s.Mem.Bytes()

@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -38,6 +39,7 @@ type Tree struct {
 	dir      string
 	filters  manifest.Filters // of the options
 	observer Observer
+	memory   *pages.Pool     // of the memtables
 	life     context.Context //nolint:containedctx // of background work; ended by Close
 	stop     context.CancelFunc
 
@@ -112,7 +114,7 @@ type Frozen struct {
 func New(c Config) *Tree {
 	t := &Tree{
 		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
-		observer: c.Observer, retired: make(chan struct{}, 1), failed: c.ReadOnly,
+		observer: c.Observer, memory: pages.NewPool(), retired: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
 	t.decide()
@@ -120,8 +122,8 @@ func New(c Config) *Tree {
 	return t
 }
 
-// Load returns the current state, nil before Begin and after End. A reader that uses files or cached blocks must be
-// inside a guard of t.Domain when it loads the state, or hold a reference: see Hold.
+// Load returns the current state, nil before Begin and after End. A reader that uses versions of memtables, files or
+// cached blocks must be inside a guard of t.Domain when it loads the state, or hold a reference: see Hold.
 func (t *Tree) Load() *State { return t.state.Load() }
 
 // NewestSeq returns the newest sequence visible to readers. A reader loads its state first: a state older than the
@@ -147,7 +149,7 @@ func (t *Tree) Hold() (*State, bool) {
 		(*f)()
 	}
 	if s != nil {
-		s.refs.Add(1)
+		s.Hold()
 	}
 	return s, s != nil
 }
@@ -180,11 +182,19 @@ func (t *Tree) Acquire() (s *State, release func()) {
 	return s, func() { t.Release(s) }
 }
 
-// Release drops a reference to a state. The last one also drops a reference to each table of the state. A table that
-// no state names any more is dead: see TakeDead.
+// Release drops a reference to a state. The last one also drops a reference to each table and memtable of the state. A
+// table that no state names any more is dead: see TakeDead.
 func (t *Tree) Release(s *State) {
 	if s.refs.Add(-1) > 0 {
 		return
+	}
+	if s.Mem.Release() {
+		t.trim()
+	}
+	for _, m := range s.Frozen {
+		if m.Release() {
+			t.trim()
+		}
 	}
 	var dead []*Table
 	s.EachTable(func(_ int, table *Table) {
@@ -198,6 +208,15 @@ func (t *Tree) Release(s *State) {
 		t.dead = append(t.dead, dead...)
 		t.notify()
 	}
+}
+
+// trim is called after memory of memtables was given back. It keeps as much as the current memtable will still need.
+func (t *Tree) trim() {
+	keep := int64(0)
+	if s := t.state.Load(); s != nil {
+		keep = max(0, s.Mem.Size()-s.Mem.Bytes())
+	}
+	t.memory.Trim(keep)
 }
 
 // TakeDead returns the tables that no state names any more, each once. No reader can see them.
@@ -225,9 +244,13 @@ func (t *Tree) swap(change func(*State)) {
 	}
 }
 
-// set makes s the current state, which adds a reference to s and to each of its tables.
+// set makes s the current state, which adds a reference to s and to each of its tables and memtables.
 func (t *Tree) set(s *State) {
 	s.refs.Store(1)
+	s.Mem.Hold()
+	for _, m := range s.Frozen {
+		m.Hold()
+	}
 	s.EachTable(func(_ int, table *Table) { table.refs.Add(1) })
 	t.state.Store(s)
 }
@@ -253,9 +276,14 @@ func (t *Tree) Begin(s *State, seq ikey.Seq) {
 }
 
 // End removes the state and returns it, or nil if there was no state. When it returns, all lookups that had loaded
-// the state have left, and later ones load nil.
+// the state have left, and later ones load nil. The tables of the state stay; its memtables go with the last reader
+// that holds a reference to it.
 func (t *Tree) End() *State {
 	s := t.state.Swap(nil)
 	t.Domain.Wait()
+	if s != nil {
+		s.EachTable(func(_ int, table *Table) { table.refs.Add(1) }) // for ever: they are not dead
+		t.Release(s)
+	}
 	return s
 }

@@ -1,0 +1,93 @@
+package memtable
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
+)
+
+// newTable returns a table outside the collector's heap, which the test releases at its end.
+func newTable(t *testing.T, prefix []byte, keys int, size int64) *Table {
+	t.Helper()
+	pool := pages.NewPool()
+	tb := NewIn(pool, prefix, keys, size)
+	t.Cleanup(func() {
+		tb.Release()
+		if n := pool.Lent(); n != 0 {
+			t.Errorf("the table did not give back %d bytes", n)
+		}
+	})
+	return tb
+}
+
+func TestAReleasedTableGivesItsMemoryToTheNextOne(t *testing.T) {
+	pool := pages.NewPool()
+	lent := int64(0)
+	for round := range 3 {
+		tb := NewIn(pool, nil, 200_000, 8<<20)
+		value := fmt.Sprint("value of round ", round)
+		for i := range 30_000 {
+			add(tb, fmt.Sprint("key", i*7919%30_000), ikey.Seq(i+1), ikey.Set, value)
+		}
+		large := make([]byte, 3<<20)
+		tb.Add([]byte("large"), bloomblock.HashKey([]byte("large")), 50_000, ikey.Set, large)
+		for i := range 30_000 {
+			if got := get(tb, fmt.Sprint("key", i), ikey.MaxSeq); got != "SET "+value {
+				t.Fatalf("round %d: key %d is %q", round, i, got)
+			}
+			if got := get(tb, fmt.Sprint("other", i), ikey.MaxSeq); got != "none" {
+				t.Fatalf("round %d: absent key %d is %q", round, i, got)
+			}
+		}
+		if lent == 0 {
+			lent = pool.Lent()
+		}
+		if bytes := tb.Bytes(); pool.Lent() != lent || pool.Idle() != 0 || bytes < lent*2/3 || bytes > lent*3/2 {
+			t.Errorf("round %d: %d bytes are lent, before %d, and %d idle; the table says %d",
+				round, pool.Lent(), lent, pool.Idle(), bytes)
+		}
+		tb.Freeze()
+		tb.Hold()
+		tb.Hold()
+		if tb.Release() || pool.Lent() != lent {
+			t.Error("the table was released with a reference left")
+		}
+		if !tb.Release() || pool.Lent() != 0 || pool.Idle() != lent {
+			t.Errorf("after the last reference %d bytes are lent, %d idle, want 0 and %d",
+				pool.Lent(), pool.Idle(), lent)
+		}
+	}
+}
+
+// The filter, the range tombstones and the figures stay; versions do not, and looking for one panics.
+func TestWhatIsLeftOfAReleasedTable(t *testing.T) {
+	for name, tb := range map[string]*Table{
+		"outside": NewIn(pages.NewPool(), nil, 0, 0), "in the heap": New(nil, 0, 0),
+	} {
+		add(tb, "k", 1, ikey.Set, "v")
+		tb.AddRange([]byte("a"), []byte("c"), 2)
+		tb.Freeze()
+		bytes := tb.Bytes()
+		tb.Release()
+		if !tb.MayContain(bloomblock.HashKey([]byte("k"))) || tb.MayContain(bloomblock.HashKey([]byte("x"))) {
+			t.Errorf("%s: the filter has changed", name)
+		}
+		if got := tb.RangeDels().Covering([]byte("b"), ikey.MaxSeq); got != 2 {
+			t.Errorf("%s: the newest tombstone over b is %d, want 2", name, got)
+		}
+		if tb.Keys() != 1 || tb.Len() != 2 || tb.Bytes() != bytes {
+			t.Errorf("%s: %d keys, %d versions, %d bytes, want 1, 2, %d", name, tb.Keys(), tb.Len(), tb.Bytes(), bytes)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: a version was read after the release", name)
+				}
+			}()
+			tb.arena.version(firstRef)
+		}()
+	}
+}

@@ -1,0 +1,103 @@
+package pages
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestMemoryThatWasGivenBackIsLentAgain(t *testing.T) {
+	p := NewPool()
+	a, zeroed := p.Get(pageBytes + 1)
+	if len(a) != pageBytes+1 || cap(a) != len(a) || !zeroed || !bytes.Equal(a, make([]byte, len(a))) {
+		t.Fatalf("%d bytes of %d, zeroed %v: want %d zeros", len(a), cap(a), zeroed, pageBytes+1)
+	}
+	b, _ := p.Get(3 * pageBytes)
+	if p.Lent() != 5*pageBytes || p.Idle() != 0 {
+		t.Errorf("%d bytes are lent, %d idle, want 5 pages and 0", p.Lent(), p.Idle())
+	}
+	a[0], b[0] = 1, 2
+	p.Put(a, false)
+	if p.Lent() != 3*pageBytes || p.Idle() != 2*pageBytes {
+		t.Errorf("%d bytes are lent, %d idle, want 3 pages and 2", p.Lent(), p.Idle())
+	}
+	if c, zeroed := p.Get(pageBytes); !zeroed || &c[0] == &a[0] {
+		t.Error("memory of another size was lent")
+	}
+	if c, zeroed := p.Get(2 * pageBytes); zeroed || &c[0] != &a[0] || len(c) != 2*pageBytes || c[0] != 1 {
+		t.Error("the memory that was given back was not lent again")
+	}
+	clear(b)
+	p.Put(b, true)
+	if c, zeroed := p.Get(3 * pageBytes); !zeroed || &c[0] != &b[0] {
+		t.Error("the zeroed memory was not lent again as such")
+	}
+}
+
+func TestTrimKeepsWhatItIsAskedTo(t *testing.T) {
+	p := NewPool()
+	var lent [][]byte
+	for range 8 {
+		b, _ := p.Get(pageBytes)
+		lent = append(lent, b)
+	}
+	for _, b := range lent {
+		p.Put(b, false)
+	}
+	for _, keep := range []int64{9, 8, 5, 2, 0} {
+		p.Trim(keep*pageBytes + 1)
+		if want := min(keep, 8) * pageBytes; p.Idle() != want {
+			t.Errorf("%d bytes are idle, want %d", p.Idle(), want)
+		}
+	}
+}
+
+// Words of memory outside the heap are atomic too, and goroutines may share them.
+func TestWordsAreSharedByGoroutines(t *testing.T) {
+	p := NewPool()
+	b, _ := p.Get(pageBytes)
+	words := As[atomic.Uint64](b)
+	if len(words) != pageBytes/8 {
+		t.Fatalf("%d words, want %d", len(words), pageBytes/8)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range words {
+				words[i].Add(1)
+			}
+		})
+	}
+	all.Wait()
+	for i := range words {
+		if n := words[i].Load(); n != 4 {
+			t.Fatalf("word %d is %d, want 4", i, n)
+		}
+	}
+	runtime.KeepAlive(p)
+}
+
+func TestAPoolThatIsGarbageGivesItsMemoryBack(t *testing.T) {
+	s := func() *shelf {
+		p := NewPool()
+		p.Get(pageBytes)
+		idle, _ := p.Get(hugeBytes)
+		p.Put(idle, false)
+		return p.shelf
+	}()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		runtime.GC()
+		s.mu.Lock()
+		left := len(s.lent) + len(s.idle)
+		s.mu.Unlock()
+		if left == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d blocks are left", left)
+		}
+	}
+}

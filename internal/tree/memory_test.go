@@ -1,0 +1,95 @@
+package tree
+
+import (
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func value(t *testing.T, s *State, key string) string {
+	t.Helper()
+	v, _, ok := s.Mem.Get([]byte(key), bloomblock.HashKey([]byte(key)), ikey.MaxSeq)
+	if !ok {
+		t.Fatalf("%s is not in the memtable", key)
+	}
+	return string(v)
+}
+
+// TestTheMemoryOfAMemtableStaysAsLongAsAReference freezes and flushes a memtable while readers hold its states.
+func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	put := func(v string) {
+		key := []byte("key")
+		tree.Load().Mem.Add(key, bloomblock.HashKey(key), 1, ikey.Set, []byte(v))
+	}
+	put("first")
+	one := tree.memory.Lent()
+	active, _ := tree.Hold()
+	tree.Freeze(nil, 1, 1<<16)
+	put("second")
+	frozen, _ := tree.Hold()
+	if _, _, _, err := tree.Install(&manifest.Edit{LastSeq: 1}, nil, Change{Flushed: true}); err != nil {
+		t.Fatal(err)
+	}
+	tree.Domain.Wait()
+	expect := func(when string, tables, idle int64) {
+		t.Helper()
+		if tree.memory.Lent() != tables*one || tree.memory.Idle() > idle*one {
+			t.Errorf("%s: %d bytes are lent and %d idle, want %d and at most %d",
+				when, tree.memory.Lent(), tree.memory.Idle(), tables*one, idle*one)
+		}
+	}
+	expect("after the flush", 2, 0)
+	tree.Release(frozen)
+	expect("with a reader of the first state", 2, 0)
+	if got := value(t, active, "key"); got != "first" {
+		t.Errorf("the first memtable has %q", got)
+	}
+	tree.Release(active)
+	expect("after the last reader", 1, 1)
+	last, _ := tree.Hold()
+	if tree.End() != last {
+		t.Error("End returns another state")
+	}
+	expect("after End", 1, 1)
+	if got := value(t, last, "key"); got != "second" {
+		t.Errorf("the last memtable has %q", got)
+	}
+	tree.Release(last)
+	expect("after the last reader of all", 0, 0)
+}
+
+// TestIdleMemoryIsWhatTheMemtableStillNeeds fills memtables of 8 MiB and flushes them.
+func TestIdleMemoryIsWhatTheMemtableStillNeeds(t *testing.T) {
+	const size = 8 << 20
+	tree, _ := newTree(t, vfs.NewMem())
+	defer tree.End()
+	seq := ikey.Seq(0)
+	fill := func(to int64) {
+		for mem := tree.Load().Mem; mem.Bytes() < to; {
+			seq++
+			key := []byte{byte(seq >> 16), byte(seq >> 8), byte(seq)}
+			mem.Add(key, bloomblock.HashKey(key), seq, ikey.Set, make([]byte, 1000))
+		}
+	}
+	tree.Freeze(nil, seq, size)
+	for range 3 {
+		if _, _, _, err := tree.Install(&manifest.Edit{LastSeq: seq}, nil, Change{Flushed: true}); err != nil {
+			t.Fatal(err)
+		}
+		tree.Domain.Wait()
+		if used, idle := tree.Load().Mem.Bytes(), tree.memory.Idle(); used+idle > size {
+			t.Errorf("%d bytes are used and %d idle, want at most %d together", used, idle, size)
+		}
+		fill(size)
+		tree.Freeze(nil, seq, size)
+		fill(size / 4)
+	}
+	most := tree.memory.Lent() + tree.memory.Idle()
+	if most > 2*size {
+		t.Errorf("the tree has %d bytes for memtables, want at most %d", most, 2*size)
+	}
+}
