@@ -341,8 +341,7 @@ func (w *mutexWalk) walkStruct(v reflect.Value, path string) {
 		}
 		return
 	}
-	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") &&
-		!strings.HasPrefix(pkg, "github.com/google/btree") {
+	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") {
 		return
 	}
 	for i := range v.NumField() {

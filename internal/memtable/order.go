@@ -7,28 +7,15 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"github.com/google/btree"
-
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
-// An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
+// An item stands for a user key in the tree or the tail. It has no pointers, and four of them fill a cache line.
 type item struct {
 	head  uint64 // ikey.HeadAfter the table's prefix
 	first ref    // a version of the key, for its bytes; or the index of a probe
 	id    uint32
-}
-
-// newTree makes an empty tree.
-func (t *Table) newTree() *btree.BTreeG[item] {
-	// The comparison is less, written out: the tree calls it a dozen times for each insert.
-	return btree.NewG(degree, func(a, b item) bool {
-		if a.head != b.head {
-			return a.head < b.head
-		}
-		return t.lessBytes(a, b)
-	})
 }
 
 // less orders items by user key. If the heads are equal, which is rare, the bytes are compared out of line.
@@ -63,7 +50,7 @@ func (t *Table) insert(it item, last bool) {
 		t.push(it)
 	} else {
 		t.mu.Lock()
-		t.tree.ReplaceOrInsert(it)
+		t.insertInTree(it)
 		t.mu.Unlock()
 	}
 	t.sample.add(it)
@@ -138,16 +125,17 @@ func (t *Table) findByOrder(key []byte) ref {
 	}
 	pivot := t.take(key)
 	defer t.give(pivot)
-	it, ok := t.tree.Get(pivot)
-	if !ok {
-		n := int(t.tail.n.Load())
-		i := t.search(pivot, n)
-		if i == n || t.less(pivot, *t.tail.at(i)) {
-			return 0
+	if p := t.seekGE(pivot); p.leaf != 0 {
+		if it := t.itemAt(p); !t.less(pivot, it) {
+			return t.newestByID(it.id)
 		}
-		it = *t.tail.at(i)
 	}
-	return t.newestByID(it.id)
+	n := int(t.tail.n.Load())
+	i := t.search(pivot, n)
+	if i == n || t.less(pivot, *t.tail.at(i)) {
+		return 0
+	}
+	return t.newestByID(t.tail.at(i).id)
 }
 
 // newestOf returns the newest version of the key of an older one. Only the writer calls it.
@@ -216,7 +204,7 @@ func distinct(prefix []byte, sorted [][]byte) int {
 	return n
 }
 
-// rehead takes all heads after another prefix if that distinguishes more keys, in a new tree.
+// rehead takes all heads after another prefix if that distinguishes more keys.
 func (t *Table) rehead() {
 	keys := t.sorted()
 	prefix := sharedPrefix(keys)
@@ -226,14 +214,8 @@ func (t *Table) rehead() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.tree
 	t.prefix = bytes.Clone(prefix)
-	t.tree = t.newTree()
-	old.Ascend(func(it item) bool {
-		it.head = t.headOf(it.first)
-		t.tree.ReplaceOrInsert(it)
-		return true
-	})
+	t.reheadTree(t.tree.root, t.tree.height)
 	for i := range int(t.tail.n.Load()) {
 		it := t.tail.at(i)
 		it.head = t.headOf(it.first)

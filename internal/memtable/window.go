@@ -56,15 +56,23 @@ func (c *Cursor) window(back bool, from origin, key []byte) {
 	case back:
 		c.next = c.tail - 1
 	}
+	var p position
 	switch {
 	case from == fromEnd && back:
-		t.tree.Descend(c.visit)
+		p = t.lastPosition()
 	case from == fromEnd:
-		t.tree.Ascend(c.visit)
+		p = t.firstPosition()
 	case back:
-		t.tree.DescendLessOrEqual(pivot, c.visit)
+		p = t.seekLE(pivot)
 	default:
-		t.tree.AscendGreaterOrEqual(pivot, c.visit)
+		p = t.seekGE(pivot)
+	}
+	for p.leaf != 0 && c.collect(t.itemAt(p)) {
+		if back {
+			p = t.before(p)
+		} else {
+			p = t.after(p)
+		}
 	}
 	for !c.full && c.inTail() {
 		c.takeTail()

@@ -210,11 +210,12 @@ func (t *Tree) Release(s *State) {
 	}
 }
 
-// trim is called after memory of memtables was given back. It keeps as much as the current memtable will still need.
+// trim is called after memory of memtables was given back. It keeps what one memtable takes: a store that is written
+// without a pause needs it for the rest of the current memtable and the beginning of the next.
 func (t *Tree) trim() {
 	keep := int64(0)
 	if s := t.state.Load(); s != nil {
-		keep = max(0, s.Mem.Size()-s.Mem.Bytes())
+		keep = s.Mem.Size()
 	}
 	t.memory.Trim(keep)
 }
