@@ -112,7 +112,7 @@ var rooms = map[string]room{
 		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
 	"internal/memtable": {1, []string{
-		"bloom", "bloomblock", "internal/merge", "internal/rangedel", "internal/ikey", "internal/pages",
+		"bloomblock", "internal/merge", "internal/rangedel", "internal/ikey", "internal/pages",
 	}},
 	"bloom":            {1, []string{"bloomblock"}},
 	"digest":           {1, []string{"bloomblock", "internal/corrupt"}},
@@ -154,7 +154,6 @@ var arrows = [][2]string{
 	{"bench/compare", "internal/workload/own"},
 	{"internal/recovery", "internal/compaction"},
 	{"internal/manifest", "internal/wal"},
-	{"internal/memtable", "bloom"},
 	{"internal/picture", "internal/outfile"},
 	{"internal/merge", "internal/ikey"},
 	{"internal/rangedel", "internal/ikey"},

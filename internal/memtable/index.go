@@ -4,7 +4,6 @@ import (
 	"math/bits"
 	"sync/atomic"
 
-	"github.com/bloomkv/bloomkv/bloom"
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
@@ -17,7 +16,7 @@ import (
 // Keys with crowded or equal tags do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
 // with the same tag. A key that finds no slot within these limits overflows, and is found by order instead.
 type index struct {
-	filter *bloom.Atomic   // denies most absent keys from a twentieth of the memory; always in the collector's heap
+	filter filter          // denies most absent keys from a twentieth of the memory; always in the collector's heap
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
 
@@ -27,10 +26,7 @@ type index struct {
 }
 
 const (
-	minSlots = 64
-	// Bits per key of a full index. A false positive costs a search of the slots, about 50 ns, and each probe of the
-	// filter 8 ns of every insert. With 6 bits and their 4 probes at most 7 % of absent keys pass, 3 % on average.
-	filterBits   = 6
+	minSlots     = 64
 	maxLoadOf4   = 3
 	slotRefBits  = 32
 	goldenRatio  = 0x9e3779b97f4a7c15
@@ -48,12 +44,6 @@ type tag uint32
 
 func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 
-// spread makes a hash of a tag. The tag stays in the upper half, which selects the filter's block, so that growing
-// writes the new filter front to back too.
-func (g tag) spread() bloomblock.Hash {
-	return bloomblock.Hash(uint64(g)<<32 | uint64(g)*goldenRatio>>32)
-}
-
 // newIndex makes an index for at least the given number of keys, with slots from an arena.
 func newIndex(keys int, a *arena) *index {
 	n := minSlots
@@ -61,7 +51,7 @@ func newIndex(keys int, a *arena) *index {
 		n *= 2
 	}
 	return &index{
-		filter: bloom.NewAtomicBits(limit(n), filterBits),
+		filter: newFilter(limit(n)),
 		slots:  a.zeroedWords(n),
 		shift:  uint(32 - bits.TrailingZeros(uint(n))),
 	}
@@ -74,7 +64,7 @@ func (x *index) limit() int { return limit(len(x.slots)) }
 
 // bytes returns the memory of the index in the collector's heap; its arena counts the other.
 func (x *index) bytes(a *arena) int64 {
-	n := int64(x.filter.Bytes()) + x.overBytes.Load()
+	n := x.filter.bytes() + x.overBytes.Load()
 	if a.pool == nil {
 		n += int64(len(x.slots)) * bytesPerSlot
 	}
@@ -88,7 +78,7 @@ func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Lo
 
 // put adds a key that is not in the index.
 func (x *index) put(g tag, r ref) {
-	x.filter.AddHash(g.spread())
+	x.filter.add(g)
 	slot := uint64(g)<<slotRefBits | uint64(r)
 	mask, equal := uint(len(x.slots)-1), 0
 	i := uint(g>>x.shift) & mask

@@ -43,7 +43,9 @@ type Table struct {
 	ranges ranges
 
 	// Used by the writer alone.
-	size           int64 // see New
+	size           int64  // see New
+	added          uint64 // what counts will be after publish
+	inTail         int    // items in the tail, of which tail.n are published
 	sample         sample
 	minSeq, maxSeq ikey.Seq
 
@@ -93,7 +95,7 @@ func (t *Table) Release() (last bool) {
 // before the first is added, so that their cache misses overlap.
 func (t *Table) Prepare(h bloomblock.Hash) {
 	x, g := t.index.Load(), tagOf(h)
-	x.filter.MayContainHash(g.spread())
+	x.filter.mayContain(g)
 	x.touch(g)
 }
 
@@ -104,11 +106,30 @@ func (t *Table) Prepare(h bloomblock.Hash) {
 // bloomblock.HashKey, mixed with a seed if others choose the keys. Hashes that crowd or are equal cost a search of the
 // tree. Keys have at most 64 KiB, values at most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
-	counts := t.begin(seq)
+	t.add(key, h, seq, kind, value)
+	t.publish()
+}
+
+// publish lets readers see what was added. An atomic store takes 8 ns, so AddOps publishes its operations together.
+func (t *Table) publish() {
+	t.publishTail()
+	t.counts.Store(t.added)
+}
+
+func (t *Table) publishTail() {
+	if n := int64(t.inTail); t.tail.n.Load() != n {
+		t.tail.n.Store(n)
+	}
+}
+
+// add does what Add does; publish must follow.
+func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
+	t.begin(seq)
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
 	head := ikey.HeadAfter(t.prefix, key)
 	x, last := t.index.Load(), t.isLast(key, head)
 	if !last { // else it is new
+		t.publishTail() // the search may need it
 		if found, slot := t.find(x, key, g); found != 0 {
 			id := t.arena.version(found).id()
 			r := t.link(found, trailer, id, key, value)
@@ -116,12 +137,12 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 			if slot != noSlot {
 				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
 			}
-			t.counts.Store(counts + 1<<32)
+			t.added += 1 << 32
 			return
 		}
 	}
 	x.touch(g)
-	id := uint32(counts) //nolint:gosec // G115: the lower half
+	id := uint32(t.added) //nolint:gosec // G115: the lower half
 	r := t.arena.put(trailer, 0, id, key, value)
 	t.insert(item{head: head, first: r, id: id}, last)
 	if int64(id) >= int64(x.limit()) {
@@ -131,7 +152,7 @@ func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	} else {
 		x.put(g, r)
 	}
-	t.counts.Store(counts + 1<<32 + 1)
+	t.added += 1<<32 + 1
 }
 
 // expected estimates the number of keys that the table will have, from the n that it has.
@@ -163,9 +184,10 @@ func (t *Table) AddOps(ops []Op) {
 		if o.Kind == ikey.RangeDelete {
 			t.AddRange(o.Key, o.Value, o.Seq)
 		} else {
-			t.Add(o.Key, o.Hash, o.Seq, o.Kind, o.Value)
+			t.add(o.Key, o.Hash, o.Seq, o.Kind, o.Value)
 		}
 	}
+	t.publish()
 }
 
 // AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
@@ -175,26 +197,26 @@ func (t *Table) AddOps(ops []Op) {
 // It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. If many wide ones
 // overlap at random, each also copies lists of sequence numbers.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
-	counts := t.begin(seq)
+	t.begin(seq)
 	t.ranges.add(start, end, seq)
-	t.counts.Store(counts + 1<<32)
+	t.added += 1 << 32
+	t.publish()
 }
 
 // begin checks that a version may be added, and records its sequence number.
-func (t *Table) begin(seq ikey.Seq) (counts uint64) {
+func (t *Table) begin(seq ikey.Seq) {
 	if t.frozen.Load() {
 		panic("memtable: Add after Freeze")
 	}
-	if counts = t.counts.Load(); counts == 0 {
+	if t.added == 0 {
 		t.minSeq, t.maxSeq = seq, seq
 	}
 	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
-	return counts
 }
 
 // find returns the newest version of key and its slot, or 0. The slot is noSlot for a key that overflowed.
 func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
-	if !x.filter.MayContainHash(g.spread()) {
+	if !x.filter.mayContain(g) {
 		return 0, 0
 	}
 	mask, equal := uint(len(x.slots)-1), 0
@@ -250,7 +272,7 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 // no lock, and uses only memory of the collector's heap.
 func (t *Table) MayContain(h bloomblock.Hash) bool {
 	// The count answers in a store that is only read: its filter may be large and not in the cache.
-	return t.counts.Load() != 0 && t.index.Load().filter.MayContainHash(tagOf(h).spread())
+	return t.counts.Load() != 0 && t.index.Load().filter.mayContain(tagOf(h))
 }
 
 // Get returns the newest version of key that a reader at seq sees, with its sequence number and kind. It does not apply

@@ -66,20 +66,19 @@ func (t *Table) search(it item, n int) int {
 
 // isLast reports whether a key with this head is after all others of the table. Only the writer calls it.
 func (t *Table) isLast(key []byte, head uint64) bool {
-	n := int(t.tail.n.Load())
-	if n == 0 {
+	if t.inTail == 0 {
 		return true // then there is no key
 	}
-	last := t.tail.at(n - 1)
+	last := t.tail.at(t.inTail - 1)
 	if head != last.head {
 		return head > last.head
 	}
 	return string(key) > string(t.keyOf(last.first))
 }
 
-// push appends an item to the tail. Readers see the whole item or do not see it.
+// push appends an item to the tail. Readers see it after publishTail.
 func (t *Table) push(it item) {
-	n := int(t.tail.n.Load())
+	n := t.inTail
 	if n == len(t.tail.chunks)*tailChunk {
 		chunk, _ := t.arena.alloc(tailChunk * itemBytes)
 		t.mu.Lock()
@@ -87,7 +86,7 @@ func (t *Table) push(it item) {
 		t.mu.Unlock()
 	}
 	*t.tail.at(n) = it
-	t.tail.n.Store(int64(n + 1))
+	t.inTail++
 }
 
 // probes let a search key, which is not in the arena, take part in the tree's order: an item cannot point to it, but
@@ -216,7 +215,7 @@ func (t *Table) rehead() {
 	defer t.mu.Unlock()
 	t.prefix = bytes.Clone(prefix)
 	t.reheadTree(t.tree.root, t.tree.height)
-	for i := range int(t.tail.n.Load()) {
+	for i := range t.inTail {
 		it := t.tail.at(i)
 		it.head = t.headOf(it.first)
 	}

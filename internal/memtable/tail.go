@@ -6,7 +6,7 @@ import "sync/atomic"
 // that is filled in order, and a few of any other. It costs a twentieth of the tree, which has the other keys, all of
 // them before the tail's last.
 type tail struct {
-	n      atomic.Int64 // stored by the writer, without the table's lock
+	n      atomic.Int64 // items that readers see; stored by the writer, without the table's lock
 	chunks [][]item     // guarded by the table's mu, as the tree is
 }
 
