@@ -35,6 +35,7 @@ type reservation struct {
 	base       int64  // offset of mapped, a multiple of the page size
 	ready      int64  // the bytes from end to here are mapped and populated
 	fresh      int64  // bytes written since the last Sync
+	begun      int64  // the system was asked to begin writing the bytes before this one to the disk
 
 	synced atomic.Bool // a Sync ended since the last Write
 }
@@ -44,6 +45,7 @@ const (
 	populateAfter = 4 << 10   // bytes written since a Sync before pages are populated
 	populateLeast = 64 << 10  // bytes populated at once, in 15 µs; with 256 KiB one small Write in 2,000 takes 60 µs
 	populateMost  = 256 << 10 // the same for a Write of 2,000 bytes or more, which with 64 KiB would take 1/6 longer
+	writeBackStep = 1 << 20   // bytes
 	mapMost       = 64 << 20  // bytes mapped of a reservation; the rest is written by pwrite
 )
 
@@ -98,6 +100,7 @@ func (f *osFile) Write(p []byte) (n int, err error) {
 	switch {
 	case r.reservedTo == 0:
 		n, err = f.f.Write(p)
+		f.beginWriteBack(r.end + int64(n))
 	case len(p) > 0 && len(p) <= copyLimit && f.prepare(int64(len(p))):
 		if n, err = copyTo(r.mapped[r.end-r.base:], p); err != nil {
 			r.unmap()
@@ -109,6 +112,19 @@ func (f *osFile) Write(p []byte) (n int, err error) {
 	r.end += int64(n)
 	r.fresh += int64(n)
 	return n, err
+}
+
+// beginWriteBack asks the system, at every writeBackStep, to begin writing what is before end to the disk. A Sync of a
+// whole table then waits for its last part only: a flush takes a fifth less time.
+func (f *osFile) beginWriteBack(end int64) {
+	r := &f.reserved
+	if end-r.begun < writeBackStep {
+		return
+	}
+	_ = withDescriptor(f.f, func(fd int) error { // it is a hint: the Sync returns errors
+		return unix.SyncFileRange(fd, r.begun, end-r.begun, unix.SYNC_FILE_RANGE_WRITE)
+	})
+	r.begun = end
 }
 
 // prepare reports whether the next n bytes may be copied. It populates pages first if that pays.
