@@ -78,16 +78,15 @@ func (a *arena) chunkSize(step int) int {
 	return maxChunk
 }
 
-// zeroedWords returns n words. The collector takes those in its heap as soon as nobody uses them.
+// inHeap reports whether zeroedWords returns an array of size bytes from the collector's heap. An index that grows
+// leaves its small arrays to the collector; large ones stay until the table is released.
+func (a *arena) inHeap(size int) bool { return a.pool == nil || size < maxChunk/8 }
+
+// zeroedWords returns n words.
 func (a *arena) zeroedWords(n int) []atomic.Uint64 {
 	size := n * bytesPerSlot
-	switch {
-	case a.pool == nil:
+	if a.inHeap(size) {
 		return make([]atomic.Uint64, n)
-	case size < maxChunk/8:
-		b, _ := a.alloc(size)
-		clear(b)
-		return pages.As[atomic.Uint64](b)
 	}
 	b, zeroed := a.pool.Get(size)
 	if !zeroed {

@@ -65,8 +65,8 @@ func (x *index) limit() int { return limit(len(x.slots)) }
 // bytes returns the memory of the index in the collector's heap; its arena counts the other.
 func (x *index) bytes(a *arena) int64 {
 	n := x.filter.bytes() + x.overBytes.Load()
-	if a.pool == nil {
-		n += int64(len(x.slots)) * bytesPerSlot
+	if size := len(x.slots) * bytesPerSlot; a.inHeap(size) {
+		n += int64(size)
 	}
 	return n
 }
