@@ -341,7 +341,8 @@ func (w *mutexWalk) walkStruct(v reflect.Value, path string) {
 		}
 		return
 	}
-	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") {
+	if pkg != "" && !strings.HasPrefix(pkg, "github.com/bloomkv/") &&
+		!strings.HasPrefix(pkg, "github.com/google/btree") {
 		return
 	}
 	for i := range v.NumField() {

@@ -166,6 +166,7 @@ var arrows = [][2]string{
 // only.
 var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":        {"bloomblock"},
+	"github.com/google/btree":             {"internal/memtable"},
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
 	"golang.org/x/sys":                    {"vfs", "internal/pages"},
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},

@@ -17,9 +17,9 @@ import (
 // cursor on. A cursor that is used again does not allocate, except when it walks backward over more versions of one key
 // than ever before.
 //
-// Positions in the tree are valid only under the lock. So a Cursor copies a window of a few keys at a time under the
-// read lock (without the lock once the table is frozen), and seeks again for the next window. That is exact, since a
-// table only grows, and only by newer versions.
+// The tree has no cursor of its own, and cloning it would make every later insert copy. So a Cursor copies a window of
+// a few keys at a time under the read lock (without the lock once the table is frozen), and seeks again for the next
+// window. That is exact, since a table only grows, and only by newer versions.
 type Cursor struct {
 	t      *Table
 	limit  ikey.Trailer // the newest trailer that the cursor may show
@@ -49,6 +49,9 @@ type Cursor struct {
 	chained bool
 
 	touched ikey.Trailer // unused: it keeps the compiler from dropping the reads
+
+	visit func(item) bool // self.collect, made once
+	self  *Cursor         // the cursor that visit belongs to, as the cursor may have been copied since
 }
 
 var _ merge.Source = (*Cursor)(nil)
@@ -71,6 +74,9 @@ func (t *Table) Iter(seq ikey.Seq) *Cursor {
 func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {
 	c.forget()
 	c.t, c.limit, c.newest = t, ikey.Search(nil, seq).Trailer, newest
+	if c.self != c {
+		c.self, c.visit = c, c.collect
+	}
 }
 
 // Close ends the use of the cursor until it is reset. The cursor no longer refers to a table, and no move finds a

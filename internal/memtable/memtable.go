@@ -1,10 +1,11 @@
 // Package memtable keeps the newest versions of a store in memory, in order and by hash.
 //
-// The bytes are in an arena, which may be outside the garbage collector's heap. A B+ tree in the arena has one item for
-// each user key and serves order alone. Keys that were added in ascending order are in a flat list, the tail, instead.
-// The versions of a key are chained in the arena, newest first. A hash index serves lookups, so that a Get takes no
-// lock and overwriting a key does not touch the tree. An atomic Bloom filter in front of the index answers for most
-// absent keys. Range tombstones are kept apart from the versions, in an immutable tree that readers may keep.
+// The bytes are in an arena. A B-tree has one item for each user key and serves order alone; its items are small and
+// have no pointers, so the garbage collector does not scan them. Keys that were added in ascending order are in a flat
+// list, the tail, instead. The versions of a key are chained in the arena, newest first. A hash index serves lookups,
+// so that a Get takes no lock and overwriting a key does not touch the tree. An atomic Bloom filter in front of the
+// index answers for most absent keys. Range tombstones are kept apart from the versions, in an immutable tree that
+// readers may keep.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most
 // keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, whenever it has doubled
@@ -20,9 +21,10 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/google/btree"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
@@ -51,15 +53,21 @@ type Table struct {
 
 	// guarded by mu until the table is frozen; only the writer changes them, and it reads them without mu
 	mu     sync.RWMutex
-	tree   tree
+	nodes  *btree.FreeListG[item]
+	tree   *btree.BTreeG[item]
 	tail   tail
 	prefix []byte
 	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves are not guarded
 }
 
 const (
+	degree      = 64  // of the tree: 5 % faster than 32, 20 % than 16
 	newestChunk = 512 // ids in one part of newest
-	itemBytes   = 16
+
+	// The tree's memory for each key. Nodes hold up to 64 items of 16 bytes; they are two thirds full after inserts in
+	// random order, half full after ascending ones.
+	treeBytesPerKey = 32
+	itemBytes       = 16
 )
 
 // New returns an empty table in the collector's heap. Heads are taken after prefix, which should be the CommonPrefix of
@@ -67,12 +75,15 @@ const (
 // capacity for the given number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the
 // table, or 0 if that is unknown: an index that is too small then grows at once to the capacity that a table of that
 // size will need.
-func New(prefix []byte, keys int, size int64) *Table { return NewIn(nil, prefix, keys, size) }
+func New(prefix []byte, keys int, size int64) *Table {
+	return NewIn(&Memory{nodes: btree.NewFreeListG[item](0)}, prefix, keys, size)
+}
 
-// NewIn is like New, but the versions and the slots of the index are in memory that pool lends, until Release. The
-// filter and the range tombstones are always in the collector's heap.
-func NewIn(pool *pages.Pool, prefix []byte, keys int, size int64) *Table {
-	t := &Table{arena: arena{pool: pool}, prefix: bytes.Clone(prefix), size: size}
+// NewIn is like New, but the versions, the slots of the index and the nodes of the tree are lent by m, until Release.
+// The nodes, the filter and the range tombstones are always in the collector's heap.
+func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
+	t := &Table{arena: arena{pool: m.Pool}, nodes: m.nodes, prefix: bytes.Clone(prefix), size: size}
+	t.tree = t.newTree()
 	t.index.Store(newIndex(keys, &t.arena))
 	return t
 }
@@ -88,6 +99,7 @@ func (t *Table) Release() (last bool) {
 		return false
 	}
 	t.arena.release()
+	t.tree.Clear(true)
 	return true
 }
 
@@ -314,11 +326,11 @@ func (t *Table) RangeDelsFor(snapshots []ikey.Seq) rangedel.List {
 	return nil
 }
 
-// Bytes returns the memory that the table takes: the arena, the index with its filter, and the range tombstones. It
-// never falls, and is safe for concurrent use.
+// Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
+// and an estimate for the tree. It never falls, and is safe for concurrent use.
 func (t *Table) Bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.arena.bytes.Load() + t.index.Load().bytes(&t.arena) +
-		t.ranges.bytes.Load()
+		(int64(t.Keys())-t.tail.n.Load())*treeBytesPerKey + t.ranges.bytes.Load()
 }
 
 // Len returns the number of versions, range tombstones included. It is safe for concurrent use.

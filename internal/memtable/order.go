@@ -7,15 +7,28 @@ import (
 	"sort"
 	"sync/atomic"
 
+	"github.com/google/btree"
+
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
-// An item stands for a user key in the tree or the tail. It has no pointers, and four of them fill a cache line.
+// An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
 type item struct {
 	head  uint64 // ikey.HeadAfter the table's prefix
 	first ref    // a version of the key, for its bytes; or the index of a probe
 	id    uint32
+}
+
+// newTree makes an empty tree.
+func (t *Table) newTree() *btree.BTreeG[item] {
+	// The comparison is less, written out: the tree calls it a dozen times for each insert.
+	return btree.NewWithFreeListG(degree, func(a, b item) bool {
+		if a.head != b.head {
+			return a.head < b.head
+		}
+		return t.lessBytes(a, b)
+	}, t.nodes)
 }
 
 // less orders items by user key. If the heads are equal, which is rare, the bytes are compared out of line.
@@ -50,7 +63,7 @@ func (t *Table) insert(it item, last bool) {
 		t.push(it)
 	} else {
 		t.mu.Lock()
-		t.insertInTree(it)
+		t.tree.ReplaceOrInsert(it)
 		t.mu.Unlock()
 	}
 	t.sample.add(it)
@@ -124,17 +137,16 @@ func (t *Table) findByOrder(key []byte) ref {
 	}
 	pivot := t.take(key)
 	defer t.give(pivot)
-	if p := t.seekGE(pivot); p.leaf != 0 {
-		if it := t.itemAt(p); !t.less(pivot, it) {
-			return t.newestByID(it.id)
+	it, ok := t.tree.Get(pivot)
+	if !ok {
+		n := int(t.tail.n.Load())
+		i := t.search(pivot, n)
+		if i == n || t.less(pivot, *t.tail.at(i)) {
+			return 0
 		}
+		it = *t.tail.at(i)
 	}
-	n := int(t.tail.n.Load())
-	i := t.search(pivot, n)
-	if i == n || t.less(pivot, *t.tail.at(i)) {
-		return 0
-	}
-	return t.newestByID(t.tail.at(i).id)
+	return t.newestByID(it.id)
 }
 
 // newestOf returns the newest version of the key of an older one. Only the writer calls it.
@@ -203,7 +215,7 @@ func distinct(prefix []byte, sorted [][]byte) int {
 	return n
 }
 
-// rehead takes all heads after another prefix if that distinguishes more keys.
+// rehead takes all heads after another prefix if that distinguishes more keys, in a new tree.
 func (t *Table) rehead() {
 	keys := t.sorted()
 	prefix := sharedPrefix(keys)
@@ -213,8 +225,15 @@ func (t *Table) rehead() {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	old := t.tree
 	t.prefix = bytes.Clone(prefix)
-	t.reheadTree(t.tree.root, t.tree.height)
+	t.tree = t.newTree()
+	old.Ascend(func(it item) bool {
+		it.head = t.headOf(it.first)
+		t.tree.ReplaceOrInsert(it)
+		return true
+	})
+	old.Clear(true)
 	for i := range t.inTail {
 		it := t.tail.at(i)
 		it.head = t.headOf(it.first)

@@ -6,14 +6,13 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // newTable returns a table outside the collector's heap, which the test releases at its end.
-func newTable(t *testing.T, prefix []byte, keys int) *Table {
+func newTable(t *testing.T, prefix []byte, keys int, size int64) *Table {
 	t.Helper()
-	pool := pages.NewPool()
-	tb := NewIn(pool, prefix, keys, 0)
+	pool := NewMemory()
+	tb := NewIn(pool, prefix, keys, size)
 	t.Cleanup(func() {
 		tb.Release()
 		if n := pool.Lent(); n != 0 {
@@ -24,7 +23,7 @@ func newTable(t *testing.T, prefix []byte, keys int) *Table {
 }
 
 func TestAReleasedTableGivesItsMemoryToTheNextOne(t *testing.T) {
-	pool := pages.NewPool()
+	pool := NewMemory()
 	lent := int64(0)
 	for round := range 3 {
 		tb := NewIn(pool, nil, 200_000, 8<<20)
@@ -65,7 +64,7 @@ func TestAReleasedTableGivesItsMemoryToTheNextOne(t *testing.T) {
 // The filter, the range tombstones and the figures stay; versions do not, and looking for one panics.
 func TestWhatIsLeftOfAReleasedTable(t *testing.T) {
 	for name, tb := range map[string]*Table{
-		"outside": NewIn(pages.NewPool(), nil, 0, 0), "in the heap": New(nil, 0, 0),
+		"outside": NewIn(NewMemory(), nil, 0, 0), "in the heap": New(nil, 0, 0),
 	} {
 		add(tb, "k", 1, ikey.Set, "v")
 		tb.AddRange([]byte("a"), []byte("c"), 2)

@@ -56,23 +56,15 @@ func (c *Cursor) window(back bool, from origin, key []byte) {
 	case back:
 		c.next = c.tail - 1
 	}
-	var p position
 	switch {
 	case from == fromEnd && back:
-		p = t.lastPosition()
+		t.tree.Descend(c.visit)
 	case from == fromEnd:
-		p = t.firstPosition()
+		t.tree.Ascend(c.visit)
 	case back:
-		p = t.seekLE(pivot)
+		t.tree.DescendLessOrEqual(pivot, c.visit)
 	default:
-		p = t.seekGE(pivot)
-	}
-	for p.leaf != 0 && c.collect(t.itemAt(p)) {
-		if back {
-			p = t.before(p)
-		} else {
-			p = t.after(p)
-		}
+		t.tree.AscendGreaterOrEqual(pivot, c.visit)
 	}
 	for !c.full && c.inTail() {
 		c.takeTail()

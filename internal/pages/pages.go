@@ -143,18 +143,6 @@ func (s *shelf) close() {
 	s.lent, s.idle = nil, nil
 }
 
-// At returns a value of T at the beginning of b. T must contain no pointers and be aligned to at most 8 bytes.
-func At[T any](b []byte) *T {
-	_ = b[Sizeof[T]()-1]
-	return (*T)(unsafe.Pointer(unsafe.SliceData(b)))
-}
-
-// Sizeof returns the size of T.
-func Sizeof[T any]() int {
-	var v T
-	return int(unsafe.Sizeof(v))
-}
-
 // As returns memory as values of T, which must contain no pointers and be aligned to at most 8 bytes.
 func As[T any](b []byte) []T {
 	var v T

@@ -14,7 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
-	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -39,8 +38,8 @@ type Tree struct {
 	dir      string
 	filters  manifest.Filters // of the options
 	observer Observer
-	memory   *pages.Pool     // of the memtables
-	life     context.Context //nolint:containedctx // of background work; ended by Close
+	memory   *memtable.Memory // of the memtables
+	life     context.Context  //nolint:containedctx // of background work; ended by Close
 	stop     context.CancelFunc
 
 	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
@@ -114,7 +113,7 @@ type Frozen struct {
 func New(c Config) *Tree {
 	t := &Tree{
 		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
-		observer: c.Observer, memory: pages.NewPool(), retired: make(chan struct{}, 1), failed: c.ReadOnly,
+		observer: c.Observer, memory: memtable.NewMemory(), retired: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
 	t.decide()
