@@ -78,15 +78,23 @@ func (a *arena) chunkSize(step int) int {
 	return maxChunk
 }
 
+// inArena is the largest size in bytes of an array of the index that is in a chunk, next to the versions.
+const inArena = 2 << 10
+
 // inHeap reports whether zeroedWords returns an array of size bytes from the collector's heap. An index that grows
-// leaves its small arrays to the collector; large ones stay until the table is released.
-func (a *arena) inHeap(size int) bool { return a.pool == nil || size < maxChunk/8 }
+// leaves arrays of medium size to the collector; the others stay until the table is released.
+func (a *arena) inHeap(size int) bool { return a.pool == nil || size > inArena && size < maxChunk/8 }
 
 // zeroedWords returns n words.
 func (a *arena) zeroedWords(n int) []atomic.Uint64 {
 	size := n * bytesPerSlot
 	if a.inHeap(size) {
 		return make([]atomic.Uint64, n)
+	}
+	if size <= inArena {
+		b, _ := a.alloc(size)
+		clear(b)
+		return pages.As[atomic.Uint64](b)
 	}
 	b, zeroed := a.pool.Get(size)
 	if !zeroed {
