@@ -188,7 +188,7 @@ func wastesLikeEntries(t *testing.T, db *bloomkv.DB, n, lookups int) (rate, weig
 func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	const n = 60_000
 	db := planStore(t, planOptionsFor(vfs.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 }), n)
-	for i := range uint64(2000) {
+	for i := range uint64(1500) { // one memtable
 		must(t, db.Put(planKey(2*(n+i)), make([]byte, 30)))
 	}
 	trimmed := db.Tree().Load().Runs[0].Tables[0]
