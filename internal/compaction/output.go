@@ -73,24 +73,30 @@ func (o *output) holds(key []byte) bool { return o.started && bytes.Equal(o.key,
 // reaches reports whether the last version is at or after key.
 func (o *output) reaches(key []byte) bool { return o.started && bytes.Compare(o.key, key) >= 0 }
 
-// finish completes, syncs and closes the table.
+// finish completes the table, which is then to be synced.
 func (o *output) finish() (*manifest.Table, error) {
 	info, err := o.w.Finish()
-	if err == nil {
-		err = o.file.Sync()
-	}
 	if err != nil {
 		o.abandon()
 		return nil, err
-	}
-	if err := o.file.Close(); err != nil {
-		return nil, errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
 	}
 	t := Table(o.number, info)
 	if o.superseded {
 		t.Flags |= manifest.Superseded
 	}
 	return t, nil
+}
+
+// sync syncs and closes a finished table. After an error its file is removed.
+func (o *output) sync() error {
+	if err := o.file.Sync(); err != nil {
+		o.abandon()
+		return err
+	}
+	if err := o.file.Close(); err != nil {
+		return errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
+	}
+	return nil
 }
 
 // abandon removes the unfinished file. If that fails, the next Open removes it as an orphan.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Outputs are cut before the first key of the next table, and range tombstones with them.
@@ -142,5 +143,39 @@ func TestATableWithMoreThanTheNewestVersionSaysSo(t *testing.T) {
 	}
 	if want := []bool{false, true}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestATableIsSyncedWhileTheNextOneIsWritten lets each sync wait until the next table was created; the last one ends
+// the flush.
+func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
+	d := newDisk(t)
+	env := d.env(4 << 10)
+	var b strings.Builder
+	for i := range 600 {
+		fmt.Fprintf(&b, "k%05d@%d=%s ", i, i+1, strings.Repeat("v", 20))
+	}
+	const tables = 3
+	created := make(chan struct{}, 2*tables)
+	syncs := 0
+	env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+		switch op.Kind {
+		case vfs.OpCreate:
+			created <- struct{}{}
+		case vfs.OpSync: // syncs follow each other
+			if syncs++; syncs <= tables {
+				<-created
+				<-created // that of the next table
+				created <- struct{}{}
+			}
+		default:
+		}
+		return nil
+	})
+	src, _ := source(b.String())
+	res, err := Flush(t.Context(), src, nil, env)
+	must(t, err)
+	if len(res.Tables) <= tables || syncs != len(res.Tables) {
+		t.Errorf("%d tables and %d syncs, want more than %d of both", len(res.Tables), syncs, tables)
 	}
 }
