@@ -35,7 +35,7 @@ func sortEntries(es []entry) {
 }
 
 func TestSeek(t *testing.T) {
-	tb := newTable(t, []byte("p/"), 0, 0)
+	tb := newTable(t, []byte("p/"), 0)
 	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
 		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
 	}
@@ -70,7 +70,7 @@ func TestSeek(t *testing.T) {
 			if !frozen {
 				// Freeze is for ever: begin again with an equal table.
 				old := tb
-				tb = newTable(t, []byte("p/"), 0, 0)
+				tb = newTable(t, []byte("p/"), 0)
 				c := old.Iter(ikey.MaxSeq)
 				for ok := c.First(); ok; ok = c.Next() {
 					k := c.Key()
@@ -82,7 +82,7 @@ func TestSeek(t *testing.T) {
 }
 
 func TestASeekAllocatesNothing(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 1000 {
 		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
@@ -107,7 +107,7 @@ func TestCursorsBesideAWriter(t *testing.T) {
 			})
 	}
 	sortEntries(es)
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	var published atomic.Int64
 	var wg sync.WaitGroup
 	for r := range 2 {
@@ -157,7 +157,7 @@ func TestCursorsBesideAWriter(t *testing.T) {
 }
 
 func TestManySeeksAtOnceOnAFrozenTable(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 3000 {
 		add(tb, fmt.Sprintf("the same head %06d", i), ikey.Seq(i), ikey.Set, "")
 	}
@@ -178,7 +178,7 @@ func TestManySeeksAtOnceOnAFrozenTable(t *testing.T) {
 }
 
 func TestAVersionThatComesLateTakesItsPlace(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	add(tb, "k", 5, ikey.Set, "five")
 	add(tb, "k", 9, ikey.Set, "nine")
 	old := tb.Iter(ikey.MaxSeq)
@@ -237,7 +237,7 @@ func TestAgainstASortedSlice(t *testing.T) {
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(7, 8))
-			tb := newTable(t, []byte(shape.prefix), 0, 0)
+			tb := newTable(t, []byte(shape.prefix), 0)
 			var es []entry
 			for seq := ikey.Seq(1); seq <= 3000; seq++ {
 				k, kind, v := shape.key(rng), ikey.Kind(rng.IntN(2)), fmt.Sprint(seq)

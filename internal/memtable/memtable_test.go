@@ -29,7 +29,7 @@ func get(t *Table, key string, seq ikey.Seq) string {
 }
 
 func TestGet(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	add(tb, "a", 1, ikey.Set, "one")
 	add(tb, "a", 3, ikey.Delete, "")
 	add(tb, "a", 5, ikey.Set, "five")
@@ -73,7 +73,7 @@ func TestGet(t *testing.T) {
 }
 
 func TestNilIsTheEmptyKey(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	tb.Add(nil, bloomblock.HashKey(nil), 1, ikey.Set, nil)
 	if v, _, ok := tb.Get([]byte{}, bloomblock.HashKey([]byte{}), 1); !ok || len(v) != 0 {
 		t.Errorf("Get(empty) = %q, %v, want an empty value", v, ok)
@@ -85,7 +85,7 @@ func TestNilIsTheEmptyKey(t *testing.T) {
 }
 
 func TestAnEmptyTable(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	c := tb.Iter(ikey.MaxSeq)
 	if c.First() || c.SeekGE(ikey.Search([]byte("a"), ikey.MaxSeq)) || c.Next() {
 		t.Error("a cursor of an empty table stands somewhere")
@@ -102,7 +102,7 @@ func TestAnEmptyTable(t *testing.T) {
 }
 
 func TestLargeKeysAndValues(t *testing.T) {
-	tb := newTable(t, []byte("k"), 0, 0)
+	tb := newTable(t, []byte("k"), 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string][]byte{}
 	for i, size := range []int{
@@ -161,7 +161,7 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			tb := newTable(t, []byte(test.given), 0, 0)
+			tb := newTable(t, []byte(test.given), 0)
 			for i := range 10000 {
 				add(tb, test.key(i), ikey.Seq(i), ikey.Set, "")
 			}
@@ -178,7 +178,7 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 
 // Without this, a lookup would wait for a flush or a scan that holds the lock.
 func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 1000 {
 		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
@@ -207,7 +207,7 @@ func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
 }
 
 func TestGetAllocatesNothing(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 1000 {
 		add(tb, strconv.Itoa(i), ikey.Seq(i), ikey.Set, "v")
 	}
@@ -223,7 +223,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 // Readers look for what the writer has published while tree, index, arena and prefix all grow under them.
 func TestGetBesideAWriter(t *testing.T) {
 	const n = 20000
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	var published atomic.Int64
 	var wg sync.WaitGroup
 	for r := range 2 {
@@ -258,7 +258,7 @@ func TestGetBesideAWriter(t *testing.T) {
 func numbered(i int64) string { return fmt.Sprintf("key/%012d", i*2654435761%8000) }
 
 func TestAddAfterFreezeIsABug(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	tb.Freeze()
 	defer func() {
 		if recover() == nil {

@@ -115,7 +115,7 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(11, 12))
-			tb := newTable(t, nil, 0, 0)
+			tb := newTable(t, nil, 0)
 			var es []entry
 			for i := range shape.n {
 				seq := ikey.Seq(i + 1)
@@ -218,7 +218,7 @@ func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 }
 
 func TestSeekLT(t *testing.T) {
-	tb := newTable(t, []byte("p/"), 0, 0)
+	tb := newTable(t, []byte("p/"), 0)
 	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
 		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
 	}
@@ -272,7 +272,7 @@ func TestSeekLT(t *testing.T) {
 // Walking over a key with very many versions must not look at all of them again for each.
 func TestAHotKeyBothWays(t *testing.T) {
 	const n = 100_000
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	add(tb, "a", 1, ikey.Set, "")
 	add(tb, "z", 2, ikey.Set, "")
 	for i := range ikey.Seq(n) {
@@ -325,7 +325,7 @@ func TestAHotKeyBothWays(t *testing.T) {
 }
 
 func TestACursorIsUsedAgain(t *testing.T) {
-	one, two := newTable(t, nil, 0, 0), newTable(t, nil, 0, 0)
+	one, two := newTable(t, nil, 0), newTable(t, nil, 0)
 	add(one, "a", 1, ikey.Set, "one")
 	add(two, "b", 1, ikey.Set, "two")
 	var c Cursor
@@ -354,7 +354,7 @@ func TestACursorIsUsedAgain(t *testing.T) {
 }
 
 func TestAUsedCursorAllocatesNothing(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 1000 {
 		add(tb, strconv.Itoa(i%500), ikey.Seq(i), ikey.Set, "v")
 	}

@@ -32,7 +32,7 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	for _, set := range crowding {
 		for _, start := range []int{0, keys} {
 			t.Run(fmt.Sprintf("%s, capacity %d", set.name, start), func(t *testing.T) {
-				table := newTable(t, nil, start, 0)
+				table := newTable(t, nil, start)
 				want := map[int]string{}
 				random := rand.New(rand.NewPCG(1, 2))
 				seq := ikey.Seq(0)
@@ -130,7 +130,7 @@ func TestRandomHashesHardlyOverflow(t *testing.T) {
 func TestCrowdedKeysAreFoundBesideTheirWriter(t *testing.T) {
 	const keys = 3000
 	key := func(i int) []byte { return fmt.Appendf(nil, "%05d", i*7919%keys) }
-	table := newTable(t, nil, 0, 0)
+	table := newTable(t, nil, 0)
 	var mu sync.Mutex
 	added := 0
 	var readers sync.WaitGroup

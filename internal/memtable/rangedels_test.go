@@ -75,7 +75,7 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 	keys := rangeKeys()
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
-		tb := newTable(t, nil, 0, 0)
+		tb := newTable(t, nil, 0)
 		checkRanges(t, tb.RangeDels(), nil, 1)
 		var ts []rangedel.Tombstone
 		var moments []*RangeDels
@@ -124,7 +124,7 @@ func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 	}
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		tb := newTable(t, nil, 0, 0)
+		tb := newTable(t, nil, 0)
 		var ts []rangedel.Tombstone
 		var moments []*RangeDels
 		keys, width, late := 20+rng.IntN(300), 1+rng.IntN(300), rng.IntN(2) == 0
@@ -189,7 +189,7 @@ func checkList(t *testing.T, rng *rand.Rand, r *RangeDels, ts []rangedel.Tombsto
 }
 
 func TestRangeDels(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	if r := tb.RangeDels(); r != nil || r.Covering(nil, ikey.MaxSeq) != 0 || r.List(nil) != nil {
 		t.Error("an empty table has range tombstones")
 	}
@@ -230,7 +230,7 @@ func TestRangeDels(t *testing.T) {
 
 // An AddRange may not disturb what a Get of the table gives out, nor the other way round.
 func TestRangesBesidePoints(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 2000 {
 		add(tb, fmt.Sprintf("%04d", i), ikey.Seq(2*i+1), ikey.Set, strconv.Itoa(i))
 		tb.AddRange(fmt.Appendf(nil, "%04d", i), fmt.Appendf(nil, "%04d", i+1), ikey.Seq(2*i+2))
@@ -247,7 +247,7 @@ func TestRangesBesidePoints(t *testing.T) {
 }
 
 func TestCoveringAllocatesNothing(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	for i := range 1000 {
 		tb.AddRange(binary.BigEndian.AppendUint64(nil, uint64(i%100)), nil, ikey.Seq(i+1))
 	}
@@ -274,7 +274,7 @@ func TestCoveringBesideAWriter(t *testing.T) {
 			Seq: ikey.Seq(i + 1),
 		}
 	}
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	var published atomic.Int64
 	var wg sync.WaitGroup
 	for reader := range uint64(2) {
@@ -413,7 +413,7 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 
 // The index must not be asked about a table that has range tombstones only.
 func TestATableOfRangeDeletesAlone(t *testing.T) {
-	tb := newTable(t, nil, 0, 0)
+	tb := newTable(t, nil, 0)
 	tb.AddRange(nil, []byte("b"), 1)
 	if _, _, ok := tb.Get([]byte("a"), bloomblock.HashKey([]byte("a")), ikey.MaxSeq); ok {
 		t.Error("Get finds a version")

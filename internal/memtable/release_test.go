@@ -9,10 +9,10 @@ import (
 )
 
 // newTable returns a table outside the collector's heap, which the test releases at its end.
-func newTable(t *testing.T, prefix []byte, keys int, size int64) *Table {
+func newTable(t *testing.T, prefix []byte, keys int) *Table {
 	t.Helper()
 	pool := NewMemory()
-	tb := NewIn(pool, prefix, keys, size)
+	tb := NewIn(pool, prefix, keys, 0)
 	t.Cleanup(func() {
 		tb.Release()
 		if n := pool.Lent(); n != 0 {
