@@ -189,7 +189,7 @@ type CacheMetrics struct {
 	Used      int64  `json:"used"`    // bytes of blocks of this store
 	Blocks    int    `json:"blocks"`  // of this store
 	Hits      uint64 `json:"hits"`    // blocks found in the cache
-	Misses    uint64 `json:"misses"`  // blocks read from files
+	Misses    uint64 `json:"misses"`  // blocks that were not in the cache
 	Inserts   uint64 `json:"inserts"` // blocks added to the cache
 	Evictions uint64 `json:"evictions"`
 }

@@ -23,7 +23,7 @@ import (
 // key i for each of n keys, and the path of its largest table.
 func openMapped(t *testing.T, n int) (db *bloomkv.DB, value func(i int) string, table string) {
 	t.Helper()
-	if runtime.GOOS != "linux" || runtime.GOARCH == "386" {
+	if runtime.GOOS != "linux" || strconv.IntSize < 64 {
 		t.Skip("no mapped files here")
 	}
 	o := storetest.Tiny(vfs.OS)

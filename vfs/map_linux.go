@@ -49,7 +49,7 @@ func (m *mapping) Bytes() []byte { return m.b }
 func (m *mapping) Close() error { return os.NewSyscallError("munmap", unix.Munmap(m.b)) }
 
 // InMemory implements [Mapping.InMemory] by mincore(2). The system says that all pages are in memory if the process
-// may not write the file.
+// neither owns the file nor may write it.
 func (m *mapping) InMemory(from, to int) bool {
 	from &^= int(pageSize) - 1
 	var pages [64]byte // one for each page

@@ -8,7 +8,7 @@ import (
 )
 
 // A Mapper is a [File] that can be read as memory of the process, without system calls. The files of [OS] are Mappers
-// on Linux, those of [NewMem] everywhere. Those of [NewHook] are not, so that a hook sees each read.
+// on Linux, small ones of [NewMem] everywhere. Those of [NewHook] are not, so that a hook sees each read.
 type Mapper interface {
 	// Map maps the first n bytes of the file, n > 0. The file must be that long. If files cannot be mapped here, the
 	// error matches errors.ErrUnsupported. The Mapping must be closed; it does not depend on the File, which may be

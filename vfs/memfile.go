@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"math"
@@ -174,10 +175,17 @@ func (h *memHandle) Sync() error {
 
 var _ Mapper = (*memHandle)(nil)
 
-// Map implements [Mapper.Map] by a copy of what the file holds now. Close of the Mapping overwrites the copy, so that
-// late reads are noticed.
+// memMapMost is the size of the largest file that Map copies. The tables of tests are smaller, and the data of a
+// program is not in memory twice.
+const memMapMost = 1 << 20
+
+// Map implements [Mapper.Map] for files of at most 1 MiB, by a copy of what the file holds now. Close of the Mapping
+// overwrites the copy, so that late reads are noticed.
 func (h *memHandle) Map(n int) (Mapping, error) {
 	size, err := h.Size()
+	if err == nil && size > memMapMost {
+		err = &fs.PathError{Op: "mmap", Path: h.name, Err: errors.ErrUnsupported}
+	}
 	if err == nil && (n <= 0 || int64(n) > size) {
 		err = &fs.PathError{Op: "mmap", Path: h.name, Err: fs.ErrInvalid}
 	}

@@ -23,7 +23,7 @@ var (
 	absentReads = describe("absent_wasted_reads_total",
 		"Wasted reads of lookups of absent keys, to which the promised rate applies.")
 	blocks      = describe("blocks_total", "Data blocks searched by lookups.")
-	blocksRead  = describe("blocks_read_total", "Data blocks that lookups read from files.")
+	blocksRead  = describe("blocks_read_total", "Data blocks of lookups that were not in the cache.")
 	evictions   = describe("cache_evictions_total", "Data blocks evicted from the cache.")
 	operations  = describe("operations_total", "Puts, deletes and range deletes.")
 	logBytes    = describe("log_bytes_total", "Bytes written to logs.")

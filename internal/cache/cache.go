@@ -30,11 +30,13 @@ type Slot = atomic.Pointer[Block]
 // A Pool is a bounded set of blocks, shared by caches. It is safe for concurrent use.
 type Pool struct {
 	poison atomic.Bool
-	full   atomic.Bool // a block found no room since blocks were last dropped
-	most   int64       // constant; limit of SetCapacity in bytes; 0 is no limit
-	shards [shards]shard
-	ghosts atomic.Pointer[ghosts]
-	limbo  limbo
+	full   atomic.Bool // a block was evicted since blocks were last dropped
+
+	largest atomic.Int64 // bytes of the largest block that is kept
+	most    int64        // constant; limit of SetCapacity in bytes; 0 is no limit
+	shards  [shards]shard
+	ghosts  atomic.Pointer[ghosts]
+	limbo   limbo
 }
 
 // A Cache is one store's part of a pool, from nothing to all of it. It is safe for concurrent use.
@@ -174,7 +176,6 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	n := b.size()
 	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
-		c.pool.full.Store(true)
 		if c.pool.poison.Load() {
 			c.domain.Retire(func() {
 				if b.holds.Load() == 0 {
@@ -203,9 +204,9 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	return b
 }
 
-// HasRoom reports whether a block can be inserted without another one being evicted. It takes no lock, and may be wrong
-// for a few blocks.
-func (c *Cache) HasRoom() bool { return !c.pool.full.Load() }
+// HasRoom reports whether a block of n bytes can be inserted without another one being evicted. It takes no lock, and
+// may be wrong for a few blocks.
+func (c *Cache) HasRoom(n int) bool { return int64(n) <= c.pool.largest.Load() && !c.pool.full.Load() }
 
 // Drop removes the blocks of a table that is closed or whose index is unloaded. Readers that still have the old slots
 // may insert into them later: nothing finds these blocks, and the clock evicts them in turn.
@@ -254,6 +255,7 @@ func (p *Pool) SetCapacity(n int64) {
 		n = min(n, p.most)
 	}
 	spare := min(max(n/32, 256<<10), 4<<20, n/4)
+	p.largest.Store((n-spare)/shards/2 - header)
 	p.limbo.mu.Lock()
 	p.limbo.limit = spare / 2
 	p.limbo.batch = min(spare/16, 256<<10)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -164,8 +165,14 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 			created <- struct{}{}
 		case vfs.OpSync: // syncs follow each other
 			if syncs++; syncs <= tables {
-				<-created
-				<-created // that of the next table
+				for range 2 { // its own, and that of the next table
+					select {
+					case <-created:
+					case <-time.After(time.Minute):
+						t.Error("the next table was not created before the sync of the last one ended")
+						return nil
+					}
+				}
 				created <- struct{}{}
 			}
 		default:

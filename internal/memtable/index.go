@@ -16,7 +16,7 @@ import (
 // Keys with crowded or equal tags do not make probing slow: a search ends after maxProbes slots, or after maxEqual keys
 // with the same tag. A key that finds no slot within these limits overflows, and is found by order instead.
 type index struct {
-	filter filter          // denies most absent keys from a twentieth of the memory; always in the collector's heap
+	filter filter          // denies most absent keys from a tenth of the memory; always in the collector's heap
 	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
 	shift  uint            // tag >> shift is the first slot
 

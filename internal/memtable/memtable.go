@@ -79,8 +79,8 @@ func New(prefix []byte, keys int, size int64) *Table {
 	return NewIn(&Memory{nodes: btree.NewFreeListG[item](0)}, prefix, keys, size)
 }
 
-// NewIn is like New, but the versions, the slots of the index and the nodes of the tree are lent by m, until Release.
-// The nodes, the filter and the range tombstones are always in the collector's heap.
+// NewIn is like New, but m lends the memory of versions and of most slots of the index, outside the collector's heap,
+// and the nodes of the tree, until Release. The filter and the range tombstones are always in the heap.
 func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
 	t := &Table{arena: arena{pool: m.Pool}, nodes: m.nodes, prefix: bytes.Clone(prefix), size: size}
 	t.tree = t.newTree()

@@ -14,7 +14,7 @@ import (
 )
 
 // A Pool lends memory and keeps what is given back for the next loan, until Trim. It is safe for concurrent use. Once
-// the pool is garbage, all its memory is given back to the system: whoever uses memory of a pool must keep the pool.
+// the pool is garbage, all its memory is given back to the system: a user of its memory must keep the pool.
 type Pool struct{ *shelf }
 
 // A shelf is the part of a pool that its cleanup uses.
@@ -102,8 +102,8 @@ func (p *Pool) Trim(keep int64) {
 	p.mu.Lock()
 	var out []block
 	for p.size > keep {
-		k := p.idle[len(p.idle)-1]
-		p.idle = slices.Delete(p.idle, len(p.idle)-1, len(p.idle))
+		k := p.idle[0] // the oldest: nobody may ask for its size again
+		p.idle = slices.Delete(p.idle, 0, 1)
 		p.size -= int64(len(k.b))
 		out = append(out, k)
 	}

@@ -59,6 +59,8 @@ func (r *Reader) askMemory(
 	if s = r.tree.Load(); s == nil {
 		return nil, true, true
 	}
+	// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
+	// table does not exclude the key.
 	_, live, decided = inMemory(s, key, h, seq)
 	return s, live, decided
 }

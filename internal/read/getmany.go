@@ -76,7 +76,7 @@ type manyAnswer struct {
 	maybe, probed uint64          // its filter does not exclude the key; its filter was queried
 }
 
-var manyLookups = sync.Pool{New: func() any { return new(manyLookup) }}
+var manyLookups = sync.Pool{New: func() any { return &manyLookup{copies: []byte{}} }}
 
 // find looks up the keys of a group and sets values, found and hits. end must follow.
 func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq) error {
@@ -242,7 +242,7 @@ func (m *manyLookup) end(n int) {
 		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
 	}
 	if cap(m.copies) > keepCopy {
-		m.copies = nil
+		m.copies = []byte{}
 	}
 	m.copies = m.copies[:0]
 	clear(m.candidates)

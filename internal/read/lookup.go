@@ -81,7 +81,7 @@ type valueCopy struct{ b []byte }
 
 const keepCopy = 64 << 10 // the largest copy kept for reuse
 
-var valueCopies = sync.Pool{New: func() any { return new(valueCopy) }}
+var valueCopies = sync.Pool{New: func() any { return &valueCopy{b: []byte{}} }}
 
 func (c *valueCopy) put() {
 	if cap(c.b) <= keepCopy {

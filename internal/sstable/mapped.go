@@ -88,7 +88,7 @@ func (r *Reader) useMapped(x *index, i int, st *Stats, use func(data []byte)) (o
 
 // getMapped does the same as block.get in data block i of the mapped file. It returns false if the block must be read.
 func (r *Reader) getMapped(x *index, i int, key []byte, t ikey.Trailer, st *Stats) (e entry, v verdict, ok bool) {
-	if r.mapped == nil || r.cache.HasRoom() || rand.Uint32()%admitted == 0 {
+	if r.mapped == nil || r.cache.HasRoom(int(x.handles[i].decoded)) || rand.Uint32()%admitted == 0 {
 		return entry{}, absent, false
 	}
 	ok = r.useMapped(x, i, st, func(data []byte) {

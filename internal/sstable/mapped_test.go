@@ -50,7 +50,7 @@ func mappedTable(t *testing.T, o WriterOptions) (r *Reader, f *mappedFile, kvs [
 	d := new(epoch.Domain)
 	r = NewReader(f, metaOf(info), cache.New(1, d), d)
 	must(t, r.Load(1))
-	if _, ok, err := get(r, "k0000", 9); !ok || err != nil || r.cache.HasRoom() {
+	if _, ok, err := get(r, "k0000", 9); !ok || err != nil || r.cache.HasRoom(1<<10) {
 		t.Fatal(ok, err, "or the cache is not full")
 	}
 	f.asked, f.reads = 0, 0
@@ -78,31 +78,33 @@ func getUnadmitted(r *Reader, key string) (value string, st Stats, err error) {
 }
 
 func TestABlockInTheMappedFileIsUsedInPlace(t *testing.T) {
-	r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
-	for range 3 {
-		for i, v := range kvs {
-			value, st, err := getUnadmitted(r, v.key)
-			if err != nil || value != v.value || st.Mapped != 1 || st.FileReads != 0 || st.Present != 1 {
-				t.Fatalf("%s: %q, %v, %+v; want %q from the mapped file", v.key, value, err, st, v.value)
-			}
-			if _, st, err := getUnadmitted(r, fmt.Sprintf("k%04d+", i)); err != nil || st.Present != 0 {
-				t.Fatalf("after %s: %v, %+v; want no version", v.key, err, st)
+	synctest.Test(t, func(t *testing.T) { // so that no residence ends
+		r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
+		for range 3 {
+			for i, v := range kvs {
+				value, st, err := getUnadmitted(r, v.key)
+				if err != nil || value != v.value || st.Mapped != 1 || st.FileReads != 0 || st.Present != 1 {
+					t.Fatalf("%s: %q, %v, %+v; want %q from the mapped file", v.key, value, err, st, v.value)
+				}
+				if _, st, err := getUnadmitted(r, fmt.Sprintf("k%04d+", i)); err != nil || st.Present != 0 {
+					t.Fatalf("after %s: %v, %+v; want no version", v.key, err, st)
+				}
 			}
 		}
-	}
-	if blocks := r.index.Load().blocks(); f.reads != 0 || f.asked < blocks-1 || f.asked > 3*blocks {
-		t.Errorf("%d reads; asked %d times whether one of %d blocks is in memory", f.reads, f.asked, blocks)
-	}
-	key, dst := []byte("k0500"), make([]byte, 0, 100)
-	if n := testing.AllocsPerRun(40, func() { // rounds down, so the one or two that are admitted do not count
-		var st Stats
-		g := r.Enter()
-		hit, _, _ := r.Get(key, 9, &st)
-		dst, _ = hit.AppendValue(dst[:0])
-		g.Leave()
-	}); n > 0 {
-		t.Errorf("a lookup in the mapped file allocates %v times", n)
-	}
+		if blocks := r.index.Load().blocks(); f.reads != 0 || f.asked < blocks-1 || f.asked > 3*blocks {
+			t.Errorf("%d reads; asked %d times whether one of %d blocks is in memory", f.reads, f.asked, blocks)
+		}
+		key, dst := []byte("k0500"), make([]byte, 0, 100)
+		if n := testing.AllocsPerRun(40, func() { // rounds down, so the one or two that are admitted do not count
+			var st Stats
+			g := r.Enter()
+			hit, _, _ := r.Get(key, 9, &st)
+			dst, _ = hit.AppendValue(dst[:0])
+			g.Leave()
+		}); n > 0 {
+			t.Errorf("a lookup in the mapped file allocates %v times", n)
+		}
+	})
 }
 
 func TestLookupsPutTheirBlocksIntoTheCacheNowAndThen(t *testing.T) {

@@ -25,6 +25,8 @@ var ErrClosed = errors.New("table file: closed")
 type Pool struct {
 	Limit int // constant
 
+	mappings atomic.Int64 // files in memory
+
 	mu      sync.Mutex
 	open    []*File // files with a descriptor, as a clock
 	opening int     // descriptors reserved for files that are being opened
@@ -40,6 +42,9 @@ func (p *Pool) Usage() (open, opening int) {
 	defer p.mu.Unlock()
 	return len(p.open), p.opening
 }
+
+// maxMappings bounds the mapped files of a pool. Linux allows a process 65,530 mappings, and the Go runtime needs some.
+const maxMappings = 16 << 10
 
 // A Dir is the table files of one store.
 type Dir struct {
@@ -86,6 +91,7 @@ var _ io.ReaderAt = (*File)(nil)
 // A handle is an open file, and its memory once it was asked for.
 type handle struct {
 	vfs.File
+	pool    *Pool
 	mapping atomic.Pointer[mapping]
 }
 
@@ -143,10 +149,14 @@ func (f *File) mapHandle(h *handle) *mapping {
 	}
 	m = new(mapping)
 	if mapper, ok := h.File.(vfs.Mapper); ok {
-		if size, err := h.Size(); err == nil && size <= math.MaxInt {
-			if m.Mapping, err = mapper.Map(int(size)); err == nil {
-				m.bytes = m.Bytes()
+		size, err := h.Size()
+		if h.pool.mappings.Add(1) <= maxMappings && err == nil && size <= math.MaxInt {
+			if k, err := mapper.Map(int(size)); err == nil {
+				m.Mapping, m.bytes = k, k.Bytes()
 			}
+		}
+		if m.Mapping == nil {
+			h.pool.mappings.Add(-1)
 		}
 	}
 	h.mapping.Store(m)
@@ -154,12 +164,16 @@ func (f *File) mapHandle(h *handle) *mapping {
 }
 
 // Close closes the file and removes its memory.
-func (h *handle) Close() error {
-	err := h.File.Close()
-	if m := h.mapping.Load(); m != nil && m.Mapping != nil {
-		err = errors.Join(err, m.Close())
+func (h *handle) Close() error { return errors.Join(h.File.Close(), h.unmap()) }
+
+// unmap removes the file's memory, if there is some. No reader may use it.
+func (h *handle) unmap() error {
+	m := h.mapping.Load()
+	if m == nil || m.Mapping == nil {
+		return nil
 	}
-	return err
+	h.pool.mappings.Add(-1)
+	return m.Close()
 }
 
 // IsOpen reports whether the file has a descriptor.
@@ -181,7 +195,7 @@ func (f *File) open() (*handle, error) {
 		p.cancel()
 		return nil, err
 	}
-	h := &handle{File: file}
+	h := &handle{File: file, pool: p}
 	if !p.add(f, h) {
 		return nil, errors.Join(ErrClosed, h.Close())
 	}
@@ -266,8 +280,8 @@ func (f *File) Close() error {
 	return h.Close()
 }
 
-// Close closes all descriptors of the Dir. No reader may be inside ReadAt, except one that is opening its file: that
-// file is closed as well.
+// Close closes all descriptors of the Dir, also that of a file that a reader is opening. A reader that is inside
+// ReadAt gets an error. Mapped memory stays until the readers inside a guard have left.
 func (d *Dir) Close() error {
 	var handles []*handle
 	p := d.pool
@@ -281,7 +295,17 @@ func (d *Dir) Close() error {
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {
-		errs = append(errs, h.Close())
+		errs = append(errs, h.File.Close())
+	}
+	var unmapped atomic.Bool
+	d.Domain.Retire(func() {
+		for _, h := range handles {
+			_ = h.unmap() // it fails only for memory that is not mapped
+		}
+		unmapped.Store(true)
+	})
+	if !unmapped.Load() { // a reader is inside, for as long as its file system takes
+		go d.Domain.Wait()
 	}
 	return errors.Join(errs...)
 }

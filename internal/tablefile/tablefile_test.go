@@ -100,3 +100,33 @@ func TestAMappingLivesAsLongAsTheDescriptor(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAMappingOutlivesCloseUntilItsReadersHaveLeft(t *testing.T) {
+	mem := vfs.NewMem()
+	d := new(epoch.Domain)
+	files := NewPool(1).NewDir(mem, ".", d)
+	f := files.File(1)
+	made, err := mem.Create(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := made.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	g := d.Enter()
+	b := f.Mapped(0, 3, true)
+	if err := files.Close(); err != nil {
+		t.Error(err)
+	}
+	if f.Mapped(0, 3, false) != nil || string(b) != "abc" {
+		t.Errorf("after Close the mapping is found, or was taken from its reader: %q", b)
+	}
+	g.Leave()
+	d.Wait()
+	if string(b) == "abc" {
+		t.Error("the mapping stays after its reader has left")
+	}
+}
