@@ -219,10 +219,10 @@ func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
 // poissonLimit returns the count that is exceeded with at most the given chance, for the given mean: with a chance of
 // 0.001, three standard deviations above a large mean, and more above a small one.
 func poissonLimit(mean, chance float64) float64 {
-	term := math.Exp(-mean)
-	if term == 0 {
+	if mean > 500 { // from 708 on, the smallest terms are denormal numbers, and their sum never comes near 1
 		return mean + math.Sqrt(2*mean)*math.Erfinv(1-2*chance)
 	}
+	term := math.Exp(-mean)
 	count, sum := 0.0, term
 	for sum < 1-chance {
 		count++
