@@ -54,7 +54,8 @@ func TestCompactMergesAndTellsTheBytes(t *testing.T) {
 		t.Errorf("again: %q, want %q", out, page)
 	}
 	tool{}.must(t, "del", dir, "--all")
-	if r := compacted(t, dir); r.TablesBefore != 2 || r.TablesAfter != 0 || r.BytesAfter != 0 {
+	// Dropping both tables needs no reading, so the store may have done so in the background before the call began.
+	if r := compacted(t, dir); r.TablesBefore != 2 && r.TablesBefore != 0 || r.TablesAfter != 0 || r.BytesAfter != 0 {
 		t.Errorf("of what is deleted %+v, want nothing left", r)
 	}
 }
