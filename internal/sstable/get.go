@@ -80,9 +80,15 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 		c := r.cache.Get(&x.slots[i])
 		if c != nil {
 			st.CacheHits++
-		} else if e, v, ok = r.getMapped(x, i, key, newest, st); !ok {
-			if c, err = r.loadBlock(x, i, st); err != nil {
-				return Hit{}, false, err
+		} else {
+			inPlace, mapped := r.inPlace(x, i), false
+			if inPlace {
+				e, v, mapped = r.getMapped(x, i, key, newest, st)
+			}
+			if !mapped {
+				if c, err = r.loadBlock(x, i, inPlace, st); err != nil {
+					return Hit{}, false, err
+				}
 			}
 		}
 		if c != nil {
@@ -123,37 +129,16 @@ func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 	return t
 }
 
-// loadBlock reads data block i into the cache. The caller is inside a guard.
-func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
-	offset, stored, decoded := x.extent(i)
-	var c *cache.Block
-	var err error
-	if stored == decoded {
+// loadBlock puts data block i into the cache, from the mapped file if that has it, unless notMapped says that it does
+// not. The caller is inside a guard.
+func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache.Block, err error) {
+	if _, stored, decoded := x.extent(i); stored == decoded {
 		c = r.cache.Alloc(decoded)
-		if r.copyMapped(x, i, c, st) {
-			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
-			return r.cache.Insert(&x.slots[i], c), nil
+		if notMapped || !r.copyMapped(x, i, c, st) {
+			err = r.readPlain(x, i, c, st)
 		}
-	}
-	st.FileReads++
-	st.FileBytes += uint64(stored + trailerSize) //nolint:gosec // a size
-	if stored == decoded {
-		c.Resize(stored + trailerSize)
-		if err = r.readAt(c.Bytes(), offset); err == nil {
-			_, err = r.openBlock(x, i, c.Bytes())
-		}
-		c.Resize(decoded)
 	} else {
-		s, _ := scratches.Get().(*scratch) // the pool has no others
-		b := s.bytes(stored + trailerSize)
-		if err = r.readAt(b, offset); err == nil {
-			var p packed
-			if p, err = r.unseal(x, i, b); err == nil {
-				c = r.cache.Alloc(decoded)
-				err = r.unpack(x, i, p, c.Bytes())
-			}
-		}
-		scratches.Put(s)
+		c, err = r.readPacked(x, i, st)
 	}
 	if err != nil {
 		if c != nil {
@@ -163,6 +148,38 @@ func (r *Reader) loadBlock(x *index, i int, st *Stats) (*cache.Block, error) {
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
 	return r.cache.Insert(&x.slots[i], c), nil
+}
+
+// readPlain reads data block i, which is not compressed, from the file into c.
+func (r *Reader) readPlain(x *index, i int, c *cache.Block, st *Stats) error {
+	offset, stored, _ := x.extent(i)
+	st.read(stored + trailerSize)
+	c.Resize(stored + trailerSize)
+	defer c.Resize(stored)
+	if err := r.readAt(c.Bytes(), offset); err != nil {
+		return err
+	}
+	_, err := r.openBlock(x, i, c.Bytes())
+	return err
+}
+
+// readPacked reads data block i, which is compressed, from the file. With an error, the caller frees the
+// block, if there is one.
+func (r *Reader) readPacked(x *index, i int, st *Stats) (*cache.Block, error) {
+	offset, stored, decoded := x.extent(i)
+	st.read(stored + trailerSize)
+	s, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(s)
+	b := s.bytes(stored + trailerSize)
+	if err := r.readAt(b, offset); err != nil {
+		return nil, err
+	}
+	p, err := r.unseal(x, i, b)
+	if err != nil {
+		return nil, err
+	}
+	c := r.cache.Alloc(decoded)
+	return c, r.unpack(x, i, p, c.Bytes())
 }
 
 // A scratch holds a compressed block while it is decompressed.

@@ -403,7 +403,7 @@ func (it *Iter) fromCache(at, before int) (*cache.Block, error) {
 		return nil, nil
 	} else {
 		var err error
-		if c, err = it.r.loadBlock(it.x, at, it.o.Stats); err != nil {
+		if c, err = it.r.loadBlock(it.x, at, false, it.o.Stats); err != nil {
 			return nil, err
 		}
 	}

@@ -86,11 +86,13 @@ func (r *Reader) useMapped(x *index, i int, st *Stats, use func(data []byte)) (o
 	return ok
 }
 
+// inPlace reports whether a lookup shall search data block i, which is not in the cache, in the mapped file.
+func (r *Reader) inPlace(x *index, i int) bool {
+	return r.mapped != nil && !r.cache.HasRoom(int(x.handles[i].decoded)) && rand.Uint32()%admitted != 0
+}
+
 // getMapped does the same as block.get in data block i of the mapped file. It returns false if the block must be read.
 func (r *Reader) getMapped(x *index, i int, key []byte, t ikey.Trailer, st *Stats) (e entry, v verdict, ok bool) {
-	if r.mapped == nil || r.cache.HasRoom(int(x.handles[i].decoded)) || rand.Uint32()%admitted == 0 {
-		return entry{}, absent, false
-	}
 	ok = r.useMapped(x, i, st, func(data []byte) {
 		b := parseBlock(data)
 		e, v = b.get(key, t)

@@ -21,6 +21,12 @@ type Stats struct {
 	Present   uint64 // tables that held any version of the key, visible or not: true positives of the filter
 }
 
+// read counts a read of n bytes.
+func (st *Stats) read(n int) {
+	st.FileReads++
+	st.FileBytes += uint64(n) //nolint:gosec // a size
+}
+
 // A Reader answers lookups in one table. It is safe for concurrent use. The index, the rest of the tail and the two
 // filters are loaded by Load or at their first use, and can be dropped and loaded again; each is a value with a mutex
 // of its own. Data blocks belong to the cache.
