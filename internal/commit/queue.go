@@ -180,17 +180,16 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 // compaction is behind, begins a new memtable if the group does not fit, and waits if it cannot begin one. mu is held.
 func (w *Writer) makeSpace(size int64) error {
 	w.slowDown(size)
-	w.pace.bytes += size
 	mem := w.Tree.Load().Mem
 	limit := w.MemtableSize
 	used := mem.Bytes()
-	if mem.Len() == 0 || used < limit && (size <= limit/2 || used+size <= limit) {
-		return nil
+	if mem.Len() > 0 && (used >= limit || size > limit/2 && used+size > limit) {
+		if err := w.waitToFreeze(context.Background()); err != nil {
+			return err
+		}
+		w.rotate()
 	}
-	if err := w.waitToFreeze(context.Background()); err != nil {
-		return err
-	}
-	w.rotate()
+	w.pace.bytes += size // of the memtable that the group is added to
 	return nil
 }
 
