@@ -13,21 +13,20 @@ import (
 // guard. If maybe is true, a memtable may have a version of key: see inMemory. Otherwise deleted reports whether a
 // range tombstone deletes all older data of key for a reader at seq. h is mixed with the store's seed.
 func filtered(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (maybe, deleted bool) {
-	if s.Mem.MayContain(h) {
+	maybe, deleted = filteredTable(s.Mem, key, h, seq)
+	for i := 0; i < len(s.Frozen) && !maybe && !deleted; i++ {
+		maybe, deleted = filteredTable(s.Frozen[i], key, h, seq)
+	}
+	return maybe, deleted
+}
+
+// filteredTable does the same as filtered for one memtable.
+func filteredTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (maybe, deleted bool) {
+	if m.MayContain(h) {
 		return true, false
 	}
-	if d := s.Mem.RangeDels(); d != nil && d.Covering(key, seq) > 0 {
-		return false, true
-	}
-	for _, m := range s.Frozen {
-		if m.MayContain(h) {
-			return true, false
-		}
-		if d := m.RangeDels(); d != nil && d.Covering(key, seq) > 0 {
-			return false, true
-		}
-	}
-	return false, false
+	d := m.RangeDels()
+	return false, d != nil && d.Covering(key, seq) > 0
 }
 
 // inMemory looks up the newest version of key that a reader at seq may see in the memtables, and their range

@@ -204,12 +204,7 @@ func (c *Cursor) Next() bool {
 		c.enterLane() // not where a seek ends: many iterators read one key
 	}
 	if c.lane != nil {
-		key, value, ok := c.lane.NextPlain(c.key)
-		if ok {
-			c.key = key
-			if !c.keysOnly {
-				c.value = value
-			}
+		if c.show(c.lane.NextPlain(c.key)) {
 			return true
 		}
 		c.leaveLane()
@@ -234,12 +229,7 @@ func (c *Cursor) Prev() bool {
 		c.enterLaneBack()
 	}
 	if c.lane != nil {
-		key, value, ok := c.lane.PrevPlain(c.key)
-		if ok {
-			c.key = key
-			if !c.keysOnly {
-				c.value = value
-			}
+		if c.show(c.lane.PrevPlain(c.key)) {
 			return true
 		}
 		c.leaveLane()
@@ -254,71 +244,6 @@ func (c *Cursor) Prev() bool {
 	}
 	c.dead.reset(nil)
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
-}
-
-// enterLane makes Next walk over one table without the merge, up to the next key of another source, if no source has
-// range tombstones. Versions with sequence number 0 are then the newest of their keys, visible and alive.
-func (c *Cursor) enterLane() {
-	t, end := c.lead()
-	if t == nil {
-		return
-	}
-	if c.bounded && (end == nil || bytes.Compare(c.upper, end) < 0) {
-		end = c.upper
-	}
-	if t.EnterLane(end) {
-		c.lane = t
-	}
-}
-
-// enterLaneBack does the same for Prev. Unlike the cursor, the merge is before the key, and so is the lane.
-func (c *Cursor) enterLaneBack() {
-	t, end := c.lead()
-	if t == nil {
-		return
-	}
-	if len(c.lower) > 0 && (end == nil || bytes.Compare(c.lower, end) > 0) {
-		end = c.lower
-	}
-	var ok bool
-	if c.key, ok = t.EnterLaneBack(end, c.key); ok {
-		c.lane = t
-	}
-}
-
-// lead returns the table that the current version of the merge is from, or nil if a walk over it alone is not possible,
-// and the end of its lead over other sources: see merge.Iter.
-func (c *Cursor) lead() (t *sstable.Iter, end []byte) {
-	if len(c.covers) > 0 {
-		return nil, nil
-	}
-	s, end := c.merge.Lead()
-	t, _ = s.(*sstable.Iter)
-	return t, end
-}
-
-// worthLane is the number of successive keys from one of several sources after which moves try to enter a lane.
-const worthLane = 8
-
-// came records the source of the key, which decides whether the next move tries to enter a lane.
-func (c *Cursor) came(order int) {
-	switch {
-	case c.merge.Single():
-		c.streak = worthLane
-	case order == c.order:
-		c.streak++
-	default:
-		c.order, c.streak = order, 0
-	}
-}
-
-// leaveLane ends what enterLane or enterLaneBack began.
-func (c *Cursor) leaveLane() {
-	if c.lane != nil {
-		c.lane.LeaveLane()
-		c.lane = nil
-		c.merge.Moved()
-	}
 }
 
 // closed reports whether the store was closed. If so, the cursor is at no key afterwards.
