@@ -1,5 +1,6 @@
 // Package tablefile keeps the number of open table files within a limit that several stores may share. A file opens
-// when it is read, and closes when the descriptor is needed for another file; filters and indexes do not depend on it.
+// when it is read, and closes when the descriptor is needed for another file. Filters, indexes and files in memory do
+// not depend on it.
 package tablefile
 
 import (
@@ -53,14 +54,15 @@ type Dir struct {
 	pool   *Pool
 	fs     vfs.FS
 	dir    string
-	closed bool // guarded by pool.mu: nothing is opened any more
+	closed bool           // guarded by pool.mu: nothing is opened or mapped any more
+	mapped map[*File]bool // guarded by pool.mu; files in memory
 
 	files, open atomic.Int64 // files that are not closed for good; those of them with a descriptor
 }
 
 // NewDir returns the table files of the store in dir. Their descriptors belong to the pool.
 func (p *Pool) NewDir(fsys vfs.FS, dir string, domain *epoch.Domain) *Dir {
-	return &Dir{Domain: domain, pool: p, fs: fsys, dir: dir}
+	return &Dir{Domain: domain, pool: p, fs: fsys, dir: dir, mapped: map[*File]bool{}}
 }
 
 // Count returns the number of files that are not closed for good, and the number of those that have a descriptor.
@@ -78,24 +80,21 @@ type File struct {
 	Name string // base name
 	Path string
 
-	dir    *Dir
-	handle atomic.Pointer[handle] // nil while closed; a handle is closed once no reader uses it
-	lately atomic.Bool            // read since the clock's hand passed
+	dir     *Dir
+	handle  atomic.Pointer[handle]  // nil while closed; a handle is closed once no reader uses it
+	mapping atomic.Pointer[mapping] // nil until it is asked for, and after Close
+	lately  atomic.Bool             // read through the handle since the clock's hand passed
 
-	mu   sync.Mutex // held while one reader opens the file and the others wait
+	mu   sync.Mutex // held while one reader opens or maps the file and the others wait
 	gone bool       // guarded by mu: closed for good
 }
 
 var _ io.ReaderAt = (*File)(nil)
 
-// A handle is an open file, and its memory once it was asked for.
-type handle struct {
-	vfs.File
-	pool    *Pool
-	mapping atomic.Pointer[mapping]
-}
+// A handle is an open file.
+type handle struct{ vfs.File }
 
-// A mapping is a file in memory. Without memory, the file cannot be mapped.
+// A mapping is a file in memory, which it stays without a descriptor. Without memory, the file cannot be mapped.
 type mapping struct {
 	vfs.Mapping
 	bytes []byte
@@ -119,18 +118,15 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // Mapped returns n bytes of the file from off on as memory, to be read inside [vfs.ReadMapped] and before the caller
-// leaves the guard of the Dir's domain that it is in. The result is nil if the file is not open or cannot be mapped,
-// or, if inMemory is true, if the system would have to read it from the disk.
+// leaves the guard of the Dir's domain that it is in. The result is nil if the file cannot be mapped or was not open
+// when it was first asked for, or, if inMemory is true, if the system would have to read it from the disk.
 func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
-	h := f.handle.Load()
-	if h == nil {
-		return nil
-	}
-	if !f.lately.Load() {
-		f.lately.Store(true)
-	}
-	m := h.mapping.Load()
+	m := f.mapping.Load()
 	if m == nil {
+		h := f.handle.Load()
+		if h == nil {
+			return nil
+		}
 		m = f.mapHandle(h)
 	}
 	if off > int64(len(m.bytes)-n) || inMemory && !m.InMemory(int(off), int(off)+n) {
@@ -139,40 +135,45 @@ func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
 	return m.bytes[off : off+int64(n) : off+int64(n)]
 }
 
-// mapHandle maps an open file if that is possible.
+// mapHandle maps the file, whose handle is h, if that is possible.
 func (f *File) mapHandle(h *handle) *mapping {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := h.mapping.Load()
-	if m != nil {
+	if m := f.mapping.Load(); m != nil {
 		return m
 	}
-	m = new(mapping)
+	m, p := new(mapping), f.dir.pool
 	if mapper, ok := h.File.(vfs.Mapper); ok {
 		size, err := h.Size()
-		if h.pool.mappings.Add(1) <= maxMappings && err == nil && size <= math.MaxInt {
+		if p.mappings.Add(1) <= maxMappings && err == nil && size <= math.MaxInt {
 			if k, err := mapper.Map(int(size)); err == nil {
 				m.Mapping, m.bytes = k, k.Bytes()
 			}
 		}
 		if m.Mapping == nil {
-			h.pool.mappings.Add(-1)
+			p.mappings.Add(-1)
 		}
 	}
-	h.mapping.Store(m)
+	p.mu.Lock()
+	closed := f.dir.closed || f.gone
+	if !closed {
+		f.mapping.Store(m)
+		f.dir.mapped[f] = true
+	}
+	p.mu.Unlock()
+	if closed {
+		_ = p.unmap(m) // nobody has seen it
+		return new(mapping)
+	}
 	return m
 }
 
-// Close closes the file and removes its memory.
-func (h *handle) Close() error { return errors.Join(h.File.Close(), h.unmap()) }
-
-// unmap removes the file's memory, if there is some. No reader may use it.
-func (h *handle) unmap() error {
-	m := h.mapping.Load()
+// unmap removes a file's memory, if there is some. No reader may use it.
+func (p *Pool) unmap(m *mapping) error {
 	if m == nil || m.Mapping == nil {
 		return nil
 	}
-	h.pool.mappings.Add(-1)
+	p.mappings.Add(-1)
 	return m.Close()
 }
 
@@ -195,7 +196,7 @@ func (f *File) open() (*handle, error) {
 		p.cancel()
 		return nil, err
 	}
-	h := &handle{File: file, pool: p}
+	h := &handle{file}
 	if !p.add(f, h) {
 		return nil, errors.Join(ErrClosed, h.Close())
 	}
@@ -273,17 +274,20 @@ func (f *File) Close() error {
 	if i := slices.Index(p.open, f); i >= 0 {
 		h = p.drop(f, i)
 	}
+	delete(f.dir.mapped, f)
 	p.mu.Unlock()
+	err := p.unmap(f.mapping.Swap(nil))
 	if h == nil {
-		return nil
+		return err
 	}
-	return h.Close()
+	return errors.Join(h.Close(), err)
 }
 
 // Close closes all descriptors of the Dir, also that of a file that a reader is opening. A reader that is inside
 // ReadAt gets an error. Mapped memory stays until the readers inside a guard have left.
 func (d *Dir) Close() error {
 	var handles []*handle
+	var mappings []*mapping
 	p := d.pool
 	p.mu.Lock()
 	d.closed = true
@@ -292,15 +296,19 @@ func (d *Dir) Close() error {
 			handles = append(handles, p.drop(f, i))
 		}
 	}
+	for f := range d.mapped {
+		mappings = append(mappings, f.mapping.Swap(nil))
+	}
+	clear(d.mapped)
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {
-		errs = append(errs, h.File.Close())
+		errs = append(errs, h.Close())
 	}
 	var unmapped atomic.Bool
 	d.Domain.Retire(func() {
-		for _, h := range handles {
-			_ = h.unmap() // it fails only for memory that is not mapped
+		for _, m := range mappings {
+			_ = p.unmap(m) // it fails only for memory that is not mapped
 		}
 		unmapped.Store(true)
 	})

@@ -53,7 +53,7 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	}
 }
 
-func TestAMappingLivesAsLongAsTheDescriptor(t *testing.T) {
+func TestAMappingNeedsNoDescriptor(t *testing.T) {
 	mem := vfs.NewMem()
 	d := new(epoch.Domain)
 	files := NewPool(1).NewDir(mem, ".", d)
@@ -86,18 +86,23 @@ func TestAMappingLivesAsLongAsTheDescriptor(t *testing.T) {
 			t.Errorf("%d bytes at %d, beyond the end: %q", outside[1], outside[0], b)
 		}
 	}
-	g := d.Enter()
 	read(of[1]) // takes the descriptor
-	if of[0].Mapped(0, 1, false) != nil || string(b) != "ab" {
-		t.Errorf("the mapping is found without descriptor, or gone while its reader is inside: %q", b)
-	}
-	g.Leave()
 	d.Wait()
-	if string(b) == "ab" {
-		t.Error("the mapping stays after the descriptor was closed")
+	if again := of[0].Mapped(1, 2, true); of[0].IsOpen() || string(again) != "bc" || string(b) != "ab" {
+		t.Errorf("without a descriptor: %q and %q, open: %v", again, b, of[0].IsOpen())
 	}
+	if err := of[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if of[0].Mapped(0, 1, false) != nil || string(b) == "ab" {
+		t.Errorf("after Close of the file: %q", b)
+	}
+	c := of[1].Mapped(0, 1, false)
 	if err := files.Close(); err != nil {
 		t.Error(err)
+	}
+	if of[1].Mapped(0, 1, false) != nil || string(c) == "b" {
+		t.Errorf("after Close of the directory: %q", c)
 	}
 }
 
