@@ -204,7 +204,7 @@ func (c *Cursor) Next() bool {
 		c.enterLane() // not where a seek ends: many iterators read one key
 	}
 	if c.lane != nil {
-		if c.show(c.lane.NextPlain(c.key)) {
+		if c.show(c.lane.NextInLane(c.key)) {
 			return true
 		}
 		c.leaveLane()
@@ -229,7 +229,7 @@ func (c *Cursor) Prev() bool {
 		c.enterLaneBack()
 	}
 	if c.lane != nil {
-		if c.show(c.lane.PrevPlain(c.key)) {
+		if c.show(c.lane.PrevInLane(c.key)) {
 			return true
 		}
 		c.leaveLane()

@@ -7,7 +7,7 @@ import (
 )
 
 // enterLane makes Next walk over one table without the merge, up to the next key of another source, if no source has
-// range tombstones. Versions with sequence number 0 are then the newest of their keys, visible and alive.
+// range tombstones. The first visible version of a key in the table is then the newest one.
 func (c *Cursor) enterLane() {
 	t, end := c.lead()
 	if t == nil {
@@ -16,7 +16,7 @@ func (c *Cursor) enterLane() {
 	if c.bounded && (end == nil || bytes.Compare(c.upper, end) < 0) {
 		end = c.upper
 	}
-	if t.EnterLane(end) {
+	if t.EnterLane(end, c.seq) {
 		c.lane = t
 	}
 }
@@ -31,7 +31,7 @@ func (c *Cursor) enterLaneBack() {
 		end = c.lower
 	}
 	var ok bool
-	if c.key, ok = t.EnterLaneBack(end, c.key); ok {
+	if c.key, ok = t.EnterLaneBack(end, c.key, c.seq); ok {
 		c.lane = t
 	}
 }

@@ -252,7 +252,7 @@ func checkBlock(data []byte, s seqSpan) error {
 // ascends reports whether entry i, which has the head of the one before it, is greater than that one.
 func (b *block) ascends(i int) bool {
 	before, e := b.entry(i-1), b.entry(i)
-	if before.suffix == e.suffix && bytes.Equal(before.rest, e.rest) {
+	if before.sameKey(&e) {
 		return before.trailer > e.trailer
 	}
 	if min(before.suffix, e.suffix) <= 8 {

@@ -84,9 +84,6 @@ func (b *block) entry(i int) entry {
 	return x
 }
 
-// trailed reports whether entry i has a trailer. Without one it is a Set at sequence number 0.
-func (b *block) trailed(i int) bool { return b.data[b.entries+b.offset(i)]&1 != 0 }
-
 // An entryLayout holds the lengths that all entries of a block without offsets have in common. With it a cursor splits
 // an entry without reading its lengths.
 type entryLayout struct {
@@ -110,14 +107,19 @@ func (b *block) entryWith(i int, m *entryLayout) entry {
 	e := b.data[at : at+b.stride : at+b.stride]
 	x := entry{suffix: m.suffix, rest: e[m.rest:m.value], trailer: plainSet, value: e[m.value:]}
 	if m.trailed {
-		x.trailer = ikey.Trailer(binary.LittleEndian.Uint64(e[m.rest-8:]))
+		x.trailer = b.trailerWith(i, m)
 	}
 	return x
 }
 
-// plainWith returns the user key and the value of entry i of a block whose entries have layout m and no trailers. The
-// key is written over dst, which begins with the prefix. It is faster than entryWith, since no entry is copied.
-func (b *block) plainWith(dst []byte, i int, m *entryLayout) (key, value []byte) {
+// trailerWith returns the trailer of entry i of a block whose entries have layout m, with trailers.
+func (b *block) trailerWith(i int, m *entryLayout) ikey.Trailer {
+	return ikey.Trailer(binary.LittleEndian.Uint64(b.data[b.entries+i*b.stride+m.rest-8:]))
+}
+
+// pairWith returns the user key and the value of entry i of a block whose entries have layout m. The key is written
+// over dst, which begins with the prefix. It is faster than entryWith, since no entry is copied.
+func (b *block) pairWith(dst []byte, i int, m *entryLayout) (key, value []byte) {
 	at := b.entries + i*b.stride
 	e := b.data[at : at+b.stride : at+b.stride]
 	if m.suffix <= 16 && len(e) >= m.rest+8 && cap(dst) >= b.prefix+16 {
@@ -165,6 +167,9 @@ func (e *entry) compareUser(suffix []byte) int {
 	}
 	return bytes.Compare(e.rest, suffix[8:])
 }
+
+// sameKey reports whether two entries with equal heads have the same key.
+func (e *entry) sameKey(o *entry) bool { return e.suffix == o.suffix && bytes.Equal(e.rest, o.rest) }
 
 // countable is the number of heads that are counted rather than searched: they fill eight cache lines.
 const countable = 64

@@ -51,7 +51,8 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int // the entry of b before which NextPlain or at which PrevPlain ends; in a lane of the other, at once
+	lane   int          // the entry of b before which NextInLane or at which PrevInLane ends; in a lane of the other, at once
+	newest ikey.Trailer // that a lane shows, as in the file
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -219,13 +220,11 @@ func (it *Iter) Next() bool {
 	return it.leave()
 }
 
-// EnterLane prepares for NextPlain, which then ends before the key end, or with the block if end is nil. It reports
-// whether the cursor stands at a plain version, a Set at sequence number 0, with more of its block ahead. In a
-// compacted run most versions are plain.
-func (it *Iter) EnterLane(end []byte) bool {
-	if it.cur.trailer != plainSet {
-		return false
-	}
+// EnterLane prepares for NextInLane, which then ends before the key end, or with the block if end is nil, and returns
+// what a reader at seq may see. The cursor stands at a version that such a reader sees. EnterLane reports whether there
+// is more ahead.
+func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
+	it.newest = it.r.firstVisible(seq)
 	it.lane = it.b.n
 	if end != nil {
 		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
@@ -233,66 +232,93 @@ func (it *Iter) EnterLane(end []byte) bool {
 	return it.i+1 < it.lane
 }
 
-// NextPlain moves to the next version if it is in the block, plain and before the end of the lane. Its key differs from
-// the one before, since a key has one version with that sequence number. The key is written over dst, which must be the
-// key that the cursor stands at. Key and Value may not be called before LeaveLane.
-func (it *Iter) NextPlain(dst []byte) (key, value []byte, ok bool) {
+// NextInLane moves to the first version of the next key that the reader may see, if it is in the block and before the
+// end of the lane, and if it is a Set. The key is written over dst, which must be the key that the cursor stands at.
+// Key and Value may not be called before LeaveLane.
+func (it *Iter) NextInLane(dst []byte) (key, value []byte, ok bool) {
 	i := it.i + 1
-	if i >= it.lane {
-		return dst, nil, false
-	}
-	if it.b.stride != 0 && !it.layout.trailed {
+	if i < it.lane && it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
 		it.i = i
-		key, value = it.b.plainWith(dst, i, &it.layout)
+		key, value = it.b.pairWith(dst, i, &it.layout)
 		return key, value, true
 	}
-	e := it.b.entry(i)
-	if e.trailer != plainSet {
-		return dst, nil, false
+	for ; i < it.lane; i++ {
+		e := it.entry(i)
+		if e.trailer > it.newest || it.b.head(i) == it.b.head(it.i) && e.compareUser(dst[it.b.prefix:]) == 0 {
+			continue // too new, or an older version of the same key
+		}
+		if e.trailer.Kind() != ikey.Set {
+			break
+		}
+		it.i = i
+		return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
 	}
-	it.i = i
-	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
+	return dst, nil, false
 }
 
-// EnterLaneBack prepares for PrevPlain, which returns the versions that the cursor stands at and moves back. It ends
-// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least. If so, it
-// returns dst with the bytes that all keys of the block share, for the first call of PrevPlain, and otherwise dst.
-func (it *Iter) EnterLaneBack(end, dst []byte) ([]byte, bool) {
-	if it.cur.trailer != plainSet {
-		return dst, false
-	}
+// EnterLaneBack prepares for PrevInLane, which returns the versions that the cursor stands at and moves back. It ends
+// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least that a
+// reader at seq may see. If so, it returns dst with the bytes that all keys of the block share, for the first call of
+// PrevInLane, and otherwise dst.
+func (it *Iter) EnterLaneBack(end, dst []byte, seq ikey.Seq) ([]byte, bool) {
+	it.newest = it.r.firstVisible(seq)
 	it.lane = 0
 	if end != nil {
 		it.lane = it.b.seek(end, 0, 0, 0)
 	}
-	if it.i <= it.lane || it.b.trailed(it.i-1) {
+	if it.seq > seq || it.i <= it.lane {
+		return dst, false
+	}
+	if _, ok := it.first(it.i); !ok {
 		return dst, false
 	}
 	return append(dst[:0], it.key[:it.b.prefix]...), true
 }
 
-// PrevPlain returns the version that the cursor stands at, which is plain, and moves to the one before, if that is
-// plain too, in the block and in the lane. So the version is the newest of its key. The key is written over dst, which
-// must be the last one or what EnterLaneBack returned. Key and Value may not be called before LeaveLane.
-func (it *Iter) PrevPlain(dst []byte) (key, value []byte, ok bool) {
+// PrevInLane returns the version that the cursor stands at, and moves to the one before, if that is in the block and in
+// the lane and has another key, so that the version is the newest of its key. It must be one that the reader may see,
+// and a Set. The key is written over dst, which must be the last one or what EnterLaneBack returned. Key and Value may
+// not be called before LeaveLane.
+func (it *Iter) PrevInLane(dst []byte) (key, value []byte, ok bool) {
 	i := it.i
 	if i <= it.lane {
 		return dst, nil, false
 	}
-	if it.b.stride != 0 && !it.layout.trailed {
+	if it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
 		it.i = i - 1
-		key, value = it.b.plainWith(dst, i, &it.layout)
+		key, value = it.b.pairWith(dst, i, &it.layout)
 		return key, value, true
 	}
-	if it.b.trailed(i - 1) {
+	e, ok := it.first(i)
+	if !ok {
 		return dst, nil, false
 	}
 	it.i = i - 1
-	e := it.b.entry(i)
 	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
 }
 
-// LeaveLane ends the calls of NextPlain or PrevPlain.
+// sure does the same as first for a block without offsets, whose entries have trailers. It looks only at the heads of
+// keys, and returns false if they are equal.
+func (it *Iter) sure(i int) bool {
+	t := it.b.trailerWith(i, &it.layout)
+	return t <= it.newest && t.Kind() == ikey.Set && it.b.head(i-1) != it.b.head(i)
+}
+
+// first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
+// its key is before it.
+func (it *Iter) first(i int) (e entry, ok bool) {
+	e = it.entry(i)
+	if e.trailer > it.newest || e.trailer.Kind() != ikey.Set {
+		return e, false
+	}
+	if it.b.head(i-1) != it.b.head(i) {
+		return e, true
+	}
+	before := it.entry(i - 1)
+	return e, !before.sameKey(&e)
+}
+
+// LeaveLane ends the calls of NextInLane or PrevInLane.
 func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
@@ -337,19 +363,23 @@ func kept(b []byte) []byte {
 // stand moves to entry i of the block.
 func (it *Iter) stand(i int) bool {
 	it.i = i
-	if it.b.stride != 0 {
-		if it.layout.value == 0 {
-			it.layout = it.b.layout(i) // of this entry, as the first one may have to come from memory
-		}
-		it.cur = it.b.entryWith(i, &it.layout)
-	} else {
-		it.cur = it.b.entry(i)
+	if it.b.stride != 0 && it.layout.value == 0 {
+		it.layout = it.b.layout(i) // of this entry, as the first one may have to come from memory
 	}
+	it.cur = it.entry(i)
 	if it.seq != 0 {
 		it.cur.trailer = ikey.MakeTrailer(it.seq, it.cur.trailer.Kind())
 	}
 	it.key = it.b.appendSuffix(it.key[:it.b.prefix], i, &it.cur) // load put the prefix there
 	return true
+}
+
+// entry returns entry i of the block. The cursor has stood in it.
+func (it *Iter) entry(i int) entry {
+	if it.b.stride != 0 {
+		return it.b.entryWith(i, &it.layout)
+	}
+	return it.b.entry(i)
 }
 
 // leave makes the cursor stand at no version, and returns false.

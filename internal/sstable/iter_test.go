@@ -65,7 +65,8 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	must(t, it.Close())
 }
 
-// checkLanes walks over all versions and back, in lanes where there are any. Each lane has an end at random.
+// checkLanes walks over all versions and back, in lanes where there are any. Each lane has an end and a reader at
+// random, and must lead to each version that it may lead to.
 func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 	t.Helper()
 	i := 0
@@ -73,30 +74,7 @@ func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 		if i >= len(kvs) || at(it) != kvs[i] {
 			t.Fatalf("beside lanes: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		upper := []byte(kvs[rand.IntN(len(kvs)-i)+i].key)
-		if rand.IntN(3) == 0 {
-			upper = nil
-		}
-		if it.EnterLane(upper) {
-			key := slices.Clone(it.Key().User)
-			for {
-				k, value, ok := it.NextPlain(key)
-				if !ok {
-					break
-				}
-				key = k
-				i++
-				beyond := upper != nil && string(key) >= string(upper)
-				if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || beyond {
-					t.Fatalf("in a lane before %.40q: version %d is %.40q", upper, i, key)
-				}
-			}
-			it.LeaveLane()
-			if at(it) != kvs[i] {
-				t.Fatalf("after a lane: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
-			}
-		}
-		i++
+		i = checkLane(t, it, kvs, i) + 1
 	}
 	if i != len(kvs) || it.Err() != nil {
 		t.Fatalf("with lanes: %d versions, want %d: %v", i, len(kvs), it.Err())
@@ -106,40 +84,107 @@ func checkLanes(t *testing.T, it *Iter, kvs []kv) {
 		if i < 0 || at(it) != kvs[i] {
 			t.Fatalf("beside lanes back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		lower := []byte(kvs[rand.IntN(i+1)].key)
-		if rand.IntN(3) == 0 {
-			lower = nil
-		}
-		key, ok := it.EnterLaneBack(lower, []byte("any"))
-		if !ok {
-			i--
-			continue
-		}
-		for first := true; ; first = false {
-			k, value, ok := it.PrevPlain(key)
-			if !ok {
-				if first {
-					t.Fatalf("a lane back from version %d is empty", i)
-				}
-				break
-			}
-			key = k
-			newest := i == 0 || kvs[i-1].key != kvs[i].key
-			beyond := lower != nil && string(key) <= string(lower)
-			if got := (kv{string(key), plainSet, string(value)}); got != kvs[i] || !newest || beyond {
-				t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
-			}
-			i--
-		}
-		it.LeaveLane()
-		if at(it) != kvs[i] {
-			t.Fatalf("after a lane back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
-		}
-		i--
+		i = checkLaneBack(t, it, kvs, i) - 1
 	}
 	if i != -1 || it.Err() != nil {
 		t.Fatalf("with lanes back: %d versions left: %v", i+1, it.Err())
 	}
+}
+
+// readerOf returns the last sequence number, that of one of the versions around version i, or the one before.
+func readerOf(kvs []kv, i int) ikey.Seq {
+	if rand.IntN(2) == 0 {
+		return ikey.MaxSeq
+	}
+	seq := kvs[min(i+rand.IntN(4), len(kvs)-1)].t.Seq()
+	return seq - min(seq, ikey.Seq(rand.IntN(2)))
+}
+
+// checkLane walks over a lane from version i on, and returns the version that it leads to.
+func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
+	t.Helper()
+	seq := readerOf(kvs, i)
+	upper := []byte(kvs[rand.IntN(len(kvs)-i)+i].key)
+	if rand.IntN(3) == 0 {
+		upper = nil
+	}
+	visible := func(v kv) bool { return v.t.Seq() <= seq }
+	// The lane leads to version j of the block, if it leads anywhere.
+	next := func() (j int, ok bool) {
+		for j = i + 1; j < len(kvs) && (kvs[j].key == kvs[i].key || !visible(kvs[j])); j++ {
+		}
+		return j, it.i+j-i < it.b.n && (upper == nil || kvs[j].key < string(upper)) && kvs[j].t.Kind() == ikey.Set
+	}
+	if !visible(kvs[i]) || kvs[i].t.Kind() != ikey.Set {
+		return i
+	}
+	if !it.EnterLane(upper, seq) {
+		if _, ok := next(); ok {
+			t.Fatalf("no lane before %.40q from version %d for a reader at %d", upper, i, seq)
+		}
+		return i
+	}
+	key := slices.Clone(it.Key().User)
+	for {
+		j, want := next()
+		k, value, ok := it.NextInLane(key)
+		if ok != want {
+			t.Fatalf("in a lane before %.40q from version %d for a reader at %d: %v, want %v", upper, i, seq, ok, want)
+		}
+		if key = k; !ok {
+			break
+		}
+		i = j
+		if string(key) != kvs[i].key || string(value) != kvs[i].value {
+			t.Fatalf("in a lane before %.40q: version %d is %.40q", upper, i, key)
+		}
+	}
+	it.LeaveLane()
+	if at(it) != kvs[i] {
+		t.Fatalf("after a lane: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+	}
+	return i
+}
+
+// checkLaneBack walks over a lane from version i on back, and returns the version that it leads to.
+func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
+	t.Helper()
+	seq := readerOf(kvs, i)
+	lower := []byte(kvs[rand.IntN(i+1)].key)
+	if rand.IntN(3) == 0 {
+		lower = nil
+	}
+	shown := func() bool {
+		v := kvs[i]
+		return it.i > 0 && v.t.Seq() <= seq && v.t.Kind() == ikey.Set && kvs[i-1].key != v.key &&
+			(lower == nil || kvs[i-1].key > string(lower))
+	}
+	key, ok := it.EnterLaneBack(lower, []byte("any"), seq)
+	if ok != shown() {
+		t.Fatalf("a lane behind %.40q from version %d for a reader at %d: %v", lower, i, seq, ok)
+	}
+	if !ok {
+		return i
+	}
+	for {
+		want := shown()
+		k, value, ok := it.PrevInLane(key)
+		if ok != want {
+			t.Fatalf("in a lane behind %.40q from version %d for a reader at %d: %v, want %v", lower, i, seq, ok, want)
+		}
+		if key = k; !ok {
+			break
+		}
+		if string(key) != kvs[i].key || string(value) != kvs[i].value {
+			t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
+		}
+		i--
+	}
+	it.LeaveLane()
+	if at(it) != kvs[i] {
+		t.Fatalf("after a lane back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+	}
+	return i
 }
 
 func TestAPooledCursorAllocatesNothing(t *testing.T) {
