@@ -91,19 +91,17 @@ func (s *Store) Apply(pairs workload.Batch) error {
 
 // Scan calls each for up to limit pairs, until each returns an error.
 func (s *Store) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	it := s.Iter(bloomkv.IterOptions{Lower: from})
 	n := 0
-	for kv, err := range s.DB.Scan(bloomkv.IterOptions{Lower: from}) {
-		if err == nil {
-			err = each(kv.Key, kv.Value)
-		}
-		if err != nil {
-			return err
+	for ok := it.First(); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return errors.Join(err, it.Close())
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	return nil
+	return it.Close()
 }
 
 // Settle waits until there is nothing left to flush or compact.
