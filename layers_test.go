@@ -127,7 +127,7 @@ var rooms = map[string]room{
 	"internal/merge":    {0, []string{"internal/ikey"}},
 	"internal/batch":    {0, []string{"internal/ikey"}},
 	"internal/rangedel": {0, []string{"internal/ikey"}},
-	"internal/cache":    {0, []string{"internal/epoch"}},
+	"internal/cache":    {0, []string{"internal/epoch", "internal/pages"}},
 	"internal/ikey":     {0, nil},
 	"internal/epoch":    {0, nil},
 	"internal/prefetch": {0, nil},
@@ -159,6 +159,7 @@ var arrows = [][2]string{
 	{"internal/rangedel", "internal/ikey"},
 	{"internal/batch", "internal/ikey"},
 	{"internal/cache", "internal/epoch"},
+	{"internal/cache", "internal/pages"},
 }
 
 // doors lists where imports from outside the module are allowed: for a module with its packages, or for one package of

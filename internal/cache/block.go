@@ -3,6 +3,8 @@ package cache
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 const (
@@ -18,9 +20,9 @@ const (
 	classes    = frameSizes + 16
 )
 
-// A Block is a buffer of the cache. Its bytes are immutable from Insert on.
+// A Block is a buffer of the cache. Its bytes are immutable from Insert on. It takes one cache line.
 type Block struct {
-	buf    []byte
+	buf    pages.Buffer
 	slot   *Slot  // guarded by the shard's mu; nil when not published
 	owner  *Cache // guarded by the shard's mu; nil when not published
 	pos    int32  // guarded by the shard's mu; index in the ring, or number in the queue
@@ -35,10 +37,10 @@ type Block struct {
 }
 
 // Bytes returns the content. It is valid as long as the block is: see [Cache.Get].
-func (b *Block) Bytes() []byte { return b.buf }
+func (b *Block) Bytes() []byte { return b.buf.Bytes() }
 
 // Resize sets the length, to at most the argument of Alloc plus [Slack]. Only before Insert.
-func (b *Block) Resize(n int) { b.buf = b.buf[:n] }
+func (b *Block) Resize(n int) { b.buf.Resize(n) }
 
 // Acquire keeps the block's bytes unchanged until Release. The caller must be inside a guard, or have acquired the
 // block before.
@@ -49,11 +51,28 @@ func (b *Block) Acquire() {
 	b.holds.Add(1)
 }
 
+// left is added to the holds of a block that its pool no longer knows.
+const left = 1 << 30
+
 // Release ends an Acquire.
-func (b *Block) Release() { b.holds.Add(-1) }
+func (b *Block) Release() {
+	if b.holds.Add(-1) == left {
+		b.buf.Free()
+	}
+}
+
+// leave reports whether nobody holds the block, which no reader inside a guard sees any more. Else the block is left to
+// the last Release.
+func (b *Block) leave() bool {
+	if b.holds.Add(left) != left {
+		return false
+	}
+	b.holds.Store(0)
+	return true
+}
 
 // size returns the bytes that the block counts for.
-func (b *Block) size() int64 { return int64(cap(b.buf)) + header }
+func (b *Block) size() int64 { return int64(b.buf.Room()) + header }
 
 // classOf returns the size class for n bytes: powers of two, then four steps for each doubling.
 func classOf(n int) int {
@@ -76,12 +95,19 @@ func classBytes(class int) int {
 	return (5 + class&3) << (15 + class/4 - 2)
 }
 
-func newBlock(class, n int) *Block {
-	b := &Block{class: uint8(class)} //nolint:gosec // below 256
+// newBlock returns a block of n bytes at least, in a frame if there is one and framed is true.
+func (p *Pool) newBlock(class, n int, framed bool) *Block {
+	room := n + Slack
 	if class < classes {
-		b.buf = make([]byte, classBytes(class))
-	} else {
-		b.buf = make([]byte, n, n+Slack)
+		room = classBytes(class)
+	}
+	b := &Block{class: uint8(class)} //nolint:gosec // below 256
+	if framed {
+		b.buf, framed = p.frames.Get(room)
+	}
+	if !framed {
+		p.frames.Shrink(room)
+		b.buf = pages.InHeap(room)
 	}
 	return b
 }

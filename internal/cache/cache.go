@@ -4,9 +4,9 @@
 //
 // The buffers are recycled. An evicted block is unlinked from its slot at once, but its bytes are overwritten only
 // after every reader that could still see it has left the [epoch.Domain]. A reader that cannot stay inside a guard
-// holds the block with [Block.Acquire]; a block that is held when its turn comes is left to the garbage collector
-// instead. The collector is also the fallback wherever recycling would cost more memory than it saves, so nothing ever
-// waits for a reader.
+// holds the block with [Block.Acquire]; a block that is held when its turn comes is left to the last Release instead.
+// Most buffers of larger pools are outside the heap, see [pages.Frames]. The heap is the fallback wherever that or
+// recycling would cost more memory than it saves, so nothing ever waits for a reader.
 package cache
 
 import (
@@ -16,11 +16,14 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 const (
 	shards     = 8 // each with its own lock, which only misses take
 	batchLimit = 64
+	heapFirst  = 4 << 20 // bytes of blocks up to which a pool takes no slab, so that a small store stays small
+	minFramed  = 4 << 10 // bytes of the smallest block in a slab
 )
 
 // A Slot refers to a block of a table while it is in memory. The zero value is empty. Slots belong to the table's
@@ -37,6 +40,10 @@ type Pool struct {
 	shards  [shards]shard
 	ghosts  atomic.Pointer[ghosts]
 	limbo   limbo
+	frames  *pages.Frames
+
+	framed    bool  // constant; blocks are in frames
+	heapFirst int64 // constant; but for those of the first bytes of a shard
 }
 
 // A Cache is one store's part of a pool, from nothing to all of it. It is safe for concurrent use.
@@ -106,8 +113,13 @@ type Stats struct {
 
 // NewPool returns a pool that keeps at most capacity bytes.
 func NewPool(capacity int64) *Pool {
-	p := &Pool{most: testPools.most.Load()}
-	p.poison.Store(testPools.poison.Load())
+	p := &Pool{
+		most: testPools.most.Load(), frames: pages.NewFrames(), framed: pages.Huge, heapFirst: heapFirst / shards,
+	}
+	if testPools.poison.Load() {
+		p.poison.Store(true)
+		p.framed, p.heapFirst = true, 0
+	}
 	p.SetCapacity(capacity)
 	return p
 }
@@ -133,7 +145,9 @@ func (c *Cache) Get(s *Slot) *Block {
 func (c *Cache) Alloc(n int) *Block {
 	class := classOf(n + Slack)
 	if class >= classes {
-		return newBlock(class, n)
+		b := c.pool.newBlock(class, n, false)
+		b.Resize(n)
+		return b
 	}
 	i := rand.Uint32N(shards)
 	s := &c.pool.shards[i]
@@ -145,12 +159,13 @@ func (c *Cache) Alloc(n int) *Block {
 		s.free[class] = s.free[class][:k-1]
 		s.idle -= b.size()
 	}
+	framed := c.pool.framed && s.used >= c.pool.heapFirst
 	s.mu.Unlock()
 	if b == nil {
-		b = newBlock(class, n)
-		b.shard = uint8(i) //nolint:gosec // below shards
+		b = c.pool.newBlock(class, n, framed)
 	}
-	b.buf = b.buf[:n]
+	b.shard = uint8(i) //nolint:gosec // below shards
+	b.Resize(n)
 	return b
 }
 
@@ -176,10 +191,13 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	n := b.size()
 	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
-		if c.pool.poison.Load() {
+		if poison := c.pool.poison.Load(); poison || b.buf.Lent() {
 			c.domain.Retire(func() {
-				if b.holds.Load() == 0 {
-					spoil(b)
+				if b.leave() {
+					if poison {
+						spoil(b)
+					}
+					b.buf.Free()
 				}
 			})
 		}
@@ -255,6 +273,7 @@ func (p *Pool) SetCapacity(n int64) {
 		n = min(n, p.most)
 	}
 	spare := min(max(n/32, 256<<10), 4<<20, n/4)
+	p.frames.SetLimit(n - spare - p.heapFirst*shards - n/(minFramed/header))
 	p.largest.Store((n-spare)/shards/2 - header)
 	p.limbo.mu.Lock()
 	p.limbo.limit = spare / 2
@@ -272,6 +291,7 @@ func (p *Pool) SetCapacity(n int64) {
 			for h.idle > h.spare && len(h.free[class]) > 0 {
 				k := len(h.free[class]) - 1
 				h.idle -= h.free[class][k].size()
+				h.free[class][k].buf.Free()
 				h.free[class][k] = nil
 				h.free[class] = h.free[class][:k]
 			}
@@ -304,6 +324,8 @@ func (p *Pool) Stats() Stats {
 		s.Evictions += h.evictions
 		h.mu.Unlock()
 	}
+	lent, resident := p.frames.Bytes()
+	s.Spare += resident - lent
 	p.limbo.mu.Lock()
 	s.Spare += p.limbo.bytes
 	s.Capacity += 2 * p.limbo.limit
@@ -404,7 +426,7 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	fits := l.bytes+n <= l.limit
 	wanted := fits && int(b.class) < classes // else it is left to the collector
 	poison := p.poison.Load()
-	if wanted || poison {
+	if wanted || poison || b.buf.Lent() {
 		if c.pending == nil {
 			c.pending = p.newBatch(c)
 			l.begun = append(l.begun, c)
@@ -463,8 +485,8 @@ func (p *Pool) release(f *batch) {
 	poison := p.poison.Load()
 	for i, b := range f.blocks {
 		f.blocks[i] = nil
-		if b.holds.Load() != 0 {
-			continue // an iterator holds it: left to the collector
+		if !b.leave() {
+			continue
 		}
 		h := &p.shards[b.shard]
 		h.mu.Lock()
@@ -486,5 +508,7 @@ func (h *shard) recycle(b *Block, poison bool) {
 	if n := b.size(); int(b.class) < classes && h.idle+n <= h.spare {
 		h.idle += n
 		h.free[b.class] = append(h.free[b.class], b)
+	} else {
+		b.buf.Free()
 	}
 }

@@ -27,7 +27,8 @@ var poisoned = [512]byte(bytes.Repeat([]byte{0xdb}, 512))
 
 // spoil overwrites a block that no reader may see any more.
 func spoil(b *Block) {
-	for buf := b.buf[:cap(b.buf)]; len(buf) > 0; {
+	b.Resize(b.buf.Room())
+	for buf := b.Bytes(); len(buf) > 0; {
 		buf = buf[copy(buf, poisoned[:]):]
 	}
 }

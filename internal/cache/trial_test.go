@@ -142,7 +142,7 @@ func TestTheQueueKeepsOrder(t *testing.T) {
 	var want []*Block
 	for range 5000 {
 		if len(want) == 0 || random.IntN(2) == 0 && len(want) < 100 {
-			b := newBlock(3, 4000)
+			b := New(0, new(epoch.Domain)).pool.newBlock(3, 4000, false)
 			q.push(b)
 			want = append(want, b)
 		} else {

@@ -8,6 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Huge reports whether large loans are in huge pages, if the system has them.
+const Huge = true
+
+// forgetPages gives whole pages of a loan back to the system. They have any contents until they are written to.
+func forgetPages(b []byte) {
+	_ = unix.Madvise(b, unix.MADV_DONTNEED) // if it fails, they stay in memory
+}
+
 // mappedHuge is like mapped, but the memory is in huge pages if the system has them: 2 MiB in one fault of 80 µs,
 // instead of 512 faults of 2 µs each. whole is what was mapped.
 func mappedHuge(n int) (b, whole []byte) {

@@ -2,6 +2,12 @@
 
 package pages
 
+// Huge reports whether large loans are in huge pages, if the system has them.
+const Huge = false
+
+// forgetPages does nothing.
+func forgetPages([]byte) {}
+
 func mappedHuge(n int) (b, whole []byte) {
 	b = mapped(n)
 	return b, b

@@ -79,6 +79,14 @@ func newBlock(size int) block {
 	return block{b, b, true}
 }
 
+// owns reports whether Get returned b and did not have to use the heap.
+func (p *Pool) owns(b []byte) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.lent[unsafe.SliceData(b)]
+	return ok
+}
+
 // Put takes back memory that Get returned and that nobody uses any more. zeroed reports whether it contains only zeros.
 func (p *Pool) Put(b []byte, zeroed bool) {
 	p.mu.Lock()
