@@ -208,6 +208,10 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 				t.Errorf("at step %d, the next KiB takes %v: it must not pay for the write before", s.steps, d)
 			}
 		}
+		s.pace.debt, s.pace.reason = -10*time.Millisecond, StoppedByMemtable
+		if s.steps = 1; took(1<<20) < 8*time.Millisecond {
+			t.Error("a write is not slowed, since one waited too long for another reason")
+		}
 		s.steps = 0
 		took(1)
 		counted := s.Counts().Stalls[SlowedByLevel0]

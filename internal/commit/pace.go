@@ -7,7 +7,8 @@ import (
 
 // A pace slows writers before they would have to stop, by a little for each byte. Writer.mu guards it.
 type pace struct {
-	debt   time.Duration  // what writers still have to wait; negative if they have waited too long
+	debt   time.Duration  // what writers still have to wait for reason; negative if they have waited too long
+	reason Reason         // of the last write that was to be slowed
 	spells [Reasons]Stall // the present spells of slowed writes
 
 	// of the operations in the memtable, and in the one before
@@ -41,6 +42,9 @@ func (w *Writer) slowDown(size int64) {
 			w.Observer.Stalled(*s)
 			s.Writes, s.Duration = 0, 0
 		}
+	}
+	if perKiB == 0 || reason != p.reason {
+		p.debt, p.reason = 0, reason
 	}
 	if perKiB == 0 {
 		return
