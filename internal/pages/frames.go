@@ -151,7 +151,7 @@ func (a *Frames) choose(n int) *slab {
 			return s
 		}
 	}
-	need := int64(hugeBytes)
+	need := int64(slabBytes)
 	if len(slabs) > 0 {
 		need = int64(n)
 	}
@@ -167,15 +167,15 @@ func (a *Frames) choose(n int) *slab {
 
 // newSlab returns a slab with all its frames, of n bytes each, or nil if the system has no memory. mu is held.
 func (a *Frames) newSlab(n int) *slab {
-	b, _ := a.memory.Get(hugeBytes)
+	b, _ := a.memory.Get(slabBytes)
 	if !a.memory.owns(b) {
 		return nil
 	}
-	s := &slab{owner: a, size: n, b: b, free: make([]int, 0, hugeBytes/n)}
-	for offset := hugeBytes - n; offset >= 0; offset -= n { // the first one is lent first
+	s := &slab{owner: a, size: n, b: b, free: make([]int, 0, slabBytes/n)}
+	for offset := slabBytes - n; offset >= 0; offset -= n { // the first one is lent first
 		s.free = append(s.free, offset)
 	}
-	a.resident += hugeBytes
+	a.resident += slabBytes
 	some := a.slabs(n)
 	*some = append(*some, s)
 	return s
@@ -192,7 +192,7 @@ func (a *Frames) put(s *slab, frame []byte) {
 	}
 	s.free = append(s.free, int(uintptr(unsafe.Pointer(&frame[0]))-uintptr(unsafe.Pointer(&s.b[0]))))
 	a.lent -= int64(n)
-	if (len(s.free)+len(s.gone))*n == hugeBytes {
+	if (len(s.free)+len(s.gone))*n == slabBytes {
 		a.resident -= int64(len(s.free) * n)
 		a.remove(s)
 		a.memory.Put(s.b, false)

@@ -91,7 +91,7 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 				t.Fatalf("frame %d was overwritten", i)
 			}
 		}
-		if lent, resident, _ := a.counted(t); lent != size || resident > limit || size < limit-hugeBytes {
+		if lent, resident, _ := a.counted(t); lent != size || resident > limit || size < limit-slabBytes {
 			t.Fatalf("%d bytes are lent in frames of %d, %d are in memory, want nearly %d", lent, size, resident, limit)
 		}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -117,18 +117,18 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 // TestFreeFramesStayWithinTheLimit frees one of two frames of a slab and lowers the limit.
 func TestFreeFramesStayWithinTheLimit(t *testing.T) {
 	a := NewFrames()
-	a.SetLimit(hugeBytes)
+	a.SetLimit(slabBytes)
 	stays, _ := a.Get(4096)
 	goes, _ := a.Get(4096)
 	write(&stays, 1)
 	write(&goes, 2)
 	memory := goes.Bytes()
 	goes.Free()
-	if _, resident, _ := a.counted(t); resident != hugeBytes || !wrote(&goes, 2) {
-		t.Errorf("%d bytes are in memory, want all %d", resident, hugeBytes)
+	if _, resident, _ := a.counted(t); resident != slabBytes || !wrote(&goes, 2) {
+		t.Errorf("%d bytes are in memory, want all %d", resident, slabBytes)
 	}
 	for _, less := range []func(){
-		func() { a.SetLimit(hugeBytes - 4096) },
+		func() { a.SetLimit(slabBytes - 4096) },
 		func() { a.Shrink(8000) },
 		func() { a.SetLimit(4096) },
 	} {

@@ -11,6 +11,8 @@ import (
 // Huge reports whether large loans are in huge pages, if the system has them.
 const Huge = true
 
+const slabBytes = hugeBytes
+
 // forgetPages gives whole pages of a loan back to the system. They have any contents until they are written to.
 func forgetPages(b []byte) {
 	_ = unix.Madvise(b, unix.MADV_DONTNEED) // if it fails, they stay in memory

@@ -5,6 +5,8 @@ package pages
 // Huge reports whether large loans are in huge pages, if the system has them.
 const Huge = false
 
+const slabBytes = 128 << 10
+
 // forgetPages does nothing.
 func forgetPages([]byte) {}
 
