@@ -185,7 +185,9 @@ func TestReservedSpaceIsFilledInOrder(t *testing.T) {
 						}
 						size = max(size, len(want)+n)
 					case 1:
-						must(t, f.Sync())
+						if seed%2 == 0 { // else the system populates pages ahead of the writes
+							must(t, f.Sync())
+						}
 					default:
 						piece := make([]byte, rng.IntN([]int{2, 300, 300, 300, 5000, 20_000}[rng.IntN(6)]))
 						for i := range piece {

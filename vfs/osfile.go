@@ -21,6 +21,7 @@ type osFile struct {
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
 
 func (f *osFile) Sync() error {
+	f.writeInSteps()
 	err := syncFile(f.f, f.writable)
 	f.reserved.wasSynced()
 	return err

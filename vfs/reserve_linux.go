@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,9 @@ import (
 // Sync, and the first writes after a Sync are pwrites. If the system writes a page back by itself, after half a minute,
 // the next copy faults; this is accepted.
 //
+// Once enough is written without a Sync, a goroutine populates the pages ahead. Where all processors are in use it does
+// not begin in time, and Write populates the pages as before.
+//
 // A copy is as good as a write: it is in the system's cache of the file, which ReadAt reads and which survives the
 // process.
 type reservation struct {
@@ -37,22 +41,40 @@ type reservation struct {
 	fresh      int64  // bytes written since the last Sync
 	begun      int64  // the system was asked to begin writing the bytes before this one to the disk
 
+	filling fillState
+	filled  sync.Cond // on mu: filling or ready has changed
+
 	synced atomic.Bool // a Sync ended since the last Write
 }
+
+// fillState tells whether a goroutine populates the pages from ready on.
+type fillState uint8
+
+const (
+	notFilling   fillState = iota
+	fillAsked              // the goroutine has not begun, and stops at once if it finds another state
+	fillDenied             // it had not begun when a Write needed pages, and is not asked again before the next Reserve
+	fillRunning            // it writes zeros from ready on, so that nothing else may write there
+	fillStopping           // the same, and it stops after at most populateStep bytes
+)
 
 const (
 	copyLimit     = 16 << 10  // a longer Write is a pwrite; both cost the same from 32 KiB on
 	populateAfter = 4 << 10   // bytes written since a Sync before pages are populated
-	populateLeast = 64 << 10  // bytes populated at once, in 15 µs; with 256 KiB one small Write in 2,000 takes 60 µs
-	populateMost  = 256 << 10 // the same for a Write of 2,000 bytes or more, which with 64 KiB would take 1/6 longer
+	populateStep  = 64 << 10  // bytes populated at once, in 15 µs
+	populateAhead = 1 << 20   // bytes ahead of the writes, all of which the next Sync writes
 	writeBackStep = 1 << 20   // bytes
+	syncStep      = 128 << 10 // bytes that a Sync of more than writeBackStep begins to write at once
 	mapMost       = 64 << 20  // bytes mapped of a reservation; the rest is written by pwrite
 )
 
 var (
 	pageSize = int64(os.Getpagesize())
-	zeros    [populateMost + 64<<10]byte // 64 KiB more for the rounding to pages
+	zeros    [populateStep + 2*copyLimit]byte // more for a Write that needs it, and for the rounding to pages
 )
+
+// writeZeros is a variable so that tests can delay it.
+var writeZeros = (*os.File).WriteAt
 
 // wasSynced is called at the end of a Sync, by any goroutine.
 func (r *reservation) wasSynced() { r.synced.Store(true) }
@@ -74,6 +96,9 @@ func (f *osFile) Reserve(n int64) error {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}
 	r.reservedTo = max(r.reservedTo, r.end+n)
+	r.filled.L = &r.mu
+	r.stopFilling()
+	r.filling = notFilling
 	r.unmap()
 	base := r.end &^ (pageSize - 1)
 	_ = withDescriptor(f.f, func(fd int) error { // if it fails, Write uses pwrite
@@ -103,14 +128,20 @@ func (f *osFile) Write(p []byte) (n int, err error) {
 		f.beginWriteBack(r.end + int64(n))
 	case len(p) > 0 && len(p) <= copyLimit && f.prepare(int64(len(p))):
 		if n, err = copyTo(r.mapped[r.end-r.base:], p); err != nil {
+			r.stopFilling()
 			r.unmap()
 			err = &fs.PathError{Op: "write", Path: f.f.Name(), Err: err}
 		}
 	default:
+		r.stopFilling()
 		n, err = f.f.WriteAt(p, r.end)
 	}
 	r.end += int64(n)
 	r.fresh += int64(n)
+	if r.filling == notFilling && r.ready-r.end < r.ahead()/2 && r.toFill() > 0 {
+		r.filling = fillAsked
+		go f.fill()
+	}
 	return n, err
 }
 
@@ -121,20 +152,50 @@ func (f *osFile) beginWriteBack(end int64) {
 	if end-r.begun < writeBackStep {
 		return
 	}
-	_ = withDescriptor(f.f, func(fd int) error { // it is a hint: the Sync returns errors
-		return unix.SyncFileRange(fd, r.begun, end-r.begun, unix.SYNC_FILE_RANGE_WRITE)
-	})
+	f.startWriting(r.begun, end)
 	r.begun = end
+}
+
+// writeInSteps begins to write what a Sync has to write, in small steps if that is much. A system call keeps its
+// processor for up to 20 ms, since the Go runtime does not know how long it will take, and with it the goroutines and
+// timers that wait for that processor. Between the steps the processor is free.
+func (f *osFile) writeInSteps() {
+	r := &f.reserved
+	r.mu.Lock()
+	from, end := r.begun, r.end
+	r.begun = end
+	r.mu.Unlock()
+	if end-from < writeBackStep {
+		return
+	}
+	for ; from < end; from += syncStep {
+		f.startWriting(from, min(from+syncStep, end))
+		runtime.Gosched()
+	}
+}
+
+// startWriting asks the system to begin writing the bytes from from to to to the disk. It is a hint: the Sync returns
+// errors. With a flag to wait, the system would report them here, and not again to the Sync.
+func (f *osFile) startWriting(from, to int64) {
+	_ = withDescriptor(f.f, func(fd int) error {
+		return unix.SyncFileRange(fd, from, to-from, unix.SYNC_FILE_RANGE_WRITE)
+	})
 }
 
 // prepare reports whether the next n bytes may be copied. It populates pages first if that pays.
 func (f *osFile) prepare(n int64) bool {
 	r := &f.reserved
+	end := r.end + n
+	if end > r.ready || r.synced.Load() {
+		if r.filling == fillAsked {
+			r.filling = fillDenied
+		}
+		r.stopFilling()
+	}
 	if r.synced.Load() {
 		r.synced.Store(false)
 		r.ready, r.fresh = r.end, 0
 	}
-	end := r.end + n
 	if end <= r.ready {
 		return true
 	}
@@ -143,22 +204,72 @@ func (f *osFile) prepare(n int64) bool {
 	if r.mapped == nil || end > limit || r.fresh < populateAfter {
 		return false
 	}
-	most := min(max(populateLeast, 128*n), populateMost)
-	to := min((max(end, from+min(r.fresh, most))+pageSize-1)&^(pageSize-1), limit)
-	// A fault makes one page and converts its reserved block into a written one; a pwrite does so for all pages at once
-	// and leaves little to the faults: 960 ns a page instead of 2,550.
-	_, err := f.f.WriteAt(zeros[:to-from], from)
-	if err == nil {
-		err = retry(func() error {
-			return unix.Madvise(r.mapped[from&^(pageSize-1)-r.base:to-r.base], unix.MADV_POPULATE_WRITE)
-		})
-	}
-	if err != nil {
+	to := min((max(end, from+min(r.fresh, populateStep))+pageSize-1)&^(pageSize-1), limit)
+	if f.populate(r.mapped[from&^(pageSize-1)-r.base:to-r.base], from, to) != nil {
 		r.unmap() // an old kernel, or no memory or disk; a pwrite returns the error, if there is one
 		return false
 	}
 	r.ready = to
 	return true
+}
+
+// populate makes the system have the pages of the file from offset from to to in memory, which are mapped.
+func (f *osFile) populate(mapped []byte, from, to int64) error {
+	// A fault makes one page and converts its reserved block into a written one; a pwrite does so for all pages at once
+	// and leaves little to the faults: 960 ns a page instead of 2,550.
+	if _, err := writeZeros(f.f, zeros[:to-from], from); err != nil {
+		return err
+	}
+	return retry(func() error { return unix.Madvise(mapped, unix.MADV_POPULATE_WRITE) })
+}
+
+// ahead returns how many bytes ahead of the writes fill populates.
+func (r *reservation) ahead() int64 { return min(r.fresh, populateAhead) }
+
+// toFill returns how many bytes from ready on fill shall populate next. mu is held.
+func (r *reservation) toFill() int64 {
+	if r.mapped == nil || r.ready < r.end || r.fresh < populateStep || r.synced.Load() {
+		return 0
+	}
+	to := min(r.end+r.ahead(), r.base+int64(len(r.mapped))) &^ (pageSize - 1)
+	return min(to-r.ready, populateStep)
+}
+
+// fill populates the pages ahead, as long as nobody waits for more.
+func (f *osFile) fill() {
+	r := &f.reserved
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.filling != fillAsked {
+		return
+	}
+	r.filling = fillRunning
+	for n := r.toFill(); n > 0 && r.filling == fillRunning; n = r.toFill() {
+		from, to := r.ready, r.ready+n
+		mapped := r.mapped[from&^(pageSize-1)-r.base : to-r.base]
+		r.mu.Unlock()
+		err := f.populate(mapped, from, to)
+		r.mu.Lock()
+		if err != nil {
+			r.unmap() // as above
+			break
+		}
+		r.ready = to
+		r.filled.Broadcast()
+	}
+	r.filling = notFilling
+	r.filled.Broadcast()
+}
+
+// stopFilling returns once no goroutine populates pages. mu is held, and released meanwhile.
+func (r *reservation) stopFilling() {
+	if r.filling == fillAsked {
+		r.filling = notFilling
+	}
+	for r.filling >= fillRunning {
+		r.filling = fillStopping
+		r.filled.Wait()
+	}
 }
 
 // copyTo copies into mapped memory. A fault there, because the file was truncated or the disk fails, is returned as an
@@ -183,6 +294,7 @@ func (f *osFile) Close() error {
 	r := &f.reserved
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.stopFilling()
 	r.unmap()
 	return f.f.Close()
 }

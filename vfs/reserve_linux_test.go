@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -117,6 +119,37 @@ func TestSyncReachesWhatWasCopied(t *testing.T) {
 	}
 }
 
+func TestASyncOfMuchBeginsInSteps(t *testing.T) {
+	f, name, _ := mapped(t)
+	var of unix.Statfs_t
+	if err := unix.Statfs(name, &of); err != nil || of.Type == unix.TMPFS_MAGIC {
+		t.Skip("a file system in memory: ", err)
+	}
+	if err := f.Reserve(8 << 20); err != nil {
+		t.Skip(err)
+	}
+	for range 6 << 10 {
+		if _, err := f.Write(make([]byte, 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitForFill(f)
+	left := -1
+	flush := flushFile
+	defer func() { flushFile = flush }()
+	flushFile = func(fd int) error {
+		left = dirty(t, f.reserved.mapped)
+		return flush(fd)
+	}
+	before := dirty(t, f.reserved.mapped)
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if most := (populateAhead + syncStep) >> 10; before < 6<<10 || left < 0 || left > most {
+		t.Errorf("%d KiB are dirty before the Sync, and %d when it waits, want at most %d", before, left, most)
+	}
+}
+
 // After a Sync the pages are read-only for the processor, so they do not count as populated, and at most as much is
 // populated as was written since.
 func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
@@ -138,27 +171,115 @@ func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
 	}
 }
 
-// A Write populates at most 64 KiB if it is small, since it waits for that, and up to 256 KiB if it is larger.
-func TestSmallWritesPopulateLittleAtOnce(t *testing.T) {
-	for _, tt := range []struct {
-		size int
-		most int64
-	}{{100, populateLeast}, {1000, 128_000}, {2048, populateMost}, {copyLimit, populateMost}} {
+// waitForFill waits until no goroutine populates pages.
+func waitForFill(f *osFile) {
+	f.reserved.mu.Lock()
+	defer f.reserved.mu.Unlock()
+	for f.reserved.filling == fillAsked || f.reserved.filling >= fillRunning {
+		f.reserved.filled.Wait()
+	}
+}
+
+// Once 64 KiB are written, as much as was written is populated ahead, up to 1 MiB, and never less than half of it.
+func TestPagesArePopulatedAheadOfWrites(t *testing.T) {
+	for _, size := range []int{100, 1000, 2048, copyLimit} {
 		f, _, _ := mapped(t)
-		if err := f.Reserve(8 << 20); err != nil {
+		if err := f.Reserve(16 << 20); err != nil {
 			t.Skip(err)
 		}
-		largest := int64(0)
-		for written := 0; written < 2<<20; written += tt.size {
-			ready := f.reserved.ready
-			if n, err := f.Write(make([]byte, tt.size)); n != tt.size || err != nil {
+		r, checked := &f.reserved, 0
+		for written := 0; written < 8<<20; written += size {
+			if n, err := f.Write(make([]byte, size)); n != size || err != nil {
 				t.Fatal(n, err)
 			}
-			largest = max(largest, f.reserved.ready-max(ready, f.reserved.end-int64(tt.size)))
+			waitForFill(f) // at once, so that no Write finds that the goroutine has not begun
+			if written < 2*populateStep {
+				continue
+			}
+			ready, want := r.ready-r.end, min(r.fresh, populateAhead)
+			if ready < want/2-pageSize || ready > want+pageSize {
+				t.Fatalf("after %d bytes in Writes of %d, %d are populated ahead, want %d to %d",
+					r.fresh, size, ready, want/2, want)
+			}
+			checked++
 		}
-		if largest < tt.most-pageSize || largest > tt.most+pageSize {
-			t.Errorf("Writes of %d bytes populate up to %d bytes at once, want %d", tt.size, largest, tt.most)
+		if checked < 200 {
+			t.Errorf("checked %d times", checked)
 		}
+	}
+}
+
+// Writes of all sizes, syncs and reservations beside the goroutine that writes zeros ahead of them lose no byte.
+func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
+	defer func() { writeZeros = (*os.File).WriteAt }()
+	writeZeros = func(f *os.File, b []byte, off int64) (int, error) {
+		time.Sleep(50 * time.Microsecond)
+		return f.WriteAt(b, off)
+	}
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 5))
+		f, name, _ := mapped(t)
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = want[:f.reserved.end]
+		for len(want) < 2<<20 {
+			switch rng.IntN(100) {
+			case 0:
+				if err := f.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			case 1, 2:
+				if err := f.Reserve(1 << 20); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				piece := make([]byte, 1+rng.IntN([]int{200, 10_000, 2 * copyLimit, 200_000}[rng.IntN(4)]))
+				for i := range piece {
+					piece[i] = byte(1 + rng.IntN(255))
+				}
+				if n, err := f.Write(piece); n != len(piece) || err != nil {
+					t.Fatal(n, err)
+				}
+				want = append(want, piece...)
+			}
+			if rng.IntN(4) == 0 {
+				time.Sleep(10 * time.Microsecond) // the goroutine begins
+			}
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(name)
+		if err != nil || !bytes.Equal(got[:min(len(got), len(want))], want) ||
+			len(bytes.Trim(got[len(want):], "\x00")) > 0 {
+			t.Fatalf("seed %d: the file has %d bytes and differs from the %d written: %v",
+				seed, len(got), len(want), err)
+		}
+	}
+}
+
+// A Write that needs pages before the goroutine has begun populates 64 KiB itself.
+func TestAWriteDoesNotWaitForPagesThatNobodyPopulates(t *testing.T) {
+	f, _, _ := mapped(t)
+	if err := f.Reserve(8 << 20); err != nil {
+		t.Skip(err)
+	}
+	r := &f.reserved
+	for range 1000 {
+		if _, err := f.Write(make([]byte, 200)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitForFill(f)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.filling = fillAsked // and the goroutine does not come
+	before := r.ready
+	r.end = before - 50
+	if !f.prepare(100) || r.filling != fillDenied || r.ready-before < 50 || r.ready-before > populateStep+pageSize {
+		t.Errorf("a Write populates %d bytes, state %d", r.ready-before, r.filling)
 	}
 }
 
