@@ -29,7 +29,7 @@ type mappable interface {
 
 // admitted is the number of lookups in mapped blocks for each that puts its block into the cache: the blocks that are
 // used most often get there, at little cost.
-const admitted = 64
+const admitted = 32
 
 // A moment is a time in units of 2³¹ ns, a little more than two seconds; a residence lasts between one and two of them.
 type moment = uint32
