@@ -13,13 +13,21 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// withBlocks runs a test with blocks in the heap, and with blocks in frames outside of it.
+func withBlocks(t *testing.T, test func(t *testing.T, blockSize int)) {
+	t.Helper()
+	for _, size := range []int{512, 4 << 10} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) { test(t, size) })
+	}
+}
+
 // blockStore returns a compacted store of n keys. Each entry fills a block or two, so that only adjacent keys share a
 // block.
-func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byte) {
+func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func(int) []byte) {
 	t.Helper()
 	storetest.Roomy(t) // so that blocks stay cached until spoilAll
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression, o.BlockSize = bloomkv.NoSync, bloomkv.CompressionNone, blockSize
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {
@@ -28,7 +36,7 @@ func blockStore(t *testing.T, n int) (db *bloomkv.DB, key, value func(int) []byt
 		}
 	})
 	key = func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
-	value = func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%04d", i), 100) }
+	value = func(i int) []byte { return bytes.Repeat(fmt.Appendf(nil, "%04d", i), blockSize/5) }
 	for i := range n {
 		must(t, db.Put(key(i), value(i)))
 	}
@@ -47,8 +55,12 @@ func spoilAll(db *bloomkv.DB) {
 // TestWhatReadersHandOutStaysWhileBlocksAreRecycled recycles all blocks while the function of View uses a value, and
 // while an iterator is at a key.
 func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
+	withBlocks(t, testWhatReadersHandOut)
+}
+
+func testWhatReadersHandOut(t *testing.T, blockSize int) {
 	const n = 300
-	db, key, value := blockStore(t, n)
+	db, key, value := blockStore(t, n, blockSize)
 	snap, err := db.Snapshot()
 	must(t, err)
 	look := func(what string, i int, got []byte) {
@@ -115,9 +127,11 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 
 // TestABlockIsHeldInsideTheGuard recycles all blocks at the moment at which a reader is about to hold its own. Only one
 // goroutine reads, so that only its guard protects the block.
-func TestABlockIsHeldInsideTheGuard(t *testing.T) {
+func TestABlockIsHeldInsideTheGuard(t *testing.T) { withBlocks(t, testABlockIsHeld) }
+
+func testABlockIsHeld(t *testing.T, blockSize int) {
 	const n = 100
-	db, key, value := blockStore(t, n)
+	db, key, value := blockStore(t, n, blockSize)
 	held := 0
 	cache.OnAcquire(func() { held++; spoilAll(db) })
 	defer cache.OnAcquire(nil)
@@ -172,17 +186,29 @@ func TestABlockIsHeldInsideTheGuard(t *testing.T) {
 	}
 }
 
-// TestABlockIsLetGo has every kind of reader hold every block once, and checks that none stays held: the cache can't
-// reuse a held block.
-func TestABlockIsLetGo(t *testing.T) {
+// TestABlockIsLetGo has every kind of reader hold every block once, also if its function panics, and checks that none
+// stays held: the cache can't reuse a held block.
+func TestABlockIsLetGo(t *testing.T) { withBlocks(t, testABlockIsLetGo) }
+
+func testABlockIsLetGo(t *testing.T, blockSize int) {
 	const n = 100
-	db, key, _ := blockStore(t, n)
+	db, key, _ := blockStore(t, n, blockSize)
 	var keys [][]byte
 	for i := range n {
 		keys = append(keys, key(i))
 	}
 	stop := errors.New("stop")
+	panics := func(call func()) {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic of a function does not reach the caller")
+			}
+		}()
+		call()
+	}
 	for range 3 {
+		panics(func() { _ = db.View(key(7), func([]byte) error { panic(stop) }) })
+		panics(func() { _ = db.GetMany(keys, func(i int, _ []byte, _ bool) error { panic(stop) }) })
 		if err := db.View(key(7), func([]byte) error { return stop }); !errors.Is(err, stop) {
 			t.Error(err)
 		}
@@ -204,7 +230,11 @@ func TestABlockIsLetGo(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if blocks, held := db.Tree().Blocks.Held(); blocks == 0 || held > 0 {
+	blocks, held, framed := db.Tree().Blocks.Held()
+	if blocks == 0 || held > 0 {
 		t.Errorf("%d of %d blocks are still held without a reader", held, blocks)
+	}
+	if want := blockSize >= 4<<10; want != (framed > 0) {
+		t.Errorf("%d of %d blocks of %d bytes are in frames", framed, blocks, blockSize)
 	}
 }

@@ -42,7 +42,7 @@ type reservation struct {
 	begun      int64  // the system was asked to begin writing the bytes before this one to the disk
 
 	filling fillState
-	filled  sync.Cond // on mu: filling or ready has changed
+	filled  sync.Cond // on mu: filling is notFilling again
 
 	synced atomic.Bool // a Sync ended since the last Write
 }
@@ -96,7 +96,9 @@ func (f *osFile) Reserve(n int64) error {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}
 	r.reservedTo = max(r.reservedTo, r.end+n)
-	r.filled.L = &r.mu
+	if r.filled.L == nil {
+		r.filled.L = &r.mu
+	}
 	r.stopFilling()
 	r.filling = notFilling
 	r.unmap()
@@ -156,7 +158,7 @@ func (f *osFile) beginWriteBack(end int64) {
 	r.begun = end
 }
 
-// writeInSteps begins to write what a Sync has to write, in small steps if that is much. A system call keeps its
+// writeInSteps begins to write what a Sync has to write, in small steps, if that is much. A system call keeps its
 // processor for up to 20 ms, since the Go runtime does not know how long it will take, and with it the goroutines and
 // timers that wait for that processor. Between the steps the processor is free.
 func (f *osFile) writeInSteps() {
@@ -174,11 +176,11 @@ func (f *osFile) writeInSteps() {
 	}
 }
 
-// startWriting asks the system to begin writing the bytes from from to to to the disk. It is a hint: the Sync returns
+// startWriting asks the system to begin writing the bytes between two offsets to the disk. It is a hint: the Sync returns
 // errors. With a flag to wait, the system would report them here, and not again to the Sync.
-func (f *osFile) startWriting(from, to int64) {
+func (f *osFile) startWriting(start, end int64) {
 	_ = withDescriptor(f.f, func(fd int) error {
-		return unix.SyncFileRange(fd, from, to-from, unix.SYNC_FILE_RANGE_WRITE)
+		return unix.SyncFileRange(fd, start, end-start, unix.SYNC_FILE_RANGE_WRITE)
 	})
 }
 
@@ -186,13 +188,14 @@ func (f *osFile) startWriting(from, to int64) {
 func (f *osFile) prepare(n int64) bool {
 	r := &f.reserved
 	end := r.end + n
-	if end > r.ready || r.synced.Load() {
+	synced := r.synced.Load()
+	if end > r.ready || synced {
 		if r.filling == fillAsked {
 			r.filling = fillDenied
 		}
 		r.stopFilling()
 	}
-	if r.synced.Load() {
+	if synced { // a Sync that ended meanwhile is noticed by the next Write
 		r.synced.Store(false)
 		r.ready, r.fresh = r.end, 0
 	}
@@ -213,11 +216,11 @@ func (f *osFile) prepare(n int64) bool {
 	return true
 }
 
-// populate makes the system have the pages of the file from offset from to to in memory, which are mapped.
-func (f *osFile) populate(mapped []byte, from, to int64) error {
+// populate makes the system have the pages of the file between two offsets in memory, where they are mapped.
+func (f *osFile) populate(mapped []byte, start, end int64) error {
 	// A fault makes one page and converts its reserved block into a written one; a pwrite does so for all pages at once
 	// and leaves little to the faults: 960 ns a page instead of 2,550.
-	if _, err := writeZeros(f.f, zeros[:to-from], from); err != nil {
+	if _, err := writeZeros(f.f, zeros[:end-start], start); err != nil {
 		return err
 	}
 	return retry(func() error { return unix.Madvise(mapped, unix.MADV_POPULATE_WRITE) })
@@ -235,7 +238,7 @@ func (r *reservation) toFill() int64 {
 	return min(to-r.ready, populateStep)
 }
 
-// fill populates the pages ahead, as long as nobody waits for more.
+// fill populates the pages ahead, until a Write needs the file to itself.
 func (f *osFile) fill() {
 	r := &f.reserved
 	r.mu.Lock()
@@ -255,7 +258,6 @@ func (f *osFile) fill() {
 			break
 		}
 		r.ready = to
-		r.filled.Broadcast()
 	}
 	r.filling = notFilling
 	r.filled.Broadcast()

@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,7 +146,10 @@ func TestASyncOfMuchBeginsInSteps(t *testing.T) {
 	if err := f.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	if most := (populateAhead + syncStep) >> 10; before < 6<<10 || left < 0 || left > most {
+	if before < 6<<10 {
+		t.Skipf("%d KiB are dirty before the Sync: the system has written some already", before)
+	}
+	if most := (populateAhead + syncStep) >> 10; left < 0 || left > most {
 		t.Errorf("%d KiB are dirty before the Sync, and %d when it waits, want at most %d", before, left, most)
 	}
 }
@@ -209,11 +213,16 @@ func TestPagesArePopulatedAheadOfWrites(t *testing.T) {
 	}
 }
 
-// Writes of all sizes, syncs and reservations beside the goroutine that writes zeros ahead of them lose no byte.
+// Writes of all sizes, syncs and reservations beside the goroutine that writes zeros ahead of them, and sometimes
+// fails, lose no byte.
 func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 	defer func() { writeZeros = (*os.File).WriteAt }()
+	var calls atomic.Int64
 	writeZeros = func(f *os.File, b []byte, off int64) (int, error) {
 		time.Sleep(50 * time.Microsecond)
+		if calls.Add(1)%40 == 0 {
+			return 0, unix.ENOSPC
+		}
 		return f.WriteAt(b, off)
 	}
 	for seed := range uint64(20) {
@@ -224,6 +233,20 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 			t.Fatal(err)
 		}
 		want = want[:f.reserved.end]
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for seed%2 == 1 {
+				select {
+				case <-stop:
+					return
+				case <-time.After(time.Millisecond):
+				}
+				if err := f.Sync(); err != nil {
+					t.Error(err)
+				}
+			}
+		}()
 		for len(want) < 2<<20 {
 			switch rng.IntN(100) {
 			case 0:
@@ -248,6 +271,8 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 				time.Sleep(10 * time.Microsecond) // the goroutine begins
 			}
 		}
+		close(stop)
+		<-stopped
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func (p *Pool) Join(c Config) (*Share, error) {
 }
 
 // Leave returns everything to the pool. s is the last state of the store's tree, or nil. A scan that is still running
-// finds its tables closed; the garbage collector frees what it still holds.
+// finds its tables closed; the blocks that it holds go back to the pool when it releases them.
 func (b *Share) Leave(s *tree.State) error {
 	err := b.tree.Files.Close()
 	if s != nil {
@@ -56,6 +56,7 @@ func (b *Share) Leave(s *tree.State) error {
 	}
 	b.tree.Blocks.Close()
 	b.pool.leave(&b.account)
+	b.tree.Domain.WaitLater()
 	return err
 }
 

@@ -54,11 +54,26 @@ func (b *Block) Acquire() {
 // left is added to the holds of a block that its pool no longer knows.
 const left = 1 << 30
 
-// Release ends an Acquire.
+// Release ends an Acquire. The caller may not use the block's bytes any more: their memory may be used for others, or
+// be gone.
 func (b *Block) Release() {
 	if b.holds.Add(-1) == left {
+		if testPools.poison.Load() {
+			spoil(b)
+		}
 		b.buf.Free()
 	}
+}
+
+// toHeap moves the content of a frame to the heap, and gives the frame back. Nobody else knows the block yet.
+func (b *Block) toHeap() {
+	if !b.buf.Lent() {
+		return
+	}
+	heap := pages.InHeap(b.buf.Room())
+	heap.Resize(copy(heap.Bytes(), b.buf.Bytes()))
+	b.buf.Free()
+	b.buf = heap
 }
 
 // leave reports whether nobody holds the block, which no reader inside a guard sees any more. Else the block is left to
@@ -103,10 +118,10 @@ func (p *Pool) newBlock(class, n int, framed bool) *Block {
 	}
 	b := &Block{class: uint8(class)} //nolint:gosec // below 256
 	if framed {
-		b.buf, framed = p.frames.Get(room)
+		b.buf, framed = p.frames.Get(room, p.room())
 	}
 	if !framed {
-		p.frames.Shrink(room)
+		p.frames.Fit(p.room() - int64(room))
 		b.buf = pages.InHeap(room)
 	}
 	return b

@@ -22,6 +22,7 @@ import (
 const (
 	shards     = 8 // each with its own lock, which only misses take
 	batchLimit = 64
+	maxSpares  = 64
 	heapFirst  = 4 << 20 // bytes of blocks up to which a pool takes no slab, so that a small store stays small
 	minFramed  = 4 << 10 // bytes of the smallest block in a slab
 )
@@ -37,13 +38,15 @@ type Pool struct {
 
 	largest atomic.Int64 // bytes of the largest block that is kept
 	most    int64        // constant; limit of SetCapacity in bytes; 0 is no limit
+	keeps   atomic.Int64 // bytes that published blocks and free frames may have
+	used    atomic.Int64 // bytes of published blocks; changed under a shard's mu
 	shards  [shards]shard
 	ghosts  atomic.Pointer[ghosts]
 	limbo   limbo
 	frames  *pages.Frames
 
-	framed    bool  // constant; blocks are in frames
-	heapFirst int64 // constant; but for those of the first bytes of a shard
+	framed    bool  // constant; blocks of 4 to 32 KiB are in frames
+	heapFirst int64 // constant; bytes of a shard's first blocks, which are in the heap
 }
 
 // A Cache is one store's part of a pool, from nothing to all of it. It is safe for concurrent use.
@@ -84,11 +87,11 @@ type shard struct {
 // The limbo holds blocks that no slot refers to but some reader may still see.
 type limbo struct {
 	mu     sync.Mutex
-	limit  int64    // guarded by mu; bytes that may wait here; other blocks are left to the collector
+	limit  int64    // guarded by mu; bytes that may wait here to be used again
 	bytes  int64    // guarded by mu
 	batch  int64    // guarded by mu; bytes that make a batch full
 	begun  []*Cache // guarded by mu; caches with a pending batch
-	spares []*batch // guarded by mu
+	spares []*batch // guarded by mu; at most maxSpares
 }
 
 // A batch is a list of blocks of one cache that are retired together. Its release function is made once in its life, so
@@ -96,7 +99,7 @@ type limbo struct {
 type batch struct {
 	owner   *Cache
 	blocks  []*Block
-	bytes   int64
+	bytes   int64 // of the blocks that count in the limbo
 	release func()
 	next    *batch // in a list of full batches
 }
@@ -191,13 +194,11 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	n := b.size()
 	if n > h.limit/2 || c.closed.Load() {
 		h.mu.Unlock()
-		if poison := c.pool.poison.Load(); poison || b.buf.Lent() {
+		b.toHeap()
+		if c.pool.poison.Load() {
 			c.domain.Retire(func() {
 				if b.leave() {
-					if poison {
-						spoil(b)
-					}
-					b.buf.Free()
+					spoil(b)
 				}
 			})
 		}
@@ -274,6 +275,7 @@ func (p *Pool) SetCapacity(n int64) {
 	}
 	spare := min(max(n/32, 256<<10), 4<<20, n/4)
 	p.frames.SetLimit(n - spare - p.heapFirst*shards - n/(minFramed/header))
+	p.keeps.Store(n - spare)
 	p.largest.Store((n-spare)/shards/2 - header)
 	p.limbo.mu.Lock()
 	p.limbo.limit = spare / 2
@@ -300,7 +302,11 @@ func (p *Pool) SetCapacity(n int64) {
 		h.mu.Unlock()
 		full.retire()
 	}
+	p.frames.Fit(p.room())
 }
+
+// room returns the bytes that free frames may have.
+func (p *Pool) room() int64 { return p.keeps.Load() - p.used.Load() }
 
 // Stats returns the current figures: blocks of this cache alone, capacity and spare of the pool.
 func (c *Cache) Stats() Stats {
@@ -343,6 +349,7 @@ func (h *shard) link(b *Block, trial bool) {
 	h.used += b.size()
 	h.blocks++
 	b.owner.used.Add(b.size())
+	b.owner.pool.used.Add(b.size())
 	b.owner.blocks.Add(1)
 }
 
@@ -418,41 +425,48 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	h.used -= n
 	h.blocks--
 	c.blocks.Add(-1)
+	p.used.Add(-n)
 	last := c.used.Add(-n) == 0
 
 	l := &p.limbo
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fits := l.bytes+n <= l.limit
-	wanted := fits && int(b.class) < classes // else it is left to the collector
+	wanted := fits && int(b.class) < classes
 	poison := p.poison.Load()
-	if wanted || poison || b.buf.Lent() {
+	if wanted || poison || b.buf.Lent() { // else it is left to the collector
 		if c.pending == nil {
 			c.pending = p.newBatch(c)
 			l.begun = append(l.begun, c)
 		}
-		c.pending.blocks = append(c.pending.blocks, b)
+		f := c.pending
+		f.blocks = append(f.blocks, b)
 		if wanted {
 			l.bytes += n
-			c.pending.bytes += n
+			f.bytes += n
 		}
-	}
-	f := c.pending
-	switch {
-	case !fits: // the limbo may be full of batches of caches that are idle now
-		for _, o := range l.begun {
-			o.pending.next, *full = *full, o.pending
-			o.pending = nil
-		}
-		clear(l.begun)
-		l.begun = l.begun[:0]
-	case f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison):
 		// A cache's last block does not wait for another, and neither does a poisoned one.
-		f.next, *full = *full, f
-		c.pending = nil
-		i := slices.Index(l.begun, c)
-		l.begun = slices.Delete(l.begun, i, i+1)
+		if last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison {
+			l.fill(c, full)
+		}
+	} else if last && c.pending != nil {
+		l.fill(c, full)
 	}
+	if !fits { // the limbo may be full of batches of caches that are idle now
+		for _, o := range slices.Backward(l.begun) {
+			if o.pending.bytes > 0 {
+				l.fill(o, full)
+			}
+		}
+	}
+}
+
+// fill puts the pending batch of c at the front of a list of full ones. mu is held.
+func (l *limbo) fill(c *Cache, full **batch) {
+	c.pending.next, *full = *full, c.pending
+	c.pending = nil
+	i := slices.Index(l.begun, c)
+	l.begun = slices.Delete(l.begun, i, i+1)
 }
 
 // newBatch returns an empty batch. The caller holds limbo.mu.
@@ -493,11 +507,14 @@ func (p *Pool) release(f *batch) {
 		h.recycle(b, poison)
 		h.mu.Unlock()
 	}
-	p.limbo.mu.Lock()
-	p.limbo.bytes -= f.bytes
+	l := &p.limbo
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bytes -= f.bytes
 	f.owner, f.blocks, f.bytes = nil, f.blocks[:0], 0
-	p.limbo.spares = append(p.limbo.spares, f)
-	p.limbo.mu.Unlock()
+	if len(l.spares) < maxSpares {
+		l.spares = append(l.spares, f)
+	}
 }
 
 // recycle puts a block that nothing refers to into a free list, if the spare bytes allow it. The caller holds mu.

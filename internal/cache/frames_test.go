@@ -9,6 +9,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 )
 
+// slabBytes is the size of a slab.
+const slabBytes = 2 << 20
+
 // framed returns a cache whose blocks of 4 to 32 KiB are all in frames.
 func framed(capacity int64, d *epoch.Domain) *Cache {
 	p := NewPool(0)
@@ -41,7 +44,7 @@ func TestASmallPoolTakesNoSlab(t *testing.T) {
 	c.pool.heapFirst = heapFirst / shards
 	slots := make([]Slot, 2000)
 	g := d.Enter()
-	for i := range 700 {
+	for i := range 560 { // some 70 in each shard, where 126 fit
 		read(c, slots, i, 4000)
 	}
 	if lent, _ := c.pool.frames.Bytes(); lent != 0 {
@@ -142,17 +145,38 @@ func TestTheHeapAndFramesShareTheCapacity(t *testing.T) {
 	}
 }
 
+// TestNoSlabForOneBlock fills a cache with blocks that are too large for frames, and reads one that is not.
+func TestNoSlabForOneBlock(t *testing.T) {
+	d := new(epoch.Domain)
+	c := framed(4*slabBytes, d)
+	const large = 60 << 10
+	slots := make([]Slot, 4*slabBytes/large)
+	g := d.Enter()
+	defer g.Leave()
+	for i := range slots {
+		read(c, slots, i, large)
+	}
+	var small Slot
+	c.Insert(&small, c.Alloc(4000))
+	if s := c.Stats(); s.Used+s.Spare > s.Capacity || s.Evictions == 0 {
+		t.Errorf("%d bytes are used and %d spare, want %d at most", s.Used, s.Spare, s.Capacity)
+	}
+}
+
 // TestAStuckReaderMakesThePoolUseTheHeap has a reader that stays in its guard while others fill the cache again and
 // again.
 func TestAStuckReaderMakesThePoolUseTheHeap(t *testing.T) {
 	d := new(epoch.Domain)
-	const capacity = 2 << 20
+	const capacity = 8 << 20
 	c := framed(capacity, d)
-	slots := make([]Slot, 1000)
+	slots := make([]Slot, 3000)
 	stuck := d.Enter()
 	first := read(c, slots, 0, 4000)
+	if !first.buf.Lent() {
+		t.Fatal("the first block is not in a frame")
+	}
 	c.Drop(slots[:1])
-	for n := range 5000 {
+	for n := range 3 * len(slots) {
 		i := n % len(slots)
 		g := d.Enter()
 		if !intact(read(c, slots, i, 4000), i) {
@@ -170,5 +194,9 @@ func TestAStuckReaderMakesThePoolUseTheHeap(t *testing.T) {
 	d.Wait()
 	if lent, _ := c.pool.frames.Bytes(); lent > capacity/4 {
 		t.Errorf("%d bytes are lent after the reader has left", lent)
+	}
+	// Each frame that was evicted meanwhile was in a batch, most of them in batches of 64.
+	if n := len(c.pool.limbo.spares); n == 0 || n >= maxSpares {
+		t.Errorf("%d batches for %d evictions", n, c.Stats().Evictions)
 	}
 }

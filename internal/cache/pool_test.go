@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"runtime"
 	"strings"
@@ -193,6 +194,7 @@ func TestPoisonedPoolsSpoilEachDroppedBlock(t *testing.T) {
 		g := d.Enter()
 		free, held := read(c, slots[:], 0, n), read(c, slots[:], 1, n)
 		held.Acquire()
+		freed, kept := free.Bytes(), held.Bytes() // in the heap, so that they can be looked at later
 		c.Drop(slots[:])
 		d.Collect()
 		if !intact(free, 0) || !intact(held, 1) {
@@ -200,13 +202,19 @@ func TestPoisonedPoolsSpoilEachDroppedBlock(t *testing.T) {
 		}
 		g.Leave()
 		d.Wait()
-		if intact(free, 0) {
+		if binary.LittleEndian.Uint64(freed) == 0 {
 			t.Errorf("%d bytes: not spoiled, though nobody may see it", n)
 		}
 		if !intact(held, 1) {
 			t.Errorf("%d bytes: spoiled while it is held", n)
 		}
 		held.Release()
+		if len(held.Bytes()) != 0 {
+			t.Errorf("%d bytes: a block has bytes after its last Release", n)
+		}
+		if binary.LittleEndian.Uint64(kept) == 1_000_003 {
+			t.Errorf("%d bytes: not spoiled by the last Release", n)
+		}
 	}
 	b := c.Alloc(100)
 	calls := 0

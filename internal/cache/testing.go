@@ -6,7 +6,7 @@ import (
 )
 
 // This file is for tests. Its cost to programs is one load when a pool is made, when a block is evicted or not kept,
-// and when one is held; a hit of the cache costs nothing.
+// when one is held, and when one is released that was evicted before; a hit of the cache costs nothing.
 
 // testPools are the settings of new pools.
 var testPools struct {
@@ -15,7 +15,7 @@ var testPools struct {
 }
 
 // PoisonPools makes every new pool overwrite each buffer as soon as no reader may see it, whether the buffer would be
-// reused or left to the collector: so a test notices a read of a recycled block. Such a pool keeps at most the given
+// reused, unmapped or left to the collector: so a test notices a read of a recycled block. Such a pool keeps at most the given
 // number of bytes, whatever SetCapacity sets, so that blocks come and go; 0 is no limit.
 func PoisonPools(most int64) {
 	testPools.poison.Store(true)
@@ -46,8 +46,8 @@ func OnAcquire(f func()) {
 	}
 }
 
-// Held returns the number of the cache's blocks, and of those that are held.
-func (c *Cache) Held() (blocks, held int) {
+// Held returns the number of the cache's blocks, of those that are held, and of those in frames.
+func (c *Cache) Held() (blocks, held, framed int) {
 	for i := range c.pool.shards {
 		h := &c.pool.shards[i]
 		h.mu.Lock()
@@ -56,9 +56,12 @@ func (c *Cache) Held() (blocks, held int) {
 				if blocks++; b.holds.Load() != 0 {
 					held++
 				}
+				if b.buf.Lent() {
+					framed++
+				}
 			}
 		}
 		h.mu.Unlock()
 	}
-	return blocks, held
+	return blocks, held, framed
 }

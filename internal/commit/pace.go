@@ -8,7 +8,7 @@ import (
 // A pace slows writers before they would have to stop, by a little for each byte. Writer.mu guards it.
 type pace struct {
 	debt   time.Duration  // what writers still have to wait for reason; negative if they have waited too long
-	reason Reason         // of the last write that was to be slowed
+	reason Reason         // of the present delays; SlowedByLevel0 if there are none
 	spells [Reasons]Stall // the present spells of slowed writes
 
 	// of the operations in the memtable, and in the one before

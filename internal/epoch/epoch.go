@@ -126,6 +126,14 @@ func (d *Domain) Wait() {
 	poll(func() bool { return releasing.Load() == 0 })
 }
 
+// WaitLater releases what is retired: now, if no reader is inside, and otherwise on a goroutine, once they have left.
+func (d *Domain) WaitLater() {
+	d.Collect()
+	if d.waiting.Load() != 0 { // a reader may stay for as long as its file system takes
+		go d.Wait()
+	}
+}
+
 // poll calls done until it returns true, at intervals that grow from 1 µs to 1 ms.
 func poll(done func() bool) {
 	for wait := time.Microsecond; !done(); wait = min(2*wait, time.Millisecond) {

@@ -104,6 +104,25 @@ func TestWaitReturnsWhenTheReadersHaveLeft(t *testing.T) {
 	})
 }
 
+func TestWaitLaterReleasesOnceTheReaderHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var d Domain
+		var released atomic.Bool
+		g := d.Enter()
+		d.Retire(func() { released.Store(true) })
+		start := time.Now()
+		if d.WaitLater(); released.Load() || time.Since(start) > 0 {
+			t.Errorf("released %v, after %v", released.Load(), time.Since(start))
+		}
+		time.Sleep(time.Second)
+		g.Leave()
+		if time.Sleep(time.Second); !released.Load() {
+			t.Error("not released, though the reader has left")
+		}
+		d.WaitLater()
+	})
+}
+
 // Two goroutines retire without a pause for a minute, so one of them is always inside a release.
 func TestWaitReturnsWhileOthersRetire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Buffer is memory of a fixed size, of which the first bytes are in use. It is smaller than a slice and a pointer to
-// its owner. It must not be copied.
+// its owner. It must not be copied after its first use.
 type Buffer struct {
 	data    *byte
 	n, room int32
@@ -37,11 +37,13 @@ func (b *Buffer) Resize(n int) {
 // Lent reports whether the buffer is a frame, for which Free must be called.
 func (b *Buffer) Lent() bool { return b.slab != nil }
 
-// Free gives a frame back. Nobody may use its bytes any more. In the heap, they are left to the collector.
+// Free gives a frame back, and leaves a buffer in the heap to the collector. Nobody may use its bytes any more. The
+// buffer has no bytes from now on.
 func (b *Buffer) Free() {
-	if s := b.slab; s != nil {
-		b.slab = nil
-		s.owner.put(s, unsafe.Slice(b.data, b.room))
+	at, s := b.data, b.slab
+	*b = Buffer{}
+	if s != nil {
+		s.owner.put(s, int(uintptr(unsafe.Pointer(at))-uintptr(unsafe.Pointer(&s.b[0]))))
 	}
 }
 
@@ -57,9 +59,11 @@ const (
 // goes back to the system, and so does a slab whose frames are all free.
 type Frames struct {
 	memory *Pool
+	slab   int // constant; bytes of a slab
 
 	mu       sync.Mutex
 	limit    int64               // guarded by mu; bytes that may be in memory
+	denied   bool                // guarded by mu; the system had no memory for a slab since SetLimit
 	lent     int64               // guarded by mu; bytes lent
 	resident int64               // guarded by mu; bytes in memory: of frames that are lent, and of free ones
 	some     [frameSizes][]*slab // guarded by mu; slabs with free frames
@@ -72,34 +76,51 @@ type slab struct {
 	b     []byte
 	free  []int // guarded by owner.mu; offsets of free frames in memory
 	gone  []int // guarded by owner.mu; offsets of free frames whose memory the system has
+	small bool  // guarded by owner.mu; in pages of the ordinary size
 }
 
+// strictSlab is the size of a slab after Strict: pools of tests are small.
+const strictSlab = 16 << 10
+
 // NewFrames returns frames that lend nothing before SetLimit.
-func NewFrames() *Frames { return &Frames{memory: NewPool()} }
+func NewFrames() *Frames {
+	a := &Frames{memory: NewPool(), slab: slabBytes}
+	if strict.Load() {
+		a.slab = strictSlab
+	}
+	return a
+}
 
 // SetLimit sets the number of bytes that may be in memory. Frames that are lent already stay so.
 func (a *Frames) SetLimit(n int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.limit = n
+	a.limit, a.denied = n, false
 	a.forget(a.resident - n)
 }
 
-// Shrink gives memory of free frames back to the system, n bytes if there are as many: room for as much in the heap.
-func (a *Frames) Shrink(n int) {
+// Fit gives memory of free frames back to the system, until they have at most room bytes.
+func (a *Frames) Fit(room int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.forget(int64(n))
+	a.forget(a.resident - a.lent - room)
 }
 
-// forget gives memory of free frames back to the system, n bytes if there are as many. mu is held.
+// forget gives up to n bytes of free frames back to the system. mu is held.
 func (a *Frames) forget(n int64) {
+	if n <= 0 {
+		return
+	}
 	for _, slabs := range a.some {
 		for _, s := range slabs {
 			for ; n > 0 && len(s.free) > 0; n -= int64(s.size) {
 				offset := s.free[len(s.free)-1]
 				s.free = s.free[:len(s.free)-1]
 				s.gone = append(s.gone, offset)
+				if !s.small {
+					s.small = true
+					keepSmall(s.b)
+				}
 				forgetPages(s.b[offset : offset+s.size])
 				a.resident -= int64(s.size)
 			}
@@ -114,15 +135,16 @@ func (a *Frames) Bytes() (lent, resident int64) {
 	return a.lent, a.resident
 }
 
-// Get lends a frame of n bytes, with any contents. It returns false if there are no frames of that size, if there are
-// as many as may be, or if the system has no memory outside the heap.
-func (a *Frames) Get(n int) (Buffer, bool) {
-	if n&(n-1) != 0 || n>>firstFrame == 0 || n>>(firstFrame+frameSizes) != 0 {
+// Get lends a frame of n bytes, with any contents. It returns false if there are no frames of that size, if the limit
+// is reached, or if the system has no memory outside the heap. It takes no slab if free frames would then have more
+// than room bytes.
+func (a *Frames) Get(n int, room int64) (Buffer, bool) {
+	if n&(n-1) != 0 || n>>firstFrame == 0 || n>>(firstFrame+frameSizes) != 0 || n > a.slab {
 		return Buffer{}, false
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	s := a.choose(n)
+	s := a.choose(n, room)
 	if s == nil {
 		return Buffer{}, false
 	}
@@ -144,21 +166,22 @@ func (a *Frames) Get(n int) (Buffer, bool) {
 func (a *Frames) slabs(n int) *[]*slab { return &a.some[bits.Len(uint(n))-1-firstFrame] }
 
 // choose returns a slab with a free frame of n bytes, or nil. mu is held.
-func (a *Frames) choose(n int) *slab {
+func (a *Frames) choose(n int, room int64) *slab {
 	slabs := *a.slabs(n)
 	for _, s := range slices.Backward(slabs) {
 		if len(s.free) > 0 {
 			return s
 		}
 	}
-	need := int64(slabBytes)
-	if len(slabs) > 0 {
-		need = int64(n)
+	need, over := int64(n), int64(0) // bytes that come into memory, and those of free frames, of other sizes, beyond room
+	if len(slabs) == 0 {
+		need = int64(a.slab)
+		over = a.resident - a.lent + need - room
 	}
-	a.forget(a.resident + need - a.limit) // of other sizes
-	if a.resident+need > a.limit {
+	if a.lent+need > a.limit || len(slabs) == 0 && (a.denied || need > room) {
 		return nil
 	}
+	a.forget(max(over, a.resident+need-a.limit))
 	if len(slabs) > 0 {
 		return slabs[len(slabs)-1]
 	}
@@ -167,33 +190,33 @@ func (a *Frames) choose(n int) *slab {
 
 // newSlab returns a slab with all its frames, of n bytes each, or nil if the system has no memory. mu is held.
 func (a *Frames) newSlab(n int) *slab {
-	b, _ := a.memory.Get(slabBytes)
-	if !a.memory.owns(b) {
+	b, _ := a.memory.take(a.slab)
+	if b == nil {
+		a.denied = true
 		return nil
 	}
-	s := &slab{owner: a, size: n, b: b, free: make([]int, 0, slabBytes/n)}
-	for offset := slabBytes - n; offset >= 0; offset -= n { // the first one is lent first
+	s := &slab{owner: a, size: n, b: b, free: make([]int, 0, a.slab/n)}
+	for offset := a.slab - n; offset >= 0; offset -= n { // the first one is lent first
 		s.free = append(s.free, offset)
 	}
-	a.resident += slabBytes
+	a.resident += int64(a.slab)
 	some := a.slabs(n)
 	*some = append(*some, s)
 	return s
 }
 
-// put takes back a frame of s that nobody refers to.
-func (a *Frames) put(s *slab, frame []byte) {
+// put takes back the frame at an offset of s. Nobody refers to it.
+func (a *Frames) put(s *slab, offset int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	n := len(frame)
 	if len(s.free)+len(s.gone) == 0 {
-		some := a.slabs(n)
+		some := a.slabs(s.size)
 		*some = append(*some, s)
 	}
-	s.free = append(s.free, int(uintptr(unsafe.Pointer(&frame[0]))-uintptr(unsafe.Pointer(&s.b[0]))))
-	a.lent -= int64(n)
-	if (len(s.free)+len(s.gone))*n == slabBytes {
-		a.resident -= int64(len(s.free) * n)
+	s.free = append(s.free, offset)
+	a.lent -= int64(s.size)
+	if (len(s.free)+len(s.gone))*s.size == a.slab {
+		a.resident -= int64(len(s.free) * s.size)
 		a.remove(s)
 		a.memory.Put(s.b, false)
 		a.memory.Trim(0)

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"math"
 	"math/rand/v2"
 	"testing"
 )
@@ -66,7 +67,7 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 	a.SetLimit(limit)
 	for n := range 70 << 10 {
 		want := n == 4<<10 || n == 8<<10 || n == 16<<10 || n == 32<<10
-		if b, ok := a.Get(n); ok != want || b.Lent() != want || ok && len(b.Bytes()) != n {
+		if b, ok := a.Get(n, limit); ok != want || b.Lent() != want || ok && len(b.Bytes()) != n {
 			t.Fatalf("%d bytes: %v", n, ok)
 		} else if ok {
 			b.Free()
@@ -78,7 +79,7 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 	var all []*Buffer
 	for range 3 {
 		for {
-			b, ok := a.Get(4096 << rand.IntN(frameSizes))
+			b, ok := a.Get(4096<<rand.IntN(frameSizes), limit)
 			if !ok {
 				break
 			}
@@ -118,18 +119,20 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 func TestFreeFramesStayWithinTheLimit(t *testing.T) {
 	a := NewFrames()
 	a.SetLimit(slabBytes)
-	stays, _ := a.Get(4096)
-	goes, _ := a.Get(4096)
+	stays, _ := a.Get(4096, slabBytes)
+	goes, _ := a.Get(4096, slabBytes)
 	write(&stays, 1)
 	write(&goes, 2)
-	memory := goes.Bytes()
-	goes.Free()
-	if _, resident, _ := a.counted(t); resident != slabBytes || !wrote(&goes, 2) {
+	late := goes
+	if goes.Free(); len(goes.Bytes()) != 0 {
+		t.Error("a buffer has bytes after Free")
+	}
+	if _, resident, _ := a.counted(t); resident != slabBytes || !wrote(&late, 2) {
 		t.Errorf("%d bytes are in memory, want all %d", resident, slabBytes)
 	}
 	for _, less := range []func(){
 		func() { a.SetLimit(slabBytes - 4096) },
-		func() { a.Shrink(8000) },
+		func() { a.Fit(slabBytes - 16384) },
 		func() { a.SetLimit(4096) },
 	} {
 		_, before, _ := a.counted(t)
@@ -140,14 +143,14 @@ func TestFreeFramesStayWithinTheLimit(t *testing.T) {
 			t.Errorf("%d bytes of %d stay in memory, want less and %d at most", resident, before, a.limit)
 		}
 	}
-	if Huge && !bytes.Equal(memory, make([]byte, 4096)) {
+	if Huge && !bytes.Equal(late.Bytes(), make([]byte, 4096)) {
 		t.Error("the system did not get the memory of the free frame")
 	}
-	if _, ok := a.Get(4096); ok {
+	if _, ok := a.Get(4096, slabBytes); ok {
 		t.Error("a frame beyond the limit is lent")
 	}
 	a.SetLimit(8192)
-	again, _ := a.Get(4096)
+	again, _ := a.Get(4096, 0) // it needs no slab
 	write(&again, 3)
 	if _, resident, _ := a.counted(t); resident != 8192 || !wrote(&stays, 1) || !wrote(&again, 3) {
 		t.Errorf("%d bytes are in memory, want two frames", resident)
@@ -166,17 +169,69 @@ func TestFramesOfOneSizeMakeRoomForOthers(t *testing.T) {
 	const limit, large = 16 << 20, 16 << 10
 	a.SetLimit(limit)
 	var all []Buffer
-	for b, ok := a.Get(4096); ok; b, ok = a.Get(4096) {
+	for b, ok := a.Get(4096, limit); ok; b, ok = a.Get(4096, limit) {
 		all = append(all, b)
 	}
 	for i := 0; i < len(all); i += 2 {
 		all[i].Free()
 	}
 	n := 0
-	for _, ok := a.Get(large); ok; _, ok = a.Get(large) {
+	for _, ok := a.Get(large, limit); ok; _, ok = a.Get(large, limit) {
 		n++
 	}
 	if _, resident, _ := a.counted(t); resident > limit || n != limit/2/large {
 		t.Errorf("%d frames of %d bytes, %d bytes in memory", n, large, resident)
+	}
+}
+
+// TestNoSlabBeyondTheRoom lends all frames of one slab and asks for frames of another size, with room for a slab or for
+// less.
+func TestNoSlabBeyondTheRoom(t *testing.T) {
+	a := NewFrames()
+	a.SetLimit(4 * slabBytes)
+	all := make([]Buffer, slabBytes/4096)
+	for i := range all {
+		all[i], _ = a.Get(4096, slabBytes)
+	}
+	if _, ok := a.Get(8192, slabBytes-1); ok {
+		t.Error("a slab is taken without room for it")
+	}
+	for i := range 10 {
+		all[i].Free()
+	}
+	if _, ok := a.Get(8192, slabBytes-1); ok {
+		t.Error("a slab is taken without room for it")
+	}
+	if _, resident, _ := a.counted(t); resident != slabBytes {
+		t.Errorf("%d bytes are in memory, want %d: nothing was to be gained", resident, slabBytes)
+	}
+	if _, ok := a.Get(8192, slabBytes); !ok {
+		t.Error("no slab is taken although there is room for it")
+	}
+	if lent, resident, _ := a.counted(t); resident-lent > slabBytes {
+		t.Errorf("free frames have %d bytes, want %d at most", resident-lent, slabBytes)
+	}
+}
+
+// TestASystemWithoutMemoryIsAskedOnce has a pool that lends nothing.
+func TestASystemWithoutMemoryIsAskedOnce(t *testing.T) {
+	a := NewFrames()
+	a.slab = math.MaxInt &^ (pageBytes - 1) // no system has that much
+	a.SetLimit(math.MaxInt64)
+	if !Huge || math.MaxInt == math.MaxInt32 {
+		t.Skip("memory is in the heap, or there may be so much")
+	}
+	for range 3 {
+		if _, ok := a.Get(4096, math.MaxInt64); ok || !a.denied {
+			t.Fatal("a slab of all memory was lent")
+		}
+	}
+	a.slab = slabBytes
+	if _, ok := a.Get(4096, math.MaxInt64); ok {
+		t.Error("the system was asked again")
+	}
+	a.SetLimit(math.MaxInt64)
+	if _, ok := a.Get(4096, math.MaxInt64); !ok {
+		t.Error("the system was not asked again after SetLimit")
 	}
 }

@@ -13,30 +13,42 @@ const Huge = true
 
 const slabBytes = hugeBytes
 
-// forgetPages gives whole pages of a loan back to the system. They have any contents until they are written to.
+// keepSmall makes the system keep a loan in pages of the ordinary size. It would otherwise make huge pages again of
+// those from which forgetPages took a part, with new memory for that part.
+func keepSmall(b []byte) {
+	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE) // if it fails, there are no huge pages
+}
+
+// forgetPages gives whole pages of a loan back to the system, a part of a huge page when the system needs memory. They
+// have any contents until they are written to.
 func forgetPages(b []byte) {
 	_ = unix.Madvise(b, unix.MADV_DONTNEED) // if it fails, they stay in memory
 }
 
 // mappedHuge is like mapped, but the memory is in huge pages if the system has them: 2 MiB in one fault of 80 µs,
-// instead of 512 faults of 2 µs each. whole is what was mapped.
-func mappedHuge(n int) (b, whole []byte) {
-	if b = mapped(n); b == nil {
-		return nil, nil
+// instead of 512 faults of 2 µs each.
+func mappedHuge(n int) []byte {
+	b := mapped(n)
+	if b == nil {
+		return nil
 	}
-	whole = b
-	if offset(b) != 0 { // newer systems align it
+	if beforeHuge(b) != 0 { // newer systems align it
 		unmap(b)
-		if whole = mapped(n + hugeBytes); whole == nil { // only what is used takes memory
-			return nil, nil
+		if b = mapped(n + hugeBytes); b == nil {
+			return nil
 		}
-		b = whole[offset(whole):][:n]
+		if before := beforeHuge(b); before > 0 {
+			unmap(b[:before])
+			b = b[before:]
+		}
+		unmap(b[n:])
+		b = b[:n:n]
 	}
 	_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // if it fails, ordinary pages serve
-	return b, whole
+	return b
 }
 
-// offset returns the number of bytes before the first huge page that begins in b.
-func offset(b []byte) int {
+// beforeHuge returns the number of bytes before the first huge page that begins in b.
+func beforeHuge(b []byte) int {
 	return int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) % hugeBytes)
 }

@@ -8,8 +8,8 @@ func TestLargeBlocksBeginAtAHugePage(t *testing.T) {
 	p := NewPool()
 	for _, n := range []int{hugeBytes - pageBytes, hugeBytes, hugeBytes + 1, 5 * hugeBytes} {
 		b, _ := p.Get(n)
-		if n >= hugeBytes && offset(b) != 0 {
-			t.Errorf("%d bytes begin %d before a huge page", n, offset(b))
+		if n >= hugeBytes && beforeHuge(b) != 0 {
+			t.Errorf("%d bytes begin %d before a huge page", n, beforeHuge(b))
 		}
 		b[0], b[n-1] = 1, 1
 		p.Put(b, false)

@@ -28,7 +28,6 @@ type shelf struct {
 // A block is memory that is lent as a whole.
 type block struct {
 	b      []byte // a multiple of pageBytes
-	whole  []byte // what was mapped for it
 	zeroed bool   // it is idle and contains only zeros
 }
 
@@ -54,6 +53,14 @@ func NewPool() *Pool {
 // Get lends n > 0 bytes, aligned to 8 bytes. If zeroed is false, they have any contents. Memory of an equal size that
 // was given back is lent again. If the system has no memory, Get uses the heap.
 func (p *Pool) Get(n int) (b []byte, zeroed bool) {
+	if b, zeroed = p.take(n); b == nil {
+		return make([]byte, n), true
+	}
+	return b, zeroed
+}
+
+// take is like Get, but it returns nil if the system has no memory.
+func (p *Pool) take(n int) (b []byte, zeroed bool) {
 	size := (n + pageBytes - 1) &^ (pageBytes - 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +70,7 @@ func (p *Pool) Get(n int) (b []byte, zeroed bool) {
 		p.idle = slices.Delete(p.idle, i, i+1)
 		p.size -= int64(size)
 	} else if k = newBlock(size); k.b == nil {
-		return make([]byte, n), true
+		return nil, false
 	}
 	p.lent[&k.b[0]] = k
 	return k.b[:n:n], k.zeroed
@@ -72,19 +79,9 @@ func (p *Pool) Get(n int) (b []byte, zeroed bool) {
 // newBlock returns a zeroed block, or an empty one if there is no memory.
 func newBlock(size int) block {
 	if size >= hugeBytes {
-		b, whole := mappedHuge(size)
-		return block{b, whole, true}
+		return block{mappedHuge(size), true}
 	}
-	b := mapped(size)
-	return block{b, b, true}
-}
-
-// owns reports whether Get returned b and did not have to use the heap.
-func (p *Pool) owns(b []byte) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.lent[unsafe.SliceData(b)]
-	return ok
+	return block{mapped(size), true}
 }
 
 // Put takes back memory that Get returned and that nobody uses any more. zeroed reports whether it contains only zeros.
@@ -97,7 +94,7 @@ func (p *Pool) Put(b []byte, zeroed bool) {
 	}
 	delete(p.lent, &k.b[0])
 	if strict.Load() {
-		unmap(k.whole)
+		unmap(k.b)
 		return
 	}
 	k.zeroed = zeroed
@@ -117,7 +114,7 @@ func (p *Pool) Trim(keep int64) {
 	}
 	p.mu.Unlock()
 	for _, k := range out {
-		unmap(k.whole)
+		unmap(k.b)
 	}
 }
 
@@ -143,10 +140,10 @@ func (s *shelf) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.lent {
-		unmap(k.whole)
+		unmap(k.b)
 	}
 	for _, k := range s.idle {
-		unmap(k.whole)
+		unmap(k.b)
 	}
 	s.lent, s.idle = nil, nil
 }

@@ -24,8 +24,13 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 	}
 	seq = min(seq, at.Seq)
 	m := manyLookups.Get().(*manyLookup) //nolint:errcheck // the pool holds nothing else
+	defer func() {
+		m.end() // if f has panicked
+		manyLookups.Put(m)
+	}()
 	for first := 0; first < len(keys) && err == nil; first += manyKeys {
 		group := keys[first:min(first+manyKeys, len(keys))]
+		m.size = len(group)
 		err = m.find(r, s, group, seq)
 		for i := range group {
 			m.cost.part(m.searched[i], m.present[i])
@@ -39,9 +44,8 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		for i := 0; i < len(group) && err == nil; i++ {
 			err = f(first+i, m.values[i], m.found[i])
 		}
-		m.end(len(group))
+		m.end()
 	}
-	manyLookups.Put(m) // not deferred: after a panic of f it still holds results
 	return err
 }
 
@@ -51,6 +55,7 @@ const manyKeys = 64
 
 // A manyLookup looks up a group of keys.
 type manyLookup struct {
+	size   int // of the group, until end
 	hashes [manyKeys]bloomblock.SeededHash
 	values [manyKeys][]byte
 	found  [manyKeys]bool
@@ -235,9 +240,12 @@ func (m *manyLookup) pending(n int) bool {
 	return false
 }
 
-// end releases the results of the first n keys.
-func (m *manyLookup) end(n int) {
-	for i := range n {
+// end releases the results of a group. Without a group it does nothing.
+func (m *manyLookup) end() {
+	if m.size == 0 {
+		return
+	}
+	for i := range m.size {
 		m.hits[i].Release()
 		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
 	}
@@ -246,5 +254,6 @@ func (m *manyLookup) end(n int) {
 	}
 	m.copies = m.copies[:0]
 	clear(m.candidates)
-	clear(m.searches[:min(n, cap(m.searches))]) // those of all rounds
+	clear(m.searches[:min(m.size, cap(m.searches))]) // those of all rounds
+	m.size = 0
 }

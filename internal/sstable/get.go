@@ -33,15 +33,15 @@ func (h *Hit) AppendValue(dst []byte) ([]byte, error) {
 }
 
 // Hold keeps the value valid beyond the guard, until Release, if it is in the cache. The caller is inside the guard of
-// the lookup, or already holds the hit. Hold allocates nothing: while the block is held, the cache leaves it to the
-// garbage collector instead of reusing it.
+// the lookup, or already holds the hit. Hold allocates nothing. A block that the cache evicts meanwhile is given back by
+// the last Release.
 func (h *Hit) Hold() {
 	if h.block != nil {
 		h.block.Acquire()
 	}
 }
 
-// Release ends one Hold. A Hit may be copied between the two.
+// Release ends one Hold. A Hit may be copied between the two. Nobody may use the value after the last Release.
 func (h *Hit) Release() {
 	if h.block != nil {
 		h.block.Release()

@@ -51,7 +51,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int          // the entry before which NextInLane ends or at which PrevInLane does; else it ends at once
+	lane   int          // the entry before which NextInLane ends, or at which PrevInLane ends
 	newest ikey.Trailer // that a lane shows, as in the file
 	stats  Stats
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -55,7 +56,7 @@ type Dir struct {
 	fs     vfs.FS
 	dir    string
 	closed bool           // guarded by pool.mu: nothing is opened or mapped any more
-	mapped map[*File]bool // guarded by pool.mu; files in memory
+	mapped map[*File]bool // guarded by pool.mu; files that have a mapping
 
 	files, open atomic.Int64 // files that are not closed for good; those of them with a descriptor
 }
@@ -94,11 +95,17 @@ var _ io.ReaderAt = (*File)(nil)
 // A handle is an open file.
 type handle struct{ vfs.File }
 
-// A mapping is a file in memory, which it stays without a descriptor. Without memory, the file cannot be mapped.
+// A mapping is a file in memory, which it stays without a descriptor, or says that the file could not be mapped.
 type mapping struct {
-	vfs.Mapping
+	vfs.Mapping // nil if the file could not be mapped
+
 	bytes []byte
+	again time.Time // when to try again; zero: never
 }
+
+// mapAgain is the time after which a file that could not be mapped is tried again: the process may have had too many
+// mappings, or too little memory.
+var mapAgain = 10 * time.Second
 
 // ReadAt implements io.ReaderAt. After Close of the file or of its Dir the error is ErrClosed.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
@@ -122,12 +129,12 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 // when it was first asked for, or, if inMemory is true, if the system would have to read it from the disk.
 func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
 	m := f.mapping.Load()
-	if m == nil {
+	if m == nil || !m.again.IsZero() && time.Now().After(m.again) {
 		h := f.handle.Load()
 		if h == nil {
 			return nil
 		}
-		m = f.mapHandle(h)
+		m = f.mapHandle(h, m)
 	}
 	if off > int64(len(m.bytes)-n) || inMemory && !m.InMemory(int(off), int(off)+n) {
 		return nil
@@ -135,11 +142,14 @@ func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
 	return m.bytes[off : off+int64(n) : off+int64(n)]
 }
 
-// mapHandle maps the file, whose handle is h, if that is possible.
-func (f *File) mapHandle(h *handle) *mapping {
+// mapHandle maps the file, whose handle is h, if that is possible. It replaces last, which is nil or has no memory.
+func (f *File) mapHandle(h *handle, last *mapping) *mapping {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m := f.mapping.Load(); m != nil {
+	if m := f.mapping.Load(); m != last {
+		if m == nil { // closed meanwhile
+			m = new(mapping)
+		}
 		return m
 	}
 	m, p := new(mapping), f.dir.pool
@@ -152,6 +162,7 @@ func (f *File) mapHandle(h *handle) *mapping {
 		}
 		if m.Mapping == nil {
 			p.mappings.Add(-1)
+			m.again = time.Now().Add(mapAgain)
 		}
 	}
 	p.mu.Lock()
@@ -305,15 +316,11 @@ func (d *Dir) Close() error {
 	for _, h := range handles {
 		errs = append(errs, h.Close())
 	}
-	var unmapped atomic.Bool
 	d.Domain.Retire(func() {
 		for _, m := range mappings {
 			_ = p.unmap(m) // it fails only for memory that is not mapped
 		}
-		unmapped.Store(true)
 	})
-	if !unmapped.Load() { // a reader is inside, for as long as its file system takes
-		go d.Domain.Wait()
-	}
+	d.Domain.WaitLater()
 	return errors.Join(errs...)
 }

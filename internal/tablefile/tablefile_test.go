@@ -3,6 +3,7 @@ package tablefile
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -103,6 +104,73 @@ func TestAMappingNeedsNoDescriptor(t *testing.T) {
 	}
 	if of[1].Mapped(0, 1, false) != nil || string(c) == "b" {
 		t.Errorf("after Close of the directory: %q", c)
+	}
+}
+
+// A denier has files that cannot be mapped while denied is true.
+type denier struct {
+	vfs.FS
+
+	denied bool
+	asked  int
+}
+
+type denierFile struct {
+	vfs.File
+
+	d *denier
+}
+
+func (d *denier) Open(name string) (vfs.File, error) {
+	f, err := d.FS.Open(name)
+	return denierFile{f, d}, err
+}
+
+func (f denierFile) Map(n int) (vfs.Mapping, error) {
+	f.d.asked++
+	if f.d.denied {
+		return nil, errors.New("no memory")
+	}
+	return f.File.(vfs.Mapper).Map(n) //nolint:errcheck,forcetypeassert // files in memory can be mapped
+}
+
+func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
+	defer func(last time.Duration) { mapAgain = last }(mapAgain)
+	mapAgain = time.Hour
+	fsys := &denier{FS: vfs.NewMem(), denied: true}
+	pool := NewPool(1)
+	files := pool.NewDir(fsys, ".", new(epoch.Domain))
+	f := files.File(1)
+	made, err := fsys.Create(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := made.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if b := f.Mapped(0, 3, false); b != nil || fsys.asked != 1 || pool.mappings.Load() != 0 {
+			t.Errorf("got %q, asked %d times, want once", b, fsys.asked)
+		}
+	}
+	f.mapping.Load().again = time.Now().Add(-1) // nobody else reads the file
+	mapAgain = -1
+	for n := range 3 {
+		if b := f.Mapped(0, 3, false); b != nil || fsys.asked != n+2 {
+			t.Errorf("got %q, asked %d times, want %d", b, fsys.asked, n+2)
+		}
+	}
+	fsys.denied = false
+	for range 3 {
+		if b := f.Mapped(0, 3, false); string(b) != "abc" || fsys.asked != 5 || pool.mappings.Load() != 1 {
+			t.Errorf("got %q, asked %d times, want 5", b, fsys.asked)
+		}
+	}
+	if err := files.Close(); err != nil || pool.mappings.Load() != 0 {
+		t.Errorf("%v, %d mappings", err, pool.mappings.Load())
 	}
 }
 
