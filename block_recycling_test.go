@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func withBlocks(t *testing.T, test func(t *testing.T, blockSize int)) {
 	t.Helper()
 	for _, size := range []int{512, 4 << 10} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) { test(t, size) })
+		t.Run(strconv.Itoa(size), func(t *testing.T) { test(t, size) })
 	}
 }
 
@@ -59,6 +60,7 @@ func TestWhatReadersHandOutStaysWhileBlocksAreRecycled(t *testing.T) {
 }
 
 func testWhatReadersHandOut(t *testing.T, blockSize int) {
+	t.Helper()
 	const n = 300
 	db, key, value := blockStore(t, n, blockSize)
 	snap, err := db.Snapshot()
@@ -130,6 +132,7 @@ func testWhatReadersHandOut(t *testing.T, blockSize int) {
 func TestABlockIsHeldInsideTheGuard(t *testing.T) { withBlocks(t, testABlockIsHeld) }
 
 func testABlockIsHeld(t *testing.T, blockSize int) {
+	t.Helper()
 	const n = 100
 	db, key, value := blockStore(t, n, blockSize)
 	held := 0
@@ -191,6 +194,7 @@ func testABlockIsHeld(t *testing.T, blockSize int) {
 func TestABlockIsLetGo(t *testing.T) { withBlocks(t, testABlockIsLetGo) }
 
 func testABlockIsLetGo(t *testing.T, blockSize int) {
+	t.Helper()
 	const n = 100
 	db, key, _ := blockStore(t, n, blockSize)
 	var keys [][]byte

@@ -176,8 +176,8 @@ func (f *osFile) writeInSteps() {
 	}
 }
 
-// startWriting asks the system to begin writing the bytes between two offsets to the disk. It is a hint: the Sync returns
-// errors. With a flag to wait, the system would report them here, and not again to the Sync.
+// startWriting asks the system to begin writing the bytes between two offsets to the disk. It is a hint: the Sync
+// returns errors. With a flag to wait, the system would report them here, and not again to the Sync.
 func (f *osFile) startWriting(start, end int64) {
 	_ = withDescriptor(f.f, func(fd int) error {
 		return unix.SyncFileRange(fd, start, end-start, unix.SYNC_FILE_RANGE_WRITE)

@@ -15,8 +15,8 @@ var testPools struct {
 }
 
 // PoisonPools makes every new pool overwrite each buffer as soon as no reader may see it, whether the buffer would be
-// reused, unmapped or left to the collector: so a test notices a read of a recycled block. Such a pool keeps at most the given
-// number of bytes, whatever SetCapacity sets, so that blocks come and go; 0 is no limit.
+// reused, unmapped or left to the collector: so a test notices a read of a recycled block. Such a pool keeps at most
+// the given number of bytes, whatever SetCapacity sets, so that blocks come and go; 0 is no limit.
 func PoisonPools(most int64) {
 	testPools.poison.Store(true)
 	testPools.most.Store(most)

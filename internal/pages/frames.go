@@ -173,7 +173,8 @@ func (a *Frames) choose(n int, room int64) *slab {
 			return s
 		}
 	}
-	need, over := int64(n), int64(0) // bytes that come into memory, and those of free frames, of other sizes, beyond room
+	need := int64(n) // bytes that come into memory
+	over := int64(0) // bytes of free frames, of other sizes, beyond room
 	if len(slabs) == 0 {
 		need = int64(a.slab)
 		over = a.resident - a.lent + need - room

@@ -33,8 +33,8 @@ func (h *Hit) AppendValue(dst []byte) ([]byte, error) {
 }
 
 // Hold keeps the value valid beyond the guard, until Release, if it is in the cache. The caller is inside the guard of
-// the lookup, or already holds the hit. Hold allocates nothing. A block that the cache evicts meanwhile is given back by
-// the last Release.
+// the lookup, or already holds the hit. Hold allocates nothing. A block that the cache evicts meanwhile is given back
+// by the last Release.
 func (h *Hit) Hold() {
 	if h.block != nil {
 		h.block.Acquire()
