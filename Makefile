@@ -57,7 +57,7 @@ bench: ## the store's own figures
 
 # RocksDB takes part if its library was built.
 ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
-compare: ## side by side with other stores, taking turns: 75 minutes, on a machine that does nothing else
+compare: ## side by side with other stores, taking turns: two hours, on a machine that does nothing else
 	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
 
 compare-random: ## the same with random keys
