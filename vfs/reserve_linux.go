@@ -73,7 +73,7 @@ var (
 	zeros    [populateStep + 2*copyLimit]byte // more for a Write that needs it, and for the rounding to pages
 )
 
-// writeZeros is a variable so that tests can delay it.
+// writeZeros is a variable so that tests can delay it and make it fail.
 var writeZeros = (*os.File).WriteAt
 
 // wasSynced is called at the end of a Sync, by any goroutine.

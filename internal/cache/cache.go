@@ -22,7 +22,7 @@ import (
 const (
 	shards     = 8 // each with its own lock, which only misses take
 	batchLimit = 64
-	maxSpares  = 64
+	maxSpares  = 64      // batches kept for reuse
 	heapFirst  = 4 << 20 // bytes of blocks up to which a pool takes no slab, so that a small store stays small
 	minFramed  = 4 << 10 // bytes of the smallest block in a slab
 )
@@ -439,17 +439,14 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 			c.pending = p.newBatch(c)
 			l.begun = append(l.begun, c)
 		}
-		f := c.pending
-		f.blocks = append(f.blocks, b)
+		c.pending.blocks = append(c.pending.blocks, b)
 		if wanted {
 			l.bytes += n
-			f.bytes += n
+			c.pending.bytes += n
 		}
-		// A cache's last block does not wait for another, and neither does a poisoned one.
-		if last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison {
-			l.fill(c, full)
-		}
-	} else if last && c.pending != nil {
+	}
+	// A cache's last block does not wait for another, and neither does a poisoned one.
+	if f := c.pending; f != nil && (last || f.bytes >= l.batch || len(f.blocks) == batchLimit || poison) {
 		l.fill(c, full)
 	}
 	if !fits { // the limbo may be full of batches of caches that are idle now

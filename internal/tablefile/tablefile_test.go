@@ -107,6 +107,23 @@ func TestAMappingNeedsNoDescriptor(t *testing.T) {
 	}
 }
 
+// openABC returns a new file with the contents "abc", which is open.
+func openABC(t *testing.T, files *Dir) *File {
+	t.Helper()
+	f := files.File(1)
+	made, err := files.fs.Create(f.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := made.Write([]byte("abc")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // A denier has files that cannot be mapped while denied is true.
 type denier struct {
 	vfs.FS
@@ -140,17 +157,7 @@ func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 	fsys := &denier{FS: vfs.NewMem(), denied: true}
 	pool := NewPool(1)
 	files := pool.NewDir(fsys, ".", new(epoch.Domain))
-	f := files.File(1)
-	made, err := fsys.Create(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := made.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
-		t.Fatal(err)
-	}
+	f := openABC(t, files)
 	for range 3 {
 		if b := f.Mapped(0, 3, false); b != nil || fsys.asked != 1 || pool.mappings.Load() != 0 {
 			t.Errorf("got %q, asked %d times, want once", b, fsys.asked)
@@ -175,20 +182,9 @@ func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 }
 
 func TestAMappingOutlivesCloseUntilItsReadersHaveLeft(t *testing.T) {
-	mem := vfs.NewMem()
 	d := new(epoch.Domain)
-	files := NewPool(1).NewDir(mem, ".", d)
-	f := files.File(1)
-	made, err := mem.Create(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := made.Write([]byte("abc")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.ReadAt(make([]byte, 1), 0); err != nil {
-		t.Fatal(err)
-	}
+	files := NewPool(1).NewDir(vfs.NewMem(), ".", d)
+	f := openABC(t, files)
 	g := d.Enter()
 	b := f.Mapped(0, 3, true)
 	if err := files.Close(); err != nil {
