@@ -42,20 +42,19 @@ func (db *DB) Metrics() Metrics {
 		m.Readers.OldestSnapshot = time.Since(opened)
 	}
 	m.Memory = memoryMetrics(m.Memory.Budget, s.MemtableBytes(), db.share.Bytes(), c.Used)
-	m.Levels, m.BytesOffPlan = db.levels(s)
+	var wastes []filterplan.LevelWaste
+	m.Levels, wastes, m.BytesOffPlan = db.levels(s)
 	b := db.work.Policy.Backlog(s.Version)
 	m.Backlog = BacklogMetrics{Base: b.Base, Runs: b.Runs, Bytes: b.Bytes}
 	for l := range m.Levels {
 		level := &m.Levels[l]
 		level.Target = b.Targets[l]
-		m.FPRPredicted += float64(level.Runs) * level.FPRPredicted
-		m.FPRMeasured += float64(level.Runs) * level.FPRMeasured
+		m.FPRPredicted += wastes[l].Predicted
+		m.FPRMeasured += wastes[l].Measured()
 		m.Files.Tables += level.Tables
 		m.TablesOffPlan += level.TablesOffPlan
 	}
-	if db.opts.FilterMemory > 0 { // older filters may have been built for more keys than there are now
-		m.FPRPromised = max(db.share.Plans().Now.FPR, m.FPRPredicted)
-	}
+	m.FPRPromised = filterplan.Promise(db.share.Plans().Now.FPR, db.opts.FilterMemory > 0, m.FPRPredicted)
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	return m
@@ -74,16 +73,17 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 	}
 }
 
-// levels returns the figures of each level except its target, and the bytes of tables that are off the plan.
-func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
-	levels = make([]LevelMetrics, manifest.NumLevels)
+// levels returns the figures of each level except its target, what its runs waste, and the bytes of tables that are
+// off the plan.
+func (db *DB) levels(s *tree.State) (levels []LevelMetrics, wastes []filterplan.LevelWaste, off uint64) {
+	levels, wastes = make([]LevelMetrics, manifest.NumLevels), make([]filterplan.LevelWaste, manifest.NumLevels)
 	plans := db.share.Plans()
 	for l := range levels {
 		levels[l].Level, levels[l].FPRPromised = l, plans.Now.Levels[l].Rate
 	}
 	for _, r := range s.Runs {
 		l := &levels[r.Level]
-		var entries, passed float64
+		var run filterplan.RunWaste
 		for _, t := range r.Tables {
 			m := db.measure(r.Level, t, plans)
 			l.add(&m)
@@ -93,18 +93,18 @@ func (db *DB) levels(s *tree.State) (levels []LevelMetrics, off uint64) {
 			if m.OffPlan {
 				off += m.Bytes
 			}
-			entries += float64(m.Entries)
-			passed += float64(m.Entries) * m.FPRPredicted
+			run.Add(m.Entries, m.FPRPredicted, m.FalsePositives, m.FilterNegatives)
 		}
 		l.Runs++
-		if entries > 0 {
-			l.FPRPredicted += (passed/entries - l.FPRPredicted) / float64(l.Runs) // the mean so far
-		}
+		wastes[r.Level].Add(run)
 	}
 	for l := range levels {
 		levels[l].FPRMeasured = levels[l].FPR()
+		if n := levels[l].Runs; n > 0 {
+			levels[l].FPRPredicted = wastes[l].Predicted / float64(n)
+		}
 	}
-	return levels, off
+	return levels, wastes, off
 }
 
 // add adds a table to its level.

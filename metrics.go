@@ -16,13 +16,15 @@ import (
 // because of a false positive or a missing filter.
 type Metrics struct {
 	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. With
-	// Options.FilterMemory, it is the best rate whose filters fit now, or FPRPredicted while that is higher.
+	// Options.FilterMemory, it is the best rate whose filters fit now, or FPRPredicted while that is higher. Without
+	// filters, it is FPRPredicted if that is above 1, since each run costs a read.
 	FPRPromised float64 `json:"fpr_promised"`
 	// FPRPredicted is the same, computed from the filters in memory, for a key within the bounds of every run. Each
 	// table counts by its share of the entries of its run.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the same, from what the filters of the current tables have answered, also before the last Open:
-	// see FilterAnswers.
+	// see FilterAnswers. It is the sum over the levels of Runs times FPRMeasured, and does not include searches of
+	// tables without a filter.
 	FPRMeasured float64 `json:"fpr_measured"`
 	// TablesOffPlan is the number of tables whose filter differs from what the options ask for, in rate, kind or
 	// prefix rule. Compact rewrites them.

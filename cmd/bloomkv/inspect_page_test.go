@@ -229,7 +229,11 @@ func agreeOnLevels(t *testing.T, doc, object string) {
 	for i, f := range append(slices.Clone(s.Levels), inspect.Level{Figures: s.Tree}) {
 		agreeOnRow(t, has, rowsUnder(doc, has), i, float64(f.Runs), float64(f.Tables), float64(f.Entries),
 			float64(f.Keys), float64(f.Bytes), float64(f.FilterDisk), float64(f.FilterBytes), f.BitsPerKey)
-		agreeOnRow(t, wastes, rowsUnder(doc, wastes), i, f.Promised, f.Predicted, f.Optimum, f.Even)
+		figures := []float64{f.Promised, f.Predicted, f.Optimum, f.Even}
+		if l := f.Live; l != nil && l.FalsePositives+l.FilterNegatives > 0 {
+			figures = append(figures, f.Measured)
+		}
+		agreeOnRow(t, wastes, rowsUnder(doc, wastes), i, figures...)
 	}
 	for i, w := range s.WhatIf {
 		const asked = "If all tables were rewritten with other filters"

@@ -84,7 +84,11 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 		t.Helper()
 		want("%s %d %d %d %d %d %d %d %.2f",
 			name, f.Runs, f.Tables, f.Entries, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
-		want("%s %.3g %.3g %.3g %.3g ", name, f.Promised, f.Predicted, f.Optimum, f.Even)
+		if l := f.Live; l != nil && l.FalsePositives+l.FilterNegatives > 0 {
+			want("%s %.3g %.3g %.3g %.3g %.3g", name, f.Promised, f.Predicted, f.Optimum, f.Even, f.Measured)
+		} else {
+			want("%s %.3g %.3g %.3g %.3g –", name, f.Promised, f.Predicted, f.Optimum, f.Even)
+		}
 	}
 	for i := range s.Levels {
 		figures(strconv.Itoa(s.Levels[i].Level), &s.Levels[i].Figures)
@@ -105,6 +109,9 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 			want("%d %d %.2f %d %.3g", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
 		}
 		want("waste %.3g reads, now %.3g", w.Wasted, s.Tree.Predicted)
+		if w.AtRest > 0 {
+			want("in one run a level, %.3g are promised", w.AtRest)
+		}
 	}
 	if o := s.Overlap; o != nil && o.Known {
 		want("about %.0f keys (standard error %.0f), and drop %.0f entries", o.Written, o.Err, o.Garbage)

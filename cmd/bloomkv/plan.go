@@ -52,10 +52,6 @@ type planner struct {
 	asJSON bool
 }
 
-// keysOfOneLevel is the number of keys up to which a tree has one level if --levels is not given: 64 MiB of entries of
-// about 110 bytes. Each factor of the ratio adds a level.
-const keysOfOneLevel = 600_000
-
 func (a *app) planCommand() *cobra.Command {
 	p := planner{app: a}
 	c := &cobra.Command{
@@ -100,12 +96,6 @@ func (p *planner) run(c *cobra.Command) error {
 		return fmt.Errorf("--levels %d, want 1 to 6, or 0", p.levels)
 	case p.ratio < 2:
 		return fmt.Errorf("--ratio %d, want 2 to 100", p.ratio)
-	}
-	if p.levels == 0 {
-		p.levels = 1
-		for n := float64(p.keys); n > keysOfOneLevel && p.levels < 6; n /= float64(p.ratio) {
-			p.levels++
-		}
 	}
 	facts, err := p.plan()
 	if err != nil {

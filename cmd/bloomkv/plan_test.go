@@ -33,12 +33,12 @@ func TestPlanAddsUpAndKeepsThePromise(t *testing.T) {
 			keys += l.Keys
 			bytes += l.Bytes
 			predicted += l.Predicted
-			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR == 1) ||
+			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR >= 1) ||
 				l.Ribbon != (f.Kind == "Ribbon" && f.FilterFPR < 0.5) {
 				t.Errorf("%q: %+v", args, l)
 			}
 		}
-		if f.FilterFPR < 1 && predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes ||
+		if predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes ||
 			math.Abs(float64(keys)-float64(f.Keys)) > 3 {
 			t.Errorf("%q: the levels have %d keys, %d bytes, and predict %g: want %d, %d, at most %g", args, keys,
 				bytes, predicted, f.Keys, f.Bytes, f.FilterFPR)

@@ -3,7 +3,6 @@ package budget
 import (
 	"slices"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -19,20 +18,16 @@ func (b *Share) Replan(s *tree.State) error {
 	if b.planner.Memory == 0 {
 		return nil
 	}
-	keys := make([]uint64, len(s.Runs))
+	runs := make([]filterplan.Run, len(s.Runs))
 	all := uint64(0)
 	for i, r := range s.Runs {
+		runs[i] = filterplan.Run{Level: r.Level, Tables: len(r.Tables)}
 		for _, t := range r.Tables {
-			keys[i] += t.Meta.Entries
+			runs[i].Keys += t.Meta.Entries
 		}
-		all += keys[i]
+		all += runs[i].Keys
 	}
-	step, fits := b.planner.Within(func(p *filterplan.Plan) (sum int64) {
-		for i, r := range s.Runs {
-			sum += p.Levels[filterplan.BuildLevel(r.Level)].Bytes(keys[i], len(r.Tables))
-		}
-		return sum
-	})
+	step, fits := b.planner.ForRuns(runs)
 	b.plans.Store(b.planner.Near(step, Cut(s, b.planner.At(step), b.planner.Memory)))
 	s.EachTable(func(_ int, t *tree.Table) { b.Trim(t) })
 	if !fits {
@@ -41,53 +36,26 @@ func (b *Share) Replan(s *tree.State) error {
 	return nil
 }
 
-// Cut keeps filters within memory, in bytes, if they were built for fewer keys than there are now, or if level 0,
-// whose filters are larger, has many keys. It first leaves out the last of three units, of one table after the other,
-// from the last level upwards and starting with the oldest run, then the second units, and finally whole filters. The
-// choice depends only on the state, and changes little from one state to the next. Cut reports whether it left out
-// anything.
+// Cut keeps filters within memory, in bytes, oldest runs first: see filterplan.Plan.Fit. The choice depends only on the
+// state, and changes little from one state to the next. Cut reports whether it left out anything.
 func Cut(s *tree.State, p *filterplan.Plan, memory int64) bool {
-	type planned struct {
-		table *tree.Table
-		units []bloomblock.UnitHeader // those that its level needs and that fit so far
-	}
-	var tables []planned
-	sum := int64(0)
+	var tables []*tree.Table
+	var filters []filterplan.Filter
 	for _, r := range slices.Backward(s.Runs) {
-		at := &p.Levels[r.Level]
 		for _, t := range r.Tables {
 			h, known := t.Reader.FilterHeader()
-			t.Planned.Store(bloomblock.MaxUnits)
-			switch {
-			case !known: // counted as if it were built for the level
-				filterLen := int64(t.Meta.FilterLen) //nolint:gosec // below the size of a file
-				sum += min(at.Bytes(t.Meta.Entries, 1), filterLen)
-			case len(h.Units) == 0: // no filter, or a damaged one
-				sum += t.Reader.FilterBytes()
-			default:
-				n := h.UnitsFor(at.Rate)
-				tables = append(tables, planned{t, h.Units[:n]})
-				sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize) //nolint:gosec // as above
-			}
+			tables = append(tables, t)
+			filters = append(filters, filterplan.Filter{
+				Level: r.Level, Entries: t.Meta.Entries, InFile: t.Meta.FilterLen, Known: known, Header: h,
+				Loaded: t.Reader.FilterBytes(),
+			})
 		}
 	}
-	some := false
-	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
-		for i := range tables {
-			t := &tables[i]
-			if sum <= memory {
-				break
-			}
-			if len(t.units) > keep {
-				sum -= int64(t.units[keep].Bytes()) //nolint:gosec // as above
-				t.units, some = t.units[:keep], true
-			}
-		}
+	kept, cut := p.Fit(filters, memory)
+	for i, t := range tables {
+		t.Planned.Store(int32(kept[i])) //nolint:gosec // at most MaxUnits
 	}
-	for _, t := range tables {
-		t.table.Planned.Store(int32(len(t.units))) //nolint:gosec // at most MaxUnits
-	}
-	return some
+	return cut
 }
 
 // Follow adjusts memory to an edit that changed the tree from old to now and deleted tables. It drops the filters of
@@ -133,7 +101,7 @@ func (b *Share) OffPlan(level int, t *tree.Table, good []*filterplan.Plan) bool 
 	if t.Meta.Entries == 0 {
 		return false // its filter is never asked
 	}
-	if !slices.ContainsFunc(good, func(p *filterplan.Plan) bool { return p.Has(level, t.Meta.FilterRate) }) {
+	if filterplan.Off(good, level, t.Meta.FilterRate) {
 		return true
 	}
 	want := ""

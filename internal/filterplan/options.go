@@ -46,6 +46,12 @@ func (o Options) Check(memory int64) error {
 	return nil
 }
 
+// Checked returns the options with their defaults, or an error if one is invalid for every store.
+func (o Options) Checked() (Options, error) {
+	o = o.WithDefaults()
+	return o, o.Check(2 * maxMemory)
+}
+
 // Planner returns the planner of a store with these options.
 func (o Options) Planner() Planner {
 	f := Planner{Ratio: o.Ratio, Ribbon: o.Ribbon, Memory: o.Memory}
@@ -57,10 +63,10 @@ func (o Options) Planner() Planner {
 }
 
 // PlanAtRest returns the promised rate of a tree at rest, and the figures of its levels: see Planner.AtRest. Options
-// with 0 get their defaults. It returns an error if an option is invalid, or if the filters cannot be built.
+// of 0 get their defaults. It returns an error if an option is invalid, or if the filters cannot be built.
 func (o Options) PlanAtRest(keys uint64, levels int) (float64, []Figures, error) {
-	o = o.WithDefaults()
-	if err := o.Check(2 * maxMemory); err != nil {
+	o, err := o.Checked()
+	if err != nil {
 		return 0, nil, err
 	}
 	return o.Planner().AtRest(o.FPR, keys, levels)
@@ -69,8 +75,8 @@ func (o Options) PlanAtRest(keys uint64, levels int) (float64, []Figures, error)
 // PlanTree returns the rate of a tree and the figures of its levels: see Planner.Tree. Options and errors are those of
 // PlanAtRest.
 func (o Options) PlanTree(keys []uint64) (float64, []Figures, error) {
-	o = o.WithDefaults()
-	if err := o.Check(2 * maxMemory); err != nil {
+	o, err := o.Checked()
+	if err != nil {
 		return 0, nil, err
 	}
 	return o.Planner().Tree(o.FPR, keys)

@@ -30,10 +30,26 @@ func (p *Plan) figures(level int, keys float64, params bloomblock.Params) Figure
 	}
 }
 
+// keysOfOneLevel is the usual number of keys up to which a tree at rest has one level: 64 MiB of entries of about 110
+// bytes. Each factor of the ratio adds a level.
+const keysOfOneLevel = 600_000
+
+// LevelsAtRest returns the usual number of levels of a tree at rest, from 1 to 6.
+func (f Planner) LevelsAtRest(keys uint64) (levels int) {
+	levels = 1
+	for n := float64(keys); n > keysOfOneLevel && levels < bottom; n /= float64(f.Ratio) {
+		levels++
+	}
+	return levels
+}
+
 // AtRest returns the rate of a tree at rest and the figures of its levels: one run on each of the given number of
-// levels, from 1 to 6, each full and f.Ratio times as large as the one above. fpr is the promised rate, unused if
-// f.Memory is set.
+// levels, from 1 to 6, each full and f.Ratio times as large as the one above. 0 levels means LevelsAtRest. fpr
+// is the promised rate, unused if f.Memory is set; the result is that of Promise.
 func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
+	if levels == 0 {
+		levels = f.LevelsAtRest(keys)
+	}
 	if levels < 1 || levels > bottom {
 		return 0, nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
 	}
@@ -55,14 +71,15 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 	if err != nil {
 		return 0, nil, err
 	}
-	return p.FPR, of(p), nil
+	all := of(p)
+	return Promise(p.FPR, f.Memory > 0, predicted(all)), all, nil
 }
 
 // Tree returns the rate of a tree with the given numbers of keys on its levels, from level 0 on, and the figures of all
 // levels of a store, as if all tables had been written by this planner and had stayed on their level. With f.Memory
 // filters are built and loaded as a store does it: level 0 counts as the last level when they are built, and what then
 // does not fit is left out unit by unit, from the last level upwards. Then the figures of a level are means, and its
-// Units are those that all its filters have. The rate is at least what all levels with keys waste together. fpr is the
+// Units are those that all its filters have. The rate is that of Promise, with one run on each level with keys. fpr is the
 // promised rate, unused if f.Memory is set.
 func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 	if len(keys) > manifest.NumLevels {
@@ -88,7 +105,7 @@ func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 		all = append(all, p.figures(l, tree[l], p.Levels[l].Params))
 	}
 	if f.Memory == 0 {
-		return p.FPR, all, nil
+		return Promise(p.FPR, false, predicted(all)), all, nil
 	}
 	over := total(all) - f.Memory
 	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
@@ -98,13 +115,17 @@ func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 			}
 		}
 	}
-	wasted := 0.0
+	return Promise(p.FPR, true, predicted(all)), all, nil
+}
+
+// predicted returns what all levels with keys waste together.
+func predicted(all []Figures) (sum float64) {
 	for _, l := range all {
 		if l.Keys > 0 {
-			wasted += l.Predicted
+			sum += l.Predicted
 		}
 	}
-	return max(p.FPR, wasted), all, nil
+	return sum
 }
 
 // choose returns the plan for a promised rate, or, if f.Memory is set, the best plan whose filters of the given number

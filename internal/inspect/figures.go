@@ -1,46 +1,65 @@
 package inspect
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 // addTo adds the facts of the tree to s.
 func (t *tree) addTo(s *Store) {
-	s.Plan = t.plan
 	s.Overlap = t.overlap()
 	t.measure()
 	s.Levels, s.Tables, s.Flags = []Level{}, []Table{}, []Flag{}
 	demands := make([]demand, len(t.runs))
+	var wastes []filterplan.LevelWaste // of each of s.Levels
 	for i, r := range t.runs {
 		if n := len(s.Levels); n == 0 || s.Levels[n-1].Level != r.level {
-			s.Levels = append(s.Levels, Level{Level: r.level})
+			s.Levels, wastes = append(s.Levels, Level{Level: r.level}), append(wastes, filterplan.LevelWaste{})
 		}
 		l := &s.Levels[len(s.Levels)-1].Figures
 		l.Runs++
 		if t.plan != nil {
-			l.Promised += t.plan.Levels[r.level].FPR
+			l.Promised += t.plan.now.Levels[r.level].Rate
 		}
+		var run filterplan.RunWaste
 		for _, m := range r.members {
 			l.add(m)
 			s.Memory.add(m)
 			if t.plan != nil {
 				t.plan.count(m)
 			}
+			live := cmp.Or(m.facts.Live, &Live{})
+			run.Add(m.meta.Entries, m.place.FPR, live.FalsePositives, live.FilterNegatives)
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
 			demands[i].ribbon = demands[i].ribbon || m.ribbon()
 			s.Tables = append(s.Tables, m.facts)
 		}
+		wastes[len(wastes)-1].Add(run)
 	}
-	all := &s.Tree
+	all, everywhere := &s.Tree, 0.0
 	for i := range s.Levels {
+		s.Levels[i].Measured = wastes[i].Measured()
+		everywhere += wastes[i].Predicted
 		all.merge(&s.Levels[i].Figures)
 	}
-	if t.plan != nil && t.plan.FPR < 1 { // else each run costs a read
-		all.Promised = t.plan.FPR
+	if p := t.plan; p != nil {
+		s.Plan = p.facts
+		all.Promised = filterplan.Promise(p.now.FPR, p.facts.Limit > 0, everywhere)
 	}
+	t.compare(s, demands)
+	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
+		s.Memory.Fences
+	t.flag(s)
+}
+
+// compare compares the filters with others of the same memory: the best ones, and those with equally many bits for
+// every key.
+func (t *tree) compare(s *Store, demands []demand) {
+	all := &s.Tree
 	all.BitsPerKey = bitsPerKey(all.FilterBytes, all.Keys)
 	rates := optimum(demands, 8*float64(all.FilterBytes))
 	for i := range s.Levels {
@@ -55,9 +74,13 @@ func (t *tree) addTo(s *Store) {
 		all.Optimum += l.Optimum
 		all.Even += l.Even
 	}
-	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
-		s.Memory.Fences
-	t.flag(s)
+	if all.Optimum <= all.Predicted {
+		return
+	}
+	all.Optimum = all.Predicted // filters of few keys are better than the best of many
+	for i := range s.Levels {
+		s.Levels[i].Optimum = s.Levels[i].Predicted
+	}
 }
 
 // ribbon reports whether the member's filter has a Ribbon unit.
@@ -102,6 +125,7 @@ func (f *Figures) merge(l *Figures) {
 	f.FilterBytes += l.FilterBytes
 	f.Predicted += l.Predicted
 	f.Promised += l.Promised
+	f.Measured += l.Measured
 	f.live(l.Live)
 }
 

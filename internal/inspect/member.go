@@ -26,6 +26,7 @@ type member struct {
 	reader *sstable.Reader    // with the index and the units that the level needs; nil if not kept or damaged
 	sample *bloomblock.Sample // may be nil
 	filter *bloomblock.Filter // with all units
+	header bloomblock.Header  // of the filter; without units if there is none, or if it is damaged
 	index  int64              // bytes in memory, as below
 	dels   int64
 	prefix uint64  // bytes of the prefix filter in memory
@@ -47,7 +48,7 @@ type tree struct {
 	version *manifest.Version
 	runs    []*memberRun
 	members []*member
-	plan    *Plan
+	plan    *treePlan // nil if it is not known
 }
 
 func newTree(m *manifest.State) *tree {
@@ -95,6 +96,7 @@ func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Option
 	for _, m := range t.members {
 		m.facts.Live = newLive(s, m.meta.Number)
 	}
+	t.fit()
 	return nil
 }
 
@@ -103,7 +105,7 @@ func (t *tree) rateOf(level int) float64 {
 	if t.plan == nil {
 		return 0
 	}
-	return t.plan.Levels[level].FPR
+	return t.plan.now.Levels[level].Rate
 }
 
 // read reads the member's table.
@@ -117,7 +119,7 @@ func (m *member) read(ctx context.Context, dir string, rate float64, o Options) 
 	switch {
 	case err != nil:
 		facts.Damage, facts.unread = damageOf(err), true
-		m.reader, m.sample, m.filter = nil, nil, nil
+		m.reader, m.sample, m.filter, m.header = nil, nil, nil, bloomblock.Header{}
 	case o.Verify:
 		facts.verify(ctx, name)
 	}
@@ -136,6 +138,7 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	if err := r.Trim(rate); err != nil { // damaged since it was loaded: treated as if there were no filter
 		return m.keep
 	}
+	m.header, _ = r.FilterHeader()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
 	m.place.Units, m.place.FilterBytes = r.FilterState().Units, uint64(r.FilterBytes()) //nolint:gosec // a size
 	if f := r.Filter(); f != nil {

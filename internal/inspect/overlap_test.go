@@ -130,8 +130,8 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 		{bloomkv.Options{FilterFPR: 0.037, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 		{bloomkv.Options{FilterFPR: 0.002, LevelRatio: 16, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 		{bloomkv.Options{FilterFPR: 1}, "none"},
-		{bloomkv.Options{FilterMemory: 1 << 20}, ""},
-		{bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}, ""},
+		{bloomkv.Options{FilterMemory: 1 << 20}, "bloom"},
+		{bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 	} {
 		g := steady(t, 5000, c.o)
 		if c.o.FilterMemory == 0 {
@@ -139,21 +139,18 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 		}
 		p := g.inspect(inspect.Options{}).Plan
 		want := c.o
-		if want.FilterFPR == 0 {
+		m := g.db.Metrics()
+		switch {
+		case c.o.FilterMemory > 0:
+			want.FilterFPR = m.FPRPromised
+		case want.FilterFPR == 0:
 			want.FilterFPR = 0.01
 		}
 		if want.LevelRatio == 0 {
 			want.LevelRatio = 10
 		}
-		if c.want == "" {
-			if p != nil {
-				t.Errorf("%d bytes of memory for filters: %+v, want no plan", c.o.FilterMemory, p)
-			}
-			continue
-		}
-		m := g.db.Metrics()
-		if p == nil || p.FPR != want.FilterFPR || p.Kind != c.want || p.Kind != "none" && p.Ratio != want.LevelRatio ||
-			p.TablesOffPlan != 0 || p.Tables != m.Files.Tables {
+		if p == nil || p.FPR != want.FilterFPR || int64(p.Limit) != c.o.FilterMemory || p.Kind != c.want ||
+			p.Kind != "none" && p.Ratio != want.LevelRatio || p.TablesOffPlan != 0 || p.Tables != m.Files.Tables {
 			t.Errorf("filters of %g, ratio %d: %+v", want.FilterFPR, want.LevelRatio, p)
 			continue
 		}

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -10,47 +9,86 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// planOf returns the plan by the options that the store was last written with. It returns nil if the manifest has no
-// options, as in an earlier version, or options that this version does not accept, or FilterMemory, whose plan
-// depends on what the running store has loaded.
-func planOf(s *manifest.State) *Plan {
-	f := s.Filters
-	if f == nil || f.Memory > 0 {
-		return nil
-	}
-	p := &Plan{
-		FPR: f.FPR, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
-		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
-	}
-	kind := bloomkv.FilterKind(f.Kind)
-	o := filterplan.Options{FPR: f.FPR, Ribbon: kind == bloomkv.FilterRibbon, Ratio: int(f.Ratio)}
-	_, levels, err := o.PlanTree(nil)
-	switch {
-	case err != nil || kind > bloomkv.FilterRibbon:
-		return nil
-	case f.FPR == 1:
-		p.Kind, p.Prefix = "none", ""
-	}
-	for _, l := range levels {
-		p.Levels = append(p.Levels, PlanLevel{l.Level, l.FPR, l.Predicted, l.BitsPerKey})
-	}
-	return p
+// A treePlan is the plan that a store has for its tree, by the options that it was last written with.
+type treePlan struct {
+	facts   *Plan
+	planner filterplan.Planner
+	step    int                // of the plan, if the memory for filters is bounded
+	now     *filterplan.Plan   // by which filters are built and loaded
+	good    []*filterplan.Plan // whose filters may stay
 }
 
-// count counts a table that was read, by the same rules as the store: a table without versions has no filter that is
-// used.
-func (p *Plan) count(m *member) {
+// planOf returns the plan of a store. It returns nil if the manifest has no options, as in an earlier version, or
+// options that this version does not accept.
+func planOf(s *manifest.State) *treePlan {
+	f := s.Filters
+	if f == nil {
+		return nil
+	}
+	kind := bloomkv.FilterKind(f.Kind)
+	o, err := filterplan.Options{
+		FPR: f.FPR, Memory: int64(f.Memory), //nolint:gosec // below 0 is refused
+		Ribbon: kind == bloomkv.FilterRibbon, Ratio: int(f.Ratio),
+	}.Checked()
+	if err != nil || kind > bloomkv.FilterRibbon {
+		return nil
+	}
+	t := &treePlan{planner: o.Planner()}
+	if f.Memory > 0 {
+		t.step, _ = t.planner.ForRuns(sizes(s.Version))
+		t.now = t.planner.At(t.step)
+	} else if t.now, err = t.planner.Plan(f.FPR); err != nil {
+		return nil
+	}
+	t.good = []*filterplan.Plan{t.now}
+	t.facts = &Plan{
+		FPR: t.now.FPR, Limit: f.Memory, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
+		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
+	}
+	if f.FPR == 1 {
+		t.facts.Kind, t.facts.Prefix = "none", ""
+	}
+	for l := range t.now.Levels {
+		at := &t.now.Levels[l]
+		t.facts.Levels = append(t.facts.Levels, PlanLevel{l, at.Rate, at.Params.Rate(), at.Params.BitsPerKey()})
+	}
+	return t
+}
+
+// sizes returns the sizes of all runs.
+func sizes(v *manifest.Version) (runs []filterplan.Run) {
+	for level, all := range v.Levels {
+		for _, r := range all {
+			run := filterplan.Run{Level: level, Tables: len(r.Tables)}
+			for _, t := range r.Tables {
+				run.Keys += t.Entries
+			}
+			runs = append(runs, run)
+		}
+	}
+	return runs
+}
+
+// follows reports whether the filter of a table was built by the plan, or by one that is near enough for the store to
+// leave the table as it is. A table without versions has no filter that is used.
+func (t *treePlan) follows(m *member) bool {
 	rule := ""
 	if x := m.facts.Prefix; x != nil {
 		rule = x.Rule
 	}
+	return m.meta.Entries == 0 ||
+		!filterplan.Off(t.good, m.level, m.meta.FilterRate) && (rule == t.facts.Prefix || m.facts.unread)
+}
+
+// count counts a table that was read.
+func (t *treePlan) count(m *member) {
 	switch {
 	case m.meta.Entries == 0:
-	case p.has(m.level, m.meta.FilterRate) && (rule == p.Prefix || m.facts.unread):
-		p.Tables++
+	case t.follows(m):
+		t.facts.Tables++
 	default:
-		p.TablesOffPlan++
-		p.BytesOffPlan += m.meta.Size
+		t.facts.TablesOffPlan++
+		t.facts.BytesOffPlan += m.meta.Size
 	}
 }
 
@@ -63,15 +101,4 @@ func kindName(kind uint8) string {
 		return "ribbon"
 	}
 	return fmt.Sprintf("kind %d", kind) // from a later version
-}
-
-// has reports whether a table on a level whose filter promises a rate follows the plan. The table was written on that
-// level or above, since tables only move down.
-func (p *Plan) has(level int, rate float64) bool {
-	for _, l := range p.Levels[:level+1] {
-		if math.Abs(rate/l.Predicted-1) < 1e-9 { // processors round differently
-			return true
-		}
-	}
-	return false
 }

@@ -21,7 +21,7 @@ type Store struct {
 	MinLog   uint64   `json:"min_log"`
 	Tree     Figures  `json:"tree"`           // all levels
 	Levels   []Level  `json:"levels"`         // levels that have tables, newest first
-	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known, as with Options.FilterMemory
+	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known
 	Memory   Memory   `json:"memory"`         // by part
 	// absent with fewer than two runs, or if the filters are too large to be compared
 	Overlap *Overlap `json:"overlap,omitempty"`

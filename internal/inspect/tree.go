@@ -7,7 +7,9 @@ package inspect
 // wasted reads per lookup is an average over all absent keys. They are assumed to be distributed like the present
 // keys: equally many between any two neighbors. A run costs the rate of the table whose bounds contain the key, if
 // there is such a table. The lookups that a range delete ends early are not subtracted. Optimum and Even use the
-// rates of filters with many keys. Filters with few keys are rounded up to whole blocks and may be better.
+// rates of filters with many keys. Filters with few keys are rounded up to whole blocks and may be better; the present
+// ones then are the optimum. Promised and Measured are those of bloomkv.Metrics, for a key within the bounds of every
+// run.
 type Figures struct {
 	Runs        int     `json:"runs"`                   // a lookup asks at most one table of each
 	Tables      int     `json:"tables"`                 // in all runs
@@ -17,13 +19,17 @@ type Figures struct {
 	FilterDisk  uint64  `json:"filter_bytes"`           // on disk
 	FilterBytes uint64  `json:"filter_bytes_in_memory"` // the units that the levels need in memory
 	BitsPerKey  float64 `json:"bits_per_key"`           // of the filters in memory
-	// wasted reads by the plan: the share of its level for each run; 0 if not known
+	// wasted reads by the plan: the share of its level for each run, and of the tree Metrics.FPRPromised; 0 if not
+	// known
 	Promised float64 `json:"wasted_promised"`
 	// wasted reads with the filters in memory, with all units if the plan is not known
 	Predicted float64 `json:"wasted_predicted"`
-	Optimum   float64 `json:"wasted_optimum"` // the least that filters of the same total size would waste in these runs
-	Even      float64 `json:"wasted_even"`    // the same with equally many bits for every key
-	Live      *Live   `json:"live,omitempty"` // the answers that tables have counted
+	// the least that filters of the same total size would waste in these runs: over all levels at most Predicted
+	Optimum float64 `json:"wasted_optimum"`
+	Even    float64 `json:"wasted_even"` // the same with equally many bits for every key
+	// wasted reads that lookups have measured: Metrics.FPRMeasured, and the part of it in this level; 0 without answers
+	Measured float64 `json:"wasted_measured"`
+	Live     *Live   `json:"live,omitempty"` // the answers that tables have counted
 }
 
 // A Level is one level of the tree that has tables.
@@ -32,10 +38,12 @@ type Level struct {
 	Figures
 }
 
-// A Plan is the plan by Options.FilterFPR, FilterKind and LevelRatio that the store was last written with.
+// A Plan is the plan by Options.FilterFPR or FilterMemory, FilterKind and LevelRatio that the store was last written
+// with.
 type Plan struct {
-	FPR    float64 `json:"fpr_promised"`
-	Kind   string  `json:"kind"` // "bloom", "ribbon" or "none"
+	FPR    float64 `json:"fpr_promised"`            // FilterFPR, or the best rate that fits in FilterMemory
+	Limit  uint64  `json:"filter_memory,omitempty"` // FilterMemory in bytes; 0 if FilterFPR is set
+	Kind   string  `json:"kind"`                    // "bloom", "ribbon" or "none"
 	Ratio  int     `json:"level_ratio"`
 	Tables int     `json:"tables"`                // tables whose filters follow the plan
 	Prefix string  `json:"prefix_rule,omitempty"` // the rule of prefix filters
@@ -118,13 +126,15 @@ type OverlapPair struct {
 // they are. It does not include prefix filters.
 type WhatIf struct {
 	Asked  string        `json:"asked"`        // the text of --what-if
-	FPR    float64       `json:"fpr_promised"` // for a given memory, the best rate that fits
+	FPR    float64       `json:"fpr_promised"` // for a given memory, the best rate that fits, at least Wasted
 	Kind   string        `json:"kind"`         // "bloom" or "ribbon"
 	Memory uint64        `json:"memory"`       // for filters, in bytes; 0 if a rate was asked for
 	Levels []WhatIfLevel `json:"levels"`       // levels that have tables
 	Bytes  uint64        `json:"filter_bytes_in_memory"`
 	More   int64         `json:"filter_bytes_more"` // relative to now; may be negative
 	Wasted float64       `json:"wasted_predicted"`  // reads per lookup of an absent key
+	// the promise for as many keys in a tree at rest, as bloomkv plan computes it; 0 if the memory is too little for it
+	AtRest float64 `json:"fpr_promised_at_rest,omitempty"`
 }
 
 // A WhatIfLevel is one level of a WhatIf.

@@ -65,13 +65,17 @@ func ParseWhatIf(text string) (q Question, err error) {
 func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	w = WhatIf{Asked: q.text, Kind: q.kind, Memory: uint64(q.memory), Levels: []WhatIfLevel{}} //nolint:gosec // above 0
 	o := filterplan.Options{FPR: q.fpr, Memory: q.memory}
-	if p := t.plan; p != nil {
+	if t.plan != nil {
+		p := t.plan.facts
 		o.Ratio = p.Ratio
 		if w.Kind == "" && p.Kind != "none" {
 			w.Kind = p.Kind
 		}
 		if q.fpr == 0 && q.memory == 0 {
-			o.FPR = p.FPR
+			if o.Memory = int64(p.Limit); o.Memory == 0 { //nolint:gosec // checked when the plan was made
+				o.FPR = p.FPR
+			}
+			w.Memory = p.Limit
 		}
 	} else if q.fpr == 0 && q.memory == 0 {
 		return w, errors.New("the promise of the store is not known, want fpr or memory with kind")
@@ -84,21 +88,27 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	}
 	o.Ribbon = w.Kind == "ribbon"
 	var keys [manifest.NumLevels]uint64
+	whole, everywhere := uint64(0), 0.0
 	var shares [manifest.NumLevels]float64
 	for _, m := range t.members {
 		keys[m.level] += m.keys()
+		whole += m.keys()
 		shares[m.level] += m.place.To - m.place.From
 	}
 	fpr, levels, err := o.PlanTree(keys[:])
 	if err != nil {
 		return w, err
 	}
-	w.FPR = fpr
 	for _, l := range s.Levels {
 		p := levels[l.Level]
 		w.Levels = append(w.Levels, WhatIfLevel{l.Level, p.Keys, p.BitsPerKey, p.Bytes, shares[l.Level] * p.Predicted})
 		w.Bytes += p.Bytes
 		w.Wasted += shares[l.Level] * p.Predicted
+		everywhere += float64(l.Runs) * p.Predicted
+	}
+	w.FPR = filterplan.Promise(fpr, o.Memory > 0, everywhere)
+	if rest, _, err := o.PlanAtRest(whole, 0); err == nil && whole > 0 {
+		w.AtRest = rest
 	}
 	w.More = int64(w.Bytes) - int64(s.Tree.FilterBytes) //nolint:gosec // far below 2⁶³
 	return w, nil

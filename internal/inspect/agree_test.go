@@ -1,0 +1,101 @@
+package inspect_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/inspect"
+)
+
+// TestTheFiguresOfInspectAreThoseOfMetrics compares what files show with what the open store reports, of stores of
+// both promises and both kinds of filters: promised and measured wasted reads, bytes of filters, and tables off the
+// plan. The last stores get less memory than the filters that they have, so that units are left out.
+func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
+	n := *treeKeys
+	memory := int64(max(64<<10, n))
+	for _, c := range []struct{ built, o bloomkv.Options }{
+		{o: bloomkv.Options{FilterFPR: 0.05}},
+		{o: bloomkv.Options{FilterFPR: 0.05, FilterKind: bloomkv.FilterRibbon}},
+		{o: bloomkv.Options{FilterMemory: memory}},
+		{o: bloomkv.Options{FilterMemory: memory, FilterKind: bloomkv.FilterRibbon}},
+		{o: bloomkv.Options{FilterFPR: 1}},
+		{bloomkv.Options{FilterFPR: 0.002}, bloomkv.Options{FilterMemory: memory}},
+		{
+			bloomkv.Options{FilterFPR: 0.0005, FilterKind: bloomkv.FilterRibbon},
+			bloomkv.Options{FilterMemory: memory, FilterKind: bloomkv.FilterRibbon},
+		},
+	} {
+		o := c.o
+		t.Run(fmt.Sprintf("rate %g, memory %d, kind %d", o.FilterFPR, o.FilterMemory, o.FilterKind), func(t *testing.T) {
+			short := c.built.FilterFPR > 0
+			if !short {
+				c.built = o
+			}
+			g := grow(t, n, c.built)
+			g.wasted(n)
+			must(t, g.db.Close())
+			o.MemoryBudget, o.LevelRatio, o.MemtableSize = 512<<20, 4, 64<<20
+			var err error
+			g.db, err = bloomkv.Open(g.dir, &o)
+			must(t, err)
+			must(t, errors.Join(g.db.Put([]byte("zzz"), nil), g.db.Close())) // which records the counts
+			s := g.inspect(inspect.Options{})
+			o.ReadOnly = true
+			g.db, err = bloomkv.Open(g.dir, &o)
+			must(t, err)
+			g.settle()
+			m, shed := g.db.Metrics(), 0
+			for _, l := range m.Levels {
+				shed += l.FiltersShed
+			}
+			if (shed > 0) != short {
+				t.Errorf("%d filters lack units", shed)
+			}
+			same := func(what string, got, want float64) {
+				t.Helper()
+				if math.Abs(got-want) > 1e-9*math.Abs(want) {
+					t.Errorf("%s: %g, the store has %g", what, got, want)
+				}
+			}
+			same("promised", s.Tree.Promised, m.FPRPromised)
+			same("measured", s.Tree.Measured, m.FPRMeasured)
+			same("bytes of filters in memory", float64(s.Tree.FilterBytes), float64(m.Memory.Filters))
+			for _, l := range s.Levels {
+				of, runs := m.Levels[l.Level], float64(l.Runs)
+				name := fmt.Sprintf("level %d, ", l.Level)
+				same(name+"runs", runs, float64(of.Runs))
+				same(name+"promised", l.Promised, runs*of.FPRPromised)
+				same(name+"measured", l.Measured, runs*of.FPRMeasured)
+				same(name+"bytes of filters on disk", float64(l.FilterDisk), float64(of.FilterBytes))
+				same(name+"in memory", float64(l.FilterBytes), float64(of.FilterBytesInMemory))
+			}
+			if s.Plan == nil || s.Plan.TablesOffPlan != m.TablesOffPlan || s.Plan.BytesOffPlan != m.BytesOffPlan {
+				t.Errorf("plan %+v, the store has %d tables off the plan", s.Plan, m.TablesOffPlan)
+			}
+			if f := s.Tree; f.Optimum > f.Predicted*(1+1e-9) || f.Optimum > f.Even*(1+1e-9) ||
+				f.Predicted > m.FPRPredicted*1.3 || (f.Measured == 0) != (o.FilterFPR == 1) {
+				t.Errorf("%+v: want optimum ≤ predicted, even; the store predicts %g", f, m.FPRPredicted)
+			}
+			t.Logf("promised %.3g, predicted %.3g (Metrics %.3g), measured %.3g, optimum %.3g, evenly %.3g",
+				s.Tree.Promised, s.Tree.Predicted, m.FPRPredicted, s.Tree.Measured, s.Tree.Optimum, s.Tree.Even)
+		})
+	}
+}
+
+// TestTheOptimumIsNeverAboveWhatIsPredicted has filters of few keys, which are better than the best of many.
+func TestTheOptimumIsNeverAboveWhatIsPredicted(t *testing.T) {
+	for _, n := range []int{1, 7, 500} {
+		g := steady(t, n, bloomkv.Options{})
+		f := g.inspect(inspect.Options{}).Tree
+		sum := 0.0
+		for _, l := range g.inspect(inspect.Options{}).Levels {
+			sum += l.Optimum
+		}
+		if f.Optimum > f.Predicted || math.Abs(sum-f.Optimum) > 1e-9*f.Optimum {
+			t.Errorf("%d keys: optimum %g, the levels together %g; predicted %g", n, f.Optimum, sum, f.Predicted)
+		}
+	}
+}
