@@ -196,11 +196,50 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 		{"", "Ribbon, true"},
 		{"--ribbon=false", "Bloom, true"},
 		{"--fpr=0.01", "Bloom, false"},
+		{"--filter-memory=1", "Bloom, true"}, // far more than a thousandth takes
+		{"", "Bloom, true"},
+		{"--ribbon", "Ribbon, true"},
+		{"--fpr=0.01 --ribbon=false", "Bloom, false"},
 	} {
 		tool{in: lines}.must(t, append([]string{"load", dir}, strings.Fields(c.flags)...)...)
 		tool{}.must(t, "compact", dir)
 		if got := kinds(); len(got) == 0 || slices.ContainsFunc(got, func(kind string) bool { return kind != c.want }) {
 			t.Errorf("load %s, then compact: %q, want %q", c.flags, got, c.want)
+		}
+	}
+}
+
+// TestTheMemoryForFiltersIsKept writes a store with --filter-memory: stats and inspect agree on what is promised and
+// takes memory, and commands that write keep it.
+func TestTheMemoryForFiltersIsKept(t *testing.T) {
+	for _, kind := range []string{"--ribbon=false", "--ribbon"} {
+		dir := filepath.Join(t.TempDir(), "store")
+		tool{in: manyLines(60_000)}.must(t, "load", dir, "--filter-memory", "0.0625", kind)
+		for _, step := range [][]string{{"put", dir, "k", "v"}, {"compact", dir}, {"del", dir, "k"}, {"compact", dir}} {
+			tool{}.must(t, step...)
+			var s storeStats
+			var i inspect.Store
+			must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &s))
+			must(t, json.Unmarshal([]byte((tool{}).must(t, "inspect", dir, "--json")), &i))
+			if i.Plan == nil || i.Plan.Limit != 64<<10 || s.Memory.Filters > 64<<10 {
+				t.Fatalf("%q: plan %+v, filters of %d bytes", step, i.Plan, s.Memory.Filters)
+			}
+			if math.Abs(i.Tree.Promised/s.FPRPromised-1) > 1e-9 || int64(i.Tree.FilterBytes) != s.Memory.Filters ||
+				i.Tree.FilterDisk != s.FilterBytes || s.FPRPromised == 0.01 {
+				t.Errorf("%q: inspect: %g promised, filters of %d bytes, %d on disk; stats: %g, %d, %d", step,
+					i.Tree.Promised, i.Tree.FilterBytes, i.Tree.FilterDisk, s.FPRPromised, s.Memory.Filters, s.FilterBytes)
+			}
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	for _, c := range [][2]string{
+		{"--filter-memory=0", "--filter-memory 0, want 0.0625 to 1048576"},
+		{"--filter-memory=NaN", "want 0.0625 to"},
+		{"--filter-memory=1 --fpr=0.1", "--fpr and --filter-memory are given, want only one of them"},
+	} {
+		if r := (tool{}).run(t, append([]string{"put", dir, "k", "v"}, strings.Fields(c[0])...)...); r.code !=
+			cli.ExitTrouble || !strings.Contains(r.err, c[1]) {
+			t.Errorf("%s: exit %d, %q, want %q", c[0], r.code, r.err, c[1])
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -17,6 +18,7 @@ import (
 type writeFlags struct {
 	of     *cobra.Command
 	rate   float64
+	memory float64 // MiB
 	ribbon bool
 	prefix bloomkv.PrefixRule
 	seed   uint64
@@ -26,8 +28,11 @@ func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
 	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
 		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
-			"means no filters.\nWithout --fpr, --ribbon or --filter-prefix, new tables have the filters that the "+
-			"store was last written with")
+			"means no filters.\nWithout --fpr, --filter-memory, --ribbon or --filter-prefix, new tables have the "+
+			"filters that the store was last written with")
+	c.Flags().Float64Var(&w.memory, "filter-memory", 0,
+		"memory for all filters in `MIB`, instead of --fpr: they get the best rate that fits, which rises as the "+
+			"store grows.\nbloomkv plan --memory shows it for a number of keys")
 	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
 		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
@@ -48,13 +53,21 @@ func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 
 // options returns o with the options for filters from the flags and from the manifest of the store in dir.
 func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, error) {
-	if !(w.rate > 0) { // 0 in Options would mean the default
+	switch {
+	case !(w.rate > 0): // 0 in Options would mean the default
 		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
+	case w.changed("filter-memory") && w.changed("fpr"):
+		return o, errors.New("--fpr and --filter-memory are given, want only one of them")
+	case w.changed("filter-memory") && !(w.memory >= leastMemory && w.memory <= mostMemory): // also NaN
+		return o, fmt.Errorf("--filter-memory %v, want %v to %d", w.memory, leastMemory, mostMemory)
 	}
 	if err := storeDir(dir); err != nil {
 		return o, err
 	}
 	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
+	if w.changed("filter-memory") {
+		o.FilterFPR, o.FilterMemory = 0, int64(w.memory*(1<<20))
+	}
 	if w.ribbon {
 		o.FilterKind = bloomkv.FilterRibbon
 	}
@@ -66,8 +79,11 @@ func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
 	// else Open returns the error, or creates a store
 	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil {
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
-			return kept
+			o = kept
 		}
+	}
+	if o.FilterMemory > usualMemory/2 {
+		o.MemoryBudget = 2 * o.FilterMemory
 	}
 	return o
 }
@@ -78,11 +94,8 @@ func (w *writeFlags) changed(name string) bool { return w.of != nil && w.of.Flag
 // keep returns o with the options in f, unless a flag overrides them.
 func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Options {
 	o.LevelRatio = int(f.Ratio)
-	if !w.changed("fpr") {
+	if !w.changed("fpr") && !w.changed("filter-memory") {
 		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2))
-	}
-	if o.FilterMemory > usualMemory/2 {
-		o.MemoryBudget = 2 * o.FilterMemory
 	}
 	if !w.changed("ribbon") {
 		o.FilterKind = bloomkv.FilterKind(f.Kind)
@@ -95,6 +108,12 @@ func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Option
 
 // usualMemory is the default of Options.MemoryBudget in bytes.
 const usualMemory = 64 << 20
+
+// leastMemory and mostMemory are the limits of --filter-memory in MiB; the least is that of Options.FilterMemory.
+const (
+	leastMemory = 1.0 / 16
+	mostMemory  = 1 << 20
+)
 
 // canPlan reports whether filters can be planned with o. The options of a store may be from a later version, or from
 // a larger machine.
