@@ -48,7 +48,7 @@ var rooms = map[string]room{
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
 		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "digest", "bloomblock", "vfs",
 		"internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch", "internal/filename",
-		"internal/corrupt",
+		"internal/corrupt", "internal/words",
 	}},
 
 	"internal/read": {4, []string{

@@ -2,95 +2,255 @@ package bloomkv
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// String returns the figures as text for people. Without levels there is no table of them.
+// String returns the figures as text for people, in lines of at most 80 characters. It leaves out levels without tables
+// and most of what is zero.
 func (m Metrics) String() string {
 	var b strings.Builder
-	if len(m.Levels) > 0 {
-		t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-		fmt.Fprintln(t, "level\truns\ttables\tingested\tbytes\ttarget\tentries\tdeletes\trange deletes\t"+
-			"filter disk\tfilter mem\tpromised\tpredicted\tmeasured\tnegative\ttrue pos\tfalse pos\t")
-		for _, l := range m.Levels {
-			fmt.Fprintf(t, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.3g\t%.3g\t%.3g\t%d\t%d\t%d\t\n",
-				l.Level, l.Runs, l.Tables, l.Ingested, l.Bytes, l.Target, l.Entries, l.Deletes, l.RangeDeletes,
-				l.FilterBytes, l.FilterBytesInMemory, l.FPRPromised, l.FPRPredicted, l.FPRMeasured,
-				l.FilterNegatives, l.TruePositives, l.FalsePositives)
+	m.writeLevels(&b)
+	for _, l := range []textLine{
+		m.wasteText(), m.filterText(), m.Lookups.text(), m.Lookups.filterText(), m.Lookups.blockText(),
+		m.Lookups.tailText(), m.prefixText(),
+		m.Cache.text(), {"memory", []string{m.Memory.String()}}, m.Resources.text(), m.Files.text(), m.Writes.text(),
+		m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Readers.text(), m.rateText(),
+	} {
+		if len(l.parts) > 0 {
+			words.Wrapped(&b, l.head+": "+strings.Join(l.parts, ", "))
 		}
-		_ = t.Flush() // into memory
 	}
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	return b.String()
+}
 
-	l := m.Lookups
-	line("filters: promised %.4g wasted reads for an absent key, predicted %.4g, by the tables' counts %.4g, "+
-		"measured %.4g of %d", m.FPRPromised, m.FPRPredicted, m.FPRMeasured, l.WastedPerAbsent(), l.Absent())
-	line("probes: %d, %d negative, %d true positive, %d false positive: %.4g a probe",
-		l.FilterProbes, l.FilterNegatives, l.TruePositives, l.FalsePositives, l.FPR())
-	if m.TablesOffPlan > 0 {
-		line("filters off the plan: those of %d tables, %d bytes, differ from what the options ask for; "+
-			"compaction of the store rewrites them", m.TablesOffPlan, m.BytesOffPlan)
+// A textLine is a line of figures.
+type textLine struct {
+	head  string
+	parts []string
+}
+
+// add adds a part if there is something to say.
+func (l *textLine) add(there bool, format string, args ...any) {
+	if there {
+		l.parts = append(l.parts, fmt.Sprintf(format, args...))
 	}
+}
+
+// writeLevels writes a row for each level with tables.
+func (m Metrics) writeLevels(b *strings.Builder) {
+	head := []string{"level", "runs", "tables", "bytes", "entries", "filters", "promised", "predicted", "measured"}
+	var rows [][]string
+	for _, l := range m.Levels {
+		if l.Tables == 0 {
+			continue
+		}
+		measured := "-"
+		if l.FalsePositives+l.FilterNegatives > 0 {
+			measured = fmt.Sprintf("%.3g", l.FPRMeasured)
+		}
+		rows = append(rows, []string{
+			strconv.Itoa(l.Level), strconv.Itoa(l.Runs), strconv.Itoa(l.Tables), words.Size(l.Bytes),
+			strconv.FormatUint(l.Entries, 10), words.Size(l.FilterBytesInMemory), fmt.Sprintf("%.3g", l.FPRPromised),
+			fmt.Sprintf("%.3g", l.FPRPredicted), measured,
+		})
+	}
+	if len(rows) > 0 {
+		words.Columns(b, head, rows)
+	}
+}
+
+func (m Metrics) wasteText() (l textLine) {
+	l.head = "wasted reads of a lookup of an absent key"
+	l.add(true, "%.4g promised", m.FPRPromised)
+	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory", m.FPRPredicted)
+	l.add(m.FPRMeasured > 0, "%.4g measured since the tables were written", m.FPRMeasured)
+	absent := m.Lookups.Absent()
+	l.add(absent > 0, "%.4g in %s since the store was opened", m.Lookups.WastedPerAbsent(),
+		words.Plural(absent, "such lookup"))
+	return l
+}
+
+func (m Metrics) filterText() (l textLine) {
+	l.head = "filters"
 	shed, damaged := 0, 0
 	for _, level := range m.Levels {
 		shed += level.FiltersShed
 		damaged += level.FiltersDamaged
 	}
-	if shed > 0 || damaged > 0 {
-		line("filters not wholly in use: %d do not fit the memory budget, %d damaged", shed, damaged)
-	}
-	line("lookups: %d, %d from memtables, %d from tables; %d table searches (%d wasted), "+
-		"%d blocks (%d not cached, %d of them mapped, %d bytes read); %d tails, %d bytes",
-		l.Gets, l.MemtableHits, l.TableHits, l.TableSearches,
-		l.WastedReads, l.Blocks, l.BlocksRead, l.BlocksMapped, l.BytesRead, l.TailLoads, l.TailBytes)
-	if p := m.Prefixes; p != (PrefixMetrics{}) {
-		line("prefix filters: %d probes, %d negative; %d tables opened without; %d bytes",
-			p.Probes, p.Negatives, p.Unasked, m.Memory.PrefixFilters)
-	}
-	c := m.Cache
-	line("cache: %d blocks of %d bytes, capacity %d; %d hits (%.3g), %d misses, %d inserts, %d evictions",
-		c.Blocks, c.Used, c.Capacity, c.Hits, c.HitRate(), c.Misses, c.Inserts, c.Evictions)
-	line("memory: %v", m.Memory)
-	r := m.Resources
-	if r.Stores > 1 {
-		line("resources: of %d stores: %v; %d reserved for memtables; %d of %d files open",
-			r.Stores, r.Memory, r.MemtablesReserved, r.OpenFiles, r.MaxOpenFiles)
-	}
-	if r.OverBudget > 0 {
-		line("over budget: %d bytes", r.OverBudget)
-	}
-	f := m.Files
-	line("files: %d tables, %d obsolete; %d of %d open", f.Tables, f.Obsolete, f.Open, f.MaxOpen)
-	w := m.Writes
-	line("writes: %d in %d groups, log %d bytes, %d syncs; %d ingests, %d bytes",
-		w.Operations, w.Groups, w.LogBytes, w.LogSyncs, w.Ingests, w.IngestBytes)
-	line("background: %d flushes, %d bytes; %d compactions, %d bytes in, %d out, %d of them only rewritten; "+
-		"%d moves; write amplification %.2f", w.Flushes, w.FlushBytes, w.Compactions, w.CompactedRead,
-		w.CompactedBytes, w.RewrittenBytes, w.Moves, w.WriteAmplification())
-	line("stalls: level 0 slowed writes %v, and stopped them %v; a memtable stopped them %v",
-		w.SlowedByLevel0, w.StoppedByLevel0, w.StoppedByMemtable)
-	if m.Settled && m.Backlog.Bytes == 0 { // a read-only store is settled even with a backlog
-		line("compaction: settled, base level %d", m.Backlog.Base)
-	} else {
-		line("compaction: %d bytes to do, %d runs too many in level 0, base level %d",
-			m.Backlog.Bytes, m.Backlog.Runs, m.Backlog.Base)
-	}
-	line("readers: %d iterators, %d snapshots, the oldest %v",
-		m.Readers.Iterators, m.Readers.Snapshots, m.Readers.OldestSnapshot.Round(time.Millisecond))
-	s := max(m.Uptime.Seconds(), 1e-9)
-	line("in %v, a second: %.1f lookups, %.1f writes, %.0f bytes of logs, %.0f of flushes, %.0f of compactions",
-		m.Uptime.Round(time.Millisecond), float64(l.Gets)/s, float64(w.Operations)/s, float64(w.LogBytes)/s,
-		float64(w.FlushBytes)/s, float64(w.CompactedBytes)/s)
-	return b.String()
+	l.add(m.TablesOffPlan > 0, "%s, %s, with filters by other options: Compact rewrites them",
+		words.Plural(m.TablesOffPlan, "table"), words.Size(m.BytesOffPlan))
+	l.add(shed > 0, "%s whose filter does not fit, or only in part", words.Plural(shed, "table"))
+	l.add(damaged > 0, "%s with a damaged filter", words.Plural(damaged, "table"))
+	return l
 }
 
-// String returns the sum, the budget and the bytes of each part.
+func (m LookupMetrics) text() (l textLine) {
+	l.head = "lookups"
+	l.add(m.Gets > 0, "%d", m.Gets)
+	l.add(m.MemtableHits > 0, "%d answered by memtables", m.MemtableHits)
+	l.add(m.TableHits > 0, "%d answered by tables", m.TableHits)
+	l.add(m.TableSearches > 0, "%s of tables", words.Plural(m.TableSearches, "search"))
+	l.add(m.WastedReads > 0, "%d of them wasted", m.WastedReads)
+	return l
+}
+
+func (m LookupMetrics) filterText() (l textLine) {
+	l.head = "filters asked by lookups"
+	l.add(m.FilterProbes > 0, "%d", m.FilterProbes)
+	l.add(m.FilterNegatives > 0, "%d excluded the key", m.FilterNegatives)
+	l.add(m.TruePositives > 0, "%d let it through rightly", m.TruePositives)
+	l.add(m.FalsePositives > 0, "%d wrongly (a rate of %.3g)", m.FalsePositives, m.FPR())
+	return l
+}
+
+func (m LookupMetrics) blockText() (l textLine) {
+	l.head = "blocks searched by lookups"
+	l.add(m.Blocks > 0, "%d", m.Blocks)
+	l.add(m.BlocksRead > 0, "%d not in the cache", m.BlocksRead)
+	l.add(m.BlocksMapped > 0, "%d of these in mapped files", m.BlocksMapped)
+	l.add(m.BytesRead > 0, "%s read from files", words.Size(m.BytesRead))
+	return l
+}
+
+func (m LookupMetrics) tailText() (l textLine) {
+	l.head = "loaded from tables"
+	l.add(m.TailLoads > 0, "%s", words.Plural(m.TailLoads, "index"))
+	l.add(m.TailBytes > 0, "%s with the filters", words.Size(m.TailBytes))
+	return l
+}
+
+func (m Metrics) prefixText() (l textLine) {
+	l.head = "prefix filters"
+	l.add(m.Prefixes.Probes > 0, "asked %d times", m.Prefixes.Probes)
+	l.add(m.Prefixes.Negatives > 0, "%d excluded the prefix", m.Prefixes.Negatives)
+	l.add(m.Prefixes.Unasked > 0, "%s opened without", words.Plural(m.Prefixes.Unasked, "table"))
+	l.add(m.Memory.PrefixFilters > 0, "%s in memory", words.Size(m.Memory.PrefixFilters))
+	return l
+}
+
+func (c CacheMetrics) text() (l textLine) {
+	l.head = "block cache"
+	l.add(c.Blocks > 0, "%s with %s of at most %s", words.Plural(c.Blocks, "block"), words.Size(c.Used),
+		words.Size(c.Capacity))
+	l.add(c.Hits+c.Misses > 0, "%.3g %% of %s found", 100*c.HitRate(), words.Plural(c.Hits+c.Misses, "block"))
+	l.add(c.Inserts > 0, "%d added", c.Inserts)
+	l.add(c.Evictions > 0, "%d evicted", c.Evictions)
+	return l
+}
+
+func (r ResourcesMetrics) text() (l textLine) {
+	l.head = "resources"
+	if r.Stores > 1 {
+		l.add(true, "shared by %s", words.Plural(r.Stores, "store"))
+		l.add(true, "in all %v", r.Memory)
+		l.add(true, "%s reserved for memtables", words.Size(r.MemtablesReserved))
+		l.add(true, "%d of %s open", r.OpenFiles, words.Plural(r.MaxOpenFiles, "file"))
+	}
+	l.add(r.OverBudget > 0, "over budget by %s", words.Size(r.OverBudget))
+	return l
+}
+
+func (f FileMetrics) text() (l textLine) {
+	l.head = "files"
+	l.add(f.Tables > 0, "%s", words.Plural(f.Tables, "table"))
+	l.add(f.Obsolete > 0, "%d obsolete but not yet removed", f.Obsolete)
+	l.add(f.Open > 0, "%d open of at most %d", f.Open, f.MaxOpen)
+	return l
+}
+
+func (w WriteMetrics) text() (l textLine) {
+	l.head = "writes"
+	l.add(w.Operations > 0, "%d", w.Operations)
+	l.add(w.Groups > 0, "written to the log in %s", words.Plural(w.Groups, "group"))
+	l.add(w.LogBytes > 0, "%s", words.Size(w.LogBytes))
+	l.add(w.LogSyncs > 0, "%s waited for", words.Plural(w.LogSyncs, "sync"))
+	l.add(w.Ingests > 0, "%s of %s", words.Plural(w.Ingests, "ingest"), words.Size(w.IngestBytes))
+	return l
+}
+
+func (w WriteMetrics) backgroundText() (l textLine) {
+	l.head = "background work"
+	l.add(w.Flushes > 0, "%s of %s", words.Plural(w.Flushes, "flush"), words.Size(w.FlushBytes))
+	l.add(w.Compactions > 0, "%s of %s into %s", words.Plural(w.Compactions, "compaction"), words.Size(w.CompactedRead),
+		words.Size(w.CompactedBytes))
+	l.add(w.RewrittenBytes > 0, "%s of these only to rewrite tables", words.Size(w.RewrittenBytes))
+	l.add(w.Moves > 0, "%s moved to another level", words.Plural(w.Moves, "table"))
+	l.add(w.WriteAmplification() > 0, "write amplification %.2f", w.WriteAmplification())
+	return l
+}
+
+func (w WriteMetrics) stallText() (l textLine) {
+	l.head = "writes that waited"
+	l.add(w.SlowedByLevel0.Count > 0, "level 0 slowed them %v", w.SlowedByLevel0)
+	l.add(w.StoppedByLevel0.Count > 0, "level 0 stopped them %v", w.StoppedByLevel0)
+	l.add(w.StoppedByMemtable.Count > 0, "a memtable stopped them %v", w.StoppedByMemtable)
+	return l
+}
+
+func (m Metrics) compactionText() (l textLine) {
+	l.head = "compaction"
+	switch b := m.Backlog; {
+	case b.Bytes > 0 || b.Runs > 0: // a read-only store is settled even then
+		l.add(true, "%s to do", words.Size(b.Bytes))
+		l.add(b.Runs > 0, "%s too many in level 0", words.Plural(b.Runs, "run"))
+	case m.Settled:
+		l.add(true, "settled")
+	default: // a flush, or filters to load; or the store is closed
+		l.add(m.Levels != nil, "not settled yet")
+	}
+	l.add(m.Backlog.Base > 0, "level 0 is merged into level %d", m.Backlog.Base)
+	return l
+}
+
+func (r ReaderMetrics) text() (l textLine) {
+	l.head = "readers"
+	l.add(r.Iterators > 0, "%s", words.Plural(r.Iterators, "iterator"))
+	l.add(r.Snapshots > 0, "%s", words.Plural(r.Snapshots, "snapshot"))
+	l.add(r.Snapshots > 0, "the oldest open for %v", r.OldestSnapshot.Round(time.Millisecond))
+	return l
+}
+
+func (m Metrics) rateText() (l textLine) {
+	l.head = fmt.Sprintf("a second, over %v", m.Uptime.Round(time.Millisecond))
+	s := max(m.Uptime.Seconds(), 1e-9)
+	size := func(n uint64, what string) {
+		l.add(n > 0, "%s of %s", words.Size(uint64(float64(n)/s)), what)
+	}
+	l.add(m.Lookups.Gets > 0, "%.1f lookups", float64(m.Lookups.Gets)/s)
+	l.add(m.Writes.Operations > 0, "%.1f writes", float64(m.Writes.Operations)/s)
+	size(m.Writes.LogBytes, "logs")
+	size(m.Writes.FlushBytes, "flushes")
+	size(m.Writes.CompactedBytes, "compactions")
+	return l
+}
+
+// String returns the sum, the budget, and the size of each part that is not empty.
 func (m MemoryMetrics) String() string {
-	return fmt.Sprintf("%d bytes of a budget of %d: memtables %d, filters %d, indexes %d, range deletes %d, cache %d",
-		m.Sum(), m.Budget, m.Memtables, m.Filters, m.Indexes, m.RangeDeletes, m.Cache)
+	text := words.Size(m.Sum()) + " of a budget of " + words.Size(m.Budget)
+	separator := ": "
+	for _, part := range []struct {
+		name  string
+		bytes int64
+	}{
+		{"memtables", m.Memtables},
+		{"filters", m.Filters},
+		{"indexes", m.Indexes},
+		{"range deletes", m.RangeDeletes},
+		{"block cache", m.Cache},
+	} {
+		if part.bytes > 0 {
+			text += separator + part.name + " " + words.Size(part.bytes)
+			separator = ", "
+		}
+	}
+	return text
 }
 
 // String returns text like "3 times, 1.5s".
-func (s StallMetrics) String() string { return fmt.Sprintf("%d times, %v", s.Count, s.Duration) }
+func (s StallMetrics) String() string {
+	return fmt.Sprintf("%s, %v", words.Plural(s.Count, "time"), s.Duration)
+}

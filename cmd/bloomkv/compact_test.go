@@ -135,7 +135,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 		if n, _ := off(); n == 0 {
 			t.Errorf("%s: no table is off the plan", flags)
 		}
-		if out := (tool{}).must(t, "stats", dir); !strings.Contains(out,
+		if out := oneLine((tool{}).must(t, "stats", dir)); !strings.Contains(out,
 			"by other options than the store was last written with; compact rewrites them") {
 			t.Errorf("%s: stats says %q", flags, out)
 		}

@@ -162,7 +162,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
 	if out := (tool{}).must(t, "stats",
-		dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+ +- +0 +0 +0 +0\n`).MatchString(out) {
+		dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+\n`).MatchString(out) {
 		t.Errorf("of a store that was never asked:\n%s", out)
 	}
 	db, err := bloomkv.Open(dir, nil)
@@ -177,7 +177,7 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := (tool{}).must(t, "stats", dir, "--tables")
-	shown := regexp.MustCompile(`(?m)^ +0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d{4}\n`)
+	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d{4}\n`)
 	if !shown.MatchString(out) {
 		t.Errorf("no table with a measured rate:\n%s", out)
 	}

@@ -2,9 +2,10 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"strconv"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // levelStats is one level in JSON.
@@ -25,29 +26,40 @@ func levelsOf(m *bloomkv.Metrics) []levelStats {
 	return levels
 }
 
-// printLevels prints a row for each level.
+// printLevels prints a row for each level: what it holds, and then the rates of its filters.
 func (a *app) printLevels(levels []levelStats) {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "level\truns\ttables\tkeys\tdeletes\tbytes\tfilter bytes\tbits/key\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.1f\t\n", l.Level, l.Runs, l.Tables, l.Entries-l.Deletes,
-			l.Deletes, l.Bytes, l.FilterBytes, l.BitsPerKey)
+	var holds, rates [][]string
+	for i := range levels {
+		l := &levels[i]
+		level := strconv.Itoa(l.Level)
+		holds = append(holds, []string{
+			level, strconv.Itoa(l.Runs), strconv.Itoa(l.Tables), digits(l.Entries - l.Deletes), digits(l.Deletes),
+			digits(l.RangeDeletes), digits(l.Bytes), digits(l.FilterBytes), fmt.Sprintf("%.1f", l.BitsPerKey),
+		})
+		rates = append(rates, append([]string{level}, rateCells(l.FPRPromised, l.FPRPredicted, &l.FilterAnswers)...))
 	}
-	w.Flush()
+	words.Columns(a.Out, []string{
+		"level", "runs", "tables", "keys", "deletes", "range deletes", "bytes", "filters", "bits/key",
+	}, holds)
 	fmt.Fprintln(a.Out)
-	fmt.Fprintln(w, "level\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\ttrue pos\tnot asked\t")
-	for _, l := range levels {
-		fmt.Fprintf(w, "%d\t%.3g\t%.3g\t%s\t%d\t%d\t\n", l.Level, l.FPRPromised, l.FPRPredicted,
-			measured(l.FilterAnswers), l.TruePositives, l.Unfiltered)
-	}
-	w.Flush()
+	words.Columns(a.Out, append([]string{"level"}, rateHead...), rates)
 }
 
-// measured returns the columns of a measured rate, "-" if nothing was counted, and of the counts behind it.
-func measured(f bloomkv.FilterAnswers) string {
-	rate := "-"
+// rateHead are the columns of rateCells: rates, and how many answers of filters to lookups were false yes, no and true
+// yes. The last column counts searches without an answer.
+var rateHead = []string{"promised", "predicted", "measured", "false yes", "no", "true yes", "not asked"}
+
+// rateCells returns the rates of a filter or of several, and the counts behind the measured rate, which is "-" without
+// any.
+func rateCells(promised, predicted float64, f *bloomkv.FilterAnswers) []string {
+	measured := "-"
 	if f.FalsePositives+f.FilterNegatives > 0 {
-		rate = fmt.Sprintf("%.3g", f.FPR())
+		measured = fmt.Sprintf("%.3g", f.FPR())
 	}
-	return fmt.Sprintf("%s\t%d\t%d", rate, f.FalsePositives, f.FilterNegatives)
+	return []string{
+		fmt.Sprintf("%.3g", promised), fmt.Sprintf("%.3g", predicted), measured, digits(f.FalsePositives),
+		digits(f.FilterNegatives), digits(f.TruePositives), digits(f.Unfiltered),
+	}
 }
+
+func digits(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -3,8 +3,8 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,14 +65,15 @@ func statsOf(m bloomkv.Metrics) storeStats {
 
 // printTables prints a row for each table.
 func (a *app) printTables(tables []tableStats) {
-	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "table\tlevel\tunits\tpromised\tpredicted\tmeasured\tfalse pos\tnegative\t")
-	for _, t := range tables {
-		fmt.Fprintf(w, "%s\t%d\t%d/%d\t%.3g\t%.3g\t%s\t\n", strings.TrimSuffix(t.File, filepath.Ext(t.File)), t.Level,
-			t.FilterUnits,
-			t.FilterUnitsInFile, t.FPRPromised, t.FPRPredicted, measured(t.FilterAnswers))
+	var rows [][]string
+	for i := range tables {
+		t := &tables[i]
+		rows = append(rows, append([]string{
+			strings.TrimSuffix(t.File, filepath.Ext(t.File)), strconv.Itoa(t.Level),
+			fmt.Sprintf("%d/%d", t.FilterUnits, t.FilterUnitsInFile),
+		}, rateCells(t.FPRPromised, t.FPRPredicted, &t.FilterAnswers)...))
 	}
-	w.Flush()
+	words.Columns(a.Out, append([]string{"table", "level", "units"}, rateHead...), rows)
 }
 
 // tablesOf returns all tables, with printable bounds.
@@ -92,15 +93,18 @@ func (a *app) statsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "stats DIR",
 		Short: "Print the contents and the filter rates of a store by level",
-		Long: `stats prints the levels of a store: runs, tables, keys (versions that are not deletes), bytes, filters,
-and the filter rate of each run: the promised rate, the rate that the filters in memory predict, and the measured rate
-of the answers that the store has counted since the tables were written (negatives are estimated from a sample). With
---tables it prints the same for each table. All other metrics of the store follow. stats reads the filters and counts
-damaged ones; check verifies everything.
+		Long: `stats prints the levels of a store that hold tables: runs, tables, keys (versions that are not deletes),
+bytes, and filters on disk. Then it prints the rate of the filters of each run: the promised rate, the rate that the
+filters in memory predict, and the rate measured by the lookups of all programs since the tables were written. Behind
+it are the answers: "false yes" if a table was searched in vain, "no" if it was skipped (estimated from a sample), "true
+yes" if it held the key, and "not asked" if it was searched without a filter. With --tables it prints the same for each
+table, with the units of its filter in memory and in the file. All other metrics of the store follow. Whatever is zero
+is left out. stats reads the filters and counts damaged ones; check verifies everything.
 
-Data in the logs of a store that was not closed cleanly is on no level yet; stats prints the number of these logs. The
-promised rates are those of the options that the store was last written with. stats counts the tables whose filters
-were built with other options; compact rewrites them.`,
+The wasted reads of a lookup of an absent key are those of the whole tree: of all runs together. Data in the logs of a
+store that was not closed cleanly is on no level yet; stats prints the number of these logs. The promised rates are
+those of the options that the store was last written with. stats counts the tables whose filters were built with other
+options; compact rewrites them.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
@@ -123,34 +127,7 @@ were built with other options; compact rewrites them.`,
 				if asJSON {
 					return a.PrintJSON(s)
 				}
-				a.printLevels(s.Levels)
-				if byTable {
-					fmt.Fprintln(a.Out)
-					a.printTables(s.ByTable)
-				}
-				fmt.Fprintf(a.Out, "\n%s, %s, %s (%s), %s; filters %s, %.1f bits per entry\n",
-					words.Plural(s.Tables, "table"), words.Plural(s.Bytes, "byte"), words.Plural(s.Entries,
-						"entry"), words.Plural(s.Deletes, "delete"),
-					words.Plural(s.RangeDeletes, "range delete"), words.Plural(s.FilterBytes, "byte"), s.BitsPerKey)
-				if s.Logs > 0 {
-					fmt.Fprintf(a.Out, "%s of a store that was not closed cleanly: their contents are on no level "+
-						"yet\n", words.Plural(s.Logs, "log"))
-				}
-				if s.TablesOffPlan > 0 {
-					fmt.Fprintf(a.Out, "%s, %s, with filters by other options than the store was last written with; "+
-						"compact rewrites them\n",
-						words.Plural(s.TablesOffPlan, "table"), words.Plural(s.BytesOffPlan, "byte"))
-				}
-				if s.FiltersDamaged > 0 {
-					fmt.Fprintf(a.Out, "%s with a damaged filter, whose intact units are used; see check\n",
-						words.Plural(s.FiltersDamaged, "table"))
-				}
-				if s.FiltersShed > 0 {
-					fmt.Fprintf(a.Out, "%s whose filter is not or not completely in memory because of the memory "+
-						"budget\n", words.Plural(s.FiltersShed, "table"))
-				}
-				m.Levels = nil
-				fmt.Fprint(a.Out, m)
+				a.printStats(&s)
 				return nil
 			})
 		},
@@ -158,6 +135,54 @@ were built with other options; compact rewrites them.`,
 	c.Flags().BoolVar(&byTable, "tables", false, "also print each table, newest data first")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
+}
+
+// printStats prints the figures in lines of at most 80 characters. What is zero is left out.
+func (a *app) printStats(s *storeStats) {
+	if s.Tables > 0 {
+		a.printLevels(s.Levels)
+		fmt.Fprintln(a.Out)
+	}
+	if len(s.ByTable) > 0 {
+		a.printTables(s.ByTable)
+		fmt.Fprintln(a.Out)
+	}
+	line := words.Plural(s.Tables, "table")
+	for _, part := range []struct {
+		there bool
+		text  string
+	}{
+		{s.Tables > 0, words.Plural(s.Bytes, "byte")},
+		{s.Entries > 0, words.Plural(s.Entries, "entry")},
+		{s.Deletes > 0, words.Plural(s.Deletes, "delete") + " among them"},
+		{s.RangeDeletes > 0, words.Plural(s.RangeDeletes, "range delete")},
+		{s.Ingested > 0, words.Plural(s.Ingested, "table") + " from ingests"},
+		{s.FilterBytes > 0, fmt.Sprintf("filters of %s, %.1f bits per entry", words.Plural(s.FilterBytes, "byte"),
+			s.BitsPerKey)},
+	} {
+		if part.there {
+			line += ", " + part.text
+		}
+	}
+	words.Wrapped(a.Out, line)
+	for _, note := range []struct {
+		n    int
+		noun string
+		text string
+	}{
+		{s.Logs, "log", "of a store that was not closed cleanly: what is in logs is on no level yet"},
+		{s.TablesOffPlan, "table", fmt.Sprintf("(%s) with filters by other options than the store was last written "+
+			"with; compact rewrites them", words.Plural(s.BytesOffPlan, "byte"))},
+		{s.FiltersDamaged, "table", "with a damaged filter, whose intact units are used; see check"},
+		{s.FiltersShed, "table", "whose filter is not or not completely in memory because of the memory budget"},
+	} {
+		if note.n > 0 {
+			words.Wrapped(a.Out, words.Plural(note.n, note.noun)+" "+note.text)
+		}
+	}
+	m := s.Metrics
+	m.Levels, m.TablesOffPlan = nil, 0 // they were printed
+	fmt.Fprint(a.Out, m)
 }
 
 // countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are

@@ -11,7 +11,7 @@ import (
 func Plural[N int | int64 | uint64](n N, noun string) string {
 	switch {
 	case n == 1:
-	case strings.HasSuffix(noun, "sh"): // flush
+	case strings.HasSuffix(noun, "sh"), strings.HasSuffix(noun, "ch"), strings.HasSuffix(noun, "x"):
 		noun += "es"
 	case strings.HasSuffix(noun, "ry"): // entry
 		noun = strings.TrimSuffix(noun, "y") + "ies"
@@ -22,8 +22,8 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 }
 
 // Count formats a number, 0 or more, with commas between thousands.
-func Count(n int) string {
-	s := []byte(strconv.Itoa(n))
+func Count[N int | int64 | uint64](n N) string {
+	s := strconv.AppendUint(nil, uint64(n), 10) //nolint:gosec // not negative
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = slices.Insert(s, i, ',')
 	}

@@ -9,6 +9,8 @@ func TestNounsAgreeWithTheirNumbers(t *testing.T) {
 		{Plural(uint64(1), "entry"), "1 entry"},
 		{Plural(uint64(2), "entry"), "2 entries"},
 		{Plural(int64(3), "flush"), "3 flushes"},
+		{Plural(4, "search"), "4 searches"},
+		{Plural(5, "index"), "5 indexes"},
 		{Plural(4, "key"), "4 keys"},
 	} {
 		if c.got != c.want {

@@ -1,0 +1,90 @@
+package bloomkv_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestTheTextOfMetricsFitsAndLeavesOutZeros prints the figures of a new store, of one in use, and large ones.
+func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
+	o := storetest.Small(vfs.NewMem())
+	db, err := bloomkv.Open("db", o)
+	must(t, err)
+	fresh := db.Metrics()
+	for i := range 2000 {
+		must(t, db.With(bloomkv.NoSync).Put(fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
+	}
+	must(t, db.Compact(t.Context(), nil, nil))
+	for i := range 100 {
+		if _, err := db.Get(fmt.Appendf(nil, "key%05d/", i)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	storetest.Settle(t, db)
+	used := db.Metrics()
+	must(t, db.Close())
+	large := used
+	large.Levels = append([]bloomkv.LevelMetrics(nil), used.Levels...)
+	for l := range large.Levels {
+		fill(reflect.ValueOf(&large.Levels[l]).Elem())
+		large.Levels[l].Level, large.Levels[l].Runs, large.Levels[l].Tables = l, 12, 1_000_000
+		large.Levels[l].Entries = 9_999_999_999
+	}
+	fill(reflect.ValueOf(&large).Elem())
+	for name, m := range map[string]bloomkv.Metrics{
+		"new": fresh, "in use": used, "large": large, "closed": db.Metrics(), "zero": {},
+	} {
+		page := m.String()
+		for line := range strings.Lines(page) {
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%s: a line of %d characters: %q", name, utf8.RuneCountInString(line), line)
+			}
+			if strings.Contains(line, " 0 ") && !strings.Contains(line, "level 0") && name != "large" &&
+				!strings.Contains(line, "of a lookup") && !strings.Contains(line, "memory") {
+				t.Errorf("%s: zeros in %q", name, line)
+			}
+		}
+		t.Logf("%s:\n%s", name, page)
+	}
+	page := used.String()
+	if n := strings.Count(page[:strings.Index(page, "wasted reads")], "\n"); n != 2 {
+		t.Errorf("%d lines of levels, want a head and one level with tables:\n%s", n, page)
+	}
+	for _, want := range []string{"in 100 such lookups", " excluded the key", "compaction: settled"} {
+		if !strings.Contains(strings.Join(strings.Fields(page), " "), want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if fresh := fresh.String(); strings.Contains(fresh, "lookups:") || strings.Contains(fresh, "level 1") {
+		t.Errorf("a new store has no lookups and no levels:\n%s", fresh)
+	}
+}
+
+// fill sets the figures of a struct, and of structs inside it, to large numbers.
+func fill(v reflect.Value) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.Struct:
+			fill(f)
+		case reflect.Uint64:
+			f.SetUint(123_456_789_012)
+		case reflect.Int64:
+			f.SetInt(int64(123456789012 * time.Nanosecond))
+		case reflect.Int:
+			f.SetInt(1_234_567)
+		case reflect.Float64:
+			f.SetFloat(0.000012345)
+		default:
+		}
+	}
+}
