@@ -212,8 +212,8 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"check", "checkpoint", "compact", "del", "demo", "digest", "dump", "get", "ingest", "inspect", "load",
-		"plan", "put", "salvage", "scan", "stats",
+		"check", "checkpoint", "compact", "count", "del", "demo", "digest", "dump", "get", "ingest", "inspect", "load",
+		"plan", "put", "salvage", "scan", "size", "stats",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("commands %q, want %q", names, want)

@@ -73,7 +73,7 @@ bytes unchanged.
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(
-		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(),
+		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(), a.countCommand(), a.sizeCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.compactCommand(),
 		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.digestCommand(),
 		a.planCommand(), a.demoCommand(),

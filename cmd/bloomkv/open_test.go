@@ -202,6 +202,8 @@ func TestWhatIsNoDirectoryIsNoStore(t *testing.T) {
 		{"get", "", "a"},
 		{"scan", ""},
 		{"dump", ""},
+		{"count", ""},
+		{"size", ""},
 		{"stats", ""},
 		{"check", ""},
 		{"compact", ""},
