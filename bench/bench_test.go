@@ -67,8 +67,8 @@ func TestARunOfEachShapeIsRightAndCounted(t *testing.T) {
 					on.Filters, on.FilterFPR, on.FilterBitsPerKey, off.Filters, off.FilterFPR, off.FilterBytes)
 			}
 			want := []string{
-				"load random", "flush", "settle", "absent-loaded", "present-loaded",
-				"overwrite", "flush", "settle", "absent-overwritten", "present-overwritten",
+				"load random", "flush", "settle", "warm-loaded", "absent-loaded", "present-loaded",
+				"overwrite", "flush", "settle", "warm-overwritten", "absent-overwritten", "present-overwritten",
 				"compact", "settle", "reopen", "warm", "absent", "present", "absent-many", "present-many", "seek-10",
 				"seek-100", "scan", "95-5", "put-seek", "check-and-insert",
 				"load sequential", "load batched", "load sequential-batched", "load queue", "flush", "queue-pop",
@@ -143,11 +143,11 @@ func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--phases absent", "load random,flush,settle,compact,settle,warm,absent"},
 		{"--phases absent --load batched", "load batched,flush,settle,compact,settle,warm,absent"},
-		{"--phases absent-loaded", "load random,flush,settle,absent-loaded"},
+		{"--phases absent-loaded", "load random,flush,settle,warm-loaded,absent-loaded"},
 		{"--phases overwrite", "load random,flush,settle,overwrite,flush,settle"},
 		{
 			"--phases present-overwritten,reopen",
-			"load random,flush,settle,overwrite,flush,settle,present-overwritten,compact,settle,reopen",
+			"load random,flush,settle,overwrite,flush,settle,warm-overwritten,present-overwritten,compact,settle,reopen",
 		},
 		{"--phases queue-pop", "load queue,flush,queue-pop"},
 		{"--phases queue-pop --load sync", "load sync,load queue,flush,queue-pop"},

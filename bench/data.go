@@ -19,9 +19,10 @@ type data struct {
 }
 
 const (
-	maxMemory  = math.MaxInt64 >> 20
-	batchPairs = 100 // pairs in a batch
-	manyKeys   = 64  // keys in a call of GetMany
+	leastMemory = 8 // MiB
+	maxMemory   = math.MaxInt64 >> 20
+	batchPairs  = 100 // pairs in a batch
+	manyKeys    = 64  // keys in a call of GetMany
 )
 
 // flags adds the flags that all commands have. Without a help text for it there is no flag for the number of keys.
@@ -45,14 +46,21 @@ func (d *data) check() error {
 	if d.value < 0 || d.value > bloomkv.MaxValueSize {
 		return fmt.Errorf("--value %d: want 0 to %d bytes", d.value, bloomkv.MaxValueSize)
 	}
-	if d.memory < 8 || d.memory > maxMemory {
-		return fmt.Errorf("--memory %d: want at least 8 MiB", d.memory)
+	if d.memory < leastMemory || d.memory > maxMemory {
+		return fmt.Errorf("--memory %d: want at least %d MiB", d.memory, leastMemory)
 	}
 	return nil
 }
 
 func (d *data) set() (*workload.Generated, error) {
 	return workload.NewGenerated(d.shape, d.keys, d.seed, workload.Values{Bytes: d.value})
+}
+
+// smallMemory returns the memory, in MiB, of which the cache is about 7 % of the keys and values: half is for
+// memtables, and filters and indexes take some two bytes per key.
+func (d *data) smallMemory() int64 {
+	cache := 7 * int64(d.keys) * int64(d.shape.KeyBytes()+d.value) / 100
+	return max(leastMemory, (2*(cache+2*int64(d.keys))+1<<19)>>20)
 }
 
 // memtable returns the size of a memtable: 64 MiB, as in bench/compare, or less if the budget is small.

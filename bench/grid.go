@@ -28,6 +28,32 @@ func (g *grid) print(w io.Writer) error {
 	return t.Flush()
 }
 
+// cellWidth is the least width of a column of rows that are printed as they come.
+const cellWidth = 8
+
+// printFrom prints the rows from one on, for a table whose rows are printed as they come. Before the first one it
+// prints the head. Cells that are wider than those before move the rest of their row.
+func (g *grid) printFrom(w io.Writer, row int) (err error) {
+	widths := make([]int, len(g.head))
+	for i, name := range g.head {
+		widths[i] = max(len(name), cellWidth)
+	}
+	rows := g.rows[row:]
+	if row == 0 {
+		rows = append([][]string{g.head}, rows...)
+	}
+	for _, cells := range rows {
+		line := fmt.Sprintf("%-*s", widths[0]+1, cells[0])
+		for i, cell := range cells[1:] {
+			line += fmt.Sprintf("  %*s", widths[i+1], cell)
+		}
+		if _, err = fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // perLookup formats a number per lookup with enough digits to distinguish a thousandth from zero.
 func perLookup(x float64) string {
 	if x >= 1 {

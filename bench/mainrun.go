@@ -46,7 +46,9 @@ func mainCommand(s *cli.Streams, command string) *cobra.Command {
 		Short: "Measure bloomkv: times and read amplification, with filters and without",
 		Long: `bench creates a store with filters and a store without, does the same work in both, and prints the
 results side by side: times, and what each lookup read by the counters of the store and of the operating
-system. Every answer is checked.
+system. Every answer is checked. The default memory caches about 7 % of the data, so that reads from files
+show. A line is printed for each phase that ended, and tables at the end. After an interrupt or an error,
+they have the phases that ended until then.
 
 The work: load generated pairs; look up present and absent keys right after the load, after overwriting
 every pair, and after a compaction; seek and scan; mix reads and writes; and run the inner loops of two
@@ -75,9 +77,9 @@ Exit status:
 
 func (c *config) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	c.data = data{value: 100, shape: workload.Random, memory: 1024, seed: 1}
+	c.data = data{value: 100, shape: workload.Random, seed: 1}
 	c.data.flags(cmd, "pairs in the store; 0 means a million, or fewer large ones: 256 MiB of keys and values",
-		"memory budget of a store, in `MIB`; the default holds a million pairs")
+		"memory budget of a store, in `MIB`; 0 means a cache of about 7 % of the data; 1024 holds a million pairs")
 	f.TextVar(&c.choice, "choice", choice(workload.Shuffled),
 		"order of the looked-up keys, a `NAME`: shuffled (each once), uniform or zipf")
 	f.IntVar(&c.workers, "workers", 1, "goroutines in each phase that can use several, 1 to 16")
@@ -94,11 +96,18 @@ func (c *config) flags(cmd *cobra.Command) {
 
 // check reports wrong flags, and sets the defaults that depend on other flags.
 func (c *config) check() error {
+	small := c.memory == 0
+	if small {
+		c.memory = leastMemory
+	}
 	if err := c.data.check(); err != nil {
 		return err
 	}
 	if c.keys == 0 {
 		c.keys = max(1, min(mostKeys, mostBytes/(c.shape.KeyBytes()+c.value)))
+	}
+	if small {
+		c.memory = c.smallMemory()
 	}
 	if c.workers < 1 || c.workers > maxWorkers {
 		return fmt.Errorf("--workers %d: want 1 to %d", c.workers, maxWorkers)
@@ -144,7 +153,8 @@ func checkNames(flag string, given, names []string) error {
 }
 
 // run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
-// is the memory of one store.
+// is the memory of one store. It prints a line for each phase that ended, and then the report. If it fails, the report
+// is of the phases that ended until then.
 func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
@@ -166,15 +176,40 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 		}
 		r.Sides = append(r.Sides, kind)
 	}
+	m := mainRun{c, s, r}
+	if err = m.measure(ctx, parts, dir); err != nil {
+		done, all := 0, 0
+		for _, s := range r.Sides {
+			done += len(s.Phases)
+		}
+		for _, p := range parts {
+			all += len(r.Sides) * len(p.steps)
+		}
+		if done == 0 {
+			return err
+		}
+		r.Stopped = stopped(err, done, all)
+	}
+	return errors.Join(err, show(s, c.json, r))
+}
+
+// A mainRun measures all parts in both kinds of store.
+type mainRun struct {
+	*config
+	out    *cli.Streams
+	report *report
+}
+
+func (m *mainRun) measure(ctx context.Context, parts []part, dir string) error {
 	for _, p := range parts {
-		for i := range r.Sides {
-			kind := &r.Sides[i]
-			if err := c.measurePart(ctx, s, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
+		for i := range m.report.Sides {
+			kind := &m.report.Sides[i]
+			if err := m.part(ctx, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
 				return err
 			}
 		}
 	}
-	return show(s, c.json, r)
+	return nil
 }
 
 func (c *config) report(command string) *report {
@@ -187,21 +222,21 @@ func (c *config) report(command string) *report {
 	}
 }
 
-// measurePart creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store
-// is removed at once, so that the next one has the disk to itself.
-func (c *config) measurePart(ctx context.Context, s *cli.Streams, kind *side, p part, dir string) (err error) {
+// part creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store is
+// removed at once, so that the next one has the disk to itself.
+func (m *mainRun) part(ctx context.Context, kind *side, p part, dir string) (err error) {
 	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	if c.dir == "" {
+	if m.dir == "" {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	store, err := own.Open(dir, c.options(kind.FilterFPR))
+	store, err := own.Open(dir, m.options(kind.FilterFPR))
 	if err != nil {
 		return err
 	}
-	used, err := c.use(ctx, s, kind, p, store)
+	used, err := m.use(ctx, kind, p, store)
 	if err = errors.Join(err, store.Close()); err != nil || p.name != "main" {
 		return err
 	}
@@ -209,7 +244,7 @@ func (c *config) measurePart(ctx context.Context, s *cli.Streams, kind *side, p 
 	if err != nil {
 		return err
 	}
-	kind.fill(used.metrics, used.writes, disk, int64(c.keys+used.inserted)*int64(c.shape.KeyBytes()+c.value))
+	kind.fill(used.metrics, used.writes, disk, int64(m.keys+used.inserted)*int64(m.shape.KeyBytes()+m.value))
 	return nil
 }
 
@@ -221,9 +256,9 @@ type use struct {
 }
 
 // use runs the phases of a part.
-func (c *config) use(ctx context.Context, s *cli.Streams, kind *side, p part, store *own.Store) (u use, err error) {
+func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store) (u use, err error) {
 	for _, phase := range p.steps {
-		bar := s.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
+		bar := m.out.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
 		row, err := measure(ctx, store, p.set, phase, &u.writes, bar)
 		bar.End()
 		if err != nil {
@@ -234,6 +269,12 @@ func (c *config) use(ctx context.Context, s *cli.Streams, kind *side, p part, st
 			u.inserted = row.Ops
 		}
 		kind.Phases = append(kind.Phases, row)
+		if m.json {
+			continue
+		}
+		if err := m.report.printPhase(m.out.Out, kind, &row); err != nil {
+			return u, err
+		}
 	}
 	if p.name != "main" { // only the main part reports metrics
 		return u, nil

@@ -88,9 +88,9 @@ func (c *config) readsMain() bool {
 	return slices.ContainsFunc(c.phases, func(name string) bool { return name != "queue-pop" })
 }
 
-// mainSteps returns the phases of the main part. The lookups before the compaction see the tree as writes leave it. The
-// phase called warm brings every block into the cache, if the budget allows. The phase that stores absent keys is the
-// last.
+// mainSteps returns the phases of the main part. The lookups before the compaction see the tree as writes leave it. A
+// phase whose name begins with warm looks up every key before others do, so that the caches of both kinds of store are
+// full, or have every block if the budget allows. The phase that stores absent keys is the last.
 func (c *config) mainSteps(load string) []workload.Phase {
 	seed := c.seed
 	next := func(p workload.Phase) workload.Phase { // the seed of a phase must not depend on which phases are requested
@@ -102,13 +102,17 @@ func (c *config) mainSteps(load string) []workload.Phase {
 		return p
 	}
 	share := func(part int) int { return max(1, c.keys/part) }
+	warm := func(name string) workload.Phase { // its seed is apart, so that it does not change those of others
+		return workload.Phase{Name: name, Kind: workload.Present, Seed: c.seed + 1000, Workers: c.workers}
+	}
 	settle := []workload.Phase{{Name: "flush", Kind: workload.Flush}, {Name: "settle", Kind: workload.Settle}}
 	stages := []struct {
 		before []workload.Phase
+		warm   string // name of the phase before those that are asked for, if any
 		asked  []workload.Phase
 	}{
 		{
-			append([]workload.Phase{c.load(load)}, settle...),
+			append([]workload.Phase{c.load(load)}, settle...), "warm-loaded",
 			[]workload.Phase{
 				next(workload.Phase{Name: "absent-loaded", Kind: workload.Absent}),
 				next(workload.Phase{Name: "present-loaded", Kind: workload.Present}),
@@ -116,17 +120,18 @@ func (c *config) mainSteps(load string) []workload.Phase {
 		},
 		{
 			append([]workload.Phase{next(workload.Phase{Name: "overwrite", Kind: workload.Load})}, settle...),
+			"warm-overwritten",
 			[]workload.Phase{
 				next(workload.Phase{Name: "absent-overwritten", Kind: workload.Absent}),
 				next(workload.Phase{Name: "present-overwritten", Kind: workload.Present}),
 			},
 		},
 		{
-			[]workload.Phase{{Name: "compact", Kind: workload.Compact}, {Name: "settle", Kind: workload.Settle}},
+			[]workload.Phase{{Name: "compact", Kind: workload.Compact}, {Name: "settle", Kind: workload.Settle}}, "",
 			[]workload.Phase{{Name: "reopen", Kind: workload.Reopen}},
 		},
 		{
-			[]workload.Phase{next(workload.Phase{Name: "warm", Kind: workload.Present})},
+			[]workload.Phase{next(workload.Phase{Name: "warm", Kind: workload.Present})}, "",
 			[]workload.Phase{
 				next(workload.Phase{Name: "absent", Kind: workload.Absent}),
 				next(workload.Phase{Name: "present", Kind: workload.Present}),
@@ -147,7 +152,11 @@ func (c *config) mainSteps(load string) []workload.Phase {
 		asked := slices.DeleteFunc(stage.asked, func(p workload.Phase) bool { return !wanted(p) })
 		later := i == 2 && slices.ContainsFunc(stages[3].asked, wanted) // a warm-up follows a compaction
 		if i == 0 || len(asked) > 0 || later || slices.ContainsFunc(stage.before, wanted) {
-			steps = append(append(steps, stage.before...), asked...)
+			steps = append(steps, stage.before...)
+			if stage.warm != "" && len(asked) > 0 {
+				steps = append(steps, warm(stage.warm))
+			}
+			steps = append(steps, asked...)
 		}
 	}
 	return steps

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -8,15 +9,28 @@ import (
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-// print prints the report as text with lines for benchstat, which skips all others.
+// print prints the report as text with lines for benchstat, which skips all others. The lines may have been printed
+// before, as the phases ended.
 func (r *report) print(w io.Writer) error {
-	r.Machine.Header(w, r.Command, "bench")
-	fmt.Fprintf(w, "\n%s\n\n", r.intro())
+	var err error
+	if !r.headed {
+		for i := range r.Sides {
+			for k := range r.Sides[i].Phases {
+				err = errors.Join(err, r.printPhase(w, &r.Sides[i], &r.Sides[i].Phases[k]))
+			}
+		}
+	}
+	for _, line := range []string{r.Stopped, r.result()} {
+		if line != "" {
+			fmt.Fprintf(w, "\n%s\n", line)
+		}
+	}
+	fmt.Fprintln(w)
 	times, work := r.times(), r.costs()
 	if err := times.print(w); err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nPer lookup, or per operation in phases without lookups:")
+	fmt.Fprintln(w, "\nMeans per lookup, or per operation in phases without lookups:")
 	fmt.Fprintln(w)
 	if err := work.print(w); err != nil {
 		return err
@@ -25,15 +39,20 @@ func (r *report) print(w io.Writer) error {
 	for _, s := range r.read() {
 		fmt.Fprintln(w, s.summary())
 	}
-	fmt.Fprintln(w)
-	var err error
-	for _, s := range r.Sides {
-		for _, p := range s.Phases {
-			if !p.once() {
-				_, err = fmt.Fprintln(w, p.Benchmark(p.Phase+"/filters="+s.Filters+"/shape="+r.Shape))
-			}
-		}
+	return err
+}
+
+// printPhase prints a line for a phase that ended, unless it is a single call. Before the first one it prints the head.
+func (r *report) printPhase(w io.Writer, s *side, p *phase) error {
+	if !r.headed {
+		r.Machine.Header(w, r.Command, "bench")
+		fmt.Fprintf(w, "\n%s\n\n", r.intro())
+		r.headed = true
 	}
+	if p.once() {
+		return nil
+	}
+	_, err := fmt.Fprintln(w, p.Benchmark(p.Phase+"/filters="+s.Filters+"/shape="+r.Shape))
 	return err
 }
 
@@ -58,7 +77,7 @@ func (s *side) summary() string {
 
 // times returns a table with a row for each phase and the sides next to each other.
 func (r *report) times() grid {
-	g := grid{head: []string{"phase", "ops"}}
+	g := grid{head: []string{"phase", "ops", "time is"}}
 	each := func(name string) {
 		for _, s := range r.Sides {
 			g.head = append(g.head, name+" "+s.Filters)
@@ -73,27 +92,33 @@ func (r *report) times() grid {
 		each(name)
 	}
 	g.head = append(g.head, "wrong")
-	for i := range r.Sides[0].Phases {
+	for i := range r.rows() {
 		row := []*phase{}
 		wrong := 0
-		for _, s := range r.Sides {
-			row = append(row, &s.Phases[i])
-			wrong += s.Phases[i].Wrong
+		for k := range r.Sides {
+			p := r.Sides[k].at(i)
+			if row = append(row, p); p != nil {
+				wrong += p.Wrong
+			}
 		}
-		first := row[0]
-		cells := []string{first.Phase, ""}
+		first := row[0] // the last side is the one that is not complete
+		cells := []string{first.Phase, "", first.average()}
 		if !first.once() {
 			cells[1] = strconv.Itoa(first.Ops)
 		}
 		add := func(cell func(p *phase) string) {
 			for _, p := range row {
-				cells = append(cells, cell(p))
+				if p == nil {
+					cells = append(cells, "")
+				} else {
+					cells = append(cells, cell(p))
+				}
 			}
 		}
 		add((*phase).took)
 		if both {
 			ratio := ""
-			if on := row[0].nsPerOp(); on > 0 && !first.once() {
+			if on := row[0].nsPerOp(); on > 0 && !first.once() && row[1] != nil {
 				ratio = fmt.Sprintf("%.2f", row[1].nsPerOp()/on)
 			}
 			cells = append(cells, ratio)
@@ -124,8 +149,11 @@ func (r *report) times() grid {
 		})
 		g.add(append(cells, strconv.Itoa(wrong))...)
 		if first.PutNs > 0 {
-			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "")
+			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "", "mean")
 			for _, p := range row {
+				if p == nil {
+					p = &phase{}
+				}
 				alone = append(alone, fmt.Sprintf("%.0f", p.PutNs))
 			}
 			g.add(append(alone, make([]string, len(g.head)-len(alone))...)...)
@@ -140,10 +168,11 @@ func (r *report) costs() grid {
 		"phase", "filters", "runs", "considered", "probed", "negative", "true pos", "false pos", "wasted",
 		"blocks", "bytes", "cache hits", "file reads", "system reads", "system bytes",
 	}}
-	for i := range r.Sides[0].Phases {
-		for _, s := range r.Sides {
-			p := &s.Phases[i]
-			if p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
+	for i := range r.rows() {
+		for k := range r.Sides {
+			s := &r.Sides[k]
+			p := s.at(i)
+			if p == nil || p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
 				continue
 			}
 			cells := []string{p.Phase, s.Filters, strconv.Itoa(p.Runs)}

@@ -24,7 +24,11 @@ type report struct {
 	MemoryBudget int64  `json:"memory_budget"`
 	MemtableSize int64  `json:"memtable_size"`
 
+	Stopped string `json:"stopped,omitempty"` // why the report is not complete
+
 	Sides []side `json:"sides"` // with filters, without, or both
+
+	headed bool // the head was printed, and a line for each phase as it ended
 }
 
 // side is the result for stores of one kind.
@@ -139,6 +143,22 @@ func (s *side) fill(m bloomkv.Metrics, w writeSums, disk, pairs int64) {
 	s.Flushes, s.Compactions = w.before.Flushes, w.before.Compactions
 }
 
+// rows returns the number of phases of the side with the most: a side that was not completed has fewer.
+func (r *report) rows() (n int) {
+	for i := range r.Sides {
+		n = max(n, len(r.Sides[i].Phases))
+	}
+	return n
+}
+
+// at returns the phase in a row, or nil if the side was not completed.
+func (s *side) at(row int) *phase {
+	if row < len(s.Phases) {
+		return &s.Phases[row]
+	}
+	return nil
+}
+
 // read returns the sides with a store that lookups used. With the phase queue-pop alone there is no such store.
 func (r *report) read() []side {
 	return slices.DeleteFunc(slices.Clone(r.Sides), func(s side) bool { return s.DiskBytes == 0 })
@@ -169,11 +189,22 @@ func (p *phase) once() bool {
 // nsPerOp returns the time of an operation: of writes the mean, which includes stalls; of reads the median over chunks
 // of operations, which other work on the machine does not distort.
 func (p *phase) nsPerOp() float64 {
-	switch p.Kind {
-	case workload.Load.String(), workload.Insert.String(), workload.Pop.String(), workload.PutSeek.String():
+	if p.average() == "mean" {
 		return p.MeanNs
 	}
 	return p.MedianNs
+}
+
+// average says in a word what nsPerOp and took return.
+func (p *phase) average() string {
+	if p.once() {
+		return "in all"
+	}
+	switch p.Kind {
+	case workload.Load.String(), workload.Insert.String(), workload.Pop.String(), workload.PutSeek.String():
+		return "mean"
+	}
+	return "median"
 }
 
 // took returns the time of an operation in nanoseconds, or of the whole phase if it is a single call.

@@ -1,24 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/outfile"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
 )
 
 const (
@@ -92,7 +83,8 @@ func sweepCommand(s *cli.Streams, command string) *cobra.Command {
 		Use:   "sweep",
 		Short: "Show how the costs of lookups change with one setting",
 		Long: `sweep creates several stores that differ in one thing and looks up absent and present keys in each.
-Every answer is checked.`,
+Every answer is checked. Each row is printed once its store was measured. After an interrupt or an error, the page and
+the charts show the stores that were measured until then.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -152,54 +144,6 @@ func (w *sweep) check() error {
 	return err
 }
 
-// run measures all points and prints the report.
-func (w *sweep) run(ctx context.Context, command string) (err error) {
-	dir, remove, err := cli.Directory("", "", tempPattern)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, remove()) }()
-	w.dir = dir
-	r := &w.report
-	*r = sweepReport{
-		Machine: machine.Here(), Command: command, Sweep: w.kind,
-		ValueBytes: w.value, Shape: w.shape.String(), Seed: w.seed, MemoryBudget: w.memory << 20,
-	}
-	for _, p := range w.points() {
-		w.keys = p.Keys
-		set, err := w.set()
-		if err != nil {
-			return err
-		}
-		if w.kind == sweepRuns {
-			err = w.runs(ctx, set, p.FilterFPR, p.Runs)
-		} else {
-			err = w.loaded(ctx, set, p.FilterFPR)
-		}
-		if err = errors.Join(err, os.RemoveAll(filepath.Join(dir, "store"))); err != nil {
-			return err
-		}
-	}
-	return errors.Join(w.draw(ctx, r.page()), show(w.Streams, w.json, r))
-}
-
-// draw writes the page and the charts that the flags ask for.
-func (w *sweep) draw(ctx context.Context, p *picture.Page) error {
-	if w.html != "" {
-		var b bytes.Buffer
-		if err := p.WriteHTML(&b); err != nil {
-			return err
-		}
-		if err := outfile.Write(ctx, w.html, b.Bytes()); err != nil {
-			return err
-		}
-	}
-	if w.plot == "" {
-		return nil
-	}
-	return p.Save(ctx, w.plot)
-}
-
 // points returns the rate, the number of keys and the number of runs of each store.
 func (w *sweep) points() (all []point) {
 	switch w.kind {
@@ -237,135 +181,4 @@ func steps(from, to float64) []float64 {
 		numbers = append(numbers, to)
 	}
 	return numbers
-}
-
-// store opens the store of the current point, calls body, and closes the store.
-func (w *sweep) store(options *bloomkv.Options, body func(store *own.Store) error) error {
-	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
-	store, err := own.Open(filepath.Join(w.dir, "store"), options)
-	if err != nil {
-		return err
-	}
-	return errors.Join(body(store), store.Close())
-}
-
-// loaded measures a store that is loaded in random order: right after the load, and after a compaction.
-func (w *sweep) loaded(ctx context.Context, set workload.Set, rate float64) error {
-	bar := w.Progress(fmt.Sprintf("%d keys, rate %g", set.Len(), rate), -1, false)
-	defer bar.End()
-	return w.store(w.options(rate), func(store *own.Store) error {
-		for _, tree := range []struct {
-			state   string
-			prepare []workload.Phase
-		}{
-			{"loaded", []workload.Phase{
-				{Kind: workload.Load, Batch: batchPairs, Seed: w.seed}, {Kind: workload.Flush}, {Kind: workload.Settle},
-			}},
-			{"compacted", []workload.Phase{{Kind: workload.Compact}, {Kind: workload.Settle}}},
-		} {
-			for _, p := range tree.prepare {
-				if _, err := workload.Run(ctx, store, set, p, bar.Set); err != nil {
-					return err
-				}
-			}
-			if err := w.measure(ctx, store, set, point{State: tree.state, FilterFPR: rate}, bar); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// runs measures a store whose keys are in n runs. The store gets enough memory to hold a run in one memtable. The first
-// run is compacted into the last level; the others are flushed to level 0 while compaction is throttled to a
-// standstill. Then the store is opened read-only, so that nothing is compacted during lookups.
-func (w *sweep) runs(ctx context.Context, set workload.Set, rate float64, n int) error {
-	bar := w.Progress(fmt.Sprintf("%d runs, filters %s", n, onOff(rate)), -1, false)
-	defer bar.End()
-	build := w.data
-	build.memory = max(build.memory, buildMemory)
-	options := build.options(rate)
-	options.MemtableSize = options.MemoryBudget / 4
-	err := w.store(options, func(store *own.Store) error {
-		if err := fillRuns(ctx, store, set, 0, 1, n, w.seed, bar); err != nil {
-			return err
-		}
-		return store.Compact(ctx)
-	})
-	if err != nil {
-		return err
-	}
-	options.CompactionRate = hardlyEver
-	err = w.store(options, func(store *own.Store) error {
-		if err := fillRuns(ctx, store, set, 1, n, n, w.seed, bar); err != nil {
-			return err
-		}
-		if got := runsOf(store.Metrics()); got != n {
-			return fmt.Errorf("%d runs, want %d: --keys %d with --value %d do not fit in %d memtables of %d MiB",
-				got, n, w.keys, w.value, n, options.MemtableSize>>20)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	read := w.options(rate)
-	read.ReadOnly = true
-	return w.store(read, func(store *own.Store) error {
-		return w.measure(ctx, store, set, point{State: "loaded", FilterFPR: rate}, bar)
-	})
-}
-
-// fillRuns divides a set, in random order, into n parts and puts the parts from..to-1 into a store, each as a run.
-func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to, n int, seed uint64,
-	bar cli.Progress,
-) error {
-	order := workload.NewPermutation(set.Len(), seed)
-	var batch bloomkv.Batch
-	var key, value []byte
-	for run := from; run < to; run++ {
-		end := set.Len() * (run + 1) / n
-		for done := set.Len() * run / n; done < end; done++ {
-			i := order.At(done)
-			key, value = set.AppendKey(key[:0], i), set.AppendValue(value[:0], i)
-			batch.Put(key, value)
-			if batch.Len() < batchPairs && batch.Size() < 1<<20 && done+1 < end {
-				continue
-			}
-			if err := errors.Join(ctx.Err(), store.DB.With(bloomkv.NoSync).Apply(&batch)); err != nil {
-				return fmt.Errorf("run %d of %d: %w", run+1, n, err)
-			}
-			batch.Reset()
-			bar.Set(done+1, set.Len())
-		}
-		if err := store.Flush(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// measure looks up the keys of a store and adds the results to the report. All keys are looked up once before, to fill
-// the cache.
-func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set, p point, bar cli.Progress) error {
-	warm := workload.Phase{Kind: workload.Present, Seed: w.seed + 1}
-	if _, err := workload.Run(ctx, store, set, warm, bar.Set); err != nil {
-		return err
-	}
-	for _, look := range []struct {
-		kind workload.Kind
-		keys int
-		row  *phase
-	}{{workload.Absent, set.Absents(), &p.Absent}, {workload.Present, set.Len(), &p.Present}} {
-		lookups := workload.Phase{Kind: look.kind, Ops: max(look.keys, fewestOps), Seed: w.seed + 2}
-		row, err := measure(ctx, store, set, lookups, &writeSums{}, bar)
-		if err != nil {
-			return err
-		}
-		row.Latencies = nil // of all points together they would be most of the report
-		*look.row = row
-	}
-	p.fill(store.Metrics(), set.Len())
-	w.report.Points = append(w.report.Points, p)
-	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 
@@ -22,7 +21,10 @@ type sweepReport struct {
 	Shape        string  `json:"shape"`
 	Seed         uint64  `json:"seed"`
 	MemoryBudget int64   `json:"memory_budget"`
+	Stopped      string  `json:"stopped,omitempty"` // why the report is not complete
 	Points       []point `json:"points"`
+
+	printed int // points whose row was printed
 }
 
 // A point is the result for one store in one state.
@@ -77,12 +79,27 @@ func (r *sweepReport) wrong() (n int, first string) {
 	return n, first
 }
 
-// print prints the report as text.
+// print prints the report as text, except for rows that were printed before.
 func (r *sweepReport) print(w io.Writer) error {
-	r.Machine.Header(w, r.Command, "bench")
-	fmt.Fprintf(w, "\n%s\n\n", r.intro())
+	err := r.printRows(w)
+	for _, line := range []string{r.Stopped, r.result()} {
+		if line != "" {
+			fmt.Fprintf(w, "\n%s\n", line)
+		}
+	}
+	return err
+}
+
+// printRows prints the rows of the points that were measured since the last call.
+func (r *sweepReport) printRows(w io.Writer) error {
+	if r.printed == 0 {
+		r.Machine.Header(w, r.Command, "bench")
+		fmt.Fprintf(w, "\n%s\n\n", r.intro())
+	}
 	g := r.grid()
-	return g.print(w)
+	from := r.printed
+	r.printed = len(g.rows)
+	return g.printFrom(w, from)
 }
 
 func (r *sweepReport) intro() string {
@@ -94,8 +111,8 @@ func (r *sweepReport) intro() string {
 func (r *sweepReport) grid() grid {
 	g := grid{head: []string{
 		"tree", "filters", "promised", "predicted", "keys", "runs", "filter bits/key", "index bits/key",
-		"wasted/absent", "blocks/absent", "file reads", "system reads", "ns/absent",
-		"blocks/present", "file reads", "system reads", "ns/present", "wrong",
+		"wasted/absent", "blocks/absent", "file reads", "system reads", "median ns/absent",
+		"blocks/present", "file reads", "system reads", "median ns/present", "wrong",
 	}}
 	for _, p := range r.Points {
 		cells := []string{
@@ -136,151 +153,21 @@ func (r *sweepReport) page() *picture.Page {
 	}
 	g, m := r.grid(), r.Machine
 	all = slices.DeleteFunc(all, func(c picture.Chart) bool { return len(c.Lines) == 0 })
+	for i := range all {
+		all[i].Caption += tooSmall(&all[i])
+	}
+	intro := fmt.Sprintf("%s.\n\n%s, %d processors, %s/%s, %s. Command: %s",
+		r.intro(), m.CPU, m.CPUs, m.OS, m.Arch, m.Go, r.Command)
+	for _, first := range []string{r.Stopped, r.result()} {
+		if first != "" {
+			intro = first + "\n\n" + intro
+		}
+	}
 	return &picture.Page{
-		Title: "bloomkv: " + heading,
-		Intro: fmt.Sprintf("%s.\n\n%s, %d processors, %s/%s, %s. Command: %s",
-			r.intro(), m.CPU, m.CPUs, m.OS, m.Arch, m.Go, r.Command),
+		Title: "bloomkv: " + heading, Intro: intro,
 		Sections: []picture.Section{{
 			ID: "sweep", Heading: heading, Text: text, Charts: all,
 			Table: &picture.Table{Caption: "Each store", Head: g.head, Rows: g.rows},
 		}},
 	}
-}
-
-// states returns the states of the trees, in the order of the points.
-func (r *sweepReport) states() (names []string) {
-	for _, p := range r.Points {
-		if !slices.Contains(names, p.State) {
-			names = append(names, p.State)
-		}
-	}
-	return names
-}
-
-// readFiles reports whether lookups read from files at least once in ten thousand. The Go runtime itself makes fewer
-// reads.
-func (r *sweepReport) readFiles() bool {
-	return slices.ContainsFunc(r.Points, func(p point) bool { return max(absentReads(&p), presentReads(&p)) >= 1e-4 })
-}
-
-// allValues is below every figure: with it as the limit, no point is left out of a line.
-const allValues = -1
-
-// line returns a line through the points with the given state and filters whose figure is above a limit, or no line if
-// there is no such point. A logarithmic axis needs a limit of 0.
-func (r *sweepReport) line(name, state, filters string, limit float64, x, y func(p *point) float64) []picture.Line {
-	l := picture.Line{Name: name}
-	for i := range r.Points {
-		if p := &r.Points[i]; p.State == state && p.Filters == filters && y(p) > limit {
-			l.X, l.Y = append(l.X, x(p)), append(l.Y, y(p))
-		}
-	}
-	if len(l.X) == 0 {
-		return nil
-	}
-	return []picture.Line{l}
-}
-
-const timesCaption = "median over chunks of operations, one goroutine"
-
-func (r *sweepReport) readsCaption() string {
-	return fmt.Sprintf("by the counter of the operating system, with %d MiB of memory", r.MemoryBudget>>20)
-}
-
-// charts returns charts of blocks, reads and times per lookup with a line for each state, with filters and without.
-func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture.Chart) {
-	for _, c := range []struct {
-		name, title, unit, caption string
-		logY, reads                bool
-		y                          func(p *point) float64
-	}{
-		{
-			"-absent", "Data blocks searched for an absent key", "blocks per lookup",
-			"cached or not; a point at 0 is not drawn", true, false, absentBlocks,
-		},
-		{
-			"-present", "Data blocks searched for a present key", "blocks per lookup",
-			"cached or not; the minimum is 1", false, false, presentBlocks,
-		},
-		{
-			"-reads-absent", "Reads from files for an absent key", "reads per lookup",
-			r.readsCaption(), false, true, absentReads,
-		},
-		{
-			"-reads-present", "Reads from files for a present key", "reads per lookup",
-			r.readsCaption(), false, true, presentReads,
-		},
-		{"-ns-absent", "Time of a lookup of an absent key", "ns", timesCaption, true, false, absentNs},
-		{"-ns-present", "Time of a lookup of a present key", "ns", timesCaption, true, false, presentNs},
-	} {
-		if c.reads && !r.readFiles() {
-			continue
-		}
-		chart := picture.Chart{
-			Name: r.Sweep + c.name, Title: c.title, Caption: c.caption, X: r.Sweep, Y: c.unit, LogX: logX, LogY: c.logY,
-		}
-		limit := float64(allValues)
-		if c.logY {
-			limit = 0
-		}
-		for _, state := range r.states() {
-			for _, filters := range []string{"on", "off"} {
-				chart.Lines = append(chart.Lines, r.line(state+", filters "+filters, state, filters, limit, x, c.y)...)
-			}
-		}
-		all = append(all, chart)
-	}
-	return all
-}
-
-// fprCharts returns charts over bits per key. A line begins at the store without filters, at 0 bits.
-func (r *sweepReport) fprCharts() []picture.Chart {
-	bits := func(p *point) float64 { return p.FilterBitsPerKey }
-	chart := func(name, title, unit, caption string, logY bool) picture.Chart {
-		return picture.Chart{
-			Name: "fpr-" + name, Title: title, Caption: caption,
-			X: "filter bits per key, in memory", Y: unit, LogY: logY,
-		}
-	}
-	waste := chart("wasted", "Wasted reads for an absent key", "wasted reads per lookup",
-		"a point at 0 is not drawn", true)
-	blocks := chart("present", "Data blocks searched for a present key", "blocks per lookup",
-		"cached or not; the minimum is 1", false)
-	reads := chart("reads", "Reads from files", "reads per lookup", r.readsCaption(), false)
-	times := chart("ns", "Time of a lookup", "ns", timesCaption, true)
-	add := func(c *picture.Chart, name, state string, limit float64, y func(p *point) float64) {
-		l := picture.Line{Name: name}
-		for _, filters := range []string{"off", "on"} {
-			for _, part := range r.line(name, state, filters, limit, bits, y) {
-				l.X, l.Y = append(l.X, part.X...), append(l.Y, part.Y...)
-			}
-		}
-		if len(l.X) > 0 {
-			c.Lines = append(c.Lines, l)
-		}
-	}
-	most := 0.0
-	for _, state := range r.states() {
-		add(&waste, "measured, "+state, state, 0, wasted)
-		add(&blocks, state, state, allValues, presentBlocks)
-		add(&reads, "absent, "+state, state, allValues, absentReads)
-		add(&reads, "present, "+state, state, allValues, presentReads)
-		add(&times, "absent, "+state, state, 0, absentNs)
-		add(&times, "present, "+state, state, 0, presentNs)
-		for _, l := range r.line("promised, "+state, state, "on",
-			0, bits, func(p *point) float64 { return p.FilterFPR }) {
-			l.Dashed = true
-			waste.Lines = append(waste.Lines, l)
-			most = max(most, slices.Max(l.X))
-		}
-	}
-	ideal := picture.Line{Name: "an ideal Bloom filter, one run", Kind: picture.Curve, Dashed: true}
-	for b := 0.0; b <= most; b += 0.5 {
-		ideal.X, ideal.Y = append(ideal.X, b), append(ideal.Y, math.Pow(0.5, b*math.Ln2))
-	}
-	waste.Lines = append(waste.Lines, ideal)
-	if !r.readFiles() {
-		return []picture.Chart{waste, blocks, times}
-	}
-	return []picture.Chart{waste, blocks, reads, times}
 }

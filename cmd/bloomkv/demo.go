@@ -154,6 +154,8 @@ type demoFlat struct {
 	PresentNsNo        float64 `json:"present_ns_without_filters"`
 	AbsentPerSecond    float64 `json:"absent_per_second"`
 	PresentPerSecond   float64 `json:"present_per_second"`
+	TableReads         uint64  `json:"table_reads"` // searches of tables, for present and absent keys
+	TableReadsWithout  uint64  `json:"table_reads_without_filters"`
 }
 
 // demoCosts is what lookups cost with the store opened in one way.
@@ -222,4 +224,6 @@ func (a *app) printDemo(r *demoResult) {
 		fmt.Fprintf(a.Out, "\nthe store was kept; to inspect it run: bloomkv inspect %s\n",
 			words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
+	saved := r.TableReadsWithout - min(r.TableReads, r.TableReadsWithout)
+	fmt.Fprintf(a.Out, "\nfilters saved %s of %s reads of tables\n", words.Count(saved), words.Count(r.TableReadsWithout))
 }

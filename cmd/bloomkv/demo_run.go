@@ -56,7 +56,7 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 		with.wasted, without.wasted, without.wastedPerRun,
 		with.blocksPresent, with.blocksAbsent, without.blocksPresent, without.blocksAbsent,
 		with.absent.MedianNs, with.present.MedianNs, without.absent.MedianNs, without.present.MedianNs,
-		1e9 / with.absent.MedianNs, 1e9 / with.present.MedianNs,
+		1e9 / with.absent.MedianNs, 1e9 / with.present.MedianNs, with.searches(), without.searches(),
 	}
 	r.WrongAnswers = with.wrong + without.wrong
 	r.firstWrong = with.firstWrong
@@ -64,6 +64,11 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 		r.firstWrong = without.firstWrong
 	}
 	return r, d.pickBlock(r)
+}
+
+// searches returns the number of searches of tables by all lookups.
+func (c *demoCosts) searches() uint64 {
+	return c.absentLookups.TableSearches + c.presentLookups.TableSearches
 }
 
 func sameShape(a, b bloomkv.LevelMetrics) bool {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,7 +44,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		"blocks_per_absent_without_filters", "blocks_per_present_without_filters", "compactions", "flushes",
 		"fpr_measured",
 		"fpr_per_probe", "input", "kept", "levels", "moves", "present_ns_without_filters", "present_per_second", "runs",
-		"seed",
+		"seed", "table_reads", "table_reads_without_filters",
 		"wasted_reads_per_overlapping_run_without_filters",
 	}
 	slices.Sort(want)
@@ -79,6 +80,11 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 		t.Errorf("figures out of range: %s", out)
 	}
 
+	lookups := float64(f.Absents)
+	if got, want := float64(f.TableReadsWithout-f.TableReads)/lookups, f.WastedReadsWithout-f.WastedReads; got < want {
+		t.Errorf("filters save %g reads for each absent lookup, want at least the %g that would be wasted", got, want)
+	}
+
 	// The kept directory is an ordinary store with its filters and the input.
 	tool{}.must(t, "check", keep)
 	lines := readFile(t, data)
@@ -103,6 +109,10 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("the page lacks %q:\n%s", want, out)
 		}
+	}
+	last := out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:]
+	if !regexp.MustCompile(`^filters saved [0-9,]+ of [0-9,]+ reads of tables\n$`).MatchString(last) {
+		t.Errorf("the last line is %q", last)
 	}
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {

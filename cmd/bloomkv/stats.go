@@ -174,7 +174,7 @@ func (a *app) printStats(s *storeStats) {
 		{s.TablesOffPlan, "table", fmt.Sprintf("(%s) with filters by other options than the store was last written "+
 			"with; compact rewrites them", words.Plural(s.BytesOffPlan, "byte"))},
 		{s.FiltersDamaged, "table", "with a damaged filter, whose intact units are used; see check"},
-		{s.FiltersShed, "table", "whose filter is not or not completely in memory because of the memory budget"},
+		{s.FiltersShed, "table", "whose filter is not in memory, or only in part, because it does not fit"},
 	} {
 		if note.n > 0 {
 			words.Wrapped(a.Out, words.Plural(note.n, note.noun)+" "+note.text)

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cli"
+)
+
+// cancelAt cancels once a text was written to it.
+type cancelAt struct {
+	bytes.Buffer
+	text   string
+	cancel context.CancelFunc
+}
+
+func (w *cancelAt) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if strings.Contains(w.String(), w.text) {
+		w.cancel()
+	}
+	return n, err
+}
+
+// TestWhatWasMeasuredBeforeAnInterruptIsKept interrupts runs when their first row is printed, which is long before the
+// end: the rest of the page follows, and the pictures.
+func TestWhatWasMeasuredBeforeAnInterruptIsKept(t *testing.T) {
+	for _, c := range []struct {
+		args, row string
+		want      []string
+		html      bool
+	}{
+		{
+			"--keys 3000 --memory 64 --phases absent,present", "Benchmarkload-random/filters=on",
+			[]string{"stopped after 1 of 16 measurements: interrupted", "ns/op on", "load random"}, false,
+		},
+		{
+			"--keys 3000 --memory 64 --phases absent-loaded", "Benchmarkabsent-loaded/filters=on",
+			[]string{"stopped after 5 of 10 measurements: interrupted", "warm-loaded", "absent-loaded"}, false,
+		},
+		{"sweep runs --keys 2000 --to 3", "loaded ", []string{"stopped after 1 of 6 measurements: interrupted"}, true},
+		{"sweep keys --from 500 --to 2000", "loaded ", []string{"stopped after 1 of 12 measurements: interrupted"}, true},
+		{"sweep fpr --keys 2000", "loaded ", []string{"stopped after 1 of 26 measurements: interrupted"}, true},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out, errs := &cancelAt{text: c.row, cancel: cancel}, &bytes.Buffer{}
+		args, page := strings.Fields(c.args), filepath.Join(t.TempDir(), "page.html")
+		if c.html {
+			args = append(args, "--html", page)
+		}
+		if code := run(ctx, args, &cli.Streams{Out: out, Err: errs}); code != cli.ExitInterrupted {
+			t.Errorf("%s: exit code %d, %s", c.args, code, errs)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q in\n%s", c.args, want, out)
+			}
+		}
+		if c.html {
+			if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte(c.want[0])) ||
+				!bytes.Contains(html, []byte("<svg")) {
+				t.Errorf("%s: a page of %d bytes, %v; want one that says that it is not complete", c.args, len(html), err)
+			}
+		}
+		cancel()
+	}
+}
+
+// TestAPageBeginsWithItsResult compares filters on and off in a sentence, and labels what is too small to be seen.
+func TestAPageBeginsWithItsResult(t *testing.T) {
+	for args, want := range map[string]string{
+		"sweep runs --keys 4000 --from 3 --to 4":      "With 4000 keys in 4 runs, a lookup of an absent key searches 0.0",
+		"sweep fpr --keys 4000 --from 0.02 --to 0.01": "of filter per key, a lookup of an absent key in ",
+		"sweep keys --from 1000 --to 1000":            "With 1000 keys in ",
+		"--keys 4000 --memory 64 --phases absent,absent-overwritten": "(phase absent-overwritten), a lookup of an " +
+			"absent key searches 0.0",
+		"--keys 4000 --memory 64 --phases absent --filters on": "a lookup of an absent key searches 0.0",
+	} {
+		if testing.Short() && !strings.HasPrefix(args, "sweep runs") {
+			continue
+		}
+		var out, errs bytes.Buffer
+		fields, page := strings.Fields(args), filepath.Join(t.TempDir(), "page.html")
+		if fields[0] == "sweep" {
+			fields = append(fields, "--html", page)
+		}
+		if code := run(t.Context(), fields, &cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
+			t.Fatalf("%s: exit code %d, %s", args, code, &errs)
+		}
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%s: no %q in\n%s", args, want, &out)
+		}
+		if fields[0] != "sweep" {
+			continue
+		}
+		html, err := os.ReadFile(page)
+		must(t, err)
+		_, after, _ := bytes.Cut(html, []byte("<h1"))
+		if at := bytes.Index(after, []byte("a lookup of an absent key")); at < 0 || at > 500 {
+			t.Errorf("%s: the result is at %d after the title", args, at)
+		}
+	}
+}
+
+func TestTheDefaultMemoryCachesAFewHundredths(t *testing.T) {
+	for _, test := range []struct{ keys, memory, want int64 }{
+		{1_000_000, 0, 19},
+		{0, 0, 19},
+		{1000, 0, leastMemory},
+		{1000, 64, 64},
+	} {
+		c := config{
+			data: data{keys: int(test.keys), value: 100, memory: test.memory}, workers: 1, fpr: 0.01, filters: "both",
+			phases: []string{"all"},
+		}
+		if err := c.check(); err != nil || c.memory != test.want {
+			t.Errorf("--keys %d --memory %d: %d MiB, %v, want %d", test.keys, test.memory, c.memory, err, test.want)
+		}
+	}
+}
