@@ -25,6 +25,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Constants that are not options. Each flush adds one run to level 0.
@@ -55,6 +56,12 @@ type DB struct {
 	writer commit.Writer        // writes into tree
 	work   *scheduler.Scheduler // flushes and compacts tree
 }
+
+// Dir returns the directory of the store, as given to [Open]. It is a directory of FS.
+func (db *DB) Dir() string { return db.dir }
+
+// FS returns the file system of the store: Options.FS, or the operating system's.
+func (db *DB) FS() vfs.FS { return db.opts.FS }
 
 // Close closes the store. It waits for calls in progress, writes out what is in memory, so that the next Open reads
 // no log, and releases files, memory and the lock. If Close returns nil, all writes are durable. Otherwise it returns

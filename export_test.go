@@ -18,7 +18,6 @@ const (
 	TriggerRuns = triggerRuns
 )
 
-func (db *DB) Dir() string                { return db.dir }
 func (db *DB) Options() *Options          { return &db.opts }
 func (db *DB) Pool() *budget.Pool         { return db.pool }
 func (db *DB) Reads() *read.Reader        { return &db.read }

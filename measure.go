@@ -36,6 +36,7 @@ func (db *DB) Metrics() Metrics {
 	}
 	defer release()
 	m.Warm, m.Settled = warm, settled
+	m.Work = workMetrics(db.work.Running())
 	m.Readers.Iterators = db.read.Cursors()
 	var opened time.Time
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
@@ -71,6 +72,18 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
 		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
 	}
+}
+
+// workMetrics returns the figures of work in progress.
+func workMetrics(r scheduler.Running) WorkMetrics {
+	w := WorkMetrics{Memtables: r.Memtables, Versions: r.Versions, VersionsFlushed: r.Flushed}
+	for _, c := range r.Compactions {
+		w.Compactions = append(w.Compactions, CompactionMetrics{
+			From: c.From, To: c.To, Tables: c.Tables, Bytes: c.Bytes, Versions: c.Versions, VersionsRead: c.Read,
+			Duration: c.Duration,
+		})
+	}
+	return w
 }
 
 // levels returns the figures of each level except its target, what its runs waste, and the bytes of tables that are

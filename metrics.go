@@ -39,6 +39,7 @@ type Metrics struct {
 	Resources ResourcesMetrics `json:"resources"`
 	Files     FileMetrics      `json:"files"`
 	Writes    WriteMetrics     `json:"writes"`
+	Work      WorkMetrics      `json:"work"`
 	Backlog   BacklogMetrics   `json:"backlog"`
 	Readers   ReaderMetrics    `json:"readers"`
 	// Settled is true if nothing waits for a flush or compaction, and the filters in memory follow the plan of the
@@ -269,6 +270,27 @@ type StallMetrics struct {
 func (w WriteMetrics) WriteAmplification() float64 {
 	in := w.LogBytes + w.IngestBytes
 	return ratio(in+w.FlushBytes+w.CompactedBytes, in)
+}
+
+// WorkMetrics are the flushes and compactions in progress. Counts of versions advance every 64 versions.
+type WorkMetrics struct {
+	// Memtables is the number of memtables that wait for a flush, including the one that is being flushed.
+	Memtables       int                 `json:"memtables"`
+	Versions        uint64              `json:"versions"`         // in these memtables
+	VersionsFlushed uint64              `json:"versions_flushed"` // the part of Versions that the flush has read
+	Compactions     []CompactionMetrics `json:"compactions"`      // empty or nil if none is running
+}
+
+// CompactionMetrics are the figures of a compaction in progress. A compaction that only moves tables to another level
+// reads nothing, and is not listed.
+type CompactionMetrics struct {
+	From         int           `json:"from"`          // the uppermost level of the inputs
+	To           int           `json:"to"`            // the level of the outputs
+	Tables       int           `json:"tables"`        // inputs
+	Bytes        uint64        `json:"bytes"`         // of the inputs
+	Versions     uint64        `json:"versions"`      // in the inputs
+	VersionsRead uint64        `json:"versions_read"` // the part of Versions that was read so far
+	Duration     time.Duration `json:"duration_ns"`   // since it began
 }
 
 // BacklogMetrics are the work left for compaction in the current tree.

@@ -43,6 +43,8 @@ resources.memory.indexes resources.memory.memtables resources.memory.prefix_filt
 resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
 settled tables_off_plan uptime_ns warm
+work.compactions.bytes work.compactions.duration_ns work.compactions.from work.compactions.tables work.compactions.to
+work.compactions.versions work.compactions.versions_read work.memtables work.versions work.versions_flushed
 writes.compacted_bytes writes.compacted_read writes.compactions writes.flush_bytes writes.flushes writes.groups
 writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
 writes.rewritten_bytes
@@ -86,7 +88,10 @@ func snakeCase(name string) string {
 }
 
 func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
-	b, err := json.Marshal(bloomkv.Metrics{Levels: make([]bloomkv.LevelMetrics, 1)})
+	b, err := json.Marshal(bloomkv.Metrics{
+		Levels: make([]bloomkv.LevelMetrics, 1),
+		Work:   bloomkv.WorkMetrics{Compactions: make([]bloomkv.CompactionMetrics, 1)},
+	})
 	must(t, err)
 	var tree map[string]any
 	must(t, json.Unmarshal(b, &tree))
@@ -352,7 +357,13 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	}
 	storetest.Soon(t, "memtables are written out",
 		func() bool { return db.Metrics().Levels[0].Runs >= bloomkv.TriggerRuns+1 })
+	storetest.Soon(t, "a compaction begins", func() bool { return len(db.Metrics().Work.Compactions) > 0 })
 	m := db.Metrics()
+	if w := m.Work.Compactions; len(w) != 1 || w[0].From != 0 || w[0].To != m.Backlog.Base || w[0].Tables == 0 ||
+		w[0].Bytes == 0 || w[0].Versions == 0 || w[0].VersionsRead > w[0].Versions || w[0].Duration <= 0 ||
+		!strings.Contains(m.String(), "compacting: level 0 into ") {
+		t.Errorf("work in progress %+v; want one compaction of level 0", m.Work)
+	}
 	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-bloomkv.TriggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes ||
 		m.Backlog.Bytes == 0 {
 		t.Errorf("settled %v, backlog %+v, level 0 %+v; want all of it as backlog", m.Settled, m.Backlog, m.Levels[0])
@@ -369,6 +380,9 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	must(t, reader.Close())
 	open()
 	storetest.Settle(t, db)
+	if m = db.Metrics(); len(m.Work.Compactions) > 0 || m.Work.Memtables > 0 || m.Work.Versions > 0 {
+		t.Errorf("work in progress %+v of a settled tree", m.Work)
+	}
 	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 ||
 		!strings.Contains(m.String(), "compaction: settled") {
 		t.Errorf("backlog %+v after compaction", m.Backlog)

@@ -18,7 +18,8 @@ func (m Metrics) String() string {
 		m.wasteText(), m.filterText(), m.Lookups.text(), m.Lookups.filterText(), m.Lookups.blockText(),
 		m.Lookups.tailText(), m.prefixText(),
 		m.Cache.text(), {"memory", []string{m.Memory.String()}}, m.Resources.text(), m.Files.text(), m.Writes.text(),
-		m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Readers.text(), m.rateText(),
+		m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Work.flushText(),
+		m.Work.compactionText(), m.Readers.text(), m.rateText(),
 	} {
 		if len(l.parts) > 0 {
 			words.Wrapped(&b, l.head+": "+strings.Join(l.parts, ", "))
@@ -203,6 +204,22 @@ func (m Metrics) compactionText() (l textLine) {
 		l.add(m.Levels != nil, "not settled yet")
 	}
 	l.add(m.Backlog.Base > 0, "level 0 is merged into level %d", m.Backlog.Base)
+	return l
+}
+
+func (w WorkMetrics) flushText() (l textLine) {
+	l.head = "flushing"
+	l.add(w.Memtables > 0, "%s", words.Plural(w.Memtables, "memtable"))
+	l.add(w.Memtables > 0, "%d of %s read", w.VersionsFlushed, words.Plural(w.Versions, "version"))
+	return l
+}
+
+func (w WorkMetrics) compactionText() (l textLine) {
+	l.head = "compacting"
+	for _, c := range w.Compactions {
+		l.add(true, "level %d into %d (%s of %s, %d of %s read in %v)", c.From, c.To, words.Plural(c.Tables, "table"),
+			words.Size(c.Bytes), c.VersionsRead, words.Plural(c.Versions, "version"), c.Duration.Round(time.Millisecond))
+	}
 	return l
 }
 

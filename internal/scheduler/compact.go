@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -80,6 +81,8 @@ type job struct {
 	plan    *compaction.Plan
 	call    *call             // the call that the plan is for; nil if the tree needs it
 	manual  compaction.Manual // of the call once the job has begun
+	began   time.Time         // set by begin
+	read    atomic.Uint64     // versions of the inputs that were read
 }
 
 func (s *Scheduler) pick(now *tree.State) *compaction.Plan { return s.Policy.Pick(s.shape(now, false)) }
@@ -166,6 +169,7 @@ func (s *Scheduler) begin(j *job, in *tree.State) bool {
 	case j.call != nil:
 		j.call.Manual = j.manual
 	}
+	j.began = time.Now()
 	s.running = append(s.running, j)
 	return true
 }
@@ -187,7 +191,7 @@ func (s *Scheduler) conflicts(p *compaction.Plan) bool {
 func (s *Scheduler) compactLoop() {
 	reported := false // whether the lack of disk space was
 	for j := s.nextJob(nil); j != nil; j = s.nextJob(j) {
-		err := s.retry(s.Tree.Life(), "compaction", func() error { return s.compact(j.version, j.plan) })
+		err := s.retry(s.Tree.Life(), "compaction", func() error { return s.compact(j) })
 		switch {
 		case !errors.Is(err, compaction.ErrDiskSpace): // after a final failure, nextJob returns nil
 			reported = reported && err != nil
@@ -206,13 +210,15 @@ func (s *Scheduler) compactLoop() {
 	}
 }
 
-// compact runs one plan.
-func (s *Scheduler) compact(v *manifest.Version, plan *compaction.Plan) error {
-	began := time.Now()
+// compact runs the plan of a job.
+func (s *Scheduler) compact(j *job) error {
+	v, plan, began := j.version, j.plan, time.Now()
+	j.read.Store(0) // of an earlier attempt
 	var res compaction.Result
 	if !plan.Move {
 		var err error
 		env := s.Env(plan.To)
+		env.Progress = &j.read
 		env.Free, env.FreeKnown = s.freeSpace(plan)
 		if s.pacer.rate > 0 {
 			env.Limiter = &s.pacer
