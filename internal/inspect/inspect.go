@@ -5,7 +5,9 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
+	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -20,10 +22,14 @@ type Options struct {
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
+	Workers int // tables of a store that are read at the same time; 0 means one for each processor
 	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
 	// a time.
 	Progress func(done, of int)
 }
+
+// workers returns the number of tables that are read at the same time.
+func (o *Options) workers() int { return cmp.Or(o.Workers, runtime.GOMAXPROCS(0)) }
 
 // ParseKey parses a key in the form in which inspect prints keys.
 func ParseKey(text string) ([]byte, error) {

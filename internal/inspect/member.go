@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,12 +71,12 @@ func newTree(m *manifest.State) *tree {
 	return t
 }
 
-// read reads all tables, one per processor at a time. Problems of a table are among its facts.
+// read reads all tables, as many at a time as Options.Workers allows. Problems of a table are among its facts.
 func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Options) error {
 	var next, done atomic.Int64
 	var calling sync.Mutex
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(t.members)) {
+	for range min(o.workers(), len(t.members)) {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(t.members)) && ctx.Err() == nil; i = next.Add(1) - 1 {
 				t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,13 +48,13 @@ func (s *Store) standOut() []int {
 	return all
 }
 
-// readFull reads the filters of these tables, one per processor at a time.
-func (s *Store) readFull(ctx context.Context, dir string) error {
+// readFull reads the filters of these tables, as many at a time as Options.Workers allows.
+func (s *Store) readFull(ctx context.Context, dir string, o Options) error {
 	tables := s.standOut()
 	errs := make([]error, len(tables))
 	var next atomic.Int64
 	var wg sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(tables)) {
+	for range min(o.workers(), len(tables)) {
 		wg.Go(func() {
 			for n := int(next.Add(1)) - 1; n < len(tables) && ctx.Err() == nil; n = int(next.Add(1)) - 1 {
 				errs[n] = s.Tables[tables[n]].readFilters(dir)

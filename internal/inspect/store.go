@@ -96,7 +96,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	s.wrong = append(s.wrong, s.Keys.damage())
 	if o.Full {
-		if err := s.readFull(ctx, dir); err != nil {
+		if err := s.readFull(ctx, dir, o); err != nil {
 			return nil, err
 		}
 	}

@@ -2,7 +2,9 @@ package picture
 
 import (
 	"bytes"
+	"crypto/sha256"
 	_ "embed" // the page's template
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"html"
@@ -20,17 +22,22 @@ type Page struct {
 	Title    string
 	Intro    string // paragraphs, with an empty line between two
 	Sections []Section
+	// Script, if it is not empty, is run by the browser once the page is there. It may connect to the server of the
+	// page, and to nothing else. It must not contain "</script".
+	Script string
 }
 
-// A Section is a part of a page: text and notes, then charts, then a table, then folded parts.
+// A Section is a part of a page: text and notes, then HTML, then charts, then a table, then folded parts.
 type Section struct {
 	// ID is the unique address of the section in the page: a letter, then letters, digits and '-'; not "main".
 	ID      string
 	Heading string
 	Text    string // paragraphs, with an empty line between two
 	Notes   []Note
-	Charts  []Chart
-	Table   *Table
+	// HTML is put into the page as it is: whoever made it has escaped all text in it.
+	HTML   template.HTML
+	Charts []Chart
+	Table  *Table
 	// Folded are parts of this section that show only their heading until they are opened. They cannot have folded
 	// parts.
 	Folded []Section
@@ -67,6 +74,8 @@ var sectionID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
 type (
 	pageView struct {
 		Title       string
+		Policy      template.HTMLAttr
+		Script      template.JS
 		Light, Dark template.CSS
 		Intro       []string
 		Sections    []sectionView
@@ -75,6 +84,7 @@ type (
 		ID, Heading string
 		Text        []string
 		Notes       []Note
+		HTML        template.HTML
 		Charts      []chartView
 		Table       *tableView
 		Folded      []sectionView
@@ -98,7 +108,13 @@ type (
 
 // WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
-	view := pageView{Title: clean(p.Title), Intro: paragraphs(p.Intro)}
+	view := pageView{
+		Title: clean(p.Title), Intro: paragraphs(p.Intro), Script: template.JS(p.Script),
+		Policy: template.HTMLAttr(`content="` + p.Policy() + `"`),
+	}
+	if strings.Contains(strings.ToLower(p.Script), "</script") {
+		return errors.New("the script contains its own end")
+	}
 	view.Light, view.Dark = pageColors()
 	addresses := map[string]bool{mainID: true}
 	for i := range p.Sections {
@@ -120,6 +136,17 @@ func (p *Page) WriteHTML(w io.Writer) error {
 	}
 	_, err := b.WriteTo(w)
 	return err
+}
+
+// Policy returns the Content-Security-Policy of the page, which is also in the page: it loads nothing, and runs nothing
+// but its script.
+func (p *Page) Policy() string {
+	policy := "default-src 'none'; style-src 'unsafe-inline'"
+	if p.Script == "" {
+		return policy
+	}
+	sum := sha256.Sum256([]byte(p.Script))
+	return policy + "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; connect-src 'self'"
 }
 
 // mainID is the ID of the content after the list of sections.
@@ -145,7 +172,7 @@ func (p *Page) checkLinks(addresses map[string]bool) error {
 
 // view checks and draws section i of the page, or folded part i of a section, and adds its ID to addresses.
 func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionView, error) {
-	v := sectionView{ID: s.ID, Heading: clean(s.Heading), Text: paragraphs(s.Text)}
+	v := sectionView{ID: s.ID, Heading: clean(s.Heading), Text: paragraphs(s.Text), HTML: s.HTML}
 	if !sectionID.MatchString(s.ID) || addresses[s.ID] {
 		return v, fmt.Errorf("section %d: ID %q is not unique or not a letter followed by letters, digits and '-'",
 			i+1, s.ID)

@@ -3,6 +3,8 @@ package picture
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
@@ -153,6 +155,30 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 	}
 	if fixed := regexp.MustCompile(`(fill|stroke):#`).FindString(doc); fixed != "" {
 		t.Errorf("%s…: a color that stays the same in the dark", fixed)
+	}
+}
+
+func TestAPageRunsItsScriptAndNothingElse(t *testing.T) {
+	p := page()
+	p.Script = `document.title = "1 + 1 > 1 && 'ok'";`
+	p.Sections[0].HTML = `<p class="made">of the caller</p>`
+	doc := htmlOf(t, p)
+	sum := sha256.Sum256([]byte(p.Script))
+	policy := "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(sum[:]) + "'; connect-src 'self'"
+	if p.Policy() != policy {
+		t.Errorf("the policy is %s, want %s", p.Policy(), policy)
+	}
+	for _, want := range []string{
+		`content="` + policy + `"`, "<script>" + p.Script + "</script>", string(p.Sections[0].HTML),
+	} {
+		if strings.Count(doc, want) != 1 {
+			t.Errorf("%d times %s, want it once", strings.Count(doc, want), want)
+		}
+	}
+	p.Script = "</SCRIPT>"
+	if err := p.WriteHTML(io.Discard); err == nil {
+		t.Error("a script that contains its end is accepted")
 	}
 }
 
