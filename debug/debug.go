@@ -1,0 +1,126 @@
+// Package debug serves a page about a running store, next to the pages of net/http/pprof:
+//
+//	mux.Handle("/debug/bloomkv/", debug.Handler(db, debug.Options{}))
+//
+// The page has the live figures of the store, which change while it is open: the measured rate of wasted reads next to
+// the promised one, what lookups cost, memory, flushes and compactions, stalls and backlog. The page of bloomkv inspect
+// --html follows, read from the store's files. It loads nothing from elsewhere, and can be read without script.
+//
+// Like a profile, the page is for the operators of a program: it shows the smallest and the largest key of tables.
+// Mount it where only they can reach it.
+//
+// A program that imports this package also depends on gonum.org/v1/plot, which draws the charts. The root package does
+// not import it.
+package debug
+
+import (
+	"cmp"
+	"net/http"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Options configure a handler. The zero value is right for most programs.
+type Options struct {
+	// Title is the heading of the page. "" means "bloomkv: " with the base name of the store's directory.
+	Title string
+	// Interval is the time between two samples while somebody watches. 0 means a second; the minimum is 100 ms.
+	Interval time.Duration
+	// Reread is the time for which what was read of the store's files is shown again, before the next request reads
+	// them anew. It becomes longer if reading takes more than a twentieth of it. 0 means 15 seconds.
+	Reread time.Duration
+}
+
+func (o Options) withDefaults(dir string) Options {
+	o.Title = cmp.Or(o.Title, "bloomkv: "+filepath.Base(dir))
+	o.Interval = max(cmp.Or(o.Interval, time.Second), 100*time.Millisecond)
+	o.Reread = cmp.Or(o.Reread, 15*time.Second)
+	return o
+}
+
+// A handler serves the page of one store.
+type handler struct {
+	// constant
+	dir     string   // of the files; "" if they are not on the file system of the operating system
+	store   *sampler // nil if the store is not open in this process
+	options Options
+	policy  string // Content-Security-Policy of the page
+
+	files   cached[files]
+	reports cached[[]byte] // JSON
+}
+
+// Handler returns a handler with the page of an open store. It may be mounted at any path that ends with a slash, with
+// or without http.StripPrefix:
+//
+//	GET .       the page
+//	GET events  server-sent events: a Sample in JSON when something has changed, at most one each Options.Interval
+//	GET json    a JSON object: Metrics and Tables of the store, the rates of the last minute, and recent samples
+//
+// The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
+// there are, one goroutine samples the store, only while an event stream is open, and one request at a time reads its
+// files, on one processor. A viewer that reads slowly misses samples; one that reads nothing for ten seconds is
+// disconnected. Once the store is closed, event streams end and the page says so; closing it does not wait for them.
+//
+// http.Server.Shutdown waits for event streams: close the store before it, or call http.Server.Close.
+//
+// The files are read without the store's lock, and only if they are on the file system of the operating system.
+func Handler(db *bloomkv.DB, o Options) http.Handler {
+	o = o.withDefaults(db.Dir())
+	h := newHandler(db.Dir(), o, newSampler(db, o.Interval))
+	if db.FS() != vfs.OS {
+		h.dir = ""
+	}
+	return h
+}
+
+// FilesHandler is like Handler for a store that may be open in another process, or damaged: the page has only what the
+// files show, without live figures, and there are no events. It takes no lock.
+func FilesHandler(dir string, o Options) http.Handler {
+	return newHandler(dir, o.withDefaults(dir), nil)
+}
+
+func newHandler(dir string, o Options, store *sampler) *handler {
+	h := &handler{dir: dir, store: store, options: o, files: newCached[files](), reports: newCached[[]byte]()}
+	h.policy = (&picture.Page{Script: h.script()}).Policy() +
+		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	return h
+}
+
+// ServeHTTP implements http.Handler. The last element of the path decides, so that it need not know where it is
+// mounted.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	head := w.Header()
+	head.Set("X-Content-Type-Options", "nosniff")
+	head.Set("Referrer-Policy", "no-referrer")
+	head.Set("Cross-Origin-Resource-Policy", "same-origin")
+	head.Set("Cache-Control", "no-store")
+	head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		head.Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+		return
+	}
+	switch r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] {
+	case "events":
+		h.serveEvents(w, r)
+	case "json":
+		h.serveJSON(w, r)
+	case "":
+		asked, _, _ := strings.Cut(r.RequestURI, "?")
+		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere
+			head.Set("Location", path.Base(asked)+"/")
+			w.WriteHeader(http.StatusMovedPermanently)
+			return
+		}
+		h.servePage(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}

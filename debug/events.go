@@ -1,0 +1,102 @@
+package debug
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	heartbeat = 15 * time.Second // between two writes to a stream
+	patience  = 10 * time.Second // for one write to a viewer
+)
+
+// A stream writes server-sent events to one viewer.
+type stream struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// send writes text and waits until the connection has it, for as long as patience.
+func (s *stream) send(format string, args ...any) error {
+	err := s.control.SetWriteDeadline(time.Now().Add(patience))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.w, format, args...); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// serveEvents sends the latest sample at once, and each later one that has something new. A viewer that is still
+// reading an earlier sample gets only the newest one after it.
+//
+//	retry: 2000
+//
+//	event: sample
+//	id: 7
+//	data: {"time":…}
+//
+//	: a heartbeat
+//
+//	event: closed
+//	data: {}
+func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
+	if h.store == nil {
+		http.Error(w, "the store is not open in this process: there are no events", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies
+	if r.Method == http.MethodHead {
+		return
+	}
+	if !h.store.watch() {
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many viewers", http.StatusServiceUnavailable)
+		return
+	}
+	defer h.store.leave()
+	h.store.sample(h.options.Interval)
+	if latest, _ := h.store.state(); latest.closed {
+		w.WriteHeader(http.StatusNoContent) // a browser does not ask again
+		return
+	}
+	out := stream{w, http.NewResponseController(w)}
+	if out.send("retry: 2000\n\n") != nil {
+		return
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for sent := uint64(0); ; {
+		latest, news := h.store.state()
+		var err error
+		switch {
+		case latest.number != sent:
+			err = out.send("event: sample\nid: %d\ndata: %s\n\n", latest.number, latest.data)
+			sent = latest.number
+			beat.Reset(heartbeat)
+		case latest.closed:
+			_ = out.send("event: closed\ndata: {}\n\n") // the stream ends in any case
+			return
+		}
+		if err != nil {
+			return
+		}
+		if latest.closed {
+			continue
+		}
+		select {
+		case <-news:
+		case <-beat.C:
+			err = out.send(": heartbeat\n\n")
+		case <-r.Context().Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}

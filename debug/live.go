@@ -1,0 +1,174 @@
+package debug
+
+import (
+	"bytes"
+	_ "embed" // the live section and its script
+	"fmt"
+	"html/template"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+//go:embed live.html
+var liveHTML string
+
+//go:embed live.js
+var liveScript string
+
+var liveTemplate = template.Must(template.New("live").Parse(liveHTML))
+
+// The values for the template.
+type (
+	liveView struct {
+		State  string
+		Time   string // of the latest sample, as in its JSON
+		Closed bool
+		Rows   []rowView
+		Work   []string // in progress
+		Log    []string // newest first
+	}
+	rowView struct {
+		row
+		Now, LastMinute string
+		Values          string // drawn, oldest first
+		Line, Promise   string // points of lines in a box of width × height
+	}
+)
+
+const (
+	width, height = 240, 32 // of a line over time
+	mostLogged    = 20
+)
+
+// live returns the live section of the page.
+func (h *handler) live() ([]byte, error) {
+	m := h.store.sample(h.options.Interval)
+	samples := h.store.history()
+	v := liveView{State: stateOf(&m), Closed: isClosed(&m)}
+	if n := len(samples); n > 0 {
+		v.Time = samples[n-1].Time.Format(time.RFC3339Nano)
+	}
+	for i := range rows {
+		v.Rows = append(v.Rows, viewOf(i, samples))
+	}
+	for i := len(samples) - 1; i >= 0 && len(v.Log) < mostLogged; i-- {
+		for _, what := range samples[i].events() {
+			v.Log = append(v.Log, samples[i].Time.Format("15:04:05 ")+what)
+		}
+	}
+	if !v.Closed && len(samples) > 0 {
+		v.Work = inProgress(&m.Work)
+	}
+	var b bytes.Buffer
+	err := liveTemplate.Execute(&b, v)
+	return b.Bytes(), err
+}
+
+// stateOf describes the state of the store, as the script does.
+func stateOf(m *bloomkv.Metrics) string {
+	switch {
+	case isClosed(m):
+		return "The store is closed. The figures are the last ones."
+	case !m.Warm:
+		return "The store is open; its indexes and filters are being loaded."
+	case m.Settled:
+		return "The store is open and settled: nothing waits for a flush or a compaction."
+	default:
+		return "The store is open, with work in the background."
+	}
+}
+
+// viewOf returns a row with what is to be shown of the samples.
+func viewOf(at int, samples []Sample) rowView {
+	v := rowView{row: rows[at], Now: "–", LastMinute: "–"}
+	drawn := v.value
+	if v.minute != nil {
+		drawn = v.minute
+	}
+	if n := len(samples); n > 0 {
+		latest := &samples[n-1]
+		v.Now = format(v.Kind, v.value(latest))
+		if v.minute != nil {
+			v.LastMinute = format(v.Kind, v.minute(latest))
+		}
+	}
+	if !v.Drawn {
+		return v
+	}
+	values := make([]float64, len(samples))
+	var promised []float64
+	for i := range samples {
+		values[i] = drawn(&samples[i])
+		if at == promiseRow {
+			promised = append(promised, samples[i].FPRPromised)
+		}
+	}
+	top := 0.0
+	for _, y := range append(promised, values...) {
+		top = max(top, y)
+	}
+	v.Line, v.Promise = points(values, top), points(promised, top)
+	text := make([]string, len(values))
+	for i, y := range values {
+		text[i] = strconv.FormatFloat(y, 'g', 4, 64)
+	}
+	v.Values = strings.Join(text, " ")
+	return v
+}
+
+// points returns the points of a polyline through values, which has its highest at top and its newest at the right.
+func points(values []float64, top float64) string {
+	var b strings.Builder
+	for i, y := range values {
+		x := width - (len(values)-1-i)*width/(mostSamples-1)
+		if top > 0 {
+			y /= top
+		}
+		fmt.Fprintf(&b, "%d,%d ", x, int(math.Round(height-1-y*(height-2))))
+	}
+	return strings.TrimSuffix(b.String(), " ")
+}
+
+// inProgress describes flushes and compactions in progress, as the script does.
+func inProgress(w *bloomkv.WorkMetrics) (all []string) {
+	share := func(part, of uint64) string { return format(percent, float64(part)/float64(max(of, 1))) }
+	if w.Memtables > 0 {
+		all = append(all, fmt.Sprintf("flushing %s, %s done", words.Plural(w.Memtables, "memtable"),
+			share(w.VersionsFlushed, w.Versions)))
+	}
+	for _, c := range w.Compactions {
+		all = append(all, fmt.Sprintf("compacting level %d into %d: %s, %s, %s done", c.From, c.To,
+			words.Plural(c.Tables, "table"), picture.Bytes(float64(c.Bytes)), share(c.VersionsRead, c.Versions)))
+	}
+	return all
+}
+
+// events describes what happened in a sample, as the script does.
+func (s *Sample) events() (all []string) {
+	w := &s.Writes
+	if w.Flushes > 0 {
+		all = append(all, fmt.Sprintf("%s, %s written", words.Plural(w.Flushes, "flush"),
+			picture.Bytes(float64(w.FlushBytes))))
+	}
+	if w.Ingests > 0 {
+		all = append(all, fmt.Sprintf("%s, %s", words.Plural(w.Ingests, "ingest"),
+			picture.Bytes(float64(w.IngestBytes))))
+	}
+	if w.Compactions > 0 {
+		all = append(all, fmt.Sprintf("%s, %s read, %s written", words.Plural(w.Compactions, "compaction"),
+			picture.Bytes(float64(w.CompactedRead)), picture.Bytes(float64(w.CompactedBytes))))
+	}
+	if w.Moves > 0 {
+		all = append(all, words.Plural(w.Moves, "table")+" moved to another level")
+	}
+	if n := s.stalls(); n > 0 {
+		all = append(all, words.Plural(n, "stall")+" of writes")
+	}
+	return all
+}

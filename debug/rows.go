@@ -1,0 +1,85 @@
+package debug
+
+import "github.com/bloomkv/bloomkv/internal/picture"
+
+// A row is a figure of the live section. The script finds it in a sample by its path, and formats it in the same way.
+type row struct {
+	Path   string // in the JSON of a Sample
+	Minute string // path of the figure of the last minute; "" if it has none
+	Name   string
+	Kind   string // "number", "bytes" or "percent"
+	Drawn  bool   // with a line over time, of Minute if it has one
+	value  func(s *Sample) float64
+	minute func(s *Sample) float64
+}
+
+// ofRates returns a row of a figure of Rates.
+func ofRates(name, path, kind string, value func(r *Rates) float64) row {
+	return row{
+		Path: "now." + path, Minute: "last_minute." + path, Name: name, Kind: kind, Drawn: true,
+		value:  func(s *Sample) float64 { return value(&s.Now) },
+		minute: func(s *Sample) float64 { return value(&s.LastMinute) },
+	}
+}
+
+// ofState returns a row of a figure of the state.
+func ofState(name, path, kind string, drawn bool, value func(s *Sample) float64) row {
+	return row{Path: path, Name: name, Kind: kind, Drawn: drawn, value: value}
+}
+
+// promiseRow is the index of the row whose line is drawn next to the promise.
+const promiseRow = 0
+
+var rows = []row{
+	ofRates("wasted reads of an absent key, measured", "fpr_measured", number,
+		func(r *Rates) float64 { return r.FPRMeasured }),
+	ofState("promised", "fpr_promised", number, false, func(s *Sample) float64 { return s.FPRPromised }),
+	ofState("predicted", "fpr_predicted", number, false, func(s *Sample) float64 { return s.FPRPredicted }),
+	ofRates("lookups, a second", "lookups_per_second", number,
+		func(r *Rates) float64 { return r.LookupsPerSecond }),
+	ofRates("tables excluded by filters, a lookup", "negatives_per_lookup", number,
+		func(r *Rates) float64 { return r.NegativesPerLookup }),
+	ofRates("tables searched, a lookup", "tables_per_lookup", number,
+		func(r *Rates) float64 { return r.TablesPerLookup }),
+	ofRates("blocks not in the cache, a lookup", "blocks_per_lookup", number,
+		func(r *Rates) float64 { return r.BlocksPerLookup }),
+	ofRates("cache hits", "cache_hit_rate", percent, func(r *Rates) float64 { return r.CacheHitRate }),
+	ofRates("writes, a second", "writes_per_second", number, func(r *Rates) float64 { return r.WritesPerSecond }),
+	ofRates("flushed, a second", "flushed_per_second", bytesKind,
+		func(r *Rates) float64 { return r.FlushedPerSecond }),
+	ofRates("compacted, a second", "compacted_per_second", bytesKind,
+		func(r *Rates) float64 { return r.CompactedPerSecond }),
+	ofRates("seconds that writes waited, a second", "stalled_per_second", number,
+		func(r *Rates) float64 { return r.StalledPerSecond }),
+	ofState("backlog of compaction", "backlog.bytes", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Backlog.Bytes) }),
+	ofState("memory: memtables", "memory.memtables", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Memtables) }),
+	ofState("memory: filters", "memory.filters", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Filters) }),
+	ofState("memory: indexes", "memory.indexes", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Indexes) }),
+	ofState("memory: range deletes", "memory.range_deletes", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.RangeDeletes) }),
+	ofState("memory: cache", "memory.cache", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Cache) }),
+}
+
+// Kinds of figures.
+const (
+	number    = "number"
+	bytesKind = "bytes"
+	percent   = "percent"
+)
+
+// format formats a figure as the script does.
+func format(kind string, v float64) string {
+	switch kind {
+	case bytesKind:
+		return picture.Bytes(v)
+	case percent:
+		return picture.Number(100*v) + " %"
+	default:
+		return picture.Number(v)
+	}
+}

@@ -1,0 +1,132 @@
+package debug
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+func TestRatesAreMeansOfTheirTime(t *testing.T) {
+	d := bloomkv.Metrics{Uptime: 2 * time.Second}
+	d.Lookups = bloomkv.LookupMetrics{
+		Gets: 100, MemtableHits: 10, TableHits: 10, FilterNegatives: 300, TableSearches: 30, AbsentWasted: 20,
+		BlocksRead: 5,
+	}
+	d.Cache.Hits, d.Cache.Misses = 15, 5
+	d.Writes = bloomkv.WriteMetrics{Operations: 50, FlushBytes: 1000, CompactedBytes: 4000}
+	d.Writes.StoppedByMemtable.Duration = time.Second
+	want := Rates{
+		Span: 2 * time.Second, LookupsPerSecond: 50, WritesPerSecond: 25, FPRMeasured: 0.25, AbsentLookups: 80,
+		NegativesPerLookup: 3, TablesPerLookup: 0.3, BlocksPerLookup: 0.05, CacheHitRate: 0.75, FlushedPerSecond: 500,
+		CompactedPerSecond: 2000, StalledPerSecond: 0.5,
+	}
+	if got := ratesOf(&d); got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	var none bloomkv.Metrics
+	if got := ratesOf(&none); got != (Rates{}) {
+		t.Errorf("got %+v of no time, want zeros", got)
+	}
+}
+
+func TestASampleDiffersByMoreThanItsTime(t *testing.T) {
+	s := Sample{Time: time.Unix(1, 0), Now: Rates{Span: 1}, LastMinute: Rates{Span: 2}, Settled: true}
+	later := Sample{Time: time.Unix(2, 0), Now: Rates{Span: 3}, LastMinute: Rates{Span: 4}, Settled: true}
+	if later.differs(s) {
+		t.Error("a sample of an idle store differs from the one before")
+	}
+	later.Writes.Flushes = 1
+	if !later.differs(s) {
+		t.Error("a sample with a flush does not differ from the one before")
+	}
+}
+
+// TestRowsAreInTheJSONOfASample follows the paths by which the script finds figures.
+func TestRowsAreInTheJSONOfASample(t *testing.T) {
+	var s Sample
+	n := 0.0
+	var fill func(v reflect.Value)
+	fill = func(v reflect.Value) {
+		for i := range v.NumField() {
+			n++
+			switch f := v.Field(i); f.Kind() {
+			case reflect.Struct:
+				if f.Type() != reflect.TypeFor[time.Time]() {
+					fill(f)
+				}
+			case reflect.Float64:
+				f.SetFloat(n)
+			case reflect.Uint64:
+				f.SetUint(uint64(n))
+			case reflect.Int, reflect.Int64:
+				f.SetInt(int64(n))
+			default:
+			}
+		}
+	}
+	fill(reflect.ValueOf(&s).Elem())
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tree map[string]any
+	if err := json.Unmarshal(b, &tree); err != nil {
+		t.Fatal(err)
+	}
+	at := func(path string) any {
+		var v any = tree
+		for name := range strings.SplitSeq(path, ".") {
+			members, _ := v.(map[string]any)
+			v = members[name]
+		}
+		return v
+	}
+	for _, r := range rows {
+		if got, want := at(r.Path), r.value(&s); got != want {
+			t.Errorf("%s: %v at %s, want %v", r.Name, got, r.Path, want)
+		}
+		if r.minute == nil {
+			continue
+		}
+		if got, want := at(r.Minute), r.minute(&s); got != want {
+			t.Errorf("%s: %v at %s, want %v", r.Name, got, r.Minute, want)
+		}
+	}
+}
+
+// names are those that programs read. Names may be added, but never removed.
+const names = `
+error files last_minute metrics open samples tables time
+backlog cache fpr_predicted fpr_promised last_minute lookups memory now settled time warm work writes
+absent_lookups blocks_per_lookup cache_hit_rate compacted_per_second flushed_per_second fpr_measured lookups_per_second
+negatives_per_lookup span_ns stalled_per_second tables_per_lookup writes_per_second
+`
+
+func TestTheReportKeepsItsNamesInJSON(t *testing.T) {
+	want := make(map[string]int)
+	for _, name := range strings.Fields(names) {
+		want[name]++
+	}
+	got := make(map[string]int)
+	for _, of := range []reflect.Type{reflect.TypeFor[report](), reflect.TypeFor[Sample](), reflect.TypeFor[Rates]()} {
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			got[name]++
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
+}
+
+func TestTheScriptIsSmall(t *testing.T) {
+	if len(liveScript) >= 6000 {
+		t.Errorf("the script has %d bytes, want less than 6,000", len(liveScript))
+	}
+}

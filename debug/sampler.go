@@ -1,0 +1,162 @@
+package debug
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+const (
+	mostSamples  = 300 // in the history: five minutes of a store that is never idle
+	mostWatchers = 1000
+	window       = time.Minute // of Sample.LastMinute
+)
+
+// A sampler samples one store for all viewers. While it has watchers, a goroutine samples at regular intervals. It is
+// safe for concurrent use.
+type sampler struct {
+	// constant
+	db       *bloomkv.DB
+	interval time.Duration
+
+	measuring sync.Mutex // held while the store is asked for its metrics; before mu
+	last      look       // the latest; guarded by measuring
+	recent    []look     // of the last minute, oldest first; guarded by measuring
+
+	mu       sync.Mutex    // guards what follows; held for moments only
+	watchers int           // event streams
+	stop     chan struct{} // ends the goroutine; nil if there is none
+	news     chan struct{} // closed when latest changes, and replaced
+	latest   event
+	samples  []Sample // oldest first, those with something new
+}
+
+// A look is the metrics of the store at one time.
+type look struct {
+	at      time.Time
+	metrics bloomkv.Metrics
+}
+
+// An event is what watchers are sent, the same bytes for all of them.
+type event struct {
+	number uint64 // counts samples with something new, from 1 on
+	data   []byte // a Sample in JSON
+	closed bool   // the store is closed, and there will be no other event
+}
+
+func newSampler(db *bloomkv.DB, interval time.Duration) *sampler {
+	return &sampler{db: db, interval: interval, news: make(chan struct{})}
+}
+
+// sample looks at the store, unless the last look is younger than age. It returns the metrics of the last look.
+func (s *sampler) sample(age time.Duration) bloomkv.Metrics {
+	s.measuring.Lock()
+	defer s.measuring.Unlock()
+	now := time.Now()
+	if !s.last.at.IsZero() && (now.Sub(s.last.at) < age || isClosed(&s.last.metrics)) {
+		return s.last.metrics
+	}
+	m := s.db.Metrics()
+	if isClosed(&m) {
+		s.last = look{now, m}
+		s.publish(nil)
+		return m
+	}
+	s.recent = slices.DeleteFunc(s.recent, func(l look) bool { return now.Sub(l.at) > window })
+	before, oldest := s.last.metrics, s.last.metrics
+	if len(s.recent) > 0 {
+		oldest = s.recent[0].metrics
+	}
+	s.last = look{now, m}
+	if most := int(window/s.interval) + 1; len(s.recent) >= most {
+		s.recent = slices.Delete(s.recent, 0, len(s.recent)-most+1)
+	}
+	s.recent = append(s.recent, s.last)
+	made := sampleOf(now, &m, &before, &oldest)
+	s.publish(&made)
+	return m
+}
+
+// isClosed reports whether the metrics are those of a closed store.
+func isClosed(m *bloomkv.Metrics) bool { return m.Levels == nil }
+
+// publish keeps a sample that has something new, and wakes the watchers. A nil sample means that the store is closed.
+func (s *sampler) publish(made *Sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch n := len(s.samples); {
+	case made == nil:
+		s.latest.closed = true
+	case n > 0 && !made.differs(s.samples[n-1]):
+		return
+	default:
+		data, err := json.Marshal(made)
+		if err != nil {
+			return // broken logic: a sample has only numbers, and no NaN
+		}
+		s.latest = event{number: s.latest.number + 1, data: data}
+		if n == mostSamples {
+			s.samples = slices.Delete(s.samples, 0, 1)
+		}
+		s.samples = append(s.samples, *made)
+	}
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// state returns the latest event, and a channel that is closed when there is another one.
+func (s *sampler) state() (event, <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest, s.news
+}
+
+// history returns the samples so far, oldest first. The caller owns the slice.
+func (s *sampler) history() []Sample {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.samples)
+}
+
+// watch begins an event stream, unless there are too many. The first one starts the goroutine.
+func (s *sampler) watch() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchers == mostWatchers {
+		return false
+	}
+	if s.watchers++; s.stop == nil {
+		s.stop = make(chan struct{})
+		go s.run(s.stop)
+	}
+	return true
+}
+
+// leave ends an event stream. The last one ends the goroutine.
+func (s *sampler) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watchers--; s.watchers == 0 {
+		close(s.stop)
+		s.stop = nil
+	}
+}
+
+// run samples until stop is closed or the store is.
+func (s *sampler) run(stop <-chan struct{}) {
+	ticks := time.NewTicker(s.interval)
+	defer ticks.Stop()
+	for {
+		if m := s.sample(s.interval * 9 / 10); isClosed(&m) {
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-ticks.C:
+		}
+	}
+}
