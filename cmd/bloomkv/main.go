@@ -75,8 +75,8 @@ bytes unchanged.
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(), a.countCommand(), a.sizeCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.compactCommand(),
-		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.digestCommand(),
-		a.planCommand(), a.demoCommand(),
+		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.serveCommand(),
+		a.digestCommand(), a.planCommand(), a.demoCommand(),
 	)
 	return root
 }

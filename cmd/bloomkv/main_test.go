@@ -169,6 +169,7 @@ func TestReadingCommandsNeverCreateAStore(t *testing.T) {
 		{"stats", ""},
 		{"check", ""},
 		{"inspect", ""},
+		{"serve", ""},
 		{"digest", ""},
 		{"del", "", "k"},
 		{"del", "", "--prefix", "k"},

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/debug"
+	"github.com/bloomkv/bloomkv/internal/cli"
+)
+
+// servedAt is the default address of serve.
+const servedAt = "127.0.0.1:8077"
+
+func (a *app) serveCommand() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use:   "serve DIR",
+		Short: "Serve the page of a store to a browser",
+		Long: `serve prints an address, and serves there the page of inspect --html for a browser, with live figures on
+top, until it is interrupted.
+
+A store that nobody has open is opened for reading: nothing can write to it until serve ends. Of a store that another
+process has open for writing, the page has only what the files show, as inspect does, which disturbs nobody; it says so.
+A program shows the live figures of its own store by mounting the handler of package debug.
+
+Only this machine can reach the default address. The page shows the smallest and the largest key of tables, so think
+twice about another one. The paths json and events have the same figures for programs.`,
+		Example: `  bloomkv serve ./store
+  bloomkv serve ./store --listen 127.0.0.1:0`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			db, err := openToRead(args[0])
+			if errors.Is(err, bloomkv.ErrLocked) {
+				a.PrintError("bloomkv", errors.New(args[0]+
+					" is open in another process: the page has only what its files show"))
+				return a.serve(c.Context(), listen, debug.FilesHandler(args[0], debug.Options{}))
+			}
+			return with(db, err, func(db *bloomkv.DB) error {
+				return a.serve(c.Context(), listen, debug.Handler(db, debug.Options{}))
+			})
+		},
+	}
+	c.Flags().StringVar(&listen, "listen", servedAt, "serve at `ADDRESS`; port 0 is any free one")
+	return c
+}
+
+// serve serves a page at an address until ctx is done, whose error it returns.
+func (a *app) serve(ctx context.Context, address string, page http.Handler) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("--listen %s: the port is in use, want another one, or 0 for any free one", address)
+	case err != nil:
+		return fmt.Errorf("--listen %s: %w", address, err)
+	}
+	s := &http.Server{
+		Handler: ofThisHost(address, page), ReadHeaderTimeout: 10 * time.Second,
+		BaseContext: func(net.Listener) context.Context { return ctx }, // ends event streams
+		ErrorLog:    log.New(io.Discard, "", 0),                        // of what viewers send
+	}
+	fmt.Fprintf(a.Out, "http://%s/\n", l.Addr())
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
+	err = s.Serve(l)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// ofThisHost refuses requests for another host name than localhost and that of the address. Otherwise a page of another
+// site, whose name resolves to this machine, could read the store.
+func ofThisHost(address string, page http.Handler) http.Handler {
+	own, _, _ := net.SplitHostPort(address) // Listen has accepted the address
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host // without a port
+		}
+		if host != "localhost" && host != own && net.ParseIP(host) == nil {
+			http.Error(w, "unknown host", http.StatusForbidden)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
