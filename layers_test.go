@@ -40,8 +40,9 @@ var rooms = map[string]room{
 		".", "bloomblock", "bench/machine", "internal/outfile", "internal/workload",
 		"internal/workload/own",
 	}},
-	"bench/sets": {8, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
-	"examples":   {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"bench/sets":    {8, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
+	"bench/foreign": {8, nil},                                                   // tests of internal/foreign with the stores' own code
+	"examples":      {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 
@@ -118,6 +119,7 @@ var rooms = map[string]room{
 	}},
 	"bloom":            {1, []string{"bloomblock"}},
 	"digest":           {1, []string{"bloomblock", "internal/corrupt"}},
+	"internal/foreign": {1, []string{"internal/corrupt"}},  // tables that other stores have written
 	"internal/cli":     {1, []string{"internal/words"}},    // shared by the command-line programs
 	"internal/outfile": {1, []string{"internal/filename"}}, // output files named by the user of a program
 	"internal/picture": {1, []string{"internal/outfile"}},
@@ -139,7 +141,7 @@ var rooms = map[string]room{
 	"bench/machine":     {0, nil}, // a description of the machine
 	"internal/words":    {0, nil}, // facts as readable text
 	"internal/inspect": {7, []string{
-		".", "bloomblock", "internal/sstable", "vfs", "internal/recovery",
+		".", "bloomblock", "internal/sstable", "internal/foreign", "vfs", "internal/recovery",
 		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/wal", "internal/batch",
 		"internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture",
 	}},
@@ -165,9 +167,9 @@ var arrows = [][2]string{
 // the standard library. A door is a directory with all below it, or one file. A module without a door is for tests
 // only.
 var doors = map[string][]string{
-	"github.com/cespare/xxhash/v2":        {"bloomblock"},
+	"github.com/cespare/xxhash/v2":        {"bloomblock", "internal/foreign"},
 	"github.com/google/btree":             {"internal/memtable"},
-	"github.com/klauspost/compress":       {"internal/sstable/codec.go"},
+	"github.com/klauspost/compress":       {"internal/sstable/codec.go", "internal/foreign/codec.go"},
 	"golang.org/x/sys":                    {"vfs", "internal/pages"},
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
 	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},

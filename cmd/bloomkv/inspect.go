@@ -51,6 +51,10 @@ compared with theory. A line that begins with "!" is a problem. A prefix filter 
 its bounds, what K and its prefix probe, the answers of the filters, and by reading the table whether they are right. K
 is escaped as inspect prints keys. --key may be repeated. --hex prints the filter block with the meaning of its bytes.
 
+A table of LevelDB, goleveldb, RocksDB, Pebble or Badger is read too, and a directory of such tables: the kind of the
+filter, its bits per key and fill, its rate by its bits and measured with absent keys between those of the table, the
+properties, and --key. Values are never printed.
+
 --html FILE writes a page about a table or a store for a browser, which loads nothing from elsewhere: the same numbers
 with charts and explanations. "-" prints the page instead of the text. --plot DIR saves the charts as SVG and PNG. The
 page of a store shows some tables in full: those with problems and the largest.
@@ -153,6 +157,9 @@ func (i *inspection) check(kind filename.Kind) error {
 }
 
 func (i *inspection) store(ctx context.Context, dir string) error {
+	if err := i.foreignStore(ctx, dir); !errors.Is(err, inspect.ErrNotForeign) {
+		return err
+	}
 	i.options.Full = i.page.asked()
 	stop := func() {}
 	if i.options.Verify {
@@ -169,6 +176,9 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
+	if err := i.foreignTable(ctx, name); !errors.Is(err, inspect.ErrNotForeign) {
+		return err
+	}
 	t, err := inspect.ReadTable(ctx, name, i.options)
 	if err != nil {
 		return err

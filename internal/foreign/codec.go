@@ -1,0 +1,124 @@
+package foreign
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+
+	"github.com/klauspost/compress/flate"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxDecoded is the maximum length of a decompressed block in bytes.
+const maxDecoded = 64 << 20
+
+// The compressions of blocks. The values are in files: RocksDB's include/rocksdb/compression_type.h, and Pebble's
+// sstable/block/compression.go, which adds MinLZ.
+const (
+	codecNone   = 0
+	codecSnappy = 1
+	codecZlib   = 2
+	codecLZ4    = 4
+	codecLZ4HC  = 5
+	codecZstd   = 7
+	codecMinLZ  = 8 // Pebble only
+
+	levelZstd = 2 // LevelDB's include/leveldb/options.h
+)
+
+var codecNames = [...]string{"none", "snappy", "zlib", "bzip2", "lz4", "lz4hc", "xpress", "zstd", "minlz"}
+
+func codecName(c byte) string {
+	if int(c) < len(codecNames) {
+		return codecNames[c]
+	}
+	return fmt.Sprintf("compression %d", c)
+}
+
+var (
+	errCodec       = errors.New("compression")
+	errDecodedSize = errors.New("decompressed length is not the recorded one")
+	errTooLong     = fmt.Errorf("decompressed length, want at most %d", maxDecoded)
+)
+
+// decoder is made on first use. It has no goroutines of its own.
+var decoder = sync.OnceValues(func() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxDecoded))
+})
+
+// unzstd decompresses a frame.
+func unzstd(b []byte) ([]byte, error) {
+	d, err := decoder()
+	if err != nil {
+		return nil, err
+	}
+	return d.DecodeAll(b, nil)
+}
+
+// unsnappy decompresses a block. No block expands more than 64 times, so the memory is bounded by the file's size.
+func unsnappy(b []byte) ([]byte, error) {
+	n, err := snappy.DecodedLen(b)
+	switch {
+	case err != nil:
+		return nil, err
+	case n > maxDecoded:
+		return nil, fmt.Errorf("%w: %d", errTooLong, n)
+	case n > 64*len(b):
+		return nil, fmt.Errorf("%w: %d from %d", errDecodedSize, n, len(b))
+	}
+	return snappy.Decode(nil, b)
+}
+
+// unpack decompresses a block of RocksDB 2 and later or of Pebble. All but snappy and MinLZ begin with the length as a
+// varint. An error matching errCodec means that the compression is not known.
+func unpack(codec byte, b []byte, pebble bool) ([]byte, error) {
+	switch {
+	case codec == codecNone:
+		return b, nil
+	case codec == codecSnappy:
+		return unsnappy(b)
+	case codec == codecMinLZ && pebble:
+		return unminlz(b)
+	}
+	n, rest, ok := cutUvarint(b)
+	if !ok {
+		return nil, fmt.Errorf("%w without a length", errDecodedSize)
+	}
+	if n > maxDecoded || n > math.MaxInt {
+		return nil, fmt.Errorf("%w: %d", errTooLong, n)
+	}
+	var out []byte
+	var err error
+	switch codec {
+	case codecZstd:
+		out, err = unzstd(rest)
+	case codecLZ4, codecLZ4HC:
+		out, err = unlz4(rest, int(n)) //nolint:gosec // bounded
+	case codecZlib: // without a header, since RocksDB's window_bits are negative
+		inflated := flate.NewReader(bytes.NewReader(rest))
+		out, err = io.ReadAll(io.LimitReader(inflated, int64(n)+1)) //nolint:gosec // bounded
+	default:
+		return nil, fmt.Errorf("%w %s", errCodec, codecName(codec))
+	}
+	if err == nil && uint64(len(out)) != n {
+		err = fmt.Errorf("%w: %d, want %d", errDecodedSize, len(out), n)
+	}
+	return out, err
+}
+
+// unpackLevel decompresses a block of LevelDB or goleveldb.
+func unpackLevel(codec byte, b []byte) ([]byte, error) {
+	switch codec {
+	case codecNone:
+		return b, nil
+	case codecSnappy:
+		return unsnappy(b)
+	case levelZstd:
+		return unzstd(b)
+	}
+	return nil, fmt.Errorf("%w %d", errCodec, codec)
+}

@@ -1,0 +1,135 @@
+package foreign
+
+import "encoding/binary"
+
+// Columns is a columnar block of Pebble, which has from table format 5 on:
+//
+//	| private, custom bytes | version 1 | columns 2 | rows 4 | kind 1, offset 4 for each column | columns | 0 |
+//
+// Numbers are little-endian. Offsets are from the beginning of the block, and alignment is too. Source: Pebble's
+// sstable/colblk/block.go.
+type columns struct {
+	f     *file
+	at    uint64 // offset of the block in the file
+	data  []byte
+	head  int // offset of the column headers
+	count int
+	rows  int
+}
+
+// The kinds of columns: Pebble's sstable/colblk/column.go.
+const (
+	kindUint        = 2
+	kindBytes       = 3
+	kindPrefixBytes = 4
+)
+
+// newColumns checks the header of a block with custom private bytes and at least count columns.
+func newColumns(f *file, b block, custom, count int) (*columns, error) {
+	const header, each = 7, 5
+	if len(b.data) < custom+header {
+		return nil, f.damaged(b.at, "columnar block of %d bytes", len(b.data))
+	}
+	h := b.data[custom:]
+	c := &columns{
+		f: f, at: b.at, data: b.data, head: custom + header, count: int(binary.LittleEndian.Uint16(h[1:])),
+	}
+	if h[0] != 1 {
+		return nil, f.unknown(b.at, "columnar block of version %d, want 1", h[0])
+	}
+	if c.count < count {
+		return nil, f.damaged(b.at, "columnar block with %d columns, want at least %d", c.count, count)
+	}
+	rows := int64(binary.LittleEndian.Uint32(h[3:]))
+	// No two rows are equal in all columns, so each takes at least a byte.
+	if c.head+each*c.count >= len(b.data) || rows > int64(len(b.data)) {
+		return nil, f.damaged(b.at, "%d columns and %d rows in a block of %d bytes", c.count, rows, len(b.data))
+	}
+	c.rows = int(rows)
+	return c, nil
+}
+
+// column returns the block up to the end of column i, and where the column begins.
+func (c *columns) column(i int, kind byte) (data []byte, start int, err error) {
+	h := c.data[c.head+5*i:]
+	from, to := uint64(binary.LittleEndian.Uint32(h[1:])), uint64(len(c.data)-1)
+	if i+1 < c.count {
+		to = uint64(binary.LittleEndian.Uint32(h[6:]))
+	}
+	if h[0] != kind {
+		return nil, 0, c.damaged("column %d is of kind %d, want %d", i, h[0], kind)
+	}
+	if from > to || to >= uint64(len(c.data)) {
+		return nil, 0, c.damaged("column %d from %d to %d in a block of %d bytes", i, from, to, len(c.data))
+	}
+	return c.data[:to], int(from), nil //nolint:gosec // within the block
+}
+
+func (c *columns) damaged(format string, args ...any) error {
+	return c.f.damaged(c.at, format, args...)
+}
+
+// A uintColumn has numbers of the same width, relative to a base: Pebble's sstable/colblk/uints.go.
+type uintColumn struct {
+	base  uint64
+	width int
+	data  []byte
+}
+
+// cutUints reads n numbers that begin at offset from, and returns the offset after them.
+func (c *columns) cutUints(data []byte, from, n int) (u uintColumn, next int, err error) {
+	if n == 0 {
+		return u, from, nil
+	}
+	if from >= len(data) {
+		return u, 0, c.damaged("%d numbers at byte %d of %d", n, from, len(data))
+	}
+	const relative = 1 << 7
+	encoding := data[from]
+	from++
+	if encoding&relative != 0 {
+		if len(data)-from < 8 {
+			return u, 0, c.damaged("base of numbers at byte %d of %d", from, len(data))
+		}
+		u.base = binary.LittleEndian.Uint64(data[from:])
+		from += 8
+	}
+	switch u.width = int(encoding &^ relative); u.width {
+	case 0:
+		return u, from, nil
+	case 1, 2, 4, 8:
+	default:
+		return u, 0, c.damaged("numbers of %d bytes at byte %d, want 0, 1, 2, 4 or 8", u.width, from)
+	}
+	from = (from + u.width - 1) &^ (u.width - 1)
+	if int64(n)*int64(u.width) > int64(len(data)-from) {
+		return u, 0, c.damaged("%d numbers of %d bytes at byte %d of %d", n, u.width, from, len(data))
+	}
+	next = from + n*u.width
+	u.data = data[from:next]
+	return u, next, nil
+}
+
+// at returns number i.
+func (u *uintColumn) at(i int) uint64 {
+	switch u.width {
+	case 1:
+		return u.base + uint64(u.data[i])
+	case 2:
+		return u.base + uint64(binary.LittleEndian.Uint16(u.data[2*i:]))
+	case 4:
+		return u.base + uint64(binary.LittleEndian.Uint32(u.data[4*i:]))
+	case 8:
+		return u.base + binary.LittleEndian.Uint64(u.data[8*i:])
+	}
+	return u.base
+}
+
+// uints returns column i as numbers, one for each row.
+func (c *columns) uints(i int) (u uintColumn, err error) {
+	data, from, err := c.column(i, kindUint)
+	if err == nil {
+		u, _, err = c.cutUints(data, from, c.rows)
+	}
+	return u, err
+}

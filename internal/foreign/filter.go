@@ -1,0 +1,121 @@
+package foreign
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+)
+
+// A Layout says how the filters of a table are divided.
+type Layout string
+
+// The layouts of filters.
+const (
+	Full        Layout = "one for the table"
+	PerRange    Layout = "one for each range of data blocks" // of 2 KiB, by default
+	Partitioned Layout = "partitions, each for a range of keys"
+)
+
+// A unit is one filter: of a whole table, a partition, or a range of data blocks.
+type unit interface {
+	kind() string
+	hashName() string
+	hash(key []byte) uint64
+	// ask reports whether a key with that hash may be in the set. If t is not nil, it receives everything that is
+	// probed.
+	ask(hash uint64, t *Trace) bool
+	// probes returns the number of probes, or that of the columns of a Ribbon filter.
+	probes() int
+	// size returns the number of bits, and of those that are set.
+	size() (all, set uint64)
+	// rate returns the share of hashes that are not denied, if the probes of a hash are independent of each other.
+	// exact reports whether they are.
+	rate() (share float64, exact bool)
+}
+
+// A Trace is what a lookup of a key reads of a unit.
+type Trace struct {
+	Part    int     `json:"part"`           // number of the unit
+	Offset  uint64  `json:"offset"`         // of the unit in the file; of its block if that is compressed
+	Kind    string  `json:"kind"`           // of the unit
+	Hash    string  `json:"hash"`           // in hexadecimal digits
+	Line    *uint64 `json:"line,omitempty"` // number of the cache line that has all probes
+	Probes  []Probe `json:"probes"`
+	Columns []bool  `json:"columns,omitempty"` // Ribbon: whether the sum of a column is that of a key that was added
+}
+
+// A Probe is a bit that a lookup reads.
+type Probe struct {
+	Bit uint64 `json:"bit"` // in the unit, or in its line
+	Set bool   `json:"set"`
+}
+
+// begin records the hash.
+func (t *Trace) begin(u unit, hash uint64, digits int) {
+	if t != nil {
+		t.Kind = u.kind()
+		t.Hash = strconv.FormatUint(hash, 16)
+		for len(t.Hash) < digits {
+			t.Hash = "0" + t.Hash
+		}
+	}
+}
+
+// probe records a bit and reports whether the lookup goes on: to the first clear bit, and for a trace to the last.
+func (t *Trace) probe(bit uint64, set bool, maybe *bool) bool {
+	*maybe = *maybe && set
+	if t == nil {
+		return set
+	}
+	t.Probes = append(t.Probes, Probe{bit, set})
+	return true
+}
+
+// bit returns a bit of b, the lowest of each byte first.
+func bit(b []byte, i uint64) bool { return b[i/8]>>(i%8)&1 != 0 }
+
+// countSet returns the number of bits that are set.
+func countSet(b []byte) (n uint64) {
+	for _, c := range b {
+		n += uint64(bits.OnesCount8(c)) //nolint:gosec // at most 8
+	}
+	return n
+}
+
+// meanRate returns the mean of fill^probes over the lines of a blocked filter.
+func meanRate(b []byte, line, probes int) float64 {
+	if len(b) < line {
+		return 1
+	}
+	// Lines with the same number of set bits have the same rate.
+	lines := make([]int, 8*line+1)
+	for at := 0; at+line <= len(b); at += line {
+		lines[countSet(b[at:at+line])]++
+	}
+	sum := 0.0
+	for set, n := range lines {
+		if n > 0 {
+			sum += float64(n) * math.Pow(float64(set)/float64(8*line), float64(probes))
+		}
+	}
+	return sum / float64(len(b)/line)
+}
+
+// A constant is a filter without bits, or one that its store does not use: it has the same answer for every key.
+type constant struct {
+	answer bool
+	reason string
+}
+
+func (c constant) kind() string                { return c.reason }
+func (c constant) hashName() string            { return "none" }
+func (c constant) hash([]byte) uint64          { return 0 }
+func (c constant) ask(_ uint64, t *Trace) bool { t.begin(c, 0, 1); return c.answer }
+func (c constant) probes() int                 { return 0 }
+func (c constant) size() (all, set uint64)     { return 0, 0 }
+func (c constant) rate() (float64, bool) {
+	if c.answer {
+		return 1, true
+	}
+	return 0, true
+}

@@ -1,0 +1,170 @@
+package foreign
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
+
+// A filterSet is all units of a table.
+type filterSet interface {
+	parts() int
+	// unit returns a unit and where it begins in the file.
+	unit(part int) (unit, uint64, error)
+	// find returns the number of the unit that a lookup asks for a key that would be in a data block. It returns false
+	// if the lookup asks none.
+	find(d dataBlock, key []byte) (part int, asked bool)
+}
+
+// A single is a set of one unit.
+type single struct {
+	one unit
+	at  uint64
+}
+
+func (s *single) parts() int                         { return 1 }
+func (s *single) unit(int) (unit, uint64, error)     { return s.one, s.at, nil }
+func (s *single) find(dataBlock, []byte) (int, bool) { return 0, true }
+
+// A ranges has a unit for each 2ⁿ bytes of the file, with the keys of the data blocks that begin there:
+//
+//	| units | offset 4 for each unit | offset of the offsets 4 | n 1 |
+//
+// Source: LevelDB's doc/table_format.md and table/filter_block.cc.
+type ranges struct {
+	data    []byte
+	offsets int // where the offsets begin
+	count   int
+	shift   uint
+	at      uint64
+	h       bloomHash
+}
+
+func newRanges(f *file, b block, h bloomHash) (*ranges, error) {
+	const end = 5
+	n := len(b.data) - end
+	if n < 0 {
+		return nil, f.damaged(b.at, "filter block of %d bytes, want at least %d", len(b.data), end)
+	}
+	offsets := uint64(binary.LittleEndian.Uint32(b.data[n:]))
+	if offsets > uint64(n) {
+		return nil, f.damaged(b.at, "offsets of filters at byte %d of %d", offsets, n)
+	}
+	r := &ranges{data: b.data, offsets: int(offsets), at: b.at, h: h} //nolint:gosec // at most n
+	r.shift = uint(b.data[n+4])
+	r.count = (n - r.offsets) / 4
+	return r, nil
+}
+
+func (r *ranges) parts() int { return r.count }
+
+func (r *ranges) unit(part int) (unit, uint64, error) {
+	at := r.data[r.offsets+4*part:]
+	// The offset after the last is that of the offsets.
+	from, to := uint64(binary.LittleEndian.Uint32(at)), uint64(binary.LittleEndian.Uint32(at[4:]))
+	if from > to || to > uint64(r.offsets) {
+		return constant{true, "filter outside of its block"}, r.at, nil
+	}
+	return newPlain(r.data[from:to], r.h), r.at + from, nil
+}
+
+func (r *ranges) find(d dataBlock, _ []byte) (int, bool) {
+	part := d.offset >> r.shift
+	if part >= uint64(r.count) { //nolint:gosec // not negative
+		return 0, false
+	}
+	return int(part), true //nolint:gosec // below count
+}
+
+// A partitions is a set of units for ranges of keys. The last unit that was read is kept.
+type partitions struct {
+	s    *sst
+	all  []partition
+	part int
+	last unit
+}
+
+type partition struct {
+	handle
+
+	upper []byte // no key of the partition is greater
+}
+
+// newPartitions reads the index of a partitioned filter, which has the form of an index of data blocks.
+func newPartitions(s *sst, h handle) (*partitions, error) {
+	p := &partitions{s: s, part: -1}
+	err := s.walkIndex(h, "index of filters", func(upper []byte, h handle) error {
+		p.all = append(p.all, partition{h, append([]byte{}, upper...)})
+		return nil
+	})
+	return p, err
+}
+
+func (p *partitions) parts() int { return len(p.all) }
+
+func (p *partitions) unit(part int) (unit, uint64, error) {
+	h := p.all[part].handle
+	if p.part != part {
+		b, err := p.s.readBlock(h, "filter partition")
+		if err != nil {
+			return nil, 0, err
+		}
+		p.part, p.last = part, newTableFilter(b.data)
+	}
+	return p.last, h.offset, nil
+}
+
+// find returns the first partition whose upper bound is not less than the key, or the last one.
+func (p *partitions) find(_ dataBlock, key []byte) (int, bool) {
+	if len(p.all) == 0 || p.s.unordered != "" {
+		return 0, false
+	}
+	i, _ := slices.BinarySearchFunc(p.all, key, func(q partition, key []byte) int {
+		return bytes.Compare(q.upper, key)
+	})
+	return min(i, len(p.all)-1), true
+}
+
+// bytes returns the length of all partitions and of their index.
+func (p *partitions) bytes(index uint64) uint64 {
+	for i := range p.all {
+		index += min(p.all[i].size, p.s.size)
+	}
+	return index
+}
+
+// The policies whose filters are read. RocksDB writes one name for all kinds of its filters.
+const (
+	policyLevel   = "leveldb.BuiltinBloomFilter2"
+	policyGoLevel = "leveldb.BuiltinBloomFilter"
+	policyRocks   = "rocksdb.BuiltinBloomFilter"
+)
+
+// openFilter reads the filters of a table. It returns nil if there are none that are known.
+func (s *sst) openFilter(facts *Filter) (filterSet, error) {
+	h := s.filter.handle
+	if s.filter.layout == Partitioned && s.filter.policy == policyRocks {
+		p, err := newPartitions(s, h)
+		if err != nil {
+			return nil, err
+		}
+		facts.Bytes = p.bytes(h.size)
+		return p, nil
+	}
+	hash := unsignedTail
+	switch {
+	case s.filter.policy == policyRocks:
+		hash = signedTail
+	case s.filter.layout == PerRange && (s.filter.policy == policyLevel || s.filter.policy == policyGoLevel):
+	default:
+		return nil, s.unknown(h.offset, "filter policy %s, %s", s.filter.policy, s.filter.layout)
+	}
+	b, err := s.readBlock(h, "filter")
+	if err != nil {
+		return nil, err
+	}
+	if s.filter.layout == PerRange {
+		return newRanges(s.file, b, hash)
+	}
+	return &single{newTableFilter(b.data), b.at}, nil
+}

@@ -1,0 +1,128 @@
+package foreign
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// An sst is a table of LevelDB, goleveldb, RocksDB or Pebble.
+type sst struct {
+	*file
+	*footer
+	properties []Property
+	raw        map[string][]byte // the values of the properties
+	filter     *filterBlock      // nil without a filter
+	dictionary bool              // data blocks may be compressed with a dictionary
+
+	userKeys  bool // index keys have no trailer
+	delta     bool // index values are relative to the one before
+	firstKeys bool // index values end with the first key of the block
+	twoLevel  bool
+	columnar  bool
+
+	filterKey func(key []byte) []byte // nil for the whole key
+	blind     string                  // the reason why the keys that are in the filter are not known, or ""
+	unordered string                  // the reason why the order of keys is not known, or ""
+}
+
+// A filterBlock is a filter as the metaindex names it.
+type filterBlock struct {
+	handle
+	policy string
+	layout Layout
+}
+
+// openSST reads what is needed to read the rest of a table.
+func openSST(f *file, ft *footer) (*sst, error) {
+	s := &sst{file: f, footer: ft, raw: map[string][]byte{}}
+	if err := s.readMeta(); err != nil {
+		return nil, err
+	}
+	if s.index == (handle{}) {
+		return nil, s.damaged(s.meta.offset, "no index is named")
+	}
+	const (
+		hashIndex  = 1
+		twoLevels  = 2
+		withFirst  = 3
+		keysAlways = 5 // Pebble's first format with columnar blocks, which have no trailers in their index
+	)
+	kind := s.raw[propIndexType]
+	if len(kind) == 4 && (kind[0] > withFirst || kind[1]|kind[2]|kind[3] != 0) {
+		return nil, s.unknown(s.index.offset, "index type % x, want at most %d", kind, withFirst)
+	}
+	if len(kind) == 4 {
+		s.twoLevel, s.firstKeys = kind[0] == twoLevels, kind[0] == withFirst
+	}
+	s.columnar = s.magic == pebbleMagic && s.version >= keysAlways
+	s.twoLevel = s.twoLevel || s.flags&flagTwoLevel != 0
+	s.userKeys, s.delta = s.number(propUserKeys) == 1, s.number(propDelta) == 1
+	s.findFilterKey()
+	return s, nil
+}
+
+// byteOrders are the comparators under which keys are in the order of their bytes.
+var byteOrders = []string{"", "leveldb.BytewiseComparator"}
+
+// findFilterKey finds out which part of a key is in the filter.
+func (s *sst) findFilterKey() {
+	comparator := string(s.raw[propComparator])
+	if comparator != byteOrders[0] && comparator != byteOrders[1] {
+		s.unordered = "keys are ordered by " + comparator
+	}
+	switch {
+	case s.magic == pebbleMagic:
+		if s.unordered != "" && !s.defaultSchema() {
+			s.blind = "the filter has prefixes of keys, which " + comparator + " defines"
+		}
+	case strings.HasSuffix(comparator, ".u64ts"):
+		s.blind = "the filter has keys without timestamps"
+	case string(s.raw[propWholeKeys]) == "0":
+		s.filterKey = extractor(string(s.raw[propExtractor]))
+		if s.filterKey == nil {
+			s.blind = "the filter has prefixes of keys by " + string(s.raw[propExtractor])
+		}
+	}
+}
+
+// defaultSchema reports whether the columns of keys are a prefix, which is in the filter, and the rest: Pebble's
+// sstable/colblk/data_block.go.
+func (s *sst) defaultSchema() bool {
+	return s.columnar && bytes.HasPrefix(s.raw[propSchema], []byte("DefaultKeySchema("))
+}
+
+// extractor returns the prefix that one of RocksDB's own extractors takes (util/slice.cc), which is empty for a key
+// outside of its domain, or nil for an unknown extractor.
+func extractor(name string) func(key []byte) []byte {
+	for prefix, capped := range map[string]bool{"rocksdb.FixedPrefix.": false, "rocksdb.CappedPrefix.": true} {
+		digits, ok := strings.CutPrefix(name, prefix)
+		if n, err := strconv.ParseUint(digits, 10, 31); ok && err == nil {
+			return func(key []byte) []byte {
+				if uint64(len(key)) < n && !capped {
+					return nil
+				}
+				return key[:min(n, uint64(len(key)))]
+			}
+		}
+	}
+	return nil
+}
+
+// store names the program that wrote the table, as far as the file tells.
+func (s *sst) store() string {
+	switch {
+	case s.magic == pebbleMagic:
+		return Pebble
+	case s.magic == levelMagic && len(s.raw) == 0:
+		return LevelDB
+	case s.raw["rocksdb.creating.session.identity"] != nil || s.magic == rocksMagic && s.version != 2:
+		return RocksDB
+	}
+	for name := range s.raw {
+		if strings.HasPrefix(name, "pebble.") {
+			return Pebble
+		}
+	}
+	return RocksDB + " or " + Pebble
+}
