@@ -1,0 +1,131 @@
+package foreign_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/bloomkv/bloomkv/internal/foreign"
+)
+
+// pebbleTable returns a table with the given keys.
+func pebbleTable(t *testing.T, all [][]byte, o sstable.WriterOptions) []byte {
+	t.Helper()
+	fs := vfs.NewMem()
+	file, err := fs.Create("table", vfs.WriteCategoryUnspecified)
+	must(t, err)
+	o.FilterPolicy, o.FilterType = bloom.FilterPolicy(10), sstable.TableFilter
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), o)
+	for _, key := range all {
+		must(t, w.Set(key, value(key)))
+	}
+	must(t, w.Close())
+	file, err = fs.Open("table")
+	must(t, err)
+	info, err := file.Stat()
+	must(t, err)
+	b := make([]byte, info.Size())
+	_, err = file.ReadAt(b, 0)
+	must(t, err)
+	return b
+}
+
+// pebbleFilter returns the filter block that Pebble's own reader finds.
+func pebbleFilter(t *testing.T, b []byte) []byte {
+	t.Helper()
+	fs := vfs.NewMem()
+	file, err := fs.Create("table", vfs.WriteCategoryUnspecified)
+	must(t, err)
+	_, err = file.Write(b)
+	must(t, err)
+	must(t, file.Close())
+	file, err = fs.Open("table")
+	must(t, err)
+	readable, err := sstable.NewSimpleReadable(file)
+	must(t, err)
+	r, err := sstable.NewReader(context.Background(), readable, sstable.ReaderOptions{
+		Filters: map[string]sstable.FilterPolicy{bloom.FilterPolicy(10).Name(): bloom.FilterPolicy(10)},
+	})
+	must(t, err)
+	defer r.Close()
+	layout, err := r.Layout()
+	must(t, err)
+	if len(layout.Filter) != 1 {
+		t.Fatalf("%d filters, want 1", len(layout.Filter))
+	}
+	h := layout.Filter[0]
+	return b[h.Offset:][:h.Length]
+}
+
+func TestPebbleAgrees(t *testing.T) {
+	policy := bloom.FilterPolicy(10)
+	for format := sstable.TableFormatPebblev1; format <= sstable.TableFormatMax; format++ {
+		for _, c := range []struct {
+			name    string
+			options sstable.WriterOptions
+		}{
+			{"snappy", sstable.WriterOptions{}},
+			{"none, XXH64", sstable.WriterOptions{
+				Compression: block.NoCompression, Checksum: block.ChecksumTypeXXHash64,
+			}},
+			{"zstd, small index blocks", sstable.WriterOptions{
+				Compression: block.ZstdCompression, IndexBlockSize: 1 << 10,
+			}},
+			{"minlz", sstable.WriterOptions{Compression: block.MinLZCompression}},
+		} {
+			t.Run(fmt.Sprintf("format %s, %s", format, c.name), func(t *testing.T) {
+				c.options.TableFormat = format
+				all := keys(*presents)
+				b := pebbleTable(t, all, c.options)
+				f := open(t, b, "000005.sst", all)
+				want := fmt.Sprintf("Pebble %d", format-sstable.TableFormatPebblev1+1)
+				if f.Store != foreign.Pebble || f.Format != want {
+					t.Errorf("store %s, format %s, want %s", f.Store, f.Format, want)
+				}
+				if f.Entries != uint64(len(all)) {
+					t.Errorf("%d entries by the properties, want %d", f.Entries, len(all))
+				}
+				bits := pebbleFilter(t, b)
+				if c.name != "snappy" || format == sstable.TableFormatMax {
+					spare := *absents
+					*absents = min(spare, 10_000)
+					defer func() { *absents = spare }()
+				}
+				compare(t, f, all, func(key []byte) bool { return policy.MayContain(sstable.TableFilter, bits, key) })
+			})
+		}
+		o := sstable.WriterOptions{TableFormat: format, BlockSize: 512}
+		name := fmt.Sprintf("pebble%d.sst", format-sstable.TableFormatPebblev1+1)
+		sample(t, name, pebbleTable(t, keys(sampleKeys), o))
+	}
+}
+
+func TestPebblesOwnSamplesAreRead(t *testing.T) {
+	for _, name := range pebbleSamples(t) {
+		f, err := foreign.Open(bytes.NewReader(name.table), int64(len(name.table)), name.name)
+		must(t, err)
+		n := 0
+		must(t, f.EachKey(func(key []byte, _ bool) bool {
+			n++
+			if f.Filter != nil && f.Filter.Unread == "" {
+				if maybe, err := f.MayContain(key); err != nil || !maybe {
+					t.Errorf("%s: key %q: %v, %v", name.name, key, maybe, err)
+				}
+			}
+			return true
+		}))
+		x, err := f.Examine(t.Context(), foreign.Limits{Blocks: 1 << 20, Drawn: 1 << 20, Absent: 1 << 16})
+		must(t, err)
+		t.Logf("%s: %s, %s, %d keys, filter %+v, %+v", name.name, f.Store, f.Format, n, f.Filter, x)
+		if n == 0 || f.Entries != 0 && f.Entries != uint64(n) {
+			t.Errorf("%s: %d keys, want %d", name.name, n, f.Entries)
+		}
+	}
+}
