@@ -196,7 +196,7 @@ var doors = map[string][]string{
 }
 
 // osNames are the names of package os that touch no file. The others may be used only in vfs.
-var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed"}
+var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed", "Hostname"}
 
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
 var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}

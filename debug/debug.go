@@ -22,7 +22,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -88,7 +87,7 @@ func FilesHandler(dir string, o Options) http.Handler {
 
 func newHandler(dir string, o Options, store *sampler) *handler {
 	h := &handler{dir: dir, store: store, options: o, files: newCached[files](), reports: newCached[[]byte]()}
-	h.policy = (&picture.Page{Script: h.script()}).Policy() +
+	h.policy = h.page().Policy() +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	return h
 }

@@ -73,7 +73,8 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 // lay writes the page into f, with a gap for the live section before the other sections.
 func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	p := *page
-	p.Title, p.Script = h.options.Title, h.script()
+	frame := h.page()
+	p.Title, p.Scripts, p.Connect = h.options.Title, frame.Scripts, frame.Connect
 	clock := at.UTC().Format("15:04:05")
 	now := picture.Section{ID: "now", Heading: "Now", HTML: gap}
 	switch {
@@ -100,10 +101,11 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	return nil
 }
 
-// script returns the script of the page, or "" if there is nothing live.
-func (h *handler) script() string {
-	if h.store == nil {
-		return ""
+// page returns a page without sections, with the scripts of every page of the handler.
+func (h *handler) page() *picture.Page {
+	p := &picture.Page{Scripts: inspect.PageScripts()}
+	if h.store != nil {
+		p.Scripts, p.Connect = append(p.Scripts, liveScript), true
 	}
-	return liveScript
+	return p
 }

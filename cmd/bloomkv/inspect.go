@@ -79,6 +79,9 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 			if err != nil {
 				return err
 			}
+			if path, err := filepath.Abs(name); err == nil {
+				i.options.Path = path
+			}
 			if isDir {
 				return i.store(c.Context(), name)
 			}

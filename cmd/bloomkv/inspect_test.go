@@ -477,7 +477,7 @@ func TestInspectShowsPrefixFilters(t *testing.T) {
 	writeFile(t, table, b)
 	got = of()
 	for i, want := range []string{
-		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged; ", `"error": "`,
+		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged", `"error": "`,
 		`"error": "`,
 	} {
 		if fields := oneLine(got[i].out); got[i].code != cli.ExitTrouble ||

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -60,28 +59,5 @@ func TestTheVersionIsThatOfTheModuleAndOfTheFormats(t *testing.T) {
 	out := tool{}.must(t, "--version")
 	if !strings.HasPrefix(out, "bloomkv ") || !strings.Contains(out, "\nformats: table ") {
 		t.Errorf("%q", out)
-	}
-	for _, c := range []struct {
-		info debug.BuildInfo
-		want string
-	}{
-		{debug.BuildInfo{}, "(devel)"},
-		{debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}, "v1.2.3"},
-		{debug.BuildInfo{
-			Main: debug.Module{Version: "(devel)"},
-			Settings: []debug.BuildSetting{
-				{Key: "vcs", Value: "git"},
-				{Key: "vcs.revision", Value: "abc"},
-				{Key: "vcs.modified", Value: "false"},
-			},
-		}, "(devel), revision abc"},
-		{debug.BuildInfo{Settings: []debug.BuildSetting{
-			{Key: "vcs.modified", Value: "true"},
-			{Key: "vcs.revision", Value: "abc"},
-		}}, "(devel), revision abc, modified"},
-	} {
-		if got := moduleVersion(&c.info); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.info, got, c.want)
-		}
 	}
 }

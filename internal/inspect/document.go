@@ -3,7 +3,9 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv/internal/picture"
@@ -14,10 +16,14 @@ import (
 // as a page, from the same lines, notes and tables, so that both have the same digits.
 type document struct {
 	title    string   // of the page
-	lines    []string // one sentence each
+	where    string   // for the page: what was read, and when
+	lines    []string // one sentence each; a page has them at its end
 	notes    []picture.Note
+	figures  []picture.Figure // for the page
 	summary  *picture.Table
 	sections []section
+	data     any      // for the scripts of the page
+	scripts  []string // of the page
 }
 
 // A section is a part of a document. A page adds an explanation and charts. Text has a drawing in place of the charts.
@@ -36,13 +42,29 @@ type section struct {
 
 // page returns the document as a page.
 func (d *document) page() *picture.Page {
-	p := &picture.Page{Title: d.title, Intro: sentences(d.lines), Sections: []picture.Section{
-		{ID: "glance", Heading: "At a glance", Notes: d.notes, Table: d.summary},
-	}}
+	glance := picture.Section{
+		ID: "glance", Heading: "At a glance", Notes: d.notes, Figures: d.figures, Table: d.summary,
+	}
+	p := &picture.Page{
+		Title: d.title, Intro: d.where, Sections: []picture.Section{glance}, Scripts: d.scripts, Data: d.data,
+	}
 	for i := range d.sections {
 		p.Sections = append(p.Sections, d.sections[i].page())
 	}
+	if len(d.lines) > 0 {
+		p.Sections = append(p.Sections, picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.lines)})
+	}
 	return p
+}
+
+// whereabouts says what was read, on which machine, when, and by which program.
+func whereabouts(name string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return words.Escaped([]byte(name), 200) + " on " + words.Escaped([]byte(host), 64) + ", read at " +
+		time.Now().UTC().Format("2006-01-02 15:04:05") + " UTC by bloomkv " + Version() + "."
 }
 
 func (s *section) page() picture.Section {
@@ -147,7 +169,7 @@ func writeTable(w io.Writer, t *picture.Table) {
 		widths[i] = utf8.RuneCountInString(t.Head[i])
 		for _, row := range t.Rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-			text[i] = text[i] || strings.Trim(row[i], "0123456789.+-e %"+noCell) != ""
+			text[i] = text[i] || strings.Trim(row[i], "0123456789,.+-e %"+noCell) != ""
 		}
 		total += widths[i]
 	}

@@ -17,7 +17,7 @@ import (
 func (r *Filter) WriteText(w io.Writer, name string, color bool) {
 	d := document{lines: []string{name}, notes: flagNotes("", r), summary: newTable("", "what", "value")}
 	r.addSummary(d.summary, "filter", uint64(r.Bytes), r.Keys, nil) //nolint:gosec // a size
-	d.sections = r.sections("", "", nil)
+	d.sections = r.sections("", "")
 	d.writeText(w, color)
 }
 
@@ -86,7 +86,7 @@ func (r *Filter) addSummary(t *picture.Table, name string, bytes, keys uint64, u
 
 // sections returns the rates of a filter, its figures compared with theory, each unit, and the header. The heading
 // begins the headings of the sections, and the prefix begins their addresses and the names of the charts.
-func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
+func (r *Filter) sections(heading, prefix string) (all []section) {
 	if r == nil {
 		return nil
 	}
@@ -98,22 +98,18 @@ func (r *Filter) sections(heading, prefix string, live *Live) (all []section) {
 	}
 	label := func(s string) string { return strings.ToLower(title(s)) }
 	if r.Measured != nil {
-		rates := section{
-			id: prefix + "rates", heading: title("False positive rate"), label: label("False positive rate"),
-			table: r.rateTable(),
-			explain: "The share of absent keys that the filter does not deny: as its header promises, by the number " +
-				"of keys, blocks and probes, exactly by the bits that are set, and as measured with random hashes.",
-		}
-		if c := r.ratesChart(prefix, live); c != nil {
-			rates.charts = []picture.Chart{*c}
-		}
-		all = append(all, rates, section{
-			id: prefix + "theory", heading: title("Compared with theory"),
-			charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
-		})
 		for i := range r.Units {
 			all = append(all, r.unitSection(title, prefix, i))
 		}
+		all = append(all, section{
+			id: prefix + "rates", heading: title("False positive rate"), label: label("False positive rate"),
+			table: r.rateTable(),
+			explain: "The share of absent keys that pass: as its header promises, by the number " +
+				"of keys, blocks and probes, exactly by the bits that are set, and as measured with random hashes.",
+		}, section{
+			id: prefix + "theory", heading: title("Compared with theory"),
+			charts: []picture.Chart{*r.theoryChart(prefix)}, pageOnly: true,
+		})
 	}
 	return append(all, section{
 		id: prefix + "header", heading: title("Header"), label: label("Header"), table: r.headerTable(),

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -22,6 +23,8 @@ type Options struct {
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
+	// Path is the path that pages show. By default it is the name that was given.
+	Path string
 	Workers int // tables of a store that are read at the same time; 0 means one for each processor
 	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
 	// a time.
@@ -41,6 +44,38 @@ func ParseKey(text string) ([]byte, error) {
 		key = []byte{}
 	}
 	return key, nil
+}
+
+// Version returns the version of this module in the program, and its revision if the build has one.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return versionIn(info)
+	}
+	return "(unknown)"
+}
+
+const module = "github.com/bloomkv/bloomkv"
+
+// versionIn returns the version of this module in a program.
+func versionIn(info *debug.BuildInfo) string {
+	if info.Main.Path != module {
+		for _, d := range info.Deps {
+			if d.Path == module {
+				return d.Version
+			}
+		}
+		return "(unknown)"
+	}
+	v, revision, modified := cmp.Or(info.Main.Version, "(devel)"), "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = ", revision " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = ", modified"
+		}
+	}
+	return v + revision + modified
 }
 
 // Formats returns the versions of the files that this program writes and reads.

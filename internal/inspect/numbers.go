@@ -3,6 +3,8 @@ package inspect
 import (
 	"fmt"
 	"math"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // figure returns a number with about five digits, and a large one without decimals.
@@ -38,5 +40,5 @@ func rate(v float64) string { return fmt.Sprintf("%.3g", v) }
 // percent returns a share as text.
 func percent(share float64) string { return fmt.Sprintf("%.1f %%", 100*share) }
 
-// count returns an integer as text.
-func count[N int | int64 | uint64](n N) string { return fmt.Sprint(n) }
+// count returns an integer, 0 or more, as text with commas between thousands.
+func count[N int | int64 | uint64](n N) string { return words.Count(n) }

@@ -15,6 +15,8 @@ const (
 	wideOverlap = 16 // members up to which shares are printed in percent, above in tenths
 	mostOverlap = 64 // rows and columns
 	pagePairs   = 60 // rows of the table
+
+	worthDrawing = 0.01 // the largest share from which there is a chart of shares
 )
 
 // section shows how many keys parts of the tree have in common.
@@ -37,7 +39,14 @@ func (o *Overlap) section() section {
 		id: "overlap", heading: "What " + o.Of + " have in common", label: "overlap of " + o.Of,
 		lines: []string{o.line()}, draw: func(w io.Writer, _ bool) { o.draw(w, g.Values) },
 	}
-	if n > 0 && len(o.Pairs) > 0 {
+	largest := 0.0
+	for _, p := range o.Pairs {
+		largest = max(largest, p.Share)
+	}
+	if len(o.Pairs) > 0 && largest < worthDrawing {
+		s.lines = append(s.lines, fmt.Sprintf("no two %s share more than %s of their keys", o.Of, percent(largest)))
+	}
+	if largest >= worthDrawing {
 		s.charts = []picture.Chart{{
 			Name: "overlap", Title: "Share of the keys of a row that are in a column too",
 			X: "are in", Y: "share of the keys", FormatY: percent, Grid: g,

@@ -2,7 +2,6 @@ package inspect
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -11,44 +10,6 @@ import (
 
 // mapColumns is the number of cells in a row of a map: 512 regions or positions make 16 rows, which also fit a phone.
 const mapColumns = 32
-
-// ratesChart shows the rates of a filter's units and of the filter by their source. It returns nil if no rate is
-// above zero.
-func (r *Filter) ratesChart(prefix string, live *Live) *picture.Chart {
-	c := &picture.Chart{
-		Name: prefix + "rates", Title: "Rate: promised, computed and measured",
-		X: "source of the rate", Y: "false positive rate", LogY: true, FormatY: rate,
-		Categories: []string{"promised", "by table", "from bits", "measured"},
-		Caption: "A flat line means that the filter keeps its promise. A rise to the right means that it lets " +
-			"more absent keys through, each of which costs a read. Zero is not drawn.",
-	}
-	add := func(name string, values ...float64) {
-		l := picture.Line{Name: name}
-		for x, y := range values {
-			if y > 0 {
-				l.X, l.Y = append(l.X, float64(x)), append(l.Y, y)
-			}
-		}
-		if len(l.X) > 0 {
-			c.Lines = append(c.Lines, l)
-		}
-	}
-	for i, u := range r.Units {
-		add(unitName(i), u.Promised, u.ByTable, u.FromBits, u.Measured.Rate)
-	}
-	all := []float64{r.Promised, r.ByTable, r.FromBits, r.Measured.Rate}
-	if live != nil && live.Rate > 0 {
-		c.Categories, all = append(c.Categories, "live"), append(all, live.Rate)
-		c.Caption += " Live is what the store counted, with the units it had in memory."
-	}
-	if len(r.Units) > 1 || len(all) > 4 {
-		add("all", all...)
-	}
-	if len(c.Lines) == 0 {
-		return nil
-	}
-	return c
-}
 
 // theoryChart shows by how many standard errors the figures of all units differ from theory, between the limits at
 // which they are flagged.
@@ -103,9 +64,7 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 			FormatY: percent,
 			Caption: "Random hashes leave noise without stripes or patches. A patch is a part of the filter that is " +
 				"fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
-			Grid: mapOf(u.Regions, func(i int) string {
-				return count(uint64(i) * u.RegionBlocks) //nolint:gosec // an index
-			}),
+			Grid: mapOf(u.Regions, "block", u.RegionBlocks),
 		})
 	}
 	if len(u.Shares) > 0 {
@@ -115,7 +74,7 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 			FormatY: percent,
 			Caption: "All positions should be alike except for noise. A row, a column or a half that stands out " +
 				"shows bits of the hash that are not random.",
-			Grid: mapOf(u.Shares, strconv.Itoa),
+			Grid: mapOf(u.Shares, "position", 1),
 		})
 	}
 	return all
@@ -140,25 +99,22 @@ func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
 	return c
 }
 
-// mapOf returns a map of values. A row is named by the number of its first cell.
-func mapOf(values []float64, name func(i int) string) *picture.Grid {
-	g := &picture.Grid{}
+// mapOf returns a map of values, each of which stands for a number of blocks or positions. A row is named by the first
+// of them.
+func mapOf(values []float64, of string, each uint64) *picture.Grid {
+	g := &picture.Grid{Of: of, Each: each}
 	for i := 0; i < len(values); i += mapColumns {
 		g.Values = append(g.Values, values[i:min(i+mapColumns, len(values))])
-		g.Rows = append(g.Rows, name(i))
+		g.Rows = append(g.Rows, count(uint64(i)*each)) //nolint:gosec // an index
 	}
 	return g
 }
 
 // charts returns the charts of a filter on a page with others: all except the maps of positions, which are large.
-func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
+func (r *Filter) charts(prefix string) (all []picture.Chart) {
 	if r == nil || r.Measured == nil {
 		return nil
 	}
-	if c := r.ratesChart(prefix, live); c != nil {
-		all = append(all, *c)
-	}
-	all = append(all, *r.theoryChart(prefix))
 	for i := range r.Units {
 		for _, c := range r.unitCharts(prefix, i) {
 			if !strings.HasPrefix(c.Name, prefix+"positions") {
@@ -167,5 +123,5 @@ func (r *Filter) charts(prefix string, live *Live) (all []picture.Chart) {
 			}
 		}
 	}
-	return all
+	return append(all, *r.theoryChart(prefix))
 }

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -33,7 +35,9 @@ type Store struct {
 	Missing []string `json:"missing"`     // files that the manifest names but that do not exist
 	Opening Opening  `json:"opening"`
 	Keys
-	wrong []error
+	dir    string
+	curves []picture.Line // of memory against wasted reads, with Options.Full
+	wrong  []error
 }
 
 // looks is the maximum number of times that a changing store is read. Without its lock it may change meanwhile.
@@ -71,6 +75,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	v.addNew(&m)
 	s := newStore()
+	s.dir = cmp.Or(o.Path, dir)
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	s.Keys = newKeys(o.Keys)
@@ -96,6 +101,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	s.wrong = append(s.wrong, s.Keys.damage())
 	if o.Full {
+		s.curves = tables.curves(s)
 		if err := s.readFull(ctx, dir, o); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,17 +26,21 @@ func (s *Store) Page() *picture.Page { return s.document().page() }
 func (s *Store) WriteText(w io.Writer, style Style) { s.document().writeText(w, style.Color) }
 
 func (s *Store) document() *document {
-	d := &document{title: "bloomkv: a store", notes: s.notes(), lines: []string{
-		"read without the store's lock, so the result may be inconsistent while another process writes",
-		fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq, s.MinLog),
-	}}
+	d := &document{
+		title: "bloomkv: " + words.Escaped([]byte(filepath.Base(s.dir)), 64), where: whereabouts(s.dir), notes: s.notes(),
+		figures: s.figures(), data: s.searchData(), scripts: PageScripts(),
+		lines: []string{
+			"read without the store's lock, so the result may be inconsistent while another process writes",
+			fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq, s.MinLog),
+		},
+	}
 	if s.Opening.Refused == nil {
 		d.lines = append(d.lines, s.Opening.String())
 	}
 	if len(s.Tables) > 0 {
 		d.sections = append(d.sections, s.treeSection(), s.wasteSection(), s.memorySection(), s.planSection())
 	}
-	if len(s.WhatIf) > 0 {
+	if len(s.WhatIf)+len(s.curves) > 0 {
 		d.sections = append(d.sections, s.whatIfSection())
 	}
 	if s.Overlap != nil {
@@ -51,34 +56,39 @@ func (s *Store) document() *document {
 	return d
 }
 
-// notes returns the problems of the store, or the note that it has no problems.
-func (s *Store) notes() (notes []picture.Note) {
-	add := func(title, text string) { notes = append(notes, problem(title, text)) }
-	for i, f := range s.Flags {
-		if i == mostFlags {
-			add("and "+words.Plural(len(s.Flags)-i, "flag")+" more", "")
-			break
-		}
-		title := string(f.Name)
-		if f.File != "" {
-			title += ", " + words.Escaped([]byte(f.File), 64)
-		}
-		add(title, f.Meaning)
+// figures returns the numbers of the first screen.
+func (s *Store) figures() []picture.Figure {
+	f := &s.Tree
+	if f.Tables == 0 {
+		return nil
 	}
-	verified := 0
-	for i := range s.Tables {
-		t := &s.Tables[i]
-		_, bad := t.verifyNotes()
-		for _, n := range bad {
-			add(n.Title+", "+t.File, n.Text)
-		}
-		if t.verified && len(bad) == 0 {
-			verified++
-		}
-		for _, r := range t.filters() {
-			for _, f := range r.Flags {
-				add(fmt.Sprintf("%s, %s", f.Name, t.File), f.Meaning)
-			}
+	promise := "no promise is known"
+	if s.Plan != nil {
+		promise = rate(f.Promised) + " promised"
+	}
+	if f.Measured > 0 {
+		promise += ", " + rate(f.Measured) + " measured"
+	}
+	return []picture.Figure{
+		{
+			Name: "Data", Value: words.Size(f.Bytes),
+			Remark: words.Plural(f.Tables, "table") + " in " + words.Plural(f.Runs, "run"),
+		},
+		{
+			Name: "Keys", Value: words.Count(f.Keys),
+			Remark: words.Size(f.FilterBytes) + " of filters, " + fmt.Sprintf("%.1f bits a key", f.BitsPerKey),
+		},
+		{Name: "Wasted reads of an absent key", Value: rate(f.Predicted), Remark: promise},
+	}
+}
+
+// notes returns the problems of the store, the worst first, or the note that it has no problems.
+func (s *Store) notes() (notes []picture.Note) {
+	seen := map[[2]string]bool{}
+	add := func(title, text string) {
+		if at := [2]string{title, text}; !seen[at] {
+			seen[at] = true
+			notes = append(notes, problem(title, text))
 		}
 	}
 	if r := s.Opening.Refused; r != nil {
@@ -92,18 +102,77 @@ func (s *Store) notes() (notes []picture.Note) {
 			add("damaged log, "+s.Logs[i].File, b.String())
 		}
 	}
+	verified := 0
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		_, bad := t.verifyNotes()
+		for _, n := range bad {
+			add(n.Title+", "+t.File, n.Text)
+		}
+		if t.verified && len(bad) == 0 {
+			verified++
+		}
+	}
+	for i, f := range s.sortedFlags() {
+		if f.Name == TableDamaged && slices.Contains(s.Missing, f.File) {
+			continue // said already
+		}
+		if i == mostFlags {
+			add("and "+words.Plural(len(s.Flags)-i, "flag")+" more", "")
+			break
+		}
+		title := string(f.Name)
+		if f.File != "" {
+			title += ", " + words.Escaped([]byte(f.File), 64)
+		}
+		add(title, f.Meaning)
+	}
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		for _, r := range t.filters() {
+			for _, f := range r.Flags {
+				add(fmt.Sprintf("%s, %s", f.Name, t.File), f.Meaning)
+			}
+		}
+	}
 	if s.Torn {
 		add("torn manifest", "its last edit is incomplete: it was never acknowledged, and is not part of the store")
 	}
 	notes = append(notes, s.Keys.notes()...)
 	if len(notes) == 0 {
 		notes = append(notes, picture.Note{Title: noProblems})
+	} else if advice := s.advice(); advice != "" {
+		notes = append(notes, picture.Note{Advice: true, Title: "What to do", Text: advice})
 	}
 	if verified > 0 {
 		text := fmt.Sprintf("The filters of %s are bit for bit those of their keys.", words.Plural(verified, "table"))
 		notes = append(notes, picture.Note{Title: "Verified", Text: text})
 	}
 	return notes
+}
+
+// sortedFlags returns the flags, the worst first: damage, then filters that are missing, then those that are worse.
+func (s *Store) sortedFlags() []Flag {
+	order := []FlagName{TableDamaged, FilterDamaged, NoFilter, FilterWorse, WastesMore}
+	sorted := slices.Clone(s.Flags)
+	slices.SortStableFunc(sorted, func(a, b Flag) int {
+		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
+	})
+	return sorted
+}
+
+// advice says what to do about the problems of the store, or nothing.
+func (s *Store) advice() string {
+	damaged := func(f Flag) bool { return f.Name == TableDamaged }
+	worse := func(f Flag) bool { return f.Name != TableDamaged }
+	switch {
+	case s.Opening.Refused != nil || len(s.Missing) > 0 || slices.ContainsFunc(s.Flags, damaged):
+		return "Restore the files that are named from a checkpoint, or save what can be read into a new store with " +
+			"bloomkv salvage DIR NEW."
+	case slices.ContainsFunc(s.Flags, worse):
+		return "No data is lost: filters only save reads. bloomkv compact DIR builds all of them anew."
+	}
+	return ""
 }
 
 // listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.
@@ -136,21 +205,23 @@ func btoi(b bool) int {
 // tablesSection lists the tables, and shows some of them in full.
 func (s *Store) tablesSection() section {
 	t := newTable("All tables, newest data first",
-		"table", "level", "run", "bytes", "blocks", "entries", "deletes", "range deletes",
-		"filter", "bits/key", "units, probes", "fill", "promised", "from the bits",
-		"units in memory", "bytes in memory", "rate in memory", "wasted reads", "from", "to",
-		"prefix filter", "live", "verify", "first key", "last key")
+		"table", "level", "run", "bytes", "entries", "bits/key", "promised", "rate in memory", "wasted reads",
+		"first key", "last key",
+		"from", "to", "blocks", "deletes", "range deletes", "filter", "units, probes", "fill", "from the bits",
+		"units in memory", "bytes in memory", "prefix filter", "live", "verify")
+	t.Main = 11
 	tables := section{id: "tables", heading: "Tables", table: t}
 	listed := s.listed()
 	for i := range s.Tables {
 		id := ""
 		if s.Tables[i].Filter != nil {
-			id = fmt.Sprintf("table-%d", i)
+			id = tableID(i)
 			tables.parts = append(tables.parts, s.Tables[i].part(id))
 		}
 		if listed[&s.Tables[i]] || id != "" {
 			t.Rows = append(t.Rows, s.Tables[i].row())
 			t.Links = append(t.Links, id)
+			t.Groups = append(t.Groups, levelName(*s.Tables[i].Level))
 		}
 	}
 	tables.lines = []string{words.Plural(len(s.Tables), "table")}
@@ -163,12 +234,11 @@ func (s *Store) tablesSection() section {
 	return tables
 }
 
+// tableID returns the address of table i of a store on its page.
+func tableID(i int) string { return fmt.Sprintf("table-%d", i) }
+
 // row returns the cells of a table among others.
 func (t *Table) row() []string {
-	row := []string{t.File, count(*t.Level), count(*t.Run)}
-	for _, n := range []uint64{t.Bytes, t.Blocks, t.Entries, t.Deletes, t.RangeDels} {
-		row = append(row, count(n))
-	}
 	filter := count(t.FilterBytes)
 	switch {
 	case t.unread:
@@ -178,13 +248,10 @@ func (t *Table) row() []string {
 	case t.FilterBytes == 0:
 		filter = "none"
 	}
-	units, fill := t.describeUnits()
-	row = append(row, filter, fmt.Sprintf("%.1f", t.BitsPerKey), units, fill, rate(t.FPRPromised), rate(t.FPRFromBits))
+	memoryUnits, memoryBytes, memoryRate, wasted, from, to := noCell, noCell, noCell, noCell, noCell, noCell
 	if p := t.Place; p != nil {
-		row = append(row, count(p.Units), count(p.FilterBytes), rate(p.FPR), rate(p.Wasted), percent(p.From),
-			percent(p.To))
-	} else {
-		row = append(row, noCell, noCell, noCell, noCell, noCell, noCell)
+		memoryUnits, memoryBytes, memoryRate = count(p.Units), count(p.FilterBytes), rate(p.FPR)
+		wasted, from, to = rate(p.Wasted), percent(p.From), percent(p.To)
 	}
 	prefix, verdict, first, last := noCell, noCell, noCell, noCell
 	if t.Prefix != nil {
@@ -199,8 +266,17 @@ func (t *Table) row() []string {
 	if t.Entries > 0 {
 		first, last = t.Smallest, t.Largest
 	}
-	return append(row, prefix, t.Live.String(), verdict, first, last)
+	units, fill := t.describeUnits()
+	return []string{
+		t.File, count(*t.Level), count(*t.Run), count(t.Bytes), count(t.Entries), fmt.Sprintf("%.1f", t.BitsPerKey),
+		rate(t.FPRPromised), memoryRate, wasted, first, last,
+		from, to, count(t.Blocks), count(t.Deletes), count(t.RangeDels), filter, units, fill, rate(t.FPRFromBits),
+		memoryUnits, memoryBytes, prefix, t.Live.String(), verdict,
+	}
 }
+
+// levelName is the name of a level, in the tables and charts of a page.
+func levelName(level int) string { return fmt.Sprintf("level %d", level) }
 
 // part returns the table as a part of the store's page.
 func (t *Table) part(id string) section {
@@ -209,7 +285,7 @@ func (t *Table) part(id string) section {
 		id: id, notes: t.notes(), table: t.summary(), pageOnly: true,
 		heading: fmt.Sprintf("%s, level %d: %s filter, rate %s",
 			name, *t.Level, t.Filter.kindName(), rate(t.FPRFromBits)),
-		charts: t.Filter.charts(strings.TrimSuffix(t.File, ".sst")+"-", t.Live),
+		charts: t.Filter.charts(strings.TrimSuffix(t.File, ".sst") + "-"),
 	}
 }
 

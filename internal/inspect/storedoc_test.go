@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -80,16 +79,20 @@ func TestTheTreeIsDrawnTableByTable(t *testing.T) {
 	for _, r := range spans.Rows {
 		got = append(got, r.Name)
 		for _, b := range r.Spans {
-			got = append(got, fmt.Sprint(b))
+			got = append(got, fmt.Sprint(b.From, b.To, b.Value, " ", b.Name, " ", b.Marked, " ", b.Group))
 		}
 	}
 	want := []string{
-		"level 0, run 102", "{0 1 0.001 000000 false}", "level 0, run 101", "{0 1 0.001 000001 false}",
-		"level 6, run 1", "{0 0.25 0.001 000002 false}", "{0.25 0.5 1 000003 true}", "{0.5 0.75 0.001 000004 true}",
-		"{0.75 1 0.001 000005 false}",
+		"level 0, run 102", "0 1 0.001 000000 false level 0", "level 0, run 101", "0 1 0.001 000001 false level 0",
+		"level 6, run 1", "0 0.25 0.001 000002 false level 6", "0.25 0.5 1 000003 true level 6",
+		"0.5 0.75 0.001 000004 true level 6", "0.75 1 0.001 000005 false level 6",
 	}
-	if !slices.Equal(got, want) || spans.First != "a" || spans.Last != "b" {
-		t.Errorf("from %s to %s %q, want %q", spans.First, spans.Last, got, want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	ticks := spans.Ticks
+	if len(ticks) != 5 || ticks[0] != (picture.SpanTick{Name: "a"}) || ticks[4] != (picture.SpanTick{At: 1, Name: "b"}) {
+		t.Errorf("ticks %v, want one at each end of a table", ticks)
 	}
 }
 
@@ -124,7 +127,7 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 	}{
 		{
 			"a unit", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{unit}, Measured: m, Promised: 0.01}},
-			[]string{"x-rates", "x-theory", "x-occupancy-0", "x-regions-0"},
+			[]string{"x-occupancy-0", "x-regions-0", "x-theory"},
 		},
 		{
 			"a unit of one block",
@@ -138,7 +141,7 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 		{"none", nil, nil},
 	} {
 		var got []string
-		charts := c.r.charts("x-", nil)
+		charts := c.r.charts("x-")
 		for _, chart := range charts {
 			got = append(got, chart.Name)
 		}
@@ -156,9 +159,9 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 		!slices.Equal(l[0].Y, []float64{3, 1}) || !slices.Equal(l[1].Y, []float64{2.5, 1.5}) {
 		t.Errorf("the histogram is %+v, want equal steps, blocks, and what there should be", l)
 	}
-	g := mapOf([]float64{31: 1, 40: 2}, strconv.Itoa)
+	g := mapOf([]float64{31: 1, 40: 2}, "block", 100)
 	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 ||
-		!slices.Equal(g.Rows, []string{"0", "32"}) {
+		!slices.Equal(g.Rows, []string{"0", "3,200"}) {
 		t.Errorf("the map is %+v, want rows of %d, the last shorter", g, mapColumns)
 	}
 }

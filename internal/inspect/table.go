@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -49,7 +50,10 @@ type Table struct {
 	// of the filter or the sample, or of the whole table: then the rest is unknown
 	Damage *Damage `json:"damage,omitempty"`
 
-	unread        bool // only the name is known
+	path          string
+	low, high     []byte          // the bounds of its entries
+	seed          bloomblock.Seed // of its filter, if it has units
+	unread        bool            // only the name is known
 	filterDamaged bool
 	verified      bool    // as requested; Verify is nil without a filter
 	wrong         []error // other errors than Damage
@@ -63,6 +67,7 @@ func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
 		return nil, err
 	}
 	t := &facts
+	t.path = cmp.Or(o.Path, name)
 	var prefix *Filter
 	if t.Filter, prefix, err = ReadFilters(name); err != nil {
 		return nil, err
@@ -125,6 +130,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	}
 	facts.Blocks, facts.Entries, facts.Deletes = p.Blocks, p.Entries, p.Deletes
 	facts.Smallest, facts.Largest = words.Escaped(p.Smallest, words.KeyLimit), words.Escaped(p.Largest, words.KeyLimit)
+	facts.low, facts.high = p.Smallest, p.Largest
 	facts.MinSeq, facts.MaxSeq, facts.RangeDels = p.MinSeq, p.MaxSeq, p.RangeDeletes
 	meta := r.Meta()
 	facts.FilterBytes, facts.FilterKeys = meta.FilterLen-p.Prefixes.Bytes, p.FilterKeys
@@ -161,6 +167,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
 		facts.FPRFromBits, facts.Units = inspectFilter(filter)
+		facts.seed = filter.Seed()
 	}
 	return facts, nil
 }

@@ -31,15 +31,15 @@ func (t *Table) WriteText(w io.Writer, s Style) {
 func (t *Table) document() *document {
 	title := "table " + words.Escaped([]byte(t.File), 64)
 	d := &document{
-		title: "bloomkv: " + title, lines: append([]string{title}, t.bounds()...), notes: t.notes(),
+		title: "bloomkv: " + title, where: whereabouts(t.path), lines: append([]string{title}, t.bounds()...), notes: t.notes(),
 		summary: t.summary(),
 	}
 	if t.FilterBytes == 0 {
 		d.lines = append(d.lines, "the table has no filter: every lookup of a key within its bounds searches it")
 	}
-	d.sections = t.Filter.sections("", "", t.Live)
+	d.sections = t.Filter.sections("", "")
 	if t.Prefix != nil {
-		d.sections = append(d.sections, t.Prefix.Filter.sections("Prefix filter: ", "prefix-", nil)...)
+		d.sections = append(d.sections, t.Prefix.Filter.sections("Prefix filter: ", "prefix-")...)
 	}
 	d.sections = append(d.sections, t.Keys.sections()...)
 	return d

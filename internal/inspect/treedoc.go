@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -150,7 +151,7 @@ func (s *Store) treeChart() *picture.Chart {
 		Scale: picture.Scale{
 			Low: 1e-5, High: 0.1,
 			Log: true,
-		}, First: "the first key", Last: "the last key", Marked: "flagged, or damaged",
+		}, Marked: "flagged, or damaged",
 	}
 	type place struct {
 		level int
@@ -180,6 +181,10 @@ func (s *Store) treeChart() *picture.Chart {
 		box := picture.Span{
 			From: t.Place.From, To: t.Place.To, Value: t.Place.FPR, Name: strings.TrimSuffix(t.File, ".sst"),
 			Marked: flagged[t.File] || t.Damage != nil || t.flagged(),
+			Title:  t.title(), Group: levelName(at.level),
+		}
+		if t.Filter != nil {
+			box.Link = tableID(i)
 		}
 		if boxes%each == 0 {
 			row.Spans = append(row.Spans, box)
@@ -187,21 +192,18 @@ func (s *Store) treeChart() *picture.Chart {
 			last := &row.Spans[len(row.Spans)-1]
 			last.To, last.Value, last.Marked, last.Name = max(last.To, box.To), max(last.Value, box.Value),
 				last.Marked || box.Marked, ""
+			last.Title += "\n" + t.File
 		}
 		boxes++
-		if t.Place.From == 0 && t.Entries > 0 {
-			spans.First = t.Smallest
-		}
-		if t.Place.To == 1 && t.Entries > 0 {
-			spans.Last = t.Largest
-		}
 	}
+	spans.Ticks = s.keyTicks()
 	if len(spans.Rows) == 0 {
 		return nil
 	}
 	c := &picture.Chart{
-		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys, each as wide as any other",
-		Y: "rate of the filter in memory", FormatY: rate, Spans: spans,
+		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys in their order, all equally wide",
+		Wide: true,
+		Y:    "rate of the filter in memory", FormatY: rate, Spans: spans,
 		Caption: "A box is as wide as the share of the keys that its table spans. A lookup of an absent key asks the " +
 			"filters of the boxes above and below its position. Dark boxes, or bright ones in the dark, let more " +
 			"absent keys through.",
@@ -213,6 +215,34 @@ func (s *Store) treeChart() *picture.Chart {
 		c.Caption += fmt.Sprintf(" %s of further runs are not drawn.", words.Plural(left, "table"))
 	}
 	return c
+}
+
+// title describes the table beside the pointer.
+func (t *Table) title() string {
+	s := fmt.Sprintf("%s: level %d, run %d\n%s, %s", words.Escaped([]byte(t.File), 64), *t.Level, *t.Run,
+		words.Size(t.Bytes), words.Plural(t.Entries, "entry"))
+	if t.Entries > 0 {
+		s += fmt.Sprintf("\nfrom %s\nto %s", t.Smallest, t.Largest)
+	}
+	return s + fmt.Sprintf("\nrate of the filter: %s", rate(t.Place.FPR))
+}
+
+// keyTicks returns keys at which tables begin or end, at most about ten that are about equally far apart.
+func (s *Store) keyTicks() (ticks []picture.SpanTick) {
+	var all []picture.SpanTick
+	for i := range s.Tables {
+		if t := &s.Tables[i]; t.Place != nil && t.Entries > 0 {
+			all = append(all, picture.SpanTick{At: t.Place.From, Name: t.Smallest},
+				picture.SpanTick{At: t.Place.To, Name: t.Largest})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b picture.SpanTick) int { return cmp.Compare(a.At, b.At) })
+	for i, t := range all {
+		if n := len(ticks); n == 0 || t.At >= ticks[n-1].At+0.1 || i == len(all)-1 && t.At > ticks[n-1].At {
+			ticks = append(ticks, t)
+		}
+	}
+	return ticks
 }
 
 // flagged reports whether a filter of the table has a flag.

@@ -11,36 +11,32 @@ import (
 func (s *Store) wasteSection() section {
 	c := picture.Chart{
 		Name: "waste", Title: "Wasted reads of a lookup of an absent key, by level",
-		Y: "wasted reads per lookup", LogY: true, FormatY: rate,
-		Caption: "The promise is kept where predicted is at or below promised. Over all levels the memory lies where " +
-			"it helps most if predicted is near the optimum. Zero is not drawn.",
+		Y: "wasted reads per lookup", FormatY: rate,
+		Caption: "The promise is kept where the bar ends at or before its line. Over all levels the memory lies where " +
+			"it helps most if the bar ends near the optimum.",
+		Bullets: &picture.Bullets{
+			Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
+		},
 	}
-	lines := []picture.Line{
-		{Name: "promised"},
-		{Name: "predicted"},
-		{Name: "optimum"},
-		{Name: "evenly"},
-		{Name: "measured"},
-	}
+	drawn := false
 	add := func(name string, f *Figures) {
-		x := float64(len(c.Categories))
-		c.Categories = append(c.Categories, name)
-		for i, y := range []float64{f.Promised, f.Predicted, f.Optimum, f.Even, f.Measured} {
-			if y > 0 {
-				lines[i].X, lines[i].Y = append(lines[i].X, x), append(lines[i].Y, y)
+		unknown := func(v float64) float64 {
+			if v == 0 {
+				return -1
 			}
+			drawn = true
+			return v
 		}
+		c.Bullets.Rows = append(c.Bullets.Rows, picture.Bullet{
+			Name: name, Bar: unknown(f.Predicted), Tick: unknown(f.Promised),
+			Marks: []float64{unknown(f.Optimum), unknown(f.Measured)},
+		})
 	}
 	for i := range s.Levels {
-		add(fmt.Sprintf("level %d", s.Levels[i].Level), &s.Levels[i].Figures)
+		add(levelName(s.Levels[i].Level), &s.Levels[i].Figures)
 	}
 	if len(s.Levels) > 1 {
 		add("all", &s.Tree)
-	}
-	for _, l := range lines {
-		if l.Kind = picture.Points; len(l.X) > 0 {
-			c.Lines = append(c.Lines, l)
-		}
 	}
 	table := newTable("Wasted reads by a lookup of an absent key", "level", "promised", "predicted", "optimum",
 		"evenly", "measured")
@@ -75,7 +71,7 @@ func (s *Store) wasteSection() section {
 		waste.lines = append(waste.lines, fmt.Sprintf("the filters are sized for the settled tree: %d of %d runs are in "+
 			"level 0, until compaction merges them", l[0].Runs, s.Tree.Runs))
 	}
-	if len(c.Lines) > 0 {
+	if drawn {
 		waste.charts = []picture.Chart{c}
 	}
 	if len(counts.Rows) > 0 {
@@ -94,7 +90,7 @@ func (s *Store) memorySection() section {
 		Name: "memory", Title: "Memory for the tables, by part", Y: "bytes", FormatY: picture.Bytes,
 		Caption: "The memory of a store whose tables are all loaded, without the cache of data blocks.",
 	}
-	bar := picture.Line{Kind: picture.Bars}
+	bar := &picture.Stack{}
 	t := newTable("Bytes in memory, and those that are only on disk", "part", "bytes", "details")
 	for i, part := range []struct {
 		name    string
@@ -111,15 +107,15 @@ func (s *Store) memorySection() section {
 		{"only on disk", m.SamplesOnDisk, "samples, read for compactions"},
 	} {
 		t.Rows = append(t.Rows, []string{part.name, count(part.bytes), part.details})
-		if i < 5 { // what follows is the sum, or not in memory
-			bar.X, bar.Y = append(bar.X, float64(i)), append(bar.Y, float64(part.bytes))
-			c.Categories = append(c.Categories, part.name)
+		if i < 5 && part.bytes > 0 { // what follows is the sum, or not in memory
+			bar.Parts = append(bar.Parts, picture.Part{Name: part.name, Value: float64(part.bytes)})
 		}
 	}
-	c.Lines = []picture.Line{bar}
-	return section{
-		id: "memory", heading: "Memory", label: "memory, with all tables loaded", charts: []picture.Chart{c}, table: t,
+	memory := section{id: "memory", heading: "Memory", label: "memory, with all tables loaded", table: t}
+	if c.Stack = bar; m.Sum > 0 {
+		memory.charts = []picture.Chart{c}
 	}
+	return memory
 }
 
 // planSection shows the plan by which the filters were built, if it is known.
@@ -170,19 +166,26 @@ func (s *Store) whatIfSection() section {
 	c := picture.Chart{
 		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory",
 		Y:    "wasted reads per absent key",
-		LogY: true, FormatX: picture.Bytes, FormatY: rate,
-		Caption: "Lower is fewer wasted reads, and further left is less memory. All tables would have to be rewritten.",
+		LogX: true, LogY: true, FormatX: picture.Bytes, FormatY: rate,
+		Caption: "Lower is fewer wasted reads, and further left is less memory. The curves are what filters of each kind " +
+			"waste that are built for so much memory in the same runs: all tables would have to be rewritten.",
 	}
+	c.Lines = append(c.Lines, s.curves...)
 	add := func(name string, bytes uint64, wasted float64) {
-		if wasted > 0 {
+		if wasted > 0 && bytes > 0 {
 			c.Lines = append(c.Lines, picture.Line{
 				Name: name, Kind: picture.Points, X: []float64{float64(bytes)},
 				Y: []float64{wasted},
 			})
 		}
 	}
-	add("now", s.Tree.FilterBytes, s.Tree.Predicted)
+	add("you are here", s.Tree.FilterBytes, s.Tree.Predicted)
 	whatIf := section{id: "what-if", heading: "What if", label: "what if all tables were rewritten with other filters"}
+	if len(s.WhatIf) == 0 {
+		whatIf.charts = []picture.Chart{c}
+		whatIf.explain, whatIf.pageOnly = "bloomkv inspect DIR --what-if ITEMS shows any of these filters, level by level.", true
+		return whatIf
+	}
 	whatIf.table = newTable("If all tables were rewritten with other filters",
 		"asked", "kind", "promised", "memory", "filters", "more", "wasted reads")
 	for i := range s.WhatIf {

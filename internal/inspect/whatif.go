@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
 // A Question is one argument of --what-if: filters with another promise or kind, or within a given memory. What it
@@ -59,6 +60,27 @@ func ParseWhatIf(text string) (q Question, err error) {
 		return q, errors.New("fpr and memory are given, want one of them: each determines the other")
 	}
 	return q, nil
+}
+
+// curves returns memory against wasted reads for filters of both kinds in the runs of the tree, from a tenth of a read to
+// very few.
+func (t *tree) curves(s *Store) (lines []picture.Line) {
+	for _, kind := range []string{"bloom", "ribbon"} {
+		l := picture.Line{Name: map[string]string{"bloom": "Bloom filters", "ribbon": "Ribbon filters"}[kind], Kind: picture.Curve}
+		for fpr := 0.3; fpr > 1e-4; fpr /= 1.5 {
+			w, err := t.ask(s, Question{fpr: fpr, kind: kind})
+			if err != nil || w.Bytes == 0 || w.Wasted <= 0 {
+				continue // no such filters for so many keys
+			}
+			if n := len(l.X); n == 0 || float64(w.Bytes) > l.X[n-1] {
+				l.X, l.Y = append(l.X, float64(w.Bytes)), append(l.Y, w.Wasted)
+			}
+		}
+		if len(l.X) > 1 {
+			lines = append(lines, l)
+		}
+	}
+	return lines
 }
 
 // ask answers a question about the tree.

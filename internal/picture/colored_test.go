@@ -2,11 +2,15 @@ package picture
 
 import (
 	"bytes"
-	"encoding/xml"
+	"encoding/base64"
 	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
 	"math"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 )
@@ -33,7 +37,7 @@ func colored() []Chart {
 		}
 		matrix, names = append(matrix, row), append(names, fmt.Sprintf("%06d.sst", i+7))
 	}
-	spans := &Spans{First: "user/00000000", Last: "user/99999999", Scale: Scale{Log: true}, Marked: "flagged"}
+	spans := &Spans{Ticks: []SpanTick{{0, "user/00000000"}, {1, "user/99999999"}}, Scale: Scale{Log: true}, Marked: "flagged"}
 	for i := range 4 {
 		row := SpanRow{Name: fmt.Sprintf("level %d", i)}
 		for j := range 1 << i {
@@ -63,48 +67,24 @@ func colored() []Chart {
 			},
 		},
 		{Name: "tree", Title: "The tree", X: "keys", Y: "predicted rate", Spans: spans},
+		{
+			Name: "levels", Title: "Wasted reads", Y: "wasted reads", Wide: true, Bullets: &Bullets{
+				Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
+				Rows: []Bullet{
+					{Name: "level 0", Bar: 0.001, Tick: 0.002, Marks: []float64{0.0005, -1}},
+					{Name: "level 1", Bar: 0.1, Tick: 0.1, Marks: []float64{0.09, 0.11}},
+				},
+			},
+		},
+		{
+			Name: "parts", Title: "Memory", Y: "bytes", FormatY: Bytes,
+			Stack: &Stack{Parts: []Part{{"filters", 3e6}, {"indexes", 1e6}, {"nothing", 0}}},
+		},
 	}
 }
 
-// A shape is a closed path of an SVG, as its corners, with y upwards.
-type shape [][2]float64
-
-// shapesOf returns the filled shapes of a chart by color.
-func shapesOf(t *testing.T, c *Chart) map[string][]shape {
-	t.Helper()
-	var doc struct {
-		Paths []struct {
-			D     string `xml:"d,attr"`
-			Style string `xml:"style,attr"`
-		} `xml:"g>path"`
-	}
-	must(t, xml.Unmarshal(svgOf(t, c), &doc))
-	found := make(map[string][]shape)
-	for _, p := range doc.Paths {
-		_, fill, ok := strings.Cut(p.Style, "fill:#")
-		if !ok {
-			continue
-		}
-		for part := range strings.SplitSeq(strings.TrimSuffix(p.D, "Z"), "Z") {
-			var s shape
-			for point := range strings.FieldsFuncSeq(part, func(r rune) bool { return r == 'M' || r == 'L' }) {
-				x, y, _ := strings.Cut(point, ",")
-				px, errX := strconv.ParseFloat(x, 64)
-				py, errY := strconv.ParseFloat(y, 64)
-				if errX != nil || errY != nil {
-					t.Fatalf("a point %q", point)
-				}
-				s = append(s, [2]float64{px, py})
-			}
-			color := "#" + strings.ToLower(fill[:6])
-			found[color] = append(found[color], s)
-		}
-	}
-	return found
-}
-
-// extentOf returns the bounds of a shape.
-func extentOf(s shape) (x, y extent) {
+// extentOf returns the bounds of a figure.
+func extentOf(s figure) (x, y extent) {
 	x, y = newExtent(), newExtent()
 	for _, p := range s {
 		x.add(p[0])
@@ -117,10 +97,10 @@ func stepColor(step int) string { return cssHex(palette[ramp0+role(step)].light)
 
 func TestCellsAreInTheirPlacesAndColors(t *testing.T) {
 	c := Chart{Name: "c", Y: "y", Grid: &Grid{Values: [][]float64{{0, 12, 6}, {3}}}}
-	found := shapesOf(t, &c)
+	found := func(step int) []figure { return figures(t, &c, `fill="`+stepColor(step)+`"`) }
 	at := func(step int) (x, y extent) {
 		t.Helper()
-		shapes := found[stepColor(step)]
+		shapes := found(step)
 		if len(shapes) != 2 { // one of them in the key
 			t.Fatalf("step %d: %d shapes, want one in the key and one cell", step, len(shapes))
 		}
@@ -138,8 +118,8 @@ func TestCellsAreInTheirPlacesAndColors(t *testing.T) {
 	if !near(y0.min, y1.min) || !near(y0.max, y2.max) || y3.max > y0.min {
 		t.Errorf("rows at %v %v %v and %v, want three cells in the upper and one in the lower", y0, y1, y2, y3)
 	}
-	if len(found[stepColor(9)]) != 1 {
-		t.Errorf("a color that no cell has is drawn %d times, want it in the key alone", len(found[stepColor(9)]))
+	if n := len(found(9)); n != 1 {
+		t.Errorf("a color that no cell has is drawn %d times, want it in the key alone", n)
 	}
 }
 
@@ -148,10 +128,10 @@ func TestSpansAreWhereTheyBeginAndEnd(t *testing.T) {
 		{Name: "a", Spans: []Span{{From: 0, To: 1, Value: 0.001}}},
 		{Name: "a", Spans: []Span{{From: 0.25, To: 0.75, Value: 0.04}, {From: 0.5, To: 0.5, Value: 1}}},
 	}}}
-	found := shapesOf(t, &c)
+	found := func(step int) []figure { return figures(t, &c, `fill="`+stepColor(step)+`"`) }
 	at := func(step int) (x, y extent) {
 		t.Helper()
-		shapes := found[stepColor(step)]
+		shapes := found(step)
 		if len(shapes) != 2 {
 			t.Fatalf("step %d: %d shapes, want one in the key and one span", step, len(shapes))
 		}
@@ -259,7 +239,7 @@ func TestColorsThatCannotBeDrawnAreAnError(t *testing.T) {
 	}
 	spans := func(rows ...SpanRow) Chart { return Chart{Spans: &Spans{Rows: rows}} }
 	span := func(s Span) Chart { return spans(SpanRow{Name: "a"}, SpanRow{Name: "b", Spans: []Span{s}}) }
-	mixed := "one of lines, a grid and spans"
+	mixed := "one of lines, a grid, spans, bullets and a stack"
 	for _, tt := range []struct {
 		name  string
 		chart Chart
@@ -316,13 +296,14 @@ func TestOddGridsAndSpansAreDrawn(t *testing.T) {
 		{Spans: &Spans{Rows: []SpanRow{{Name: long, Spans: []Span{
 			{From: 1, To: 1, Name: long, Marked: true},
 			{Value: NoValue},
-		}}}, First: long, Last: long, Marked: long}},
+		}}}, Ticks: []SpanTick{{0, long}, {0.5, long}, {1, long}}, Marked: long}},
 	} {
 		c.Name, c.Title, c.Caption, c.X, c.Y = "c", long, long, long, long
 		doc := string(svgOf(t, &c))
 		var b bytes.Buffer
 		must(t, (&Page{Sections: []Section{{ID: "s", Charts: []Chart{c}}}}).WriteHTML(&b))
-		if doc += b.String(); strings.Contains(doc, "NaN") || strings.Contains(doc, "Inf") {
+		shown, _, _ := strings.Cut(b.String(), "<script")
+		if doc += shown; strings.Contains(doc, "NaN") || strings.Contains(doc, "Inf") {
 			t.Errorf("%+v: coordinates that are no numbers", c)
 		}
 	}
@@ -345,5 +326,100 @@ func TestTheRampRisesForEveryEye(t *testing.T) {
 		if light, dark := contrast(color.light, on.light), contrast(color.dark, on.dark); light < 3.9 || dark < 3.9 {
 			t.Errorf("step %d: text has a contrast of %.1f, in the dark %.1f, want 3.9", step, light, dark)
 		}
+	}
+}
+
+func TestBulletsHaveTheirValuesOnOneAxis(t *testing.T) {
+	c := Chart{Name: "c", Y: "y", Bullets: &Bullets{Bar: "bar", Tick: "tick", Rows: []Bullet{
+		{Name: "a", Bar: 10, Tick: 5}, {Name: "b", Bar: 5, Tick: -1},
+	}}}
+	bars := figures(t, &c, `fill="`+cssHex(palette[series0].light)+`"`)
+	if len(bars) != 3 { // one in the legend
+		t.Fatalf("%d bars, want 3", len(bars))
+	}
+	long, first := extentOf(bars[1])
+	half, second := extentOf(bars[2])
+	if !near(long.min, half.min) || !near(long.max-long.min, 2*(half.max-half.min)) || second.max > first.min {
+		t.Errorf("bars from %v to %v and, below, from %v to %v, want the second half as long", long.min, long.max,
+			half.min, half.max)
+	}
+	ticks := figures(t, &c, `stroke="`+cssHex(palette[ink].light)+`"`)
+	if at, _ := extentOf(ticks[len(ticks)-1]); len(ticks) != 2 || !near(at.min, half.max) {
+		t.Errorf("the tick is at %v of %v, want %v", at, ticks, half.max)
+	}
+}
+
+func TestAStackIsDividedLikeItsParts(t *testing.T) {
+	c := Chart{Name: "c", Y: "y", Stack: &Stack{Parts: []Part{{"one", 1}, {"three", 3}}}}
+	var wide [2]float64
+	for i := range wide {
+		parts := figures(t, &c, `fill="`+cssHex(palette[lineRole(i)].light)+`"`)
+		if len(parts) != 2 {
+			t.Fatalf("%d boxes of part %d, want one in the legend and one in the bar", len(parts), i)
+		}
+		x, _ := extentOf(parts[1])
+		wide[i] = x.max - x.min
+	}
+	if math.Abs(3*wide[0]-wide[1]) > 6 || wide[0] < 150 {
+		t.Errorf("the parts are %v wide, want one to three", wide)
+	}
+}
+
+func TestBulletsAndStacksThatCannotBeDrawnAreAnError(t *testing.T) {
+	rows := func(r ...Bullet) Chart { return Chart{Name: "c", Bullets: &Bullets{Marks: []string{"m"}, Rows: r}} }
+	parts := func(p ...Part) Chart { return Chart{Name: "c", Stack: &Stack{Parts: p}} }
+	for want, c := range map[string]Chart{
+		"0 bullets with 1 marks, want 1 to 60": rows(),
+		`bullet 1, "a": 0 marks, want 1`:       rows(Bullet{Name: "a"}),
+		`bullet 1, "a": NaN, want a number`:    rows(Bullet{Name: "a", Bar: math.NaN(), Marks: []float64{1}}),
+		"the bullets have no values":           rows(Bullet{Bar: -1, Tick: -1, Marks: []float64{-1}}),
+		"0 parts, want 1 to 6":                 parts(),
+		`part "a" is -1, want 0`:               parts(Part{"a", -1}),
+		"the parts are all zero":               parts(Part{"a", 0}),
+	} {
+		checkRefused(t, c, want)
+	}
+}
+
+// On a page, a box has a name for the pointer, a link and a group, and the cells of a map are pixels for both modes.
+func TestAPageHasLinksAndNamesInItsCharts(t *testing.T) {
+	p := &Page{Sections: []Section{
+		{ID: "a", Charts: []Chart{
+			{Name: "tree", Y: "y", Spans: &Spans{Rows: []SpanRow{{Spans: []Span{
+				{To: 0.5, Value: 1, Title: "one\nof two", Link: "b", Group: "level 1"}, {From: 0.5, To: 1, Value: 2, Title: "two"},
+			}}}}},
+			{Name: "map", Y: "y", FormatY: Number, Grid: &Grid{
+				Values: [][]float64{{1, 2}, {NoValue}}, Of: "block", Each: 16,
+			}},
+		}},
+		{ID: "b"},
+	}}
+	doc := htmlOf(t, p)
+	for want, n := range map[string]int{
+		`<a href="#b" data-group="level 1"><rect class="f-ramp-1" `: 2, // wide and narrow
+		"<title>one\nof two</title>":                                2,
+		`<g><rect class="f-ramp-12" `:                               2,
+		`data-columns="2" data-rows="2" data-of="block" data-each="16" data-values="1;2;not known"`: 1,
+		`data-columns="2" data-rows="2" data-of="block" data-each="16">`:                            1,
+		`<image class="light" `: 2,
+		`<image class="dark" `:  2,
+	} {
+		if got := strings.Count(doc, want); got != n {
+			t.Errorf("%d times %s, want %d", got, want, n)
+		}
+	}
+	data := regexp.MustCompile(`<image class="dark"[^>]*base64,([^"]*)"`).FindStringSubmatch(doc)
+	raw, err := base64.StdEncoding.DecodeString(data[1])
+	must(t, err)
+	img, err := png.Decode(bytes.NewReader(raw))
+	must(t, err)
+	_, _, _, nothing := img.At(1, 1).RGBA()
+	if img.Bounds() != image.Rect(0, 0, 2, 2) || color.NRGBAModel.Convert(img.At(0, 0)) != palette[ramp0].dark ||
+		color.NRGBAModel.Convert(img.At(1, 0)) != palette[ramp0+numSteps-1].dark || nothing != 0 {
+		t.Errorf("the pixels are %v, want the ends of the ramp, and nothing where there is no cell", img)
+	}
+	p.Sections[1].ID = "c"
+	if err := p.WriteHTML(io.Discard); err == nil || !strings.Contains(err.Error(), `links to "b"`) {
+		t.Errorf("a box that leads nowhere: %v", err)
 	}
 }

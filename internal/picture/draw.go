@@ -29,8 +29,18 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	block(d.title, d.style(ink, 1.2), 1.2)
 	for _, row := range d.legend {
 		for _, e := range row {
-			d.drawSwatch(&c, e.line, left+e.x, y-d.lineHeight(1)/2)
-			c.FillText(d.style(ink, 1), vg.Point{X: left + e.x + d.Lines[e.line].Kind.swatch() + 6, Y: y}, e.name)
+			at := vg.Point{X: left + e.x, Y: y - d.lineHeight(1)/2}
+			swatch := vg.Length(0)
+			switch {
+			case d.Bullets != nil:
+				swatch = d.drawMark(&c, e.line, at)
+			case d.Stack != nil:
+				swatch = drawShare(&c, e.line, at)
+			default:
+				swatch = d.Lines[e.line].Kind.swatch()
+				d.drawSwatch(&c, e.line, at.X, at.Y)
+			}
+			c.FillText(d.style(ink, 1), vg.Point{X: at.X + swatch + 6, Y: y}, e.name)
 		}
 		y -= d.lineHeight(1)
 	}
@@ -54,6 +64,10 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 		d.gridInto(into)
 	case d.Spans != nil:
 		d.spansInto(into)
+	case d.Bullets != nil:
+		d.bulletsInto(into)
+	case d.Stack != nil:
+		d.stackInto(into)
 	default:
 		d.plotInto(into)
 	}

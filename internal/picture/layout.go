@@ -18,9 +18,9 @@ type drawing struct {
 	height              vg.Length
 }
 
-// An entry is the position of a line in the legend.
+// An entry is the position of a line, or of something else with a name, in the legend.
 type entry struct {
-	line  int
+	line  int // index among what is named
 	name  string
 	x     vg.Length
 	width vg.Length
@@ -54,6 +54,12 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		}
 		d.setKey(c.Spans.Scale, c.Spans.all(), marked)
 		d.size.plot = d.spansHeight(space)
+	case c.Bullets != nil:
+		d.setMarks(space)
+		d.size.plot = d.bulletsHeight(space)
+	case c.Stack != nil:
+		d.setShares(space)
+		d.size.plot = d.lineHeight(2)
 	default:
 		d.setLegend(space)
 	}
@@ -74,26 +80,31 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	return d
 }
 
-// setLegend arranges the names of the lines in rows.
+// setLegend arranges the names of the lines.
 func (d *drawing) setLegend(space vg.Length) {
-	c := d.Chart
-	if len(c.Lines) > 1 || c.Lines[0].Name != "" {
-		style := d.style(ink, 1)
-		x := vg.Length(0)
-		for i := range c.Lines {
-			swatch := c.Lines[i].Kind.swatch() + 6
-			name := strings.Join(wrap(style, clean(c.Lines[i].Name), space-swatch, 1), "")
-			e := entry{line: i, name: name, width: swatch + style.Width(name)}
-			if x > 0 && x+e.width > space {
-				x = 0
-			}
-			if x == 0 {
-				d.legend = append(d.legend, nil)
-			}
-			e.x = x
-			d.legend[len(d.legend)-1] = append(d.legend[len(d.legend)-1], e)
-			x += e.width + gap
+	if len(d.Lines) > 1 || d.Lines[0].Name != "" {
+		d.arrange(space, len(d.Lines), func(i int) (string, vg.Length) { return d.Lines[i].Name, d.Lines[i].Kind.swatch() })
+	}
+}
+
+// arrange arranges n names of the legend in rows, each behind a sample.
+func (d *drawing) arrange(space vg.Length, n int, what func(i int) (name string, swatch vg.Length)) {
+	style := d.style(ink, 1)
+	x := vg.Length(0)
+	for i := range n {
+		name, swatch := what(i)
+		swatch += 6
+		name = strings.Join(wrap(style, clean(name), space-swatch, 1), "")
+		e := entry{line: i, name: name, width: swatch + style.Width(name)}
+		if x > 0 && x+e.width > space {
+			x = 0
 		}
+		if x == 0 {
+			d.legend = append(d.legend, nil)
+		}
+		e.x = x
+		d.legend[len(d.legend)-1] = append(d.legend[len(d.legend)-1], e)
+		x += e.width + gap
 	}
 }
 

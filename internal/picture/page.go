@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page's template
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -17,23 +18,27 @@ import (
 )
 
 // A Page is an HTML document that loads nothing else. It suits phones and desktops, light and dark mode, and screen
-// readers.
+// readers. A script of its own sorts tables and shows what a pointer is at; without scripts everything can be read.
 type Page struct {
 	Title    string
 	Intro    string // paragraphs, with an empty line between two
 	Sections []Section
-	// Script, if it is not empty, is run by the browser once the page is there. It may connect to the server of the
-	// page, and to nothing else. It must not contain "</script".
-	Script string
+	// Scripts are run by the browser once the page is there, in this order. They must not contain "</script".
+	Scripts []string
+	// Connect lets the scripts connect to the server of the page.
+	Connect bool
+	// Data, if it is not nil, is on the page as JSON, in the element with the ID "data". Its text is escaped.
+	Data any
 }
 
-// A Section is a part of a page: text and notes, then HTML, then charts, then a table, then folded parts.
+// A Section is a part of a page: text and notes, then figures, HTML, charts, a table, and folded parts.
 type Section struct {
 	// ID is the unique address of the section in the page: a letter, then letters, digits and '-'; not "main".
 	ID      string
 	Heading string
 	Text    string // paragraphs, with an empty line between two
 	Notes   []Note
+	Figures []Figure
 	// HTML is put into the page as it is: whoever made it has escaped all text in it.
 	HTML   template.HTML
 	Charts []Chart
@@ -43,11 +48,17 @@ type Section struct {
 	Folded []Section
 }
 
-// A Note is a remark that must not be missed: a problem, or the absence of one. A sign and a word mark the
+// A Note is a remark that must not be missed: a problem, the absence of one, or what to do. A sign and a word mark the
 // difference in addition to the color.
 type Note struct {
-	Wrong       bool
+	Wrong       bool // a problem
 	Title, Text string
+	Advice      bool // what to do
+}
+
+// A Figure is a number that is shown large: its name, its value, and a remark in small letters.
+type Figure struct {
+	Name, Value, Remark string
 }
 
 // A Table has a name for each column and a cell for each column in every row. The first cell names the row. Columns of
@@ -58,6 +69,12 @@ type Table struct {
 	Rows    [][]string
 	// Links are the IDs of the sections that the names of the rows link to: one for each row, "" for no link, or nil.
 	Links []string
+	// Groups are names for groups of rows: one for each row, or nil. A reader may choose one of them, here and in the
+	// charts of the page.
+	Groups []string
+	// Main is the number of columns that are shown at once. The others are shown when the reader asks for them. 0 shows
+	// all of them.
+	Main int
 }
 
 // maxPage is the maximum size of a page in bytes. Browsers struggle with larger ones.
@@ -65,6 +82,9 @@ const maxPage = 32 << 20
 
 //go:embed page.html
 var pageHTML string
+
+//go:embed page.js
+var pageScript string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
@@ -75,8 +95,10 @@ type (
 	pageView struct {
 		Title       string
 		Policy      template.HTMLAttr
-		Script      template.JS
+		Scripts     []template.JS
+		Data        template.JS
 		Light, Dark template.CSS
+		Classes     template.CSS
 		Intro       []string
 		Sections    []sectionView
 	}
@@ -84,20 +106,28 @@ type (
 		ID, Heading string
 		Text        []string
 		Notes       []Note
+		Figures     []Figure
 		HTML        template.HTML
 		Charts      []chartView
 		Table       *tableView
 		Folded      []sectionView
 	}
 	chartView struct {
+		Name           string
 		Title, Caption string
 		SVGs           []template.HTML
 		Inner          bool // in a folded part
+		Wide           bool
 	}
 	tableView struct {
 		Label, Caption string
 		Head           []cellView
-		Rows           [][]cellView
+		Rows           []rowView
+		More           int // columns that are not shown at once
+	}
+	rowView struct {
+		Group string
+		Cells []cellView
 	}
 	cellView struct {
 		Cell  string
@@ -109,14 +139,23 @@ type (
 // WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
 	view := pageView{
-		Title: clean(p.Title), Intro: paragraphs(p.Intro), Script: template.JS(p.Script),
-		Policy: template.HTMLAttr(`content="` + p.Policy() + `"`),
+		Title: clean(p.Title), Intro: paragraphs(p.Intro), Policy: template.HTMLAttr(`content="` + p.Policy() + `"`),
 	}
-	if strings.Contains(strings.ToLower(p.Script), "</script") {
-		return errors.New("the script contains its own end")
+	for _, script := range p.scripts() {
+		if strings.Contains(strings.ToLower(script), "</script") {
+			return errors.New("a script contains its own end")
+		}
+		view.Scripts = append(view.Scripts, template.JS(script))
 	}
-	view.Light, view.Dark = pageColors()
-	addresses := map[string]bool{mainID: true}
+	if p.Data != nil {
+		data, err := json.Marshal(p.Data) // which escapes what would end the element
+		if err != nil {
+			return fmt.Errorf("the data of the page: %w", err)
+		}
+		view.Data = template.JS(data)
+	}
+	view.Light, view.Dark, view.Classes = pageColors()
+	addresses := map[string]bool{mainID: true, dataID: true}
 	for i := range p.Sections {
 		v, err := p.Sections[i].view(i, addresses, false)
 		if err != nil {
@@ -138,24 +177,40 @@ func (p *Page) WriteHTML(w io.Writer) error {
 	return err
 }
 
+// scripts returns the scripts of the page, its own first.
+func (p *Page) scripts() []string { return append([]string{pageScript}, p.Scripts...) }
+
 // Policy returns the Content-Security-Policy of the page, which is also in the page: it loads nothing, and runs nothing
-// but its script.
+// but its scripts.
 func (p *Page) Policy() string {
-	policy := "default-src 'none'; style-src 'unsafe-inline'"
-	if p.Script == "" {
-		return policy
+	policy := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src"
+	for _, script := range p.scripts() {
+		sum := sha256.Sum256([]byte(script))
+		policy += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 	}
-	sum := sha256.Sum256([]byte(p.Script))
-	return policy + "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; connect-src 'self'"
+	if p.Connect {
+		policy += "; connect-src 'self'"
+	}
+	return policy
 }
 
-// mainID is the ID of the content after the list of sections.
-const mainID = "main"
+// IDs of elements of the page: the content after the list of sections, and Page.Data.
+const (
+	mainID = "main"
+	dataID = "data"
+)
 
 // checkLinks reports the first link to a section that does not exist.
 func (p *Page) checkLinks(addresses map[string]bool) error {
 	for _, s := range p.Sections {
 		for _, part := range append([]Section{s}, s.Folded...) {
+			for _, c := range part.Charts {
+				for _, link := range c.links() {
+					if !addresses[link] {
+						return fmt.Errorf("section %q: chart %q links to %q, which is not a section", part.ID, c.Name, link)
+					}
+				}
+			}
 			if part.Table == nil {
 				continue
 			}
@@ -179,8 +234,11 @@ func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionVie
 	}
 	addresses[s.ID] = true
 	fail := func(err error) (sectionView, error) { return v, fmt.Errorf("section %q: %w", s.ID, err) }
+	for _, f := range s.Figures {
+		v.Figures = append(v.Figures, Figure{clean(f.Name), clean(f.Value), clean(f.Remark)})
+	}
 	for _, n := range s.Notes {
-		v.Notes = append(v.Notes, Note{n.Wrong, clean(n.Title), clean(n.Text)})
+		v.Notes = append(v.Notes, Note{n.Wrong, clean(n.Title), clean(n.Text), n.Advice})
 	}
 	for i := range s.Charts {
 		chart, err := s.Charts[i].view()
@@ -213,19 +271,16 @@ func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionVie
 
 // view draws the chart in both layouts.
 func (c *Chart) view() (chartView, error) {
-	v := chartView{Title: clean(c.Title), Caption: clean(c.Caption)}
+	v := chartView{Name: c.Name, Title: clean(c.Title), Caption: clean(c.Caption), Wide: c.Wide}
 	if err := c.check(); err != nil {
 		return v, err
 	}
 	for _, layout := range []struct {
 		class string
 		size  size
-	}{{"wide", wide}, {"narrow", narrow}} {
+	}{{"wide", c.size()}, {"narrow", narrow}} {
 		d := c.layOut(layout.size, false)
-		body, err := d.svg(true)
-		if err != nil {
-			return v, fmt.Errorf("chart %q: %w", c.Name, err)
-		}
+		body := d.svg(true)
 		// The canvas has escaped all text in the body.
 		v.SVGs = append(v.SVGs,
 			template.HTML(fmt.Sprintf("<svg class=%q viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n%s</svg>\n",
@@ -241,7 +296,13 @@ func (t *Table) view() (*tableView, error) {
 	if len(t.Links) > 0 && len(t.Links) != len(t.Rows) {
 		return nil, fmt.Errorf("table %q: %d links for %d rows", t.Caption, len(t.Links), len(t.Rows))
 	}
+	if len(t.Groups) > 0 && len(t.Groups) != len(t.Rows) {
+		return nil, fmt.Errorf("table %q: %d groups for %d rows", t.Caption, len(t.Groups), len(t.Rows))
+	}
 	v := &tableView{Caption: clean(t.Caption)}
+	if t.Main > 0 {
+		v.More = max(len(t.Head)-t.Main, 0)
+	}
 	classes := make([]string, len(t.Head))
 	for i, row := range t.Rows {
 		if len(row) != len(t.Head) {
@@ -256,6 +317,10 @@ func (t *Table) view() (*tableView, error) {
 			}
 		}
 	}
+	for j := range classes[len(t.Head)-v.More:] {
+		class := &classes[len(t.Head)-v.More+j]
+		*class = strings.TrimSpace(*class + " " + classMore)
+	}
 	for j, name := range t.Head {
 		v.Head = append(v.Head, cellView{Cell: clean(name), Class: classes[j]})
 	}
@@ -267,7 +332,11 @@ func (t *Table) view() (*tableView, error) {
 		if len(t.Links) > 0 {
 			cells[0].Link = t.Links[len(v.Rows)]
 		}
-		v.Rows = append(v.Rows, cells)
+		row := rowView{Cells: cells}
+		if len(t.Groups) > 0 {
+			row.Group = clean(t.Groups[len(v.Rows)])
+		}
+		v.Rows = append(v.Rows, row)
 	}
 	return v, nil
 }
@@ -275,10 +344,11 @@ func (t *Table) view() (*tableView, error) {
 // shortCell is the maximum number of characters of a cell that is kept on one line.
 const shortCell = 30
 
-// Classes of columns that are not numbers: long text and words.
+// Classes of columns: long text, words, and those that are not shown at once.
 const (
 	classText  = "text"
 	classShort = "text short"
+	classMore  = "more"
 )
 
 // numeric reports whether a cell is empty, a dash, or starts like a number.
@@ -298,12 +368,13 @@ func paragraphs(s string) []string {
 	return all
 }
 
-// pageColors returns the palette as CSS variables.
-func pageColors() (light, dark template.CSS) {
-	var l, d strings.Builder
-	for _, c := range palette {
-		fmt.Fprintf(&l, " --%s: %s;", c.name, cssHex(c.light))
-		fmt.Fprintf(&d, " --%s: %s;", c.name, cssHex(c.dark))
+// pageColors returns the palette as CSS variables, and the classes of charts.
+func pageColors() (light, dark, classes template.CSS) {
+	var l, d, c strings.Builder
+	for _, p := range palette {
+		fmt.Fprintf(&l, " --%s: %s;", p.name, cssHex(p.light))
+		fmt.Fprintf(&d, " --%s: %s;", p.name, cssHex(p.dark))
+		fmt.Fprintf(&c, ".f-%s{fill:var(--%[1]s)}.s-%[1]s{stroke:var(--%[1]s);fill:none}", p.name)
 	}
-	return template.CSS(l.String() + " "), template.CSS(d.String() + " ")
+	return template.CSS(l.String() + " "), template.CSS(d.String() + " "), template.CSS(c.String())
 }

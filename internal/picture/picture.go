@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// A Chart consists of lines over two axes, or of a Grid or Spans.
+// A Chart consists of lines over two axes, or of a Grid, Spans, Bullets or a Stack.
 type Chart struct {
 	// Name is the name of its files without extension: letters, digits, '-', '_' and '.', starting with a letter or
 	// digit.
@@ -32,9 +32,13 @@ type Chart struct {
 	Categories []string
 	// Lines are drawn in this order, the last one on top.
 	Lines []Line
-	// Grid or Spans are drawn instead of lines if not nil.
-	Grid  *Grid
-	Spans *Spans
+	// One of these, if it is not nil, is drawn instead of lines.
+	Grid    *Grid
+	Spans   *Spans
+	Bullets *Bullets
+	Stack   *Stack
+	// Wide makes the chart as wide as the page.
+	Wide bool
 }
 
 // A Line is one series of a chart. Lines of different kinds may share a chart.
@@ -77,10 +81,9 @@ func (c *Chart) check() error {
 	if !fileName.MatchString(c.Name) || len(c.Name) > 100 {
 		return fail("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
 	}
-	if c.Grid != nil || c.Spans != nil {
-		if err := c.checkColored(); err != nil {
-			return fail("%w", err)
-		}
+	if other, err := c.checkOther(); err != nil {
+		return fail("%w", err)
+	} else if other {
 		return nil
 	}
 	if len(c.Lines) == 0 || len(c.Lines) > maxLines {
@@ -106,15 +109,24 @@ func (c *Chart) check() error {
 	return nil
 }
 
-// checkColored checks a chart without lines.
-func (c *Chart) checkColored() error {
-	if len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY || c.Grid != nil && c.Spans != nil {
-		return errors.New("want one of lines, a grid and spans; logarithmic axes and categories are for lines alone")
+// checkOther checks a chart of something other than lines, and reports whether it is one.
+func (c *Chart) checkOther() (other bool, err error) {
+	count := 0
+	check := func(there bool, f func() error) {
+		if there {
+			count++
+			err = f()
+		}
 	}
-	if c.Grid != nil {
-		return c.Grid.check()
+	check(c.Grid != nil, c.Grid.check)
+	check(c.Spans != nil, c.Spans.check)
+	check(c.Bullets != nil, c.Bullets.check)
+	check(c.Stack != nil, c.Stack.check)
+	if count > 1 || count > 0 && (len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY) {
+		return true, errors.New("want one of lines, a grid, spans, bullets and a stack; logarithmic axes and " +
+			"categories are for lines alone")
 	}
-	return c.Spans.check()
+	return count > 0, err
 }
 
 func (c *Chart) checkLine(l *Line) error {
@@ -157,6 +169,10 @@ func (c *Chart) summary() string {
 		return c.gridSummary()
 	case c.Spans != nil:
 		return c.spansSummary()
+	case c.Bullets != nil:
+		return c.bulletsSummary()
+	case c.Stack != nil:
+		return c.stackSummary()
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Chart of %s", nonEmpty(clean(c.Y), "Y"))

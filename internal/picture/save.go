@@ -8,11 +8,9 @@ import (
 	"html"
 	"io"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"github.com/bloomkv/bloomkv/internal/outfile"
 )
@@ -25,21 +23,17 @@ func (c *Chart) SVG(w io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	d := c.layOut(wide, true)
+	d := c.layOut(c.size(), true)
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %[1]g %[2]g" `+
-		`role="img" aria-label="%s">`+"\n",
-		d.width.Points(), d.height.Points(), html.EscapeString(clean(c.Title)+". "+c.summary()))
+		`font-family="%s" role="img" aria-label="%s">`+"\n",
+		d.width.Points(), d.height.Points(), typefaces, html.EscapeString(clean(c.Title)+". "+c.summary()))
 	fmt.Fprintf(&b, "<title>%s</title>\n<desc>%s</desc>\n", html.EscapeString(clean(c.Title)),
 		html.EscapeString(clean(c.Caption)))
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" fill="%s"/>`+"\n", cssHex(palette[background].light))
-	body, err := d.svg(false)
-	if err != nil {
-		return fmt.Errorf("chart %q: %w", c.Name, err)
-	}
-	b.WriteString(body)
+	b.WriteString(d.svg(false))
 	b.WriteString("</svg>\n")
-	_, err = b.WriteTo(w)
+	_, err := b.WriteTo(w)
 	return err
 }
 
@@ -48,7 +42,7 @@ func (c *Chart) PNG(w io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	d := c.layOut(wide, true)
+	d := c.layOut(c.size(), true)
 	canvas := vgimg.NewWith(vgimg.UseWH(d.width, d.height), vgimg.UseDPI(pngDPI),
 		vgimg.UseBackgroundColor(background.color()))
 	d.draw(canvas)
@@ -103,39 +97,12 @@ func Save(ctx context.Context, dir string, charts []Chart) error {
 	return nil
 }
 
-// The SVG canvas writes colors and fonts into style attributes, and unescaped quotes nowhere else.
-var (
-	styleAttribute = regexp.MustCompile(`style="[^"]*"`)
-	styleColor     = regexp.MustCompile(`(fill|stroke):(#[0-9A-F]{6})`)
-	styleFont      = regexp.MustCompile(`font-family:Liberation Sans;font-variant:[a-z]+;` +
-		`font-weight:normal;font-style:normal`)
-	header = regexp.MustCompile(`(?s)^.*?<svg[^>]*>\n`)
-)
+// typefaces are those of text in an SVG. The first one has the widths that the layout assumes, and the others nearly so.
+const typefaces = "'Liberation Sans',Arial,Helvetica,sans-serif"
 
-// svg returns the output of the canvas without the svg element around it. On a page, colors become CSS variables.
-func (d *drawing) svg(onPage bool) (string, error) {
-	canvas := vgsvg.NewWith(vgsvg.UseWH(d.width, d.height))
+// svg returns the chart without the svg element around it. On a page, colors are classes.
+func (d *drawing) svg(onPage bool) string {
+	canvas := newSVGCanvas(d.width, d.height, onPage)
 	d.draw(canvas)
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return "", err
-	}
-	body := b.String()
-	body = body[len(header.FindString(body)):]
-	body = strings.TrimSuffix(strings.TrimSpace(body), "</svg>")
-
-	variables := make(map[string]string)
-	for _, c := range palette {
-		variables[strings.ToUpper(cssHex(c.light))] = "var(--" + c.name + ")"
-	}
-	return styleAttribute.ReplaceAllStringFunc(body, func(style string) string {
-		style = styleFont.ReplaceAllLiteralString(style, "font-family:'Liberation Sans',Arial,Helvetica,sans-serif")
-		if !onPage {
-			return style
-		}
-		return styleColor.ReplaceAllStringFunc(style, func(s string) string {
-			property, value, _ := strings.Cut(s, ":")
-			return property + ":" + nonEmpty(variables[value], value)
-		})
-	}), nil
+	return canvas.String()
 }

@@ -185,9 +185,19 @@ type cell struct {
 	value  float64
 	label  string // written into the box if it fits
 	marked bool
+	tag    tag // on a page
 }
 
-// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels.
+// pageOf returns the canvas of a chart on a page, or nil.
+func pageOf(c *draw.Canvas) *svgCanvas {
+	if canvas, ok := c.Canvas.(*svgCanvas); ok && canvas.onPage {
+		return canvas
+	}
+	return nil
+}
+
+// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels. On a
+// page, a box with a tag is drawn by itself.
 func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 	var steps [numSteps]vg.Path
 	var unknown vg.Path
@@ -201,10 +211,15 @@ func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 		}
 		p.Close()
 	}
+	page := pageOf(c)
 	for i := range cells {
-		if v := cells[i].value; v == NoValue {
+		switch v := cells[i].value; {
+		case v == NoValue:
 			add(&unknown, cells[i].box)
-		} else {
+		case page != nil && cells[i].tag != tag{}:
+			page.SetColor((ramp0 + role(k.step(v))).color())
+			page.tagged(cells[i].tag, cells[i].box)
+		default:
 			add(&steps[k.step(v)], cells[i].box)
 		}
 	}

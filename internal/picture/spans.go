@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -17,10 +16,16 @@ import (
 type Spans struct {
 	Rows  []SpanRow // from the top
 	Scale Scale
-	// First and Last are the labels below the left and right end.
-	First, Last string
+	// Ticks are labels below the rows, in rising order. If there is not enough space, some are omitted.
+	Ticks []SpanTick
 	// Marked is the meaning of the outline of a marked span.
 	Marked string
+}
+
+// A SpanTick is a label at a place from 0 to 1.
+type SpanTick struct {
+	At   float64
+	Name string
 }
 
 // A SpanRow is a row of rectangles, which may overlap; later ones are on top.
@@ -35,6 +40,9 @@ type Span struct {
 	Value    float64
 	Name     string // written into it if it fits
 	Marked   bool
+	// On a page, a pointer shows the title, which may have several lines, and a click goes to the section with the ID of the link. Spans of a group
+	// can be told from others. All may be empty.
+	Title, Link, Group string
 }
 
 const (
@@ -62,6 +70,11 @@ func (s *Spans) check() error {
 			}
 		}
 	}
+	for i, t := range s.Ticks {
+		if !(0 <= t.At && t.At <= 1) || i > 0 && t.At < s.Ticks[i-1].At {
+			return fmt.Errorf("tick %d at %v, want 0 to 1, rising", i, t.At)
+		}
+	}
 	values := s.all()
 	switch {
 	case len(values) == 0:
@@ -73,17 +86,37 @@ func (s *Spans) check() error {
 	return err
 }
 
+// links returns the links of all spans of a chart.
+func (c *Chart) links() (all []string) {
+	if c.Spans == nil {
+		return nil
+	}
+	for _, row := range c.Spans.Rows {
+		for _, s := range row.Spans {
+			if s.Link != "" {
+				all = append(all, s.Link)
+			}
+		}
+	}
+	return all
+}
+
 // marked reports whether there is a span with an outline.
 func (s *Spans) marked() bool {
 	return slices.ContainsFunc(s.Rows,
 		func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
 }
 
-func (d *drawing) spanRowHeight() vg.Length { return d.lineHeight(1.2) }
+func (d *drawing) spanRowHeight() vg.Length {
+	if len(d.Spans.Rows) > 12 {
+		return d.lineHeight(1.2)
+	}
+	return d.lineHeight(1.8)
+}
 
 func (d *drawing) spansHeight(space vg.Length) vg.Length {
 	height := vg.Length(len(d.Spans.Rows)) * d.spanRowHeight()
-	return height + d.lineHeight(1) + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 10
+	return height + d.lineHeight(1) + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 14
 }
 
 // spansInto draws the rows, their names, and the text below.
@@ -96,11 +129,18 @@ func (d *drawing) spansInto(c draw.Canvas) {
 	}
 	left := d.leftNames(names, space)
 	from, wide, high := c.Min.X+left, space-left, d.spanRowHeight()
-	var cells []cell
 	for i, row := range s.Rows {
 		top := c.Max.Y - vg.Length(i)*high
 		d.drawLeftName(&c, row.Name, left, top-high/2)
 		c.StrokeLine2(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
+	}
+	page := pageOf(&c)
+	if page != nil {
+		page.beginZoom(vg.Rectangle{Min: vg.Point{X: from, Y: c.Min.Y}, Max: vg.Point{X: c.Max.X, Y: c.Max.Y}})
+	}
+	var cells []cell
+	for i, row := range s.Rows {
+		top := c.Max.Y - vg.Length(i)*high
 		for _, span := range row.Spans {
 			box := vg.Rectangle{
 				Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2},
@@ -112,23 +152,60 @@ func (d *drawing) spansInto(c draw.Canvas) {
 				box.Min.X = min(box.Min.X, c.Max.X-narrowest)
 				box.Max.X = box.Min.X + narrowest
 			}
-			cells = append(cells, cell{box: box, value: span.Value, label: clean(span.Name), marked: span.Marked})
+			cells = append(cells, cell{
+				box: box, value: span.Value, label: clean(span.Name), marked: span.Marked,
+				tag: tag{cleanLines(span.Title), span.Link, clean(span.Group)},
+			})
 		}
 	}
 	d.key.drawCells(&c, d, cells)
 
 	y := c.Max.Y - vg.Length(len(s.Rows))*high - 2
 	c.StrokeLine2(muted.stroke(1), from, y, c.Max.X, y)
-	style := d.style(muted, 1)
-	for _, end := range []struct {
-		name  string
-		x     vg.Length
-		align text.XAlignment
-	}{{s.First, from, draw.XLeft}, {s.Last, c.Max.X, draw.XRight}} {
-		style.XAlign = end.align
-		c.FillText(style, vg.Point{X: end.x, Y: y - 4}, strings.Join(wrap(style, clean(end.name), wide/2-6, 1), ""))
+	d.drawSpanTicks(&c, from, y, wide)
+	if page != nil {
+		page.endZoom()
 	}
 	d.drawAxisName(&c, space)
+}
+
+// drawSpanTicks writes the labels below the rows, the first and the last one if any: those between only where they have
+// space.
+func (d *drawing) drawSpanTicks(c *draw.Canvas, from, y, wide vg.Length) {
+	ticks, style := d.Spans.Ticks, d.style(muted, 1)
+	type place struct{ from, to vg.Length }
+	var taken []place
+	write := func(t SpanTick) {
+		name := strings.Join(wrap(style, clean(t.Name), wide/2-6, 1), "")
+		x, width := from+vg.Length(t.At)*wide, style.Width(name)
+		at := place{x - width/2, x + width/2}
+		style.XAlign = draw.XCenter
+		if t.At < 0.02 {
+			style.XAlign, at = draw.XLeft, place{x, x + width}
+		} else if t.At > 0.98 {
+			style.XAlign, at = draw.XRight, place{x - width, x}
+		}
+		for _, p := range taken {
+			if at.from < p.to+10 && p.from < at.to+10 {
+				return
+			}
+		}
+		if at.from < from || at.to > from+wide+1 {
+			return
+		}
+		taken = append(taken, at)
+		c.StrokeLine2(muted.stroke(1), x, y, x, y-4)
+		c.FillText(style, vg.Point{X: x, Y: y - 5}, name)
+	}
+	if n := len(ticks); n > 0 {
+		write(ticks[0])
+		if n > 1 {
+			write(ticks[n-1])
+		}
+		for i := 1; i < n-1; i++ {
+			write(ticks[i])
+		}
+	}
 }
 
 // spansSummary describes the spans in words, for screen readers: the number of spans in each row and their extremes.

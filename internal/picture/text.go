@@ -22,8 +22,17 @@ type size struct {
 
 var (
 	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
+	full   = size{width: 1120, plot: 350, text: 14, xTicks: 12, yTicks: 6, swatch: 24}
 	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
 )
+
+// size returns the size of the chart where it is not narrow.
+func (c *Chart) size() size {
+	if c.Wide {
+		return full
+	}
+	return wide
+}
 
 func (s size) style(r role, scale float64) text.Style {
 	return text.Style{
@@ -82,6 +91,15 @@ func nonEmpty(s, otherwise string) string {
 		return otherwise
 	}
 	return s
+}
+
+// cleanLines returns s as clean does, but keeps its lines.
+func cleanLines(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = clean(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // clean returns s as one line of printable characters. It replaces characters that HTML and XML forbid and those that

@@ -1,0 +1,192 @@
+package picture
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+)
+
+// Bullets are rows that compare a value with others of its kind, on one axis (Few, "Bullet Graph Design Specification",
+// 2013). The chart's Y names the values.
+type Bullets struct {
+	// Bar, Tick and Marks name what is drawn: a bar, a line across it, and up to three marks.
+	Bar, Tick string
+	Marks     []string
+	Rows      []Bullet // from the top
+	// Log makes the axis logarithmic. Zero is then not drawn.
+	Log bool
+}
+
+// A Bullet is one row. A value below 0 is not known, and not drawn.
+type Bullet struct {
+	Name      string
+	Bar, Tick float64
+	Marks     []float64 // one for each of Bullets.Marks
+}
+
+const (
+	maxBullets = 60
+	maxMarks   = 3
+)
+
+func (b *Bullets) check() error {
+	if len(b.Rows) == 0 || len(b.Rows) > maxBullets || len(b.Marks) > maxMarks {
+		return fmt.Errorf("%d bullets with %d marks, want 1 to %d with at most %d", len(b.Rows), len(b.Marks), maxBullets,
+			maxMarks)
+	}
+	for i, r := range b.Rows {
+		if len(r.Marks) != len(b.Marks) {
+			return fmt.Errorf("bullet %d, %q: %d marks, want %d", i+1, r.Name, len(r.Marks), len(b.Marks))
+		}
+		for _, v := range r.values() {
+			if math.IsNaN(v) || v > maxValue || v > 0 && v < 1/maxValue {
+				return fmt.Errorf("bullet %d, %q: %v, want a number up to %g", i+1, r.Name, v, maxValue)
+			}
+		}
+	}
+	if e := b.extent(); e.min > e.max {
+		return errors.New("the bullets have no values")
+	}
+	return nil
+}
+
+func (r *Bullet) values() []float64 { return append([]float64{r.Bar, r.Tick}, r.Marks...) }
+
+// extent returns the range of the axis.
+func (b *Bullets) extent() extent {
+	e := newExtent()
+	for i := range b.Rows {
+		for _, v := range b.Rows[i].values() {
+			if v > 0 || v == 0 && !b.Log {
+				e.add(v)
+			}
+		}
+	}
+	if e.min > e.max {
+		return e
+	}
+	if !b.Log {
+		e.add(0)
+		if e.max == 0 {
+			e.max = 1
+		}
+		return e
+	}
+	// Bars begin to the left of the lowest value, so that it has a bar too.
+	return extent{e.min / 2, e.max * 1.1}
+}
+
+// setMarks arranges the legend: the bar, the tick and the marks.
+func (d *drawing) setMarks(space vg.Length) {
+	names := append([]string{d.Bullets.Bar, d.Bullets.Tick}, d.Bullets.Marks...)
+	d.arrange(space, len(names), func(i int) (string, vg.Length) { return names[i], 14 })
+}
+
+// drawMark draws the sample of what is named i in the legend, and returns its width.
+func (d *drawing) drawMark(c *draw.Canvas, i int, at vg.Point) vg.Length {
+	const width = 14
+	switch i {
+	case 0:
+		drawBox(c, vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 5}, Max: vg.Point{X: at.X + width, Y: at.Y + 5}}, series0)
+	case 1:
+		c.StrokeLine2(ink.stroke(3), at.X+width/2, at.Y-7, at.X+width/2, at.Y+7)
+	default:
+		c.DrawGlyphNoClip(markStyle(i-2), vg.Point{X: at.X + width/2, Y: at.Y})
+	}
+	return width
+}
+
+// markStyle returns the style of mark i. Marks lie on bars, so they have none of their colors.
+func markStyle(i int) draw.GlyphStyle {
+	return draw.GlyphStyle{Color: lineRole(i + 1).color(), Radius: 4, Shape: marks[(i+1)%len(marks)]}
+}
+
+func (d *drawing) bulletsHeight(space vg.Length) vg.Length {
+	return vg.Length(len(d.Bullets.Rows))*d.lineHeight(1.8) + d.lineHeight(1) + 14 +
+		vg.Length(len(d.axisName(space)))*d.lineHeight(1)
+}
+
+// bulletsInto draws the rows and the axis below them.
+func (d *drawing) bulletsInto(c draw.Canvas) {
+	b := d.Bullets
+	space := c.Max.X - c.Min.X
+	names := make([]string, len(b.Rows))
+	for i := range b.Rows {
+		names[i] = b.Rows[i].Name
+	}
+	left := d.leftNames(names, space)
+	from, wide, high := c.Min.X+left, space-left-8, d.lineHeight(1.8)
+	e := b.extent()
+	place := func(v float64) vg.Length {
+		if b.Log {
+			return from + wide*vg.Length(math.Log(v/e.min)/math.Log(e.max/e.min))
+		}
+		return from + wide*vg.Length((v-e.min)/(e.max-e.min))
+	}
+	shown := func(v float64) bool { return v > 0 || v == 0 && !b.Log }
+	low := c.Max.Y - vg.Length(len(b.Rows))*high - 2
+	ticks, _ := linearTicks(e, d.xTicks, d.formatY)
+	if b.Log {
+		ticks = logTicks(e, d.xTicks, d.formatY)
+	}
+	style := d.style(muted, 1)
+	style.XAlign = draw.XCenter
+	end := c.Min.X
+	for _, t := range ticks {
+		x := place(t.Value)
+		c.StrokeLine2(grid.stroke(0.75), x, low, x, c.Max.Y)
+		if width := style.Width(t.Label); x-width/2 > end && x+width/2 <= c.Max.X {
+			c.FillText(style, vg.Point{X: x, Y: low - 4}, t.Label)
+			end = x + width/2 + 8
+		}
+	}
+	for i := range b.Rows {
+		r := &b.Rows[i]
+		middle := c.Max.Y - (vg.Length(i)+0.5)*high
+		d.drawLeftName(&c, r.Name, left, middle)
+		if shown(r.Bar) {
+			drawBox(&c, vg.Rectangle{
+				Min: vg.Point{X: from, Y: middle - high/4}, Max: vg.Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
+			}, series0)
+		}
+		if shown(r.Tick) {
+			x := place(r.Tick)
+			c.StrokeLine2(background.stroke(5), x, middle-high*0.4, x, middle+high*0.4)
+			c.StrokeLine2(ink.stroke(3), x, middle-high*0.4, x, middle+high*0.4)
+		}
+		for k, v := range r.Marks {
+			if shown(v) {
+				back := markStyle(k)
+				back.Color, back.Radius = background.color(), back.Radius+1.5
+				c.DrawGlyphNoClip(back, vg.Point{X: place(v), Y: middle})
+				c.DrawGlyphNoClip(markStyle(k), vg.Point{X: place(v), Y: middle})
+			}
+		}
+	}
+	c.StrokeLine2(muted.stroke(1), from, low, from+wide, low)
+	d.drawAxisName(&c, space)
+}
+
+// bulletsSummary describes the rows in words, for screen readers.
+func (c *Chart) bulletsSummary() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "Rows of %s.", nonEmpty(clean(c.Y), "values"))
+	names := append([]string{c.Bullets.Bar, c.Bullets.Tick}, c.Bullets.Marks...)
+	for i := range c.Bullets.Rows {
+		r := &c.Bullets.Rows[i]
+		fmt.Fprintf(&s, " %s:", nonEmpty(clean(r.Name), fmt.Sprintf("row %d", i+1)))
+		separator := " "
+		for k, v := range r.values() {
+			if v >= 0 {
+				s.WriteString(separator + clean(names[k]) + " " + c.formatY(v))
+				separator = ", "
+			}
+		}
+		s.WriteByte('.')
+	}
+	return s.String()
+}
