@@ -51,6 +51,7 @@ kept: ## stores that every later version must open, in a new directory: make kep
 
 screenshots: ## docs/images, by a browser: needs chromium
 	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images
+	go -C tests/browser test -count=1 -v -run 'TestPages|TestTheLivePage' . -shots $(CURDIR)/docs/images/pages
 
 bench: ## the store's own figures
 	go run ./bench

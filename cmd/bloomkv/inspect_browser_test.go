@@ -206,7 +206,7 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 		width, height  int
 		dark           bool
 	}{
-		{"inspect-light", dir, "#tree", 1280, 1150, false},
+		{"inspect-light", dir, "#tree", 1280, 1050, false},
 		{"inspect-dark", table, "#unit-0", 1280, 1020, true},
 		{"inspect-phone", dir, "#tree", 390, 1100, false},
 	} {
