@@ -225,5 +225,8 @@ func (a *app) printDemo(r *demoResult) {
 			words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 	}
 	saved := r.TableReadsWithout - min(r.TableReads, r.TableReadsWithout)
-	fmt.Fprintf(a.Out, "\nfilters saved %s of %s reads of tables\n", words.Count(saved), words.Count(r.TableReadsWithout))
+	fmt.Fprintln(a.Out)
+	words.Wrapped(a.Out, fmt.Sprintf("filters saved %s of %s reads of tables: a lookup of an absent key wastes %.3g "+
+		"reads, and %.3g without filters",
+		words.Count(saved), words.Count(r.TableReadsWithout), r.with.wasted, r.without.wasted))
 }
