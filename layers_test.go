@@ -28,9 +28,9 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv": {8, []string{
-		".", "debug", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest", "internal/filterplan",
-		"internal/filename", "internal/cli", "internal/inspect", "internal/outfile", "internal/words",
-		"internal/workload", "internal/workload/own",
+		".", "debug", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
+		"internal/filterplan", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile",
+		"internal/words", "internal/workload", "internal/workload/own",
 	}},
 	"bench": {8, []string{
 		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",

@@ -104,7 +104,7 @@ func (m LookupMetrics) filterText() (l textLine) {
 	l.add(m.FilterProbes > 0, "%d", m.FilterProbes)
 	l.add(m.FilterNegatives > 0, "%d excluded the key", m.FilterNegatives)
 	l.add(m.TruePositives > 0, "%d let it through rightly", m.TruePositives)
-	l.add(m.FalsePositives > 0, "%d wrongly (a rate of %.3g)", m.FalsePositives, m.FPR())
+	l.add(m.FalsePositives > 0, "%d let it through wrongly (a rate of %.3g)", m.FalsePositives, m.FPR())
 	return l
 }
 
@@ -218,7 +218,8 @@ func (w WorkMetrics) compactionText() (l textLine) {
 	l.head = "compacting"
 	for _, c := range w.Compactions {
 		l.add(true, "level %d into %d (%s of %s, %d of %s read in %v)", c.From, c.To, words.Plural(c.Tables, "table"),
-			words.Size(c.Bytes), c.VersionsRead, words.Plural(c.Versions, "version"), c.Duration.Round(time.Millisecond))
+			words.Size(c.Bytes), c.VersionsRead, words.Plural(c.Versions, "version"),
+			c.Duration.Round(time.Millisecond))
 	}
 	return l
 }

@@ -147,7 +147,8 @@ func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
 		{"--phases overwrite", "load random,flush,settle,overwrite,flush,settle"},
 		{
 			"--phases present-overwritten,reopen",
-			"load random,flush,settle,overwrite,flush,settle,warm-overwritten,present-overwritten,compact,settle,reopen",
+			"load random,flush,settle,overwrite,flush,settle,warm-overwritten,present-overwritten,compact,settle," +
+				"reopen",
 		},
 		{"--phases queue-pop", "load queue,flush,queue-pop"},
 		{"--phases queue-pop --load sync", "load sync,load queue,flush,queue-pop"},

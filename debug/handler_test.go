@@ -83,7 +83,8 @@ func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
 	for _, want := range []string{
 		"<h1>bloomkv: orders</h1>", `<h2 id="now">Now</h2>`, "wasted reads of an absent key, measured",
 		"<polyline points=", `<h2 id="glance">At a glance</h2>`, `<h2 id="tree">The tree</h2>`,
-		`<h2 id="tables">Tables</h2>`, `<p id="live-state" role="status">The store is open`, " written</li>", "No problems found",
+		`<h2 id="tables">Tables</h2>`, `<p id="live-state" role="status">The store is open`, " written</li>",
+		"No problems found",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)

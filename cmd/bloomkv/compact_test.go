@@ -227,7 +227,8 @@ func TestTheMemoryForFiltersIsKept(t *testing.T) {
 			if math.Abs(i.Tree.Promised/s.FPRPromised-1) > 1e-9 || int64(i.Tree.FilterBytes) != s.Memory.Filters ||
 				i.Tree.FilterDisk != s.FilterBytes || s.FPRPromised == 0.01 {
 				t.Errorf("%q: inspect: %g promised, filters of %d bytes, %d on disk; stats: %g, %d, %d", step,
-					i.Tree.Promised, i.Tree.FilterBytes, i.Tree.FilterDisk, s.FPRPromised, s.Memory.Filters, s.FilterBytes)
+					i.Tree.Promised, i.Tree.FilterBytes, i.Tree.FilterDisk, s.FPRPromised, s.Memory.Filters,
+					s.FilterBytes)
 			}
 		}
 	}

@@ -18,10 +18,10 @@ func (a *app) countCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "count DIR",
 		Short: "Count keys",
-		Long: `count prints the number of keys in a store, or in the range of --prefix, --from and --to: keys that match all
-given flags. The number is exact: deleted and overwritten versions do not count. count reads every key in the range, and
-shows its progress on a terminal. For a quick estimate of the space of a range use size; the number of entries of the
-whole store, old versions included, is in stats.
+		Long: `count prints the number of keys in a store, or in the range of --prefix, --from and --to: keys that match
+all given flags. The number is exact: deleted and overwritten versions do not count. count reads every key in the range,
+and shows its progress on a terminal. size estimates quickly how many bytes a range takes; stats prints the number of
+entries of the whole store, with old versions.
 ` + onTable,
 		Example: `  bloomkv count ./store
   bloomkv count ./store --prefix user/`,

@@ -31,7 +31,8 @@ func TestCountIsExactInEveryRange(t *testing.T) {
 			t.Errorf("%q: counts %q, scan prints %q", flags, got, want)
 		}
 		var object struct{ Keys int }
-		must(t, json.Unmarshal([]byte((tool{}).must(t, append([]string{"count", dir, "--json"}, flags...)...)), &object))
+		text := tool{}.must(t, append([]string{"count", dir, "--json"}, flags...)...)
+		must(t, json.Unmarshal([]byte(text), &object))
 		if object.Keys != scanned {
 			t.Errorf("%q: in JSON %d, want %d", flags, object.Keys, scanned)
 		}

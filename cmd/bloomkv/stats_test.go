@@ -28,7 +28,8 @@ func TestStatsFitsAndLeavesOutZeros(t *testing.T) {
 			[]string{"deletes", "lookups", "writes", "ingest", "log ", "not asked", "false yes", "readers"},
 		},
 		{
-			many, []string{"measured", "false yes", " no", "with filters by other options"}, []string{"lookups:", "writes:"},
+			many, []string{"measured", "false yes", " no", "with filters by other options"},
+			[]string{"lookups:", "writes:"},
 		},
 	} {
 		out := tool{}.must(t, "stats", c.dir, "--tables")

@@ -79,8 +79,8 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 // levels of a store, as if all tables had been written by this planner and had stayed on their level. With f.Memory
 // filters are built and loaded as a store does it: level 0 counts as the last level when they are built, and what then
 // does not fit is left out unit by unit, from the last level upwards. Then the figures of a level are means, and its
-// Units are those that all its filters have. The rate is that of Promise, with one run on each level with keys. fpr is the
-// promised rate, unused if f.Memory is set.
+// Units are those that all its filters have. The rate is that of Promise, with one run on each level with keys. fpr is
+// the promised rate, unused if f.Memory is set.
 func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
 	if len(keys) > manifest.NumLevels {
 		return 0, nil, fmt.Errorf("%d levels, a store has %d", len(keys), manifest.NumLevels)

@@ -29,7 +29,8 @@ func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
 		},
 	} {
 		o := c.o
-		t.Run(fmt.Sprintf("rate %g, memory %d, kind %d", o.FilterFPR, o.FilterMemory, o.FilterKind), func(t *testing.T) {
+		name := fmt.Sprintf("rate %g, memory %d, kind %d", o.FilterFPR, o.FilterMemory, o.FilterKind)
+		t.Run(name, func(t *testing.T) {
 			short := c.built.FilterFPR > 0
 			if !short {
 				c.built = o

@@ -68,8 +68,8 @@ func (s *Store) wasteSection() section {
 		},
 	}
 	if l := s.Levels; len(l) > 0 && l[0].Level == 0 && l[0].Runs > 1 {
-		waste.lines = append(waste.lines, fmt.Sprintf("the filters are sized for the settled tree: %d of %d runs are in "+
-			"level 0, until compaction merges them", l[0].Runs, s.Tree.Runs))
+		waste.lines = append(waste.lines, fmt.Sprintf("the filters are sized for the settled tree: %d of %d runs are "+
+			"in level 0 until compaction merges them", l[0].Runs, s.Tree.Runs))
 	}
 	if drawn {
 		waste.charts = []picture.Chart{c}

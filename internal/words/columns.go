@@ -16,7 +16,8 @@ func Columns(w io.Writer, head []string, rows [][]string) {
 	total := 0
 	widths := make([]int, len(head))
 	for i, name := range head {
-		if i > 0 && !slices.ContainsFunc(rows, func(r []string) bool { return r[i] != "" && r[i] != "0" && r[i] != "-" }) {
+		figure := func(r []string) bool { return r[i] != "" && r[i] != "0" && r[i] != "-" }
+		if i > 0 && !slices.ContainsFunc(rows, figure) {
 			continue
 		}
 		widths[i] = utf8.RuneCountInString(name)
