@@ -151,10 +151,11 @@ func (r *report) times() grid {
 		if first.PutNs > 0 {
 			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "", "mean")
 			for _, p := range row {
-				if p == nil {
-					p = &phase{}
+				cell := ""
+				if p != nil {
+					cell = fmt.Sprintf("%.0f", p.PutNs)
 				}
-				alone = append(alone, fmt.Sprintf("%.0f", p.PutNs))
+				alone = append(alone, cell)
 			}
 			g.add(append(alone, make([]string, len(g.head)-len(alone))...)...)
 		}

@@ -35,9 +35,13 @@ func (r *report) result() string {
 			perLookup(best[0].cost().Blocks), r.Sides[0].Filters, best[0].took())
 	}
 	on, off := best[0], best[1]
-	return text + compared(on.cost().Blocks, off.cost().Blocks, "blocks") +
-		fmt.Sprintf(", and takes %s ns instead of %s (median). Filters take %.1f MB of memory, %.1f bits per key.",
-			on.took(), off.took(), float64(r.Sides[0].FilterBytes)/1e6, r.Sides[0].FilterBitsPerKey)
+	text += compared(on.cost().Blocks, off.cost().Blocks, "blocks") +
+		fmt.Sprintf(", and takes %s ns instead of %s (median).", on.took(), off.took())
+	if s := &r.Sides[0]; s.FilterBytes > 0 { // else the run was stopped before its end
+		text += fmt.Sprintf(" Filters take %.1f MB of memory, %.1f bits per key.", float64(s.FilterBytes)/1e6,
+			s.FilterBitsPerKey)
+	}
+	return text
 }
 
 // result returns the result of a sweep in a sentence, or nothing if it has no pair of points to compare.
