@@ -66,6 +66,8 @@ type handler struct {
 // there are, one goroutine samples the store, only while an event stream is open, and one request at a time reads its
 // files, on one processor. A viewer that reads slowly misses samples; one that reads nothing for ten seconds is
 // disconnected. Once the store is closed, event streams end and the page says so; closing it does not wait for them.
+// The streams need an http.ResponseWriter that can flush, which that of http.TimeoutHandler cannot: there the page
+// shows the figures of the moment at which it was loaded.
 //
 // http.Server.Shutdown waits for event streams: close the store before it, or call http.Server.Close.
 //
@@ -114,7 +116,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "":
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere
-			head.Set("Location", path.Base(asked)+"/")
+			head.Set("Location", "./"+path.Base(asked)+"/")
 			w.WriteHeader(http.StatusMovedPermanently)
 			return
 		}

@@ -65,6 +65,10 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream{w, http.NewResponseController(w)}
+	if errors.Is(out.control.Flush(), http.ErrNotSupported) {
+		http.Error(w, "this server cannot stream", http.StatusNotImplemented) // a browser does not ask again
+		return
+	}
 	if out.send("retry: 2000\n\n") != nil {
 		return
 	}

@@ -67,7 +67,11 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 	if h.dir == "" {
 		return nil, nil // there is nothing to read, which is no error
 	}
-	return inspect.ReadStore(ctx, h.dir, inspect.Options{Full: true, Workers: 1})
+	s, err := inspect.ReadStore(ctx, h.dir, inspect.Options{Full: true, Workers: 1})
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
+	}
+	return s, err
 }
 
 // lay writes the page into f, with a gap for the live section before the other sections.

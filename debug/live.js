@@ -76,12 +76,12 @@
 	const source = new EventSource("events");
 	source.addEventListener("sample", e => {
 		const sample = JSON.parse(e.data);
-		if (sample.time === last) return; // the page has it already
-		last = sample.time;
-		rows.forEach(row => show(row, sample));
 		state(!sample.warm ? "The store is open; its indexes and filters are being loaded." :
 			sample.settled ? "The store is open and settled: nothing waits for a flush or a compaction." :
 			"The store is open, with work in the background.");
+		if (sample.time === last) return; // the page has it already, as after a lost connection
+		last = sample.time;
+		rows.forEach(row => show(row, sample));
 		list(byID("live-work"), work(sample.work));
 		const happened = events(sample.writes).map(what => sample.time.slice(11, 19) + " " + what);
 		if (happened.length) {
@@ -95,6 +95,6 @@
 		list(byID("live-work"), []);
 	});
 	source.addEventListener("error", () => state(source.readyState === EventSource.CLOSED ?
-		"There are no live figures: the store is closed, or has too many viewers." :
+		"There are no live figures: the store is closed, has too many viewers, or its server cannot stream." :
 		"The connection is lost; trying again."));
 })();
