@@ -8,6 +8,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,20 +30,21 @@ func (a *app) serveCommand() *cobra.Command {
 		Long: `serve prints an address, and serves there the page of inspect --html for a browser, with live figures on
 top, until it is interrupted.
 
-A store that nobody has open is opened for reading: nothing can write to it until serve ends. Of a store that another
-process has open for writing, the page has only what the files show, as inspect does, which disturbs nobody; it says so.
-A program shows the live figures of its own store by mounting the handler of package debug.
+A store that nobody has open is opened for reading: nothing can write to it until serve ends. If another process has it
+open for writing, or if it is damaged, the page has only what the files show, as inspect does without the store's lock;
+serve says so. A program shows the live figures of its own store by mounting the handler of package debug.
 
-Only this machine can reach the default address. The page shows the smallest and the largest key of tables, so think
-twice about another one. The paths json and events have the same figures for programs.`,
+Only this machine can reach the default address. The page shows the smallest and the largest key of tables, so make sure
+who can reach another one. Requests must name localhost, an IP address, or the host of --listen. The paths json and
+events have the same figures for programs.`,
 		Example: `  bloomkv serve ./store
   bloomkv serve ./store --listen 127.0.0.1:0`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToRead(args[0])
-			if errors.Is(err, bloomkv.ErrLocked) {
-				a.PrintError("bloomkv", errors.New(args[0]+
-					" is open in another process: the page has only what its files show"))
+			if errors.Is(err, bloomkv.ErrLocked) || errors.Is(err, bloomkv.ErrCorruption) {
+				a.PrintError("bloomkv", err)
+				fmt.Fprintln(a.Err, "bloomkv: the page has only what the files show")
 				return a.serve(c.Context(), listen, debug.FilesHandler(args[0], debug.Options{}))
 			}
 			return with(db, err, func(db *bloomkv.DB) error {
@@ -64,7 +66,7 @@ func (a *app) serve(ctx context.Context, address string, page http.Handler) erro
 		return fmt.Errorf("--listen %s: %w", address, err)
 	}
 	s := &http.Server{
-		Handler: ofThisHost(address, page), ReadHeaderTimeout: 10 * time.Second,
+		Handler: ofThisHost(address, page), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
 		BaseContext: func(net.Listener) context.Context { return ctx }, // ends event streams
 		ErrorLog:    log.New(io.Discard, "", 0),                        // of what viewers send
 	}
@@ -83,11 +85,11 @@ func ofThisHost(address string, page http.Handler) http.Handler {
 	own, _, _ := net.SplitHostPort(address) // Listen has accepted the address
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host // without a port
+		if err != nil { // without a port
+			host = strings.TrimSuffix(strings.TrimPrefix(r.Host, "["), "]")
 		}
 		if host != "localhost" && host != own && net.ParseIP(host) == nil {
-			http.Error(w, "unknown host", http.StatusForbidden)
+			http.Error(w, "unknown host: use localhost, an IP address, or the host of --listen", http.StatusForbidden)
 			return
 		}
 		page.ServeHTTP(w, r)

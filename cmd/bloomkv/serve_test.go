@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -69,9 +70,12 @@ func TestServeShowsAStoreUntilItIsInterrupted(t *testing.T) {
 		!strings.Contains(report, `"open": true`) {
 		t.Errorf("status %d: %.200s", code, report)
 	}
-	for _, host := range []string{"example.com", "example.com:8077"} {
-		if code, _ := ask(t, s.address, host); code != http.StatusForbidden {
-			t.Errorf("for host %s: status %d, want 403", host, code)
+	for host, want := range map[string]int{
+		"example.com": http.StatusForbidden, "example.com:8077": http.StatusForbidden, "127.0.0.1": http.StatusOK,
+		"[::1]": http.StatusOK, "[::1]:8077": http.StatusOK, "localhost.example.com": http.StatusForbidden,
+	} {
+		if code, _ := ask(t, s.address+"json", host); code != want {
+			t.Errorf("for host %s: status %d, want %d", host, code, want)
 		}
 	}
 	if r := s.end(); r.code != cli.ExitInterrupted || r.err != "bloomkv: interrupted\n" {
@@ -91,8 +95,22 @@ func TestServeOfAStoreInUseShowsItsFiles(t *testing.T) {
 		t.Errorf("status %d: %.200s", code, page)
 	}
 	must(t, db.Put([]byte("c"), []byte("3"))) // serve does not disturb it
-	if r := s.end(); r.code != cli.ExitInterrupted || !strings.Contains(r.err, "is open in another process") {
+	if r := s.end(); r.code != cli.ExitInterrupted || !strings.Contains(r.err, "in another process") ||
+		!strings.Contains(r.err, "only what the files show") {
 		t.Errorf("exit %d, %q; want %d and a message", r.code, r.err, cli.ExitInterrupted)
+	}
+}
+
+func TestServeOfADamagedStoreShowsItsFiles(t *testing.T) {
+	dir := newStore(t, "a\t1\nb\t2\n")
+	must(t, os.Remove(glob(t, dir, "*.sst")))
+	s := serveStore(t, dir)
+	if code, page := ask(t, s.address, ""); code != http.StatusOK || !strings.Contains(page, "missing") {
+		t.Errorf("status %d: %.200s", code, page)
+	}
+	if r := s.end(); r.code != cli.ExitInterrupted || !strings.Contains(r.err, ".sst") ||
+		!strings.Contains(r.err, "only what the files show") {
+		t.Errorf("exit %d, %q; want %d and the damage", r.code, r.err, cli.ExitInterrupted)
 	}
 }
 
