@@ -8,7 +8,7 @@ import (
 var (
 	// ErrLocked is returned by [FS.Lock] and [FS.LockShared] if another process, or another call in this one, holds a
 	// lock that excludes the requested one.
-	ErrLocked = errors.New("locked by another process or another call in this one")
+	ErrLocked = errors.New("already open, here or in another process")
 
 	// ErrNotRegular is returned by [FS.Open], [FS.Lock] and [FS.LockShared] for a name that is a directory, a symbolic
 	// link, a pipe, a socket or a device.

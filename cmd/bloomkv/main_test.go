@@ -263,7 +263,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 		}
 		if lock {
 			if r := (tool{}).run(t, "put", dir, "c", "4"); r.code != cli.ExitTrouble ||
-				!strings.Contains(r.err, "locked by another") {
+				!strings.Contains(r.err, "already open, here or in another process") {
 				t.Errorf("put beside a reader: exit %d, %q; want 2 and an error that says so", r.code, r.err)
 			}
 		}

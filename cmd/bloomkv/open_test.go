@@ -149,7 +149,8 @@ func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 	if err := s.remove(); err != nil {
 		t.Error(err)
 	}
-	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != cli.ExitTrouble || !strings.Contains(r.err, "locked") {
+	if r := (tool{}).run(t, "put", dir, "a", "1"); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "already open") {
 		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 	if got, want := treeOf(t, dir), []string{"/LOCK", "/MANIFEST-000001"}; !slices.Equal(got, want) {

@@ -231,7 +231,10 @@ func (s *Store) forgive(dir string) {
 
 // String describes what opening would do, unless it is refused.
 func (o *Opening) String() string {
-	s := fmt.Sprintf("opening the store replays %s of logs", words.Plural(o.Records, "record"))
+	s := "opening the store replays nothing: all data is in tables"
+	if o.Records > 0 || o.CutOff != nil {
+		s = fmt.Sprintf("opening the store replays %s of logs", words.Plural(o.Records, "record"))
+	}
 	if o.CutOff != nil {
 		s += fmt.Sprintf(", and discards what follows them: %s", words.AppendPrintable(nil, []byte(o.CutOff.Error)))
 	}

@@ -57,7 +57,7 @@ func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
 	if b == nil {
 		return ""
 	}
-	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; one so full by chance: %.2g", b.Index,
+	return fmt.Sprintf("worst block: %d at offset %d, rate %.3g; probability of one this full: %.2g", b.Index,
 		r.Offset+b.Offset, b.Rate, b.Chance)
 }
 
