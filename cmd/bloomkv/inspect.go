@@ -56,8 +56,9 @@ filter, its bits per key and fill, its rate by its bits and measured with absent
 properties, and --key. Values are never printed.
 
 --html FILE writes a page about a table or a store for a browser, which loads nothing from elsewhere: the same numbers
-with charts and explanations. "-" prints the page instead of the text. --plot DIR saves the charts as SVG and PNG. The
-page of a store shows some tables in full: those with problems and the largest.
+with charts and explanations. "-" prints the page. --plot DIR saves the charts as SVG and PNG. With either, the text is
+not printed, unless --hex or --entries is given. The page of a store shows some tables in full: those with problems and
+the largest.
 
 The names in --json are documented with the types Exam, UnitTrace and Difference of package bloomblock, and in package
 internal/inspect. They do not change.
@@ -195,7 +196,7 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	return err
 }
 
-// show writes facts as requested: a page if there is one, and JSON or text. wrong is the damage.
+// show writes facts as requested: as a page, as JSON, or else as text. wrong is the damage.
 func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn func() page, text func()) error {
 	var written error
 	if i.page.asked() {
@@ -204,7 +205,7 @@ func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn fun
 	switch {
 	case i.asJSON:
 		return errors.Join(i.PrintJSON(facts), wrong, written)
-	case i.page.html != toOutput:
+	case !i.page.asked() || i.hex || i.options.Entries: // the page has neither bytes nor entries
 		text()
 	}
 	return errors.Join(wrong, written)

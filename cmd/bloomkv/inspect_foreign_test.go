@@ -44,7 +44,10 @@ func TestTablesOfOtherStoresAreShown(t *testing.T) {
 				t.Fatalf("%+v, %+v", f, f.Exam)
 			}
 			page := filepath.Join(t.TempDir(), "page.html")
-			text := oneLine(tool{}.must(t, "inspect", name, "--key", f.Smallest, "--key", "0", "--html", page))
+			text := oneLine(tool{}.must(t, "inspect", name, "--key", f.Smallest, "--key", "0"))
+			if out := (tool{}).must(t, "inspect", name, "--html", page); out != "" {
+				t.Errorf("with a page, the text is printed too: %q", out)
+			}
 			for _, want := range []string{
 				"table " + filepath.Base(name) + " of " + f.Store, "keys from " + f.Smallest + " to " + f.Largest,
 				"the filter says maybe; the table has a value for the key: true positive",

@@ -427,7 +427,13 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	if testing.Short() {
 		shown = tables[0] // has fewer pictures
 	}
-	(tool{}).must(t, "inspect", shown, "--html", name, "--plot", filepath.Join(out, "pictures"))
+	if text := (tool{}).must(t, "inspect", tables[0], "--hex", "--html", name); text == "" {
+		t.Error("beside a page, --hex prints nothing")
+	}
+	text := tool{}.must(t, "inspect", shown, "--html", name, "--plot", filepath.Join(out, "pictures"))
+	if text != "" {
+		t.Errorf("with a page, the text is printed too: %q", text)
+	}
 	b := readFile(t, name)
 	got := (tool{}).must(t, "inspect", shown, "--html", "-")
 	clock := regexp.MustCompile(`read at [-0-9]+ [0-9:]+ UTC`)
