@@ -11,6 +11,7 @@ import (
 
 var (
 	console  = regexp.MustCompile("(?s)```console\n(.*?)```")
+	flagName = regexp.MustCompile(`FlagName += "([a-z-]+)"`)
 	seqInput = regexp.MustCompile(`^seq -f '([^']+)' (\d+) \| sed 's/\$/\\t(\w+)/' \| (.*)$`)
 )
 
@@ -52,6 +53,27 @@ func TestADocumentShowsWhatTheToolPrints(t *testing.T) {
 	}
 	if commands < 9 {
 		t.Errorf("%d commands", commands)
+	}
+}
+
+// TestEveryFlagIsDocumented compares the names of flags in the sources with the tables of docs/filter-block.md.
+func TestEveryFlagIsDocumented(t *testing.T) {
+	root := filepath.Join("..", "..")
+	text := string(readFile(t, filepath.Join(root, "docs", "filter-block.md")))
+	rows := strings.Count(text, "\n| `")
+	for _, name := range []string{
+		filepath.Join("bloomblock", "exam_flags.go"), filepath.Join("internal", "inspect", "tree.go"),
+	} {
+		found := flagName.FindAllStringSubmatch(string(readFile(t, filepath.Join(root, name))), -1)
+		for _, m := range found {
+			if row := "\n| `" + m[1] + "` |"; strings.Count(text, row) != 1 {
+				t.Errorf("%d rows of %s, want one", strings.Count(text, row), m[1])
+			}
+		}
+		rows -= len(found)
+	}
+	if rows != 0 {
+		t.Errorf("%d more rows than flags", rows)
 	}
 }
 

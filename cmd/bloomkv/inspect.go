@@ -45,7 +45,8 @@ the store would do about it.
 
 For a table (NNNNNN.sst) it prints the properties and the filter block: its header, its rates (promised, by the number
 of keys, bits and probes, from the bits, and measured with random hashes), and how full the blocks of each unit are
-compared with theory. A line that begins with "!" is a problem. A prefix filter is printed in the same way.
+compared with theory. A line that begins with "!" is a problem: docs/filter-block.md lists their names and what to do.
+A prefix filter is printed in the same way.
 
 --verify rebuilds all filters from the keys of their tables and compares them bit for bit. --key K prints for each table
 its bounds, what K and its prefix probe, the answers of the filters, and by reading the table whether they are right. K
