@@ -2,61 +2,156 @@ package debug_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/debug"
 )
 
-// BenchmarkLookupsBesideViewers measures 95 lookups, half of them of absent keys, and 5 puts of a hundred operations,
-// while viewers watch the live figures.
-func BenchmarkLookupsBesideViewers(b *testing.B) {
-	for _, viewers := range []int{0, 10} {
-		b.Run(fmt.Sprintf("viewers=%d", viewers), func(b *testing.B) { lookUpBeside(b, viewers) })
+const (
+	benchKeys = 200_000
+	turn      = 2 * time.Second // of a measurement
+	viewers   = 10
+)
+
+// BenchmarkViewers measures operations, 95 lookups for 5 puts, on all processors: in turns without viewers and while
+// ten watch the live figures. Half of the looked-up keys are absent. An iteration is a turn of each kind, so that
+//
+//	go test -run '^$' -bench Viewers -benchtime 11x ./debug
+//
+// measures eleven. It reports the medians of the turns, in nanoseconds an operation, and the median of the ratios. With
+// pages, the viewers also load the page when they come, which reads the files of the store.
+func BenchmarkViewers(b *testing.B) {
+	for _, c := range []struct {
+		name  string
+		pages bool
+	}{{"events", false}, {"pages", true}} {
+		b.Run(c.name, func(b *testing.B) {
+			db := benchStore(b)
+			defer db.Close()
+			server := httptest.NewServer(debug.Handler(db, debug.Options{}))
+			defer server.Close()
+			operate(b, db) // warm
+			var without, with, ratios []float64
+			for b.Loop() {
+				var ns [2]float64 // without viewers, and with
+				for i := range ns {
+					if watched := (i+len(ratios))%2 == 1; watched { // the order alternates
+						ns[1] = beside(b, server.URL, c.pages, func() float64 { return operate(b, db) })
+					} else {
+						ns[0] = operate(b, db)
+					}
+				}
+				without, with, ratios = append(without, ns[0]), append(with, ns[1]), append(ratios, ns[1]/ns[0])
+			}
+			b.ReportMetric(0, "ns/op") // of an iteration
+			b.ReportMetric(median(without), "ns-without")
+			b.ReportMetric(median(with), "ns-with")
+			b.ReportMetric(median(ratios), "ratio")
+		})
 	}
 }
 
-func lookUpBeside(b *testing.B, viewers int) {
+func median(all []float64) float64 {
+	slices.Sort(all)
+	return (all[len(all)/2] + all[(len(all)-1)/2]) / 2
+}
+
+// benchKey returns a key; the even ones are in the store.
+func benchKey(dst []byte, i uint64) []byte {
+	return binary.BigEndian.AppendUint64(dst, i*0x9e3779b97f4a7c15)
+}
+
+func benchStore(b *testing.B) *bloomkv.DB {
 	b.Helper()
-	const keys = 200_000
 	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.NoSync})
 	must(b, err)
-	defer db.Close()
 	value := make([]byte, 100)
-	key := func(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i*0x9e3779b97f4a7c15) }
-	for i := range uint64(keys) {
-		must(b, db.Put(key(2*i), value))
+	for i := range uint64(benchKeys) {
+		must(b, db.Put(benchKey(nil, 2*i), value))
 	}
 	must(b, db.Compact(b.Context(), nil, nil))
-	server := httptest.NewServer(debug.Handler(db, debug.Options{}))
-	defer server.Close()
-	defer server.CloseClientConnections()
+	return db
+}
+
+// operate works on the store for a turn, on all processors, and returns the time of an operation.
+func operate(b *testing.B, db *bloomkv.DB) float64 {
+	b.Helper()
+	var wg sync.WaitGroup
+	var ops atomic.Uint64
+	workers := uint64(runtime.GOMAXPROCS(0)) //nolint:gosec // positive
+	began := time.Now()
+	for w := range workers {
+		wg.Go(func() {
+			value, key, dst := make([]byte, 100), make([]byte, 0, 8), []byte(nil)
+			n := w * benchKeys
+			operation := func() (err error) {
+				if n++; n%20 == 0 {
+					return db.Put(benchKey(key, 2*(n/20%benchKeys)), value)
+				}
+				if dst, err = db.AppendGet(dst[:0], benchKey(key, n%(2*benchKeys))); errors.Is(err, bloomkv.ErrNotFound) {
+					return nil
+				}
+				return err
+			}
+			for ; time.Since(began) < turn; ops.Add(1000) {
+				for range 1000 {
+					if err := operation(); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return float64(time.Since(began).Nanoseconds()) * float64(workers) / float64(max(ops.Load(), 1))
+}
+
+// beside runs body while viewers watch.
+func beside(b *testing.B, address string, pages bool, body func() float64) float64 {
+	b.Helper()
+	ctx, leave := context.WithCancel(b.Context())
+	var wg sync.WaitGroup
 	for range viewers {
-		r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, server.URL+"/events", http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/events", http.NoBody)
 		must(b, err)
 		answer, err := http.DefaultClient.Do(r)
 		must(b, err)
-		defer answer.Body.Close()
-		go func() {
-			for lines := bufio.NewScanner(answer.Body); lines.Scan(); { // until the body is closed
+		wg.Go(func() {
+			if pages {
+				if r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/", http.NoBody); err != nil {
+					b.Error(err)
+				} else if page, err := http.DefaultClient.Do(r); err == nil {
+					read(page)
+				}
 			}
-		}()
+			read(answer)
+		})
 	}
-	n := uint64(0)
-	for b.Loop() {
-		n++
-		if n%20 == 0 {
-			must(b, db.Put(key(2*(n%keys)), value))
-			continue
-		}
-		if _, err := db.Get(key(n % (2 * keys))); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
-			b.Fatal(err)
+	ns := body()
+	leave()
+	wg.Wait()
+	return ns
+}
+
+// read reads an answer until it ends.
+func read(answer *http.Response) {
+	defer answer.Body.Close()
+	for b := bufio.NewReader(answer.Body); ; {
+		if _, err := b.Discard(1 << 10); err != nil {
+			return
 		}
 	}
 }

@@ -20,14 +20,29 @@ type stream struct {
 
 // send writes text and waits until the connection has it, for as long as patience.
 func (s *stream) send(format string, args ...any) error {
-	err := s.control.SetWriteDeadline(time.Now().Add(patience))
-	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := s.allow(); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(s.w, format, args...); err != nil {
 		return err
 	}
 	return s.control.Flush()
+}
+
+// begin sends the header. The error matches http.ErrNotSupported if the server cannot stream.
+func (s *stream) begin() error {
+	if err := s.allow(); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// allow gives the viewer patience for the next write, on servers that can limit it.
+func (s *stream) allow() error {
+	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
 }
 
 // serveEvents sends the latest sample at once, and each later one that has something new. A viewer that is still
@@ -65,11 +80,11 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	out := stream{w, http.NewResponseController(w)}
-	if errors.Is(out.control.Flush(), http.ErrNotSupported) {
+	switch err := out.begin(); {
+	case errors.Is(err, http.ErrNotSupported):
 		http.Error(w, "this server cannot stream", http.StatusNotImplemented) // a browser does not ask again
 		return
-	}
-	if out.send("retry: 2000\n\n") != nil {
+	case err != nil || out.send("retry: 2000\n\n") != nil:
 		return
 	}
 	beat := time.NewTicker(heartbeat)

@@ -56,9 +56,10 @@ func watch(ctx context.Context, t *testing.T, address string) <-chan event {
 	return events
 }
 
-// next returns the next sample that satisfies a condition.
-func next(t *testing.T, events <-chan event, within time.Duration, what string, is func(debug.Sample) bool) {
+// next waits for the next sample that satisfies a condition.
+func next(t *testing.T, events <-chan event, what string, is func(debug.Sample) bool) {
 	t.Helper()
+	const within = 30 * time.Second // of a busy machine
 	deadline := time.After(within)
 	for {
 		select {
@@ -79,17 +80,16 @@ func next(t *testing.T, events <-chan event, within time.Duration, what string, 
 
 func anySample(debug.Sample) bool { return true }
 
-func TestAFlushAndACompactionAreSentWithinTwoSeconds(t *testing.T) {
+func TestAFlushAndACompactionAreSent(t *testing.T) {
 	db := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events := watch(ctx, t, serve(t, debug.Handler(db, debug.Options{}))) // of a second, the default
-	next(t, events, 2*time.Second, "the first sample", anySample)
+	events := watch(ctx, t, serve(t, debug.Handler(db, debug.Options{})))
+	next(t, events, "the first sample", anySample)
 	fill(t, db)
-	next(t, events, 2*time.Second, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
+	next(t, events, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
 	must(t, db.Compact(t.Context(), nil, nil))
-	next(t, events, 2*time.Second, "a compaction",
-		func(s debug.Sample) bool { return s.Writes.Compactions+s.Writes.Moves > 0 })
+	next(t, events, "a compaction", func(s debug.Sample) bool { return s.Writes.Compactions+s.Writes.Moves > 0 })
 }
 
 func TestAnIdleStoreSendsNothingNew(t *testing.T) {
@@ -98,7 +98,7 @@ func TestAnIdleStoreSendsNothingNew(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	events := watch(ctx, t, serve(t, debug.Handler(db, fast)))
-	next(t, events, 2*time.Second, "the first sample", anySample)
+	next(t, events, "the first sample", anySample)
 	time.Sleep(time.Second) // ten intervals
 	if n := len(events); n > 3 {
 		t.Errorf("%d samples of an idle store; want one that it is idle", n)
@@ -109,7 +109,7 @@ func TestStreamsEndWhenTheStoreCloses(t *testing.T) {
 	db := newStore(t)
 	address := serve(t, debug.Handler(db, fast))
 	events := watch(t.Context(), t, address)
-	next(t, events, 2*time.Second, "the first sample", anySample)
+	next(t, events, "the first sample", anySample)
 	must(t, db.Close())
 	last := event{}
 	for e := range events { // ends with the stream
@@ -130,6 +130,13 @@ func TestStreamsEndWhenTheStoreCloses(t *testing.T) {
 	late := serve(t, debug.Handler(db, fast)) // made after Close
 	if _, page := get(t, http.MethodGet, late+"/"); !strings.Contains(page, "The store is closed.") {
 		t.Error("the page of a handler that was made after Close does not say that the store is closed")
+	}
+}
+
+func TestAServerThatCannotStreamIsNotAskedAgain(t *testing.T) {
+	h := http.TimeoutHandler(debug.Handler(newStore(t), fast), time.Minute, "")
+	if answer, body := get(t, http.MethodGet, serve(t, h)+"/events"); answer.StatusCode != http.StatusNotImplemented {
+		t.Errorf("%s, %q; want 501, after which a browser does not ask again", answer.Status, body)
 	}
 }
 
@@ -160,7 +167,7 @@ func TestTwoHundredViewersHoldNothingUp(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, events := range readers {
 		wg.Go(func() {
-			deadline := time.After(20 * time.Second)
+			deadline := time.After(time.Minute)
 			for {
 				select {
 				case e := <-events:

@@ -1,0 +1,110 @@
+package debug
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A pipeListener accepts connections without buffers: a viewer that reads nothing holds up a write at once.
+type pipeListener struct {
+	conns chan net.Conn
+	done  chan struct{}
+	close sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.close.Do(func() { close(l.done) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.IPAddr{} }
+
+// ask connects and asks for the events.
+func (l *pipeListener) ask(t *testing.T) net.Conn {
+	t.Helper()
+	viewer, server := net.Pipe()
+	l.conns <- server
+	if _, err := fmt.Fprint(viewer, "GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	return viewer
+}
+
+// TestViewersThatReadNothingAreDisconnected uses the clock of a synctest bubble. One viewer reads an idle store, which
+// sends heartbeats, and one reads nothing. At the end nothing samples the store.
+func TestViewersThatReadNothingAreDisconnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := bloomkv.Open("db", storetest.Small(vfs.NewMem()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := newHandler("", Options{}.withDefaults("db"), newSampler(db, time.Second))
+		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
+		server := &http.Server{Handler: h}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				t.Error(err)
+			}
+		})
+		watchers := func() int {
+			synctest.Wait()
+			h.store.mu.Lock()
+			defer h.store.mu.Unlock()
+			return h.store.watchers
+		}
+
+		reader := l.ask(t)
+		lines, began := bufio.NewScanner(reader), time.Now()
+		for lines.Scan() && lines.Text() != ": heartbeat" {
+		}
+		if after := time.Since(began); after < heartbeat || after > 2*heartbeat {
+			t.Errorf("a heartbeat after %v, want %v after the last sample", after, heartbeat)
+		}
+		wg.Go(func() {
+			for lines.Scan() { // until the connection is closed
+			}
+		})
+
+		mute := l.ask(t)
+		time.Sleep(patience - time.Second)
+		if n := watchers(); n != 2 {
+			t.Errorf("%d viewers, want one that reads and one that has not read for %v", n, patience-time.Second)
+		}
+		time.Sleep(2 * time.Second)
+		if n := watchers(); n != 1 {
+			t.Errorf("%d viewers, want the one that reads", n)
+		}
+		if err := errors.Join(mute.Close(), reader.Close()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(heartbeat + patience)
+		if n := watchers(); n != 0 || h.store.stop != nil {
+			t.Errorf("%d viewers after all have left", n)
+		}
+		if err := errors.Join(server.Close(), db.Close()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+}
