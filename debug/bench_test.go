@@ -100,7 +100,8 @@ func operate(b *testing.B, db *bloomkv.DB) float64 {
 				if n++; n%20 == 0 {
 					return db.Put(benchKey(key, 2*(n/20%benchKeys)), value)
 				}
-				if dst, err = db.AppendGet(dst[:0], benchKey(key, n%(2*benchKeys))); errors.Is(err, bloomkv.ErrNotFound) {
+				dst, err = db.AppendGet(dst[:0], benchKey(key, n%(2*benchKeys)))
+				if errors.Is(err, bloomkv.ErrNotFound) {
 					return nil
 				}
 				return err

@@ -2,12 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/inspect"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -53,6 +56,59 @@ func TestStatsFitsAndLeavesOutZeros(t *testing.T) {
 		must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", c.dir, "--json")), &s))
 		if s.Tables > 0 && !strings.Contains(text, words.Plural(s.Bytes, "byte")) {
 			t.Errorf("%d bytes are not in\n%s", s.Bytes, out)
+		}
+	}
+}
+
+// TestStatsInspectAndPageAgree compares what the tool shows of stores of both promises and both kinds of filters: the
+// text and the JSON of stats, which has the figures of Metrics, and the text, the JSON and the page of inspect.
+func TestStatsInspectAndPageAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("millions of probes of filters, by one goroutine")
+	}
+	for _, o := range []bloomkv.Options{
+		{}, {FilterKind: bloomkv.FilterRibbon},
+		{FilterMemory: 64 << 10}, {FilterMemory: 64 << 10, FilterKind: bloomkv.FilterRibbon},
+	} {
+		dir, name := treeStore(t, o), fmt.Sprintf("kind %d, memory %d", o.FilterKind, o.FilterMemory)
+		args := []string{dir, "--what-if", "fpr=0.05", "--what-if", "memory=0.0625"}
+		object := tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
+		var s storeStats
+		var i inspect.Store
+		must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &s))
+		must(t, json.Unmarshal([]byte(object), &i))
+		agreeOnFigures(t, tool{}.must(t, append([]string{"inspect"}, args...)...), &i)
+		page, _ := pageOf(t, args...)
+		agreeOnLevels(t, page, object)
+		for _, c := range []struct {
+			what      string
+			got, want float64
+		}{
+			{"promised", i.Tree.Promised, s.FPRPromised},
+			{"measured", i.Tree.Measured, s.FPRMeasured},
+			{"bytes of filters", float64(i.Tree.FilterDisk), float64(s.FilterBytes)},
+			{"bytes in memory", float64(i.Tree.FilterBytes), float64(s.Memory.Filters)},
+			{"the limit", float64(i.Plan.Limit), float64(o.FilterMemory)},
+		} {
+			if math.Abs(c.got-c.want) > 1e-9*c.want {
+				t.Errorf("%s: %s: %g by inspect, %g by stats", name, c.what, c.got, c.want)
+			}
+		}
+		wants := []string{
+			fmt.Sprintf("%.4g promised", s.FPRPromised), fmt.Sprintf("%.4g predicted by", s.FPRPredicted),
+			fmt.Sprintf("filters of %d bytes", s.FilterBytes),
+		}
+		if o.FilterMemory == 0 { // else the rate is so low that no lookup was wasted
+			wants = append(wants, fmt.Sprintf("%.4g measured since", s.FPRMeasured))
+		}
+		text := oneLine(tool{}.must(t, "stats", dir))
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+		if i.Tree.Optimum > i.Tree.Predicted || (s.FPRMeasured > 0) != (o.FilterMemory == 0) {
+			t.Errorf("%s: optimum %g, predicted %g, measured %g", name, i.Tree.Optimum, i.Tree.Predicted, s.FPRMeasured)
 		}
 	}
 }
