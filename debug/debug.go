@@ -71,7 +71,8 @@ type handler struct {
 //
 // http.Server.Shutdown waits for event streams: close the store before it, or call http.Server.Close.
 //
-// The files are read without the store's lock, and only if they are on the file system of the operating system.
+// The files are read without the store's lock, and only if they are on the file system of the operating system. This
+// takes memory for one filter at a time, and up to 64 MiB for those that are compared with each other.
 func Handler(db *bloomkv.DB, o Options) http.Handler {
 	o = o.withDefaults(db.Dir())
 	h := newHandler(db.Dir(), o, newSampler(db, o.Interval))

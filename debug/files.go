@@ -11,8 +11,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// mostReading bounds one inspection.
-const mostReading = time.Minute
+// Limits of one inspection.
+const (
+	mostReading = time.Minute
+	mostMemory  = 64 << 20 // bytes of filters and indexes that are kept to compare tables
+)
 
 // files are what the files of a store showed when they were read: a page with a gap for the live section.
 type files struct {
@@ -67,7 +70,7 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 	if h.dir == "" {
 		return nil, nil // there is nothing to read, which is no error
 	}
-	s, err := inspect.ReadStore(ctx, h.dir, inspect.Options{Full: true, Workers: 1})
+	s, err := inspect.ReadStore(ctx, h.dir, inspect.Options{Full: true, Workers: 1, Memory: mostMemory})
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
 	}

@@ -86,6 +86,21 @@ func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
 	}
 }
 
+// TestLittleMemoryLeavesOutOnlyComparisons keeps no filter of a store of several runs.
+func TestLittleMemoryLeavesOutOnlyComparisons(t *testing.T) {
+	g := grow(t, 20_000, bloomkv.Options{})
+	all, little := g.inspect(inspect.Options{}), g.inspect(inspect.Options{Memory: 1, Workers: 1})
+	if all.Overlap == nil || !all.Overlap.Known || little.Overlap == nil || little.Overlap.Known ||
+		len(little.Overlap.Pairs) > 0 {
+		t.Errorf("overlap %+v, and %+v without memory; want one that is not known", all.Overlap, little.Overlap)
+	}
+	a, l := all.Tree, little.Tree
+	if l.FilterBytes != a.FilterBytes || l.Promised != a.Promised || l.Keys != a.Keys || l.Predicted <= 0 ||
+		len(little.Tables) != len(all.Tables) {
+		t.Errorf("%+v, want %+v", l, a)
+	}
+}
+
 // TestTheOptimumIsNeverAboveWhatIsPredicted has filters of few keys, which are better than the best of many.
 func TestTheOptimumIsNeverAboveWhatIsPredicted(t *testing.T) {
 	for _, n := range []int{1, 7, 500} {

@@ -23,9 +23,9 @@ type Options struct {
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
-	// Path is the path that pages show. By default it is the name that was given.
-	Path string
-	Workers int // tables of a store that are read at the same time; 0 means one for each processor
+	Workers int    // tables of a store that are read at the same time; 0 means one for each processor
+	Memory  uint64 // bytes of filters and indexes of a store that are kept to compare tables; 0 means 1 GiB
+	Path    string // that pages show; by default the name that was given
 	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
 	// a time.
 	Progress func(done, of int)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -50,10 +51,10 @@ type tree struct {
 	plan    *treePlan // nil if it is not known
 }
 
-func newTree(m *manifest.State) *tree {
+func newTree(m *manifest.State, memory uint64) *tree {
 	t := &tree{version: m.Version}
 	t.plan = planOf(m)
-	free := uint64(maxFilter)
+	free := cmp.Or(memory, maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
 			run := &memberRun{level: level, id: r.ID, run: r}

@@ -126,8 +126,8 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 // line describes what a compaction of everything would write.
 func (o *Overlap) line() string {
 	if !o.Known {
-		return "what a compaction of everything would write is not known: a filter or a sample is missing, or there " +
-			"are range deletes"
+		return "what a compaction of everything would write is not known: a filter or a sample is missing or too " +
+			"large, or there are range deletes"
 	}
 	return fmt.Sprintf("a compaction of everything would write about %.0f keys (standard error %.0f), and drop %.0f "+
 		"entries",

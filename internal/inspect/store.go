@@ -25,7 +25,7 @@ type Store struct {
 	Levels   []Level  `json:"levels"`         // levels that have tables, newest first
 	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known
 	Memory   Memory   `json:"memory"`         // by part
-	// absent with fewer than two runs, or if the filters are too large to be compared
+	// absent with fewer than two runs; without the tables whose filters are too large to be compared
 	Overlap *Overlap `json:"overlap,omitempty"`
 	WhatIf  []WhatIf `json:"what_if,omitempty"` // with --what-if
 	Flags   []Flag   `json:"flags"`             // problems
@@ -79,7 +79,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	s.Keys = newKeys(o.Keys)
-	tables := newTree(&m)
+	tables := newTree(&m, o.Memory)
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}
