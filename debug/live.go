@@ -37,6 +37,7 @@ type (
 		row
 		Now, LastMinute string
 		Values          string // drawn, oldest first
+		Promises        string // drawn next to them; "" for most rows
 		Line, Promise   string // points of lines in a box of width × height
 	}
 )
@@ -57,17 +58,23 @@ func (h *handler) live() ([]byte, error) {
 	for i := range rows {
 		v.Rows = append(v.Rows, viewOf(i, samples))
 	}
-	for i := len(samples) - 1; i >= 0 && len(v.Log) < mostLogged; i-- {
-		for _, what := range samples[i].events() {
-			v.Log = append(v.Log, samples[i].Time.Format("15:04:05 ")+what)
-		}
-	}
+	v.Log = logOf(samples)
 	if !v.Closed && len(samples) > 0 {
 		v.Work = inProgress(&m.Work)
 	}
 	var b bytes.Buffer
 	err := liveTemplate.Execute(&b, v)
 	return b.Bytes(), err
+}
+
+// logOf returns the log of samples, newest first.
+func logOf(samples []Sample) (all []string) {
+	for i := len(samples) - 1; i >= 0 && len(all) < mostLogged; i-- {
+		for _, what := range samples[i].events() {
+			all = append(all, samples[i].Time.Format("15:04:05 ")+what)
+		}
+	}
+	return all[:min(len(all), mostLogged)]
 }
 
 // stateOf describes the state of the store, as the script does.
@@ -114,23 +121,28 @@ func viewOf(at int, samples []Sample) rowView {
 		top = max(top, y)
 	}
 	v.Line, v.Promise = points(values, top), points(promised, top)
+	v.Values, v.Promises = numbers(values), numbers(promised)
+	return v
+}
+
+// numbers returns numbers for the script.
+func numbers(values []float64) string {
 	text := make([]string, len(values))
 	for i, y := range values {
 		text[i] = strconv.FormatFloat(y, 'g', 4, 64)
 	}
-	v.Values = strings.Join(text, " ")
-	return v
+	return strings.Join(text, " ")
 }
 
 // points returns the points of a polyline through values, which has its highest at top and its newest at the right.
 func points(values []float64, top float64) string {
 	var b strings.Builder
 	for i, y := range values {
-		x := width - (len(values)-1-i)*width/(mostSamples-1)
+		x := width - float64(len(values)-1-i)*width/(mostSamples-1)
 		if top > 0 {
 			y /= top
 		}
-		fmt.Fprintf(&b, "%d,%d ", x, int(math.Round(height-1-y*(height-2))))
+		fmt.Fprintf(&b, "%.0f,%.0f ", math.Round(x), math.Round(height-1-y*(height-2)))
 	}
 	return strings.TrimSuffix(b.String(), " ")
 }

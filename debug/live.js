@@ -6,7 +6,12 @@
 	const most = 300, width = 240, height = 32, mostLogged = 20;
 
 	const digits = v => String(Number(v.toPrecision(3)));
+	const small = v => {
+		const [mantissa, exponent] = v.toExponential(2).split("e-");
+		return Number(mantissa) + "e-" + exponent.padStart(2, "0");
+	};
 	const number = v => {
+		if (v > 0 && v < 1e-4) return small(v);
 		if (v >= 9999.5)
 			for (const [size, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]])
 				if (v >= size * 0.9995) return digits(v / size) + unit;
@@ -28,24 +33,24 @@
 		return x.toFixed() + "," + (height - 1 - (top > 0 ? v / top : 0) * (height - 2)).toFixed();
 	}).join(" "));
 
+	const numbers = text => text ? text.split(" ").map(Number) : [];
 	const rows = [...live.querySelectorAll("tr[data-path]")].map(tr => {
 		const d = tr.dataset, lines = tr.querySelectorAll("polyline");
-		const values = d.values ? d.values.split(" ").map(Number) : [];
-		return {d, cells: tr.querySelectorAll("td"), lines, values};
+		return {d, cells: tr.querySelectorAll("td"), lines, values: numbers(d.values), promises: numbers(d.promises)};
 	});
+	const keep = (values, v) => {
+		if (values.push(v) > most) values.shift();
+	};
 	const show = (row, sample) => {
 		const now = at(sample, row.d.path), minute = row.d.minute ? at(sample, row.d.minute) : null;
 		row.cells[0].textContent = format[row.d.kind](now);
 		if (minute !== null) row.cells[1].textContent = format[row.d.kind](minute);
 		if (!row.lines.length) return;
-		row.values.push(minute === null ? now : minute);
-		if (row.values.length > most) row.values.shift();
-		let top = Math.max(...row.values);
-		if (row.lines.length > 1) {
-			top = Math.max(top, sample.fpr_promised);
-			draw(row.lines[1], row.values.map(() => sample.fpr_promised), top);
-		}
+		keep(row.values, minute === null ? now : minute);
+		if (row.lines.length > 1) keep(row.promises, sample.fpr_promised);
+		const top = Math.max(...row.values, ...row.promises);
 		draw(row.lines[0], row.values, top);
+		if (row.lines.length > 1) draw(row.lines[1], row.promises, top);
 	};
 
 	const list = (ul, lines) => ul.replaceChildren(...lines.map(line => {
