@@ -51,6 +51,7 @@ type handler struct {
 	options Options
 	policy  string // Content-Security-Policy of the page
 
+	streams chan struct{} // has a value for each event stream
 	files   cached[files]
 	reports cached[[]byte] // JSON
 }
@@ -83,13 +84,17 @@ func Handler(db *bloomkv.DB, o Options) http.Handler {
 }
 
 // FilesHandler is like Handler for a store that may be open in another process, or damaged: the page has only what the
-// files show, without live figures, and there are no events. It takes no lock.
+// files show, without live figures, and the one event is that the files have changed since the page was made. It takes
+// no lock.
 func FilesHandler(dir string, o Options) http.Handler {
 	return newHandler(dir, o.withDefaults(dir), nil)
 }
 
 func newHandler(dir string, o Options, store *sampler) *handler {
-	h := &handler{dir: dir, store: store, options: o, files: newCached[files](), reports: newCached[[]byte]()}
+	h := &handler{
+		dir: dir, store: store, options: o, streams: make(chan struct{}, mostStreams),
+		files: newCached[files](), reports: newCached[[]byte](),
+	}
 	h.policy = h.page().Policy() +
 		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	return h

@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
 const (
-	heartbeat = 15 * time.Second // between two writes to a stream
-	patience  = 10 * time.Second // for one write to a viewer
+	mostStreams = 1000             // at the same time
+	heartbeat   = 15 * time.Second // between two writes to a stream
+	patience    = 10 * time.Second // for one write to a viewer
 )
 
 // A stream writes server-sent events to one viewer.
@@ -45,7 +48,44 @@ func (s *stream) allow() error {
 	return nil
 }
 
-// serveEvents sends the latest sample at once, and each later one that has something new. A viewer that is still
+// serveEvents sends events until the viewer leaves or nothing more can happen.
+func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies
+	if r.Method == http.MethodHead {
+		return
+	}
+	select {
+	case h.streams <- struct{}{}:
+		defer func() { <-h.streams }()
+	default:
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "too many viewers", http.StatusServiceUnavailable)
+		return
+	}
+	if h.store != nil {
+		h.store.watch()
+		defer h.store.leave()
+		h.store.sample(h.options.Interval)
+		if latest, _ := h.store.state(); latest.closed {
+			w.WriteHeader(http.StatusNoContent) // a browser does not ask again
+			return
+		}
+	}
+	out := stream{w, http.NewResponseController(w)}
+	switch err := out.begin(); {
+	case errors.Is(err, http.ErrNotSupported):
+		http.Error(w, "this server cannot stream", http.StatusNotImplemented) // a browser does not ask again
+		return
+	case err != nil || out.send("retry: 2000\n\n") != nil:
+	case h.store == nil:
+		h.sendChange(r, &out)
+	default:
+		h.sendSamples(r, &out)
+	}
+}
+
+// sendSamples sends the latest sample at once, and each later one that has something new. A viewer that is still
 // reading an earlier sample gets only the newest one after it.
 //
 //	retry: 2000
@@ -54,39 +94,11 @@ func (s *stream) allow() error {
 //	id: 7
 //	data: {"time":…}
 //
-//	: a heartbeat
+//	: heartbeat
 //
 //	event: closed
 //	data: {}
-func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if h.store == nil {
-		http.Error(w, "the store is not open in this process: there are no events", http.StatusNotFound)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies
-	if r.Method == http.MethodHead {
-		return
-	}
-	if !h.store.watch() {
-		w.Header().Set("Retry-After", "60")
-		http.Error(w, "too many viewers", http.StatusServiceUnavailable)
-		return
-	}
-	defer h.store.leave()
-	h.store.sample(h.options.Interval)
-	if latest, _ := h.store.state(); latest.closed {
-		w.WriteHeader(http.StatusNoContent) // a browser does not ask again
-		return
-	}
-	out := stream{w, http.NewResponseController(w)}
-	switch err := out.begin(); {
-	case errors.Is(err, http.ErrNotSupported):
-		http.Error(w, "this server cannot stream", http.StatusNotImplemented) // a browser does not ask again
-		return
-	case err != nil || out.send("retry: 2000\n\n") != nil:
-		return
-	}
+func (h *handler) sendSamples(r *http.Request, out *stream) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for sent := uint64(0); ; {
@@ -118,4 +130,28 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// sendChange sends an event once the files are no longer those that the page shows, whose stamp is in the query.
+//
+//	event: changed
+//	data: {}
+func (h *handler) sendChange(r *http.Request, out *stream) {
+	shown := r.URL.Query().Get("shown")
+	ticks := time.NewTicker(h.options.Interval)
+	defer ticks.Stop()
+	for beat := time.Now(); inspect.Stamp(h.dir) == shown; {
+		if time.Since(beat) >= heartbeat {
+			if out.send(": heartbeat\n\n") != nil {
+				return
+			}
+			beat = time.Now()
+		}
+		select {
+		case <-ticks.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	_ = out.send("event: changed\ndata: {}\n\n") // the stream ends in any case
 }

@@ -19,10 +19,10 @@ import (
 // An event is one server-sent event.
 type event struct{ name, data string }
 
-// watch reads events until the stream ends, which closes the channel.
-func watch(ctx context.Context, t *testing.T, address string) <-chan event {
+// watch reads events until the stream ends, which closes the channel. The query may be empty.
+func watch(ctx context.Context, t *testing.T, address, query string) <-chan event {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/events", http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/events"+query, http.NoBody)
 	must(t, err)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(r)
@@ -84,7 +84,7 @@ func TestAFlushAndACompactionAreSent(t *testing.T) {
 	db := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events := watch(ctx, t, serve(t, debug.Handler(db, debug.Options{})))
+	events := watch(ctx, t, serve(t, debug.Handler(db, debug.Options{})), "")
 	next(t, events, "the first sample", anySample)
 	fill(t, db)
 	next(t, events, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
@@ -97,7 +97,7 @@ func TestAnIdleStoreSendsNothingNew(t *testing.T) {
 	storetest.Settle(t, db)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events := watch(ctx, t, serve(t, debug.Handler(db, fast)))
+	events := watch(ctx, t, serve(t, debug.Handler(db, fast)), "")
 	next(t, events, "the first sample", anySample)
 	time.Sleep(time.Second) // ten intervals
 	if n := len(events); n > 3 {
@@ -108,7 +108,7 @@ func TestAnIdleStoreSendsNothingNew(t *testing.T) {
 func TestStreamsEndWhenTheStoreCloses(t *testing.T) {
 	db := newStore(t)
 	address := serve(t, debug.Handler(db, fast))
-	events := watch(t.Context(), t, address)
+	events := watch(t.Context(), t, address, "")
 	next(t, events, "the first sample", anySample)
 	must(t, db.Close())
 	last := event{}
@@ -149,7 +149,7 @@ func TestTwoHundredViewersHoldNothingUp(t *testing.T) {
 	defer cancel()
 	var readers []<-chan event
 	for range 50 {
-		readers = append(readers, watch(ctx, t, address))
+		readers = append(readers, watch(ctx, t, address, ""))
 	}
 	var mute []net.Conn
 	for range 150 {

@@ -3,8 +3,11 @@ package debug
 import (
 	"bytes"
 	"context"
+	_ "embed" // the script
 	"errors"
 	"fmt"
+	"html"
+	"html/template"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/inspect"
@@ -20,6 +23,7 @@ const (
 // files are what the files of a store showed when they were read: a page with a gap for the live section.
 type files struct {
 	head, tail []byte
+	stamp      string         // of the files, before they were read
 	facts      *inspect.Store // nil if the store is open in this process, or if nothing is known
 	err        error          // why the files could not be read
 }
@@ -43,6 +47,9 @@ func (h *handler) readFiles(ctx context.Context) (files, error) {
 // inspect reads the files and makes the page of what they show.
 func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 	page := &picture.Page{}
+	if h.store == nil {
+		f.stamp = inspect.Stamp(h.dir)
+	}
 	switch s, err := h.facts(ctx); {
 	case err != nil:
 		f.err = err
@@ -89,6 +96,9 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		now.Heading = "Files only"
 		now.Text = fmt.Sprintf("This page shows what the files of the store showed at %s UTC. It has no live figures: "+
 			"the store is not open in this process. Reload it to read the files again.", clock)
+		now.HTML = template.HTML(fmt.Sprintf(
+			"<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n"+gap,
+			html.EscapeString(f.stamp), h.options.Reread))
 	case h.dir == "":
 		p.Intro = "The store is not on the file system of the operating system, so its files are not shown."
 	default:
@@ -108,11 +118,16 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	return nil
 }
 
+//go:embed files.js
+var filesScript string
+
 // page returns a page without sections, with the scripts of every page of the handler.
 func (h *handler) page() *picture.Page {
-	p := &picture.Page{Scripts: inspect.PageScripts()}
-	if h.store != nil {
-		p.Scripts, p.Connect = append(p.Scripts, liveScript), true
+	p := &picture.Page{Scripts: inspect.PageScripts(), Connect: true}
+	if h.store == nil {
+		p.Scripts = append(p.Scripts, filesScript)
+	} else {
+		p.Scripts = append(p.Scripts, liveScript)
 	}
 	return p
 }

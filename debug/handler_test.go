@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -98,22 +99,25 @@ func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
 }
 
 func TestThePolicyAllowsTheScriptOfThePageAndNothingElse(t *testing.T) {
-	answer, page := get(t, http.MethodGet, serve(t, debug.Handler(newStore(t), fast))+"/")
-	scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
-	if len(scripts) != 3 {
-		t.Fatalf("the page has %d scripts, want that of pages, that of stores, and that of live figures", len(scripts))
-	}
-	want := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src"
-	for _, script := range scripts {
-		sum := sha256.Sum256([]byte(script[1]))
-		want += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-	}
-	want += "; connect-src 'self'"
-	if got := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, want+"; ") {
-		t.Errorf("the policy is %s, want %s", got, want)
-	}
-	if !strings.Contains(page, `content="`+want+`"`) {
-		t.Error("the page itself has no such policy")
+	db := newStore(t)
+	for _, h := range []http.Handler{debug.Handler(db, fast), debug.FilesHandler(db.Dir(), fast)} {
+		answer, page := get(t, http.MethodGet, serve(t, h)+"/")
+		scripts := regexp.MustCompile(`(?s)<script>(.*?)</script>`).FindAllStringSubmatch(page, -1)
+		if len(scripts) != 3 {
+			t.Fatalf("the page has %d scripts, want those of all pages, of stores, and of this one", len(scripts))
+		}
+		want := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src"
+		for _, script := range scripts {
+			sum := sha256.Sum256([]byte(script[1]))
+			want += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		}
+		want += "; connect-src 'self'"
+		if got := answer.Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, want+"; ") {
+			t.Errorf("the policy is %s, want %s", got, want)
+		}
+		if !strings.Contains(page, `content="`+want+`"`) {
+			t.Error("the page itself has no such policy")
+		}
 	}
 }
 
@@ -199,17 +203,31 @@ func TestAStoreOnAnotherFileSystemHasLiveFiguresOnly(t *testing.T) {
 
 func TestFilesAreShownWithoutTheStore(t *testing.T) {
 	db := newStore(t) // locked, as by another process
+	storetest.Settle(t, db)
 	address := serve(t, debug.FilesHandler(db.Dir(), fast))
 	_, page := get(t, http.MethodGet, address+"/")
 	if !strings.Contains(page, `<h2 id="now">Files only</h2>`) ||
-		!strings.Contains(page, `<h2 id="tree">The tree</h2>`) || strings.Contains(page, "EventSource") {
+		!strings.Contains(page, `<h2 id="tree">The tree</h2>`) || strings.Contains(page, `id="live"`) {
 		t.Error("the page has live figures, or not what the files show")
+	}
+	shown := regexp.MustCompile(`data-shown="([^"]+)"`).FindStringSubmatch(page)
+	if shown == nil {
+		t.Fatal("the page does not have the stamp of the files")
 	}
 	if r := reportOf(t, address); r.Open || r.Metrics != nil || r.Files == nil || r.Files.Manifest == "" {
 		t.Errorf("got %+v", r)
 	}
-	if answer, _ := get(t, http.MethodGet, address+"/events"); answer.StatusCode != http.StatusNotFound {
-		t.Errorf("events: %s, want 404", answer.Status)
+	events := watch(t.Context(), t, address, "?shown="+url.QueryEscape(shown[1]))
+	time.Sleep(2 * fast.Interval)
+	if len(events) > 0 {
+		t.Errorf("%v, although nothing has changed", <-events)
+	}
+	fill(t, db)
+	if e := <-events; e != (event{"changed", "{}"}) {
+		t.Errorf("%v after a flush, want changed", e)
+	}
+	if e, more := <-events; more {
+		t.Errorf("%v after the change, want the end", e)
 	}
 	missing := serve(t, debug.FilesHandler(filepath.Join(t.TempDir(), "none"), fast))
 	if r := reportOf(t, missing); r.Error == "" {

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	mostSamples  = 300 // in the history: five minutes of a store that is never idle
-	mostWatchers = 1000
-	window       = time.Minute // of Sample.LastMinute
+	mostSamples = 300         // in the history: five minutes of a store that is never idle
+	window      = time.Minute // of Sample.LastMinute
 )
 
 // A sampler samples one store for all viewers. While it has watchers, a goroutine samples at regular intervals. It is
@@ -121,18 +120,14 @@ func (s *sampler) history() []Sample {
 	return slices.Clone(s.samples)
 }
 
-// watch begins an event stream, unless there are too many. The first one starts the goroutine.
-func (s *sampler) watch() bool {
+// watch begins an event stream. The first one starts the goroutine.
+func (s *sampler) watch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watchers == mostWatchers {
-		return false
-	}
 	if s.watchers++; s.stop == nil {
 		s.stop = make(chan struct{})
 		go s.run(s.stop)
 	}
-	return true
 }
 
 // leave ends an event stream. The last one ends the goroutine.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,16 @@ func (l *pipeListener) ask(t *testing.T) net.Conn {
 		t.Fatal(err)
 	}
 	return viewer
+}
+
+func TestTooManyViewersAreTurnedAway(t *testing.T) {
+	h := newHandler(t.TempDir(), Options{}.withDefaults("db"), nil)
+	h.streams = make(chan struct{}) // no place is free
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", http.NoBody))
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
+		t.Errorf("%d, %v; want 503 and when to come again", w.Code, w.Header())
+	}
 }
 
 // TestViewersThatReadNothingAreDisconnected uses the clock of a synctest bubble. One viewer reads an idle store, which

@@ -31,8 +31,9 @@ func (a *app) serveCommand() *cobra.Command {
 top, until it is interrupted.
 
 A store that nobody has open is opened for reading: nothing can write to it until serve ends. If another process has it
-open for writing, or if it is damaged, the page has only what the files show, as inspect does without the store's lock;
-serve says so. A program shows the live figures of its own store by mounting the handler of package debug.
+open for writing, or if it is damaged, the page has only what the files show, as inspect does without the store's lock,
+and says when they have changed. A program shows the live figures of its own store by mounting the handler of package
+debug.
 
 Only this machine can reach the default address. The page shows the smallest and the largest key of tables, so make sure
 who can reach another one. Requests must name localhost, an IP address, or the host of --listen. The paths json and

@@ -189,9 +189,9 @@ func (v *view) file(name string) File {
 // nameLimit is the number of bytes of a file name that are shown.
 const nameLimit = 256
 
-// stamp returns a text that differs between states of a store: the name and the size of the manifest. It is empty if
-// they are not known.
-func stamp(dir string) string {
+// Stamp returns a text that differs between states of the tables of a store: the name and the size of the manifest. It
+// is empty if they are not known.
+func Stamp(dir string) string {
 	b, err := vfs.ReadFile(vfs.OS, filepath.Join(dir, filename.CurrentName), 64)
 	if err != nil {
 		return ""

@@ -47,11 +47,11 @@ const looks = 8
 // store.
 func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error) {
 	for range looks {
-		before := stamp(dir)
+		before := Stamp(dir)
 		s, err = look(ctx, dir, o)
 		seen := err == nil && s.Opening.Refused == nil && len(s.Missing) == 0 &&
 			!errors.Is(s.Wrong(), fs.ErrNotExist)
-		if seen || ctx.Err() != nil || stamp(dir) == before {
+		if seen || ctx.Err() != nil || Stamp(dir) == before {
 			break
 		}
 	}
