@@ -233,7 +233,7 @@ func (r ReaderMetrics) text() (l textLine) {
 }
 
 func (m Metrics) rateText() (l textLine) {
-	l.head = fmt.Sprintf("a second, over %v", m.Uptime.Round(time.Millisecond))
+	l.head = fmt.Sprintf("per second, over %v", m.Uptime.Round(time.Millisecond))
 	s := max(m.Uptime.Seconds(), 1e-9)
 	size := func(n uint64, what string) {
 		l.add(n > 0, "%s of %s", words.Size(uint64(float64(n)/s)), what)

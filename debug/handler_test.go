@@ -82,7 +82,7 @@ func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
 		t.Errorf("answer %s with %v", answer.Status, answer.Header)
 	}
 	for _, want := range []string{
-		"<h1>bloomkv: orders</h1>", `<h2 id="now">Now</h2>`, "wasted reads of an absent key, measured",
+		"<h1>bloomkv: orders</h1>", `<h2 id="now">Now</h2>`, "wasted reads per absent key, measured",
 		"<polyline points=", `<h2 id="glance">At a glance</h2>`, `<h2 id="tree">The tree</h2>`,
 		`<h2 id="tables">Tables</h2>`, `<p id="live-state" role="status">The store is open`, " written</li>",
 		"No problems found",
