@@ -16,9 +16,8 @@ func (m Metrics) String() string {
 	m.writeLevels(&b)
 	for _, l := range []textLine{
 		m.wasteText(), m.filterText(), m.Lookups.text(), m.Lookups.filterText(), m.Lookups.blockText(),
-		m.Lookups.tailText(), m.prefixText(),
-		m.Cache.text(), {"memory", []string{m.Memory.String()}}, m.Resources.text(), m.Files.text(), m.Writes.text(),
-		m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Work.flushText(),
+		m.Lookups.tailText(), m.prefixText(), m.Cache.text(), m.Memory.text(), m.Resources.text(), m.Files.text(),
+		m.Writes.text(), m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Work.flushText(),
 		m.Work.compactionText(), m.Readers.text(), m.rateText(),
 	} {
 		if len(l.parts) > 0 {
@@ -143,6 +142,8 @@ func (c CacheMetrics) text() (l textLine) {
 	return l
 }
 
+func (m MemoryMetrics) text() textLine { return textLine{"memory", []string{m.String()}} }
+
 func (r ResourcesMetrics) text() (l textLine) {
 	l.head = "resources"
 	if r.Stores > 1 {
@@ -249,7 +250,7 @@ func (m Metrics) rateText() (l textLine) {
 // String returns the sum, the budget, and the size of each part that is not empty.
 func (m MemoryMetrics) String() string {
 	text := words.Size(m.Sum()) + " of a budget of " + words.Size(m.Budget)
-	separator := ": "
+	var parts []string
 	for _, part := range []struct {
 		name  string
 		bytes int64
@@ -261,11 +262,13 @@ func (m MemoryMetrics) String() string {
 		{"block cache", m.Cache},
 	} {
 		if part.bytes > 0 {
-			text += separator + part.name + " " + words.Size(part.bytes)
-			separator = ", "
+			parts = append(parts, part.name+" "+words.Size(part.bytes))
 		}
 	}
-	return text
+	if len(parts) == 0 {
+		return text
+	}
+	return text + ": " + strings.Join(parts, ", ")
 }
 
 // String returns text like "3 times, 1.5s".

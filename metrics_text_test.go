@@ -72,8 +72,8 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 
 // fill sets the figures of a struct, and of structs inside it, to large numbers.
 func fill(v reflect.Value) {
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Kind() {
+	for _, f := range v.Fields() {
+		switch f.Kind() {
 		case reflect.Struct:
 			fill(f)
 		case reflect.Uint64:

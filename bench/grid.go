@@ -43,11 +43,11 @@ func (g *grid) printFrom(w io.Writer, row int) (err error) {
 		rows = append([][]string{g.head}, rows...)
 	}
 	for _, cells := range rows {
-		line := fmt.Sprintf("%-*s", widths[0]+1, cells[0])
+		line := []string{fmt.Sprintf("%-*s", widths[0]+1, cells[0])}
 		for i, cell := range cells[1:] {
-			line += fmt.Sprintf("  %*s", widths[i+1], cell)
+			line = append(line, fmt.Sprintf("%*s", widths[i+1], cell))
 		}
-		if _, err = fmt.Fprintln(w, line); err != nil {
+		if _, err = fmt.Fprintln(w, strings.Join(line, "  ")); err != nil {
 			return err
 		}
 	}

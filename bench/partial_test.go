@@ -36,11 +36,13 @@ func TestWhatWasMeasuredBeforeAnInterruptIsKept(t *testing.T) {
 	}{
 		{
 			"--keys 3000 --memory 64 --phases absent,present", "Benchmarkload-random/filters=on",
-			[]string{"stopped after 1 of 16 measurements: interrupted", "ns/op on", "load random"}, false,
+			[]string{"stopped after 1 of 16 measurements: interrupted", "ns/op on", "load random"},
+			false,
 		},
 		{
 			"--keys 3000 --memory 64 --phases absent-loaded", "Benchmarkabsent-loaded/filters=on",
-			[]string{"stopped after 5 of 10 measurements: interrupted", "warm-loaded", "absent-loaded"}, false,
+			[]string{"stopped after 5 of 10 measurements: interrupted", "warm-loaded", "absent-loaded"},
+			false,
 		},
 		{"sweep runs --keys 2000 --to 3", "loaded ", []string{"stopped after 1 of 6 measurements"}, true},
 		{"sweep keys --from 500 --to 2000", "loaded ", []string{"stopped after 1 of 12 measurements"}, true},

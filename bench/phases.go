@@ -127,11 +127,13 @@ func (c *config) mainSteps(load string) []workload.Phase {
 			},
 		},
 		{
-			[]workload.Phase{{Name: "compact", Kind: workload.Compact}, {Name: "settle", Kind: workload.Settle}}, "",
+			[]workload.Phase{{Name: "compact", Kind: workload.Compact}, {Name: "settle", Kind: workload.Settle}},
+			"",
 			[]workload.Phase{{Name: "reopen", Kind: workload.Reopen}},
 		},
 		{
-			[]workload.Phase{next(workload.Phase{Name: "warm", Kind: workload.Present})}, "",
+			[]workload.Phase{next(workload.Phase{Name: "warm", Kind: workload.Present})},
+			"",
 			[]workload.Phase{
 				next(workload.Phase{Name: "absent", Kind: workload.Absent}),
 				next(workload.Phase{Name: "present", Kind: workload.Present}),

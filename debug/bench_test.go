@@ -90,7 +90,7 @@ func operate(b *testing.B, db *bloomkv.DB) float64 {
 	b.Helper()
 	var wg sync.WaitGroup
 	var ops atomic.Uint64
-	workers := uint64(runtime.GOMAXPROCS(0)) //nolint:gosec // positive
+	workers := uint64(runtime.GOMAXPROCS(0))
 	began := time.Now()
 	for w := range workers {
 		wg.Go(func() {

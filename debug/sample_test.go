@@ -53,9 +53,9 @@ func TestRowsAreInTheJSONOfASample(t *testing.T) {
 	n := 0.0
 	var fill func(v reflect.Value)
 	fill = func(v reflect.Value) {
-		for i := range v.NumField() {
+		for _, f := range v.Fields() {
 			n++
-			switch f := v.Field(i); f.Kind() {
+			switch f.Kind() {
 			case reflect.Struct:
 				if f.Type() != reflect.TypeFor[time.Time]() {
 					fill(f)
@@ -110,7 +110,7 @@ negatives_per_lookup span_ns stalled_per_second tables_per_lookup writes_per_sec
 
 func TestTheReportKeepsItsNamesInJSON(t *testing.T) {
 	want := make(map[string]int)
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		want[name]++
 	}
 	got := make(map[string]int)

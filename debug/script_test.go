@@ -138,8 +138,8 @@ func randomSample(rng *rand.Rand) (s Sample) {
 			if v.Type() == reflect.TypeFor[time.Time]() {
 				return
 			}
-			for i := range v.NumField() {
-				fill(v.Field(i))
+			for _, field := range v.Fields() {
+				fill(field)
 			}
 		case reflect.Slice:
 			v.Set(reflect.MakeSlice(v.Type(), rng.IntN(3), 3))

@@ -147,7 +147,7 @@ func (a *app) printStats(s *storeStats) {
 		a.printTables(s.ByTable)
 		fmt.Fprintln(a.Out)
 	}
-	line := words.Plural(s.Tables, "table")
+	line := []string{words.Plural(s.Tables, "table")}
 	for _, part := range []struct {
 		there bool
 		text  string
@@ -161,10 +161,10 @@ func (a *app) printStats(s *storeStats) {
 			s.BitsPerKey)},
 	} {
 		if part.there {
-			line += ", " + part.text
+			line = append(line, part.text)
 		}
 	}
-	words.Wrapped(a.Out, line)
+	words.Wrapped(a.Out, strings.Join(line, ", "))
 	for _, note := range []struct {
 		n    int
 		noun string

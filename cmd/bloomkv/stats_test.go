@@ -27,11 +27,13 @@ func TestStatsFitsAndLeavesOutZeros(t *testing.T) {
 	}{
 		{empty, []string{"0 tables"}, []string{"level  runs", "bytes", "lookups"}},
 		{
-			small, []string{"level runs tables keys bytes filters bits/key", "level promised predicted ", "1 entry"},
+			small,
+			[]string{"level runs tables keys bytes filters bits/key", "level promised predicted ", "1 entry"},
 			[]string{"deletes", "lookups", "writes", "ingest", "log ", "not asked", "false yes", "readers"},
 		},
 		{
-			many, []string{"measured", "false yes", " no", "with filters by other options"},
+			many,
+			[]string{"measured", "false yes", " no", "with filters by other options"},
 			[]string{"lookups:", "writes:"},
 		},
 	} {
@@ -67,8 +69,10 @@ func TestStatsInspectAndPageAgree(t *testing.T) {
 		t.Skip("millions of probes of filters, by one goroutine")
 	}
 	for _, o := range []bloomkv.Options{
-		{}, {FilterKind: bloomkv.FilterRibbon},
-		{FilterMemory: 64 << 10}, {FilterMemory: 64 << 10, FilterKind: bloomkv.FilterRibbon},
+		{},
+		{FilterKind: bloomkv.FilterRibbon},
+		{FilterMemory: 64 << 10},
+		{FilterMemory: 64 << 10, FilterKind: bloomkv.FilterRibbon},
 	} {
 		dir, name := treeStore(t, o), fmt.Sprintf("kind %d, memory %d", o.FilterKind, o.FilterMemory)
 		args := []string{dir, "--what-if", "fpr=0.05", "--what-if", "memory=0.0625"}
