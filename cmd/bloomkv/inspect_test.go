@@ -103,7 +103,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 			"filter_bytes", "filters_damaged", "filters_shed",
 			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
 			"memtable_bytes", "prefixes", "range_deletes", "readers",
-			"resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "writes",
+			"resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "work", "writes",
 		}, "levels", levelNames},
 		{[]string{"stats", dir, "--tables", "--json"}, []string{
 			"backlog", "bits_per_key", "by_table", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
@@ -111,7 +111,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups",
 			"memory",
 			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables",
-			"tables_off_plan", "uptime_ns", "warm", "writes",
+			"tables_off_plan", "uptime_ns", "warm", "work", "writes",
 		}, "by_table", tableStatsNames},
 		{
 			[]string{"check", dir, "--json"},
