@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/debug"
 )
 
@@ -30,8 +31,9 @@ const (
 //
 //	go test -run '^$' -bench Viewers -benchtime 11x ./debug
 //
-// measures eleven. It reports the medians of the turns, in nanoseconds an operation, and the median of the ratios. With
-// pages, the viewers also load the page when they come, which reads the files of the store.
+// measures eleven. It reports the medians of the turns, in nanoseconds per operation, and the median of the ratios, of
+// processor time too, which other programs disturb less, and which includes the viewers themselves. With pages, the
+// viewers also load the page when they come, which reads the files of the store.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -43,25 +45,31 @@ func BenchmarkViewers(b *testing.B) {
 			server := httptest.NewServer(debug.Handler(db, debug.Options{}))
 			defer server.Close()
 			operate(b, db) // warm
-			var without, with, ratios []float64
+			var without, with, ratios, processor []float64
 			for b.Loop() {
-				var ns [2]float64 // without viewers, and with
+				var ns [2]cost // without viewers, and with
 				for i := range ns {
 					if watched := (i+len(ratios))%2 == 1; watched { // the order alternates
-						ns[1] = beside(b, server.URL, c.pages, func() float64 { return operate(b, db) })
+						ns[1] = beside(b, server.URL, c.pages, func() cost { return operate(b, db) })
 					} else {
 						ns[0] = operate(b, db)
 					}
 				}
-				without, with, ratios = append(without, ns[0]), append(with, ns[1]), append(ratios, ns[1]/ns[0])
+				without, with = append(without, ns[0].clock), append(with, ns[1].clock)
+				ratios = append(ratios, ns[1].clock/ns[0].clock)
+				processor = append(processor, ns[1].processor/ns[0].processor)
 			}
 			b.ReportMetric(0, "ns/op") // of an iteration
 			b.ReportMetric(median(without), "ns-without")
 			b.ReportMetric(median(with), "ns-with")
 			b.ReportMetric(median(ratios), "ratio")
+			b.ReportMetric(median(processor), "cpu-ratio")
 		})
 	}
 }
+
+// A cost is the time of an operation, in nanoseconds.
+type cost struct{ clock, processor float64 }
 
 func median(all []float64) float64 {
 	slices.Sort(all)
@@ -85,12 +93,13 @@ func benchStore(b *testing.B) *bloomkv.DB {
 	return db
 }
 
-// operate works on the store for a turn, on all processors, and returns the time of an operation.
-func operate(b *testing.B, db *bloomkv.DB) float64 {
+// operate works on the store for a turn, on all processors.
+func operate(b *testing.B, db *bloomkv.DB) cost {
 	b.Helper()
 	var wg sync.WaitGroup
 	var ops atomic.Uint64
 	workers := uint64(runtime.GOMAXPROCS(0))
+	before, _ := machine.Read() // zeros on systems that do not count
 	began := time.Now()
 	for w := range workers {
 		wg.Go(func() {
@@ -117,11 +126,17 @@ func operate(b *testing.B, db *bloomkv.DB) float64 {
 		})
 	}
 	wg.Wait()
-	return float64(time.Since(began).Nanoseconds()) * float64(workers) / float64(max(ops.Load(), 1))
+	took, n := time.Since(began), float64(max(ops.Load(), 1))
+	now, _ := machine.Read()
+	spent := now.Sub(before)
+	return cost{
+		clock:     float64(took.Nanoseconds()) * float64(workers) / n,
+		processor: float64((spent.User + spent.System).Nanoseconds()) / n,
+	}
 }
 
 // beside runs body while viewers watch.
-func beside(b *testing.B, address string, pages bool, body func() float64) float64 {
+func beside(b *testing.B, address string, pages bool, body func() cost) cost {
 	b.Helper()
 	ctx, leave := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
