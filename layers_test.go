@@ -41,8 +41,9 @@ var rooms = map[string]room{
 		"internal/workload/own",
 	}},
 	"bench/sets":    {8, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
-	"bench/foreign": {8, nil},                                                   // tests of internal/foreign with the stores' own code
-	"examples":      {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"bench/foreign": {8, nil}, // tests of internal/foreign, with the stores' own code
+
+	"examples": {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 

@@ -23,7 +23,7 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 
 // Count formats a number, 0 or more, with commas between thousands.
 func Count[N int | int64 | uint64](n N) string {
-	s := strconv.AppendUint(nil, uint64(n), 10) //nolint:gosec // not negative
+	s := strconv.AppendUint(nil, uint64(n), 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = slices.Insert(s, i, ',')
 	}
