@@ -53,14 +53,6 @@ var badgerNumbers = []struct {
 	{"stale data size", 6, 4},
 }
 
-// holds reports whether p is the checksum of b.
-func (p protoSum) holds(b []byte) bool {
-	if p.algorithm == 0 {
-		return p.sum == uint64(crc32.Checksum(b, castagnoli))
-	}
-	return p.sum == xxhash.Sum64(b)
-}
-
 // openBadger reads the index of a table of Badger. It returns ErrNotForeign for another file.
 func openBadger(f *file) (*Table, error) {
 	n := min(f.size, badgerMaxSum+8)
@@ -93,7 +85,8 @@ func openBadger(f *file) (*Table, error) {
 	t := &Table{file: f, layout: b}
 	t.Facts = Facts{
 		Store: Badger, Format: "Badger 3 or later", Bytes: f.size,
-		Checksum: [...]string{"CRC-32C", "XXH64"}[sum.algorithm], Blocks: b.count, Entries: b.index.number(root, badgerKeys, 4), Notes: []string{},
+		Checksum: [...]string{"CRC-32C", "XXH64"}[sum.algorithm], Blocks: b.count,
+		Entries: b.index.number(root, badgerKeys, 4), Notes: []string{},
 	}
 	for _, p := range badgerNumbers {
 		v := strconv.AppendUint(nil, b.index.number(root, p.field, p.bytes), 10)
@@ -206,4 +199,48 @@ func (b *badger) entries(d dataBlock, each func(*entry) error) error {
 		}
 	}
 	return nil
+}
+
+// A protoSum is the checksum that Badger writes after its blocks and its index, a protocol buffer of two numbers:
+//
+//	| 08 | algorithm: 0 is CRC-32C, 1 is XXH64 | 10 | checksum |
+//
+// A number that is 0 may be left out. Source: Badger's pb/badgerpb4.proto.
+type protoSum struct{ algorithm, sum uint64 }
+
+// newProtoSum parses a checksum. It returns false for anything else.
+func newProtoSum(b []byte) (p protoSum, ok bool) {
+	for len(b) > 0 {
+		tag := b[0]
+		var v uint64
+		if v, b, ok = cutUvarint(b[1:]); !ok {
+			return p, false
+		}
+		switch tag {
+		case 0x08:
+			p.algorithm = v
+		case 0x10:
+			p.sum = v
+		default:
+			return p, false
+		}
+	}
+	return p, p.algorithm <= 1
+}
+
+// holds reports whether p is the checksum of b.
+func (p protoSum) holds(b []byte) bool {
+	if p.algorithm == 0 {
+		return p.sum == uint64(crc32.Checksum(b, castagnoli))
+	}
+	return p.sum == xxhash.Sum64(b)
+}
+
+// be32 returns the last four bytes of b as a number, big-endian, and what is before them.
+func be32(b []byte) (v uint64, rest []byte, ok bool) {
+	n := len(b) - 4
+	if n < 0 {
+		return 0, nil, false
+	}
+	return uint64(binary.BigEndian.Uint32(b[n:])), b[:n], true
 }

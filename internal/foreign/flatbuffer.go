@@ -1,7 +1,5 @@
 package foreign
 
-import "encoding/binary"
-
 // A flat is a flatbuffer, of which Badger's index is one: https://flatbuffers.dev/internals/. Offsets are relative to
 // where they are, and have four bytes. A read outside of the buffer sets bad and returns zero.
 type flat struct {
@@ -78,40 +76,4 @@ func (f *flat) vector(t flatTable, i, n uint64) (at, count uint64) {
 func (f *flat) bytes(t flatTable, i uint64) (b []byte, at uint64) {
 	at, n := f.vector(t, i, 1)
 	return f.b[at:][:n], at
-}
-
-// A protoSum is the checksum that Badger writes after its blocks and its index, a protocol buffer of two numbers:
-//
-//	| 08 | algorithm: 0 is CRC-32C, 1 is XXH64 | 10 | checksum |
-//
-// A number that is 0 may be left out. Source: Badger's pb/badgerpb4.proto.
-type protoSum struct{ algorithm, sum uint64 }
-
-// newProtoSum parses a checksum. It returns false for anything else.
-func newProtoSum(b []byte) (p protoSum, ok bool) {
-	for len(b) > 0 {
-		tag := b[0]
-		var v uint64
-		if v, b, ok = cutUvarint(b[1:]); !ok {
-			return p, false
-		}
-		switch tag {
-		case 0x08:
-			p.algorithm = v
-		case 0x10:
-			p.sum = v
-		default:
-			return p, false
-		}
-	}
-	return p, p.algorithm <= 1
-}
-
-// be32 returns the last four bytes of b as a number, big-endian, and what is before them.
-func be32(b []byte) (v uint64, rest []byte, ok bool) {
-	n := len(b) - 4
-	if n < 0 {
-		return 0, nil, false
-	}
-	return uint64(binary.BigEndian.Uint32(b[n:])), b[:n], true
 }

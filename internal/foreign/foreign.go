@@ -1,10 +1,9 @@
 // Package foreign reads tables that other stores have written: LevelDB, goleveldb, RocksDB, Pebble and Badger. It shows
 // their filters, their properties and their keys, never their values. It writes nothing.
 //
-// The formats are drawn where they are read: footers in footer.go, blocks in rowblock.go and colblock.go, filters in
-// plain.go, lines.go, ribbon.go and parts.go, Badger's tables in badger.go. Each file names its sources. For any file
-// the result is a value or an error with file and offset, in memory bounded by the file's size and by maxDecoded for
-// each block.
+// The formats are drawn where they are read: footers in footer.go, blocks in rows.go and columns.go, filters in bloom.go,
+// ribbon.go and parts.go, Badger's tables in badger.go. Each file names its sources. For any file the result is a value
+// or an error with file and offset, in memory bounded by the file's size and by maxDecoded for each block.
 package foreign
 
 import (
