@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"context"
 	"slices"
 )
 
@@ -11,113 +12,120 @@ type Answer struct {
 	Asked bool   `json:"asked"`
 	Maybe bool   `json:"maybe"` // the filter does not deny the key
 	Trace *Trace `json:"trace,omitempty"`
-	// Found is what the table has: "value" or "delete" for the newest version, or "nothing".
+	// Found is what the table has: "value" or "delete" for the newest version, "nothing", or "unknown" if the data
+	// blocks cannot be read.
 	Found string `json:"found"`
 	// Why is the reason why the filter is not asked.
 	Why string `json:"why,omitempty"`
 }
 
-// Ask looks a key up, in the filter and in the data block that would have it, whatever the filter says.
-func (t *Table) Ask(key []byte) (Answer, error) {
+// Ask looks a key up, in the filter and in the data block that would have it, whatever the filter says. If the order
+// of the keys is not known, it reads all data blocks. If a data block cannot be read, it returns the error with what
+// the filter says.
+func (t *Table) Ask(ctx context.Context, key []byte) (Answer, error) {
 	a := Answer{Found: "nothing"}
-	if t.unordered != "" {
-		err := t.scan(key, &a)
-		if _, whole := t.filters.(*single); whole && err == nil {
-			err = t.askFilter(key, dataBlock{}, false, &a)
-		} else {
-			a.Why = t.unordered
-		}
-		return a, err
+	l := lookup{key: key, filter: key}
+	if t.filterKey != nil {
+		l.filter = t.filterKey(key)
 	}
-	var at dataBlock
-	covered := false
+	t.file.begin()
 	err := stopped(t.layout.dataBlocks(func(d dataBlock) error {
-		if d.upper != nil && bytes.Compare(d.upper, key) < 0 {
-			return nil
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		if !covered {
-			at, covered = dataBlock{d.handle, d.number, nil}, true
-		}
-		greater := false
-		err := t.layout.entries(d, func(e *entry) error {
-			if c := bytes.Compare(e.key, key); c < 0 {
-				return nil
-			} else if c == 0 {
-				a.Found = found(e)
-			}
-			greater = true
-			return errStop
-		})
-		if err = stopped(err); err == nil && greater {
-			err = errStop // else the next block may begin with the key
-		}
-		return err
+		return t.search(d, &l, &a)
 	}))
-	if err == nil {
-		err = t.askFilter(key, at, covered, &a)
+	if err != nil {
+		a.Found = "unknown"
+	}
+	if failed := t.askFilter(&l, &a); err == nil {
+		err = failed
 	}
 	return a, err
 }
 
-func found(e *entry) string {
-	if e.deleted {
-		return "delete"
+// A lookup is a key on its way through the data blocks.
+type lookup struct {
+	key     []byte
+	filter  []byte    // what the filter has of the key if it has the key; nil for nothing
+	at      dataBlock // the first block that may have the key, if covered
+	covered bool
+}
+
+// search looks for the key in a data block. It returns errStop once the key is found, or cannot be in a later block.
+func (t *Table) search(d dataBlock, l *lookup, a *Answer) error {
+	ordered := t.unordered == ""
+	if ordered && d.upper != nil && bytes.Compare(d.upper, l.key) < 0 {
+		return nil
 	}
-	return "value"
-}
-
-// scan looks for a key in all data blocks.
-func (t *Table) scan(key []byte, a *Answer) error {
-	return t.EachKey(func(k []byte, deleted bool) bool {
-		if bytes.Equal(k, key) {
-			a.Found = found(&entry{deleted: deleted})
-			return false
+	if !l.covered {
+		l.at, l.covered = dataBlock{handle: d.handle, number: d.number}, true
+	}
+	done := false // else the next block may begin with the key
+	err := t.layout.entries(d, func(e *entry) error {
+		switch c := bytes.Compare(e.key, l.key); {
+		case c == 0:
+			if a.Found = "value"; e.deleted {
+				a.Found = "delete"
+			}
+			l.filter = bytes.Clone(e.filter)
+		case c < 0 || !ordered:
+			return nil
 		}
-		return true
+		done = true
+		return errStop
 	})
+	if err = stopped(err); err == nil && done {
+		err = errStop
+	}
+	return err
 }
 
-// askFilter asks the unit for a key that would be in block d, if covered.
-func (t *Table) askFilter(key []byte, d dataBlock, covered bool, a *Answer) error {
+// askFilter asks the unit for a key.
+func (t *Table) askFilter(l *lookup, a *Answer) error {
 	_, whole := t.filters.(*single)
 	switch {
 	case t.filters == nil:
 		a.Why = "no filter that is known"
-		return nil
 	case t.blind != "":
 		a.Why = t.blind
-		return nil
-	case !covered && !whole:
-		a.Why = "the key is after the last one"
+	case !whole && t.unordered != "":
+		a.Why = t.unordered
+	case t.split != "" && a.Found != "value" && a.Found != "delete":
+		a.Why = t.split
+	case !whole && !l.covered:
+		a.Why = "no data block covers the key"
+	case t.filterKey != nil && l.filter == nil:
+		a.Why = "the filter has no prefix of the key"
+	}
+	if a.Why != "" {
 		return nil
 	}
-	part, asked := t.filters.find(d, key)
+	part, asked := t.filters.find(l.at, l.key)
 	if !asked {
 		a.Why = "no unit is for that data block"
 		return nil
-	}
-	if t.filterKey != nil {
-		if key = t.filterKey(key); key == nil {
-			a.Why = "the filter has no prefix of the key"
-			return nil
-		}
 	}
 	u, at, err := t.filters.unit(part)
 	if err != nil {
 		return err
 	}
 	a.Asked, a.Trace = true, &Trace{Part: part, Offset: at, Probes: []Probe{}}
-	a.Maybe = u.ask(u.hash(key), a.Trace)
+	a.Maybe = u.ask(u.hash(l.filter), a.Trace)
 	return nil
 }
 
 // MayContain reports whether the filter does not deny a key. It also returns true if there is no filter that is known,
 // or if it is not asked. It reads no data block, and keeps the index in memory if the filter is divided by data blocks.
 func (t *Table) MayContain(key []byte) (bool, error) {
-	if t.filters == nil || t.blind != "" {
+	if t.filters == nil || t.blind != "" || t.split != "" {
 		return true, nil
 	}
-	var at dataBlock
+	l := lookup{key: key, filter: key, covered: true}
+	if t.filterKey != nil {
+		l.filter = t.filterKey(key)
+	}
+	t.file.begin()
 	if _, byBlock := t.filters.(*ranges); byBlock {
 		if t.unordered != "" {
 			return true, nil
@@ -131,24 +139,24 @@ func (t *Table) MayContain(key []byte) (bool, error) {
 		if i == len(t.located) {
 			return false, nil // after the last key
 		}
-		at = t.located[i]
+		l.at = t.located[i]
 	}
 	var a Answer
-	if err := t.askFilter(key, at, true, &a); err != nil || !a.Asked {
+	if err := t.askFilter(&l, &a); err != nil || !a.Asked {
 		return true, err
 	}
 	return a.Maybe, nil
 }
 
-// locate keeps all data blocks in memory, which takes about as much as the index in the file.
+// locate keeps all data blocks in memory, which takes about as much as the index, decompressed.
 func (t *Table) locate() error {
 	if t.located != nil {
 		return nil
 	}
 	all := []dataBlock{}
 	err := t.layout.dataBlocks(func(d dataBlock) error {
-		all = append(all, dataBlock{d.handle, d.number, append([]byte{}, d.upper...)})
-		return nil
+		all = append(all, dataBlock{d.handle, d.number, bytes.Clone(d.upper)})
+		return t.file.spend(d.offset, len(d.upper))
 	})
 	if err == nil {
 		t.located = all

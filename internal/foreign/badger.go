@@ -49,7 +49,10 @@ var badgerNumbers = []struct {
 	field uint64
 	bytes uint64
 }{
-	{"max version", badgerMax, 8}, {"key count", badgerKeys, 4}, {"uncompressed size", 4, 4}, {"on disk size", 5, 4},
+	{"max version", badgerMax, 8},
+	{"key count", badgerKeys, 4},
+	{"uncompressed size", 4, 4},
+	{"on disk size", 5, 4},
 	{"stale data size", 6, 4},
 }
 
@@ -120,7 +123,7 @@ func (b *badger) dataBlocks(each func(dataBlock) error) error {
 		t := b.index.table(b.index.follow(b.blocks + 4*i))
 		d := dataBlock{
 			handle: handle{b.index.number(t, badgerOffset, 4), b.index.number(t, badgerLength, 4)},
-			number: int(i), //nolint:gosec // below the size of the index
+			number: int(i),
 		}
 		_, ok := b.first(t)
 		if i+1 < b.count {
@@ -170,9 +173,16 @@ func (b *badger) entries(d dataBlock, each func(*entry) error) error {
 		if err != nil {
 			decoded, err = unsnappy(raw)
 		}
-		if entries, offsets, ok = plainBlock(decoded); err != nil || !ok {
-			return b.damaged(d.offset, "%s matches its checksum neither as it is nor by zstd or snappy", dataBlockName)
+		if err == nil {
+			entries, offsets, ok = plainBlock(decoded)
 		}
+		if !ok {
+			return b.damaged(d.offset, "%s: the checksum is wrong, read as it is, by zstd and by snappy", dataBlockName)
+		}
+		raw = decoded
+	}
+	if err := b.spend(d.offset, len(raw)); err != nil {
+		return err
 	}
 	var base, key []byte
 	var e entry
@@ -191,6 +201,9 @@ func (b *badger) entries(d dataBlock, each func(*entry) error) error {
 		key = append(append(key[:0], base[:overlap]...), rest[:own]...)
 		if i == 0 {
 			base = bytes.Clone(key)
+		}
+		if err := b.spend(d.offset, len(key)); err != nil {
+			return err
 		}
 		user := key[:len(key)-badgerVersion]
 		e = entry{key: user, filter: user, deleted: rest[own]&badgerDeleted != 0}

@@ -19,12 +19,11 @@ const dataBlockName = "data block"
 type block struct {
 	data []byte
 	at   uint64 // its offset in the file
-	raw  bool   // it is in the file as it is here
 }
 
 // readBlock reads a block, verifies it and decompresses it.
 func (s *sst) readBlock(h handle, what string) (block, error) {
-	if h.size > maxRead {
+	if h.size > s.size { // else the trailer may not be countable
 		return block{}, s.damaged(h.offset, "%s of %d bytes in a file of %d", what, h.size, s.size)
 	}
 	b, err := s.read(h.offset, h.size+trailerLen, what)
@@ -41,20 +40,22 @@ func (s *sst) readBlock(h handle, what string) (block, error) {
 	}
 	var data []byte
 	switch {
+	case codec > codecSnappy && (s.magic == rocksMagic && s.version < 2 || s.magic == levelMagic && len(s.raw) > 0):
+		err = errCodec // RocksDB before format 2, which recorded lengths in other ways; LevelDB has no properties
 	case s.magic == levelMagic:
 		data, err = unpackLevel(codec, body)
-	case s.magic == rocksMagic && s.version < 2 && codec > codecSnappy:
-		err = errCodec // its lengths are recorded in other ways
 	default:
 		data, err = unpack(codec, body, s.magic == pebbleMagic)
 	}
 	switch {
 	case errors.Is(err, errCodec):
 		return block{}, s.unknown(h.offset, "%s: %s of format %s", what, codecName(codec), s.format())
+	case errors.Is(err, errTooLong):
+		return block{}, s.unknown(h.offset, "%s: %v", what, err)
 	case err != nil:
 		return block{}, s.damaged(h.offset, "%s: %w", what, err)
 	}
-	return block{data, h.offset, codec == codecNone}, nil
+	return block{data, h.offset}, s.spend(h.offset, len(data))
 }
 
 // A checksum is a kind of checksum of blocks. The values are in files: RocksDB's include/rocksdb/table.h.

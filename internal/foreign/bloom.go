@@ -57,7 +57,7 @@ type lineFilter struct {
 func (l *lineFilter) kind() string           { return "blocked Bloom" }
 func (l *lineFilter) hashName() string       { return signedTail.String() }
 func (l *lineFilter) hash(key []byte) uint64 { return uint64(signedTail.of(key)) }
-func (l *lineFilter) probes() int            { return l.k }
+func (l *lineFilter) probes() (int, string)  { return l.k, bitProbe }
 
 func (l *lineFilter) size() (all, set uint64) { return 8 * uint64(len(l.bits)), countSet(l.bits) }
 
@@ -99,7 +99,7 @@ type fastFilter struct {
 func (f *fastFilter) kind() string           { return "blocked Bloom, 64-bit hash" }
 func (f *fastFilter) hashName() string       { return "XXH3, preview 0.7.2" }
 func (f *fastFilter) hash(key []byte) uint64 { return xxph3(key) }
-func (f *fastFilter) probes() int            { return f.k }
+func (f *fastFilter) probes() (int, string)  { return f.k, bitProbe }
 
 func (f *fastFilter) size() (all, set uint64) { return 8 * uint64(len(f.bits)), countSet(f.bits) }
 
@@ -112,7 +112,7 @@ func (f *fastFilter) ask(hash uint64, t *Trace) bool {
 		t.Line = &line
 	}
 	b := f.bits[line*fastLine:][:fastLine]
-	h := uint32(hash >> 32) //nolint:gosec // the upper half
+	h := uint32(hash >> 32)
 	maybe := true
 	for range f.k {
 		i := uint64(h >> (32 - 9))
@@ -149,7 +149,7 @@ func newPlain(b []byte, h bloomHash) unit {
 func (p *plain) kind() string           { return "Bloom" }
 func (p *plain) hashName() string       { return p.h.String() }
 func (p *plain) hash(key []byte) uint64 { return uint64(p.h.of(key)) }
-func (p *plain) probes() int            { return p.k }
+func (p *plain) probes() (int, string)  { return p.k, bitProbe }
 
 func (p *plain) size() (all, set uint64) { return 8 * uint64(len(p.bits)), countSet(p.bits) }
 

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync"
 
 	"github.com/klauspost/compress/flate"
@@ -41,9 +40,9 @@ func codecName(c byte) string {
 }
 
 var (
-	errCodec       = errors.New("compression")
+	errCodec       = errors.New("unknown compression")
 	errDecodedSize = errors.New("decompressed length is not the recorded one")
-	errTooLong     = fmt.Errorf("decompressed length, want at most %d", maxDecoded)
+	errTooLong     = fmt.Errorf("decompressed length above %d", maxDecoded)
 )
 
 // decoder is made on first use. It has no goroutines of its own.
@@ -57,7 +56,11 @@ func unzstd(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.DecodeAll(b, nil)
+	out, err := d.DecodeAll(b, nil)
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		err = errTooLong
+	}
+	return out, err
 }
 
 // unsnappy decompresses a block. No block expands more than 64 times, so the memory is bounded by the file's size.
@@ -68,28 +71,35 @@ func unsnappy(b []byte) ([]byte, error) {
 		return nil, err
 	case n > maxDecoded:
 		return nil, fmt.Errorf("%w: %d", errTooLong, n)
-	case n > 64*len(b):
+	case n/64 > len(b):
 		return nil, fmt.Errorf("%w: %d from %d", errDecodedSize, n, len(b))
 	}
 	return snappy.Decode(nil, b)
 }
 
 // unpack decompresses a block of RocksDB 2 and later or of Pebble. All but snappy and MinLZ begin with the length as a
-// varint. An error matching errCodec means that the compression is not known.
+// varint. An error matching errCodec means that the compression is not known, one matching errTooLong that the block is
+// longer than maxDecoded.
 func unpack(codec byte, b []byte, pebble bool) ([]byte, error) {
-	switch {
-	case codec == codecNone:
+	switch codec {
+	case codecNone:
 		return b, nil
-	case codec == codecSnappy:
+	case codecSnappy:
 		return unsnappy(b)
-	case codec == codecMinLZ && pebble:
-		return unminlz(b)
+	case codecMinLZ:
+		if pebble {
+			return unminlz(b)
+		}
+		return nil, errCodec
+	case codecZstd, codecLZ4, codecLZ4HC, codecZlib:
+	default:
+		return nil, errCodec
 	}
 	n, rest, ok := cutUvarint(b)
 	if !ok {
 		return nil, fmt.Errorf("%w without a length", errDecodedSize)
 	}
-	if n > maxDecoded || n > math.MaxInt {
+	if n > maxDecoded {
 		return nil, fmt.Errorf("%w: %d", errTooLong, n)
 	}
 	var out []byte
@@ -98,12 +108,10 @@ func unpack(codec byte, b []byte, pebble bool) ([]byte, error) {
 	case codecZstd:
 		out, err = unzstd(rest)
 	case codecLZ4, codecLZ4HC:
-		out, err = unlz4(rest, int(n)) //nolint:gosec // bounded
+		out, err = unlz4(rest, int(n))
 	case codecZlib: // without a header, since RocksDB's window_bits are negative
 		inflated := flate.NewReader(bytes.NewReader(rest))
-		out, err = io.ReadAll(io.LimitReader(inflated, int64(n)+1)) //nolint:gosec // bounded
-	default:
-		return nil, fmt.Errorf("%w %s", errCodec, codecName(codec))
+		out, err = io.ReadAll(io.LimitReader(inflated, int64(n)+1))
 	}
 	if err == nil && uint64(len(out)) != n {
 		err = fmt.Errorf("%w: %d, want %d", errDecodedSize, len(out), n)
@@ -121,14 +129,14 @@ func unpackLevel(codec byte, b []byte) ([]byte, error) {
 	case levelZstd:
 		return unzstd(b)
 	}
-	return nil, fmt.Errorf("%w %d", errCodec, codec)
+	return nil, errCodec
 }
 
 var errLZ4 = errors.New("lz4: a sequence reaches outside of its block")
 
 // unlz4 decompresses an LZ4 block to at most n bytes: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md.
 func unlz4(b []byte, n int) ([]byte, error) {
-	if n > 256*len(b) { // no byte stands for more than 255
+	if n/256 > len(b) { // no byte stands for more than 255
 		return nil, errDecodedSize
 	}
 	out := make([]byte, 0, n)

@@ -42,7 +42,7 @@ func newColumns(f *file, b block, custom, count int) (*columns, error) {
 	}
 	rows := int64(binary.LittleEndian.Uint32(h[3:]))
 	// No two rows are equal in all columns, so each takes at least a byte.
-	if c.head+each*c.count >= len(b.data) || rows > int64(len(b.data)) {
+	if c.head+each*c.count >= len(b.data) || rows > int64(min(len(b.data), maxDecoded)) {
 		return nil, f.damaged(b.at, "%d columns and %d rows in a block of %d bytes", c.count, rows, len(b.data))
 	}
 	c.rows = int(rows)
@@ -52,7 +52,7 @@ func newColumns(f *file, b block, custom, count int) (*columns, error) {
 // column returns the block up to the end of column i, and where the column begins.
 func (c *columns) column(i int, kind byte) (data []byte, start int, err error) {
 	h := c.data[c.head+5*i:]
-	from, to := uint64(binary.LittleEndian.Uint32(h[1:])), uint64(len(c.data)-1)
+	from, to := uint64(binary.LittleEndian.Uint32(h[1:])), uint64(len(c.data)-1) //nolint:gosec // not empty
 	if i+1 < c.count {
 		to = uint64(binary.LittleEndian.Uint32(h[6:]))
 	}

@@ -52,6 +52,9 @@ func (s *sst) entries(d dataBlock, each func(*entry) error) error {
 		if n < 0 {
 			return r.damaged("key of %d bytes, want at least %d", len(r.key), internalTrailer)
 		}
+		if err := s.spend(b.at, n); err != nil {
+			return err
+		}
 		e = entry{key: r.key[:n], filter: r.key[:n], deleted: s.deletes(r.key[n])}
 		if s.filterKey != nil {
 			e.filter = s.filterKey(e.key)
@@ -67,7 +70,7 @@ func (s *sst) entries(d dataBlock, each func(*entry) error) error {
 // Source: Pebble's sstable/colblk/data_block.go.
 func (s *sst) columnEntries(b block, each func(*entry) error) error {
 	if !s.defaultSchema() {
-		return s.unknown(b.at, "columns of keys by schema %q", s.raw[propSchema])
+		return s.unknown(b.at, "columns of keys by schema %q", s.text(propSchema))
 	}
 	const custom = 4
 	c, err := newColumns(s.file, b, custom, 3)
@@ -95,6 +98,9 @@ func (s *sst) columnEntries(b block, each func(*entry) error) error {
 			return c.damaged("row %d reaches beyond its column", i)
 		}
 		key = append(append(key[:0], prefix...), rest...)
+		if err := s.spend(b.at, len(key)); err != nil {
+			return err
+		}
 		kind := byte(trailers.at(i)) //nolint:gosec // the lowest byte
 		e = entry{key: key, filter: key[:len(prefix)], deleted: s.deletes(kind)}
 		if err := each(&e); err != nil {

@@ -47,7 +47,7 @@ func (m *Measured) finish() {
 // Limits bound the work of Examine.
 type Limits struct {
 	Blocks int    // data blocks to read, evenly spread over the table
-	Drawn  uint64 // hashes to draw
+	Drawn  uint64 // hashes to draw, about
 	Absent uint64 // absent keys to ask, about
 }
 
@@ -56,12 +56,13 @@ type examiner struct {
 	t       *Table
 	exam    *Exam
 	l       Limits
-	weights map[int]uint64 // keys of the units
-	last    []byte         // what the filter has of the key before
-	block   int            // the number of its data block
-	part    int            // the number of the unit that was asked last
-	unit    unit           // nil before the first
+	weights []uint64 // keys of the units
+	last    []byte   // what the filter has of the key before
+	block   int      // the number of its data block
+	part    int      // the number of the unit that was asked last
+	unit    unit     // nil before the first
 	absent  []byte
+	hashed  uint64 // bytes of absent keys
 	pairs   uint64
 	each    int // absent keys for each pair of neighbors
 	between Measured
@@ -69,44 +70,67 @@ type examiner struct {
 
 // Examine reads data blocks and all filters. Between the keys of a data block it asks for absent ones: a key a and its
 // neighbor b > a, where a is not the beginning of b, have all keys between them that begin with a, so a followed by one
-// byte is absent. The bytes are chosen by the number of the pair. It returns an error if a block cannot be read.
+// byte is absent. The bytes are chosen by the number of the pair. If a block cannot be read, Examine returns the error
+// with the figures that need no more blocks.
 func (t *Table) Examine(ctx context.Context, l Limits) (*Exam, error) {
-	x := &examiner{t: t, exam: &Exam{}, l: l, weights: map[int]uint64{}}
-	blocks := 0
-	if err := t.layout.dataBlocks(func(dataBlock) error { blocks++; return ctx.Err() }); err != nil {
-		return nil, err
+	x := &examiner{t: t, exam: &Exam{}, l: l}
+	t.file.begin()
+	err := x.readBlocks(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && x.exam.Why == "":
+		x.exam.Why = "not all data blocks can be read"
+	case err == nil && x.exam.Complete:
+		t.Entries = max(t.Entries, x.exam.Entries)
+		t.Deletes = max(t.Deletes, x.exam.Deletes)
 	}
-	t.Blocks = uint64(blocks) //nolint:gosec // a count
-	step := max(1, (blocks+l.Blocks-1)/max(1, l.Blocks))
+	x.exam.Complete = x.exam.Complete && err == nil
+	t.file.begin()
+	if failed := x.finish(ctx); err == nil {
+		err = failed
+	}
+	return x.exam, err
+}
+
+// readBlocks reads the data blocks that the limits allow.
+func (x *examiner) readBlocks(ctx context.Context) error {
+	blocks := 0
+	err := x.t.layout.dataBlocks(func(dataBlock) error { blocks++; return ctx.Err() })
+	step := max(1, (blocks+x.l.Blocks-1)/max(1, x.l.Blocks))
+	x.choose(step, blocks)
+	if err != nil {
+		return err
+	}
+	x.t.Blocks = uint64(blocks)
 	x.exam.Complete = step == 1
-	x.choose(blocks / step)
-	err := t.layout.dataBlocks(func(d dataBlock) error {
+	return x.t.layout.dataBlocks(func(d dataBlock) error {
 		if d.number%step != 0 {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		if err := x.t.layout.entries(d, func(e *entry) error { return x.entry(d, e) }); err != nil {
+			return err
+		}
 		x.exam.BlocksRead++
-		return t.layout.entries(d, func(e *entry) error { return x.entry(d, e) })
+		return nil
 	})
-	if err != nil {
-		return x.exam, err
-	}
-	if x.exam.Complete {
-		t.Entries = max(t.Entries, x.exam.Entries)
-		t.Deletes = max(t.Deletes, x.exam.Deletes)
-	}
-	return x.exam, x.finish(ctx)
 }
 
-// choose sets the number of absent keys for each pair, by a guess of 32 pairs for each block.
-func (x *examiner) choose(blocks int) {
-	guess := x.t.Entries
-	if guess == 0 {
-		guess = 32 * uint64(max(blocks, 1)) //nolint:gosec // positive
+// choose sets the number of absent keys for each pair if one of step blocks is read. A table that does not record its
+// entries is taken to have 32 in a block.
+func (x *examiner) choose(step, blocks int) {
+	entries := x.t.Entries
+	if entries == 0 {
+		entries = 32 * uint64(blocks) //nolint:gosec // a count
 	}
-	x.each = int(min(128, max(1, x.l.Absent/guess))) //nolint:gosec // at most 128
+	pairs := max(1, entries/uint64(step)) //nolint:gosec // positive
+	x.each = int(min(128, max(1, x.l.Absent/pairs)))
+	if x.t.filters != nil {
+		x.weights = make([]uint64, x.t.filters.parts())
+	}
 	switch {
 	case x.t.filters == nil:
 		x.exam.Why = "no filter that is known"
@@ -143,10 +167,11 @@ func (x *examiner) entry(d dataBlock, e *entry) error {
 	return nil
 }
 
-// askBetween asks for absent keys between the key before and b.
+// askBetween asks for absent keys between the key before and b. It asks for no more after hashing 1 KiB for each one
+// that it should ask, which bounds the work for a table that does not record how many keys it has, or lies.
 func (x *examiner) askBetween(d dataBlock, b []byte) error {
 	a := x.last
-	if bytes.HasPrefix(b, a) {
+	if bytes.HasPrefix(b, a) || x.hashed >= x.l.Absent<<10 {
 		return nil
 	}
 	x.pairs++
@@ -164,6 +189,7 @@ func (x *examiner) askBetween(d dataBlock, b []byte) error {
 			}
 			x.unit, x.part = u, part
 		}
+		x.hashed += uint64(len(x.absent))
 		x.between.Probes++
 		if x.unit.ask(x.unit.hash(x.absent), nil) {
 			x.between.Maybe++
@@ -182,7 +208,7 @@ func (x *examiner) finish(ctx context.Context) error {
 	for _, w := range x.weights {
 		weights += w
 	}
-	var setBits uint64
+	var allBits, setBits uint64
 	var sum, formula, fromBits float64
 	for part := range set.parts() {
 		if err := ctx.Err(); err != nil {
@@ -193,7 +219,7 @@ func (x *examiner) finish(ctx context.Context) error {
 			return err
 		}
 		all, ones := u.size()
-		x.exam.Bits += all
+		allBits += all
 		setBits += ones
 		w := float64(x.weights[part])
 		if weights == 0 { // The keys are not known.
@@ -214,10 +240,13 @@ func (x *examiner) finish(ctx context.Context) error {
 	if sum > 0 {
 		x.exam.Formula, x.exam.FromBits = formula/sum, fromBits/sum
 	}
-	if x.exam.Bits > 0 {
-		x.exam.Fill = float64(setBits) / float64(x.exam.Bits)
+	if allBits > 0 {
+		x.exam.Fill = float64(setBits) / float64(allBits)
 	}
-	x.exam.BitsPerKey = x.bitsPerKey()
+	x.exam.Bits, x.exam.BitsPerKey = allBits, x.bitsPerKey()
+	if x.exam.Why == "" && x.between.Probes == 0 {
+		x.exam.Why = "no absent key is known between two keys of a block"
+	}
 	if x.exam.Why == "" {
 		x.between.finish()
 		x.exam.Between = &x.between
@@ -247,7 +276,7 @@ func (x *examiner) draw(u unit, n uint64) float64 {
 
 func (x *examiner) bitsPerKey() float64 {
 	keys := float64(x.t.Filter.Recorded)
-	if keys == 0 && x.exam.BlocksRead > 0 {
+	if keys == 0 && x.exam.BlocksRead > 0 && x.t.blind == "" {
 		keys = float64(x.exam.Keys) * float64(x.t.Blocks) / float64(x.exam.BlocksRead)
 	}
 	if keys == 0 {

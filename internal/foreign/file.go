@@ -17,6 +17,11 @@ var ErrUnknown = errors.New("not known here")
 // maxRead is the maximum length of a part of a file that is read at once: that of a filter of about 800 million keys.
 const maxRead = 1 << 30
 
+// workRatio bounds the work of a walk over a table: it decompresses blocks and builds keys of at most maxDecoded bytes,
+// and workRatio more for each byte of the file. Tables of stores rarely take a tenth of that. A table can be made to
+// take millions of times its length: by zstd, or by entries that share a long key and add one byte.
+const workRatio = 128
+
 // A handle is the place of a block in a file, without its trailer.
 type handle struct{ offset, size uint64 }
 
@@ -25,6 +30,23 @@ type file struct {
 	r    io.ReaderAt
 	size uint64
 	name string
+	left uint64 // bytes that the current walk may still decompress, or build of keys
+}
+
+// budget returns the number of bytes that a walk may decompress and build.
+func (f *file) budget() uint64 { return maxDecoded + workRatio*min(f.size, 1<<48) }
+
+// begin begins a walk over blocks.
+func (f *file) begin() { f.left = f.budget() }
+
+// spend takes n bytes from those of the current walk. The error has the offset of the block that took them.
+func (f *file) spend(offset uint64, n int) error {
+	if uint64(n) > f.left { //nolint:gosec // a length
+		f.left = 0
+		return f.unknown(offset, "blocks and keys of more than %d bytes in a file of %d", f.budget(), f.size)
+	}
+	f.left -= uint64(n) //nolint:gosec // a length
+	return nil
 }
 
 // read returns the n bytes at offset. What they are is named in errors.
@@ -49,7 +71,7 @@ func (f *file) read(offset, n uint64, what string) ([]byte, error) {
 
 // damaged returns an error matching corrupt.Err.
 func (f *file) damaged(offset uint64, format string, args ...any) error {
-	at := int64(min(offset, math.MaxInt64)) //nolint:gosec // bounded
+	at := int64(min(offset, math.MaxInt64))
 	return corrupt.Newf(f.name, at, format, args...)
 }
 

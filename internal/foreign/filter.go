@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"encoding/binary"
 	"math"
 	"math/bits"
 	"strconv"
@@ -24,8 +25,8 @@ type unit interface {
 	// ask reports whether a key with that hash may be in the set. If t is not nil, it receives everything that is
 	// probed.
 	ask(hash uint64, t *Trace) bool
-	// probes returns the number of probes, or that of the columns of a Ribbon filter.
-	probes() int
+	// probes returns how much of the unit a lookup compares, and what is counted.
+	probes() (n int, what string)
 	// size returns the number of bits, and of those that are set.
 	size() (all, set uint64)
 	// rate returns the share of hashes that are not denied, if the probes of a hash are independent of each other.
@@ -41,7 +42,7 @@ type Trace struct {
 	Hash    string  `json:"hash"`           // in hexadecimal digits
 	Line    *uint64 `json:"line,omitempty"` // number of the cache line that has all probes
 	Probes  []Probe `json:"probes"`
-	Columns []bool  `json:"columns,omitempty"` // Ribbon: whether the sum of a column is that of a key that was added
+	Columns []bool  `json:"columns,omitempty"` // whether a sum of bits is that of a key that was added
 }
 
 // A Probe is a bit that a lookup reads.
@@ -75,31 +76,31 @@ func (t *Trace) probe(bit uint64, set bool, maybe *bool) bool {
 func bit(b []byte, i uint64) bool { return b[i/8]>>(i%8)&1 != 0 }
 
 // countSet returns the number of bits that are set.
-func countSet(b []byte) (n uint64) {
-	for _, c := range b {
-		n += uint64(bits.OnesCount8(c)) //nolint:gosec // at most 8
+func countSet(b []byte) uint64 {
+	n := 0
+	for ; len(b) >= 8; b = b[8:] {
+		n += bits.OnesCount64(binary.LittleEndian.Uint64(b))
 	}
-	return n
+	for _, c := range b {
+		n += bits.OnesCount8(c)
+	}
+	return uint64(n)
 }
 
-// meanRate returns the mean of fill^probes over the lines of a blocked filter.
+// meanRate returns the mean of fill^probes over the lines of a blocked filter, of which b has at least one.
 func meanRate(b []byte, line, probes int) float64 {
-	if len(b) < line {
-		return 1
-	}
-	// Lines with the same number of set bits have the same rate.
-	lines := make([]int, 8*line+1)
-	for at := 0; at+line <= len(b); at += line {
-		lines[countSet(b[at:at+line])]++
-	}
 	sum := 0.0
-	for set, n := range lines {
-		if n > 0 {
-			sum += float64(n) * math.Pow(float64(set)/float64(8*line), float64(probes))
-		}
+	for at := 0; at+line <= len(b); at += line {
+		sum += math.Pow(float64(countSet(b[at:at+line]))/float64(8*line), float64(probes))
 	}
 	return sum / float64(len(b)/line)
 }
+
+// What is counted by the number of probes: bits that must be set, or sums of bits that must be those of the key.
+const (
+	bitProbe    = "probe"
+	columnProbe = "column"
+)
 
 // A constant is a filter without bits, or one that its store does not use: it has the same answer for every key.
 type constant struct {
@@ -111,7 +112,7 @@ func (c constant) kind() string                { return c.reason }
 func (c constant) hashName() string            { return "none" }
 func (c constant) hash([]byte) uint64          { return 0 }
 func (c constant) ask(_ uint64, t *Trace) bool { t.begin(c, 0, 1); return c.answer }
-func (c constant) probes() int                 { return 0 }
+func (c constant) probes() (int, string)       { return 0, bitProbe }
 func (c constant) size() (all, set uint64)     { return 0, 0 }
 func (c constant) rate() (float64, bool) {
 	if c.answer {

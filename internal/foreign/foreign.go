@@ -1,9 +1,11 @@
 // Package foreign reads tables that other stores have written: LevelDB, goleveldb, RocksDB, Pebble and Badger. It shows
 // their filters, their properties and their keys, never their values. It writes nothing.
 //
-// The formats are drawn where they are read: footers in footer.go, blocks in rows.go and columns.go, filters in bloom.go,
-// ribbon.go and parts.go, Badger's tables in badger.go. Each file names its sources. For any file the result is a value
-// or an error with file and offset, in memory bounded by the file's size and by maxDecoded for each block.
+// The formats are drawn where they are read: footers in footer.go, blocks in rows.go and columns.go, filters in
+// bloom.go, ribbon.go and parts.go, tables of Badger in badger.go. Each file names its sources.
+//
+// For any file the result is a value or an error with file and offset. The memory is bounded by the file's size and by
+// maxDecoded for each block, and the work of a call by workRatio.
 package foreign
 
 import (
@@ -12,7 +14,7 @@ import (
 	"io"
 )
 
-// The stores, as far as their tables tell them apart.
+// The stores whose tables are recognized. The tables of LevelDB and of goleveldb are the same.
 const (
 	LevelDB = "LevelDB or goleveldb"
 	RocksDB = "RocksDB"
@@ -23,7 +25,7 @@ const (
 // ErrNotForeign is returned for a file that no known store has written.
 var ErrNotForeign = errors.New("not a table of another store")
 
-// Facts are what a table says about itself. Numbers that the table does not record are 0 until Examine counts them.
+// Facts contains what a table records about itself. Numbers that it does not record are 0 until Examine counts them.
 type Facts struct {
 	Store      string     `json:"store"`
 	Format     string     `json:"format"`
@@ -35,7 +37,7 @@ type Facts struct {
 	Deletes    uint64     `json:"deletes"`
 	RangeDels  uint64     `json:"range_deletes"`
 	Filter     *Filter    `json:"filter,omitempty"`
-	Notes      []string   `json:"notes"` // what is not known
+	Notes      []string   `json:"notes"` // of what is not known
 	Properties []Property `json:"-"`
 }
 
@@ -47,7 +49,8 @@ type Filter struct {
 	Offset   uint64 `json:"offset"` // of the block, or of the index of the partitions
 	Bytes    uint64 `json:"bytes"`  // on disk, without block trailers
 	Units    int    `json:"units"`
-	Probes   int    `json:"probes"` // or columns
+	Probes   int    `json:"probes"`
+	Probe    string `json:"probe"` // what Probes counts: probes, or columns
 	Hash     string `json:"hash"`
 	Recorded uint64 `json:"keys_recorded"`    // 0 if the table does not record how many keys were added
 	Unread   string `json:"unread,omitempty"` // the reason why the filter cannot be read
@@ -70,7 +73,8 @@ type Table struct {
 	filters   filterSet // nil without known filters
 	filterErr error
 	filterKey func(key []byte) []byte // nil for the whole key
-	blind     string                  // the reason why it is not known what the filter has of a key, or ""
+	blind     string                  // the reason why it is not known what the filter has of the keys, or ""
+	split     string                  // the reason why that is not known of keys that the table lacks, or ""
 	unordered string                  // the reason why the order of the keys is not known, or ""
 	located   []dataBlock             // nil until MayContain needs them
 }
@@ -78,7 +82,8 @@ type Table struct {
 // Open reads a table, without its data blocks. The reader must have size bytes and remain readable. A filter that
 // cannot be read is one of the facts, and FilterErr returns the reason.
 func Open(r io.ReaderAt, size int64, name string) (*Table, error) {
-	f := &file{r, uint64(max(size, 0)), name} //nolint:gosec // not negative
+	f := &file{r: r, size: uint64(max(size, 0)), name: name}
+	f.begin()
 	ft, err := readFooter(f)
 	if err != nil {
 		return nil, err
@@ -90,10 +95,10 @@ func Open(r io.ReaderAt, size int64, name string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{file: f, layout: s, filterKey: s.filterKey, blind: s.blind, unordered: s.unordered}
+	t := &Table{file: f, layout: s, filterKey: s.filterKey, blind: s.blind, split: s.split, unordered: s.unordered}
 	t.Facts = Facts{
 		Store: s.store(), Format: s.format(), Bytes: f.size, Checksum: s.checksum.String(),
-		Comparator: string(s.raw[propComparator]), Blocks: s.number(propDataBlocks),
+		Comparator: s.text(propComparator), Blocks: s.number(propDataBlocks),
 		RangeDels: s.number(propRangeDeletions), Notes: []string{}, Properties: s.properties,
 	}
 	// Range deletes are among the entries and the deletes that are recorded, though not in data blocks.
@@ -107,6 +112,7 @@ func Open(r io.ReaderAt, size int64, name string) (*Table, error) {
 		t.setFilter(s.openFilter(t.Filter))
 	}
 	t.note(s.blind)
+	t.note(s.split)
 	t.note(s.unordered)
 	if s.dictionary {
 		t.note("data blocks may be compressed with a dictionary, and are not read then")
@@ -134,7 +140,8 @@ func (t *Table) setFilter(set filterSet, err error) {
 			t.Filter.Unread, t.filterErr, t.filters = err.Error(), err, nil
 			return
 		}
-		t.Filter.Kind, t.Filter.Probes, t.Filter.Hash = u.kind(), u.probes(), u.hashName()
+		t.Filter.Kind, t.Filter.Hash = u.kind(), u.hashName()
+		t.Filter.Probes, t.Filter.Probe = u.probes()
 		if _, empty := u.(constant); !empty {
 			return
 		}
@@ -147,6 +154,7 @@ func (t *Table) FilterErr() error { return t.filterErr }
 // EachKey calls each for every version of a key, in order, until it returns false. The key is overwritten after the
 // call. Only one data block is in memory at a time.
 func (t *Table) EachKey(each func(key []byte, deleted bool) bool) error {
+	t.file.begin()
 	return stopped(t.layout.dataBlocks(func(d dataBlock) error {
 		return t.layout.entries(d, func(e *entry) error {
 			if !each(e.key, e.deleted) {
@@ -161,6 +169,7 @@ func (t *Table) EachKey(each func(key []byte, deleted bool) bool) error {
 func (t *Table) Bounds() (first, last []byte, err error) {
 	var final dataBlock
 	found := false
+	t.file.begin()
 	err = t.layout.dataBlocks(func(d dataBlock) error {
 		final.handle, final.number = d.handle, d.number
 		if found {

@@ -141,7 +141,7 @@ func checkKeys(t *testing.T, f *Table, all [][]byte) {
 	}
 	for i, key := range all {
 		for _, k := range [][]byte{key, append(bytes.Clone(key), 'x'), key[:len(key)-1]} {
-			a, err := f.Ask(k)
+			a, err := f.Ask(t.Context(), k)
 			must(t, err)
 			maybe, err := f.MayContain(k)
 			must(t, err)
@@ -206,7 +206,10 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 		change func(m *maker)
 		want   string
 	}{
-		{"a later version of RocksDB", func(m *maker) { m.version = 8 }, "table format version 8 of RocksDB, want 1..7"},
+		{
+			"a later version of RocksDB", func(m *maker) { m.version = 8 },
+			"table format version 8 of RocksDB, want 1..7",
+		},
 		{
 			"a later version of Pebble", func(m *maker) { m.magic, m.version = pebbleMagic, 8 },
 			"table format version 8 of Pebble, want 1..7",
@@ -245,7 +248,7 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 		must(t, err)
 		x, err := f.Examine(t.Context(), Limits{Blocks: 10, Drawn: 100, Absent: 100})
 		must(t, err)
-		a, err := f.Ask([]byte("key 00010"))
+		a, err := f.Ask(t.Context(), []byte("key 00010"))
 		must(t, err)
 		if x.Between != nil || !strings.Contains(x.Why, "own.Order") || a.Found != "value" || !a.Asked || !a.Maybe {
 			t.Errorf("%+v, %+v", x, a)
@@ -326,7 +329,7 @@ func FuzzOpen(f *testing.F) {
 		}
 		_, err = table.Examine(t.Context(), Limits{Blocks: 100, Drawn: 100, Absent: 100})
 		_, _, bounds := table.Bounds()
-		_, asked := table.Ask([]byte("key 00010"))
+		_, asked := table.Ask(t.Context(), []byte("key 00010"))
 		_, may := table.MayContain([]byte("key"))
 		for _, err := range []error{err, bounds, asked, may} {
 			if err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, ErrUnknown) {

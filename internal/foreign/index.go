@@ -25,46 +25,43 @@ type dataBlock struct {
 func (s *sst) dataBlocks(each func(dataBlock) error) error {
 	number, end := 0, uint64(0)
 	block := func(upper []byte, h handle) error {
-		if err := s.ascending(h, &end, dataBlockName); err != nil {
-			return err
-		}
 		err := each(dataBlock{h, number, upper})
 		number++
 		return err
 	}
 	if !s.twoLevel {
-		return s.walkIndex(s.index, "index", block)
+		return s.walkIndex(s.index, "index", &end, block)
 	}
 	partition := uint64(0)
-	return s.walkIndex(s.index, "top index", func(_ []byte, h handle) error {
-		if err := s.ascending(h, &partition, "index partition"); err != nil {
-			return err
-		}
-		return s.walkIndex(h, "index partition", block)
+	return s.walkIndex(s.index, "top index", &partition, func(_ []byte, h handle) error {
+		return s.walkIndex(h, "index partition", &end, block)
 	})
 }
 
-// ascending checks that a block lies after the one before. Stores write them in order, and it bounds the work for a
-// file that names one block many times.
-func (s *sst) ascending(h handle, end *uint64, what string) error {
-	if h.offset < *end || h.size > s.size || h.offset > s.size {
-		return s.damaged(s.index.offset, "%s of %d bytes at offset %d, after one that ends at %d", what, h.size,
-			h.offset, *end)
-	}
-	*end = h.offset + h.size + trailerLen
-	return nil
-}
-
 // walkIndex calls each for every entry of an index block: the user key that no key of the block exceeds, and the
-// block. The key is overwritten after the call.
-func (s *sst) walkIndex(h handle, what string, each func(upper []byte, h handle) error) error {
+// block. The key is overwritten after the call. Each block must begin at end or after it, and end is moved behind the
+// block: stores write blocks in order, and so a file cannot name one block many times.
+func (s *sst) walkIndex(h handle, what string, end *uint64, each func(upper []byte, h handle) error) error {
 	b, err := s.readBlock(h, what)
 	if err != nil {
 		return err
 	}
-	if s.columnar {
-		return s.walkColumns(b, each)
+	entry := func(upper []byte, h handle) error {
+		if h.offset < *end || h.offset > s.size || h.size > s.size {
+			return s.damaged(b.at, "%s: block of %d bytes at offset %d, want it in the file and not before %d", what,
+				h.size, h.offset, *end)
+		}
+		*end = h.offset + h.size + trailerLen
+		return each(upper, h)
 	}
+	if s.columnar {
+		return s.walkColumns(b, entry)
+	}
+	return s.walkRows(b, entry)
+}
+
+// walkRows is walkIndex for a block of rows.
+func (s *sst) walkRows(b block, each func(upper []byte, h handle) error) error {
 	r, err := newRows(s.file, b, s.delta)
 	if err != nil {
 		return err

@@ -25,10 +25,13 @@ type maker struct {
 type pair struct{ key, value []byte }
 
 // block appends a block with its trailer.
-func (m *maker) block(b []byte) handle {
+func (m *maker) block(b []byte) handle { return m.blockBy(codecNone, b) }
+
+// blockBy appends a block that is compressed already.
+func (m *maker) blockBy(codec byte, b []byte) handle {
 	h := handle{uint64(len(m.out)), uint64(len(b))}
-	sum := m.checksum.of(append(slices.Clone(b), codecNone)) + modifier(m.context, h.offset)
-	m.out = append(append(m.out, b...), codecNone)
+	sum := m.checksum.of(append(slices.Clone(b), codec)) + modifier(m.context, h.offset)
+	m.out = append(append(m.out, b...), codec)
 	m.out = binary.LittleEndian.AppendUint32(m.out, sum)
 	return h
 }

@@ -6,17 +6,20 @@ import (
 	"strings"
 )
 
-// A Property is what a table says about itself: a name and a value, a number where it is known to be one.
+// A Property is a name and a value that a table records. A value that is known to be a number is in decimal digits.
 type Property struct {
 	Name  string `json:"name"`
 	Value []byte `json:"-"` // as text
 }
 
-// maxProperties is the maximum number of properties that are kept.
-const maxProperties = 512
+// Longer names, and properties after the first maxProperties, are skipped: no store writes any.
+const (
+	maxProperties = 512
+	maxName       = 1 << 10 // bytes
+)
 
 // pairs calls each for every key and value of a block that is not sorted by internal keys: a metaindex, or properties.
-// Both slices are overwritten after the call.
+// It skips keys of more than maxName bytes. Both slices are overwritten after the call.
 func (s *sst) pairs(b block, columnar bool, each func(name, value []byte) error) error {
 	if !columnar {
 		r, err := newRows(s.file, b, false)
@@ -25,7 +28,9 @@ func (s *sst) pairs(b block, columnar bool, each func(name, value []byte) error)
 			if more, err = r.next(); err != nil || !more {
 				return err
 			}
-			err = each(r.key, r.value)
+			if len(r.key) <= maxName {
+				err = each(r.key, r.value)
+			}
 		}
 		return err
 	}
@@ -46,6 +51,9 @@ func (s *sst) pairs(b block, columnar bool, each func(name, value []byte) error)
 		value, same := values.at(i)
 		if !ok || !same {
 			return c.damaged("row %d reaches beyond its column", i)
+		}
+		if len(name) > maxName {
+			continue
 		}
 		if err := each(name, value); err != nil {
 			return err
@@ -130,12 +138,18 @@ const (
 	propFilterEntries  = "rocksdb.num.filter_entries"
 	propIndexType      = "rocksdb.block.based.table.index.type"
 	propWholeKeys      = "rocksdb.block.based.table.whole.key.filtering"
-	propPrefixes       = "rocksdb.block.based.table.prefix.filtering"
 	propExtractor      = "rocksdb.prefix.extractor.name"
 	propUserKeys       = "rocksdb.index.key.is.user.key"
 	propDelta          = "rocksdb.index.value.is.delta.encoded"
 	propSchema         = "pebble.colblk.schema"
 )
+
+// text returns a property that is text, or the beginning of a long one.
+func (s *sst) text(name string) string {
+	const limit = 200 // bytes, which no name of a store reaches
+	v := s.raw[name]
+	return string(v[:min(len(v), limit)])
+}
 
 // number returns a property that is a number, or 0.
 func (s *sst) number(name string) uint64 {

@@ -34,7 +34,7 @@ func unminlz(b []byte) ([]byte, error) {
 		return rest, nil
 	}
 	m := minlz{b: rest, out: make([]byte, 0, min(n, 64+uint64(len(rest))*8))}
-	limit := int(n) //nolint:gosec // at most maxMinLZ
+	limit := int(n)
 	distance := 1
 	for len(m.b) > 0 && !m.bad && len(m.out) <= limit {
 		m.element(&distance, limit)
@@ -48,7 +48,7 @@ func unminlz(b []byte) ([]byte, error) {
 // element decodes the next element.
 func (m *minlz) element(distance *int, limit int) {
 	tag := m.number(1)
-	length, literals := 0, 0
+	var length, literals int
 	switch kind := tag & 3; {
 	case kind == 0: // literals, or a repeat of the last distance
 		length = m.extended(tag>>3, 29, 29) + 1

@@ -40,6 +40,7 @@ type ranges struct {
 	h       bloomHash
 }
 
+// newRanges checks that the units lie one after the other.
 func newRanges(f *file, b block, h bloomHash) (*ranges, error) {
 	const end = 5
 	n := len(b.data) - end
@@ -47,24 +48,30 @@ func newRanges(f *file, b block, h bloomHash) (*ranges, error) {
 		return nil, f.damaged(b.at, "filter block of %d bytes, want at least %d", len(b.data), end)
 	}
 	offsets := uint64(binary.LittleEndian.Uint32(b.data[n:]))
-	if offsets > uint64(n) {
-		return nil, f.damaged(b.at, "offsets of filters at byte %d of %d", offsets, n)
+	if offsets > uint64(n) || (uint64(n)-offsets)%4 != 0 {
+		return nil, f.damaged(b.at, "offsets of filters from byte %d to %d", offsets, n)
 	}
 	r := &ranges{data: b.data, offsets: int(offsets), at: b.at, h: h} //nolint:gosec // at most n
 	r.shift = uint(b.data[n+4])
 	r.count = (n - r.offsets) / 4
+	for part := range r.count {
+		if from, to := r.bounds(part); from > to || to > offsets {
+			return nil, f.damaged(b.at, "filter %d from byte %d to %d of %d", part, from, to, offsets)
+		}
+	}
 	return r, nil
 }
 
 func (r *ranges) parts() int { return r.count }
 
-func (r *ranges) unit(part int) (unit, uint64, error) {
+// bounds returns where a unit begins and ends. The offset after the last is that of the offsets.
+func (r *ranges) bounds(part int) (from, to uint64) {
 	at := r.data[r.offsets+4*part:]
-	// The offset after the last is that of the offsets.
-	from, to := uint64(binary.LittleEndian.Uint32(at)), uint64(binary.LittleEndian.Uint32(at[4:]))
-	if from > to || to > uint64(r.offsets) {
-		return constant{true, "filter outside of its block"}, r.at, nil
-	}
+	return uint64(binary.LittleEndian.Uint32(at)), uint64(binary.LittleEndian.Uint32(at[4:]))
+}
+
+func (r *ranges) unit(part int) (unit, uint64, error) {
+	from, to := r.bounds(part)
 	return newPlain(r.data[from:to], r.h), r.at + from, nil
 }
 
@@ -91,10 +98,14 @@ type partition struct {
 }
 
 // newPartitions reads the index of a partitioned filter, which has the form of an index of data blocks.
-func newPartitions(s *sst, h handle) (*partitions, error) {
+func newPartitions(s *sst, index handle) (*partitions, error) {
 	p := &partitions{s: s, part: -1}
-	err := s.walkIndex(h, "index of filters", func(upper []byte, h handle) error {
-		p.all = append(p.all, partition{h, append([]byte{}, upper...)})
+	end, uppers := uint64(0), 0
+	err := s.walkIndex(index, "index of filters", &end, func(upper []byte, h handle) error {
+		if uppers += len(upper); uppers > maxDecoded {
+			return s.unknown(index.offset, "index of filters with keys of more than %d bytes", maxDecoded)
+		}
+		p.all = append(p.all, partition{h, bytes.Clone(upper)})
 		return nil
 	})
 	return p, err
@@ -128,12 +139,13 @@ func (p *partitions) find(_ dataBlock, key []byte) (int, bool) {
 // bytes returns the length of all partitions and of their index.
 func (p *partitions) bytes(index uint64) uint64 {
 	for i := range p.all {
-		index += min(p.all[i].size, p.s.size)
+		index += p.all[i].size
 	}
 	return index
 }
 
-// The policies whose filters are read. RocksDB writes one name for all kinds of its filters.
+// The policies whose filters are read. RocksDB writes one name for all kinds of its filters, and Pebble writes the same
+// name for its Bloom filters.
 const (
 	policyLevel   = "leveldb.BuiltinBloomFilter2"
 	policyGoLevel = "leveldb.BuiltinBloomFilter"

@@ -52,7 +52,7 @@ func newRibbon(data []byte, ordinal byte, blocks uint32) unit {
 func (r *ribbonFilter) kind() string           { return "Ribbon" }
 func (r *ribbonFilter) hashName() string       { return "XXH3, preview 0.7.2" }
 func (r *ribbonFilter) hash(key []byte) uint64 { return xxph3(key) }
-func (r *ribbonFilter) probes() int            { return int(r.columns) } //nolint:gosec // at most 32
+func (r *ribbonFilter) probes() (int, string)  { return int(r.columns), columnProbe } //nolint:gosec // at most 32
 
 func (r *ribbonFilter) size() (all, set uint64) { return 8 * uint64(len(r.data)), countSet(r.data) }
 
@@ -87,7 +87,7 @@ func (r *ribbonFilter) ask(hash uint64, t *Trace) bool {
 			a, b = shiftRight(low, high, ribbonSlots-shift)
 			sum ^= r.sum(segment+columns+c, a, b)
 		}
-		right := sum == int(want>>c&1) //nolint:gosec // a bit
+		right := sum == int(want>>c&1)
 		if t == nil && !right {
 			return false
 		}

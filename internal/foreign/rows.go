@@ -79,7 +79,7 @@ func (r *rows) next() (bool, error) {
 		return true, nil
 	}
 	r.value = b[:length]
-	r.pos = r.end - len(b) + int(length) //nolint:gosec // at most len(b)
+	r.pos = r.end - len(b) + int(length)
 	return true, nil
 }
 

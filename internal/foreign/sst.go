@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -22,8 +23,9 @@ type sst struct {
 	columnar  bool
 
 	filterKey func(key []byte) []byte // nil for the whole key
-	blind     string                  // the reason why the keys that are in the filter are not known, or ""
-	unordered string                  // the reason why the order of keys is not known, or ""
+	blind     string                  // as in a Table
+	split     string
+	unordered string
 }
 
 // A filterBlock is a filter as the metaindex names it.
@@ -43,10 +45,9 @@ func openSST(f *file, ft *footer) (*sst, error) {
 		return nil, s.damaged(s.meta.offset, "no index is named")
 	}
 	const (
-		hashIndex  = 1
-		twoLevels  = 2
-		withFirst  = 3
-		keysAlways = 5 // Pebble's first format with columnar blocks, which have no trailers in their index
+		twoLevels     = 2
+		withFirst     = 3
+		firstColumnar = 5 // Pebble's first format with columnar blocks
 	)
 	kind := s.raw[propIndexType]
 	if len(kind) == 4 && (kind[0] > withFirst || kind[1]|kind[2]|kind[3] != 0) {
@@ -55,7 +56,7 @@ func openSST(f *file, ft *footer) (*sst, error) {
 	if len(kind) == 4 {
 		s.twoLevel, s.firstKeys = kind[0] == twoLevels, kind[0] == withFirst
 	}
-	s.columnar = s.magic == pebbleMagic && s.version >= keysAlways
+	s.columnar = s.magic == pebbleMagic && s.version >= firstColumnar
 	s.twoLevel = s.twoLevel || s.flags&flagTwoLevel != 0
 	s.userKeys, s.delta = s.number(propUserKeys) == 1, s.number(propDelta) == 1
 	s.findFilterKey()
@@ -67,21 +68,24 @@ var byteOrders = []string{"", "leveldb.BytewiseComparator"}
 
 // findFilterKey finds out which part of a key is in the filter.
 func (s *sst) findFilterKey() {
-	comparator := string(s.raw[propComparator])
+	comparator := s.text(propComparator)
 	if comparator != byteOrders[0] && comparator != byteOrders[1] {
 		s.unordered = "keys are ordered by " + comparator
 	}
 	switch {
 	case s.magic == pebbleMagic:
-		if s.unordered != "" && !s.defaultSchema() {
-			s.blind = "the filter has prefixes of keys, which " + comparator + " defines"
+		const prefixes = "the filter has prefixes of keys, which %s defines"
+		if s.unordered != "" && s.defaultSchema() { // which stores the prefix of each key
+			s.split = fmt.Sprintf(prefixes, comparator)
+		} else if s.unordered != "" {
+			s.blind = fmt.Sprintf(prefixes, comparator)
 		}
 	case strings.HasSuffix(comparator, ".u64ts"):
 		s.blind = "the filter has keys without timestamps"
-	case string(s.raw[propWholeKeys]) == "0":
-		s.filterKey = extractor(string(s.raw[propExtractor]))
+	case s.text(propWholeKeys) == "0":
+		s.filterKey = extractor(s.text(propExtractor))
 		if s.filterKey == nil {
-			s.blind = "the filter has prefixes of keys by " + string(s.raw[propExtractor])
+			s.blind = "the filter has prefixes of keys by " + s.text(propExtractor)
 		}
 	}
 }
@@ -92,8 +96,8 @@ func (s *sst) defaultSchema() bool {
 	return s.columnar && bytes.HasPrefix(s.raw[propSchema], []byte("DefaultKeySchema("))
 }
 
-// extractor returns the prefix that one of RocksDB's own extractors takes (util/slice.cc), which is empty for a key
-// outside of its domain, or nil for an unknown extractor.
+// extractor returns the prefix that one of RocksDB's own extractors takes (util/slice.cc), which is nil for a key
+// outside of its domain. For an unknown extractor it returns nil.
 func extractor(name string) func(key []byte) []byte {
 	for prefix, capped := range map[string]bool{"rocksdb.FixedPrefix.": false, "rocksdb.CappedPrefix.": true} {
 		digits, ok := strings.CutPrefix(name, prefix)

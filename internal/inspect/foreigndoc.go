@@ -28,7 +28,7 @@ func (f *Foreign) document() *document {
 	if len(f.Properties) > 0 {
 		s := section{
 			id: "properties", heading: "Properties", label: "properties", table: newTable("", "property", "value"),
-			explain: "What the table says about itself.",
+			explain: "The properties that the table records.",
 		}
 		for _, p := range f.Properties {
 			s.table.Rows = append(s.table.Rows, []string{p.Name, cmp.Or(p.Value, noCell)})
@@ -83,7 +83,7 @@ func (f *Foreign) summary() *picture.Table {
 		add("order of keys", "%s", f.Comparator)
 	}
 	if x := f.Exam; x != nil && !x.Complete {
-		add("read", "%d of %s, evenly spread", x.BlocksRead, words.Plural(f.Blocks, "data block"))
+		add("read", "%d of %s", x.BlocksRead, words.Plural(f.Blocks, "data block"))
 	}
 	f.addFilter(add)
 	return facts
@@ -101,11 +101,7 @@ func (f *Foreign) addFilter(add func(name, format string, args ...any)) {
 		add("filter: contents", "not read")
 		return
 	}
-	what := "probe"
-	if f.Filter.Kind == "Ribbon" {
-		what = "column"
-	}
-	add("filter: kind", "%s, %s, %s", f.Filter.Kind, words.Plural(f.Filter.Probes, what),
+	add("filter: kind", "%s, %s, %s", f.Filter.Kind, words.Plural(f.Filter.Probes, f.Filter.Probe),
 		words.Plural(f.Filter.Units, "unit"))
 	add("filter: hash", "%s", f.Filter.Hash)
 	if f.Filter.Recorded > 0 {
@@ -117,7 +113,9 @@ func (f *Foreign) addFilter(add func(name, format string, args ...any)) {
 	if x == nil || x.Bits == 0 {
 		return
 	}
-	add("filter: bits per key", "%.1f", x.BitsPerKey)
+	if x.BitsPerKey > 0 {
+		add("filter: bits per key", "%.1f", x.BitsPerKey)
+	}
 	add("filter: fill", "%s of the bits set", percent(x.Fill))
 	formula, fromBits, _ := f.rates()
 	if x.Drawn > 0 {
@@ -167,7 +165,7 @@ func (a *ForeignAnswer) section(id string, without bool) section {
 				sums[i] = "right"
 			}
 		}
-		const text = "the sums of the columns, all right for a key that was added: "
+		const text = "the sums of the columns (a key that was added has only right ones): "
 		s.lines = append(s.lines, text+strings.Join(sums, " "))
 		return s
 	}
@@ -184,8 +182,12 @@ func (a *ForeignAnswer) section(id string, without bool) section {
 
 // thing describes what the table has of the key.
 func (a *ForeignAnswer) thing() string {
-	if a.Found == "nothing" {
+	switch a.Found {
+	case "nothing":
 		return "nothing of the key"
+	case "unknown":
+		return "a data block for the key that cannot be read"
+	default:
+		return "a " + a.Found + " for the key"
 	}
-	return "a " + a.Found + " for the key"
 }

@@ -1,11 +1,13 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/foreign"
@@ -31,7 +33,7 @@ type Foreign struct {
 	wrong []error
 }
 
-// A ForeignProperty is what a table says about itself, escaped.
+// A ForeignProperty is a property that a table records, escaped.
 type ForeignProperty struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -78,20 +80,18 @@ func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) 
 	f = &Foreign{File: filepath.Base(name), Properties: []ForeignProperty{}}
 	f.wrong = append(f.wrong, t.FilterErr())
 	first, last, err := t.Bounds()
-	if err == nil {
-		f.Exam, err = t.Examine(ctx, l)
+	f.Smallest, f.Largest = words.Escaped(first, words.KeyLimit), words.Escaped(last, words.KeyLimit)
+	exam, failed := t.Examine(ctx, l)
+	err = cmp.Or(err, failed)
+	for _, key := range o.Keys {
+		answer, failed := t.Ask(ctx, key)
+		err = cmp.Or(err, failed)
+		f.answer(key, answer)
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	f.Smallest, f.Largest = words.Escaped(first, words.KeyLimit), words.Escaped(last, words.KeyLimit)
-	for _, key := range o.Keys {
-		answer, failed := t.Ask(key)
-		if err == nil {
-			err = failed
-		}
-		f.answer(key, answer)
-	}
+	f.Exam = exam
 	f.Facts = t.Facts // Examine has completed them
 	f.note(err)
 	f.escape()
@@ -102,7 +102,7 @@ func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) 
 func (f *Foreign) note(err error) {
 	switch {
 	case errors.Is(err, foreign.ErrUnknown):
-		f.Notes = append(f.Notes, err.Error())
+		f.Notes = append(f.Notes, strings.TrimPrefix(err.Error(), f.File+": "))
 	case err != nil:
 		f.Damage = damageOf(err)
 		f.wrong = append(f.wrong, err)
@@ -114,7 +114,10 @@ func (f *Foreign) note(err error) {
 // answer adds the result for a key.
 func (f *Foreign) answer(key []byte, a foreign.Answer) {
 	all := ForeignAnswer{Key: words.Escaped(key, words.KeyLimit), Answer: a, Verdict: "not asked"}
-	if a.Asked {
+	switch {
+	case a.Asked && a.Found == "unknown":
+		all.Verdict = "not known"
+	case a.Asked:
 		_, all.Verdict = verdict(a.Maybe, a.Found != "nothing")
 	}
 	if all.Verdict == falseNegative {
@@ -125,7 +128,7 @@ func (f *Foreign) answer(key []byte, a foreign.Answer) {
 	f.Answers = append(f.Answers, all)
 }
 
-// escape escapes everything that the file says in its own words.
+// escape escapes all text from the file.
 func (f *Foreign) escape() {
 	const limit = 200 // bytes
 	printable := func(s *string) { *s = string(words.AppendPrintable(nil, []byte(*s))) }
