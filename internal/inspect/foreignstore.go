@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/foreign"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/picture"
@@ -29,6 +31,8 @@ type ForeignStore struct {
 	Between float64         `json:"fpr_between_keys"` // the same, measured
 	All     []Foreign       `json:"all_tables"`       // by name
 	Unread  []ForeignUnread `json:"unread_tables"`
+
+	asked float64 // keys of the tables whose rate between keys is measured
 }
 
 // A ForeignUnread is a table that cannot be read.
@@ -50,7 +54,7 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 		return nil, err
 	}
 	slices.Sort(names)
-	others := 0
+	recognized := 0 // tables of other stores, also those that cannot be read
 	s := &ForeignStore{All: []Foreign{}, Unread: []ForeignUnread{}}
 	for _, name := range names {
 		if ext := filepath.Ext(name); ext != ".ldb" && ext != ".sst" {
@@ -60,16 +64,17 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, ErrNotForeign):
-			others++
 		case err != nil:
 			text := string(words.AppendPrintable(nil, []byte(err.Error())))
 			s.Unread = append(s.Unread, ForeignUnread{words.Escaped([]byte(name), 64), text, err})
 		default:
 			s.add(f)
 		}
+		if err == nil || errors.Is(err, foreign.ErrUnknown) || errors.Is(err, corrupt.Err) {
+			recognized++
+		}
 	}
-	if len(s.All)+len(s.Unread) <= others { // also without any
+	if 2*recognized <= len(s.All)+len(s.Unread) { // also without any
 		return nil, ErrNotForeign
 	}
 	s.finish()
@@ -78,7 +83,7 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 
 // add adds a table to the sums. Properties are only for a table by itself.
 func (s *ForeignStore) add(f *Foreign) {
-	f.Properties = []ForeignProperty{}
+	f.Properties, f.Facts.Properties = []ForeignProperty{}, nil
 	s.All = append(s.All, *f)
 	s.Tables++
 	s.Bytes += f.Bytes
@@ -91,6 +96,7 @@ func (s *ForeignStore) add(f *Foreign) {
 	s.Keys += keys
 	s.Rate += keys * f.Exam.FromBits
 	if f.Exam.Between != nil {
+		s.asked += keys
 		s.Between += keys * f.Exam.Between.Rate
 	}
 }
@@ -99,7 +105,9 @@ func (s *ForeignStore) finish() {
 	if s.Keys > 0 {
 		s.PerKey = 8 * float64(s.Filters) / s.Keys
 		s.Rate /= s.Keys
-		s.Between /= s.Keys
+	}
+	if s.asked > 0 {
+		s.Between /= s.asked
 	}
 }
 
@@ -110,7 +118,7 @@ func (s *ForeignStore) Wrong() error {
 		errs = append(errs, s.All[i].Wrong())
 	}
 	for _, u := range s.Unread {
-		if !errors.Is(u.err, foreign.ErrUnknown) {
+		if !errors.Is(u.err, foreign.ErrUnknown) && !errors.Is(u.err, ErrNotForeign) {
 			errs = append(errs, u.err)
 		}
 	}
@@ -125,7 +133,7 @@ func (s *ForeignStore) WriteText(w io.Writer, style Style) { s.document().writeT
 
 func (s *ForeignStore) document() *document {
 	d := &document{title: "bloomkv: tables of another store", lines: []string{
-		fmt.Sprintf("%s of %s; its manifest is not read, so some may not belong to it anymore",
+		fmt.Sprintf("%s of %s; the manifest is not read, so some may no longer belong to the store",
 			words.Plural(s.Tables, "table"), s.stores()),
 	}}
 	for i := range s.All {
@@ -146,8 +154,14 @@ func (s *ForeignStore) document() *document {
 	}
 	add("files", "%s", words.Plural(s.Bytes, "byte"))
 	add("entries", "%d", s.Entries)
-	add("filters", "%s for %.0f keys, %.1f bits per key", words.Plural(s.Filters, "byte"), s.Keys, s.PerKey)
-	add("rate", "from bits %s, measured between keys %s; means, weighted by keys", rate(s.Rate), rate(s.Between))
+	if s.Keys > 0 {
+		add("filters", "%s for %.0f keys, %.1f bits per key", words.Plural(s.Filters, "byte"), s.Keys, s.PerKey)
+		between := noCell
+		if s.asked > 0 {
+			between = rate(s.Between)
+		}
+		add("rate", "from bits %s, measured between keys %s; means, weighted by keys", rate(s.Rate), between)
+	}
 	d.sections = append(d.sections, s.tableSection())
 	d.sections = append(d.sections, s.keySections()...)
 	return d
@@ -161,7 +175,7 @@ func (s *ForeignStore) stores() string {
 			all = append(all, s.All[i].Store)
 		}
 	}
-	return strings.Join(all, " and ")
+	return cmp.Or(strings.Join(all, " and "), "another store")
 }
 
 // tableSection shows a row for each table.
@@ -184,8 +198,12 @@ func (s *ForeignStore) tableSection() section {
 		_, fromBits, between := f.rates()
 		t.Rows = append(t.Rows, append(row, fromBits, between))
 	}
-	return section{id: "tables", heading: "Tables", label: "tables", table: t, explain: "Each table and its filter. " +
+	all := section{id: "tables", heading: "Tables", label: "tables", table: t, explain: "Each table and its filter. " +
 		"In large tables some data blocks are read, evenly spread."}
+	if left := len(s.All) - len(t.Rows); left > 0 {
+		all.lines = []string{fmt.Sprintf("%d more are not listed; --json has all", left)}
+	}
+	return all
 }
 
 // keySections shows for each key the tables that cover it.
@@ -195,18 +213,35 @@ func (s *ForeignStore) keySections() (all []section) {
 	}
 	for i, first := range s.All[0].Answers {
 		t := newTable("", "table", "the filter says", "the table has", "so")
+		negative, left := 0, 0
 		for k := range s.All {
 			a := &s.All[k].Answers[i]
 			answer := "is not asked"
 			if a.Asked {
 				answer, _ = verdict(a.Maybe, false)
 			}
-			t.Rows = append(t.Rows, []string{words.Escaped([]byte(s.All[k].File), 64), answer, a.Found, a.Verdict})
+			switch {
+			case a.Verdict == "negative":
+				negative++
+			case len(t.Rows) == mostListed:
+				left++
+			default:
+				row := []string{words.Escaped([]byte(s.All[k].File), 64), answer, a.Found, a.Verdict}
+				t.Rows = append(t.Rows, row)
+			}
 		}
-		all = append(all, section{
-			id: fmt.Sprintf("key%d", i+1), heading: "One key", label: "key " + first.Key, table: t,
+		key := section{
+			id: fmt.Sprintf("key%d", i+1), heading: "One key", label: "key " + first.Key,
 			explain: "Every table is asked.",
-		})
+			lines:   []string{"the filter says no, rightly, in " + words.Plural(negative, "table")},
+		}
+		if len(t.Rows) > 0 {
+			key.table = t
+		}
+		if left > 0 {
+			key.lines = append(key.lines, fmt.Sprintf("%d more are not listed; --json has all", left))
+		}
+		all = append(all, key)
 	}
 	return all
 }
