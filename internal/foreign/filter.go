@@ -98,8 +98,9 @@ func meanRate(b []byte, line, probes int) float64 {
 
 // What is counted by the number of probes: bits that must be set, or sums of bits that must be those of the key.
 const (
-	bitProbe    = "probe"
-	columnProbe = "column"
+	bitProbe         = "probe"
+	columnProbe      = "column"
+	fingerprintProbe = "fingerprint bit"
 )
 
 // A constant is a filter without bits, or one that its store does not use: it has the same answer for every key.

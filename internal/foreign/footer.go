@@ -26,7 +26,7 @@ var unread = map[string]string{
 // The newest formats that are read.
 const (
 	maxRocksVersion  = 7
-	maxPebbleVersion = 7
+	maxPebbleVersion = 8
 )
 
 // A footer is the end of a table. There are four, all numbers little-endian:
@@ -35,7 +35,7 @@ const (
 //	RocksDB 1–5   | checksum 1 | handles 40                    | version 4 | magic 8 |
 //	Pebble 1–5    | checksum 1 | handles 40                    | version 4 | magic 8 |
 //	Pebble 6      | checksum 1 | handles 40           | crc 4  | version 4 | magic 8 |
-//	Pebble 7      | checksum 1 | handles 40 | flags 4 | crc 4  | version 4 | magic 8 |
+//	Pebble 7, 8   | checksum 1 | handles 40 | flags 4 | crc 4  | version 4 | magic 8 |
 //	RocksDB 6, 7  | checksum 1 | 3e 00 7a 00 | sum 4 | context 4 | metaindex size 4 | 24 × 0 | version 4 | magic 8 |
 //
 // The handles are those of the metaindex and the index, as varints, padded with zeros. From RocksDB 6 on, the
@@ -45,7 +45,7 @@ type footer struct {
 	version  uint32
 	checksum checksum
 	context  uint32 // changes the checksums of all blocks; 0 before RocksDB 6
-	flags    uint32 // Pebble 7
+	flags    uint32 // from Pebble 7 on
 	offset   uint64
 	meta     handle
 	index    handle // empty from RocksDB 6 on

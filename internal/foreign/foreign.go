@@ -2,7 +2,7 @@
 // their filters, their properties and their keys, never their values. It writes nothing.
 //
 // The formats are drawn where they are read: footers in footer.go, blocks in rows.go and columns.go, filters in
-// bloom.go, ribbon.go and parts.go, tables of Badger in badger.go. Each file names its sources.
+// bloom.go, ribbon.go, fuse.go and parts.go, tables of Badger in badger.go. Each file names its sources.
 //
 // For any file the result is a value or an error with file and offset. The memory is bounded by the file's size and by
 // maxDecoded for each block, and the work of a call by workRatio.

@@ -211,8 +211,8 @@ func TestWhatIsNotKnownIsNamed(t *testing.T) {
 			"table format version 8 of RocksDB, want 1..7",
 		},
 		{
-			"a later version of Pebble", func(m *maker) { m.magic, m.version = pebbleMagic, 8 },
-			"table format version 8 of Pebble, want 1..7",
+			"a later version of Pebble", func(m *maker) { m.magic, m.version = pebbleMagic, 9 },
+			"table format version 9 of Pebble, want 1..8",
 		},
 		{"a plain table", func(m *maker) { m.magic = "\x64\xf9\x6b\x66\x29\x22\x42\x82" }, "a plain table of RocksDB"},
 		{

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -125,6 +127,76 @@ func TestUnitsMustNotOverlap(t *testing.T) {
 	if err := table.FilterErr(); !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "index of filters") {
 		t.Errorf("a partition that is named twice: error %v", err)
 	}
+}
+
+func TestFuseFieldsAreChecked(t *testing.T) {
+	// 1 + 2 segments of four fingerprints of eight bits.
+	good := slices.Concat(make([]byte, 12), binary.LittleEndian.AppendUint64(nil, 7), []byte{1, 0, 0, 0, 2, 8})
+	f := &file{name: "000005.sst"}
+	u, err := newFuse(f, block{good, 0})
+	must(t, err)
+	if rate, exact := u.rate(); rate != 1.0/256 || !exact {
+		t.Errorf("rate %g, want %g", rate, 1.0/256)
+	}
+	for name, change := range map[string]func(b []byte) []byte{
+		"no segments":         func(b []byte) []byte { b[20] = 0; return b },
+		"many segments":       func(b []byte) []byte { b[23] = 0xff; return b },
+		"long segments":       func(b []byte) []byte { b[24] = 3; return b },
+		"endless segments":    func(b []byte) []byte { b[24] = 64; return b },
+		"short fingerprints":  func(b []byte) []byte { b[25] = 4; return b },
+		"another fingerprint": func(b []byte) []byte { b[25] = 9; return b },
+		"a byte more":         func(b []byte) []byte { return append([]byte{0}, b...) },
+		"a byte less":         func(b []byte) []byte { return b[1:] },
+	} {
+		_, err := newFuse(f, block{change(bytes.Clone(good)), 0})
+		if !errors.Is(err, corrupt.Err) && !errors.Is(err, ErrUnknown) {
+			t.Errorf("%s: error %v, want damage", name, err)
+		}
+	}
+	if u, err := newFuse(f, block{good[12:], 0}); err != nil || u.ask(1, nil) {
+		t.Errorf("a filter without fingerprints says maybe, or %v", err)
+	}
+}
+
+// TestFingerprintsAreFoundByBits stores fingerprint i, which is i+1, where Pebble does: bit i·width of the array.
+func TestFingerprintsAreFoundByBits(t *testing.T) {
+	for width, spare := range map[int]int{4: 0, 8: 0, 10: 3, 12: 1, 16: 0} {
+		const places = 3 << 2
+		b := make([]byte, (places*width+7)/8+spare)
+		for i := range places {
+			for bit := range width {
+				b[(i*width+bit)/8] |= byte((i + 1) >> bit & 1 << ((i*width + bit) % 8))
+			}
+		}
+		b = slices.Concat(b, make([]byte, 8), []byte{1, 0, 0, 0, 2, byte(width)})
+		u, err := newFuse(&file{}, block{b, 0})
+		must(t, err)
+		for i := range places {
+			fuse, _ := u.(*fuseFilter)
+			if got := fuse.fingerprint(uint64(i)); got != uint64(i+1) {
+				t.Errorf("%d bits: fingerprint %d is %d, want %d", width, i, got, i+1)
+			}
+		}
+	}
+}
+
+// Pebble 8 adds columns to data blocks and changes nothing else that is read. No release writes it.
+func TestPebble8IsReadAsPebble7(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "pebble7.sst"))
+	must(t, err)
+	footer := b[len(b)-rocksFooterLen-8:]
+	at := len(footer) - magicLen - 8 // of the checksum, and then the version
+	footer[at+4] = 8
+	rest := slices.Concat(footer[:at], footer[at+4:])
+	binary.LittleEndian.PutUint32(footer[at:], crc32c.of(rest))
+	f, err := open(b)
+	must(t, err)
+	if f.Format != "Pebble 8" || f.FilterErr() != nil {
+		t.Errorf("format %s, filter %v", f.Format, f.FilterErr())
+	}
+	var all [][]byte
+	must(t, f.EachKey(func(key []byte, _ bool) bool { all = append(all, bytes.Clone(key)); return true }))
+	checkKeys(t, f, all)
 }
 
 // TestAFilterIsShownWithoutDataBlocks damages the first data block: the filter's figures and answers remain.

@@ -150,6 +150,7 @@ const (
 	policyLevel   = "leveldb.BuiltinBloomFilter2"
 	policyGoLevel = "leveldb.BuiltinBloomFilter"
 	policyRocks   = "rocksdb.BuiltinBloomFilter"
+	policyFuse    = "binaryfuse"
 )
 
 // openFilter reads the filters of a table. It returns nil if there are none that are known.
@@ -164,10 +165,11 @@ func (s *sst) openFilter(facts *Filter) (filterSet, error) {
 		return p, nil
 	}
 	hash := unsignedTail
+	fuse := s.filter.policy == policyFuse && s.filter.layout == Full && s.magic == pebbleMagic
 	switch {
 	case s.filter.policy == policyRocks:
 		hash = signedTail
-	case s.filter.layout == PerRange && (s.filter.policy == policyLevel || s.filter.policy == policyGoLevel):
+	case s.filter.layout == PerRange && (s.filter.policy == policyLevel || s.filter.policy == policyGoLevel), fuse:
 	default:
 		return nil, s.unknown(h.offset, "filter policy %s, %s", s.filter.policy, s.filter.layout)
 	}
@@ -175,8 +177,12 @@ func (s *sst) openFilter(facts *Filter) (filterSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.filter.layout == PerRange {
+	switch {
+	case s.filter.layout == PerRange:
 		return newRanges(s.file, b, hash)
+	case fuse:
+		u, err := newFuse(s.file, b)
+		return &single{u, b.at}, err
 	}
 	return &single{newTableFilter(b.data), b.at}, nil
 }
