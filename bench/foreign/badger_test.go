@@ -42,7 +42,8 @@ func TestBadgerAgrees(t *testing.T) {
 				}
 				own, err := table.OpenInMemoryTable(b, 1, &o)
 				must(t, err)
-				compare(t, f, all, func(key []byte) bool { return !own.DoesNotHave(y.Hash(key)) })
+				r := compare(t, f, all, *absents, func(key []byte) bool { return !own.DoesNotHave(y.Hash(key)) })
+				results[fmt.Sprintf("Badger, rate %g", rate)] = r
 			})
 		}
 		o := table.Options{BlockSize: 512, BloomFalsePositive: 0.01, Compression: c, ZSTDCompressionLevel: 1}

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/sstable/block"
+	"github.com/cockroachdb/pebble/v2/sstable/colblk"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/bloomkv/bloomkv/internal/foreign"
@@ -25,7 +26,9 @@ func pebbleTable(t *testing.T, all [][]byte, o sstable.WriterOptions) []byte {
 	fs := vfs.NewMem()
 	file, err := fs.Create("table", vfs.WriteCategoryUnspecified)
 	must(t, err)
-	o.FilterPolicy, o.FilterType = bloom.FilterPolicy(10), sstable.TableFilter
+	if o.FilterType = sstable.TableFilter; o.FilterPolicy == nil {
+		o.FilterPolicy = bloom.FilterPolicy(10)
+	}
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), o)
 	for _, key := range all {
 		must(t, w.Set(key, value(key)))
@@ -41,8 +44,8 @@ func pebbleTable(t *testing.T, all [][]byte, o sstable.WriterOptions) []byte {
 	return b
 }
 
-// pebbleFilter returns the filter block that Pebble's own reader finds.
-func pebbleFilter(t *testing.T, b []byte) []byte {
+// pebbleFilter returns the filter block that Pebble's own reader finds. A schema of keys is nil for the default one.
+func pebbleFilter(t *testing.T, b []byte, c *sstable.Comparer, schema *colblk.KeySchema) []byte {
 	t.Helper()
 	fs := vfs.NewMem()
 	file, err := fs.Create("table", vfs.WriteCategoryUnspecified)
@@ -54,8 +57,13 @@ func pebbleFilter(t *testing.T, b []byte) []byte {
 	must(t, err)
 	readable, err := sstable.NewSimpleReadable(file)
 	must(t, err)
+	var schemas sstable.KeySchemas
+	if schema != nil {
+		schemas = sstable.MakeKeySchemas(schema)
+	}
 	r, err := sstable.NewReader(context.Background(), readable, sstable.ReaderOptions{
-		Filters: map[string]sstable.FilterPolicy{bloom.FilterPolicy(10).Name(): bloom.FilterPolicy(10)},
+		Filters:  map[string]sstable.FilterPolicy{bloom.FilterPolicy(10).Name(): bloom.FilterPolicy(10)},
+		Comparer: c, KeySchemas: schemas,
 	})
 	must(t, err)
 	defer r.Close()
@@ -96,18 +104,61 @@ func TestPebbleAgrees(t *testing.T) {
 				if f.Entries != uint64(len(all)) {
 					t.Errorf("%d entries by the properties, want %d", f.Entries, len(all))
 				}
-				bits := pebbleFilter(t, b)
-				if c.name != "snappy" || format == sstable.TableFormatMax {
-					spare := *absents
-					*absents = min(spare, 10_000)
-					defer func() { *absents = spare }()
+				bits := pebbleFilter(t, b, nil, nil)
+				n := *absents
+				if c.name != "snappy" {
+					n = min(n, 10_000) // the filter is the same
 				}
-				compare(t, f, all, func(key []byte) bool { return policy.MayContain(sstable.TableFilter, bits, key) })
+				r := compare(t, f, all, n, func(key []byte) bool {
+					return policy.MayContain(sstable.TableFilter, bits, key)
+				})
+				if c.name == "snappy" && format == sstable.TableFormatMax {
+					results["Pebble, Bloom, 10 bits"] = r
+				}
 			})
 		}
 		o := sstable.WriterOptions{TableFormat: format, BlockSize: 512}
 		name := fmt.Sprintf("pebble%d.sst", format-sstable.TableFormatPebblev1+1)
 		sample(t, name, pebbleTable(t, keys(sampleKeys), o))
+	}
+}
+
+// TestPebblesPrefixesAreAsked has a comparer whose prefixes of keys, up to "@", are in the filter.
+func TestPebblesPrefixesAreAsked(t *testing.T) {
+	comparer := *sstable.DefaultComparer
+	comparer.Name = "test.At"
+	comparer.Split = func(key []byte) int {
+		if n := bytes.IndexByte(key, '@'); n >= 0 {
+			return n
+		}
+		return len(key)
+	}
+	schema := colblk.DefaultKeySchema(&comparer, 16)
+	var all [][]byte
+	for i, key := range keys(1000) {
+		all = append(all, fmt.Appendf(nil, "%s@%d", key[:16], i%3), fmt.Appendf(nil, "%s@%d", key[:16], 3+i%3))
+	}
+	b := pebbleTable(t, all, sstable.WriterOptions{
+		Comparer: &comparer, KeySchema: &schema, TableFormat: sstable.TableFormatMax,
+	})
+	f := open(t, b, "000005.sst", all)
+	bits := pebbleFilter(t, b, &comparer, &schema)
+	for i, key := range all {
+		a, err := f.Ask(t.Context(), key)
+		must(t, err)
+		prefix := key[:comparer.Split(key)]
+		if a.Found != "value" || !a.Asked || !a.Maybe ||
+			!bloom.FilterPolicy(10).MayContain(sstable.TableFilter, bits, prefix) {
+			t.Fatalf("key %q: %+v", key, a)
+		}
+		if a, err = f.Ask(t.Context(), absent(i)); err != nil || a.Found != "nothing" || a.Asked || a.Why == "" {
+			t.Fatalf("an absent key: %+v, error %v", a, err)
+		}
+	}
+	x, err := f.Examine(t.Context(), foreign.Limits{Blocks: 1000, Drawn: 1 << 20, Absent: 1 << 16})
+	must(t, err)
+	if x.Keys != 1000 || x.Entries != 2000 {
+		t.Errorf("%d prefixes of %d keys, want 1000 of 2000", x.Keys, x.Entries)
 	}
 }
 

@@ -1,6 +1,6 @@
 //go:build rocksdb
 
-// Package foreign writes tables with RocksDB, and asks its filters, for the tests of this module.
+// Package foreign writes tables with RocksDB and with LevelDB, and asks their filters, for the tests of this module.
 package foreign
 
 /*
