@@ -32,7 +32,8 @@ type ForeignStore struct {
 	All     []Foreign       `json:"all_tables"`       // by name
 	Unread  []ForeignUnread `json:"unread_tables"`
 
-	asked float64 // keys of the tables whose rate between keys is measured
+	uncounted int     // tables whose entries are neither recorded nor counted
+	asked     float64 // keys of the tables whose rate between keys is measured
 }
 
 // A ForeignUnread is a table that cannot be read.
@@ -88,6 +89,9 @@ func (s *ForeignStore) add(f *Foreign) {
 	s.Tables++
 	s.Bytes += f.Bytes
 	s.Entries += f.Entries
+	if f.Entries == 0 && (f.Exam == nil || !f.Exam.Complete) {
+		s.uncounted++
+	}
 	if f.Filter == nil || f.Exam == nil || f.Exam.BitsPerKey == 0 {
 		return
 	}
@@ -153,7 +157,11 @@ func (s *ForeignStore) document() *document {
 		d.summary.Rows = append(d.summary.Rows, []string{name, fmt.Sprintf(format, args...)})
 	}
 	add("files", "%s", words.Plural(s.Bytes, "byte"))
-	add("entries", "%d", s.Entries)
+	if s.uncounted > 0 {
+		add("entries", "%d, without those of %s", s.Entries, words.Plural(s.uncounted, "table"))
+	} else {
+		add("entries", "%d", s.Entries)
+	}
 	if s.Keys > 0 {
 		add("filters", "%s for %.0f keys, %.1f bits per key", words.Plural(s.Filters, "byte"), s.Keys, s.PerKey)
 		between := noCell
