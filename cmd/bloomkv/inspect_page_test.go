@@ -68,7 +68,8 @@ func pageOf(t *testing.T, args ...string) (doc string, code int) {
 func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	t.Helper()
 	doc = regexp.MustCompile(`(?s)(<script[^>]*>).*?</script>`).ReplaceAllString(doc, "$1</script>")
-	doc = regexp.MustCompile(`<(meta|input)([^>]*)>`).ReplaceAllString(strings.TrimPrefix(doc, "<!DOCTYPE html>"), "<$1$2/>")
+	doc = regexp.MustCompile(`<(meta|input)([^>]*)>`).ReplaceAllString(doc, "<$1$2/>")
+	doc = strings.TrimPrefix(doc, "<!DOCTYPE html>")
 	d := xml.NewDecoder(strings.NewReader(doc))
 	elements = make(map[string]int)
 	var b strings.Builder

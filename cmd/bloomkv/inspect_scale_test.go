@@ -140,7 +140,8 @@ func agreeWithObject(t *testing.T, page, object string) {
 	var all any
 	must(t, json.Unmarshal([]byte(object), &all))
 	var have []float64
-	numbers(all, func(f float64) { have = append(have, f, 100*f, f/1e3, f/1e6) }) // percent, kB, MB
+	// as percent, kB and MB too
+	numbers(all, func(f float64) { have = append(have, f, 100*f, f/1e3, f/1e6) })
 	for i := range 513 { // numbers of units and of rows, bits of a block
 		have = append(have, float64(i))
 	}

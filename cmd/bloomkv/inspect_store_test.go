@@ -121,7 +121,8 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 		want("%s: level: %d; run: %d; bytes: %d; entries: %d; bits/key: %.1f; promised: %.3g; rate in memory: %.3g;",
 			f.File, *f.Level, *f.Run, f.Bytes, f.Entries, f.BitsPerKey, f.FPRPromised, f.Place.FPR)
 		if f.FilterBytes > 0 {
-			want("blocks: %d; deletes: %d; range deletes: %d; filter: %d;", f.Blocks, f.Deletes, f.RangeDels, f.FilterBytes)
+			want("blocks: %d; deletes: %d; range deletes: %d; filter: %d;", f.Blocks, f.Deletes, f.RangeDels,
+				f.FilterBytes)
 			want("units in memory: %d; bytes in memory: %d", f.Place.Units, f.Place.FilterBytes)
 		}
 	}

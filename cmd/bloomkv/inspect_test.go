@@ -394,7 +394,7 @@ func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
 			"end "}},
 		{[]string{tables[1], "--entries"}, []string{`range delete "key/000050" … before the end`}},
 		{[]string{tables[1], "--json"}, []string{`"range_deletes": 1`, `"range_deletes_from": "key/000050"`}},
-		{[]string{dir}, []string{": level: 0; run: ", "entries: 0; deletes: 0; range deletes: 1; "}},
+		{[]string{dir}, []string{": level: 0; run: ", "entries: 0; bits/key: ", "deletes: 0; range deletes: 1; "}},
 	} {
 		out := (tool{}).must(t, append([]string{"inspect"}, c.args...)...)
 		fields := oneLine(out)

@@ -52,7 +52,8 @@ func (d *document) page() *picture.Page {
 		p.Sections = append(p.Sections, d.sections[i].page())
 	}
 	if len(d.lines) > 0 {
-		p.Sections = append(p.Sections, picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.lines)})
+		about := picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.lines)}
+		p.Sections = append(p.Sections, about)
 	}
 	return p
 }

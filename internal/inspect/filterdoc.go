@@ -149,7 +149,8 @@ func (r *Filter) headerTable() *picture.Table {
 	t := newTable("The fields as they are in the file", "offset", "bytes", "field", "value")
 	for _, f := range r.Header {
 		offset := r.Offset + uint64(f.Offset) //nolint:gosec // an index
-		t.Rows = append(t.Rows, []string{count(offset), count(f.Bytes), f.Name, words.Cut(f.Value, 40)})
+		at := strconv.FormatUint(offset, 10)  // without commas, to be copied
+		t.Rows = append(t.Rows, []string{at, count(f.Bytes), f.Name, words.Cut(f.Value, 40)})
 	}
 	return t
 }

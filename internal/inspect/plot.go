@@ -105,7 +105,7 @@ func mapOf(values []float64, of string, each uint64) *picture.Grid {
 	g := &picture.Grid{Of: of, Each: each}
 	for i := 0; i < len(values); i += mapColumns {
 		g.Values = append(g.Values, values[i:min(i+mapColumns, len(values))])
-		g.Rows = append(g.Rows, count(uint64(i)*each)) //nolint:gosec // an index
+		g.Rows = append(g.Rows, count(uint64(i)*each))
 	}
 	return g
 }

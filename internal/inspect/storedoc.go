@@ -27,11 +27,12 @@ func (s *Store) WriteText(w io.Writer, style Style) { s.document().writeText(w, 
 
 func (s *Store) document() *document {
 	d := &document{
-		title: "bloomkv: " + words.Escaped([]byte(filepath.Base(s.dir)), 64), where: whereabouts(s.dir), notes: s.notes(),
-		figures: s.figures(), data: s.searchData(), scripts: PageScripts(),
+		title: "bloomkv: " + words.Escaped([]byte(filepath.Base(s.dir)), 64), where: whereabouts(s.dir),
+		notes: s.notes(), figures: s.figures(), data: s.searchData(), scripts: PageScripts(),
 		lines: []string{
 			"read without the store's lock, so the result may be inconsistent while another process writes",
-			fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq, s.MinLog),
+			fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq,
+				s.MinLog),
 		},
 	}
 	if s.Opening.Refused == nil {

@@ -91,7 +91,8 @@ func TestTheTreeIsDrawnTableByTable(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	ticks := spans.Ticks
-	if len(ticks) != 5 || ticks[0] != (picture.SpanTick{Name: "a"}) || ticks[4] != (picture.SpanTick{At: 1, Name: "b"}) {
+	if len(ticks) != 5 || ticks[0] != (picture.SpanTick{Name: "a"}) ||
+		ticks[4] != (picture.SpanTick{At: 1, Name: "b"}) {
 		t.Errorf("ticks %v, want one at each end of a table", ticks)
 	}
 }

@@ -31,7 +31,8 @@ func (t *Table) WriteText(w io.Writer, s Style) {
 func (t *Table) document() *document {
 	title := "table " + words.Escaped([]byte(t.File), 64)
 	d := &document{
-		title: "bloomkv: " + title, where: whereabouts(t.path), lines: append([]string{title}, t.bounds()...), notes: t.notes(),
+		title: "bloomkv: " + title, where: whereabouts(t.path),
+		lines: append([]string{title}, t.bounds()...), notes: t.notes(),
 		summary: t.summary(),
 	}
 	if t.FilterBytes == 0 {

@@ -224,7 +224,7 @@ func (t *Table) title() string {
 	if t.Entries > 0 {
 		s += fmt.Sprintf("\nfrom %s\nto %s", t.Smallest, t.Largest)
 	}
-	return s + fmt.Sprintf("\nrate of the filter: %s", rate(t.Place.FPR))
+	return s + "\nrate of the filter: " + rate(t.Place.FPR)
 }
 
 // keyTicks returns keys at which tables begin or end, at most about ten that are about equally far apart.

@@ -12,8 +12,8 @@ func (s *Store) wasteSection() section {
 	c := picture.Chart{
 		Name: "waste", Title: "Wasted reads of a lookup of an absent key, by level",
 		Y: "wasted reads per lookup", FormatY: rate,
-		Caption: "The promise is kept where the bar ends at or before its line. Over all levels the memory lies where " +
-			"it helps most if the bar ends near the optimum.",
+		Caption: "The promise is kept where the bar ends at or before its line. Over all levels the memory lies " +
+			"where it helps most if the bar ends near the optimum.",
 		Bullets: &picture.Bullets{
 			Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
 		},
@@ -167,8 +167,8 @@ func (s *Store) whatIfSection() section {
 		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory",
 		Y:    "wasted reads per absent key",
 		LogX: true, LogY: true, FormatX: picture.Bytes, FormatY: rate,
-		Caption: "Lower is fewer wasted reads, and further left is less memory. The curves are what filters of each kind " +
-			"waste that are built for so much memory in the same runs: all tables would have to be rewritten.",
+		Caption: "Lower is fewer wasted reads, and further left is less memory. The curves are what filters of each " +
+			"kind waste that are built for so much memory in the same runs: all tables would have to be rewritten.",
 	}
 	c.Lines = append(c.Lines, s.curves...)
 	add := func(name string, bytes uint64, wasted float64) {
@@ -183,7 +183,8 @@ func (s *Store) whatIfSection() section {
 	whatIf := section{id: "what-if", heading: "What if", label: "what if all tables were rewritten with other filters"}
 	if len(s.WhatIf) == 0 {
 		whatIf.charts = []picture.Chart{c}
-		whatIf.explain, whatIf.pageOnly = "bloomkv inspect DIR --what-if ITEMS shows any of these filters, level by level.", true
+		whatIf.explain = "bloomkv inspect DIR --what-if ITEMS shows any of these filters, level by level."
+		whatIf.pageOnly = true
 		return whatIf
 	}
 	whatIf.table = newTable("If all tables were rewritten with other filters",

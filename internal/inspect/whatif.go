@@ -62,13 +62,13 @@ func ParseWhatIf(text string) (q Question, err error) {
 	return q, nil
 }
 
-// curves returns memory against wasted reads for filters of both kinds in the runs of the tree, from a tenth of a read to
-// very few.
+// curves returns memory against wasted reads for filters of both kinds in the runs of the tree, from a third of a read
+// to very few.
 func (t *tree) curves(s *Store) (lines []picture.Line) {
-	for _, kind := range []string{"bloom", "ribbon"} {
-		l := picture.Line{Name: map[string]string{"bloom": "Bloom filters", "ribbon": "Ribbon filters"}[kind], Kind: picture.Curve}
+	for _, k := range [][2]string{{"bloom", "Bloom filters"}, {"ribbon", "Ribbon filters"}} {
+		l := picture.Line{Name: k[1], Kind: picture.Curve}
 		for fpr := 0.3; fpr > 1e-4; fpr /= 1.5 {
-			w, err := t.ask(s, Question{fpr: fpr, kind: kind})
+			w, err := t.ask(s, Question{fpr: fpr, kind: k[0]})
 			if err != nil || w.Bytes == 0 || w.Wasted <= 0 {
 				continue // no such filters for so many keys
 			}

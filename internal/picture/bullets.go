@@ -35,8 +35,8 @@ const (
 
 func (b *Bullets) check() error {
 	if len(b.Rows) == 0 || len(b.Rows) > maxBullets || len(b.Marks) > maxMarks {
-		return fmt.Errorf("%d bullets with %d marks, want 1 to %d with at most %d", len(b.Rows), len(b.Marks), maxBullets,
-			maxMarks)
+		return fmt.Errorf("%d bullets with %d marks, want 1 to %d with at most %d", len(b.Rows), len(b.Marks),
+			maxBullets, maxMarks)
 	}
 	for i, r := range b.Rows {
 		if len(r.Marks) != len(b.Marks) {
@@ -91,7 +91,8 @@ func (d *drawing) drawMark(c *draw.Canvas, i int, at vg.Point) vg.Length {
 	const width = 14
 	switch i {
 	case 0:
-		drawBox(c, vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 5}, Max: vg.Point{X: at.X + width, Y: at.Y + 5}}, series0)
+		box := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 5}, Max: vg.Point{X: at.X + width, Y: at.Y + 5}}
+		drawBox(c, box, series0)
 	case 1:
 		c.StrokeLine2(ink.stroke(3), at.X+width/2, at.Y-7, at.X+width/2, at.Y+7)
 	default:
@@ -150,7 +151,8 @@ func (d *drawing) bulletsInto(c draw.Canvas) {
 		d.drawLeftName(&c, r.Name, left, middle)
 		if shown(r.Bar) {
 			drawBox(&c, vg.Rectangle{
-				Min: vg.Point{X: from, Y: middle - high/4}, Max: vg.Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
+				Min: vg.Point{X: from, Y: middle - high/4},
+				Max: vg.Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
 			}, series0)
 		}
 		if shown(r.Tick) {

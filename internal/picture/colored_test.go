@@ -37,7 +37,9 @@ func colored() []Chart {
 		}
 		matrix, names = append(matrix, row), append(names, fmt.Sprintf("%06d.sst", i+7))
 	}
-	spans := &Spans{Ticks: []SpanTick{{0, "user/00000000"}, {1, "user/99999999"}}, Scale: Scale{Log: true}, Marked: "flagged"}
+	spans := &Spans{
+		Ticks: []SpanTick{{0, "user/00000000"}, {1, "user/99999999"}}, Scale: Scale{Log: true}, Marked: "flagged",
+	}
 	for i := range 4 {
 		row := SpanRow{Name: fmt.Sprintf("level %d", i)}
 		for j := range 1 << i {
@@ -386,7 +388,8 @@ func TestAPageHasLinksAndNamesInItsCharts(t *testing.T) {
 	p := &Page{Sections: []Section{
 		{ID: "a", Charts: []Chart{
 			{Name: "tree", Y: "y", Spans: &Spans{Rows: []SpanRow{{Spans: []Span{
-				{To: 0.5, Value: 1, Title: "one\nof two", Link: "b", Group: "level 1"}, {From: 0.5, To: 1, Value: 2, Title: "two"},
+				{To: 0.5, Value: 1, Title: "one\nof two", Link: "b", Group: "level 1"},
+				{From: 0.5, To: 1, Value: 2, Title: "two"},
 			}}}}},
 			{Name: "map", Y: "y", FormatY: Number, Grid: &Grid{
 				Values: [][]float64{{1, 2}, {NoValue}}, Of: "block", Each: 16,

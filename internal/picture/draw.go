@@ -30,7 +30,7 @@ func (d *drawing) draw(canvas vg.CanvasSizer) {
 	for _, row := range d.legend {
 		for _, e := range row {
 			at := vg.Point{X: left + e.x, Y: y - d.lineHeight(1)/2}
-			swatch := vg.Length(0)
+			var swatch vg.Length
 			switch {
 			case d.Bullets != nil:
 				swatch = d.drawMark(&c, e.line, at)

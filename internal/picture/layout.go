@@ -83,7 +83,9 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 // setLegend arranges the names of the lines.
 func (d *drawing) setLegend(space vg.Length) {
 	if len(d.Lines) > 1 || d.Lines[0].Name != "" {
-		d.arrange(space, len(d.Lines), func(i int) (string, vg.Length) { return d.Lines[i].Name, d.Lines[i].Kind.swatch() })
+		d.arrange(space, len(d.Lines), func(i int) (string, vg.Length) {
+			return d.Lines[i].Name, d.Lines[i].Kind.swatch()
+		})
 	}
 }
 

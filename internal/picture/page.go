@@ -183,15 +183,16 @@ func (p *Page) scripts() []string { return append([]string{pageScript}, p.Script
 // Policy returns the Content-Security-Policy of the page, which is also in the page: it loads nothing, and runs nothing
 // but its scripts.
 func (p *Page) Policy() string {
-	policy := "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src"
+	var b strings.Builder
+	b.WriteString("default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src")
 	for _, script := range p.scripts() {
 		sum := sha256.Sum256([]byte(script))
-		policy += " 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+		b.WriteString(" 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'")
 	}
 	if p.Connect {
-		policy += "; connect-src 'self'"
+		b.WriteString("; connect-src 'self'")
 	}
-	return policy
+	return b.String()
 }
 
 // IDs of elements of the page: the content after the list of sections, and Page.Data.
@@ -207,7 +208,8 @@ func (p *Page) checkLinks(addresses map[string]bool) error {
 			for _, c := range part.Charts {
 				for _, link := range c.links() {
 					if !addresses[link] {
-						return fmt.Errorf("section %q: chart %q links to %q, which is not a section", part.ID, c.Name, link)
+						return fmt.Errorf("section %q: chart %q links to %q, which is not a section", part.ID, c.Name,
+							link)
 					}
 				}
 			}

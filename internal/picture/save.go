@@ -97,7 +97,8 @@ func Save(ctx context.Context, dir string, charts []Chart) error {
 	return nil
 }
 
-// typefaces are those of text in an SVG. The first one has the widths that the layout assumes, and the others nearly so.
+// typefaces are those of text in an SVG. The first one has the widths that the layout assumes, and the others nearly
+// so.
 const typefaces = "'Liberation Sans',Arial,Helvetica,sans-serif"
 
 // svg returns the chart without the svg element around it. On a page, colors are classes.

@@ -196,8 +196,8 @@ func pageOf(c *draw.Canvas) *svgCanvas {
 	return nil
 }
 
-// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels. On a
-// page, a box with a tag is drawn by itself.
+// drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels. On
+// a page, a box with a tag is drawn by itself.
 func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 	var steps [numSteps]vg.Path
 	var unknown vg.Path

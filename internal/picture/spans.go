@@ -40,8 +40,8 @@ type Span struct {
 	Value    float64
 	Name     string // written into it if it fits
 	Marked   bool
-	// On a page, a pointer shows the title, which may have several lines, and a click goes to the section with the ID of the link. Spans of a group
-	// can be told from others. All may be empty.
+	// On a page, a pointer shows the title, which may have several lines, and a click goes to the section with the ID
+	// of the link. A reader may choose the spans of a group. All may be empty.
 	Title, Link, Group string
 }
 

@@ -54,7 +54,8 @@ func (d *drawing) setShares(space vg.Length) {
 // drawShare draws the sample of part i in the legend, and returns its width.
 func drawShare(c *draw.Canvas, i int, at vg.Point) vg.Length {
 	width := Bars.swatch()
-	drawBox(c, vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 6}, Max: vg.Point{X: at.X + width, Y: at.Y + 6}}, lineRole(i))
+	box := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 6}, Max: vg.Point{X: at.X + width, Y: at.Y + 6}}
+	drawBox(c, box, lineRole(i))
 	return width
 }
 

@@ -114,7 +114,7 @@ func (c *svgCanvas) Stroke(p vg.Path) {
 
 // paint returns the attributes that fill or stroke with the current color.
 func (c *svgCanvas) paint(how string) string {
-	k := color.NRGBAModel.Convert(c.now.color).(color.NRGBA) //nolint:forcetypeassert // the model's type
+	k := color.NRGBAModel.Convert(c.now.color).(color.NRGBA) //nolint:errcheck,forcetypeassert // the model's type
 	if c.onPage {
 		for _, p := range palette {
 			if p.light == k {
