@@ -107,6 +107,9 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 	}
 }
 
+// clock is the time in a page.
+var clock = regexp.MustCompile(`read at [-0-9]+ [0-9:]+ UTC`)
+
 var thousands = regexp.MustCompile(`([0-9]),([0-9]{3})\b`)
 
 // ungrouped returns a text without the commas between thousands.
@@ -437,7 +440,6 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	}
 	b := readFile(t, name)
 	got := (tool{}).must(t, "inspect", shown, "--html", "-")
-	clock := regexp.MustCompile(`read at [-0-9]+ [0-9:]+ UTC`)
 	got, b = clock.ReplaceAllString(got, ""), clock.ReplaceAll(b, nil)
 	if got != strings.TrimSpace(string(b)) && got != string(b) {
 		t.Errorf("as output the page has %d bytes, as a file %d", len(got), len(b))
