@@ -114,7 +114,7 @@ func (m *member) read(ctx context.Context, dir string, rate float64, o Options) 
 	m.place = Place{FPR: 1}
 	facts, err := readTable(name,
 		func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
-	facts.Level, facts.Run, facts.Place = &m.level, &m.run.id, &m.place
+	facts.Level, facts.Run, facts.Place, facts.fences = &m.level, &m.run.id, &m.place, m.meta.Bounds()
 	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not contain them
 	switch {
 	case err != nil:

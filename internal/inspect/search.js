@@ -64,8 +64,9 @@
 		return new Uint8Array(out);
 	};
 	const hexOf = bytes => [...bytes].map(b => b.toString(16).padStart(2, "0")).join("");
-	// Bounds may be cut, so a key that begins like one is within.
-	const within = (key, t) => key >= t.low && (key <= t.high || key.startsWith(t.high) && t.high.length === 128);
+	// Long fences are cut, so a key that begins like one may be within.
+	const within = (key, t) => key >= t.low &&
+		(t.no_end || (t.cut ? key.startsWith(t.high) : key === t.high && !t.open) || key < t.high);
 
 	const make = (name, text, parent) => {
 		const e = document.createElement(name);
@@ -116,12 +117,16 @@
 		const bytes = bytesOf(input.value), key = hexOf(bytes), hash = xxh64(bytes);
 		const found = tables.filter(t => within(key, t));
 		make("p", "Hash " + hash.toString(16).padStart(16, "0") + ". " + (found.length ? "A lookup asks, until a table has the key:" :
-			"No table spans this key: a lookup reads nothing."), result);
+			"No table spans this key: a lookup searches none."), result);
 		const list = make("ol", "", result);
 		for (const t of found) {
 			for (const e of boxes(t).concat(rows(t))) e.classList.add("hit");
 			const li = make("li", t.level + ", ", list);
 			if (t.id) make("a", t.file, li).href = "#" + t.id; else li.append(t.file);
+			if (t.damaged) {
+				li.append(": it could not be read");
+				continue;
+			}
 			let h = mix(hash, BigInt(t.seed));
 			t.units.forEach((unit, i) => {
 				if (unit.ribbon) {

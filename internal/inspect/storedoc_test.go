@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
@@ -164,5 +165,23 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 ||
 		!slices.Equal(g.Rows, []string{"0", "3,200"}) {
 		t.Errorf("the map is %+v, want rows of %d, the last shorter", g, mapColumns)
+	}
+}
+
+// A search in some of the tables only would say that no table spans a key.
+func TestThePageSearchesInAllTablesOrInNone(t *testing.T) {
+	s := bigStore(1, mostSearched-1)
+	s.Tables[7].unread, s.Tables[7].Entries = true, 0
+	s.Tables[8].Entries = 0 // range deletes alone
+	s.Tables[9].fences = manifest.Bounds{Lo: []byte("k"), Hi: bytes.Repeat([]byte("z"), 65), Exclusive: true}
+	all, _ := s.searchData().([]searchTable)
+	if len(all) != mostSearched-1 || !all[7].Damaged || all[8].File != s.Tables[9].File || !all[0].NoEnd {
+		t.Errorf("%d tables, the eighth damaged %t, want all but the one without versions", len(all), all[7].Damaged)
+	}
+	if x := all[8]; x.Low != "6b" || len(x.High) != 2*mostFence || !x.Cut || !x.Open || x.NoEnd {
+		t.Errorf("fences %+v, want those of the table, the long one cut", x)
+	}
+	if data := bigStore(1, mostSearched).searchData(); data != nil {
+		t.Error("a page of more tables searches in some")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -51,7 +52,7 @@ type Table struct {
 	Damage *Damage `json:"damage,omitempty"`
 
 	path          string
-	low, high     []byte          // the bounds of its entries
+	fences        manifest.Bounds // in a store: a lookup asks the table for keys between them
 	seed          bloomblock.Seed // of its filter, if it has units
 	unread        bool            // only the name is known
 	filterDamaged bool
@@ -130,7 +131,6 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	}
 	facts.Blocks, facts.Entries, facts.Deletes = p.Blocks, p.Entries, p.Deletes
 	facts.Smallest, facts.Largest = words.Escaped(p.Smallest, words.KeyLimit), words.Escaped(p.Largest, words.KeyLimit)
-	facts.low, facts.high = p.Smallest, p.Largest
 	facts.MinSeq, facts.MaxSeq, facts.RangeDels = p.MinSeq, p.MaxSeq, p.RangeDeletes
 	meta := r.Meta()
 	facts.FilterBytes, facts.FilterKeys = meta.FilterLen-p.Prefixes.Bytes, p.FilterKeys
