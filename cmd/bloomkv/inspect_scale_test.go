@@ -86,7 +86,7 @@ func TestTextJSONAndPageAgreeOnAStore(t *testing.T) {
 			if code != cli.ExitOK || !strings.Contains(page, "No problems found.") {
 				t.Errorf("%q: exit %d, and the page does not say that all is well:\n%s", args, code, text)
 			}
-			_, page, _ = strings.Cut(page, "At a glance") // what is before says where and when
+			_, page, _ = strings.Cut(page, " UTC by bloomkv ") // what is before says where and when
 			return ungrouped(text), object, doc, page
 		}
 		text, _, doc, page := ask(dir, "--verify", "--what-if", "fpr=0.001")

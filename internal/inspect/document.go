@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -17,7 +18,8 @@ import (
 type document struct {
 	title    string   // of the page
 	where    string   // for the page: what was read, and when
-	lines    []string // one sentence each; a page has them at its end
+	remarks  []string // one sentence each: how it was read, first in text and last on a page
+	lines    []string // one sentence each, at the top
 	notes    []picture.Note
 	figures  []picture.Figure // for the page
 	summary  *picture.Table
@@ -46,13 +48,14 @@ func (d *document) page() *picture.Page {
 		ID: "glance", Heading: "At a glance", Notes: d.notes, Figures: d.figures, Table: d.summary,
 	}
 	p := &picture.Page{
-		Title: d.title, Intro: d.where, Sections: []picture.Section{glance}, Scripts: d.scripts, Data: d.data,
+		Title: d.title, Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
+		Sections: []picture.Section{glance}, Scripts: d.scripts, Data: d.data,
 	}
 	for i := range d.sections {
 		p.Sections = append(p.Sections, d.sections[i].page())
 	}
-	if len(d.lines) > 0 {
-		about := picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.lines)}
+	if len(d.remarks) > 0 {
+		about := picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.remarks)}
 		p.Sections = append(p.Sections, about)
 	}
 	return p
@@ -101,7 +104,7 @@ func capital(s string) string {
 
 // writeText writes the document as text.
 func (d *document) writeText(w io.Writer, color bool) {
-	for _, line := range d.lines {
+	for _, line := range slices.Concat(d.remarks, d.lines) {
 		words.Wrapped(w, line)
 	}
 	for _, n := range d.notes {

@@ -15,7 +15,7 @@ func TestADocumentIsTextAndAPage(t *testing.T) {
 	wide := newTable("Wide", "file", strings.Repeat("x", 50), strings.Repeat("y", 50))
 	wide.Rows = [][]string{{"1.sst", "2", "3"}, {"2.sst", noCell, "4"}}
 	d := document{
-		title: "title", lines: []string{"the first line"},
+		title: "title", where: "Here.", remarks: []string{"how it was read"}, lines: []string{"the first line"},
 		notes: []picture.Note{problem("bad", "it is"), {Title: noProblems}},
 		sections: []section{
 			{
@@ -29,7 +29,8 @@ func TestADocumentIsTextAndAPage(t *testing.T) {
 			{id: "page", heading: "Page", lines: []string{"only there"}, pageOnly: true},
 		},
 	}
-	const want = `the first line
+	const want = `how it was read
+the first line
 ! bad: It is
 No problems found.
 
@@ -40,15 +41,15 @@ a line
   long name  1234      –
 drawn
 
-1.sst: XXX: 2; YYY: 3
-2.sst: YYY: 4
+1.sst: X: 2; Y: 3
+2.sst: Y: 4
 
 a part
 `
 	var b strings.Builder
 	d.writeText(&b, false)
-	got := strings.NewReplacer(wide.Head[1], "XXX", "\n  "+wide.Head[2], " YYY", wide.Head[2],
-		"YYY").Replace(b.String())
+	got := strings.NewReplacer(wide.Head[1], "X", "\n  "+wide.Head[2], " Y", wide.Head[2],
+		"Y").Replace(b.String())
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -61,5 +62,10 @@ a part
 		if !strings.Contains(page.String(), want) {
 			t.Errorf("the page lacks %q", want)
 		}
+	}
+	p := d.page()
+	last := p.Sections[len(p.Sections)-1]
+	if p.Intro != "Here.\n\nThe first line." || last.ID != "about" || last.Text != "How it was read." {
+		t.Errorf("the page begins with %q and ends with %+v, want the line first and the remark last", p.Intro, last)
 	}
 }

@@ -18,7 +18,10 @@ func (f *Foreign) WriteText(w io.Writer, s Style) { f.document().writeText(w, s.
 
 func (f *Foreign) document() *document {
 	title := fmt.Sprintf("table %s of %s", words.Escaped([]byte(f.File), 64), f.Store)
-	d := &document{title: "bloomkv: " + title, lines: []string{title}, notes: f.notes(), summary: f.summary()}
+	d := &document{
+		title: "bloomkv: " + title, where: whereabouts(f.path), lines: []string{title}, notes: f.notes(),
+		summary: f.summary(),
+	}
 	if f.Smallest != "" || f.Largest != "" {
 		d.lines = append(d.lines, fmt.Sprintf("keys from %s to %s", f.Smallest, f.Largest))
 	}

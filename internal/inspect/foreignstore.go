@@ -32,6 +32,7 @@ type ForeignStore struct {
 	All     []Foreign       `json:"all_tables"`       // by name
 	Unread  []ForeignUnread `json:"unread_tables"`
 
+	dir       string
 	uncounted int     // tables whose entries are neither recorded nor counted
 	asked     float64 // keys of the tables whose rate between keys is measured
 }
@@ -56,7 +57,7 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 	}
 	slices.Sort(names)
 	recognized := 0 // tables of other stores, also those that cannot be read
-	s := &ForeignStore{All: []Foreign{}, Unread: []ForeignUnread{}}
+	s := &ForeignStore{dir: cmp.Or(o.Path, dir), All: []Foreign{}, Unread: []ForeignUnread{}}
 	for _, name := range names {
 		if ext := filepath.Ext(name); ext != ".ldb" && ext != ".sst" {
 			continue
@@ -136,7 +137,7 @@ func (s *ForeignStore) Page() *picture.Page { return s.document().page() }
 func (s *ForeignStore) WriteText(w io.Writer, style Style) { s.document().writeText(w, style.Color) }
 
 func (s *ForeignStore) document() *document {
-	d := &document{title: "bloomkv: tables of another store", lines: []string{
+	d := &document{title: "bloomkv: tables of another store", where: whereabouts(s.dir), lines: []string{
 		fmt.Sprintf("%s of %s; the manifest is not read, so some may no longer belong to the store",
 			words.Plural(s.Tables, "table"), s.stores()),
 	}}

@@ -30,6 +30,7 @@ type Foreign struct {
 	Answers    []ForeignAnswer   `json:"keys,omitempty"` // with --key
 	Damage     *Damage           `json:"damage,omitempty"`
 
+	path  string
 	wrong []error
 }
 
@@ -77,7 +78,7 @@ func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) 
 	if err != nil {
 		return nil, err
 	}
-	f = &Foreign{File: filepath.Base(name), Properties: []ForeignProperty{}}
+	f = &Foreign{path: cmp.Or(o.Path, name), File: filepath.Base(name), Properties: []ForeignProperty{}}
 	f.wrong = append(f.wrong, t.FilterErr())
 	first, last, err := t.Bounds()
 	f.Smallest, f.Largest = words.Escaped(first, words.KeyLimit), words.Escaped(last, words.KeyLimit)

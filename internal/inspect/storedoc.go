@@ -29,14 +29,14 @@ func (s *Store) document() *document {
 	d := &document{
 		title: "bloomkv: " + words.Escaped([]byte(filepath.Base(s.dir)), 64), where: whereabouts(s.dir),
 		notes: s.notes(), figures: s.figures(), data: s.searchData(), scripts: PageScripts(),
-		lines: []string{
+		remarks: []string{
 			"read without the store's lock, so the result may be inconsistent while another process writes",
 			fmt.Sprintf("%s: next file %d, sequences up to %d, logs from %d", s.Manifest, s.NextFile, s.LastSeq,
 				s.MinLog),
 		},
 	}
 	if s.Opening.Refused == nil {
-		d.lines = append(d.lines, s.Opening.String())
+		d.remarks = append(d.remarks, s.Opening.String())
 	}
 	if len(s.Tables) > 0 {
 		d.sections = append(d.sections, s.treeSection(), s.wasteSection(), s.memorySection(), s.planSection())

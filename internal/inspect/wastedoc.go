@@ -167,8 +167,8 @@ func (s *Store) whatIfSection() section {
 		Name: "what-if", Title: "Memory of filters against wasted reads", X: "filters in memory",
 		Y:    "wasted reads per absent key",
 		LogX: true, LogY: true, FormatX: picture.Bytes, FormatY: rate,
-		Caption: "Lower is fewer wasted reads, and further left is less memory. The curves are what filters of each " +
-			"kind waste that are built for so much memory in the same runs: all tables would have to be rewritten.",
+		Caption: "Lower is fewer wasted reads, and further left is less memory. Each curve shows what filters of " +
+			"that kind would waste in the same runs with a given memory, if all tables were rewritten.",
 	}
 	c.Lines = append(c.Lines, s.curves...)
 	add := func(name string, bytes uint64, wasted float64) {
