@@ -162,9 +162,6 @@ func (i *inspection) check(kind filename.Kind) error {
 }
 
 func (i *inspection) store(ctx context.Context, dir string) error {
-	if err := i.foreignStore(ctx, dir); !errors.Is(err, inspect.ErrNotForeign) {
-		return err
-	}
 	i.options.Full = i.page.asked()
 	stop := func() {}
 	if i.options.Verify {
@@ -174,6 +171,9 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	s, err := inspect.ReadStore(ctx, dir, i.options)
 	stop()
 	if err != nil {
+		if foreign := i.foreignStore(ctx, dir); !errors.Is(foreign, inspect.ErrNotForeign) {
+			return foreign
+		}
 		return err
 	}
 	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
