@@ -54,14 +54,20 @@ func (b *Bullets) check() error {
 	return nil
 }
 
+// names returns the names of the values of a row, in the order of Bullet.values.
+func (b *Bullets) names() []string { return append([]string{b.Bar, b.Tick}, b.Marks...) }
+
 func (r *Bullet) values() []float64 { return append([]float64{r.Bar, r.Tick}, r.Marks...) }
+
+// shows reports whether a value is drawn.
+func (b *Bullets) shows(v float64) bool { return v > 0 || v == 0 && !b.Log }
 
 // extent returns the range of the axis.
 func (b *Bullets) extent() extent {
 	e := newExtent()
 	for i := range b.Rows {
 		for _, v := range b.Rows[i].values() {
-			if v > 0 || v == 0 && !b.Log {
+			if b.shows(v) {
 				e.add(v)
 			}
 		}
@@ -82,7 +88,7 @@ func (b *Bullets) extent() extent {
 
 // setMarks arranges the legend: the bar, the tick and the marks.
 func (d *drawing) setMarks(space vg.Length) {
-	names := append([]string{d.Bullets.Bar, d.Bullets.Tick}, d.Bullets.Marks...)
+	names := d.Bullets.names()
 	d.arrange(space, len(names), func(i int) (string, vg.Length) { return names[i], 14 })
 }
 
@@ -128,7 +134,6 @@ func (d *drawing) bulletsInto(c draw.Canvas) {
 		}
 		return from + wide*vg.Length((v-e.min)/(e.max-e.min))
 	}
-	shown := func(v float64) bool { return v > 0 || v == 0 && !b.Log }
 	low := c.Max.Y - vg.Length(len(b.Rows))*high - 2
 	ticks, _ := linearTicks(e, d.xTicks, d.formatY)
 	if b.Log {
@@ -149,19 +154,19 @@ func (d *drawing) bulletsInto(c draw.Canvas) {
 		r := &b.Rows[i]
 		middle := c.Max.Y - (vg.Length(i)+0.5)*high
 		d.drawLeftName(&c, r.Name, left, middle)
-		if shown(r.Bar) {
+		if b.shows(r.Bar) {
 			drawBox(&c, vg.Rectangle{
 				Min: vg.Point{X: from, Y: middle - high/4},
 				Max: vg.Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
 			}, series0)
 		}
-		if shown(r.Tick) {
+		if b.shows(r.Tick) {
 			x := place(r.Tick)
 			c.StrokeLine2(background.stroke(5), x, middle-high*0.4, x, middle+high*0.4)
 			c.StrokeLine2(ink.stroke(3), x, middle-high*0.4, x, middle+high*0.4)
 		}
 		for k, v := range r.Marks {
-			if shown(v) {
+			if b.shows(v) {
 				back := markStyle(k)
 				back.Color, back.Radius = background.color(), back.Radius+1.5
 				c.DrawGlyphNoClip(back, vg.Point{X: place(v), Y: middle})
@@ -177,7 +182,7 @@ func (d *drawing) bulletsInto(c draw.Canvas) {
 func (c *Chart) bulletsSummary() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Rows of %s.", nonEmpty(clean(c.Y), "values"))
-	names := append([]string{c.Bullets.Bar, c.Bullets.Tick}, c.Bullets.Marks...)
+	names := c.Bullets.names()
 	for i := range c.Bullets.Rows {
 		r := &c.Bullets.Rows[i]
 		fmt.Fprintf(&s, " %s:", nonEmpty(clean(r.Name), fmt.Sprintf("row %d", i+1)))

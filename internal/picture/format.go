@@ -45,8 +45,12 @@ func digits(v float64) string {
 	if a == 0 {
 		return "0"
 	}
-	places := 2 - int(math.Floor(math.Log10(a)))
-	s := strconv.FormatFloat(v, 'f', max(places, 0), 64)
+	return shortest(v, max(2-int(math.Floor(math.Log10(a))), 0))
+}
+
+// shortest formats a value with the given number of decimals, without zeros at the end of a fraction.
+func shortest(v float64, decimals int) string {
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
 	}

@@ -3,7 +3,6 @@ package picture
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"gonum.org/v1/plot/vg"
@@ -30,7 +29,7 @@ func (s *Stack) check() error {
 			return fmt.Errorf("part %q is %v, want 0 to %g", p.Name, p.Value, maxValue)
 		}
 	}
-	if sum := s.sum(); sum == 0 || math.IsInf(sum, 1) {
+	if s.sum() == 0 {
 		return errors.New("the parts are all zero")
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 	"image/color"
 	"image/png"
 	"math"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot/font"
@@ -286,10 +285,11 @@ func (c *svgCanvas) cells(box vg.Rectangle, steps [][]int, values []string, g *G
 	if len(values) > 0 {
 		attributes += ` data-values="` + html.EscapeString(strings.Join(values, ";")) + `"`
 	}
-	c.begin(attributes)
+	c.flush()
+	c.doc.WriteString("<g " + attributes + ">\n")
 	c.image(box, pixels(false), "light")
 	c.image(box, pixels(true), "dark")
-	c.end()
+	c.doc.WriteString("</g>\n")
 }
 
 // A tag is what a pointer or the keyboard finds at a part of a chart on a page.
@@ -317,17 +317,6 @@ func (c *svgCanvas) tagged(t tag, box vg.Rectangle) {
 	c.doc.WriteString("</" + name + ">\n")
 }
 
-// begin begins a group, and end ends it.
-func (c *svgCanvas) begin(attributes string) {
-	c.flush()
-	c.doc.WriteString("<g " + attributes + ">\n")
-}
-
-func (c *svgCanvas) end() {
-	c.flush()
-	c.doc.WriteString("</g>\n")
-}
-
 // beginZoom begins a part of the chart that a reader may stretch, and endZoom ends it.
 func (c *svgCanvas) beginZoom(box vg.Rectangle) {
 	c.flush()
@@ -344,10 +333,7 @@ func (c *svgCanvas) endZoom() {
 
 // number formats a coordinate with at most the given number of decimals.
 func number(v float64, decimals int) string {
-	s := strconv.FormatFloat(v, 'f', decimals, 64)
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
+	s := shortest(v, decimals)
 	if s == "-0" {
 		return "0"
 	}
