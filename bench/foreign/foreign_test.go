@@ -164,3 +164,16 @@ func sample(t *testing.T, name string, table []byte) {
 
 // sampleKeys is the number of keys of a sample.
 const sampleKeys = 40
+
+// onlyTable returns the only file of a directory that matches a pattern.
+func onlyTable(t *testing.T, dir, pattern string) []byte {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	must(t, err)
+	if len(names) != 1 {
+		t.Fatalf("tables %v, want one", names)
+	}
+	b, err := os.ReadFile(names[0])
+	must(t, err)
+	return b
+}

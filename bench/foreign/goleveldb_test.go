@@ -3,8 +3,6 @@ package foreign_test
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/syndtr/goleveldb/leveldb"
@@ -41,14 +39,7 @@ func goleveldbTable(t *testing.T, all [][]byte, o *opt.Options) []byte {
 	db, err = leveldb.OpenFile(dir, o) // writes the log into a table
 	must(t, err)
 	must(t, db.Close())
-	names, err := filepath.Glob(filepath.Join(dir, "*.ldb"))
-	must(t, err)
-	if len(names) != 1 {
-		t.Fatalf("tables %v, want one", names)
-	}
-	b, err := os.ReadFile(names[0])
-	must(t, err)
-	return b
+	return onlyTable(t, dir, "*.ldb")
 }
 
 func TestGoLevelDBAgrees(t *testing.T) {

@@ -4,8 +4,6 @@ package foreign_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
 	cpp "github.com/bloomkv/bloomkv/bench/foreign"
@@ -25,14 +23,7 @@ func levelDBTable(t *testing.T, all [][]byte, bits, block int, snappy bool) ([]b
 	db, err = cpp.OpenLevelDB(dir, bits, block, snappy) // writes the log into a table
 	must(t, err)
 	t.Cleanup(db.Close)
-	names, err := filepath.Glob(filepath.Join(dir, "*.ldb"))
-	must(t, err)
-	if len(names) != 1 {
-		t.Fatalf("tables %v, want one", names)
-	}
-	b, err := os.ReadFile(names[0])
-	must(t, err)
-	return b, db
+	return onlyTable(t, dir, "*.ldb"), db
 }
 
 func TestLevelDBAgrees(t *testing.T) {

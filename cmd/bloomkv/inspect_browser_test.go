@@ -20,6 +20,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 )
 
 var shots = flag.String("shots", "", "write the screenshots of the documents into this `directory`")
@@ -31,16 +32,7 @@ type browser struct {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starting a browser takes seconds")
-	}
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless_shell"} {
-		if found, err := exec.LookPath(name); err == nil {
-			return &browser{found, t.TempDir()}
-		}
-	}
-	t.Skip("there is no chromium to look with")
-	return nil
+	return &browser{storetest.Browser(t), t.TempDir()}
 }
 
 // run opens a file. The messages of the browser and of the console of its pages are in errs. The test is skipped if the

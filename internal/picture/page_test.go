@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/storetest"
 )
 
 func page() *Page {
@@ -329,19 +331,7 @@ frameElement.setAttribute("data-seen", JSON.stringify(seen));
 </body>`
 
 func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
-	browser := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless_shell"} {
-		if found, err := exec.LookPath(name); err == nil {
-			browser = found
-			break
-		}
-	}
-	if browser == "" {
-		t.Skip("there is no chromium to look with")
-	}
-	if testing.Short() {
-		t.Skip("starting a browser takes seconds")
-	}
+	browser := storetest.Browser(t)
 	doc := htmlOf(t, page())
 	// The policy forbids the script.
 	doc = regexp.MustCompile(`<meta http-equiv="Content-Security-Policy"[^>]*>`).ReplaceAllString(doc, "")

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +32,8 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/debug"
 	"github.com/bloomkv/bloomkv/internal/inspect"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages into this `directory`")
@@ -56,19 +57,10 @@ type tab struct {
 	wrong    []string // guarded by mu
 }
 
-// newTab starts a browser, or skips the test if there is none.
+// newTab starts a browser. Without one, it skips the test.
 func newTab(t *testing.T) *tab {
 	t.Helper()
-	program := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "headless_shell"} {
-		if found, err := exec.LookPath(name); err == nil {
-			program = found
-			break
-		}
-	}
-	if program == "" {
-		t.Skip("there is no chromium")
-	}
+	program := storetest.Browser(t)
 	ctx, cancel := context.WithTimeout(t.Context(), allowed)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
@@ -111,7 +103,8 @@ func (b *tab) soon(t *testing.T, within time.Duration, expression string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(b.Context, within)
 	defer cancel()
-	if err := chromedp.Run(ctx, chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))); err != nil {
+	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
+	if err := chromedp.Run(ctx, poll); err != nil {
 		t.Fatalf("%s is not true within %v: %v", expression, within, err)
 	}
 }
@@ -206,7 +199,8 @@ func TestAPointerShowsWhatItIsAt(t *testing.T) {
 	b.do(t, chromedp.Evaluate(`for (const d of document.querySelectorAll("details")) d.open = true`, nil))
 	x, y = b.middle(t, `document.querySelector("figure svg.wide g.cells image.light")`)
 	b.do(t, chromedp.MouseEvent("mouseMoved", x, y))
-	b.soon(t, 5*time.Second, `/^block [0-9,]+( to [0-9,]+)?: [0-9.]+ %$/.test(document.querySelector(".tip").textContent)`)
+	b.soon(t, 5*time.Second,
+		`/^block [0-9,]+( to [0-9,]+)?: [0-9.]+ %$/.test(document.querySelector(".tip").textContent)`)
 	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
 }
 
@@ -216,7 +210,8 @@ func TestABoxLeadsToItsTableAndBack(t *testing.T) {
 	x, y := b.middle(t, firstBox)
 	b.do(t, chromedp.MouseClickXY(x, y))
 	b.soon(t, 5*time.Second, `location.hash.startsWith("#table-")`)
-	b.soon(t, 5*time.Second, `(() => { const e = document.getElementById(location.hash.slice(1)), r = e.getBoundingClientRect();
+	b.soon(t, 5*time.Second, `(() => {
+		const e = document.getElementById(location.hash.slice(1)), r = e.getBoundingClientRect();
 		return e.closest("details").open && r.top >= -60 && r.top < innerHeight; })()`)
 	b.do(t, chromedp.NavigateBack())
 	b.soon(t, 5*time.Second, `location.hash === ""`)
@@ -228,15 +223,16 @@ func TestTablesAreSortedAndChosen(t *testing.T) {
 	b.show(t, read(t, newStore(t, 8)))
 	const table = `document.querySelector("section:has(#tables) table")`
 	column := func(name string) []string {
-		return eval[[]string](t, b, `(() => { const t = `+table+`, i = [...t.tHead.rows[0].cells].findIndex(c => c.textContent === "`+
-			name+`"); return [...t.tBodies[0].rows].map(r => r.cells[i].textContent); })()`)
+		return eval[[]string](t, b, `(() => {
+			const t = `+table+`, i = [...t.tHead.rows[0].cells].findIndex(c => c.textContent === "`+name+`");
+			return [...t.tBodies[0].rows].map(r => r.cells[i].textContent); })()`)
 	}
 	number := func(s string) (n int) {
 		_, err := fmt.Sscan(strings.ReplaceAll(s, ",", ""), &n)
 		must(t, err)
 		return n
 	}
-	press := `(() => { const b = [...` + table + `.tHead.querySelectorAll("button")].find(b => b.textContent === "bytes"); b.click(); })()`
+	press := `[...` + table + `.tHead.querySelectorAll("button")].find(b => b.textContent === "bytes").click()`
 	for _, down := range []bool{false, true} {
 		b.do(t, chromedp.Evaluate(press, nil))
 		if bytes := column("bytes"); len(bytes) < 8 || !slices.IsSortedFunc(bytes, func(x, y string) int {
@@ -253,9 +249,11 @@ func TestTablesAreSortedAndChosen(t *testing.T) {
 	}
 	b.do(t, chromedp.Click("section:has(#tables) input.all", chromedp.ByQuery))
 	b.soon(t, 5*time.Second, table+`.querySelector("th.more").offsetParent !== null`)
-	b.do(t, chromedp.SetValue(`section:has(#tables) select`, "level 0", chromedp.ByQuery),
-		chromedp.Evaluate(`document.querySelector("section:has(#tables) select").dispatchEvent(new Event("change"))`, nil))
-	levels := eval[[]string](t, b, `[...`+table+`.tBodies[0].rows].filter(r => !r.hidden).map(r => r.cells[1].textContent)`)
+	const list = "section:has(#tables) select"
+	b.do(t, chromedp.SetValue(list, "level 0", chromedp.ByQuery),
+		chromedp.Evaluate(`document.querySelector("`+list+`").dispatchEvent(new Event("change"))`, nil))
+	levels := eval[[]string](t, b,
+		`[...`+table+`.tBodies[0].rows].filter(r => !r.hidden).map(r => r.cells[1].textContent)`)
 	if len(levels) == 0 || slices.ContainsFunc(levels, func(l string) bool { return l != "0" }) {
 		t.Errorf("levels %q are shown, want 0", levels)
 	}
@@ -267,7 +265,9 @@ func TestTablesAreSortedAndChosen(t *testing.T) {
 // TestAKeyIsFoundWhereItsFilterProbes compares what the page shows with what the filters say.
 func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
 	dir := newStore(t, 8)
-	for _, key := range []string{"user/00000042", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes"} {
+	for _, key := range []string{
+		"user/00000042", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
+	} {
 		s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{Full: true, Keys: [][]byte{[]byte(key)}})
 		must(t, err)
 		b := newTab(t)
@@ -289,7 +289,7 @@ func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
 				for _, p := range u.Probes {
 					bits = append(bits, fmt.Sprint(p.Bit))
 				}
-				want := fmt.Sprintf("%s; unit 0: block %s of ", x.File, commas(u.Block))
+				want := fmt.Sprintf("%s; unit 0: block %s of ", x.File, words.Count(u.Block))
 				if !strings.Contains(text, want) || !strings.Contains(text, "bits "+strings.Join(bits, " ")) {
 					t.Errorf("key %q: %q, want %q and bits %q", key, text, want, bits)
 				}
@@ -302,14 +302,6 @@ func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
 			t.Errorf("key %q: no box of the tree is marked", key)
 		}
 	}
-}
-
-func commas(n uint64) string {
-	s := fmt.Sprint(n)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // TestTheKeyboardAloneReachesEverything presses Tab until the page begins again.
@@ -395,7 +387,8 @@ func TestPagesFitTheirWindows(t *testing.T) {
 			}
 		}
 		if name == "damaged" {
-			if first := eval[string](t, b, `document.querySelector(".note").innerText`); !strings.Contains(first, "refused") {
+			first := eval[string](t, b, `document.querySelector(".note").innerText`)
+			if !strings.Contains(first, "refused") {
 				t.Errorf("the first note is %q, want that opening is refused", first)
 			}
 		}
@@ -415,7 +408,9 @@ func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool)
 	}
 	var data []byte
 	b.do(t, emulation.SetDeviceMetricsOverride(width, height, 1, false),
-		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+		}),
 		chromedp.Evaluate(`scrollTo(0, 0)`, nil),
 		chromedp.ActionFunc(func(ctx context.Context) (err error) {
 			data, err = page.CaptureScreenshot().Do(ctx)
