@@ -6,7 +6,8 @@
 // the promised one, what lookups cost, memory, flushes and compactions, stalls and backlog. The page of bloomkv inspect
 // --html follows, read from the store's files. It loads nothing from elsewhere, and can be read without script.
 //
-// Like a profile, the page is for the operators of a program: it shows the smallest and the largest key of tables.
+// Like a profile, the page is for the operators of a program: it shows the smallest and the largest key of
+// tables, and contains the seeds of their filters.
 // Mount it where only they can reach it.
 //
 // A program that imports this package also depends on gonum.org/v1/plot, which draws the charts. The root package does

@@ -20,7 +20,7 @@ const (
 	mostMemory  = 64 << 20 // bytes of filters and indexes that are kept to compare tables
 )
 
-// files are what the files of a store showed when they were read: a page with a gap for the live section.
+// files holds what the files of a store contained when they were read: a page with a gap for the live section.
 type files struct {
 	head, tail []byte
 	stamp      string         // of the files, before they were read

@@ -18,7 +18,7 @@ type report struct {
 	// LastMinute are the rates of the last minute, or since the last request if that was longer ago.
 	LastMinute Rates    `json:"last_minute"`
 	Samples    []Sample `json:"samples"` // oldest first, those with something new
-	// Files is what the files show of a store that is not open in this process, as bloomkv inspect --json prints it.
+	// Files describes a store that is not open in this process by its files, as bloomkv inspect --json prints it.
 	Files *inspect.Store `json:"files,omitempty"`
 	Error string         `json:"error,omitempty"` // why the files could not be read
 }

@@ -27,7 +27,7 @@ type Sample struct {
 	Warm         bool                   `json:"warm"`
 }
 
-// Rates are what a store did in some time. Ratios are 0 if there was nothing to measure them with.
+// Rates describe the work of a store in a period. Ratios are 0 if nothing was counted.
 type Rates struct {
 	Span             time.Duration `json:"span_ns"`
 	LookupsPerSecond float64       `json:"lookups_per_second"`

@@ -18,7 +18,7 @@ import (
 //go:embed testdata/page.js
 var scriptPage string
 
-// shown is what the page shows, by the script.
+// shown is the text of the page after the script has run.
 type shown struct {
 	State     string
 	Work, Log []string

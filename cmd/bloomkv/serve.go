@@ -35,9 +35,9 @@ open for writing, or if it is damaged, the page has only what the files show, as
 and says when they have changed. A program shows the live figures of its own store by mounting the handler of package
 debug.
 
-Only this machine can reach the default address. The page shows the smallest and the largest key of tables, so make sure
-who can reach another one. Requests must name localhost, an IP address, or the host of --listen. The paths json and
-events have the same figures for programs.`,
+Only this machine can reach the default address. The page shows the smallest and the largest key of tables, and contains
+the seeds of their filters, so make sure who can reach another one. Requests must name localhost, an IP address, or the
+host of --listen. The paths json and events have the same figures for programs.`,
 		Example: `  bloomkv serve ./store
   bloomkv serve ./store --listen 127.0.0.1:0`,
 		Args: cli.Arguments,

@@ -12,7 +12,7 @@ type Answer struct {
 	Asked bool   `json:"asked"`
 	Maybe bool   `json:"maybe"` // the filter does not deny the key
 	Trace *Trace `json:"trace,omitempty"`
-	// Found is what the table has: "value" or "delete" for the newest version, "nothing", or "unknown" if the data
+	// Found tells what the table holds: "value" or "delete" for the newest version, "nothing", or "unknown" if the data
 	// blocks cannot be read.
 	Found string `json:"found"`
 	// Why is the reason why the filter is not asked.

@@ -151,7 +151,7 @@ func (s *sst) text(name string) string {
 	return string(v[:min(len(v), limit)])
 }
 
-// number returns a property that is a number, or 0.
+// number returns the value of a numeric property, or 0.
 func (s *sst) number(name string) uint64 {
 	v, _ := binary.Uvarint(s.raw[name])
 	return v

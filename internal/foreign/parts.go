@@ -153,7 +153,7 @@ const (
 	policyFuse    = "binaryfuse"
 )
 
-// openFilter reads the filters of a table. It returns nil if there are none that are known.
+// openFilter reads the filters of a table. It returns nil if none is known.
 func (s *sst) openFilter(facts *Filter) (filterSet, error) {
 	h := s.filter.handle
 	if s.filter.layout == Partitioned && s.filter.policy == policyRocks {
