@@ -37,10 +37,15 @@ func (t *tree) fit() {
 // not loaded either.
 func (m *member) leave(n int) {
 	p := &m.place
-	p.Units, p.FPR, p.FilterBytes, m.prefix = n, 1, m.header.PrefixSize(n)-m.header.PrefixSize(0), 0
-	for _, u := range m.facts.Units[:n] {
-		p.FPR *= u.FPRFromBits
+	for _, u := range m.facts.Units[n:p.Units] { // Bloom units: a Ribbon unit, whose rate is sampled, is the first
+		if u.FPRFromBits > 0 { // else no bit is set, and the rate is 0
+			p.FPR /= u.FPRFromBits
+		}
 	}
+	if n == 0 {
+		p.FPR = 1
+	}
+	p.Units, p.FilterBytes, m.prefix = n, m.header.PrefixSize(n)-m.header.PrefixSize(0), 0
 	if m.reader != nil {
 		_ = m.reader.DropFilterUnits(n) // with fewer units, nothing can be damaged
 	}
