@@ -319,7 +319,7 @@ func TestThePageFlagsWhatIsOff(t *testing.T) {
 	text, _ := textOf(t, doc)
 	for _, want := range []string{
 		"Problem: keys-differ. Unit 0: the bits are those of ", "Problem: fill-off.",
-		"Problem: verify. Does NOT match the table's keys", "Problem: false negative. The filter of",
+		"Serious problem: verify. Does NOT match the table's keys", "Serious problem: false negative. The filter of",
 		"denies key key/000001",
 	} {
 		if !strings.Contains(text, want) {

@@ -52,6 +52,13 @@ func problem(title, text string) picture.Note {
 	return picture.Note{Wrong: true, Title: title, Text: capital(string(words.AppendPrintable(nil, []byte(text))))}
 }
 
+// serious returns a note that data may be lost or wrong.
+func serious(title, text string) picture.Note {
+	n := problem(title, text)
+	n.Serious = true
+	return n
+}
+
 // addSummary adds the facts of a filter to a table. The short units are those that the table has read.
 func (r *Filter) addSummary(t *picture.Table, name string, bytes, keys uint64, units []Unit) {
 	if r == nil {

@@ -47,12 +47,12 @@ func (f *Foreign) document() *document {
 // notes returns the problems of the table, and what is not known.
 func (f *Foreign) notes() (notes []picture.Note) {
 	if f.Damage != nil {
-		notes = append(notes, problem("damaged", f.Damage.Error))
+		notes = append(notes, serious("damaged", f.Damage.Error))
 	}
 	for _, a := range f.Answers {
 		if a.Verdict == falseNegative {
 			text := fmt.Sprintf("The filter denies key %s, which the table holds.", a.Key)
-			notes = append(notes, problem(falseNegative, text))
+			notes = append(notes, serious(falseNegative, text))
 		}
 	}
 	if f.Filter != nil && f.Filter.Unread != "" {

@@ -36,12 +36,12 @@ func (k *Key) notes() (notes []picture.Note) {
 		name := words.Escaped([]byte(t.File), 64)
 		if t.Verdict == falseNegative {
 			text := fmt.Sprintf("The filter of %s denies key %s, which the table holds.", name, k.Key)
-			notes = append(notes, problem(falseNegative, text))
+			notes = append(notes, serious(falseNegative, text))
 		}
 		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
 			text := fmt.Sprintf("The prefix filter of %s denies prefix %s, which a key of the table has.", name,
 				p.Prefix)
-			notes = append(notes, problem(falseNegative, text))
+			notes = append(notes, serious(falseNegative, text))
 		}
 	}
 	return notes

@@ -86,21 +86,21 @@ func (s *Store) figures() []picture.Figure {
 // notes returns the problems of the store, the worst first, or the note that it has no problems.
 func (s *Store) notes() (notes []picture.Note) {
 	seen := map[[2]string]bool{}
-	add := func(title, text string) {
-		if at := [2]string{title, text}; !seen[at] {
+	add := func(n picture.Note) {
+		if at := [2]string{n.Title, n.Text}; !seen[at] {
 			seen[at] = true
-			notes = append(notes, problem(title, text))
+			notes = append(notes, n)
 		}
 	}
 	if r := s.Opening.Refused; r != nil {
-		add("opening the store is refused", r.Error)
+		add(serious("opening the store is refused", r.Error))
 	}
 	for _, name := range s.Missing {
-		add("missing", name+", which the manifest names")
+		add(serious("missing", name+", which the manifest names"))
 	}
 	for i := range s.Logs {
 		if b := s.Logs[i].Break; b != nil && b.Opening == openingRefused {
-			add("damaged log, "+s.Logs[i].File, b.String())
+			add(serious("damaged log, "+s.Logs[i].File, b.String()))
 		}
 	}
 	verified := 0
@@ -108,7 +108,7 @@ func (s *Store) notes() (notes []picture.Note) {
 		t := &s.Tables[i]
 		_, bad := t.verifyNotes()
 		for _, n := range bad {
-			add(n.Title+", "+t.File, n.Text)
+			add(serious(n.Title+", "+t.File, n.Text))
 		}
 		if t.verified && len(bad) == 0 {
 			verified++
@@ -119,25 +119,29 @@ func (s *Store) notes() (notes []picture.Note) {
 			continue // said already
 		}
 		if i == mostFlags {
-			add("and "+words.Plural(len(s.Flags)-i, "flag")+" more", "")
+			add(problem("and "+words.Plural(len(s.Flags)-i, "flag")+" more", ""))
 			break
 		}
 		title := string(f.Name)
 		if f.File != "" {
 			title += ", " + words.Escaped([]byte(f.File), 64)
 		}
-		add(title, f.Meaning)
+		if f.Name == TableDamaged {
+			add(serious(title, f.Meaning))
+		} else {
+			add(problem(title, f.Meaning))
+		}
 	}
 	for i := range s.Tables {
 		t := &s.Tables[i]
 		for _, r := range t.filters() {
 			for _, f := range r.Flags {
-				add(fmt.Sprintf("%s, %s", f.Name, t.File), f.Meaning)
+				add(problem(fmt.Sprintf("%s, %s", f.Name, t.File), f.Meaning))
 			}
 		}
 	}
 	if s.Torn {
-		add("torn manifest", "its last edit is incomplete: it was never acknowledged, and is not part of the store")
+		add(problem("torn manifest", "its last edit is incomplete: it was never acknowledged, and is not part of the store"))
 	}
 	notes = append(notes, s.Keys.notes()...)
 	if len(notes) == 0 {

@@ -61,7 +61,7 @@ func TestThePageOfALargeStoreIsBounded(t *testing.T) {
 	}
 	for _, want := range []string{
 		"9800 are not listed", "Each box is up to 5 tables, in the color of the worst.",
-		"9960 tables of further runs are not drawn.", "and 280 flags more", "200 are not listed",
+		"9,960 tables of further runs are not drawn.", "and 280 flags more", "200 are not listed",
 		"The largest 60 of 3660", "005000.sst",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -69,7 +69,7 @@ func (t *Table) notes() (notes []picture.Note) {
 	if t.filterDamaged {
 		damage("filter", t.Damage)
 	} else if t.Damage != nil {
-		notes = append(notes, problem("damaged", t.Damage.Error))
+		notes = append(notes, serious("damaged", t.Damage.Error))
 	}
 	notes = append(notes, flagNotes("", t.Filter)...)
 	if t.Prefix != nil {
@@ -99,7 +99,7 @@ func (t *Table) verifyNotes() (good, bad []picture.Note) {
 		if v == nil || v.OK || v.Cannot != "" {
 			good = append(good, picture.Note{Title: "Verified", Text: capital(text) + "."})
 		} else {
-			bad = append(bad, problem("verify", text))
+			bad = append(bad, serious("verify", text))
 		}
 	}
 	add("", t.Verify)

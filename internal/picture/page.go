@@ -52,6 +52,7 @@ type Section struct {
 // difference in addition to the color.
 type Note struct {
 	Wrong       bool // a problem
+	Serious     bool // a problem by which data may be lost or wrong
 	Title, Text string
 	Advice      bool // what to do
 }
@@ -240,7 +241,7 @@ func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionVie
 		v.Figures = append(v.Figures, Figure{clean(f.Name), clean(f.Value), clean(f.Remark)})
 	}
 	for _, n := range s.Notes {
-		v.Notes = append(v.Notes, Note{n.Wrong, clean(n.Title), clean(n.Text), n.Advice})
+		v.Notes = append(v.Notes, Note{n.Wrong, n.Serious, clean(n.Title), clean(n.Text), n.Advice})
 	}
 	for i := range s.Charts {
 		chart, err := s.Charts[i].view()

@@ -49,6 +49,7 @@ func page() *Page {
 				ID: "colors", Heading: "In colors", Notes: []Note{
 					{Title: "all is well", Text: "Nothing was found."},
 					{Wrong: true, Title: "fill-off", Text: "A block has more bits set than it should."},
+					{Wrong: true, Serious: true, Title: "missing", Text: "A table is."},
 				}, Charts: colored(),
 				Table: &Table{
 					Caption: "Parts", Head: []string{"part", "bytes"},
@@ -121,8 +122,8 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 	for name, want := range map[string]int{
 		"html": 1, "main": 1, "h1": 1, "h2": 3, "h3": 13, "h4": 1, "figure": 12,
 		"svg":        26, // two of them to be stretched
-		"figcaption": 5, "table": 3, "caption": 2, "th": 16, "td": 16, "p": 8, "nav": 1,
-		"details": 2, "summary": 2, "strong": 3, "script": 1, "link": 0, "img": 0,
+		"figcaption": 5, "table": 3, "caption": 2, "th": 16, "td": 16, "p": 9, "nav": 1,
+		"details": 2, "summary": 2, "strong": 4, "script": 1, "link": 0, "img": 0,
 	} {
 		if count[name] != want {
 			t.Errorf("%d <%s>, want %d", count[name], name, want)
@@ -146,6 +147,8 @@ func TestAPageIsWholeAndNeedsNothingElse(t *testing.T) {
 			`<p><strong>all is well.</strong> Nothing was found.</p></div>`,
 		`<div class="note wrong"><span class="sign" aria-hidden="true">!</span>` +
 			`<p><strong>Problem: fill-off.</strong> A block has more bits set than it should.</p></div>`,
+		`<div class="note wrong serious"><span class="sign" aria-hidden="true">!</span>` +
+			`<p><strong>Serious problem: missing.</strong> A table is.</p></div>`,
 		`<th scope="row"><a href="#part-1">one</a></th>`, `<th scope="row">two</th>`,
 		`<summary><h3>One</h3></summary>`, `<div id="part-1">`,
 		`absent: 83 ns at 1M, 166 ns at 20M; lowest 83 ns, highest 166 ns of 3 points.`,

@@ -135,7 +135,7 @@ func newStore(t *testing.T, tables int) string {
 	must(t, err)
 	value := make([]byte, 200)
 	random := rand.NewChaCha8([32]byte{1})
-	n := tables * 280 // 216 bytes each
+	n := tables * 320 // 216 bytes each
 	for i := range n {
 		_, _ = random.Read(value) // does not fail
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
@@ -340,7 +340,7 @@ func TestAChartIsStretched(t *testing.T) {
 
 func TestTheLivePageFollowsTheStore(t *testing.T) {
 	t.Chdir(t.TempDir()) // the page shows the directory as it was given
-	db, err := bloomkv.Open("orders", nil)
+	db, err := bloomkv.Open("orders", &bloomkv.Options{MemtableSize: 1 << 20, BaseLevelSize: 4 << 20})
 	must(t, err)
 	defer db.Close()
 	mux := http.NewServeMux()
@@ -353,6 +353,9 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	must(t, db.Put([]byte("a"), []byte("b")))
 	must(t, db.Flush(t.Context()))
 	b.soon(t, 2*time.Second, `document.getElementById("live-log").innerText.includes("1 flush")`)
+	if *shots != "" {
+		work(t, db)
+	}
 	for _, width := range []int64{390, 1400} {
 		for _, dark := range []bool{false, true} {
 			b.picture(t, "live", width, 900, dark)
@@ -363,6 +366,20 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	b.checkQuiet(t, func(url string) bool {
 		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events"
 	})
+}
+
+// work uses the store for long enough to see it on the page: more puts at the end than at the beginning.
+func work(t *testing.T, db *bloomkv.DB) {
+	t.Helper()
+	value := make([]byte, 200)
+	for round := range 100 {
+		for i := range 20 * round {
+			must(t, db.With(bloomkv.NoSync).Put(fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000), value))
+			_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%1_000_000))
+			must(t, err)
+		}
+		time.Sleep(400 * time.Millisecond)
+	}
 }
 
 // TestPagesFitTheirWindows looks at the page of a healthy, a damaged and a large store on a phone and on a desk.
@@ -377,7 +394,9 @@ func TestPagesFitTheirWindows(t *testing.T) {
 		b := newTab(t)
 		s := read(t, dir)
 		b.show(t, s)
-		t.Logf("%s: %d tables", name, len(s.Tables))
+		if n := len(s.Tables); name == "large" && n < 500 {
+			t.Errorf("%d tables, want 500", n)
+		}
 		for _, width := range []int64{390, 1400} {
 			for _, dark := range []bool{false, true} {
 				b.picture(t, name, width, 900, dark)
@@ -388,7 +407,7 @@ func TestPagesFitTheirWindows(t *testing.T) {
 		}
 		if name == "damaged" {
 			first := eval[string](t, b, `document.querySelector(".note").innerText`)
-			if !strings.Contains(first, "refused") {
+			if !strings.Contains(first, "Serious problem: opening the store is refused") {
 				t.Errorf("the first note is %q, want that opening is refused", first)
 			}
 		}
