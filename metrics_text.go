@@ -54,7 +54,7 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 		}
 		rows = append(rows, []string{
 			strconv.Itoa(l.Level), strconv.Itoa(l.Runs), strconv.Itoa(l.Tables), words.Size(l.Bytes),
-			strconv.FormatUint(l.Entries, 10), words.Size(l.FilterBytesInMemory), fmt.Sprintf("%.3g", l.FPRPromised),
+			words.Count(l.Entries), words.Size(l.FilterBytesInMemory), fmt.Sprintf("%.3g", l.FPRPromised),
 			fmt.Sprintf("%.3g", l.FPRPredicted), measured,
 		})
 	}
@@ -66,7 +66,7 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 func (m Metrics) wasteText() (l textLine) {
 	l.head = "wasted reads of a lookup of an absent key"
 	l.add(true, "%.4g promised", m.FPRPromised)
-	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory", m.FPRPredicted)
+	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory if every run covers the key", m.FPRPredicted)
 	l.add(m.FPRMeasured > 0, "%.4g measured since the tables were written", m.FPRMeasured)
 	absent := m.Lookups.Absent()
 	l.add(absent > 0, "%.4g in %s since the store was opened", m.Lookups.WastedPerAbsent(),
@@ -90,28 +90,28 @@ func (m Metrics) filterText() (l textLine) {
 
 func (m LookupMetrics) text() (l textLine) {
 	l.head = "lookups"
-	l.add(m.Gets > 0, "%d", m.Gets)
-	l.add(m.MemtableHits > 0, "%d answered by memtables", m.MemtableHits)
-	l.add(m.TableHits > 0, "%d answered by tables", m.TableHits)
+	l.add(m.Gets > 0, "%s", words.Count(m.Gets))
+	l.add(m.MemtableHits > 0, "%s answered by memtables", words.Count(m.MemtableHits))
+	l.add(m.TableHits > 0, "%s answered by tables", words.Count(m.TableHits))
 	l.add(m.TableSearches > 0, "%s of tables", words.Plural(m.TableSearches, "search"))
-	l.add(m.WastedReads > 0, "%d of them wasted", m.WastedReads)
+	l.add(m.WastedReads > 0, "%s of them wasted", words.Count(m.WastedReads))
 	return l
 }
 
 func (m LookupMetrics) filterText() (l textLine) {
 	l.head = "filters asked by lookups"
-	l.add(m.FilterProbes > 0, "%d", m.FilterProbes)
-	l.add(m.FilterNegatives > 0, "%d excluded the key", m.FilterNegatives)
-	l.add(m.TruePositives > 0, "%d let it through rightly", m.TruePositives)
-	l.add(m.FalsePositives > 0, "%d let it through wrongly (a rate of %.3g)", m.FalsePositives, m.FPR())
+	l.add(m.FilterProbes > 0, "%s", words.Count(m.FilterProbes))
+	l.add(m.FilterNegatives > 0, "%s excluded the key", words.Count(m.FilterNegatives))
+	l.add(m.TruePositives > 0, "%s let it through rightly", words.Count(m.TruePositives))
+	l.add(m.FalsePositives > 0, "%s let it through wrongly (a rate of %.3g)", words.Count(m.FalsePositives), m.FPR())
 	return l
 }
 
 func (m LookupMetrics) blockText() (l textLine) {
 	l.head = "blocks searched by lookups"
-	l.add(m.Blocks > 0, "%d", m.Blocks)
-	l.add(m.BlocksRead > 0, "%d not in the cache", m.BlocksRead)
-	l.add(m.BlocksMapped > 0, "%d of these in mapped files", m.BlocksMapped)
+	l.add(m.Blocks > 0, "%s", words.Count(m.Blocks))
+	l.add(m.BlocksRead > 0, "%s not in the cache", words.Count(m.BlocksRead))
+	l.add(m.BlocksMapped > 0, "%s of these in mapped files", words.Count(m.BlocksMapped))
 	l.add(m.BytesRead > 0, "%s read from files", words.Size(m.BytesRead))
 	return l
 }
@@ -125,8 +125,8 @@ func (m LookupMetrics) tailText() (l textLine) {
 
 func (m Metrics) prefixText() (l textLine) {
 	l.head = "prefix filters"
-	l.add(m.Prefixes.Probes > 0, "asked %d times", m.Prefixes.Probes)
-	l.add(m.Prefixes.Negatives > 0, "%d excluded the prefix", m.Prefixes.Negatives)
+	l.add(m.Prefixes.Probes > 0, "asked %s times", words.Count(m.Prefixes.Probes))
+	l.add(m.Prefixes.Negatives > 0, "%s excluded the prefix", words.Count(m.Prefixes.Negatives))
 	l.add(m.Prefixes.Unasked > 0, "%s opened without", words.Plural(m.Prefixes.Unasked, "table"))
 	l.add(m.Memory.PrefixFilters > 0, "%s in memory", words.Size(m.Memory.PrefixFilters))
 	return l
@@ -137,8 +137,8 @@ func (c CacheMetrics) text() (l textLine) {
 	l.add(c.Blocks > 0, "%s with %s of at most %s", words.Plural(c.Blocks, "block"), words.Size(c.Used),
 		words.Size(c.Capacity))
 	l.add(c.Hits+c.Misses > 0, "%.3g %% of %s found", 100*c.HitRate(), words.Plural(c.Hits+c.Misses, "block"))
-	l.add(c.Inserts > 0, "%d added", c.Inserts)
-	l.add(c.Evictions > 0, "%d evicted", c.Evictions)
+	l.add(c.Inserts > 0, "%s added", words.Count(c.Inserts))
+	l.add(c.Evictions > 0, "%s evicted", words.Count(c.Evictions))
 	return l
 }
 
@@ -150,7 +150,7 @@ func (r ResourcesMetrics) text() (l textLine) {
 		l.add(true, "shared by %s", words.Plural(r.Stores, "store"))
 		l.add(true, "in all %v", r.Memory)
 		l.add(true, "%s reserved for memtables", words.Size(r.MemtablesReserved))
-		l.add(true, "%d of %s open", r.OpenFiles, words.Plural(r.MaxOpenFiles, "file"))
+		l.add(true, "%s of %s open", words.Count(r.OpenFiles), words.Plural(r.MaxOpenFiles, "file"))
 	}
 	l.add(r.OverBudget > 0, "over budget by %s", words.Size(r.OverBudget))
 	return l
@@ -159,14 +159,14 @@ func (r ResourcesMetrics) text() (l textLine) {
 func (f FileMetrics) text() (l textLine) {
 	l.head = "files"
 	l.add(f.Tables > 0, "%s", words.Plural(f.Tables, "table"))
-	l.add(f.Obsolete > 0, "%d obsolete but not yet removed", f.Obsolete)
-	l.add(f.Open > 0, "%d open of at most %d", f.Open, f.MaxOpen)
+	l.add(f.Obsolete > 0, "%s obsolete but not yet removed", words.Count(f.Obsolete))
+	l.add(f.Open > 0, "%s open of at most %s", words.Count(f.Open), words.Count(f.MaxOpen))
 	return l
 }
 
 func (w WriteMetrics) text() (l textLine) {
 	l.head = "writes"
-	l.add(w.Operations > 0, "%d", w.Operations)
+	l.add(w.Operations > 0, "%s", words.Count(w.Operations))
 	l.add(w.Groups > 0, "written to the log in %s", words.Plural(w.Groups, "group"))
 	l.add(w.LogBytes > 0, "%s", words.Size(w.LogBytes))
 	l.add(w.LogSyncs > 0, "%s waited for", words.Plural(w.LogSyncs, "sync"))
@@ -211,15 +211,15 @@ func (m Metrics) compactionText() (l textLine) {
 func (w WorkMetrics) flushText() (l textLine) {
 	l.head = "flushing"
 	l.add(w.Memtables > 0, "%s", words.Plural(w.Memtables, "memtable"))
-	l.add(w.Memtables > 0, "%d of %s read", w.VersionsFlushed, words.Plural(w.Versions, "version"))
+	l.add(w.Memtables > 0, "%s of %s read", words.Count(w.VersionsFlushed), words.Plural(w.Versions, "version"))
 	return l
 }
 
 func (w WorkMetrics) compactionText() (l textLine) {
 	l.head = "compacting"
 	for _, c := range w.Compactions {
-		l.add(true, "level %d into %d (%s of %s, %d of %s read in %v)", c.From, c.To, words.Plural(c.Tables, "table"),
-			words.Size(c.Bytes), c.VersionsRead, words.Plural(c.Versions, "version"),
+		l.add(true, "level %d into %d (%s of %s, %s of %s read in %v)", c.From, c.To, words.Plural(c.Tables, "table"),
+			words.Size(c.Bytes), words.Count(c.VersionsRead), words.Plural(c.Versions, "version"),
 			c.Duration.Round(time.Millisecond))
 	}
 	return l

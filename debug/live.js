@@ -25,7 +25,7 @@
 	};
 	const percent = v => number(100 * v) + " %";
 	const format = {number, bytes, percent};
-	const plural = (n, noun) => n + " " + noun + (n === 1 ? "" : noun.endsWith("sh") ? "es" : "s");
+	const plural = (n, noun) => String(n).replace(/\B(?=(\d{3})+$)/g, ",") + " " + noun + (n === 1 ? "" : noun.endsWith("sh") ? "es" : "s");
 	const at = (sample, path) => path.split(".").reduce((o, name) => o[name], sample);
 
 	const draw = (line, values, top) => line.setAttribute("points", values.map((v, i) => {

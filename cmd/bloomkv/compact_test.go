@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/inspect"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 type compactReport struct {
@@ -45,12 +46,13 @@ func TestCompactMergesAndTellsTheBytes(t *testing.T) {
 		t.Error("the store has changed")
 	}
 	out := (tool{}).must(t, "check", dir)
-	want = fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1000 entries, %d bytes; 0 logs", r.BytesAfter)
+	bytes := words.Plural(r.BytesAfter, "byte")
+	want = fmt.Sprintf("ok: 1 table in 1 run on 1 level, 1,000 entries, %s; 0 logs", bytes)
 	if !strings.HasPrefix(out, want) {
 		t.Errorf("check says %q, want %q", out, want)
 	}
-	page := fmt.Sprintf("before: 1 table, %d bytes\nafter: 1 table, %d bytes\nwritten: 0 bytes, including 0 to "+
-		"rewrite tables\n", r.BytesAfter, r.BytesAfter)
+	page := fmt.Sprintf("before: 1 table, %s\nafter: 1 table, %s\nwritten: 0 bytes, including 0 to "+
+		"rewrite tables\n", bytes, bytes)
 	if out := (tool{}).must(t, "compact", dir); out != page {
 		t.Errorf("again: %q, want %q", out, page)
 	}

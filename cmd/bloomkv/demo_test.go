@@ -125,7 +125,7 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	writeFile(t, bad, []byte("a\t1\nb\n"))
 	for _, c := range []struct{ name, file, err string }{
-		{"too few keys", demoLines(t, demoFewest-1), "3999 keys, want at least 4000"},
+		{"too few keys", demoLines(t, demoFewest-1), "3,999 keys, want at least 4000"},
 		{"a line that is none", bad, "line 2: no TAB"},
 		{"no file", bad + "x", "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},

@@ -267,8 +267,8 @@ func (d *digester) print(name string, made *digest.Digest, lack *lackFacts) erro
 		w := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 		fmt.Fprintln(w, "run\tparts\tkeys\tdeleted ranges\tfilter bytes\tbits/key\tpromised\t")
 		for i, r := range f.Runs {
-			fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%.1f\t%.3g\t\n", i+1, r.Parts, r.Keys, r.Deleted, r.Bytes, r.BitsPerKey,
-				r.Rate)
+			fmt.Fprintf(w, "%d\t%d\t%s\t%d\t%s\t%.1f\t%.3g\t\n", i+1, r.Parts, words.Count(r.Keys), r.Deleted,
+				words.Count(r.Bytes), r.BitsPerKey, r.Rate)
 		}
 		w.Flush()
 		fmt.Fprintln(d.Out)

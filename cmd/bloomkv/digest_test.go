@@ -24,7 +24,7 @@ func TestDigestWritesReadsAndCompares(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "b.digest")
 	made := tool{}.must(t, "digest", b, "--out", file)
 	read := tool{}.must(t, "digest", file)
-	if read != strings.ReplaceAll(made, b, file) || !strings.Contains(read, "\n"+file+": at most 1500 keys in ") {
+	if read != strings.ReplaceAll(made, b, file) || !strings.Contains(read, "\n"+file+": at most 1,500 keys in ") {
 		t.Errorf("made\n%sread\n%s", made, read)
 	}
 	for _, other := range []string{file, b} {
@@ -53,7 +53,7 @@ func TestDigestWritesReadsAndCompares(t *testing.T) {
 		}
 	}
 	out := tool{}.must(t, "digest", b, "--lacking-in", a)
-	if !strings.Contains(out, ": 0 of 1500 keys for certain; ") {
+	if !strings.Contains(out, ": 0 of 1,500 keys for certain; ") {
 		t.Errorf("a part of the store lacks\n%s", out)
 	}
 	var bloom, ribbon digestFacts

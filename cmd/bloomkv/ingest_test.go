@@ -27,7 +27,7 @@ func TestIngestStoresWhatLoadDoes(t *testing.T) {
 			t.Errorf("%s: the store does not have the lines", format)
 		}
 		if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out,
-			"ok: 1 table in 1 run on 1 level, 5000 entries") {
+			"ok: 1 table in 1 run on 1 level, 5,000 entries") {
 			t.Errorf("%s: %s", format, out)
 		}
 	}

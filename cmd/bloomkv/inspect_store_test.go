@@ -165,7 +165,7 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 	s.WriteText(&out, inspect.Style{})
 	text := oneLine(out.String())
 	for _, want := range []string{
-		"1001 tables; 801 are not listed, only the flagged and the largest ones; --json has all",
+		"1,001 tables; 801 are not listed, only the flagged and the largest ones; --json has all",
 		"! and 980 flags more",
 		"000003.sst: level: 0", "000999.sst: level: 0", "tables of further runs",
 	} {

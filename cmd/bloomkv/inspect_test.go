@@ -177,7 +177,7 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := (tool{}).must(t, "stats", dir, "--tables")
-	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d{4}\n`)
+	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d,\d{3}\n`)
 	if !shown.MatchString(out) {
 		t.Errorf("no table with a measured rate:\n%s", out)
 	}
@@ -195,7 +195,8 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 
 func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
 	dir := newStore(t, manyLines(3000))
-	if out := (tool{}).must(t, "check", dir); !strings.HasPrefix(out, "ok: 1 table in 1 run on 1 level, 3000 entries") {
+	out := (tool{}).must(t, "check", dir)
+	if !strings.HasPrefix(out, "ok: 1 table in 1 run on 1 level, 3,000 entries") {
 		t.Errorf("of a whole store: %q", out)
 	}
 	table := glob(t, dir, "*.sst")

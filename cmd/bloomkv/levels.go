@@ -33,8 +33,9 @@ func (a *app) printLevels(levels []levelStats) {
 		l := &levels[i]
 		level := strconv.Itoa(l.Level)
 		holds = append(holds, []string{
-			level, strconv.Itoa(l.Runs), strconv.Itoa(l.Tables), digits(l.Entries - l.Deletes), digits(l.Deletes),
-			digits(l.RangeDeletes), digits(l.Bytes), digits(l.FilterBytes), fmt.Sprintf("%.1f", l.BitsPerKey),
+			level, strconv.Itoa(l.Runs), strconv.Itoa(l.Tables), words.Count(l.Entries - l.Deletes),
+			words.Count(l.Deletes), words.Count(l.RangeDeletes), words.Size(l.Bytes), words.Size(l.FilterBytes),
+			fmt.Sprintf("%.1f", l.BitsPerKey),
 		})
 		rates = append(rates, append([]string{level}, rateCells(l.FPRPromised, l.FPRPredicted, &l.FilterAnswers)...))
 	}
@@ -57,9 +58,7 @@ func rateCells(promised, predicted float64, f *bloomkv.FilterAnswers) []string {
 		measured = fmt.Sprintf("%.3g", f.FPR())
 	}
 	return []string{
-		fmt.Sprintf("%.3g", promised), fmt.Sprintf("%.3g", predicted), measured, digits(f.FalsePositives),
-		digits(f.FilterNegatives), digits(f.TruePositives), digits(f.Unfiltered),
+		fmt.Sprintf("%.3g", promised), fmt.Sprintf("%.3g", predicted), measured, words.Count(f.FalsePositives),
+		words.Count(f.FilterNegatives), words.Count(f.TruePositives), words.Count(f.Unfiltered),
 	}
 }
-
-func digits(n uint64) string { return strconv.FormatUint(n, 10) }

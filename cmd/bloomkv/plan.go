@@ -136,19 +136,18 @@ func (p *planner) plan() (planFacts, error) {
 
 func (p *planner) print(facts planFacts) {
 	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n",
-		words.Plural(facts.Keys, "key"),
-		words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
+		words.Plural(facts.Keys, "key"), words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
 	for _, l := range facts.Levels {
-		fmt.Fprintf(w, "%d\t%d\t%.3g\t%.3g\t%.2f\t%d\t%s\t\n", l.Level, l.Keys, l.FPR, l.Predicted, l.BitsPerKey,
-			l.Bytes, unitsInWords(l.Units, l.Ribbon))
+		fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\t\n", l.Level, words.Count(l.Keys), l.FPR, l.Predicted,
+			l.BitsPerKey, words.Count(l.Bytes), unitsInWords(l.Units, l.Ribbon))
 	}
 	w.Flush()
 	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
 		"%.3g;\nevenly distributed, the same memory would waste %.3g\n",
-		words.Plural(facts.Bytes,
-			"byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted, facts.FilterFPR, facts.Even)
+		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted,
+		facts.FilterFPR, facts.Even)
 	if len(facts.Table) == 0 {
 		return
 	}

@@ -27,7 +27,7 @@ func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	dir := newStore(t, lines.String())
 	want := tool{}.must(t, "scan", dir)
 	saved := filepath.Join(t.TempDir(), "saved")
-	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2000 keys in ") ||
+	if out := (tool{}).must(t, "salvage", dir, saved); !strings.HasPrefix(out, saved+": 2,000 keys in ") ||
 		strings.Contains(out, "lost") {
 		t.Errorf("of a whole store it printed\n%s", out)
 	}

@@ -100,7 +100,7 @@ func TestStatsInspectAndPageAgree(t *testing.T) {
 		}
 		wants := []string{
 			fmt.Sprintf("%.4g promised", s.FPRPromised), fmt.Sprintf("%.4g predicted by", s.FPRPredicted),
-			fmt.Sprintf("filters of %d bytes", s.FilterBytes),
+			"filters of " + words.Plural(s.FilterBytes, "byte"),
 		}
 		if o.FilterMemory == 0 { // else the rate is so low that no lookup was wasted
 			wants = append(wants, fmt.Sprintf("%.4g measured since", s.FPRMeasured))

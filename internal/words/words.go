@@ -1,13 +1,12 @@
 package words
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Plural returns a number with a noun, such as "1 table" or "2 tables", for the nouns of this tool.
+// Plural returns a number, 0 or more, with a noun, such as "1 table" or "2,000 tables", for the nouns of this tool.
 func Plural[N int | int64 | uint64](n N, noun string) string {
 	switch {
 	case n == 1:
@@ -18,7 +17,7 @@ func Plural[N int | int64 | uint64](n N, noun string) string {
 	default:
 		noun += "s"
 	}
-	return fmt.Sprintf("%d %s", n, noun)
+	return Count(n) + " " + noun
 }
 
 // Count formats a number, 0 or more, with commas between thousands.
