@@ -19,8 +19,8 @@ func (db *DB) Flush(ctx context.Context) error {
 // Compact writes out what is in memory and merges all data of the range [lo, hi) into the last level, the shape with
 // the cheapest reads. lo is inclusive, hi exclusive, nil is infinite. Tables at the edges are merged whole. An empty
 // or inverted range is no error and does nothing. Reads and writes continue meanwhile. When Compact returns, the
-// result is durable. If ctx ends first, Compact returns its error; the tree is intact, and merged as far as the work
-// had come. A merge that is certain not to fit on the disk is not started, and Compact returns an error. Versions
+// result is durable. If ctx ends first, Compact returns its error; the tree is intact, and what was merged
+// so far is kept. A merge that is certain not to fit on the disk is not started, and Compact returns an error. Versions
 // that open snapshots need stay, and so do the tombstones over them. With Options.ReadOnly, Compact returns
 // ErrReadOnly.
 //

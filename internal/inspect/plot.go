@@ -63,7 +63,7 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 			Y:       "share of the bits that are set",
 			FormatY: percent,
 			Caption: "Random hashes leave noise without stripes or patches. A patch is a part of the filter that is " +
-				"fuller than others. " + capital(mapScale(u, "further from the paper")) + ".",
+				"fuller than others. " + capital(mapScale(u, "stronger its color")) + ".",
 			Grid: mapOf(u.Regions, "block", u.RegionBlocks),
 		})
 	}

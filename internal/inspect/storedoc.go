@@ -141,7 +141,8 @@ func (s *Store) notes() (notes []picture.Note) {
 		}
 	}
 	if s.Torn {
-		add(problem("torn manifest", "its last edit is incomplete: it was never acknowledged, and is not part of the store"))
+		add(problem("torn manifest",
+			"its last edit is incomplete: it was never acknowledged, and is not part of the store"))
 	}
 	notes = append(notes, s.Keys.notes()...)
 	if len(notes) == 0 {

@@ -12,8 +12,8 @@ func (s *Store) wasteSection() section {
 	c := picture.Chart{
 		Name: "waste", Title: "Wasted reads of a lookup of an absent key, by level",
 		Y: "wasted reads per lookup", FormatY: rate,
-		Caption: "The promise is kept where the bar ends at or before its line. Over all levels the memory lies " +
-			"where it helps most if the bar ends near the optimum.",
+		Caption: "The promise is kept where the bar ends at or before its line. The closer the bar of all levels " +
+			"ends to the optimum, the better the memory is placed.",
 		Bullets: &picture.Bullets{
 			Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
 		},

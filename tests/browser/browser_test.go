@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -162,16 +163,15 @@ func read(t *testing.T, dir string) *inspect.Store {
 	return s
 }
 
-// show opens the page of a store, and returns its address.
-func (b *tab) show(t *testing.T, s *inspect.Store) string {
+// show opens the page of a store.
+func (b *tab) show(t *testing.T, s *inspect.Store) {
 	t.Helper()
 	var doc bytes.Buffer
 	must(t, s.Page().WriteHTML(&doc))
 	file := filepath.Join(t.TempDir(), "page.html")
 	must(t, os.WriteFile(file, doc.Bytes(), 0o600))
-	address := "file://" + filepath.ToSlash(file)
-	b.do(t, emulation.SetDeviceMetricsOverride(1400, 900, 1, false), chromedp.Navigate(address))
-	return address
+	b.do(t, emulation.SetDeviceMetricsOverride(1400, 900, 1, false),
+		chromedp.Navigate("file://"+filepath.ToSlash(file)))
 }
 
 // middle returns the middle of an element, which is scrolled into view.
@@ -287,7 +287,7 @@ func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
 			var bits []string
 			for _, u := range x.Units[:1] { // later ones may not be in memory
 				for _, p := range u.Probes {
-					bits = append(bits, fmt.Sprint(p.Bit))
+					bits = append(bits, strconv.Itoa(p.Bit))
 				}
 				want := fmt.Sprintf("%s; unit 0: block %s of ", x.File, words.Count(u.Block))
 				if !strings.Contains(text, want) || !strings.Contains(text, "bits "+strings.Join(bits, " ")) {
