@@ -32,6 +32,7 @@ var rooms = map[string]room{
 		"internal/filterplan", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile",
 		"internal/words", "internal/workload", "internal/workload/own",
 	}},
+	"cmd/bloomkv-import": {8, []string{".", "vfs", "examples/bucket", "internal/cli", "internal/words"}},
 	"bench": {8, []string{
 		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",
 		"internal/picture", "internal/workload", "internal/workload/own",
@@ -43,7 +44,8 @@ var rooms = map[string]room{
 	"bench/sets":    {8, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
 	"bench/foreign": {8, nil}, // tests of internal/foreign, with the stores' own code
 
-	"examples": {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"examples":        {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
+	"examples/bucket": {0, nil},                                                   // the one that a program imports
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 
@@ -178,14 +180,14 @@ var doors = map[string][]string{
 	"github.com/schollz/progressbar/v3":   {"bench/compare", "examples/frontier", "internal/cli"},
 	"gonum.org/v1/plot":                   {"internal/picture"},
 	"github.com/cockroachdb/pebble":       {"bench/compare"},
-	"github.com/cockroachdb/pebble/v2":    {"bench/compare"},
-	"github.com/syndtr/goleveldb":         {"bench/compare", "examples/goleveldb"},
+	"github.com/cockroachdb/pebble/v2":    {"bench/compare", "cmd/bloomkv-import"},
+	"github.com/syndtr/goleveldb":         {"bench/compare", "cmd/bloomkv-import", "examples/goleveldb"},
 	"github.com/prometheus/client_golang": {"examples/prometheus"},
-	"github.com/dgraph-io/badger/v4":      {"bench/compare"},
+	"github.com/dgraph-io/badger/v4":      {"bench/compare", "cmd/bloomkv-import"},
 	"github.com/bits-and-blooms/bloom/v3": {"bench/sets"},
 	"github.com/dgraph-io/ristretto/v2":   {"bench/sets"},
 	"github.com/holiman/bloomfilter/v2":   {"bench/sets"},
-	"go.etcd.io/bbolt":                    {"bench/compare", "examples/bbolt"},
+	"go.etcd.io/bbolt":                    {"bench/compare", "cmd/bloomkv-import"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
 	"net/http":                            {"debug", "cmd", "examples"},
 	"log":                                 {"cmd", "bench", "examples"},

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+type badgerSource struct {
+	db  *badger.DB
+	log *badgerLog
+}
+
+// errBadgerUnclosed is the error for a store that Badger would change before reading it.
+var errBadgerUnclosed = errors.New("it was not closed: open and close it once with its own program")
+
+func openBadger(path string) (source, error) {
+	if err := isStore(path, badger.ManifestFilename); err != nil {
+		return nil, err
+	}
+	s := &badgerSource{log: new(badgerLog)}
+	o := badger.DefaultOptions(path).WithReadOnly(true).WithLogger(s.log).WithMetricsEnabled(false).
+		WithChecksumVerificationMode(options.OnBlockRead).WithVerifyValueChecksum(true)
+	if err := checkManifest(path, o); err != nil {
+		return nil, err
+	}
+	db, err := badger.Open(o)
+	switch {
+	case err == nil:
+		s.db = db
+		if err := s.log.err(); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+		return s, nil
+	case strings.Contains(err.Error(), "Cannot acquire directory lock"): // its cause is not wrapped
+		err = errInUse
+	case strings.Contains(err.Error(), badger.ErrTruncateNeeded.Error()):
+		err = errBadgerUnclosed
+	}
+	return nil, err
+}
+
+// checkManifest returns an error if a table of the store is not in its manifest, or if the manifest ends in the middle
+// of a record. Even when opened for reading only, Badger ignores such an end, and removes such tables.
+func checkManifest(path string, o badger.Options) (err error) {
+	f, err := os.Open(filepath.Join(path, badger.ManifestFilename))
+	if err != nil {
+		return withoutPath(err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	manifest, end, err := badger.ReplayManifestFile(f, 0, o)
+	if err != nil {
+		return err
+	}
+	if end != info.Size() {
+		return errBadgerUnclosed
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return withoutPath(err)
+	}
+	for _, e := range entries {
+		number, isTable := strings.CutSuffix(e.Name(), ".sst")
+		if id, err := strconv.ParseUint(number, 10, 64); isTable && err == nil {
+			if _, ok := manifest.Tables[id]; !ok {
+				return errBadgerUnclosed
+			}
+		}
+	}
+	return nil
+}
+
+// A badgerLog keeps the first error that Badger logs. It logs, and does not return, that a table is ignored or that a
+// value cannot be read.
+type badgerLog struct {
+	mu    sync.Mutex
+	first error // guarded by mu
+}
+
+func (l *badgerLog) Errorf(format string, values ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == nil {
+		l.first = errors.New(strings.TrimSpace(fmt.Sprintf(format, values...)))
+	}
+}
+
+func (*badgerLog) Warningf(string, ...any) {}
+func (*badgerLog) Infof(string, ...any)    {}
+func (*badgerLog) Debugf(string, ...any)   {}
+
+func (l *badgerLog) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.first
+}
+
+// pairs walks all versions, to count entries that have expired. Badger's iterators end silently at a damaged block, so
+// all blocks are verified before.
+func (s *badgerSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		if err := s.db.VerifyChecksum(); err != nil {
+			yield(bloomkv.KV{}, err)
+			return
+		}
+		txn := s.db.NewTransaction(false)
+		defer txn.Discard()
+		it := txn.NewIterator(badger.IteratorOptions{AllVersions: true})
+		defer it.Close()
+		var last, value []byte
+		for it.Rewind(); it.Valid(); it.Next() {
+			item := it.Item()
+			if bytes.Equal(item.Key(), last) { // an older version; no key is empty
+				continue
+			}
+			last = append(last[:0], item.Key()...)
+			if !lost.count(item) {
+				continue
+			}
+			err := item.Value(func(v []byte) error {
+				value = append(value[:0], v...)
+				return nil
+			})
+			if err == nil {
+				err = s.log.err()
+			}
+			if !yield(bloomkv.KV{Key: item.Key(), Value: value}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// count counts what is lost of the newest version of a key, and reports whether it has a value.
+func (l *losses) count(item *badger.Item) bool {
+	expires := item.ExpiresAt() > 0
+	if item.IsDeletedOrExpired() {
+		if expires {
+			l.Expired++
+		}
+		return false
+	}
+	if expires {
+		l.TTLs++
+	}
+	if item.UserMeta() != 0 {
+		l.UserMeta++
+	}
+	return true
+}
+
+func (s *badgerSource) check() error { return s.log.err() }
+func (s *badgerSource) close() error { return s.db.Close() }

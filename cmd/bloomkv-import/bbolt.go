@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/examples/bucket"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+type bboltSource struct {
+	db *bbolt.DB
+	tx *bbolt.Tx
+}
+
+func openBbolt(path string) (source, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, withoutPath(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("not a regular file, want the file of a bbolt store")
+	case info.Size() == 0: // bbolt would try to write into it
+		return nil, errors.New("an empty file, not a bbolt store")
+	}
+	db, err := bbolt.Open(path, 0, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if errors.Is(err, bbolterrors.ErrTimeout) {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, withoutPath(err)
+	}
+	tx, err := db.Begin(false)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	s := &bboltSource{db, tx}
+	if tx.Size() > info.Size() { // reading behind the end of a mapped file would be a fault
+		err := fmt.Errorf("damaged: the file has %d bytes, want %d", info.Size(), tx.Size())
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *bboltSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		w := bboltWalk{lost, yield}
+		w.bucket(nil, s.tx.Cursor(), s.tx.Bucket)
+	}
+}
+
+type bboltWalk struct {
+	lost  *losses
+	yield func(bloomkv.KV, error) bool
+}
+
+// bucket yields the pairs of the bucket with the given prefix and of all buckets in it. It returns false if yield did.
+func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byte) *bbolt.Bucket) bool {
+	for name, value := at.First(); name != nil; name, value = at.Next() {
+		if value != nil {
+			if !w.yield(bloomkv.KV{Key: bucket.Key(prefix, name), Value: value}, nil) {
+				return false
+			}
+			continue
+		}
+		b := inner(name)
+		if b == nil {
+			w.yield(bloomkv.KV{}, fmt.Errorf("damaged: bucket %s cannot be opened", words.Escaped(name, 64)))
+			return false
+		}
+		if b.Sequence() > 0 {
+			w.lost.Sequences++
+		}
+		if first, _ := b.Cursor().First(); first == nil {
+			w.lost.EmptyBuckets++
+		}
+		if !w.bucket(bucket.Prefix(prefix, name), b.Cursor(), b.Bucket) {
+			return false
+		}
+	}
+	return true
+}
+
+// check verifies the structure of the file, for which bbolt has no checksums. The pages that it reads have been read
+// by pairs before, so it meets no fault.
+func (s *bboltSource) check() (first error) {
+	for err := range s.tx.Check() {
+		if first == nil {
+			first = fmt.Errorf("damaged: %w", err)
+		}
+	}
+	return first
+}
+
+func (s *bboltSource) close() error { return errors.Join(s.tx.Rollback(), s.db.Close()) }

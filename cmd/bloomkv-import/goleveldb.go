@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"iter"
+	"syscall"
+
+	"github.com/syndtr/goleveldb/leveldb"
+	"github.com/syndtr/goleveldb/leveldb/opt"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+type goleveldbSource struct{ db *leveldb.DB }
+
+func openGoleveldb(path string) (source, error) {
+	if err := isStore(path, "CURRENT"); err != nil {
+		return nil, err
+	}
+	// RocksDB and Pebble have this file, LevelDB has not. goleveldb could take their manifests for its own.
+	if other, err := matches(path, "OPTIONS-*"); err != nil || other {
+		return nil, errors.Join(err, errors.New("a store of RocksDB or Pebble, not of goleveldb or LevelDB"))
+	}
+	db, err := leveldb.OpenFile(path, &opt.Options{ReadOnly: true, ErrorIfMissing: true, Strict: opt.StrictAll})
+	if errors.Is(err, syscall.EAGAIN) {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &goleveldbSource{db}, nil
+}
+
+func (s *goleveldbSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		it := s.db.NewIterator(nil, &opt.ReadOptions{DontFillCache: true, Strict: opt.StrictAll})
+		defer it.Release()
+		for it.Next() {
+			if !yield(bloomkv.KV{Key: it.Key(), Value: it.Value()}, nil) {
+				return
+			}
+		}
+		if err := it.Error(); err != nil {
+			yield(bloomkv.KV{}, err)
+		}
+	}
+}
+
+func (s *goleveldbSource) check() error { return nil } // every block is verified when it is read
+func (s *goleveldbSource) close() error { return s.db.Close() }

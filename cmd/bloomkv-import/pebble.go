@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+type pebbleSource struct{ db *pebble.DB }
+
+func openPebble(path string) (source, error) {
+	if err := isStore(path, "marker.manifest.*", "CURRENT"); err != nil {
+		return nil, err
+	}
+	db, err := pebble.Open(path, &pebble.Options{
+		ReadOnly: true, ErrorIfNotExists: true, Logger: silent{},
+		DisableTableStats: true, // a goroutine that reads tables
+		EventListener: &pebble.EventListener{
+			DataCorruption: func(pebble.DataCorruptionInfo) {}, // a call returns the error
+		},
+	})
+	if errors.Is(err, syscall.EAGAIN) {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &pebbleSource{db}
+	if err := s.checkTables(path); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// checkTables returns an error if the directory has a table that the store does not know. Pebble takes a damaged record
+// for the end of its manifest, which may have named newer tables.
+func (s *pebbleSource) checkTables(path string) error {
+	levels, err := s.db.SSTables()
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	for _, tables := range levels {
+		for _, t := range tables {
+			known[t.BackingSSTNum.String()+".sst"] = true
+		}
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return withoutPath(err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".sst") && !known[e.Name()] {
+			return fmt.Errorf("%s is not in the manifest: the store was not closed, or its manifest is damaged; after "+
+				"a backup, open and close it once with its own program", e.Name())
+		}
+	}
+	return nil
+}
+
+// silent is a logger that discards everything. A fatal message, after which Pebble expects the process to end, panics.
+type silent struct{}
+
+func (silent) Infof(string, ...any)                {}
+func (silent) Errorf(string, ...any)               {}
+func (silent) Fatalf(format string, values ...any) { panic(fmt.Sprintf(format, values...)) }
+
+func (s *pebbleSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		err := s.noRangeKeys()
+		var it *pebble.Iterator
+		if err == nil {
+			it, err = s.db.NewIter(nil)
+		}
+		if err != nil {
+			yield(bloomkv.KV{}, err)
+			return
+		}
+		going := true
+		for ok := it.First(); ok && going; ok = it.Next() {
+			value, err := it.ValueAndErr()
+			going = yield(bloomkv.KV{Key: it.Key(), Value: value}, err)
+		}
+		if err := it.Close(); err != nil && going { // also the error that ended the loop
+			yield(bloomkv.KV{}, err)
+		}
+	}
+}
+
+// noRangeKeys returns an error if the store has a range key.
+func (s *pebbleSource) noRangeKeys() error {
+	it, err := s.db.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
+	if err != nil {
+		return err
+	}
+	if it.First() {
+		err = fmt.Errorf("range keys, the first at %s: a bloomkv store has none", words.Escaped(it.Key(), 64))
+	}
+	return errors.Join(err, it.Close())
+}
+
+func (s *pebbleSource) check() error { return nil } // every block is verified when it is read
+func (s *pebbleSource) close() error { return s.db.Close() }
