@@ -38,12 +38,15 @@ func (w *writes) DeleteRange(lo, hi []byte) error {
 	return w.add("delete range %q to %q, unbounded %v", lo, hi, hi == nil)
 }
 
+func (w *writes) SetMark(mark []byte) error { return w.add("mark %q", mark) }
+
 // batchWriter adds writes to a batch.
 type batchWriter struct{ *Batch }
 
 func (w batchWriter) Put(key, value []byte) error     { w.Batch.Put(key, value); return nil }
 func (w batchWriter) Delete(key []byte) error         { w.Batch.Delete(key); return nil }
 func (w batchWriter) DeleteRange(lo, hi []byte) error { w.Batch.DeleteRange(lo, hi); return nil }
+func (w batchWriter) SetMark(mark []byte) error       { w.Batch.SetMark(mark); return nil }
 
 func TestABatchSaysWhatItHolds(t *testing.T) {
 	var b Batch
@@ -112,6 +115,52 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	if empty, err := new(Batch).MarshalBinary(); err != nil || other.UnmarshalBinary(empty) != nil || other.Len() != 0 {
 		t.Errorf("an empty batch: %v, %d operations", err, other.Len())
 	}
+}
+
+func TestTheLastMarkOfABatchCounts(t *testing.T) {
+	var b, other, copied Batch
+	want := func(what string, b *Batch, mark string, ok bool) {
+		t.Helper()
+		if got, is := b.Mark(); string(got) != mark || is != ok {
+			t.Errorf("%s: mark %q, %v, want %q, %v", what, got, is, mark, ok)
+		}
+	}
+	want("an empty batch", &b, "", false)
+	b.Put([]byte("key"), []byte("value"))
+	b.SetMark([]byte("one"))
+	b.Put(nil, nil)
+	want("with a mark", &b, "one", true)
+	b.Append(&other)
+	want("with another batch without a mark", &b, "one", true)
+	other.Delete([]byte("key"))
+	other.SetMark([]byte("two"))
+	b.Append(&other)
+	want("with another batch", &b, "two", true)
+	raw, err := b.MarshalBinary()
+	if err != nil || copied.UnmarshalBinary(raw) != nil {
+		t.Fatal(err)
+	}
+	want("unmarshaled", &copied, "two", true)
+	var w writes
+	if err := copied.Replay(&w); err != nil || copied.Len() != 5 || !slices.Equal(w.all, []string{
+		`put "key"="value"`, `mark "one"`, `put ""=""`, `delete "key"`, `mark "two"`,
+	}) {
+		t.Errorf("replayed %q, %v", w.all, err)
+	}
+	copied.SetMark(nil)
+	want("removed", &copied, "", true)
+	copied.SetMark(make([]byte, MaxMarkSize))
+	copied.SetMark(make([]byte, MaxMarkSize+1))
+	want("of the largest size", &copied, string(make([]byte, MaxMarkSize)), true)
+	if !errors.Is(copied.err, ErrTooLarge) {
+		t.Errorf("a longer mark: %v, want ErrTooLarge", copied.err)
+	}
+	copied.Reset()
+	want("reset", &copied, "", false)
+	if raw, err := copied.MarshalBinary(); err != nil || b.UnmarshalBinary(raw) != nil {
+		t.Fatal(err)
+	}
+	want("unmarshaled from an empty batch", &b, "", false)
 }
 
 func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {

@@ -29,6 +29,7 @@ type CheckReport struct {
 	Bytes   uint64 // of the tables' files
 	Logs    int    // logs that Open would replay
 	Records int    // complete records in these logs
+	Mark    []byte // of the store as it would be opened, nil without one: see DB.Mark
 }
 
 // Check verifies a whole store that no DB has open for writing, and changes nothing. It verifies the manifest against
@@ -63,5 +64,6 @@ func (db *DB) Check(ctx context.Context, progress func(done, total uint64)) (Che
 	s, _ := db.tree.Hold() // not nil: Close waits for end
 	report, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, progress)
 	db.tree.Release(s)
+	report.Mark = copyOf(db.tree.Mark())
 	return CheckReport(report), end(err)
 }

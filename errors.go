@@ -20,8 +20,8 @@ var (
 	// could not be written or synced later. In the latter case the error wraps the cause; once that is gone, opening
 	// the store again clears the error. Reads continue to work.
 	ErrReadOnly = tree.ErrReadOnly
-	// ErrTooLarge means that a key, a value or a batch exceeds its limit: [MaxKeySize], [MaxValueSize],
-	// [MaxBatchSize].
+	// ErrTooLarge means that a key, a value, a mark or a batch exceeds its limit: [MaxKeySize], [MaxValueSize],
+	// [MaxMarkSize], [MaxBatchSize].
 	ErrTooLarge = errors.New("too large")
 	// ErrOrder means that the keys passed to Ingest are not in strictly ascending order.
 	ErrOrder = errors.New("keys are not in strictly ascending order")

@@ -3,8 +3,10 @@ package bloomkv_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"log"
+	"strconv"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -151,6 +153,44 @@ func ExampleBatch_MarshalBinary() {
 	// Output: on <nil>
 }
 
+// A consumer of a stream keeps its offset as the mark of the store, in the same batch as what it makes of the messages.
+// After a crash it goes on where the store is: no message is lost or counted twice.
+func ExampleDB_Mark() {
+	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	messages := []string{"lamp", "radio", "lamp"}
+
+	mark, err := db.Mark()
+	if err != nil {
+		log.Fatal(err)
+	}
+	offset, _ := strconv.Atoi(string(mark)) // 0 without a mark
+	for ; offset < len(messages); offset++ {
+		key := []byte(messages[offset])
+		count, err := db.Get(key)
+		if err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
+			log.Fatal(err)
+		}
+		var b bloomkv.Batch
+		b.Put(key, append(count, '|'))
+		b.SetMark([]byte(strconv.Itoa(offset + 1)))
+		if err := db.Apply(&b); err != nil {
+			log.Fatal(err)
+		}
+	}
+	mark, _ = db.Mark()
+	before, _ := db.DurableMark()
+	if err := db.Sync(); err != nil {
+		log.Fatal(err)
+	}
+	durable, _ := db.DurableMark() // the stream may forget what is before it
+	fmt.Printf("mark %s, durable %q before Sync and %q after it\n", mark, before, durable)
+	// Output: mark 3, durable "" before Sync and "3" after it
+}
+
 // A printer is a Writer that prints.
 type printer struct{}
 
@@ -164,6 +204,8 @@ func (printer) DeleteRange(lo, hi []byte) error {
 	_, err := fmt.Printf("delete from %s to %s\n", lo, hi)
 	return err
 }
+
+func (printer) SetMark(mark []byte) error { _, err := fmt.Printf("mark %s\n", mark); return err }
 
 // Replay passes the operations of a batch to a Writer, which may be a DB, a log, or another index over the same data.
 func ExampleBatch_Replay() {

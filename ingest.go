@@ -19,6 +19,9 @@ type IngestOptions struct {
 	// Replace, if not nil, is a range whose present keys are deleted in the same step. Ingested keys are not deleted.
 	// The range is deleted even if nothing is ingested. A zero KeyRange is the whole store. The bounds are copied.
 	Replace *KeyRange
+	// Mark, if not nil, becomes the mark of the store in the same step, even if nothing is ingested: see DB.Mark. A
+	// mark of length 0 removes the mark. It is copied, and has at most MaxMarkSize bytes.
+	Mark []byte
 }
 
 // Ingest stores a whole sequence of keys and values at once. It writes them straight into tables, without log and
@@ -47,11 +50,18 @@ func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 
 func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) error {
 	began := time.Now()
+	mark := bytes.Clone(opts.Mark)
+	if err := checkMark(mark); err != nil {
+		return err
+	}
 	tables, err := db.writeSorted(ctx, sorted, opts)
+	if err == nil && len(tables) == 0 && mark != nil {
+		return db.With(Sync).SetMark(mark)
+	}
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	seq, err := db.takeIn(ctx, tables)
+	seq, err := db.takeIn(ctx, tables, mark)
 	if err != nil {
 		return err
 	}
@@ -111,8 +121,9 @@ func (db *DB) writeSorted(
 	return load.Finish(ctx)
 }
 
-// takeIn makes new tables the newest run of the store, under one sequence number. It removes them if that fails.
-func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (ikey.Seq, error) {
+// takeIn makes new tables the newest run of the store, under one sequence number, with mark if it is not nil. It
+// removes them if that fails.
+func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte) (ikey.Seq, error) {
 	// Everything in memory is older than the new tables, and its logs must end before the new sequence number. Most
 	// of it is written out here, before writers have to wait.
 	err := db.Flush(ctx)
@@ -123,7 +134,7 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table) (ikey.Seq, e
 	if err != nil {
 		return 0, errors.Join(err, db.work.Discard(tables))
 	}
-	err = db.work.Ingest(tables, seq)
+	err = db.work.Ingest(tables, seq, mark)
 	db.writer.Resume(err == nil)
 	return seq, err
 }

@@ -64,8 +64,8 @@ var rooms = map[string]room{
 	}},
 	"internal/scheduler": {5, []string{
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/manifest",
-		"internal/sstable", "bloomblock", "vfs", "internal/merge", "internal/rangedel", "internal/ikey",
-		"internal/filename", "internal/corrupt",
+		"internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/merge", "internal/rangedel",
+		"internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 	"internal/commit": {4, []string{
 		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
@@ -83,8 +83,8 @@ var rooms = map[string]room{
 
 	"internal/tree": {3, []string{
 		"internal/tablefile", "internal/compaction", "internal/manifest",
-		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/cache", "internal/epoch",
-		"internal/ikey", "internal/filename", "internal/pages",
+		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/batch", "internal/cache",
+		"internal/epoch", "internal/ikey", "internal/filename", "internal/pages",
 	}},
 
 	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
@@ -111,8 +111,10 @@ var rooms = map[string]room{
 		"internal/filename",
 	}},
 
-	"internal/manifest": {1, []string{"internal/wal", "vfs", "internal/ikey", "internal/filename", "internal/corrupt"}},
-	"internal/wal":      {1, []string{"vfs", "internal/corrupt"}},
+	"internal/manifest": {1, []string{
+		"internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt",
+	}},
+	"internal/wal": {1, []string{"vfs", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
 		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -158,5 +159,25 @@ func (db *DB) replay(found recovery.Listing, s *manifest.State) ([]*memtable.Tab
 	if !db.opts.ReadOnly {
 		r.Manifest = db.tree
 	}
-	return r.Run(found.LogsFrom(s.MinLog))
+	mems, last, err := r.Run(found.LogsFrom(s.MinLog))
+	if err == nil {
+		err = db.recoverMark(s.Mark, r.Logs.Newest)
+	}
+	return mems, last, err
+}
+
+// recoverMark sets the mark: that of the logs, or else that of the manifest.
+func (db *DB) recoverMark(recorded, logged batch.Mark) error {
+	if logged.Seq == 0 {
+		logged = recorded
+	}
+	if logged.Seq == 0 {
+		return nil
+	}
+	db.tree.SetMark(logged)
+	if db.opts.ReadOnly {
+		return nil
+	}
+	_, err := db.tree.OwnManifest() // so that the mark is durable
+	return err
 }

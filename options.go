@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -22,6 +23,7 @@ const (
 	MaxKeySize   = 64 << 10                   // bytes
 	MaxValueSize = 256 << 20 >> (2 * is32bit) // bytes: 256 MiB, 64 MiB where int has 32 bits
 	MaxBatchSize = 512 << 20 >> (2 * is32bit) // bytes of keys, values and their lengths: 512 MiB, 128 MiB
+	MaxMarkSize  = batch.MaxMark              // bytes: 256
 	is32bit      = 1 - (^uint(0) >> 32 & 1)   // 1 where int has 32 bits
 	minMemory    = 8 << 20                    // the smallest MemoryBudget
 	minMemtable  = 16 << 10                   // the smallest MemtableSize

@@ -18,6 +18,7 @@ type SalvageReport struct {
 	Entries  uint64 // versions read from tables and logs, including older and deleted ones
 	Keys     uint64 // keys in the new store
 	Bytes    uint64 // bytes of the new store's tables
+	Mark     []byte // mark of the new store: that of the old one, or nil if data from before it may be lost
 
 	// Lost lists what could not be read, by file and offset. Filters are not included: Salvage does not read them,
 	// and the new store gets its own.
@@ -63,6 +64,9 @@ type SalvageLoss struct {
 // is lost, an older one is visible. If a deletion is lost, the key is back. If no manifest shows that a table was
 // already replaced, the table counts. And only a manifest knows how new ingested keys are.
 //
+// A mark (see DB.Mark) says that all data from before it is there. So the new store has the newest mark that could be
+// read only if nothing from before it is lost, and otherwise no mark.
+//
 // Salvage uses the option FS and, for the new tables, the options for filters, BlockSize, TableSize, Compression and
 // MemoryBudget; nil options are right for most stores. progress, if not nil, is called now and then, on the caller's
 // goroutine, with the number of bytes read and the total. Salvage needs a few MiB of memory in addition to
@@ -97,7 +101,7 @@ func Salvage(
 	}
 	report = SalvageReport{
 		Manifest: res.Manifest, Tables: res.Read, Logs: res.Logs, Records: res.Records,
-		Entries: res.Entries, Keys: res.Keys, Bytes: res.Bytes, Unknown: res.Doubts,
+		Entries: res.Entries, Keys: res.Keys, Bytes: res.Bytes, Mark: copyOf(res.Mark), Unknown: res.Doubts,
 	}
 	for _, l := range res.Losses {
 		report.Lost = append(report.Lost, SalvageLoss(l))

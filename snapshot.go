@@ -82,6 +82,16 @@ func (s *Snapshot) Scan(opts IterOptions) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) { scan(s.Iter(opts), yield) }
 }
 
+// Mark returns a copy of the mark as of the snapshot, nil without one: see [DB.Mark]. The mark and the data of a
+// snapshot belong together: it has the writes of the batch that set the mark, and no mark of a batch whose writes it
+// lacks.
+func (s *Snapshot) Mark() ([]byte, error) {
+	if s.pin.Closed.Load() || s.db.tree.Load() == nil {
+		return nil, ErrClosed
+	}
+	return copyOf(s.pin.Mark), nil
+}
+
 // Close ends the snapshot. Compaction may then drop what only it needed. A second Close returns ErrClosed
 // and does nothing; the first returns nil, also after that of the store.
 func (s *Snapshot) Close() error { return s.db.tree.Unpin(s.pin) }

@@ -20,6 +20,10 @@ func (db *DB) Delete(key []byte) error { return db.writes().Delete(key) }
 // errors are those of Put. [PrefixRange] returns the bounds of a prefix.
 func (db *DB) DeleteRange(lo, hi []byte) error { return db.writes().DeleteRange(lo, hi) }
 
+// SetMark makes mark the mark of the store, with the durability of Put, as a batch with a mark alone does. See
+// [DB.Mark] and [Batch.SetMark]. A mark of length 0 removes the mark; a longer one than MaxMarkSize is ErrTooLarge.
+func (db *DB) SetMark(mark []byte) error { return db.writes().SetMark(mark) }
+
 // Apply applies all operations of b in order, atomically: readers see all of them or none, and so does recovery after
 // a crash. Apply returns once they are as durable as Options.Durability requires; [DB.With] is for another durability.
 // Apply only reads the batch, which may be applied again, also by several goroutines. An empty batch with [Sync] is
@@ -114,6 +118,13 @@ func (w Writes) Delete(key []byte) error {
 func (w Writes) DeleteRange(lo, hi []byte) error {
 	b := newBatch()
 	b.DeleteRange(lo, hi)
+	return w.applyPooled(b)
+}
+
+// SetMark makes mark the mark of the store: see [DB.SetMark].
+func (w Writes) SetMark(mark []byte) error {
+	b := newBatch()
+	b.SetMark(mark)
 	return w.applyPooled(b)
 }
 

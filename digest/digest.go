@@ -56,6 +56,7 @@ type Digest struct {
 	seed      bloomblock.Seed
 	runs      [][]*Part // newest data first; the parts of a run ascend and do not overlap
 	parts     []*Part   // of all runs
+	mark      []byte    // of the store; empty without one
 	directory []byte    // as written
 	id        uint64
 	keys      uint64
@@ -88,6 +89,23 @@ func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
 	d.id = identity(seed, d.directory)
 	return d, nil
 }
+
+// Marked returns a digest like d with the given mark, for code that makes digests. It has at most 256 bytes and is
+// copied.
+func (d *Digest) Marked(mark []byte) (*Digest, error) {
+	if len(mark) > maxMark {
+		return nil, fmt.Errorf("mark of %d bytes, want at most %d", len(mark), maxMark)
+	}
+	marked := *d
+	marked.mark = bytes.Clone(mark)
+	marked.directory = append(appendMark(nil, mark), d.directory[len(appendMark(nil, d.mark)):]...)
+	marked.id = identity(d.seed, marked.directory)
+	return &marked, nil
+}
+
+// Mark returns the mark that the store had, nil without one. It belongs to the digest and must not be changed. Of the
+// data up to the mark, the digest has every key.
+func (d *Digest) Mark() []byte { return d.mark }
 
 // ID identifies the content of the digest, as an ETag does. Different digests have the same ID only by chance, with
 // probability 2⁻⁶⁴, or 2⁻³² if they differ in nothing but the bits of a memtable's filter.
@@ -164,6 +182,10 @@ func Read(r io.Reader) (*Digest, error) {
 	}
 	var runs [][]*Part
 	s := source{b: directory}
+	mark, err := s.mark()
+	if err != nil {
+		return nil, located(headerSize, err)
+	}
 	for len(s.b) > 0 {
 		at := headerSize + s.read
 		flags := s.u8()
@@ -188,6 +210,9 @@ func Read(r io.Reader) (*Digest, error) {
 		}
 	}
 	d, err := New(h.seed, runs)
+	if err == nil {
+		d, err = d.Marked(mark)
+	}
 	if err == nil && d.id != h.id {
 		err = fmt.Errorf("id %016x, want %016x", h.id, d.id)
 	}

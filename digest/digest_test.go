@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -88,6 +89,60 @@ func TestTheFormatStays(t *testing.T) {
 	}
 }
 
+// TestAMarkTravels sends digests with marks, and patches between them.
+func TestAMarkTravels(t *testing.T) {
+	plain := sample(t)
+	marked := func(mark string) *Digest {
+		t.Helper()
+		d, err := plain.Marked([]byte(mark))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	one, two := marked("one"), marked(strings.Repeat("2", maxMark))
+	if one.ID() == plain.ID() || one.ID() == two.ID() || marked("").ID() != plain.ID() || plain.Mark() != nil {
+		t.Errorf("ids %x, %x and %x; without a mark %q", plain.ID(), one.ID(), two.ID(), plain.Mark())
+	}
+	if again, err := one.Marked([]byte("other")); err != nil || again.ID() != marked("other").ID() {
+		t.Errorf("marked twice: id %x, %v", again.ID(), err)
+	}
+	if _, err := plain.Marked(make([]byte, maxMark+1)); err == nil {
+		t.Error("a longer mark was taken")
+	}
+	for _, from := range []*Digest{plain, one, two} {
+		for _, to := range []*Digest{plain, one, two} {
+			read, err := Read(bytes.NewReader(written(t, from)))
+			if err != nil || string(read.Mark()) != string(from.Mark()) {
+				t.Fatalf("read: mark %q, %v, want %q", read.Mark(), err, from.Mark())
+			}
+			p, err := to.Since(from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if n, err := p.WriteTo(&b); err != nil || n != p.Size() {
+				t.Fatalf("wrote %d bytes of %d: %v", n, p.Size(), err)
+			}
+			if p, err = ReadPatch(&b); err != nil {
+				t.Fatal(err)
+			}
+			got, err := read.Apply(p)
+			if err != nil || string(got.Mark()) != string(to.Mark()) || !bytes.Equal(written(t, got), written(t, to)) {
+				t.Errorf("patched from %q: mark %q, %v, want %q", from.Mark(), got.Mark(), err, to.Mark())
+			}
+		}
+	}
+	for what, b := range map[string][]byte{
+		"no length": {isMark}, "an empty mark": {isMark, 0, 0}, "a short mark": {isMark, 2, 0, 'm'},
+		"a long mark": append([]byte{isMark, 1, 1}, make([]byte, maxMark+1)...),
+	} {
+		if m, err := (&source{b: b}).mark(); err == nil {
+			t.Errorf("%s: read %d bytes, want an error", what, len(m))
+		}
+	}
+}
+
 func TestQuestionsGoFromNewToOld(t *testing.T) {
 	d := sample(t)
 	for _, test := range []struct {
@@ -134,7 +189,11 @@ func TestManyRunsAreAllAsked(t *testing.T) {
 
 // TestEveryFlippedByteOfADigestIsAnError changes each byte, and cuts the digest at each length.
 func TestEveryFlippedByteOfADigestIsAnError(t *testing.T) {
-	whole := written(t, sample(t))
+	d, err := sample(t).Marked([]byte("mark"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := written(t, d)
 	for i := range whole {
 		for _, bit := range []byte{1, 0x80, 0xff} {
 			b := bytes.Clone(whole)

@@ -30,7 +30,13 @@ import (
 //	48  checksum   u32     CRC-32C of the directory
 //	52  checksum   u32     CRC-32C of bytes 0..51
 //
-// An entry of the directory is a part:
+// If the store has a mark, the directory begins with it, and a patch has the mark that it leads to:
+//
+//	0  flags      u8      0x40
+//	1  length     u16     1 to 256
+//	3  mark
+//
+// Each other entry of the directory is a part:
 //
 //	 0  flags      u8      1 it begins a run, 2 the upper bound is exclusive
 //	 1  id         u64     of the table, 0 if the part may change
@@ -57,8 +63,10 @@ const (
 	beginsRun = 1
 	exclusive = 2
 	stays     = 0x80
+	isMark    = 0x40
 
 	infinite = math.MaxUint32
+	maxMark  = 256 // bytes
 
 	// name is the file in errors.
 	name = "digest"
@@ -149,6 +157,15 @@ func appendPart(dst []byte, first bool, p *Part) []byte {
 	return dst
 }
 
+// appendMark appends the entry of a mark, unless it is empty.
+func appendMark(dst, mark []byte) []byte {
+	if len(mark) == 0 {
+		return dst
+	}
+	dst = binary.LittleEndian.AppendUint16(append(dst, isMark), uint16(len(mark))) //nolint:gosec // at most MaxMark
+	return append(dst, mark...)
+}
+
 // A source reads the fields of a directory. After an error it returns zeros.
 type source struct {
 	b    []byte // not read yet
@@ -203,6 +220,22 @@ func (s *source) end() []byte {
 		return nil
 	}
 	return s.take(uint64(n))
+}
+
+// mark reads what appendMark wrote.
+func (s *source) mark() ([]byte, error) {
+	if len(s.b) == 0 || s.b[0] != isMark {
+		return nil, nil
+	}
+	s.u8()
+	n := uint64(0)
+	if b := s.take(2); b != nil {
+		n = uint64(binary.LittleEndian.Uint16(b))
+	}
+	if s.err == nil && (n == 0 || n > maxMark) {
+		return nil, fmt.Errorf("mark of %d bytes, want 1 to %d", n, maxMark)
+	}
+	return s.take(n), s.err
 }
 
 // part reads a part whose flags were read. The part refers to the bytes of the directory and has no units yet.

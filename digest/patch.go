@@ -15,6 +15,7 @@ import (
 type Patch struct {
 	seed     bloomblock.Seed
 	base, id uint64
+	mark     []byte // of the digest that the patch leads to
 	steps    []step
 }
 
@@ -46,7 +47,7 @@ func (d *Digest) Since(older *Digest) (*Patch, error) {
 		}
 	}
 	begins := older.beginnings()
-	p := &Patch{seed: d.seed, base: older.id, id: d.id}
+	p := &Patch{seed: d.seed, base: older.id, id: d.id, mark: d.mark}
 	for _, run := range d.runs {
 		for k, part := range run {
 			i, known := at[part.ID]
@@ -142,6 +143,9 @@ func (d *Digest) Apply(p *Patch) (*Digest, error) {
 		}
 	}
 	newer, err := New(d.seed, runs)
+	if err == nil {
+		newer, err = newer.Marked(p.mark)
+	}
 	if err == nil && newer.id != p.id {
 		err = fmt.Errorf("the patch leads to digest %016x, want %016x", newer.id, p.id)
 	}
@@ -153,6 +157,7 @@ func (d *Digest) Apply(p *Patch) (*Digest, error) {
 
 // encoded returns the directory, and the parts in it.
 func (p *Patch) encoded() (directory []byte, parts []*Part) {
+	directory = appendMark(nil, p.mark)
 	for i := range p.steps {
 		s := &p.steps[i]
 		if s.part != nil {
@@ -194,6 +199,9 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 	}
 	p := &Patch{seed: h.seed, base: h.base, id: h.id}
 	src := source{b: directory}
+	if p.mark, err = src.mark(); err != nil {
+		return nil, located(headerSize, err)
+	}
 	for len(src.b) > 0 {
 		at := headerSize + src.read
 		flags := src.u8()

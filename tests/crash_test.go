@@ -34,7 +34,8 @@ type history struct {
 	spans   [][2]int64          // begin and end of each commit by the clock
 	states  []map[string]string // indexed by the number of commits; filled by all
 
-	started, acked, synced atomic.Int64 // numbers of commits: begun, returned, promised durable
+	started, acked, synced atomic.Int64               // numbers of commits: begun, returned, promised durable
+	db                     atomic.Pointer[bloomkv.DB] // if not nil, its DurableMark is a promise too
 }
 
 const counterKey = "~commits"
@@ -51,6 +52,7 @@ func (h *history) ingest(db *bloomkv.DB, replace bool, w modelWrite) error {
 			o.Replace = &bloomkv.KeyRange{Lower: []byte(w[0].key), Upper: w[0].end}
 			w = w[1:]
 		}
+		o.Mark = w.mark()
 		pairs := map[string]string{}
 		w.apply(pairs)
 		err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
@@ -128,7 +130,47 @@ func (w modelWrite) batch() *bloomkv.Batch {
 			b.Put([]byte(op.key), []byte(op.value))
 		}
 	}
+	if m := w.mark(); m != nil {
+		b.SetMark(m)
+	}
 	return b
+}
+
+// mark returns the mark that a commit of a history sets: the prefix of the history and the number of the commit. One
+// commit in three sets no mark: then mark returns nil.
+func (w modelWrite) mark() []byte {
+	if len(w) == 0 {
+		return nil
+	}
+	last := w[len(w)-1]
+	prefix, ok := strings.CutSuffix(last.key, counterKey)
+	if n, err := strconv.Atoi(last.value); !ok || err != nil || n%3 == 0 {
+		return nil
+	}
+	return []byte(prefix + last.value)
+}
+
+// markAfter returns the mark of a store with the given number of commits.
+func markAfter(commits int64) string {
+	if commits%3 == 0 {
+		commits--
+	}
+	if commits <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(commits, 10)
+}
+
+// checkMarks checks the marks of a store that was recovered with the given number of commits. All that Open recovered
+// is durable.
+func checkMarks(db *bloomkv.DB, commits int64) error {
+	got, err := db.Mark()
+	durable, durableErr := db.DurableMark()
+	if want := markAfter(commits); err != nil || durableErr != nil || string(got) != want || string(durable) != want {
+		return fmt.Errorf("with %d commits, the mark is %q, %w, the durable one %q, %w; want %q",
+			commits, got, err, durable, durableErr, want)
+	}
+	return nil
 }
 
 // crashed is a file system after a crash. It must hold at least low and at most high commits; cut is the lower bound
@@ -140,6 +182,7 @@ type crashed struct {
 	op             int  // the crash was before this operation
 	unsynced       bool // some of its data may not be durable
 	after          bool // the write of the previous recovery was acknowledged
+	marked         bool // the previous recovery had ended, so its mark is durable
 	what           string
 }
 
@@ -152,9 +195,10 @@ type crasher struct {
 	pause  func(vfs.Op)      // called before the operation; may be nil
 	want   func(vfs.Op) bool // nil for every operation
 
-	mu    sync.Mutex
-	op    int
-	found []crashed
+	mu       sync.Mutex
+	op       int
+	found    []crashed
+	promised int64 // commits that only a DurableMark promised, over all operations
 }
 
 func (c *crasher) hook(op vfs.Op) error {
@@ -176,6 +220,13 @@ func (c *crasher) hook(op vfs.Op) error {
 // clone simulates crashes now. Concurrent commits can only widen the bounds that it records.
 func (c *crasher) clone(op string) {
 	synced, acked := c.h.synced.Load(), c.h.acked.Load()
+	if db := c.h.db.Load(); db != nil {
+		mark, err := db.DurableMark() // 0 if it is closed
+		if n, _ := strconv.ParseInt(string(mark), 10, 64); err == nil {
+			c.promised += max(n-synced, 0)
+			synced = max(synced, n)
+		}
+	}
 	from := len(c.found)
 	at := func(kind string) string { return fmt.Sprintf("before operation %d (%s), %s", c.op, op, kind) }
 	c.found = append(c.found,
@@ -260,7 +311,7 @@ func (s *crashed) judge(r finding) error {
 
 // verify opens a crashed file system and returns the number of commits in it. The store must then be fully usable.
 func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
-	if r = recoverFrom(fsys, states, func() {}); r.err != nil {
+	if r = recoverFrom(fsys, states, func() {}, func() {}); r.err != nil {
 		return r
 	}
 	if _, r.err = bloomkv.Check(context.Background(), "db", bloomkv.CheckOptions{FS: fsys}); r.err != nil {
@@ -281,15 +332,19 @@ func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
 
 const afterKey = "~after" // written by the store that recovered
 
-// recoverFrom opens the store, compares it, writes to it, calls written, and closes it.
-func recoverFrom(fsys vfs.FS, states []map[string]string, written func()) (r finding) {
+// recoverFrom opens the store, calls opened, compares it, writes to it, calls written, and closes it.
+func recoverFrom(fsys vfs.FS, states []map[string]string, opened, written func()) (r finding) {
 	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		return finding{err: err}
 	}
+	opened()
 	got, err := storetest.Contents(db)
 	if err == nil {
 		r.commits, err = prefixOf(got, states, "", 0, int64(len(states)-1))
+	}
+	if err == nil {
+		err = checkMarks(db, r.commits)
 	}
 	if err == nil {
 		err = storetest.LookupsAgree(db, got)
@@ -326,7 +381,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 	var mu sync.Mutex
 	var again []crashed
 	var exact []bool // the result of the first recovery is durable
-	var written atomic.Bool
+	var opened, written atomic.Bool
 	first := recoverFrom(vfs.NewHook(s.fs, func(op vfs.Op) error {
 		if !op.Kind.Changes() {
 			return nil
@@ -337,19 +392,22 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		durable := after || !s.unsynced
 		for i, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepAll, vfs.KeepSome(uint64(len(again)), 50)} {
 			again = append(again, crashed{
-				fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after,
+				fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after, marked: opened.Load(),
 				what: fmt.Sprintf("then before %v, kind %d", op, i),
 			})
 			exact = append(exact, durable || i == 1)
 		}
 		return nil
-	}), states, func() { written.Store(true) })
+	}), states, func() { opened.Store(true) }, func() { written.Store(true) })
 	if err := s.judge(first); err != nil {
 		return 0, 0, err
 	}
 	left := new(images)
 	for i := range again {
 		a := &again[i]
+		if n, _ := strconv.ParseInt(markAfter(first.commits), 10, 64); a.marked {
+			a.low = max(a.low, n)
+		}
 		if exact[i] {
 			a.low, a.high = first.commits, first.commits
 		}
@@ -372,6 +430,9 @@ func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
 		_, r.after = got[afterKey]
 		delete(got, afterKey)
 		r.commits, err = prefixOf(got, states, "", 0, int64(len(states)-1))
+	}
+	if err == nil {
+		err = checkMarks(db, r.commits)
 	}
 	r.err = errors.Join(err, db.Close())
 	return r
@@ -439,6 +500,7 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		if err != nil {
 			return err
 		}
+		h.db.Store(db)
 		for _, step := range steps {
 			if err := step(db); err != nil {
 				return errors.Join(err, db.Close())
@@ -502,6 +564,9 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 			c.clone("the end")
 			c.mu.Unlock()
 			c.verifyAll(t, 1000/storetest.AtStride(1000), 24)
+			if c.promised == 0 {
+				t.Error("no DurableMark promised more than the writes")
+			}
 		})
 	}
 }

@@ -46,12 +46,12 @@ var wantedFeatures = []string{
 	"manifest with a snapshot alone", "manifest with further edits",
 	"manifest: next file", "manifest: last sequence", "manifest: smallest log", "manifest: log", "manifest: no log",
 	"manifest: deleted table", "manifest: added table", "manifest: seed", "manifest: counts",
-	"manifest: options for filters", "manifest: synced length of a log",
+	"manifest: mark", "manifest: options for filters", "manifest: synced length of a log",
 	"filter option: rate", "filter option: memory", "filter option: Ribbon", "filter option: prefix",
 	"log", "record with a promise of its own log", "record with a promise of older logs", "reserved space in a log",
 	"batch of several operations in a log", "put in a log", "delete in a log", "range delete in a log",
-	"range delete without an end in a log",
-	"batch in bytes",
+	"range delete without an end in a log", "mark in a log",
+	"batch in bytes", "mark in a batch in bytes",
 }
 
 var currentForm = regexp.MustCompile(`^MANIFEST-[0-9]{6} [0-9a-f]{8}\n$`)
@@ -126,7 +126,7 @@ func records(b []byte, each func(header, payload []byte)) (end int) {
 func (c *keptContents) manifest(b []byte) {
 	tags := map[byte]string{
 		1: "next file", 2: "last sequence", 3: "smallest log", 4: "log", 5: "no log", 6: "deleted table",
-		7: "added table", 8: "seed", 128: "counts", 129: "options for filters",
+		7: "added table", 8: "seed", 9: "mark", 128: "counts", 129: "options for filters",
 	}
 	c.versions[logFormat] = u32(b[8:])
 	edits := 0
@@ -223,6 +223,8 @@ func (c *keptContents) operations(b []byte) {
 		case kind == 1:
 			field(0)
 			c.has("put in a log")
+		case kind == 4:
+			c.has("mark in a log")
 		case rest[0] == 0:
 			rest = rest[1:]
 			c.has("range delete without an end in a log")

@@ -31,6 +31,7 @@ type keptStore struct {
 
 	want map[string]string // what the store holds, by key
 	gone map[string]bool   // keys that it once held
+	mark string
 }
 
 // makeKept builds stores with every feature of the format, and returns their files and the lists of their contents, by
@@ -64,6 +65,7 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 	b.Delete([]byte("b"))
 	b.DeleteRange([]byte("c"), []byte("d"))
 	b.DeleteRange([]byte("e"), nil)
+	b.SetMark([]byte("a short mark"))
 	raw, err := b.MarshalBinary()
 	must(t, err)
 	return raw, listOps(t, &b)
@@ -82,6 +84,7 @@ type opLister struct{ bytes.Buffer }
 func (l *opLister) Put(key, value []byte) error     { return l.line("put", key, value, nil) }
 func (l *opLister) Delete(key []byte) error         { return l.line("delete", key, nil, nil) }
 func (l *opLister) DeleteRange(lo, hi []byte) error { return l.line("delete range", lo, nil, hi) }
+func (l *opLister) SetMark(mark []byte) error       { return l.line("mark", nil, mark, nil) }
 
 func (l *opLister) line(op string, key, value, end []byte) error {
 	_, err := fmt.Fprintf(l, "%s %q %q %q\n", op, key, value, end)
@@ -107,6 +110,14 @@ func listPairs(pairs func(yield func(key, value string) bool)) string {
 	return out.String()
 }
 
+// listMark returns the last line of a list, which a store without a mark does not have.
+func listMark(mark string) string {
+	if mark == "" {
+		return ""
+	}
+	return fmt.Sprintf("mark %q\n", mark)
+}
+
 // list returns what the store should hold, and then the keys that it does not hold any more.
 func (s *keptStore) list() []byte {
 	var list strings.Builder
@@ -122,6 +133,7 @@ func (s *keptStore) list() []byte {
 			fmt.Fprintf(&list, "%q absent\n", key)
 		}
 	}
+	list.WriteString(listMark(s.mark))
 	return []byte(list.String())
 }
 
@@ -337,6 +349,8 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 	s.put(fruit(516), "after the tables that were ingested")
 	s.delete(fruit(3))
 	s.deleteRange(fruit(5), fruit(21))
+	s.mark = "a mark\x00 of \xff 24 bytes"
+	s.must(s.db.SetMark([]byte(s.mark)))
 	s.flush()
 	s.lookUp()
 	s.close()
@@ -398,6 +412,8 @@ func (s *keptStore) makeKilled() *vfs.Mem {
 	b.Put([]byte("empty value"), nil)
 	b.Delete([]byte(fruit(9)))
 	b.DeleteRange([]byte("z"), nil)
+	s.mark = "in a log"
+	b.SetMark([]byte(s.mark))
 	s.must(s.db.With(bloomkv.Sync).Apply(&b))
 	s.want["third log"], s.want[""], s.want["empty value"] = value, "the empty key", ""
 	s.forget(fruit(9))

@@ -107,6 +107,9 @@ func contentsOf(files map[string][]byte) keptContents {
 	if b := files["batch"]; strings.HasPrefix(string(b), "bkb") {
 		all.versions[batchFormat] = int(b[3] - '0')
 		all.has("batch in bytes")
+		if bytes.HasSuffix(b, []byte("\x04\x0ca short mark")) {
+			all.has("mark in a batch in bytes")
+		}
 	}
 	return all
 }
@@ -337,8 +340,12 @@ func compareKept(t *testing.T, db *bloomkv.DB, list string) {
 			t.Errorf("Get of %q: %v, want it absent%s", key, err, whatToDo)
 		}
 	}
-	if held+gone.String() != list {
-		t.Fatalf("a scan returns\n%s\nwant\n%s%s", held, list, whatToDo)
+	mark, err := db.Mark()
+	if err != nil {
+		t.Fatalf("%v%s", err, whatToDo)
+	}
+	if all := held + gone.String() + listMark(string(mark)); all != list {
+		t.Fatalf("the store holds\n%s\nwant\n%s%s", all, list, whatToDo)
 	}
 
 	i := 0

@@ -73,10 +73,11 @@ Each damage is printed on a line of its own with its file and offset, and the ex
 					Bytes   uint64         `json:"bytes"`
 					Logs    int            `json:"logs"`
 					Records int            `json:"records"`
+					Mark    string         `json:"mark,omitempty"` // escaped
 					Damage  []damageReport `json:"damage"`
 				}{
 					err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records,
-					append([]damageReport{}, damage...),
+					words.Escaped(r.Mark, len(r.Mark)), append([]damageReport{}, damage...),
 				}
 				return errors.Join(err, a.PrintJSON(out))
 			}
@@ -85,6 +86,7 @@ Each damage is printed on a line of its own with its file and offset, and the ex
 					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
 					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"),
 					words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
+				a.printMark(words.Escaped(r.Mark, len(r.Mark)))
 			}
 			return err
 		},

@@ -38,6 +38,7 @@ type digestFacts struct {
 	Bytes      int64   `json:"bytes"`
 	BitsPerKey float64 `json:"bits_per_key"`
 	Rate       float64 `json:"fpr_promised"`
+	Mark       string  `json:"mark,omitempty"` // of the store, escaped
 
 	Runs     []digestRun `json:"runs"` // newest data first
 	Compared *lackFacts  `json:"compared,omitempty"`
@@ -254,7 +255,7 @@ func runsOf(made *digest.Digest) []digestRun {
 func (d *digester) print(name string, made *digest.Digest, lack *lackFacts) error {
 	f := digestFacts{
 		ID: fmt.Sprintf("%016x", made.ID()), Keys: made.Keys(), Bytes: made.Size(), Rate: made.Rate(),
-		Runs: runsOf(made), Compared: lack,
+		Runs: runsOf(made), Compared: lack, Mark: words.Escaped(made.Mark(), len(made.Mark())),
 	}
 	f.BitsPerKey = float64(f.Bytes) * 8 / float64(max(1, f.Keys))
 	switch {
@@ -276,6 +277,7 @@ func (d *digester) print(name string, made *digest.Digest, lack *lackFacts) erro
 	fmt.Fprintf(d.Out, "%s: at most %s in %s, %.1f bits per key\nfalse positives: at most %.3g, id %s\n",
 		words.Escaped([]byte(name), 200), words.Plural(f.Keys, "key"), words.Plural(f.Bytes, "byte"), f.BitsPerKey,
 		f.Rate, f.ID)
+	d.printMark(f.Mark)
 	if lack != nil {
 		fmt.Fprintf(d.Out, "missing in %s: %d of %s for certain; false positives there: at most %.3g\n",
 			words.Escaped([]byte(d.lackIn), 200), lack.Lacking, words.Plural(lack.Asked, "key"), lack.Rate)

@@ -76,6 +76,7 @@ func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
 	}
 	fmt.Fprintf(a.Out, "read: %s, %s with %s, %s\n", manifest,
 		words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"), words.Plural(r.Tables, "table"))
+	a.printMark(words.Escaped(r.Mark, len(r.Mark)))
 	for i := range r.Lost {
 		l := &r.Lost[i]
 		lost := "lost"
@@ -129,10 +130,11 @@ func salvageJSON(r *bloomkv.SalvageReport) any {
 		Entries  uint64        `json:"entries"`
 		Keys     uint64        `json:"keys"`
 		Bytes    uint64        `json:"bytes"`
+		Mark     string        `json:"mark,omitempty"` // escaped
 		Lost     []salvageLoss `json:"lost"`
 		Unknown  []string      `json:"unknown"`
 	}{
-		r.Whole(), r.Manifest, r.Tables, r.Logs, r.Records, r.Entries, r.Keys, r.Bytes, lost,
-		append([]string{}, r.Unknown...),
+		r.Whole(), r.Manifest, r.Tables, r.Logs, r.Records, r.Entries, r.Keys, r.Bytes,
+		words.Escaped(r.Mark, len(r.Mark)), lost, append([]string{}, r.Unknown...),
 	}
 }

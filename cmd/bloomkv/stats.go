@@ -40,6 +40,7 @@ type storeStats struct {
 	FiltersDamaged int          `json:"filters_damaged"`
 	Logs           int          `json:"logs"`
 	MemtableBytes  int64        `json:"memtable_bytes"`
+	Mark           string       `json:"mark,omitempty"`     // of the store, escaped
 	Levels         []levelStats `json:"levels"`             // that hold tables
 	ByTable        []tableStats `json:"by_table,omitempty"` // newest data first
 	bloomkv.Metrics
@@ -121,6 +122,11 @@ options; compact rewrites them.`,
 				if s.Logs, err = countLogs(args[0]); err != nil {
 					return err
 				}
+				mark, err := db.Mark()
+				if err != nil {
+					return err
+				}
+				s.Mark = words.Escaped(mark, len(mark))
 				if byTable {
 					s.ByTable = tablesOf(db)
 				}
@@ -165,6 +171,7 @@ func (a *app) printStats(s *storeStats) {
 		}
 	}
 	words.Wrapped(a.Out, strings.Join(line, ", "))
+	a.printMark(s.Mark)
 	for _, note := range []struct {
 		n    int
 		noun string
@@ -183,6 +190,13 @@ func (a *app) printStats(s *storeStats) {
 	m := s.Metrics
 	m.Levels, m.TablesOffPlan = nil, 0 // they were printed
 	fmt.Fprint(a.Out, m)
+}
+
+// printMark prints the mark of a store, escaped, unless it is empty.
+func (a *app) printMark(escaped string) {
+	if escaped != "" {
+		words.Wrapped(a.Out, "mark: "+escaped)
+	}
 }
 
 // countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +60,42 @@ func TestStatsFitsAndLeavesOutZeros(t *testing.T) {
 		must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", c.dir, "--json")), &s))
 		if s.Tables > 0 && !strings.Contains(text, words.Plural(s.Bytes, "byte")) {
 			t.Errorf("%d bytes are not in\n%s", s.Bytes, out)
+		}
+	}
+}
+
+// TestTheMarkIsShownEscaped sets a mark in the log of a store, and shows it with each command that reads a whole store.
+func TestTheMarkIsShownEscaped(t *testing.T) {
+	dir := newStore(t, "a\t1\n")
+	db, err := bloomkv.Open(dir, nil)
+	must(t, err)
+	must(t, db.SetMark([]byte("index\t7\x1b")))
+	saved, digest := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "digest")
+	must(t, db.Close())
+	const escaped = `index\t7\x1b`
+	for _, args := range [][]string{
+		{"stats", dir},
+		{"check", dir},
+		{"inspect", dir},
+		{"digest", dir, "--out", digest},
+		{"digest", digest},
+		{"salvage", dir, saved},
+		{"check", saved},
+	} {
+		if out := (tool{}).must(t, args...); !strings.Contains(out, "mark: "+escaped+"\n") &&
+			!strings.Contains(out, "mark of the store: "+escaped+"\n") {
+			t.Errorf("%s does not show the mark:\n%s", args[0], out)
+		}
+		if args[0] == "salvage" {
+			must(t, os.RemoveAll(saved))
+		}
+		var found struct {
+			Mark    string
+			Opening struct{ Mark string }
+		}
+		must(t, json.Unmarshal([]byte((tool{}).must(t, append(args, "--json")...)), &found))
+		if cmp.Or(found.Mark, found.Opening.Mark) != escaped {
+			t.Errorf("%s --json has the mark %q, want %q", args[0], found, escaped)
 		}
 	}
 }

@@ -19,6 +19,16 @@ const (
 // MaxBound is the largest useful length of a range's bound: a longer one bounds the same keys as one of this length.
 const MaxBound = MaxKey + 1
 
+// MaxMark is the largest length of a mark, in bytes.
+const MaxMark = 256
+
+// A Mark is the mark that a batch has set, with the sequence number of that operation. A Seq of 0 means that no mark
+// was ever set; a mark without bytes, that it was cleared.
+type Mark struct {
+	Seq   ikey.Seq
+	Bytes []byte
+}
+
 // MaxOpHeader is the largest size of an operation without its key and value, in bytes. The format of an operation, in a
 // batch and in the log:
 //
@@ -31,12 +41,18 @@ const MaxBound = MaxKey + 1
 //	+---------+---------------+-----+------------------+-------+
 //	| kind u8 | key length uv | key | 1 + length uv, 0 | end   |     RangeDelete; 0: no end, else end > key
 //	+---------+---------------+-----+------------------+-------+
+//	+---------+----------------+------+
+//	| kind u8 | mark length uv | mark |                             Mark
+//	+---------+----------------+------+
 const MaxOpHeader = 1 + 2*binary.MaxVarintLen32
 
 // AppendOp appends an operation, whose fields must be within their limits. The value of a RangeDelete is its end, nil
-// for a range without end.
+// for a range without end. A Mark has a value and no key.
 func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
 	dst = append(dst, byte(kind))
+	if kind == ikey.Mark {
+		key, value = value, nil // it is encoded like a key alone
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	dst = append(dst, key...)
 	switch {
@@ -52,12 +68,12 @@ func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
 
 var (
 	errOpKind   = errors.New("batch: unknown kind of operation")
-	errOpLength = errors.New("batch: operation longer than the batch, or a key or value over its limit")
+	errOpLength = errors.New("batch: operation longer than the batch, or a key, value or mark over its limit")
 	errOpRange  = errors.New("batch: range that is empty")
 )
 
 // NextOp splits the first operation off ops, which must not be empty; the fields share bytes with ops. The value of a
-// RangeDelete is its end, nil for a range without end.
+// RangeDelete is its end, nil for a range without end. A Mark has a value and no key.
 func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 	var ok bool
 	switch kind = ikey.Kind(ops[0]); kind {
@@ -67,6 +83,8 @@ func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 		}
 	case ikey.Delete:
 		key, rest, ok = cutField(ops[1:], MaxKey)
+	case ikey.Mark:
+		value, rest, ok = cutField(ops[1:], MaxMark)
 	case ikey.RangeDelete:
 		if key, rest, ok = cutField(ops[1:], MaxBound); !ok {
 			break

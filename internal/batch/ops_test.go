@@ -25,6 +25,9 @@ func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 		{ikey.Delete, []byte("key"), nil},
 		{ikey.Delete, []byte{}, nil},
 		{ikey.RangeDelete, []byte("a"), []byte("b")},
+		{ikey.Mark, nil, []byte("mark")},
+		{ikey.Mark, nil, []byte{}},
+		{ikey.Mark, nil, bytes.Repeat([]byte{'m'}, MaxMark)},
 		{ikey.RangeDelete, []byte{}, []byte{0}},
 		{ikey.RangeDelete, []byte("a"), nil},
 		{ikey.RangeDelete, []byte{}, nil},
@@ -100,6 +103,9 @@ func TestOperationsOverALimitAreRefused(t *testing.T) {
 		{"an inverted range", join(ikey.RangeDelete, field(1), []byte{2, 'a'}), errOpRange},
 		{"a range before the empty key", join(ikey.RangeDelete, field(0), []byte{1}), errOpRange},
 		{"the least range", join(ikey.RangeDelete, field(0), []byte{2, 0}), nil},
+		{"the longest mark", join(ikey.Mark, field(MaxMark)), nil},
+		{"a longer mark", join(ikey.Mark, field(MaxMark+1)), errOpLength},
+		{"a mark that is cut short", join(ikey.Mark, field(5)[:5]), errOpLength},
 		{"an unknown kind", []byte{99, 0}, errOpKind},
 	} {
 		kind, key, value, rest, err := NextOp(append(tt.ops, "rest"...)[:len(tt.ops)])

@@ -27,6 +27,7 @@ type Report struct {
 	Bytes   uint64 // of the tables' files
 	Logs    int    // logs that opening the store would replay
 	Records int    // complete records in these logs
+	Mark    []byte // of the store as it would be opened, nil without one
 }
 
 const (
@@ -70,6 +71,13 @@ func Store(
 		return report, ctx.Err()
 	}
 	report.Logs, report.Records = len(logs), r.Records
+	mark := s.Mark
+	if r.Newest.Seq > 0 {
+		mark = r.Newest
+	}
+	if len(mark.Bytes) > 0 {
+		report.Mark = mark.Bytes
+	}
 	return report, errors.Join(append(damage, err)...)
 }
 

@@ -5,8 +5,10 @@ package commit
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -22,13 +24,15 @@ type Writer struct {
 	queue   queue
 	commits sync.Pool // of *commit; not shared with other stores, since channels must not leave a synctest bubble
 	counts  counts
+	marked  atomic.Int64   // bytes of the marks in the log of the memtable; 0 without one. Stored with mu
 	logs    sync.WaitGroup // goroutines that make logs durable
 
 	mu      sync.Mutex // the order of writes; guards what follows
 	log     *logFile   // nil until the next write
 	base    *logBase   // what synced writes in the next log wait for
 	lastSeq ikey.Seq
-	framed  []byte // the record of the last group, after space for its header; reused
+	mark    batch.Mark // the newest of the memtable's, none if its Seq is 0
+	framed  []byte     // the record of the last group, after space for its header; reused
 	group   []*commit
 	pace    pace
 }

@@ -376,3 +376,58 @@ func TestStoresInAndOutsideOfABubbleShareNoChannel(t *testing.T) {
 		s.close(t)
 	}
 }
+
+// TestAMarkIsNoKeyOfACondition evaluates conditions on the empty key after a mark of their group.
+func TestAMarkIsNoKeyOfACondition(t *testing.T) {
+	s := newStore(t)
+	mark := batch.AppendOp(nil, ikey.Mark, nil, []byte("v"))
+	for _, old := range [][]byte{nil, []byte("v")} {
+		when := &condition{key: []byte{}, hash: s.Hash(nil), old: old, state: s.Tree.Load(), seq: s.Tree.NewestSeq()}
+		if held, err := s.Compare(when.key, old); err != nil || !held {
+			t.Fatalf("the empty key is %q: %v, %v, want true", old, held, err)
+		}
+		if held, err := s.holds(when, mark); err != nil || !held {
+			t.Errorf("the empty key is %q, after a mark: %v, %v, want true", old, held, err)
+		}
+		if err := s.Commit(put("", "v"), 1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.close(t)
+}
+
+// TestAMarkWaitsForTheFlushOfItsMemtable freezes a memtable that has nothing but a mark, then one that has nothing.
+func TestAMarkWaitsForTheFlushOfItsMemtable(t *testing.T) {
+	s := newStore(t)
+	mark := batch.AppendOp(nil, ikey.Mark, nil, []byte("mark"))
+	if err := s.Commit(append(put("key", "v"), mark...), 2, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"mark", "", "mark"} {
+		if want == "" {
+			if err := s.Commit(put("key", "w"), 1, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		frozen := s.Tree.View().Flushing
+		if len(frozen) != 1 || string(frozen[0].Mark.Bytes) != want {
+			t.Fatalf("frozen: %+v, want the mark %q", frozen, want)
+		}
+		s.flush(t)
+		if _, err := s.Freeze(t.Context()); err != nil || len(s.Tree.View().Flushing) != 0 {
+			t.Errorf("an empty memtable was frozen: %v", err)
+		}
+		if want == "" {
+			if err := s.Commit(mark, 1, false); err != nil { // alone
+				t.Fatal(err)
+			}
+		}
+	}
+	if m := s.Tree.Mark(); string(m.Bytes) != "mark" || m.Seq != 4 {
+		t.Errorf("the mark is %q at sequence %d, want 4", m.Bytes, m.Seq)
+	}
+	s.close(t)
+}

@@ -43,7 +43,7 @@ func (w *Writer) holds(when *condition, ops []byte) (bool, error) {
 		case kind == ikey.RangeDelete && bytes.Compare(key, when.key) <= 0 &&
 			(value == nil || bytes.Compare(when.key, value) < 0):
 			held, decided = when.wants(nil, false), true
-		case kind != ikey.RangeDelete && bytes.Equal(key, when.key):
+		case (kind == ikey.Set || kind == ikey.Delete) && bytes.Equal(key, when.key):
 			held, decided = when.wants(value, kind == ikey.Set), true
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -19,7 +21,7 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 	// ignores ctx, so a wait for the lock would ignore ctx too. Once this wait is over, such a writer soon releases
 	// the lock.
 	err := w.Tree.Wait(ctx, func(v tree.View) bool {
-		if v.State == nil || v.State.Mem.Len() == 0 {
+		if v.State == nil || w.empty(v.State.Mem) {
 			return true
 		}
 		_, full := full(v.State, w.Policy)
@@ -33,7 +35,7 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 	if err := w.Tree.Writable(); err != nil {
 		return 0, err
 	}
-	if w.Tree.Load().Mem.Len() > 0 {
+	if !w.empty(w.Tree.Load().Mem) {
 		if err := w.waitToFreeze(ctx); err != nil {
 			return 0, err
 		}
@@ -41,6 +43,9 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 	}
 	return w.lastSeq, nil
 }
+
+// empty reports whether neither the memtable nor its log has anything to flush.
+func (w *Writer) empty(mem *memtable.Table) bool { return mem.Len() == 0 && w.marked.Load() == 0 }
 
 // waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. mu is held.
 func (w *Writer) waitToFreeze(ctx context.Context) error {
@@ -81,7 +86,9 @@ func (w *Writer) rotate() {
 		frozen = log
 		w.base = log.retire()
 	}
-	w.Tree.Freeze(frozen, w.lastSeq, w.MemtableSize)
+	w.Tree.Freeze(frozen, w.lastSeq, w.mark, w.MemtableSize)
+	w.mark = batch.Mark{}
+	w.marked.Store(0)
 	w.pace.rotated()
 }
 
@@ -97,7 +104,7 @@ func (w *Writer) Halt(ctx context.Context) (next ikey.Seq, err error) {
 	if err := w.waitToFreeze(ctx); err != nil {
 		return 0, err
 	}
-	if w.Tree.Load().Mem.Len() > 0 {
+	if !w.empty(w.Tree.Load().Mem) {
 		w.rotate()
 	}
 	if err := w.Tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 }); err != nil {
@@ -123,7 +130,7 @@ func (w *Writer) Resume(used bool) {
 func (w *Writer) Drain() {
 	w.mu.Lock() // a commit in progress has ended; later ones are refused
 	defer w.mu.Unlock()
-	if w.Tree.View().Failed == nil && w.Tree.Load().Mem.Len() > 0 {
+	if w.Tree.View().Failed == nil && !w.empty(w.Tree.Load().Mem) {
 		w.rotate()
 	}
 	w.Tree.Drain()

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -144,7 +145,7 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	}
 	if count == 0 {
 		if durable {
-			return w.syncLog()
+			return w.syncAll()
 		}
 		return nil
 	}
@@ -167,12 +168,21 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 			return err
 		}
 	}
-	if err := addRecord(w.Tree.Load().Mem, w.Seed, record); err != nil {
+	marks, err := addRecord(w.Tree.Load().Mem, w.Seed, record)
+	if err != nil {
 		return w.Tree.Fail(fmt.Errorf("bloomkv: invalid record of its own: %w", err))
 	}
 	w.Records.Wrote(record)
 	w.lastSeq += ikey.Seq(count)
+	if marks.bytes > 0 {
+		w.mark = batch.Mark{Seq: marks.last.Seq, Bytes: bytes.Clone(marks.last.Bytes)}
+		w.marked.Add(marks.bytes)
+		w.Tree.SetMark(w.mark)
+	}
 	w.Tree.Publish(w.lastSeq)
+	if durable {
+		w.Tree.Synced()
+	}
 	return nil
 }
 
@@ -182,8 +192,8 @@ func (w *Writer) makeSpace(size int64) error {
 	w.slowDown(size)
 	mem := w.Tree.Load().Mem
 	limit := w.MemtableSize
-	used := mem.Bytes()
-	if mem.Len() > 0 && (used >= limit || size > limit/2 && used+size > limit) {
+	used := mem.Bytes() + w.marked.Load()
+	if !w.empty(mem) && (used >= limit || size > limit/2 && used+size > limit) {
 		if err := w.waitToFreeze(context.Background()); err != nil {
 			return err
 		}
@@ -193,11 +203,23 @@ func (w *Writer) makeSpace(size int64) error {
 	return nil
 }
 
-// addRecord adds the operations of a record to a memtable, a few at a time, so that their cache misses overlap.
-func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
+// recordMarks are the marks of a record.
+type recordMarks struct {
+	last  batch.Mark // shares the bytes of the record
+	bytes int64      // of all marks in the log, at most; 0 without a mark
+}
+
+// addRecord adds the operations of a record to a memtable, a few at a time, so that their cache misses overlap. It
+// returns the marks, which a memtable does not keep.
+func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) (marks recordMarks, err error) {
 	var few [16]memtable.Op
 	n := 0
-	_, _, err := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	_, _, err = batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		if kind == ikey.Mark {
+			marks.last = batch.Mark{Seq: seq, Bytes: value}
+			marks.bytes += wal.HeaderSize + batch.RecordHeader + batch.MaxOpHeader + int64(len(value))
+			return
+		}
 		if n == len(few) {
 			mem.AddOps(few[:n])
 			n = 0
@@ -206,5 +228,5 @@ func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) error {
 		n++
 	})
 	mem.AddOps(few[:n])
-	return err
+	return marks, err
 }

@@ -22,6 +22,7 @@ const (
 	Set         Kind = 1 // a value
 	RangeDelete Kind = 2 // a range tombstone; its value is the end of the range
 	ValueRef    Kind = 3 // reserved for values stored elsewhere
+	Mark        Kind = 4 // a mark of the store, only in batches and logs; no version has it
 	maxKind          = 0xff
 )
 
@@ -36,6 +37,8 @@ func (k Kind) String() string {
 		return "RANGEDEL"
 	case ValueRef:
 		return "REF"
+	case Mark:
+		return "MARK"
 	default:
 		return "KIND(" + string("0123456789abcdef"[k>>4]) + string("0123456789abcdef"[k&15]) + ")"
 	}

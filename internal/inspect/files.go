@@ -39,6 +39,7 @@ type Opening struct {
 	Records   int      `json:"records_replayed"`  // 0 after a clean Close
 	CutOff    *Damage  `json:"cut_off,omitempty"` // where the logs end; what follows was never acknowledged
 	Discarded []string `json:"logs_discarded"`    // complete logs after that
+	Mark      string   `json:"mark,omitempty"`    // of the store once it is open, escaped: see bloomkv.DB.Mark
 }
 
 // A view is the directory of a store as it was when it was read.
@@ -146,6 +147,11 @@ func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 		counted, gap, err := logs.Judge(numbers)
 		o.Refused, o.Records, o.CutOff = damageOf(err), logs.Records, damageOf(gap)
 		if err == nil {
+			mark := m.Mark
+			if logs.Newest.Seq > 0 {
+				mark = logs.Newest
+			}
+			o.Mark = words.Escaped(mark.Bytes, len(mark.Bytes))
 			for _, n := range numbers[counted:] {
 				o.Discarded = append(o.Discarded, filename.Base(filename.Log, n))
 			}

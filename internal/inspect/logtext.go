@@ -89,7 +89,7 @@ func (r *Record) holds() string {
 	for _, p := range []struct {
 		n    int
 		noun string
-	}{{r.Puts, "put"}, {r.Deletes, "delete"}, {r.Ranges, "range delete"}} {
+	}{{r.Puts, "put"}, {r.Deletes, "delete"}, {r.Ranges, "range delete"}, {r.Marks, "mark"}} {
 		if p.n > 0 {
 			parts = append(parts, words.Plural(p.n, p.noun))
 		}
@@ -102,8 +102,8 @@ func (o *Op) String() string {
 	switch o.Kind {
 	case "put":
 		return fmt.Sprintf("put %s, %s", o.Key, words.Plural(o.Value, "byte"))
-	case "delete":
-		return "delete " + o.Key
+	case "delete", "mark":
+		return o.Kind + " " + o.Key
 	default:
 		to := "before " + o.To
 		if o.NoEnd {

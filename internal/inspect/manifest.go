@@ -29,8 +29,9 @@ type Manifest struct {
 	NextFile uint64          `json:"next_file"`
 	LastUsed ikey.Seq        `json:"last_used_seq"` // all sequence numbers up to this one may have been used
 	MinLog   uint64          `json:"min_log"`
-	LogMark  *LogMark        `json:"log,omitempty"` // a log that must exist
-	Tables   []ManifestTable `json:"tables"`        // newest data first, ascending in each run
+	Mark     string          `json:"mark,omitempty"` // escaped; see bloomkv.DB.Mark
+	LogMark  *LogMark        `json:"log,omitempty"`  // a log that must exist
+	Tables   []ManifestTable `json:"tables"`         // newest data first, ascending in each run
 }
 
 // A LogMark is a log that must exist, and its minimum size.
@@ -86,6 +87,7 @@ func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, 
 	})
 	m.Log = facts
 	m.NextFile, m.LastUsed, m.MinLog = s.NextFile, s.LastSeq, s.MinLog
+	m.Mark = words.Escaped(s.Mark.Bytes, len(s.Mark.Bytes))
 	if s.Log != nil {
 		m.LogMark = &LogMark{filename.Base(filename.Log, s.Log.Number), s.Log.Synced}
 	}
@@ -127,6 +129,9 @@ func (m *Manifest) WriteText(w io.Writer) {
 	}
 	words.Wrapped(w, fmt.Sprintf("result: %s, next file %d, sequences up to %d, logs from %d%s",
 		words.Plural(len(m.Tables), "table"), m.NextFile, m.LastUsed, m.MinLog, m.LogMark))
+	if m.Mark != "" {
+		words.Wrapped(w, "mark: "+m.Mark)
+	}
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		fmt.Fprintf(w, "  level %d, run %d: %s, %s, %s\n", t.Level, t.Run, t.File, words.Plural(t.Bytes, "byte"),
@@ -163,6 +168,9 @@ func editText(e *manifest.Edit) string {
 	}
 	if e.Seed != 0 {
 		add("seed %016x", e.Seed)
+	}
+	if m := e.Mark; m.Seq != 0 {
+		add("mark %s at sequence %d", words.Escaped(m.Bytes, words.KeyLimit), m.Seq)
 	}
 	for _, d := range e.Deleted {
 		add("- table %d from level %d", d.Number, d.Level)

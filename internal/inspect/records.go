@@ -33,6 +33,7 @@ type Record struct {
 	Puts       int      `json:"puts"`
 	Deletes    int      `json:"deletes"`
 	Ranges     int      `json:"range_deletes"`
+	Marks      int      `json:"marks,omitempty"`
 	Error      string   `json:"error,omitempty"` // set if the complete record is not a batch
 	Ops        []Op     `json:"ops,omitempty"`   // with --entries
 }
@@ -40,8 +41,8 @@ type Record struct {
 // An Op is one operation of a record.
 type Op struct {
 	Seq   ikey.Seq `json:"seq"`
-	Kind  string   `json:"kind"`             // "put", "delete" or "range delete"
-	Key   string   `json:"key"`              // escaped; the first key of a range delete
+	Kind  string   `json:"kind"`             // "put", "delete", "range delete" or "mark"
+	Key   string   `json:"key"`              // escaped; the first key of a range delete; a mark
 	Value int      `json:"value_bytes"`      // length of the value
 	To    string   `json:"to,omitempty"`     // end of a range delete, exclusive, escaped
 	NoEnd bool     `json:"no_end,omitempty"` // a range delete without an end
@@ -111,6 +112,9 @@ func (r *recordReader) add(payload []byte, end int64) error {
 		case ikey.RangeDelete:
 			op.Kind = "range delete"
 			rec.Ranges++
+		case ikey.Mark:
+			op.Kind = "mark"
+			rec.Marks++
 		default:
 			rec.Puts++
 		}
@@ -119,9 +123,12 @@ func (r *recordReader) add(payload []byte, end int64) error {
 		}
 		r.ops++
 		op.Key = words.Escaped(key, words.KeyLimit)
-		if kind == ikey.RangeDelete {
+		switch kind {
+		case ikey.RangeDelete:
 			op.NoEnd, op.To = value == nil, words.Escaped(value, words.KeyLimit)
-		} else {
+		case ikey.Mark:
+			op.Key = words.Escaped(value, words.KeyLimit)
+		default:
 			op.Value = len(value)
 		}
 		rec.Ops = append(rec.Ops, op)

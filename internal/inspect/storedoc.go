@@ -38,6 +38,9 @@ func (s *Store) document() *document {
 	if s.Opening.Refused == nil {
 		d.remarks = append(d.remarks, s.Opening.String())
 	}
+	if m := s.Opening.Mark; m != "" {
+		d.lines = append(d.lines, "mark of the store: "+m)
+	}
 	if len(s.Tables) > 0 {
 		d.sections = append(d.sections, s.treeSection(), s.wasteSection(), s.memorySection(), s.planSection())
 	}

@@ -178,7 +178,7 @@ func TestHostileManifests(t *testing.T) {
 		},
 		"an empty edit":    {[]*Edit{first}, []byte{}, false, "0 bytes"},
 		"a newer edit":     {[]*Edit{first}, []byte{2}, true, "version 2"},
-		"an unknown field": {[]*Edit{first}, []byte{1, 9, 0, 0, 0, 0}, true, "field 9"},
+		"an unknown field": {[]*Edit{first}, []byte{1, 10, 0, 0, 0, 0}, true, "field 10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var payloads [][]byte

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
@@ -39,6 +40,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	6    a deleted table: level u8, number u64             any number of times
 //	7    an added table: see appendTable                   any number of times
 //	8    seed u64                                          absent when 0; in the first edit of a store
+//	9    mark: sequence u64, 0 to 256 bytes                absent when the sequence is 0
 //	128  counts of a table: see appendCounts               any number of times, their numbers ascending
 //	129  options for filters: see appendFilters
 //
@@ -54,6 +56,7 @@ const (
 	tagDeleted  = 6
 	tagAdded    = 7
 	tagSeed     = 8
+	tagMark     = 9
 	ignorable   = 0x80
 	tagCounts   = 0x80
 	tagFilters  = 0x81
@@ -70,6 +73,7 @@ const variable = -1
 // fieldSizes are the sizes of the bodies of the tags that may not be skipped. Tag 0 is never parsed.
 var fieldSizes = [...]int{
 	tagNextFile: 8, tagLastSeq: 8, tagMinLog: 8, tagLog: 16, tagNoLog: 0, tagDeleted: 9, tagAdded: variable, tagSeed: 8,
+	tagMark: variable,
 }
 
 // Added is a table that an edit adds to a run of a level. If the level has no such run, the run is created.
@@ -105,6 +109,7 @@ type Edit struct {
 	Deleted  []Deleted
 	Added    []Added
 	Seed     uint64        // of the store; an edit with another seed than the store's is refused
+	Mark     batch.Mark    // replaces an older one; its sequence number is at most LastSeq, or that of the store
 	Filters  *Filters      // replace the current ones
 	Counts   []TableCounts // ascending by number, not 0, of tables that exist after the edit; replace the current ones
 }
@@ -136,6 +141,10 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	}
 	if e.Seed != 0 {
 		dst = binary.LittleEndian.AppendUint64(appendField(dst, tagSeed, 8), e.Seed)
+	}
+	if e.Mark.Seq != 0 {
+		dst = binary.LittleEndian.AppendUint64(appendField(dst, tagMark, 8+len(e.Mark.Bytes)), uint64(e.Mark.Seq))
+		dst = append(dst, e.Mark.Bytes...)
 	}
 	for _, c := range e.Counts {
 		dst = appendCounts(appendField(dst, tagCounts, countsSize), c)
@@ -169,7 +178,7 @@ func ParseEdit(b []byte) (*Edit, error) {
 		if b = b[fieldHeader:]; uint64(length) > uint64(len(b)) {
 			return nil, fmt.Errorf("edit: field %d of %d bytes, %d left", tag, length, len(b))
 		}
-		if tag < last || tag == last && (tag < tagDeleted || tag == tagSeed || tag == tagFilters) {
+		if tag < last || tag == last && (tag < tagDeleted || tag == tagSeed || tag == tagMark || tag == tagFilters) {
 			return nil, fmt.Errorf("edit: field %d after field %d", tag, last)
 		}
 		if err := e.parseField(tag, b[:length]); err != nil {
@@ -218,6 +227,14 @@ func (e *Edit) parseField(tag byte, body []byte) error {
 		e.Added = append(e.Added, a)
 	case tagSeed:
 		e.Seed = binary.LittleEndian.Uint64(body)
+	case tagMark:
+		if len(body) < 8 {
+			return fmt.Errorf("edit: mark of %d bytes, want at least 8", len(body))
+		}
+		e.Mark = batch.Mark{Seq: ikey.Seq(binary.LittleEndian.Uint64(body)), Bytes: bytes.Clone(body[8:])}
+		if e.Mark.Seq == 0 {
+			return errors.New("edit: mark of sequence 0")
+		}
 	case tagCounts:
 		c, err := parseCounts(body)
 		if err != nil {
@@ -294,6 +311,10 @@ func (e *Edit) check() error {
 		return fmt.Errorf("edit: last sequence %d, want at most %d", e.LastSeq, ikey.MaxSeq)
 	case e.MinLog > MaxNumber:
 		return fmt.Errorf("edit: smallest log %d, want at most %d", e.MinLog, MaxNumber)
+	case e.Mark.Seq > ikey.MaxSeq:
+		return fmt.Errorf("edit: mark of sequence %d, want at most %d", e.Mark.Seq, ikey.MaxSeq)
+	case len(e.Mark.Bytes) > batch.MaxMark:
+		return fmt.Errorf("edit: mark of %d bytes, want at most %d", len(e.Mark.Bytes), batch.MaxMark)
 	case e.Log != nil && e.NoLog:
 		return errors.New("edit: both a log and no log")
 	case e.Log != nil && (e.Log.Number == 0 || e.Log.Number >= MaxNumber):

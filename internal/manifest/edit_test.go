@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -29,6 +30,7 @@ func TestEditByteForByte(t *testing.T) {
 	e := &Edit{
 		NextFile: 0x1234, LastSeq: 0x56, MinLog: 7, Log: &LogMark{8, 9},
 		Seed:    0x99,
+		Mark:    batch.Mark{Seq: 0x55, Bytes: []byte("mark")},
 		Deleted: []Deleted{{6, 10}},
 		Added: []Added{{2, 0x0d, &Table{
 			Number: 1, ID: 2, Size: 0x30, TailLen: 4, FilterLen: 5,
@@ -50,6 +52,7 @@ func TestEditByteForByte(t *testing.T) {
 		u64("09") + u64("08") + u64("03") + "000000000000e03f" +
 		"01000000" + "6b" + "6b7a" +
 		"0808000000" + u64("99") +
+		"090c000000" + u64("55") + "6d61726b" +
 		"8028000000" + u64("01") + u64("11") + u64("22") + u64("33") + u64("44") +
 		"811a000000" + "000000000000e03f" + u64("00") + "01" + "0a000000" + "6c656e3a38"
 	if got := hex.EncodeToString(AppendEdit(nil, e)); got != want {
@@ -76,8 +79,10 @@ func TestEditsAreParsedAsTheyWereAppended(t *testing.T) {
 		"the largest numbers": {
 			NextFile: MaxNumber, LastSeq: ikey.MaxSeq, MinLog: MaxNumber, Log: &LogMark{MaxNumber - 1, math.MaxInt64},
 		},
-		"a log":  {Log: &LogMark{1, 0}},
-		"no log": {NoLog: true},
+		"a mark":           {Mark: batch.Mark{Seq: ikey.MaxSeq, Bytes: bytes.Repeat([]byte{0xff}, batch.MaxMark)}},
+		"no mark any more": {Mark: batch.Mark{Seq: 3, Bytes: []byte{}}},
+		"a log":            {Log: &LogMark{1, 0}},
+		"no log":           {NoLog: true},
 		"tables": {
 			Deleted: []Deleted{{0, 3}, {6, 1}},
 			Added:   []Added{add(6, 0, infinite), add(0, MaxNumber-1, ingested), add(3, 1, long)},
@@ -210,7 +215,12 @@ func TestMalformedEdits(t *testing.T) {
 		{"a smallest key longer than both", edit(field(7, longSmallest...)), false, false},
 		{"a smallest key of 2^32-1", edit(field(7, hugeSmallest...)), false, false},
 		{"an unknown flag of a table", edit(field(7, append([]byte{1, 16}, tableBody[2:]...)...)), true, false},
-		{"an unknown tag", edit(field(9)), true, false},
+		{"an unknown tag", edit(field(10)), true, false},
+		{"a short mark", edit(field(9, 1, 2, 3)), false, false},
+		{"a mark of sequence 0", edit(field(9, append(make([]byte, 8), 'm')...)), false, false},
+		{"a mark, twice", edit(field(9, number...), field(9, number...)), false, false},
+		{"the longest mark", edit(field(9, append(number, make([]byte, batch.MaxMark)...)...)), false, true},
+		{"a longer mark", edit(field(9, append(number, make([]byte, batch.MaxMark+1)...)...)), false, false},
 		{"a short seed", edit(field(8, 1, 2, 3)), false, false},
 		{"seed 0", edit(field(8, make([]byte, 8)...)), false, false},
 		{"a seed, twice", edit(field(8, number...), field(8, number...)), false, false},

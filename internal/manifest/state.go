@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -20,9 +21,10 @@ type State struct {
 	NextFile uint64
 	LastSeq  ikey.Seq // at least that of every table
 	MinLog   uint64
-	Log      *LogMark // nil: no log must exist
-	Filters  *Filters // nil: unknown; replaced, never changed
-	Seed     uint64   // of the store, set by its first snapshot
+	Log      *LogMark   // nil: no log must exist
+	Filters  *Filters   // nil: unknown; replaced, never changed
+	Seed     uint64     // of the store, set by its first snapshot
+	Mark     batch.Mark // the newest; replaced, never changed
 
 	// Counts are the known counts of tables, by number. Load returns the last ones of each table; Create writes those
 	// of the Version's tables. The map belongs to the caller.
@@ -70,12 +72,21 @@ func (s *State) Note(e *Edit) error {
 		}
 		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
 	}
+	if e.Mark.Seq > s.Mark.Seq {
+		s.Mark = e.Mark
+	}
+	if s.Mark.Seq > s.LastSeq {
+		return fmt.Errorf("mark of sequence %d, but last sequence %d", s.Mark.Seq, s.LastSeq)
+	}
 	return nil
 }
 
 // snapshot returns the edit that leads from nothing to s.
 func (s State) snapshot() *Edit {
-	e := &Edit{NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Seed: s.Seed, Filters: s.Filters}
+	e := &Edit{
+		NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Seed: s.Seed, Mark: s.Mark,
+		Filters: s.Filters,
+	}
 	if s.Version == nil {
 		return e
 	}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
@@ -24,6 +25,7 @@ type Traces struct {
 	LastSeq  ikey.Seq         //
 	MinLog   uint64           //
 	Filters  *Filters         // the last
+	Mark     batch.Mark       // the newest
 	Log      *LogMark         // the last; nil without one that counts
 }
 
@@ -109,6 +111,9 @@ func (t *Traces) note(e *Edit) {
 	t.NextFile = max(t.NextFile, e.NextFile)
 	t.LastSeq = max(t.LastSeq, e.LastSeq)
 	t.MinLog = max(t.MinLog, e.MinLog)
+	if e.Mark.Seq > t.Mark.Seq {
+		t.Mark = e.Mark
+	}
 	if e.Filters != nil {
 		t.Filters = e.Filters
 	}

@@ -37,6 +37,7 @@ func (n *Store) Copy(ctx context.Context, recorded manifest.State) (f Figures, e
 	}
 	return f, n.Create(recorded.NextFile, manifest.State{
 		Version: recorded.Version, LastSeq: recorded.LastSeq, Seed: recorded.Seed, Filters: recorded.Filters,
+		Mark: recorded.Mark,
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/digest"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
@@ -17,6 +18,7 @@ import (
 // Digest returns the digest of the newest data. A filter in it has the units that the rate of its level needs, by the
 // plan; a memtable counts as a run of level 0. Digest reads no data block.
 func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Digest, error) {
+	mark := r.tree.Mark() // before the state, which then has all writes up to it
 	s, seq, ok := r.tree.HoldNow()
 	if !ok {
 		return nil, tree.ErrClosed
@@ -46,7 +48,7 @@ func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Dig
 		}
 		runs = append(runs, parts)
 	}
-	return digest.New(r.seed, runs)
+	return r.newDigest(runs, mark)
 }
 
 // Rebuild returns the digest of the keys that have a value now, with one filter of the given parameters. It reads all
@@ -54,6 +56,7 @@ func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Dig
 func (r *Reader) Rebuild(
 	ctx context.Context, params bloomblock.Params, progress func(keys uint64),
 ) (*digest.Digest, error) {
+	mark := r.tree.Mark() // before the state, as in Digest
 	c, err := r.Open(nil, nil, true, Newest)
 	if err != nil {
 		return nil, err
@@ -69,12 +72,20 @@ func (r *Reader) Rebuild(
 		return nil, err
 	}
 	if b.part.Keys == 0 {
-		return digest.New(r.seed, nil)
+		return r.newDigest(nil, mark)
 	}
 	if err := b.finish(params); err != nil {
 		return nil, err
 	}
-	return digest.New(r.seed, [][]*digest.Part{{&b.part}})
+	return r.newDigest([][]*digest.Part{{&b.part}}, mark)
+}
+
+func (r *Reader) newDigest(runs [][]*digest.Part, mark batch.Mark) (*digest.Digest, error) {
+	d, err := digest.New(r.seed, runs)
+	if err != nil {
+		return nil, err
+	}
+	return d.Marked(mark.Bytes)
 }
 
 // keysBetweenChecks is the number of keys, which take about a millisecond, after which others are asked or informed.

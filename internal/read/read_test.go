@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -69,7 +70,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 		r := newReader(t)
 		put(r, "k")
 		exchange := func() {
-			r.tree.Freeze(nil, r.tree.NewestSeq(), 1<<16)
+			r.tree.Freeze(nil, r.tree.NewestSeq(), batch.Mark{}, 1<<16)
 			put(r, "k")
 		}
 		exchanges := 0

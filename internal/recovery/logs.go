@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -20,6 +21,7 @@ type Logs struct {
 	Mark    *manifest.LogMark // the manifest's mark of a log; nil without one
 	Last    ikey.Seq          // last sequence number read so far; initially the manifest's LastSeq
 	Records int               // number of intact records read so far
+	Newest  batch.Mark        // the newest mark of the logs that count, after Check or Judge; none if its Seq is 0
 }
 
 var (
@@ -80,8 +82,14 @@ func (l *Logs) Check(logs []uint64, strict bool) (counted []uint64, err error) {
 func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 	last := l.Last
 	defer func() { l.Last = last }()
+	var mark batch.Mark // perhaps of a record that does not count
+	note := func(seq ikey.Seq, kind ikey.Kind, _, value []byte) {
+		if kind == ikey.Mark {
+			mark = batch.Mark{Seq: seq, Bytes: bytes.Clone(value)}
+		}
+	}
 	for i, n := range logs {
-		res, err := l.Read(n, func(ikey.Seq, ikey.Kind, []byte, []byte) {}, func() error { return nil })
+		res, err := l.Read(n, note, func() error { l.Newest = mark; return nil })
 		name := filename.Base(filename.Log, n)
 		switch counted = i + 1; {
 		case errors.Is(err, errGap): // the end or the whole of an older log is lost

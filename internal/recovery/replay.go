@@ -79,7 +79,9 @@ func (r *Replay) install(logs []uint64) (ikey.Seq, error) {
 			return 0, err
 		}
 	}
-	e := &manifest.Edit{MinLog: logs[len(logs)-1] + 1, LastSeq: r.Logs.Last + seqGap, NoLog: true, Added: r.added}
+	e := &manifest.Edit{
+		MinLog: logs[len(logs)-1] + 1, LastSeq: r.Logs.Last + seqGap, NoLog: true, Mark: r.Logs.Newest, Added: r.added,
+	}
 	if err := r.Manifest.Record(e); err != nil {
 		return 0, err
 	}
@@ -107,6 +109,9 @@ func (r *Replay) read(logs []uint64) error {
 }
 
 func (r *Replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	if kind == ikey.Mark {
+		return // Check has seen it
+	}
 	h := r.Seed.Mix(bloomblock.HashKey(key))
 	r.mem.AddOps([]memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
 }

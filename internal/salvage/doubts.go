@@ -8,6 +8,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 )
 
+// markHolds reports whether all that was written up to the newest mark that was seen is in the new store, as far as can
+// be known: nothing of it is lost, and the whole manifest says which tables count.
+func (s *Salvage) markHolds() bool {
+	harmful := func(l Loss) bool { return !l.Harmless }
+	return s.traces.Number != 0 && s.traces.Whole && !slices.ContainsFunc(s.losses[:s.behindMark], harmful) &&
+		!slices.ContainsFunc(s.losses[s.behindLogs:], harmful)
+}
+
 // doubts returns sentences about what cannot be known.
 func (s *Salvage) doubts() (all []string) {
 	add := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
@@ -29,6 +37,11 @@ func (s *Salvage) doubts() (all []string) {
 		add("No manifest could be read, so all tables were read. " + replaced)
 	case !s.traces.Whole:
 		add("Parts of the manifest could not be read, so tables that it does not name were read too. " + replaced)
+	}
+	if len(s.mark.Bytes) > 0 && !s.markHolds() {
+		add("The new store has no mark, since data from before it may be lost. The newest mark that could be read "+
+			"is %q.",
+			s.mark.Bytes)
 	}
 	if len(s.unnamed) > 0 {
 		add("These tables were read although the manifest does not name them: %s.", list(s.unnamed))

@@ -1,6 +1,7 @@
 package salvage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 // readLogs reads the logs with the given numbers, which must ascend.
 func (s *Salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error {
 	r := logReader{s: s, ctx: ctx, to: to, gap: -1}
+	s.behindMark = len(s.losses) // logs are newer than the mark of the manifest
+	defer func() { s.behindLogs = len(s.losses) }()
 	if s.traces.Whole {
 		r.next = s.last + 1
 	}
@@ -112,6 +115,12 @@ func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, r
 	s.last = max(s.last, r.next-1)
 	s.records++
 	for _, o := range r.ops {
+		if o.kind == ikey.Mark {
+			if o.seq > s.mark.Seq {
+				s.mark, s.behindMark = batch.Mark{Seq: o.seq, Bytes: bytes.Clone(o.value)}, len(s.losses)
+			}
+			continue
+		}
 		if o.kind == ikey.RangeDelete {
 			d := rangedel.Tombstone{Start: append([]byte{}, o.key...), Seq: o.seq}
 			if o.value != nil {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -38,6 +39,10 @@ type Salvage struct {
 	tables []*table
 	dels   []rangedel.Tombstone // of tables, and later of logs
 	last   ikey.Seq             // largest sequence number seen
+	mark   batch.Mark           // the newest seen
+
+	// Losses in logs behind the mark: those from behindMark on, up to behindLogs, in losses.
+	behindMark, behindLogs int
 
 	progress    func(done, total uint64)
 	done, total uint64 // bytes
@@ -56,6 +61,7 @@ type Salvage struct {
 type Result struct {
 	Tables   []*manifest.Table // ascending and disjoint, one version of each key, with sequence number 0
 	LastSeq  ikey.Seq          // largest sequence number seen
+	Mark     batch.Mark        // of the new store: the newest seen, or none if data before it may be lost
 	Manifest string            // name of the manifest that was read; empty if none could be
 	Read     int               // tables of the old store that count
 	Logs     int
@@ -86,7 +92,7 @@ func survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.last = s.traces.LastSeq
+	s.last, s.mark = s.traces.LastSeq, s.traces.Mark
 	return s, s.findTables(ctx)
 }
 
@@ -136,10 +142,14 @@ func (s *Salvage) write(
 		res.Manifest = filename.Base(filename.Manifest, s.traces.Number)
 	}
 	res.LastSeq, res.Read, res.Logs, res.Records, res.Entries = s.last, len(s.tables), len(logs), s.records, s.entries
+	res.Doubts = s.doubts()
+	if s.markHolds() {
+		res.Mark = s.mark
+	}
 	slices.SortStableFunc(s.losses, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
 	})
-	res.Losses, res.Doubts = s.losses, s.doubts()
+	res.Losses = s.losses
 	return res, nil
 }
 

@@ -93,6 +93,8 @@ func (s *Salvage) into(
 	if err != nil {
 		return res, err
 	}
-	state := manifest.State{Version: v, LastSeq: res.LastSeq, Seed: uint64(env.Seed), Filters: &c.Filters}
+	state := manifest.State{
+		Version: v, LastSeq: res.LastSeq, Seed: uint64(env.Seed), Filters: &c.Filters, Mark: res.Mark,
+	}
 	return res, n.Create(uint64(numbers)+1, state)
 }

@@ -51,7 +51,7 @@ func (s *Scheduler) flush(f tree.Frozen) error {
 	if err != nil {
 		return err
 	}
-	e := &manifest.Edit{LastSeq: f.Last, Added: compaction.NewRun(res.Tables)}
+	e := &manifest.Edit{LastSeq: f.Last, Mark: f.Mark, Added: compaction.NewRun(res.Tables)}
 	if f.Log != nil {
 		e.MinLog = f.Log.Number() + 1
 		if active := s.Tree.View().Log; active != nil {

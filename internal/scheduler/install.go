@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -97,14 +98,18 @@ func (s *Scheduler) RemoveDead() error {
 }
 
 // Ingest makes tables, which are in no state, the newest run of the store, under the sequence number seq, which is
-// above all others in use. No memtable may have anything, and no writer may write, until Ingest returns. After an error
-// no file is left, unless the edit may be in the manifest: then the store has failed.
-func (s *Scheduler) Ingest(tables []*manifest.Table, seq ikey.Seq) error {
+// above all others in use. If mark is not nil, it becomes the mark of the store with them. No memtable may have
+// anything, and no writer may write, until Ingest returns. After an error no file is left, unless the edit may be in
+// the manifest: then the store has failed.
+func (s *Scheduler) Ingest(tables []*manifest.Table, seq ikey.Seq, mark []byte) error {
 	run, err := s.Tree.NewNumber() // higher than those of all earlier flushes
 	if err != nil {
 		return errors.Join(err, s.Discard(tables))
 	}
 	e := &manifest.Edit{LastSeq: seq}
+	if mark != nil {
+		e.Mark = batch.Mark{Seq: seq, Bytes: mark}
+	}
 	for _, t := range tables {
 		t.Flags |= manifest.SeqOverridden
 		t.MinSeq, t.MaxSeq = seq, seq

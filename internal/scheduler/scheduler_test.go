@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -135,7 +136,7 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 			return
 		}
 		s.Counts()
-		s.Tree.Freeze(nil, 0, 1<<16)
+		s.Tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
 		p.plans = []*compaction.Plan{planOf(4, 5)}
 	}
 	if j := s.nextJob(nil); j == nil || j.plan.To != 5 || picked != 2 {

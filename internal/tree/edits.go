@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -127,6 +128,7 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 		return t.Fail(err)
 	}
 	t.recorded = next
+	t.noteDurable()
 	t.mu.Lock()
 	t.reserved = next.NextFile
 	t.mu.Unlock()
@@ -172,6 +174,7 @@ func (t *Tree) RenewManifest(counted *State) error {
 	err := t.newManifest(&next, counted)
 	if err == nil {
 		t.recorded = next
+		t.noteDurable()
 	}
 	return err
 }
@@ -264,15 +267,20 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 		if c.Seq > 0 {
 			// Publish before the new state can be loaded: a compaction that finds the tables finds them visible. A
 			// reader with the old state sees none of them, as if it had come earlier.
+			if e.Mark.Seq > 0 {
+				t.SetMark(e.Mark)
+			}
 			t.Publish(c.Seq)
 		}
 	})
+	t.noteDurable() // also the mark of an ingest, which is visible now
 	return old, t.state.Load(), false, nil
 }
 
 // Freeze makes the memtable wait for a flush, and begins a new one of the given size in bytes. log is the log of its
-// writes, or nil, and last its newest sequence. No goroutine may write meanwhile.
-func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
+// writes, or nil, last its newest sequence, and mark the newest of its marks, if it has one. No goroutine may write
+// meanwhile.
+func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int64) {
 	mem := t.state.Load().Mem
 	mem.Freeze()
 	next := memtable.NewIn(t.memory, mem.CommonPrefix(), mem.Keys(), memtableSize)
@@ -282,7 +290,7 @@ func (t *Tree) Freeze(log Log, last ikey.Seq, memtableSize int64) {
 			t.Flushed.Store(0)
 		}
 		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
-		t.flushing = append(t.flushing, Frozen{mem, log, last})
+		t.flushing = append(t.flushing, Frozen{mem, log, last, mark})
 		t.active = nil
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -28,7 +29,7 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 	put("first")
 	one := tree.memory.Lent()
 	active, _ := tree.Hold()
-	tree.Freeze(nil, 1, 1<<16)
+	tree.Freeze(nil, 1, batch.Mark{}, 1<<16)
 	put("second")
 	frozen, _ := tree.Hold()
 	if _, _, _, err := tree.Install(&manifest.Edit{LastSeq: 1}, nil, Change{Flushed: true}); err != nil {
@@ -75,7 +76,7 @@ func TestIdleMemoryIsThatOfOneMemtable(t *testing.T) {
 			mem.Add(key, bloomblock.HashKey(key), seq, ikey.Set, make([]byte, 1000))
 		}
 	}
-	tree.Freeze(nil, seq, size)
+	tree.Freeze(nil, seq, batch.Mark{}, size)
 	for range 3 {
 		if _, _, _, err := tree.Install(&manifest.Edit{LastSeq: seq}, nil, Change{Flushed: true}); err != nil {
 			t.Fatal(err)
@@ -85,7 +86,7 @@ func TestIdleMemoryIsThatOfOneMemtable(t *testing.T) {
 			t.Errorf("%d bytes are idle, want at most %d", idle, size)
 		}
 		fill(size)
-		tree.Freeze(nil, seq, size)
+		tree.Freeze(nil, seq, batch.Mark{}, size)
 		fill(size / 4)
 	}
 	most := tree.memory.Lent() + tree.memory.Idle()

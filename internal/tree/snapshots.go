@@ -6,12 +6,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // A Pin keeps the versions that a reader at its sequence sees: compactions do not drop them.
 type Pin struct {
 	Seq    ikey.Seq
+	Mark   batch.Mark // the newest that a reader at Seq sees
 	Opened time.Time
 	Closed atomic.Bool
 }
@@ -35,7 +37,8 @@ func (t *Tree) Pin() (*Pin, error) {
 	defer t.snapshots.mu.Unlock()
 	// Read the sequence under the lock of the list: a compaction that read the list before has only versions that are
 	// not newer than this pin, and keeps the newest of them.
-	p := &Pin{Seq: t.NewestSeq(), Opened: time.Now()}
+	p := &Pin{Opened: time.Now()}
+	p.Seq, p.Mark = t.markedSeq()
 	t.snapshots.open = append(t.snapshots.open, p)
 	return p, nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -44,6 +45,7 @@ type Tree struct {
 
 	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
 	visible atomic.Uint64         // the newest sequence visible to readers
+	marks   marks
 
 	// Flushed is the number of versions of the oldest frozen memtable that its flush has read.
 	Flushed atomic.Uint64
@@ -105,8 +107,9 @@ type Log interface {
 // A Frozen is a frozen memtable that waits to be flushed to level 0.
 type Frozen struct {
 	Mem  *memtable.Table
-	Log  Log      // nil if its writes are in no log
-	Last ikey.Seq // its newest sequence
+	Log  Log        // nil if its writes are in no log
+	Last ikey.Seq   // its newest sequence
+	Mark batch.Mark // the newest of its marks, none if its Seq is 0
 }
 
 // New returns a tree without a state.
@@ -273,6 +276,9 @@ func (t *Tree) ReleaseStates() {
 func (t *Tree) Begin(s *State, seq ikey.Seq) {
 	t.set(s)
 	t.Publish(seq)
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	t.noteDurable()
 }
 
 // End removes the state and returns it, or nil if there was no state. When it returns, all lookups that had loaded

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -139,7 +140,7 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 	go func() {
 		frozen <- tree.Wait(t.Context(), func(v View) bool { return len(v.Flushing) == 1 && len(v.State.Frozen) == 1 })
 	}()
-	tree.Freeze(nil, 5, 1<<16)
+	tree.Freeze(nil, 5, batch.Mark{}, 1<<16)
 	if err := <-frozen; err != nil {
 		t.Error(err)
 	}
@@ -160,9 +161,9 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 // TestWhatIsFlushedIsOfTheOldestFrozenMemtable starts from 0 for each.
 func TestWhatIsFlushedIsOfTheOldestFrozenMemtable(t *testing.T) {
 	tree, _ := newTree(t, vfs.NewMem())
-	tree.Freeze(nil, 0, 1<<16)
+	tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
 	tree.Flushed.Store(5)
-	tree.Freeze(nil, 0, 1<<16)
+	tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
 	if n := tree.Flushed.Load(); n != 5 {
 		t.Errorf("with a second frozen memtable %d versions of the first are flushed, want 5", n)
 	}

@@ -1,0 +1,85 @@
+package tree
+
+import (
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// TestAMarkIsVisibleWithItsSequence looks at a mark before and after its sequence is published.
+func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	want := func(what string, visible, pinned, durable string) {
+		t.Helper()
+		p, err := tree.Pin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := tree.Mark(); string(m.Bytes) != visible {
+			t.Errorf("%s: the mark is %q, want %q", what, m.Bytes, visible)
+		}
+		if string(p.Mark.Bytes) != pinned {
+			t.Errorf("%s: a pin has the mark %q, want %q", what, p.Mark.Bytes, pinned)
+		}
+		if m := tree.DurableMark(); string(m.Bytes) != durable {
+			t.Errorf("%s: the durable mark is %q, want %q", what, m.Bytes, durable)
+		}
+		if err := tree.Unpin(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mark := func(seq ikey.Seq, text string) batch.Mark { return batch.Mark{Seq: seq, Bytes: []byte(text)} }
+	want("no mark", "", "", "")
+	tree.SetMark(mark(2, "two"))
+	want("a mark that is not published", "", "", "")
+	tree.Publish(3)
+	want("a published mark", "two", "two", "")
+	tree.Synced()
+	want("a synced mark", "two", "two", "two")
+	tree.SetMark(mark(5, "five"))
+	want("the next mark, not published", "two", "two", "two")
+	tree.Publish(5)
+	tree.SetMark(mark(6, "six"))
+	tree.Publish(6)
+	if err := tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(5, "five")}); err != nil {
+		t.Fatal(err)
+	}
+	want("a mark in the manifest", "six", "six", "five")
+	if err := tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(2, "two")}); err != nil {
+		t.Fatal(err)
+	}
+	want("an older one in the manifest", "six", "six", "five")
+	if err := tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(9, "nine")}); err != nil {
+		t.Fatal(err)
+	}
+	want("one in the manifest that is not visible", "six", "six", "five")
+	if err := tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(10, "ten")}); err == nil {
+		t.Error("a mark above the last sequence was recorded")
+	}
+}
+
+// TestAPinReadsSequenceAndMarkTogether sets a mark each time when a pin has read the sequence.
+func TestAPinReadsSequenceAndMarkTogether(t *testing.T) {
+	tree, _ := newTree(t, vfs.NewMem())
+	next, left := ikey.Seq(1), 3
+	tree.SeqGate = func(read func() uint64) uint64 {
+		seq := read()
+		if left > 0 {
+			left--
+			tree.SetMark(batch.Mark{Seq: next, Bytes: []byte{byte(next)}})
+			tree.Publish(next)
+			next++
+		}
+		return seq
+	}
+	p, err := tree.Pin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Mark.Seq != p.Seq || p.Seq != 3 {
+		t.Errorf("the pin at sequence %d has the mark of sequence %d, want both 3", p.Seq, p.Mark.Seq)
+	}
+}
