@@ -49,8 +49,8 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 			if utf8.RuneCountInString(line) > 80 {
 				t.Errorf("%s: a line of %d characters: %q", name, utf8.RuneCountInString(line), line)
 			}
-			if strings.Contains(line, " 0 ") && !strings.Contains(line, "level 0") && name != "large" &&
-				!strings.Contains(line, "of a lookup") && !strings.Contains(line, "memory") {
+			if strings.Contains(strings.ReplaceAll(line, " 0 %", ""), " 0 ") && name != "large" &&
+				!strings.Contains(line, "level 0") && !strings.Contains(line, "of a lookup") && !strings.Contains(line, "memory") {
 				t.Errorf("%s: zeros in %q", name, line)
 			}
 		}
