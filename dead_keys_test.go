@@ -287,7 +287,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	walk() // enables the recording of dead keys, which takes effect with a write
 	must(t, db.Put([]byte("z"), nil))
 	taken := make(chan *bloomkv.Snapshot, 1)
-	seq, err := db.Writer().Halt(t.Context())
+	seq, err := db.Writer().Halt(t.Context(), 0)
 	must(t, err)
 	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
 		db.Tree().Publish(seq)
@@ -307,7 +307,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		}
 		return true
 	})
-	db.Writer().Resume(true)
+	db.Writer().Resume(seq)
 	if n := db.Reads().DeadKeys.Len(); n > 0 {
 		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
 	}

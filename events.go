@@ -29,7 +29,7 @@ type Events struct {
 	Ingested func(IngestInfo)
 
 	// TableCreated is called for each table that has durably become part of the store: by a flush, a compaction or an
-	// Ingest, just before the call for that event, or by Open, from logs.
+	// Ingest, just before the call for that event, by an Import, or by Open, from logs.
 	TableCreated func(TableInfo)
 	// TableRemoved is called for each table whose file was removed, after its contents were compacted and its last
 	// reader released it.
@@ -282,6 +282,17 @@ func (r *reporter) OrphanStays(name string, err error) {
 func (r *reporter) checkpointMade(dir string, tables, copied int, bytes uint64, took time.Duration) {
 	r.log.Info("checkpoint made", slog.String("dir", dir), slog.Int("tables", tables), slog.Uint64("bytes", bytes),
 		slog.Int("copied", copied), slog.Duration("duration", took))
+}
+
+func (r *reporter) exported(tables int, bytes int64, took time.Duration) {
+	r.log.Info("export made", slog.Int("tables", tables), slog.Int64("bytes", bytes), slog.Duration("duration", took))
+}
+
+func (r *reporter) imported(added []manifest.Added, bytes int64, took time.Duration) {
+	for _, a := range added {
+		r.created(a.Level, []*manifest.Table{a.Table})
+	}
+	r.log.Info("imported", slog.Int("tables", len(added)), slog.Int64("bytes", bytes), slog.Duration("duration", took))
 }
 
 func (r *reporter) leftOpen(by []string) {

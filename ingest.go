@@ -58,8 +58,16 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err == nil && len(tables) == 0 && mark != nil {
 		return db.With(Sync).SetMark(mark)
 	}
-	if err != nil || len(tables) == 0 {
+	if err != nil {
 		return err
+	}
+	return db.ingestAll(ctx, tables, mark, began)
+}
+
+// ingestAll makes new tables part of the store, with mark if it is not nil, and reports that.
+func (db *DB) ingestAll(ctx context.Context, tables []*manifest.Table, mark []byte, began time.Time) error {
+	if len(tables) == 0 {
+		return nil
 	}
 	seq, err := db.takeIn(ctx, tables, mark)
 	if err != nil {
@@ -129,12 +137,15 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte)
 	err := db.Flush(ctx)
 	var seq ikey.Seq
 	if err == nil {
-		seq, err = db.writer.Halt(ctx)
+		seq, err = db.writer.Halt(ctx, 0)
 	}
 	if err != nil {
 		return 0, errors.Join(err, db.work.Discard(tables))
 	}
-	err = db.work.Ingest(tables, seq, mark)
-	db.writer.Resume(err == nil)
+	used := seq
+	if err = db.work.Ingest(tables, seq, mark); err != nil {
+		used = 0
+	}
+	db.writer.Resume(used)
 	return seq, err
 }

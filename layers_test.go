@@ -50,6 +50,7 @@ var rooms = map[string]room{
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 
 	".": {6, []string{
+		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
 		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "digest", "bloomblock", "vfs",
@@ -81,8 +82,14 @@ var rooms = map[string]room{
 		"internal/sstable", "bloomblock", "internal/cache",
 	}},
 
+	"internal/intake": {4, []string{
+		"internal/tree", "internal/recovery", "internal/newstore", "internal/stream", "internal/tablefile",
+		"internal/compaction", "internal/manifest", "internal/sstable", "vfs", "internal/cache", "internal/epoch",
+		"internal/filename", "internal/corrupt",
+	}},
+
 	"internal/tree": {3, []string{
-		"internal/tablefile", "internal/compaction", "internal/manifest",
+		"internal/tablefile", "internal/compaction", "internal/stream", "internal/manifest",
 		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/batch", "internal/cache",
 		"internal/epoch", "internal/ikey", "internal/filename", "internal/pages",
 	}},
@@ -98,6 +105,7 @@ var rooms = map[string]room{
 		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 
+	"internal/stream":   {2, []string{"internal/manifest", "internal/wal", "bloomblock", "internal/corrupt"}},
 	"internal/newstore": {2, []string{"internal/manifest", "vfs", "internal/filename", "internal/corrupt"}},
 	"internal/recovery": {2, []string{
 		"internal/compaction", "internal/memtable", "bloomblock",

@@ -43,7 +43,7 @@ func (db *DB) Snapshot() (*Snapshot, error) {
 	return &Snapshot{db, pin}, nil
 }
 
-func (s *Snapshot) at() read.AsOf { return read.AsOf{Seq: s.pin.Seq, Closed: &s.pin.Closed} }
+func (s *Snapshot) at() read.AsOf { return read.AsOf{Seq: s.pin.Seq, Pin: s.pin} }
 
 // Get returns a copy of the value of key as of the snapshot: see [DB.Get].
 func (s *Snapshot) Get(key []byte) ([]byte, error) {
@@ -73,7 +73,7 @@ func (s *Snapshot) GetMany(keys [][]byte, f func(i int, value []byte, found bool
 // Iter returns an iterator as of the snapshot, which may outlive it: see [DB.Iter].
 func (s *Snapshot) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
-	it.begin(s.db, &opts, read.AsOf{Seq: s.pin.Seq, Closed: &s.pin.Closed}) // a call of at would prevent inlining
+	it.begin(s.db, &opts, read.AsOf{Seq: s.pin.Seq, Pin: s.pin}) // a call of at would prevent inlining
 	return it
 }
 

@@ -63,6 +63,9 @@ func (b *Share) Leave(s *tree.State) error {
 // Offer makes all stores of the pool check whether dropped filters fit again.
 func (b *Share) Offer() { b.pool.Offer() }
 
+// Full reports whether filters and indexes take all the memory that they may take.
+func (b *Share) Full() bool { return b.pool.Resident() > b.pool.Allowance() }
+
 // Room returns a channel that receives when dropped filters may fit again: see Restore.
 func (b *Share) Room() <-chan struct{} { return b.room }
 

@@ -309,12 +309,12 @@ func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
 		s := newStore(t)
 		freeze := func() error { _, err := s.Freeze(t.Context()); return err }
 		halt := func() error {
-			next, err := s.Halt(t.Context())
+			next, err := s.Halt(t.Context(), 0)
 			if err == nil && next != s.Tree.NewestSeq()+1 {
 				err = fmt.Errorf("the next sequence is %d, want %d", next, s.Tree.NewestSeq()+1)
 			}
 			if err == nil {
-				s.Resume(true)
+				s.Resume(next)
 			}
 			return err
 		}

@@ -93,8 +93,8 @@ func (w *Writer) rotate() {
 }
 
 // Halt stops all writers, once everything that they wrote is in tables, and returns the next sequence number, for
-// tables that the caller adds to the tree. After nil the caller must call Resume.
-func (w *Writer) Halt(ctx context.Context) (next ikey.Seq, err error) {
+// tables that the caller adds to the tree, or above if that is larger. After nil the caller must call Resume.
+func (w *Writer) Halt(ctx context.Context, above ikey.Seq) (next ikey.Seq, err error) {
 	w.mu.Lock()
 	defer func() {
 		if err != nil {
@@ -113,15 +113,14 @@ func (w *Writer) Halt(ctx context.Context) (next ikey.Seq, err error) {
 	if err := cmp.Or(w.Tree.Writable(), ctx.Err()); err != nil {
 		return 0, err
 	}
-	w.Records.Ingested(w.lastSeq + 1)
-	return w.lastSeq + 1, nil
+	next = max(w.lastSeq+1, above)
+	w.Records.Ingested(next)
+	return next, nil
 }
 
-// Resume lets writers continue after Halt. used reports whether the sequence number that Halt returned is in use.
-func (w *Writer) Resume(used bool) {
-	if used {
-		w.lastSeq++
-	}
+// Resume lets writers continue after Halt. used is the sequence number that Halt returned, or 0 if it is not in use.
+func (w *Writer) Resume(used ikey.Seq) {
+	w.lastSeq = max(w.lastSeq, used)
 	w.mu.Unlock()
 }
 

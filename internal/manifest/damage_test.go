@@ -220,7 +220,7 @@ func putManifest(tb testing.TB, fsys vfs.FS, payloads ...[]byte) {
 func FuzzLoad(f *testing.F) {
 	s, edits := history(f)
 	var whole []byte
-	for _, e := range append([]*Edit{s.snapshot()}, edits...) {
+	for _, e := range append([]*Edit{s.Snapshot()}, edits...) {
 		b := AppendEdit(nil, e)
 		whole = append(append(whole, byte(len(b)), byte(len(b)>>8)), b...)
 	}

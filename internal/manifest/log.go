@@ -27,7 +27,7 @@ type Log struct {
 // replaced. After an error either manifest may be the current one, so nothing may be deleted (I16). The caller deletes
 // the manifest that was current before.
 func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error) {
-	e := snapshot.snapshot()
+	e := snapshot.Snapshot()
 	l := &Log{}
 	err := l.accept(e)
 	if err == nil && (number == 0 || number >= l.state.NextFile) {

@@ -81,8 +81,8 @@ func (s *State) Note(e *Edit) error {
 	return nil
 }
 
-// snapshot returns the edit that leads from nothing to s.
-func (s State) snapshot() *Edit {
+// Snapshot returns the edit that leads from nothing to s.
+func (s State) Snapshot() *Edit {
 	e := &Edit{
 		NextFile: s.NextFile, LastSeq: s.LastSeq, MinLog: s.MinLog, Log: s.Log, Seed: s.Seed, Mark: s.Mark,
 		Filters: s.Filters,
@@ -99,6 +99,23 @@ func (s State) snapshot() *Edit {
 	}
 	e.Counts = s.counts()
 	return e
+}
+
+// State returns the state that e leads to from nothing. An error means that no store can have this state.
+func (e *Edit) State() (State, error) {
+	r := replay{live: make(map[uint64]Added, len(e.Added)), counts: make(map[uint64]Counts)}
+	if err := r.apply(e); err != nil {
+		return State{}, err
+	}
+	var err error
+	if r.state.Version, err = r.version(); err == nil {
+		err = r.state.checkNumbers()
+	}
+	if err != nil {
+		return State{}, err
+	}
+	r.state.Counts = r.counts
+	return r.state, nil
 }
 
 // Load reads the state of a store. It writes nothing. Only if there is no CURRENT file does the error match

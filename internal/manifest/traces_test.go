@@ -90,7 +90,7 @@ func TestOneDamagedByteCostsOneEdit(t *testing.T) {
 		change(t, damaged, name, func(b []byte) []byte { b[at] ^= 4; return b })
 		got, lost := traced(t, damaged, 9)
 		want := Traces{Number: 9, Placed: map[uint64]Added{}, Gone: map[uint64]bool{}}
-		for i, e := range append([]*Edit{s.snapshot()}, edits...) {
+		for i, e := range append([]*Edit{s.Snapshot()}, edits...) {
 			if at < ends[i] || at >= ends[i+1] {
 				want.note(e)
 				want.Snapshot = want.Snapshot || i == 0

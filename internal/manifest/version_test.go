@@ -342,7 +342,7 @@ func TestHistories(t *testing.T) {
 			}
 			v = next
 			got := map[uint64]Added{}
-			for _, a := range (State{Version: v}).snapshot().Added {
+			for _, a := range (State{Version: v}).Snapshot().Added {
 				got[a.Table.Number] = a
 			}
 			if !reflect.DeepEqual(got, model) {

@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Figures describe a copy.
@@ -43,34 +44,34 @@ func (n *Store) Copy(ctx context.Context, recorded manifest.State) (f Figures, e
 
 // table links a table of the outer store, or copies it.
 func (n *Store) table(ctx context.Context, t *manifest.Table) (copied bool, err error) {
+	name := filename.Base(filename.Table, t.Number)
+	n.Add(t.Number)
+	return LinkOrCopy(ctx, n.fs, filepath.Join(n.outer, name), filepath.Join(n.dir, name), t.Size)
+}
+
+// LinkOrCopy gives a file of the given size in bytes a second name, or copies it where that is not possible; from may
+// then be on another file system. The contents of a copy are durable when it returns, the name is not yet. After an
+// error there may be a file with the new name.
+func LinkOrCopy(ctx context.Context, fsys vfs.FS, from, to string, size uint64) (copied bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	name := filename.Base(filename.Table, t.Number)
-	from, to := filepath.Join(n.outer, name), filepath.Join(n.dir, name)
-	err = n.fs.Link(from, to)
-	switch {
-	case err == nil:
-		n.names = append(n.names, name)
-	case errors.Is(err, errors.ErrUnsupported):
-		copied = true
-		err = n.copyTable(ctx, from, name, t.Size)
+	if err = fsys.Link(from, to); errors.Is(err, errors.ErrUnsupported) {
+		return true, copyFile(ctx, fsys, from, to, size)
 	}
-	return copied, err
+	return false, err
 }
 
-// copyTable copies a table of the given size in bytes. The contents are durable when it returns, the name is not yet.
-func (n *Store) copyTable(ctx context.Context, from, name string, size uint64) (err error) {
-	in, err := n.fs.Open(from)
+func copyFile(ctx context.Context, fsys vfs.FS, from, to string, size uint64) (err error) {
+	in, err := fsys.Open(from)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	out, err := n.fs.Create(filepath.Join(n.dir, name))
+	out, err := fsys.Create(to)
 	if err != nil {
 		return err
 	}
-	n.names = append(n.names, name)
 	defer func() { err = errors.Join(err, out.Close()) }()
 	const chunk = 1 << 20
 	buf := make([]byte, min(size, chunk))
@@ -82,7 +83,7 @@ func (n *Store) copyTable(ctx context.Context, from, name string, size uint64) (
 		read, err := in.ReadAt(buf, int64(at))
 		if read < len(buf) {
 			if errors.Is(err, io.EOF) {
-				err = corrupt.Newf(name, int64(at)+int64(read), "the file ends here, want %d bytes", size)
+				err = corrupt.Newf(from, int64(at)+int64(read), "the file ends here, want %d bytes", size)
 			}
 			return err
 		}

@@ -22,14 +22,14 @@ import (
 type Store struct {
 	fs    vfs.FS
 	dir   string
-	outer string // directory of another store; dir must not be inside it
+	outer string // directory of another store, or empty; dir must not be inside it
 
 	made  bool      // Enter created the directory
 	lock  io.Closer // nil until it is held
 	names []string  // files created in the directory, or perhaps created, other than LOCK
 }
 
-// New returns a store to be built in dir, which must not be inside outer.
+// New returns a store to be built in dir, which must not be inside outer, unless that is empty.
 func New(fsys vfs.FS, dir, outer string) *Store {
 	if dir != "" {
 		dir = filepath.Clean(dir) // as filepath.Join does, so that all names are in the same directory
@@ -78,12 +78,14 @@ func (n *Store) Enter() (err error) {
 	if err != nil {
 		return err
 	}
-	inside, err := vfs.Inside(n.fs, n.dir, n.outer)
-	if err == nil && inside {
-		err = ErrInside
-	}
-	if err != nil {
-		return err
+	if n.outer != "" {
+		inside, err := vfs.Inside(n.fs, n.dir, n.outer)
+		if err == nil && inside {
+			err = ErrInside
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if n.lock, err = n.fs.Lock(filepath.Join(n.dir, filename.LockName)); err != nil {
 		return err

@@ -72,7 +72,7 @@ var cursors = sync.Pool{New: func() any {
 // Open returns a cursor over the keys in [lower, upper) as of the given moment; a nil upper means no end. With
 // keysOnly, values are nil. The bounds are copied. The error is ErrClosed.
 func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, error) {
-	s, seq, ok := r.tree.HoldNow()
+	s, seq, ok := r.hold(at)
 	if !ok || at.over() {
 		if ok {
 			r.tree.Release(s)
@@ -81,7 +81,7 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 	}
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
 	c.reader, c.state = r, s
-	c.seq = min(at.Seq, seq)
+	c.seq = seq
 	c.keysOnly = keysOnly
 	c.lower = append(c.lower[:0], lower...)
 	c.bounded = upper != nil

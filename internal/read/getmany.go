@@ -14,7 +14,7 @@ import (
 // GetMany looks up keys and calls f for each, in order: i is its index in keys, and value is valid only until f
 // returns. It stops at the first error, also of f, and returns it.
 func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, found bool) error) (err error) {
-	s, seq, ok := r.tree.HoldNow() // f may run long, so a guard is not possible
+	s, seq, ok := r.hold(at) // f may run long, so a guard is not possible
 	if !ok {
 		return tree.ErrClosed
 	}
@@ -22,7 +22,6 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 	if at.over() { // if the snapshot is closed later, the state still has what it needs
 		return tree.ErrClosed
 	}
-	seq = min(seq, at.Seq)
 	m := manyLookups.Get().(*manyLookup) //nolint:errcheck // the pool holds nothing else
 	defer func() {
 		m.end() // if f has panicked

@@ -3,7 +3,6 @@ package read
 import (
 	"bytes"
 	"sync"
-	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -108,15 +107,43 @@ func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 
 // An AsOf is the moment at which a reader reads.
 type AsOf struct {
-	Seq    ikey.Seq     // newer versions are not visible
-	Closed *atomic.Bool // set once the snapshot of the moment is closed; nil for Newest
+	Seq ikey.Seq  // newer versions are not visible
+	Pin *tree.Pin // of the snapshot; nil for Newest
 }
 
 // Newest is the moment of a read without a snapshot.
 var Newest = AsOf{Seq: ikey.MaxSeq}
 
 // over reports whether the snapshot was closed, so that what was read since then may lack versions.
-func (at AsOf) over() bool { return at.Closed != nil && at.Closed.Load() }
+func (at AsOf) over() bool { return at.Pin != nil && at.Pin.Closed.Load() }
+
+// state returns the state to read, given the current one.
+func (at AsOf) state(current *tree.State) *tree.State {
+	if at.Pin != nil {
+		if kept := at.Pin.Kept.Load(); kept != nil {
+			return kept
+		}
+	}
+	return current
+}
+
+// hold returns the state to read, with a reference, and the newest sequence visible in it.
+func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, bool) {
+	s, seq, ok := r.tree.HoldNow()
+	if !ok {
+		return nil, 0, false
+	}
+	g := r.tree.Domain.Enter()
+	kept := at.state(s) // after the current state was loaded
+	if kept != s {
+		kept.Hold()
+	}
+	g.Leave()
+	if kept != s {
+		r.tree.Release(s)
+	}
+	return kept, min(seq, at.Seq), true
+}
 
 // A lookup follows one key through memtables and tables. It lives on its caller's stack.
 type lookup struct {
@@ -155,14 +182,14 @@ func (l *lookup) end(r *Reader, key []byte, at AsOf) {
 
 // find looks up the newest version of key. It returns false for an absent or deleted key. end must follow.
 func (l *lookup) find(r *Reader, key []byte, at AsOf) (bool, error) {
-	found, err := l.follow(r, key, at.Seq)
+	found, err := l.follow(r, key, at)
 	if at.over() {
 		return false, tree.ErrClosed
 	}
 	return found, err
 }
 
-func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
+func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 	h := r.Hash(key)
 	// Load the state first, then the sequence: a state older than the sequence lacks only what is newer than the call.
 	// In the other order, a compaction could have dropped the version that an older sequence needs. What a snapshot
@@ -171,7 +198,8 @@ func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 	if s == nil {
 		return false, tree.ErrClosed
 	}
-	seq := min(at, r.tree.NewestSeq())
+	s = at.state(s)
+	seq := min(at.Seq, r.tree.NewestSeq())
 	maybe, deleted := filtered(s, key, h.Mixed, seq)
 	if deleted {
 		l.cost.memtableHit = true
@@ -191,8 +219,8 @@ func (l *lookup) follow(r *Reader, key []byte, at ikey.Seq) (bool, error) {
 	if now == nil {
 		return false, tree.ErrClosed
 	}
-	if now != s {
-		s, seq, maybe = now, min(at, r.tree.NewestSeq()), true
+	if now = at.state(now); now != s {
+		s, seq, maybe = now, min(at.Seq, r.tree.NewestSeq()), true
 	}
 	if maybe {
 		value, live, decided := inMemory(s, key, h.Mixed, seq)

@@ -81,6 +81,8 @@ type job struct {
 	plan    *compaction.Plan
 	call    *call             // the call that the plan is for; nil if the tree needs it
 	manual  compaction.Manual // of the call once the job has begun
+	before  compaction.Manual // of the call until then
+	era     context.Context   //nolint:containedctx // set by begin
 	began   time.Time         // set by begin
 	read    atomic.Uint64     // versions of the inputs that were read
 }
@@ -128,6 +130,10 @@ func (s *Scheduler) due(now *tree.State, asked bool) *job {
 	plan := s.pick(now)
 	next := &job{version: now.Version}
 	s.mu.Lock()
+	if s.paused > 0 {
+		s.mu.Unlock()
+		return nil
+	}
 	if plan != nil && s.conflicts(plan) {
 		plan = nil
 	}
@@ -159,7 +165,8 @@ func (s *Scheduler) begin(j *job, in *tree.State) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Tree.Load() != in || j.call != nil && (j.call.done || s.runs(j.call)) || j.plan != nil && s.conflicts(j.plan) {
+	if s.paused > 0 || s.Tree.Load() != in || j.call != nil && (j.call.done || s.runs(j.call)) ||
+		j.plan != nil && s.conflicts(j.plan) {
 		return false
 	}
 	switch {
@@ -167,9 +174,10 @@ func (s *Scheduler) begin(j *job, in *tree.State) bool {
 		s.end(j.call, nil)
 		return false
 	case j.call != nil:
+		j.before = j.call.Manual
 		j.call.Manual = j.manual
 	}
-	j.began = time.Now()
+	j.began, j.era = time.Now(), s.era
 	s.running = append(s.running, j)
 	return true
 }
@@ -191,8 +199,14 @@ func (s *Scheduler) conflicts(p *compaction.Plan) bool {
 func (s *Scheduler) compactLoop() {
 	reported := false // whether the lack of disk space was
 	for j := s.nextJob(nil); j != nil; j = s.nextJob(j) {
-		err := s.retry(s.Tree.Life(), "compaction", func() error { return s.compact(j) })
+		err := s.retry(j.era, "compaction", func() error { return s.compact(j) })
 		switch {
+		case err != nil && j.era.Err() != nil: // the tree is being replaced, or closed
+			s.mu.Lock()
+			if j.call != nil {
+				j.call.Manual = j.before
+			}
+			s.mu.Unlock()
 		case !errors.Is(err, compaction.ErrDiskSpace): // after a final failure, nextJob returns nil
 			reported = reported && err != nil
 		case j.call != nil:
@@ -223,7 +237,7 @@ func (s *Scheduler) compact(j *job) error {
 		if s.pacer.rate > 0 {
 			env.Limiter = &s.pacer
 		}
-		if res, err = compaction.Run(s.Tree.Life(), v, plan, inputs{s}, env); err != nil {
+		if res, err = compaction.Run(j.era, v, plan, inputs{s}, env); err != nil {
 			return err
 		}
 	}

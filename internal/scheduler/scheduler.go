@@ -33,11 +33,17 @@ type Scheduler struct {
 	counts  Counts
 
 	installing bool // installMu is held by install
+
+	era    context.Context //nolint:containedctx // of compactions; ended by Close, and where the tree is replaced
+	endEra context.CancelFunc
+	paused int // calls of Replace: no compaction begins
 }
 
 // New returns a scheduler that does no work yet.
 func New(c Config) *Scheduler {
-	return &Scheduler{Config: c, pacer: pacer{rate: c.Rate}}
+	s := &Scheduler{Config: c, pacer: pacer{rate: c.Rate}}
+	s.era, s.endEra = context.WithCancel(c.Tree.Life())
+	return s
 }
 
 // Start starts the background work, which ends after the tree was closed and drained.

@@ -174,6 +174,24 @@ func (r *Reader) Properties() (Properties, error) {
 	return t.props, nil
 }
 
+// Info returns the table's description as its Writer did. It loads the tail if need be, and reads the filter's header.
+func (r *Reader) Info() (Info, error) {
+	t, err := r.loadTail()
+	if err != nil {
+		return Info{}, err
+	}
+	i := t.info(r.meta.Size)
+	i.FilterRate = 1
+	if t.footer.filterLen > 0 {
+		h, err := r.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
+		if err != nil {
+			return Info{}, err
+		}
+		i.FilterRate = h.Rate(len(h.Units))
+	}
+	return i, nil
+}
+
 // ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It
 // loads the index if need be.
 func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {

@@ -236,6 +236,7 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 type Change struct {
 	Flushed bool     // the oldest frozen memtable is in the tables
 	Seq     ikey.Seq // if not 0, the sequence of ingested tables, which becomes visible with them
+	Replace bool     // the added tables replace all others: open pins keep the state before
 }
 
 // Install records an edit and adds its tables to the tree: fresh ones, which Fresh returned and which are durable,
@@ -258,6 +259,9 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 	old = t.state.Load()
 	t.swap(func(s *State) {
 		s.setVersion(v, byNumber)
+		if c.Replace {
+			t.keep(old)
+		}
 		if c.Flushed {
 			// Copy to new arrays: the old ones would keep the memory of the memtable until it is overwritten.
 			s.Frozen = append([]*memtable.Table(nil), s.Frozen[:len(s.Frozen)-1]...)

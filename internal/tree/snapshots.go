@@ -16,6 +16,9 @@ type Pin struct {
 	Mark   batch.Mark // the newest that a reader at Seq sees
 	Opened time.Time
 	Closed atomic.Bool
+	// Kept is nil, or the last state before the whole tree was replaced, with a reference: the one to read at Seq. A
+	// reader loads it after the current state, inside a guard.
+	Kept atomic.Pointer[State]
 }
 
 // snapshots holds the open pins.
@@ -51,17 +54,32 @@ func (t *Tree) Unpin(p *Pin) error {
 	if t.snapshots.remove(p) {
 		t.Wake() // for a compaction that waits to drop what the pin kept
 	}
+	if s := p.Kept.Swap(nil); s != nil {
+		t.retire(s)
+	}
 	return nil
 }
 
-// Pinned returns the pinned sequences, ascending and each once.
+// keep makes all pins keep s, which is about to be replaced by a state that does not have their versions. mu is held.
+func (t *Tree) keep(s *State) {
+	t.snapshots.mu.Lock()
+	defer t.snapshots.mu.Unlock()
+	for _, p := range t.snapshots.open {
+		if p.Kept.Load() == nil {
+			s.Hold()
+			p.Kept.Store(s)
+		}
+	}
+}
+
+// Pinned returns the pinned sequences, ascending and each once, except those of pins with a state of their own.
 func (t *Tree) Pinned() []ikey.Seq {
 	s := &t.snapshots
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var seqs []ikey.Seq
 	for _, p := range s.open {
-		if n := len(seqs); n == 0 || seqs[n-1] != p.Seq {
+		if n := len(seqs); p.Kept.Load() == nil && (n == 0 || seqs[n-1] != p.Seq) {
 			seqs = append(seqs, p.Seq)
 		}
 	}

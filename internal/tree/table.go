@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
 
@@ -27,6 +28,8 @@ type Table struct {
 	Kept, Planned atomic.Int32
 
 	Damaged atomic.Bool // a filter of the table is known to be damaged
+
+	fingerprint atomic.Pointer[uint64] // nil until it is asked for
 
 	Loading sync.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
 	Counted TableBytes // guarded by Loading: the counted bytes in memory
@@ -49,6 +52,18 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 	m.Facts = facts{meta}
 	t.Reader = sstable.NewReader(t.File, m, blocks, files.Domain)
 	return t
+}
+
+// Fingerprint returns the table's fingerprint. It reads the tail of the file at the first call.
+func (t *Table) Fingerprint() (uint64, error) {
+	if p := t.fingerprint.Load(); p != nil {
+		return *p, nil
+	}
+	sum, err := stream.Fingerprint(t.File, t.File.Name, t.Meta)
+	if err == nil {
+		t.fingerprint.Store(&sum)
+	}
+	return sum, err
 }
 
 // Units returns the number of units of the table's filter that fit in memory.

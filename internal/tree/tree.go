@@ -240,7 +240,12 @@ func (t *Tree) swap(change func(*State)) {
 	t.set(s)
 	t.notify()
 	t.mu.Unlock()
-	t.Domain.Retire(func() { t.Release(old) })
+	t.retire(old)
+}
+
+// retire drops a reference to a state once no reader inside a guard can use it without one.
+func (t *Tree) retire(s *State) {
+	t.Domain.Retire(func() { t.Release(s) })
 	select {
 	case t.retired <- struct{}{}:
 	default: // the pending turn of ReleaseStates releases this state too

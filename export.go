@@ -1,0 +1,138 @@
+package bloomkv
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/intake"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// ExportOptions are options of Export. The zero value exports the whole store.
+type ExportOptions struct {
+	// Since lists tables that the receiver has: see [DB.Inventory] and [ReadInventory]. The export leaves them out, and
+	// only a receiver that has them can import it. nil leaves out nothing.
+	Since *Inventory
+}
+
+// An Export is a store as of one moment, as a stream of bytes of known size that [Import] and [DB.Import] read. It
+// keeps the tables of that moment on the disk until Close. It is safe for concurrent use.
+type Export struct {
+	db     *DB
+	writer *stream.Writer
+	tables []*tree.Table // of state, in the order of the stream
+	mark   batch.Mark
+
+	mu    sync.Mutex
+	state *tree.State // with a reference; nil after Close
+}
+
+var _ io.WriterTo = (*Export)(nil)
+
+// Export returns the store as of now, with every write that returned before the call; of the writes that run
+// concurrently it has a prefix, possibly empty. It first writes out what is in memory, as [DB.Flush] does. The stream
+// consists of the tables as they are: no key is decoded and no filter is built.
+//
+// The caller must close the Export. Until then it keeps its tables on the disk, even those that compactions replace,
+// and the memory of a memtable; writes, reads and compactions go on. With Options.ReadOnly, Export returns
+// ErrReadOnly.
+func (db *DB) Export(ctx context.Context, opts ExportOptions) (*Export, error) {
+	if err := db.Flush(ctx); err != nil {
+		return nil, err
+	}
+	ctx, end, err := db.tree.BeginCall(ctx)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	recorded, s := db.tree.Recorded() // not nil, since Close waits
+	x, err := db.export(ctx, recorded, s, opts.Since)
+	if err = end(err); err != nil {
+		db.tree.Release(s)
+		return nil, err
+	}
+	db.report.exported(len(x.tables), x.Size(), time.Since(began))
+	return x, nil
+}
+
+// export makes the export of a state.
+func (db *DB) export(ctx context.Context, r manifest.State, s *tree.State, since *Inventory) (*Export, error) {
+	ids, err := intake.Inventory(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	known := map[stream.ID]bool{}
+	if since != nil {
+		for _, id := range since.ids {
+			known[id] = true
+		}
+	}
+	sums := make([]uint64, len(ids))
+	for i, id := range ids {
+		sums[i] = id.Sum
+	}
+	x := &Export{db: db, mark: r.Mark, state: s}
+	s.EachTable(func(_ int, t *tree.Table) { x.tables = append(x.tables, t) })
+	header := stream.NewHeader(r, sums, func(id stream.ID) bool { return known[id] })
+	if x.writer, err = stream.NewWriter(header); err != nil {
+		return nil, fmt.Errorf("bloomkv: export: %w", err)
+	}
+	return x, nil
+}
+
+// Size returns the exact length of the stream in bytes.
+func (x *Export) Size() int64 { return x.writer.Size() }
+
+// Mark returns a copy of the mark of the exported store: see [DB.Mark].
+func (x *Export) Mark() []byte { return copyOf(x.mark) }
+
+// WriteTo writes the stream to w and returns the number of bytes written. It may be called any number of times, and
+// writes the same bytes each time. The error is that of w, or of reading a table; after Close of the Export or of its
+// store it is ErrClosed. Close of the store does not wait for WriteTo, whose next read of a table then fails, but Close
+// of the Export lets a WriteTo end that has begun.
+func (x *Export) WriteTo(w io.Writer) (int64, error) {
+	x.mu.Lock()
+	s := x.state
+	if s != nil {
+		s.Hold()
+	}
+	x.mu.Unlock()
+	if s == nil {
+		return 0, ErrClosed
+	}
+	defer x.db.tree.Release(s)
+	n, err := x.writer.Write(w, func(i int) (io.ReaderAt, string, error) {
+		if x.db.tree.Load() == nil {
+			return nil, "", ErrClosed
+		}
+		f := x.tables[i].File
+		return f, f.Name, nil
+	})
+	if err != nil && x.db.tree.Load() == nil {
+		return n, ErrClosed
+	}
+	if err != nil {
+		err = fmt.Errorf("bloomkv: export: %w", err)
+	}
+	return n, err
+}
+
+// Close lets the store remove the tables that only the Export keeps. A second Close returns ErrClosed and does nothing;
+// the first returns nil, also after that of the store.
+func (x *Export) Close() error {
+	x.mu.Lock()
+	s := x.state
+	x.state = nil
+	x.mu.Unlock()
+	if s == nil {
+		return ErrClosed
+	}
+	x.db.tree.Release(s)
+	return nil
+}

@@ -1,0 +1,159 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/newstore"
+	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// NewStore makes a store of a stream in dir, as package newstore does. base is empty, or the directory of a store that
+// has the tables that the stream leaves out; no one may write to it meanwhile.
+func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base string) (err error) {
+	have := None
+	if base != "" {
+		b, err := openBase(fsys, base)
+		if err != nil {
+			return fmt.Errorf("base %s: %w", base, err)
+		}
+		defer func() { err = errors.Join(err, b.lock.Close()) }()
+		have = b.have
+	}
+	n := newstore.New(fsys, dir, base)
+	if err = n.Enter(); err == nil {
+		err = fill(ctx, in, fsys, n, have)
+	}
+	if err != nil {
+		err = errors.Join(err, n.Abandon())
+	}
+	return err
+}
+
+// fill brings the tables of a stream into a new store, and creates it.
+func fill(ctx context.Context, in *stream.Reader, fsys vfs.FS, n *newstore.Store, have Have) error {
+	t := &Target{FS: fsys, Dir: n.Dir(), Numbers: new(compaction.Counter)} // the numbers of the header
+	tables, err := t.Stream(ctx, in, have)
+	if err == nil {
+		err = opens(ctx, fsys, n.Dir(), tables)
+	}
+	if err != nil {
+		return errors.Join(err, t.Abandon())
+	}
+	for _, table := range tables {
+		n.Add(table.Number)
+	}
+	s := in.Header.State
+	return n.Create(s.NextFile, s)
+}
+
+// opens checks that each file is a table that fits its record.
+func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Table) (err error) {
+	d := new(epoch.Domain)
+	files, blocks := tablefile.NewPool(1).NewDir(fsys, dir, d), cache.New(1<<20, d)
+	defer func() { err = errors.Join(err, files.Close()) }()
+	for _, meta := range tables {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		t := tree.NewTable(meta, files, blocks)
+		err := t.Reader.Load(1) // without the filter
+		t.Reader.Close()
+		if err = errors.Join(err, t.File.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A base is a closed store whose tables a stream leaves out.
+type base struct {
+	fs     vfs.FS
+	dir    string
+	lock   io.Closer
+	tables map[uint64]*manifest.Table // by id
+}
+
+func openBase(fsys vfs.FS, dir string) (*base, error) {
+	mode := recovery.Mode{ReadOnly: true}
+	lock, err := recovery.Enter(fsys, dir, mode)
+	if err != nil {
+		return nil, err
+	}
+	_, s, err := recovery.Load(fsys, dir, mode)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	b := &base{fsys, dir, lock, map[uint64]*manifest.Table{}}
+	for _, t := range s.Version.Tables() {
+		b.tables[t.ID] = t
+	}
+	return b, nil
+}
+
+func (b *base) have(t *stream.Table) (_ string, err error) {
+	own := b.tables[t.ID]
+	if own == nil {
+		return "", missing(t)
+	}
+	path := filename.Make(b.dir, filename.Table, own.Number)
+	f, err := b.fs.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	sum, err := stream.Fingerprint(f, path, own)
+	if err == nil {
+		err = Same(t, own, sum)
+	}
+	return path, err
+}
+
+// Inventory returns the identities of the tables of a closed store, or of one that is open to read.
+func Inventory(ctx context.Context, s *tree.State) ([]stream.ID, error) {
+	var ids []stream.ID
+	var failed error
+	s.EachTable(func(_ int, t *tree.Table) {
+		if failed == nil {
+			failed = ctx.Err()
+		}
+		if failed != nil {
+			return
+		}
+		sum, err := t.Fingerprint()
+		failed = err
+		ids = append(ids, stream.ID{ID: t.Meta.ID, Size: t.Meta.Size, Sum: sum})
+	})
+	return ids, failed
+}
+
+// Of returns the Have of an open store, whose state stays referenced meanwhile.
+func Of(s *tree.State) Have {
+	tables := map[uint64]*tree.Table{}
+	s.EachTable(func(_ int, t *tree.Table) { tables[t.Meta.ID] = t })
+	return func(t *stream.Table) (string, error) {
+		own := tables[t.ID]
+		if own == nil {
+			return "", missing(t)
+		}
+		sum, err := own.Fingerprint()
+		if err == nil {
+			err = Same(t, own.Meta, sum)
+		}
+		return own.File.Path, err
+	}
+}

@@ -1,0 +1,240 @@
+package stream
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// table returns a table with the given bounds.
+func table(id uint64, lo, hi string, size uint64) *manifest.Table {
+	return &manifest.Table{
+		Number: id, ID: id * 7, Size: size, TailLen: min(size, 10), Smallest: []byte(lo), Largest: []byte(hi),
+		MinSeq: ikey.Seq(100 - 10*(id/4)), MaxSeq: ikey.Seq(101 - 10*(id/4)), Entries: 1, FilterRate: 1,
+	}
+}
+
+// example returns a header of four tables, of which the second does not travel, and their contents.
+func example() (*Header, [][]byte) {
+	v := &manifest.Version{}
+	v.Levels[0] = []manifest.Run{
+		{ID: 900, Tables: []*manifest.Table{table(4, "a", "b", 3), table(5, "c", "d", frameSize)}},
+		{ID: 800, Tables: []*manifest.Table{table(8, "a", "z", 2*frameSize+1)}},
+	}
+	v.Levels[6] = []manifest.Run{{ID: 850, Tables: []*manifest.Table{table(12, "k", "l", 0)}}}
+	s := manifest.State{Version: v, LastSeq: 1000, Seed: 5, MinLog: 3, NextFile: 2000}
+	h := NewHeader(s, []uint64{1, 2, 3, 4}, func(id ID) bool { return id.Sum == 2 })
+	var files [][]byte
+	for i, t := range h.Tables {
+		files = append(files, bytes.Repeat([]byte{byte(i + 1)}, int(t.Size)))
+	}
+	return h, files
+}
+
+// encode returns the stream of a header and files.
+func encode(tb testing.TB, h *Header, files [][]byte) []byte {
+	tb.Helper()
+	w, err := NewWriter(h)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var b bytes.Buffer
+	n, err := w.Write(&b, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "table", nil })
+	if err != nil || n != w.Size() || n != int64(b.Len()) {
+		tb.Fatalf("%d bytes, %v, want %d", n, err, w.Size())
+	}
+	return b.Bytes()
+}
+
+// read reads a whole stream.
+func read(r io.Reader) (*Header, [][]byte, error) {
+	in, err := NewReader(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	files := make([][]byte, len(in.Header.Tables))
+	for i, t := range in.Header.Tables {
+		if !t.Travels {
+			continue
+		}
+		if err := in.Table(t.Size, func(p []byte) error { files[i] = append(files[i], p...); return nil }); err != nil {
+			return nil, nil, err
+		}
+	}
+	return in.Header, files, in.End()
+}
+
+func TestAStreamHasTheTreeAndTheTablesThatTravel(t *testing.T) {
+	h, files := example()
+	b := encode(t, h, files)
+	got, read, err := read(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := h.State.Version.String(); got.State.Version.String() != want || got.State.LastSeq != 1000 ||
+		got.State.Seed != 5 || got.State.MinLog != 0 {
+		t.Errorf("got %+v\n%s\nwant\n%s", got.State, got.State.Version, want)
+	}
+	for i := range files {
+		want := files[i]
+		if i == 1 {
+			want = nil
+		}
+		if !bytes.Equal(read[i], want) || got.Tables[i].Sum != uint64(i+1) || got.Tables[i].Travels != (i != 1) {
+			t.Errorf("table %d: %d bytes, %+v, want %d", i, len(read[i]), got.Tables[i], len(want))
+		}
+	}
+	ids, err := ReadInventory(bytes.NewReader(b))
+	if err != nil || len(ids) != 4 || ids[1] != h.Tables[1].Identity() {
+		t.Errorf("inventory of the stream: %v, %v", ids, err)
+	}
+	again, err := ReadInventory(bytes.NewReader(AppendInventory(nil, append(ids, ids[0]))))
+	if err != nil || len(again) != 4 {
+		t.Errorf("inventory alone: %v, %v", again, err)
+	}
+}
+
+// TestTheFormatOfAStreamStays compares the bytes of version 1.
+func TestTheFormatOfAStreamStays(t *testing.T) {
+	h, files := example()
+	inventory := AppendInventory(nil, []ID{{1, 2, 3}, {2, 3, 4}})
+	for want, b := range map[string][]byte{
+		"524884 bytes, SHA-256 d7b5ba237674db23": encode(t, h, files), "68 bytes, SHA-256 b12d691e61db8de0": inventory,
+	} {
+		if got := fmt.Sprintf("%d bytes, SHA-256 %.8x", len(b), sha256.Sum256(b)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestFramesOfAnotherStreamOrPlaceAreDamage swaps frames of equal length.
+func TestFramesOfAnotherStreamOrPlaceAreDamage(t *testing.T) {
+	h, files := example()
+	one := encode(t, h, files)
+	h.State.LastSeq++
+	two := encode(t, h, files)
+	at := len(one) - int(framed(uint64(len(end)))) - int(framed(2*frameSize+1))
+	foreign := bytes.Clone(one)
+	copy(foreign[at:], two[at:at+frameSize+sumSize])
+	swapped := bytes.Clone(one)
+	copy(swapped[at:], one[at+frameSize+sumSize:][:frameSize+sumSize])
+	for name, b := range map[string][]byte{"another stream": foreign, "another place": swapped} {
+		_, _, err := read(bytes.NewReader(b))
+		e, ok := errors.AsType[*corrupt.Error](err)
+		if !ok || e.Offset != int64(at) {
+			t.Errorf("a frame of %s: %v, want damage at %d", name, err, at)
+		}
+	}
+}
+
+// TestWhatAHeaderClaimsIsNotAllocated claims large headers, tables and inventories that do not come.
+func TestWhatAHeaderClaimsIsNotAllocated(t *testing.T) {
+	seal := func(b []byte) []byte {
+		binary.LittleEndian.PutUint32(b[preludeSize-sumSize:], crc32.Checksum(b[:preludeSize-sumSize], castagnoli))
+		return b
+	}
+	h, files := example()
+	h.Tables[2].Size = 1 << 50
+	var tables bytes.Buffer
+	w, err := NewWriter(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Write(&tables, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "f", nil })
+	if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "want 1125899906842624 bytes") {
+		t.Errorf("a file that is too short: %v", err)
+	}
+	inventory := AppendInventory(nil, nil)
+	binary.LittleEndian.PutUint32(inventory[12:], math.MaxUint32)
+	for name, b := range map[string][]byte{
+		"header": seal(prelude{1, maxHeader, 1 << 40}.append(nil)), "tables": tables.Bytes(), "inventory": inventory,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := read(bytes.NewReader(b))
+		_, _ = ReadInventory(bytes.NewReader(b))
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, corrupt.Err) {
+			t.Errorf("%s: %v, want damage", name, err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 4<<20 {
+			t.Errorf("%s: %d bytes allocated", name, n)
+		}
+	}
+}
+
+// TestAHeaderThatIsNoStoreIsRefused changes what an honest writer would not write.
+func TestAHeaderThatIsNoStoreIsRefused(t *testing.T) {
+	for name, change := range map[string]func(h *Header){
+		"no seed":                  func(h *Header) { h.State.Seed = 0 },
+		"a smallest log":           func(h *Header) { h.State.MinLog = 2 },
+		"a log":                    func(h *Header) { h.State.Log = &manifest.LogMark{Number: 2} },
+		"numbers that do not fit":  func(h *Header) { h.Tables[0].Number, h.Tables[1].Number = 2, 1 },
+		"two tables of one id":     func(h *Header) { h.Tables[0].ID = h.Tables[1].ID },
+		"overlapping tables":       func(h *Header) { h.Tables[0].Largest = []byte("cc") },
+		"a table of no entries":    func(h *Header) { h.Tables[0].Entries = 0 },
+		"runs out of order":        func(h *Header) { h.Tables[2].MaxSeq, h.Tables[2].MinSeq = 200, 200 },
+		"exhausted sequences":      func(h *Header) { h.State.LastSeq = 1 << 55 * 2 },
+		"a tail beyond the table":  func(h *Header) { h.Tables[0].TailLen = h.Tables[0].Size + 1 },
+		"a missing list of tables": func(h *Header) { h.Tables = h.Tables[:3] },
+	} {
+		h, files := example()
+		change(h)
+		w, err := NewWriter(h)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var b bytes.Buffer
+		_, _ = w.Write(&b, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "f", nil })
+		if _, _, err := read(&b); !errors.Is(err, corrupt.Err) {
+			t.Errorf("%s: %v, want damage", name, err)
+		}
+	}
+}
+
+// FuzzStream reads changed streams: a header that is accepted is written as it was read.
+func FuzzStream(f *testing.F) {
+	h, files := example()
+	f.Add(encode(f, h, files))
+	h.Tables[2].Travels = false
+	short := encode(f, h, files)
+	f.Add(short)
+	f.Add(h.append(nil))
+	f.Add(AppendInventory(nil, []ID{{1, 2, 3}, {2, 3, 4}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		fine := func(err error) {
+			if err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, corrupt.ErrUnsupportedVersion) {
+				t.Errorf("%v, want damage or another version", err)
+			}
+		}
+		got, _, err := read(bytes.NewReader(b))
+		fine(err)
+		if err == nil && !bytes.HasPrefix(b, prelude{}.append(nil)[:8]) {
+			t.Errorf("a stream of %q", got.State.Version)
+		}
+		ids, err := ReadInventory(bytes.NewReader(b))
+		fine(err)
+		if err == nil && bytes.HasPrefix(b, []byte(inventoryMagic)) && !bytes.HasPrefix(b, AppendInventory(nil, ids)) {
+			t.Error("an inventory is written as other bytes")
+		}
+		if h, err := parseHeader(b); err == nil { // its checksums would hide it from the fuzzer
+			if again, err := parseHeader(h.append(nil)); err != nil ||
+				again.State.Version.String() != h.State.Version.String() {
+				t.Errorf("written again: %v", err)
+			}
+		}
+	})
+}
