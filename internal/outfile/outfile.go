@@ -2,10 +2,12 @@
 package outfile
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -44,15 +46,33 @@ func Check(name string) error {
 // /proc or /dev/fd is written into. When ctx ends, Write stops waiting for the reader of a pipe and returns the error
 // of ctx.
 func Write(ctx context.Context, name string, data []byte) error {
+	return WriteFrom(ctx, name, bytes.NewReader(data))
+}
+
+// WriteFrom does what Write does with what from writes. When ctx ends, it also stops before from writes more.
+func WriteFrom(ctx context.Context, name string, from io.WriterTo) error {
 	to, err := find(name)
 	switch {
 	case err != nil:
 	case to.info == nil || to.info.Mode().IsRegular() && !openFile(to.name):
-		err = to.replace(data)
+		err = to.replace(ctx, from)
 	default:
-		err = to.fill(ctx, data)
+		err = to.fill(ctx, from)
 	}
 	return named(name, err)
+}
+
+// An output is a file that takes no more once ctx has ended.
+type output struct {
+	ctx  context.Context //nolint:containedctx // Write has no parameter for it
+	file *os.File
+}
+
+func (o output) Write(b []byte) (int, error) {
+	if err := o.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return o.file.Write(b)
 }
 
 // MkdirAll creates a directory and its missing parents with mode 0777 less the umask.
@@ -150,7 +170,7 @@ func (t *target) check() error {
 }
 
 // replace writes a temporary file and renames it.
-func (t *target) replace(data []byte) error {
+func (t *target) replace(ctx context.Context, from io.WriterTo) error {
 	mode := fs.FileMode(0o666)
 	if t.info != nil {
 		mode = t.info.Mode().Perm()
@@ -164,7 +184,7 @@ func (t *target) replace(data []byte) error {
 		err = keepMode(f, mode)
 	}
 	if err == nil {
-		_, err = f.Write(data)
+		_, err = from.WriteTo(output{ctx, f})
 	}
 	if err == nil {
 		err = f.Sync()
@@ -188,7 +208,7 @@ func keepMode(f *os.File, mode fs.FileMode) error {
 }
 
 // fill writes into an existing file, at the end if it is regular, and stops waiting when ctx ends.
-func (t *target) fill(ctx context.Context, data []byte) error {
+func (t *target) fill(ctx context.Context, from io.WriterTo) error {
 	flag := os.O_WRONLY
 	if t.info.Mode().IsRegular() {
 		flag |= os.O_APPEND
@@ -197,7 +217,7 @@ func (t *target) fill(ctx context.Context, data []byte) error {
 	go func() {
 		f, err := os.OpenFile(t.name, flag, 0)
 		if err == nil {
-			_, err = f.Write(data)
+			_, err = from.WriteTo(output{ctx, f})
 			err = errors.Join(err, f.Close())
 		}
 		done <- err
