@@ -18,6 +18,7 @@ package bloomkv
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -55,6 +56,8 @@ type DB struct {
 	read   read.Reader          // reads from tree
 	writer commit.Writer        // writes into tree
 	work   *scheduler.Scheduler // flushes and compacts tree
+
+	updates, conflicts atomic.Uint64 // attempts of Update, and those that could not commit
 }
 
 // Dir returns the directory of the store, as given to [Open]. It is a directory of FS.

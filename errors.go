@@ -23,6 +23,9 @@ var (
 	// ErrTooLarge means that a key, a value, a mark or a batch exceeds its limit: [MaxKeySize], [MaxValueSize],
 	// [MaxMarkSize], [MaxBatchSize].
 	ErrTooLarge = errors.New("too large")
+	// ErrConflict means that other writes changed what a transaction of [DB.Update] had read, at each of its
+	// attempts. Nothing was written.
+	ErrConflict = errors.New("conflict")
 	// ErrOrder means that the keys passed to Ingest are not in strictly ascending order.
 	ErrOrder = errors.New("keys are not in strictly ascending order")
 	// ErrLocked means that another process, or another DB in this one, has the store open. Any number of readers

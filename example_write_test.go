@@ -191,6 +191,43 @@ func ExampleDB_Mark() {
 	// Output: mark 3, durable "" before Sync and "3" after it
 }
 
+// Update moves money between two accounts. If another writer changes one of them meanwhile, the function runs again.
+func ExampleDB_Update() {
+	db, err := bloomkv.Open("bank", &bloomkv.Options{FS: vfs.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	account := func(get func(key []byte) ([]byte, error), name string) int {
+		v, _ := get([]byte(name))
+		n, _ := strconv.Atoi(string(v)) // 0 without a value
+		return n
+	}
+	errPoor := errors.New("not enough")
+	move := func(from, to string, amount int) error {
+		return db.Update(context.Background(), func(tx *bloomkv.Tx) error {
+			has := account(tx.Get, from)
+			if has < amount {
+				return errPoor // nothing is written
+			}
+			if err := tx.Put([]byte(from), []byte(strconv.Itoa(has-amount))); err != nil {
+				return err
+			}
+			return tx.Put([]byte(to), []byte(strconv.Itoa(account(tx.Get, to)+amount)))
+		})
+	}
+	if err := db.Put([]byte("ann"), []byte("10")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(move("ann", "bob", 7))
+	fmt.Println(move("ann", "bob", 7))
+	fmt.Println(account(db.Get, "ann"), account(db.Get, "bob"))
+	// Output:
+	// <nil>
+	// not enough
+	// 3 7
+}
+
 // A printer is a Writer that prints.
 type printer struct{}
 

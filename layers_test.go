@@ -53,9 +53,9 @@ var rooms = map[string]room{
 		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
-		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "digest", "bloomblock", "vfs",
-		"internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch", "internal/filename",
-		"internal/corrupt", "internal/words",
+		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "internal/overlay", "digest",
+		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch",
+		"internal/filename", "internal/corrupt", "internal/words",
 	}},
 
 	"internal/read": {4, []string{
@@ -113,6 +113,7 @@ var rooms = map[string]room{
 		"internal/filename", "internal/corrupt",
 	}},
 
+	"internal/overlay": {2, []string{"internal/memtable", "bloomblock", "internal/batch", "internal/ikey"}},
 	"internal/salvage": {3, []string{
 		"internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan", "internal/manifest",
 		"internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/rangedel", "internal/ikey",

@@ -20,6 +20,7 @@ func (db *DB) Metrics() Metrics {
 		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
+	m.Writes.Updates, m.Writes.Conflicts = db.updates.Load(), db.conflicts.Load()
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
 	m.Memory.Budget, m.Files.MaxOpen = db.pool.Memory, db.pool.Files.Limit
 	c := db.tree.Blocks.Stats()

@@ -238,6 +238,8 @@ type FileMetrics struct {
 type WriteMetrics struct {
 	Operations  uint64 `json:"operations"`   // puts, deletes and range deletes, each operation of a batch
 	Groups      uint64 `json:"groups"`       // log writes: several waiting writers share one
+	Updates     uint64 `json:"updates"`      // runs of functions of Update; one may run several times
+	Conflicts   uint64 `json:"conflicts"`    // runs among them that could not commit: what they had read had changed
 	LogBytes    uint64 `json:"log_bytes"`    // of the payloads of records; reserved log space does not count
 	LogSyncs    uint64 `json:"log_syncs"`    // syncs that writers waited for
 	Flushes     uint64 `json:"flushes"`      // memtables written out

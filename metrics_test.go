@@ -45,11 +45,13 @@ resources.open_files resources.over_budget resources.stores
 settled tables_off_plan uptime_ns warm
 work.compactions.bytes work.compactions.duration_ns work.compactions.from work.compactions.tables work.compactions.to
 work.compactions.versions work.compactions.versions_read work.memtables work.versions work.versions_flushed
-writes.compacted_bytes writes.compacted_read writes.compactions writes.flush_bytes writes.flushes writes.groups
+writes.compacted_bytes writes.compacted_read writes.compactions writes.conflicts
+writes.flush_bytes writes.flushes writes.groups
 writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
 writes.rewritten_bytes
 writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
 writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
+writes.updates
 `
 
 // TestNamesOfMetricsInJSONAreTheirNamesInGo walks the figures by reflection. The name in JSON is that in Go with

@@ -169,6 +169,8 @@ func (w WriteMetrics) text() (l textLine) {
 	l.add(w.Operations > 0, "%s", words.Count(w.Operations))
 	l.add(w.Groups > 0, "written to the log in %s", words.Plural(w.Groups, "group"))
 	l.add(w.LogBytes > 0, "%s", words.Size(w.LogBytes))
+	l.add(w.Updates > 0, "%s", words.Plural(w.Updates, "update"))
+	l.add(w.Conflicts > 0, "%s", words.Plural(w.Conflicts, "conflict"))
 	l.add(w.LogSyncs > 0, "%s waited for", words.Plural(w.LogSyncs, "sync"))
 	l.add(w.Ingests > 0, "%s of %s", words.Plural(w.Ingests, "ingest"), words.Size(w.IngestBytes))
 	return l

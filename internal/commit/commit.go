@@ -54,6 +54,10 @@ type Config struct {
 type Values interface {
 	// Compare reports whether the newest value of key equals old, or with a nil old whether key is absent.
 	Compare(key, old []byte) (bool, error)
+	// SameKey reports whether key has the same value at two moments, or none at both; SameRange whether the keys in
+	// [lower, upper) and their values are the same. A nil upper means no end.
+	SameKey(key []byte, a, b tree.Moment) (bool, error)
+	SameRange(lower, upper []byte, a, b tree.Moment) (bool, error)
 	// Hash returns the hash of key by which memtables find it.
 	Hash(key []byte) bloomblock.SeededHash
 }

@@ -24,7 +24,9 @@ type store struct {
 	Writer
 
 	tables  map[string]string
-	written int // records
+	written int  // records
+	changed bool // what SameKey and SameRange deny
+	asked   int  // calls of these
 	stalls  []Stall
 	steps   int // pressure
 }
@@ -60,6 +62,16 @@ func (s *store) Compare(key, old []byte) (bool, error) {
 		}
 	}
 	return (value == nil) == (old == nil) && bytes.Equal(value, old), nil
+}
+
+func (s *store) SameKey([]byte, tree.Moment, tree.Moment) (bool, error) {
+	s.asked++
+	return !s.changed, nil
+}
+
+func (s *store) SameRange([]byte, []byte, tree.Moment, tree.Moment) (bool, error) {
+	s.asked++
+	return !s.changed, nil
 }
 
 func newStore(t *testing.T) *store {

@@ -21,6 +21,8 @@ type commit struct {
 	count uint32
 	sync  bool
 	when  *condition // nil means unconditionally
+	reads *Reads     // nil means unconditionally, too
+	stood bool       // the reads were the same
 
 	lead chan bool // true: lead the next group; false: done, see err
 	err  error
@@ -39,7 +41,8 @@ type queue struct {
 // Without operations it only makes earlier writes durable. An error matching tree.ErrReadOnly means that they may or
 // may not be there when the store is opened again; after any other error nothing was written.
 func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
-	return w.commit(ops, count, durable, nil)
+	_, err := w.commit(ops, count, durable, nil, nil)
+	return err
 }
 
 // CommitIf does what Commit does if the value of key equals old, or with a nil old if the store has no value for key,
@@ -51,15 +54,19 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 	if held, err := w.Values.Compare(key, old); err != nil || !held {
 		return false, cmp.Or(w.Tree.Writable(), err) // if it is yes, the commit asks
 	}
-	err := w.commit(ops, count, durable, when)
+	_, err := w.commit(ops, count, durable, when, nil)
 	return err == nil && when.held, err
 }
 
 // commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
-// committed only if it holds; then when.held is set.
-func (w *Writer) commit(ops []byte, count uint32, durable bool, when *condition) error {
+// committed only if it holds; then when.held is set. If reads is not nil, they are committed only if the reads are
+// still the same, and commit reports whether they are.
+func (w *Writer) commit(
+	ops []byte, count uint32, durable bool, when *condition, reads *Reads,
+) (stood bool, err error) {
 	c := w.commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
 	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
+	c.reads, c.stood = reads, false
 	q := &w.queue
 	q.mu.Lock()
 	lead := !q.leading
@@ -72,10 +79,10 @@ func (w *Writer) commit(ops []byte, count uint32, durable bool, when *condition)
 	if lead || <-c.lead {
 		w.lead(c)
 	}
-	err := c.err
-	c.ops, c.when = nil, nil
+	stood, err = c.stood, c.err
+	c.ops, c.when, c.reads = nil, nil, nil
 	w.commits.Put(c)
-	return err
+	return stood && err == nil, err
 }
 
 // lead commits a group that starts with c and hands the lead to the next waiter.
@@ -85,7 +92,7 @@ func (w *Writer) lead(c *commit) {
 	q.mu.Lock()
 	size, n := len(c.ops), 0
 	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup &&
-		(q.waiting[n].when == nil || size < maxConditional) {
+		(q.waiting[n].when == nil && q.waiting[n].reads == nil || size < maxConditional) {
 		size += len(q.waiting[n].ops)
 		n++
 	}
@@ -137,6 +144,11 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	for _, c := range group {
 		if c.when != nil {
 			if c.when.held, c.err = w.holds(c.when, framed[wal.HeaderSize+batch.RecordHeader:]); !c.when.held {
+				continue
+			}
+		}
+		if c.reads != nil {
+			if c.stood, c.err = w.stand(c.reads, framed[wal.HeaderSize+batch.RecordHeader:]); !c.stood {
 				continue
 			}
 		}

@@ -79,9 +79,13 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 		}
 		return nil, tree.ErrClosed
 	}
+	return r.cursor(lower, upper, keysOnly, tree.Moment{State: s, Seq: seq}), nil
+}
+
+// cursor returns a cursor as of a moment, whose state is held for it.
+func (r *Reader) cursor(lower, upper []byte, keysOnly bool, m tree.Moment) *Cursor {
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
-	c.reader, c.state = r, s
-	c.seq = seq
+	c.reader, c.state, c.seq = r, m.State, m.Seq
 	c.keysOnly = keysOnly
 	c.lower = append(c.lower[:0], lower...)
 	c.bounded = upper != nil
@@ -95,10 +99,10 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 	c.at, c.err, c.back, c.streak = fresh, nil, false, 0
 	c.open()
 	if c.opened.byN = 0; r.naming {
-		c.opened.byN = runtime.Callers(2, c.opened.by[:])
+		c.opened.byN = runtime.Callers(3, c.opened.by[:])
 	}
 	r.open.add(c)
-	return c, nil
+	return c
 }
 
 // Standing reports whether the cursor is at a key.

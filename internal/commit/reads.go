@@ -1,0 +1,191 @@
+package commit
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Reads are what a transaction has read of the store, all at one moment. The transaction commits only if it would read
+// the same in its turn.
+type Reads struct {
+	At     tree.Moment // held by the caller
+	Keys   [][]byte
+	Ranges []Range
+
+	seen tree.Moment // the last one at which the reads were the same as at At
+}
+
+// A Range is the range of keys [Lo, Hi); a nil Hi means no end.
+type Range struct{ Lo, Hi []byte }
+
+// CommitReads does what Commit does if the reads are still the same, and reports whether it did. The check and the
+// commit are one step to all other writers and readers. It sorts the reads.
+//
+// What was written since is only in the memtable, as long as the state is the one that the transaction has read. Only
+// if there is another state, because a memtable was frozen or tables have changed, are the reads repeated and compared:
+// tables drop versions and their sequence numbers, so these do not show what has changed. It is done once before the
+// commit queues, so that files are read while no other writer waits.
+func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (bool, error) {
+	r.sort()
+	r.seen = r.At
+	if w.Tree.Load() != r.At.State {
+		now, err := w.Tree.Now()
+		if err != nil {
+			return false, err
+		}
+		defer w.Tree.Release(now.State)
+		if same, err := w.repeat(r, now); err != nil || !same {
+			return false, err
+		}
+		r.seen = now
+	}
+	return w.commit(ops, count, durable, nil, r)
+}
+
+// sort sorts the keys and ranges, and joins ranges that overlap.
+func (r *Reads) sort() {
+	if len(r.Keys) > 1 {
+		slices.SortFunc(r.Keys, bytes.Compare)
+		r.Keys = slices.CompactFunc(r.Keys, bytes.Equal)
+	}
+	if len(r.Ranges) < 2 {
+		return
+	}
+	slices.SortFunc(r.Ranges, func(a, b Range) int { return bytes.Compare(a.Lo, b.Lo) })
+	joined := r.Ranges[:1]
+	for _, next := range r.Ranges[1:] {
+		last := &joined[len(joined)-1]
+		switch {
+		case last.Hi != nil && bytes.Compare(last.Hi, next.Lo) < 0:
+			joined = append(joined, next)
+		case last.Hi != nil && (next.Hi == nil || bytes.Compare(last.Hi, next.Hi) < 0):
+			last.Hi = next.Hi
+		}
+	}
+	r.Ranges = joined
+}
+
+// stand reports whether the reads are still the same in their turn. ops are the operations of their group that were
+// written before. mu is held.
+func (w *Writer) stand(r *Reads, ops []byte) (bool, error) {
+	if touched, err := r.touchedBy(ops); err != nil || touched {
+		return false, err
+	}
+	if w.lastSeq == r.seen.Seq {
+		return true, nil
+	}
+	if s := w.Tree.Load(); s == r.seen.State {
+		return !w.newer(s.Mem, r), nil
+	}
+	now, err := w.Tree.Now()
+	if err != nil {
+		return false, err
+	}
+	defer w.Tree.Release(now.State)
+	return w.repeat(r, now)
+}
+
+// repeat repeats the reads at another moment and reports whether they are the same.
+func (w *Writer) repeat(r *Reads, now tree.Moment) (bool, error) {
+	for _, key := range r.Keys {
+		if same, err := w.Values.SameKey(key, r.At, now); err != nil || !same {
+			return false, err
+		}
+	}
+	for _, rg := range r.Ranges {
+		if same, err := w.Values.SameRange(rg.Lo, rg.Hi, r.At, now); err != nil || !same {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// newer reports whether a memtable has a version or a range tombstone that is newer than the reads, of one of the keys
+// or in one of the ranges.
+func (w *Writer) newer(mem *memtable.Table, r *Reads) bool {
+	dels, since := mem.RangeDels(), r.seen.Seq
+	for _, key := range r.Keys {
+		if dels.Covering(key, ikey.MaxSeq) > since {
+			return true
+		}
+		if _, trailer, ok := mem.Get(key, w.Values.Hash(key).Mixed, ikey.MaxSeq); ok && trailer.Seq() > since {
+			return true
+		}
+	}
+	if len(r.Ranges) == 0 {
+		return false
+	}
+	var c memtable.Cursor
+	c.Reset(mem, ikey.MaxSeq, true)
+	defer func() { _ = c.Close() }()
+	for i := range r.Ranges {
+		rg := &r.Ranges[i]
+		for ok := c.SeekGE(ikey.Search(rg.Lo, ikey.MaxSeq)); ok && rg.before(c.Key().User); ok = c.Next() {
+			if c.Key().Trailer.Seq() > since {
+				return true
+			}
+		}
+		for at := rg.Lo; dels != nil && rg.before(at); {
+			_, end, newest := dels.Stretch(at, ikey.MaxSeq)
+			if newest > since {
+				return true
+			}
+			if end == nil {
+				break
+			}
+			at = end
+		}
+	}
+	return false
+}
+
+// before reports whether key is below the end of the range.
+func (rg *Range) before(key []byte) bool { return rg.Hi == nil || bytes.Compare(key, rg.Hi) < 0 }
+
+// touchedBy reports whether one of the operations is of one of the keys, or in one of the ranges.
+func (r *Reads) touchedBy(ops []byte) (bool, error) {
+	for len(ops) > 0 {
+		kind, key, value, rest, err := batch.NextOp(ops)
+		if err != nil {
+			return false, err
+		}
+		ops = rest
+		switch kind {
+		case ikey.Mark:
+		case ikey.RangeDelete:
+			if r.overlap(&Range{key, value}) {
+				return true, nil
+			}
+		default:
+			if _, is := slices.BinarySearchFunc(r.Keys, key, bytes.Compare); is || r.inRange(key) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// inRange reports whether key is in one of the ranges.
+func (r *Reads) inRange(key []byte) bool {
+	i, _ := slices.BinarySearchFunc(r.Ranges, key, func(rg Range, key []byte) int {
+		if rg.before(key) {
+			return 1
+		}
+		return -1
+	})
+	return i < len(r.Ranges) && bytes.Compare(r.Ranges[i].Lo, key) <= 0
+}
+
+// overlap reports whether a range has one of the keys, or overlaps one of the ranges.
+func (r *Reads) overlap(other *Range) bool {
+	i, _ := slices.BinarySearchFunc(r.Keys, other.Lo, bytes.Compare)
+	if i < len(r.Keys) && other.before(r.Keys[i]) {
+		return true
+	}
+	return slices.ContainsFunc(r.Ranges, func(rg Range) bool { return other.before(rg.Lo) && rg.before(other.Lo) })
+}

@@ -1,0 +1,155 @@
+package commit
+
+import (
+	"bytes"
+	"strconv"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// TestReadsStandByWhatWasWrittenSince evaluates reads after operations that precede them in their group, and after the
+// same operations in the memtable.
+func TestReadsStandByWhatWasWrittenSince(t *testing.T) {
+	op := func(kind ikey.Kind, key string, value []byte) []byte {
+		return batch.AppendOp(nil, kind, []byte(key), value)
+	}
+	key := func(k string) Reads { return Reads{Keys: [][]byte{[]byte(k)}} }
+	ranges := func(bounds ...string) (r Reads) {
+		for i := 0; i < len(bounds); i += 2 {
+			rg := Range{Lo: []byte(bounds[i])}
+			if bounds[i+1] != "" {
+				rg.Hi = []byte(bounds[i+1])
+			}
+			r.Ranges = append(r.Ranges, rg)
+		}
+		return r
+	}
+	cut := func(lo, hi string) []byte { return op(ikey.RangeDelete, lo, []byte(hi)) }
+	for _, tt := range []struct {
+		name   string
+		reads  Reads
+		ops    []byte
+		stands bool
+	}{
+		{"a put of the key", key("k"), put("k", "v"), false},
+		{"a deletion of the key", key("k"), op(ikey.Delete, "k", nil), false},
+		{"a put of another key", key("k"), put("k1", "v"), true},
+		{"a range over the key", key("k"), cut("j", "l"), false},
+		{"a range from the key on", key("k"), cut("k", "l"), false},
+		{"a range up to the key", key("k"), cut("a", "k"), true},
+		{"a range without an end", key("k"), op(ikey.RangeDelete, "a", nil), false},
+		{"a range without an end behind it", key("k"), op(ikey.RangeDelete, "k1", nil), true},
+		{"a mark", key(""), op(ikey.Mark, "", []byte("mark")), true},
+		{
+			"the first of many keys",
+			Reads{Keys: [][]byte{[]byte("q"), []byte("a"), []byte("k"), []byte("a")}},
+			put("a", "v"), false,
+		},
+		{"none of many keys", Reads{Keys: [][]byte{[]byte("q"), []byte("a"), []byte("k")}}, put("b", "v"), true},
+		{"a key in a range", ranges("b", "f"), put("e", "v"), false},
+		{"the lower bound of a range", ranges("b", "f"), put("b", "v"), false},
+		{"the upper bound of a range", ranges("b", "f"), put("f", "v"), true},
+		{"a key in a range without an end", ranges("b", ""), put("x", "v"), false},
+		{"a key between ranges", ranges("m", "p", "b", "f"), put("g", "v"), true},
+		{"a key in the later range", ranges("m", "p", "b", "f"), put("n", "v"), false},
+		{"a key in ranges that overlap", ranges("b", "f", "a", "z", "c", "d"), put("y", "v"), false},
+		{"a key in a range that has no end", ranges("b", "", "a", "c", "d", "e"), put("y", "v"), false},
+		{"a key behind ranges that touch", ranges("b", "d", "d", "f"), put("f", "v"), true},
+		{"a range over part of a range", ranges("b", "f"), cut("e", "z"), false},
+		{"a range behind a range", ranges("b", "f"), cut("f", "z"), true},
+		{"a range before a range", ranges("b", "f"), cut("a", "b"), true},
+		{"a range inside a range", ranges("b", "f"), cut("c", "d"), false},
+	} {
+		for _, where := range []string{"group", "memtable"} {
+			s := newStore(t)
+			for _, k := range []string{"b", "k", "n"} { // older versions do not count
+				if err := s.Commit(append(put(k, "old"), cut("y", "z")...), 2, false); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now, err := s.Tree.Now()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := tt.reads
+			r.At, r.seen = now, now
+			r.sort()
+			ops := tt.ops
+			if where == "memtable" {
+				if err := s.Commit(ops, 1, false); err != nil {
+					t.Fatal(err)
+				}
+				ops = nil
+			}
+			if got, err := s.stand(&r, ops); err != nil || got != tt.stands || s.asked != 0 {
+				t.Errorf("%s, in the %s: %v, %v, want %v; asked %d times", tt.name, where, got, err, tt.stands, s.asked)
+			}
+			s.Tree.Release(now.State)
+			s.close(t)
+		}
+	}
+}
+
+// TestReadsAreRepeatedOnlyOverAnotherState freezes the memtable between the reads and their commit.
+func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
+	for _, changed := range []bool{false, true} {
+		s := newStore(t)
+		if err := s.Commit(put("key", "v"), 1, false); err != nil {
+			t.Fatal(err)
+		}
+		now, err := s.Tree.Now()
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := Reads{At: now, Keys: [][]byte{[]byte("key"), []byte("other")}, Ranges: []Range{{Lo: []byte("a")}}}
+		if err := s.Commit(put("other", "v"), 1, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Freeze(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.changed = changed
+		stood, err := s.CommitReads(put("own", "v"), 1, false, &r)
+		if want := map[bool]int{false: 3, true: 1}[changed]; err != nil || stood == changed || s.asked != want {
+			t.Errorf("changed: %v: stood %v, %v after %d questions, want %d", changed, stood, err, s.asked, want)
+		}
+		if got := s.written; got != map[bool]int{false: 3, true: 2}[changed] {
+			t.Errorf("changed: %v: %d records", changed, got)
+		}
+		s.Tree.Release(now.State)
+		s.flush(t)
+		s.close(t)
+	}
+}
+
+// TestTheFirstOfAGroupThatReadsTheSameWins commits a group of transactions that have read and write one key.
+func TestTheFirstOfAGroupThatReadsTheSameWins(t *testing.T) {
+	s := newStore(t)
+	now, err := s.Tree.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group []*commit
+	for i := range 3 {
+		r := &Reads{At: now, Keys: [][]byte{[]byte("key")}}
+		r.seen = now
+		group = append(group, &commit{ops: put("key", strconv.Itoa(i)), count: 1, reads: r})
+	}
+	group = append(group, &commit{ops: put("other", "v"), count: 1})
+	if err := s.commitGroup(group, 100, false); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range group[:3] {
+		if c.stood != (i == 0) || c.err != nil {
+			t.Errorf("commit %d of the group: stood %v, %v", i, c.stood, c.err)
+		}
+	}
+	v, _, _ := s.Tree.Load().Mem.Get([]byte("key"), s.Hash([]byte("key")).Mixed, ikey.MaxSeq)
+	if !bytes.Equal(v, []byte("0")) || s.Tree.NewestSeq() != 2 {
+		t.Errorf("the key is %q at sequence %d, want that of the first", v, s.Tree.NewestSeq())
+	}
+	s.Tree.Release(now.State)
+	s.close(t)
+}

@@ -1,0 +1,278 @@
+package bloomkv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/bloomkv/bloomkv/internal/commit"
+	"github.com/bloomkv/bloomkv/internal/overlay"
+	"github.com/bloomkv/bloomkv/internal/read"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Update runs f as a transaction: its reads see the store as of one moment, with its own writes over it, and its writes
+// are applied as one batch, if nothing that it has read has changed by then. If something has, Update runs f again, on
+// the store as it is then. So transactions are serializable, and in the order of real time: each is one step to all
+// other writers and readers. Durability is Options.Durability; [DB.With] is for another.
+//
+// f may run several times and should have no other effect than the writes of tx; it must not use tx after it returns.
+// An error of f is returned as it is, and nothing is written. The error matches ErrConflict if transactions and other
+// writes were in each other's way 64 times; the pauses between the attempts grow up to a millisecond. ctx is checked
+// before each attempt and during pauses. Other errors are those of Apply. If f has written nothing, Update commits
+// nothing, and works with Options.ReadOnly too. If f panics, nothing is written.
+//
+// While f runs, no lock is held, and files that it may still read are kept from being removed, as by an iterator. The
+// check of what was read takes no file and no lock of its own, unless a memtable was frozen or tables have changed
+// since f began: then the reads are repeated. A transaction that conflicts often, or reads for long, is better written
+// with conditional writes such as [DB.CompareAndSwap]; for reads alone there is [DB.Snapshot].
+func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
+	return db.writes().Update(ctx, f)
+}
+
+const (
+	maxAttempts = 64
+	maxPause    = time.Millisecond
+)
+
+// Update runs f as a transaction: see [DB.Update].
+func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
+	for attempt := 1; ; attempt++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		done, err := w.attempt(f)
+		if err != nil || done {
+			return err
+		}
+		w.db.conflicts.Add(1)
+		if attempt == maxAttempts {
+			return fmt.Errorf("bloomkv: update: %w after %d attempts", ErrConflict, attempt)
+		}
+		if err := pause(ctx, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits after an attempt: not at all after the first, then for random times that grow, so that transactions that
+// keep conflicting get out of step.
+func pause(ctx context.Context, attempt int) error {
+	limit := min(time.Microsecond<<min(attempt, 20), maxPause)
+	if attempt == 1 {
+		return nil
+	}
+	timer := time.NewTimer(rand.N(limit))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed.
+func (w Writes) attempt(f func(tx *Tx) error) (done bool, err error) {
+	w.db.updates.Add(1)
+	now, err := w.db.tree.Now()
+	if err != nil {
+		return false, err
+	}
+	tx := &Tx{db: w.db, batch: newBatch()}
+	tx.reads.At = now
+	tx.reads.Keys = tx.keyRoom[:0]
+	tx.bytes = tx.byteRoom[:0]
+	defer tx.end() // even if f panics
+	if err := f(tx); err != nil {
+		return false, err
+	}
+	tx.closeIterators()
+	b := tx.batch
+	if b.count == 0 && b.err == nil {
+		return true, nil
+	}
+	if err := w.check(b); err != nil {
+		return false, err
+	}
+	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 {
+		return true, w.db.writer.Commit(b.ops, b.count, w.durability == Sync)
+	}
+	return w.db.writer.CommitReads(b.ops, b.count, w.durability == Sync, &tx.reads)
+}
+
+// A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it
+// what the Tx has written. It is a [Writer], so [Batch.Replay] can write to it. After the function has returned, all
+// methods return ErrClosed. A Tx must not be used by several goroutines at a time.
+type Tx struct {
+	db    *DB
+	batch *Batch // nil after the end
+	own   overlay.Writes
+	reads commit.Reads
+	bytes []byte // of the keys in reads
+
+	iterators []*TxIterator // that are open
+
+	keyRoom  [2][]byte
+	byteRoom [48]byte
+}
+
+var _ Writer = (*Tx)(nil)
+
+// end ends the transaction.
+func (tx *Tx) end() {
+	tx.closeIterators()
+	recycle(tx.batch)
+	tx.batch = nil
+	tx.db.tree.Release(tx.reads.At.State)
+}
+
+// closeIterators closes the iterators that are still open, and adds what they have walked over to the reads.
+func (tx *Tx) closeIterators() {
+	for len(tx.iterators) > 0 {
+		_ = tx.iterators[len(tx.iterators)-1].Close() // its errors were those of its moves
+	}
+}
+
+// Get returns a copy of the value of key, which the caller owns, or ErrNotFound: see [DB.Get].
+func (tx *Tx) Get(key []byte) ([]byte, error) {
+	value, err := tx.AppendGet(nil, key)
+	if err == nil && value == nil {
+		value = []byte{}
+	}
+	return value, err
+}
+
+// AppendGet appends the value of key to dst: see [DB.AppendGet].
+func (tx *Tx) AppendGet(dst, key []byte) ([]byte, error) {
+	value, live, decided, err := tx.written(key)
+	switch {
+	case err != nil:
+		return dst, err
+	case decided && live:
+		return append(dst, value...), nil
+	case decided:
+		return dst, ErrNotFound
+	}
+	tx.note(key)
+	return tx.db.read.AppendGetIn(dst, key, tx.reads.At)
+}
+
+// Has reports whether key has a value: see [DB.Has].
+func (tx *Tx) Has(key []byte) (bool, error) {
+	_, live, decided, err := tx.written(key)
+	if err != nil || decided {
+		return live, err
+	}
+	tx.note(key)
+	return tx.db.read.HasIn(key, tx.reads.At)
+}
+
+// written returns what the transaction itself has written under key, if it decides the value.
+func (tx *Tx) written(key []byte) (value []byte, live, decided bool, err error) {
+	if tx.batch == nil {
+		return nil, false, false, ErrClosed
+	}
+	if tx.batch.count == 0 {
+		return nil, false, false, nil
+	}
+	if err := tx.own.Add(tx.batch.ops); err != nil {
+		return nil, false, false, err
+	}
+	value, live, decided = tx.own.Get(key)
+	return value, live, decided, nil
+}
+
+// note adds a key to the reads. A key that is too long has no value, ever.
+func (tx *Tx) note(key []byte) {
+	if len(key) > MaxKeySize {
+		return
+	}
+	n := len(tx.bytes)
+	tx.bytes = append(tx.bytes, key...) // earlier keys keep the memory that they have
+	tx.reads.Keys = append(tx.reads.Keys, tx.bytes[n:len(tx.bytes):len(tx.bytes)])
+}
+
+// Put stores value under key when the transaction commits. Both are copied. The error matches ErrTooLarge if the key,
+// the value or the whole transaction is too large for a batch; Update returns it too.
+func (tx *Tx) Put(key, value []byte) error {
+	return tx.write(func(b *Batch) { b.Put(key, value) })
+}
+
+// Delete removes key when the transaction commits. The errors are those of Put.
+func (tx *Tx) Delete(key []byte) error {
+	return tx.write(func(b *Batch) { b.Delete(key) })
+}
+
+// DeleteRange removes the keys in [lo, hi) when the transaction commits: see [DB.DeleteRange]. The errors are those of
+// Put.
+func (tx *Tx) DeleteRange(lo, hi []byte) error {
+	return tx.write(func(b *Batch) { b.DeleteRange(lo, hi) })
+}
+
+// SetMark sets the mark of the store when the transaction commits: see [Batch.SetMark]. The errors are those of Put.
+func (tx *Tx) SetMark(mark []byte) error {
+	return tx.write(func(b *Batch) { b.SetMark(mark) })
+}
+
+func (tx *Tx) write(add func(*Batch)) error {
+	if tx.batch == nil {
+		return ErrClosed
+	}
+	add(tx.batch)
+	return tx.batch.err
+}
+
+// Iter returns an iterator over a range, with what the transaction has written so far; it does not see later writes. It
+// is never nil. Update closes it when the function returns, if it is still open. A transaction conflicts with writes in
+// the intervals that its iterators have walked over, also of keys that are new, and not with writes outside.
+func (tx *Tx) Iter(opts IterOptions) *TxIterator {
+	it := &TxIterator{tx: tx}
+	if tx.batch == nil {
+		it.err = ErrClosed
+		return it
+	}
+	lower, upper := opts.bounds()
+	it.lower, it.upper = append([]byte{}, lower...), upper
+	if upper != nil {
+		it.upper = append([]byte{}, upper...)
+	}
+	if it.err = tx.own.Add(tx.batch.ops); it.err != nil {
+		return it
+	}
+	var base *read.Cursor
+	if base, it.err = tx.db.read.OpenIn(lower, upper, opts.KeysOnly, tx.reads.At); it.err == nil {
+		it.base, it.c = base, tx.own.Cursor(base, it.lower, it.upper)
+		it.keysOnly = opts.KeysOnly
+		tx.iterators = append(tx.iterators, it)
+	}
+	return it
+}
+
+// Scan returns the keys of a range with their values, in ascending order, with what the transaction has written before
+// the loop begins: see [DB.Scan] and [Tx.Iter].
+func (tx *Tx) Scan(opts IterOptions) iter.Seq2[KV, error] {
+	return func(yield func(KV, error) bool) {
+		it := tx.Iter(opts)
+		defer func() { _ = it.Close() }() // if the loop panics
+		for ok := it.First(); ok; ok = it.Next() {
+			if !yield(KV{it.Key(), it.Value()}, nil) {
+				return
+			}
+		}
+		if err := it.Close(); err != nil {
+			yield(KV{}, err)
+		}
+	}
+}
+
+// bare returns ErrClosed for an error that wraps it, as all calls after Close do.
+func bare(err error) error {
+	if errors.Is(err, tree.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}
