@@ -28,7 +28,7 @@ type room struct {
 // rooms is the drawing of ARCHITECTURE.md. The root package is ".".
 var rooms = map[string]room{
 	"cmd/bloomkv": {8, []string{
-		".", "debug", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
+		".", "backup", "debug", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
 		"internal/filterplan", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile",
 		"internal/words", "internal/workload", "internal/workload/own",
 	}},
@@ -46,6 +46,8 @@ var rooms = map[string]room{
 
 	"examples":        {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
 	"examples/bucket": {0, nil},                                                   // the one that a program imports
+
+	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "vfs"}},
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 

@@ -60,11 +60,11 @@ func (a *app) command() *cobra.Command {
 		Short: "Write, read, check and inspect bloomkv stores",
 		Long: `bloomkv works on stores of keys and values. A store is a directory.
 
-put, load, ingest and demo create the store if it does not exist; checkpoint, import and salvage create a copy. The
-other commands fail if there is no store. Commands that read change nothing, not even in a store that was not closed
-cleanly. Several of them may read a store at the same time, but not while another command writes it. On a terminal,
-keys and values are escaped (\x1b for the byte 0x1b), so that stored data cannot control it. In a pipe, get and dump
-print the bytes unchanged.
+put, load, ingest and demo create the store if it does not exist; checkpoint, import, restore and salvage create a
+copy. The other commands fail if there is no store. Commands that read change nothing, not even in a store that was
+not closed cleanly. Several of them may read a store at the same time, but not while another command writes it. On a
+terminal, keys and values are escaped (\x1b for the byte 0x1b), so that stored data cannot control it. In a pipe, get
+and dump print the bytes unchanged.
 
 ` + exitHelp,
 		Version: version(),
@@ -75,7 +75,7 @@ print the bytes unchanged.
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(), a.countCommand(), a.sizeCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.exportCommand(),
-		a.importCommand(), a.compactCommand(),
+		a.importCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(),
 		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.serveCommand(),
 		a.digestCommand(), a.planCommand(), a.demoCommand(),
 	)

@@ -1,0 +1,396 @@
+// Package backup keeps generations of a store in one place, a directory or an object storage, where they share tables.
+//
+// A backup stores the tables that no earlier one has stored, and then one small object that lists the tables of its
+// generation. It is therefore incremental, and each generation is restored on its own. Interrupted at any point, a
+// backup is whole or not there: what it has stored is used by the next one, or removed by [Prune].
+//
+// Only one program at a time may change a place. A [Dir] is locked; for an object storage the caller sees to it.
+package backup
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/stream"
+)
+
+// Storage stores objects by name. Names consist of lower-case letters, digits, "-" and one "/".
+type Storage interface {
+	// Put stores an object, or replaces it by an equal one. The object is there as a whole and durable when Put returns
+	// nil, and never in part. If r fails, Put returns its error and stores nothing.
+	Put(ctx context.Context, name string, r io.Reader) error
+	// Get returns the content of an object. The error for an absent one matches fs.ErrNotExist.
+	Get(ctx context.Context, name string) (io.ReadCloser, error)
+	// List returns the names that begin with prefix, which ends with "/", in any order.
+	List(ctx context.Context, prefix string) ([]string, error)
+	// Delete removes an object. It is no error if there is none.
+	Delete(ctx context.Context, name string) error
+}
+
+// Objects:
+//
+//	generations/00000001                an export (package bloomkv) that leaves out all tables
+//	tables/ID-SIZE-FINGERPRINT          in hexadecimal: the bytes of a table and their CRC-32C, u32 little-endian
+const (
+	generations = "generations/"
+	tables      = "tables/"
+	sumSize     = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func tableName(id stream.ID) string {
+	return fmt.Sprintf("%s%016x-%x-%016x", tables, id.ID, id.Size, id.Sum)
+}
+
+func parseTableName(name string) (id stream.ID, ok bool) {
+	_, err := fmt.Sscanf(name, tables+"%16x-%x-%16x", &id.ID, &id.Size, &id.Sum)
+	return id, err == nil && tableName(id) == name
+}
+
+func generationName(n uint64) string { return fmt.Sprintf("%s%08d", generations, n) }
+
+// List returns the numbers of all generations, ascending.
+func List(ctx context.Context, s Storage) ([]uint64, error) {
+	names, err := s.List(ctx, generations)
+	if err != nil {
+		return nil, err
+	}
+	var all []uint64
+	for _, name := range names {
+		n, err := strconv.ParseUint(strings.TrimPrefix(name, generations), 10, 64)
+		if err == nil && generationName(n) == name {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// A Report says what a backup has stored.
+type Report struct {
+	Generation uint64
+	Tables     int   // of the generation
+	Stored     int   // tables among them that were not there before
+	Bytes      int64 // of these
+}
+
+// Make stores a new generation: the store as of now. Reads and writes of the store go on.
+func Make(ctx context.Context, db *bloomkv.DB, s Storage) (Report, error) {
+	all, err := List(ctx, s)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{Generation: 1}
+	if n := len(all); n > 0 {
+		r.Generation = all[n-1] + 1
+	}
+	has, err := stored(ctx, s)
+	if err != nil {
+		return r, err
+	}
+	inventory := new(bloomkv.Inventory)
+	known := stream.AppendInventory(nil, slices.Collect(maps.Keys(has)))
+	if err := inventory.UnmarshalBinary(known); err != nil {
+		return r, err
+	}
+	x, err := db.Export(ctx, bloomkv.ExportOptions{Since: inventory})
+	if err != nil {
+		return r, err
+	}
+	from, to := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := x.WriteTo(to)
+		_ = to.CloseWithError(err) // it never fails
+		ended <- err
+	}()
+	err = r.store(ctx, from, s)
+	_ = from.CloseWithError(errStopped) // it never fails
+	if failed := <-ended; err == nil {
+		err = failed
+	}
+	return r, errors.Join(err, x.Close())
+}
+
+var errStopped = errors.New("backup: stopped")
+
+// stored returns the tables that are there.
+func stored(ctx context.Context, s Storage) (map[stream.ID]bool, error) {
+	names, err := s.List(ctx, tables)
+	has := map[stream.ID]bool{}
+	for _, name := range names {
+		if id, ok := parseTableName(name); ok {
+			has[id] = true
+		}
+	}
+	return has, err
+}
+
+// store stores the tables of an export, and then its generation.
+func (r *Report) store(ctx context.Context, from io.Reader, s Storage) error {
+	in, err := stream.NewReader(from)
+	if err != nil {
+		return err
+	}
+	r.Tables = len(in.Header.Tables)
+	for i := range in.Header.Tables {
+		t := &in.Header.Tables[i]
+		if !t.Travels {
+			continue
+		}
+		if err := putTable(ctx, in, t, s); err != nil {
+			return err
+		}
+		r.Stored++
+		r.Bytes += int64(t.Size) //nolint:gosec // the size of a file
+		t.Travels = false
+	}
+	if err := in.End(); err != nil {
+		return err
+	}
+	w, err := stream.NewWriter(in.Header)
+	if err != nil {
+		return err
+	}
+	return s.Put(ctx, generationName(r.Generation), reader(func(to io.Writer) error {
+		_, err := w.Write(to, nil)
+		return err
+	}))
+}
+
+// putTable stores the next table of an export.
+func putTable(ctx context.Context, in *stream.Reader, t *stream.Table, s Storage) error {
+	r := reader(func(to io.Writer) error {
+		crc := uint32(0)
+		err := in.Table(t.Size, func(payload []byte) error {
+			crc = crc32.Update(crc, castagnoli, payload)
+			_, err := to.Write(payload)
+			return err
+		})
+		if err == nil {
+			_, err = to.Write(binary.LittleEndian.AppendUint32(nil, crc))
+		}
+		return err
+	})
+	err := s.Put(ctx, tableName(t.Identity()), r)
+	_ = r.Close() // it never fails
+	r.wait()
+	return err
+}
+
+// A piped reader yields what a function writes.
+type piped struct {
+	*io.PipeReader
+
+	done chan struct{}
+}
+
+func reader(write func(io.Writer) error) piped {
+	r, w := io.Pipe()
+	p := piped{r, make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = w.CloseWithError(write(w)) // it never fails
+	}()
+	return p
+}
+
+// wait waits for the end of the function.
+func (p piped) wait() { <-p.done }
+
+// header reads a generation.
+func header(ctx context.Context, s Storage, n uint64) (_ *stream.Header, err error) {
+	r, err := s.Get(ctx, generationName(n))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	in, err := stream.NewReader(r)
+	if err == nil {
+		err = in.End()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", generationName(n), err)
+	}
+	return in.Header, nil
+}
+
+// Restore makes a store of a generation in dir, as [bloomkv.Import] does. The error for a generation that is not there
+// matches fs.ErrNotExist.
+func Restore(ctx context.Context, s Storage, n uint64, dir string, opts bloomkv.NewStoreOptions) error {
+	h, err := header(ctx, s, n)
+	if err != nil {
+		return err
+	}
+	for i := range h.Tables {
+		h.Tables[i].Travels = true
+	}
+	w, err := stream.NewWriter(h)
+	if err != nil {
+		return err
+	}
+	r := reader(func(to io.Writer) error {
+		open := &object{ctx: ctx, s: s}
+		_, err := w.Write(to, func(i int) (io.ReaderAt, string, error) {
+			return open, tableName(h.Tables[i].Identity()), open.next(&h.Tables[i])
+		})
+		return errors.Join(err, open.close())
+	})
+	err = bloomkv.Import(ctx, r, dir, opts)
+	_ = r.Close() // it never fails
+	r.wait()
+	return err
+}
+
+// An object reads one stored table after another, each from its beginning to its end.
+type object struct {
+	ctx  context.Context //nolint:containedctx // of one Restore or Verify
+	s    Storage
+	r    io.ReadCloser // nil before the first
+	name string
+	left uint64
+	crc  uint32
+	at   int64
+}
+
+func (o *object) close() error {
+	if o.r == nil {
+		return nil
+	}
+	r := o.r
+	o.r = nil
+	return r.Close()
+}
+
+// next opens the object of a table.
+func (o *object) next(t *stream.Table) (err error) {
+	if err := o.close(); err != nil {
+		return err
+	}
+	o.name, o.left, o.crc, o.at = tableName(t.Identity()), t.Size, 0, 0
+	o.r, err = o.s.Get(o.ctx, o.name)
+	return err
+}
+
+// ReadAt implements io.ReaderAt for calls in order. The last one verifies the checksum of the whole.
+func (o *object) ReadAt(b []byte, off int64) (int, error) {
+	if off != o.at || uint64(len(b)) > o.left {
+		return 0, fmt.Errorf("%s: offset %d of %d bytes, want %d: out of order", o.name, off, len(b), o.at)
+	}
+	n, err := io.ReadFull(o.r, b)
+	o.at += int64(n)
+	if err == nil {
+		o.crc = crc32.Update(o.crc, castagnoli, b)
+		o.left -= uint64(n) //nolint:gosec // not negative
+	}
+	if err == nil && o.left == 0 {
+		var sum [sumSize]byte
+		if _, err = io.ReadFull(o.r, sum[:]); err == nil {
+			if want := binary.LittleEndian.Uint32(sum[:]); o.crc != want {
+				return 0, corrupt.Newf(o.name, 0, "checksum %08x, want %08x", o.crc, want)
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = corrupt.Newf(o.name, o.at, "the object ends here, %d bytes and a checksum are left", o.left)
+	}
+	return n, err
+}
+
+// Verify reads all generations and all tables that they name, and compares each with its checksum. The error joins all
+// damage and all that is missing, by object. progress, if not nil, is called with the number of tables read.
+func Verify(ctx context.Context, s Storage, progress func(done, total int)) error {
+	need, damage := referenced(ctx, s)
+	o := &object{ctx: ctx, s: s}
+	buf := make([]byte, 256<<10)
+	for i, t := range need {
+		if progress != nil {
+			progress(i, len(need))
+		}
+		err := o.next(&t)
+		for at := uint64(0); err == nil && at < t.Size; {
+			n := min(uint64(len(buf)), t.Size-at)
+			_, err = o.ReadAt(buf[:n], int64(at))
+			at += n
+		}
+		if err != nil {
+			damage = errors.Join(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(damage, o.close())
+}
+
+// referenced returns the tables of all generations, each once. The error joins those of generations that cannot be
+// read.
+func referenced(ctx context.Context, s Storage) ([]stream.Table, error) {
+	all, err := List(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var need []stream.Table
+	var damage error
+	seen := map[stream.ID]bool{}
+	for _, n := range all {
+		h, err := header(ctx, s, n)
+		if err != nil {
+			damage = errors.Join(damage, err)
+			continue
+		}
+		for _, t := range h.Tables {
+			if !seen[t.Identity()] {
+				seen[t.Identity()] = true
+				need = append(need, t)
+			}
+		}
+	}
+	return need, damage
+}
+
+// Prune removes all but the newest keep generations, at least 1, and then the tables that no generation needs, also
+// those that an interrupted backup has left. If a generation that stays cannot be read, no table is removed.
+func Prune(ctx context.Context, s Storage, keep int) error {
+	if keep < 1 {
+		return fmt.Errorf("backup: keep %d generations, want at least 1", keep)
+	}
+	all, err := List(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, n := range all[:max(0, len(all)-keep)] {
+		if err := s.Delete(ctx, generationName(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	need, err := referenced(ctx, s)
+	if err != nil {
+		return err
+	}
+	has, err := stored(ctx, s)
+	if err != nil {
+		return err
+	}
+	for _, t := range need {
+		delete(has, t.Identity())
+	}
+	for id := range has {
+		if err := s.Delete(ctx, tableName(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,284 @@
+package backup_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/backup"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func open(tb testing.TB, fsys vfs.FS) *backup.Dir {
+	tb.Helper()
+	d, err := backup.OpenDir(fsys, "backups")
+	must(tb, err)
+	return d
+}
+
+// restores restores a generation and compares it.
+func restores(s backup.Storage, n uint64, want map[string]string) error {
+	mem, ctx := vfs.NewMem(), context.Background()
+	if err := backup.Restore(ctx, s, n, "restored", bloomkv.NewStoreOptions{FS: mem}); err != nil {
+		return err
+	}
+	db, err := bloomkv.Open("restored", &bloomkv.Options{FS: mem, ErrorIfMissing: true})
+	if err != nil {
+		return err
+	}
+	got := map[string]string{}
+	for kv, scanErr := range db.Scan(bloomkv.IterOptions{}) {
+		err = errors.Join(err, scanErr)
+		got[string(kv.Key)] = string(kv.Value)
+	}
+	if err == nil && !maps.Equal(got, want) {
+		err = fmt.Errorf("generation %d has %d keys, want %d", n, len(got), len(want))
+	}
+	return errors.Join(err, db.Close())
+}
+
+// written returns an open store, and a function that writes more keys and returns what there is then.
+func written(tb testing.TB) (*bloomkv.DB, func() map[string]string) {
+	tb.Helper()
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), FilterSeed: 1})
+	must(tb, err)
+	tb.Cleanup(func() { _ = db.Close() })
+	all, n := map[string]string{}, 0
+	return db, func() map[string]string {
+		for range 40 {
+			k, v := fmt.Sprintf("k%03d", n), strings.Repeat("v", n)
+			must(tb, db.Put([]byte(k), []byte(v)))
+			all[k] = v
+			n++
+		}
+		return maps.Clone(all)
+	}
+}
+
+func TestGenerationsShareTablesAndAreRestoredOneByOne(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	db, write := written(t)
+	d := open(t, mem)
+	var want []map[string]string
+	for i := range 4 {
+		want = append(want, write())
+		r, err := backup.Make(ctx, db, d)
+		if err != nil || r.Generation != uint64(i+1) || r.Stored != 1 && i < 3 {
+			t.Fatalf("%+v, %v, want one new table", r, err)
+		}
+	}
+	if _, err := backup.OpenDir(mem, "backups"); !errors.Is(err, bloomkv.ErrLocked) {
+		t.Errorf("a second program: %v, want ErrLocked", err)
+	}
+	must(t, backup.Verify(ctx, d, nil))
+	for i, w := range want {
+		must(t, restores(d, uint64(i+1), w))
+	}
+	must(t, backup.Prune(ctx, d, 2))
+	if all, err := backup.List(ctx, d); err != nil || fmt.Sprint(all) != "[3 4]" {
+		t.Errorf("after Prune: %v, %v", all, err)
+	}
+	must(t, db.Rewrite(ctx, nil, nil))
+	r, err := backup.Make(ctx, db, d)
+	if err != nil || r.Generation != 5 || r.Stored != r.Tables {
+		t.Errorf("%+v, %v, want new tables alone", r, err)
+	}
+	must(t, restores(d, 3, want[2]))
+	must(t, backup.Prune(ctx, d, 1))
+	if names, err := d.List(ctx, "tables/"); err != nil || len(names) != r.Tables {
+		t.Errorf("%q, %v, want %d tables", names, err, r.Tables)
+	}
+	must(t, restores(d, 5, want[3]))
+	if err := restores(d, 4, nil); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a generation that is gone: %v, want fs.ErrNotExist", err)
+	}
+	must(t, d.Close())
+}
+
+// TestACrashOfABackupLeavesWholeGenerations crashes before each operation of a backup and of a prune.
+func TestACrashOfABackupLeavesWholeGenerations(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	var found []*vfs.Mem
+	armed := false
+	d := open(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		if armed && op.Kind.Changes() {
+			seed := uint64(len(found))
+			found = append(found, mem.Kill(), mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepAll),
+				mem.Crash(vfs.KeepSome(seed, 50)))
+		}
+		return nil
+	}))
+	db, write := written(t)
+	want := map[uint64]map[string]string{}
+	for i := range 2 {
+		want[uint64(i+1)] = write()
+		_, err := backup.Make(ctx, db, d)
+		must(t, err)
+	}
+	for _, step := range []func() error{
+		func() error { want[3] = write(); _, err := backup.Make(ctx, db, d); return err },
+		func() error { return backup.Prune(ctx, d, 1) },
+	} {
+		found, armed = nil, true
+		must(t, step())
+		armed = false
+		seen := map[int]int{}
+		for i, left := range found {
+			s := open(t, left)
+			all, err := backup.List(ctx, s)
+			if err == nil {
+				err = backup.Verify(ctx, s, nil)
+			}
+			for _, n := range all {
+				if err == nil {
+					err = restores(s, n, want[n])
+				}
+			}
+			if err == nil { // the place can be used on
+				var r backup.Report
+				if r, err = backup.Make(ctx, db, s); err == nil {
+					err = restores(s, r.Generation, want[3])
+				}
+			}
+			if err == nil {
+				err = errors.Join(backup.Prune(ctx, s, 1), backup.Verify(ctx, s, nil))
+			}
+			if err != nil || len(all) == 0 {
+				t.Fatalf("state %d with generations %v: %v", i, all, err)
+			}
+			seen[len(all)]++
+			must(t, s.Close())
+		}
+		t.Logf("%d states, by number of generations %v", len(found), seen)
+	}
+	must(t, restores(d, 3, want[3]))
+	must(t, d.Close())
+}
+
+// TestEveryFailedOperationOfABackupLeavesWholeGenerations also counts on what is listed in the same session.
+func TestEveryFailedOperationOfABackupLeavesWholeGenerations(t *testing.T) {
+	db, write := written(t)
+	want := write()
+	fault := errors.New("fault")
+	for at := 0; ; at++ {
+		mem, ops, armed := vfs.NewMem(), 0, false
+		d := open(t, vfs.NewHook(mem, func(op vfs.Op) error {
+			if op.Kind.Changes() && armed {
+				if ops++; ops == at+1 {
+					return fault
+				}
+			}
+			return nil
+		}))
+		armed = true
+		_, err := backup.Make(t.Context(), db, d)
+		struck := ops > at
+		armed = false
+		if struck != errors.Is(err, fault) {
+			t.Fatalf("operation %d: %v", at, err)
+		}
+		r, err := backup.Make(t.Context(), db, d)
+		if err == nil {
+			err = errors.Join(backup.Verify(t.Context(), d, nil), d.Close())
+		}
+		if err == nil {
+			err = restores(open(t, mem.Crash(vfs.KeepNothing)), r.Generation, want)
+		}
+		if err != nil {
+			t.Fatalf("operation %d: %v", at, err)
+		}
+		if !struck {
+			if at < 5 {
+				t.Errorf("only %d operations", at)
+			}
+			return
+		}
+	}
+}
+
+func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	db, write := written(t)
+	write()
+	d := open(t, mem)
+	_, err := backup.Make(ctx, db, d)
+	must(t, err)
+	for _, prefix := range []string{"tables/", "generations/"} {
+		names, err := d.List(ctx, prefix)
+		must(t, err)
+		r, err := d.Get(ctx, names[0])
+		must(t, err)
+		whole, err := io.ReadAll(r)
+		must(t, errors.Join(err, r.Close()))
+		for i := 0; i < len(whole); i += 1 + len(whole)/200 {
+			flipped := bytes.Clone(whole)
+			flipped[i] ^= 4
+			for _, b := range [][]byte{flipped, whole[:i]} {
+				must(t, d.Put(ctx, names[0], bytes.NewReader(b)))
+				if err := backup.Verify(ctx, d, nil); !errors.Is(err, bloomkv.ErrCorruption) ||
+					!strings.Contains(err.Error(), names[0]) {
+					t.Fatalf("byte %d of %s: Verify: %v", i, names[0], err)
+				}
+				if err := restores(d, 1, nil); !errors.Is(err, bloomkv.ErrCorruption) {
+					t.Fatalf("byte %d of %s: Restore: %v", i, names[0], err)
+				}
+			}
+		}
+		must(t, d.Delete(ctx, names[0]))
+		if err := restores(d, 1, nil); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("without %s: %v", names[0], err)
+		}
+		must(t, d.Put(ctx, names[0], bytes.NewReader(whole)))
+	}
+	must(t, errors.Join(backup.Verify(ctx, d, nil), d.Close()))
+}
+
+func Example() {
+	files, ctx := vfs.NewMem(), context.Background() // default: the operating system's files
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	d, err := backup.OpenDir(files, "backups")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer d.Close()
+	for _, value := range []string{"monday", "tuesday"} {
+		if err := db.Put([]byte("day"), []byte(value)); err != nil {
+			log.Fatal(err)
+		}
+		r, err := backup.Make(ctx, db, d)
+		fmt.Println("generation", r.Generation, "has", r.Stored, "new table,", err)
+	}
+	if err := backup.Restore(ctx, d, 1, "restored", bloomkv.NewStoreOptions{FS: files}); err != nil {
+		log.Fatal(err)
+	}
+	restored, err := bloomkv.Open("restored", &bloomkv.Options{FS: files})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer restored.Close()
+	value, err := restored.Get([]byte("day"))
+	fmt.Printf("%s %v\n", value, err)
+	// Output:
+	// generation 1 has 1 new table, <nil>
+	// generation 2 has 1 new table, <nil>
+	// monday <nil>
+}

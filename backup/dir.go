@@ -1,0 +1,127 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A Dir is a [Storage] in a directory: each object is a file. It is locked until Close.
+type Dir struct {
+	fs   vfs.FS
+	dir  string
+	lock io.Closer
+}
+
+const (
+	lockName = "LOCK"
+	temp     = "unfinished"
+)
+
+// OpenDir opens the storage in a directory, and creates it if it does not exist; its parent must exist. A nil fsys
+// means the operating system's. The error matches [bloomkv.ErrLocked] while another program has it open.
+func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	d := &Dir{fs: fsys, dir: dir}
+	for _, name := range []string{dir, d.path(generations), d.path(tables)} {
+		err := fsys.Mkdir(name)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+		// What an interrupted program has renamed may not be durable yet, but is listed and counted on from now on.
+		if err := errors.Join(fsys.SyncDir(filepath.Dir(name)), fsys.SyncDir(name)); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if d.lock, err = fsys.Lock(filepath.Join(dir, lockName)); err != nil {
+		return nil, err
+	}
+	if err := fsys.Remove(filepath.Join(dir, temp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, d.lock.Close())
+	}
+	return d, nil
+}
+
+// Close unlocks the directory.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+func (d *Dir) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+
+// Put implements [Storage].
+func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
+	tmp := filepath.Join(d.dir, temp)
+	f, err := d.fs.Create(tmp)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{f}, until{ctx, r}, make([]byte, 256<<10))
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = d.fs.Rename(tmp, d.path(name))
+	}
+	if err != nil {
+		return errors.Join(err, d.fs.Remove(tmp))
+	}
+	if err = errors.Join(d.fs.SyncDir(filepath.Dir(d.path(name))), d.fs.SyncDir(d.dir)); err != nil {
+		return errors.Join(err, d.fs.Remove(d.path(name))) // it must not be counted on
+	}
+	return nil
+}
+
+// An until reader ends with its context.
+type until struct {
+	ctx context.Context //nolint:containedctx // Read has no parameter for it
+	r   io.Reader
+}
+
+func (u until) Read(b []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(b)
+}
+
+// Get implements [Storage].
+func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
+	f, err := d.fs.Open(d.path(name))
+	if err != nil {
+		return nil, err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, size), f}, nil
+}
+
+// List implements [Storage].
+func (d *Dir) List(_ context.Context, prefix string) ([]string, error) {
+	names, err := d.fs.List(d.path(prefix))
+	for i, name := range names {
+		names[i] = prefix + name
+	}
+	return names, err
+}
+
+// Delete implements [Storage].
+func (d *Dir) Delete(_ context.Context, name string) error {
+	err := d.fs.Remove(d.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	dir, _, _ := strings.Cut(name, "/")
+	return errors.Join(err, d.fs.SyncDir(d.path(dir)))
+}
