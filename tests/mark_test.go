@@ -189,8 +189,8 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
-	flushes := 0
-	o.Events.Flushed = func(bloomkv.FlushInfo) { flushes++ }
+	var flushed atomic.Int64
+	o.Events.Flushed = func(bloomkv.FlushInfo) { flushed.Add(1) }
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	const marks = 5000
@@ -198,6 +198,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 		must(t, db.SetMark(fmt.Appendf(nil, "mark %200d", i)))
 	}
 	must(t, db.Flush(t.Context()))
+	flushes := int(flushed.Load())
 	if written := marks * 250; flushes < written/(4*int(o.MemtableSize)) {
 		t.Errorf("%d bytes of marks led to %d flushes of memtables of %d bytes", written, flushes, o.MemtableSize)
 	}

@@ -76,11 +76,10 @@ func (w *Writer) stand(r *Reads, ops []byte) (bool, error) {
 	if touched, err := r.touchedBy(ops); err != nil || touched {
 		return false, err
 	}
-	if w.lastSeq == r.seen.Seq {
-		return true, nil
-	}
+	// The state is compared first: an ingest publishes its sequence before its state, so that a reader between the two
+	// has the sequence without the tables.
 	if s := w.Tree.Load(); s == r.seen.State {
-		return !w.newer(s.Mem, r), nil
+		return w.lastSeq == r.seen.Seq || !w.newer(s.Mem, r), nil
 	}
 	now, err := w.Tree.Now()
 	if err != nil {

@@ -124,6 +124,30 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 	}
 }
 
+// TestReadsOfAnOlderStateAreRepeatedThoughTheirSequenceIsTheNewest has another state in the turn, as after an ingest
+// that published its sequence before the reads and its state after them.
+func TestReadsOfAnOlderStateAreRepeatedThoughTheirSequenceIsTheNewest(t *testing.T) {
+	s := newStore(t)
+	if err := s.Commit(put("key", "v"), 1, false); err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Tree.Now()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.changed = true
+	r := Reads{At: now, Keys: [][]byte{[]byte("key")}, seen: now}
+	if stands, err := s.stand(&r, nil); err != nil || stands || s.asked != 1 {
+		t.Errorf("reads of another state stand: %v, %v after %d questions, want 1", stands, err, s.asked)
+	}
+	s.Tree.Release(now.State)
+	s.flush(t)
+	s.close(t)
+}
+
 // TestTheFirstOfAGroupThatReadsTheSameWins commits a group of transactions that have read and write one key.
 func TestTheFirstOfAGroupThatReadsTheSameWins(t *testing.T) {
 	s := newStore(t)

@@ -271,10 +271,13 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 		if c.Seq > 0 {
 			// Publish before the new state can be loaded: a compaction that finds the tables finds them visible. A
 			// reader with the old state sees none of them, as if it had come earlier.
-			if e.Mark.Seq > 0 {
-				t.SetMark(e.Mark)
-			}
 			t.Publish(c.Seq)
+		}
+	}, func() {
+		// Unlike that of a batch, the mark of an ingest is set after its sequence is published: its data is visible
+		// only with the new state. A pin waits for both.
+		if c.Seq > 0 && e.Mark.Seq > 0 {
+			t.SetMark(e.Mark)
 		}
 	})
 	t.noteDurable() // also the mark of an ingest, which is visible now
@@ -296,5 +299,5 @@ func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int6
 		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
 		t.flushing = append(t.flushing, Frozen{mem, log, last, mark})
 		t.active = nil
-	})
+	}, nil)
 }

@@ -29,7 +29,7 @@ func (p *markPair) at(seq ikey.Seq) batch.Mark {
 }
 
 // SetMark sets the mark that readers see once its sequence is published. Its bytes must not change any more. Calls come
-// one at a time, in the order of sequences, each after the mark before was published.
+// one at a time, in the order of sequences, each after the sequence of the mark before was published.
 func (t *Tree) SetMark(m batch.Mark) {
 	p := &markPair{mark: m}
 	if last := t.marks.newest.Load(); last != nil {

@@ -231,13 +231,17 @@ func (t *Tree) TakeDead() []*Table {
 	return dead
 }
 
-// swap installs a changed copy of the state and retires the old one. It calls change with mu held.
-func (t *Tree) swap(change func(*State)) {
+// swap installs a changed copy of the state and retires the old one. With mu held, it calls change before, and then, if
+// it is not nil, after readers can load the copy.
+func (t *Tree) swap(change func(*State), then func()) {
 	t.mu.Lock()
 	old := t.state.Load()
 	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs}
 	change(s)
 	t.set(s)
+	if then != nil {
+		then()
+	}
 	t.notify()
 	t.mu.Unlock()
 	t.retire(old)
