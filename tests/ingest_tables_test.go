@@ -102,8 +102,13 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		want[fmt.Sprintf("v%02d", i%2)] = "v"
 	}
 	must(t, db.Flush(t.Context()))
-	names, err := mem.List("db")
-	must(t, err)
+	storetest.Settle(t, db)
+	tables := func() []string { // a log may still be on its way out
+		names, err := mem.List("db")
+		must(t, err)
+		return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".sst") })
+	}
+	names := tables()
 	whole, err := vfs.ReadFile(mem, "a", 1<<20)
 	must(t, err)
 	write := func(name string, b []byte) {
@@ -119,9 +124,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	write("empty", nil)
 	versions := ""
 	for _, n := range names {
-		if strings.HasSuffix(n, ".sst") {
-			versions = "db/" + n // the newest table: several sequence numbers
-		}
+		versions = "db/" + n // the newest table: several sequence numbers
 	}
 	for _, c := range []struct {
 		paths []string
@@ -145,8 +148,8 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		t.Error("no error for a link that failed")
 	}
 	full.Store(false)
-	if after, err := mem.List("db"); err != nil || !slices.Equal(names, after) {
-		t.Errorf("the directory has %q, %v, want %q", after, err, names)
+	if after := tables(); !slices.Equal(names, after) {
+		t.Errorf("the directory has the tables %q, want %q", after, names)
 	}
 	must(t, db.IngestTables(t.Context()))
 	must(t, contains(db, want))

@@ -223,7 +223,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	})
 	must(t, err)
 	// Keys are overwritten: in a growing store each inspection would take longer than the one before.
-	keys, least, most := 20_000, 100, 400
+	keys, least, most := 20_000, 40, 400
 	if testing.Short() {
 		keys, least, most = 5_000, 10, 400
 	}
