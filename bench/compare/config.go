@@ -20,6 +20,7 @@ type config struct {
 	puts        int           // in state "many puts"
 	busy        time.Duration // of state "busy"
 	small       bool          // the small cache in all states that read
+	ordered     bool          // the store of most states is loaded in key order
 	filters     bool          // compare the filters alone
 	worker      string        // "engine/state/round": measure only this, in dir
 }

@@ -26,6 +26,7 @@ type report struct {
 	Rounds     int    `json:"rounds"`
 	SmallCache int64  `json:"small_cache_bytes"`
 	AllSmall   bool   `json:"small_cache_everywhere"`
+	Ordered    bool   `json:"loaded_in_key_order"`
 	Puts       int    `json:"puts"` // of the rows puts-*
 
 	Busy time.Duration `json:"busy_ns"`
@@ -73,7 +74,7 @@ func newReport(c config, args []string, all outcome, took time.Duration) report 
 		Machine: machine.Here(), Took: took,
 		Versions: make(map[string]string), Filters: make(map[string]string),
 		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Rounds: c.rounds, SmallCache: c.smallCache(),
-		AllSmall: c.small, Puts: c.puts, Busy: c.busy,
+		AllSmall: c.small, Ordered: c.ordered, Puts: c.puts, Busy: c.busy,
 		Wrong: all.Wrong, Results: all.Results,
 	}
 	for _, name := range c.engines {
@@ -283,6 +284,9 @@ func (r *report) print(w io.Writer) {
 		seeks, longSeeks, syncedPuts, r.Puts, r.Busy, busyPuts)
 	if r.AllSmall {
 		fmt.Fprint(w, "All states that read have the small cache, and memtables of half its size.\n")
+	}
+	if r.Ordered {
+		fmt.Fprint(w, "The store is loaded in key order, one by one, where a row says random load too.\n")
 	}
 	if r.Rounds > 1 {
 		fmt.Fprint(w, "Medians of the rounds, with minimum and maximum.\n")

@@ -20,7 +20,7 @@ type state struct {
 
 // states are all states in the order in which they are measured.
 var states = []state{
-	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, large, (*worker).loaded},
+	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, loading, (*worker).loaded},
 	{"uncompacted", []string{"absent-unc", "present-unc"}, false, cached, (*worker).uncompacted},
 	{
 		"uncompacted, small cache",
@@ -82,6 +82,12 @@ func cached(c config) settings {
 	return large(c)
 }
 
+func loading(c config) settings {
+	s := large(c)
+	s.ascending = c.ordered
+	return s
+}
+
 func ascending(c config) settings {
 	s := large(c)
 	s.ascending = true
@@ -127,7 +133,11 @@ const (
 func (w *worker) loaded() {
 	written := w.countWrites()
 	watch := watchDisk(w.config.dir)
-	w.do(w.entry.columns[0], rowLoad, w.store(), workload.Phase{Kind: workload.Load})
+	load := workload.Phase{Kind: workload.Load}
+	if w.config.ordered {
+		load.Choice = workload.InOrder
+	}
+	w.do(w.entry.columns[0], rowLoad, w.store(), load)
 	w.rest(workload.Flush, workload.Settle)
 	most, err := watch()
 	w.fail(err)
