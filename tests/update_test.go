@@ -301,7 +301,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 					must(t, tx.Delete([]byte(k)))
 					delete(now, k)
 				case 3:
-					w := modelWrite{{key: k, ranged: true, end: []byte(fmt.Sprintf("%s%d", k[:2], rng.IntN(10)))}}
+					w := modelWrite{{key: k, ranged: true, end: fmt.Appendf(nil, "%s%d", k[:2], rng.IntN(10))}}
 					if rng.IntN(10) == 0 {
 						w[0].end = nil
 					}
