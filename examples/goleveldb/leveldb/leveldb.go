@@ -6,6 +6,7 @@ package leveldb
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/bloomkv/bloomkv"
@@ -13,7 +14,11 @@ import (
 
 // A Writer receives the writes of a replayed batch. Deleting an absent key is no error. A range is [start, end); nil
 // is no bound.
-type Writer = bloomkv.Writer
+type Writer interface {
+	Put(key, value []byte) error
+	Delete(key []byte) error
+	DeleteRange(start, end []byte) error
+}
 
 // A Batch collects writes, which Write applies together. It is for one goroutine at a time.
 type Batch interface {
@@ -76,6 +81,12 @@ func (b *batch) Delete(key []byte) error             { b.Batch.Delete(key); retu
 func (b *batch) DeleteRange(start, end []byte) error { b.Batch.DeleteRange(start, end); return nil }
 func (b *batch) ValueSize() int                      { return b.Size() }
 func (b *batch) Write() error                        { return b.db.Apply(&b.Batch) }
+func (b *batch) Replay(w Writer) error               { return b.Batch.Replay(unmarked{w}) }
+
+// unmarked makes a Writer one of bloomkv's. Its batches never have a mark.
+type unmarked struct{ Writer }
+
+func (unmarked) SetMark([]byte) error { return errors.New("the batch sets a mark") }
 
 type iterator struct {
 	*bloomkv.Iterator
