@@ -1,9 +1,12 @@
-// Command backup copies a store into a directory of backups, verifies the copy, and removes the oldest ones.
+// Command backup keeps generations of a store in an object storage, and shows how to put one behind package backup:
 //
-//	go run ./examples/backup -keep 7 store backups
+//	go run ./examples/backup -serve 127.0.0.1:8090 ./backups &
+//	go run ./examples/backup -keep 7 ./store http://127.0.0.1:8090/
 //
-// Only one process may open a store, so a running program calls the function backup itself. Reads and writes continue
-// while the copy is made, and it takes no space until the store's own tables are replaced.
+// The second command copies the tables that the storage does not have yet, verifies all that it has, and removes all
+// but the newest generations. Only one process may open a store, so a running program calls the function save itself.
+// The storage is a server with PUT, GET and DELETE of objects by name, as object storages have them; the first command
+// is such a server over a directory.
 package main
 
 import (
@@ -12,80 +15,74 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/backup"
 )
 
 func main() {
 	log.SetFlags(0)
-	keep := flag.Int("keep", 7, "keep the newest `N` backups, at least 1")
+	listen := flag.String("serve", "", "serve the directory `ADDRESS`")
+	keep := flag.Int("keep", 7, "keep the newest `N` generations, at least 1")
 	flag.Parse()
-	if flag.NArg() != 2 || *keep < 1 {
-		log.Fatal("usage: backup [-keep N] STORE BACKUPS")
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, flag.Arg(0), flag.Arg(1), *keep); err != nil {
+	var err error
+	switch {
+	case *listen != "" && flag.NArg() == 1:
+		err = serve(ctx, *listen, flag.Arg(0))
+	case *listen == "" && flag.NArg() == 2:
+		err = run(ctx, flag.Arg(0), flag.Arg(1), *keep)
+	default:
+		err = errors.New("usage: backup [-keep N] STORE URL, or backup -serve ADDRESS DIRECTORY")
+	}
+	if err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, store, backups string, keep int) (err error) {
+// run backs up a store that no process has open.
+func run(ctx context.Context, store, url string, keep int) (err error) {
 	db, err := bloomkv.Open(store, &bloomkv.Options{ErrorIfMissing: true})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	name, err := backup(ctx, db, backups, time.Now(), keep)
+	r, err := save(ctx, db, remote{http.DefaultClient, url}, keep)
 	if err == nil {
-		fmt.Println(name)
+		fmt.Printf("generation %d: %d of %d tables were new\n", r.Generation, r.Stored, r.Tables)
 	}
 	return err
 }
 
-const stamp = "20060102T150405.000Z" // sorts by time
-
-// backup makes a backup and returns its path. An unfinished backup never has the name of a finished one.
-func backup(ctx context.Context, db *bloomkv.DB, backups string, now time.Time, keep int) (string, error) {
-	if err := os.MkdirAll(backups, 0o700); err != nil {
-		return "", err
+// save stores a generation, while reads and writes of the store go on. Older ones are removed only after everything in
+// the storage has been read again.
+func save(ctx context.Context, db *bloomkv.DB, to backup.Storage, keep int) (backup.Report, error) {
+	r, err := backup.Make(ctx, db, to)
+	if err != nil {
+		return r, err
 	}
-	unfinished, name := filepath.Join(backups, "unfinished"), filepath.Join(backups, now.UTC().Format(stamp))
-	if err := os.RemoveAll(unfinished); err != nil {
-		return "", err
+	if err := backup.Verify(ctx, to, nil); err != nil {
+		return r, err
 	}
-	if err := db.Checkpoint(ctx, unfinished); err != nil {
-		return "", err
-	}
-	if _, err := bloomkv.Check(ctx, unfinished, bloomkv.CheckOptions{}); err != nil {
-		return "", err
-	}
-	if err := os.Rename(unfinished, name); err != nil {
-		return "", err
-	}
-	return name, removeOld(backups, keep)
+	return r, backup.Prune(ctx, to, keep)
 }
 
-// removeOld removes all backups except the newest, and leaves other files in the directory alone.
-func removeOld(backups string, keep int) error {
-	entries, err := os.ReadDir(backups) // sorted by name
+// serve serves a directory of backups until ctx ends.
+func serve(ctx context.Context, address, dir string) (err error) {
+	objects, err := backup.OpenDir(nil, dir)
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, e := range entries {
-		if _, err := time.Parse(stamp, e.Name()); err == nil {
-			names = append(names, e.Name())
-		}
-	}
-	for _, name := range names[:max(0, len(names)-keep)] {
-		if err := os.RemoveAll(filepath.Join(backups, name)); err != nil {
-			return err
-		}
+	defer func() { err = errors.Join(err, objects.Close()) }()
+	s := &http.Server{Addr: address, Handler: handler(objects), ReadHeaderTimeout: time.Minute}
+	context.AfterFunc(ctx, func() { _ = s.Close() }) // it returns what ListenAndServe does
+	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return err
 	}
 	return nil
 }
