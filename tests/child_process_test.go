@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -30,7 +32,8 @@ func child(t *testing.T, what ...string) *exec.Cmd {
 }
 
 // childMain is the main function of that process: "open DIR" prints the result of opening a store, "read DIR" of
-// opening it read-only, and "write DIR SEED" writes until it is killed.
+// opening it read-only, "write DIR SEED" writes until it is killed, and "backup DIR TARGET SEED" writes and stores
+// generations.
 func childMain(what string) int {
 	args := strings.Split(what, "\n")
 	switch {
@@ -44,6 +47,13 @@ func childMain(what string) int {
 		seed, err := strconv.ParseUint(args[2], 10, 64)
 		if err == nil {
 			err = writeUntilKilled(args[1], seed)
+		}
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	case len(args) == 4 && args[0] == "backup":
+		seed, err := strconv.ParseUint(args[3], 10, 64)
+		if err == nil {
+			err = backUpUntilKilled(args[1], args[2], seed)
 		}
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -127,6 +137,41 @@ func writeUntilKilled(dir string, seed uint64) error {
 			return err
 		}
 	}
+}
+
+const keptGenerations = 3
+
+// backUpUntilKilled continues after the last commit in the store. It tells how many commits there are before it stores
+// a generation, which is what "busy" means here, and the number of the generation afterwards.
+func backUpUntilKilled(dir, target string, seed uint64) (err error) {
+	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
+	if err != nil {
+		return err
+	}
+	objects, err := backup.OpenDir(nil, target)
+	if err != nil {
+		return err
+	}
+	n, err := commitsIn(db)
+	for err == nil {
+		for end := n + 50; n < end && err == nil; n++ {
+			err = db.With(bloomkv.NoSync).Apply(numbered(seed, n+1).batch())
+		}
+		if err == nil {
+			_, err = os.Stdout.Write(report{reportBegins, true, n}.bytes())
+		}
+		var made backup.Report
+		if err == nil {
+			made, err = backup.Make(context.Background(), db, objects)
+		}
+		if err == nil {
+			_, err = os.Stdout.Write(report{reportAcked, false, made.Generation}.bytes())
+		}
+		if err == nil {
+			err = backup.Prune(context.Background(), objects, keptGenerations)
+		}
+	}
+	return err
 }
 
 // commitsIn returns the number of the last commit in a store.

@@ -372,8 +372,11 @@ func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 		try(fmt.Sprintf("bit %d of byte %d", n%8, n), flipped)
 	}
 	after, err := mem.List("receiver")
-	if err != nil || !slices.Equal(names, after) {
-		t.Errorf("the receiver's directory has %q, %v, want %q", after, err, names)
+	must(t, err)
+	for _, name := range after { // one of names, the log of the flushed memtable, may be removed by now
+		if !slices.Contains(names, name) {
+			t.Errorf("the receiver's directory has %q, want no more than %q", after, names)
+		}
 	}
 	must(t, contains(receiver, map[string]string{"own": "v"}))
 
