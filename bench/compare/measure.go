@@ -125,7 +125,9 @@ func (w *worker) verify() { w.phase(w.engine, workload.Phase{Name: "verify", Kin
 // that the first one does it for all.
 func (w *worker) warm(column string, v view) {
 	if column == w.entry.columns[0] {
-		w.phase(v, workload.Phase{Name: "warm", Kind: workload.Present})
+		p := w.each(workload.Present)
+		p.Name = "warm"
+		w.phase(v, p)
 	}
 }
 

@@ -278,10 +278,10 @@ func (r *report) print(w io.Writer) {
 	fmt.Fprintf(w, "\n%d %s keys, values of %d bytes; %s in %v, engines taking turns. "+
 		"The small cache has %.1f MiB, the large one %d.\n",
 		r.Keys, r.Shape, r.ValueBytes, rounds, r.Took.Round(time.Second), float64(r.SmallCache)/(1<<20), largeCache>>20)
-	fmt.Fprintf(w, "Operations: every key once, but at most %d seeks, %d seeks of a hundred entries, "+
+	fmt.Fprintf(w, "Operations: every key once, but at most %d lookups, %d seeks, %d seeks of a hundred entries, "+
 		"and %d synced puts; a tenth for YCSB E, a quarter for Zipf. Many puts: %d, in bbolt a tenth. "+
 		"Busy: %v, %d puts a second.\n",
-		seeks, longSeeks, syncedPuts, r.Puts, r.Busy, busyPuts)
+		maxLookups, seeks, longSeeks, syncedPuts, r.Puts, r.Busy, busyPuts)
 	if r.AllSmall {
 		fmt.Fprint(w, "All states that read have the small cache, and memtables of half its size.\n")
 	}
