@@ -44,8 +44,8 @@ var rooms = map[string]room{
 	"bench/sets":    {8, []string{"bloomblock", "bloom", "bench/machine", "internal/outfile", "internal/picture"}},
 	"bench/foreign": {8, nil}, // tests of internal/foreign, with the stores' own code
 
-	"examples":        {8, []string{".", "digest", "bloomblock", "bloom", "vfs"}}, // and the directories below it
-	"examples/bucket": {0, nil},                                                   // the one that a program imports
+	"examples":        {8, []string{".", "backup", "digest", "bloomblock", "bloom", "vfs"}}, // and those below it
+	"examples/bucket": {0, nil},                                                             // the one that a program imports
 
 	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "vfs"}},
 
