@@ -25,7 +25,7 @@ import (
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 16
 	if storetest.RaceEnabled {
-		rounds = 24
+		rounds = 8
 	}
 	var flushes, compactions uint64 // before Close
 	begun, during := int64(0), int64(0)

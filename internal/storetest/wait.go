@@ -36,9 +36,13 @@ func Within(t *testing.T, limit time.Duration, what string, f func()) {
 	}
 }
 
-// AtStride returns n, or a small part of it under the race detector, which is slow.
+// AtStride returns n, or a small part of it if tests are short, and a smaller one under the race detector, which is
+// slow.
 func AtStride(n int) int {
-	if RaceEnabled || testing.Short() {
+	switch {
+	case RaceEnabled:
+		return max(1, n/60)
+	case testing.Short():
 		return max(1, n/20)
 	}
 	return n
