@@ -33,6 +33,7 @@ var rooms = map[string]room{
 		"internal/words", "internal/workload", "internal/workload/own",
 	}},
 	"cmd/bloomkv-import": {8, []string{".", "vfs", "examples/bucket", "internal/cli", "internal/words"}},
+	"replica/cmd/bloomkvd": {8, []string{"replica", "internal/cli"}},
 	"bench": {8, []string{
 		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",
 		"internal/picture", "internal/workload", "internal/workload/own",
@@ -48,6 +49,9 @@ var rooms = map[string]room{
 	"examples/bucket": {0, nil},                                                             // the one that a program imports
 
 	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "vfs"}},
+
+	"replica":                  {7, []string{".", "digest", "vfs"}},
+	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
 
@@ -201,9 +205,13 @@ var doors = map[string][]string{
 	"github.com/dgraph-io/ristretto/v2":   {"bench/sets"},
 	"github.com/holiman/bloomfilter/v2":   {"bench/sets"},
 	"go.etcd.io/bbolt":                    {"bench/compare", "cmd/bloomkv-import"},
+	"github.com/hashicorp/raft":           {"replica"},
+	"github.com/hashicorp/raft-wal":       {"replica/log.go"},
+	"github.com/hashicorp/go-hclog":       {"replica/node.go"},
+	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
-	"net/http":                            {"debug", "cmd", "examples"},
-	"log":                                 {"cmd", "bench", "examples"},
+	"net/http":                            {"debug", "cmd", "examples", "replica"},
+	"log":                                 {"cmd", "bench", "examples", "replica/cmd"},
 	// a library logs only through Options.Logger (log/slog)
 	"flag":      {"cmd", "bench", "examples"},
 	"os/exec":   {"cmd", "bench"},
@@ -215,7 +223,7 @@ var doors = map[string][]string{
 var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPermission", "ErrClosed", "Hostname"}
 
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
-var programs = []string{"cmd", "bench", "examples", "internal/cli", "internal/outfile"}
+var programs = []string{"cmd", "bench", "examples", "replica/cmd", "internal/cli", "internal/outfile"}
 
 // unsafePlaces may use package unsafe beyond sizes: internal/epoch to choose a stripe by the address of a local, vfs
 // for a system call that takes an address, internal/pages for memory outside the collector's heap. Sizes are allowed

@@ -1,0 +1,110 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+)
+
+// sources returns the addresses of the nodes that may have tables for this one, the leader first.
+func (n *Node) sources() []string {
+	var all []string
+	leader, _ := n.raft.LeaderWithID()
+	if leader != "" && string(leader) != n.opts.Address {
+		all = append(all, string(leader))
+	}
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil {
+		return all
+	}
+	for _, s := range f.Configuration().Servers {
+		if s.Address != leader && string(s.Address) != n.opts.Address {
+			all = append(all, string(s.Address))
+		}
+	}
+	return all
+}
+
+// fetch replaces the store by that of another node, which must have at least an index. Only tables that this store
+// lacks travel. The error is that of all nodes that were asked.
+func (n *Node) fetch(ctx context.Context, atLeast uint64, from []string) error {
+	errs := []error{fmt.Errorf("no node has index %d", atLeast)}
+	for _, address := range from {
+		err := n.fetchFrom(ctx, atLeast, address, true)
+		if errors.Is(err, bloomkv.ErrMissingTable) { // compaction removed one since the inventory was made
+			err = n.fetchFrom(ctx, atLeast, address, false)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", address, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, onlyNew bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watchdog := time.AfterFunc(stallTimeout, cancel) // the sender may be stopped, and its connection not
+	defer watchdog.Stop()
+	var have *bloomkv.Inventory
+	if onlyNew {
+		var err error
+		if have, err = n.db.Inventory(ctx); err != nil {
+			return err
+		}
+	}
+	stream, index, err := n.client.export(ctx, address, have)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if index < atLeast {
+		return fmt.Errorf("its store has index %d, want %d", index, atLeast)
+	}
+	if err := n.db.Import(ctx, stalling{stream, watchdog}, bloomkv.ImportOptions{Replace: true}); err != nil {
+		return err
+	}
+	got, err := storeIndex(n.db)
+	if err != nil {
+		return err
+	}
+	if got < atLeast {
+		err = fmt.Errorf("imported index %d, want %d", got, atLeast)
+		n.fsm.fail(err)
+		return err
+	}
+	n.fsm.applied.raise(got)
+	return nil
+}
+
+// export returns this node's store as a stream, without tables of have, with its index.
+func (n *Node) export(ctx context.Context, have *bloomkv.Inventory) (*bloomkv.Export, uint64, error) {
+	if err := n.done(); err != nil {
+		return nil, 0, err
+	}
+	x, err := n.db.Export(ctx, bloomkv.ExportOptions{Since: have})
+	if err != nil {
+		return nil, 0, closedAs(err)
+	}
+	return x, indexOf(x.Mark()), nil
+}
+
+// stallTimeout is the longest time without a byte of a store that travels.
+const stallTimeout = 30 * time.Second
+
+// stalling resets a timer at each read.
+type stalling struct {
+	io.Reader
+	watchdog *time.Timer
+}
+
+func (s stalling) Read(b []byte) (int, error) {
+	n, err := s.Reader.Read(b)
+	s.watchdog.Reset(stallTimeout)
+	return n, err
+}

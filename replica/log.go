@@ -1,0 +1,251 @@
+package replica
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	"github.com/hashicorp/raft-wal/metadb"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// logStore is what raft must not forget: its log, and its term and vote.
+type logStore interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+}
+
+// openLog opens the log of a node. A node that has a log of the other kind would forget what it voted.
+func openLog(o *Options) (logStore, error) {
+	names := map[LogKind]string{LogBloomkv: "log", LogWAL: "wal"}
+	for kind, name := range names {
+		if kind == o.Log {
+			continue
+		}
+		if _, err := o.FS.Stat(filepath.Join(o.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			return nil, errors.Join(fmt.Errorf("%w: the log is of kind %q, want %q", ErrOldStore, kind, o.Log), err)
+		}
+	}
+	dir := filepath.Join(o.Dir, names[o.Log])
+	if o.Log == LogBloomkv {
+		return openStoreLog(dir, o.FS)
+	}
+	if err := vfs.MkdirAll(o.FS, dir); err != nil {
+		return nil, err
+	}
+	meta := new(metadb.BoltMetaDB)
+	w, err := wal.Open(dir,
+		wal.WithLogger(raftLogger(o.Logger)), wal.WithMetaStore(meta), wal.WithSegmentSize(walSegment))
+	if err != nil {
+		return nil, errors.Join(err, meta.Close())
+	}
+	return walLog{w, meta}, nil
+}
+
+// walSegment is the size of the files of a raft-wal, in bytes, which are allocated ahead.
+const walSegment = 4 * MaxBatchSize
+
+// walLog is a raft-wal. Its Close does not close the file with the metadata, which stays locked.
+type walLog struct {
+	*wal.WAL
+	meta *metadb.BoltMetaDB
+}
+
+func (w walLog) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
+
+// storeLog is a log in a bloomkv store. The key of an entry is 'l' and its index, big-endian, so entries lie in their
+// order; what raft keeps beside the log has the prefix 's'. Every write is synced.
+type storeLog struct {
+	db *bloomkv.DB
+
+	writing     sync.Mutex // held by StoreLogs and DeleteRange; taken before mu
+	mu          sync.RWMutex
+	first, last uint64 // guarded by mu; 0 if the log is empty
+}
+
+var errNotFound = errors.New("not found") // the text that raft expects
+
+func openStoreLog(dir string, fsys vfs.FS) (*storeLog, error) {
+	// All lookups are of entries that exist, so no filters. The log is short: little memory is enough.
+	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, FilterFPR: 1, MemoryBudget: 16 << 20})
+	if err != nil {
+		return nil, err
+	}
+	l := &storeLog{db: db}
+	it := db.Iter(bloomkv.IterOptions{Prefix: []byte{'l'}})
+	if it.First() {
+		l.first = indexOfKey(it.Key())
+		it.Last()
+		l.last = indexOfKey(it.Key())
+	}
+	if err := it.Close(); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return l, nil
+}
+
+func entryKey(index uint64) []byte { return binary.BigEndian.AppendUint64([]byte{'l'}, index) }
+func indexOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
+func stableKey(key []byte) []byte  { return append([]byte{'s'}, key...) }
+func (l *storeLog) Close() error   { return l.db.Close() }
+func (l *storeLog) FirstIndex() (uint64, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.first, nil
+}
+
+// IsMonotonic makes raft delete the whole log when a snapshot replaces it, so that no gap is left.
+func (l *storeLog) IsMonotonic() bool { return true }
+
+// LastIndex returns the index of the last entry, 0 without one.
+func (l *storeLog) LastIndex() (uint64, error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.last, nil
+}
+
+// An entry of the log:
+//
+//	0          8      9                 17                     25
+//	+----------+------+-----------------+----------------------+------------+------+
+//	| term u64 | type | appended at i64 | extensions: size u64 | extensions | data |
+//	+----------+------+-----------------+----------------------+------------+------+
+//
+// Little-endian; the time is in nanoseconds, 0 for none. The store has a checksum of every byte.
+const entryHeader = 25
+
+func appendEntry(dst []byte, l *raft.Log) []byte {
+	dst = binary.LittleEndian.AppendUint64(dst, l.Term)
+	dst = append(dst, byte(l.Type))
+	appended := int64(0)
+	if !l.AppendedAt.IsZero() {
+		appended = l.AppendedAt.UnixNano()
+	}
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(appended)) //nolint:gosec // read back as int64
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(l.Extensions)))
+	dst = append(dst, l.Extensions...)
+	return append(dst, l.Data...)
+}
+
+func parseEntry(raw []byte, l *raft.Log) error {
+	if len(raw) < entryHeader || binary.LittleEndian.Uint64(raw[17:]) > uint64(len(raw)-entryHeader) {
+		return fmt.Errorf("entry of %d bytes", len(raw))
+	}
+	extensions := int(binary.LittleEndian.Uint64(raw[17:])) //nolint:gosec // checked
+	l.Term, l.Type = binary.LittleEndian.Uint64(raw), raft.LogType(raw[8])
+	l.AppendedAt = time.Time{}
+	if at := int64(binary.LittleEndian.Uint64(raw[9:])); at != 0 { //nolint:gosec // was int64
+		l.AppendedAt = time.Unix(0, at)
+	}
+	l.Extensions, l.Data = nil, raw[entryHeader+extensions:]
+	if extensions > 0 {
+		l.Extensions = raw[entryHeader : entryHeader+extensions]
+	}
+	return nil
+}
+
+// GetLog reads an entry.
+func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
+	raw, err := l.db.Get(entryKey(index))
+	if errors.Is(err, bloomkv.ErrNotFound) {
+		return raft.ErrLogNotFound
+	}
+	if err == nil {
+		if err = parseEntry(raw, to); err != nil {
+			err = fmt.Errorf("log: index %d: %w", index, err)
+		}
+	}
+	to.Index = index
+	return err
+}
+
+// StoreLog appends an entry.
+func (l *storeLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
+
+// StoreLogs appends entries, with one sync.
+func (l *storeLog) StoreLogs(entries []*raft.Log) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	var b bloomkv.Batch
+	var value []byte
+	for _, e := range entries {
+		value = appendEntry(value[:0], e)
+		b.Put(entryKey(e.Index), value)
+	}
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.db.Apply(&b); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == 0 {
+		l.first = entries[0].Index
+	}
+	l.last = entries[len(entries)-1].Index
+	return nil
+}
+
+// DeleteRange deletes entries at either end of the log, from lo to hi inclusive.
+func (l *storeLog) DeleteRange(lo, hi uint64) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if err := l.db.DeleteRange(entryKey(lo), entryKey(hi+1)); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == 0 {
+		return nil
+	}
+	if lo <= l.first {
+		l.first = max(l.first, hi+1)
+	}
+	if hi >= l.last {
+		l.last = min(l.last, lo-1)
+	}
+	if l.first > l.last {
+		l.first, l.last = 0, 0
+	}
+	return nil
+}
+
+// Set stores a value beside the log.
+func (l *storeLog) Set(key, value []byte) error { return l.db.Put(stableKey(key), value) }
+
+// Get returns a value beside the log.
+func (l *storeLog) Get(key []byte) ([]byte, error) {
+	value, err := l.db.Get(stableKey(key))
+	if errors.Is(err, bloomkv.ErrNotFound) {
+		return nil, errNotFound
+	}
+	return value, err
+}
+
+// SetUint64 stores a number beside the log.
+func (l *storeLog) SetUint64(key []byte, value uint64) error {
+	return l.Set(key, binary.LittleEndian.AppendUint64(nil, value))
+}
+
+// GetUint64 returns a number beside the log.
+func (l *storeLog) GetUint64(key []byte) (uint64, error) {
+	value, err := l.Get(key)
+	if err == nil && len(value) != 8 {
+		err = fmt.Errorf("log: %s has %d bytes, want 8", key, len(value))
+	}
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint64(value), nil
+}

@@ -1,0 +1,133 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/hashicorp/raft"
+)
+
+// A Member is a node of the group.
+type Member struct {
+	ID      string `json:"id"`
+	Address string `json:"address"`
+	Voter   bool   `json:"voter"`
+}
+
+// Status is what a node knows about itself and its group. Indexes are those of the Raft log.
+type Status struct {
+	ID      string   `json:"id"`
+	Address string   `json:"address"`
+	State   string   `json:"state"` // "Leader", "Follower", "Candidate" or "Shutdown"
+	Term    uint64   `json:"term"`
+	Leader  string   `json:"leader"` // the leader's address, empty if unknown
+	Members []Member `json:"members"`
+
+	Last     uint64 `json:"last"`     // last entry of the log
+	Commit   uint64 `json:"commit"`   // last entry that is known to be on a majority
+	Applied  uint64 `json:"applied"`  // last command that the store has; no-ops never get there
+	Durable  uint64 `json:"durable"`  // last command that the store has on stable storage
+	Snapshot uint64 `json:"snapshot"` // the log before this may be truncated
+	Error    string `json:"error,omitempty"`
+}
+
+// Status returns the state of the node. It takes no other node, and works on one that has failed.
+func (n *Node) Status() Status {
+	leader, _ := n.raft.LeaderWithID()
+	s := Status{
+		ID: n.opts.ID, Address: n.opts.Address, State: n.raft.State().String(), Term: n.raft.CurrentTerm(),
+		Leader: string(leader), Last: n.raft.LastIndex(), Commit: n.raft.CommitIndex(),
+		Applied: n.fsm.applied.load(), Snapshot: n.snapshots.latest().Index, Members: n.members(),
+	}
+	if m, err := n.db.DurableMark(); err == nil {
+		s.Durable = indexOf(m)
+	}
+	if err := n.done(); err != nil {
+		s.Error = err.Error()
+	}
+	return s
+}
+
+func (n *Node) members() []Member {
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil {
+		return nil
+	}
+	var all []Member
+	for _, s := range f.Configuration().Servers {
+		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
+	}
+	return all
+}
+
+// Join adds a node to the group as a voter, or changes its address. Any node of the group takes the call. The new node
+// must run, with an empty directory. To join what is in the group already does nothing.
+func (n *Node) Join(ctx context.Context, id, address string) error {
+	if id == "" || address == "" {
+		return fmt.Errorf("join: id %q, address %q: want both", id, address)
+	}
+	return n.onLeader(ctx,
+		func() error {
+			if slices.Contains(n.members(), Member{id, address, true}) {
+				return nil
+			}
+			return n.change(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, n.opts.Election))
+		},
+		func(leader string) error { return n.client.join(ctx, leader, id, address) })
+}
+
+// Leave removes a node from the group. Any node takes the call. The node that was removed should be closed: its calls
+// return ErrClosed if it was the leader, and find no leader otherwise.
+func (n *Node) Leave(ctx context.Context, id string) error {
+	return n.onLeader(ctx,
+		func() error {
+			if !slices.ContainsFunc(n.members(), func(m Member) bool { return m.ID == id }) {
+				return nil
+			}
+			return n.change(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, n.opts.Election))
+		},
+		func(leader string) error { return n.client.leave(ctx, leader, id) })
+}
+
+// Transfer makes another node the leader, if this one is.
+func (n *Node) Transfer(ctx context.Context) error {
+	if err := n.done(); err != nil {
+		return err
+	}
+	if n.raft.State() != raft.Leader {
+		return nil
+	}
+	if err := n.change(ctx, n.raft.LeadershipTransfer()); !errors.Is(err, errNotLeader) {
+		return err
+	}
+	return nil
+}
+
+// change waits for a change of the group.
+func (n *Node) change(ctx context.Context, f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }() // may wait for ever if raft shuts down
+	select {
+	case err := <-done:
+		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) {
+			return errNotLeader
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
+	case <-n.stop:
+		return fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
+	}
+}
+
+// misdirected reports whether another node passed a request on to this one, which is not the leader. It is not passed
+// on again: the sender looks for the leader anew.
+func (n *Node) misdirected(r *http.Request) bool {
+	return r.Header.Get(forwarded) != "" && n.raft.State() != raft.Leader
+}

@@ -1,0 +1,421 @@
+// Package replica keeps a bloomkv store on several machines with Raft: every node has all data, a write is acknowledged
+// once a majority of the nodes has it on stable storage, and any minority may stop without a loss.
+//
+// It is a reference to start from: small, complete, and tested under kills, power cuts and partitions. There is one
+// group of nodes, without sharding, and every node has a whole copy. The log and the elections are those of
+// github.com/hashicorp/raft. The parts:
+//
+//   - A command is a [bloomkv.Batch] in bytes; the leader joins the batches of concurrent callers into one.
+//   - The data is a store whose writes are not synced. Its mark is the index of the last command that it has, and is
+//     recovered with the data, so a node knows after any crash which commands are missing.
+//   - A snapshot copies nothing: it syncs the store and records its index. A follower that needs commands which the
+//     leader's log no longer has gets the tables that it lacks, by [bloomkv.DB.Export] and [bloomkv.DB.Import].
+//   - Nodes talk over one port, HTTP, also for Raft, so TLS and a token protect all of it.
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+var (
+	// ErrClosed means that the node is closed, has left the group, or has failed.
+	ErrClosed = errors.New("node is closed")
+	// ErrNoLeader means that no leader took the call before its context ended. A write was not applied.
+	ErrNoLeader = errors.New("no leader")
+	// ErrUnknown means that a write may or may not be applied, now or later: the leader changed, the connection to it
+	// broke, or the context ended while the write was under way.
+	ErrUnknown = errors.New("outcome unknown")
+	// ErrOldStore means that the files in the directory of a node do not belong together: see [Open].
+	ErrOldStore = errors.New("store and log do not belong together")
+	// ErrBatch means that a batch cannot be replicated: it sets a mark, or is larger than MaxBatchSize.
+	ErrBatch = errors.New("batch cannot be replicated")
+
+	errRemoved   = errors.New("it was removed from the group")
+	errNotLeader = errors.New("not the leader") // nothing was done: the caller tries elsewhere
+)
+
+// MaxBatchSize is the largest size of a batch that is replicated, in bytes as of [bloomkv.Batch.Size].
+const MaxBatchSize = 8 << 20
+
+// closeTimeout bounds how long Close waits for the goroutines of raft.
+const closeTimeout = 10 * time.Second
+
+// cachedEntries is the number of the newest entries of the log that stay in memory.
+const cachedEntries = 512
+
+// LogKind says where a node keeps its Raft log.
+type LogKind string
+
+// Both logs sync each entry before it counts.
+const (
+	LogBloomkv LogKind = "bloomkv" // a second small store
+	LogWAL     LogKind = "wal"     // github.com/hashicorp/raft-wal
+)
+
+// Options configure a node. ID, Address and Dir are required.
+type Options struct {
+	// ID names the node. It never changes, and no two nodes of a group have the same.
+	ID string
+	// Address is the host and port where the other nodes reach [Node.Handler].
+	Address string
+	// Dir is the directory of the node. It is created if necessary; its parent must exist.
+	Dir string
+	// Log says where the Raft log is. Empty means LogBloomkv. It stays what it was when Dir was created.
+	Log LogKind
+	// Bootstrap begins a new group with this node alone, if Dir has no log yet. Others join it: see [Node.Join].
+	Bootstrap bool
+
+	// FS is the file system. nil means the operating system's. LogWAL works with that one only.
+	FS vfs.FS
+	// Store are options of the store. FS and Durability are ignored. nil means the defaults.
+	Store *bloomkv.Options
+	// Transport carries Raft's messages. nil means HTTP, over the same port as everything else.
+	Transport raft.Transport
+	// Client sends requests to other nodes. nil means one that uses TLS, if that is set.
+	Client *http.Client
+	// TLS, if not nil, is the configuration of connections to other nodes, which then use https. The certificates of
+	// the server side belong to the caller, who serves Handler.
+	TLS *tls.Config
+	// Token, if not empty, is what every request must have: "Authorization: Bearer TOKEN".
+	Token string
+	// Logger receives what raft logs. nil discards it.
+	Logger *slog.Logger
+
+	// Election is the time without a leader after which a node calls an election. 0 means one second.
+	Election time.Duration
+	// Snapshot is the number of entries after which the log is truncated. 0 means 8192.
+	Snapshot uint64
+	// Trailing is the number of entries that truncation keeps for slow followers. 0 means 10240.
+	Trailing uint64
+	// Check is how often, at least, the node compares the log with Snapshot. 0 means 10 seconds.
+	Check time.Duration
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	d := *o
+	switch d.Log {
+	case "":
+		d.Log = LogBloomkv
+	case LogBloomkv, LogWAL:
+	default:
+		return d, fmt.Errorf("option Log: %q, want %q or %q", d.Log, LogBloomkv, LogWAL)
+	}
+	if d.ID == "" || d.Address == "" || d.Dir == "" {
+		return d, fmt.Errorf("options ID %q, Address %q, Dir %q: want all", d.ID, d.Address, d.Dir)
+	}
+	if d.FS == nil {
+		d.FS = vfs.OS
+	}
+	if d.Log == LogWAL && d.FS != vfs.OS {
+		return d, errors.New("option Log: wal needs the file system of the operating system")
+	}
+	if d.Store == nil {
+		d.Store = &bloomkv.Options{}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Election == 0 {
+		d.Election = time.Second
+	}
+	if d.Snapshot == 0 {
+		d.Snapshot = 8192
+	}
+	if d.Trailing == 0 {
+		d.Trailing = 10240
+	}
+	if d.Check == 0 {
+		d.Check = 10 * time.Second
+	}
+	return d, nil
+}
+
+// raftConfig returns the configuration of raft. raft never restores a snapshot at its start: Open makes sure before
+// that the store has what the snapshot stands for.
+func (o *Options) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(o.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = o.Election, o.Election, o.Election/2
+	c.CommitTimeout = min(c.CommitTimeout, o.Election/10)
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.Snapshot, o.Trailing, o.Check
+	c.NoSnapshotRestoreOnStart = true
+	c.NoLegacyTelemetry = true
+	c.Logger = raftLogger(o.Logger)
+	return c
+}
+
+// sink passes the records of raft to a slog.Logger.
+type sink struct{ to *slog.Logger }
+
+func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	l := slog.LevelInfo
+	switch level {
+	case hclog.Warn:
+		l = slog.LevelWarn
+	case hclog.Error:
+		l = slog.LevelError
+	}
+	s.to.Log(context.Background(), l, "raft: "+msg, args...) //nolint:sloglint // raft's messages and attributes
+}
+
+func raftLogger(to *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
+	l.RegisterSink(sink{to})
+	return l
+}
+
+// Node is one member of a group. All methods are safe for concurrent use.
+type Node struct {
+	// constant after Open
+	opts      Options
+	db        *bloomkv.DB
+	log       logStore
+	snapshots *snapshots
+	fsm       *fsm
+	raft      *raft.Raft
+	transport raft.Transport
+	stream    *streamLayer // nil with Options.Transport
+	client    *client
+	stop      chan struct{} // closed by Close
+	failed    chan struct{} // closed when the store failed
+
+	proposals chan proposal    // from callers to propose
+	underway  chan command     // from propose to complete
+	reads     chan readRequest // from callers to confirm
+	running   sync.WaitGroup   // propose, confirm, and the goroutine that stops a failed node
+
+	closing sync.Once
+	closed  error
+}
+
+// Open starts the node of a directory. A new node with Options.Bootstrap begins a group; one without waits until
+// another node adds it (see [Node.Join]).
+//
+// Open refuses, with an error matching ErrOldStore, a directory whose parts do not belong together: a store with data
+// but no log, or one that was not written by this package, and a log that begins after what the store has. If the store
+// is older than the log's snapshot, as after a restore of the store's files alone, Open gets the tables from the other
+// nodes, and tries until ctx ends. It does not notice if store and log are both old: a node whose whole disk was set
+// back has forgotten votes and entries that others count on, and must be removed and join with an empty directory.
+func Open(ctx context.Context, options Options) (node *Node, err error) {
+	opts, err := options.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("replica: %w", err)
+	}
+	n := &Node{
+		opts: opts, stop: make(chan struct{}), failed: make(chan struct{}), client: newClient(&opts),
+		proposals: make(chan proposal), underway: make(chan command, 64), reads: make(chan readRequest),
+	}
+	defer func() {
+		if err != nil {
+			if n.stream != nil {
+				_ = n.stream.Close()
+			}
+			err = errors.Join(fmt.Errorf("replica: %s: %w", opts.Dir, err), n.closeStores())
+		}
+	}()
+	if err := n.openStores(); err != nil {
+		return nil, err
+	}
+	if err := n.reconcile(ctx); err != nil {
+		return nil, err
+	}
+	if n.transport = opts.Transport; n.transport == nil {
+		n.stream = newStreamLayer(&opts)
+		n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+			Stream: n.stream, MaxPool: 3, Timeout: 10 * opts.Election, Logger: raftLogger(opts.Logger),
+		})
+	}
+	config := opts.raftConfig()
+	if opts.Bootstrap {
+		servers := []raft.Server{{ID: config.LocalID, Address: raft.ServerAddress(opts.Address)}}
+		alone := raft.Configuration{Servers: servers}
+		err := raft.BootstrapCluster(config, n.log, n.log, n.snapshots, n.transport, alone)
+		if err != nil && !errors.Is(err, raft.ErrCantBootstrap) { // the latter: it has a log
+			return nil, err
+		}
+	}
+	logs, err := raft.NewLogCache(cachedEntries, n.log) // followers are mostly sent the newest entries
+	if err != nil {
+		return nil, err
+	}
+	if n.raft, err = raft.NewRaft(config, n.fsm, logs, n.log, n.snapshots, n.transport); err != nil {
+		return nil, err
+	}
+	n.running.Go(n.propose)
+	n.running.Go(n.confirm)
+	n.running.Go(n.watch)
+	go n.complete() // may wait for raft for ever: see there
+	return n, nil
+}
+
+func (n *Node) openStores() error {
+	fsys, dir := n.opts.FS, n.opts.Dir
+	if err := vfs.MkdirAll(fsys, dir); err != nil {
+		return err
+	}
+	var err error
+	if n.log, err = openLog(&n.opts); err != nil {
+		return err
+	}
+	store := *n.opts.Store
+	store.FS, store.Durability = fsys, bloomkv.NoSync
+	if n.db, err = bloomkv.Open(filepath.Join(dir, "data"), &store); err != nil {
+		return err
+	}
+	if n.snapshots, err = openSnapshots(&n.opts); err != nil {
+		return err
+	}
+	n.fsm, err = newFSM(n)
+	return err
+}
+
+// reconcile makes sure that store, log and snapshot belong together: see Open.
+func (n *Node) reconcile(ctx context.Context) error {
+	known, err := raft.HasExistingState(n.log, n.log, n.snapshots)
+	if err != nil {
+		return err
+	}
+	applied := n.fsm.applied.load()
+	if applied > 0 && !known {
+		return fmt.Errorf("%w: the store has index %d and the log is empty", ErrOldStore, applied)
+	}
+	first, err := n.log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	want := n.snapshots.latest()
+	if first > want.Index+1 {
+		return fmt.Errorf("%w: the log begins at %d and the snapshot ends at %d", ErrOldStore, first, want.Index)
+	}
+	// raft deletes a log that a snapshot from the leader has replaced, and a crash may come before that. Entries after
+	// the snapshot would then leave a gap, which raft-wal refuses for ever.
+	last, err := n.log.LastIndex()
+	if err == nil && last > 0 && last < want.Index {
+		err = n.log.DeleteRange(first, last)
+	}
+	if err != nil {
+		return err
+	}
+	for applied < want.Applied {
+		err := n.fetch(ctx, want.Applied, want.addresses(n.opts.Address))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the store has index %d, want %d, and no node has it: %w",
+				ErrOldStore, applied, want.Applied, err)
+		case <-time.After(n.opts.Election):
+		}
+	}
+	return nil
+}
+
+// watch stops raft when the store has failed, so that others can lead, and fails the node when raft has stopped, as a
+// leader that was removed does: raft answers nobody then.
+func (n *Node) watch() {
+	check := time.NewTicker(n.opts.Election)
+	defer check.Stop()
+	for {
+		select {
+		case <-n.stop:
+			return
+		case <-n.failed:
+			n.raft.Shutdown()
+			return
+		case <-check.C:
+			if n.raft.State() == raft.Shutdown {
+				n.fsm.fail(errRemoved)
+			}
+		}
+	}
+}
+
+// Close stops the node. It always returns: calls that wait get ErrClosed, or ErrUnknown for a write that is under way,
+// and goroutines of raft that do not end within ten seconds are left behind and reported. It does not remove the node
+// from its group; the others elect a new leader if this node was it, and [Node.Transfer] before Close makes that
+// faster. A second Close returns what the first did.
+func (n *Node) Close() error {
+	n.closing.Do(func() {
+		close(n.stop)
+		// raft would close its transport only after its goroutines have ended, and some of these wait for the
+		// transport.
+		stopped := n.raft.Shutdown()
+		var errs []error
+		if c, ok := n.transport.(raft.WithClose); ok {
+			errs = append(errs, c.Close())
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- stopped.Error() }()
+		select {
+		case err := <-ended:
+			errs = append(errs, err)
+		case <-time.After(closeTimeout):
+			errs = append(errs, fmt.Errorf("goroutines of raft still run after %v", closeTimeout))
+		}
+		n.running.Wait()
+		n.client.close()
+		if err := errors.Join(append(errs, n.closeStores())...); err != nil {
+			n.closed = fmt.Errorf("replica: %s: %w", n.opts.Dir, err)
+		}
+	})
+	return n.closed
+}
+
+func (n *Node) closeStores() error {
+	var errs []error
+	if n.db != nil {
+		errs = append(errs, n.db.Close())
+	}
+	if n.log != nil {
+		errs = append(errs, n.log.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// done returns an error if the node is closed or has failed.
+func (n *Node) done() error {
+	select {
+	case <-n.stop:
+		return ErrClosed
+	case <-n.failed:
+		return fmt.Errorf("%w: %w", ErrClosed, n.fsm.failure())
+	default:
+	}
+	if n.raft.State() == raft.Shutdown {
+		return fmt.Errorf("%w: %w", ErrClosed, errRemoved)
+	}
+	return nil
+}
+
+// untilStop returns a context that ends with Close.
+func (n *Node) untilStop() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		select {
+		case <-n.stop:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+// mark returns an index as a mark of the store.
+func mark(index uint64) []byte { return binary.LittleEndian.AppendUint64(nil, index) }

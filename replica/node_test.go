@@ -1,0 +1,417 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+func TestOneNodeKeepsItsWritesOverKillsAndPowerCuts(t *testing.T) {
+	for name, keep := range map[string]vfs.Keep{
+		"kill": nil, "power cut": vfs.KeepNothing, "part": vfs.KeepSome(1, 50),
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(t, nil)
+			g.open("a", true)
+			for i := range 30 {
+				g.put("a", key(i), "first")
+				if i%10 == 9 {
+					before := g.node("a").fsm.applied.load()
+					g.crash("a", keep)
+					g.open("a", true)
+					g.want("a", key(i), "first")
+					if after := g.node("a").fsm.applied.load(); after < before {
+						t.Fatalf("index %d after the crash, %d before", after, before)
+					}
+				}
+			}
+			if sum := g.equal("a"); sum.Keys != 30 {
+				t.Fatalf("%d keys, want 30", sum.Keys)
+			}
+		})
+	}
+}
+
+func TestBothLogsKeepANode(t *testing.T) {
+	for _, kind := range []LogKind{LogBloomkv, LogWAL} {
+		t.Run(string(kind), func(t *testing.T) {
+			dir := t.TempDir()
+			g := newGroup(t, func(o *Options) { o.FS, o.Dir, o.Log, o.Snapshot, o.Trailing = vfs.OS, dir, kind, 16, 4 })
+			for i := range 3 {
+				g.open("a", true)
+				for j := range 40 {
+					g.put("a", key(j), fmt.Sprint(i))
+				}
+				g.want("a", key(39), fmt.Sprint(i))
+				g.closeNode("a")
+			}
+		})
+	}
+}
+
+func TestTheOtherLogIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{ID: "a", Address: "127.0.0.1:1", Dir: dir, Log: LogWAL, Bootstrap: true, Election: election}
+	n, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.Log = LogBloomkv
+	if _, err := Open(t.Context(), o); !errors.Is(err, ErrOldStore) {
+		t.Fatalf("a node whose log is of the other kind: %v, want ErrOldStore", err)
+	}
+}
+
+func TestAStoreThatDoesNotBelongToTheLogIsRefused(t *testing.T) {
+	for name, mark := range map[string][]byte{
+		"without a mark": nil, "of another group": mark(7), "foreign mark": []byte("x"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := vfs.NewMem()
+			if err := vfs.MkdirAll(fsys, "/node/data"); err != nil {
+				t.Fatal(err)
+			}
+			db, err := bloomkv.Open("/node/data", &bloomkv.Options{FS: fsys})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bloomkv.Batch
+			b.Put([]byte("k"), []byte("v"))
+			if mark != nil {
+				b.SetMark(mark)
+			}
+			if err := errors.Join(db.Apply(&b), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			_, transport := raft.NewInmemTransport("a")
+			_, err = Open(t.Context(), Options{
+				ID: "a", Address: "a", Dir: "/node", FS: fsys, Bootstrap: true, Transport: transport,
+			})
+			if !errors.Is(err, ErrOldStore) {
+				t.Fatalf("Open: %v, want ErrOldStore", err)
+			}
+		})
+	}
+}
+
+func TestThreeNodesTakeWritesAndReadsAnywhere(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	for i := range 60 {
+		g.put(ids[i%3], key(i), "v")
+		g.want(ids[(i+1)%3], key(i), "v")
+	}
+	if sum := g.equal(ids...); sum.Keys != 60 {
+		t.Fatalf("%d keys, want 60", sum.Keys)
+	}
+}
+
+func TestBatchesOfManyCallersAreJoined(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	leader := g.leader()
+	before := g.node(leader).raft.LastIndex()
+	var callers sync.WaitGroup
+	for i := range 64 {
+		callers.Go(func() {
+			for j := range 10 {
+				if err := g.node(ids[i%3]).Put(g.soon(), []byte(key(i*10+j)), nil); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if sum := g.equal(ids...); sum.Keys != 640 {
+		t.Fatalf("%d keys, want 640", sum.Keys)
+	}
+	if entries := g.node(leader).raft.LastIndex() - before; entries > 600 {
+		t.Errorf("640 batches became %d entries", entries)
+	}
+}
+
+func TestTheDeathOfALeaderLosesNothing(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	for round := range 3 {
+		leader := g.leader()
+		g.put(leader, key(round), "v")
+		g.crash(leader, vfs.KeepNothing)
+		next := g.leader()
+		g.want(next, key(round), "v")
+		g.put(next, key(100+round), "w")
+		g.open(leader, false)
+		g.want(leader, key(100+round), "w")
+	}
+	g.equal(ids...)
+}
+
+func TestALeaderThatIsCutOffNeitherWritesNorReads(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	leader := g.leader()
+	g.put(leader, "k", "old")
+	g.separate(leader, true)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*election)
+	defer cancel()
+	if v, err := g.node(leader).Get(ctx, []byte("k"), Linearizable); !errors.Is(err, ErrNoLeader) {
+		t.Errorf("linearizable read of a node that is alone: %q, %v, want ErrNoLeader", v, err)
+	}
+	err := g.node(leader).Put(ctx, []byte("k"), []byte("lost"))
+	if !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnknown) {
+		t.Errorf("write to a node that is alone: %v, want ErrNoLeader or ErrUnknown", err)
+	}
+	if v, err := g.node(leader).Get(t.Context(), []byte("k"), Stale); err != nil || string(v) != "old" {
+		t.Errorf("stale read: %q, %v, want old", v, err)
+	}
+	next := ""
+	for next == "" {
+		for _, id := range ids {
+			if id != leader && g.node(id).raft.State() == raft.Leader {
+				next = id
+			}
+		}
+		time.Sleep(time.Millisecond)
+	}
+	g.put(next, "k", "new")
+	g.separate(leader, false)
+	g.want(leader, "k", "new")
+	g.equal(ids...)
+}
+
+func TestAFollowerFarBehindGetsOnlyTheTablesThatItLacks(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 32, 8 })
+	ids := g.three()
+	var large bloomkv.Batch
+	for i := range 5000 {
+		large.Put([]byte(key(i)), []byte("a value of some length, so that tables have a size"))
+	}
+	if err := g.node("a").Apply(g.soon(), &large); err != nil {
+		t.Fatal(err)
+	}
+	leader := g.leader()
+	behind := ids[0]
+	if behind == leader {
+		behind = ids[1]
+	}
+	g.equal(ids...)
+	g.closeNode(behind)
+	for i := range 200 {
+		g.put(leader, key(10_000+i), "later")
+	}
+	for g.node(leader).snapshots.latest().Index < 100 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.open(behind, false)
+	g.want(behind, key(10_199), "later")
+	if n := g.node(behind); n.snapshots.latest().Index < 100 {
+		t.Errorf("the follower has the snapshot of index %d, want the leader's", n.snapshots.latest().Index)
+	}
+	g.equal(ids...)
+	// What it got is its own: it survives a power cut, and the log continues.
+	g.crash(behind, vfs.KeepNothing)
+	g.put(g.leader(), "after", "v")
+	g.open(behind, false)
+	g.want(behind, "after", "v")
+	g.equal(ids...)
+}
+
+func TestAnEmptyNodeJoinsAGroupWithoutALog(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 16, 1 })
+	g.open("a", true)
+	for i := range 100 {
+		g.put("a", key(i), "v")
+	}
+	for g.node("a").snapshots.latest().Index < 50 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.open("b", false)
+	if err := g.node("a").Join(g.soon(), "b", "b"); err != nil {
+		t.Fatal(err)
+	}
+	g.want("b", key(99), "v")
+	g.equal("a", "b")
+}
+
+// The store of a node is set back, and its log is not.
+func TestANodeWithAnOldStoreGetsTheTables(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 16, 1 })
+	ids := g.three()
+	for i := range 100 {
+		g.put("a", key(i), "v")
+	}
+	follower := ids[1]
+	if g.leader() == follower {
+		follower = ids[2]
+	}
+	for g.node(follower).snapshots.latest().Index < 50 {
+		g.put("a", key(0), "v")
+	}
+	g.closeNode(follower)
+	fsys := g.members[follower].fs
+	names, err := fsys.List("/node/data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := fsys.Remove("/node/data/" + name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.open(follower, false)
+	g.want(follower, key(99), "v")
+	g.equal(ids...)
+}
+
+func TestCloseReturnsWhateverWaits(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	leader := g.leader()
+	var callers sync.WaitGroup
+	for i := range 32 {
+		n := g.node(ids[i%3])
+		callers.Go(func() {
+			for {
+				_, err := n.Get(t.Context(), []byte("k"), Linearizable)
+				if err == nil || errors.Is(err, bloomkv.ErrNotFound) {
+					err = n.Put(t.Context(), []byte("k"), []byte("v"))
+				}
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil && !errors.Is(err, ErrUnknown) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	time.Sleep(election)
+	for _, id := range ids { // the majority first, so that the leader's queues are full when it closes
+		if id != leader {
+			g.closeNode(id)
+		}
+	}
+	g.closeNode(leader)
+	callers.Wait()
+}
+
+func TestMembersLeaveAndHandOver(t *testing.T) {
+	g := newGroup(t, nil)
+	ids := g.three()
+	leader := g.leader()
+	if err := g.node(leader).Transfer(g.soon()); err != nil {
+		t.Fatal(err)
+	}
+	next := g.leader()
+	if next == leader {
+		t.Fatalf("%s is still the leader", leader)
+	}
+	if err := g.node(leader).Leave(g.soon(), leader); err != nil {
+		t.Fatal(err)
+	}
+	g.put(next, "k", "v")
+	if got := len(g.node(next).Status().Members); got != 2 {
+		t.Fatalf("%d members, want 2", got)
+	}
+	var rest []string
+	for _, id := range ids {
+		if id != leader {
+			rest = append(rest, id)
+		}
+	}
+	g.equal(rest...)
+}
+
+func TestBatchesThatCannotBeReplicated(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	for name, fill := range map[string]func(b *bloomkv.Batch){
+		"with a mark":        func(b *bloomkv.Batch) { b.SetMark([]byte("m")) },
+		"too large":          func(b *bloomkv.Batch) { b.Put([]byte("k"), make([]byte, MaxBatchSize)) },
+		"with too long keys": func(b *bloomkv.Batch) { b.Put(make([]byte, bloomkv.MaxKeySize+1), nil) },
+	} {
+		var b bloomkv.Batch
+		fill(&b)
+		if err := g.node("a").Apply(g.soon(), &b); !errors.Is(err, ErrBatch) {
+			t.Errorf("a batch %s: %v, want ErrBatch", name, err)
+		}
+	}
+}
+
+// A crash may come after a snapshot of the leader is on the disk and before the log that it replaces is deleted.
+func TestALogThatASnapshotHasReplacedIsDeleted(t *testing.T) {
+	for _, kind := range []LogKind{LogBloomkv, LogWAL} {
+		t.Run(string(kind), func(t *testing.T) {
+			_, transport := raft.NewInmemTransport("a")
+			o, err := (&Options{
+				ID: "a", Address: "a", Dir: t.TempDir(), Log: kind, Transport: transport, Election: election,
+			}).withDefaults()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := openLog(&o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range uint64(10) {
+				if err := l.StoreLog(&raft.Log{Index: i + 1, Term: 1, Type: raft.LogNoop}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s, err := openSnapshots(&o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			servers := []raft.Server{{ID: "a", Address: "a"}}
+			c := raft.Configuration{Servers: servers}
+			err = s.save(&saved{Index: 20, Term: 1, Configuration: c, ConfigurationIndex: 1})
+			if err := errors.Join(err, l.SetUint64([]byte("CurrentTerm"), 1), l.Close()); err != nil {
+				t.Fatal(err)
+			}
+			n, err := Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if err := n.Put(ctx, []byte("k"), []byte("v")); err != nil {
+				t.Error(err)
+			}
+			if first, err := n.log.FirstIndex(); first != 21 || err != nil {
+				t.Errorf("the log begins at %d, %v, want 21", first, err)
+			}
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// What was cut or changed on the way from a leader is refused.
+func TestADamagedSnapshotIsRefused(t *testing.T) {
+	whole := encodeRecord(7)
+	if r, err := readRecord(bytes.NewReader(whole)); err != nil || r.applied != 7 {
+		t.Fatalf("a whole record: %+v, %v", r, err)
+	}
+	for i := range whole {
+		changed := bytes.Clone(whole)
+		changed[i] ^= 1
+		for name, raw := range map[string][]byte{"cut": whole[:i], "changed": changed, "longer": append(changed, 0)} {
+			if r, err := readRecord(bytes.NewReader(raw)); err == nil {
+				t.Errorf("a record %s at byte %d: %+v, want an error", name, i, r)
+			}
+		}
+	}
+}
