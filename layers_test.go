@@ -192,7 +192,7 @@ var doors = map[string][]string{
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go", "internal/foreign/codec.go"},
 	"golang.org/x/sys":                    {"vfs", "internal/pages"},
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
-	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli"},
+	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli", "replica/cmd"},
 	"github.com/spf13/pflag":              {"internal/cli"},
 	"github.com/schollz/progressbar/v3":   {"bench/compare", "examples/frontier", "internal/cli"},
 	"gonum.org/v1/plot":                   {"internal/picture"},

@@ -116,7 +116,7 @@ func puts(b *testing.B, clients, operations int, apply func(context.Context, *bl
 				batch.Reset()
 				for range operations {
 					i := next.Add(1)
-					if i > uint64(b.N) { //nolint:gosec // not negative
+					if i > uint64(b.N) {
 						break
 					}
 					binary.BigEndian.PutUint64(key, i*0x9e3779b97f4a7c15) // in random order

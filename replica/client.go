@@ -74,7 +74,7 @@ func (c *client) do(ctx context.Context, method, address, path string, body []by
 	if response.StatusCode == http.StatusOK {
 		return response, nil
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // it was read
 	return nil, readProblem(response)
 }
 
@@ -84,7 +84,7 @@ func (c *client) ask(ctx context.Context, method, address, path string, body []b
 	if err != nil {
 		return err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // it was read
 	if to == nil {
 		_, err := io.Copy(io.Discard, response.Body) // so that the connection is used again
 		return err

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -24,8 +25,8 @@ var (
 // Clients write and read at all nodes while nodes are killed, lose power (one to all three), are cut off, and hand
 // over. What the clients saw is linearizable, and in the end the stores are equal.
 func TestHistoriesUnderFaultsAreLinearizable(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+uint64(*faultSeeds); seed++ { //nolint:gosec // small
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+	for seed := *firstSeed; seed < *firstSeed+uint64(*faultSeeds); seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
 			g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 64, 16 })
 			ids := g.three()
@@ -33,7 +34,7 @@ func TestHistoriesUnderFaultsAreLinearizable(t *testing.T) {
 			stop := make(chan struct{})
 			var clients sync.WaitGroup
 			for c := range 8 {
-				own := rand.New(rand.NewPCG(seed, uint64(c)+1)) //nolint:gosec // small
+				own := rand.New(rand.NewPCG(seed, uint64(c)+1))
 				clients.Go(func() { g.client(h, own, c, ids, stop) })
 			}
 			faults := map[string]int{}

@@ -62,7 +62,7 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, on
 	if err != nil {
 		return err
 	}
-	defer stream.Close()
+	defer stream.Close() //nolint:errcheck // it was read
 	if index < atLeast {
 		return fmt.Errorf("its store has index %d, want %d", index, atLeast)
 	}

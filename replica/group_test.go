@@ -175,7 +175,7 @@ func (g *group) reach(from, to string) *Node {
 }
 
 // open starts a node on its file system.
-func (g *group) open(id string, bootstrap bool) *Node {
+func (g *group) open(id string, bootstrap bool) {
 	g.t.Helper()
 	g.mu.Lock()
 	m := g.members[id]
@@ -199,7 +199,7 @@ func (g *group) open(id string, bootstrap bool) *Node {
 		Store: &bloomkv.Options{MemoryBudget: 8 << 20},
 	}
 	if os.Getenv("REPLICA_LOG") != "" {
-		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With("node", id)
+		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil)).With(slog.String("node", id))
 	}
 	if g.set != nil {
 		g.set(&o)
@@ -213,7 +213,6 @@ func (g *group) open(id string, bootstrap bool) *Node {
 	g.mu.Lock()
 	m.node = n
 	g.mu.Unlock()
-	return n
 }
 
 // connect makes the connections of raft those that are not cut. The caller holds mu.

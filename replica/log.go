@@ -131,17 +131,21 @@ func appendEntry(dst []byte, l *raft.Log) []byte {
 	if !l.AppendedAt.IsZero() {
 		appended = l.AppendedAt.UnixNano()
 	}
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(appended)) //nolint:gosec // read back as int64
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(appended))
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(len(l.Extensions)))
 	dst = append(dst, l.Extensions...)
 	return append(dst, l.Data...)
 }
 
 func parseEntry(raw []byte, l *raft.Log) error {
-	if len(raw) < entryHeader || binary.LittleEndian.Uint64(raw[17:]) > uint64(len(raw)-entryHeader) {
-		return fmt.Errorf("entry of %d bytes", len(raw))
+	if len(raw) < entryHeader {
+		return fmt.Errorf("entry of %d bytes, want at least %d", len(raw), entryHeader)
 	}
-	extensions := int(binary.LittleEndian.Uint64(raw[17:])) //nolint:gosec // checked
+	n, space := binary.LittleEndian.Uint64(raw[17:]), len(raw)-entryHeader
+	if n > uint64(space) { //nolint:gosec // not negative
+		return fmt.Errorf("extensions of %d bytes in an entry of %d", n, len(raw))
+	}
+	extensions := int(n) //nolint:gosec // at most space
 	l.Term, l.Type = binary.LittleEndian.Uint64(raw), raft.LogType(raw[8])
 	l.AppendedAt = time.Time{}
 	if at := int64(binary.LittleEndian.Uint64(raw[9:])); at != 0 { //nolint:gosec // was int64

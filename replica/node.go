@@ -170,6 +170,7 @@ func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 		l = slog.LevelWarn
 	case hclog.Error:
 		l = slog.LevelError
+	default: // raft is asked for nothing below
 	}
 	s.to.Log(context.Background(), l, "raft: "+msg, args...) //nolint:sloglint // raft's messages and attributes
 }
@@ -237,8 +238,12 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 	}
 	if n.transport = opts.Transport; n.transport == nil {
 		n.stream = newStreamLayer(&opts)
+		// One message at a time to each follower, no pipeline: when a pipeline's reader ends, after an error or at
+		// shutdown, its writer can wait for ever, and with it Shutdown. A message has up to 64 commands of many
+		// batches.
 		n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: n.stream, MaxPool: 3, Timeout: 10 * opts.Election, Logger: raftLogger(opts.Logger),
+			Stream: n.stream, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: 10 * opts.Election,
+			Logger: raftLogger(opts.Logger),
 		})
 	}
 	config := opts.raftConfig()

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -49,9 +49,9 @@ func TestBothLogsKeepANode(t *testing.T) {
 			for i := range 3 {
 				g.open("a", true)
 				for j := range 40 {
-					g.put("a", key(j), fmt.Sprint(i))
+					g.put("a", key(j), strconv.Itoa(i))
 				}
-				g.want("a", key(39), fmt.Sprint(i))
+				g.want("a", key(39), strconv.Itoa(i))
 				g.closeNode("a")
 			}
 		})

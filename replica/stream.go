@@ -152,7 +152,7 @@ func (l *streamLayer) upgrade(ctx context.Context, c net.Conn, address string) (
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer answer.Body.Close() //nolint:errcheck // it has no body
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		return nil, fmt.Errorf("%s: %s, want an upgrade to %s", address, answer.Status, raftProtocol)
 	}

@@ -63,7 +63,7 @@ func (a *app) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bloomkvd",
 		Short: "Run one node of a replicated bloomkv store",
-		Long: `bloomkvd runs one node of a group that keeps the same data, and serves it by HTTP until it is interrupted.
+		Long: `bloomkvd runs one node of a group that keeps the same data, and serves it by HTTP until an interrupt.
 The first node begins the group with --bootstrap; each other one joins it with --join ADDRESS of any member. Afterwards,
 and after any crash, the same command starts a node again.
 
@@ -114,7 +114,7 @@ func (a *app) serve(ctx context.Context, f *flags, server *tls.Config) error {
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", listen, err)
 	}
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // the server has closed it, or nothing came through it
 	n, err := replica.Open(ctx, f.node)
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func (p *process) start(t *testing.T) {
 		"--id", p.id, "--address", p.address, "--dir", p.dir, "--election", "300ms",
 		"--snapshot", "200", "--trailing", "50",
 	}, p.args...)
-	p.command = exec.Command(os.Args[0], args...) //nolint:gosec // the test itself
+	p.command = exec.Command(os.Args[0], args...)
 	p.command.Env = append(os.Environ(), asProgram+"=1")
 	p.command.Stderr = os.Stderr
 	if err := p.command.Start(); err != nil {
@@ -168,7 +168,7 @@ func (c *caller) eventually(t *testing.T, method, address, path string, body []b
 }
 
 // formed waits until a node knows a number of members and a leader.
-func (c *caller) formed(t *testing.T, address string, members int) replica.Status {
+func (c *caller) formed(t *testing.T, address string, members int) {
 	t.Helper()
 	var s replica.Status
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -176,11 +176,10 @@ func (c *caller) formed(t *testing.T, address string, members int) replica.Statu
 			t.Fatal(err)
 		}
 		if s.Leader != "" && len(s.Members) == members {
-			return s
+			return
 		}
 	}
 	t.Fatalf("%s: %+v, want %d members and a leader", address, s, members)
-	return s
 }
 
 // outcome says what a client knows after a request.
@@ -224,7 +223,7 @@ func TestThreeProcessesUnderKillsAndStopsAreLinearizable(t *testing.T) {
 			for name := range 6 {
 				clients.Go(func() { hit(h, all, name, stop) })
 			}
-			random := mathrand.New(mathrand.NewPCG(1, 1)) //nolint:gosec // no secret
+			random := mathrand.New(mathrand.NewPCG(1, 1))
 			faults := map[string]int{}
 			for end := time.Now().Add(*faultTime / 2); time.Now().Before(end); {
 				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
@@ -282,7 +281,7 @@ func same(t *testing.T, c *caller, all []*process) {
 // hit writes and reads at all nodes until stop.
 func hit(h *history.History, all []*process, name int, stop chan struct{}) {
 	c := plain()
-	random := mathrand.New(mathrand.NewPCG(2, uint64(name))) //nolint:gosec // no secret; small
+	random := mathrand.New(mathrand.NewPCG(2, uint64(name)))
 	begin := time.Now()
 	for i := 0; ; i++ {
 		select {
