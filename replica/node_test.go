@@ -191,7 +191,7 @@ func TestALeaderThatIsCutOffNeitherWritesNorReads(t *testing.T) {
 	g.equal(ids...)
 }
 
-func TestAFollowerFarBehindGetsOnlyTheTablesThatItLacks(t *testing.T) {
+func TestAFollowerFarBehindGetsTheTables(t *testing.T) {
 	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 32, 8 })
 	ids := g.three()
 	var large bloomkv.Batch
