@@ -29,8 +29,8 @@ func (n *Node) sources() []string {
 	return all
 }
 
-// fetch replaces the store by that of another node, which must have at least an index. Tables that this store has, which
-// are those of an earlier fetch, do not travel. The error is that of all nodes that were asked.
+// fetch replaces the store by that of another node, which must have at least an index. Tables that this store has,
+// which are those of an earlier fetch, do not travel. The error is that of all nodes that were asked.
 func (n *Node) fetch(ctx context.Context, atLeast uint64, from []string) error {
 	errs := []error{fmt.Errorf("no node has index %d", atLeast)}
 	for _, address := range from {
