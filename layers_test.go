@@ -207,7 +207,7 @@ var doors = map[string][]string{
 	"go.etcd.io/bbolt":                    {"bench/compare", "cmd/bloomkv-import"},
 	"github.com/hashicorp/raft":           {"replica"},
 	"github.com/hashicorp/raft-wal":       {"replica/log.go"},
-	"github.com/hashicorp/go-hclog":       {"replica/node.go"},
+	"github.com/hashicorp/go-hclog":       {"replica/options.go"},
 	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
 	"net/http":                            {"debug", "cmd", "examples", "replica"},

@@ -49,7 +49,7 @@ func (n *Node) fetch(ctx context.Context, atLeast uint64, from []string) error {
 func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, onlyNew bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watchdog := time.AfterFunc(stallTimeout, cancel) // the sender may be stopped, and its connection not
+	watchdog := time.AfterFunc(n.stallTimeout(), cancel) // the sender may be stopped, and its connection not
 	defer watchdog.Stop()
 	var have *bloomkv.Inventory
 	if onlyNew {
@@ -66,7 +66,8 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, on
 	if index < atLeast {
 		return fmt.Errorf("its store has index %d, want %d", index, atLeast)
 	}
-	if err := n.db.Import(ctx, stalling{stream, watchdog}, bloomkv.ImportOptions{Replace: true}); err != nil {
+	from := stalling{stream, watchdog, n.stallTimeout()}
+	if err := n.db.Import(ctx, from, bloomkv.ImportOptions{Replace: true}); err != nil {
 		return err
 	}
 	got, err := storeIndex(n.db)
@@ -94,17 +95,18 @@ func (n *Node) export(ctx context.Context, have *bloomkv.Inventory) (*bloomkv.Ex
 	return x, indexOf(x.Mark()), nil
 }
 
-// stallTimeout is the longest time without a byte of a store that travels.
-const stallTimeout = 30 * time.Second
+// stallTimeout is the longest time without a byte of a store that travels, 30 seconds by default.
+func (n *Node) stallTimeout() time.Duration { return 30 * n.opts.Election }
 
 // stalling resets a timer at each read.
 type stalling struct {
 	io.Reader
 	watchdog *time.Timer
+	timeout  time.Duration
 }
 
 func (s stalling) Read(b []byte) (int, error) {
 	n, err := s.Reader.Read(b)
-	s.watchdog.Reset(stallTimeout)
+	s.watchdog.Reset(s.timeout)
 	return n, err
 }

@@ -24,7 +24,7 @@ type fsm struct {
 	applied progress
 
 	mu     sync.Mutex
-	failed error // guarded by mu: the first error of the store
+	failed error // guarded by mu: the first error of the store or the log
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -70,7 +70,7 @@ func (f *fsm) failure() error {
 	return f.failed
 }
 
-// fail records the first error of the store. The node then stops: it must not go on with a command missing.
+// fail records the first error of the store or the log. The node then stops: it must not go on with a command missing.
 func (f *fsm) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

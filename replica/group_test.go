@@ -353,7 +353,7 @@ func (g *group) compare(ids []string) (first Checksum, err error) {
 		if err := g.node(id).Fresh(g.soon(), Linearizable); err != nil {
 			return first, fmt.Errorf("%s: %w", id, err)
 		}
-		sum, err := g.node(id).Checksum()
+		sum, err := g.node(id).Checksum(g.soon())
 		if err != nil {
 			return first, fmt.Errorf("%s: %w", id, err)
 		}

@@ -39,13 +39,14 @@ const (
 //	                 apply, export, read-index, term, raft   what nodes ask each other
 //
 // Keys in addresses are URL-encoded bytes. Errors are {"error":TEXT,"code":CODE}; the code "unknown" means that a write
-// may or may not be applied. With Options.Token, every request needs it. Serve it with HTTP/1.1: raft's connections
+// may or may not be applied. With Options.Token, every request needs it. Web pages of other origins are refused, except
+// requests that only read. Serve it with HTTP/1.1: raft's connections
 // begin as an upgrade, which HTTP/2 does not have.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/kv", n.serveGet)
-	mux.HandleFunc("PUT /v1/kv", n.servePut)
-	mux.HandleFunc("DELETE /v1/kv", n.serveDelete)
+	mux.HandleFunc("GET /v1/kv", ofKey(n.serveGet))
+	mux.HandleFunc("PUT /v1/kv", ofKey(n.servePut))
+	mux.HandleFunc("DELETE /v1/kv", ofKey(n.serveDelete))
 	mux.HandleFunc("POST /v1/batch", n.serveBatch)
 	mux.HandleFunc("GET /v1/scan", n.serveScan)
 	mux.HandleFunc("GET /v1/digest", n.serveDigest)
@@ -70,7 +71,7 @@ func (n *Node) Handler() http.Handler {
 	if n.stream != nil {
 		mux.HandleFunc("GET "+raftPath, n.stream.accept)
 	}
-	return n.authorized(brief(mux))
+	return n.authorized(http.NewCrossOriginProtection().Handler(brief(mux)))
 }
 
 // authorized lets requests with the token pass.
@@ -108,14 +109,26 @@ func badRequest(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusBadRequest, problem{err.Error(), "request"})
 }
 
+// freshness returns what the parameter "stale" asks for. It is linearizable unless that is a boolean and true.
 func freshness(q url.Values) Freshness {
 	stale, _ := strconv.ParseBool(q.Get("stale"))
 	return Freshness(stale)
 }
 
-func (n *Node) serveGet(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	value, err := n.Get(r.Context(), []byte(q.Get("key")), freshness(q))
+// ofKey passes requests on that name a key, which may be empty.
+func ofKey(next func(w http.ResponseWriter, r *http.Request, key []byte)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		if !q.Has("key") {
+			badRequest(w, errors.New("no key, want ?key=K"))
+			return
+		}
+		next(w, r, []byte(q.Get("key")))
+	}
+}
+
+func (n *Node) serveGet(w http.ResponseWriter, r *http.Request, key []byte) {
+	value, err := n.Get(r.Context(), key, freshness(r.URL.Query()))
 	if err != nil {
 		writeProblem(w, err)
 		return
@@ -124,17 +137,17 @@ func (n *Node) serveGet(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(value) // the reader is gone
 }
 
-func (n *Node) servePut(w http.ResponseWriter, r *http.Request) {
+func (n *Node) servePut(w http.ResponseWriter, r *http.Request, key []byte) {
 	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBatchSize))
 	if err != nil {
 		badRequest(w, err)
 		return
 	}
-	answerError(w, n.Put(r.Context(), []byte(r.URL.Query().Get("key")), value))
+	answerError(w, n.Put(r.Context(), key, value))
 }
 
-func (n *Node) serveDelete(w http.ResponseWriter, r *http.Request) {
-	answerError(w, n.Delete(r.Context(), []byte(r.URL.Query().Get("key"))))
+func (n *Node) serveDelete(w http.ResponseWriter, r *http.Request, key []byte) {
+	answerError(w, n.Delete(r.Context(), key))
 }
 
 type operation struct {
@@ -224,8 +237,8 @@ type Checksum struct {
 	SHA256 string `json:"sha256"` // of all pairs in order, each with its lengths
 }
 
-// Checksum reads all of this node's store.
-func (n *Node) Checksum() (Checksum, error) {
+// Checksum reads all of this node's store, or until ctx ends.
+func (n *Node) Checksum(ctx context.Context) (Checksum, error) {
 	s, err := n.Snapshot()
 	if err != nil {
 		return Checksum{}, err
@@ -237,6 +250,9 @@ func (n *Node) Checksum() (Checksum, error) {
 	}
 	sum, hash := Checksum{Index: indexOf(m)}, sha256.New()
 	for kv, err := range s.Scan(bloomkv.IterOptions{}) {
+		if err == nil && sum.Keys%1024 == 0 {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return Checksum{}, closedAs(err)
 		}
@@ -250,8 +266,8 @@ func (n *Node) Checksum() (Checksum, error) {
 	return sum, nil
 }
 
-func (n *Node) serveChecksum(w http.ResponseWriter, _ *http.Request) {
-	sum, err := n.Checksum()
+func (n *Node) serveChecksum(w http.ResponseWriter, r *http.Request) {
+	sum, err := n.Checksum(r.Context())
 	if err != nil {
 		writeProblem(w, err)
 		return
@@ -323,18 +339,19 @@ func (n *Node) serveExport(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Length", strconv.FormatInt(x.Size(), 10))
 	w.Header().Set(indexHeader, strconv.FormatUint(index, 10))
 	control := http.NewResponseController(w)
-	_, _ = x.WriteTo(steady{w, control})      // the receiver notices a stream that ends early
-	_ = control.SetWriteDeadline(time.Time{}) // for the next request
+	_, _ = x.WriteTo(steady{w, control, n.stallTimeout()}) // the receiver notices a stream that ends early
+	_ = control.SetWriteDeadline(time.Time{})              // for the next request
 }
 
 // steady is an answer that may take any time, as long as its reader takes some of it now and then.
 type steady struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
+	timeout time.Duration
 }
 
 func (s steady) Write(b []byte) (int, error) {
-	err := s.control.SetWriteDeadline(time.Now().Add(stallTimeout))
+	err := s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return 0, err
 	}

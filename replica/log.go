@@ -38,7 +38,11 @@ func openLog(o *Options) (logStore, error) {
 	}
 	dir := filepath.Join(o.Dir, names[o.Log])
 	if o.Log == LogBloomkv {
-		return openStoreLog(dir, o.FS)
+		l, err := openStoreLog(dir, o.FS)
+		if err != nil {
+			return nil, err
+		}
+		return l, nil
 	}
 	if err := vfs.MkdirAll(o.FS, dir); err != nil {
 		return nil, err
@@ -104,9 +108,6 @@ func (l *storeLog) FirstIndex() (uint64, error) {
 	return l.first, nil
 }
 
-// IsMonotonic makes raft delete the whole log when a snapshot replaces it, so that no gap is left.
-func (l *storeLog) IsMonotonic() bool { return true }
-
 // LastIndex returns the index of the last entry, 0 without one.
 func (l *storeLog) LastIndex() (uint64, error) {
 	l.mu.RLock()
@@ -162,7 +163,7 @@ func parseEntry(raw []byte, l *raft.Log) error {
 func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
 	raw, err := l.db.Get(entryKey(index))
 	if errors.Is(err, bloomkv.ErrNotFound) {
-		return raft.ErrLogNotFound
+		return l.absent(index)
 	}
 	if err == nil {
 		if err = parseEntry(raw, to); err != nil {
@@ -171,6 +172,18 @@ func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
 	}
 	to.Index = index
 	return err
+}
+
+// absent returns the error for an entry that is not there, while no other call deletes entries.
+func (l *storeLog) absent(index uint64) error {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if index < l.first || index > l.last {
+		return raft.ErrLogNotFound
+	}
+	return fmt.Errorf("log: index %d is missing, want %d to %d", index, l.first, l.last)
 }
 
 // StoreLog appends an entry.

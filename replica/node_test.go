@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -414,4 +418,106 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A node whose disk is full stops, and says so. The others go on, and it goes on when there is space again.
+func TestANodeWithAFullDiskStopsAndComesBack(t *testing.T) {
+	var full atomic.Value // string: the name of the node
+	full.Store("")
+	g := newGroup(t, func(o *Options) {
+		id := o.ID
+		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
+			if full.Load() == id && (op.Kind == vfs.OpCreate || op.Kind == vfs.OpWrite || op.Kind == vfs.OpReserve) {
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+	})
+	ids := g.three()
+	for round := range 2 {
+		hurt := g.leader()
+		if round == 1 {
+			hurt = ids[(slices.Index(ids, hurt)+1)%len(ids)]
+		}
+		full.Store(hurt)
+		for i := range 20 {
+			id := ids[i%3]
+			if id == hurt {
+				continue
+			}
+			for {
+				err := g.node(id).Put(g.soon(), []byte(key(round*100+i)), []byte("v"))
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, ErrUnknown) { // the leader's disk was full
+					t.Fatalf("round %d: put at %s: %v", round, id, err)
+				}
+			}
+		}
+		full.Store("")
+		g.crash(hurt, vfs.KeepNothing)
+		g.open(hurt, false)
+		g.want(hurt, key(round*100+1), "v")
+		g.equal(ids...)
+	}
+}
+
+// A node that cannot read its log stops instead of taking the process with it: when it is opened, or later.
+func TestANodeWithAnUnreadableLogStops(t *testing.T) {
+	var broken atomic.Bool
+	g := newGroup(t, func(o *Options) {
+		if o.ID != "a" {
+			return
+		}
+		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
+			table := strings.HasPrefix(op.Name, "/node/log/") && strings.HasSuffix(op.Name, ".sst")
+			if table && op.Kind == vfs.OpReadAt && broken.Load() {
+				return syscall.EIO
+			}
+			return nil
+		})
+	})
+	g.open("a", true)
+	value := make([]byte, MaxBatchSize/2)
+	for i := range 8 { // more than a memtable of the log
+		if err := g.node("a").Put(g.soon(), []byte(key(i)), value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range cachedEntries { // what is read from the log below is not in memory
+		g.put("a", "k", strconv.Itoa(i))
+	}
+	broken.Store(true)
+	g.open("b", false)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*election)
+	defer cancel()
+	_ = g.node("a").Join(ctx, "b", "b") // it fails, or there is no leader any more
+	for end := time.Now().Add(20 * time.Second); g.node("a").Status().Error == ""; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the node does not notice that it cannot read its log")
+		}
+	}
+	err := g.node("a").Put(t.Context(), []byte("k"), nil)
+	if !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("put: %v, want ErrClosed and the reason", err)
+	}
+	m := g.members["a"]
+	_ = g.stop("a").Close() // its log has failed
+	_, transport := raft.NewInmemTransport("a")
+	o := Options{
+		ID: "a", Address: "a", Dir: "/node", Transport: transport, Election: election,
+		FS: vfs.NewHook(m.fs, func(op vfs.Op) error {
+			if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
+				return syscall.EIO
+			}
+			return nil
+		}),
+	}
+	if n, err := Open(t.Context(), o); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Open: %v, %v, want EIO", n, err)
+	}
+	broken.Store(false)
+	g.open("a", false)
+	g.want("a", "k", strconv.Itoa(cachedEntries-1))
 }

@@ -332,6 +332,7 @@ func TestEveryRequestOfAClient(t *testing.T) {
 	c.eventually(t, http.MethodDelete, p.address, "/v1/kv?key=k", nil)
 	for path, want := range map[string]int{
 		"/v1/kv?key=k":     http.StatusNotFound,
+		"/v1/kv?stale=1":   http.StatusBadRequest,
 		"/v1/scan?limit=x": http.StatusBadRequest,
 		"/v1/raft":         http.StatusBadRequest,
 	} {
@@ -344,6 +345,18 @@ func TestEveryRequestOfAClient(t *testing.T) {
 		if status != http.StatusBadRequest {
 			t.Errorf("batch %q: %d, %s, %v, want %d", body, status, answer, err, http.StatusBadRequest)
 		}
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+"/v1/transfer", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Origin", "https://elsewhere.example")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusForbidden {
+		t.Errorf("a request of a page from elsewhere: %s, want %d", answer.Status, http.StatusForbidden)
 	}
 	p.interrupt(t)
 }

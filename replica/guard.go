@@ -1,0 +1,75 @@
+package replica
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/hashicorp/raft"
+)
+
+// guardedLog is the log as raft uses it: the first error stops the node, so that another one can lead. raft panics if
+// it cannot store its term or read an entry. Here the goroutine of raft that has asked ends instead, as if by a return
+// from all of its functions; it never continues with a term or an entry that it does not have.
+type guardedLog struct {
+	logStore
+
+	fail func(error)
+}
+
+func (g guardedLog) check(err error) error {
+	if err != nil {
+		g.fail(err)
+	}
+	return err
+}
+
+// GetLog returns raft.ErrLogNotFound for an entry before or after the log, and no other error.
+func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
+	err := g.logStore.GetLog(index, to)
+	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
+		g.fail(err)
+		runtime.Goexit()
+	}
+	return err
+}
+
+// SetUint64 returns nil.
+func (g guardedLog) SetUint64(key []byte, value uint64) error {
+	if err := g.logStore.SetUint64(key, value); err != nil {
+		g.fail(err)
+		runtime.Goexit()
+	}
+	return nil
+}
+
+func (g guardedLog) Set(key, value []byte) error    { return g.check(g.logStore.Set(key, value)) }
+func (g guardedLog) StoreLog(entry *raft.Log) error { return g.check(g.logStore.StoreLog(entry)) }
+func (g guardedLog) StoreLogs(entries []*raft.Log) error {
+	return g.check(g.logStore.StoreLogs(entries))
+}
+
+func (g guardedLog) DeleteRange(first, last uint64) error {
+	return g.check(g.logStore.DeleteRange(first, last))
+}
+
+// IsMonotonic makes raft delete the whole log when a snapshot replaces it, so that no gap is left.
+func (g guardedLog) IsMonotonic() bool { return true }
+
+// startRaft starts raft. It does so in another goroutine, which a guardedLog may end.
+func (n *Node) startRaft(config *raft.Config) error {
+	log := guardedLog{n.log, n.fsm.fail}
+	cached, err := raft.NewLogCache(cachedEntries, log) // followers are mostly sent the newest entries
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		n.raft, err = raft.NewRaft(config, n.fsm, cached, log, n.snapshots, n.transport)
+	}()
+	<-ended
+	if n.raft == nil && err == nil {
+		err = n.fsm.failure()
+	}
+	return err
+}

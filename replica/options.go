@@ -1,0 +1,140 @@
+package replica
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// LogKind says where a node keeps its Raft log.
+type LogKind string
+
+// Both logs sync each entry before it counts.
+const (
+	LogBloomkv LogKind = "bloomkv" // a second small store
+	LogWAL     LogKind = "wal"     // github.com/hashicorp/raft-wal
+)
+
+// Options configure a node. ID, Address and Dir are required.
+type Options struct {
+	// ID names the node. It never changes, and no two nodes of a group have the same.
+	ID string
+	// Address is the host and port where the other nodes reach [Node.Handler].
+	Address string
+	// Dir is the directory of the node. It is created if necessary; its parent must exist.
+	Dir string
+	// Log says where the Raft log is. Empty means LogBloomkv. It stays what it was when Dir was created.
+	Log LogKind
+	// Bootstrap begins a new group with this node alone, if Dir has no log yet. Others join it: see [Node.Join].
+	Bootstrap bool
+
+	// FS is the file system. nil means the operating system's. LogWAL works with that one only.
+	FS vfs.FS
+	// Store are options of the store. FS and Durability are ignored. nil means the defaults.
+	Store *bloomkv.Options
+	// Transport carries Raft's messages. nil means HTTP, over the same port as everything else.
+	Transport raft.Transport
+	// Client sends requests to other nodes. nil means one that uses TLS, if that is set.
+	Client *http.Client
+	// TLS, if not nil, is the configuration of connections to other nodes, which then use https. The certificates of
+	// the server side belong to the caller, who serves Handler.
+	TLS *tls.Config
+	// Token, if not empty, is what every request must have: "Authorization: Bearer TOKEN".
+	Token string
+	// Logger receives what raft logs. nil discards it.
+	Logger *slog.Logger
+
+	// Election is the time without a leader after which a node calls an election. 0 means one second.
+	Election time.Duration
+	// Snapshot is the number of entries after which the log is truncated. 0 means 8192.
+	Snapshot uint64
+	// Trailing is the number of entries that truncation keeps for slow followers. 0 means 10240.
+	Trailing uint64
+	// Check is how often, at least, the node compares the log with Snapshot. 0 means 10 seconds.
+	Check time.Duration
+}
+
+func (o *Options) withDefaults() (Options, error) {
+	d := *o
+	switch d.Log {
+	case "":
+		d.Log = LogBloomkv
+	case LogBloomkv, LogWAL:
+	default:
+		return d, fmt.Errorf("option Log: %q, want %q or %q", d.Log, LogBloomkv, LogWAL)
+	}
+	if d.ID == "" || d.Address == "" || d.Dir == "" {
+		return d, fmt.Errorf("options ID %q, Address %q, Dir %q: want all", d.ID, d.Address, d.Dir)
+	}
+	if d.FS == nil {
+		d.FS = vfs.OS
+	}
+	if d.Log == LogWAL && d.FS != vfs.OS {
+		return d, errors.New("option Log: wal needs the file system of the operating system")
+	}
+	if d.Store == nil {
+		d.Store = &bloomkv.Options{}
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	if d.Election == 0 {
+		d.Election = time.Second
+	}
+	if d.Snapshot == 0 {
+		d.Snapshot = 8192
+	}
+	if d.Trailing == 0 {
+		d.Trailing = 10240
+	}
+	if d.Check == 0 {
+		d.Check = 10 * time.Second
+	}
+	return d, nil
+}
+
+// raftConfig returns the configuration of raft. raft never restores a snapshot at its start: Open makes sure before
+// that the store has what the snapshot stands for.
+func (o *Options) raftConfig() *raft.Config {
+	c := raft.DefaultConfig()
+	c.LocalID = raft.ServerID(o.ID)
+	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = o.Election, o.Election, o.Election/2
+	c.CommitTimeout = min(c.CommitTimeout, o.Election/10)
+	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = o.Snapshot, o.Trailing, o.Check
+	c.NoSnapshotRestoreOnStart = true
+	c.NoLegacyTelemetry = true
+	c.Logger = raftLogger(o.Logger)
+	return c
+}
+
+// sink passes the records of raft to a slog.Logger.
+type sink struct{ to *slog.Logger }
+
+func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	l := slog.LevelInfo
+	switch level {
+	case hclog.Warn:
+		l = slog.LevelWarn
+	case hclog.Error:
+		l = slog.LevelError
+	default: // raft is asked for nothing below
+	}
+	s.to.Log(context.Background(), l, "raft: "+msg, args...) //nolint:sloglint // raft's messages and attributes
+}
+
+func raftLogger(to *slog.Logger) hclog.Logger {
+	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
+	l.RegisterSink(sink{to})
+	return l
+}
