@@ -21,7 +21,8 @@ const joinedBytes = 1 << 20
 type fsm struct {
 	node    *Node
 	db      *bloomkv.DB
-	applied progress
+	applied progress // the last command that the store has
+	seen    progress // the last entry that raft handed over and that is applied: a command or a configuration
 
 	mu     sync.Mutex
 	failed error // guarded by mu: the first error of the store or the log
@@ -114,6 +115,9 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		last = l.Index
 	}
 	flush(len(logs))
+	if n := len(logs); n > 0 && f.failure() == nil {
+		f.seen.raise(logs[n-1].Index)
+	}
 	return results
 }
 

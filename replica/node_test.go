@@ -521,3 +521,61 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 	g.open("a", false)
 	g.want("a", "k", strconv.Itoa(cachedEntries-1))
 }
+
+// A follower may have a command before the leader's store has it. Who has read it there reads it everywhere.
+func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
+	var slow sync.Map // names of nodes whose stores wait
+	goOn := make(chan struct{})
+	g := newGroup(t, func(o *Options) {
+		id := o.ID
+		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
+			if _, wait := slow.Load(id); wait && op.Kind == vfs.OpWrite && strings.HasPrefix(op.Name, "/node/data/") {
+				<-goOn
+			}
+			return nil
+		})
+	})
+	ids := g.three()
+	leader := g.leader()
+	g.put(leader, "k", "old")
+	g.equal(ids...)
+	at := slices.Index(ids, leader)
+	fast, third := ids[(at+1)%3], ids[(at+2)%3]
+	slow.Store(leader, true)
+	slow.Store(third, true)
+	put := make(chan error, 1)
+	go func() { put <- g.node(leader).Put(g.soon(), []byte("k"), []byte("new")) }()
+	for {
+		v, err := g.node(fast).Get(t.Context(), []byte("k"), Stale)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(v) == "new" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	read := func(id string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*election)
+		defer cancel()
+		v, err := g.node(id).Get(ctx, []byte("k"), Linearizable)
+		if err != nil {
+			return err.Error()
+		}
+		return string(v)
+	}
+	first := read(fast)
+	for _, id := range []string{third, leader} {
+		if then := read(id); first == "new" && then == "old" {
+			t.Errorf("%s read %q, and then %s read %q", fast, first, id, then)
+		}
+	}
+	close(goOn)
+	if err := <-put; err != nil && !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+	for _, id := range ids {
+		g.want(id, "k", "new")
+	}
+	g.equal(ids...)
+}

@@ -84,9 +84,9 @@ func closedAs(err error) error {
 // Fresh returns once this node's store has every write that was acknowledged, by any node, before the call. With Stale
 // it only says whether the node is usable. While there is no leader it waits until ctx ends (ErrNoLeader).
 //
-// The leader gives its applied index after it made sure that it still is the leader (see confirm), and this node waits
-// until it has that index. The index is that of the stores, so that it is always reached: raft's own also counts
-// entries that no store ever sees.
+// The leader makes sure that it still is the leader, applies everything that is committed by then (see lead), and gives
+// the index of its last command. This node waits until it has that, too. The index is that of the stores, so that it is
+// always reached: raft's own also counts entries that no store ever sees.
 func (n *Node) Fresh(ctx context.Context, f Freshness) error {
 	if f == Stale {
 		return n.done()
@@ -130,7 +130,7 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 
 // confirm answers reads, all that wait at a time together. It ends with Close.
 func (n *Node) confirm() {
-	ready := uint64(0) // the term in which a barrier has passed
+	var ready barrier
 	for {
 		var waiting []readRequest
 		select {
@@ -157,32 +157,55 @@ func (n *Node) confirm() {
 	}
 }
 
-// lead returns nil if this node was the leader after the call began and its store has all that was acknowledged before.
+// A barrier is the newest that has passed: everything before it is applied. The entries after it, in its term, are
+// commands and configurations, which the fsm sees: nobody else makes barriers, and a no-op begins a term.
+type barrier struct{ term, index uint64 }
+
+// lead returns nil if this node was the leader after the call began, and its store has everything that any store had
+// when the call began.
 //
-// A write of this term is acknowledged after the store has it. Those of earlier terms are in the store once a barrier
-// of this term has passed; a passed barrier is also proof of leadership. Later calls of the term ask the other nodes
-// for their terms. A leader of a later term has the votes of a majority, which have its term since before they voted;
-// so if a majority still has this term, there was none when the call began.
+// That is more than what was acknowledged. A follower may apply a command before the leader does, and whoever has read
+// it there must not read, later and at a third node, what was before it. But no node applies a command before the
+// leader's commit index has reached it. So the leader applies everything up to its commit index.
+//
+// Commands of earlier terms are in the store once a barrier of this term has passed; a passed barrier is also proof of
+// leadership. Later calls of the term ask the other nodes for their terms. A leader of a later term has the votes of a
+// majority, which have its term since before they voted; so if a majority still has this term, there was none when the
+// call began.
 //
 // VerifyLeader of raft asks too, but counts every answer that arrives after the call, even to messages sent long
 // before. A process that was stopped and continues could believe an answer from before a new leader's election. A lease
 // depends on clocks.
-func (n *Node) lead(ready uint64) (uint64, error) {
+func (n *Node) lead(ready barrier) (barrier, error) {
 	term := n.raft.CurrentTerm()
 	if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 		return ready, errNotLeader
 	}
-	if ready != term {
-		if err := n.await(n.raft.Barrier(n.opts.Election)); err != nil {
+	if ready.term != term {
+		f := n.raft.Barrier(n.opts.Election)
+		if err := n.await(f); err != nil {
 			return ready, err
 		}
 		if n.raft.CurrentTerm() != term { // the barrier may be of a later term
 			return ready, errNotLeader
 		}
-		return term, nil
+		index, ok := f.(raft.IndexFuture)
+		if !ok {
+			return ready, fmt.Errorf("barrier of type %T", f)
+		}
+		return barrier{term, index.Index()}, nil
 	}
+	committed := n.raft.CommitIndex()
 	if !n.majorityHasTerm(term) {
 		return ready, errNotLeader
+	}
+	if committed <= ready.index {
+		return ready, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), n.opts.Election)
+	defer cancel()
+	if err := n.fsm.seen.wait(ctx, committed, n.stop); err != nil {
+		return barrier{}, errNotLeader // the next call makes a barrier, in case that this entry is never seen
 	}
 	return ready, nil
 }

@@ -3,8 +3,12 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -107,8 +111,28 @@ func (h *History) Check(within time.Duration) error {
 	}
 	for key, operations := range byKey {
 		if got := porcupine.CheckOperationsTimeout(model, operations, within); got != porcupine.Ok {
-			return fmt.Errorf("the %d operations on %s are not linearizable: %s", len(operations), key, got)
+			return fmt.Errorf("the %d operations on %s are not linearizable: %s%s",
+				len(operations), key, got, listed(operations))
 		}
 	}
 	return nil
+}
+
+// listed returns operations in the order of their calls, a line each, with their times in microseconds.
+func listed(operations []porcupine.Operation) string {
+	slices.SortFunc(operations, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var all strings.Builder
+	for _, o := range operations {
+		end := "unknown"
+		if o.Return != math.MaxInt64 {
+			end = strconv.FormatInt(o.Return/1000, 10)
+		}
+		in := o.Input.(input) //nolint:errcheck // add makes no others
+		if in.write {
+			fmt.Fprintf(&all, "\n%d to %s: write %q", o.Call/1000, end, in.value)
+		} else {
+			fmt.Fprintf(&all, "\n%d to %s: read %q", o.Call/1000, end, o.Output)
+		}
+	}
+	return all.String()
 }
