@@ -32,7 +32,7 @@ var rooms = map[string]room{
 		"internal/filterplan", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile",
 		"internal/words", "internal/workload", "internal/workload/own",
 	}},
-	"cmd/bloomkv-import": {8, []string{".", "vfs", "examples/bucket", "internal/cli", "internal/words"}},
+	"cmd/bloomkv-import":   {8, []string{".", "vfs", "examples/bucket", "internal/cli", "internal/words"}},
 	"replica/cmd/bloomkvd": {8, []string{"replica", "internal/cli"}},
 	"bench": {8, []string{
 		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",
