@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -136,6 +137,7 @@ func (n *Node) propose() {
 		case <-n.stop:
 			return
 		}
+		runtime.Gosched() // lets those who were answered together propose together
 		joined, waiting := first.batch, []chan error{first.answer}
 		for more := true; more && joined.Size() < joinedBytes; {
 			select {

@@ -25,7 +25,7 @@ type served struct {
 }
 
 // serve starts three nodes of this process, on the real file system, that talk over loopback.
-func serve(b *testing.B, kind LogKind) []served {
+func serve(b *testing.B) []served {
 	b.Helper()
 	dir := b.TempDir()
 	var all []served
@@ -35,7 +35,7 @@ func serve(b *testing.B, kind LogKind) []served {
 			b.Fatal(err)
 		}
 		n, err := Open(b.Context(), Options{
-			ID: id, Address: l.Addr().String(), Dir: filepath.Join(dir, id), Log: kind, Bootstrap: i == 0,
+			ID: id, Address: l.Addr().String(), Dir: filepath.Join(dir, id), Bootstrap: i == 0,
 		})
 		if err != nil {
 			b.Fatal(err)
@@ -64,17 +64,11 @@ func serve(b *testing.B, kind LogKind) []served {
 // in one process: the processor time is that of all. "alone" is one store without Raft that syncs each group of writes.
 // With 100 operations in each batch, the figures are per operation.
 func BenchmarkPut(b *testing.B) {
-	for _, kind := range []LogKind{"alone", LogBloomkv, LogWAL} {
-		b.Run(fmt.Sprintf("log=%s", kind), func(b *testing.B) {
-			apply := alone(b, kind)
-			if apply == nil {
-				all := serve(b, kind)
-				leader := all[0]
-				if leader.raft.State() != raft.Leader {
-					b.Fatal("the first node does not lead")
-				}
-				apply = leader.Apply
-			}
+	for name, open := range map[string]func(*testing.B) func(context.Context, *bloomkv.Batch) error{
+		"alone": alone, "three": three,
+	} {
+		b.Run("nodes="+name, func(b *testing.B) {
+			apply := open(b)
 			for _, run := range []struct{ clients, operations int }{{1, 1}, {16, 1}, {64, 1}, {256, 1}, {16, 100}} {
 				b.Run(fmt.Sprintf("clients=%d/batch=%d", run.clients, run.operations), func(b *testing.B) {
 					puts(b, run.clients, run.operations, apply)
@@ -84,12 +78,19 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// alone returns Apply of one store, nil for another kind.
-func alone(b *testing.B, kind LogKind) func(context.Context, *bloomkv.Batch) error {
+// three returns Apply of the leader of three nodes.
+func three(b *testing.B) func(context.Context, *bloomkv.Batch) error {
 	b.Helper()
-	if kind != "alone" {
-		return nil
+	leader := serve(b)[0]
+	if leader.raft.State() != raft.Leader {
+		b.Fatal("the first node does not lead")
 	}
+	return leader.Apply
+}
+
+// alone returns Apply of one store.
+func alone(b *testing.B) func(context.Context, *bloomkv.Batch) error {
+	b.Helper()
 	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "alone"), nil)
 	if err != nil {
 		b.Fatal(err)

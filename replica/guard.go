@@ -11,7 +11,7 @@ import (
 // it cannot store its term or read an entry. Here the goroutine of raft that has asked ends instead, as if by a return
 // from all of its functions; it never continues with a term or an entry that it does not have.
 type guardedLog struct {
-	logStore
+	*storeLog
 
 	fail func(error)
 }
@@ -25,7 +25,7 @@ func (g guardedLog) check(err error) error {
 
 // GetLog returns raft.ErrLogNotFound for an entry before or after the log, and no other error.
 func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
-	err := g.logStore.GetLog(index, to)
+	err := g.storeLog.GetLog(index, to)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		g.fail(err)
 		runtime.Goexit()
@@ -35,21 +35,21 @@ func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
 
 // SetUint64 returns nil.
 func (g guardedLog) SetUint64(key []byte, value uint64) error {
-	if err := g.logStore.SetUint64(key, value); err != nil {
+	if err := g.storeLog.SetUint64(key, value); err != nil {
 		g.fail(err)
 		runtime.Goexit()
 	}
 	return nil
 }
 
-func (g guardedLog) Set(key, value []byte) error    { return g.check(g.logStore.Set(key, value)) }
-func (g guardedLog) StoreLog(entry *raft.Log) error { return g.check(g.logStore.StoreLog(entry)) }
+func (g guardedLog) Set(key, value []byte) error    { return g.check(g.storeLog.Set(key, value)) }
+func (g guardedLog) StoreLog(entry *raft.Log) error { return g.check(g.storeLog.StoreLog(entry)) }
 func (g guardedLog) StoreLogs(entries []*raft.Log) error {
-	return g.check(g.logStore.StoreLogs(entries))
+	return g.check(g.storeLog.StoreLogs(entries))
 }
 
 func (g guardedLog) DeleteRange(first, last uint64) error {
-	return g.check(g.logStore.DeleteRange(first, last))
+	return g.check(g.storeLog.DeleteRange(first, last))
 }
 
 // IsMonotonic makes raft delete the whole log when a snapshot replaces it, so that no gap is left.

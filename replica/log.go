@@ -4,70 +4,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
-	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// logStore is what raft must not forget: its log, and its term and vote.
-type logStore interface {
-	raft.LogStore
-	raft.StableStore
-	io.Closer
-}
-
-// openLog opens the log of a node. A node that has a log of the other kind would forget what it voted.
-func openLog(o *Options) (logStore, error) {
-	names := map[LogKind]string{LogBloomkv: "log", LogWAL: "wal"}
-	for kind, name := range names {
-		if kind == o.Log {
-			continue
-		}
-		if _, err := o.FS.Stat(filepath.Join(o.Dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return nil, errors.Join(fmt.Errorf("%w: the log is of kind %q, want %q", ErrOldStore, kind, o.Log), err)
-		}
-	}
-	dir := filepath.Join(o.Dir, names[o.Log])
-	if o.Log == LogBloomkv {
-		l, err := openStoreLog(dir, o.FS)
-		if err != nil {
-			return nil, err
-		}
-		return l, nil
-	}
-	if err := vfs.MkdirAll(o.FS, dir); err != nil {
-		return nil, err
-	}
-	meta := new(metadb.BoltMetaDB)
-	w, err := wal.Open(dir,
-		wal.WithLogger(raftLogger(o.Logger)), wal.WithMetaStore(meta), wal.WithSegmentSize(walSegment))
-	if err != nil {
-		return nil, errors.Join(err, meta.Close())
-	}
-	return walLog{w, meta}, nil
-}
-
-// walSegment is the size of the files of a raft-wal, in bytes, which are allocated ahead.
-const walSegment = 4 * MaxBatchSize
-
-// walLog is a raft-wal. Its Close does not close the file with the metadata, which stays locked.
-type walLog struct {
-	*wal.WAL
-	meta *metadb.BoltMetaDB
-}
-
-func (w walLog) Close() error { return errors.Join(w.WAL.Close(), w.meta.Close()) }
-
-// storeLog is a log in a bloomkv store. The key of an entry is 'l' and its index, big-endian, so entries lie in their
+// storeLog is what raft must not forget, its log and its term and vote, in a bloomkv store. The key of an entry is 'l' and its index, big-endian, so entries lie in their
 // order; what raft keeps beside the log has the prefix 's'. Every write is synced.
 type storeLog struct {
 	db *bloomkv.DB
@@ -79,7 +25,7 @@ type storeLog struct {
 
 var errNotFound = errors.New("not found") // the text that raft expects
 
-func openStoreLog(dir string, fsys vfs.FS) (*storeLog, error) {
+func openLog(dir string, fsys vfs.FS) (*storeLog, error) {
 	// All lookups are of entries that exist, so no filters. The log is short: little memory is enough.
 	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, FilterFPR: 1, MemoryBudget: 16 << 20})
 	if err != nil {

@@ -59,7 +59,7 @@ type Node struct {
 	// constant after Open
 	opts      Options
 	db        *bloomkv.DB
-	log       logStore
+	log       *storeLog
 	snapshots *snapshots
 	fsm       *fsm
 	raft      *raft.Raft
@@ -144,7 +144,7 @@ func (n *Node) openStores() error {
 		return err
 	}
 	var err error
-	if n.log, err = openLog(&n.opts); err != nil {
+	if n.log, err = openLog(filepath.Join(dir, "log"), fsys); err != nil {
 		return err
 	}
 	store := *n.opts.Store
@@ -178,7 +178,7 @@ func (n *Node) reconcile(ctx context.Context) error {
 		return fmt.Errorf("%w: the log begins at %d and the snapshot ends at %d", ErrOldStore, first, want.Index)
 	}
 	// raft deletes a log that a snapshot from the leader has replaced, and a crash may come before that. Entries after
-	// the snapshot would then leave a gap, which raft-wal refuses for ever.
+	// the snapshot would then leave a gap.
 	last, err := n.log.LastIndex()
 	if err == nil && last > 0 && last < want.Index {
 		err = n.log.DeleteRange(first, last)

@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,15 +16,6 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// LogKind says where a node keeps its Raft log.
-type LogKind string
-
-// Both logs sync each entry before it counts.
-const (
-	LogBloomkv LogKind = "bloomkv" // a second small store
-	LogWAL     LogKind = "wal"     // github.com/hashicorp/raft-wal
-)
-
 // Options configure a node. ID, Address and Dir are required.
 type Options struct {
 	// ID names the node. It never changes, and no two nodes of a group have the same.
@@ -34,12 +24,10 @@ type Options struct {
 	Address string
 	// Dir is the directory of the node. It is created if necessary; its parent must exist.
 	Dir string
-	// Log says where the Raft log is. Empty means LogBloomkv. It stays what it was when Dir was created.
-	Log LogKind
 	// Bootstrap begins a new group with this node alone, if Dir has no log yet. Others join it: see [Node.Join].
 	Bootstrap bool
 
-	// FS is the file system. nil means the operating system's. LogWAL works with that one only.
+	// FS is the file system. nil means the operating system's.
 	FS vfs.FS
 	// Store are options of the store. FS and Durability are ignored. nil means the defaults.
 	Store *bloomkv.Options
@@ -67,21 +55,11 @@ type Options struct {
 
 func (o *Options) withDefaults() (Options, error) {
 	d := *o
-	switch d.Log {
-	case "":
-		d.Log = LogBloomkv
-	case LogBloomkv, LogWAL:
-	default:
-		return d, fmt.Errorf("option Log: %q, want %q or %q", d.Log, LogBloomkv, LogWAL)
-	}
 	if d.ID == "" || d.Address == "" || d.Dir == "" {
 		return d, fmt.Errorf("options ID %q, Address %q, Dir %q: want all", d.ID, d.Address, d.Dir)
 	}
 	if d.FS == nil {
 		d.FS = vfs.OS
-	}
-	if d.Log == LogWAL && d.FS != vfs.OS {
-		return d, errors.New("option Log: wal needs the file system of the operating system")
 	}
 	if d.Store == nil {
 		d.Store = &bloomkv.Options{}

@@ -51,7 +51,6 @@ func (a *app) run(ctx context.Context, args []string) int {
 // flags are those of the program.
 type flags struct {
 	node           replica.Options
-	log            string
 	listen, join   string
 	tokenFile      string
 	cert, key, ca  string
@@ -89,7 +88,6 @@ interrupt.`,
 	c.Flags().StringVar(&f.node.Address, "address", "", "the `HOST:PORT` where other nodes reach it")
 	c.Flags().StringVar(&f.listen, "listen", "", "listen at `HOST:PORT` (default that of --address)")
 	c.Flags().StringVar(&f.node.Dir, "dir", "", "the `DIRECTORY` of the node")
-	c.Flags().StringVar(&f.log, "log", string(replica.LogBloomkv), "the `KIND` of the Raft log, bloomkv or wal")
 	c.Flags().BoolVar(&f.node.Bootstrap, "bootstrap", false, "begin a new group, if the directory is empty")
 	c.Flags().StringVar(&f.join, "join", "", "join the group of the node at `ADDRESS`")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "the `FILE` with the token that every request must have")
@@ -151,7 +149,6 @@ func (a *app) options(f *flags) (*tls.Config, error) {
 	if f.node.ID == "" || f.node.Address == "" || f.node.Dir == "" {
 		return nil, errors.New("want --id, --address and --dir")
 	}
-	f.node.Log = replica.LogKind(f.log)
 	if f.verbose {
 		f.node.Logger = slog.New(slog.NewTextHandler(a.Err, nil))
 	}

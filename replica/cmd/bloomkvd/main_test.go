@@ -212,51 +212,47 @@ func TestThreeProcessesUnderKillsAndStopsAreLinearizable(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no SIGSTOP")
 	}
-	for _, kind := range []string{"bloomkv", "wal"} {
-		t.Run(kind, func(t *testing.T) {
-			all := processes(t, []string{"a", "b", "c"}, "--log", kind)
-			c := plain()
-			for _, p := range all {
-				c.formed(t, p.address, 3)
-			}
-			h := history.New()
-			stop := make(chan struct{})
-			var clients sync.WaitGroup
-			for name := range 6 {
-				clients.Go(func() { hit(h, all, name, stop) })
-			}
-			random := mathrand.New(mathrand.NewPCG(1, 1))
-			faults := map[string]int{}
-			for end := time.Now().Add(*faultTime / 2); time.Now().Before(end); {
-				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
-				p := all[random.IntN(len(all))]
-				if random.IntN(2) == 0 {
-					p.kill(t)
-					time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
-					p.start(t)
-					faults["kill -9"]++
-				} else {
-					p.signal(t, syscall.SIGSTOP)
-					time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
-					p.signal(t, syscall.SIGCONT)
-					faults["SIGSTOP"]++
-				}
-			}
-			time.Sleep(time.Second)
-			close(stop)
-			clients.Wait()
-			t.Logf("%s; faults %v", h, faults)
-			if h.Done() < 50 {
-				t.Errorf("%s: too few to show anything", h)
-			}
-			if err := h.Check(time.Minute); err != nil {
-				t.Error(err)
-			}
-			same(t, c, all)
-			for _, p := range all {
-				p.interrupt(t)
-			}
-		})
+	all := processes(t, []string{"a", "b", "c"})
+	c := plain()
+	for _, p := range all {
+		c.formed(t, p.address, 3)
+	}
+	h := history.New()
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for name := range 6 {
+		clients.Go(func() { hit(h, all, name, stop) })
+	}
+	random := mathrand.New(mathrand.NewPCG(1, 1))
+	faults := map[string]int{}
+	for end := time.Now().Add(*faultTime); time.Now().Before(end); {
+		time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+		p := all[random.IntN(len(all))]
+		if random.IntN(2) == 0 {
+			p.kill(t)
+			time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+			p.start(t)
+			faults["kill -9"]++
+		} else {
+			p.signal(t, syscall.SIGSTOP)
+			time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+			p.signal(t, syscall.SIGCONT)
+			faults["SIGSTOP"]++
+		}
+	}
+	time.Sleep(time.Second)
+	close(stop)
+	clients.Wait()
+	t.Logf("%s; faults %v", h, faults)
+	if h.Done() < 50 {
+		t.Errorf("%s: too few to show anything", h)
+	}
+	if err := h.Check(time.Minute); err != nil {
+		t.Error(err)
+	}
+	same(t, c, all)
+	for _, p := range all {
+		p.interrupt(t)
 	}
 }
 
