@@ -25,7 +25,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -209,9 +208,6 @@ func outcome(status int, answer []byte, err error) history.Outcome {
 func plain() *caller { return &caller{http: &http.Client{Timeout: 2 * time.Second}, scheme: "http"} }
 
 func TestThreeProcessesUnderKillsAndStopsAreLinearizable(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("no SIGSTOP")
-	}
 	all := processes(t, []string{"a", "b", "c"})
 	c := plain()
 	for _, p := range all {
