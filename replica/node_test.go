@@ -522,21 +522,25 @@ func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
 	slow.Store(third, true)
 	t.Cleanup(release) // before the nodes are closed
 	put := make(chan error, 1)
-	go func() { put <- g.node(leader).Put(g.soon(), []byte("k"), []byte("new")) }()
-	for {
-		select {
-		case err := <-put: // another leader was elected meanwhile
-			t.Skipf("the write ended early: %v", err)
-		default:
-		}
+	begin := func() { put <- g.node(leader).Put(g.soon(), []byte("k"), []byte("new")) }
+	go begin()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		v, err := g.node(fast).Get(t.Context(), []byte("k"), Stale)
-		if err != nil {
-			t.Fatal(err)
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%s has %q, %v, want what was written", fast, v, err)
 		}
 		if string(v) == "new" {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		select {
+		case err := <-put: // another leader was elected meanwhile
+			if err != nil {
+				go begin()
+			} else {
+				put <- nil
+			}
+		default:
+		}
 	}
 	read := func(id string) string {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*election)
