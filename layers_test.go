@@ -426,7 +426,11 @@ func TestTheLibraryIsCalm(t *testing.T) {
 		eachSelector(s.file, func(pkg string, sel *ast.SelectorExpr) {
 			what := fmt.Sprintf("%s.%s", path.Base(pkg), sel.Sel.Name)
 			switch what {
-			case "os.Exit", "runtime.Goexit", "fmt.Print", "fmt.Println", "fmt.Printf":
+			case "runtime.Goexit":
+				if s.name != "replica/guard.go" { // ends goroutines of raft, which would panic
+					t.Errorf("%s: %s in the library", fset.Position(sel.Pos()), what)
+				}
+			case "os.Exit", "fmt.Print", "fmt.Println", "fmt.Printf":
 				t.Errorf("%s: %s in the library", fset.Position(sel.Pos()), what)
 			}
 			if pkg == "unsafe" && sel.Sel.Name != "Sizeof" && !within(s.name, unsafePlaces...) {
