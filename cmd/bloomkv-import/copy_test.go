@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"maps"
 	"math/rand/v2"
@@ -145,6 +147,45 @@ func TestFiguresDifferWhereSequencesDo(t *testing.T) {
 	const want = "fa4a350f5906021e27b2caf19409319e1606cf68ca77624c56ea19168e156b25" // of 01 61 01 62
 	if got := of("a", "b").SHA256; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A sourceOf has these keys, in this order.
+type sourceOf []string
+
+func (s sourceOf) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		for _, key := range s {
+			if !yield(bloomkv.KV{Key: []byte(key)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (sourceOf) check() error { return nil }
+func (sourceOf) close() error { return nil }
+
+func TestKeysOutOfOrderAreDamageOfTheSource(t *testing.T) {
+	for _, c := range []struct {
+		keys sourceOf
+		want string
+	}{
+		{sourceOf{}, ""},
+		{sourceOf{"", "a", "ab", "b"}, ""},
+		{sourceOf{"", ""}, `damaged: key "" comes after key ""`},
+		{sourceOf{"a", "a"}, `damaged: key "a" comes after key "a"`},
+		{sourceOf{"a", "b\x00", "b"}, `damaged: key "b" comes after key "b\x00"`},
+		{sourceOf{"a", ""}, `damaged: key "" comes after key "a"`},
+	} {
+		s := store{open: func(string) (source, error) { return c.keys, nil }}
+		got := ""
+		if err := s.serve("", bufio.NewWriter(io.Discard), &ending{}); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q: %q, want %q", c.keys, got, c.want)
+		}
 	}
 }
 

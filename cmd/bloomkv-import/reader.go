@@ -69,11 +69,16 @@ func (s store) serve(path string, w *bufio.Writer, e *ending) (err error) {
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
 	c := newCounter()
+	var last []byte
 	for kv, err := range from.pairs(&e.Lost) {
 		if err == nil {
 			err = checkSizes(kv)
 		}
+		if err == nil && c.so.Pairs > 0 && bytes.Compare(last, kv.Key) >= 0 {
+			err = fmt.Errorf("damaged: key %.64q comes after key %.64q", kv.Key, last)
+		}
 		if err == nil {
+			last = append(last[:0], kv.Key...)
 			c.add(kv)
 			err = writePair(w, kv)
 		}
