@@ -14,9 +14,6 @@ import (
 // both promises and both kinds of filters: promised and measured wasted reads, bytes of filters, and tables off the
 // plan. The last stores get less memory than the filters that they have, so that units are left out.
 func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
-	if testing.Short() {
-		t.Skip("millions of probes of filters, by one goroutine")
-	}
 	n := *treeKeys
 	memory := int64(max(64<<10, n))
 	for _, c := range []struct{ built, o bloomkv.Options }{

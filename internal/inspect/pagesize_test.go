@@ -14,9 +14,6 @@ import (
 
 // A page with all that it can show is sent by mail and opened on phones.
 func TestThePageOfTwentyFiveTablesIsSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a large page, drawn by one goroutine")
-	}
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
 		TableSize: 1 << 20, MemtableSize: 4 << 20, BaseLevelSize: 8 << 20, Durability: bloomkv.NoSync,

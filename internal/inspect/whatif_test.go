@@ -180,9 +180,6 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 // TestAPromiseIsNeverBelowItsPrediction asks for less memory than the filters of level 0 take. The promise at rest is
 // that of the plan for as many keys.
 func TestAPromiseIsNeverBelowItsPrediction(t *testing.T) {
-	if testing.Short() {
-		t.Skip("millions of probes of filters, by one goroutine")
-	}
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		for _, o := range []bloomkv.Options{{FilterKind: kind}, {FilterKind: kind, FilterMemory: 200_000}} {
 			g := grow(t, 60_000, o)
