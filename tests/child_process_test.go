@@ -143,7 +143,7 @@ const keptGenerations = 3
 
 // backUpUntilKilled continues after the last commit in the store. It tells how many commits there are before it stores
 // a generation, which is what "busy" means here, and the number of the generation afterwards.
-func backUpUntilKilled(dir, target string, seed uint64) (err error) {
+func backUpUntilKilled(dir, target string, seed uint64) error {
 	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 	if err != nil {
 		return err
@@ -153,25 +153,30 @@ func backUpUntilKilled(dir, target string, seed uint64) (err error) {
 		return err
 	}
 	n, err := commitsIn(db)
-	for err == nil {
-		for end := n + 50; n < end && err == nil; n++ {
-			err = db.With(bloomkv.NoSync).Apply(numbered(seed, n+1).batch())
+	if err != nil {
+		return err
+	}
+	for {
+		for range 50 {
+			n++
+			if err := db.With(bloomkv.NoSync).Apply(numbered(seed, n).batch()); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			_, err = os.Stdout.Write(report{reportBegins, true, n}.bytes())
+		if _, err := os.Stdout.Write(report{reportBegins, true, n}.bytes()); err != nil {
+			return err
 		}
-		var made backup.Report
-		if err == nil {
-			made, err = backup.Make(context.Background(), db, objects)
+		made, err := backup.Make(context.Background(), db, objects)
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			_, err = os.Stdout.Write(report{reportAcked, false, made.Generation}.bytes())
+		if _, err := os.Stdout.Write(report{reportAcked, false, made.Generation}.bytes()); err != nil {
+			return err
 		}
-		if err == nil {
-			err = backup.Prune(context.Background(), objects, keptGenerations)
+		if err := backup.Prune(context.Background(), objects, keptGenerations); err != nil {
+			return err
 		}
 	}
-	return err
 }
 
 // commitsIn returns the number of the last commit in a store.
