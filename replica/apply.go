@@ -29,8 +29,8 @@ type command struct {
 
 // Apply replicates a batch and returns once it is applied on the leader: then a majority of the nodes has it on stable
 // storage, and every linearizable read that begins later sees it. Any node takes the call and passes it on to the
-// leader; while there is none, Apply waits until ctx ends. It joins batches of concurrent callers, and each stays
-// atomic. An empty batch does nothing.
+// leader. Without a leader, Apply waits for one until ctx ends. The batches of concurrent callers share entries of the
+// log, and each batch stays atomic. An empty batch does nothing.
 //
 // After an error matching ErrUnknown the batch may be applied, now or later. After every other error it is not:
 // ErrBatch for a batch that sets a mark or is too large, ErrNoLeader, ErrClosed.

@@ -17,11 +17,7 @@ func (n *Node) sources() []string {
 	if leader != "" && string(leader) != n.opts.Address {
 		all = append(all, string(leader))
 	}
-	f := n.raft.GetConfiguration()
-	if f.Error() != nil {
-		return all
-	}
-	for _, s := range f.Configuration().Servers {
+	for _, s := range n.servers() {
 		if s.Address != leader && string(s.Address) != n.opts.Address {
 			all = append(all, string(s.Address))
 		}

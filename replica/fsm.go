@@ -58,13 +58,6 @@ func storeIndex(db *bloomkv.DB) (uint64, error) {
 	return 0, nil
 }
 
-func indexOf(mark []byte) (index uint64) {
-	for i := range mark {
-		index |= uint64(mark[i]) << (8 * i)
-	}
-	return index
-}
-
 func (f *fsm) failure() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -42,7 +42,7 @@ type member struct {
 }
 
 // link is a node's transport for one life of the node. An answer that arrives after either side has crashed, or was cut
-// off, is dropped: what a node does after its crash did not happen. Pipelines would hide answers, so there are none.
+// off, is dropped, since a node does nothing after its crash. Pipelines are off: their answers cannot be dropped.
 type link struct {
 	*raft.InmemTransport
 	g    *group

@@ -109,7 +109,7 @@ func badRequest(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusBadRequest, problem{err.Error(), "request"})
 }
 
-// freshness returns what the parameter "stale" asks for. It is linearizable unless that is a boolean and true.
+// freshness returns Stale if the parameter "stale" is true, else Linearizable.
 func freshness(q url.Values) Freshness {
 	stale, _ := strconv.ParseBool(q.Get("stale"))
 	return Freshness(stale)

@@ -17,7 +17,7 @@ type Member struct {
 	Voter   bool   `json:"voter"`
 }
 
-// Status is what a node knows about itself and its group. Indexes are those of the Raft log.
+// Status describes a node and its group, as the node sees them. Indexes are those of the Raft log.
 type Status struct {
 	ID      string   `json:"id"`
 	Address string   `json:"address"`
@@ -52,15 +52,20 @@ func (n *Node) Status() Status {
 }
 
 func (n *Node) members() []Member {
+	var all []Member
+	for _, s := range n.servers() {
+		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
+	}
+	return all
+}
+
+// servers returns the newest configuration of the group, nil if it is unknown.
+func (n *Node) servers() []raft.Server {
 	f := n.raft.GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}
-	var all []Member
-	for _, s := range f.Configuration().Servers {
-		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
-	}
-	return all
+	return f.Configuration().Servers
 }
 
 // Join adds a node to the group as a voter, or changes its address. Any node of the group takes the call. The new node
@@ -108,21 +113,13 @@ func (n *Node) Transfer(ctx context.Context) error {
 
 // change waits for a change of the group.
 func (n *Node) change(ctx context.Context, f raft.Future) error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }() // may wait for ever if raft shuts down
-	select {
-	case err := <-done:
-		if errors.Is(err, raft.ErrNotLeader) || errors.Is(err, raft.ErrEnqueueTimeout) {
-			return errNotLeader
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrUnknown, err)
-		}
+	switch err := n.await(ctx, f); {
+	case err == nil:
 		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	case <-n.stop:
-		return fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
+		return errNotLeader
+	default:
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 }
 

@@ -293,3 +293,11 @@ func (n *Node) untilStop() (context.Context, context.CancelFunc) {
 
 // mark returns an index as a mark of the store.
 func mark(index uint64) []byte { return binary.LittleEndian.AppendUint64(nil, index) }
+
+// indexOf returns the index that mark has made a mark of, and 0 for every other one.
+func indexOf(mark []byte) uint64 {
+	if len(mark) != 8 {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(mark)
+}

@@ -49,7 +49,7 @@ type Options struct {
 	Snapshot uint64
 	// Trailing is the number of entries that truncation keeps for slow followers. 0 means 10240.
 	Trailing uint64
-	// Check is how often, at least, the node compares the log with Snapshot. 0 means 10 seconds.
+	// Check is the time between two comparisons of the log's length with Snapshot. 0 means 10 seconds.
 	Check time.Duration
 }
 

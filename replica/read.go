@@ -183,8 +183,10 @@ func (n *Node) lead(ready barrier) (barrier, error) {
 	}
 	if ready.term != term {
 		f := n.raft.Barrier(n.opts.Election)
-		if err := n.await(f); err != nil {
+		if err := n.await(context.Background(), f); errors.Is(err, ErrClosed) {
 			return ready, err
+		} else if err != nil {
+			return ready, errNotLeader
 		}
 		if n.raft.CurrentTerm() != term { // the barrier may be of a later term
 			return ready, errNotLeader
@@ -210,16 +212,16 @@ func (n *Node) lead(ready barrier) (barrier, error) {
 	return ready, nil
 }
 
-// await waits for a future until the node closes. What waits in raft's queues then is never answered.
-func (n *Node) await(f raft.Future) error {
+// await returns the error of a future of raft. It ends early with the error of ctx, or with ErrClosed: what waits in
+// raft's queues when the node closes or fails is never answered.
+func (n *Node) await(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()
 	select {
 	case err := <-done:
-		if err != nil {
-			return errNotLeader
-		}
-		return nil
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	case <-n.stop:
 		return ErrClosed
 	case <-n.failed:
@@ -229,15 +231,12 @@ func (n *Node) await(f raft.Future) error {
 
 // majorityHasTerm asks the voters for their terms.
 func (n *Node) majorityHasTerm(term uint64) bool {
-	f := n.raft.GetConfiguration()
-	if f.Error() != nil {
-		return false
-	}
+	servers := n.servers()
 	ctx, cancel := context.WithTimeout(context.Background(), n.opts.Election)
 	defer cancel() // ends requests whose answers are not needed
 	voters, same := 0, 0
-	answers := make(chan bool, len(f.Configuration().Servers))
-	for _, s := range f.Configuration().Servers {
+	answers := make(chan bool, len(servers))
+	for _, s := range servers {
 		switch {
 		case s.Suffrage != raft.Voter:
 			continue

@@ -77,7 +77,7 @@ func openSnapshots(o *Options) (*snapshots, error) {
 	return s, nil
 }
 
-// latest returns the newest snapshot, the zero value if there is none.
+// latest returns the newest snapshot, or the zero value.
 func (s *snapshots) latest() saved {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,6 +75,19 @@ func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) e
 	return err
 }
 
+// Main runs a command as Run does, prints its error after the name of the program, and returns the exit code.
+func (s *Streams) Main(ctx context.Context, program string, root *cobra.Command, args []string) int {
+	err := s.Run(ctx, root, args)
+	if err == nil {
+		return ExitOK
+	}
+	s.PrintError(program, err)
+	if Interrupted(err) {
+		return ExitInterrupted
+	}
+	return ExitTrouble
+}
+
 // output remembers its first error, since a program must not succeed without having printed everything.
 type output struct {
 	to  io.Writer

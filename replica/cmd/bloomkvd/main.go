@@ -37,15 +37,7 @@ func main() {
 
 // run runs the program with its arguments, prints its error, and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
-	err := a.Run(ctx, a.command(), args)
-	if err == nil {
-		return cli.ExitOK
-	}
-	a.PrintError("bloomkvd", err)
-	if cli.Interrupted(err) {
-		return cli.ExitInterrupted
-	}
-	return cli.ExitTrouble
+	return a.Main(ctx, "bloomkvd", a.command(), args)
 }
 
 // flags are those of the program.
