@@ -180,14 +180,23 @@ func answer(waiting []chan error, err error) {
 
 // outcome waits for a command and returns its error.
 func outcome(f raft.ApplyFuture) error {
-	switch err := f.Error(); {
+	if err := f.Error(); err != nil {
+		return ofEntry(err)
+	}
+	err, _ := f.Response().(error)
+	return err
+}
+
+// ofEntry returns the error of a command, or of a change of the group, of which raft has returned err: errNotLeader if
+// no log has its entry, and ErrUnknown if one may have it, as after ErrLeadershipLost or ErrRaftShutdown.
+func ofEntry(err error) error {
+	switch {
 	case err == nil:
-		err, _ := f.Response().(error)
-		return err
+		return nil
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout),
 		errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return errNotLeader
-	default: // the entry may be in a log: ErrLeadershipLost, ErrRaftShutdown, or this node's log has failed
+	default:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
 }

@@ -112,16 +112,7 @@ func (n *Node) Transfer(ctx context.Context) error {
 }
 
 // change waits for a change of the group.
-func (n *Node) change(ctx context.Context, f raft.Future) error {
-	switch err := n.await(ctx, f); {
-	case err == nil:
-		return nil
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
-		return errNotLeader
-	default:
-		return fmt.Errorf("%w: %w", ErrUnknown, err)
-	}
-}
+func (n *Node) change(ctx context.Context, f raft.Future) error { return ofEntry(n.await(ctx, f)) }
 
 // misdirected reports whether another node passed a request on to this one, which is not the leader. It is not passed
 // on again: the sender looks for the leader anew.
