@@ -571,35 +571,47 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 	}
 }
 
-// TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log. Readers have seen its writes, so what comes
-// later must be newer than they were.
+// TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log, or the only log, whose name was not durable.
+// Readers have seen its writes, so what comes later must be newer than they were.
 func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
-	mem := vfs.NewMem()
-	ingested := func(fsys *vfs.Mem, lost int) (sequence uint64) {
+	ingested := func(db *bloomkv.DB, sequence *uint64) uint64 {
 		t.Helper()
+		pairs := storetest.PairsOf(map[string]string{"a": "b"})
+		must(t, db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{}))
+		return *sequence
+	}
+	const lost = 1000
+	for _, named := range []bool{true, false} {
+		mem := vfs.NewMem()
+		var unnamed atomic.Bool
+		fsys, open := storetest.Gated(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpSyncDir && unnamed.Load() })
+		var sequence uint64
 		o := storetest.Tiny(fsys)
+		o.MemtableSize = 1 << 20 // no flush
 		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
-		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"a": "b"}),
-			bloomkv.IngestOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if lost > 0 {
+		before := ingested(db, &sequence)
+		if named {
 			must(t, db.Put([]byte("kept"), nil))
-			for range lost {
-				var b bloomkv.Batch
-				b.Put([]byte("lost"), nil)
-				must(t, db.With(bloomkv.NoSync).Apply(&b))
-			}
-			mem = fsys.Crash(vfs.KeepNothing)
+		} else {
+			must(t, db.With(bloomkv.NoSync).Put([]byte("kept"), nil))
+			must(t, db.Flush(t.Context()))
 		}
+		unnamed.Store(!named)
+		for range lost {
+			must(t, db.With(bloomkv.NoSync).Put([]byte("lost"), nil))
+		}
+		o.FS = mem.Crash(vfs.KeepNothing)
+		open()
 		must(t, db.Close())
-		return sequence
-	}
-	const lost = 1000
-	before := ingested(mem, lost)
-	if after := ingested(mem, 0); after <= before+1+lost {
-		t.Errorf("sequence %d after the crash, want more than %d, which readers had seen", after, before+1+lost)
+		db, err = bloomkv.Open("db", o)
+		must(t, err)
+		if after := ingested(db, &sequence); after <= before+1+lost {
+			t.Errorf("named %t: sequence %d after the crash, want more than %d, which readers had seen",
+				named, after, before+1+lost)
+		}
+		must(t, contains(db, map[string]string{"a": "b", "kept": ""}))
+		must(t, db.Close())
 	}
 }

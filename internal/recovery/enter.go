@@ -79,7 +79,8 @@ type Unlocked struct{}
 func (Unlocked) Close() error { return nil }
 
 // Load lists the directory that Enter has locked and loads what its manifest records: nil if a store is to be created.
-// A store without a manifest that has data is damaged.
+// A store without a manifest that has data is damaged. If the store may be changed and has no log, Load skips seqGap
+// sequence numbers: a power cut may have removed a log whose name was not durable. After logs Replay skips them.
 func Load(fsys vfs.FS, dir string, mode Mode) (Listing, *manifest.State, error) {
 	found, err := Survey(fsys, dir)
 	if err != nil {
@@ -95,6 +96,8 @@ func Load(fsys vfs.FS, dir string, mode Mode) (Listing, *manifest.State, error) 
 		return found, nil, err
 	case err == nil && mode.ErrorIfExists: // created since Enter looked
 		err = errExists
+	case err == nil && !mode.ReadOnly && len(found.LogsFrom(s.MinLog)) == 0:
+		s.LastSeq += seqGap // durable before the first log is written: the first new number begins a manifest
 	}
 	return found, &s, err
 }

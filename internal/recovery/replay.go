@@ -40,8 +40,8 @@ type Observer interface {
 	OrphanStays(name string, err error) // RemoveOrphans failed to remove a file
 }
 
-// seqGap is the number of sequence numbers left unused after an unclean stop. The end of a log may be lost without a
-// trace, and sequence numbers that a reader may have seen must not be used again.
+// seqGap is the number of sequence numbers that Open leaves unused. The end of a log, or the whole of the last one, may
+// be lost without a trace, and sequence numbers that a reader may have seen must not be used again.
 const seqGap = 1 << 24
 
 // Run replays the given logs, ascending by number. It returns the memtables, newest first, if there is no manifest, and

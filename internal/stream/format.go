@@ -94,10 +94,11 @@ type Table struct {
 }
 
 // NewHeader returns the header for a store. sums are the fingerprints of its tables, in the order of
-// s.Version.Tables. Tables that known reports are not in the stream.
+// s.Version.Tables. Tables that known reports are not in the stream. Its last sequence number is that of the mark and
+// the tables, so that a store has the same header after an Open.
 func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
 	v, run := &manifest.Version{}, uint64(0)
-	h := &Header{State: manifest.State{LastSeq: s.LastSeq, Seed: s.Seed, Mark: s.Mark, Filters: s.Filters, Version: v}}
+	h := &Header{State: manifest.State{LastSeq: s.Mark.Seq, Seed: s.Seed, Mark: s.Mark, Filters: s.Filters, Version: v}}
 	for _, runs := range s.Version.Levels {
 		run += uint64(len(runs))
 	}
@@ -109,6 +110,7 @@ func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
 			for _, t := range r.Tables {
 				numbered := *t
 				numbered.Number = uint64(len(h.Tables)) + 1
+				h.State.LastSeq = max(h.State.LastSeq, t.MaxSeq)
 				copied.Tables = append(copied.Tables, &numbered)
 				table := Table{Table: &numbered, Sum: sums[len(h.Tables)]}
 				table.Travels = !known(table.Identity())

@@ -34,8 +34,9 @@ func example() (*Header, [][]byte) {
 		{ID: 800, Tables: []*manifest.Table{table(8, "a", "z", 2*frameSize+1)}},
 	}
 	v.Levels[6] = []manifest.Run{{ID: 850, Tables: []*manifest.Table{table(12, "k", "l", 0)}}}
-	s := manifest.State{Version: v, LastSeq: 1000, Seed: 5, MinLog: 3, NextFile: 2000}
+	s := manifest.State{Version: v, LastSeq: 2000, Seed: 5, MinLog: 3, NextFile: 2000}
 	h := NewHeader(s, []uint64{1, 2, 3, 4}, func(id ID) bool { return id.Sum == 2 })
+	h.State.LastSeq = 1000 // readers take more than the tables have
 	var files [][]byte
 	for i, t := range h.Tables {
 		files = append(files, bytes.Repeat([]byte{byte(i + 1)}, int(t.Size)))
