@@ -320,8 +320,8 @@ func TestInspectPages(t *testing.T) {
 		want []string
 	}{
 		{dir, nil, []string{
-			"MANIFEST-", "first key: key/000000; last key: key/002999", filepath.Base(log) + ": kind: log; ", "3 records",
-			fmt.Sprintf("sequences up to %d", 3000+1<<24),
+			"MANIFEST-", "first key: key/000000; last key: key/002999", filepath.Base(log) + ": kind: log; ",
+			"3 records", fmt.Sprintf("sequences up to %d", 3000+1<<24),
 			"notes.txt: kind: unknown; bytes: 0; when opened: kept; ",
 		}},
 		{log, nil, []string{"3 records", "record 3: "}},
