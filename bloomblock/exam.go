@@ -116,10 +116,13 @@ type Bin struct {
 // Examine examines a whole block. The error is that of Parse; the Exam then has what could be read, and a flag for the
 // damage. Examine makes a few passes over the bits, and asks for up to 17 million random hashes for each unit and for
 // all of them: more for a lower rate.
-func Examine(block []byte) (Exam, error) { return examine(block, nil) }
+func Examine(block []byte) (Exam, error) { return examine(block, MayContainMany) }
 
-// examine implements Examine. Tests pass an answer function that answers wrongly; nil is MayContain.
-func examine(block []byte, answer func(f *Filter, h Hash) bool) (Exam, error) {
+// An asker asks filters as MayContainMany does.
+type asker func(filters []*Filter, hashes []SeededHash) uint64
+
+// examine implements Examine. Tests pass a function that answers wrongly.
+func examine(block []byte, many asker) (Exam, error) {
 	e := Exam{
 		Kind: "unknown", Bytes: len(block), Promised: 1, ByTable: 1, FromBits: 1,
 		Units: []UnitExam{}, Flags: []Flag{}, Header: fields(block),
@@ -137,9 +140,6 @@ func examine(block []byte, answer func(f *Filter, h Hash) bool) (Exam, error) {
 	if f.Units() == 0 {
 		return e, nil
 	}
-	if answer == nil {
-		answer = (*Filter).MayContain
-	}
 	e.ByTable = f.ExpectedRate()
 	for i := range e.Units {
 		u := &e.Units[i]
@@ -147,12 +147,12 @@ func examine(block []byte, answer func(f *Filter, h Hash) bool) (Exam, error) {
 		u.ByTable = alone.ExpectedRate()
 		u.examine(alone, block[u.Offset:][:u.Bytes])
 		e.FromBits *= u.FromBits
-		u.Measured = ask(u.FromBits, func(h Hash) bool { return answer(alone, h) })
+		u.Measured = ask(u.FromBits, alone, many)
 		u.judge(e.Keys)
 	}
 	e.Measured = e.Units[0].Measured
 	if len(e.Units) > 1 {
-		e.Measured = ask(e.FromBits, func(h Hash) bool { return answer(&f, h) })
+		e.Measured = ask(e.FromBits, &f, many)
 	}
 	e.judge()
 	return e, nil

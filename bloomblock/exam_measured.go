@@ -2,6 +2,7 @@ package bloomblock
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 )
 
@@ -11,17 +12,25 @@ const (
 	leastHits   = 16      // with fewer, more probes than leastProbes would show little more
 )
 
-// ask measures a rate whose expected value is given, with random hashes, the same ones at each call.
-func ask(rate float64, maybe func(h Hash) bool) *Measured {
+// ask measures the rate of f by many, which is MayContainMany, with random hashes, the same ones at each call. rate is
+// the expected value.
+func ask(rate float64, f *Filter, many asker) *Measured {
 	m := Measured{Probes: leastProbes}
 	if rate*mostProbes >= leastHits {
 		m.Probes = uint64(min(max(hitsWanted/rate, leastProbes), mostProbes))
 	}
 	random := rand.NewPCG(0x626c6f6f6d, 0x626c6f636b)
-	for range m.Probes {
-		if maybe(Hash(random.Uint64())) {
-			m.Maybe++
+	filters, hashes := [64]*Filter{}, [64]SeededHash{}
+	for i := range filters {
+		filters[i] = f
+	}
+	for left := m.Probes; left > 0; {
+		n := min(left, uint64(len(hashes)))
+		for i := range hashes[:n] {
+			hashes[i] = f.seed.Hash(Hash(random.Uint64()))
 		}
+		m.Maybe += uint64(bits.OnesCount64(many(filters[:n], hashes[:n]))) //nolint:gosec // at most 64
+		left -= n
 	}
 	n := float64(m.Probes)
 	m.Rate, m.Err = float64(m.Maybe)/n, math.Sqrt(rate*(1-rate)/n)
