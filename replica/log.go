@@ -13,9 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// storeLog keeps the log, the term and the vote of raft in a bloomkv store. The key of an entry is 'l'
-// and its index, big-endian, so entries lie in their order; what raft keeps beside the log has the prefix 's'. Every
-// write is synced.
+// storeLog keeps the log, the term and the vote of raft in a bloomkv store. The key of an entry is 'l' and its index,
+// big-endian, so entries lie in their order; what raft keeps beside the log has the prefix 's'. Every write is synced.
 type storeLog struct {
 	db *bloomkv.DB
 

@@ -183,9 +183,10 @@ func (n *Node) lead(ready barrier) (barrier, error) {
 	}
 	if ready.term != term {
 		f := n.raft.Barrier(n.opts.Election)
-		if err := n.await(context.Background(), f); errors.Is(err, ErrClosed) {
+		switch err := n.await(context.Background(), f); {
+		case errors.Is(err, ErrClosed):
 			return ready, err
-		} else if err != nil {
+		case err != nil:
 			return ready, errNotLeader
 		}
 		if n.raft.CurrentTerm() != term { // the barrier may be of a later term

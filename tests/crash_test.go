@@ -574,24 +574,24 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 // TestSequenceNumbersOfLostWritesAreNotUsedAgain loses the end of a log, or the only log, whose name was not durable.
 // Readers have seen its writes, so what comes later must be newer than they were.
 func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
-	ingested := func(db *bloomkv.DB, sequence *uint64) uint64 {
+	var sequence uint64 // of the last ingest
+	ingested := func(db *bloomkv.DB) uint64 {
 		t.Helper()
 		pairs := storetest.PairsOf(map[string]string{"a": "b"})
 		must(t, db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{}))
-		return *sequence
+		return sequence
 	}
 	const lost = 1000
 	for _, named := range []bool{true, false} {
 		mem := vfs.NewMem()
 		var unnamed atomic.Bool
 		fsys, open := storetest.Gated(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpSyncDir && unnamed.Load() })
-		var sequence uint64
 		o := storetest.Tiny(fsys)
 		o.MemtableSize = 1 << 20 // no flush
 		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
-		before := ingested(db, &sequence)
+		before := ingested(db)
 		if named {
 			must(t, db.Put([]byte("kept"), nil))
 		} else {
@@ -607,7 +607,7 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		must(t, db.Close())
 		db, err = bloomkv.Open("db", o)
 		must(t, err)
-		if after := ingested(db, &sequence); after <= before+1+lost {
+		if after := ingested(db); after <= before+1+lost {
 			t.Errorf("named %t: sequence %d after the crash, want more than %d, which readers had seen",
 				named, after, before+1+lost)
 		}

@@ -28,6 +28,7 @@ func samples(t *testing.T) []string {
 }
 
 func TestTablesOfOtherStoresAreShown(t *testing.T) {
+	paged := map[string]bool{} // stores with a page that was made without JSON
 	for _, name := range samples(t) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			if strings.Contains(name, "encrypted") {
@@ -46,6 +47,12 @@ func TestTablesOfOtherStoresAreShown(t *testing.T) {
 				t.Fatalf("%+v, %+v", f, f.Exam)
 			}
 			text := oneLine(tool{}.must(t, "inspect", name, "--key", f.Smallest, "--key", "0"))
+			if !paged[f.Store] {
+				paged[f.Store] = true
+				if out := (tool{}).must(t, "inspect", name, "--html", page); out != "" {
+					t.Errorf("with a page, the text is printed too: %q", out)
+				}
+			}
 			for _, want := range []string{
 				"table " + filepath.Base(name) + " of " + f.Store, "keys from " + f.Smallest + " to " + f.Largest,
 				"the filter says maybe; the table has a value for the key: true positive",
