@@ -105,6 +105,9 @@ func (s *Scheduler) nextJob(last *job) *job {
 	for ended := last != nil; ; ended = false {
 		v := s.Tree.View()
 		if v.Closing || v.Failed != nil { // then Compact returns by itself
+			if ended {
+				s.Tree.Wake() // see pause
+			}
 			return nil
 		}
 		now, release := s.Tree.Acquire() // the choice looks at tables

@@ -89,6 +89,38 @@ func planOf(from, to int) *compaction.Plan {
 	return &compaction.Plan{To: to, Inputs: []compaction.Input{{Level: from}}}
 }
 
+// TestAPauseEndsWithTheLastJob ends a job after Close or a failure, when nobody looks for another one.
+func TestAPauseEndsWithTheLastJob(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3)}})
+			j := s.nextJob(nil)
+			paused := make(chan func(), 1)
+			go func() { paused <- s.pause() }()
+			synctest.Wait()
+			if failed {
+				_ = s.Tree.Fail(errors.New("an edit failed"))
+			} else {
+				s.Tree.Close()
+			}
+			synctest.Wait()
+			if len(paused) > 0 {
+				t.Error("the pause ended before the job")
+			}
+			if next := s.nextJob(j); next != nil {
+				t.Error("another job begins")
+			}
+			synctest.Wait()
+			if len(paused) == 0 {
+				t.Errorf("failed %v: no job runs, and the pause goes on", failed)
+				s.Tree.Wake()
+			}
+			(<-paused)()
+			s.Tree.Close()
+		})
+	}
+}
+
 // TestCompactionsRunTogetherIfTheyShareNoLevel takes jobs as several goroutines would.
 func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
