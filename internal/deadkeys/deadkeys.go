@@ -120,7 +120,7 @@ func (d *Ranges) Report(lo, hi []byte, seq ikey.Seq) {
 	d.used.Store(true)
 	if !d.on.Load() {
 		d.on.Store(true)
-		d.from, d.lost, d.idle = 0, 0, 0
+		d.from, d.idle = 0, 0 // lost stays: see Ingested
 	}
 	if d.from == 0 || d.from > seq+1 || d.lost > seq {
 		return
