@@ -67,8 +67,8 @@ func Import(ctx context.Context, r io.Reader, dir string, opts NewStoreOptions) 
 
 // ImportOptions are options of [DB.Import].
 type ImportOptions struct {
-	// Replace replaces everything that the store contains. Without it the store must be empty, otherwise the error
-	// matches fs.ErrExist.
+	// Replace replaces everything that the store contains. Without it the store must be empty and without a mark,
+	// otherwise the error matches fs.ErrExist.
 	Replace bool
 }
 
@@ -114,7 +114,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	}
 	s, _ := db.tree.Hold()   // not nil, since Close waits
 	defer db.tree.Release(s) // keeps the tables that the stream leaves out
-	if !opts.Replace && (len(s.Runs) > 0 || s.Mem.Len() > 0 || len(s.Frozen) > 0) {
+	if !opts.Replace && (len(s.Runs) > 0 || s.Mem.Len() > 0 || len(s.Frozen) > 0 || len(db.tree.Mark().Bytes) > 0) {
 		return errNotEmpty
 	}
 	t := &intake.Target{FS: db.opts.FS, Dir: db.dir, Numbers: db.tree}
@@ -172,7 +172,7 @@ func (db *DB) replace(
 	if err != nil {
 		return errors.Join(err, t.Abandon())
 	}
-	if !opts.Replace && len(db.tree.Load().Runs) > 0 {
+	if !opts.Replace && (len(db.tree.Load().Runs) > 0 || len(db.tree.Mark().Bytes) > 0) {
 		db.writer.Resume(0)
 		return errors.Join(errNotEmpty, t.Abandon())
 	}

@@ -118,6 +118,14 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 		has(c.want)
 	}
 	must(t, other.Close())
+	empty, err := bloomkv.Open("a mark alone", &bloomkv.Options{FS: mem})
+	must(t, err)
+	must(t, empty.SetMark([]byte("its own")))
+	err = empty.Import(t.Context(), bytes.NewReader(marked), bloomkv.ImportOptions{})
+	if got, markErr := empty.Mark(); !errors.Is(err, fs.ErrExist) || markErr != nil || string(got) != "its own" {
+		t.Errorf("a store with a mark: %v, then the mark %q, %v; want fs.ErrExist", err, got, markErr)
+	}
+	must(t, empty.Close())
 }
 
 func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {

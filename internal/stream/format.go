@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
@@ -69,6 +70,8 @@ const (
 	travels   = 1
 
 	maxHeader = wal.MaxPayload + wal.MaxPayload/4 // the receiver's manifest must have space for the edit
+
+	maxSeq = ikey.MaxSeq / 4 // of a header: the half of what a store may have reached
 
 	// name is the file in errors.
 	name = "stream"
@@ -157,6 +160,17 @@ func parseHeader(b []byte) (*Header, error) {
 	h := new(Header)
 	if h.State, err = e.State(); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
+	}
+	// A store that begins with these must be able to go on.
+	runs := 0
+	for _, level := range h.State.Version.Levels {
+		runs += len(level)
+	}
+	if most := uint64(len(e.Added) + runs + 1); h.State.NextFile > most { //nolint:gosec // a sum of lengths
+		return nil, fmt.Errorf("header: next file %d, want at most %d", h.State.NextFile, most)
+	}
+	if h.State.LastSeq > maxSeq {
+		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, maxSeq)
 	}
 	b = b[length:]
 	if len(b) != tableSize*len(e.Added) {

@@ -188,6 +188,8 @@ func TestAHeaderThatIsNoStoreIsRefused(t *testing.T) {
 		"a table of no entries":    func(h *Header) { h.Tables[0].Entries = 0 },
 		"runs out of order":        func(h *Header) { h.Tables[2].MaxSeq, h.Tables[2].MinSeq = 200, 200 },
 		"exhausted sequences":      func(h *Header) { h.State.LastSeq = 1 << 55 * 2 },
+		"sequences for few writes": func(h *Header) { h.State.LastSeq = 1<<55 - 1 },
+		"numbers for few files":    func(h *Header) { h.State.NextFile = 1 << 61 },
 		"a tail beyond the table":  func(h *Header) { h.Tables[0].TailLen = h.Tables[0].Size + 1 },
 		"a missing list of tables": func(h *Header) { h.Tables = h.Tables[:3] },
 	} {
