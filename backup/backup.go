@@ -61,21 +61,25 @@ func parseTableName(name string) (id stream.ID, ok bool) {
 
 func generationName(n uint64) string { return fmt.Sprintf("%s%08d", generations, n) }
 
-// List returns the numbers of all generations, ascending.
+// List returns the numbers of all generations, ascending. It leaves out objects with other names.
 func List(ctx context.Context, s Storage) ([]uint64, error) {
+	all, _, err := list(ctx, s)
+	return all, err
+}
+
+// list returns the numbers of all generations, ascending, and the names of the objects beside them.
+func list(ctx context.Context, s Storage) (all []uint64, others []string, err error) {
 	names, err := s.List(ctx, generations)
-	if err != nil {
-		return nil, err
-	}
-	var all []uint64
 	for _, name := range names {
 		n, err := strconv.ParseUint(strings.TrimPrefix(name, generations), 10, 64)
 		if err == nil && generationName(n) == name {
 			all = append(all, n)
+		} else {
+			others = append(others, name)
 		}
 	}
 	slices.Sort(all)
-	return all, nil
+	return all, others, err
 }
 
 // A Report says what a backup has stored.
@@ -164,15 +168,15 @@ func (r *Report) store(ctx context.Context, from io.Reader, s Storage) error {
 	if err != nil {
 		return err
 	}
-	return s.Put(ctx, generationName(r.Generation), reader(func(to io.Writer) error {
+	return put(ctx, s, generationName(r.Generation), func(to io.Writer) error {
 		_, err := w.Write(to, nil)
 		return err
-	}))
+	})
 }
 
 // putTable stores the next table of an export.
 func putTable(ctx context.Context, in *stream.Reader, t *stream.Table, s Storage) error {
-	r := reader(func(to io.Writer) error {
+	return put(ctx, s, tableName(t.Identity()), func(to io.Writer) error {
 		crc := uint32(0)
 		err := in.Table(t.Size, func(payload []byte) error {
 			crc = crc32.Update(crc, castagnoli, payload)
@@ -184,8 +188,13 @@ func putTable(ctx context.Context, in *stream.Reader, t *stream.Table, s Storage
 		}
 		return err
 	})
-	err := s.Put(ctx, tableName(t.Identity()), r)
-	_ = r.Close() // it never fails
+}
+
+// put stores an object that a function writes.
+func put(ctx context.Context, s Storage, name string, write func(io.Writer) error) error {
+	r := reader(write)
+	err := s.Put(ctx, name, r)
+	_ = r.Close() // it never fails; the storage may not have read to the end
 	r.wait()
 	return err
 }
@@ -329,21 +338,24 @@ func Verify(ctx context.Context, s Storage, progress func(done, total int)) erro
 			damage = errors.Join(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return errors.Join(err, o.close())
 		}
 	}
 	return errors.Join(damage, o.close())
 }
 
 // referenced returns the tables of all generations, each once. The error joins those of generations that cannot be
-// read.
+// read, and of objects beside them that may be generations of a later version.
 func referenced(ctx context.Context, s Storage) ([]stream.Table, error) {
-	all, err := List(ctx, s)
+	all, others, err := list(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	var need []stream.Table
 	var damage error
+	for _, name := range others {
+		damage = errors.Join(damage, fmt.Errorf("%s: not the name of a generation", name))
+	}
 	seen := map[stream.ID]bool{}
 	for _, n := range all {
 		h, err := header(ctx, s, n)
@@ -362,7 +374,8 @@ func referenced(ctx context.Context, s Storage) ([]stream.Table, error) {
 }
 
 // Prune removes all but the newest keep generations, at least 1, and then the tables that no generation needs, also
-// those that an interrupted backup has left. If a generation that stays cannot be read, no table is removed.
+// those that an interrupted backup has left. If a generation that stays cannot be read, or an object beside the
+// generations has another name, no table is removed.
 func Prune(ctx context.Context, s Storage, keep int) error {
 	if keep < 1 {
 		return fmt.Errorf("backup: keep %d generations, want at least 1", keep)

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
@@ -246,6 +247,135 @@ func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
 		must(t, d.Put(ctx, names[0], bytes.NewReader(whole)))
 	}
 	must(t, errors.Join(backup.Verify(ctx, d, nil), d.Close()))
+}
+
+func TestABackupInANewDirectoryIsDurable(t *testing.T) {
+	for _, name := range []string{"backups", "backups/", "./backups//"} {
+		mem := vfs.NewMem()
+		db, write := written(t)
+		want := write()
+		d, err := backup.OpenDir(mem, name)
+		must(t, err)
+		_, err = backup.Make(t.Context(), db, d)
+		must(t, err)
+		again, err := backup.OpenDir(mem.Crash(vfs.KeepNothing), name)
+		must(t, err)
+		if err := restores(again, 1, want); err != nil {
+			t.Errorf("%q after a power cut: %v", name, err)
+		}
+		must(t, errors.Join(again.Close(), d.Close(), db.Close()))
+	}
+}
+
+// TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded lets the removal of a generation become visible and not
+// durable.
+func TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	fail := false
+	d, err := backup.OpenDir(vfs.NewHook(mem, func(op vfs.Op) error {
+		if fail && op.Kind == vfs.OpSyncDir && strings.HasSuffix(op.Name, "generations") {
+			return errors.New("no sync")
+		}
+		return nil
+	}), "backups")
+	must(t, err)
+	db, write := written(t)
+	for range 2 {
+		write()
+		must(t, db.Rewrite(ctx, nil, nil))
+		_, err = backup.Make(ctx, db, d)
+		must(t, err)
+	}
+	fail = true
+	for range 2 {
+		if err := backup.Prune(ctx, d, 1); err == nil {
+			t.Error("Prune does not report that a directory could not be synced")
+		}
+	}
+	crashed := open(t, mem.Crash(vfs.KeepNothing))
+	must(t, errors.Join(backup.Verify(ctx, crashed, nil), crashed.Close()))
+	fail = false
+	must(t, backup.Prune(ctx, d, 1))
+	crashed = open(t, mem.Crash(vfs.KeepNothing))
+	must(t, errors.Join(backup.Verify(ctx, crashed, nil), crashed.Close(), d.Close()))
+	if all, err := backup.List(ctx, d); err != nil || len(all) != 1 {
+		t.Errorf("generations %v, %v; want one", all, err)
+	}
+}
+
+// A refusing storage refuses to store generations, without reading them, and counts the readers that it has open.
+type refusing struct {
+	backup.Storage
+
+	open int
+}
+
+func (s *refusing) Put(ctx context.Context, name string, r io.Reader) error {
+	if strings.HasPrefix(name, "generations/") {
+		return fs.ErrPermission
+	}
+	return s.Storage.Put(ctx, name, r)
+}
+
+func (s *refusing) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := s.Storage.Get(ctx, name)
+	s.open++
+	return &counted{r, s}, err
+}
+
+type counted struct {
+	io.ReadCloser
+
+	of *refusing
+}
+
+func (c *counted) Close() error {
+	c.of.open--
+	return c.ReadCloser.Close()
+}
+
+// TestAStorageThatRefusesLeavesNothingRunning is in a bubble, whose end would find a goroutine that still runs.
+func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := open(t, vfs.NewMem())
+		s := &refusing{Storage: d}
+		db, write := written(t)
+		write()
+		if _, err := backup.Make(t.Context(), db, s); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("%v, want the storage's error", err)
+		}
+		_, err := backup.Make(t.Context(), db, d)
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := backup.Verify(ctx, s, nil); !errors.Is(err, context.Canceled) || s.open != 0 {
+			t.Errorf("Verify: %v, want that it was canceled; %d objects are open", err, s.open)
+		}
+		must(t, errors.Join(d.Close(), db.Close()))
+	})
+}
+
+func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfs.NewMem())
+	db, write := written(t)
+	for range 2 {
+		write()
+		must(t, db.Rewrite(ctx, nil, nil))
+		_, err := backup.Make(ctx, db, d)
+		must(t, err)
+	}
+	before, err := d.List(ctx, "tables/")
+	must(t, err)
+	must(t, d.Put(ctx, "generations/v2-1", strings.NewReader("unknown")))
+	for _, err := range []error{backup.Prune(ctx, d, 1), backup.Verify(ctx, d, nil)} {
+		if err == nil || !strings.Contains(err.Error(), "generations/v2-1") {
+			t.Errorf("%v, want an error that names the unknown object", err)
+		}
+	}
+	if after, err := d.List(ctx, "tables/"); err != nil || len(after) != len(before) {
+		t.Errorf("%d tables, %v; want all %d", len(after), err, len(before))
+	}
+	must(t, d.Close())
 }
 
 func Example() {

@@ -29,6 +29,7 @@ func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
 	if fsys == nil {
 		fsys = vfs.OS
 	}
+	dir = filepath.Clean(dir) // with a slash at its end it would be its own parent
 	d := &Dir{fs: fsys, dir: dir}
 	for _, name := range []string{dir, d.path(generations), d.path(tables)} {
 		err := fsys.Mkdir(name)
@@ -107,8 +108,12 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, 0, size), f}, nil
 }
 
-// List implements [Storage].
+// List implements [Storage]. What it lists, and that nothing else is there, is durable: an earlier call may have failed
+// after it changed the directory.
 func (d *Dir) List(_ context.Context, prefix string) ([]string, error) {
+	if err := d.fs.SyncDir(d.path(prefix)); err != nil {
+		return nil, err
+	}
 	names, err := d.fs.List(d.path(prefix))
 	for i, name := range names {
 		names[i] = prefix + name
