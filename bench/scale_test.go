@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/cli"
@@ -143,34 +144,36 @@ func TestEachWorkerOfATeamAsksForOtherKeys(t *testing.T) {
 }
 
 func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
-	set := testSet(t, workload.Random, 3000)
-	w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 3}}
-	all := w.newTeam(nil, set, series{chain: chain{free: true, want: true}})
-	const nap, ops = 50 * time.Millisecond, 1000
-	got, err := all.together(0, ops, func(*worker) question {
-		asked := 0
-		return func([]byte) bool {
-			if asked++; asked == 1 {
-				time.Sleep(nap)
+	synctest.Test(t, func(t *testing.T) { // so that the time is that of the naps alone
+		set := testSet(t, workload.Random, 3000)
+		w := scale{terms: newTerms(&cli.Streams{}), goroutines: counts{1, 3}}
+		all := w.newTeam(nil, set, series{chain: chain{free: true, want: true}})
+		const nap, ops = 50 * time.Millisecond, 1000
+		got, err := all.together(0, ops, func(*worker) question {
+			asked := 0
+			return func([]byte) bool {
+				if asked++; asked == 1 {
+					time.Sleep(nap)
+				}
+				return true
 			}
-			return true
+		})
+		if least := float64(nap) / ops / 3; err != nil || got.ns < least || got.ns > 2.7*least || got.undisturbed < 0.3 {
+			t.Errorf("%+v, %v; want %v ns and little more", got, err, least)
+		}
+		got, err = all.together(0, 4*chunkKeys, func(h *worker) question {
+			asked := 0
+			return func([]byte) bool {
+				if asked++; asked == 1 && h == all[0] {
+					time.Sleep(nap)
+				}
+				return true
+			}
+		})
+		if err != nil || got.undisturbed > 0.5 {
+			t.Errorf("with one worker asleep in one chunk: %+v, %v", got, err)
 		}
 	})
-	if least := float64(nap) / ops / 3; err != nil || got.ns < least || got.ns > 2.7*least || got.undisturbed < 0.3 {
-		t.Errorf("%+v, %v; want %v ns and little more", got, err, least)
-	}
-	got, err = all.together(0, 4*chunkKeys, func(h *worker) question {
-		asked := 0
-		return func([]byte) bool {
-			if asked++; asked == 1 && h == all[0] {
-				time.Sleep(nap)
-			}
-			return true
-		}
-	})
-	if err != nil || got.undisturbed > 0.5 {
-		t.Errorf("with one worker asleep in one chunk: %+v, %v", got, err)
-	}
 }
 
 func TestAWrongAnswerOfAPointIsSeen(t *testing.T) {

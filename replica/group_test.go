@@ -318,8 +318,15 @@ func (g *group) leader() string {
 
 func (g *group) put(id, key, value string) {
 	g.t.Helper()
-	if err := g.node(id).Put(g.soon(), []byte(key), []byte(value)); err != nil {
-		g.t.Fatalf("%s: put %s: %v", id, key, err)
+	ctx := g.soon()
+	for {
+		err := g.node(id).Put(ctx, []byte(key), []byte(value))
+		if err == nil {
+			return
+		}
+		if !errors.Is(err, ErrUnknown) || ctx.Err() != nil { // a new leader is elected where a machine is busy
+			g.t.Fatalf("%s: put %s: %v", id, key, err)
+		}
 	}
 }
 

@@ -102,7 +102,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		want[fmt.Sprintf("v%02d", i%2)] = "v"
 	}
 	must(t, db.Flush(t.Context()))
-	storetest.Settle(t, db)
+	storetest.AtRest(t, db, mem, "db")
 	tables := func() []string { // a log may still be on its way out
 		names, err := mem.List("db")
 		must(t, err)

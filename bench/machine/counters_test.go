@@ -95,7 +95,8 @@ func TestResidentMemoryAndItsPeakAreSeen(t *testing.T) {
 func TestProcessorTimeIsCounted(t *testing.T) {
 	before := counters(t)
 	var sum uint64
-	for begin := time.Now(); time.Since(begin) < 50*time.Millisecond; {
+	const want, patience = 50 * time.Millisecond, time.Minute // a busy machine has others run meanwhile
+	for begin := time.Now(); counters(t).Sub(before).User < want && time.Since(begin) < patience; {
 		for i := range uint64(10_000) {
 			sum += i * i
 		}
@@ -110,9 +111,8 @@ func TestProcessorTimeIsCounted(t *testing.T) {
 		}
 		f.Close()
 	}
-	if d := counters(t).Sub(before); d.User <= 0 || d.User+d.System < 5*time.Millisecond ||
-		d.User+d.System > time.Minute {
-		t.Errorf("%v in the program and %v in the kernel, want some 50 ms (%d)", d.User, d.System, sum)
+	if d := counters(t).Sub(before); d.User < want || d.User+d.System > patience {
+		t.Errorf("%v in the program and %v in the kernel, want some %v (%d)", d.User, d.System, want, sum)
 	}
 }
 
