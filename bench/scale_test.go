@@ -158,8 +158,8 @@ func TestTimeOnSeveralGoroutinesIsThatOfAllTheirLookups(t *testing.T) {
 				return true
 			}
 		})
-		if least := float64(nap) / ops / 3; err != nil || got.ns < least || got.ns > 2.7*least || got.undisturbed < 0.3 {
-			t.Errorf("%+v, %v; want %v ns and little more", got, err, least)
+		if least := float64(nap) / ops / 3; err != nil || got.ns != least || got.undisturbed < 0.3 {
+			t.Errorf("%+v, %v; want %v ns", got, err, least)
 		}
 		got, err = all.together(0, 4*chunkKeys, func(h *worker) question {
 			asked := 0

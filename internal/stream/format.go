@@ -166,7 +166,7 @@ func parseHeader(b []byte) (*Header, error) {
 	for _, level := range h.State.Version.Levels {
 		runs += len(level)
 	}
-	if most := uint64(len(e.Added) + runs + 1); h.State.NextFile > most { //nolint:gosec // a sum of lengths
+	if most := uint64(len(e.Added) + runs + 1); h.State.NextFile > most {
 		return nil, fmt.Errorf("header: next file %d, want at most %d", h.State.NextFile, most)
 	}
 	if h.State.LastSeq > maxSeq {
