@@ -195,58 +195,103 @@ var (
 // entries ascend strictly. It reads the first bytes of each entry, more of a key only if its head is that of the entry
 // before, and no value.
 func checkBlock(data []byte, s seqSpan) error {
+	b, err := checkHeader(data)
+	if err != nil {
+		return err
+	}
+	return b.check(0, b.n, s)
+}
+
+// checkHeader checks what is in front of the entries of a decoded block, apart from heads and offsets.
+func checkHeader(data []byte) (block, error) {
 	if len(data) < blockHeader || len(data) > maxPlain {
-		return errBlockLayout
+		return block{}, errBlockLayout
 	}
 	count := binary.LittleEndian.Uint32(data)
 	word := binary.LittleEndian.Uint32(data[4:])
 	prefix, width := uint64(word&maxPrefix), uint64(word>>24)
 	if width != 0 && width != 2 && width != 4 || prefix > MaxKey || count == 0 {
-		return errBlockLayout
+		return block{}, errBlockLayout
 	}
 	first := blockHeader + (prefix+7)&^7 + uint64(count)*(8+width)
 	if first+uint64(count) > uint64(len(data)) { // an entry has one byte at least
-		return errBlockLayout
+		return block{}, errBlockLayout
 	}
 	b := parseBlock(data)
 	if width == 0 && (len(data)-b.entries)%b.n != 0 {
-		return errBlockLayout
+		return block{}, errBlockLayout
 	}
 	for _, c := range data[blockHeader+prefix : b.heads] {
 		if c != 0 {
-			return errors.New("block: padding is not zero")
+			return block{}, errors.New("block: padding is not zero")
 		}
 	}
 	if b.offset(0) != 0 {
-		return errors.New("block: first entry is not at 0")
+		return block{}, errors.New("block: first entry is not at 0")
 	}
+	return b, nil
+}
+
+// check checks the entries [lo, hi) of a block whose header was checked, as checkBlock does. It reads no others.
+func (b *block) check(lo, hi int, s seqSpan) error {
 	var tag []byte // that all entries have, if there are no offsets
-	if width == 0 {
-		_, n := binary.Uvarint(data[b.entries:])
-		tag = data[b.entries:][:max(n, 0)]
+	if b.stride != 0 && lo < hi {
+		first := b.data[b.entries+b.offset(lo):]
+		_, n := binary.Uvarint(first)
+		tag = first[:max(n, 0)]
 	}
 	last := uint64(0)
-	for i := range b.n {
+	for i := lo; i < hi; i++ {
 		start, end := b.offset(i), b.offset(i+1)
-		if end <= start || end > len(data)-b.entries {
-			return fmt.Errorf("block: entry %d at %d…%d of %d bytes", i, start, end, len(data)-b.entries)
+		if end <= start || end > len(b.data)-b.entries {
+			return fmt.Errorf("block: entry %d at %d…%d of %d bytes", i, start, end, len(b.data)-b.entries)
 		}
-		if !bytes.HasPrefix(data[b.entries+start:], tag) {
+		if !bytes.HasPrefix(b.data[b.entries+start:], tag) {
 			return fmt.Errorf("block: entry %d is not like the first, and there are no offsets", i)
 		}
 		head := b.head(i)
 		if head < last {
 			return errBlockHeads
 		}
-		if err := checkEntry(data[b.entries+start:b.entries+end], head, MaxKey-prefix, s); err != nil {
+		entry := b.data[b.entries+start : b.entries+end]
+		if err := checkEntry(entry, head, uint64(MaxKey-b.prefix), s); err != nil { //nolint:gosec // at most MaxKey
 			return fmt.Errorf("block: entry %d: %w", i, err)
 		}
-		if i > 0 && head == last && !b.ascends(i) {
+		if i > lo && head == last && !b.ascends(i) {
 			return fmt.Errorf("block: entry %d: %w", i, ErrOrder)
 		}
 		last = head
 	}
 	return nil
+}
+
+// fits reports whether no search or step among the entries [lo, hi) of a block whose header was checked can fail. The
+// block has passed check before, but its bytes may have changed. In a block without offsets it suffices that all these
+// entries begin alike and that one is long enough.
+func (b *block) fits(lo, hi int, s seqSpan) bool {
+	if b.stride == 0 || lo == hi {
+		return b.check(lo, hi, s) == nil
+	}
+	at := b.entries + lo*b.stride
+	first := b.data[at : at+b.stride]
+	tag, n := binary.Uvarint(first)
+	if n <= 0 || uint64(n)+8*(tag&1)+max(tag>>1, 8)-8 > uint64(len(first)) {
+		return false
+	}
+	if n == 1 {
+		for i := lo; i < hi; i++ {
+			if b.data[b.entries+i*b.stride] != first[0] {
+				return false
+			}
+		}
+		return true
+	}
+	for i := lo; i < hi; i++ {
+		if !bytes.HasPrefix(b.data[b.entries+i*b.stride:], first[:n]) {
+			return false
+		}
+	}
+	return true
 }
 
 // ascends reports whether entry i, which has the head of the one before it, is greater than that one.

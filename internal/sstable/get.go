@@ -134,9 +134,13 @@ func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache.Block, err error) {
 	if _, stored, decoded := x.extent(i); stored == decoded {
 		c = r.cache.Alloc(decoded)
-		if notMapped || !r.copyMapped(x, i, c, st) {
-			err = r.readPlain(x, i, c, st)
+		c.Resize(stored + trailerSize)
+		if !notMapped && r.mapped != nil && r.copyMapped(x, i, nil, c.Bytes()) {
+			st.Mapped++
+		} else {
+			err = r.readPlain(x, i, c.Bytes(), st)
 		}
+		c.Resize(stored)
 	} else {
 		c, err = r.readPacked(x, i, st)
 	}
@@ -150,16 +154,14 @@ func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache
 	return r.cache.Insert(&x.slots[i], c), nil
 }
 
-// readPlain reads data block i, which is not compressed, from the file into c.
-func (r *Reader) readPlain(x *index, i int, c *cache.Block, st *Stats) error {
-	offset, stored, _ := x.extent(i)
-	st.read(stored + trailerSize)
-	c.Resize(stored + trailerSize)
-	defer c.Resize(stored)
-	if err := r.readAt(c.Bytes(), offset); err != nil {
+// readPlain reads data block i, which is not compressed, and its trailer from the file into dst, which has the length
+// of both.
+func (r *Reader) readPlain(x *index, i int, dst []byte, st *Stats) error {
+	st.read(len(dst))
+	if err := r.readAt(dst, x.handles[i].offset); err != nil {
 		return err
 	}
-	_, err := r.openBlock(x, i, c.Bytes())
+	_, err := r.openBlock(x, i, dst)
 	return err
 }
 

@@ -47,6 +47,7 @@ type Iter struct {
 	at     int // data block, or -1
 	i      int // entry in it
 	b      block
+	lo, hi int          // entries [lo, hi) of b are in memory: all, or a part of a mapped block
 	layout entryLayout  // of b, if it has no offsets and the cursor has stood in it; else zero
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
@@ -60,7 +61,12 @@ type Iter struct {
 
 	ahead    []byte // bytes of the file
 	aheadOff uint64
-	plain    []byte // a decoded block
+	plain    []byte // a block in the cursor's own memory
+
+	// For mapped blocks.
+	sought   int       // the entry that the last seek found, if the cursor has a part of the block
+	walks    bool      // since the last seek, the cursor has moved beyond such a part
+	resident residence // what the system had in memory
 }
 
 var _ merge.Source = (*Iter)(nil)
@@ -82,12 +88,12 @@ func (it *Iter) Reset(r *Reader, o IterOptions) {
 		it.stats = Stats{}
 		o.Stats = &it.stats
 	}
-	it.r, it.o, it.seq, it.err = r, o, r.seq, nil
+	it.r, it.o, it.seq, it.err, it.resident = r, o, r.seq, nil, residence{}
 }
 
-// start loads the index if need be, and clears the error.
+// start begins a seek: it loads the index if need be, and clears the error.
 func (it *Iter) start() bool {
-	it.err = nil
+	it.err, it.walks = nil, false
 	if it.x == nil {
 		it.x = it.r.index.Load()
 	}
@@ -102,7 +108,7 @@ func (it *Iter) First() bool {
 	if !it.start() || len(it.x.slots) == 0 {
 		return it.leave()
 	}
-	return it.load(0) && it.stand(0)
+	return it.load(0, part{from: fromStart}) && it.stand(0)
 }
 
 // Last moves to the last version.
@@ -110,7 +116,7 @@ func (it *Iter) Last() bool {
 	if !it.start() || len(it.x.slots) == 0 {
 		return it.leave()
 	}
-	return it.load(len(it.x.slots)-1) && it.stand(it.b.n-1)
+	return it.load(len(it.x.slots)-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
 }
 
 // SeekGE moves to the first version at or after k.
@@ -148,10 +154,11 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 		return it.leave()
 	}
 	for at := it.x.find(k.User); at < len(it.x.slots); at++ {
-		if !it.load(at) {
+		i, ok := it.seekIn(at, part{fromKey, k})
+		if !ok {
 			return false
 		}
-		if i := it.b.seek(k.User, k.Trailer, 0, ahead); i < it.b.n {
+		if i < it.b.n {
 			return it.stand(i)
 		}
 	}
@@ -164,24 +171,36 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 		return it.leave()
 	}
 	at := min(it.x.find(k.User), len(it.x.slots)-1)
-	if !it.load(at) {
-		return false
-	}
-	i := it.b.seek(k.User, k.Trailer, ahead, 1)
-	for i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
+	i, ok := it.seekIn(at, part{beforeKey, k})
+	for ok && i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
 		at++
-		if !it.load(at) {
-			return false
-		}
-		i = it.b.seek(k.User, k.Trailer, ahead, 1)
+		i, ok = it.seekIn(at, part{beforeKey, k})
 	}
-	if i > 0 {
+	switch {
+	case !ok:
+		return false
+	case i > 0:
 		return it.stand(i - 1)
-	}
-	if at > 0 {
-		return it.load(at-1) && it.stand(it.b.n-1)
+	case at > 0:
+		return it.load(at-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
 	}
 	return it.leave()
+}
+
+// seekIn makes block number at the current one, or part p of it, and returns the first entry at or after the key of p,
+// or the number of entries if there is none.
+func (it *Iter) seekIn(at int, p part) (i int, ok bool) {
+	if !it.load(at, p) {
+		return 0, false
+	}
+	switch {
+	case !it.whole():
+		return it.sought, true
+	case p.from == fromKey:
+		return it.b.seek(p.key.User, p.key.Trailer, 0, ahead), true
+	default:
+		return it.b.seek(p.key.User, p.key.Trailer, ahead, 1), true
+	}
 }
 
 // lastIs reports whether the block ends with a version of user.
@@ -210,12 +229,15 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 
 // Next moves to the next version. It may follow only a call that returned true.
 func (it *Iter) Next() bool {
-	if it.i+1 < it.b.n {
+	if it.i+1 < it.hi {
 		return it.stand(it.i + 1)
+	}
+	if it.i+1 < it.b.n {
+		return it.extend(false) && it.stand(it.i+1)
 	}
 	if it.at+1 < len(it.x.slots) {
 		it.leaveKey()
-		return it.load(it.at+1) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
+		return it.load(it.at+1, it.next(fromStart)) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
 	}
 	return it.leave()
 }
@@ -225,9 +247,11 @@ func (it *Iter) Next() bool {
 // is more ahead.
 func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 	it.newest = it.r.firstVisible(seq)
-	it.lane = it.b.n
-	if end != nil {
+	it.lane = it.hi
+	if end != nil && it.whole() {
 		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
+	} else if end != nil {
+		it.lane = min(it.hi, it.b.lowerLane(end))
 	}
 	return it.i+1 < it.lane
 }
@@ -262,9 +286,11 @@ func (it *Iter) NextInLane(dst []byte) (key, value []byte, ok bool) {
 // PrevInLane, and otherwise dst.
 func (it *Iter) EnterLaneBack(end, dst []byte, seq ikey.Seq) ([]byte, bool) {
 	it.newest = it.r.firstVisible(seq)
-	it.lane = 0
-	if end != nil {
+	it.lane = it.lo
+	if end != nil && it.whole() {
 		it.lane = it.b.seek(end, 0, 0, 0)
+	} else if end != nil {
+		it.lane = max(it.lo, it.b.upperLane(end))
 	}
 	if it.seq > seq || it.i <= it.lane {
 		return dst, false
@@ -323,12 +349,15 @@ func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
 func (it *Iter) Prev() bool {
-	if it.i > 0 {
+	if it.i > it.lo {
 		return it.stand(it.i - 1)
+	}
+	if it.i > 0 {
+		return it.extend(true) && it.stand(it.i-1)
 	}
 	if it.at > 0 {
 		it.leaveKey()
-		return it.load(it.at-1) && it.stand(it.b.n-1) && it.follows(it.cur.trailer, it.lastTrailer)
+		return it.load(it.at-1, it.next(beforeEnd)) && it.stand(it.b.n-1) && it.follows(it.cur.trailer, it.lastTrailer)
 	}
 	return it.leave()
 }
@@ -388,53 +417,72 @@ func (it *Iter) leave() bool {
 		it.held.Release()
 		it.held = nil
 	}
-	it.at, it.b, it.cur = -1, block{}, entry{}
+	it.at, it.b, it.lo, it.hi, it.cur = -1, block{}, 0, 0, entry{}
 	return false
 }
 
-// load makes block number at the current one. If it cannot be read the cursor stops; it never skips a block.
-func (it *Iter) load(at int) bool {
-	if at == it.at {
+// load makes block number at the current one, of which the cursor then has part p at least. If it cannot be read the
+// cursor stops; it never skips a block.
+func (it *Iter) load(at int, p part) bool {
+	if at == it.at && it.whole() {
 		return true
 	}
 	before := it.at
 	it.leave()
-	st := it.o.Stats
-	st.Blocks++
+	it.o.Stats.Blocks++
 	var c *cache.Block
+	var own []byte
 	if !it.o.Bypass {
-		if c, it.err = it.fromCache(at, before); it.err != nil {
-			return false
-		}
+		c, own, it.err = it.fromCache(at, before, p)
 	}
-	if c != nil {
+	if c == nil && own == nil && it.err == nil {
+		own, it.err = it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
+	}
+	switch {
+	case it.err != nil:
+		return false
+	case c != nil:
 		it.b.parse(c.Meta, c.Bytes())
-	} else {
-		data, err := it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
-		if it.err = err; err != nil {
-			return false
-		}
-		it.b = parseBlock(data)
+	default:
+		it.b = parseBlock(own)
+	}
+	if it.hi == 0 {
+		it.hi = it.b.n
 	}
 	it.at, it.layout = at, entryLayout{}
 	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
 
-// fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns nil
-// with NoFill. before is the block that the cursor comes from.
-func (it *Iter) fromCache(at, before int) (*cache.Block, error) {
+// next returns the part that a cursor needs of a neighbouring block: the whole if it has walked for a while.
+func (it *Iter) next(from where) part {
+	if it.walks {
+		return part{}
+	}
+	it.walks = true
+	return part{from: from}
+}
+
+// fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns part p
+// of it in the cursor's own memory, from the mapped file. With NoFill it returns neither. before is the block that the
+// cursor comes from.
+func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, err error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
-	c := it.r.cache.Get(&it.x.slots[at])
-	if c != nil {
+	switch c = it.r.cache.Get(&it.x.slots[at]); {
+	case c != nil:
 		it.o.Stats.CacheHits++
-	} else if it.o.NoFill {
-		return nil, nil
-	} else {
-		var err error
-		if c, err = it.r.loadBlock(it.x, at, false, it.o.Stats); err != nil {
-			return nil, err
+	case it.o.NoFill:
+		return nil, nil, nil
+	default:
+		inPlace := it.r.inPlace(it.x, at)
+		if inPlace {
+			if own = it.fromMapped(at, before, p); own != nil {
+				return nil, own, nil
+			}
+		}
+		if c, err = it.r.loadBlock(it.x, at, inPlace, it.o.Stats); err != nil {
+			return nil, nil, err
 		}
 	}
 	c.Acquire()
@@ -442,7 +490,7 @@ func (it *Iter) fromCache(at, before int) (*cache.Block, error) {
 	if before >= 0 {
 		it.prefetch(at, at-before)
 	}
-	return c, nil
+	return c, nil, nil
 }
 
 // ahead is the number of bytes that are prefetched at a seek and of the next block. The processor itself prefetches

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -18,17 +18,19 @@ type mappable interface {
 }
 
 // If the cache is full and does not have its block, a lookup searches the block in the mapped file, as long as the
-// system has it in memory: without a system call or a copy, and without evicting another block. The cache serves the
-// others: compressed blocks, blocks that come from the disk, and iterators, whose callers read keys and values where a
-// fault could not become an error.
+// system has it in memory: without a system call or a copy, and without evicting another block. A cursor copies what it
+// needs of the block into its own memory, since its caller reads keys and values where a fault could not become an
+// error. The cache serves the others: compressed blocks, and blocks that come from the disk.
 //
 // A block is verified once per residence (I35): before its first use, and again if it was not verified for a few
 // seconds, since the system may have dropped it and read it anew. At the same moments the system is asked whether it
 // has the block in memory. A page that it drops within these seconds, although it was used, is read by a page fault,
-// and until it is there its reader keeps a processor.
+// and until it is there its reader keeps a processor. If others write into the file in these seconds, a lookup may read
+// what they wrote as a block, and panic, which vfs.ReadMapped makes an error. Nothing does so for the copy that a
+// cursor has, so it is checked: see block.fits.
 
-// admitted is the number of lookups in mapped blocks for each that puts its block into the cache: the blocks that are
-// used most often get there, at little cost.
+// admitted is the number of uses of mapped blocks for each that puts its block into the cache: the blocks that are used
+// most often get there, at little cost.
 const admitted = 32
 
 // A moment is a time in units of 2³¹ ns, a little more than two seconds; a residence lasts between one and two of them.
@@ -39,51 +41,84 @@ var started = time.Now()
 // now returns the current moment, which is not 0 before 2³² of them have passed.
 func now() moment { return moment(time.Since(started)>>31) + 2 } //nolint:gosec // not negative
 
-// mappedBlock returns the payload of data block i in the mapped file, verified. It returns nil if the block is not
-// there, is not as it should be, or is compressed: then reading it returns the error, or the block. The caller is
-// inside vfs.ReadMapped and a guard.
-func (r *Reader) mappedBlock(x *index, i int) []byte {
-	offset, stored, decoded := x.extent(i)
-	if stored != decoded {
-		return nil
-	}
-	at, verified := now(), x.verified[i].Load()
-	known := at-verified <= 1
-	b := r.mapped.Mapped(int64(offset), stored+trailerSize, !known) //nolint:gosec // an offset in a file
-	if b == nil {
-		return nil
-	}
-	if !known {
-		var err error
-		if verified == 0 {
-			_, err = r.openBlock(x, i, b)
-		} else { // a block with this checksum was found to be sound
-			_, err = r.unseal(x, i, b)
-		}
-		if err != nil {
-			return nil
-		}
-		x.verified[i].Store(at)
-	}
-	return b[:stored]
+// A residence is a range of data blocks that the system had in memory at a moment.
+type residence struct {
+	from, to int
+	at       moment
 }
 
-// useMapped calls use with the payload of data block i in the mapped file. It returns false if the block must be read.
-func (r *Reader) useMapped(x *index, i int, st *Stats, use func(data []byte)) (ok bool) {
+func (in *residence) has(i int, at moment) bool { return in.from <= i && i < in.to && at-in.at <= 1 }
+
+// locate returns data block i in the mapped file, with its trailer, and whether it was verified in this residence,
+// which the moment at is in. It returns nil if the block is not there or is compressed. The system is asked whether it
+// has the block in memory, unless it was verified or is in in. The caller is inside a guard.
+func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at moment, verified bool) {
+	offset, stored, decoded := x.extent(i)
+	if stored != decoded {
+		return nil, 0, false
+	}
+	sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, false) //nolint:gosec // in a file
+	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
+	at = now()
+	verified = at-x.verified[i].Load() <= 1
+	if !verified && (in == nil || !in.has(i, at)) {
+		sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, true) //nolint:gosec // in a file
+	}
+	return sealed, at, verified
+}
+
+// verify checks data block i, or a copy of it, with its trailer. at is the current moment.
+func (r *Reader) verify(x *index, i int, sealed []byte, at moment) error {
+	var err error
+	if x.verified[i].Load() == 0 {
+		_, err = r.openBlock(x, i, sealed)
+	} else { // a block with this checksum was found to be sound
+		_, err = r.unseal(x, i, sealed)
+	}
+	if err == nil {
+		x.verified[i].Store(at)
+	}
+	return err
+}
+
+// useMapped calls use with the payload of data block i in the mapped file, verified. It returns false if use did, or if
+// the block is not there or is not as it should be: then reading it returns the error, or the block.
+func (r *Reader) useMapped(x *index, i int, use func(data []byte) bool) (ok bool) {
 	err := vfs.ReadMapped(func() {
-		if data := r.mappedBlock(x, i); data != nil {
-			use(data)
-			ok = true
+		b, at, verified := r.locate(x, i, nil)
+		if b == nil || !verified && r.verify(x, i, b, at) != nil {
+			return
 		}
+		ok = use(b[:len(b)-trailerSize])
 	})
 	if err != nil {
 		x.verified[i].Store(0)
 		return false
 	}
-	if ok {
-		st.Mapped++
-	}
 	return ok
+}
+
+// copyMapped copies data block i of the mapped file and its trailer into dst, which has space for both, and checks the
+// copy. It returns false if the block must be read. in has blocks about which the system need not be asked.
+func (r *Reader) copyMapped(x *index, i int, in *residence, dst []byte) bool {
+	n, at, verified := 0, moment(0), false
+	err := vfs.ReadMapped(func() {
+		var b []byte
+		b, at, verified = r.locate(x, i, in)
+		n = copy(dst, b)
+	})
+	switch {
+	case err != nil:
+		x.verified[i].Store(0)
+		return false
+	case n == 0:
+		return false
+	case verified:
+		b, err := checkHeader(dst[:n-trailerSize])
+		return err == nil && b.fits(0, b.n, x.seqs)
+	default:
+		return r.verify(x, i, dst[:n], at) == nil
+	}
 }
 
 // inPlace reports whether a lookup shall search data block i, which is not in the cache, in the mapped file.
@@ -93,17 +128,15 @@ func (r *Reader) inPlace(x *index, i int) bool {
 
 // getMapped does the same as block.get in data block i of the mapped file. It returns false if the block must be read.
 func (r *Reader) getMapped(x *index, i int, key []byte, t ikey.Trailer, st *Stats) (e entry, v verdict, ok bool) {
-	ok = r.useMapped(x, i, st, func(data []byte) {
+	ok = r.useMapped(x, i, func(data []byte) bool {
 		b := parseBlock(data)
 		e, v = b.get(key, t)
+		return true
 	})
+	if ok {
+		st.Mapped++
+	}
 	return e, v, ok
-}
-
-// copyMapped copies data block i of the mapped file into c, which has the block's length. It returns false if the block
-// must be read.
-func (r *Reader) copyMapped(x *index, i int, c *cache.Block, st *Stats) bool {
-	return r.mapped != nil && r.useMapped(x, i, st, func(data []byte) { copy(c.Bytes(), data) })
 }
 
 // appendMapped implements Hit.AppendValue for a value in the mapped file.

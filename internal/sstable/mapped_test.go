@@ -2,7 +2,9 @@ package sstable
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -44,17 +47,25 @@ func mappedTable(t *testing.T, o WriterOptions) (r *Reader, f *mappedFile, kvs [
 	for i := range 1000 {
 		kvs = append(kvs, set(fmt.Sprintf("k%04d", i), 1, strings.Repeat("v", 50)+strconv.Itoa(i)))
 	}
-	o.ID, o.BlockSize = 1, 1<<10
+	o.BlockSize = 1 << 10
+	r, f = mapped(t, o, kvs)
+	return r, f, kvs
+}
+
+// mapped does the same for a table of kvs, in blocks of 4 KiB by default.
+func mapped(t *testing.T, o WriterOptions, kvs []kv) (r *Reader, f *mappedFile) {
+	t.Helper()
+	o.ID = 1
 	file, info := build(t, o, kvs)
 	f = &mappedFile{Reader: bytes.NewReader(file), content: file}
 	d := new(epoch.Domain)
 	r = NewReader(f, metaOf(info), cache.New(1, d), d)
 	must(t, r.Load(1))
-	if _, ok, err := get(r, "k0000", 9); !ok || err != nil || r.cache.HasRoom(1<<10) {
+	if _, ok, err := get(r, kvs[0].key, 9); !ok || err != nil || r.cache.HasRoom(1<<10) {
 		t.Fatal(ok, err, "or the cache is not full")
 	}
 	f.asked, f.reads = 0, 0
-	return r, f, kvs
+	return r, f
 }
 
 // getUnadmitted returns the result of a lookup of key, and its work, at the first of some attempts in which the lookup
@@ -197,6 +208,283 @@ func TestACompressedBlockIsRead(t *testing.T) {
 	if f.asked != 0 || f.reads < r.index.Load().blocks() {
 		t.Errorf("asked %d times for mapped blocks; %d reads of %d blocks", f.asked, f.reads, r.index.Load().blocks())
 	}
+}
+
+func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // so that no residence ends
+		r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
+		blocks := r.index.Load().blocks()
+		var it Iter
+		held := 0
+		walk := func() (st Stats) {
+			it.Reset(r, IterOptions{Stats: &st})
+			i := 0
+			for ok := it.First(); ok; ok = it.Next() {
+				if string(it.Key().User) != kvs[i].key || string(it.Value()) != kvs[i].value {
+					t.Fatalf("%q = %q, want %q = %q", it.Key().User, it.Value(), kvs[i].key, kvs[i].value)
+				}
+				i++
+				if it.held != nil {
+					held++
+				}
+			}
+			for ok := it.Last(); ok; ok = it.Prev() {
+				if i--; string(it.Key().User) != kvs[i].key || string(it.Value()) != kvs[i].value {
+					t.Fatalf("back: %q = %q, want %q = %q", it.Key().User, it.Value(), kvs[i].key, kvs[i].value)
+				}
+			}
+			must(t, it.Close())
+			return st
+		}
+		st := walk()
+		if f.asked > blocks/4 {
+			t.Errorf("asked %d times about %d blocks; want many at once", f.asked, blocks)
+		}
+		asked := f.asked
+		for range 3 {
+			st = walk()
+		}
+		if f.reads != 0 || st.Mapped < uint64(blocks) || st.FileReads != 0 || f.asked > asked+blocks/4 {
+			t.Errorf("%d reads, %+v, asked %d times and %d times more", f.reads, st, asked, f.asked-asked)
+		}
+		if all := 4 * len(kvs); held > all/4 {
+			t.Errorf("%d of %d entries were in blocks of the cache, want one in %d", held, all, admitted)
+		}
+		for range 100 * admitted {
+			it.Reset(r, IterOptions{})
+			if !it.SeekGE(ikey.Search([]byte("k0500"), 9)) || string(it.Value()) != kvs[500].value {
+				t.Fatal(string(it.Value()))
+			}
+			if it.held == nil { // the block is the cursor's own: what happens to cache and file does not matter
+				r.DropIndex()
+				if string(it.Key().User) != kvs[500].key || string(it.Value()) != kvs[500].value || !it.Next() {
+					t.Error("the block changed under its cursor")
+				}
+				must(t, it.Close())
+				break
+			}
+			must(t, it.Close())
+		}
+		must(t, r.Load(1))
+		if n := testing.AllocsPerRun(400, func() { // rounds down: one block of 32 is put into the cache
+			it.Reset(r, IterOptions{})
+			it.SeekGE(ikey.Search([]byte("k0500"), 9))
+			for range 10 {
+				it.Next()
+			}
+			_ = it.Close()
+		}); n > 0 {
+			t.Errorf("a cursor over mapped blocks allocates %v times", n)
+		}
+	})
+}
+
+// TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves compares random moves over mapped blocks with those over a slice.
+func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
+	for name, value := range map[string]func(i int) string{
+		"of one length": func(i int) string { return fmt.Sprintf("%060d", i) },
+		"of any length": func(i int) string { return strings.Repeat("v", i*i%97) },
+		"large":         func(i int) string { return strings.Repeat("v", 600+i%3) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var kvs []kv
+			for i := range 500 {
+				kvs = append(kvs, set(fmt.Sprintf("key%06d", 10*i), 1, value(i)))
+			}
+			r, f := mapped(t, WriterOptions{Codec: None}, kvs)
+			rnd := rand.New(rand.NewPCG(1, 2))
+			var it Iter
+			it.Reset(r, IterOptions{})
+			at, parts, lanes := 0, 0, 0
+			for range 20_000 {
+				k := rnd.IntN(len(kvs))
+				key := kvs[k].key + [2]string{"", "+"}[rnd.IntN(2)]
+				var ok bool
+				switch m := rnd.IntN(40); {
+				case m == 0:
+					at, ok = 0, it.First()
+				case m == 1:
+					at, ok = len(kvs)-1, it.Last()
+				case m < 5:
+					if len(key) > len(kvs[k].key) {
+						k++
+					}
+					at, ok = k, it.SeekGE(ikey.Search([]byte(key), ikey.MaxSeq))
+				case m < 8:
+					if len(key) == len(kvs[k].key) {
+						k--
+					}
+					at, ok = k, it.SeekLT(ikey.Search([]byte(key), ikey.MaxSeq))
+				case it.at < 0:
+					continue
+				case m < 10: // a lane
+					end := []byte(kvs[min(at+rnd.IntN(20), len(kvs)-1)].key)
+					if rnd.IntN(2) == 0 {
+						end = nil
+					}
+					dst := bytes.Clone(it.Key().User)
+					if !it.EnterLane(end, 9) {
+						continue
+					}
+					for range rnd.IntN(20) {
+						key, v, ok := it.NextInLane(dst)
+						if !ok {
+							break
+						}
+						at++
+						lanes++
+						if string(key) != kvs[at].key || string(v) != kvs[at].value {
+							t.Fatalf("in a lane: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
+						}
+						if end != nil && bytes.Compare(key, end) >= 0 {
+							t.Fatalf("in a lane that ends before %q: %q", end, key)
+						}
+						dst = key
+					}
+					it.LeaveLane()
+					ok = true
+				case m < 12: // a lane back
+					end := []byte(kvs[max(at-rnd.IntN(20), 0)].key)
+					if rnd.IntN(2) == 0 {
+						end = nil
+					}
+					dst, ok := it.EnterLaneBack(end, nil, 9)
+					if !ok {
+						continue
+					}
+					for range rnd.IntN(20) {
+						key, v, ok := it.PrevInLane(dst)
+						if !ok {
+							break
+						}
+						lanes++
+						if string(key) != kvs[at].key || string(v) != kvs[at].value {
+							t.Fatalf("in a lane back: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
+						}
+						if end != nil && bytes.Compare(key, end) < 0 {
+							t.Fatalf("in a lane back that ends at %q: %q", end, key)
+						}
+						at--
+						dst = key
+					}
+					it.LeaveLane()
+				case m < 26:
+					at++
+					ok = it.Next()
+				default:
+					at--
+					ok = it.Prev()
+				}
+				if it.at >= 0 && !it.whole() {
+					parts++
+				}
+				if want := at >= 0 && at < len(kvs); it.at >= 0 != want || ok && !want {
+					t.Fatalf("at %d of %d: %v, %v", at, len(kvs), ok, it.Err())
+				}
+				if it.at >= 0 && (string(it.Key().User) != kvs[at].key || string(it.Value()) != kvs[at].value) {
+					t.Fatalf("%q = %q, want %q = %q", it.Key().User, it.Value(), kvs[at].key, kvs[at].value)
+				}
+			}
+			must(t, it.Close())
+			if f.reads > 0 || parts < 1000 && name != "large" || lanes < 1000 {
+				t.Errorf("%d reads, %d moves in parts of blocks, %d in lanes", f.reads, parts, lanes)
+			}
+		})
+	}
+}
+
+// TestACursorSurvivesChangesOfMappedBlocks changes blocks in the mapped file that were verified just before, so that
+// no checksum is looked at again: cursors may return anything, but must end.
+func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
+	for name, value := range map[string]func(i int) string{
+		"of one length": func(int) string { return "value" },
+		"of any length": func(i int) string { return strings.Repeat("v", i%17) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var kvs []kv
+				for i := range 40 {
+					kvs = append(kvs, set(fmt.Sprintf("k%02d", i), 1, value(i)))
+				}
+				r, f := mapped(t, WriterOptions{Codec: None, BlockSize: 256}, kvs)
+				x := r.index.Load()
+				good := bytes.Clone(f.content)
+				rnd := rand.New(rand.NewPCG(3, 4))
+				var it Iter
+				changed := 0
+				for range 20_000 {
+					copy(f.content, good)
+					it.Reset(r, IterOptions{})
+					for ok := it.First(); ok; ok = it.Next() { // verifies them all
+					}
+					must(t, it.Err())
+					seek := ikey.Search([]byte(kvs[rnd.IntN(len(kvs))].key), 9)
+					it.SeekGE(seek)
+					block := x.handles[rnd.IntN(len(x.handles))].offset
+					for range 1 + rnd.IntN(3) {
+						f.content[block+rnd.Uint64N(200)] ^= byte(1 << rnd.IntN(8))
+					}
+					for i := range 10 {
+						if i < 5 && it.at >= 0 {
+							it.Next()
+						} else if it.at >= 0 {
+							it.Prev()
+						}
+					}
+					it.SeekLT(seek)
+					steps := 0
+					for ok := it.First(); ok; ok = it.Next() {
+						steps++
+					}
+					for ok := it.Last(); ok; ok = it.Prev() {
+						steps++
+					}
+					if steps > 1000 || it.Err() != nil && !errors.Is(it.Err(), corrupt.Err) {
+						t.Fatal(steps, it.Err())
+					}
+					if steps != 2*len(kvs) {
+						changed++
+					}
+					_ = it.Close()
+				}
+				if changed == 0 {
+					t.Error("no change was seen")
+				}
+			})
+		})
+	}
+}
+
+func TestACursorVerifiesMappedBlocksOncePerResidence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
+		x := r.index.Load()
+		at := x.find([]byte("k0500"))
+		offset, _, _ := x.extent(at)
+		it := r.Iter(IterOptions{})
+		walk := func() error {
+			for ok := it.First(); ok; ok = it.Next() {
+			}
+			return it.Err()
+		}
+		must(t, walk())
+		r.cache.Drop(x.slots)
+		f.content[offset+100] ^= 1 // the reader shares the bytes
+		time.Sleep(5 * time.Second)
+		want := fmt.Sprintf("000001.sst: offset %d", offset)
+		if err := walk(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a block that changed in the file: %v, want an error that begins with %q", err, want)
+		}
+		f.content[offset+100] ^= 1
+		f.absent = true
+		time.Sleep(5 * time.Second)
+		r.cache.Drop(x.slots)
+		f.reads = 0
+		if err := walk(); err != nil || f.reads == 0 {
+			t.Errorf("a file that is not in memory: %v, %d reads of %d keys", err, f.reads, len(kvs))
+		}
+		must(t, it.Close())
+	})
 }
 
 func TestCursorsAndManyLookupsUseTheMappedFile(t *testing.T) {
