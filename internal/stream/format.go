@@ -11,7 +11,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
@@ -71,7 +70,7 @@ const (
 
 	maxHeader = wal.MaxPayload + wal.MaxPayload/4 // the receiver's manifest must have space for the edit
 
-	maxSeq = ikey.MaxSeq / 4 // of a header: the half of what a store may have reached
+	maxSeq = 1 << 54 // the largest sequence number of a header: half of those that a store has
 
 	// name is the file in errors.
 	name = "stream"
@@ -170,7 +169,7 @@ func parseHeader(b []byte) (*Header, error) {
 		return nil, fmt.Errorf("header: next file %d, want at most %d", h.State.NextFile, most)
 	}
 	if h.State.LastSeq > maxSeq {
-		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, maxSeq)
+		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, uint64(maxSeq))
 	}
 	b = b[length:]
 	if len(b) != tableSize*len(e.Added) {
