@@ -49,7 +49,7 @@ digest: ## digests of a million keys in four runs: time, reads, size, rate; a pa
 kept: ## stores that every later version must open, in a new directory: make kept DIR=v2; see testdata/README.md
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)
 
-screenshots: ## docs/images, by a browser: needs chromium
+screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
 	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images
 	go -C tests/browser test -count=1 -v -run 'TestPages|TestTheLivePage' . -shots $(CURDIR)/docs/images/pages
 
