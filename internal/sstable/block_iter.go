@@ -225,6 +225,20 @@ func (b *block) seek(user []byte, t ikey.Trailer, before, after int) int {
 	return i
 }
 
+// seekHead returns the first entry whose head is at least that of user plus beyond, or n. It looks at heads alone, so
+// the entries before it are surely before user with 0, and those from it on surely after user with 1.
+func (b *block) seekHead(user []byte, beyond uint64) int {
+	p := b.data[blockHeader : blockHeader+b.prefix]
+	if !bytes.HasPrefix(user, p) {
+		return b.seek(user, 0, 0, 0) // before all entries, or after them
+	}
+	h := ikey.Head(user[b.prefix:])
+	if h+beyond < h {
+		return b.n
+	}
+	return b.lowerHead(h + beyond)
+}
+
 // seekEqual returns the first entry at or after (user, t) among the entries from lo on whose head is h. suffix is the
 // suffix of user.
 func (b *block) seekEqual(lo int, h uint64, suffix []byte, t ikey.Trailer) int {

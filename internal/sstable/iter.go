@@ -188,7 +188,7 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 }
 
 // seekIn makes block number at the current one, or part p of it, and returns the first entry at or after the key of p,
-// or the number of entries if there is none.
+// or the number of entries if they are all before it.
 func (it *Iter) seekIn(at int, p part) (i int, ok bool) {
 	if !it.load(at, p) {
 		return 0, false
@@ -241,111 +241,6 @@ func (it *Iter) Next() bool {
 	}
 	return it.leave()
 }
-
-// EnterLane prepares for NextInLane, which then ends before the key end, or with the block if end is nil, and returns
-// what a reader at seq may see. The cursor stands at a version that such a reader sees. EnterLane reports whether there
-// is more ahead.
-func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
-	it.newest = it.r.firstVisible(seq)
-	it.lane = it.hi
-	if end != nil && it.whole() {
-		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
-	} else if end != nil {
-		it.lane = min(it.hi, it.b.lowerLane(end))
-	}
-	return it.i+1 < it.lane
-}
-
-// NextInLane moves to the first version of the next key that the reader may see, if it is in the block and before the
-// end of the lane, and if it is a Set. The key is written over dst, which must be the key that the cursor stands at.
-// Key and Value may not be called before LeaveLane.
-func (it *Iter) NextInLane(dst []byte) (key, value []byte, ok bool) {
-	i := it.i + 1
-	if i < it.lane && it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
-		it.i = i
-		key, value = it.b.pairWith(dst, i, &it.layout)
-		return key, value, true
-	}
-	for ; i < it.lane; i++ {
-		e := it.entry(i)
-		if e.trailer > it.newest || it.b.head(i) == it.b.head(it.i) && e.compareUser(dst[it.b.prefix:]) == 0 {
-			continue // too new, or an older version of the same key
-		}
-		if e.trailer.Kind() != ikey.Set {
-			break
-		}
-		it.i = i
-		return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
-	}
-	return dst, nil, false
-}
-
-// EnterLaneBack prepares for PrevInLane, which returns the versions that the cursor stands at and moves back. It ends
-// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least that a
-// reader at seq may see. If so, it returns dst with the bytes that all keys of the block share, for the first call of
-// PrevInLane, and otherwise dst.
-func (it *Iter) EnterLaneBack(end, dst []byte, seq ikey.Seq) ([]byte, bool) {
-	it.newest = it.r.firstVisible(seq)
-	it.lane = it.lo
-	if end != nil && it.whole() {
-		it.lane = it.b.seek(end, 0, 0, 0)
-	} else if end != nil {
-		it.lane = max(it.lo, it.b.upperLane(end))
-	}
-	if it.seq > seq || it.i <= it.lane {
-		return dst, false
-	}
-	if _, ok := it.first(it.i); !ok {
-		return dst, false
-	}
-	return append(dst[:0], it.key[:it.b.prefix]...), true
-}
-
-// PrevInLane returns the version that the cursor stands at, and moves to the one before, if that is in the block and in
-// the lane and has another key, so that the version is the newest of its key. It must be one that the reader may see,
-// and a Set. The key is written over dst, which must be the last one or what EnterLaneBack returned. Key and Value may
-// not be called before LeaveLane.
-func (it *Iter) PrevInLane(dst []byte) (key, value []byte, ok bool) {
-	i := it.i
-	if i <= it.lane {
-		return dst, nil, false
-	}
-	if it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
-		it.i = i - 1
-		key, value = it.b.pairWith(dst, i, &it.layout)
-		return key, value, true
-	}
-	e, ok := it.first(i)
-	if !ok {
-		return dst, nil, false
-	}
-	it.i = i - 1
-	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
-}
-
-// sure does the same as first for a block without offsets, whose entries have trailers. It looks only at the heads of
-// keys, and returns false if they are equal.
-func (it *Iter) sure(i int) bool {
-	t := it.b.trailerWith(i, &it.layout)
-	return t <= it.newest && t.Kind() == ikey.Set && it.b.head(i-1) != it.b.head(i)
-}
-
-// first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
-// its key is before it.
-func (it *Iter) first(i int) (e entry, ok bool) {
-	e = it.entry(i)
-	if e.trailer > it.newest || e.trailer.Kind() != ikey.Set {
-		return e, false
-	}
-	if it.b.head(i-1) != it.b.head(i) {
-		return e, true
-	}
-	before := it.entry(i - 1)
-	return e, !before.sameKey(&e)
-}
-
-// LeaveLane ends the calls of NextInLane or PrevInLane.
-func (it *Iter) LeaveLane() { it.stand(it.i) }
 
 // Prev moves to the version before. It may follow only a call that returned true.
 func (it *Iter) Prev() bool {

@@ -1,8 +1,6 @@
 package sstable
 
 import (
-	"bytes"
-
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
@@ -30,8 +28,8 @@ const (
 // partBytes is the number of bytes of entries that a part has, about, if the block has as many.
 const partBytes = 3 << 9
 
-// copied returns the entries [lo, hi) that are in part p of the block, at least one. sought is the first entry at or
-// after the part's key, if it has one.
+// copied returns the entries [lo, hi) that are in part p of the block, at least one; p is not all. sought is the first
+// entry at or after the part's key, if it has one.
 func (b *block) copied(p part) (lo, hi, sought int) {
 	switch p.from {
 	case fromStart:
@@ -41,11 +39,9 @@ func (b *block) copied(p part) (lo, hi, sought int) {
 	case fromKey:
 		sought = b.seek(p.key.User, p.key.Trailer, 0, ahead)
 		return min(sought, b.n-1), b.endOf(sought), sought
-	case beforeKey:
+	default: // beforeKey
 		sought = b.seek(p.key.User, p.key.Trailer, ahead, 1)
 		return b.startOf(sought), max(sought, 1), sought
-	default:
-		return 0, b.n, 0
 	}
 }
 
@@ -145,7 +141,7 @@ func (it *Iter) extend(back bool) bool {
 	}
 	g := it.r.domain.Enter()
 	ok := it.r.useMapped(it.x, it.at, func(data []byte) bool {
-		return len(data) == len(it.b.data) && it.b.copyEntries(data, lo, hi, it.x.seqs)
+		return it.b.copyEntries(data, lo, hi, it.x.seqs)
 	})
 	g.Leave()
 	if ok {
@@ -180,28 +176,4 @@ func (it *Iter) askAhead(at int) {
 	if it.r.mapped.Mapped(int64(start), int(end-start), true) != nil { //nolint:gosec // in a file
 		it.resident = residence{at, to, m}
 	}
-}
-
-// lowerLane and upperLane bound the entries of the block, of which the cursor has a part, that are surely before the
-// key end, or surely after it, by looking at the heads of keys alone.
-func (b *block) lowerLane(end []byte) (hi int) {
-	if !b.shares(end) {
-		return b.seek(end, 0, 0, 0)
-	}
-	return b.lowerHead(ikey.Head(end[b.prefix:]))
-}
-
-func (b *block) upperLane(end []byte) (lo int) {
-	if !b.shares(end) {
-		return b.seek(end, 0, 0, 0)
-	}
-	if h := ikey.Head(end[b.prefix:]); h+1 != 0 {
-		return b.lowerHead(h + 1)
-	}
-	return b.n
-}
-
-// shares reports whether key begins with the prefix of the block.
-func (b *block) shares(key []byte) bool {
-	return bytes.HasPrefix(key, b.data[blockHeader:blockHeader+b.prefix])
 }
