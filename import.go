@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -114,7 +115,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	}
 	s, _ := db.tree.Hold()   // not nil, since Close waits
 	defer db.tree.Release(s) // keeps the tables that the stream leaves out
-	if !opts.Replace && (len(s.Runs) > 0 || s.Mem.Len() > 0 || len(s.Frozen) > 0 || len(db.tree.Mark().Bytes) > 0) {
+	if !opts.Replace && !db.empty(s) {
 		return errNotEmpty
 	}
 	t := &intake.Target{FS: db.opts.FS, Dir: db.dir, Numbers: db.tree}
@@ -133,13 +134,15 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	return nil
 }
 
+// empty reports whether the store has nothing in state s, and no mark.
+func (db *DB) empty(s *tree.State) bool {
+	return len(s.Runs) == 0 && s.Mem.Len() == 0 && len(s.Frozen) == 0 && len(db.tree.Mark().Bytes) == 0
+}
+
 // runs returns the tables of a header, with new numbers, in runs with new numbers: the newest run of a level has the
 // largest.
 func (db *DB) runs(h *stream.Header, tables []*manifest.Table) ([]manifest.Added, error) {
-	count := 0
-	for _, runs := range h.State.Version.Levels {
-		count += len(runs)
-	}
+	count := h.State.Version.Runs()
 	numbers := make([]uint64, count)
 	for i := range numbers {
 		var err error
@@ -172,7 +175,7 @@ func (db *DB) replace(
 	if err != nil {
 		return errors.Join(err, t.Abandon())
 	}
-	if !opts.Replace && (len(db.tree.Load().Runs) > 0 || len(db.tree.Mark().Bytes) > 0) {
+	if !opts.Replace && !db.empty(db.tree.Load()) {
 		db.writer.Resume(0)
 		return errors.Join(errNotEmpty, t.Abandon())
 	}

@@ -36,8 +36,7 @@ func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		// What an interrupted program has renamed may not be durable yet, but is listed and counted on from now on.
-		if err := errors.Join(fsys.SyncDir(filepath.Dir(name)), fsys.SyncDir(name)); err != nil {
+		if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
 			return nil, err
 		}
 	}
@@ -108,8 +107,8 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 	}{io.NewSectionReader(f, 0, size), f}, nil
 }
 
-// List implements [Storage]. What it lists, and that nothing else is there, is durable: an earlier call may have failed
-// after it changed the directory.
+// List implements [Storage]. It makes durable what it lists, and that nothing else is there: an interrupted program, or
+// a call that failed, may have changed the directory without syncing it.
 func (d *Dir) List(_ context.Context, prefix string) ([]string, error) {
 	if err := d.fs.SyncDir(d.path(prefix)); err != nil {
 		return nil, err

@@ -6,11 +6,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Limits of the numbers that a store may have used. The rest is left to count on: a manifest with larger numbers was
-// not written by a store, and the first write would find the numbers exhausted.
+// MaxSeq and maxGiven are the largest sequence number and number of a file that a store may have used. The rest is left
+// to count on: a manifest with larger numbers was not written by a store, and the first write would find the numbers
+// exhausted.
 const (
-	maxGiven          = MaxNumber / 2
-	maxSeqs  ikey.Seq = ikey.MaxSeq / 2
+	MaxSeq   = ikey.MaxSeq / 2
+	maxGiven = MaxNumber / 2
 )
 
 // checkNumbers compares the numbers of s with its counters, and with each other (I15). Note and Apply have checked
@@ -21,8 +22,8 @@ func (s *State) checkNumbers() error {
 		return fmt.Errorf("manifest %d, but next file %d", s.ManifestNumber, s.NextFile)
 	case s.NextFile > maxGiven:
 		return fmt.Errorf("next file %d, want at most %d: the numbers of files are exhausted", s.NextFile, maxGiven)
-	case s.LastSeq > maxSeqs:
-		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, maxSeqs)
+	case s.LastSeq > MaxSeq:
+		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, MaxSeq)
 	}
 	ids := map[uint64]uint64{}
 	for _, t := range s.Version.Tables() {

@@ -45,12 +45,12 @@ func TestNumbersThatNoStoreGaveOutAreRefused(t *testing.T) {
 			Edit{NextFile: 20, Added: []Added{add(0, 9, table(20, "a", "c"))}},
 			"table 20, but next file 20",
 		},
-		{"the largest numbers", Edit{NextFile: maxGiven, LastSeq: maxSeqs}, ""},
+		{"the largest numbers", Edit{NextFile: maxGiven, LastSeq: MaxSeq}, ""},
 		{"files exhausted", Edit{NextFile: maxGiven + 1}, "the numbers of files are exhausted"},
-		{"sequences exhausted", Edit{NextFile: 20, LastSeq: maxSeqs + 1}, "the sequence numbers are exhausted"},
+		{"sequences exhausted", Edit{NextFile: 20, LastSeq: MaxSeq + 1}, "the sequence numbers are exhausted"},
 		{
 			"sequences exhausted by a table",
-			Edit{NextFile: 20, Added: []Added{add(0, 9, seqs(table(4, "a", "c"), 1, maxSeqs+1))}},
+			Edit{NextFile: 20, Added: []Added{add(0, 9, seqs(table(4, "a", "c"), 1, MaxSeq+1))}},
 			"the sequence numbers are exhausted",
 		},
 		{

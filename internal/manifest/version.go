@@ -174,6 +174,14 @@ func (r Run) search(key []byte) int {
 
 func compareSmallest(t *Table, key []byte) int { return bytes.Compare(t.Smallest, key) }
 
+// Runs returns the number of runs.
+func (v *Version) Runs() (n int) {
+	for _, runs := range v.Levels {
+		n += len(runs)
+	}
+	return n
+}
+
 // Bytes returns the size of the tables of r, in bytes.
 func (r Run) Bytes() (n uint64) {
 	for _, t := range r.Tables {

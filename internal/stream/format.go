@@ -70,8 +70,6 @@ const (
 
 	maxHeader = wal.MaxPayload + wal.MaxPayload/4 // the receiver's manifest must have space for the edit
 
-	maxSeq = 1 << 54 // the largest sequence number of a header: half of those that a store has
-
 	// name is the file in errors.
 	name = "stream"
 )
@@ -99,11 +97,8 @@ type Table struct {
 // s.Version.Tables. Tables that known reports are not in the stream. Its last sequence number is that of the mark and
 // the tables, so that a store has the same header after an Open.
 func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
-	v, run := &manifest.Version{}, uint64(0)
+	v, run := &manifest.Version{}, uint64(s.Version.Runs()) //nolint:gosec // a number of runs
 	h := &Header{State: manifest.State{LastSeq: s.Mark.Seq, Seed: s.Seed, Mark: s.Mark, Filters: s.Filters, Version: v}}
-	for _, runs := range s.Version.Levels {
-		run += uint64(len(runs))
-	}
 	next := max(run, uint64(len(sums))) + 1
 	for level, runs := range s.Version.Levels {
 		for _, r := range runs {
@@ -161,15 +156,12 @@ func parseHeader(b []byte) (*Header, error) {
 		return nil, fmt.Errorf("header: %w", err)
 	}
 	// A store that begins with these must be able to go on.
-	runs := 0
-	for _, level := range h.State.Version.Levels {
-		runs += len(level)
-	}
-	if most := uint64(len(e.Added) + runs + 1); h.State.NextFile > most {
+	most := uint64(len(e.Added) + h.State.Version.Runs() + 1) //nolint:gosec // a sum of numbers of tables and runs
+	if h.State.NextFile > most {
 		return nil, fmt.Errorf("header: next file %d, want at most %d", h.State.NextFile, most)
 	}
-	if h.State.LastSeq > maxSeq {
-		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, uint64(maxSeq))
+	if most := manifest.MaxSeq / 2; h.State.LastSeq > most {
+		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, most)
 	}
 	b = b[length:]
 	if len(b) != tableSize*len(e.Added) {
