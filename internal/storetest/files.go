@@ -3,8 +3,10 @@ package storetest
 import (
 	"bytes"
 	"errors"
+	"path/filepath"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -54,12 +56,25 @@ func AddFile(t *testing.T, fsys vfs.FS, name, content string) {
 	}
 }
 
-// Recorded returns the state in the manifest of a store, which may be open.
+// Recorded returns the state in the manifest of a store, which may be open: if it begins another manifest while this
+// one is looked for, Recorded reads the new one.
 func Recorded(t *testing.T, fsys vfs.FS, dir string) manifest.State {
 	t.Helper()
-	s, err := manifest.Load(fsys, dir)
-	if err != nil {
-		t.Fatal(err)
+	current := func() string {
+		b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), 1<<10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
 	}
-	return s
+	for {
+		before := current()
+		s, err := manifest.Load(fsys, dir)
+		if err == nil {
+			return s
+		}
+		if current() == before {
+			t.Fatal(err)
+		}
+	}
 }
