@@ -265,3 +265,50 @@ func BenchmarkSeek(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkScan reads all pairs of a store of one run or four, whose blocks are all cached or a tenth of them. An op is
+// one pair.
+func BenchmarkScan(b *testing.B) {
+	for _, runs := range []int{1, 4} {
+		dir := b.TempDir()
+		db, err := bloomkv.Open(dir, benchOptions())
+		must(b, err)
+		var key []byte
+		value := make([]byte, 100)
+		for run := range runs {
+			for i := range uint64(benchKeys) {
+				if own := int(i % 16); own == run || run == 0 && own >= runs { // the first run has the most
+					key = benchKey(key, 2*i)
+					must(b, db.Put(key, value))
+				}
+			}
+			if run == 0 {
+				must(b, db.Compact(context.Background(), nil, nil))
+			}
+			must(b, db.Flush(context.Background())) // fewer than begin a compaction
+		}
+		must(b, db.Close())
+		for _, budget := range []int64{512 << 20, 16 << 20} {
+			db, err := bloomkv.Open(dir, &bloomkv.Options{MemoryBudget: budget})
+			must(b, err)
+			for _, back := range []bool{false, true} {
+				b.Run(fmt.Sprintf("runs=%d/memory=%d/back=%v", runs, budget, back), func(b *testing.B) {
+					it := db.Iter(bloomkv.IterOptions{})
+					defer it.Close()
+					begin, move := it.First, it.Next
+					if back {
+						begin, move = it.Last, it.Prev
+					}
+					for ok := begin(); ok; ok = move() { // from a warm cache
+					}
+					for b.Loop() {
+						if !move() && !begin() {
+							b.Fatal(it.Err())
+						}
+					}
+				})
+			}
+			must(b, db.Close())
+		}
+	}
+}

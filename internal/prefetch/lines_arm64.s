@@ -1,6 +1,6 @@
 #include "textflag.h"
 
-// func lines(p *byte, n int)
+// func lines(p uintptr, n int)
 TEXT ·lines(SB), NOSPLIT, $0-16
 	MOVD p+0(FP), R0
 	MOVD n+8(FP), R1

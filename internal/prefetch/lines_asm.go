@@ -5,7 +5,7 @@ package prefetch
 // lines prefetches the cache lines of the n bytes at p; n is at least 1.
 //
 //go:noescape
-func lines(p *byte, n int)
+func lines(p uintptr, n int)
 
 // Line prefetches the cache line of a word.
 //

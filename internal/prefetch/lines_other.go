@@ -2,7 +2,7 @@
 
 package prefetch
 
-func lines(*byte, int) {}
+func lines(uintptr, int) {}
 
 // Line prefetches the cache line of a word.
 func Line(*uint64) {}

@@ -52,8 +52,9 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int          // the entry before which NextInLane ends, or at which PrevInLane ends
-	newest ikey.Trailer // that a lane shows, as in the file
+	lane   int            // the entry before which NextInLane ends, or at which PrevInLane ends
+	newest ikey.Trailer   // that a lane shows, as in the file
+	coming prefetch.Steps // what the cursor is likely to need next; each move takes a step
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -230,6 +231,7 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 // Next moves to the next version. It may follow only a call that returned true.
 func (it *Iter) Next() bool {
 	if it.i+1 < it.hi {
+		it.coming.Next()
 		return it.stand(it.i + 1)
 	}
 	if it.i+1 < it.b.n {
@@ -245,6 +247,7 @@ func (it *Iter) Next() bool {
 // Prev moves to the version before. It may follow only a call that returned true.
 func (it *Iter) Prev() bool {
 	if it.i > it.lo {
+		it.coming.Next()
 		return it.stand(it.i - 1)
 	}
 	if it.i > 0 {
@@ -312,7 +315,7 @@ func (it *Iter) leave() bool {
 		it.held.Release()
 		it.held = nil
 	}
-	it.at, it.b, it.lo, it.hi, it.cur = -1, block{}, 0, 0, entry{}
+	it.at, it.b, it.lo, it.hi, it.cur, it.coming = -1, block{}, 0, 0, entry{}, prefetch.Steps{}
 	return false
 }
 
@@ -330,7 +333,8 @@ func (it *Iter) load(at int, p part) bool {
 	if !it.o.Bypass {
 		c, own, it.err = it.fromCache(at, before, p)
 	}
-	if c == nil && own == nil && it.err == nil {
+	inMemory := c != nil || own != nil
+	if !inMemory && it.err == nil {
 		own, it.err = it.fromFile(at, it.o.Bypass || at == before+1 && before >= 0)
 	}
 	switch {
@@ -345,6 +349,9 @@ func (it *Iter) load(at int, p part) bool {
 		it.hi = it.b.n
 	}
 	it.at, it.layout = at, entryLayout{}
+	if step := at - before; inMemory && before >= 0 && it.whole() && (step == 1 || step == -1) {
+		it.expect(at + step)
+	}
 	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
 }
@@ -382,44 +389,27 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	}
 	c.Acquire()
 	it.held = c
-	if before >= 0 {
-		it.prefetch(at, at-before)
-	}
 	return c, nil, nil
 }
 
-// ahead is the number of bytes that are prefetched at a seek and of the next block. The processor itself prefetches
-// what follows.
+// ahead is the number of bytes that are prefetched at a seek. The processor itself prefetches what follows.
 const ahead = 1 << 10
 
-// prefetch prefetches the start of the block after block at, or the end of the block before, if the cursor moves from
-// block to block. The caller is inside a guard.
-func (it *Iter) prefetch(at, step int) {
-	slots := it.x.slots
-	switch step {
-	case 1:
-		if at+1 < len(slots) {
-			if c := slots[at+1].Load(); c != nil {
-				b := c.Bytes()
-				prefetch.Bytes(b[:min(ahead, len(b))])
-			}
-		}
-	case -1:
-		if at > 0 {
-			if c := slots[at-1].Load(); c != nil {
-				b := c.Bytes()
-				prefetch.Bytes(b[:min(ahead/2, len(b))]) // the heads
-				prefetch.Bytes(b[max(0, len(b)-ahead):])
-			}
-		}
-	default:
+// expect makes the moves in the current block prefetch block i, if there is one and it is in memory.
+func (it *Iter) expect(i int) {
+	if i < 0 || i >= len(it.x.slots) {
 		return
 	}
-	if next := at + 2*step; next >= 0 && next < len(slots) {
-		if c := slots[next].Load(); c != nil {
-			prefetch.Line(&c.Meta)
-		}
+	g := it.r.domain.Enter()
+	defer g.Leave()
+	var b []byte
+	if c := it.x.slots[i].Load(); c != nil {
+		b = c.Bytes()
+	} else if it.held == nil { // the current block is mapped
+		offset, stored, _ := it.x.extent(i)
+		b = it.r.mapped.Mapped(int64(offset), stored, false) //nolint:gosec // in a file
 	}
+	it.coming = prefetch.InSteps(b, it.hi-it.lo)
 }
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.

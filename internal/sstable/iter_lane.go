@@ -22,6 +22,7 @@ func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 // end of the lane, and if it is a Set. The key is written over dst, which must be the key that the cursor stands at.
 // Key and Value may not be called before LeaveLane.
 func (it *Iter) NextInLane(dst []byte) (key, value []byte, ok bool) {
+	it.coming.Next()
 	i := it.i + 1
 	if i < it.lane && it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
 		it.i = i
@@ -74,6 +75,7 @@ func (it *Iter) PrevInLane(dst []byte) (key, value []byte, ok bool) {
 	if i <= it.lane {
 		return dst, nil, false
 	}
+	it.coming.Next()
 	if it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
 		it.i = i - 1
 		key, value = it.b.pairWith(dst, i, &it.layout)

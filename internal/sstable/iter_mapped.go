@@ -78,32 +78,20 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 		it.plain = make([]byte, stored+trailerSize)
 	}
 	own := it.plain[:stored]
-	forward := before >= 0 && at == before+1
 	if p.from != all {
 		if !it.copyPart(own, at, p) {
 			return nil
 		}
 	} else {
-		if forward {
+		if before >= 0 && at == before+1 {
 			it.askAhead(at)
 		}
 		if !it.r.copyMapped(it.x, at, &it.resident, own[:stored+trailerSize]) {
 			return nil
 		}
-		if forward {
-			it.prefetchMapped(at + 1)
-		}
 	}
 	it.o.Stats.Mapped++
 	return own
-}
-
-// prefetchMapped prefetches the start of data block i in the mapped file, if there is such a block.
-func (it *Iter) prefetchMapped(i int) {
-	if i < len(it.x.handles) {
-		offset, stored, _ := it.x.extent(i)
-		prefetch.Bytes(it.r.mapped.Mapped(int64(offset), min(ahead, stored), false)) //nolint:gosec // in a file
-	}
 }
 
 // copyPart copies part p of data block at and what is in front of the entries into own, which has the block's length.
@@ -118,6 +106,9 @@ func (it *Iter) copyPart(own []byte, at int, p part) bool {
 			return false
 		}
 		it.lo, it.hi, it.sought = lo, hi, sought
+		if p.from == fromKey || p.from == fromStart {
+			it.coming = prefetch.InSteps(data[b.entries+b.offset(hi):], hi-lo)
+		}
 		return true
 	})
 }
@@ -135,9 +126,9 @@ func (it *Iter) whole() bool { return it.hi-it.lo == it.b.n }
 // extend makes the cursor, which has a part of a mapped block, have all entries behind it, or before it.
 func (it *Iter) extend(back bool) bool {
 	it.walks = true
-	lo, hi := it.hi, it.b.n
+	lo, hi, step := it.hi, it.b.n, 1
 	if back {
-		lo, hi = 0, it.lo
+		lo, hi, step = 0, it.lo, -1
 	}
 	g := it.r.domain.Enter()
 	ok := it.r.useMapped(it.x, it.at, func(data []byte) bool {
@@ -146,6 +137,7 @@ func (it *Iter) extend(back bool) bool {
 	g.Leave()
 	if ok {
 		it.lo, it.hi = min(it.lo, lo), max(it.hi, hi)
+		it.expect(it.at + step)
 		return true
 	}
 	at, i := it.at, it.i
