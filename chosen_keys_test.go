@@ -172,6 +172,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 				must(t, db.Put(fmt.Append(nil, i), nil))
 				must(t, db.Flush(t.Context()))
 			}
+			storetest.Settle(t, db)
 		}
 		db.Tree().Load().EachTable(func(_ int, tab *tree.Table) {
 			must(t, tab.Reader.Load(0))

@@ -90,15 +90,15 @@ func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 // TestAFailedOpenKeepsNoDescriptor fails to open table files more often than descriptors are allowed, and then opens as
 // many as are allowed.
 func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
-	failing, files := false, storetest.TrackOpen(vfs.NewMem())
-	broken := errors.New("injected failure")
-	opened := 0
+	var failing atomic.Bool
+	var opened atomic.Int64
+	files, broken := storetest.TrackOpen(vfs.NewMem()), errors.New("injected failure")
 	o := storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
 		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") {
-			if failing {
+			if failing.Load() {
 				return broken
 			}
-			opened++
+			opened.Add(1)
 		}
 		return nil
 	}))
@@ -109,7 +109,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 		_, err := db.Get(keys[i])
 		return err
 	}
-	failing = true
+	failing.Store(true)
 	for round := range 2 {
 		for i := range tables {
 			if !tables[i].File.IsOpen() {
@@ -123,15 +123,15 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 				round, opening, open, files.Of(".sst"))
 		}
 	}
-	failing = false
+	failing.Store(false)
 	for range 4 { // until only these tables are open
-		opened = 0
+		opened.Store(0)
 		for i := range o.MaxOpenFiles {
 			must(t, read(i))
 		}
 	}
-	if opened != 0 || files.Of(".sst") != o.MaxOpenFiles {
-		t.Errorf("%d tables were opened again, %d are open, want none and %d", opened, files.Of(".sst"), o.MaxOpenFiles)
+	if n := opened.Load(); n != 0 || files.Of(".sst") != o.MaxOpenFiles {
+		t.Errorf("%d tables were opened again, %d are open, want none and %d", n, files.Of(".sst"), o.MaxOpenFiles)
 	}
 	if err := errors.Join(db.Close(), files.Left()); err != nil {
 		t.Error(err)

@@ -226,8 +226,8 @@ var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrExist", "ErrPe
 var programs = []string{"cmd", "bench", "examples", "replica/cmd", "internal/cli", "internal/outfile"}
 
 // unsafePlaces may use package unsafe beyond sizes: internal/epoch to choose a stripe by the address of a local, vfs
-// for a system call that takes an address, internal/pages for memory outside the collector's heap. Sizes are allowed
-// anywhere.
+// for a system call that takes an address, internal/pages for memory outside the collector's heap, internal/prefetch
+// for addresses of memory that may be gone. Sizes are allowed anywhere.
 var unsafePlaces = []string{"internal/epoch", "internal/pages", "internal/prefetch", "vfs"}
 
 // testOnly is the package that only tests import. It is as little a room as they are, so no room may import it.

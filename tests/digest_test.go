@@ -140,6 +140,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 	n := uint64(*digestKeys)
 	db := digestStore(t, &bloomkv.Options{FS: vfs.NewMem()}, n)
 	defer db.Close()
+	must(t, db.Compact(t.Context(), nil, nil)) // so that no compaction begins below
 	peer := travelled(t, digestOf(t, db, bloomkv.DigestOptions{}))
 	filters := db.Metrics().Memory.Filters
 	var b bloomkv.Batch
