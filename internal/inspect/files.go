@@ -111,6 +111,11 @@ func (v *view) addFiles(ctx context.Context, s *Store, m *manifest.State, o Opti
 		}
 		s.Others = append(s.Others, f)
 	}
+	s.addRefusal()
+}
+
+// addRefusal adds the reason why opening is refused to the errors, unless it is known.
+func (s *Store) addRefusal() {
 	if r := s.Opening.Refused; r != nil && !s.knows(r.err) {
 		s.wrong = append(s.wrong, r.err)
 	}
@@ -213,9 +218,13 @@ func Stamp(dir string) string {
 	return fmt.Sprintf("%s %d", name, info.Size())
 }
 
-// forgive drops the errors of files that another process removed before they were read: those that the manifest no
-// longer names.
-func (s *Store) forgive(dir string) {
+// forgive drops what is said of files that another process removed before they were found or read: those that the
+// manifest no longer names.
+func (s *Store) forgive(ctx context.Context, dir string) {
+	v, err := newView(dir)
+	if err != nil {
+		return
+	}
 	m, err := manifest.Load(vfs.OS, dir)
 	if err != nil {
 		return
@@ -224,15 +233,29 @@ func (s *Store) forgive(dir string) {
 	for _, t := range m.Version.Tables() {
 		live[filename.Base(filename.Table, t.Number)] = true
 	}
-	s.wrong = slices.DeleteFunc(s.wrong, func(err error) bool {
-		var path *fs.PathError
-		if !errors.Is(err, fs.ErrNotExist) || !errors.As(err, &path) {
-			return false
+	removed := func(name string) bool {
+		kind, number := filename.Parse(name)
+		return !live[name] && (kind != filename.Log || number < m.MinLog)
+	}
+	gone := map[string]bool{} // named by the manifest that was read
+	for _, name := range s.Missing {
+		gone[name] = removed(name)
+	}
+	forgiven := func(err error) bool {
+		if damage, ok := errors.AsType[*corrupt.Error](err); ok && gone[damage.File] {
+			return true
 		}
-		base := filepath.Base(path.Path)
-		kind, number := filename.Parse(base)
-		return !live[base] && (kind != filename.Log || number < m.MinLog)
-	})
+		var path *fs.PathError
+		return errors.Is(err, fs.ErrNotExist) && errors.As(err, &path) && removed(filepath.Base(path.Path))
+	}
+	s.wrong = slices.DeleteFunc(s.wrong, forgiven)
+	s.Missing = slices.DeleteFunc(s.Missing, removed)
+	s.Flags = slices.DeleteFunc(s.Flags, func(f Flag) bool { return gone[f.File] })
+	if r := s.Opening.Refused; r != nil && forgiven(r.err) {
+		v.addNew(&m)
+		s.Opening = v.opening(ctx, &m)
+		s.addRefusal()
+	}
 }
 
 // String describes what opening would do, unless it is refused.

@@ -56,7 +56,7 @@ func ReadStore(ctx context.Context, dir string, o Options) (s *Store, err error)
 		}
 	}
 	if err == nil {
-		s.forgive(dir)
+		s.forgive(ctx, dir)
 	}
 	return s, err
 }
