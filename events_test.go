@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -310,13 +311,19 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		gate storetest.Function // the loop that is stopped
+		full func(*tree.State) bool
 		want []bloomkv.StallReason
 	}{
 		{
 			"compaction is stopped", storetest.CompactLoop,
+			func(s *tree.State) bool { return len(s.Version.Levels[0]) == bloomkv.StopRuns },
 			[]bloomkv.StallReason{bloomkv.SlowedByLevel0, bloomkv.StoppedByLevel0},
 		},
-		{"flushes are stopped", storetest.FlushLoop, []bloomkv.StallReason{bloomkv.StoppedByMemtable}},
+		{
+			"flushes are stopped", storetest.FlushLoop,
+			func(s *tree.State) bool { return len(s.Frozen) == 1 },
+			[]bloomkv.StallReason{bloomkv.StoppedByMemtable},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fsys, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
@@ -327,25 +334,19 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			l := listen(o)
 			db := l.open(t, o)
 			done := make(chan error, 1)
-			var puts atomic.Int64
 			go func() {
 				for i := range 2000 {
 					if err := db.Put(fmt.Appendf(nil, "%06d", i*7919%2000), make([]byte, 1000)); err != nil {
 						done <- err
 						return
 					}
-					puts.Add(1)
 				}
 				done <- nil
 			}()
 			storetest.Soon(t, "writes stop", func() bool {
-				before := puts.Load()
-				time.Sleep(50 * time.Millisecond)
-				s := db.Tree().Load()
-				full := len(s.Frozen) == 1 && s.Mem.Bytes() >= db.Options().MemtableSize ||
-					len(s.Version.Levels[0]) == bloomkv.StopRuns
-				return full && puts.Load() == before
+				return tt.full(db.Tree().View().State) && storetest.WritesStopped()
 			})
+			time.Sleep(time.Millisecond) // a stall that is long enough for what is wanted below
 			open()
 			must(t, <-done)
 			storetest.Settle(t, db)

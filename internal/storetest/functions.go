@@ -13,17 +13,19 @@ const (
 
 // Functions of lookups.
 const (
-	Compare Function = "internal/read.(*Reader).Compare" // of a conditional write
-	Search  Function = "internal/read.(*lookup).search"
+	Compare   Function = "internal/read.(*Reader).Compare" // of a conditional write
+	Search    Function = "internal/read.(*lookup).search"
+	HoldState Function = "internal/read.(*Reader).hold" // of long reads
 )
 
 // Functions of writes.
 const (
-	commitOps  Function = "internal/commit.(*Writer).commit"
-	lead       Function = "internal/commit.(*Writer).lead"
-	SyncLog    Function = "internal/commit.(*Writer).syncLog"
-	NameLog    Function = "internal/commit.(*logFile).record"
-	SyncOldLog Function = "internal/commit.(*logFile).retire.func1"
+	commitOps    Function = "internal/commit.(*Writer).commit"
+	lead         Function = "internal/commit.(*Writer).lead"
+	waitToFreeze Function = "internal/commit.(*Writer).waitToFreeze"
+	SyncLog      Function = "internal/commit.(*Writer).syncLog"
+	NameLog      Function = "internal/commit.(*logFile).record"
+	SyncOldLog   Function = "internal/commit.(*logFile).retire.func1"
 )
 
 // Functions of background work, and of changes of the tree.

@@ -57,6 +57,9 @@ func anyStack(a, b string) bool {
 	return false
 }
 
+// WritesStopped reports whether a writer, of any open store, waits until a memtable can be frozen.
+func WritesStopped() bool { return Blocked(waitToFreeze, "sync.Cond.Wait") }
+
 // Gated returns a file system on which the operations selected by waits block until open is called, once.
 func Gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
 	gate := make(chan struct{})
