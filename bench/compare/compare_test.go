@@ -354,7 +354,6 @@ func TestDiskBytesAreThoseThatTheDiskHas(t *testing.T) {
 	if runtime.GOOS == "linux" && got > 1<<20 {
 		t.Errorf("%d bytes: the hole of the file is counted", got)
 	}
-	time.Sleep(50 * time.Millisecond)
 	if most, err := stop(); most != got || err != nil {
 		t.Errorf("at most %d, %v, want %d", most, err, got)
 	}

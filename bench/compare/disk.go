@@ -38,7 +38,7 @@ func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
 	return sum, errors.Join(err, waited)
 }
 
-// watchDisk measures diskBytes fifty times a second until stop is called, which returns the maximum.
+// watchDisk measures diskBytes fifty times a second, and once more when stop is called, which returns the maximum.
 func watchDisk(dir string) (stop func() (int64, error)) {
 	end, done := make(chan struct{}), make(chan struct{})
 	var most int64
@@ -59,7 +59,11 @@ func watchDisk(dir string) (stop func() (int64, error)) {
 	return func() (int64, error) {
 		close(end)
 		<-done
-		return most, failed
+		if failed != nil {
+			return most, failed
+		}
+		last, err := diskBytes(dir)
+		return max(most, last), err
 	}
 }
 
