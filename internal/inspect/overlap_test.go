@@ -170,7 +170,8 @@ func TestTablesOfAnotherPromiseAreFlagged(t *testing.T) {
 	must(t, g.db.Close())
 	for _, fpr := range []float64{0.2, 1} {
 		var err error
-		if g.db, err = bloomkv.Open(g.dir, &bloomkv.Options{FilterFPR: fpr}); err != nil {
+		o := &bloomkv.Options{FilterFPR: fpr, CompactionRate: 1} // so that no compaction merges the tables
+		if g.db, err = bloomkv.Open(g.dir, o); err != nil {
 			t.Fatal(err)
 		}
 		g.put(each(0, 20_000))
