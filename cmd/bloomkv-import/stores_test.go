@@ -111,7 +111,7 @@ func writeGoleveldb(t *testing.T, path string, keepOpen bool) fixture {
 func writePebble(t *testing.T, path string, keepOpen bool) fixture {
 	t.Helper()
 	memtable := uint64(256 << 10)
-	if keepOpen { // files as they are between two flushes
+	if keepOpen { // no flush begins before the memtables have half of this
 		memtable = 64 << 20
 	}
 	db, err := pebble.Open(path, &pebble.Options{
