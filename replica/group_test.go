@@ -286,9 +286,7 @@ func (g *group) three() []string {
 	for i, id := range ids {
 		g.open(id, i == 0)
 		if i > 0 {
-			if err := g.node("a").Join(g.soon(), id, id); err != nil {
-				g.t.Fatalf("join %s: %v", id, err)
-			}
+			g.join("a", id)
 		}
 	}
 	return ids
@@ -316,17 +314,32 @@ func (g *group) leader() string {
 	return ""
 }
 
-func (g *group) put(id, key, value string) {
-	g.t.Helper()
+// repeat makes a call until its outcome is known: a new leader is elected where a machine is busy. To make the call
+// twice must do no more than to make it once.
+func (g *group) repeat(call func(ctx context.Context) error) error {
 	ctx := g.soon()
 	for {
-		err := g.node(id).Put(ctx, []byte(key), []byte(value))
-		if err == nil {
-			return
+		if err := call(ctx); !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
+			return err
 		}
-		if !errors.Is(err, ErrUnknown) || ctx.Err() != nil { // a new leader is elected where a machine is busy
-			g.t.Fatalf("%s: put %s: %v", id, key, err)
-		}
+	}
+}
+
+func (g *group) put(id, key, value string) {
+	g.t.Helper()
+	n := g.node(id)
+	err := g.repeat(func(ctx context.Context) error { return n.Put(ctx, []byte(key), []byte(value)) })
+	if err != nil {
+		g.t.Fatalf("%s: put %s: %v", id, key, err)
+	}
+}
+
+// join asks a node of the group to add another one.
+func (g *group) join(at, id string) {
+	g.t.Helper()
+	n := g.node(at)
+	if err := g.repeat(func(ctx context.Context) error { return n.Join(ctx, id, id) }); err != nil {
+		g.t.Fatalf("join %s: %v", id, err)
 	}
 }
 
