@@ -12,6 +12,7 @@ import (
 
 // sources returns the addresses of the nodes that may have tables for this one, the leader first.
 func (n *Node) sources() []string {
+	<-n.started // a leader may send its snapshot before that
 	var all []string
 	leader, _ := n.raft.LeaderWithID()
 	if leader != "" && string(leader) != n.opts.Address {

@@ -68,6 +68,7 @@ func (n *Node) startRaft(config *raft.Config) error {
 		n.raft, err = raft.NewRaft(config, n.fsm, cached, log, n.snapshots, n.transport)
 	}()
 	<-ended
+	close(n.started)
 	if n.raft == nil && err == nil {
 		err = n.fsm.failure()
 	}

@@ -62,10 +62,11 @@ type Node struct {
 	log       *storeLog
 	snapshots *snapshots
 	fsm       *fsm
-	raft      *raft.Raft
+	raft      *raft.Raft // its own goroutines must wait for started
 	transport raft.Transport
 	stream    *streamLayer // nil with Options.Transport
 	client    *client
+	started   chan struct{} // closed when raft is set
 	stop      chan struct{} // closed by Close
 	failed    chan struct{} // closed when the store or the log failed
 
@@ -92,7 +93,8 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 		return nil, fmt.Errorf("replica: %w", err)
 	}
 	n := &Node{
-		opts: opts, stop: make(chan struct{}), failed: make(chan struct{}), client: newClient(&opts),
+		opts: opts, started: make(chan struct{}), stop: make(chan struct{}), failed: make(chan struct{}),
+		client:    newClient(&opts),
 		proposals: make(chan proposal), underway: make(chan command, 64), reads: make(chan readRequest),
 	}
 	defer func() {

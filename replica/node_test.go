@@ -158,6 +158,8 @@ func TestALeaderThatIsCutOffNeitherWritesNorReads(t *testing.T) {
 	if v, err := g.node(leader).Get(ctx, []byte("k"), Linearizable); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("linearizable read of a node that is alone: %q, %v, want ErrNoLeader", v, err)
 	}
+	ctx, cancel = context.WithTimeout(t.Context(), 3*election) // the read may have used all of the time
+	defer cancel()
 	err := g.node(leader).Put(ctx, []byte("k"), []byte("lost"))
 	if !errors.Is(err, ErrNoLeader) && !errors.Is(err, ErrUnknown) {
 		t.Errorf("write to a node that is alone: %v, want ErrNoLeader or ErrUnknown", err)
@@ -205,8 +207,12 @@ func TestAFollowerFarBehindGetsTheTables(t *testing.T) {
 	}
 	g.open(behind, false)
 	g.want(behind, key(10_199), "later")
-	if n := g.node(behind); n.snapshots.latest().Index < 100 {
-		t.Errorf("the follower has the snapshot of index %d, want the leader's", n.snapshots.latest().Index)
+	// The snapshot is the follower's only after its tables are.
+	n := g.node(behind)
+	for end := time.Now().Add(10 * time.Second); n.snapshots.latest().Index < 100; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the follower has the snapshot of index %d, want the leader's", n.snapshots.latest().Index)
+		}
 	}
 	g.equal(ids...)
 	// What it got is its own: it survives a power cut, and the log continues.
