@@ -45,7 +45,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
 		dataEnd[t.File.Path] = int64(t.Meta.Size - t.Meta.TailLen - t.Meta.FilterLen)
 	})
-	storetest.Soon(t, "the removal of each replaced table is told", func() bool {
+	storetest.Soon(t, "every TableRemoved event has come", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.created) == len(l.removed)+len(dataEnd)
@@ -71,7 +71,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		}
 	}
 	after := db.Metrics().Writes
-	l.close(t) // the removal of the last table may be told after its file is gone, but before the store is closed
+	l.close(t) // the last TableRemoved event may come after the file is gone, but not after Close
 	read, removed := heard()
 	var want, skipped uint64
 	for _, r := range removed[len(beforeRemoved):] {

@@ -117,7 +117,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 // TestAbsentKeysWasteNoMoreReadsThanPromised uses the store's own metrics.
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 	const n = 12000
-	lookups := storetest.AtStride(100) * 1500
+	lookups := max(storetest.AtStride(100)*1500, 3*n) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			mem := vfs.NewMem()
@@ -158,7 +158,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 						maybe, tails)
 				}
 			}
-			if limit := most(promise, lookups) * float64(lookups); float64(read) > limit || read == 0 &&
+			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 &&
 				!storetest.RaceEnabled {
 				t.Errorf("%d of %d lookups read a file, want at least one and at most %.0f", read, lookups, limit)
 			}
@@ -174,7 +174,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 				puts++
 			}
 			blocks, tails := files.Reads()
-			if limit := most(promise, puts) * float64(puts); float64(blocks) > limit || tails > 0 {
+			if limit := 1.15 * promise * float64(puts); float64(blocks) > limit || tails > 0 {
 				t.Errorf("%d puts of new keys read %d blocks and %d bytes of tails, want at most %.0f", puts, blocks,
 					tails, limit)
 			}

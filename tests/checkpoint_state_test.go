@@ -3,7 +3,6 @@ package tests
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,13 +32,7 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 				}
 				return nil
 			}))
-			random := rand.NewChaCha8([32]byte{})
-			for i := range 60 { // three tables at least, whatever compaction does
-				k, v := fmt.Sprintf("k%03d", i), make([]byte, 1000)
-				_, _ = random.Read(v)
-				must(t, db.Put([]byte(k), v))
-				want[k] = string(v)
-			}
+			enlarge(t, db, want)
 			done := make(chan error, 1)
 			go func() { done <- db.Checkpoint(t.Context(), "copy") }()
 			g.Wait(t, "the table")

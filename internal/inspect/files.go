@@ -221,6 +221,9 @@ func Stamp(dir string) string {
 // forgive drops what is said of files that another process removed before they were found or read: those that the
 // manifest no longer names.
 func (s *Store) forgive(ctx context.Context, dir string) {
+	if s.Wrong() == nil && len(s.Missing) == 0 {
+		return
+	}
 	v, err := newView(dir)
 	if err != nil {
 		return

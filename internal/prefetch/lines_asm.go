@@ -3,8 +3,6 @@
 package prefetch
 
 // lines prefetches the cache lines of the n bytes at p; n is at least 1.
-//
-//go:noescape
 func lines(p uintptr, n int)
 
 // Line prefetches the cache line of a word.

@@ -22,8 +22,8 @@ func InSteps(b []byte, n int) Steps {
 		return Steps{}
 	}
 	at := uintptr(unsafe.Pointer(&b[0]))
-	lines := (len(b) + line - 1) / line
-	return Steps{at, at + uintptr(len(b)), uintptr((lines + n - 1) / n * line)}
+	most := (len(b) + line - 1) / line
+	return Steps{at, at + uintptr(len(b)), uintptr((most + n - 1) / n * line)}
 }
 
 // Next takes a step, if one is left.
