@@ -136,7 +136,7 @@ var rooms = map[string]room{
 		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
 	"internal/memtable": {1, []string{
-		"bloomblock", "internal/merge", "internal/rangedel", "internal/ikey", "internal/pages",
+		"bloomblock", "internal/merge", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/pages",
 	}},
 	"bloom":            {1, []string{"bloomblock"}},
 	"digest":           {1, []string{"bloomblock", "internal/corrupt"}},

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // A ref is the position of a version in the arena: the chunk's number, then the offset in it in units of eight bytes.
@@ -26,7 +27,8 @@ const (
 // would fill more than a quarter of the next chunk gets a chunk of its own, exactly as large as it.
 //
 // Chunks are in the collector's heap and grow with the whole, from 4 KiB to 2 MiB; or they are lent by a pool, and then
-// the first has 1 MiB, of which only what is used takes memory, and the others have 2 MiB.
+// the first has 1 MiB, of which only what is used takes memory, and the others have 2 MiB. While one of these is being
+// filled, the pool prepares the next.
 type arena struct {
 	chunks atomic.Pointer[[][]byte] // readers load it after the ref that they look up
 	bytes  atomic.Int64             // taken so far; of a chunk that is lent step by step
@@ -53,6 +55,9 @@ func (a *arena) alloc(n int) ([]byte, ref) {
 		default:
 			b, r := a.grow(a.chunkSize(step))
 			a.free, a.next = b[:0], r
+			if a.pool != nil && len(b) == maxChunk {
+				a.pool.Prepare(maxChunk)
+			}
 		}
 		if a.pool != nil {
 			step = min(step, maxStep)
@@ -103,6 +108,13 @@ func (a *arena) zeroedWords(n int) []atomic.Uint64 {
 	a.words = append(a.words, b)
 	a.bytes.Add(int64(size))
 	return pages.As[atomic.Uint64](b)
+}
+
+// prepareWords makes memory for a coming zeroedWords ready in the background.
+func (a *arena) prepareWords(n int) {
+	if size := n * bytesPerSlot; !a.inHeap(size) && size > inArena {
+		a.pool.Prepare(size)
+	}
 }
 
 // release gives everything back to the pool, if there is one. Nobody may use the arena any more; version panics.
@@ -165,6 +177,9 @@ type version []byte
 
 const versionHeader = 24
 
+// ahead is the number of bytes before the end of the last version and the memory that put prefetches.
+const ahead = 1 << 10
+
 func (v version) trailer() ikey.Trailer { return ikey.Trailer(binary.LittleEndian.Uint64(v)) }
 func (v version) older() ref            { return ref(binary.LittleEndian.Uint32(v[8:])) }
 func (v version) id() uint32            { return binary.LittleEndian.Uint32(v[12:]) }
@@ -183,6 +198,9 @@ func (v version) value() []byte {
 // put copies a version into the arena.
 func (a *arena) put(t ikey.Trailer, older ref, id uint32, key, value []byte) ref {
 	b, r := a.alloc(versionHeader + len(key) + len(value))
+	if n := len(b) + ahead; n <= cap(a.free) {
+		prefetch.Bytes(a.free[ahead:n]) // or the next atomic operation waits until the lines of b have come
+	}
 	binary.LittleEndian.PutUint64(b, uint64(t))
 	binary.LittleEndian.PutUint32(b[8:], uint32(older))
 	binary.LittleEndian.PutUint32(b[12:], id)

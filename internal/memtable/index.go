@@ -46,15 +46,21 @@ func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 
 // newIndex makes an index for at least the given number of keys, with slots from an arena.
 func newIndex(keys int, a *arena) *index {
-	n := minSlots
-	for limit(n) < keys && n < 1<<30 {
-		n *= 2
-	}
+	n := slotsFor(keys)
 	return &index{
 		filter: newFilter(limit(n)),
 		slots:  a.zeroedWords(n),
 		shift:  uint(32 - bits.TrailingZeros(uint(n))),
 	}
+}
+
+// slotsFor returns the number of slots of an index for at least the given number of keys.
+func slotsFor(keys int) int {
+	n := minSlots
+	for limit(n) < keys && n < 1<<30 {
+		n *= 2
+	}
+	return n
 }
 
 func limit(slots int) int { return slots / 4 * maxLoadOf4 }

@@ -57,7 +57,7 @@ type Table struct {
 	tree   *btree.BTreeG[item]
 	tail   tail
 	prefix []byte
-	newest [][]atomic.Uint32 // by id: the ref of the key's newest version. The words themselves are not guarded
+	newest [][]uint32 // by id: the ref of the key's newest version. The words are not guarded, but loaded atomically
 }
 
 const (
@@ -145,7 +145,7 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 		if found, slot := t.find(x, key, g); found != 0 {
 			id := t.arena.version(found).id()
 			r := t.link(found, trailer, id, key, value)
-			t.newest[id/newestChunk][id%newestChunk].Store(uint32(r))
+			atomic.StoreUint32(&t.newest[id/newestChunk][id%newestChunk], uint32(r))
 			if slot != noSlot {
 				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
 			}
@@ -158,7 +158,7 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	r := t.arena.put(trailer, 0, id, key, value)
 	t.insert(item{head: head, first: r, id: id}, last)
 	if int64(id) >= int64(x.limit()) {
-		x = x.grown(t.expected(int(id)+1), &t.arena, t.newestOf)
+		x = t.grow(x, int(id)+1)
 		x.put(g, r)
 		t.index.Store(x)
 	} else {
@@ -167,12 +167,24 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	t.added += 1<<32 + 1
 }
 
-// expected estimates the number of keys that the table will have, from the n that it has.
-func (t *Table) expected(n int) int {
-	if n < 1000 || t.size == 0 {
-		return 0
+const (
+	guessFrom = 1000   // keys from which the number of keys that a table will have can be estimated
+	growFrom  = 10_000 // keys from which an index grows to that number
+)
+
+// grow returns a copy of x that has room for more keys. n is the number that the table has. The index of a table that
+// will be large grows by steps at first, while its last memory is made ready: a put that took new memory instead, and
+// spread a thousand keys over it, would wait for the system a thousand times.
+func (t *Table) grow(x *index, n int) *index {
+	keys := 0
+	if n >= guessFrom && t.size > 0 {
+		keys = int(float64(n) * float64(t.size) / float64(t.Bytes()))
 	}
-	return int(float64(n) * float64(t.size) / float64(t.Bytes()))
+	if n < growFrom {
+		t.arena.prepareWords(slotsFor(keys))
+		keys = 0
+	}
+	return x.grown(keys, &t.arena, t.newestOf)
 }
 
 // An Op is one operation of a batch.

@@ -55,10 +55,10 @@ func (t *Table) insert(it item, last bool) {
 	if it.id%newestChunk == 0 {
 		chunk, _ := t.arena.alloc(4 * newestChunk)
 		t.mu.Lock()
-		t.newest = append(t.newest, pages.As[atomic.Uint32](chunk))
+		t.newest = append(t.newest, pages.As[uint32](chunk))
 		t.mu.Unlock()
 	}
-	t.newest[it.id/newestChunk][it.id%newestChunk].Store(uint32(it.first))
+	t.newest[it.id/newestChunk][it.id%newestChunk] = uint32(it.first) // readers do not know the key yet
 	if last {
 		t.push(it)
 	} else {
@@ -153,7 +153,7 @@ func (t *Table) findByOrder(key []byte) ref {
 func (t *Table) newestOf(r ref) ref { return t.newestByID(t.arena.version(r).id()) }
 
 func (t *Table) newestByID(id uint32) ref {
-	return ref(t.newest[id/newestChunk][id%newestChunk].Load())
+	return ref(atomic.LoadUint32(&t.newest[id/newestChunk][id%newestChunk]))
 }
 
 const sampleSize = 64

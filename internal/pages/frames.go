@@ -84,7 +84,7 @@ const strictSlab = 16 << 10
 
 // NewFrames returns frames that lend nothing before SetLimit.
 func NewFrames() *Frames {
-	a := &Frames{memory: NewPool(), slab: slabBytes}
+	a := &Frames{memory: newPool(true), slab: slabBytes}
 	if strict.Load() {
 		a.slab = strictSlab
 	}

@@ -5,7 +5,7 @@ package pages
 import "testing"
 
 func TestLargeBlocksBeginAtAHugePage(t *testing.T) {
-	p := NewPool()
+	p := newPool(true)
 	for _, n := range []int{hugeBytes - pageBytes, hugeBytes, hugeBytes + 1, 5 * hugeBytes} {
 		b, _ := p.Get(n)
 		if n >= hugeBytes && beforeHuge(b) != 0 {

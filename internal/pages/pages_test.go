@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,6 +36,39 @@ func TestMemoryThatWasGivenBackIsLentAgain(t *testing.T) {
 	if c, zeroed := p.Get(3 * pageBytes); !zeroed || &c[0] != &b[0] {
 		t.Error("the zeroed memory was not lent again as such")
 	}
+}
+
+func TestPreparedMemoryIsLent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool()
+		prepare := func(n int, want int64) {
+			t.Helper()
+			p.Prepare(n)
+			synctest.Wait()
+			if p.Idle() != want {
+				t.Errorf("%d bytes are idle, want %d", p.Idle(), want)
+			}
+		}
+		const n = 2*hugeBytes + 5
+		prepare(n, 2*hugeBytes+pageBytes)
+		prepare(n, 2*hugeBytes+pageBytes) // enough is idle
+		a, zeroed := p.Get(n)
+		if len(a) != n || !zeroed || !bytes.Equal(a, make([]byte, n)) || p.Idle() != 0 {
+			t.Errorf("%d bytes, zeroed %v, %d idle: want %d zeros and nothing idle", len(a), zeroed, p.Idle(), n)
+		}
+		p.preparing = true
+		prepare(n, 0) // other memory is being prepared
+		p.preparing = false
+		prepare(n, 2*hugeBytes+pageBytes)
+		if b, _ := p.Get(n); &b[0] == &a[0] {
+			t.Error("memory was lent twice")
+		}
+		prepare(pageBytes, pageBytes)
+		p.Trim(0)
+		if p.Idle() != 0 {
+			t.Errorf("%d bytes are idle after Trim", p.Idle())
+		}
+	})
 }
 
 func TestTrimKeepsWhatItIsAskedTo(t *testing.T) {
