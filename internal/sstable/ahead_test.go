@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // Prefetch loads nothing and allocates nothing, and seeks find the same after it, also while blocks are evicted.
@@ -54,6 +55,47 @@ func TestPrefetchOnlyPrefetches(t *testing.T) {
 	for _, key := range []string{"", "a", "key00001", "key05000", "key1", "z"} {
 		if n := testing.AllocsPerRun(10, func() { Prefetch(tables, []byte(key)) }); n != 0 {
 			t.Errorf("%q: %v allocations", key, n)
+		}
+	}
+}
+
+// TestACursorPrefetchesTheNextBlock walks from a seek into two more blocks, with a lane and without.
+func TestACursorPrefetchesTheNextBlock(t *testing.T) {
+	var kvs []kv
+	for i := range 200 {
+		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), 0, string(make([]byte, 100))))
+	}
+	file, info := build(t, WriterOptions{ID: 1}, kvs)
+	it := newReader(file, info, 64<<20).Iter(IterOptions{})
+	defer it.Close()
+	for ok := it.First(); ok; ok = it.Next() { // now all blocks are cached
+	}
+	for _, lanes := range []bool{false, true} {
+		if !it.SeekGE(kvs[3].ikey()) || it.b.n < 2*expecting || len(it.x.slots) < 4 {
+			t.Fatalf("%d entries in the first of %d blocks", it.b.n, len(it.x.slots))
+		}
+		first, key, laned := it.at, bytes.Clone(it.Key().User), 0
+		for it.at < first+3 {
+			steps := it.coming != prefetch.Steps{}
+			if early := it.at == first && it.i <= it.b.n-expecting; steps == early && it.i+1 < it.b.n {
+				t.Fatalf("lanes %v: block %d, entry %d of %d: it prefetches the next block: %v",
+					lanes, it.at-first, it.i, it.b.n, steps)
+			}
+			if lanes && it.EnterLane(nil, ikey.MaxSeq) {
+				for ok := true; ok; laned++ {
+					key, _, ok = it.NextInLane(append(key[:0], it.Key().User...))
+					it.LeaveLane()
+					if it.i%5 == 0 || !it.EnterLane(nil, ikey.MaxSeq) {
+						break
+					}
+				}
+			}
+			if !it.Next() {
+				t.Fatal("the table ends early")
+			}
+		}
+		if lanes != (laned > 60) {
+			t.Errorf("lanes %v: %d moves in lanes", lanes, laned)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
 // The index has one separator for each data block: a user key not before the last one in the block, and before the
@@ -57,6 +58,15 @@ func (x *index) bytes() int64 {
 }
 
 func (x *index) blocks() int { return len(x.heads) }
+
+// touch prefetches what leads to the cached block i, if there is one.
+func (x *index) touch(i int) {
+	if uint(i) < uint(len(x.slots)) {
+		if c := x.slots[i].Load(); c != nil {
+			prefetch.Line(&c.Meta)
+		}
+	}
+}
 
 // extent returns the offset of block i's payload, its length in the file, and its decoded length.
 func (x *index) extent(i int) (offset uint64, stored, decoded int) {

@@ -55,6 +55,7 @@ type Iter struct {
 	lane   int            // the entry before which NextInLane ends, or at which PrevInLane ends
 	newest ikey.Trailer   // that a lane shows, as in the file
 	coming prefetch.Steps // what the cursor is likely to need next; each move takes a step
+	soon   int            // the entry from which a cursor that has sought in the block expects the next one, or -1
 	stats  Stats
 
 	last        []byte // the key that the cursor stood at before it moved to another block
@@ -160,6 +161,9 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 			return false
 		}
 		if i < it.b.n {
+			if it.held != nil {
+				it.soon = max(i+1, it.hi-expecting)
+			}
 			return it.stand(i)
 		}
 	}
@@ -231,6 +235,10 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 // Next moves to the next version. It may follow only a call that returned true.
 func (it *Iter) Next() bool {
 	if it.i+1 < it.hi {
+		if it.i == it.soon {
+			it.soon = -1
+			it.expect(it.at, 1, it.hi-it.i)
+		}
 		it.coming.Next()
 		return it.stand(it.i + 1)
 	}
@@ -316,6 +324,7 @@ func (it *Iter) leave() bool {
 		it.held = nil
 	}
 	it.at, it.b, it.lo, it.hi, it.cur, it.coming = -1, block{}, 0, 0, entry{}, prefetch.Steps{}
+	it.soon = -1
 	return false
 }
 
@@ -350,7 +359,7 @@ func (it *Iter) load(at int, p part) bool {
 	}
 	it.at, it.layout = at, entryLayout{}
 	if step := at - before; inMemory && before >= 0 && it.whole() && (step == 1 || step == -1) {
-		it.expect(at + step)
+		it.expect(at, step, it.hi-it.lo)
 	}
 	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
 	return true
@@ -374,6 +383,9 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	switch c = it.r.cache.Get(&it.x.slots[at]); {
 	case c != nil:
 		it.o.Stats.CacheHits++
+		if before < 0 {
+			it.x.touch(at + 1)
+		}
 	case it.o.NoFill:
 		return nil, nil, nil
 	default:
@@ -392,11 +404,17 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	return c, nil, nil
 }
 
+// expecting is the number of entries before the end of a block from which on a cursor that has sought in the block
+// prefetches the next one. Most seeks are followed by few moves.
+const expecting = 14
+
 // ahead is the number of bytes that are prefetched at a seek. The processor itself prefetches what follows.
 const ahead = 1 << 10
 
-// expect makes the moves in the current block prefetch block i, if there is one and it is in memory.
-func (it *Iter) expect(i int) {
+// expect makes the next n moves in the current block, number at, prefetch the next one in the direction of step, if
+// there is one and it is in memory.
+func (it *Iter) expect(at, step, n int) {
+	i := at + step
 	if i < 0 || i >= len(it.x.slots) {
 		return
 	}
@@ -405,11 +423,12 @@ func (it *Iter) expect(i int) {
 	var b []byte
 	if c := it.x.slots[i].Load(); c != nil {
 		b = c.Bytes()
+		it.x.touch(i + step)
 	} else if it.held == nil { // the current block is mapped
 		offset, stored, _ := it.x.extent(i)
 		b = it.r.mapped.Mapped(int64(offset), stored, false) //nolint:gosec // in a file
 	}
-	it.coming = prefetch.InSteps(b, it.hi-it.lo)
+	it.coming = prefetch.InSteps(b, n)
 }
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.

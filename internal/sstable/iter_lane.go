@@ -15,6 +15,9 @@ func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 	default: // entries beyond the part cannot be compared with end
 		it.lane = min(it.hi, it.b.seekHead(end, 0))
 	}
+	if it.soon >= it.i {
+		it.lane = min(it.lane, it.soon+1) // for a call of Next there
+	}
 	return it.i+1 < it.lane
 }
 

@@ -137,7 +137,7 @@ func (it *Iter) extend(back bool) bool {
 	g.Leave()
 	if ok {
 		it.lo, it.hi = min(it.lo, lo), max(it.hi, hi)
-		it.expect(it.at + step)
+		it.expect(it.at, step, it.hi-it.lo)
 		return true
 	}
 	at, i := it.at, it.i
