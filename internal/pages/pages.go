@@ -137,9 +137,14 @@ func (p *Pool) prepare(n int, huge bool) {
 	defer p.mu.Unlock()
 	p.preparing, p.slow = false, slow
 	if k.b != nil {
-		p.idle = append(p.idle, k)
-		p.size += int64(len(k.b))
+		p.keep(k)
 	}
+}
+
+// keep makes a block idle. mu is held.
+func (s *shelf) keep(k block) {
+	s.idle = append(s.idle, k)
+	s.size += int64(len(k.b))
 }
 
 // Put takes back memory that Get returned and that nobody uses any more. zeroed reports whether it contains only zeros.
@@ -156,8 +161,7 @@ func (p *Pool) Put(b []byte, zeroed bool) {
 		return
 	}
 	k.zeroed = zeroed
-	p.idle = append(p.idle, k)
-	p.size += int64(len(k.b))
+	p.keep(k)
 }
 
 // Trim gives memory back to the system, until at most keep bytes wait for the next loan.

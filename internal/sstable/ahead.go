@@ -35,12 +35,9 @@ func Prefetch(tables []*Reader, key []byte) {
 		if x == nil {
 			continue
 		}
-		if i := x.find(key); i < len(x.slots) {
-			if c := x.slots[i].Load(); c != nil {
-				prefetch.Line(&c.Meta)
-				blocks[n] = c
-				n++
-			}
+		if c := x.touch(x.find(key)); c != nil {
+			blocks[n] = c
+			n++
 		}
 	}
 	for _, c := range blocks[:n] {

@@ -59,13 +59,17 @@ func (x *index) bytes() int64 {
 
 func (x *index) blocks() int { return len(x.heads) }
 
-// touch prefetches what leads to the cached block i, if there is one.
-func (x *index) touch(i int) {
-	if uint(i) < uint(len(x.slots)) {
-		if c := x.slots[i].Load(); c != nil {
-			prefetch.Line(&c.Meta)
-		}
+// touch prefetches what leads to the bytes of the cached block i and returns that block, or nil if there is none. The
+// caller is inside a guard.
+func (x *index) touch(i int) *cache.Block {
+	if i < 0 || i >= len(x.slots) {
+		return nil
 	}
+	c := x.slots[i].Load()
+	if c != nil {
+		prefetch.Line(&c.Meta)
+	}
+	return c
 }
 
 // extent returns the offset of block i's payload, its length in the file, and its decoded length.

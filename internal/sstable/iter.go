@@ -383,8 +383,12 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	switch c = it.r.cache.Get(&it.x.slots[at]); {
 	case c != nil:
 		it.o.Stats.CacheHits++
-		if before < 0 {
+		switch p.from {
+		case fromKey:
 			it.x.touch(at + 1)
+		case beforeKey:
+			it.x.touch(at - 1)
+		default: // expect does it
 		}
 	case it.o.NoFill:
 		return nil, nil, nil
