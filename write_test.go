@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -180,5 +181,32 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	open()
 	if err := db.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestALogReservesWhatTheOneBeforeItHad opens a store, fills a log, flushes it, and does so twice more: only the first
+// log, whose size nobody can know, reserves space in several steps.
+func TestALogReservesWhatTheOneBeforeItHad(t *testing.T) {
+	var reserves atomic.Int64
+	db, err := bloomkv.Open("db", &bloomkv.Options{
+		FS: vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+			if op.Kind == vfs.OpReserve {
+				reserves.Add(1)
+			}
+			return nil
+		}),
+		Durability: bloomkv.NoSync,
+	})
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	for i, want := range []int64{4, 1, 1} {
+		reserves.Store(0)
+		for j := range 500 {
+			must(t, db.Put(fmt.Append(nil, i, ".", j), make([]byte, 1000)))
+		}
+		if got := reserves.Load(); got != want {
+			t.Errorf("log %d of half a megabyte reserved space %d times, want %d", i, got, want)
+		}
+		must(t, db.Flush(t.Context()))
 	}
 }

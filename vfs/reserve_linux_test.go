@@ -352,6 +352,30 @@ func TestMoreThanIsMappedCanBeReserved(t *testing.T) {
 	}
 }
 
+func TestOldMappingsOfAFileGo(t *testing.T) {
+	f, name, _ := mapped(t)
+	mappings := func() int {
+		maps, err := os.ReadFile("/proc/self/maps")
+		if err != nil {
+			t.Skip(err)
+		}
+		return strings.Count(string(maps), name+"\n")
+	}
+	for range 10 {
+		if err := f.Reserve(1 << 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(10 * time.Second); mappings() != 1; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the file is mapped %d times, want 1", mappings())
+		}
+	}
+	if err := f.Close(); err != nil || mappings() != 0 {
+		t.Errorf("after Close, %v, the file is mapped %d times", err, mappings())
+	}
+}
+
 func TestADiskThatIsFullIsAnError(t *testing.T) {
 	f, name, written := mapped(t)
 	err := f.Reserve(1 << 50)

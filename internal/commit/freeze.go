@@ -84,7 +84,7 @@ func (w *Writer) rotate() {
 	var frozen tree.Log // nil if log is nil, not an interface of a nil *logFile
 	if log != nil {
 		frozen = log
-		w.base = log.retire()
+		w.base, w.lastLog = log.retire(), log.w.Size()
 	}
 	w.Tree.Freeze(frozen, w.lastSeq, w.mark, w.MemtableSize)
 	w.mark = batch.Mark{}

@@ -47,7 +47,7 @@ func (w *Writer) ensureLog() error {
 	if err != nil {
 		return err
 	}
-	log, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]))
+	log, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]), w.lastLog)
 	if err != nil { // the log has closed the file
 		if removeErr := w.FS.Remove(path); removeErr != nil {
 			return w.Tree.Fail(errors.Join(err, removeErr)) // recovery would read the invalid file as a log

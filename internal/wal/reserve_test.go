@@ -39,7 +39,7 @@ func (f *reservingFile) Write(b []byte) (int, error) {
 
 func newReserving(tb testing.TB, f Sink) *Writer {
 	tb.Helper()
-	w, err := NewReserving(f, testNumber, testID)
+	w, err := NewReserving(f, testNumber, testID, 0)
 	must(tb, err)
 	return w
 }
@@ -83,6 +83,23 @@ func TestSpaceIsReservedAheadOfTheRecords(t *testing.T) {
 	if err != nil || r.Torn || r.End != w.Size() || r.Reserved != int64(len(f.data)-f.written) ||
 		!slices.Equal(got, want) {
 		t.Errorf("replayed %d records, %+v, %v; want %d", len(got), r, err, len(want))
+	}
+}
+
+func TestALogOfAnExpectedSizeIsReservedAtOnce(t *testing.T) {
+	for _, c := range []struct{ expected, want int64 }{
+		{0, firstReserve},
+		{firstReserve - 1, firstReserve},
+		{3*firstReserve + 5, 3*firstReserve + 5},
+		{maxReserve + 1, maxReserve},
+		{1 << 40, maxReserve},
+	} {
+		f := new(reservingFile)
+		_, err := NewReserving(f, testNumber, testID, c.expected)
+		must(t, err)
+		if !slices.Equal(f.reserves, []int64{c.want}) {
+			t.Errorf("%d bytes expected: reserved %d, want %d", c.expected, f.reserves, c.want)
+		}
 	}
 }
 

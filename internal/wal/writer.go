@@ -24,8 +24,8 @@ type Reserver interface {
 }
 
 const (
-	// The space reserved ahead: little for a log that stays small, then twice as much each time, up to where more gains
-	// nothing.
+	// The space reserved ahead: little for a log that may stay small, then twice as much each time, up to where more
+	// gains nothing.
 	firstReserve = 64 << 10
 	maxReserve   = 4 << 20
 )
@@ -60,17 +60,19 @@ type Writer struct {
 
 // NewWriter begins the log with that number in an empty file. The Writer owns the file from here on; if NewWriter
 // fails, it closes the file. The id should be random: it distinguishes this file from any other with the same number.
-func NewWriter(f Sink, number, id uint64) (*Writer, error) { return begin(f, nil, number, id) }
+func NewWriter(f Sink, number, id uint64) (*Writer, error) { return begin(f, nil, number, id, 0) }
 
 // NewReserving calls NewWriter for a log that will have many small records: the Writer reserves space ahead of them, if
-// the file is a Reserver, and the file then ends in zeros.
-func NewReserving(f Sink, number, id uint64) (*Writer, error) {
+// the file is a Reserver, and the file then ends in zeros. The log is expected to have that many bytes, 0 if that is
+// unknown.
+func NewReserving(f Sink, number, id uint64, expected int64) (*Writer, error) {
 	r, _ := f.(Reserver)
-	return begin(f, r, number, id)
+	return begin(f, r, number, id, min(max(expected, firstReserve), maxReserve))
 }
 
-func begin(f Sink, r Reserver, number, id uint64) (*Writer, error) {
-	w := &Writer{f: f, number: number, salt: saltOf(id), reserver: r, nextReserve: firstReserve}
+// begin begins a log that reserves that many bytes first, if r is not nil.
+func begin(f Sink, r Reserver, number, id uint64, reserve int64) (*Writer, error) {
+	w := &Writer{f: f, number: number, salt: saltOf(id), reserver: r, nextReserve: reserve}
 	size, err := f.Size()
 	if err == nil && size != 0 {
 		err = fmt.Errorf("log %d: file has %d bytes, want 0", number, size)
