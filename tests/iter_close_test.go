@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"bytes"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -115,5 +117,48 @@ func TestAnEmptyValueIsNeverNil(t *testing.T) {
 			it.Close()
 		}
 		must(t, db.Flush(t.Context()))
+	}
+}
+
+// TestAppendingToWhatAnIteratorShowsChangesNothing walks over a store, in tables and in a memtable, and appends to each
+// key and value.
+func TestAppendingToWhatAnIteratorShowsChangesNothing(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	must(t, err)
+	defer db.Close()
+	const n = 500
+	pair := func(i int) (key, value string) { return fmt.Sprintf("key%05d", i), fmt.Sprintf("value%095d", i) }
+	for i := range n {
+		key, value := pair(i)
+		must(t, db.Put([]byte(key), []byte(value)))
+	}
+	more := bytes.Repeat([]byte("+"), 300)
+	for _, where := range []string{"memtable", "table"} {
+		it := db.Iter(bloomkv.IterOptions{})
+		check := func(i int) {
+			t.Helper()
+			key, value := pair(i)
+			if string(it.Key()) != key || string(it.Value()) != value {
+				t.Fatalf("%s, pair %d: got %q = %q, want %q = %q", where, i, it.Key(), it.Value(), key, value)
+			}
+			_, _ = append(it.Key(), more...), append(it.Value(), more...)
+			if string(it.Key()) != key || string(it.Value()) != value {
+				t.Fatalf("%s, pair %d: appending changes it to %q = %q", where, i, it.Key(), it.Value())
+			}
+		}
+		i := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			check(i)
+			i++
+		}
+		for ok := it.Last(); ok; ok = it.Prev() {
+			i--
+			check(i)
+		}
+		if i != 0 {
+			t.Errorf("%s: %d pairs are left on the way back", where, i)
+		}
+		must(t, it.Close())
+		must(t, db.Compact(t.Context(), nil, nil))
 	}
 }

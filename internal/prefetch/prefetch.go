@@ -34,5 +34,14 @@ func (s *Steps) Next() {
 	}
 }
 
+// Take takes n steps at once, or those that are left.
+func (s *Steps) Take(n int) {
+	if s.at < s.end && n > 0 {
+		step := min(s.step*uintptr(n), s.end-s.at)
+		lines(s.at, int(step))
+		s.at += step
+	}
+}
+
 // line is the size of a cache line in bytes.
 const line = 64

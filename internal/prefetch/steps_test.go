@@ -19,10 +19,16 @@ func TestStepsDoNotFault(t *testing.T) {
 	for _, n := range []int{0, 1, 63, 64, 65, 4096, len(b)} {
 		for _, steps := range []int{1, 2, 33, 1 << 20} {
 			s := prefetch.InSteps(b[:n], steps)
+			some := s
+			some.Take(steps)
 			for range steps {
 				s.Next()
 			}
 			end := s
+			before := some
+			if some.Take(1); some != before {
+				t.Errorf("%d bytes in %d steps: Take(%d) leaves some", n, steps, steps)
+			}
 			if s.Next(); s != end {
 				t.Errorf("%d bytes are not over after %d steps", n, steps)
 			}

@@ -34,7 +34,8 @@ type Cursor struct {
 	err   error
 
 	merge    merge.Iter    // at a version of key, or, after a backward move, at a version before key
-	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind
+	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind; key is the lane's
+	own      []byte        // memory of key outside lanes, while there is a lane
 	order    int           // the source of the key
 	streak   int           // successive keys from it
 	back     bool          // the last move was backward
@@ -167,7 +168,10 @@ func (c *Cursor) Close() error {
 		r.end()
 	}
 	s := c.state
-	c.state, c.value, c.target, c.lane = nil, nil, ikey.Key{}, nil
+	if c.lane != nil {
+		c.lane, c.key, c.own = nil, c.own, nil
+	}
+	c.state, c.value, c.target = nil, nil, ikey.Key{}
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
@@ -208,8 +212,8 @@ func (c *Cursor) Next() bool {
 		c.enterLane() // not where a seek ends: many iterators read one key
 	}
 	if c.lane != nil {
-		if c.show(c.lane.NextInLane(c.key)) {
-			return true
+		if !c.back && c.lane.Advance() {
+			return c.show(c.lane.Pair())
 		}
 		c.leaveLane()
 	}
@@ -233,8 +237,8 @@ func (c *Cursor) Prev() bool {
 		c.enterLaneBack()
 	}
 	if c.lane != nil {
-		if c.show(c.lane.PrevInLane(c.key)) {
-			return true
+		if c.back && c.lane.Advance() {
+			return c.show(c.lane.Pair())
 		}
 		c.leaveLane()
 	}

@@ -17,7 +17,7 @@ func (c *Cursor) enterLane() {
 		end = c.upper
 	}
 	if t.EnterLane(end, c.seq) {
-		c.lane = t
+		c.lane, c.own = t, c.key
 	}
 }
 
@@ -30,9 +30,8 @@ func (c *Cursor) enterLaneBack() {
 	if len(c.lower) > 0 && (end == nil || bytes.Compare(c.lower, end) > 0) {
 		end = c.lower
 	}
-	var ok bool
-	if c.key, ok = t.EnterLaneBack(end, c.key, c.seq); ok {
-		c.lane = t
+	if t.EnterLaneBack(end, c.seq) {
+		c.lane, c.own = t, c.key
 	}
 }
 
@@ -66,18 +65,17 @@ func (c *Cursor) came(order int) {
 func (c *Cursor) leaveLane() {
 	if c.lane != nil {
 		c.lane.LeaveLane()
-		c.lane = nil
+		c.key = append(c.own[:0], c.key...)
+		c.lane, c.own = nil, nil
 		c.merge.Moved()
 	}
 }
 
-// show makes key and value the current ones, if ok, and returns ok.
-func (c *Cursor) show(key, value []byte, ok bool) bool {
-	if ok {
-		c.key = key
-		if !c.keysOnly {
-			c.value = value
-		}
+// show makes key and value the current ones, and returns true.
+func (c *Cursor) show(key, value []byte) bool {
+	c.key, c.value = key, value
+	if c.keysOnly {
+		c.value = nil
 	}
-	return ok
+	return true
 }

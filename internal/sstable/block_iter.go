@@ -93,12 +93,20 @@ type entryLayout struct {
 	trailed bool
 }
 
-// layout returns the layout of the entries of a block without offsets. It reads entry i, and any other is like it.
-func (b *block) layout(i int) entryLayout {
-	e := b.entry(i)
-	m := entryLayout{suffix: e.suffix, value: b.stride - len(e.value), trailed: b.data[b.entries+i*b.stride]&1 != 0}
-	m.rest = m.value - len(e.rest)
-	return m
+// layout sets m to the layout of the entries of a block without offsets. It reads entry i, and any other is like it.
+func (b *block) layout(m *entryLayout, i int) {
+	e := b.data[b.entries+i*b.stride:]
+	tag, n := uint64(e[0]), 1
+	if tag >= 0x80 {
+		tag, n = binary.Uvarint(e)
+	}
+	m.suffix = int(tag >> 1)
+	m.trailed = tag&1 != 0
+	if m.trailed {
+		n += 8
+	}
+	m.rest = n
+	m.value = n + max(0, m.suffix-8)
 }
 
 // entryWith returns entry i of a block whose entries have layout m.
@@ -115,23 +123,6 @@ func (b *block) entryWith(i int, m *entryLayout) entry {
 // trailerWith returns the trailer of entry i of a block whose entries have layout m, with trailers.
 func (b *block) trailerWith(i int, m *entryLayout) ikey.Trailer {
 	return ikey.Trailer(binary.LittleEndian.Uint64(b.data[b.entries+i*b.stride+m.rest-8:]))
-}
-
-// pairWith returns the user key and the value of entry i of a block whose entries have layout m. The key is written
-// over dst, which begins with the prefix. It is faster than entryWith, since no entry is copied.
-func (b *block) pairWith(dst []byte, i int, m *entryLayout) (key, value []byte) {
-	at := b.entries + i*b.stride
-	e := b.data[at : at+b.stride : at+b.stride]
-	if m.suffix <= 16 && len(e) >= m.rest+8 && cap(dst) >= b.prefix+16 {
-		k := dst[b.prefix : b.prefix+16]
-		binary.BigEndian.PutUint64(k, b.head(i))
-		if m.suffix > 8 { // else the entry is not read
-			binary.LittleEndian.PutUint64(k[8:], binary.LittleEndian.Uint64(e[m.rest:]))
-		}
-		return dst[:b.prefix+m.suffix], e[m.value:]
-	}
-	x := b.entryWith(i, m)
-	return b.appendSuffix(dst[:b.prefix], i, &x), x.value
 }
 
 // touched is the number of bytes of an entry that are loaded ahead. The processor itself prefetches longer sequential

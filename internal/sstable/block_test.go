@@ -46,7 +46,8 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 					t.Fatalf("%s, %d: entry %d is %.40q@%d", name, n, i, k, e.trailer)
 				}
 				if b.stride != 0 {
-					if m := b.layout(i); fmt.Sprint(b.entryWith(i, &m)) != fmt.Sprint(e) {
+					var m entryLayout
+					if b.layout(&m, i); fmt.Sprint(b.entryWith(i, &m)) != fmt.Sprint(e) {
 						t.Fatalf("%s, %d: entry %d is %v, by what all have in common %v",
 							name, n, i, e, b.entryWith(i, &m))
 					}

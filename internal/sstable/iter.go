@@ -52,8 +52,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	lane   int            // the entry before which NextInLane ends, or at which PrevInLane ends
-	newest ikey.Trailer   // that a lane shows, as in the file
+	lane   pairLane
 	coming prefetch.Steps // what the cursor is likely to need next; each move takes a step
 	soon   int            // the entry from which a cursor that has sought in the block expects the next one, or -1
 	stats  Stats
@@ -284,6 +283,7 @@ func (it *Iter) Close() error {
 	it.ahead, it.aheadOff = kept(it.ahead), 0
 	it.plain = kept(it.plain)
 	it.key, it.last = kept(it.key), kept(it.last)
+	it.lane.keys, it.lane.until = kept(it.lane.keys), nil
 	return it.err
 }
 
@@ -298,10 +298,21 @@ func kept(b []byte) []byte {
 // stand moves to entry i of the block.
 func (it *Iter) stand(i int) bool {
 	it.i = i
-	if it.b.stride != 0 && it.layout.value == 0 {
-		it.layout = it.b.layout(i) // of this entry, as the first one may have to come from memory
+	if e, m := &it.cur, &it.layout; it.b.stride != 0 {
+		if m.value == 0 {
+			it.b.layout(m, i) // of this entry, as the first one may have to come from memory
+		}
+		at := it.b.entries + i*it.b.stride
+		data := it.b.data[at : at+it.b.stride : at+it.b.stride]
+		e.suffix, e.trailer = m.suffix, plainSet
+		e.rest = data[m.rest:m.value]
+		e.value = data[m.value:]
+		if m.trailed {
+			e.trailer = it.b.trailerWith(i, m)
+		}
+	} else {
+		*e = it.b.entry(i)
 	}
-	it.cur = it.entry(i)
 	if it.seq != 0 {
 		it.cur.trailer = ikey.MakeTrailer(it.seq, it.cur.trailer.Kind())
 	}
@@ -319,13 +330,18 @@ func (it *Iter) entry(i int) entry {
 
 // leave makes the cursor stand at no version, and returns false.
 func (it *Iter) leave() bool {
+	it.release()
+	it.at, it.b, it.cur = -1, block{}, entry{}
+	return false
+}
+
+// release releases the block and what is known of it.
+func (it *Iter) release() {
 	if it.held != nil {
 		it.held.Release()
 		it.held = nil
 	}
-	it.at, it.b, it.lo, it.hi, it.cur, it.coming = -1, block{}, 0, 0, entry{}, prefetch.Steps{}
-	it.soon = -1
-	return false
+	it.lo, it.hi, it.soon, it.coming = 0, 0, -1, prefetch.Steps{}
 }
 
 // load makes block number at the current one, of which the cursor then has part p at least. If it cannot be read the
@@ -335,7 +351,7 @@ func (it *Iter) load(at int, p part) bool {
 		return true
 	}
 	before := it.at
-	it.leave()
+	it.release()
 	it.o.Stats.Blocks++
 	var c *cache.Block
 	var own []byte
@@ -348,12 +364,18 @@ func (it *Iter) load(at int, p part) bool {
 	}
 	switch {
 	case it.err != nil:
-		return false
+		return it.leave()
 	case c != nil:
 		it.b.parse(c.Meta, c.Bytes())
 	default:
 		it.b = parseBlock(own)
 	}
+	it.begin(at, before, inMemory)
+	return true
+}
+
+// begin completes a move to block number at, which is b already. before is the block that the cursor comes from.
+func (it *Iter) begin(at, before int, inMemory bool) {
 	if it.hi == 0 {
 		it.hi = it.b.n
 	}
@@ -362,7 +384,6 @@ func (it *Iter) load(at int, p part) bool {
 		it.expect(at, step, it.hi-it.lo)
 	}
 	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
-	return true
 }
 
 // next returns the part that a cursor needs of a neighbouring block: the whole if it has walked for a while.

@@ -1,109 +1,292 @@
 package sstable
 
-import "github.com/bloomkv/bloomkv/internal/ikey"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
 
-// EnterLane prepares for NextInLane, which then ends before the key end, or with the block if end is nil, and returns
-// what a reader at seq may see. The cursor stands at a version that such a reader sees. EnterLane reports whether there
-// is more ahead.
+	"github.com/bloomkv/bloomkv/internal/ikey"
+)
+
+// A pairLane is the way of a cursor over pairs that it shows without the merge. In a block whose entries are alike it
+// makes several keys at once: it takes fewer calls, and a caller that copies a key does not wait for the stores that
+// made it.
+type pairLane struct {
+	back   bool         // it goes backward
+	newest ikey.Trailer // that it shows, as in the file
+	until  []byte       // the key before which it ends, or nil; not backward
+	end    int          // the entry of the block before which it ends, or going backward the one at which it ends
+
+	i, n          int // pair i of the n that were made is the current one
+	at, direction int // the entry at which the cursor stands with pair 0, and from pair to pair
+	value, step   int // offset in the block of the value of pair 0, and from value to value; 0 if entries differ
+	valueLen      int
+	keys          []byte
+	slot, keyLen  int // bytes from key to key in keys, and of a key
+	most          int // keys that have room in keys, if entries do not differ
+}
+
+const (
+	// laneAhead is the number of keys that are made at once. With 16, the prefetches of so many moves wait for each
+	// other.
+	laneAhead = 8
+
+	// laneBytes is the number of bytes of keys from which on fewer are made at once. In each block, the bytes that all
+	// keys share are copied for each of them.
+	laneBytes = 1 << 10
+)
+
+// EnterLane prepares for calls of Advance, which then end before the key end, if it is not nil, and show what a reader
+// at seq may see. end must not change before LeaveLane. The cursor stands at a version that such a reader sees.
+// EnterLane reports whether there is more ahead.
 func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
-	it.newest = it.r.firstVisible(seq)
+	l := &it.lane
 	switch {
 	case end == nil:
-		it.lane = it.hi
+		l.end = it.hi
 	case it.whole():
-		it.lane = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
+		l.end = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
 	default: // entries beyond the part cannot be compared with end
-		it.lane = min(it.hi, it.b.seekHead(end, 0))
+		l.end = min(it.hi, it.b.seekHead(end, 0))
 	}
 	if it.soon >= it.i {
-		it.lane = min(it.lane, it.soon+1) // for a call of Next there
+		l.end = min(l.end, it.soon+1) // for a call of Next there
 	}
-	return it.i+1 < it.lane
+	if it.i+1 >= l.end {
+		return false
+	}
+	l.until = end
+	it.enter(false, seq)
+	return true
 }
 
-// NextInLane moves to the first version of the next key that the reader may see, if it is in the block and before the
-// end of the lane, and if it is a Set. The key is written over dst, which must be the key that the cursor stands at.
-// Key and Value may not be called before LeaveLane.
-func (it *Iter) NextInLane(dst []byte) (key, value []byte, ok bool) {
-	it.coming.Next()
-	i := it.i + 1
-	if i < it.lane && it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
-		it.i = i
-		key, value = it.b.pairWith(dst, i, &it.layout)
-		return key, value, true
-	}
-	for ; i < it.lane; i++ {
-		e := it.entry(i)
-		if e.trailer > it.newest || it.b.head(i) == it.b.head(it.i) && e.compareUser(dst[it.b.prefix:]) == 0 {
-			continue // too new, or an older version of the same key
-		}
-		if e.trailer.Kind() != ikey.Set {
-			break
-		}
-		it.i = i
-		return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
-	}
-	return dst, nil, false
-}
-
-// EnterLaneBack prepares for PrevInLane, which returns the versions that the cursor stands at and moves back. It ends
-// behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one at least that a
-// reader at seq may see. If so, it returns dst with the bytes that all keys of the block share, for the first call of
-// PrevInLane, and otherwise dst.
-func (it *Iter) EnterLaneBack(end, dst []byte, seq ikey.Seq) ([]byte, bool) {
-	it.newest = it.r.firstVisible(seq)
+// EnterLaneBack prepares for calls of Advance, which then show the version that the cursor stands at and move back.
+// They end behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one version at
+// least that a reader at seq may see.
+func (it *Iter) EnterLaneBack(end []byte, seq ikey.Seq) bool {
+	l := &it.lane
 	switch {
 	case end == nil:
-		it.lane = it.lo
+		l.end = it.lo
 	case it.whole():
-		it.lane = it.b.seek(end, 0, 0, 0)
+		l.end = it.b.seek(end, 0, 0, 0)
 	default:
-		it.lane = max(it.lo, it.b.seekHead(end, 1))
+		l.end = max(it.lo, it.b.seekHead(end, 1))
 	}
-	if it.seq > seq || it.i <= it.lane {
-		return dst, false
+	if it.seq > seq || it.i <= l.end {
+		return false
 	}
-	if _, ok := it.first(it.i); !ok {
-		return dst, false
-	}
-	return append(dst[:0], it.key[:it.b.prefix]...), true
+	it.enter(true, seq)
+	_, ok := it.first(it.i)
+	return ok
 }
 
-// PrevInLane returns the version that the cursor stands at, and moves to the one before, if that is in the block and in
-// the lane and has another key, so that the version is the newest of its key. It must be one that the reader may see,
-// and a Set. The key is written over dst, which must be the last one or what EnterLaneBack returned. Key and Value may
-// not be called before LeaveLane.
-func (it *Iter) PrevInLane(dst []byte) (key, value []byte, ok bool) {
+// Advance moves to the next key of the lane that the reader may see, and returns false if that is not a Set, or at the
+// end of the block, unless the lane can go on in the next one. In a lane back, it shows the version that the cursor
+// stands at and moves to the one before, which must have another key, so that the version is the newest of its key. Key
+// and Value may not be called before LeaveLane.
+func (it *Iter) Advance() bool {
+	it.lane.i++
+	return it.lane.i < it.lane.n || it.fill()
+}
+
+// Pair returns the pair that Advance has moved to. Both slices are valid until the next move.
+func (it *Iter) Pair() (key, value []byte) {
+	l := &it.lane
+	v := l.value + l.i*l.step
+	return l.key(l.i), it.b.data[v : v+l.valueLen : v+l.valueLen]
+}
+
+func (l *pairLane) key(i int) []byte {
+	return l.keys[i*l.slot : i*l.slot+l.keyLen : i*l.slot+l.keyLen]
+}
+
+// LeaveLane ends the calls of Advance.
+func (it *Iter) LeaveLane() {
+	if l := &it.lane; l.n > 0 {
+		it.i = l.at + l.i*l.direction
+	}
+	it.stand(it.i)
+}
+
+// enter prepares the lane for pairs of the current block.
+func (it *Iter) enter(back bool, seq ikey.Seq) {
+	l := &it.lane
+	l.back, l.newest, l.i, l.n = back, it.r.firstVisible(seq), -1, 0
+	l.at, l.direction = it.i, 1
+	if back {
+		l.direction = -1
+	}
+	it.shape()
+}
+
+// shape prepares the lane for the lengths of the entries of the current block.
+func (it *Iter) shape() {
+	l, m := &it.lane, &it.layout
+	l.step = 0
+	if it.b.stride == 0 || m.suffix > 16 || m.suffix > 8 && m.rest+8 > it.b.stride {
+		return
+	}
+	l.step = it.b.stride * l.direction
+	l.slot, l.keyLen, l.valueLen = it.b.prefix+16, it.b.prefix+m.suffix, it.b.stride-m.value
+	l.most = min(laneAhead, max(1, laneBytes/l.slot))
+	l.keys = slices.Grow(l.keys[:0], l.most*l.slot)[:l.most*l.slot]
+	copy(l.keys, it.key[:it.b.prefix])
+	for n := l.slot; n < len(l.keys); n *= 2 {
+		copy(l.keys[n:], l.keys[:n])
+	}
+}
+
+// fill makes the next pairs, after the last one was shown, and reports whether there are any.
+func (it *Iter) fill() bool {
+	l := &it.lane
+	if l.n > 0 {
+		it.i = l.at + (l.n-1)*l.direction
+		if !l.back && it.i+1 == it.b.n && it.held != nil {
+			it.goOn(l.key(l.n - 1))
+		}
+	}
 	i := it.i
-	if i <= it.lane {
-		return dst, nil, false
+	if !l.back {
+		i++
 	}
-	it.coming.Next()
-	if it.b.stride != 0 && (!it.layout.trailed || it.sure(i)) {
-		it.i = i - 1
-		key, value = it.b.pairWith(dst, i, &it.layout)
-		return key, value, true
+	if l.i, l.n = 0, 0; l.step != 0 {
+		it.fillEven(i)
 	}
-	e, ok := it.first(i)
-	if !ok {
-		return dst, nil, false
+	if l.n == 0 {
+		if l.back {
+			it.fillBack(i)
+		} else {
+			it.fillForward(i)
+		}
 	}
-	it.i = i - 1
-	return it.b.appendSuffix(dst[:it.b.prefix], i, &e), e.value, true
+	it.coming.Take(l.n)
+	return l.n > 0
 }
 
-// sure does the same as first for a block without offsets, whose entries have trailers. It looks only at the heads of
-// keys, and returns false if they are equal.
-func (it *Iter) sure(i int) bool {
-	t := it.b.trailerWith(i, &it.layout)
-	return t <= it.newest && t.Kind() == ikey.Set && it.b.head(i-1) != it.b.head(i)
+// goOn makes the lane go on in the next block, and the cursor stand before its first entry. It does nothing if that
+// block is not in the cache, begins with a version that the lane does not show, or may begin with another version of
+// last, the last key of the current block.
+func (it *Iter) goOn(last []byte) {
+	l, at := &it.lane, it.at+1
+	if at == len(it.x.slots) {
+		return
+	}
+	g := it.r.domain.Enter()
+	defer g.Leave()
+	c := it.r.cache.Get(&it.x.slots[at])
+	if c == nil {
+		return
+	}
+	var b block
+	b.parse(c.Meta, c.Bytes())
+	if p := b.data[blockHeader : blockHeader+b.prefix]; bytes.HasPrefix(last, p) &&
+		ikey.Head(last[b.prefix:]) == b.head(0) {
+		return
+	}
+	if e := b.entry(0); e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
+		return
+	}
+	end := b.n
+	if l.until != nil {
+		if end = b.seek(l.until, ^ikey.Trailer(0), 0, 0); end == 0 {
+			return
+		}
+	}
+	it.o.Stats.Blocks++
+	it.o.Stats.CacheHits++
+	c.Acquire()
+	it.release()
+	it.held, it.b = c, b
+	it.begin(at, it.at, true)
+	if b.stride != 0 {
+		it.b.layout(&it.layout, 0)
+	}
+	it.i, l.end = -1, end
+	it.shape()
+}
+
+// fillEven makes pairs from entry i on, in a block whose entries are alike, up to one that needs a closer look.
+func (it *Iter) fillEven(i int) {
+	l, b, m := &it.lane, &it.b, &it.layout
+	l.value, l.at = b.entries+i*b.stride+m.value, i
+	if l.back {
+		l.at--
+	}
+	data := b.data
+	head, rest := b.heads+8*i, l.value-m.value+m.rest
+	key := b.prefix
+	n := min((l.end-i)*l.direction, l.most)
+	for j := range n {
+		h := binary.LittleEndian.Uint64(data[head:])
+		if m.trailed {
+			t := ikey.Trailer(binary.LittleEndian.Uint64(data[rest-8:]))
+			if t > l.newest || t.Kind() != ikey.Set || h == binary.LittleEndian.Uint64(data[head-8:]) {
+				n = j
+				break
+			}
+		}
+		k := l.keys[key : key+16]
+		binary.BigEndian.PutUint64(k, h)
+		if m.suffix > 8 { // else the entry is not read
+			binary.LittleEndian.PutUint64(k[8:], binary.LittleEndian.Uint64(data[rest:]))
+		}
+		key += l.slot
+		head += 8 * l.direction
+		rest += l.step
+	}
+	l.n = max(n, 0)
+}
+
+// fillForward makes a pair of entry i or one after it.
+func (it *Iter) fillForward(i int) {
+	l := &it.lane
+	for ; i < l.end; i++ {
+		e := it.entry(i)
+		if e.trailer > l.newest {
+			continue // too new
+		}
+		if it.i >= 0 && it.b.head(i) == it.b.head(it.i) {
+			if before := it.entry(it.i); e.sameKey(&before) {
+				continue // an older version of the same key
+			}
+		}
+		if e.trailer.Kind() == ikey.Set {
+			it.add(i, i, &e)
+		}
+		return
+	}
+}
+
+// fillBack makes a pair of entry i.
+func (it *Iter) fillBack(i int) {
+	if i <= it.lane.end {
+		return
+	}
+	if e, ok := it.first(i); ok {
+		it.add(i, i-1, &e)
+	}
+}
+
+// add makes entry i, which is e, the only pair, with which the cursor stands at entry at.
+func (it *Iter) add(i, at int, e *entry) {
+	l, b := &it.lane, &it.b
+	if l.step != 0 {
+		b.appendSuffix(l.keys[:b.prefix], i, e)
+	} else {
+		l.keys = b.appendSuffix(append(l.keys[:0], it.key[:b.prefix]...), i, e)
+		l.keyLen = len(l.keys)
+		l.valueLen = len(e.value)
+	}
+	l.value = b.entries + b.offset(i+1) - len(e.value)
+	l.at, l.n = at, 1
 }
 
 // first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
 // its key is before it.
 func (it *Iter) first(i int) (e entry, ok bool) {
 	e = it.entry(i)
-	if e.trailer > it.newest || e.trailer.Kind() != ikey.Set {
+	if e.trailer > it.lane.newest || e.trailer.Kind() != ikey.Set {
 		return e, false
 	}
 	if it.b.head(i-1) != it.b.head(i) {
@@ -112,6 +295,3 @@ func (it *Iter) first(i int) (e entry, ok bool) {
 	before := it.entry(i - 1)
 	return e, !before.sameKey(&e)
 }
-
-// LeaveLane ends the calls of NextInLane or PrevInLane.
-func (it *Iter) LeaveLane() { it.stand(it.i) }

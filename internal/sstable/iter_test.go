@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -100,7 +101,8 @@ func readerOf(kvs []kv, i int) ikey.Seq {
 	return seq - min(seq, ikey.Seq(rand.IntN(2)))
 }
 
-// checkLane walks over a lane from version i on, and returns the version that it leads to.
+// checkLane walks over a lane from version i on, and returns the version that it leads to. A lane may go on in the next
+// block.
 func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 	t.Helper()
 	seq := readerOf(kvs, i)
@@ -109,32 +111,37 @@ func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 		upper = nil
 	}
 	visible := func(v kv) bool { return v.t.Seq() <= seq }
-	// The lane leads to version j of the block, if it leads anywhere.
-	next := func() (j int, ok bool) {
+	number, before := it.at, i-it.i // versions before the block
+	// The lane leads to version j, if it leads anywhere. It must if that is in the block, and may if the block is over.
+	next := func() (j int, must, may bool) {
+		if it.at != number {
+			number, before = it.at, i
+		}
 		for j = i + 1; j < len(kvs) && (kvs[j].key == kvs[i].key || !visible(kvs[j])); j++ {
 		}
-		return j, it.i+j-i < it.b.n && (upper == nil || kvs[j].key < string(upper)) && kvs[j].t.Kind() == ikey.Set
+		ok := j < len(kvs) && (upper == nil || kvs[j].key < string(upper)) && kvs[j].t.Kind() == ikey.Set
+		return j, ok && j-before < it.b.n, ok && j == i+1 && j-before == it.b.n
 	}
 	if !visible(kvs[i]) || kvs[i].t.Kind() != ikey.Set {
 		return i
 	}
 	if !it.EnterLane(upper, seq) {
-		if _, ok := next(); ok {
+		if _, must, _ := next(); must {
 			t.Fatalf("no lane before %.40q from version %d for a reader at %d", upper, i, seq)
 		}
 		return i
 	}
-	key := slices.Clone(it.Key().User)
 	for {
-		j, want := next()
-		k, value, ok := it.NextInLane(key)
-		if ok != want {
-			t.Fatalf("in a lane before %.40q from version %d for a reader at %d: %v, want %v", upper, i, seq, ok, want)
+		j, must, may := next()
+		ok := it.Advance()
+		if must && !ok || ok && !must && !may {
+			t.Fatalf("in a lane before %.40q from version %d for a reader at %d: %v", upper, i, seq, ok)
 		}
-		if key = k; !ok {
+		if !ok {
 			break
 		}
 		i = j
+		key, value := it.Pair()
 		if string(key) != kvs[i].key || string(value) != kvs[i].value {
 			t.Fatalf("in a lane before %.40q: version %d is %.40q", upper, i, key)
 		}
@@ -154,12 +161,13 @@ func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 	if rand.IntN(3) == 0 {
 		lower = nil
 	}
+	before := i - it.i // versions before the block
 	shown := func() bool {
 		v := kvs[i]
-		return it.i > 0 && v.t.Seq() <= seq && v.t.Kind() == ikey.Set && kvs[i-1].key != v.key &&
+		return i > before && v.t.Seq() <= seq && v.t.Kind() == ikey.Set && kvs[i-1].key != v.key &&
 			(lower == nil || kvs[i-1].key > string(lower))
 	}
-	key, ok := it.EnterLaneBack(lower, []byte("any"), seq)
+	ok := it.EnterLaneBack(lower, seq)
 	if ok != shown() {
 		t.Fatalf("a lane behind %.40q from version %d for a reader at %d: %v", lower, i, seq, ok)
 	}
@@ -168,13 +176,14 @@ func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 	}
 	for {
 		want := shown()
-		k, value, ok := it.PrevInLane(key)
+		ok := it.Advance()
 		if ok != want {
 			t.Fatalf("in a lane behind %.40q from version %d for a reader at %d: %v, want %v", lower, i, seq, ok, want)
 		}
-		if key = k; !ok {
+		if !ok {
 			break
 		}
+		key, value := it.Pair()
 		if string(key) != kvs[i].key || string(value) != kvs[i].value {
 			t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
 		}
@@ -185,6 +194,80 @@ func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 		t.Fatalf("after a lane back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 	}
 	return i
+}
+
+// TestALaneGoesOnInCachedBlocks walks over a table in one lane, with an end and without, and with long keys, of which
+// fewer are made at once.
+func TestALaneGoesOnInCachedBlocks(t *testing.T) {
+	for _, prefix := range []int{0, 200, 3000} {
+		var kvs []kv
+		for i := range 300 {
+			kvs = append(kvs, set(fmt.Sprintf("%s%07d", strings.Repeat("p", prefix), i), 0, strings.Repeat("v", 100)))
+		}
+		file, info := build(t, WriterOptions{ID: 1}, kvs)
+		it := newReader(file, info, 64<<20).Iter(IterOptions{})
+		for _, cached := range []bool{false, true} {
+			for _, end := range []int{len(kvs), len(kvs) / 2, len(kvs) / 3} {
+				if !it.First() || it.b.n >= len(kvs)/4 {
+					t.Fatalf("%d entries in the first block", it.b.n)
+				}
+				first, want := it.b.n, end
+				var upper []byte
+				if end < len(kvs) {
+					upper = []byte(kvs[end].key)
+				}
+				if !cached {
+					want = first
+				}
+				if !it.EnterLane(upper, ikey.MaxSeq) {
+					t.Fatal("there is no lane")
+				}
+				shown := 1
+				for ; it.Advance(); shown++ {
+					if key, value := it.Pair(); string(key) != kvs[shown].key || string(value) != kvs[shown].value {
+						t.Fatalf("pair %d: %.40q = %.40q", shown, key, value)
+					}
+				}
+				if it.LeaveLane(); shown != want || at(it) != kvs[shown-1] {
+					t.Errorf("cached %v, prefix %d: a lane before pair %d shows %d pairs, want %d, and ends at %.40q",
+						cached, prefix, end, shown, want, it.Key().User)
+				}
+			}
+			for ok := it.First(); ok; ok = it.Next() { // now all blocks are cached
+			}
+		}
+		must(t, it.Close())
+	}
+}
+
+// TestALaneGoesOnBeforeAHeadLikeTheBytesBeforeIt has blocks whose first head equals what is in front of the heads.
+func TestALaneGoesOnBeforeAHeadLikeTheBytesBeforeIt(t *testing.T) {
+	found := 0
+	for n := 20; n < 60; n++ {
+		var kvs []kv
+		for i := range n {
+			kvs = append(kvs, set(fmt.Sprintf("AAAA%04d", i), 0, strings.Repeat("v", 100)))
+		}
+		for i := range 100 {
+			key := fmt.Sprintf("aaaaaaaa%c%07d", 'a'+min(i, 1), i)
+			kvs = append(kvs, set(key, ikey.Seq(n%2), strings.Repeat("v", 100)))
+		}
+		kvs[n].key = strings.Repeat("a", 16)
+		file, info := build(t, WriterOptions{ID: 1}, kvs)
+		it := newReader(file, info, 64<<20).Iter(IterOptions{})
+		for ok := it.First(); ok; ok = it.Next() {
+			if it.i == 0 && it.b.prefix == 8 && string(it.key) == kvs[n].key {
+				found++
+			}
+		}
+		for range 4 { // with other ends
+			checkLanes(t, it, kvs)
+		}
+		must(t, it.Close())
+	}
+	if found == 0 {
+		t.Error("there is no such block")
+	}
 }
 
 func TestAPooledCursorAllocatesNothing(t *testing.T) {

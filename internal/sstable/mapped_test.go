@@ -322,15 +322,14 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 					if rnd.IntN(2) == 0 {
 						end = nil
 					}
-					dst := bytes.Clone(it.Key().User)
 					if !it.EnterLane(end, 9) {
 						continue
 					}
 					for range rnd.IntN(20) {
-						key, v, ok := it.NextInLane(dst)
-						if !ok {
+						if !it.Advance() {
 							break
 						}
+						key, v := it.Pair()
 						at++
 						lanes++
 						if string(key) != kvs[at].key || string(v) != kvs[at].value {
@@ -339,7 +338,6 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 						if end != nil && bytes.Compare(key, end) >= 0 {
 							t.Fatalf("in a lane that ends before %q: %q", end, key)
 						}
-						dst = key
 					}
 					it.LeaveLane()
 					ok = true
@@ -348,15 +346,14 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 					if rnd.IntN(2) == 0 {
 						end = nil
 					}
-					dst, ok := it.EnterLaneBack(end, nil, 9)
-					if !ok {
+					if !it.EnterLaneBack(end, 9) {
 						continue
 					}
 					for range rnd.IntN(20) {
-						key, v, ok := it.PrevInLane(dst)
-						if !ok {
+						if !it.Advance() {
 							break
 						}
+						key, v := it.Pair()
 						lanes++
 						if string(key) != kvs[at].key || string(v) != kvs[at].value {
 							t.Fatalf("in a lane back: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
@@ -365,7 +362,6 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 							t.Fatalf("in a lane back that ends at %q: %q", end, key)
 						}
 						at--
-						dst = key
 					}
 					it.LeaveLane()
 				case m < 26:

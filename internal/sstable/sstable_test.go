@@ -157,6 +157,15 @@ func shapes() map[string][]kv {
 		m["bytes at the ends of their range"] = append(m["bytes at the ends of their range"],
 			set(string([]byte{byte(-(i & 1)), byte(i >> 8), byte(i), 0xff})+strings.Repeat("\xff", i%12), 1, "v"))
 	}
+	for i := range 1500 {
+		k, seq := fmt.Sprintf("%012d", i/3), ikey.Seq(10+i)
+		m["versions of equal length"] = append(m["versions of equal length"], set(k, seq, k[7:]))
+		k = random(12)
+		m["no values, tombstones among them"] = append(m["no values, tombstones among them"], set(k, seq, ""))
+		if i%4 == 0 {
+			m["no values, tombstones among them"] = append(m["no values, tombstones among them"], del(k, seq+1))
+		}
+	}
 	for i := range 1400 {
 		k := fmt.Sprintf("key%02d", i/200)
 		if i%3 == 0 {
