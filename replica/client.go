@@ -110,6 +110,14 @@ func (c *client) term(ctx context.Context, address string) (uint64, error) {
 	return answer.Value, err
 }
 
+func (c *client) status(ctx context.Context, address string) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	var answer Status
+	err := c.ask(ctx, http.MethodGet, address, "/v1/status", nil, &answer)
+	return answer, err
+}
+
 // readIndex has changed nothing, whatever its error is.
 func (c *client) readIndex(ctx context.Context, address string) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience) // a process that is stopped keeps its connections

@@ -31,6 +31,7 @@ type group struct {
 	mu      sync.Mutex
 	members map[string]*member
 	cut     map[[2]string]bool
+	held    map[string]chan struct{} // entries of the log to this node wait until the channel is closed
 }
 
 // member is one node of a group, over its restarts.
@@ -77,6 +78,14 @@ func (l *link) other(to raft.ServerAddress) *link {
 func (l *link) AppendEntries(
 	id raft.ServerID, to raft.ServerAddress, q *raft.AppendEntriesRequest, a *raft.AppendEntriesResponse,
 ) error {
+	if len(q.Entries) > 0 {
+		l.g.mu.Lock()
+		held := l.g.held[string(to)]
+		l.g.mu.Unlock()
+		if held != nil {
+			<-held
+		}
+	}
 	return l.send(to, func() error { return l.InmemTransport.AppendEntries(id, to, q, a) })
 }
 
@@ -107,7 +116,9 @@ func (l *link) TimeoutNow(
 
 func newGroup(t *testing.T, set func(*Options)) *group {
 	t.Helper()
-	g := &group{t: t, set: set, members: map[string]*member{}, cut: map[[2]string]bool{}}
+	g := &group{
+		t: t, set: set, members: map[string]*member{}, cut: map[[2]string]bool{}, held: map[string]chan struct{}{},
+	}
 	t.Cleanup(func() {
 		for _, id := range g.ids() {
 			if g.node(id) != nil {
@@ -240,6 +251,20 @@ func (g *group) separate(id string, off bool) {
 		}
 	}
 	g.connect()
+}
+
+// hold keeps entries of the log from a node until release is called. Heartbeats arrive.
+func (g *group) hold(id string) (release func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	held := make(chan struct{})
+	g.held[id] = held
+	return sync.OnceFunc(func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.held, id)
+		close(held)
+	})
 }
 
 func (g *group) closeNode(id string) {

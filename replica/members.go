@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -40,7 +41,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.opts.ID, Address: n.opts.Address, State: n.raft.State().String(), Term: n.raft.CurrentTerm(),
 		Leader: string(leader), Last: n.raft.LastIndex(), Commit: n.raft.CommitIndex(),
-		Applied: n.fsm.applied.load(), Snapshot: n.snapshots.latest().Index, Members: n.members(),
+		Applied: n.fsm.applied.load(), Snapshot: n.snapshots.latest().Index, Members: members(n.servers()),
 	}
 	if m, err := n.db.DurableMark(); err == nil {
 		s.Durable = indexOf(m)
@@ -51,9 +52,9 @@ func (n *Node) Status() Status {
 	return s
 }
 
-func (n *Node) members() []Member {
+func members(servers []raft.Server) []Member {
 	var all []Member
-	for _, s := range n.servers() {
+	for _, s := range servers {
 		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
 	}
 	return all
@@ -69,19 +70,75 @@ func (n *Node) servers() []raft.Server {
 }
 
 // Join adds a node to the group as a voter, or changes its address. Any node of the group takes the call. The new node
-// must run, with an empty directory. To join what is in the group already does nothing.
+// must run, with an empty directory. To join what is in the group already changes nothing.
+//
+// Join returns once every voter that answers knows of the new node: see spread. If ctx ends before that, the error
+// matches ErrUnknown, and the call may be made again.
 func (n *Node) Join(ctx context.Context, id, address string) error {
 	if id == "" || address == "" {
 		return fmt.Errorf("join: id %q, address %q: want both", id, address)
 	}
 	return n.onLeader(ctx,
 		func() error {
-			if slices.Contains(n.members(), Member{id, address, true}) {
-				return nil
+			if !n.committed(Member{id, address, true}) {
+				f := n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, n.opts.Election)
+				if err := n.change(ctx, f); err != nil {
+					return err
+				}
 			}
-			return n.change(ctx, n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, n.opts.Election))
+			return n.spread(ctx, id)
 		},
 		func(leader string) error { return n.client.join(ctx, leader, id, address) })
+}
+
+// committed reports whether the newest configuration is committed and has a member.
+func (n *Node) committed(m Member) bool {
+	f := n.raft.GetConfiguration()
+	if f.Error() != nil || f.Index() > n.raft.CommitIndex() {
+		return false
+	}
+	return slices.Contains(members(f.Configuration().Servers), m)
+}
+
+// spread waits until every voter that answers has a new node in its configuration. That of raft refuses its vote to a
+// node that it does not know. So if a change of the group were on the leader and the new node alone when the leader
+// dies, no node could be elected: the new node would be refused, and the others are behind it.
+//
+// A voter that does not answer for as long as an election takes is not waited for. The group has no leader if that
+// voter returns, the leader dies before it has told the voter of the new node, and the votes of the others are too few.
+func (n *Node) spread(ctx context.Context, id string) error {
+	for _, s := range n.servers() {
+		own := s.ID == raft.ServerID(n.opts.ID)
+		if own || s.ID == raft.ServerID(id) || s.Suffrage != raft.Voter {
+			continue
+		}
+		if err := n.awaitMember(ctx, string(s.Address), id); err != nil {
+			return fmt.Errorf("%w: %s is not known at %s yet: %w", ErrUnknown, id, s.Address, err)
+		}
+	}
+	return nil
+}
+
+// awaitMember waits until the node at an address has a member, or does not answer.
+func (n *Node) awaitMember(ctx context.Context, address, id string) error {
+	for start := time.Now(); ; {
+		s, err := n.client.status(ctx, address)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case slices.ContainsFunc(s.Members, func(m Member) bool { return m.ID == id }):
+			return nil
+		case err != nil && time.Since(start) > n.opts.Election:
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-n.stop:
+			return ErrClosed
+		case <-time.After(n.opts.Election / 20):
+		}
+	}
 }
 
 // Leave removes a node from the group. Any node takes the call. The node that was removed should be closed: its calls
@@ -89,7 +146,7 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 func (n *Node) Leave(ctx context.Context, id string) error {
 	return n.onLeader(ctx,
 		func() error {
-			if !slices.ContainsFunc(n.members(), func(m Member) bool { return m.ID == id }) {
+			if !slices.ContainsFunc(members(n.servers()), func(m Member) bool { return m.ID == id }) {
 				return nil
 			}
 			return n.change(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, n.opts.Election))

@@ -146,6 +146,54 @@ func TestTheDeathOfALeaderLosesNothing(t *testing.T) {
 	g.equal(ids...)
 }
 
+// Voters refuse a candidate that they do not know. A change of the group that only the leader and the new node have
+// would leave no node to elect when the leader dies.
+func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.open("b", false)
+	g.join("a", "b")
+	g.open("c", false)
+	release := g.hold("b")
+	defer release()
+	joined := make(chan error, 1)
+	go func() {
+		joined <- g.repeat(func(ctx context.Context) error { return g.node("a").Join(ctx, "c", "c") })
+	}()
+	for !g.node("a").committed(Member{"c", "c", true}) {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case err := <-joined:
+		t.Fatalf("Join returned %v while a voter does not know of the new node", err)
+	case <-time.After(2 * election):
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), election)
+	defer cancel()
+	if err := g.node("a").Join(ctx, "c", "c"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Join whose context ends: %v, want ErrUnknown", err)
+	}
+	release()
+	if err := <-joined; err != nil {
+		t.Fatal(err)
+	}
+	g.crash("a", vfs.KeepNothing)
+	g.put(g.leader(), "k", "v")
+	g.open("a", false)
+	g.equal("a", "b", "c")
+}
+
+func TestANodeJoinsWhileAnotherIsDown(t *testing.T) {
+	g := newGroup(t, nil)
+	g.three()
+	g.crash("c", vfs.KeepNothing)
+	g.open("d", false)
+	g.join(g.leader(), "d")
+	g.put("d", "k", "v")
+	g.open("c", false)
+	g.equal("a", "b", "c", "d")
+}
+
 func TestALeaderThatIsCutOffNeitherWritesNorReads(t *testing.T) {
 	g := newGroup(t, nil)
 	ids := g.three()
