@@ -63,6 +63,7 @@ type Iter struct {
 	ahead    []byte // bytes of the file
 	aheadOff uint64
 	plain    []byte // a block in the cursor's own memory
+	spare    []byte // for the next one, while that one is shown
 
 	// For mapped blocks.
 	sought   int       // the entry that the last seek found, if the cursor has a part of the block
@@ -281,7 +282,7 @@ func (it *Iter) Close() error {
 	it.leave()
 	it.r, it.x, it.o.Stats = nil, nil, nil
 	it.ahead, it.aheadOff = kept(it.ahead), 0
-	it.plain = kept(it.plain)
+	it.plain, it.spare = kept(it.plain), kept(it.spare)
 	it.key, it.last = kept(it.key), kept(it.last)
 	it.lane.keys, it.lane.until = kept(it.lane.keys), nil
 	return it.err
@@ -366,6 +367,7 @@ func (it *Iter) load(at int, p part) bool {
 	case it.err != nil:
 		return it.leave()
 	case c != nil:
+		it.held = c
 		it.b.parse(c.Meta, c.Bytes())
 	default:
 		it.b = parseBlock(own)
@@ -395,9 +397,9 @@ func (it *Iter) next(from where) part {
 	return part{from: from}
 }
 
-// fromCache returns a block from the cache and holds it. If the block is not cached it puts it there, or returns part p
-// of it in the cursor's own memory, from the mapped file. With NoFill it returns neither. before is the block that the
-// cursor comes from.
+// fromCache returns a block from the cache, which the caller releases. If the block is not cached it puts it there, or
+// returns part p of it in the cursor's own memory, from the mapped file. With NoFill it returns neither. before is the
+// block that the cursor comes from.
 func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, err error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
@@ -425,7 +427,6 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 		}
 	}
 	c.Acquire()
-	it.held = c
 	return c, nil, nil
 }
 

@@ -41,23 +41,29 @@ const (
 // EnterLane reports whether there is more ahead.
 func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 	l := &it.lane
-	switch {
-	case end == nil:
-		l.end = it.hi
-	case it.whole():
-		l.end = it.b.seek(end, ^ikey.Trailer(0), 0, 0)
-	default: // entries beyond the part cannot be compared with end
-		l.end = min(it.hi, it.b.seekHead(end, 0))
-	}
-	if it.soon >= it.i {
-		l.end = min(l.end, it.soon+1) // for a call of Next there
-	}
+	l.until = end
+	it.limit()
 	if it.i+1 >= l.end {
 		return false
 	}
-	l.until = end
 	it.enter(false, seq)
 	return true
+}
+
+// limit sets the end of a lane forward.
+func (it *Iter) limit() {
+	l := &it.lane
+	switch {
+	case l.until == nil:
+		l.end = it.hi
+	case it.whole():
+		l.end = it.b.seek(l.until, ^ikey.Trailer(0), 0, 0)
+	default: // entries beyond the part cannot be compared with until
+		l.end = min(it.hi, it.b.seekHead(l.until, 0))
+	}
+	if it.soon >= it.i {
+		l.end = min(l.end, it.soon+1)
+	}
 }
 
 // EnterLaneBack prepares for calls of Advance, which then show the version that the cursor stands at and move back.
@@ -142,8 +148,8 @@ func (it *Iter) fill() bool {
 	l := &it.lane
 	if l.n > 0 {
 		it.i = l.at + (l.n-1)*l.direction
-		if !l.back && it.i+1 == it.b.n && it.held != nil {
-			it.goOn(l.key(l.n - 1))
+		if !l.back && it.i+1 >= l.end {
+			it.lengthen(l.key(l.n - 1))
 		}
 	}
 	i := it.i
@@ -164,46 +170,76 @@ func (it *Iter) fill() bool {
 	return l.n > 0
 }
 
+// lengthen moves the end of a lane forward, before which the cursor stands, if the lane can go on: beyond the entry
+// from which on the next block is expected, over the rest of a block of which the cursor has a part, or into the next
+// block. last is the key that the cursor stands at.
+func (it *Iter) lengthen(last []byte) {
+	switch {
+	case it.i == it.soon:
+		it.soon = -1
+		it.expect(it.at, 1, it.hi-it.i)
+		it.limit()
+	case it.i+1 == it.b.n:
+		it.goOn(last)
+	case it.i+1 == it.hi && it.copyRest(false):
+		it.limit()
+	}
+}
+
 // goOn makes the lane go on in the next block, and the cursor stand before its first entry. It does nothing if that
-// block is not in the cache, begins with a version that the lane does not show, or may begin with another version of
-// last, the last key of the current block.
+// block begins with a version that the lane does not show, or may begin with another version of last, the last key of
+// the current block. Then, and after an error, the next call of Next moves there: it also takes a part of a mapped
+// block first, where that is enough.
 func (it *Iter) goOn(last []byte) {
-	l, at := &it.lane, it.at+1
-	if at == len(it.x.slots) {
+	at := it.at + 1
+	if at == len(it.x.slots) || it.o.Bypass || !it.walks && it.x.slots[at].Load() == nil {
 		return
 	}
-	g := it.r.domain.Enter()
-	defer g.Leave()
-	c := it.r.cache.Get(&it.x.slots[at])
-	if c == nil {
-		return
-	}
+	it.plain, it.spare = it.spare, it.plain // the current block may be in the former
+	c, own, err := it.fromCache(at, it.at, part{})
 	var b block
-	b.parse(c.Meta, c.Bytes())
-	if p := b.data[blockHeader : blockHeader+b.prefix]; bytes.HasPrefix(last, p) &&
-		ikey.Head(last[b.prefix:]) == b.head(0) {
-		return
+	switch {
+	case c != nil:
+		b.parse(c.Meta, c.Bytes())
+	case own != nil:
+		b = parseBlock(own)
 	}
-	if e := b.entry(0); e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
-		return
-	}
-	end := b.n
-	if l.until != nil {
-		if end = b.seek(l.until, ^ikey.Trailer(0), 0, 0); end == 0 {
-			return
+	end := it.lane.goesOn(&b, last)
+	if err != nil || end == 0 {
+		it.plain, it.spare = it.spare, it.plain
+		if c != nil {
+			c.Release()
 		}
+		return
 	}
 	it.o.Stats.Blocks++
-	it.o.Stats.CacheHits++
-	c.Acquire()
 	it.release()
 	it.held, it.b = c, b
 	it.begin(at, it.at, true)
 	if b.stride != 0 {
 		it.b.layout(&it.layout, 0)
 	}
-	it.i, l.end = -1, end
+	it.i, it.lane.end = -1, end
 	it.shape()
+}
+
+// goesOn returns the end of the lane in block b, which follows the one that ends with the key last, or 0 if the lane
+// cannot go on there.
+func (l *pairLane) goesOn(b *block, last []byte) (end int) {
+	if b.n == 0 {
+		return 0
+	}
+	if p := b.data[blockHeader : blockHeader+b.prefix]; bytes.HasPrefix(last, p) &&
+		ikey.Head(last[b.prefix:]) == b.head(0) {
+		return 0
+	}
+	if e := b.entry(0); e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
+		return 0
+	}
+	if l.until != nil {
+		return b.seek(l.until, ^ikey.Trailer(0), 0, 0)
+	}
+	return b.n
 }
 
 // fillEven makes pairs from entry i on, in a block whose entries are alike, up to one that needs a closer look.

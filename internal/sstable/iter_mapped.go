@@ -83,10 +83,11 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 			return nil
 		}
 	} else {
+		var in *residence
 		if before >= 0 && at == before+1 {
-			it.askAhead(at)
+			in = &it.resident
 		}
-		if !it.r.copyMapped(it.x, at, &it.resident, own[:stored+trailerSize]) {
+		if !it.r.copyMapped(it.x, at, in, own[:stored+trailerSize]) {
 			return nil
 		}
 	}
@@ -125,19 +126,7 @@ func (it *Iter) whole() bool { return it.hi-it.lo == it.b.n }
 
 // extend makes the cursor, which has a part of a mapped block, have all entries behind it, or before it.
 func (it *Iter) extend(back bool) bool {
-	it.walks = true
-	lo, hi, step := it.hi, it.b.n, 1
-	if back {
-		lo, hi, step = 0, it.lo, -1
-	}
-	g := it.r.domain.Enter()
-	ok := it.r.useMapped(it.x, it.at, func(data []byte) bool {
-		return it.b.copyEntries(data, lo, hi, it.x.seqs)
-	})
-	g.Leave()
-	if ok {
-		it.lo, it.hi = min(it.lo, lo), max(it.hi, hi)
-		it.expect(it.at, step, it.hi-it.lo)
+	if it.copyRest(back) {
 		return true
 	}
 	at, i := it.at, it.i
@@ -149,23 +138,22 @@ func (it *Iter) extend(back bool) bool {
 	return true
 }
 
-// askedAhead is the number of bytes about which a cursor that moves from block to block asks the system at once.
-const askedAhead = 64 << 10
-
-// askAhead asks the system whether it has block at and those after it in memory, if that is not known.
-func (it *Iter) askAhead(at int) {
-	x, m := it.x, now()
-	if m-x.verified[at].Load() <= 1 || it.resident.has(at, m) {
-		return
+// copyRest implements extend. It returns false if the block must be read.
+func (it *Iter) copyRest(back bool) bool {
+	it.walks = true
+	lo, hi, step := it.hi, it.b.n, 1
+	if back {
+		lo, hi, step = 0, it.lo, -1
 	}
-	start, end, to := x.handles[at].offset, x.end, at+1
-	for to < len(x.handles) && x.handles[to].offset-start < askedAhead {
-		to++
+	g := it.r.domain.Enter()
+	ok := it.r.useMapped(it.x, it.at, func(data []byte) bool {
+		return it.b.copyEntries(data, lo, hi, it.x.seqs)
+	})
+	g.Leave()
+	if !ok {
+		return false
 	}
-	if to < len(x.handles) {
-		end = x.handles[to].offset
-	}
-	if it.r.mapped.Mapped(int64(start), int(end-start), true) != nil { //nolint:gosec // in a file
-		it.resident = residence{at, to, m}
-	}
+	it.lo, it.hi = min(it.lo, lo), max(it.hi, hi)
+	it.expect(it.at, step, it.hi-it.lo)
+	return true
 }

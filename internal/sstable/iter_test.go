@@ -64,6 +64,9 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 		}
 	}
 	must(t, it.Close())
+	if _, held, _ := r.cache.Held(); held > 0 {
+		t.Errorf("a closed cursor holds %d blocks", held)
+	}
 }
 
 // checkLanes walks over all versions and back, in lanes where there are any. Each lane has an end and a reader at

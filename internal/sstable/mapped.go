@@ -49,9 +49,27 @@ type residence struct {
 
 func (in *residence) has(i int, at moment) bool { return in.from <= i && i < in.to && at-in.at <= 1 }
 
+// askedAhead is the number of bytes about which a cursor that moves from block to block asks the system at once.
+const askedAhead = 64 << 10
+
+// askAhead asks the system whether it has block i and those after it in memory. If it has, they become in.
+func (r *Reader) askAhead(x *index, i int, at moment, in *residence) {
+	start, end, to := x.handles[i].offset, x.end, i+1
+	for to < len(x.handles) && x.handles[to].offset-start < askedAhead {
+		to++
+	}
+	if to < len(x.handles) {
+		end = x.handles[to].offset
+	}
+	if r.mapped.Mapped(int64(start), int(end-start), true) != nil { //nolint:gosec // in a file
+		*in = residence{i, to, at}
+	}
+}
+
 // locate returns data block i in the mapped file, with its trailer, and whether it was verified in this residence,
 // which the moment at is in. It returns nil if the block is not there or is compressed. The system is asked whether it
-// has the block in memory, unless it was verified or is in in. The caller is inside a guard.
+// has the block in memory, unless it was verified or is in in. If in is not nil, it is first asked about the blocks
+// after it, too. The caller is inside a guard.
 func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at moment, verified bool) {
 	offset, stored, decoded := x.extent(i)
 	if stored != decoded {
@@ -61,7 +79,12 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
 	at = now()
 	verified = at-x.verified[i].Load() <= 1
-	if !verified && (in == nil || !in.has(i, at)) {
+	known := verified || in != nil && in.has(i, at)
+	if !known && in != nil {
+		r.askAhead(x, i, at, in)
+		known = in.has(i, at)
+	}
+	if !known {
 		sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, true) //nolint:gosec // in a file
 	}
 	return sealed, at, verified

@@ -389,6 +389,73 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 	}
 }
 
+// TestALaneGoesOnInMappedBlocks walks from a seek to the end of a table in one lane, or to a key.
+func TestALaneGoesOnInMappedBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // so that no residence ends
+		var kvs []kv
+		for i := range 300 {
+			kvs = append(kvs, set(fmt.Sprintf("%07d", i), 1, strings.Repeat("v", 90)+fmt.Sprintf("%010d", i)))
+		}
+		r, f := mapped(t, WriterOptions{Codec: None}, kvs)
+		x := r.index.Load()
+		it := r.Iter(IterOptions{})
+		// lane seeks version i in a mapped block, walks in one lane before version end, and returns the version that it
+		// leads to.
+		lane := func(i, end int) int {
+			for ok := it.SeekGE(kvs[i].ikey()); it.held != nil || !ok; ok = it.SeekGE(kvs[i].ikey()) {
+				must(t, it.Err())
+				it.leave()
+				r.cache.Drop(x.slots)
+			}
+			var upper []byte
+			if end < len(kvs) {
+				upper = []byte(kvs[end].key)
+			}
+			if !it.EnterLane(upper, ikey.MaxSeq) {
+				return i
+			}
+			for it.Advance() {
+				i++
+				if key, value := it.Pair(); string(key) != kvs[i].key || string(value) != kvs[i].value {
+					t.Fatalf("pair %d: %q = %q", i, key, value)
+				}
+			}
+			it.LeaveLane()
+			if at(it) != kvs[i] {
+				t.Fatalf("after pair %d: %q", i, it.Key().User)
+			}
+			return i
+		}
+		for range 100 {
+			for _, end := range []int{len(kvs), len(kvs) / 2, len(kvs) / 3} {
+				if got := lane(1, end); got != end-1 {
+					t.Fatalf("a lane before pair %d ends at pair %d", end, got)
+				}
+			}
+		}
+		if f.reads > 0 {
+			t.Errorf("%d reads", f.reads)
+		}
+		// From the end of a block, a cursor takes a part of the next one first, and not in a lane.
+		r.cache.Drop(x.slots)
+		if !it.First() || it.b.n < 4 {
+			t.Fatal(it.Err())
+		}
+		if n := it.b.n; lane(n-3, len(kvs)) != n-1 {
+			t.Error("a lane went on in a block of which the cursor had not taken a part")
+		}
+		// Where a block cannot be had, the lane ends before it, and Next returns the error.
+		r.cache.Drop(x.slots)
+		time.Sleep(5 * time.Second)
+		f.content[x.handles[2].offset+100] ^= 1
+		got := lane(1, len(kvs))
+		if it.Next() || !errors.Is(it.Err(), corrupt.Err) {
+			t.Errorf("after pair %d, before a damaged block: %v", got, it.Err())
+		}
+		_ = it.Close()
+	})
+}
+
 // TestACursorSurvivesChangesOfMappedBlocks changes blocks in the mapped file that were verified just before, so that
 // no checksum is looked at again: cursors may return anything, but must end.
 func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
@@ -421,9 +488,19 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 						f.content[block+rnd.Uint64N(200)] ^= byte(1 << rnd.IntN(8))
 					}
 					for i := range 10 {
-						if i < 5 && it.at >= 0 {
+						switch {
+						case it.at < 0:
+						case i == 2 && it.EnterLane(nil, 9):
+							for range rnd.IntN(len(kvs)) {
+								if !it.Advance() {
+									break
+								}
+								it.Pair()
+							}
+							it.LeaveLane()
+						case i < 5:
 							it.Next()
-						} else if it.at >= 0 {
+						default:
 							it.Prev()
 						}
 					}
