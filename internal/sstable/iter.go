@@ -236,8 +236,7 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 func (it *Iter) Next() bool {
 	if it.i+1 < it.hi {
 		if it.i == it.soon {
-			it.soon = -1
-			it.expect(it.at, 1, it.hi-it.i)
+			it.expectNext()
 		}
 		it.coming.Next()
 		return it.stand(it.i + 1)
@@ -436,6 +435,12 @@ const expecting = 14
 
 // ahead is the number of bytes that are prefetched at a seek. The processor itself prefetches what follows.
 const ahead = 1 << 10
+
+// expectNext expects the next block from here on, after a seek in this one.
+func (it *Iter) expectNext() {
+	it.soon = -1
+	it.expect(it.at, 1, it.hi-it.i)
+}
 
 // expect makes the next n moves in the current block, number at, prefetch the next one in the direction of step, if
 // there is one and it is in memory.

@@ -50,7 +50,7 @@ func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 	return true
 }
 
-// limit sets the end of a lane forward.
+// limit sets the end of a lane forward, for now: see lengthen.
 func (it *Iter) limit() {
 	l := &it.lane
 	switch {
@@ -176,8 +176,7 @@ func (it *Iter) fill() bool {
 func (it *Iter) lengthen(last []byte) {
 	switch {
 	case it.i == it.soon:
-		it.soon = -1
-		it.expect(it.at, 1, it.hi-it.i)
+		it.expectNext()
 		it.limit()
 	case it.i+1 == it.b.n:
 		it.goOn(last)
@@ -204,6 +203,9 @@ func (it *Iter) goOn(last []byte) {
 	case own != nil:
 		b = parseBlock(own)
 	}
+	if b.n > 0 {
+		it.o.Stats.Blocks++
+	}
 	end := it.lane.goesOn(&b, last)
 	if err != nil || end == 0 {
 		it.plain, it.spare = it.spare, it.plain
@@ -212,7 +214,6 @@ func (it *Iter) goOn(last []byte) {
 		}
 		return
 	}
-	it.o.Stats.Blocks++
 	it.release()
 	it.held, it.b = c, b
 	it.begin(at, it.at, true)

@@ -63,6 +63,9 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 			}
 		}
 	}
+	if st := it.o.Stats; st.CacheHits+st.Mapped > st.Blocks {
+		t.Errorf("%+v: more blocks in the cache and mapped than searched", *st)
+	}
 	must(t, it.Close())
 	if _, held, _ := r.cache.Held(); held > 0 {
 		t.Errorf("a closed cursor holds %d blocks", held)

@@ -47,13 +47,15 @@ type residence struct {
 	at       moment
 }
 
-func (in *residence) has(i int, at moment) bool { return in.from <= i && i < in.to && at-in.at <= 1 }
-
 // askedAhead is the number of bytes about which a cursor that moves from block to block asks the system at once.
 const askedAhead = 64 << 10
 
-// askAhead asks the system whether it has block i and those after it in memory. If it has, they become in.
-func (r *Reader) askAhead(x *index, i int, at moment, in *residence) {
+// residentAhead reports whether the system has block i in memory, by in. If in does not say so, the system is asked
+// about block i and those after it, and if it has them, they become in.
+func (r *Reader) residentAhead(x *index, i int, at moment, in *residence) bool {
+	if in.from <= i && i < in.to && at-in.at <= 1 {
+		return true
+	}
 	start, end, to := x.handles[i].offset, x.end, i+1
 	for to < len(x.handles) && x.handles[to].offset-start < askedAhead {
 		to++
@@ -61,9 +63,11 @@ func (r *Reader) askAhead(x *index, i int, at moment, in *residence) {
 	if to < len(x.handles) {
 		end = x.handles[to].offset
 	}
-	if r.mapped.Mapped(int64(start), int(end-start), true) != nil { //nolint:gosec // in a file
-		*in = residence{i, to, at}
+	if r.mapped.Mapped(int64(start), int(end-start), true) == nil { //nolint:gosec // in a file
+		return false
 	}
+	*in = residence{i, to, at}
+	return true
 }
 
 // locate returns data block i in the mapped file, with its trailer, and whether it was verified in this residence,
@@ -79,12 +83,7 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
 	at = now()
 	verified = at-x.verified[i].Load() <= 1
-	known := verified || in != nil && in.has(i, at)
-	if !known && in != nil {
-		r.askAhead(x, i, at, in)
-		known = in.has(i, at)
-	}
-	if !known {
+	if !verified && (in == nil || !r.residentAhead(x, i, at, in)) {
 		sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, true) //nolint:gosec // in a file
 	}
 	return sealed, at, verified
