@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-// retryPause is the pause between two searches for the leader.
+// retryPause is the pause between two searches for the leader, and between two questions to a node.
 const retryPause = 20 * time.Millisecond
 
 // A proposal is a batch on its way into a command. The batch belongs to propose, and answer has space for one error.

@@ -41,7 +41,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.opts.ID, Address: n.opts.Address, State: n.raft.State().String(), Term: n.raft.CurrentTerm(),
 		Leader: string(leader), Last: n.raft.LastIndex(), Commit: n.raft.CommitIndex(),
-		Applied: n.fsm.applied.load(), Snapshot: n.snapshots.latest().Index, Members: members(n.servers()),
+		Applied: n.fsm.applied.load(), Snapshot: n.snapshots.latest().Index, Members: n.members(),
 	}
 	if m, err := n.db.DurableMark(); err == nil {
 		s.Durable = indexOf(m)
@@ -52,15 +52,19 @@ func (n *Node) Status() Status {
 	return s
 }
 
-func members(servers []raft.Server) []Member {
+func (n *Node) members() []Member {
 	var all []Member
-	for _, s := range servers {
+	for _, s := range n.servers() {
 		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
 	}
 	return all
 }
 
-// servers returns the newest configuration of the group, nil if it is unknown.
+func hasMember(all []Member, id string) bool {
+	return slices.ContainsFunc(all, func(m Member) bool { return m.ID == id })
+}
+
+// servers returns the newest configuration of the group, committed or not, nil if it is unknown.
 func (n *Node) servers() []raft.Server {
 	f := n.raft.GetConfiguration()
 	if f.Error() != nil {
@@ -80,24 +84,41 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 	}
 	return n.onLeader(ctx,
 		func() error {
-			if !n.committed(Member{id, address, true}) {
+			term := n.raft.CurrentTerm()
+			var err error
+			if slices.Contains(n.members(), Member{id, address, true}) {
+				err = n.settle(ctx, term)
+			} else {
 				f := n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, n.opts.Election)
-				if err := n.change(ctx, f); err != nil {
-					return err
-				}
+				err = n.change(ctx, f)
+			}
+			if err != nil {
+				return err
 			}
 			return n.spread(ctx, id)
 		},
 		func(leader string) error { return n.client.join(ctx, leader, id, address) })
 }
 
-// committed reports whether the newest configuration is committed and has a member.
-func (n *Node) committed(m Member) bool {
-	f := n.raft.GetConfiguration()
-	if f.Error() != nil || f.Index() > n.raft.CommitIndex() {
-		return false
+// settle waits until all that the log of the leader of a term has now is committed, as its newest configuration is
+// then: raft does not say by itself whether that is. The error matches errNotLeader if this node does not lead the term
+// any more, whose configuration may be gone then.
+func (n *Node) settle(ctx context.Context, term uint64) error {
+	for last := n.raft.LastIndex(); ; {
+		if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+			return errNotLeader
+		}
+		if n.raft.CommitIndex() >= last {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: the change is not committed yet: %w", ErrUnknown, ctx.Err())
+		case <-n.stop:
+			return ErrClosed
+		case <-time.After(retryPause):
+		}
 	}
-	return slices.Contains(members(f.Configuration().Servers), m)
 }
 
 // spread waits until every voter that answers has a new node in its configuration. That of raft refuses its vote to a
@@ -126,7 +147,7 @@ func (n *Node) awaitMember(ctx context.Context, address, id string) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case slices.ContainsFunc(s.Members, func(m Member) bool { return m.ID == id }):
+		case hasMember(s.Members, id):
 			return nil
 		case err != nil && time.Since(start) > n.opts.Election:
 			return nil
@@ -136,7 +157,7 @@ func (n *Node) awaitMember(ctx context.Context, address, id string) error {
 			return ctx.Err()
 		case <-n.stop:
 			return ErrClosed
-		case <-time.After(n.opts.Election / 20):
+		case <-time.After(retryPause):
 		}
 	}
 }
@@ -146,8 +167,9 @@ func (n *Node) awaitMember(ctx context.Context, address, id string) error {
 func (n *Node) Leave(ctx context.Context, id string) error {
 	return n.onLeader(ctx,
 		func() error {
-			if !slices.ContainsFunc(members(n.servers()), func(m Member) bool { return m.ID == id }) {
-				return nil
+			term := n.raft.CurrentTerm()
+			if !hasMember(n.members(), id) {
+				return n.settle(ctx, term)
 			}
 			return n.change(ctx, n.raft.RemoveServer(raft.ServerID(id), 0, n.opts.Election))
 		},

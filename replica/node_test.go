@@ -160,7 +160,7 @@ func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
 	go func() {
 		joined <- g.repeat(func(ctx context.Context) error { return g.node("a").Join(ctx, "c", "c") })
 	}()
-	for !g.node("a").committed(Member{"c", "c", true}) {
+	for a := g.node("a"); !hasMember(a.members(), "c") || a.raft.CommitIndex() < a.raft.LastIndex(); {
 		time.Sleep(time.Millisecond)
 	}
 	select {
@@ -181,6 +181,39 @@ func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
 	g.put(g.leader(), "k", "v")
 	g.open("a", false)
 	g.equal("a", "b", "c")
+}
+
+func TestLeaveWaitsUntilTheChangeIsCommitted(t *testing.T) {
+	g := newGroup(t, nil)
+	g.three()
+	leader := g.leader()
+	g.equal("a", "b", "c")
+	var releases []func()
+	gone := ""
+	for _, id := range g.ids() {
+		if id != leader {
+			releases = append(releases, g.hold(id))
+			gone = id
+		}
+	}
+	left := make(chan error, 1)
+	go func() {
+		left <- g.repeat(func(ctx context.Context) error { return g.node(leader).Leave(ctx, gone) })
+	}()
+	for hasMember(g.node(leader).members(), gone) {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), election)
+	defer cancel()
+	if err := g.node(leader).Leave(ctx, gone); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Leave before the change is committed: %v, want ErrUnknown", err)
+	}
+	for _, release := range releases {
+		release()
+	}
+	if err := <-left; err != nil || hasMember(g.node(leader).members(), gone) {
+		t.Errorf("Leave: %v; %s in %v", err, gone, g.node(leader).members())
+	}
 }
 
 func TestANodeJoinsWhileAnotherIsDown(t *testing.T) {
