@@ -198,8 +198,7 @@ func BenchmarkUnits(b *testing.B) {
 						found++
 						h++
 					}
-					line := h.Block(f.units[0].blocks) << blockShift
-					h ^= Hash(f.units[0].bits[line] & 1) // waits for memory as an answer would
+					h ^= Hash(f.units[0].line(h)[0] & 1) // waits for memory as an answer would
 				}
 				b.ReportMetric(100*float64(found)/float64(n), "%maybe")
 			})
@@ -262,11 +261,35 @@ func BenchmarkEight(b *testing.B) {
 					if f.MayContain(h) {
 						found++
 					}
-					h ^= Hash(u.bits[h.Block(u.blocks)<<blockShift]) & nothing
+					h ^= Hash(u.line(h)[0]) & nothing
 				}
 			}
 			b.ReportMetric(float64(found)/float64(i), "maybe/op")
 		})
+	}
+}
+
+// BenchmarkEach asks ten filters for an absent key with one bitmap of answers, as a lookup does, with one unit, with
+// three, and with few probes. Filters of 1,000,000 keys do not fit into the caches of most processors together.
+func BenchmarkEach(b *testing.B) {
+	for _, keys := range []uint64{10_000, 1_000_000} {
+		for _, units := range [][]Unit{{{10, 6}}, {{3.5, 2}, {3.5, 2}, {3.5, 2}}, {{5, 3}, {5, 3}}} {
+			var filters [10]*Filter
+			for i := range filters {
+				filters[i] = filterOf(b, benchParams(b, units...), hashesOf(numbered, uint64(i)<<32, keys))
+			}
+			b.Run(fmt.Sprintf("keys=%d/units=%v", keys, units), func(b *testing.B) {
+				i, found := uint64(0), 0
+				for b.Loop() {
+					i++
+					h := Hash(i * mulNext).Next()
+					if MayContainEach(filters[:], Seed(0).Hash(h)) != 0 {
+						found++
+					}
+				}
+				b.ReportMetric(float64(found)/float64(i), "maybe/op")
+			})
+		}
 	}
 }
 

@@ -22,6 +22,12 @@
 //
 // HashKey hashes each key once, and every filter of a store is asked with the same Hash.
 //
+// # Less memory than filter
+//
+// A filter in a file can be held in memory in smaller forms (Header.Forms): without some of its units, with Bloom units
+// folded to half of their blocks once or several times, with fewer columns of a Ribbon unit. Each form has its exact
+// rate, and none denies a key. What is written to a file or sent elsewhere is always the whole filter.
+//
 // # Keys chosen by an adversary
 //
 // HashKey is not a secret, so anybody can choose keys whose hashes crowd into a few blocks. Each filter therefore has

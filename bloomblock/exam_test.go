@@ -177,7 +177,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 	}{
 		{"double hashing of 32 bits inside a block", doubleHashedBlock(t, p, keys), func(f *Filter, h Hash) bool {
 			line := f.units[0].line(h)
-			for probe := range f.units[0].probes {
+			for probe := range int(f.units[0].probes) {
 				at := doubleHashed(h, probe)
 				if line[at/8]>>(at%8)&1 == 0 {
 					return false

@@ -17,21 +17,40 @@ type Filter struct {
 	seed   Seed
 	keys   uint64
 
-	measured *measuredOnce // nil if there are no units
+	figures *figures // nil if there are no units
 }
 
-// A measuredOnce holds the rate of a filter's bits, which is measured when it is first needed.
-type measuredOnce struct {
+// figures are what no probe needs to know about a filter.
+type figures struct {
+	form Form // zero if the units are whole
+
 	once sync.Once
-	rate float64
+	rate float64 // of the bits, measured when it is first needed
 }
 
-// A unit has blocks·64 bytes of bits and 1..MaxProbes probes. Header.Filter has checked both, so a probe cannot fail.
+// A unit has 1..MaxProbes probes, and folded()·64 bytes of bits. Header.Filter or Reduce has checked both, so a probe
+// cannot fail.
 type unit struct {
 	bits   []byte
-	blocks uint64
-	probes int
+	scale  uint64 // see line
+	probes int32
+	folds  uint8 // 0..maxFolds: each halves the blocks in memory
+	absent bool  // see absentUnit
 }
+
+// unitOf returns a unit with the given number of blocks in the file, which is folded that many times.
+func unitOf(bits []byte, blocks uint64, probes int, folds uint8) unit {
+	return unit{
+		bits: bits, scale: blocks << (blockShift - folds),
+		probes: int32(probes), folds: folds, //nolint:gosec // ≤ MaxProbes
+	}
+}
+
+// blocks returns the number of blocks in the file.
+func (u *unit) blocks() uint64 { return u.scale >> (blockShift - u.folds) }
+
+// folded returns the number of blocks in memory.
+func (u *unit) folded() uint64 { return (u.blocks()-1)>>u.folds + 1 }
 
 // MayContain reports whether the key with hash h (see HashKey) may have been added. False is certain; true is wrong
 // for about FalsePositiveRate of the absent keys. It never fails, never allocates, and is safe for concurrent use.
@@ -95,9 +114,11 @@ func (f *Filter) mayContain(h Hash) bool {
 	return f.ribbon == nil || f.ribbon.mayContain(asked)
 }
 
-// line returns the block of h.
+// line returns the block of h. Its offset in memory is h.Block(blocks) >> folds << blockShift. Rounding down once is
+// rounding down at each step, so that is the high half of hash × blocks·2^(blockShift-folds), without its low bits: a
+// unit that is folded takes no more time than one that is not.
 func (u *unit) line(h Hash) *[blockBytes]byte {
-	at := h.Block(u.blocks) << blockShift
+	at := h.Block(u.scale) &^ (blockBytes - 1)
 	return (*[blockBytes]byte)(u.bits[at : at+blockBytes : at+blockBytes]) // constant length: no masking
 }
 
@@ -113,8 +134,9 @@ func wordOffset(x uint64) uint64 { return x >> 3 & (blockBytes - 8) }
 // MayContainEach asks up to 32 filters for one key: bit i of the result is filters[i].MayContain(h.Hash), and set if
 // filters[i] is nil. Filters whose seed is h.Seed need no further mixing.
 //
-// The fields of the key are computed once. The first probes of all filters are made before any result is branched
-// upon, so that a misprediction in one filter does not delay the next: their cache misses overlap.
+// The fields of the key are computed once. The first probes of all filters, up to four, are made before any result is
+// branched upon, so that a misprediction in one filter does not delay the next: their cache misses overlap. The number
+// of probes is a property of the filters and not of the key, so branches on it wait for no memory.
 func MayContainEach(filters []*Filter, h SeededHash) (maybe uint32) {
 	if len(filters) == 1 && filters[0] != nil { // no other filter to overlap with
 		if filters[0].mayContain(h.under(filters[0].seed)) {
@@ -127,12 +149,21 @@ func MayContainEach(filters []*Filter, h SeededHash) (maybe uint32) {
 	w0, w1, w2, w3 := wordOffset(x0), wordOffset(x1), wordOffset(x2), wordOffset(x3)
 	for i, f := range filters {
 		all := uint64(1)
-		if f != nil && f.seed == h.Seed && f.n > 0 && f.units[0].probes > 3 {
-			line := f.units[0].line(h.Mixed)
-			all = binary.LittleEndian.Uint64(line[w0:w0+8]) >> (x0 & 63) &
-				(binary.LittleEndian.Uint64(line[w1:w1+8]) >> (x1 & 63)) &
-				(binary.LittleEndian.Uint64(line[w2:w2+8]) >> (x2 & 63)) &
-				(binary.LittleEndian.Uint64(line[w3:w3+8]) >> (x3 & 63))
+		if f != nil && f.seed == h.Seed && f.n > 0 {
+			u := &f.units[0]
+			line := u.line(h.Mixed)
+			all = binary.LittleEndian.Uint64(line[w0:w0+8]) >> (x0 & 63)
+			switch {
+			case u.probes > 3:
+				all &= binary.LittleEndian.Uint64(line[w1:w1+8]) >> (x1 & 63) &
+					(binary.LittleEndian.Uint64(line[w2:w2+8]) >> (x2 & 63)) &
+					(binary.LittleEndian.Uint64(line[w3:w3+8]) >> (x3 & 63))
+			case u.probes == 3:
+				all &= binary.LittleEndian.Uint64(line[w1:w1+8]) >> (x1 & 63) &
+					(binary.LittleEndian.Uint64(line[w2:w2+8]) >> (x2 & 63))
+			case u.probes == 2:
+				all &= binary.LittleEndian.Uint64(line[w1:w1+8]) >> (x1 & 63)
+			}
 		}
 		maybe |= uint32(all&1) << (i & 31)
 	}
@@ -152,11 +183,19 @@ func MayContainMany(filters []*Filter, hashes []SeededHash) (maybe uint64) {
 	hashes = hashes[:len(filters)]
 	for i, f := range filters {
 		all := uint64(1)
-		if f != nil && f.seed == hashes[i].Seed && f.n > 0 && f.units[0].probes > 3 {
-			line := f.units[0].line(hashes[i].Mixed)
+		if f != nil && f.seed == hashes[i].Seed && f.n > 0 {
+			u := &f.units[0]
+			line := u.line(hashes[i].Mixed)
 			x, _ := hashes[i].Mixed.Fields()
-			all = probe(line, x) & probe(line, x>>fieldBits) &
-				probe(line, x>>(2*fieldBits)) & probe(line, x>>(3*fieldBits))
+			all = probe(line, x)
+			switch {
+			case u.probes > 3:
+				all &= probe(line, x>>fieldBits) & probe(line, x>>(2*fieldBits)) & probe(line, x>>(3*fieldBits))
+			case u.probes == 3:
+				all &= probe(line, x>>fieldBits) & probe(line, x>>(2*fieldBits))
+			case u.probes == 2:
+				all &= probe(line, x>>fieldBits)
+			}
 		}
 		maybe |= all & 1 << (i & 63)
 	}
@@ -171,10 +210,16 @@ func MayContainMany(filters []*Filter, hashes []SeededHash) (maybe uint64) {
 
 // Units returns the number of units that are probed; with 0 every answer is maybe.
 func (f *Filter) Units() int {
+	n := 0
 	if f.ribbon != nil {
-		return f.n + 1
+		n = 1
 	}
-	return f.n
+	for i := range f.n {
+		if !f.units[i].absent {
+			n++
+		}
+	}
+	return n
 }
 
 // Keys returns the number of hashes that were added.
@@ -187,7 +232,9 @@ func (f *Filter) Bytes() int {
 		sum = len(f.ribbon.bits)
 	}
 	for _, u := range f.units[:f.n] {
-		sum += len(u.bits)
+		if !u.absent {
+			sum += len(u.bits)
+		}
 	}
 	return sum
 }
@@ -199,7 +246,7 @@ func (f *Filter) Seed() Seed { return f.seed }
 // those that were added: exact for Bloom units, to about a percent for a Ribbon unit. It is 1 without units. The first
 // call counts the bits, at about the speed of memory.
 func (f *Filter) FalsePositiveRate() float64 {
-	m := f.measured
+	m := f.figures
 	if m == nil {
 		return 1
 	}
@@ -209,14 +256,29 @@ func (f *Filter) FalsePositiveRate() float64 {
 			m.rate = f.ribbon.sampledRate()
 		}
 		for i := range f.n {
-			m.rate *= censusOf(f.units[i].bits).rate(f.units[i].probes)
+			m.rate *= f.units[i].rate(censusOf(f.units[i].bits))
 		}
 	})
 	return m.rate
 }
 
-// ExpectedRate returns the mean rate of filters with this number of keys, blocks and probes over all sets of keys, to
-// five digits. It is 1 without units. It takes microseconds, or milliseconds if a unit's rate is below 10⁻⁷.
+// rate returns the exact false positive rate of a unit with the given census. The last block of a folded unit may
+// replace fewer blocks than the others, so that fewer keys ask it.
+func (u *unit) rate(c *census) float64 {
+	probes := int(u.probes)
+	blocks := u.blocks()
+	rest := blocks & (1<<u.folds - 1)
+	if rest == 0 {
+		return c.rate(probes)
+	}
+	each := float64(uint64(1) << u.folds)
+	last := passes(setBits(u.bits[len(u.bits)-blockBytes:]), probes)
+	return (c.rate(probes)*float64(c.blocks)*each - last*(each-float64(rest))) / float64(blocks)
+}
+
+// ExpectedRate returns the mean rate of filters with this number of keys, blocks and probes over all sets of keys, in
+// the form that f has, to five digits. It is 1 without units. It takes microseconds, or milliseconds if the rate of a
+// unit that is not folded is below 10⁻⁷.
 func (f *Filter) ExpectedRate() float64 { return f.expectedRate(quickLow) }
 
 // expectedRate returns ExpectedRate, with rates of units below exactBelow computed exactly, which takes milliseconds.
@@ -225,12 +287,34 @@ func (f *Filter) expectedRate(exactBelow float64) float64 {
 	if f.ribbon != nil {
 		rate = f.ribbon.rate()
 	}
-	for _, u := range f.units[:f.n] {
-		r := quickRate(f.keys, u.blocks, u.probes)
-		if r < exactBelow {
-			r = binomialRate(f.keys, u.blocks, u.probes)
+	for i := range f.n {
+		u := &f.units[i]
+		if u.absent {
+			continue
+		}
+		r := u.expectedRate(f.keys)
+		if r < exactBelow && u.folds == 0 {
+			r = binomialRate(f.keys, u.blocks(), int(u.probes))
 		}
 		rate *= r
+	}
+	return rate
+}
+
+// expectedRate returns the rate of a unit with the given number of keys, as quickRate does. A key is in a block of a
+// folded unit with the probability of all blocks that it replaces.
+func (u *unit) expectedRate(keys uint64) float64 {
+	probes, blocks := int(u.probes), u.blocks()
+	if u.folds == 0 {
+		return quickRate(keys, blocks, probes)
+	}
+	rate, n := 0.0, float64(blocks)
+	rest := blocks & (1<<u.folds - 1)
+	if all := blocks - rest; all > 0 {
+		rate = float64(all) / n * shareRate(keys, float64(uint64(1)<<u.folds)/n, probes)
+	}
+	if rest > 0 {
+		rate += float64(rest) / n * shareRate(keys, float64(rest)/n, probes)
 	}
 	return rate
 }

@@ -279,26 +279,55 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 	if len(units) > len(h.Units) || len(units) > MaxUnits {
 		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
 	}
-	f := Filter{keys: h.Keys, seed: h.Seed, measured: new(measuredOnce)}
-	for i, b := range units {
-		u := h.Units[i]
+	return h.load(units, func(i int) bool { return i < len(units) })
+}
+
+// load returns a filter of the units for which has reports true, and verifies them.
+func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
+	f := Filter{keys: h.Keys, seed: h.Seed, figures: new(figures)}
+	blooms := 0
+	for i := range h.Units[:min(len(h.Units), MaxUnits)] {
+		u := &h.Units[i]
+		if !has(i) {
+			if u.Columns == 0 {
+				f.units[blooms] = absentUnit
+				blooms++
+			}
+			continue
+		}
+		var b []byte
+		if i < len(units) {
+			b = units[i]
+		}
 		if uint64(len(b)) != u.Bytes() {
 			return Filter{}, damaged("unit %d: %d bytes, want %d", i, len(b), u.Bytes())
 		}
 		if got := checksum(b); got != u.CRC {
 			return Filter{}, damaged("unit %d: checksum %08x, want %08x", i, got, u.CRC)
 		}
-		shape, ok := shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
+		shape, ribboned, ok := h.shape(i)
 		switch {
-		case i == 0 && ok && u.Probes == 0:
-			f.ribbon = &ribbon{shape, b}
-		case u.Blocks < 1 || u.Columns != 0 || u.Probes < 1 || u.Probes > MaxProbes: // not from ParseHeader
+		case !ok:
 			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns",
 				ErrParams, i, u.Blocks, u.Probes, u.Columns)
+		case ribboned:
+			f.ribbon = &ribbon{shape, b}
 		default:
-			f.units[f.n] = unit{bits: b, blocks: u.Blocks, probes: u.Probes}
-			f.n++
+			f.units[blooms] = unitOf(b, u.Blocks, u.Probes, 0)
+			blooms++
+			f.n = blooms
 		}
 	}
 	return f, nil
+}
+
+// shape reports whether unit i is a Ribbon unit, and which shape it has. ok is false if it is no unit at all, which a
+// header made by ParseHeader does not have.
+func (h *Header) shape(i int) (s ribbonShape, ribboned, ok bool) {
+	u := &h.Units[i]
+	if i == 0 && u.Probes == 0 {
+		s, ok = shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
+		return s, true, ok
+	}
+	return s, false, u.Blocks >= 1 && u.Blocks <= maxBlocks && u.Columns == 0 && u.Probes >= 1 && u.Probes <= MaxProbes
 }

@@ -3,10 +3,12 @@ package bloomblock
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"testing"
 )
 
-// FuzzParse expects one of the two errors, or a filter that answers every query and whose header encodes to itself.
+// FuzzParse expects one of the two errors, or a filter that answers every query, in each of its forms maybe where it
+// does itself, and whose header encodes to itself.
 func FuzzParse(f *testing.F) {
 	for _, units := range [][]Unit{nil, {{10, 6}}, {{10, 6}, {5, 3}}, {{16, 9}, {3, 14}, {0.5, 1}}} {
 		for _, keys := range []uint64{0, 1, 100} {
@@ -41,7 +43,17 @@ func FuzzParse(f *testing.F) {
 		if !bytes.Equal(again, block[:HeaderSize]) {
 			t.Fatalf("header %x is written as %x", block[:HeaderSize], again)
 		}
-		filter.MayContain(Hash(query))
+		present := filter.MayContain(Hash(query))
+		_, units := unitsOf(t, block)
+		for _, form := range h.Forms(0) {
+			f := in(t, h, form, units)
+			if present && !f.MayContain(Hash(query)) {
+				t.Fatalf("%+v denies %x, which the whole filter does not", form, query)
+			}
+			if r := f.FalsePositiveRate(); !(r >= 0 && r <= 1) || int64(f.Bytes()) != form.Bytes {
+				t.Fatalf("%+v: rate %v, %d bytes", form, r, f.Bytes())
+			}
+		}
 		if rate := rateOfBits(&filter); rate < 0 || rate > 1 {
 			t.Fatalf("rate %v", rate)
 		}
@@ -51,10 +63,12 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzBuild checks that no set of hashes has a member that is denied.
+// FuzzBuild checks that no set of hashes has a member that is denied, in no form of the filter.
 func FuzzBuild(f *testing.F) {
 	f.Add([]byte("some bytes, eight at a time"), uint8(20), uint8(6), uint8(2))
 	f.Add(make([]byte, 64), uint8(1), uint8(14), uint8(0))
+	f.Add(bytes.Repeat([]byte("keys, eight bytes each"), 200), uint8(15), uint8(6), uint8(3))
+	f.Add(bytes.Repeat([]byte("keys of a Ribbon, each its own. "), 200), uint8(15), uint8(6), uint8(11))
 	f.Fuzz(func(t *testing.T, data []byte, halfBits, probes, units uint8) {
 		var p Params // its rates take long to compute and do not matter here
 		for i := range units % (MaxUnits + 1) {
@@ -68,16 +82,16 @@ func FuzzBuild(f *testing.F) {
 			}
 			hashes = append(hashes, h)
 		}
-		filter := filterOf(t, p, func(yield func(Hash) bool) {
+		if units&8 != 0 {
+			p.ribbon, p.rates[0] = p.n > 0, 0.01
+		}
+		h, bits := unitsOf(t, blockOf(p, slices.Values(hashes)))
+		for _, form := range h.Forms(0) {
+			filter := in(t, h, form, bits)
 			for _, h := range hashes {
-				if !yield(h) {
-					return
+				if !filter.MayContain(h) {
+					t.Fatalf("%+v: hash %x was added and is denied", form, h)
 				}
-			}
-		})
-		for _, h := range hashes {
-			if !filter.MayContain(h) {
-				t.Fatalf("hash %x was added and is denied", h)
 			}
 		}
 	})

@@ -40,12 +40,15 @@ const quickLow = 1e-7
 // set of i bits clear with probability (1-i/512)^k, and all n keys of the unit, each in this block with probability
 // 1/blocks, with free(i) = (1 - (1 - (1-i/512)^k)/blocks)^n. So d bits are all set with probability Σ
 // (-1)^i·C(d,i)·free(i), the d-th difference of free.
-func quickRate(keys, blocks uint64, k int) float64 {
+func quickRate(keys, blocks uint64, k int) float64 { return shareRate(keys, 1/float64(blocks), k) }
+
+// shareRate is quickRate for a block that has each key with probability share.
+func shareRate(keys uint64, share float64, k int) float64 {
 	var p, free [MaxProbes + 1]float64
 	p[0] = 1
 	for i := range k + 1 {
 		stays := math.Pow(1-float64(i)/blockBits, float64(k))
-		free[i] = math.Exp(float64(keys) * math.Log1p((stays-1)/float64(blocks)))
+		free[i] = math.Exp(float64(keys) * math.Log1p((stays-1)*share))
 		if i == k {
 			break
 		}

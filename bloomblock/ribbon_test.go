@@ -107,7 +107,7 @@ func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
 		}
 		keys := 0.0
 		for _, u := range f.units[:f.n] {
-			keys += censusOf(u.bits).keys(u.probes) / float64(f.n)
+			keys += censusOf(u.bits).keys(int(u.probes)) / float64(f.n)
 		}
 		if i > 0 && math.Abs(keys/n-1) > 0.02 {
 			t.Errorf("%d units: %g keys, want %d", len(units), keys, n)

@@ -9,7 +9,7 @@ type UnitTrace struct {
 	Hash  string `json:"hash"`  // hexadecimal: the key's hash, mixed with the seed, and mixed further for later units
 
 	// Bloom units only, except Offset.
-	Block  uint64  `json:"block"`            // index of the block
+	Block  uint64  `json:"block"`            // index of the block, in memory
 	Offset uint64  `json:"offset"`           // from the start of the unit; of a Ribbon unit's first segment
 	Probes []Probe `json:"probes,omitempty"` // in the order in which they are made
 
@@ -25,7 +25,7 @@ type Probe struct {
 	Set  bool `json:"set"`
 }
 
-// Trace shows how MayContain computes its answer, unit by unit in their order in the block. All units are asked, also
+// Trace shows how MayContain computes its answer, unit by unit in memory in their order in the block. All units are asked, also
 // those after one that denies the key. MayContain returns true if all units answer maybe.
 func (f *Filter) Trace(h Hash) []UnitTrace {
 	h = f.seed.Mix(h)
@@ -45,11 +45,15 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 	}
 	for i := range f.n {
 		u := &f.units[i]
-		t := UnitTrace{Kind: "bloom", Maybe: true, Hash: hexHash(h), Block: h.Block(u.blocks)}
+		if u.absent {
+			h = h.Next()
+			continue
+		}
+		t := UnitTrace{Kind: "bloom", Maybe: true, Hash: hexHash(h), Block: h.Block(u.blocks()) >> u.folds}
 		t.Offset = t.Block * blockBytes
 		line := u.line(h)
 		a, b := h.Fields()
-		for p := range u.probes {
+		for p := range int(u.probes) {
 			field := a >> (fieldBits * p)
 			if p >= wordFields {
 				field = b >> (fieldBits * (p - wordFields))

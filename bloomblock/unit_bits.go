@@ -6,13 +6,14 @@ import (
 	"math/bits"
 )
 
-// A UnitBits describes the bits of one unit. Examine reports far more, and takes far longer.
+// A UnitBits describes the bits of one unit in memory. Examine reports far more, and takes far longer.
 type UnitBits struct {
 	Probes  int // of a Bloom unit; 0 for a Ribbon unit
 	Columns int // of a Ribbon unit, except for the extra one of its front part; 0 for a Bloom unit
 	Blocks  uint64
 	Fill    float64 // share of the bits that are set
-	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes;
+	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes,
+	// where the last block of a folded unit may count for less;
 	// for a Ribbon unit the mean over the starts of bands of 2 to the power of minus the rank of the columns there.
 	Rate float64
 }
@@ -28,11 +29,15 @@ func (f *Filter) UnitBits() []UnitBits {
 			Blocks:  c.blocks, Fill: mean / blockBits, Rate: r.measure(1),
 		})
 	}
-	for _, u := range f.units[:f.n] {
+	for i := range f.n {
+		u := &f.units[i]
+		if u.absent {
+			continue
+		}
 		c := censusOf(u.bits)
 		mean, _ := c.moments()
 		units = append(units, UnitBits{
-			Probes: u.probes, Blocks: c.blocks, Fill: mean / blockBits, Rate: c.rate(u.probes),
+			Probes: int(u.probes), Blocks: c.blocks, Fill: mean / blockBits, Rate: u.rate(c),
 		})
 	}
 	return units
