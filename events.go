@@ -1,11 +1,13 @@
 package bloomkv
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -46,6 +48,9 @@ type Events struct {
 	// damaged filter is reported only here, since reads continue without it. So is a filter of an unknown kind, which
 	// a later version might write; that error does not match ErrCorruption.
 	Damaged func(error)
+	// PromiseChanged is called when memory becomes too short to keep what Options.FilterFPR asks, or suffices again: at
+	// Open and while the store changes. What counts is the memory that full memtables leave.
+	PromiseChanged func(PromiseInfo)
 	// ReadOnly is called with the cause when the store has become read-only: every later write returns ErrReadOnly.
 	ReadOnly func(cause error)
 }
@@ -100,9 +105,18 @@ type TableInfo struct {
 
 // FailureInfo describes a failure of background work.
 type FailureInfo struct {
-	Work    string // "flush", "compaction", "load" (of a table's index or filter) or "trim" (of a filter)
+	Work    string // "flush", "compaction" or "load" (of a table's index or filter)
 	Attempt int    // from 1 on
 	Err     error
+}
+
+// PromiseInfo says what a store promises, when memory has become too short for what was asked, or suffices again.
+type PromiseInfo struct {
+	Kept     bool    // the store keeps what was asked
+	Asked    float64 // Options.FilterFPR: wasted reads for a lookup of an absent key
+	Promised float64 // what the store keeps instead while it is written to: with full memtables
+	Idle     float64 // what it keeps while its memtables need no more than now
+	Budget   int64   // bytes of Options.MemoryBudget, or of shared Resources, that would keep what was asked
 }
 
 // A StallReason is the reason why writes had to wait for background work.
@@ -255,6 +269,20 @@ func (r *reporter) Damaged(err error) {
 	}
 	r.log.Error("damage", slog.Any("error", err))
 	tell(r.to.Damaged, err)
+}
+
+// Promise implements budget.Observer.
+func (r *reporter) Promise(p budget.Promises) {
+	i := PromiseInfo{
+		Kept: p.Kept(p.Full), Asked: p.Asked, Promised: p.Full.FPR, Idle: p.Now.FPR, Budget: p.Full.Budget,
+	}
+	level, text := slog.LevelWarn, "memory is too short for FilterFPR"
+	if i.Kept {
+		level, text = slog.LevelInfo, "memory suffices for FilterFPR again"
+	}
+	r.log.Log(context.Background(), level, text, slog.Float64("asked", i.Asked),
+		slog.Float64("promised", i.Promised), slog.Float64("idle", i.Idle), slog.Int64("budget", i.Budget))
+	tell(r.to.PromiseChanged, i)
 }
 
 // ReadOnly implements tree.Observer.

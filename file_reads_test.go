@@ -99,7 +99,10 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		what string
 		drop func(*tree.Table) error
 	}{
-		{"filters are shed", func(t *tree.Table) error { return t.Reader.DropFilterUnits(0) }},
+		{"filters are dropped", func(t *tree.Table) error {
+			t.Reader.ReduceFilter(t.Reader.FilterForms(1))
+			return nil
+		}},
 		{"indexes too", func(t *tree.Table) error { t.Reader.DropIndex(); return nil }},
 	} {
 		db.Tree().Load().EachTable(func(_ int, table *tree.Table) {

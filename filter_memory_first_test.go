@@ -191,16 +191,19 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	for i := range uint64(1500) { // one memtable
 		must(t, db.Put(planKey(2*(n+i)), make([]byte, 30)))
 	}
-	trimmed := db.Tree().Load().Runs[0].Tables[0]
-	trimmed.Loading.Lock()
+	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	storetest.Settle(t, db)
+	db.Pool().Balancing.Lock()
 	flushed := make(chan error, 1)
 	go func() { flushed <- db.Flush(t.Context()) }()
 	storetest.Soon(t, "readers see the new table", func() bool { return len(db.Tree().Load().Runs) == 2 })
 	if db.Metrics().Settled {
 		t.Error("settled, but the filters do not follow the plan yet")
 	}
-	trimmed.Loading.Unlock()
+	db.Pool().Balancing.Unlock()
 	must(t, <-flushed)
+	db.Pool().Rebalance()
+	storetest.Settle(t, db)
 	if m := db.Metrics(); !m.Settled || !asPlanned(db) {
 		t.Errorf("settled %v after Flush, filters as planned %v\n%v", m.Settled, asPlanned(db), m)
 	}

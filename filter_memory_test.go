@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -109,12 +107,12 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	}
 }
 
-// asPlanned reports whether all filters have the units that the plan wants, except for those that do not fit.
+// asPlanned reports whether all filters are in memory in the forms that the plan has memory for.
 func asPlanned(db *bloomkv.DB) bool {
 	planned := true
 	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
-		h, known := t.Reader.FilterHeader()
-		planned = planned && known && t.Reader.FilterUnits() == min(h.UnitsFor(db.Share().RateOf(t)), t.Units())
+		forms := t.Reader.FilterForms(db.Share().RateOf(t))
+		planned = planned && forms != nil && t.Reader.FilterBytes() == t.Keys.Form(forms).Bytes
 	})
 	return planned
 }
@@ -137,7 +135,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		},
 		{"option FilterFPR: -0.1, want more than 0", bloomkv.Options{FilterFPR: -0.1}},
 		{"option FilterFPR: NaN, want more than 0", bloomkv.Options{FilterFPR: math.NaN()}},
-		{"option FilterKind: 2, want 0 to 1", bloomkv.Options{FilterKind: 2}},
+		{"option FilterKind: 3, want 0 to 2", bloomkv.Options{FilterKind: 3}},
 	} {
 		tt.o.FS = mem
 		if _, err := bloomkv.Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -165,57 +163,6 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 	must(t, db.Close())
 }
 
-// TestUnitsAreLeftOutBeforeFilters reduces the memory for the filters of a tree step by step: the kept units fit and
-// one more would not, no table loses its second unit while another has three, and an upper level loses a unit only
-// after the last level has lost the same one.
-func TestUnitsAreLeftOutBeforeFilters(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.FilterMemory, o.LevelRatio, o.MemoryBudget = bloomkv.NoSync, 1<<20, 4, 64<<20
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
-	defer func() { _ = db.Close() }()
-	rng := rand.New(rand.NewPCG(1, 9))
-	for range 40_000 {
-		must(t, db.Put(binary.BigEndian.AppendUint64(nil, rng.Uint64()), nil))
-	}
-	must(t, db.Flush(t.Context()))
-	storetest.Settle(t, db)
-	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
-	s, plan := db.Tree().Load(), db.Share().Plans().Now
-	kept := func() (sum, next int64, units [bloomblock.MaxUnits + 1]int) {
-		s.EachTable(func(level int, table *tree.Table) {
-			h, _ := table.Reader.FilterHeader()
-			n := table.Units()
-			if want := h.UnitsFor(plan.Levels[level].Rate); n < want {
-				next = max(next, int64(h.Units[n].Bytes()))
-			}
-			units[n]++
-			sum += int64(h.PrefixSize(n) - bloomblock.HeaderSize)
-		})
-		return sum, next, units
-	}
-	if budget.Cut(s, plan, db.Options().FilterMemory) {
-		t.Fatal("all filters fit, but some lack units")
-	}
-	all, _, most := kept()
-	if most[2]+most[3] == 0 || len(s.Runs) < 3 {
-		t.Fatalf("%d tables of two units, %d of three, %d runs: too few for a meaningful test", most[2], most[3],
-			len(s.Runs))
-	}
-	for memory := all - 1; memory > 0; memory -= all / 97 {
-		if !budget.Cut(s, plan, memory) {
-			t.Fatalf("%d bytes: nothing is cut of %d", memory, all)
-		}
-		sum, next, units := kept()
-		if sum > memory || sum+next <= memory {
-			t.Errorf("%d bytes: %d stay, a unit more takes %d at the most", memory, sum, next)
-		}
-		if units[0] > 0 && units[2]+units[3] > 0 || units[1] > most[1] && units[3] > 0 {
-			t.Errorf("%d bytes: tables by units %v, of all %v: want units before filters", memory, units, most)
-		}
-	}
-}
-
 // poissonLimit returns the count that is exceeded with at most the given chance, for the given mean: with a chance of
 // 0.001, three standard deviations above a large mean, and more above a small one.
 func poissonLimit(mean, chance float64) float64 {
@@ -236,13 +183,18 @@ func poissonLimit(mean, chance float64) float64 {
 // been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 	mem := vfs.NewMem()
-	db := planStore(t, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = 256 << 10 }), 80_000)
+	bloom := func(memory int64) *bloomkv.Options {
+		return planOptionsFor(mem, 0, func(o *bloomkv.Options) {
+			o.FilterMemory, o.FilterKind = memory, bloomkv.FilterBloom
+		})
+	}
+	db := planStore(t, bloom(256<<10), 80_000)
 	if m := db.Metrics(); m.Memory.Filters < 160<<10 || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
 		t.Fatalf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, 256<<10,
 			m.Levels[bloomkv.Bottom].FiltersShed)
 	}
 	const less = 64 << 10
-	db = reopened(t, db, planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = less }))
+	db = reopened(t, db, bloom(less))
 	if m := db.Metrics(); m.Memory.Filters > less || m.Memory.Filters < less/2 ||
 		m.Levels[bloomkv.Bottom].FiltersShed == 0 {
 		t.Errorf("filters take %d bytes of %d, %d were shed", m.Memory.Filters, less,

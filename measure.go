@@ -16,10 +16,13 @@ import (
 // writes had cost, but no figures of levels or memory.
 func (db *DB) Metrics() Metrics {
 	m := Metrics{
-		FPRPromised: db.share.Plans().Now.FPR, Lookups: LookupMetrics(db.read.Lookups()),
+		Lookups:  LookupMetrics(db.read.Lookups()),
 		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
+	promises, now := db.share.Promise()
+	m.FPRAsked, m.FPRPromised, m.BudgetNeeded = promises.Asked, now.FPR, now.Budget
+	m.FPRMeasured = m.Lookups.WastedPerAbsent()
 	m.Writes.Updates, m.Writes.Conflicts = db.updates.Load(), db.conflicts.Load()
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
 	m.Memory.Budget, m.Files.MaxOpen = db.pool.Memory, db.pool.Files.Limit
@@ -52,11 +55,11 @@ func (db *DB) Metrics() Metrics {
 		level := &m.Levels[l]
 		level.Target = b.Targets[l]
 		m.FPRPredicted += wastes[l].Predicted
-		m.FPRMeasured += wastes[l].Measured()
 		m.Files.Tables += level.Tables
 		m.TablesOffPlan += level.TablesOffPlan
 	}
-	m.FPRPromised = filterplan.Promise(db.share.Plans().Now.FPR, db.opts.FilterMemory > 0, m.FPRPredicted)
+	// The promise is of filters as they are on average. The bits of these may be a little worse.
+	m.FPRPromised = max(m.FPRPromised, min(m.FPRPredicted, 1.02*m.FPRPromised))
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	return m
@@ -172,7 +175,7 @@ func (db *DB) measure(level int, t *tree.Table, plans *filterplan.Plans) TableMe
 		LargestExclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
 		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes,
 		Bytes:       t.Meta.Size,
-		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Bytes + t.Reader.PrefixBytes(),
+		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Form.Bytes + t.Reader.PrefixBytes(),
 		FilterUnits: filter.Units, FilterUnitsInFile: filter.AllUnits,
 		FilterShed: db.share.Short(t), OffPlan: db.share.OffPlan(level, t, plans.Good),
 		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,

@@ -15,16 +15,22 @@ import (
 // key) or a false positive (it does not). A wasted read is a search of a table that holds no version of the key,
 // because of a false positive or a missing filter.
 type Metrics struct {
-	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. With
-	// Options.FilterMemory, it is the best rate whose filters fit now, or FPRPredicted while that is higher. Without
-	// filters, it is FPRPredicted if that is above 1, since each run costs a read.
+	// FPRAsked is what the options ask: Options.FilterFPR, or with Options.FilterMemory the best rate whose filters fit
+	// now.
+	FPRAsked float64 `json:"fpr_asked"`
+	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. It is FPRAsked, unless
+	// memory is too short for that; then it is the best that this much memory can keep. It is the promise with full
+	// memtables if the store was written to in the last minute, and otherwise with memtables as they are: what they do
+	// not need is lent to filters. Tables that were written for another promise count with the filters that they have:
+	// see TablesOffPlan. Without filters, each run costs a read.
 	FPRPromised float64 `json:"fpr_promised"`
-	// FPRPredicted is the same, computed from the filters in memory, for a key within the bounds of every run. Each
-	// table counts by its share of the entries of its run.
+	// BudgetNeeded is the Options.MemoryBudget, or the memory of shared Resources, in bytes, that keeps FPRAsked for
+	// what the store has now. It is at most Memory.Budget if FPRPromised is FPRAsked.
+	BudgetNeeded int64 `json:"budget_needed"`
+	// FPRPredicted is the same as FPRPromised, computed from the bits of the filters in memory, for a key within the
+	// bounds of every run. Each table counts by its share of the entries of its run.
 	FPRPredicted float64 `json:"fpr_predicted"`
-	// FPRMeasured is the same, from what the filters of the current tables have answered, also before the last Open:
-	// see FilterAnswers. It is the sum over the levels of Runs times FPRMeasured, and does not include searches of
-	// tables without a filter.
+	// FPRMeasured is what lookups of absent keys have measured since Open: Lookups.WastedPerAbsent.
 	FPRMeasured float64 `json:"fpr_measured"`
 	// TablesOffPlan is the number of tables whose filter differs from what the options ask for, in rate, kind or
 	// prefix rule. Compact rewrites them.
@@ -45,8 +51,7 @@ type Metrics struct {
 	// Settled is true if nothing waits for a flush or compaction, and the filters in memory follow the plan of the
 	// current tree. With Options.ReadOnly it is always true, whatever Backlog is.
 	Settled bool `json:"settled"`
-	// Warm is true once the loading that Open starts has ended: indexes and filters are in memory as far as the
-	// budget allows.
+	// Warm is true once the loading that Open starts has ended: filters are in memory as far as the budget allows.
 	Warm bool `json:"warm"`
 	// Uptime is the time since Open, or between two Metrics: see Since.
 	Uptime time.Duration `json:"uptime_ns"`
@@ -75,8 +80,8 @@ type LevelMetrics struct {
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
 	FPRMeasured float64 `json:"fpr_measured"`
 	FilterAnswers
-	// FiltersShed is the number of tables whose filter, or units of it, do not fit the memory budget or
-	// Options.FilterMemory.
+	// FiltersShed is the number of tables that have less of their filter in memory than FPRAsked takes: it does not fit
+	// the memory budget or Options.FilterMemory, or was not loaded yet.
 	FiltersShed int `json:"filters_shed"`
 	// TablesOffPlan is the part of Metrics.TablesOffPlan in this level.
 	TablesOffPlan int `json:"tables_off_plan"`
@@ -123,9 +128,9 @@ type TableMetrics struct {
 	// FilterBytes is the number of bytes of filter blocks on disk, including a prefix filter; 0 means no filter.
 	FilterBytes         uint64 `json:"filter_bytes"`
 	FilterBytesInMemory int64  `json:"filter_bytes_in_memory"` // bytes of them in memory
-	FilterUnits         int    `json:"filter_units"`           // units of the filter in memory
+	FilterUnits         int    `json:"filter_units"`           // units of the filter in memory, smaller ones included
 	FilterUnitsInFile   int    `json:"filter_units_in_file"`   // units in the file; 0 if it was not read yet
-	// FilterShed is true if the filter, or units of it, do not fit the memory budget or Options.FilterMemory.
+	// FilterShed is true if less of the filter is in memory than FPRAsked takes: see LevelMetrics.FiltersShed.
 	FilterShed bool `json:"filter_shed"`
 	// OffPlan is true if the filter differs from what the options ask for: Compact rewrites the table.
 	OffPlan       bool `json:"off_plan"`
@@ -322,6 +327,7 @@ func ratio(part, of uint64) float64 {
 func (m Metrics) Since(earlier Metrics) Metrics {
 	m.Uptime -= earlier.Uptime
 	subtract(reflect.ValueOf(&m.Lookups).Elem(), reflect.ValueOf(earlier.Lookups))
+	m.FPRMeasured = m.Lookups.WastedPerAbsent()
 	subtract(reflect.ValueOf(&m.Prefixes).Elem(), reflect.ValueOf(earlier.Prefixes))
 	subtract(reflect.ValueOf(&m.Cache).Elem(), reflect.ValueOf(earlier.Cache))
 	subtract(reflect.ValueOf(&m.Writes).Elem(), reflect.ValueOf(earlier.Writes))

@@ -66,8 +66,10 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 func (m Metrics) wasteText() (l textLine) {
 	l.head = "wasted reads of a lookup of an absent key"
 	l.add(true, "%.4g promised", m.FPRPromised)
+	l.add(m.FPRPromised > m.FPRAsked, "%.4g asked, which takes a MemoryBudget of %s", m.FPRAsked,
+		words.Size(m.BudgetNeeded))
 	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory if every run covers the key", m.FPRPredicted)
-	l.add(m.FPRMeasured > 0, "%.4g measured since the tables were written", m.FPRMeasured)
+	l.add(m.FPRMeasured > 0, "%.4g measured since Open", m.FPRMeasured)
 	absent := m.Lookups.Absent()
 	l.add(absent > 0, "%.4g in %s since the store was opened", m.Lookups.WastedPerAbsent(),
 		words.Plural(absent, "such lookup"))

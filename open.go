@@ -14,7 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
-	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
@@ -39,7 +38,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	plan, err := opts.planner().Plan(cmp.Or(opts.FilterFPR, filterplan.BestFPR))
+	plans, err := opts.planner().First(opts.FilterFPR)
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
@@ -56,9 +55,9 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	db.tree = tree.New(config)
 	if db.share, err = db.pool.Join(budget.Config{
-		Tree: db.tree, MemtableSize: opts.MemtableSize, Planner: opts.planner(), Plan: plan,
-		Prefix:   opts.FilterPrefix.rule,
-		Observer: &db.report,
+		Tree: db.tree, MemtableSize: opts.MemtableSize, ReadOnly: opts.ReadOnly,
+		Scaled:  options == nil || options.MemtableSize == 0,
+		Planner: opts.planner(), Plans: plans, Prefix: opts.FilterPrefix.rule, Observer: &db.report,
 	}); err == nil {
 		if err = db.open(); err != nil {
 			err = errors.Join(err, db.share.Leave(db.tree.End()))
@@ -114,6 +113,8 @@ func (db *DB) open() (err error) {
 	}
 	db.writer.Start(last)
 	db.tree.Begin(s, last)
+	db.share.StartSeq(uint64(db.tree.NewestSeq()))
+	db.share.Rebalance()
 	if db.opts.ReadOnly {
 		return nil
 	}

@@ -54,12 +54,15 @@ const (
 type FilterKind uint8
 
 const (
-	// FilterBloom is a blocked Bloom filter, the fastest to query and to build. It is the default.
-	FilterBloom FilterKind = iota
+	// FilterAuto is FilterBloom, or FilterRibbon once twice the Bloom filters would not fit in the memory for filters,
+	// for tables that are written from then on. With FilterMemory it is FilterRibbon. It is the default.
+	FilterAuto FilterKind = iota
 	// FilterRibbon takes three tenths less memory for the same promise. It adds some 10 ns to a lookup of an absent
 	// key, for the last level, whose filter is queried only after all others have excluded the key, and some 50 ns
-	// for each key written to a table. It is meant for stores whose filters would not all fit in memory otherwise.
+	// for each key written to a table. Where memory is too short for it, it also loses less than a Bloom filter.
 	FilterRibbon
+	// FilterBloom is a blocked Bloom filter, the fastest to query and to build.
+	FilterBloom
 )
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
@@ -106,7 +109,7 @@ type Options struct {
 	// FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR applies. Open
 	// fails with ErrFilterRate if not even the smallest filters for the contents of the store would fit.
 	FilterMemory int64
-	// FilterKind determines how the filters of new tables are built. The zero value means FilterBloom.
+	// FilterKind determines how the filters of new tables are built. The zero value means FilterAuto.
 	FilterKind FilterKind
 	// FilterPrefix, if set, adds a second filter to each new table. It holds the prefixes that the rule gives the
 	// keys of the table. Iterators and scans whose keys must all have the same prefix by the rule then skip tables
@@ -253,7 +256,7 @@ func (o *Options) check() error {
 		got, low, high int64
 	}{
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
-		{"FilterKind", int64(o.FilterKind), int64(FilterBloom), int64(FilterRibbon)},
+		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
@@ -291,7 +294,7 @@ func (o *Options) policy() compaction.Policy {
 // planOptions returns the options that plans of filters depend on.
 func (o *Options) planOptions() filterplan.Options {
 	return filterplan.Options{
-		FPR: o.FilterFPR, Memory: o.FilterMemory, Ribbon: o.FilterKind == FilterRibbon, Ratio: o.LevelRatio,
+		FPR: o.FilterFPR, Memory: o.FilterMemory, Kind: filterplan.Kind(o.FilterKind), Ratio: o.LevelRatio,
 	}
 }
 

@@ -56,20 +56,21 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	if m := db.Metrics(); m.Memory.PrefixFilters != 0 || m.Prefixes != (bloomkv.PrefixMetrics{}) {
 		t.Errorf("no prefix was scanned, but\n%v", m)
 	}
-	else0 := tree.TableBytes{Index: db.Pool().Allowance() - db.Pool().Resident()} // held by other stores
-	db.Pool().Held.Add(else0)
-	scan("no room", false)
-	db.Pool().Held.Add(tree.TableBytes{Index: -else0.Index})
-	scan("room", true)
+	free := db.Pool().Free() // that filters may take
+	limit := func(bytes int64) {
+		db.Pool().Reserved.Add(db.Pool().Free() - bytes)
+		db.Pool().Rebalance()
+	}
+	limit(db.Metrics().Memory.Filters*16/15 + 32)
+	scan("no space beside the filters of keys", false)
+	limit(free)
+	storetest.Soon(t, "filters are loaded", func() bool { return db.Metrics().Memory.PrefixFilters > 0 })
+	scan("space", true)
 	before := db.Metrics().Memory.PrefixFilters
-	db.Tree().Load().EachTable(func(_ int, t *tree.Table) { db.Share().Drop(t, 0, false) })
-	scan("shed", false)
-	db.Share().Offer()
-	storetest.Soon(t, "filters are restored", func() bool {
-		all := true
-		db.Tree().Load().EachTable(func(_ int, t *tree.Table) { all = all && !db.Share().Short(t) })
-		return all
-	})
+	limit(0)
+	scan("no space", false)
+	limit(free)
+	storetest.Soon(t, "filters are restored", func() bool { return db.Metrics().Memory.PrefixFilters == before })
 	scan("restored", true)
 	if after := db.Metrics().Memory.PrefixFilters; after != before {
 		t.Errorf("restored %d bytes, want %d", after, before)

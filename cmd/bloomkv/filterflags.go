@@ -119,8 +119,8 @@ const (
 // a larger machine.
 func canPlan(o *bloomkv.Options) bool {
 	f := filterplan.Options{
-		FPR: o.FilterFPR, Memory: o.FilterMemory, Ribbon: o.FilterKind == bloomkv.FilterRibbon, Ratio: o.LevelRatio,
+		FPR: o.FilterFPR, Memory: o.FilterMemory, Kind: filterplan.Kind(o.FilterKind), Ratio: o.LevelRatio,
 	}
 	_, _, err := f.PlanAtRest(1, 1)
-	return err == nil && o.FilterKind <= bloomkv.FilterRibbon
+	return err == nil
 }

@@ -116,12 +116,12 @@ func (p *planner) run(c *cobra.Command) error {
 
 func (p *planner) plan() (planFacts, error) {
 	facts := planFacts{Keys: p.keys, Kind: "Bloom"}
-	o := filterplan.Options{FPR: p.fpr, Ribbon: p.ribbon, Ratio: p.ratio}
+	o := filterplan.Options{FPR: p.fpr, Kind: filterplan.Bloom, Ratio: p.ratio}
 	if p.memory > 0 {
 		o.FPR, o.Memory = 0, int64(p.memory*(1<<20))
 	}
 	if p.ribbon {
-		facts.Kind = "Ribbon"
+		facts.Kind, o.Kind = "Ribbon", filterplan.Ribbon
 	}
 	var err error
 	if facts.FilterFPR, facts.Levels, err = o.PlanAtRest(p.keys, p.levels); err != nil {

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -25,25 +26,16 @@ func (r *Residents) Bytes() tree.TableBytes {
 	}
 }
 
+// filterBytes returns the bytes of filters of keys and prefixes.
+func (r *Residents) filterBytes() int64 { return r.filters.Load() + r.prefixes.Load() }
+
 // Sum returns the bytes of all parts.
 func (r *Residents) Sum() int64 {
 	return r.filters.Load() + r.prefixes.Load() + r.indexes.Load() + r.rangeDeletes.Load()
 }
 
-// An account is what one store has of a pool.
-type account struct {
-	// constant
-	tree     *tree.Tree
-	pool     *Pool
-	reserved int64 // bytes for memtables
-
-	held Residents
-	left bool          // guarded by pool.mu: the store left; later loads are not counted
-	room chan struct{} // capacity 1; holds an element if dropped filters may fit again
-}
-
 // count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
-func (a *account) count(t *tree.Table) (changed bool) {
+func (b *Share) count(t *tree.Table) (changed bool) {
 	r, was := t.Reader, t.Counted
 	t.Counted = tree.TableBytes{
 		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Index: r.IndexBytes(), RangeDeletes: r.RangeDelBytes(),
@@ -55,26 +47,34 @@ func (a *account) count(t *tree.Table) (changed bool) {
 		Filter: t.Counted.Filter - was.Filter, Prefix: t.Counted.Prefix - was.Prefix,
 		Index: t.Counted.Index - was.Index, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
 	}
-	a.pool.mu.Lock()
-	defer a.pool.mu.Unlock()
-	if a.left {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if b.left {
 		return false
 	}
-	a.pool.Held.Add(more)
-	a.held.Add(more)
+	b.pool.Held.Add(more)
+	b.held.Add(more)
 	return true
 }
 
-// Drop drops the prefix filter of a table and all but the first keep units of its filter, and its index if index is
-// true. It does nothing if parts of the table are being loaded or dropped.
-func (a *account) Drop(t *tree.Table, keep int, index bool) {
-	if !index && keep > 0 && t.Reader.FilterUnits() <= keep && t.Reader.PrefixBytes() == 0 || !t.Loading.TryLock() {
-		return
+// lendAfter is the time after which memory that memtables have used is lent to the rest of the store.
+const lendAfter = time.Minute
+
+// A highWater is the most memory that memtables have needed in the last one or two minutes.
+type highWater struct {
+	now, before int64
+	since       time.Time // of now
+}
+
+// raise takes bytes that are needed at a moment into account, and returns the mark.
+func (h *highWater) raise(bytes int64, at time.Time) int64 {
+	if age := at.Sub(h.since); age >= lendAfter {
+		h.before = h.now
+		if age >= 2*lendAfter {
+			h.before = 0
+		}
+		h.now, h.since = 0, at
 	}
-	defer t.Loading.Unlock()
-	if keep == 0 || t.Reader.FilterUnits() > keep {
-		t.Kept.Store(int32(keep)) //nolint:gosec // at most MaxUnits
-	}
-	t.Reader.Shed(keep, index)
-	a.count(t)
+	h.now = max(h.now, bytes)
+	return max(h.now, h.before)
 }

@@ -6,46 +6,114 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// An Observer is called when something happens to a table.
+// An Observer is called when something happens to filters.
 type Observer interface {
 	Damaged(err error)                 // a filter is damaged; reads go on without it
-	LoadFailed(work string, err error) // work is "load" or "trim"; it will be tried again
+	LoadFailed(work string, err error) // work is "load"; it will be tried again
+	Promise(p Promises)                // the store does not keep what was asked, or keeps it again
 }
 
-// Load loads what lookups in a table need: the index, and as much of the filter as the plan asks for and memory
-// allows. Background work loads tables early; otherwise the first lookup does.
+// Load loads what lookups in a table need: the tail, and as much of the filter as the plan has memory for. Background
+// work loads tables early; otherwise the first lookup does.
 func (b *Share) Load(t *tree.Table) error {
 	_, _, err := b.LoadTail(t)
 	return err
 }
 
-// LoadTail loads the same as Load. It returns the number of indexes read, 0 or 1, and the number of bytes read of the
-// index and the filter.
+// LoadFresh loads a table that is in no state yet, so that all of its filter is verified, and keeps the filter if memory
+// has space for it until the plan of the new tree is made.
+func (b *Share) LoadFresh(t *tree.Table) error {
+	err := b.Load(t)
+	if b.pool.Held.filterBytes() > b.pool.Free() {
+		t.Loading.Lock()
+		t.Keys.Bytes.Store(0)
+		b.reduce(t)
+		t.Loading.Unlock()
+	}
+	return err
+}
+
+// LoadTail loads the same as Load. It returns the number of tails read, 0 or 1, and the number of bytes read of the
+// tail and the filter.
 func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	t.Loading.Lock()
-	before, loaded := t.Reader.FilterState(), t.Reader.Loaded()
-	err = t.Reader.LoadUnits(b.RateOf(t), t.Units())
-	if !loaded && t.Reader.Loaded() {
+	defer b.settle(t)
+	if loads, bytes, err = b.knowLocked(t); err != nil {
+		return loads, bytes, err
+	}
+	read, err := b.set(t, &t.Keys, t.Reader.FilterForms, t.Reader.SetFilter)
+	if known := t.Prefixes.Known(); err == nil && known {
+		var more uint64
+		more, err = b.set(t, &t.Prefixes, t.Reader.PrefixForms, b.setPrefixes(t))
+		read += more
+	}
+	b.tailBytes.Add(read)
+	b.damaged(t)
+	if err == nil {
+		t.Ready.Store(true)
+	}
+	return loads, bytes + read, err
+}
+
+// know loads the tail of a table and the header of its filter.
+func (b *Share) know(t *tree.Table) error {
+	t.Loading.Lock()
+	defer b.settle(t)
+	_, _, err := b.knowLocked(t)
+	return err
+}
+
+// knowLocked implements know. It returns what LoadTail returns. t.Loading is held.
+func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
+	r := t.Reader
+	loaded, known := r.Loaded(), r.FilterForms(1) != nil
+	err = r.LoadTail()
+	if !loaded && r.Loaded() {
 		loads, bytes = 1, t.Meta.TailLen
 	}
-	after := t.Reader.FilterState()
-	if before.AllUnits == 0 && after.AllUnits > 0 {
-		bytes += bloomblock.HeaderSize
-	}
-	if more := after.Bytes - before.Bytes; more > 0 {
-		bytes += uint64(more)
+	if !known && err == nil {
+		b.pool.unplanned.Store(true)
+		if r.FilterState().AllUnits > 0 {
+			bytes += bloomblock.HeaderSize
+		}
 	}
 	b.tailLoads.Add(loads)
 	b.tailBytes.Add(bytes)
-	b.loaded(t, before, after)
+	b.damaged(t)
 	if loads > 0 && t.Meta.RangeDeletes > 0 {
 		b.tree.Wake() // the range tombstones, known only now, may justify a compaction
 	}
 	return loads, bytes, err
 }
 
+// set brings a filter of a table, of keys or prefixes, into the form of its plan, and returns the bytes that it read.
+// If a unit is damaged, the filter has the form of the units that are left. t.Loading is held.
+func (b *Share) set(
+	t *tree.Table, plan *tree.FilterPlan, forms func(float64) []bloomblock.Form,
+	set func(bloomblock.Form) (uint64, error),
+) (read uint64, err error) {
+	for range 1 + bloomblock.MaxUnits {
+		form := plan.Form(plan.Forms(b.RateOf(t), forms))
+		n, err := set(form)
+		read += n
+		if err != nil || t.Reader.FilterState().Damage == nil && t.Reader.PrefixState().Damage == nil {
+			return read, err
+		}
+		if now := forms(b.RateOf(t)); now[len(now)-1].Bytes == plan.Forms(b.RateOf(t), forms)[len(now)-1].Bytes {
+			return read, nil
+		}
+		plan.Forget()
+	}
+	return read, nil
+}
+
+// setPrefixes returns the function that brings the prefix filter of a table into a form.
+func (b *Share) setPrefixes(t *tree.Table) func(bloomblock.Form) (uint64, error) {
+	return func(form bloomblock.Form) (uint64, error) { return t.Reader.SetPrefixes(b.prefix, form) }
+}
+
 // CopyFilter returns the filter of a table as sstable.Reader.CopyFilter does, counts what that reads, and reports
-// damage that is new. It loads the table first if its tail was never loaded.
+// damage that is new. It loads the table's tail first if that was never loaded.
 func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error) {
 	if _, known := t.Reader.PrefixRule(); !known {
 		if err := b.Load(t); err != nil {
@@ -60,65 +128,86 @@ func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, 
 	return c, err
 }
 
-// LoadPrefixes loads the prefix filter of a table, if it was built by the store's rule and memory has space for it
-// next to everything else: filters of keys save more reads, and are not dropped for it.
+// LoadPrefixes loads the prefix filter of a table when it is asked for first, if it was built by the store's rule, as
+// far as memory has space for it next to everything else: filters of keys save more reads.
 func (b *Share) LoadPrefixes(t *tree.Table) error {
 	rate := b.RateOf(t)
-	if rate >= 1 || b.Short(t) {
-		return nil
-	}
-	if !t.Reader.Loaded() {
-		if err := b.Load(t); err != nil {
-			return err
-		}
-	}
-	p, err := t.Reader.Properties()
-	if err != nil {
-		return err
-	}
-	//nolint:gosec // below the size of a file
-	if b.pool.Resident()+int64(p.Prefixes.Bytes) > b.pool.Allowance() {
+	if rate >= 1 {
 		return nil
 	}
 	t.Loading.Lock()
-	before := t.Reader.PrefixState()
-	err = t.Reader.LoadPrefixes(b.prefix, rate)
-	after := t.Reader.PrefixState()
-	if more := after.Bytes - before.Bytes; more > 0 {
-		b.tailBytes.Add(uint64(more) + bloomblock.HeaderSize)
+	defer b.settle(t)
+	if _, _, err := b.knowLocked(t); err != nil {
+		return err
 	}
-	b.loaded(t, before, after)
+	if err := t.Reader.KnowPrefixes(b.prefix); err != nil {
+		return err
+	}
+	if !t.Prefixes.Known() {
+		t.Prefixes.Bytes.Store(max(b.pool.filterSpace(b.pool.Free())-b.pool.Held.filterBytes(), 0))
+		b.pool.unplanned.Store(true)
+	}
+	read, err := b.set(t, &t.Prefixes, t.Reader.PrefixForms, b.setPrefixes(t))
+	b.tailBytes.Add(read + bloomblock.HeaderSize)
+	b.damaged(t)
 	return err
 }
 
-// loaded ends a load of a filter: it reports damage that the load found, and calls settle.
-func (b *Share) loaded(t *tree.Table, before, after sstable.FilterState) {
-	if after.Damage != nil && before.Damage == nil {
-		t.Damaged.Store(true)
-		b.observer.Damaged(after.Damage)
+// damaged reports damage of a table's filters, once.
+func (b *Share) damaged(t *tree.Table) {
+	for _, s := range [...]sstable.FilterState{t.Reader.FilterState(), t.Reader.PrefixState()} {
+		if s.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
+			b.observer.Damaged(s.Damage)
+		}
 	}
-	b.settle(t)
 }
 
 // settle counts a table after parts of it were loaded or dropped, and unlocks t.Loading.
 func (b *Share) settle(t *tree.Table) {
 	changed := b.count(t)
 	t.Loading.Unlock()
-	if changed {
-		b.pool.Rebalance()
+	if b.exceeds(t) && t.Loading.TryLock() { // the plan has changed meanwhile
+		b.reduce(t)
+		t.Loading.Unlock()
 	}
+	if changed {
+		b.pool.fit()
+	}
+}
+
+// exceeds reports whether a table has more of its filters in memory than their plans allow.
+func (b *Share) exceeds(t *tree.Table) bool {
+	return t.Reader.FilterBytes() > t.Keys.Want(b.RateOf(t)) || t.Reader.PrefixBytes() > t.Prefixes.Want(b.RateOf(t))
+}
+
+// reduce drops what the filters of a table have in memory beyond their plans. It reads no file. t.Loading is held.
+func (b *Share) reduce(t *tree.Table) {
+	r, rate := t.Reader, b.RateOf(t)
+	if forms := t.Keys.Forms(rate, r.FilterForms); forms != nil {
+		r.ReduceFilter(t.Keys.Allowed(forms))
+	}
+	if forms := t.Prefixes.Forms(rate, r.PrefixForms); forms != nil {
+		r.ReducePrefixes(t.Prefixes.Allowed(forms))
+	}
+	b.count(t)
+}
+
+// lacks reports whether a table has less of its filters in memory than their plans have. A filter that is not known,
+// because WarmUp could not read it, is left to lookups.
+func (b *Share) lacks(t *tree.Table) bool {
+	r, rate := t.Reader, b.RateOf(t)
+	return r.FilterBytes() < t.Keys.Want(rate) || r.PrefixBytes() < t.Prefixes.Want(rate)
 }
 
 // RateOf returns the rate that the plan asks of a table's filter.
 func (b *Share) RateOf(t *tree.Table) float64 { return b.plans.Load().Now.Levels[t.Level.Load()].Rate }
 
-// Short reports whether memory has no space for a unit that the plan asks of the table's filter, or for a unit of a
-// filter that was not read yet.
+// Short reports whether a table has less of its filter in memory than the promise that was asked takes.
 func (b *Share) Short(t *tree.Table) bool {
-	fit := t.Units()
-	if fit == bloomblock.MaxUnits || t.Meta.FilterLen == 0 {
+	rate := b.RateOf(t)
+	if t.Meta.FilterLen == 0 || t.Meta.Entries == 0 || rate >= 1 {
 		return false
 	}
-	h, known := t.Reader.FilterHeader()
-	return !known || h.UnitsFor(b.RateOf(t)) > fit
+	forms := t.Keys.Forms(rate, t.Reader.FilterForms)
+	return forms == nil || t.Reader.FilterBytes() < forms[len(forms)-1].Bytes
 }

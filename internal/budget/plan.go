@@ -1,23 +1,22 @@
 package budget
 
 import (
-	"slices"
+	"math"
+	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Plans returns the current plans for building, loading and keeping filters.
+// Plans returns the current plans for building and keeping filters.
 func (b *Share) Plans() *filterplan.Plans { return b.plans.Load() }
 
-// Replan computes the plan that fits the memory for filters, if that is bounded, for a state that is or becomes the
-// current one, and drops the units of filters that do not fit: see Cut. It must not be called concurrently. It
-// returns an error if not even the cheapest filters for the keys fit; then it uses the cheapest plan.
+// Replan computes the plans for building filters for a state that is or becomes the current one. It must not be called
+// concurrently. With a bound on the memory for filters, it returns an error if not even the cheapest filters for the
+// keys fit; then it uses the cheapest plan.
 func (b *Share) Replan(s *tree.State) error {
-	if b.planner.Memory == 0 {
-		return nil
-	}
 	runs := make([]filterplan.Run, len(s.Runs))
 	all := uint64(0)
 	for i, r := range s.Runs {
@@ -27,70 +26,176 @@ func (b *Share) Replan(s *tree.State) error {
 		}
 		all += runs[i].Keys
 	}
+	if b.planner.Memory == 0 {
+		others := b.pool.Held.filters.Load() - b.held.filters.Load()
+		space := b.pool.filterSpace(b.pool.Memory-b.pool.Reserved.Load()) - others
+		b.plans.Store(b.planner.ForSpace(b.plans.Load(), runs, space))
+		return nil
+	}
 	step, fits := b.planner.ForRuns(runs)
-	b.plans.Store(b.planner.Near(step, Cut(s, b.planner.At(step), b.planner.Memory)))
-	s.EachTable(func(_ int, t *tree.Table) { b.Trim(t) })
+	var w wishes
+	now := b.planner.At(step)
+	b.wishFor(s, now, &w, nil)
+	cut := filterplan.Wasted(w.demands, filterplan.Fill(w.demands, b.planner.Memory)) > now.FPR
+	b.plans.Store(b.planner.Near(step, cut))
 	if !fits {
 		return b.planner.TooLittle(all)
 	}
 	return nil
 }
 
-// Cut keeps filters within memory, in bytes, oldest runs first: see filterplan.Plan.Fit. The choice depends only on the
-// state, and changes little from one state to the next. Cut reports whether it left out anything.
-func Cut(s *tree.State, p *filterplan.Plan, memory int64) bool {
-	var tables []*tree.Table
-	var filters []filterplan.Filter
-	for _, r := range slices.Backward(s.Runs) {
-		for _, t := range r.Tables {
-			h, known := t.Reader.FilterHeader()
-			tables = append(tables, t)
-			filters = append(filters, filterplan.Filter{
-				Level: r.Level, Entries: t.Meta.Entries, InFile: t.Meta.FilterLen, Known: known, Header: h,
-				Loaded: t.Reader.FilterBytes(),
-			})
+// wish appends the filters of a state to the wishes of all stores: those of keys, limited to the store's bound on
+// memory for them, and those of prefixes that scans have asked for.
+func (b *Share) wish(s *tree.State, keys, prefixes *wishes) {
+	first := len(keys.of)
+	b.wishFor(s, b.plans.Load().Now, keys, prefixes)
+	if b.planner.Memory > 0 {
+		own := keys.demands[first:]
+		for i, n := range filterplan.Fill(own, b.planner.Memory) {
+			own[i].Forms = own[i].Forms[:n+1]
 		}
 	}
-	kept, cut := p.Fit(filters, memory)
-	for i, t := range tables {
-		t.Planned.Store(int32(kept[i])) //nolint:gosec // at most MaxUnits
+}
+
+// wishFor implements wish for a plan, without the bound on memory.
+func (b *Share) wishFor(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
+	for _, r := range s.Runs {
+		entries := uint64(0)
+		for _, t := range r.Tables {
+			entries += t.Meta.Entries
+		}
+		rate := plan.Levels[r.Level].Rate
+		for _, t := range r.Tables {
+			if t.Meta.Entries == 0 {
+				continue // it is never searched
+			}
+			d := filterplan.Demand{
+				Weight: float64(t.Meta.Entries) / float64(entries), Order: mixed(t.Meta.Number),
+				Forms: t.Keys.Forms(rate, t.Reader.FilterForms),
+			}
+			if d.Forms == nil {
+				d.Forms = unknown(t.Meta, rate)
+			}
+			keys.of = append(keys.of, wish{b, t, &t.Keys, d.Forms[len(d.Forms)-1]})
+			keys.demands = append(keys.demands, d)
+			if prefixes == nil {
+				continue
+			}
+			if d.Forms = t.Prefixes.Forms(rate, t.Reader.PrefixForms); d.Forms != nil {
+				prefixes.of = append(prefixes.of, wish{b, t, &t.Prefixes, d.Forms[len(d.Forms)-1]})
+				prefixes.demands = append(prefixes.demands, d)
+			}
+		}
 	}
-	return cut
+}
+
+// unknown returns the forms of a filter whose header was not read yet, as far as the manifest tells: all or nothing.
+func unknown(t *manifest.Table, rate float64) []bloomblock.Form {
+	forms := []bloomblock.Form{{Rate: 1}}
+	if t.FilterLen > bloomblock.HeaderSize && rate < 1 {
+		all := bloomblock.Form{Rate: t.FilterRate}
+		all.Bytes = int64(t.FilterLen) - bloomblock.HeaderSize //nolint:gosec // below the size of a file
+		forms = append(forms, all)
+	}
+	return forms
+}
+
+// mixed returns a hash of a table's number: filters that gain equally are reduced all over the keys, and the same ones
+// in one state as in the next.
+func mixed(number uint64) uint64 {
+	number *= 0x9e3779b97f4a7c15
+	return number ^ number>>32
+}
+
+// A Promise is what a store promises with the memory for filters of one moment.
+type Promise struct {
+	FPR    float64 // wasted reads for a lookup of an absent key, at most
+	Budget int64   // bytes of memory for all stores of the pool that would keep what was asked
+}
+
+// Promises are what a store promises.
+type Promises struct {
+	Asked float64 // wasted reads for a lookup of an absent key, by the options
+	Whole float64 // with all filters whole in memory: more than Asked if tables were written for another promise
+	Now   Promise // with the memory that memtables need now
+	Full  Promise // with memtables that take all that is reserved for them
+}
+
+// Kept reports whether memory suffices for a promise.
+func (p *Promises) Kept(q Promise) bool { return q.FPR <= p.Whole }
+
+// Promise returns what the store promises, and which of its promises counts: with full memtables, if it was written to
+// within the last minute.
+func (b *Share) Promise() (p Promises, now Promise) {
+	p = *b.promise.Load()
+	if b.busy(time.Now()) {
+		return p, p.Full
+	}
+	return p, p.Now
+}
+
+// promised computes what the store promises, from the wishes of all stores and the forms that they get now, and with
+// full memtables.
+func (b *Share) promised(w *wishes, now, full []int) *Promises {
+	plan := b.plans.Load().Now
+	p := &Promises{Asked: plan.FPR}
+	all := int64(0)
+	for i, o := range w.of {
+		d := &w.demands[i]
+		all += o.whole.Bytes
+		if o.share == b {
+			p.Whole += d.Weight * o.whole.Rate
+			p.Now.FPR += d.Weight * d.Forms[now[i]].Rate
+			p.Full.FPR += d.Weight * d.Forms[full[i]].Rate
+		}
+	}
+	p.Whole, p.Now.FPR, p.Full.FPR = max(p.Whole, plan.FPR), max(p.Now.FPR, plan.FPR), max(p.Full.FPR, plan.FPR)
+	p.Now.Budget = b.pool.budgetFor(all, false)
+	p.Full.Budget = b.pool.budgetFor(all, true)
+	return p
+}
+
+// budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full, in whole
+// MiB: the inverse of filterSpace and Free.
+func (p *Pool) budgetFor(filters int64, full bool) int64 {
+	fixed, scaled := p.Held.rangeDeletes.Load(), int64(0)
+	for _, b := range p.members() {
+		switch {
+		case !full:
+			fixed += max(b.water.now, b.water.before)
+		case b.scaled:
+			scaled += b.reserved
+		default:
+			fixed += b.reserved
+		}
+	}
+	rest := float64(filters)*16/15 + float64(fixed)
+	return int64(math.Ceil(rest/(1-float64(scaled)/float64(p.Memory))/(1<<20))) << 20
 }
 
 // Follow adjusts memory to an edit that changed the tree from old to now and deleted tables. It drops the filters of
-// deleted tables, so that they take no space from their replacements, computes the plan again, and trims the filters
-// of moved tables. Readers of the old state search deleted tables as if their filters had not excluded the key.
-// Follow must not be called concurrently.
+// deleted tables, so that they take no space from their replacements, computes the plans again, and reduces filters
+// that need less, as those of moved tables. It reads no file; Restore loads what the plan has more. Readers of the old
+// state search deleted tables as if their filters had not excluded the key. Follow must not be called concurrently.
 func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
-	moved, gone := map[uint64]bool{}, map[uint64]bool{}
+	gone := map[uint64]bool{}
 	for _, d := range deleted {
 		gone[d.Number] = true
 	}
-	now.EachTable(func(_ int, t *tree.Table) {
-		if gone[t.Meta.Number] {
-			delete(gone, t.Meta.Number)
-			moved[t.Meta.Number] = true
-		}
-	})
+	now.EachTable(func(_ int, t *tree.Table) { delete(gone, t.Meta.Number) }) // those that have moved
 	if len(gone) > 0 {
 		old.EachTable(func(_ int, t *tree.Table) {
 			if gone[t.Meta.Number] {
 				t.Loading.Lock()
-				t.Kept.Store(0)
-				t.Reader.Shed(0, false)
-				b.count(t)
+				t.Keys.Bytes.Store(0)
+				t.Prefixes.Bytes.Store(0)
+				b.reduce(t)
 				t.Loading.Unlock()
 			}
 		})
 	}
 	_ = b.Replan(now) // with too many keys, tables have no filter
-	now.EachTable(func(_ int, t *tree.Table) {
-		if moved[t.Meta.Number] {
-			b.Trim(t)
-		}
-	})
-	b.pool.Rebalance() // with the tables of now; earlier calls used those of old
+	b.Rebalance()
 }
 
 // OffPlan reports whether the filter of a table on a level differs from the one that the table would get if it were

@@ -1,17 +1,19 @@
-// Package budget divides memory and file descriptors among stores, and among the tables of each: which parts of their
-// filters and indexes are in memory, and how much is left for cached blocks.
+// Package budget divides memory and file descriptors among stores, and among the tables of each: how much of their
+// filters and indexes is in memory, and how much is left for cached blocks.
 package budget
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -22,12 +24,11 @@ var ErrNoRoom = errors.New("no room for another store's memtables")
 // A Pool is the memory and the file descriptors that several stores share, or that a single store has. It is safe for
 // concurrent use.
 //
-// Memory for memtables is reserved, two for each open store, and never exceeds half of the total. Filters, indexes
-// and cached blocks of all stores share the rest. The cache gets what filters and indexes do not take, and at least a
-// quarter of the rest. If filters and indexes need more, the pool drops prefix filters first; then units of filters,
-// of all stores in turn: the last of three units of each table, from the last level upwards, because each of its
-// bytes saves the fewest reads there, then the second, then whole filters; and finally indexes, which are read again
-// when needed.
+// Two memtables are reserved for each open store, which never take more than half of the total. What they have not
+// taken lately is lent to the rest: see Share.need. Of what they leave, filters get up to fifteen sixteenths, as much as
+// their promised rates ask for. If that is not enough, the filters of all stores are reduced together, so that lookups
+// of absent keys waste as few reads as this much memory allows: see filterplan.Fill. Indexes and cached blocks get the
+// rest.
 //
 // No store waits for another, neither for its locks nor for its file system: locks of other stores are only tried.
 type Pool struct {
@@ -37,14 +38,17 @@ type Pool struct {
 	Files  *tablefile.Pool // of all stores
 
 	Held     Residents    // of all stores
-	Reserved atomic.Int64 // bytes for memtables; changed under mu
+	Reserved atomic.Int64 // bytes for memtables, not more than half of Memory; changed under mu
+	lent     atomic.Int64 // bytes of these that memtables do not need now; changed while Balancing is held
 
-	mu       sync.Mutex // no calls out of this package while held; guards changes of the fields above, and accounts
-	accounts []*account // of the stores that are open, or being opened
+	mu     sync.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
+	shares []*Share   // of the stores that are open, or being opened
 
-	// Balancing is held while the pool sheds and sets the capacity of the cache. It is tried, never waited for.
+	// Balancing is held while memory is divided anew. It is tried, never waited for.
 	Balancing  sync.Mutex
-	unbalanced atomic.Bool // something has changed since balancing began
+	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
+	dividing   atomic.Bool // a division is in progress
+	unplanned  atomic.Bool // a filter became known that the last plan did not know
 }
 
 // NewPool returns a pool with the given bytes of memory and number of descriptors.
@@ -53,34 +57,33 @@ func NewPool(memory int64, openFiles int) *Pool {
 }
 
 // join reserves memory for the memtables of a store.
-func (p *Pool) join(a *account) error {
+func (p *Pool) join(b *Share) error {
 	p.mu.Lock()
-	if others := p.Reserved.Load(); others+a.reserved > p.Memory/2 {
+	if others := p.Reserved.Load(); others+b.reserved > p.Memory/2 {
 		p.mu.Unlock()
 		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
-			"half of the memory of Resources: %w", a.reserved/2, others, p.Memory/2, ErrNoRoom)
+			"half of the memory of Resources: %w", b.reserved/2, others, p.Memory/2, ErrNoRoom)
 	}
-	p.Reserved.Add(a.reserved)
-	p.accounts = append(p.accounts, a)
+	p.Reserved.Add(b.reserved)
+	p.shares = append(p.shares, b)
 	p.mu.Unlock()
 	p.Rebalance()
 	return nil
 }
 
 // leave takes back everything that a store had.
-func (p *Pool) leave(a *account) {
+func (p *Pool) leave(b *Share) {
 	p.mu.Lock()
-	a.left = true
-	h := &a.held
+	b.left = true
+	h := &b.held
 	p.Held.Add(tree.TableBytes{
 		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0),
 		Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
 	})
-	p.Reserved.Add(-a.reserved)
-	p.accounts = slices.DeleteFunc(p.accounts, func(o *account) bool { return o == a })
+	p.Reserved.Add(-b.reserved)
+	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
 	p.mu.Unlock()
 	p.Rebalance()
-	p.Offer()
 }
 
 // A Usage is what the stores of a pool hold together.
@@ -99,9 +102,9 @@ func (p *Pool) Usage() Usage {
 	u.OpenFiles, _ = p.Files.Usage()
 	blocks := p.Blocks.Stats()
 	u.Cached, u.Spare = blocks.Used, blocks.Spare
-	for _, a := range p.members() {
+	for _, b := range p.members() {
 		u.Stores++
-		if s, release := a.tree.Acquire(); s != nil {
+		if s, release := b.tree.Acquire(); s != nil {
 			u.Memtables += s.MemtableBytes()
 			release()
 		}
@@ -109,10 +112,10 @@ func (p *Pool) Usage() Usage {
 	return u
 }
 
-func (p *Pool) members() []*account {
+func (p *Pool) members() []*Share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.accounts)
+	return slices.Clone(p.shares)
 }
 
 // Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones, which are
@@ -120,75 +123,109 @@ func (p *Pool) members() []*account {
 func (p *Pool) Resident() int64 { return p.Held.Sum() }
 
 // Free returns the bytes that memtables leave for filters, indexes and the cache.
-func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() }
+func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() + p.lent.Load() }
 
-// Allowance returns the number of free bytes that filters and indexes may take.
-func (p *Pool) Allowance() int64 {
-	free := p.Free()
-	return free - free/4
+// filterSpace returns the bytes that filters may take, of the given bytes that memtables leave.
+func (p *Pool) filterSpace(free int64) int64 {
+	return filterplan.Space(free - p.Held.rangeDeletes.Load())
 }
 
-// Rebalance drops what does not fit and gives the cache the rest. If another goroutine is already doing so, Rebalance
-// leaves the work to it. No Table.Loading may be held.
+// Rebalance divides memory anew. If another goroutine is already doing so, Rebalance leaves the work to it. It reads no
+// file: the Room of a store whose filters may grow receives. No Table.Loading may be held.
 func (p *Pool) Rebalance() {
 	p.unbalanced.Store(true)
 	for p.unbalanced.Load() && p.Balancing.TryLock() {
-		p.unbalanced.Store(false)
-		if p.Resident() > p.Allowance() {
-			p.shed()
-		}
-		free := p.Free()
-		p.Blocks.SetCapacity(max(free/4, free-p.Resident()))
+		p.balance()
 		p.Balancing.Unlock()
 	}
 }
 
-// shed drops prefix filters, then units of the other filters, then indexes, from the last level upwards and of all
-// stores in turn, until the rest fits. It skips tables that are being loaded: their loader calls Rebalance
-// afterwards. Balancing is held.
-func (p *Pool) shed() {
-	type pinned struct {
-		*account
+// A wish is the filter of a table, of its keys or of prefixes, for which memory is planned.
+type wish struct {
+	share *Share
+	table *tree.Table
+	plan  *tree.FilterPlan // Keys or Prefixes of table
+	whole bloomblock.Form  // of the filter, if it has all that its level needs
+}
 
-		state *tree.State
+// wishes are those of several stores. The two slices are parallel.
+type wishes struct {
+	of      []wish
+	demands []filterplan.Demand
+}
+
+// balance plans the memory for filters, reduces those that have more, and gives the cache the rest. Balancing is held.
+func (p *Pool) balance() {
+	p.dividing.Store(true)
+	defer p.dividing.Store(false)
+	p.unbalanced.Store(false)
+	p.unplanned.Store(false)
+	var keys, prefixes wishes
+	lent, now := int64(0), time.Now()
+	shares := p.members()
+	for _, b := range shares {
+		s, release := b.tree.Acquire()
+		if s == nil {
+			continue
+		}
+		defer release()
+		lent += b.reserved - b.need(s, now)
+		b.wish(s, &keys, &prefixes)
 	}
-	var stores []pinned
-	for _, a := range p.members() {
-		if s, release := a.tree.Acquire(); s != nil {
-			defer release()
-			stores = append(stores, pinned{a, s})
+	p.lent.Store(lent)
+
+	space := p.filterSpace(p.Free())
+	chosen := filterplan.Fill(keys.demands, space)
+	left := space - keys.apply(chosen)
+	prefixes.apply(filterplan.Fill(prefixes.demands, left))
+	full := chosen
+	if lent > 0 {
+		full = filterplan.Fill(keys.demands, p.filterSpace(p.Free()-lent))
+	}
+	for _, b := range shares {
+		b.promise.Store(b.promised(&keys, chosen, full))
+	}
+	p.fit()
+	waiting := map[*Share]bool{} // for Room
+	for _, b := range shares {
+		q := b.promise.Load()
+		waiting[b] = q.Kept(q.Full) == b.told.Load()
+	}
+	for _, w := range [...]*wishes{&keys, &prefixes} {
+		for _, o := range w.of {
+			waiting[o.share] = waiting[o.share] || o.share.lacks(o.table)
 		}
 	}
-	for keep := bloomblock.MaxUnits; keep >= -1; keep-- { // units of each filter to keep; -1 drops indexes too
-		for level := manifest.NumLevels - 1; level >= 0; level-- {
-			var tables [][]*tree.Table // tables of the level, for each store
-			for _, s := range stores {
-				tables = append(tables, s.state.LevelTables(level))
-			}
-			for more, i := true, 0; more; i++ {
-				more = false
-				for k, s := range stores {
-					if p.Resident() <= p.Allowance() {
-						return
-					}
-					if i < len(tables[k]) {
-						more = true
-						s.Drop(tables[k][i], max(keep, 0), keep < 0)
-					}
-				}
-			}
+	for b, is := range waiting {
+		if is {
+			b.offer()
 		}
 	}
 }
 
-// Offer makes all stores check whether dropped filters fit again.
-func (p *Pool) Offer() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range p.accounts {
-		select {
-		case a.room <- struct{}{}:
-		default: // a check is already pending
+// apply sets the plans of filters to the chosen forms, reduces those that have more, and returns the bytes of the
+// forms. A filter that is being loaded is skipped: its loader reduces it.
+func (w *wishes) apply(chosen []int) (sum int64) {
+	for i := range w.of {
+		forms := w.demands[i].Forms
+		most := forms[chosen[i]].Bytes
+		sum += most
+		if most == w.of[i].whole.Bytes {
+			most = math.MaxInt64 // whatever it has, if it is not known yet
+		}
+		w.of[i].plan.Bytes.Store(most)
+	}
+	for _, o := range w.of {
+		if o.share.exceeds(o.table) && o.table.Loading.TryLock() {
+			o.share.reduce(o.table)
+			o.table.Loading.Unlock()
 		}
 	}
+	return sum
+}
+
+// fit gives the cache what memtables, filters and indexes leave.
+func (p *Pool) fit() {
+	free := p.Free()
+	p.Blocks.SetCapacity(max(free/16, free-p.Resident()))
 }

@@ -2,37 +2,52 @@ package budget
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
+	"time"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// A Share is the part of a pool that one store uses. It decides which parts of the store's tables are in memory:
-// those that the filter plan asks for, as far as memory allows. It is safe for concurrent use, with the exceptions
-// noted.
+// A Share is the part of a pool that one store uses. It decides how much of the store's filters is in memory: what the
+// filter plan asks for, as far as memory allows. It is safe for concurrent use, with the exceptions noted.
 type Share struct {
-	account
-
 	// constant
+	tree     *tree.Tree
+	pool     *Pool
+	reserved int64 // bytes for memtables
+	scaled   bool  // a larger budget would reserve more for memtables in proportion
 	planner  filterplan.Planner
 	prefix   sstable.PrefixRule
 	observer Observer
 
-	plans atomic.Pointer[filterplan.Plans]
+	plans   atomic.Pointer[filterplan.Plans]
+	promise atomic.Pointer[Promises]
 
-	tailLoads, tailBytes atomic.Uint64 // loads of indexes; bytes of indexes and filters read
+	held Residents
+	left bool          // guarded by pool.mu: the store left; later loads are not counted
+	room chan struct{} // capacity 1; holds an element if filters may grow, or the promise has changed
+
+	water highWater   // guarded by pool.Balancing; of the memtables
+	told  atomic.Bool // the observer knows that the store does not keep what was asked
+
+	writes struct { // what busy knows
+		seq  atomic.Uint64 // the newest sequence number at the last call
+		last atomic.Int64  // UnixNano of the call that saw it change; 0 for never
+	}
+
+	tailLoads, tailBytes atomic.Uint64 // loads of tails; bytes of tails and filters read
 }
 
 // A Config holds the parameters of Join.
 type Config struct {
 	Tree         *tree.Tree
 	MemtableSize int64 // bytes
+	Scaled       bool  // MemtableSize is a part of the budget, and not an option
+	ReadOnly     bool  // there are no memtables that writers fill
 	Planner      filterplan.Planner
-	Plan         *filterplan.Plan // the first plan; permanent unless Planner.Memory is set
+	Plans        *filterplan.Plans // the first plans
 	Prefix       sstable.PrefixRule
 	Observer     Observer
 }
@@ -40,11 +55,16 @@ type Config struct {
 // Join returns the share of a new store. The error matches ErrNoRoom if its memtables do not fit.
 func (p *Pool) Join(c Config) (*Share, error) {
 	b := &Share{
-		account: account{tree: c.Tree, pool: p, reserved: 2 * c.MemtableSize, room: make(chan struct{}, 1)},
+		tree: c.Tree, pool: p, scaled: c.Scaled, room: make(chan struct{}, 1),
 		planner: c.Planner, prefix: c.Prefix, observer: c.Observer,
 	}
-	b.plans.Store(filterplan.One(c.Plan))
-	return b, p.join(&b.account)
+	if !c.ReadOnly {
+		b.reserved = 2 * c.MemtableSize
+	}
+	b.plans.Store(c.Plans)
+	fpr := c.Plans.Now.FPR
+	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{FPR: fpr}, Full: Promise{FPR: fpr}})
+	return b, p.join(b)
 }
 
 // Leave returns everything to the pool. s is the last state of the store's tree, or nil. A scan that is still running
@@ -52,46 +72,92 @@ func (p *Pool) Join(c Config) (*Share, error) {
 func (b *Share) Leave(s *tree.State) error {
 	err := b.tree.Files.Close()
 	if s != nil {
-		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Shed(0, true) })
+		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Close() })
 	}
 	b.tree.Blocks.Close()
-	b.pool.leave(&b.account)
+	b.pool.leave(b)
 	b.tree.Domain.WaitLater()
 	return err
 }
 
-// Offer makes all stores of the pool check whether dropped filters fit again.
-func (b *Share) Offer() { b.pool.Offer() }
+// need returns the bytes that the memtables of s need, of those that are reserved for them: what they have, and two
+// steps ahead, at the highest moment of the last minute or two. pool.Balancing is held.
+func (b *Share) need(s *tree.State, at time.Time) int64 {
+	return b.water.raise(b.ahead(s), at)
+}
 
-// Full reports whether filters and indexes take all the memory that they may take.
-func (b *Share) Full() bool { return b.pool.Resident() > b.pool.Allowance() }
+// ahead returns what the memtables of s have, and two steps more, of what is reserved.
+func (b *Share) ahead(s *tree.State) int64 {
+	return min(s.MemtableBytes()+b.reserved/tree.MemtableSteps, b.reserved)
+}
 
-// Room returns a channel that receives when dropped filters may fit again: see Restore.
+// Lends reports whether the store's memtables may need less memory once they have not grown for a while: then
+// Rebalance lends it to the rest of the pool.
+func (b *Share) Lends() bool {
+	if !b.pool.Balancing.TryLock() {
+		return true // as far as is known
+	}
+	defer b.pool.Balancing.Unlock()
+	s, release := b.tree.Acquire()
+	if s == nil {
+		return false
+	}
+	defer release()
+	return max(b.water.now, b.water.before) > b.ahead(s)
+}
+
+// LendAfter is the time after which memory that memtables have used is lent to the rest of the store.
+const LendAfter = lendAfter + lendAfter/4
+
+// busy reports whether the store was written to within the last minute, as far as earlier calls can tell.
+func (b *Share) busy(at time.Time) bool {
+	w := &b.writes
+	if seq := uint64(b.tree.NewestSeq()); w.seq.Swap(seq) != seq {
+		w.last.Store(at.UnixNano())
+		return true
+	}
+	return at.UnixNano()-w.last.Load() < int64(time.Minute)
+}
+
+// StartSeq sets the newest sequence number of the store when it was opened, so that it is idle until it is written to.
+func (b *Share) StartSeq(seq uint64) { b.writes.seq.Store(seq) }
+
+// Rebalance divides the memory of the pool anew, as Pool.Rebalance does. If no other store shares the pool, the memory
+// is divided when it returns.
+func (b *Share) Rebalance() {
+	p := b.pool
+	if len(p.members()) == 1 {
+		p.unbalanced.Store(true)
+		p.Balancing.Lock() // a goroutine of this store may have it, for some milliseconds
+		p.balance()
+		p.Balancing.Unlock()
+	}
+	p.Rebalance()
+}
+
+// Balanced reports whether the memory of the pool is divided by what its stores have now.
+func (b *Share) Balanced() bool { return !b.pool.unbalanced.Load() && !b.pool.dividing.Load() }
+
+// Room returns a channel that receives when filters may grow: see Restore.
 func (b *Share) Room() <-chan struct{} { return b.room }
+
+// offer makes Room receive.
+func (b *Share) offer() {
+	select {
+	case b.room <- struct{}{}:
+	default: // it will receive
+	}
+}
 
 // Bytes returns the bytes that the store's tables have in memory.
 func (b *Share) Bytes() tree.TableBytes { return b.held.Bytes() }
 
-// TailLoads returns the number of indexes read, and the bytes read of indexes and filters.
+// TailLoads returns the number of tails read, and the bytes read of tails and filters.
 func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b.tailBytes.Load() }
-
-// Trim drops the units of a filter that its table no longer needs at a deeper level, or that do not fit.
-func (b *Share) Trim(t *tree.Table) {
-	if t.Reader.FilterBytes()+t.Reader.PrefixBytes() == 0 {
-		return
-	}
-	t.Loading.Lock()
-	defer t.Loading.Unlock()
-	if err := errors.Join(t.Reader.Trim(b.RateOf(t)), t.Reader.DropFilterUnits(t.Units())); err != nil {
-		b.observer.LoadFailed("trim", err)
-	}
-	b.count(t)
-}
 
 // ReleaseTable drops everything that a table has in memory, and its descriptor. No reader can see the table any more.
 func (b *Share) ReleaseTable(t *tree.Table) error {
 	t.Loading.Lock()
-	_ = t.Reader.DropFilterUnits(0) // with no unit left, nothing can be damaged
 	t.Reader.Close()
 	b.settle(t)
 	return t.File.Close()
@@ -103,51 +169,46 @@ func (b *Share) Recount(t *tree.Table) {
 	b.settle(t)
 }
 
-// Restore loads units of filters that had been dropped, and those that a new plan asks for, while they fit: the first
-// unit of all tables, newest data first, then the second units, then the third. It stops when ctx is done.
+// Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.
+// It stops when ctx is done.
 func (b *Share) Restore(ctx context.Context) {
+	if b.pool.unplanned.Load() {
+		b.Rebalance()
+	}
 	s, release := b.tree.Acquire()
 	if s == nil {
 		return
 	}
 	defer release()
-	for n := 1; n <= bloomblock.MaxUnits; n++ {
-		s.EachTable(func(_ int, t *tree.Table) {
-			if ctx.Err() == nil && b.lacks(t, n) {
-				if err := b.Load(t); err != nil {
-					b.observer.LoadFailed("load", err)
-				}
+	s.EachTable(func(_ int, t *tree.Table) {
+		switch {
+		case ctx.Err() != nil:
+		case b.lacks(t):
+			if err := b.Load(t); err != nil {
+				b.observer.LoadFailed("load", err)
 			}
-		})
-	}
-}
-
-// lacks reports whether the table should have n units of its filter in memory, does not have them, and they fit now.
-// If the filter was not read yet, all its units count as the first.
-func (b *Share) lacks(t *tree.Table, n int) bool {
-	have, shed := t.Reader.FilterUnits(), int(t.Kept.Load()) < n
-	if !shed && (b.planner.Memory == 0 || !t.Reader.Loaded()) || have >= n || int(t.Planned.Load()) < n {
-		return false
-	}
-	need, known := int64(t.Meta.FilterLen), false //nolint:gosec // below the size of a file, as below
-	if h, ok := t.Reader.FilterHeader(); ok {
-		if have < n-1 || h.UnitsFor(b.RateOf(t)) < n {
-			return false
+		case t.Keys.Known():
+			t.Ready.Store(true)
 		}
-		need, known = int64(h.Units[n-1].Bytes()), true //nolint:gosec // as above
-	}
-	if b.pool.Resident()+need > b.pool.Allowance() {
-		return false
-	}
-	if !known {
-		n = bloomblock.MaxUnits
-	}
-	t.Kept.Store(max(t.Kept.Load(), int32(n)))
-	return true
+	})
+	b.report()
 }
 
-// WarmUp loads indexes and filters after Open, newest data first, so that few lookups have to. It stops when ctx is
-// done.
+// report calls the observer if the store does not keep what was asked once its memtables are full, or keeps it again.
+// The promise has to be missed by a sixteenth, so that a tree that changes all the time is not reported all the time.
+func (b *Share) report() {
+	p := b.promise.Load()
+	short := !p.Kept(p.Full)
+	if told := b.told.Load(); told == short || short && p.Full.FPR < p.Whole*17/16 {
+		return
+	}
+	if b.told.CompareAndSwap(!short, short) {
+		b.observer.Promise(*p)
+	}
+}
+
+// WarmUp loads tails and the headers of filters after Open, newest data first, and then the filters, so that few
+// lookups have to. It stops when ctx is done.
 func (b *Share) WarmUp(ctx context.Context) {
 	s, release := b.tree.Acquire()
 	if s == nil {
@@ -155,11 +216,11 @@ func (b *Share) WarmUp(ctx context.Context) {
 	}
 	defer release()
 	s.EachTable(func(_ int, t *tree.Table) {
-		if ctx.Err() != nil || t.Reader.Loaded() || b.pool.Resident() > b.pool.Allowance()*7/8 {
-			return
-		}
-		if err := b.Load(t); err != nil {
-			b.observer.LoadFailed("load", err)
+		if ctx.Err() == nil {
+			if err := b.know(t); err != nil {
+				b.observer.LoadFailed("load", err)
+			}
 		}
 	})
+	b.Rebalance()
 }

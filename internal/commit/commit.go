@@ -35,6 +35,7 @@ type Writer struct {
 	mark    batch.Mark // the newest of the memtable's, none if its Seq is 0
 	framed  []byte     // the record of the last group, after space for its header; reused
 	group   []*commit
+	grown   int64 // bytes of the memtable at the last call of Tree.Grow
 	pace    pace
 }
 

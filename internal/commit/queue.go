@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
@@ -210,6 +211,11 @@ func (w *Writer) makeSpace(size int64) error {
 			return err
 		}
 		w.rotate()
+		used = 0
+	}
+	if step := limit / tree.MemtableSteps; used-w.grown >= step || used < w.grown {
+		w.grown = used
+		w.Tree.Grow()
 	}
 	w.pace.bytes += size // of the memtable that the group is added to
 	return nil

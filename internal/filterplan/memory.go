@@ -39,12 +39,47 @@ type Plans struct {
 	Fine []*Plan // compactions in the background leave these too
 }
 
-// One returns the plans of a store that promises a rate: the filters of p alone are good.
-func One(p *Plan) *Plans { return &Plans{p, []*Plan{p}, []*Plan{p}} }
+// First returns the plans of a store that is still empty. fpr is the promised rate, unused if f.Memory is set. The error
+// is that of Plan.
+func (f Planner) First(fpr float64) (*Plans, error) {
+	if f.Memory > 0 {
+		fpr = BestFPR
+	}
+	p, err := f.Plan(fpr)
+	if err != nil {
+		return nil, err
+	}
+	return &Plans{p, []*Plan{p}, []*Plan{p}}, nil
+}
+
+// ForSpace returns the plans of a store that promises a rate, for runs and a space for all filters in bytes. Memory is
+// short, as Planner.Short says, if twice the filters would not fit; it is no longer short when three times the filters
+// fit, so that a store at the border does not build filters of two kinds in turn. before are the last plans.
+//
+// Filters that are built for either case keep the promise. If memory is short, a Compact writes the others anew, and
+// background work leaves them.
+func (f Planner) ForSpace(before *Plans, runs []Run, space int64) *Plans {
+	f.Short = false
+	roomy, err := f.Plan(before.Now.FPR)
+	f.Short = true
+	short, shortErr := f.Plan(before.Now.FPR)
+	if err != nil || shortErr != nil || *roomy == *short {
+		return before
+	}
+	need := int64(0)
+	for _, r := range runs {
+		need += roomy.Levels[r.Level].Bytes(r.Keys, r.Tables)
+	}
+	was := *before.Now == *short
+	if 2*need > space || was && 3*need > space {
+		return &Plans{short, []*Plan{short}, []*Plan{roomy, short}}
+	}
+	return &Plans{roomy, []*Plan{roomy, short}, []*Plan{roomy, short}}
+}
 
 // Near returns the plan of a step, and those whose filters are near enough to stay: filters of up to twice its rate,
-// and of all lower rates, which take more memory. For a Compact, those of lower rates are good only while all filters
-// fit, that is, while cut is false. The plan changes by less than a factor of two while a Compact brings levels
+// and of all lower rates, which take more memory. For a Compact, those of lower rates are good only while the filters, as
+// far as they fit, keep the rate of the step, that is, while cut is false. The plan changes by less than a factor of two while a Compact brings levels
 // together, so a Compact does not write its own tables anew.
 func (f Planner) Near(step int, cut bool) *Plans {
 	plans := &Plans{Now: f.At(step)}

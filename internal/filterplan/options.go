@@ -5,11 +5,42 @@ import (
 	"fmt"
 )
 
+// A Kind is Options.FilterKind of the root package.
+type Kind uint8
+
+const (
+	Auto   Kind = iota // Bloom filters, or Ribbon filters where memory is short
+	Ribbon             // Ribbon filters in the last levels
+	Bloom              // Bloom filters, which are cut into units where memory is short
+	kinds
+)
+
+// String returns the kind in a word, "auto", "ribbon" or "bloom".
+func (k Kind) String() string {
+	switch k {
+	case Auto:
+		return "auto"
+	case Ribbon:
+		return "ribbon"
+	case Bloom:
+		return "bloom"
+	}
+	return fmt.Sprintf("kind %d", uint8(k)) // from a later version
+}
+
+// ParseKind returns the kind that String returns text for.
+func ParseKind(text string) (k Kind, ok bool) {
+	for k < kinds && k.String() != text {
+		k++
+	}
+	return k, k < kinds
+}
+
 // Options are the options of a store that its filters depend on. The zero value means the defaults.
 type Options struct {
 	FPR    float64 // Options.FilterFPR of the root package
 	Memory int64   // FilterMemory
-	Ribbon bool    // FilterKind is FilterRibbon
+	Kind   Kind    // FilterKind
 	Ratio  int     // LevelRatio
 }
 
@@ -35,6 +66,8 @@ func (o Options) Check(memory int64) error {
 	switch most := memory / 2; {
 	case o.Ratio < 2 || o.Ratio > 100:
 		return fmt.Errorf("option LevelRatio: %d, want 2 to 100", o.Ratio)
+	case o.Kind >= kinds:
+		return fmt.Errorf("option FilterKind: %v, want %v, %v or %v", o.Kind, Auto, Ribbon, Bloom)
 	case o.Memory != 0 && o.FPR != 0:
 		return fmt.Errorf("option FilterMemory: %d, want 0 with FilterFPR, which is %v", o.Memory, o.FPR)
 	case o.Memory != 0 && (o.Memory < minMemory || o.Memory > most):
@@ -54,7 +87,7 @@ func (o Options) Checked() (Options, error) {
 
 // Planner returns the planner of a store with these options.
 func (o Options) Planner() Planner {
-	f := Planner{Ratio: o.Ratio, Ribbon: o.Ribbon, Memory: o.Memory}
+	f := Planner{Ratio: o.Ratio, Kind: o.Kind, Memory: o.Memory}
 	for l := range f.Runs {
 		f.Runs[l] = 1
 	}

@@ -13,9 +13,9 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		{},
 		{FPR: 0.3},
 		{FPR: 1},
-		{FPR: 0.001, Ribbon: true, Ratio: 4},
+		{FPR: 0.001, Kind: Ribbon, Ratio: 4},
 		{Memory: 2 << 20},
-		{Memory: 8 << 20, Ribbon: true},
+		{Memory: 8 << 20, Kind: Ribbon},
 	} {
 		fpr, rest, err := o.PlanAtRest(3_000_000, 3)
 		if err != nil {

@@ -32,9 +32,10 @@ type Level struct {
 
 // A Planner makes plans.
 type Planner struct {
-	Ratio  int   // size of a level divided by the size of the level above
-	Ribbon bool  // the filters of the last level are Ribbon filters where that saves memory
+	Ratio  int // size of a level divided by the size of the level above
+	Kind   Kind
 	Memory int64 // bytes for filters; 0 if a rate is promised instead
+	Short  bool  // filters that keep the promise would not fit in memory with room to spare
 
 	Runs [manifest.NumLevels]int // the most runs that each level may have
 }
@@ -87,14 +88,15 @@ func (p *Plan) divide(level int, share float64, runs int) (more float64) {
 
 // build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets
 // the rate of the last level, and its first two that of a level about half way, so that a move drops whole units from
-// memory. With a bound on memory, a table may also have to do with fewer units as the tree grows: then the rate of the
-// last level is split over several units as well. A Ribbon unit is not split, because its parts would be no smaller
-// than Bloom units.
+// memory. Where memory is short, less of a filter may be in memory than it has: then the rate of the last level is split
+// over several units as well, which lose less when they are folded or left out than one unit does. A Ribbon unit loses
+// nothing: it is reduced column by column.
 func (f Planner) build(p *Plan, level int) (err error) {
 	at := &p.Levels[level]
 	last := p.Levels[bottom].Rate
-	ribbon := f.Ribbon && last >= bloomblock.BestRibbonRate
-	split := f.Memory > 0 && !ribbon
+	short := f.Short || f.Memory > 0
+	ribbon := (f.Kind == Ribbon || f.Kind == Auto && short) && last >= bloomblock.BestRibbonRate
+	split := short && !ribbon
 	if split && level == bottom {
 		units := min(max(int(-math.Log2(at.Rate)), 1), bloomblock.MaxUnits)
 		at.Params, err = bloomblock.ParamsSplit(units, at.Rate)

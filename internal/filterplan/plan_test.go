@@ -15,16 +15,16 @@ var runs = [...]int{12, 1, 1, 1, 1, 1, 1}
 func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 	for _, fpr := range []float64{0.999, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5, 1e-6} {
 		for _, ratio := range []int{2, 3, 4, 10, 50, 100, -10} {
-			ribbon := false
+			kind := Auto
 			if ratio < 0 {
-				ratio, ribbon = -ratio, true
+				ratio, kind = -ratio, Ribbon
 			}
-			p, err := Planner{Ratio: ratio, Runs: runs, Ribbon: ribbon}.Plan(fpr)
+			p, err := Planner{Ratio: ratio, Runs: runs, Kind: kind}.Plan(fpr)
 			if err != nil {
 				t.Fatalf("%v, ratio %d: %v", fpr, ratio, err)
 			}
 			last := p.Levels[bottom]
-			if got, want := last.Params.Ribbon(), ribbon && last.Rate < 0.5 && last.Rate > 2e-5; got != want {
+			if got, want := last.Params.Ribbon(), kind == Ribbon && last.Rate < 0.5 && last.Rate > 2e-5; got != want {
 				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
 			sum := p.Levels[0].Rate * float64(runs[0])
@@ -68,7 +68,7 @@ func TestLevelsWithSeveralRunsShareTheirPart(t *testing.T) {
 }
 
 func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
-	p, err := Planner{Ratio: 10, Runs: runs, Ribbon: true}.Plan(1)
+	p, err := Planner{Ratio: 10, Runs: runs, Kind: Ribbon}.Plan(1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,11 @@ func (p *Plan) cost(tree []layer) (bits, wasted float64) {
 
 func planOf(t *testing.T, fpr float64, ribbon bool) *Plan {
 	t.Helper()
-	p, err := Planner{Ratio: 10, Runs: runs, Ribbon: ribbon}.Plan(fpr)
+	kind := Auto
+	if ribbon {
+		kind = Ribbon
+	}
+	p, err := Planner{Ratio: 10, Runs: runs, Kind: kind}.Plan(fpr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,21 +164,21 @@ func TestRibbonFiltersTakeLessMemoryForTheSamePromise(t *testing.T) {
 // filters.
 func TestEveryPlanThatMemoryMayAskForCanBeMade(t *testing.T) {
 	for ratio := 2; ratio <= 100; ratio += 1 + ratio/4 {
-		for _, ribbon := range []bool{false, true} {
+		for _, kind := range []Kind{Auto, Ribbon, Bloom} {
 			for _, memory := range []int64{64 << 10, 1 << 50} {
-				f := Planner{Ratio: ratio, Runs: runs, Ribbon: ribbon, Memory: memory}
+				f := Planner{Ratio: ratio, Runs: runs, Kind: kind, Memory: memory}
 				steps := 0
 				for fpr := math.Exp2(-1. / Steps); fpr > BestFPR*0.99; fpr *= math.Exp2(-1. / Steps) {
 					if _, err := f.Plan(fpr); err != nil {
-						t.Fatalf("ratio %d, Ribbon %v, %g: %v", ratio, ribbon, fpr, err)
+						t.Fatalf("ratio %d, %v, %g: %v", ratio, kind, fpr, err)
 					}
 					steps++
 				}
 				step, fits := f.Within(func(*Plan) int64 { return 0 })
 				p := f.At(step)
 				if math.Abs(p.FPR/BestFPR-1) > 1e-9 || !fits || steps != 13*Steps {
-					t.Fatalf("ratio %d, Ribbon %v: %g after %d steps, %v; want %g",
-						ratio, ribbon, p.FPR, steps, fits, BestFPR)
+					t.Fatalf("ratio %d, %v: %g after %d steps, %v; want %g",
+						ratio, kind, p.FPR, steps, fits, BestFPR)
 				}
 			}
 		}

@@ -48,7 +48,7 @@ func (t *tree) addTo(s *Store) {
 	}
 	if p := t.plan; p != nil {
 		s.Plan = p.facts
-		all.Promised = filterplan.Promise(p.now.FPR, p.facts.Limit > 0, everywhere)
+		all.Promised = filterplan.Promise(p.now.FPR, p.facts.Limit > 0 || p.short, everywhere)
 	}
 	t.compare(s, demands)
 	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +

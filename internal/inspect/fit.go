@@ -1,52 +1,67 @@
 package inspect
 
 import (
-	"slices"
-
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
-// fit leaves out the units of filters that a store with bounded memory for them does not load. All tables have been
-// read, and the members have the units that their levels need.
+// fit reduces filters to what a store with the memory for them has of each. All tables have been read, and the members
+// have what their levels need.
 func (t *tree) fit() {
 	p := t.plan
-	if p == nil || p.facts.Limit == 0 {
+	if p == nil {
 		return
 	}
 	var members []*member
-	var filters []filterplan.Filter
-	for _, r := range slices.Backward(t.runs) {
+	var demands []filterplan.Demand
+	for _, r := range t.runs {
+		entries := uint64(0)
 		for _, m := range r.members {
-			members = append(members, m)
-			filters = append(filters, filterplan.Filter{
-				Level: m.level, Entries: m.meta.Entries, InFile: m.meta.FilterLen, Known: !m.facts.unread,
-				Header: m.header, Loaded: int64(m.place.FilterBytes), //nolint:gosec // below the size of a file
-			})
+			entries += m.meta.Entries
+		}
+		for _, m := range r.members {
+			if m.meta.Entries > 0 && !m.facts.unread {
+				members = append(members, m)
+				demands = append(demands, filterplan.Demand{
+					Weight: float64(m.meta.Entries) / float64(entries), Order: m.meta.Number,
+					Forms: m.header.Forms(p.now.Levels[m.level].Rate),
+				})
+			}
 		}
 	}
-	kept, cut := p.now.Fit(filters, int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
-	for i, m := range members {
-		if kept[i] < m.place.Units {
-			m.leave(kept[i])
+	space := p.space
+	if p.facts.Limit > 0 {
+		space = min(space, int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
+	}
+	cut := false
+	for i, n := range filterplan.Fill(demands, space) {
+		if forms := demands[i].Forms; n < len(forms)-1 {
+			members[i].reduce(forms[:n+1])
+			cut = true
 		}
 	}
-	p.good = p.planner.Near(p.step, cut).Good
+	if p.facts.Limit > 0 {
+		p.good = p.planner.Near(p.step, cut).Good
+	}
+	p.short = cut
 }
 
-// leave leaves n units of the member's filter in memory. Without all units that the level needs, the prefix filter is
-// not loaded either.
-func (m *member) leave(n int) {
-	p := &m.place
-	for _, u := range m.facts.Units[n:p.Units] { // Bloom units: a Ribbon unit, whose rate is sampled, is the first
-		if u.FPRFromBits > 0 { // else no bit is set, and the rate is 0
-			p.FPR /= u.FPRFromBits
+// reduce brings the member's filter into the last of forms. Without a filter, the prefix filter is not loaded either.
+func (m *member) reduce(forms []bloomblock.Form) {
+	p, form := &m.place, forms[len(forms)-1]
+	p.FPR, p.FilterBytes, p.Units = form.Rate, uint64(form.Bytes), 0 //nolint:gosec // a size
+	for i := range m.header.Units {
+		if form.Has(i) {
+			p.Units++
 		}
 	}
-	if n == 0 {
-		p.FPR = 1
+	if form.Bytes == 0 {
+		m.prefix = 0
 	}
-	p.Units, p.FilterBytes, m.prefix = n, m.header.PrefixSize(n)-m.header.PrefixSize(0), 0
 	if m.reader != nil {
-		_ = m.reader.DropFilterUnits(n) // with fewer units, nothing can be damaged
+		m.reader.ReduceFilter(forms)
+		if f := m.reader.Filter(); f != nil && f.Form() == form {
+			p.FPR = f.FalsePositiveRate()
+		}
 	}
 }

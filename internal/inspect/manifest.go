@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
@@ -187,7 +188,7 @@ func editText(e *manifest.Edit) string {
 		if f.Memory > 0 {
 			promise = "in " + words.Plural(f.Memory, "byte")
 		}
-		add("filters %s, %s, level ratio %d", promise, kindName(f.Kind), f.Ratio)
+		add("filters %s, %s, level ratio %d", promise, filterplan.Kind(f.Kind), f.Ratio)
 		if f.Prefix != "" {
 			add("prefix filters by %s", words.Escaped([]byte(f.Prefix), words.KeyLimit))
 		}

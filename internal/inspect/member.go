@@ -51,9 +51,9 @@ type tree struct {
 	plan    *treePlan // nil if it is not known
 }
 
-func newTree(m *manifest.State, memory uint64) *tree {
+func newTree(m *manifest.State, memory uint64, budget int64) *tree {
 	t := &tree{version: m.Version}
-	t.plan = planOf(m)
+	t.plan = planOf(m, budget)
 	free := cmp.Or(memory, maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
@@ -135,9 +135,7 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	if m.keep {
 		m.reader, m.sample, m.filter = r, sample, r.Filter()
 	}
-	if err := r.Trim(rate); err != nil { // damaged since it was loaded: treated as if there were no filter
-		return m.keep
-	}
+	r.ReduceFilter(r.FilterForms(rate))
 	m.header, _ = r.FilterHeader()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
 	m.place.Units, m.place.FilterBytes = r.FilterState().Units, uint64(r.FilterBytes()) //nolint:gosec // a size

@@ -1,9 +1,6 @@
 package inspect
 
 import (
-	"fmt"
-
-	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -16,33 +13,38 @@ type treePlan struct {
 	step    int                // of the plan, if the memory for filters is bounded
 	now     *filterplan.Plan   // by which filters are built and loaded
 	good    []*filterplan.Plan // whose filters may stay
+	space   int64              // bytes for filters
+	short   bool               // filters do not fit in space
 }
 
-// planOf returns the plan of a store. It returns nil if the manifest has no options, as in an earlier version, or
-// options that this version does not accept.
-func planOf(s *manifest.State) *treePlan {
+// planOf returns the plan of a store with the given MemoryBudget, whose memtables are full. It returns nil if the
+// manifest has no options, as in an earlier version, or options that this version does not accept.
+func planOf(s *manifest.State, memory int64) *treePlan {
 	f := s.Filters
 	if f == nil {
 		return nil
 	}
-	kind := bloomkv.FilterKind(f.Kind)
 	o, err := filterplan.Options{
 		FPR: f.FPR, Memory: int64(f.Memory), //nolint:gosec // below 0 is refused
-		Ribbon: kind == bloomkv.FilterRibbon, Ratio: int(f.Ratio),
+		Kind: filterplan.Kind(f.Kind), Ratio: int(f.Ratio),
 	}.Checked()
-	if err != nil || kind > bloomkv.FilterRibbon {
+	if err != nil {
 		return nil
 	}
-	t := &treePlan{planner: o.Planner()}
+	t := &treePlan{planner: o.Planner(), space: filterplan.Space(memory / 2)}
 	if f.Memory > 0 {
 		t.step, _ = t.planner.ForRuns(sizes(s.Version))
 		t.now = t.planner.At(t.step)
-	} else if t.now, err = t.planner.Plan(f.FPR); err != nil {
-		return nil
+	} else {
+		first, err := t.planner.First(f.FPR)
+		if err != nil {
+			return nil
+		}
+		plans := t.planner.ForSpace(first, sizes(s.Version), t.space)
+		t.now, t.good = plans.Now, plans.Good
 	}
-	t.good = []*filterplan.Plan{t.now}
 	t.facts = &Plan{
-		FPR: t.now.FPR, Limit: f.Memory, Kind: kindName(f.Kind), Ratio: int(f.Ratio),
+		FPR: t.now.FPR, Limit: f.Memory, Kind: filterplan.Kind(f.Kind).String(), Ratio: int(f.Ratio),
 		Prefix: words.Escaped([]byte(f.Prefix), words.KeyLimit),
 	}
 	if f.FPR == 1 {
@@ -90,15 +92,4 @@ func (t *treePlan) count(m *member) {
 		t.facts.TablesOffPlan++
 		t.facts.BytesOffPlan += m.meta.Size
 	}
-}
-
-// kindName returns Options.FilterKind in a word.
-func kindName(kind uint8) string {
-	switch bloomkv.FilterKind(kind) {
-	case bloomkv.FilterBloom:
-		return "bloom"
-	case bloomkv.FilterRibbon:
-		return "ribbon"
-	}
-	return fmt.Sprintf("kind %d", kind) // from a later version
 }

@@ -79,7 +79,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	s.Keys = newKeys(o.Keys)
-	tables := newTree(&m, o.Memory)
+	tables := newTree(&m, o.Memory, cmp.Or(o.Budget, defaultBudget))
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ const (
 	mostMemory  = 1 << 20
 )
 
-// ParseWhatIf parses items separated by commas: fpr=RATE, kind=bloom or kind=ribbon, memory=MIB. Only one of fpr and
+// ParseWhatIf parses items separated by commas: fpr=RATE, kind=auto, bloom or ribbon, memory=MIB. Only one of fpr and
 // memory is allowed.
 func ParseWhatIf(text string) (q Question, err error) {
 	q.text = text
@@ -49,11 +49,12 @@ func ParseWhatIf(text string) (q Question, err error) {
 			}
 			q.memory = int64(number * (1 << 20))
 		case "kind":
-			if q.kind = value; value != "bloom" && value != "ribbon" {
-				return q, fmt.Errorf("kind=%.40q, want bloom or ribbon", value)
+			q.kind = value
+			if _, ok := filterplan.ParseKind(value); !ok {
+				return q, fmt.Errorf("kind=%.40q, want auto, bloom or ribbon", value)
 			}
 		default:
-			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=bloom or ribbon, memory=MIB, separated by commas", item)
+			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=auto, bloom or ribbon, memory=MIB, separated by commas", item)
 		}
 	}
 	if q.fpr > 0 && q.memory > 0 {
@@ -108,7 +109,7 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	case w.Kind == "":
 		w.Kind = "bloom"
 	}
-	o.Ribbon = w.Kind == "ribbon"
+	o.Kind, _ = filterplan.ParseKind(w.Kind)
 	var keys [manifest.NumLevels]uint64
 	whole, everywhere := uint64(0), 0.0
 	var shares [manifest.NumLevels]float64

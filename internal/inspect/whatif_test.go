@@ -196,8 +196,9 @@ func TestAPromiseIsNeverBelowItsPrediction(t *testing.T) {
 				if w.FPR < w.Wasted || w.Memory > 0 && w.Bytes > w.Memory+rounded {
 					t.Errorf("%v: %+v: want a promise of at least what is wasted, and filters that fit", o, w)
 				}
+				kind, _ := filterplan.ParseKind(w.Kind)
 				rest, _, err := filterplan.Options{
-					Memory: int64(w.Memory), Ribbon: w.Kind == "ribbon", Ratio: s.Plan.Ratio,
+					Memory: int64(w.Memory), Kind: kind, Ratio: s.Plan.Ratio,
 				}.PlanAtRest(s.Tree.Keys, 0)
 				if w.Memory > 0 && (err != nil || w.AtRest != rest) {
 					t.Errorf("%s: %g is promised at rest, by the plan %g, %v", w.Asked, w.AtRest, rest, err)

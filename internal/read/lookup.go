@@ -269,13 +269,13 @@ func (l *lookup) search(
 	return hit.Trailer.Kind() == ikey.Set, true, nil
 }
 
-// ready prepares the search of a table. If the table was not loaded yet, ready loads it and decides again whether the
-// search is necessary.
+// ready prepares the search of a table. If the table or its filter was not loaded yet, ready loads it and decides again
+// whether the search is necessary.
 func (c *candidate) ready(
 	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
 ) (search bool, err error) {
 	r := c.table.Reader
-	if r.Loaded() && !c.unknown {
+	if r.Loaded() && !c.unknown && c.table.Ready.Load() {
 		return true, nil
 	}
 	loads, bytes, err := rd.tables.LoadTail(c.table)

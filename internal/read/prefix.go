@@ -73,12 +73,12 @@ func (c *prefixCounts) load() PrefixCounts {
 // filter if that is not loaded yet.
 func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
-	maybe, probed, loaded := t.Reader.MayContainPrefix(p.hash)
-	if !loaded {
+	maybe, probed := t.Reader.MayContainPrefix(p.hash)
+	if !probed && !t.Prefixes.Known() {
 		if err := r.reader.tables.LoadPrefixes(t); err != nil {
 			return false, err
 		}
-		maybe, probed, _ = t.Reader.MayContainPrefix(p.hash)
+		maybe, probed = t.Reader.MayContainPrefix(p.hash)
 	}
 	if !probed {
 		p.unasked++

@@ -30,8 +30,7 @@ func (s *Scheduler) Env(level int) compaction.Env {
 // manifest. Then readers see the new state. Only after that may inputs and old logs be removed.
 
 // install makes an edit and the tables it adds part of the tree, and counts the work. Tables that the edit moves from
-// another level are already known. When it returns, filters in memory follow the plan of the new tree, as far as
-// there is memory. A goroutine that has seen the new state earlier can wait for that by locking installMu. Until then,
+// another level are already known. When it returns, filters in memory follow the plan of the new tree. Until then,
 // Settled returns false.
 //
 // After an error no file is left, unless the edit may be in the manifest: then the store has failed.
@@ -43,33 +42,41 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	}
 	fresh := s.Tree.Fresh(e)
 	for _, t := range fresh {
-		if err := s.Share.Load(t); err != nil { // it must be readable before anything depends on it (I27)
+		if err := s.Share.LoadFresh(t); err != nil { // it must be readable before anything depends on it (I27)
 			return errors.Join(err, s.forget(fresh, true))
 		}
-		if c.Replace && s.Share.Full() {
-			s.Share.Drop(t, 0, true) // until the tables that it replaces give their memory back
-		}
 	}
+	if err := s.swap(e, fresh, c, work); err != nil {
+		return err
+	}
+	s.Share.Restore(s.Tree.Life()) // reads files, which must not hold up the next change
+	s.setInstalling(-1)
+	return nil
+}
+
+// swap makes readers see an edit, counts the work, and makes the filter plan of the new tree. After an error it has
+// called setInstalling(-1), which else the caller does.
+func (s *Scheduler) swap(e *manifest.Edit, fresh []*tree.Table, c tree.Change, work Counts) error {
 	s.installMu.Lock()
 	defer s.installMu.Unlock()
-	s.setInstalling(true) // before readers see the new state
-	defer s.setInstalling(false)
+	s.setInstalling(1) // before readers see the new state
 	old, now, uncertain, err := s.Tree.Install(e, fresh, c)
 	if err != nil {
+		s.setInstalling(-1)
 		return errors.Join(err, s.forget(fresh, !uncertain)) // if it is uncertain, the manifest may name them
 	}
 	s.mu.Lock()
 	s.counts.add(work)
 	s.mu.Unlock()
 	s.Share.Follow(old, now, e.Deleted)
-	s.Share.Restore(s.Tree.Life())
 	return nil
 }
 
-func (s *Scheduler) setInstalling(installing bool) {
+func (s *Scheduler) setInstalling(more int) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.installing = installing
+	s.installing += more
+	s.mu.Unlock()
+	s.Tree.Wake()
 }
 
 // forget releases tables that are in no state. If remove is true, because nothing can name them, it removes their
@@ -97,7 +104,7 @@ func (s *Scheduler) RemoveDead() error {
 		errs = append(errs, closeErr, err)
 	}
 	if len(dead) > 0 {
-		s.Share.Offer()
+		s.Share.Rebalance()
 	}
 	return errors.Join(errs...)
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -21,7 +23,7 @@ const compactors = 1
 type Scheduler struct {
 	Config // constant after New
 
-	warm    atomic.Bool // indexes and filters were loaded after Open, and the filter plan was made from them
+	warm    atomic.Bool // what memory has space for was loaded after Open
 	pacer   pacer
 	workers sync.WaitGroup
 
@@ -32,7 +34,7 @@ type Scheduler struct {
 	running []*job
 	counts  Counts
 
-	installing bool // installMu is held by install
+	installing int // calls of install whose filters do not follow the plan yet
 
 	era    context.Context //nolint:containedctx // of compactions; ended by Close, and where the tree is replaced
 	endEra context.CancelFunc
@@ -62,7 +64,7 @@ func (s *Scheduler) Start() {
 // Wait returns once all work has ended.
 func (s *Scheduler) Wait() { s.workers.Wait() }
 
-// Warm reports whether indexes and filters were loaded after Open.
+// Warm reports whether the filters that memory has space for were loaded after Open.
 func (s *Scheduler) Warm() bool { return s.warm.Load() }
 
 // Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
@@ -71,13 +73,13 @@ func (s *Scheduler) Settled() bool {
 	for {
 		v := s.Tree.View()
 		s.mu.Lock()
-		idle := len(s.calls) == 0 && len(s.running) == 0 && !s.installing
+		idle := len(s.calls) == 0 && len(s.running) == 0 && s.installing == 0
 		s.mu.Unlock()
 		now, release := s.Tree.Acquire()
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil
+		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil && s.Share.Balanced()
 		release()
 		if now == v.State { // else idle is of another state
 			return settled
@@ -85,23 +87,35 @@ func (s *Scheduler) Settled() bool {
 	}
 }
 
-// keepWarm loads indexes and filters after Open, and later reloads dropped ones when there is memory for them again.
+// keepWarm loads tails and filters after Open, and later what memory that became free has space for. It divides memory
+// anew while memtables grow, and once they have not grown for a while.
 func (s *Scheduler) keepWarm() {
 	ctx := s.Tree.Life()
 	s.Share.WarmUp(ctx)
 	s.installMu.Lock()
 	if now := s.Tree.Load(); now != nil {
-		_ = s.Share.Replan(now) // the sizes of filters are known now; drops those that do not fit
+		_ = s.Share.Replan(now) // the sizes of filters are known now
 	}
 	s.installMu.Unlock()
+	s.Share.Rebalance()
 	s.Share.Restore(ctx)
 	s.warm.Store(true)
+	lend := time.NewTimer(budget.LendAfter)
+	defer lend.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.Share.Room():
 			s.Share.Restore(ctx)
+		case <-s.Tree.Grown():
+			s.Share.Rebalance()
+			lend.Reset(budget.LendAfter)
+		case <-lend.C:
+			s.Share.Rebalance()
+			if s.Share.Lends() {
+				lend.Reset(budget.LendAfter)
+			}
 		}
 	}
 }
@@ -113,7 +127,10 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 	if err != nil {
 		return err
 	}
-	s.installMu.Lock() // new tables are visible before their filters follow the plan: see install
-	defer s.installMu.Unlock()
+	s.Tree.Await(func(tree.View) bool { // new tables are visible before their filters follow the plan: see install
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.installing == 0
+	})
 	return nil
 }

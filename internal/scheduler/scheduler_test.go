@@ -48,6 +48,7 @@ func (o *observer) Removed(int, *manifest.Table)            {}
 func (o *observer) Damaged(error)                           {}
 func (o *observer) ReadOnly(error)                          { o.failures = append(o.failures, "read-only") }
 func (o *observer) LoadFailed(string, error)                {}
+func (o *observer) Promise(budget.Promises)                 {}
 func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = append(o.failures, work) }
 
 // newScheduler returns a scheduler of an empty tree, which does no work.
@@ -61,7 +62,7 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	for level := range planner.Runs {
 		planner.Runs[level] = p.MaxRuns(level)
 	}
-	plan, err := planner.Plan(0.01)
+	plans, err := planner.First(0.01)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
 	})
 	share, err := budget.NewPool(8<<20, 8).Join(budget.Config{
-		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plan: plan, Observer: o,
+		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plans: plans, Observer: o,
 	})
 	if err != nil {
 		t.Fatal(err)

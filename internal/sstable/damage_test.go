@@ -73,7 +73,7 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("%s: the filter denies %q", what, v.key)
 		}
-		if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
+		if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
 			t.Fatalf("%s: the prefix filter denies the prefix of %q", what, v.key)
 		}
 		if got, ok, err := get(r, v.key, v.t.Seq()); err != nil {
@@ -206,7 +206,7 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 		check(it.Close())
 		check(r.Verify(t.Context(), nil))
 		r.DropIndex()
-		_ = r.DropFilterUnits(0)
+		r.ReduceFilter(r.FilterForms(1))
 		if s := r.FilterState(); s.Damage != nil {
 			t.Fatal(s.Damage)
 		}

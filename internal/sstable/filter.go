@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,75 +11,195 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
-// A keyFilter holds the loaded units of a table's filter of keys.
-type keyFilter struct {
-	filter  atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
-	reached atomic.Uint64                     // float64 bits: a load for this rate or a higher one has nothing to do
+// A heldFilter is a filter block of a table as far as it is in memory: in one of the forms of its header, which may be
+// none at all. The block in the file always has the whole filter.
+type heldFilter struct {
+	filter atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
 
-	mu     sync.Mutex        // serializes loading and dropping; held while the filter is read from the file
-	header bloomblock.Header // guarded by mu; valid if known
-	known  bool              // guarded by mu
-	from   *tableFile        // guarded by mu; with offset, where the header was read: for errors
-	offset uint64            // guarded by mu
-	units  [][]byte          // guarded by mu; each an allocation of its own
+	mu     sync.Mutex        // serializes changes of the form; held while the filter is read from the file
+	header bloomblock.Header // guarded by mu; its units are those that are not damaged
+	known  bool              // guarded by mu: the header was read, is damaged, or there is none
+	form   bloomblock.Form   // guarded by mu: of the filter
 	damage error             // guarded by mu
 }
 
-func (k *keyFilter) init() { k.reached.Store(math.Float64bits(math.Inf(1))) }
-
-// enough reports whether a load for maxRate has nothing to do.
-func (k *keyFilter) enough(maxRate float64) bool {
-	return maxRate >= math.Float64frombits(k.reached.Load())
+// A filterPlace says where a filter block is in a table's file. The zero value is no filter.
+type filterPlace struct {
+	kind         kind
+	offset, size uint64
+	sum          uint32 // binds the header to the table
 }
 
-// load loads units until their promised rate is at most maxRate, or there are most of them. Damage is kept and is no
-// error.
-func (k *keyFilter) load(f *tableFile, t *tail, maxRate float64, most int) error {
+// keys returns the place of the filter of keys.
+func (t *tail) keys() filterPlace {
+	return filterPlace{kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum}
+}
+
+// prefixes returns the place of the filter of prefixes, if it is by the given rule.
+func (t *tail) prefixes(rule PrefixRule) filterPlace {
+	x := &t.props.Prefixes
+	if x.Bytes == 0 || x.Rule != rule.String() {
+		return filterPlace{}
+	}
+	return filterPlace{kindPrefixes, t.prefixesOff(), x.Bytes, x.Sum}
+}
+
+// isDamage reports whether an error of reading a filter says that it cannot be used. Reads go on without it.
+func isDamage(err error) bool {
+	return errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind)
+}
+
+// know reads the header, unless it is known. Damage is kept and is no error.
+func (k *heldFilter) know(f *tableFile, at filterPlace) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if t.footer.filterLen == 0 {
-		k.reached.Store(0)
-	}
-	if k.enough(maxRate) || maxRate >= 1 || most == 0 {
-		return nil
-	}
-	err := k.loadUnits(f, t, maxRate, most)
-	if errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind) {
-		k.damage, err = err, nil
-		k.reached.Store(0)
-	}
-	return err
+	return k.knowLocked(f, at)
 }
 
-// loadUnits loads the header and units. It returns damage as an error. The caller holds mu.
-func (k *keyFilter) loadUnits(f *tableFile, t *tail, maxRate float64, most int) error {
-	offset := t.footer.filterOff
-	if !k.known {
-		h, err := f.readFilterHeader(kindFilter, offset, t.keysLen(), t.footer.filterSum)
-		if err != nil {
+// knowLocked implements know. The caller holds mu.
+func (k *heldFilter) knowLocked(f *tableFile, at filterPlace) error {
+	if k.known {
+		return nil
+	}
+	if at.size > 0 {
+		h, err := f.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+		switch {
+		case isDamage(err):
+			k.damage = err
+		case err != nil:
 			return err
 		}
-		k.header, k.known, k.from, k.offset = h, true, f, offset
+		k.header = h
 	}
-	units := k.units
-	var failed error
-	for i := len(units); i < min(k.header.UnitsFor(maxRate), most); i++ {
-		var b []byte
-		if b, failed = f.readUnit(offset, k.header.Units[i]); failed != nil {
+	k.known = true
+	return nil
+}
+
+// set brings the filter into a form of its header, by reducing what is in memory if that is enough, or else from the
+// file. It returns the bytes that it read. If it finds a unit damaged, it leaves that and all later units out of the
+// header and drops the filter: the caller may set a form of the remaining header. This is no error.
+func (k *heldFilter) set(f *tableFile, at filterPlace, form bloomblock.Form) (read uint64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err := k.knowLocked(f, at); err != nil || k.reduceLocked(form) {
+		return 0, err
+	}
+	units := make([][]byte, len(k.header.Units))
+	for i, u := range k.header.Units {
+		if form.Has(i) {
+			if units[i], err = f.readUnit(at.offset, u); err != nil {
+				return read, k.failed(f, at, err)
+			}
+			read += u.Bytes()
+		}
+	}
+	filter, err := k.header.In(form, bloomblock.AlignedBytes(form.Bytes), units)
+	if err != nil {
+		return read, k.failed(f, at, f.damaged(at.offset, err))
+	}
+	k.publish(&filter, form)
+	return read, nil
+}
+
+// reduce brings the filter into one of forms, which ascend from none on, without the file: the largest that can be made
+// from what is in memory.
+func (k *heldFilter) reduce(forms []bloomblock.Form) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := len(forms) - 1; i >= 0 && !k.reduceLocked(forms[i]); i-- {
+	}
+}
+
+// reduceLocked brings the filter into a form, unless that needs what is not in memory. The caller holds mu.
+func (k *heldFilter) reduceLocked(form bloomblock.Form) (ok bool) {
+	old := k.filter.Load()
+	switch {
+	case form.Bytes == 0:
+		k.publish(nil, noFilter)
+	case old == nil:
+		return false
+	case form != k.form:
+		smaller, ok := old.Reduce(k.header, form, bloomblock.AlignedBytes(form.Bytes))
+		if !ok {
+			return false
+		}
+		k.publish(&smaller, form)
+	}
+	return true
+}
+
+// noFilter is the form of a filter that is not in memory.
+var noFilter = bloomblock.Form{Rate: 1}
+
+// failed returns an error of reading units, unless it is damage: then the header keeps the sound units in front of the
+// damaged one. The caller holds mu.
+func (k *heldFilter) failed(f *tableFile, at filterPlace, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	k.damage = err
+	k.publish(nil, noFilter)
+	sound := 0
+	for units := [][]byte(nil); sound < len(k.header.Units); sound++ {
+		b, err := f.readUnit(at.offset, k.header.Units[sound])
+		if err != nil && !isDamage(err) {
+			k.known, k.damage = false, nil // the next use tries again
+			return err
+		}
+		units = append(units, b)
+		if _, bad := k.header.Filter(units); err != nil || bad != nil {
 			break
 		}
-		units = append(units[:i:i], b)
 	}
-	for { // the units before a damaged one are used
-		err := k.publish(units)
-		if err == nil {
-			return failed
-		}
-		if len(units) == 0 {
-			return err
-		}
-		failed, units = err, units[:len(units)-1]
+	k.header.Units = k.header.Units[:sound:sound]
+	return nil
+}
+
+// publish makes filter, which is in the given form, the one that is asked. The caller holds mu.
+func (k *heldFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
+	k.filter.Store(filter)
+	k.form = form
+}
+
+// forms returns the forms that the filter may have for a promised rate of at most rate: see [bloomblock.Header.Forms].
+// It returns nil before the header is known.
+func (k *heldFilter) forms(rate float64) []bloomblock.Form {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.known {
+		return nil
 	}
+	return k.header.Forms(rate)
+}
+
+// bytes returns the bytes of memory that the filter takes now.
+func (k *heldFilter) bytes() int64 {
+	if f := k.filter.Load(); f != nil {
+		return int64(f.Bytes())
+	}
+	return 0
+}
+
+// A FilterState describes a filter of a table as far as it was read.
+type FilterState struct {
+	Form     bloomblock.Form // in memory
+	Units    int             // in memory, reduced ones included
+	AllUnits int             // in the file and not damaged; 0 if there is no filter or its header was not read yet
+	Rate     float64         // promised by all of these; 1 without any
+	Damage   error           // why some or all units are not used; it matches corrupt.Err or bloomblock.ErrUnknownKind
+}
+
+func (k *heldFilter) state() FilterState {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := len(k.header.Units)
+	s := FilterState{Form: k.form, AllUnits: n, Rate: k.header.Rate(n), Damage: k.damage}
+	if f := k.filter.Load(); f != nil {
+		s.Units = f.Units()
+	} else {
+		s.Form = noFilter
+	}
+	return s
 }
 
 // readUnit reads one unit of the filter at offset.
@@ -101,154 +220,95 @@ type FilterCopy struct {
 	Damage error    // of the filter; the damaged unit and those after it are left out
 }
 
-// copy returns the units that a promised rate of maxRate needs: see Reader.CopyFilter.
-func (k *keyFilter) copy(f *tableFile, t *tail, maxRate float64) (FilterCopy, error) {
-	k.mu.Lock()
-	h, units := k.header, k.units
-	known, damage := k.known, k.damage
-	k.mu.Unlock()
-	read := uint64(0)
-	if !known && damage == nil {
-		h, damage = f.readFilterHeader(kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum)
-		read += bloomblock.HeaderSize
-	}
-	n := h.UnitsFor(maxRate)
-	units = slices.Clip(units[:min(n, len(units))])
-	for damage == nil && len(units) < n {
-		u := h.Units[len(units)]
-		var b []byte
-		if b, damage = f.readUnit(t.footer.filterOff, u); damage != nil {
-			break
+// copyFilter reads the units of a filter that a promised rate of maxRate needs: see Reader.CopyFilter.
+func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, error) {
+	h, damage := f.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+	c := FilterCopy{Read: bloomblock.HeaderSize}
+	if damage == nil {
+		for _, u := range h.Units[:h.UnitsFor(maxRate)] {
+			var b []byte
+			if b, damage = f.readUnit(at.offset, u); damage != nil {
+				break
+			}
+			c.Read += u.Bytes()
+			if _, err := h.Filter(append(c.Units, b)); err != nil {
+				damage = f.damaged(at.offset, err)
+				break
+			}
+			c.Units = append(c.Units, b)
 		}
-		read += u.Bytes()
-		if _, err := h.Filter(append(units, b)); err != nil {
-			damage = f.damaged(t.footer.filterOff, err)
-			break
-		}
-		units = slices.Clip(append(units, b))
 	}
-	if damage != nil && !errors.Is(damage, corrupt.Err) && !errors.Is(damage, bloomblock.ErrUnknownKind) {
-		return FilterCopy{Read: read}, damage // of the file
+	if damage != nil && !isDamage(damage) {
+		return FilterCopy{Read: c.Read}, damage // of the file
 	}
-	if len(units) == 0 {
-		return FilterCopy{Read: read, Damage: damage}, nil
+	if c.Damage = damage; len(c.Units) > 0 {
+		h.Units = h.Units[:len(c.Units):len(c.Units)]
+		c.Header = h
 	}
-	h.Units = slices.Clip(h.Units[:len(units)])
-	return FilterCopy{h, units, read, damage}, nil
+	return c, nil
 }
 
-// publish makes units the filter. The caller holds mu.
-func (k *keyFilter) publish(units [][]byte) error {
-	h := &k.header
-	f, err := h.Filter(units)
-	if err != nil {
-		return k.from.damaged(k.offset, err)
-	}
-	k.units = units
-	if len(units) == 0 {
-		k.filter.Store(nil)
-	} else {
-		k.filter.Store(&f)
-	}
-	reached := 0.0
-	if len(units) < len(h.Units) {
-		reached = h.Rate(len(units))
-	}
-	k.reached.Store(math.Float64bits(reached))
-	return nil
+// A keyFilter is the filter of a table's keys.
+type keyFilter struct{ keys heldFilter }
+
+// FilterHeader describes the whole filter, without units that are damaged. known is false before LoadTail. The caller
+// must not change Units.
+func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
+	k.keys.mu.Lock()
+	defer k.keys.mu.Unlock()
+	return k.keys.header, k.keys.known
 }
 
-// keep drops all units after the first n. The caller holds mu.
-func (k *keyFilter) keep(n int) error {
-	if len(k.units) <= n {
-		return nil
-	}
-	return k.publish(append([][]byte(nil), k.units[:max(n, 0)]...))
-}
-
-// tryKeep calls keep, unless the filter is being read from the file. It reports whether it dropped the units.
-func (k *keyFilter) tryKeep(n int) bool {
-	if !k.mu.TryLock() {
-		return false
-	}
-	defer k.mu.Unlock()
-	return k.keep(n) == nil
-}
-
-// trim drops the units that a promised rate of maxRate does not need.
-func (k *keyFilter) trim(maxRate float64) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if !k.known {
-		return nil
-	}
-	return k.keep(k.header.UnitsFor(maxRate))
-}
-
-// DropFilterUnits drops all but the first keep units of the filter. A later Load may load the others again.
-func (k *keyFilter) DropFilterUnits(keep int) error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.keep(keep)
-}
-
-// FilterUnits returns the number of units of the filter that are in memory now.
-func (k *keyFilter) FilterUnits() int {
-	if f := k.filter.Load(); f != nil {
-		return f.Units()
-	}
-	return 0
-}
+// Filter returns the filter in memory, or nil if there is none: then every answer is maybe. The filter stays valid
+// after it is dropped.
+func (k *keyFilter) Filter() *bloomblock.Filter { return k.keys.filter.Load() }
 
 // FilterBytes returns the bytes of memory that the filter takes now.
-func (k *keyFilter) FilterBytes() int64 {
-	if f := k.filter.Load(); f != nil {
-		return int64(f.Bytes())
-	}
-	return 0
-}
+func (k *keyFilter) FilterBytes() int64 { return k.keys.bytes() }
 
-// FilterHeader describes the whole filter, without units if it is damaged. known is false before the first Load, which
-// reads the header. The caller must not change Units.
-func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.damage != nil {
-		return bloomblock.Header{}, true
-	}
-	return k.header, k.known
-}
+// FilterForms returns the forms that the filter may have in memory for a promised rate of at most rate, from none on:
+// see [bloomblock.Header.Forms]. It is nil before LoadTail.
+func (k *keyFilter) FilterForms(rate float64) []bloomblock.Form { return k.keys.forms(rate) }
 
-// Filter returns the loaded units of the filter, or nil if no units are loaded: then every answer is maybe. The filter
-// stays valid after it is dropped.
-func (k *keyFilter) Filter() *bloomblock.Filter { return k.filter.Load() }
-
-// FilterState describes a table's filter as far as it was read.
-type FilterState struct {
-	Units    int     // in memory
-	AllUnits int     // in the file; 0 if there is no filter or its header was not read yet
-	Bytes    int64   // in memory
-	Rate     float64 // promised by the units in memory; 1 without units
-	Damage   error   // why some or all units are not used; it matches corrupt.Err or bloomblock.ErrUnknownKind
-}
+// ReduceFilter brings the filter into one of forms, which are the smallest of FilterForms: into the largest that can be
+// made from what is in memory. It reads no file.
+func (k *keyFilter) ReduceFilter(forms []bloomblock.Form) { k.keys.reduce(forms) }
 
 // FilterState returns the state of the filter.
-func (k *keyFilter) FilterState() FilterState {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := FilterState{Units: len(k.units), Bytes: k.FilterBytes(), Rate: 1, Damage: k.damage}
-	if k.known {
-		s.AllUnits, s.Rate = len(k.header.Units), k.header.Rate(len(k.units))
-	}
-	return s
-}
+func (k *keyFilter) FilterState() FilterState { return k.keys.state() }
 
 // MayContain asks the filter. If maybe is false, the table has no version of the key. If probed is false, there was no
 // filter to ask: none was built, none is loaded, or it is damaged. It does no I/O.
 func (k *keyFilter) MayContain(h bloomblock.Hash) (maybe, probed bool) {
-	f := k.filter.Load()
+	f := k.Filter()
 	if f == nil {
 		return true, false
 	}
 	return f.MayContain(h), true
 }
+
+// A prefixFilter is a table's second filter, of the keys' prefixes by the rule that LoadPrefixes was given.
+type prefixFilter struct{ prefixes heldFilter }
+
+// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of SetPrefixes. If maybe is false, the
+// table has no version of a key with that prefix. If probed is false, there was no filter to ask. It does no I/O.
+func (p *prefixFilter) MayContainPrefix(h bloomblock.Hash) (maybe, probed bool) {
+	f := p.prefixes.filter.Load()
+	if f == nil {
+		return true, false
+	}
+	return f.MayContain(h), true
+}
+
+// PrefixBytes returns the bytes of memory that the prefix filter takes now.
+func (p *prefixFilter) PrefixBytes() int64 { return p.prefixes.bytes() }
+
+// PrefixForms returns the forms that the prefix filter may have in memory, as FilterForms does. It is nil before
+// KnowPrefixes.
+func (p *prefixFilter) PrefixForms(rate float64) []bloomblock.Form { return p.prefixes.forms(rate) }
+
+// ReducePrefixes reduces the prefix filter, as ReduceFilter does.
+func (p *prefixFilter) ReducePrefixes(forms []bloomblock.Form) { p.prefixes.reduce(forms) }
+
+// PrefixState returns the state of the prefix filter.
+func (p *prefixFilter) PrefixState() FilterState { return p.prefixes.state() }

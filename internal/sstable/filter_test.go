@@ -42,18 +42,27 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 	}{{1, 0}, {2, 0}, {0.1, 1}, {0.5, 1}, {0.01, 2}, {0.05, 2}, {0.0001, 3}, {0, 3}} {
 		must(t, r.Load(c.rate))
 		s := r.FilterState()
-		if s.Units != c.units || s.Damage != nil || s.Bytes != r.FilterBytes() ||
-			c.units > 0 && s.Rate > max(c.rate, 0.0001) {
+		if s.Units != c.units || s.Damage != nil || s.Form.Bytes != r.FilterBytes() ||
+			c.units > 0 && s.Form.Rate > max(c.rate, 0.0001) {
 			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
 		}
 		if _, probed := r.MayContain(1); probed != (c.units > 0) {
 			t.Fatalf("Load(%v): probed %v", c.rate, probed)
 		}
 	}
-	for _, keep := range []int{3, 1, 0} {
-		must(t, r.DropFilterUnits(keep))
-		if s := r.FilterState(); s.Units != keep {
-			t.Fatalf("%d units after dropping to %d", s.Units, keep)
+	forms := r.FilterForms(0)
+	for i := len(forms) - 1; i >= 0; i-- {
+		r.ReduceFilter(forms[:i+1])
+		if got := r.FilterState().Form; got.Bytes > forms[i].Bytes || got.Bytes == 0 && i > 1 {
+			t.Fatalf("form %+v of %d bytes after reducing to %+v", got, r.FilterBytes(), forms[i])
+		}
+		if _, err := r.SetFilter(forms[i]); err != nil || r.FilterBytes() != forms[i].Bytes {
+			t.Fatalf("%d bytes, %v after loading form %+v", r.FilterBytes(), err, forms[i])
+		}
+		for _, v := range kvs {
+			if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+				t.Fatalf("form %+v denies %q", forms[i], v.key)
+			}
 		}
 	}
 	if err := r.Load(0.01); err != nil || r.FilterState().Units != 2 {
@@ -68,7 +77,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 	}
 }
 
-func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
+func TestLoadDropsTheUnitsThatARateDoesNotNeed(t *testing.T) {
 	params, err := bloomblock.ParamsNested(0.01, 0.001)
 	must(t, err)
 	var file bytes.Buffer
@@ -88,10 +97,10 @@ func TestTrimKeepsTheUnitsThatARateNeeds(t *testing.T) {
 	for _, c := range []struct {
 		rate float64
 		want int
-	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 1}, {1, 0}} {
-		must(t, r.Trim(c.rate))
+	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 2}, {1, 0}} {
+		must(t, r.Load(c.rate))
 		if got := r.FilterState().Units; got != c.want {
-			t.Errorf("after Trim(%g): %d units, want %d", c.rate, got, c.want)
+			t.Errorf("after Load(%g): %d units, want %d", c.rate, got, c.want)
 		}
 	}
 	if err := r.Load(0.001); err != nil || r.FilterState().Units != 2 {
@@ -115,7 +124,7 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 		if s := r.FilterState(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
 			t.Errorf("unit %d damaged: %+v", i, s)
 		}
-		if h, known := r.FilterHeader(); len(h.Units) != 0 || !known {
+		if h, known := r.FilterHeader(); len(h.Units) != i || !known {
 			t.Errorf("unit %d damaged: the header is %+v, known %v", i, h, known)
 		}
 		reads := &counting{r.file, 0}

@@ -153,19 +153,18 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					(x.Bytes > 0) != (rule != PrefixRule{}) {
 					t.Fatalf("%s, %v: properties %+v, %v, want %d prefixes", name, rule, x, err, len(prefixes))
 				}
-				if _, _, loaded := r.MayContainPrefix(1); loaded || r.PrefixBytes() != 0 {
+				if _, probed := r.MayContainPrefix(1); probed || r.PrefixBytes() != 0 {
 					t.Fatalf("%s, %v: loaded before anybody asked", name, rule)
 				}
 				must(t, r.LoadPrefixes(rule, 0))
 				for p := range prefixes {
-					if maybe, probed, loaded := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed ||
-						!loaded {
-						t.Fatalf("%s, %v: prefix %q: %v, probed %v, loaded %v", name, rule, p, maybe, probed, loaded)
+					if maybe, probed := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed {
+						t.Fatalf("%s, %v: prefix %q: %v, probed %v", name, rule, p, maybe, probed)
 					}
 				}
 				wrong, asked := 0, 0
 				for i := range 20_000 {
-					if maybe, probed, _ := r.MayContainPrefix(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/",
+					if maybe, probed := r.MayContainPrefix(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/",
 						i))); probed && maybe {
 						wrong++
 					} else if probed {
@@ -180,11 +179,10 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 				for _, other := range prefixRules {
 					r := newReader(file, info, 0)
 					must(t, r.LoadPrefixes(other, 0))
-					maybe, probed, loaded := r.MayContainPrefix(12345)
-					if own := other == rule && rule != (PrefixRule{}); probed != own || !loaded ||
+					maybe, probed := r.MayContainPrefix(12345)
+					if own := other == rule && rule != (PrefixRule{}); probed != own ||
 						!own && (!maybe || r.PrefixBytes() != 0) {
-						t.Fatalf("%s by %v, asked by %v: %v, probed %v, loaded %v",
-							name, rule, other, maybe, probed, loaded)
+						t.Fatalf("%s by %v, asked by %v: %v, probed %v", name, rule, other, maybe, probed)
 					}
 				}
 			}
@@ -205,11 +203,11 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded := func(what string, units int) {
 		t.Helper()
 		s := r.PrefixState()
-		if s.Units != units || s.Damage != nil || s.Bytes != r.PrefixBytes() || (s.Bytes > 0) != (units > 0) {
+		if s.Units != units || s.Damage != nil || s.Form.Bytes != r.PrefixBytes() || (s.Form.Bytes > 0) != (units > 0) {
 			t.Fatalf("%s: %+v, want %d units", what, s, units)
 		}
-		if _, probed, there := r.MayContainPrefix(1); probed != (units > 0) || there != (units > 0) {
-			t.Fatalf("%s: probed %v, loaded %v", what, probed, there)
+		if _, probed := r.MayContainPrefix(1); probed != (units > 0) {
+			t.Fatalf("%s: probed %v", what, probed)
 		}
 	}
 	must := func(err error) {
@@ -228,19 +226,17 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	if reads.n != before {
 		t.Errorf("loaded again with %d reads", reads.n-before)
 	}
-	must(r.Trim(0.05))
+	must(r.LoadPrefixes(rule, 0.05))
 	loaded("what two units are enough for", 2)
-	must(r.Trim(0.1))
-	loaded("too many after a move", 0)
 	must(r.LoadPrefixes(rule, 0.1))
-	loaded("one unit", 1)
-	r.Shed(0, false)
-	loaded("shed", 0)
+	loaded("one unit after a move", 1)
+	r.ReducePrefixes(r.PrefixForms(1))
+	loaded("dropped", 0)
 	must(r.LoadPrefixes(rule, 0))
 	loaded("all units", 3)
 	r.DropIndex()
 	before = reads.n
-	if maybe, _, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/"))); !maybe || reads.n != before ||
+	if maybe, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/"))); !maybe || reads.n != before ||
 		r.Loaded() {
 		t.Error("without the index the filter is asked all the same")
 	}
@@ -296,8 +292,9 @@ func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 			if damage := r.PrefixState().Damage; !errors.Is(damage, corrupt.Err) {
 				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
 			}
-			if maybe, probed, loaded := r.MayContainPrefix(bloomblock.Hash(i)); !maybe || probed || !loaded {
-				t.Fatalf("bit %d: a damaged filter is asked: %v, %v, %v", i, maybe, probed, loaded)
+			prefix := fmt.Appendf(nil, "%05d/", i%700)
+			if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(prefix)); !maybe || r.PrefixState().Units > 1 {
+				t.Fatalf("bit %d: %v for prefix %q, want maybe; %+v", i, maybe, prefix, r.PrefixState())
 			}
 			if i%61 == 0 {
 				if err := r.Verify(t.Context(), nil); !errors.Is(err, corrupt.Err) {
@@ -344,7 +341,7 @@ func TestARuleOfTheFutureIsNotAsked(t *testing.T) {
 	r := newReader(file, info, 0)
 	for _, rule := range slices.Concat(prefixRules, []PrefixRule{PrefixLen(3)}) {
 		must(t, r.LoadPrefixes(rule, 0))
-		if maybe, probed, _ := r.MayContainPrefix(7); !maybe || probed {
+		if maybe, probed := r.MayContainPrefix(7); !maybe || probed {
 			t.Errorf("%v: %v, probed %v", rule, maybe, probed)
 		}
 	}

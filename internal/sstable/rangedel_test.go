@@ -423,7 +423,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 			if err := r.Dump(io.Discard, true); err != nil {
 				t.Error(err)
 			}
-			if err := r.Trim(0.5); err != nil {
+			if err := r.Load(0.5); err != nil {
 				t.Error(err)
 			}
 			r.DropIndex()

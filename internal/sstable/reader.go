@@ -46,7 +46,6 @@ type Reader struct {
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
 	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
-	r.keyFilter.init()
 	r.mapped, _ = f.(mappable)
 	return r
 }
@@ -73,51 +72,101 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 // Enter begins a guard of the reader's domain, inside which lookups are made.
 func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
 
-// Close drops the table's blocks from the cache, its index, its range tombstones and its prefix filter. No lookup may
+// Close drops the table's blocks from the cache, its index, its range tombstones and its filters. No lookup may
 // begin after it. The caller closes the file.
 func (r *Reader) Close() {
 	r.resident.release(r.cache)
-	r.prefixFilter.trim(1)
+	for _, k := range [...]*heldFilter{&r.keys, &r.prefixes} {
+		k.mu.Lock()
+		k.publish(nil, noFilter)
+		k.mu.Unlock()
+	}
 }
 
-// Load loads the index, and units of the filter until their promised rate is at most maxRate, or all units if none
-// reach it. With maxRate ≥ 1 it loads no units. Concurrent calls wait for each other. Damage of the index is an error;
-// damage of the filter is not, see FilterState.
-func (r *Reader) Load(maxRate float64) error { return r.LoadUnits(maxRate, bloomblock.MaxUnits) }
-
-// LoadUnits does the same as Load, but loads at most the given number of units of the filter.
-func (r *Reader) LoadUnits(maxRate float64, most int) error {
-	if r.Loaded() && r.keyFilter.enough(maxRate) {
-		return nil
-	}
-	if _, err := r.loadIndex(new(Stats)); err != nil {
+// Load loads the tail, and the filter of keys with the fewest units whose promised rate is at most maxRate, or all units
+// if none reach it; with maxRate ≥ 1 no filter. Damage of the tail is an error; damage of the filter is not, see
+// FilterState.
+func (r *Reader) Load(maxRate float64) error {
+	if err := r.LoadTail(); err != nil {
 		return err
 	}
-	return r.keyFilter.load(&r.tableFile, r.tail.Load(), maxRate, most)
+	return setWhole(maxRate, &r.keys, r.SetFilter)
 }
 
-// CopyFilter returns the units of the filter that a promised rate of maxRate needs. It reads those that are not in
-// memory from the file, and does not keep them. It loads the table's tail if that was never loaded.
+// LoadPrefixes loads the prefix filter by a rule, as Load does the filter of keys. If the table has no prefix filter by
+// that rule, there is no filter to ask, which is no error.
+func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
+	if maxRate >= 1 {
+		r.ReducePrefixes([]bloomblock.Form{noFilter})
+		return nil
+	}
+	if err := r.KnowPrefixes(rule); err != nil {
+		return err
+	}
+	return setWhole(maxRate, &r.prefixes, func(form bloomblock.Form) (uint64, error) {
+		return r.SetPrefixes(rule, form)
+	})
+}
+
+// setWhole brings a filter into its largest form for a promised rate of at most maxRate.
+func setWhole(maxRate float64, k *heldFilter, set func(bloomblock.Form) (uint64, error)) error {
+	for { // again if a unit was found damaged
+		forms := k.forms(maxRate)
+		form := forms[len(forms)-1]
+		if _, err := set(form); err != nil || k.bytes() == form.Bytes {
+			return err
+		}
+	}
+}
+
+// LoadTail loads the tail, unless it is in memory, and the header of the filter of keys. Concurrent calls wait for each
+// other. Damage of the filter is no error.
+func (r *Reader) LoadTail() error {
+	t, err := r.loadTail()
+	if err != nil {
+		return err
+	}
+	return r.keys.know(&r.tableFile, t.keys())
+}
+
+// SetFilter brings the filter of keys into a form of FilterForms, for any rate, and loads what that needs. It returns
+// the bytes of the filter that it read. If it finds a unit damaged, there is no filter in memory afterwards, and
+// FilterForms has fewer forms; this is no error.
+func (r *Reader) SetFilter(form bloomblock.Form) (read uint64, err error) {
+	t, err := r.loadTail()
+	if err != nil {
+		return 0, err
+	}
+	return r.keys.set(&r.tableFile, t.keys(), form)
+}
+
+// KnowPrefixes reads the header of the prefix filter. If the table has no prefix filter by that rule, or a damaged one,
+// there is no filter to ask, which is no error. It loads the table's tail if that was never loaded.
+func (r *Reader) KnowPrefixes(rule PrefixRule) error {
+	t, err := r.loadTail()
+	if err != nil {
+		return err
+	}
+	return r.prefixes.know(&r.tableFile, t.prefixes(rule))
+}
+
+// SetPrefixes brings the prefix filter into a form of PrefixForms, as SetFilter does.
+func (r *Reader) SetPrefixes(rule PrefixRule, form bloomblock.Form) (read uint64, err error) {
+	t, err := r.loadTail()
+	if err != nil {
+		return 0, err
+	}
+	return r.prefixes.set(&r.tableFile, t.prefixes(rule), form)
+}
+
+// CopyFilter returns the units of the filter of keys that a promised rate of maxRate needs. It reads them from the
+// file, and does not keep them. It loads the table's tail if that was never loaded.
 func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 	t, err := r.loadTail()
 	if err != nil || t.footer.filterLen == 0 || maxRate >= 1 {
 		return FilterCopy{}, err
 	}
-	return r.keyFilter.copy(&r.tableFile, t, maxRate)
-}
-
-// LoadPrefixes loads units of the prefix filter until their promised rate is at most maxRate, or all units if none
-// reach it. With maxRate ≥ 1 it reads nothing. If the table has no prefix filter by that rule, or a damaged one, there
-// is no filter to ask, which is no error: see PrefixState. It loads the table's tail if that was never loaded.
-func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
-	if maxRate >= 1 {
-		return nil
-	}
-	t, err := r.loadTail()
-	if err != nil {
-		return err
-	}
-	return r.prefixFilter.load(&r.tableFile, t, rule, maxRate)
+	return r.copyFilter(t.keys(), maxRate)
 }
 
 // loadIndex returns the index, and loads it if need be.
@@ -138,25 +187,6 @@ func (r *Reader) loadTail() (*tail, error) {
 		return nil, err
 	}
 	return r.tail.Load(), nil
-}
-
-// Shed drops the prefix filter and all but the first keep units of the filter, and if index is true the index and the
-// table's cached blocks too. It never waits: a part that is being read from the file is left, and Shed returns false. A
-// later Load or lookup may load the parts again.
-func (r *Reader) Shed(keep int, index bool) bool {
-	all := r.prefixFilter.tryDrop()
-	all = r.keyFilter.tryKeep(keep) && all
-	if index {
-		all = r.resident.tryDrop(r.cache) && all
-	}
-	return all
-}
-
-// Trim drops the units of both filters that a promised rate of maxRate does not need, as after a move to a deeper
-// level.
-func (r *Reader) Trim(maxRate float64) error {
-	r.prefixFilter.trim(maxRate)
-	return r.keyFilter.trim(maxRate)
 }
 
 // DropIndex drops the index and the table's cached blocks. The next lookup loads the index again.

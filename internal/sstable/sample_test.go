@@ -181,7 +181,7 @@ func TestOverlapsOfTables(t *testing.T) {
 			}
 		}
 	}
-	must(t, tables[1].DropFilterUnits(0))
+	tables[1].ReduceFilter(tables[1].FilterForms(1))
 	s, err := tables[0].Sample()
 	must(t, err)
 	if o := s.Overlap(tables[1].Filter()); o.Known {

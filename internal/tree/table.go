@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -23,10 +24,10 @@ type Table struct {
 	Level  atomic.Int32 // current level
 	refs   atomic.Int64 // states that name it
 
-	// The number of units of its filter that fit the memory shared by stores, and Options.FilterMemory; MaxUnits if
-	// all fit.
-	Kept, Planned atomic.Int32
+	// Keys and Prefixes are the plans for the table's filters in memory.
+	Keys, Prefixes FilterPlan
 
+	Ready   atomic.Bool // its filter is, or was, in memory as far as the plan had memory for it
 	Damaged atomic.Bool // a filter of the table is known to be damaged
 
 	fingerprint atomic.Pointer[uint64] // nil until it is asked for
@@ -43,8 +44,7 @@ type TableBytes struct{ Filter, Prefix, Index, RangeDeletes int64 }
 // NewTable returns the table described by a manifest. It reads nothing.
 func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *Table {
 	t := &Table{Meta: meta, File: files.File(meta.Number)}
-	t.Kept.Store(bloomblock.MaxUnits)
-	t.Planned.Store(bloomblock.MaxUnits)
+	t.Keys.Bytes.Store(math.MaxInt64)
 	m := sstable.Meta{Name: t.File.Name, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = meta.MaxSeq
@@ -66,8 +66,60 @@ func (t *Table) Fingerprint() (uint64, error) {
 	return sum, err
 }
 
-// Units returns the number of units of the table's filter that fit in memory.
-func (t *Table) Units() int { return int(min(t.Kept.Load(), t.Planned.Load())) }
+// A FilterPlan says how much of a filter of a table shall be in memory.
+type FilterPlan struct {
+	Bytes  atomic.Int64           // at most, by the last plan; 0 for no filter
+	ladder atomic.Pointer[ladder] // nil until its header is known
+}
+
+// A ladder is what a filter can be in memory.
+type ladder struct {
+	rate  float64
+	forms []bloomblock.Form
+}
+
+// Forms returns the forms that the filter may have for a promised rate of at most rate, by read, which returns nil
+// while the header is not known. The result is kept for the next call.
+func (p *FilterPlan) Forms(rate float64, read func(rate float64) []bloomblock.Form) []bloomblock.Form {
+	if l := p.ladder.Load(); l != nil && l.rate == rate {
+		return l.forms
+	}
+	forms := read(rate)
+	if forms != nil {
+		p.ladder.Store(&ladder{rate, forms})
+	}
+	return forms
+}
+
+// Known reports whether the forms of the filter are known.
+func (p *FilterPlan) Known() bool { return p.ladder.Load() != nil }
+
+// Want returns the bytes of memory that the filter has by the plan, 0 while its forms for the rate are not known.
+func (p *FilterPlan) Want(rate float64) int64 {
+	if l := p.ladder.Load(); l != nil && l.rate == rate {
+		return p.Form(l.forms).Bytes
+	}
+	return 0
+}
+
+// Forget makes the next call of Forms read again, after a filter was found damaged.
+func (p *FilterPlan) Forget() { p.ladder.Store(nil) }
+
+// Form returns the largest of forms, which ascend from none on, that the plan allows.
+func (p *FilterPlan) Form(forms []bloomblock.Form) bloomblock.Form {
+	allowed := p.Allowed(forms)
+	return allowed[len(allowed)-1]
+}
+
+// Allowed returns those of forms, which ascend from none on, that the plan allows.
+func (p *FilterPlan) Allowed(forms []bloomblock.Form) []bloomblock.Form {
+	most := p.Bytes.Load()
+	n := len(forms)
+	for n > 1 && forms[n-1].Bytes > most {
+		n--
+	}
+	return forms[:n]
+}
 
 // facts holds what the manifest knows about a table.
 type facts struct{ meta *manifest.Table }

@@ -59,6 +59,7 @@ type Tree struct {
 
 	refusal   atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
 	retired   chan struct{}         // capacity 1; holds an element after a state was retired
+	grown     chan struct{}         // capacity 1; holds an element after the memtable has grown by a step
 	snapshots snapshots
 
 	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
@@ -116,7 +117,8 @@ type Frozen struct {
 func New(c Config) *Tree {
 	t := &Tree{
 		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
-		observer: c.Observer, memory: memtable.NewMemory(), retired: make(chan struct{}, 1), failed: c.ReadOnly,
+		observer: c.Observer, memory: memtable.NewMemory(), retired: make(chan struct{}, 1),
+		grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
 	t.decide()
@@ -173,6 +175,20 @@ func (t *Tree) HoldNow() (*State, ikey.Seq, bool) {
 		t.Release(s)
 	}
 }
+
+// Grow records that the memtable has grown by a step, or that another one began. It never waits.
+func (t *Tree) Grow() {
+	select {
+	case t.grown <- struct{}{}:
+	default: // it was recorded, and not received yet
+	}
+}
+
+// Grown returns a channel that receives after Grow.
+func (t *Tree) Grown() <-chan struct{} { return t.grown }
+
+// MemtableSteps is the number of steps in which a memtable grows that writers record: see Grow.
+const MemtableSteps = 8
 
 // Acquire returns the current state with a reference, like Hold, and the function that releases it. s is nil after
 // End.

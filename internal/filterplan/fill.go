@@ -1,0 +1,77 @@
+package filterplan
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// A Demand is a filter that competes with others for memory.
+type Demand struct {
+	// Weight is how often the filter is asked, for each lookup of an absent key within the bounds of its run: its
+	// table's share of the entries of the run.
+	Weight float64
+	Order  uint64            // filters that gain equally from their memory get it in this order
+	Forms  []bloomblock.Form // ascending and convex, from none on: see [bloomblock.Header.Forms]
+}
+
+// Fill divides memory, in bytes, among filters. It returns the index of each filter's form, so that the sum of the
+// weighted rates, which is what lookups of absent keys waste, is as low as so much memory allows: each byte goes where
+// it lowers the sum most. The last filter that gains may not fit, so up to one step of a filter stays unused.
+//
+// This is the division of memory of Dayan, Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD
+// 2017, with forms that tables have, instead of filters that they could be given.
+func Fill(demands []Demand, memory int64) (chosen []int) {
+	type step struct {
+		of, to int
+		gain   float64 // of each byte
+	}
+	chosen = make([]int, len(demands))
+	all := int64(0)
+	for _, d := range demands {
+		all += d.Forms[len(d.Forms)-1].Bytes
+	}
+	if all <= memory {
+		for i, d := range demands {
+			chosen[i] = len(d.Forms) - 1
+		}
+		return chosen
+	}
+	var steps []step
+	for i, d := range demands {
+		for k := 1; k < len(d.Forms); k++ {
+			a, b := d.Forms[k-1], d.Forms[k]
+			steps = append(steps, step{i, k, d.Weight * (a.Rate - b.Rate) / float64(b.Bytes-a.Bytes)})
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int {
+		if c := cmp.Compare(b.gain, a.gain); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(demands[a.of].Order, demands[b.of].Order), cmp.Compare(a.of, b.of),
+			cmp.Compare(a.to, b.to))
+	})
+	for _, s := range steps {
+		forms := demands[s.of].Forms
+		need := forms[s.to].Bytes - forms[s.to-1].Bytes
+		if chosen[s.of] == s.to-1 && need <= memory { // else an earlier step of the filter did not fit
+			chosen[s.of] = s.to
+			memory -= need
+		}
+	}
+	return chosen
+}
+
+// Space returns the bytes that filters may take, of the given bytes that memtables, range tombstones and the like leave:
+// fifteen sixteenths, so that some blocks can be cached.
+func Space(free int64) int64 { return max(free, 0) / 16 * 15 }
+
+// Wasted returns the sum of the weighted rates of the chosen forms: the wasted reads of a lookup of an absent key
+// within the bounds of every run.
+func Wasted(demands []Demand, chosen []int) (sum float64) {
+	for i, d := range demands {
+		sum += d.Weight * d.Forms[chosen[i]].Rate
+	}
+	return sum
+}
