@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -216,17 +217,24 @@ type MemoryMetrics struct {
 	Cache        int64 `json:"cache"`         // data blocks
 
 	PrefixFilters int64 `json:"prefix_filters"` // of tables; included in Filters
+
+	// Mapped is the number of bytes of table files that are mapped, of which the system has some in memory. It is not
+	// part of the budget: see Options.MaxMappedBytes.
+	Mapped int64 `json:"mapped"`
+	// MaxMapped is Options.MaxMappedBytes, or the bound that stores share; 0 if no file is mapped.
+	MaxMapped int64 `json:"max_mapped"`
 }
 
 // memoryMetrics returns bytes in memory, by part.
-func memoryMetrics(budget, memtables int64, tables tree.TableBytes, cache int64) MemoryMetrics {
+func memoryMetrics(p *budget.Pool, memtables int64, tables tree.TableBytes, cache, mapped int64) MemoryMetrics {
 	return MemoryMetrics{
-		Budget: budget, Memtables: memtables, Cache: cache, Indexes: tables.Index, RangeDeletes: tables.RangeDeletes,
+		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Index, RangeDeletes: tables.RangeDeletes,
 		Filters: tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
+		Mapped: mapped, MaxMapped: p.Files.MaxMapped,
 	}
 }
 
-// Sum returns the bytes of all parts.
+// Sum returns the bytes of all parts of the budget.
 func (m MemoryMetrics) Sum() int64 {
 	return m.Memtables + m.Filters + m.Indexes + m.RangeDeletes + m.Cache
 }

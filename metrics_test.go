@@ -36,11 +36,13 @@ lookups.filter_negatives
 lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches
 lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
-memory.budget memory.cache memory.filters memory.indexes memory.memtables memory.prefix_filters memory.range_deletes
+memory.budget memory.cache memory.filters memory.indexes memory.mapped memory.max_mapped memory.memtables
+memory.prefix_filters memory.range_deletes
 prefixes.negatives prefixes.probes prefixes.unasked
 readers.iterators readers.oldest_snapshot_ns readers.snapshots
 resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
-resources.memory.indexes resources.memory.memtables resources.memory.prefix_filters resources.memory.range_deletes
+resources.memory.indexes resources.memory.mapped resources.memory.max_mapped resources.memory.memtables
+resources.memory.prefix_filters resources.memory.range_deletes
 resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
 settled tables_off_plan uptime_ns warm

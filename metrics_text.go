@@ -251,7 +251,8 @@ func (m Metrics) rateText() (l textLine) {
 	return l
 }
 
-// String returns the sum, the budget, and the size of each part that is not empty.
+// String returns the sum, the budget, and the size of each part that is not empty; then what is mapped, if there is
+// anything.
 func (m MemoryMetrics) String() string {
 	text := words.Size(m.Sum()) + " of a budget of " + words.Size(m.Budget)
 	var parts []string
@@ -269,10 +270,13 @@ func (m MemoryMetrics) String() string {
 			parts = append(parts, part.name+" "+words.Size(part.bytes))
 		}
 	}
-	if len(parts) == 0 {
-		return text
+	if len(parts) > 0 {
+		text += ": " + strings.Join(parts, ", ")
 	}
-	return text + ": " + strings.Join(parts, ", ")
+	if m.Mapped > 0 {
+		text += "; beside it " + words.Size(m.Mapped) + " of files mapped, of at most " + words.Size(m.MaxMapped)
+	}
+	return text
 }
 
 // String returns text like "3 times, 1.5s".

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -132,11 +133,19 @@ type Options struct {
 
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
 	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
-	// each run. 0 means 64 MiB; the minimum is 8 MiB.
+	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
+	// minimum is 8 MiB.
 	MemoryBudget int64
+	// MaxMappedBytes bounds the bytes of table files that are mapped into the memory of the process at a time, which
+	// happens on 64-bit Linux alone. Lookups and iterators use blocks in mapped files if the cache is full and the
+	// system has the blocks in memory; they read other files. Mapped memory belongs to the system's cache of files,
+	// which the system reduces when it needs memory. Nevertheless it counts as resident memory of the process in most
+	// tools (in /proc/self/status, as RssFile), and the system's page tables for it take up to 2 MiB for each GiB.
+	// Metrics.Memory.Mapped is the number of bytes. 0 means 16 GiB; a negative number means that no file is mapped.
+	MaxMappedBytes int64
 	// Resources, if not nil, are memory and file descriptors that the store shares with others. They replace
-	// MemoryBudget and MaxOpenFiles, which must then be 0. Open fails with ErrNoRoom if the memtables of one more
-	// store do not fit.
+	// MemoryBudget, MaxMappedBytes and MaxOpenFiles, which must then be 0. Open fails with ErrNoRoom if the memtables
+	// of one more store do not fit.
 	Resources *Resources
 	// MemtableSize is the number of bytes of writes collected in memory before they become a table, between 16 KiB
 	// and a quarter of the available memory (one memtable fills while another is flushed). 0 means a quarter of
@@ -216,6 +225,7 @@ func (o *Options) withDefaults() Options {
 	} else if d.Resources == nil {
 		d.MemoryBudget = cmp.Or(d.MemoryBudget, defaultMemory)
 		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
+		d.MaxMappedBytes = cmp.Or(d.MaxMappedBytes, defaultMapped)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
 	}
 	d.BlockSize = cmp.Or(d.BlockSize, 4096)
@@ -232,12 +242,12 @@ func (o *Options) pool() *budget.Pool {
 	if o.Resources != nil {
 		return o.Resources.pool
 	}
-	return budget.NewPool(o.MemoryBudget, o.MaxOpenFiles)
+	return newPool(o.MemoryBudget, o.MaxMappedBytes, o.MaxOpenFiles)
 }
 
 // check returns an error if an option is invalid, before any file is touched. Options have their defaults.
 func (o *Options) check() error {
-	memory, files := o.MemoryBudget, o.MaxOpenFiles
+	memory, mapped, files := o.MemoryBudget, o.MaxMappedBytes, o.MaxOpenFiles
 	if shared := o.Resources; shared != nil {
 		switch {
 		case shared.pool == nil:
@@ -245,6 +255,9 @@ func (o *Options) check() error {
 		case memory != 0:
 			return fmt.Errorf("option MemoryBudget: %d, want 0 with Resources, which have %d",
 				memory, shared.pool.Memory)
+		case mapped != 0:
+			return fmt.Errorf("option MaxMappedBytes: %d, want 0 with Resources, which have %d",
+				mapped, shared.pool.Files.MaxMapped)
 		case files != 0:
 			return fmt.Errorf("option MaxOpenFiles: %d, want 0 with Resources, which have %d",
 				files, shared.pool.Files.Limit)
@@ -258,6 +271,7 @@ func (o *Options) check() error {
 		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
+		{"MaxMappedBytes", mapped, math.MinInt64, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
 		{"TableSize", o.TableSize, 16 << 10, 1 << 30},

@@ -9,6 +9,7 @@ import (
 
 const (
 	defaultMemory    = 64 << 20
+	defaultMapped    = 16 << 30
 	defaultOpenFiles = 500
 	minOpenFiles     = 8
 	maxMemory        = 1 << 50
@@ -36,12 +37,16 @@ type Resources struct{ pool *budget.Pool }
 type ResourcesOptions struct {
 	MemoryBudget int64 // bytes for all stores together: 0 means 64 MiB, the minimum is 8 MiB
 	MaxOpenFiles int   // file descriptors held for tables: 0 means 500, the minimum is 8
+	// MaxMappedBytes bounds the bytes of table files that are mapped: 0 means 16 GiB, a negative number none. See
+	// Options.MaxMappedBytes.
+	MaxMappedBytes int64
 }
 
 // NewResources returns memory and file descriptors for several stores to share (Options.Resources). Stores may be
 // opened and closed in any order. A store returns everything when it is closed.
 func NewResources(o ResourcesOptions) (*Resources, error) {
 	memory, files := cmp.Or(o.MemoryBudget, defaultMemory), cmp.Or(o.MaxOpenFiles, defaultOpenFiles)
+	mapped := cmp.Or(o.MaxMappedBytes, defaultMapped)
 	if memory < minMemory || memory > maxMemory {
 		return nil, fmt.Errorf("bloomkv: resources: option MemoryBudget: %d, want %d to %d",
 			memory, minMemory, int64(maxMemory))
@@ -50,7 +55,17 @@ func NewResources(o ResourcesOptions) (*Resources, error) {
 		return nil, fmt.Errorf("bloomkv: resources: option MaxOpenFiles: %d, want %d to %d",
 			files, minOpenFiles, maxOpenFiles)
 	}
-	return &Resources{budget.NewPool(memory, files)}, nil
+	if mapped > maxMemory {
+		return nil, fmt.Errorf("bloomkv: resources: option MaxMappedBytes: %d, want at most %d",
+			mapped, int64(maxMemory))
+	}
+	return &Resources{newPool(memory, mapped, files)}, nil
+}
+
+func newPool(memory, mapped int64, files int) *budget.Pool {
+	p := budget.NewPool(memory, files)
+	p.Files.MaxMapped = max(mapped, 0)
+	return p
 }
 
 // ResourcesMetrics describe the memory and files that all stores with the same Resources hold together, or that a
@@ -72,7 +87,8 @@ func (r *Resources) Metrics() ResourcesMetrics { return resourcesMetrics(r.pool)
 func resourcesMetrics(p *budget.Pool) ResourcesMetrics {
 	u := p.Usage()
 	m := ResourcesMetrics{
-		Stores: u.Stores, Memory: memoryMetrics(p.Memory, u.Memtables, u.Tables, u.Cached), CacheSpare: u.Spare,
+		Stores: u.Stores, Memory: memoryMetrics(p, u.Memtables, u.Tables, u.Cached, p.Files.Mapped()),
+		CacheSpare:        u.Spare,
 		MemtablesReserved: p.Reserved.Load(), OpenFiles: u.OpenFiles, MaxOpenFiles: p.Files.Limit,
 	}
 	m.OverBudget = max(m.Memory.Sum()+m.CacheSpare-p.Memory, 0)

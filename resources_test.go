@@ -27,7 +27,7 @@ func sharing(r *bloomkv.Resources) *bloomkv.Options {
 func newTestResources(t *testing.T, memory int64, files int) *bloomkv.Resources {
 	t.Helper()
 	storetest.Roomy(t)
-	r, err := bloomkv.NewResources(bloomkv.ResourcesOptions{memory, files})
+	r, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: memory, MaxOpenFiles: files})
 	must(t, err)
 	return r
 }
@@ -206,6 +206,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		o    bloomkv.Options
 	}{
 		{"option MemoryBudget: 8388608, want 0 with Resources", bloomkv.Options{Resources: r, MemoryBudget: 8 << 20}},
+		{"option MaxMappedBytes: -1, want 0 with Resources", bloomkv.Options{Resources: r, MaxMappedBytes: -1}},
 		{"option MaxOpenFiles: 100, want 0 with Resources", bloomkv.Options{Resources: r, MaxOpenFiles: 100}},
 		{
 			"option MemtableSize: 16777217, want 16384 to 16777216",
@@ -221,8 +222,9 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 	for _, bad := range []struct {
 		memory int64
 		files  int
-	}{{1, 0}, {-1, 0}, {1 << 51, 0}, {0, 7}, {0, -1}} {
-		if _, err := bloomkv.NewResources(bloomkv.ResourcesOptions{bad.memory, bad.files}); err == nil {
+		mapped int64
+	}{{1, 0, 0}, {-1, 0, 0}, {1 << 51, 0, 0}, {0, 7, 0}, {0, -1, 0}, {0, 0, 1 << 51}} {
+		if _, err := bloomkv.NewResources(bloomkv.ResourcesOptions{bad.memory, bad.files, bad.mapped}); err == nil {
 			t.Errorf("%+v was accepted", bad)
 		}
 	}

@@ -63,6 +63,8 @@ var rows = []row{
 		func(s *Sample) float64 { return float64(s.Memory.RangeDeletes) }),
 	ofState("memory: cache", "memory.cache", bytesKind, true,
 		func(s *Sample) float64 { return float64(s.Memory.Cache) }),
+	ofState("files mapped, beside the budget", "memory.mapped", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Mapped) }),
 }
 
 // Kinds of figures.

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,18 +17,24 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // openMapped returns a store in files of the operating system whose blocks are looked at in mapped files, the value of
-// key i for each of n keys, and the path of its largest table.
-func openMapped(t *testing.T, n int) (db *bloomkv.DB, value func(i int) string, table string) {
+// key i for each of n keys, and the path of its largest table. limit sets limits of the store.
+func openMapped(
+	t *testing.T, n int, limit ...func(*bloomkv.Options),
+) (db *bloomkv.DB, value func(i int) string, table string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || strconv.IntSize < 64 {
 		t.Skip("no mapped files here")
 	}
 	o := storetest.Tiny(vfs.OS)
 	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.NoSync
+	for _, limit := range limit {
+		limit(o)
+	}
 	dir := t.TempDir()
 	db, err := bloomkv.Open(dir, o)
 	must(t, err)
@@ -60,6 +67,128 @@ func TestLookupsUseMappedFiles(t *testing.T) {
 	if l.BlocksMapped < n || l.BlocksMapped > l.BlocksRead || l.BlocksRead > l.Blocks {
 		t.Errorf("%d blocks used, %d of them not in the cache, %d of these mapped; want most mapped",
 			l.Blocks, l.BlocksRead, l.BlocksMapped)
+	}
+}
+
+// systemMapped returns the bytes of table files in dirs that the system says are mapped, in whole pages.
+func systemMapped(t *testing.T, dirs ...string) (bytes int64) {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/maps")
+	must(t, err)
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		path := strings.TrimSuffix(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), " (deleted)")
+		if !strings.HasSuffix(path, ".sst") || !slices.Contains(dirs, filepath.Dir(path)) {
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err != nil {
+			t.Fatal(err)
+		}
+		bytes += to - from
+	}
+	return bytes
+}
+
+// wantMapped checks that stores, which share their resources if there are several, have mapped as many bytes as the
+// system says, within their bound, and that all figures agree.
+func wantMapped(t *testing.T, stores ...*bloomkv.DB) (mapped int64) {
+	t.Helper()
+	var dirs []string
+	tables, sum := 0, int64(0)
+	for _, db := range stores {
+		m := db.Metrics()
+		dirs, tables, sum = append(dirs, db.Dir()), tables+m.Files.Tables, sum+m.Memory.Mapped
+		text, err := json.Marshal(m)
+		must(t, err)
+		if want := fmt.Sprintf(`"mapped":%d,"max_mapped":%d`, m.Memory.Mapped, m.Memory.MaxMapped); !strings.Contains(
+			string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+		if want := words.Size(m.Memory.Mapped) + " of files mapped"; strings.Contains(m.Memory.String(), want) !=
+			(m.Memory.Mapped > 0) {
+			t.Errorf("%d bytes are mapped, in text: %v", m.Memory.Mapped, m.Memory)
+		}
+	}
+	all := stores[0].Metrics().Resources.Memory
+	system := systemMapped(t, dirs...)
+	if all.Mapped != sum || system < sum || system > sum+int64(tables*os.Getpagesize()) || sum > all.MaxMapped {
+		t.Errorf("%d bytes are mapped, by all stores %d of at most %d, by the system %d in %d tables", sum, all.Mapped,
+			all.MaxMapped, system, tables)
+	}
+	return sum
+}
+
+func TestMappedBytesAreBoundedAndCounted(t *testing.T) {
+	const n, bound = 20_000, 512 << 10
+	for _, tt := range []struct {
+		name      string
+		limit     int64
+		least, up int64 // bytes mapped
+	}{
+		{"by default all tables are mapped", 0, 2 << 20, 16 << 20},
+		{"a bound holds", bound, bound / 2, bound},
+		{"a negative bound maps nothing", -1, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			db, value, _ := openMapped(t, n, func(o *bloomkv.Options) { o.MaxMappedBytes = tt.limit })
+			for range 2 {
+				for i := range n {
+					got, err := db.Get(mappedKey(i * 7919 % n))
+					if must(t, err); string(got) != value(i*7919%n) {
+						t.Fatalf("key %d: %q", i, got)
+					}
+					if i%1000 == 0 {
+						if m := db.Metrics().Memory; m.Mapped > max(m.MaxMapped, 0) {
+							t.Fatalf("%d bytes are mapped, want at most %d", m.Mapped, m.MaxMapped)
+						}
+					}
+				}
+			}
+			if got := wantMapped(t, db); got < tt.least || got > tt.up {
+				t.Errorf("%d bytes are mapped, want %d to %d", got, tt.least, tt.up)
+			}
+			if l := db.Metrics().Lookups; (l.BlocksMapped > 0) != (tt.up > 0) {
+				t.Errorf("%d blocks were used in mapped files", l.BlocksMapped)
+			}
+			must(t, db.Close())
+			if m := db.Metrics().Memory; m.Mapped != 0 || systemMapped(t, db.Dir()) != 0 {
+				t.Errorf("after Close %d bytes are mapped, by the system %d", m.Mapped, systemMapped(t, db.Dir()))
+			}
+		})
+	}
+}
+
+func TestStoresShareTheBoundOfMappedBytes(t *testing.T) {
+	const n = 20_000
+	shared, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 8 << 20, MaxMappedBytes: 3 << 20})
+	must(t, err)
+	share := func(o *bloomkv.Options) { o.Resources, o.MemoryBudget = shared, 0 }
+	one, value, _ := openMapped(t, n, share)
+	other, _, _ := openMapped(t, n, share)
+	read := func(db *bloomkv.DB) {
+		for i := range n {
+			got, err := db.Get(mappedKey(i * 7919 % n))
+			if must(t, err); string(got) != value(i*7919%n) {
+				t.Fatalf("key %d: %q", i, got)
+			}
+		}
+	}
+	read(one)
+	first := one.Metrics().Memory.Mapped
+	for range 5 { // the other one's mappings are out of use
+		read(other)
+	}
+	all := wantMapped(t, one, other)
+	if own := other.Metrics().Memory.Mapped; own <= all/2 || first <= all/2 {
+		t.Errorf("first one store had mapped %d bytes, then the other %d of %d, want most of them", first, own, all)
+	}
+	must(t, other.Close())
+	if got := wantMapped(t, one); got != one.Metrics().Memory.Mapped {
+		t.Errorf("%d bytes are mapped after the other store was closed", got)
+	}
+	must(t, one.Close())
+	if m := shared.Metrics().Memory; m.Mapped != 0 {
+		t.Errorf("%d bytes stay mapped", m.Mapped)
 	}
 }
 

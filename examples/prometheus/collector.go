@@ -45,6 +45,7 @@ var (
 	descriptors = describe("open_files", "Descriptors held for tables.")
 	overBudget  = describe("over_budget_bytes", "Bytes by which memory exceeds its budget.")
 	memory      = describe("memory_bytes", "Bytes in memory.", "part")
+	mapped      = describe("mapped_bytes", "Bytes of table files that are mapped, beside the memory budget.")
 	levelBytes  = describe("level_bytes", "Bytes on disk.", "level")
 	levelRuns   = describe("level_runs", "Sorted runs.", "level")
 	levelTables = describe("level_tables", "Tables.", "level")
@@ -105,6 +106,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(memory, float64(m.Memory.Indexes), "indexes")
 	gauge(memory, float64(m.Memory.RangeDeletes), "range_deletes")
 	gauge(memory, float64(m.Memory.Cache), "cache")
+	gauge(mapped, float64(m.Memory.Mapped))
 	broken := 0
 	for _, level := range m.Levels {
 		name := strconv.Itoa(level.Level)

@@ -1,17 +1,15 @@
-// Package tablefile keeps the number of open table files within a limit that several stores may share. A file opens
-// when it is read, and closes when the descriptor is needed for another file. Filters, indexes and files in memory do
-// not depend on it.
+// Package tablefile keeps the number of open table files, and the bytes of those that are mapped into memory, within
+// limits that several stores may share. A file opens when it is read, and closes when the descriptor is needed for
+// another file. Filters, indexes and mapped files do not depend on it.
 package tablefile
 
 import (
 	"errors"
 	"io"
-	"math"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -21,21 +19,27 @@ import (
 // ErrClosed is returned by reads of a file that was closed for good.
 var ErrClosed = errors.New("table file: closed")
 
-// A Pool bounds the open table files of one store or of several. To open a file beyond the limit, it closes one that
-// was not read lately. The pool holds its mutex over no call into a file system, so a store whose file system hangs
-// does not stop another.
+// A Pool bounds the open and the mapped table files of one store or of several. To open a file beyond the limit, it
+// closes one that was not read lately. The pool holds its mutex over no call into a file system, so a store whose file
+// system hangs does not stop another.
 type Pool struct {
-	Limit int // constant
+	// constant
+	Limit     int   // descriptors
+	MaxMapped int64 // bytes of mapped files; 0 means that no file is mapped
 
-	mappings atomic.Int64 // files in memory
+	mappings    atomic.Int64 // files that are mapped
+	mappedBytes atomic.Int64 // bytes of these files
+	leaving     atomic.Int64 // files among these that are evicted, and that readers may still see
 
-	mu      sync.Mutex
-	open    []*File // files with a descriptor, as a clock
-	opening int     // descriptors reserved for files that are being opened
-	hand    int     // of the clock
+	mu       sync.Mutex
+	open     []*File // files with a descriptor, as a clock
+	opening  int     // descriptors reserved for files that are being opened
+	hand     int     // of the clock of open files
+	mapped   []*File // files with a mapping, as a clock
+	mapsHand int     // of the clock of mapped files
 }
 
-// NewPool returns a pool of at most limit descriptors.
+// NewPool returns a pool of at most limit descriptors, which maps no files unless MaxMapped is set.
 func NewPool(limit int) *Pool { return &Pool{Limit: limit} }
 
 // Usage returns the number of descriptors in use, and the number reserved for files that are being opened.
@@ -45,9 +49,6 @@ func (p *Pool) Usage() (open, opening int) {
 	return len(p.open), p.opening
 }
 
-// maxMappings bounds the mapped files of a pool. Linux allows a process 65,530 mappings, and the Go runtime needs some.
-const maxMappings = 16 << 10
-
 // A Dir is the table files of one store.
 type Dir struct {
 	Domain *epoch.Domain // of the readers of the files
@@ -55,19 +56,22 @@ type Dir struct {
 	pool   *Pool
 	fs     vfs.FS
 	dir    string
-	closed bool           // guarded by pool.mu: nothing is opened or mapped any more
-	mapped map[*File]bool // guarded by pool.mu; files that have a mapping
+	closed bool // guarded by pool.mu: nothing is opened or mapped any more
 
 	files, open atomic.Int64 // files that are not closed for good; those of them with a descriptor
+	mappedBytes atomic.Int64 // part of those of the pool
 }
 
 // NewDir returns the table files of the store in dir. Their descriptors belong to the pool.
 func (p *Pool) NewDir(fsys vfs.FS, dir string, domain *epoch.Domain) *Dir {
-	return &Dir{Domain: domain, pool: p, fs: fsys, dir: dir, mapped: map[*File]bool{}}
+	return &Dir{Domain: domain, pool: p, fs: fsys, dir: dir}
 }
 
 // Count returns the number of files that are not closed for good, and the number of those that have a descriptor.
 func (d *Dir) Count() (files, open int) { return int(d.files.Load()), int(d.open.Load()) }
+
+// Mapped returns the bytes of files that are mapped.
+func (d *Dir) Mapped() int64 { return d.mappedBytes.Load() }
 
 // File returns the file of the table with the given number. It is not opened before it is read.
 func (d *Dir) File(number uint64) *File {
@@ -95,18 +99,6 @@ var _ io.ReaderAt = (*File)(nil)
 // A handle is an open file.
 type handle struct{ vfs.File }
 
-// A mapping is a file in memory, which it stays without a descriptor, or says that the file could not be mapped.
-type mapping struct {
-	vfs.Mapping // nil if the file could not be mapped
-
-	bytes []byte
-	again time.Time // when to try again; zero: never
-}
-
-// mapAgain is the time after which a file that could not be mapped is tried again: the process may have had too many
-// mappings, or too little memory.
-var mapAgain = 10 * time.Second
-
 // ReadAt implements io.ReaderAt. After Close of the file or of its Dir the error is ErrClosed.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	g := f.dir.Domain.Enter()
@@ -122,70 +114,6 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 		f.lately.Store(true)
 	}
 	return h.ReadAt(p, off)
-}
-
-// Mapped returns n bytes of the file from off on as memory, to be read inside [vfs.ReadMapped] and before the caller
-// leaves the guard of the Dir's domain that it is in. The result is nil if the file cannot be mapped or was not open
-// when it was first asked for, or, if inMemory is true, if the system would have to read it from the disk.
-func (f *File) Mapped(off int64, n int, inMemory bool) []byte {
-	m := f.mapping.Load()
-	if m == nil || !m.again.IsZero() && time.Now().After(m.again) {
-		h := f.handle.Load()
-		if h == nil {
-			return nil
-		}
-		m = f.mapHandle(h, m)
-	}
-	if off > int64(len(m.bytes)-n) || inMemory && !m.InMemory(int(off), int(off)+n) {
-		return nil
-	}
-	return m.bytes[off : off+int64(n) : off+int64(n)]
-}
-
-// mapHandle maps the file, whose handle is h, if that is possible. It replaces last, which is nil or has no memory.
-func (f *File) mapHandle(h *handle, last *mapping) *mapping {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if m := f.mapping.Load(); m != last {
-		if m == nil { // closed meanwhile
-			m = new(mapping)
-		}
-		return m
-	}
-	m, p := new(mapping), f.dir.pool
-	if mapper, ok := h.File.(vfs.Mapper); ok {
-		size, err := h.Size()
-		if p.mappings.Add(1) <= maxMappings && err == nil && size <= math.MaxInt {
-			if k, err := mapper.Map(int(size)); err == nil {
-				m.Mapping, m.bytes = k, k.Bytes()
-			}
-		}
-		if m.Mapping == nil {
-			p.mappings.Add(-1)
-			m.again = time.Now().Add(mapAgain)
-		}
-	}
-	p.mu.Lock()
-	closed := f.dir.closed || f.gone
-	if !closed {
-		f.mapping.Store(m)
-		f.dir.mapped[f] = true
-	}
-	p.mu.Unlock()
-	if closed {
-		_ = p.unmap(m) // nobody has seen it
-		return new(mapping)
-	}
-	return m
-}
-
-// unmap removes a file's memory, if there is some. No reader may use it.
-func (p *Pool) unmap(m *mapping) error {
-	if m == nil || m.Mapping == nil {
-		return nil
-	}
-	p.mappings.Add(-1)
-	return m.Close()
 }
 
 // IsOpen reports whether the file has a descriptor.
@@ -285,9 +213,12 @@ func (f *File) Close() error {
 	if i := slices.Index(p.open, f); i >= 0 {
 		h = p.drop(f, i)
 	}
-	delete(f.dir.mapped, f)
+	var m *mapping
+	if i := slices.Index(p.mapped, f); i >= 0 {
+		m = p.dropMapping(i, nil)
+	}
 	p.mu.Unlock()
-	err := p.unmap(f.mapping.Swap(nil))
+	err := f.dir.unmap(m)
 	if h == nil {
 		return err
 	}
@@ -307,10 +238,11 @@ func (d *Dir) Close() error {
 			handles = append(handles, p.drop(f, i))
 		}
 	}
-	for f := range d.mapped {
-		mappings = append(mappings, f.mapping.Swap(nil))
+	for i, f := range slices.Backward(p.mapped) {
+		if f.dir == d {
+			mappings = append(mappings, p.dropMapping(i, nil))
+		}
 	}
-	clear(d.mapped)
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {
@@ -318,7 +250,7 @@ func (d *Dir) Close() error {
 	}
 	d.Domain.Retire(func() {
 		for _, m := range mappings {
-			_ = p.unmap(m) // it fails only for memory that is not mapped
+			_ = d.unmap(m) // it fails only for memory that is not mapped
 		}
 	})
 	d.Domain.WaitLater()
