@@ -86,7 +86,7 @@ func falsePositives(t *testing.T, d *digest.Digest, n uint64, some int) (asked, 
 }
 
 // TestADigestKeepsThePromiseOfItsRate makes digests of four runs: with the store's filters, with fewer units of them,
-// and rebuilt. It reads no file unless it is rebuilt.
+// and rebuilt. It reads the filters alone unless it is rebuilt.
 func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 	n := uint64(storetest.AtStride(*digestKeys))
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
@@ -127,8 +127,9 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 				if float64(d.Size()) > test.bytes+1500 {
 					t.Errorf("%d bytes, want %.0f", d.Size(), test.bytes)
 				}
-				if opts.Rebuild == (read == 0) {
-					t.Errorf("%d reads", read)
+				// A digest has filters as the files have them: the header and at most three units of each.
+				if tables := int64(db.Metrics().Files.Tables); !opts.Rebuild && (read == 0 || read > 4*tables) {
+					t.Errorf("%d reads of the filters of %d tables", read, tables)
 				}
 			}
 		})

@@ -16,7 +16,7 @@ import (
 )
 
 // Digest returns the digest of the newest data. A filter in it has the units that the rate of its level needs, by the
-// plan; a memtable counts as a run of level 0. Digest reads no data block.
+// plan, from the file: memory may have less of it. A memtable counts as a run of level 0. Digest reads no data block.
 func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Digest, error) {
 	mark := r.tree.Mark() // before the state, which then has all writes up to it
 	s, seq, ok := r.tree.HoldNow()

@@ -1,0 +1,136 @@
+package filterplan
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// formsOf returns the forms of the filter of the given number of keys.
+func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
+	t.Helper()
+	var b bloomblock.Builder
+	for range keys {
+		b.Add(bloomblock.Hash(rand.Uint64()))
+	}
+	h, err := bloomblock.ParseHeader(b.AppendBlock(nil, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Forms(0)
+}
+
+// TestFillIsNearTheBestOfItsKind divides less and less memory among the filters of a run of equal tables. What lookups
+// waste then is compared with filters of that kind that were built for so much memory.
+func TestFillIsNearTheBestOfItsKind(t *testing.T) {
+	const keys, tables = 20_000, 50
+	params := func(p bloomblock.Params, err error) bloomblock.Params {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name   string
+		params bloomblock.Params
+		ribbon bool
+		worst  float64 // factor
+	}{
+		{"three Bloom units", params(bloomblock.ParamsSplit(3, 0.0086)), false, 1.2},
+		{"a Ribbon", params(bloomblock.ParamsRibbon(0.0086)), true, 1.2},
+		{"one Bloom unit, as of small stores", params(bloomblock.ParamsFor(0.0086)), false, 2.5},
+	} {
+		forms := formsOf(t, keys, c.params)
+		demands := make([]Demand, tables)
+		for i := range demands {
+			demands[i] = Demand{Weight: 1. / tables, Order: rand.Uint64(), Forms: forms}
+		}
+		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
+			memory := int64(bits * keys * tables / 8)
+			wasted := Wasted(demands, Fill(demands, memory))
+			best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
+			if wasted > c.worst*best {
+				t.Errorf("%s, %g bits a key: %.4f wasted, the best is %.4f", c.name, bits, wasted, best)
+			}
+		}
+	}
+}
+
+// TestFillDividesMemoryAsWellAsAnExhaustiveSearch compares Fill with all choices of forms of few filters. Fill leaves
+// at most one step of a filter unused.
+func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for round := range 300 {
+		demands := make([]Demand, 1+rng.IntN(4))
+		all := int64(0)
+		step := int64(0)
+		for i := range demands {
+			forms := []bloomblock.Form{{Rate: 1}}
+			gain := 1 + rng.Float64()
+			for range 1 + rng.IntN(3) {
+				last := forms[len(forms)-1]
+				bytes := 64 * (1 + rng.Int64N(20))
+				gain *= 0.2 + 0.7*rng.Float64()
+				forms = append(forms, bloomblock.Form{
+					Bytes: last.Bytes + bytes, Rate: last.Rate - gain*float64(bytes)/10_000,
+				})
+				step = max(step, bytes)
+			}
+			demands[i] = Demand{Weight: rng.Float64(), Order: rng.Uint64(), Forms: forms}
+			all += forms[len(forms)-1].Bytes
+		}
+		memory := rng.Int64N(all + 100)
+		bytesOf := func(chosen []int) (sum int64) {
+			for i, n := range chosen {
+				sum += demands[i].Forms[n].Bytes
+			}
+			return sum
+		}
+		best := func(memory int64) (least float64) {
+			least = math.Inf(1)
+			chosen := make([]int, len(demands))
+			var try func(i int)
+			try = func(i int) {
+				if i == len(demands) {
+					if bytesOf(chosen) <= memory {
+						least = min(least, Wasted(demands, chosen))
+					}
+					return
+				}
+				for chosen[i] = range demands[i].Forms {
+					try(i + 1)
+				}
+				chosen[i] = 0
+			}
+			try(0)
+			return least
+		}
+		got := Fill(demands, memory)
+		if used := bytesOf(got); used > memory {
+			t.Fatalf("round %d: %d bytes used of %d", round, used, memory)
+		}
+		if wasted, most := Wasted(demands, got), best(memory-step); wasted > most+1e-12 {
+			t.Errorf("round %d: %g wasted in %d bytes, want at most the %g that %d bytes less can have", round, wasted,
+				memory, most, step)
+		}
+	}
+}
+
+func TestFillTakesAllThatFits(t *testing.T) {
+	forms := []bloomblock.Form{{Rate: 1}, {Bytes: 100, Rate: 0.1}, {Bytes: 200, Rate: 0.01}}
+	demands := []Demand{{Weight: 0.5, Order: 2, Forms: forms}, {Weight: 0.5, Order: 1, Forms: forms}}
+	for _, c := range []struct {
+		memory int64
+		want   [2]int
+	}{{400, [2]int{2, 2}}, {399, [2]int{1, 2}}, {300, [2]int{1, 2}}, {200, [2]int{1, 1}}, {199, [2]int{0, 1}},
+		{100, [2]int{0, 1}}, {99, [2]int{0, 0}}, {0, [2]int{0, 0}}, {-5, [2]int{0, 0}}} {
+		if got := Fill(demands, c.memory); [2]int(got) != c.want {
+			t.Errorf("%d bytes: forms %v, want %v", c.memory, got, c.want)
+		}
+	}
+	if got := Fill(nil, 100); len(got) != 0 {
+		t.Errorf("no filters: %v", got)
+	}
+}
