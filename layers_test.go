@@ -86,7 +86,7 @@ var rooms = map[string]room{
 	}},
 	"internal/budget": {4, []string{
 		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
-		"internal/sstable", "bloomblock", "internal/cache",
+		"internal/sstable", "bloomblock", "internal/cache", "internal/pages",
 	}},
 
 	"internal/intake": {4, []string{
@@ -133,7 +133,7 @@ var rooms = map[string]room{
 	"internal/wal": {1, []string{"vfs", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
-		"internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
+		"internal/pages", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
 	}},
 	"internal/memtable": {1, []string{
 		"bloomblock", "internal/merge", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/pages",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -102,6 +103,10 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	if want := max(free/16, free-filters-indexes-rangeDeletes); pool.Capacity > want || pool.Capacity < want-64 {
 		t.Errorf("the cache may use %d bytes, want %d", pool.Capacity, want)
 	}
+	storetest.Soon(t, "the collector has given back the memory of replaced filters", func() bool {
+		runtime.GC()
+		return r.Pool().Pieces.Lent() == held.Filter+held.Prefix
+	})
 	if descriptors > r.Pool().Files.Limit {
 		t.Errorf("%d descriptors, want at most %d", descriptors, r.Pool().Files.Limit)
 	}

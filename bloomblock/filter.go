@@ -3,13 +3,15 @@ package bloomblock
 import (
 	"encoding/binary"
 	"math/bits"
+	"runtime"
 	"sync"
 )
 
-// A Filter is a parsed block, or the first units of one. It is immutable and safe for concurrent use; the zero value
-// has no units and answers maybe.
+// A Filter is a parsed block, or a part of one. It is immutable and safe for concurrent use; the zero value has no units
+// and answers maybe.
 //
-// Methods take a pointer because a copy would cost as much as a probe.
+// The owner of the memory of its bits may free it once the Filter is garbage: methods keep it alive while they read
+// them. Methods take a pointer because a copy would cost as much as a probe.
 type Filter struct {
 	n      int     // number of Bloom units
 	ribbon *ribbon // the first unit, if it is a Ribbon; not among units
@@ -111,7 +113,12 @@ func (f *Filter) mayContain(h Hash) bool {
 		}
 		h = h.Next()
 	}
-	return f.ribbon == nil || f.ribbon.mayContain(asked)
+	if f.ribbon == nil {
+		return true
+	}
+	maybe := f.ribbon.mayContain(asked)
+	runtime.KeepAlive(f) // its owner may free the bits with it
+	return maybe
 }
 
 // line returns the block of h. Its offset in memory is h.Block(blocks) >> folds << blockShift. Rounding down once is
@@ -251,6 +258,7 @@ func (f *Filter) FalsePositiveRate() float64 {
 		return 1
 	}
 	m.once.Do(func() {
+		defer runtime.KeepAlive(f)
 		m.rate = 1
 		if f.ribbon != nil {
 			m.rate = f.ribbon.sampledRate()

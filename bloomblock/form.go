@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
 )
 
@@ -202,6 +203,7 @@ func (h Header) In(form Form, dst []byte, units [][]byte) (Filter, error) {
 // as In makes of the file. ok is false if the form needs bits that f does not have, or dst does not have exactly
 // form.Bytes bytes. The filter refers to dst as that of In does; dst must not overlap the memory of f.
 func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok bool) {
+	defer runtime.KeepAlive(f)
 	if int64(len(dst)) != form.Bytes || len(h.Units) > MaxUnits || f.seed != h.Seed || f.keys != h.Keys {
 		return Filter{}, false
 	}

@@ -1,6 +1,9 @@
 package bloomblock
 
-import "fmt"
+import (
+	"fmt"
+	"runtime"
+)
 
 // A UnitTrace describes a lookup in one unit. Its names in JSON do not change.
 type UnitTrace struct {
@@ -28,6 +31,7 @@ type Probe struct {
 // Trace shows how MayContain computes its answer, unit by unit in memory in their order in the block. All units are asked, also
 // those after one that denies the key. MayContain returns true if all units answer maybe.
 func (f *Filter) Trace(h Hash) []UnitTrace {
+	defer runtime.KeepAlive(f)
 	h = f.seed.Mix(h)
 	traces := make([]UnitTrace, 0, MaxUnits)
 	if r := f.ribbon; r != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"runtime"
 )
 
 // A UnitBits describes the bits of one unit in memory. Examine reports far more, and takes far longer.
@@ -20,6 +21,7 @@ type UnitBits struct {
 
 // UnitBits counts the bits of each unit, at about the speed of memory.
 func (f *Filter) UnitBits() []UnitBits {
+	defer runtime.KeepAlive(f)
 	var units []UnitBits
 	if r := f.ribbon; r != nil {
 		c := censusOf(r.bits)

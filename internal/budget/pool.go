@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -36,6 +38,7 @@ type Pool struct {
 	Memory int64           // bytes
 	Blocks *cache.Pool     // of all stores
 	Files  *tablefile.Pool // of all stores
+	Pieces *pages.Pieces   // memory of the filters of all stores
 
 	Held     Residents    // of all stores
 	Reserved atomic.Int64 // bytes for memtables, not more than half of Memory; changed under mu
@@ -47,13 +50,15 @@ type Pool struct {
 	// Balancing is held while memory is divided anew. It is tried, never waited for.
 	Balancing  sync.Mutex
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
-	dividing   atomic.Bool // a division is in progress
+	collecting atomic.Bool // the collector was urged: see fit
 	unplanned  atomic.Bool // a filter became known that the last plan did not know
 }
 
 // NewPool returns a pool with the given bytes of memory and number of descriptors.
 func NewPool(memory int64, openFiles int) *Pool {
-	return &Pool{Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles)}
+	return &Pool{
+		Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles), Pieces: pages.NewPieces(),
+	}
 }
 
 // join reserves memory for the memtables of a store.
@@ -156,19 +161,18 @@ type wishes struct {
 
 // balance plans the memory for filters, reduces those that have more, and gives the cache the rest. Balancing is held.
 func (p *Pool) balance() {
-	p.dividing.Store(true)
-	defer p.dividing.Store(false)
 	p.unbalanced.Store(false)
 	p.unplanned.Store(false)
 	var keys, prefixes wishes
 	lent, now := int64(0), time.Now()
-	shares := p.members()
-	for _, b := range shares {
+	states := map[*Share]*tree.State{}
+	for _, b := range p.members() {
 		s, release := b.tree.Acquire()
 		if s == nil {
 			continue
 		}
 		defer release()
+		states[b] = s
 		lent += b.reserved - b.need(s, now)
 		b.wish(s, &keys, &prefixes)
 	}
@@ -182,12 +186,13 @@ func (p *Pool) balance() {
 	if lent > 0 {
 		full = filterplan.Fill(keys.demands, p.filterSpace(p.Free()-lent))
 	}
-	for _, b := range shares {
+	for b, s := range states {
 		b.promise.Store(b.promised(&keys, chosen, full))
+		b.planned.Store(s.Version)
 	}
 	p.fit()
 	waiting := map[*Share]bool{} // for Room
-	for _, b := range shares {
+	for b := range states {
 		q := b.promise.Load()
 		waiting[b] = q.Kept(q.Full) == b.told.Load()
 	}
@@ -224,8 +229,16 @@ func (w *wishes) apply(chosen []int) (sum int64) {
 	return sum
 }
 
-// fit gives the cache what memtables, filters and indexes leave.
+// fit gives the cache what memtables, filters and indexes leave. The memory of filters that were replaced is free once
+// the collector has found that no lookup asks them any more. If it rarely runs and they take an eighth of the memory, it
+// is urged.
 func (p *Pool) fit() {
 	free := p.Free()
 	p.Blocks.SetCapacity(max(free/16, free-p.Resident()))
+	if p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/8 && p.collecting.CompareAndSwap(false, true) {
+		go func() {
+			runtime.GC()
+			p.collecting.Store(false)
+		}()
+	}
 }

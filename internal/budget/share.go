@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -24,6 +25,7 @@ type Share struct {
 
 	plans   atomic.Pointer[filterplan.Plans]
 	promise atomic.Pointer[Promises]
+	planned atomic.Pointer[manifest.Version] // of the state that memory was last divided for
 
 	held Residents
 	left bool          // guarded by pool.mu: the store left; later loads are not counted
@@ -135,8 +137,8 @@ func (b *Share) Rebalance() {
 	p.Rebalance()
 }
 
-// Balanced reports whether the memory of the pool is divided by what its stores have now.
-func (b *Share) Balanced() bool { return !b.pool.unbalanced.Load() && !b.pool.dividing.Load() }
+// Planned reports whether the memory of filters was divided since the tables of the store became those of s.
+func (b *Share) Planned(s *tree.State) bool { return b.planned.Load() == s.Version }
 
 // Room returns a channel that receives when filters may grow: see Restore.
 func (b *Share) Room() <-chan struct{} { return b.room }

@@ -79,7 +79,7 @@ func (s *Scheduler) Settled() bool {
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil && s.Share.Balanced()
+		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil && s.Share.Planned(now)
 		release()
 		if now == v.State { // else idle is of another state
 			return settled

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // A heldFilter is a filter block of a table as far as it is in memory: in one of the forms of its header, which may be
@@ -21,6 +22,8 @@ type heldFilter struct {
 	known  bool              // guarded by mu: the header was read, is damaged, or there is none
 	form   bloomblock.Form   // guarded by mu: of the filter
 	damage error             // guarded by mu
+
+	memory *pages.Pieces // constant after UseMemory; of the filter. nil: the collector's heap
 }
 
 // A filterPlace says where a filter block is in a table's file. The zero value is no filter.
@@ -93,11 +96,13 @@ func (k *heldFilter) set(f *tableFile, at filterPlace, form bloomblock.Form) (re
 			read += u.Bytes()
 		}
 	}
-	filter, err := k.header.In(form, bloomblock.AlignedBytes(form.Bytes), units)
+	piece := k.memory.Get(int(form.Bytes))
+	filter, err := k.header.In(form, piece.Bytes(), units)
 	if err != nil {
+		piece.Free()
 		return read, k.failed(f, at, f.damaged(at.offset, err))
 	}
-	k.publish(&filter, form)
+	k.publishIn(&filter, form, piece)
 	return read, nil
 }
 
@@ -119,11 +124,13 @@ func (k *heldFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 	case old == nil:
 		return false
 	case form != k.form:
-		smaller, ok := old.Reduce(k.header, form, bloomblock.AlignedBytes(form.Bytes))
+		piece := k.memory.Get(int(form.Bytes))
+		smaller, ok := old.Reduce(k.header, form, piece.Bytes())
 		if !ok {
+			piece.Free()
 			return false
 		}
-		k.publish(&smaller, form)
+		k.publishIn(&smaller, form, piece)
 	}
 	return true
 }
@@ -159,6 +166,13 @@ func (k *heldFilter) failed(f *tableFile, at filterPlace, err error) error {
 func (k *heldFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
 	k.filter.Store(filter)
 	k.form = form
+}
+
+// publishIn publishes a filter in a piece of memory, which is given back once nobody uses the filter any more. Lookups
+// ask filters without a guard, so that only the collector can tell.
+func (k *heldFilter) publishIn(filter *bloomblock.Filter, form bloomblock.Form, piece pages.Piece) {
+	pages.FreeWith(filter, piece)
+	k.publish(filter, form)
 }
 
 // forms returns the forms that the filter may have for a promised rate of at most rate: see [bloomblock.Header.Forms].

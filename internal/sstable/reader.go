@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
@@ -49,6 +50,9 @@ func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
 	r.mapped, _ = f.(mappable)
 	return r
 }
+
+// UseMemory makes the reader take memory for filters from p. It must be called before any other use.
+func (r *Reader) UseMemory(p *pages.Pieces) { r.keys.memory, r.prefixes.memory = p, p }
 
 // Open makes a reader of a table without a manifest, with a small cache of its own, and reads the footer.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {

@@ -37,6 +37,7 @@ func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *Stat
 	tables := map[uint64]*Table{}
 	for _, meta := range t.recorded.Version.Tables() {
 		table := NewTable(meta, t.Files, t.Blocks)
+		table.Reader.UseMemory(t.pieces)
 		table.RestoreCounts(t.recorded.Counts[meta.Number])
 		tables[meta.Number] = table
 	}
@@ -226,6 +227,7 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 			continue
 		}
 		table := NewTable(a.Table, t.Files, t.Blocks)
+		table.Reader.UseMemory(t.pieces)
 		table.Level.Store(int32(a.Level)) //nolint:gosec // below NumLevels
 		fresh = append(fresh, table)
 	}

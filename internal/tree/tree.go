@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -40,6 +41,7 @@ type Tree struct {
 	filters  manifest.Filters // of the options
 	observer Observer
 	memory   *memtable.Memory // of the memtables
+	pieces   *pages.Pieces    // memory of filters
 	life     context.Context  //nolint:containedctx // of background work; ended by Close
 	stop     context.CancelFunc
 
@@ -88,6 +90,7 @@ type Config struct {
 	Domain   *epoch.Domain
 	Files    *tablefile.Dir
 	Blocks   *cache.Cache
+	Pieces   *pages.Pieces // memory of the tables' filters; nil: the collector's heap
 	Filters  manifest.Filters
 	Observer Observer
 	ReadOnly error // if not nil, the tree never takes writes, for this reason
@@ -117,7 +120,7 @@ type Frozen struct {
 func New(c Config) *Tree {
 	t := &Tree{
 		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
-		observer: c.Observer, memory: memtable.NewMemory(), retired: make(chan struct{}, 1),
+		observer: c.Observer, memory: memtable.NewMemory(), pieces: c.Pieces, retired: make(chan struct{}, 1),
 		grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
