@@ -125,5 +125,8 @@ func Table(number uint64, info sstable.Info) *manifest.Table {
 	if info.LargestInfinite {
 		t.Flags |= manifest.LargestInfinite
 	}
+	if info.IndexInParts {
+		t.Flags |= manifest.IndexInParts
+	}
 	return t
 }

@@ -36,7 +36,8 @@ const (
 	LargestInfinite                    // a range tombstone has no end; Largest is empty
 	SeqOverridden                      // ingested: every version has the sequence MaxSeq, whatever the file has
 	Superseded                         // some keys have older versions besides the newest, for snapshots
-	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded
+	IndexInParts                       // the table has version 2, which older programs refuse
+	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded | IndexInParts
 )
 
 // A Table describes one table, without opening it. It is immutable once it is in a Version.
@@ -44,7 +45,7 @@ type Table struct {
 	Number    uint64 // of its file, 1..MaxNumber-1
 	ID        uint64 // random; also in the file
 	Size      uint64 // of the file, in bytes
-	TailLen   uint64 // from index to footer, in bytes
+	TailLen   uint64 // from the index, or its top, to the end, in bytes
 	FilterLen uint64 // in bytes; 0 without a filter
 
 	// All keys of the table and its range tombstones are in [Smallest, Largest], qualified by Flags. Both are at most
@@ -291,6 +292,9 @@ func (t *Table) String() string {
 	}
 	if t.Flags&Superseded != 0 {
 		s += ", superseded versions"
+	}
+	if t.Flags&IndexInParts != 0 {
+		s += ", index in parts"
 	}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -175,7 +176,7 @@ func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
 			} else {
 				f.indexLen += missing
 			}
-			if got, err := parseFooter(f.append(nil), math.MaxInt64); err == nil {
+			if got, err := parseFooter(f.append(nil, 0), math.MaxInt64); err == nil {
 				t.Errorf("%d: accepted: %+v", i, got)
 			}
 		}
@@ -193,16 +194,23 @@ func TestGoldenBytes(t *testing.T) {
 	must(t, err)
 	dels := rangedel.List{span("a", "k", 3), span("k", "k/b", 1, 6), toTheEnd("x", 8)}
 	table, _ := buildWith(t, WriterOptions{ID: 0x1122334455667788, BlockSize: 512, Filter: params}, mixed, dels)
+	var long []kv
+	for i := range 12 {
+		long = append(long, set(fmt.Sprintf("user-%04d", i), 0, strings.Repeat(strconv.Itoa(i%10), 100)))
+	}
+	inParts, _ := build(t, WriterOptions{ID: 0x1122334455667788, BlockSize: 512, partSize: 1}, long)
 	var b strings.Builder
 	for _, part := range []struct {
 		name string
 		data []byte
-	}{{"block, all entries equally long", encode(uniform)}, {"block, mixed", encode(mixed)}, {"table", table}} {
+	}{{"block, all entries equally long", encode(uniform)}, {"block, mixed", encode(mixed)}, {"table", table}, {"table with its index in parts", inParts}} {
 		fmt.Fprintf(&b, "%s\n%s\n", part.name, hex.Dump(part.data))
 	}
-	r, err := Open(bytes.NewReader(table), int64(len(table)), "golden")
-	must(t, err)
-	must(t, r.Dump(&b, true))
+	for _, file := range [][]byte{table, inParts} {
+		r, err := Open(bytes.NewReader(file), int64(len(file)), "golden")
+		must(t, err)
+		must(t, r.Dump(&b, true))
+	}
 	name := filepath.Join("testdata", "golden.txt")
 	if *update {
 		must(t, os.WriteFile(name, []byte(b.String()), 0o600))

@@ -27,8 +27,23 @@ var smallRule = PrefixLen(5)
 
 var anySeq = seqSpan{0, ikey.MaxSeq}
 
-// small builds a table with every feature and few bytes.
+// small builds a table with every feature and few bytes, and its index in one part.
 func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
+	tb.Helper()
+	return smallWith(tb, c, 0)
+}
+
+// smallInParts does the same with an index in parts.
+func smallInParts(tb testing.TB, c Codec) ([]byte, Info, []kv) {
+	tb.Helper()
+	file, info, kvs := smallWith(tb, c, 1)
+	if !info.IndexInParts {
+		tb.Fatal("the index is not in parts")
+	}
+	return file, info, kvs
+}
+
+func smallWith(tb testing.TB, c Codec, partSize int) ([]byte, Info, []kv) {
 	tb.Helper()
 	var kvs []kv
 	for i := range 36 {
@@ -38,7 +53,7 @@ func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	kvs = sorted(kvs)
 	o := WriterOptions{
 		ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filterParams(tb, 0.05, 0.01),
-		Prefix: smallRule,
+		Prefix: smallRule, partSize: partSize,
 	}
 	file, info := buildWith(tb, o, kvs, smallDels)
 	return file, info, kvs
@@ -106,8 +121,12 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 }
 
 func TestEveryFlippedByteIsSeen(t *testing.T) {
-	for _, c := range []Codec{None, S2, Zstd} {
-		file, info, kvs := small(t, c)
+	for _, o := range []struct {
+		codec    Codec
+		partSize int
+	}{{None, 0}, {S2, 0}, {Zstd, 0}, {None, 1}, {S2, 100}} {
+		c := o.codec
+		file, info, kvs := smallWith(t, c, o.partSize)
 		if mustBeHonest(t, "undamaged", file, info, kvs, smallDels) {
 			t.Fatal("undamaged, and yet")
 		}
@@ -126,13 +145,15 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 }
 
 func TestEveryTruncationIsSeen(t *testing.T) {
-	file, info, kvs := small(t, S2)
-	for n := range file {
-		if !mustBeHonest(t, fmt.Sprintf("%d bytes left", n), file[:n], info, kvs, smallDels) {
-			t.Fatalf("%d bytes left: not seen", n)
-		}
-		if _, err := Open(bytes.NewReader(file[:n]), int64(n), "x"); !errors.Is(err, corrupt.Err) {
-			t.Fatalf("Open of %d bytes: %v", n, err)
+	for partSize := range 2 {
+		file, info, kvs := smallWith(t, S2, partSize)
+		for n := range file {
+			if !mustBeHonest(t, fmt.Sprintf("%d bytes left", n), file[:n], info, kvs, smallDels) {
+				t.Fatalf("%d bytes left: not seen", n)
+			}
+			if _, err := Open(bytes.NewReader(file[:n]), int64(n), "x"); !errors.Is(err, corrupt.Err) {
+				t.Fatalf("Open of %d bytes: %v", n, err)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	t, fs := r.tail.Load(), r.FilterState()
 	f, p := &t.footer, &t.props
 	d := dumper{w: w}
-	d.printf("table %016x: %d bytes, version %d\n", f.id, r.meta.Size, version)
+	d.printf("table %016x: %d bytes, version %d\n", f.id, r.meta.Size, f.version)
 	d.printf("entries %d (%d deletes), user keys %q … %q, %d range deletes, sequence %d … %d\n",
 		p.Entries, p.Deletes, p.Smallest, p.Largest, p.RangeDeletes, p.MinSeq, p.MaxSeq)
 	if r.seq != 0 {
@@ -41,7 +41,12 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	if x := &p.Prefixes; x.Bytes > 0 {
 		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", t.prefixesOff(), x.Bytes, x.Keys, x.Rule)
 	}
-	d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+	if t.top != nil {
+		d.parts(t.top)
+		d.printf("top %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+	} else {
+		d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+	}
 	if f.rangeDelLen > 0 {
 		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels))
 	}
@@ -71,6 +76,15 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 type dumper struct {
 	w   io.Writer
 	err error
+}
+
+// parts prints where the parts of the index are.
+func (d *dumper) parts(t *top) {
+	for p := range t.parts {
+		w := &t.parts[p]
+		d.printf("part %d of the index at %d: %d bytes, blocks %d … %d, up to %q\n", p, w.offset, w.length,
+			w.base, w.base+int(w.blocks)-1, t.separatorKey(p))
+	}
 }
 
 // fragment prints a fragment of range tombstones.

@@ -61,15 +61,16 @@ func (f *tableFile) readAt(b []byte, offset uint64) error {
 	}
 }
 
-// readFooter reads the footer alone. b is a buffer of its length.
-func (f *tableFile) readFooter(b []byte) (footer, error) {
-	if err := f.readAt(b, f.meta.Size-footerSize); err != nil {
+// readFooter reads the footer alone.
+func (f *tableFile) readFooter() (footer, error) {
+	b := make([]byte, min(f.meta.Size, extraSize+footerSize))
+	if err := f.readAt(b, f.meta.Size-uint64(len(b))); err != nil {
 		return footer{}, err
 	}
 	return f.checkFooter(b)
 }
 
-// checkFooter parses the footer and compares it with the manifest.
+// checkFooter parses the footer at the end of b, as parseFooter does, and compares it with the manifest.
 func (f *tableFile) checkFooter(b []byte) (footer, error) {
 	m := &f.meta
 	ft, err := parseFooter(b, m.Size)

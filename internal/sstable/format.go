@@ -26,17 +26,22 @@ import (
 
 // A table is
 //
-//	+-------------+-----------+--------+----------------+-------+--------------+------------+--------+
-//	| data blocks | 0…63 × 00 | sample | filter, 64·n B | index | range deletes| properties | footer |
-//	+-------------+-----------+--------+----------------+-------+--------------+------------+--------+
-//	              ^ only with a filter, which begins    ^----------------- tail -----------------^
-//	                at a multiple of 64
+//	+-------------+-------+-----------+--------+----------------+--------------+--------------+------------+--------+
+//	| data blocks | parts | 0…63 × 00 | sample | filter, 64·n B | index or top | range deletes| properties | footer |
+//	+-------------+-------+-----------+--------+----------------+--------------+--------------+------------+--------+
+//	               ^ of    ^ only with a filter, which begins    ^--------------------- tail ---------------------^
+//	                 the     at a multiple of 64
+//	                 index
 //
 // All numbers are little-endian. The filter is a filter block of the keys, as package bloomblock describes it, and the
 // sample is a sample block of the hashes in it. If a PrefixRule was given, a filter block of the keys' prefixes
 // follows; the properties have its length. A filter has no sample if the table has no versions, or was written before
-// there were samples. Data blocks or range deletes may be missing, but not both. A data, sample, index, range delete or
-// properties block is followed by its trailer:
+// there were samples. Data blocks or range deletes may be missing, but not both.
+//
+// A small index is one block in the tail (index.go). A larger one is cut into parts, which follow the data blocks, and
+// its top is in the tail (parts.go); only such a table has version 2, so that older programs read all others.
+//
+// A data, sample, index, range delete or properties block, a part and a top are followed by their trailer:
 //
 //	0         n        n+1         n+5
 //	+---------+--------+------------+
@@ -47,12 +52,12 @@ import (
 // from another offset is detected as damage. Only data blocks are compressed. The index has the length of each payload,
 // on disk and decoded. A codec other than none makes it shorter, by a factor of at most 1024 (maxRatio).
 //
-// The footer:
+// The footer of version 1, and the end of every later one:
 //
 //	 0  table id        u64    random; the manifest has it too
 //	 8  filter offset   u64    the index offset if there is no filter
 //	16  filter length   u64    of both blocks, if there is one of prefixes
-//	24  index offset    u64    index, range deletes and properties follow each other
+//	24  index offset    u64    of the index or the top; range deletes and properties follow
 //	32  index length    u64    payload only, as the next two
 //	40  range deletes   u64    length; 0 without range deletes, and then they have no trailer either
 //	48  properties      u64    length
@@ -61,17 +66,30 @@ import (
 //	                           CRC would be the same for every filter)
 //	60  sample          u32    length of its payload; 0 without a sample, and then it has no trailer either
 //	64  checksum        u32    CRC-32C of bytes 0…63 and 68…79
-//	68  version         u32    1
+//	68  version         u32    1 or 2
 //	72  magic           u64    "bloomsst"
+//
+// In front of it version 2 has:
+//
+//	 0  flags           u64    1: the index is in parts
+//	 8  reserved        9×u32  0
+//	44  checksum        u32    as that of a block, of bytes 0…43
+//
+// A program refuses a table with a flag that it does not know, as one of a later version. The reserved bytes have space
+// for the offset and the length of a third filter and for two moments.
 const (
 	footerSize  = 80
+	extraSize   = 48 // in front of the footer in version 2
 	trailerSize = 5
 	magic       = "bloomsst"
-	version     = 1
+	version     = 2
 	filterAlign = 64
+
+	flagParts  = 1
+	knownFlags = flagParts
 )
 
-// FormatVersion is the version of the tables that a Writer writes, and the only one that a Reader reads.
+// FormatVersion is the latest version of tables that a Writer writes. A Reader reads all up to it.
 const FormatVersion = version
 
 // MaxKey and MaxValue are the largest lengths of a user key and of a value, in bytes.
@@ -109,6 +127,9 @@ const (
 	kindRangeDels  kind = 5
 	kindSample     kind = 6
 	kindPrefixes   kind = 7
+	kindPart       kind = 8
+	kindTop        kind = 9
+	kindExtra      kind = 10 // what is in front of the footer
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -166,10 +187,38 @@ type footer struct {
 	rangeDelLen, propsLen uint64
 	filterSum             uint32
 	sampleLen             uint32
+	version               uint32 // 0 stands for 1
+	flags                 uint64
 	tailLen               uint64 // from the size of the file
 }
 
-func (f *footer) append(dst []byte) []byte {
+// inParts reports whether the index is in parts, so that the tail has its top.
+func (f *footer) inParts() bool { return f.flags&flagParts != 0 }
+
+// indexKind returns the kind of the block at the index offset.
+func (f *footer) indexKind() kind {
+	if f.inParts() {
+		return kindTop
+	}
+	return kindIndex
+}
+
+// size returns the length of the footer, with what is in front of it.
+func (f *footer) size() uint64 {
+	if f.version == version {
+		return extraSize + footerSize
+	}
+	return footerSize
+}
+
+// append appends the footer, which begins at offset.
+func (f *footer) append(dst []byte, offset uint64) []byte {
+	if f.version == version {
+		start := len(dst)
+		dst = binary.LittleEndian.AppendUint64(dst, f.flags)
+		dst = append(dst, make([]byte, extraSize-8-4)...)
+		dst = binary.LittleEndian.AppendUint32(dst, newSealer(f.id).sum(kindExtra, offset, dst[start:]))
+	}
 	start := len(dst)
 	for _, v := range [...]uint64{f.id, f.filterOff, f.filterLen, f.indexOff, f.indexLen, f.rangeDelLen, f.propsLen} {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
@@ -177,10 +226,18 @@ func (f *footer) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, f.filterSum)
 	dst = binary.LittleEndian.AppendUint32(dst, f.sampleLen)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
-	dst = binary.LittleEndian.AppendUint32(dst, version)
+	dst = binary.LittleEndian.AppendUint32(dst, max(f.version, 1))
 	dst = append(dst, magic...)
 	binary.LittleEndian.PutUint32(dst[start+64:], footerSum(dst[start:]))
 	return dst
+}
+
+// slack returns the number of bytes that may lie between the data blocks, or the parts of the index, and the sample.
+func (f *footer) slack() uint64 {
+	if f.filterLen == 0 {
+		return 0
+	}
+	return filterAlign - 1
 }
 
 // sampleOff returns the offset of the sample, or of the filter if there is no sample. The padding before the filter
@@ -207,20 +264,23 @@ func footerSum(b []byte) uint32 {
 	return crc32.Update(crc32.Checksum(b[:64], castagnoli), castagnoli, b[68:footerSize])
 }
 
-// parseFooter checks every field of a footer in a file of size bytes (I29, I30).
+// parseFooter checks every field of a footer in a file of size bytes (I29, I30). b is the end of the file:
+// footerSize bytes at least, and extraSize more if the file has as many.
 func parseFooter(b []byte, size uint64) (footer, error) {
 	var f footer
-	if len(b) != footerSize || size < footerSize {
+	if len(b) < footerSize || size < uint64(len(b)) {
 		return f, fmt.Errorf("footer of %d bytes in a file of %d, want %d", len(b), size, footerSize)
 	}
+	before := b[:len(b)-footerSize]
+	b = b[len(before):]
 	if got := string(b[72:]); got != magic {
 		return f, fmt.Errorf("magic %q, want %q", got, magic)
 	}
 	if got, want := footerSum(b), binary.LittleEndian.Uint32(b[64:]); got != want {
 		return f, fmt.Errorf("footer: %w: got %08x, want %08x", errChecksum, got, want)
 	}
-	if v := binary.LittleEndian.Uint32(b[68:]); v != version {
-		return f, fmt.Errorf("%w %d, want %d", ErrVersion, v, version)
+	if f.version = binary.LittleEndian.Uint32(b[68:]); f.version == 0 || f.version > version {
+		return f, fmt.Errorf("%w %d, want at most %d", ErrVersion, f.version, version)
 	}
 	for i, p := range [...]*uint64{
 		&f.id, &f.filterOff, &f.filterLen, &f.indexOff, &f.indexLen, &f.rangeDelLen, &f.propsLen,
@@ -228,6 +288,11 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 		*p = binary.LittleEndian.Uint64(b[8*i:])
 	}
 	f.filterSum, f.sampleLen = binary.LittleEndian.Uint32(b[56:]), binary.LittleEndian.Uint32(b[60:])
+	if f.version == version {
+		if err := f.parseExtra(before, size-footerSize); err != nil {
+			return f, err
+		}
+	}
 	switch {
 	case f.filterOff > size || f.filterLen > size || f.indexOff > size:
 		return f, fmt.Errorf("a part of the table is longer than its %d bytes", size)
@@ -246,11 +311,33 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 		return f, errors.New("checksum of a filter without a filter")
 	}
 	f.tailLen = size - f.indexOff
-	if want := f.propsOff() - f.indexOff + f.propsLen + trailerSize + footerSize; f.tailLen != want {
+	if want := f.propsOff() - f.indexOff + f.propsLen + trailerSize + f.size(); f.tailLen != want {
 		return f, fmt.Errorf("tail of %d bytes, want %d", f.tailLen, want)
 	}
 	if f.tailLen > maxTail {
 		return f, fmt.Errorf("tail of %d bytes, want at most %d", f.tailLen, maxTail)
 	}
 	return f, nil
+}
+
+// parseExtra checks what is in front of the footer, at the end of b and of the first end bytes of the file.
+func (f *footer) parseExtra(b []byte, end uint64) error {
+	if len(b) < extraSize {
+		return fmt.Errorf("footer: %d bytes in front of it, want %d", len(b), extraSize)
+	}
+	const sealed = extraSize - 4
+	b = b[len(b)-extraSize:]
+	got, want := newSealer(f.id).sum(kindExtra, end-extraSize, b[:sealed]), binary.LittleEndian.Uint32(b[sealed:])
+	if got != want {
+		return fmt.Errorf("footer: %w in front of it: got %08x, want %08x", errChecksum, got, want)
+	}
+	if f.flags = binary.LittleEndian.Uint64(b); f.flags&^knownFlags != 0 {
+		return fmt.Errorf("%w: flags %#x, want none but %#x", ErrVersion, f.flags, uint64(knownFlags))
+	}
+	for _, c := range b[8:sealed] {
+		if c != 0 {
+			return errors.New("footer: reserved bytes are not zero")
+		}
+	}
+	return nil
 }

@@ -74,10 +74,13 @@ func FuzzBlock(f *testing.F) {
 func FuzzFooter(f *testing.F) {
 	file, _, _ := small(f, None)
 	f.Add(file[len(file)-footerSize:], uint64(len(file)))
+	file, _, _ = smallInParts(f, None)
+	f.Add(file[len(file)-extraSize-footerSize:], uint64(len(file)))
 	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
 		b = bytes.Clone(b)
-		fixFooter(b)
-		if ft, err := parseFooter(b, size); err == nil && !bytes.Equal(ft.append(nil), b) {
+		fixFooter(b, size)
+		if ft, err := parseFooter(b, size); err == nil &&
+			!bytes.HasSuffix(b, ft.append(nil, size-ft.size())) {
 			t.Fatal("encoded again it differs")
 		}
 	})
@@ -144,13 +147,13 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var again indexBuilder
+		var again partBuilder
 		for i := range x.blocks() {
 			_, stored, decoded := x.extent(i)
 			again.add(append(bytes.Clone(x.prefix), x.sep(i)...), stored, decoded)
 		}
 		// The prefix may have been shorter than the builder's.
-		if y, err := parseIndex(again.append(nil), end, filterAlign-1); err != nil || y.blocks() != x.blocks() ||
+		if y, err := parseIndex(again.appendIndex(nil), end, filterAlign-1); err != nil || y.blocks() != x.blocks() ||
 			y.end != x.end {
 			t.Fatalf("built again it differs: %v", err)
 		}
@@ -179,6 +182,11 @@ func FuzzTable(f *testing.F) {
 	}
 	file, _ := buildWith(f, WriterOptions{ID: 5, Filter: filterParams(f, 0.01)}, nil, smallDels)
 	f.Add(file, uint32(0), []byte{}, "key003")
+	file, _, _ = smallInParts(f, None)
+	f.Add(file, uint32(len(file)-footerSize-extraSize), []byte{0}, "key003")
+	top := partsOf(f, file).index
+	f.Add(file, uint32(top), []byte{0xff, 0xff}, "key011")
+	f.Add(file, uint32(top+40), []byte{0, 1, 0xff}, "key011")
 	f.Fuzz(func(t *testing.T, file []byte, at uint32, patch []byte, key string) {
 		if len(file) > 1<<16 || len(file) < footerSize || int64(at) > int64(len(file)) {
 			return
@@ -191,8 +199,8 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
-	for _, c := range []Codec{None, Zstd} {
-		file, _, _ := small(t, c)
+	for partSize, c := range []Codec{None, Zstd, None} {
+		file, _, _ := smallWith(t, c, partSize&2)
 		for i := 0; i < len(file); i += stride() {
 			for _, patch := range []byte{0x80, 0xff} {
 				damaged := bytes.Clone(file)
@@ -207,7 +215,7 @@ func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
 func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	file, info, _ := small(t, None)
 	file[len(file)-footerSize+68]++
-	fixFooter(file)
+	fixFooter(file, uint64(len(file)))
 	if _, err := Open(bytes.NewReader(file), int64(len(file)), "x"); !errors.Is(err, ErrVersion) ||
 		errors.Is(err, corrupt.Err) {
 		t.Errorf("Open: %v, want %v", err, ErrVersion)
@@ -269,24 +277,31 @@ type parts struct{ sample, filter, index, dels, props uint64 }
 
 func partsOf(tb testing.TB, file []byte) parts {
 	tb.Helper()
-	ft, err := parseFooter(file[len(file)-footerSize:], uint64(len(file)))
+	ft, err := parseFooter(file, uint64(len(file)))
 	must(tb, err)
 	return parts{ft.sampleOff(), ft.filterOff, ft.indexOff, ft.rangeDelOff(), ft.propsOff()}
 }
 
-func fixFooter(b []byte) {
-	if len(b) >= footerSize {
-		b = b[len(b)-footerSize:]
-		copy(b[72:], magic)
-		binary.LittleEndian.PutUint32(b[64:], footerSum(b))
+// fixFooter makes the checksums of a footer right, at the end of b and of a file of size bytes.
+func fixFooter(b []byte, size uint64) {
+	if len(b) < footerSize {
+		return
+	}
+	before := b[:len(b)-footerSize]
+	b = b[len(before):]
+	copy(b[72:], magic)
+	binary.LittleEndian.PutUint32(b[64:], footerSum(b))
+	if n := len(before) - extraSize; n >= 0 && binary.LittleEndian.Uint32(b[68:]) == version {
+		sum := newSealer(binary.LittleEndian.Uint64(b)).sum(kindExtra, size-footerSize-extraSize, before[n:n+extraSize-4])
+		binary.LittleEndian.PutUint32(before[n+extraSize-4:], sum)
 	}
 }
 
 // fixSums makes the checksums of a damaged table right, as far as its parts can still be found.
 func fixSums(file []byte) {
-	fixFooter(file)
 	size := uint64(len(file))
-	ft, err := parseFooter(file[size-footerSize:], size)
+	fixFooter(file, size)
+	ft, err := parseFooter(file, size)
 	if err != nil {
 		return
 	}
@@ -296,7 +311,7 @@ func fixSums(file []byte) {
 			binary.LittleEndian.PutUint32(file[offset+n+1:], s.sum(k, offset, file[offset:offset+n+1]))
 		}
 	}
-	fix(kindIndex, ft.indexOff, ft.indexLen)
+	fix(ft.indexKind(), ft.indexOff, ft.indexLen)
 	if ft.rangeDelLen > 0 {
 		fix(kindRangeDels, ft.rangeDelOff(), ft.rangeDelLen)
 	}
@@ -319,7 +334,25 @@ func fixSums(file []byte) {
 			fix(kindProperties, at, ft.propsLen)
 		}
 	}
-	if x, err := parseIndex(file[ft.indexOff:ft.indexOff+ft.indexLen], ft.sampleOff(), filterAlign); err == nil {
+	payload := file[ft.indexOff:][:ft.indexLen]
+	if ft.inParts() {
+		top, err := parseTop(payload, ft.sampleOff(), filterAlign)
+		if err != nil {
+			return
+		}
+		for p := range top.parts {
+			w := &top.parts[p]
+			fix(kindPart, w.offset, uint64(w.length))
+			v, err := viewPart(file[w.offset:][:w.length])
+			for i := 0; err == nil && i < v.blocks(); i++ {
+				if start, end := v.span(i); start < end {
+					fix(kindData, w.start+uint64(start), uint64(end-start-min(trailerSize, end-start)))
+				}
+			}
+		}
+		return
+	}
+	if x, err := parseIndex(payload, ft.sampleOff(), filterAlign); err == nil {
 		for i := range x.blocks() {
 			offset, stored, _ := x.extent(i)
 			fix(kindData, offset, uint64(stored))

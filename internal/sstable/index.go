@@ -29,16 +29,21 @@ const (
 	indexEntry  = 12
 )
 
-// An index is an index block in memory: flat arrays with one element for each data block.
-type index struct {
-	prefix  []byte
-	heads   []uint64 // of the separators, after the prefix
-	handles []handle
-	seps    []byte       // separators after the prefix, one after the other
-	slots   []cache.Slot // of the table's cached blocks (I28)
-	end     uint64       // of the data blocks
+// separators are sorted keys that are searched by their heads: those of an index, or the last ones of its parts.
+type separators struct {
+	heads  []uint64 // of the separators, after the prefix
+	prefix []byte   // that all have in common
+	ends   []uint32 // of each separator in seps
+	seps   []byte   // separators after the prefix, one after the other
+}
 
-	verified []atomic.Uint32 // moments when the blocks in the mapped file were verified, 0 for never
+// An index is an index block, or a part of one, in memory: flat arrays with one element for each data block.
+type index struct {
+	slots []cache.Slot // of the blocks of the table that are cached (I28)
+	separators
+
+	handles []handle
+	end     uint64 // of the data blocks
 
 	// From the properties, for all blocks.
 	first []byte  // the smallest key
@@ -47,14 +52,42 @@ type index struct {
 
 // A handle locates a data block.
 type handle struct {
-	offset  uint64
-	decoded uint32
-	sepEnd  uint32
+	offset   uint64
+	decoded  uint32
+	verified atomic.Uint32 // moment when the block in the mapped file was verified, 0 for never
+}
+
+// makeIndex returns an index of n blocks, to be filled with push.
+func makeIndex(n int, prefix []byte, seps int) *index {
+	return &index{
+		slots: make([]cache.Slot, n),
+		separators: separators{
+			heads: make([]uint64, 0, n), prefix: prefix, ends: make([]uint32, 0, n), seps: make([]byte, 0, seps),
+		},
+		handles: make([]handle, n),
+	}
+}
+
+// push adds a block of the given lengths, without and with compression, and its separator, which is the prefix, more
+// of it, and suffix.
+func (x *index) push(stored, decoded uint32, more, suffix []byte) {
+	i := len(x.heads)
+	x.handles[i].offset, x.handles[i].decoded = x.end, decoded
+	x.end += uint64(stored) + trailerSize
+	x.separators.push(more, suffix)
+}
+
+// push adds a separator: the prefix, more of it, and suffix.
+func (s *separators) push(more, suffix []byte) {
+	n := len(s.seps)
+	s.seps = append(append(s.seps, more...), suffix...)
+	s.heads = append(s.heads, ikey.Head(s.seps[n:]))
+	s.ends = append(s.ends, uint32(len(s.seps))) //nolint:gosec // at most maxTail
 }
 
 // bytes returns the bytes of memory that the index takes.
 func (x *index) bytes() int64 {
-	return int64(len(x.heads))*(8+16+8+4) + int64(len(x.prefix)+len(x.seps))
+	return int64(len(x.heads))*(8+4+16+8) + int64(len(x.prefix)+len(x.seps))
 }
 
 func (x *index) blocks() int { return len(x.heads) }
@@ -83,27 +116,30 @@ func (x *index) extent(i int) (offset uint64, stored, decoded int) {
 }
 
 // sep returns separator i without the prefix.
-func (x *index) sep(i int) []byte {
+func (s *separators) sep(i int) []byte {
 	start := uint32(0)
 	if i > 0 {
-		start = x.handles[i-1].sepEnd
+		start = s.ends[i-1]
 	}
-	return x.seps[start:x.handles[i].sepEnd]
+	return s.seps[start:s.ends[i]]
 }
 
 // separatorKey returns separator i with the prefix.
-func (x *index) separatorKey(i int) []byte { return append(bytes.Clone(x.prefix), x.sep(i)...) }
+func (s *separators) separatorKey(i int) []byte { return append(bytes.Clone(s.prefix), s.sep(i)...) }
 
 // compareSep compares separator i with key.
-func (x *index) compareSep(i int, key []byte) int {
-	n := min(len(x.prefix), len(key))
-	if c := bytes.Compare(x.prefix[:n], key[:n]); c != 0 {
+func (s *separators) compareSep(i int, key []byte) int { return compareJoined(s.prefix, s.sep(i), key) }
+
+// compareJoined compares prefix and suffix together with key.
+func compareJoined(prefix, suffix, key []byte) int {
+	n := min(len(prefix), len(key))
+	if c := bytes.Compare(prefix[:n], key[:n]); c != 0 {
 		return c
 	}
-	if n < len(x.prefix) {
+	if n < len(prefix) {
 		return 1
 	}
-	return bytes.Compare(x.sep(i), key[n:])
+	return bytes.Compare(suffix, key[n:])
 }
 
 // checkBounds checks a block that checkBlock has accepted against the index, so that keys ascend from block to block
@@ -149,38 +185,37 @@ func (x *index) shareBefore(key []byte) float64 {
 	return float64(x.handles[i].offset+end) / 2 / float64(x.end)
 }
 
-// find returns the first block whose separator is not before key, or the number of blocks if key is after the last
-// separator.
-func (x *index) find(key []byte) int {
-	lo, n := x.span(key)
+// find returns the first separator that is not before key, or their number if key is after the last one.
+func (s *separators) find(key []byte) int {
+	lo, n := s.span(key)
 	if n == 0 {
 		return lo
 	}
-	h := ikey.Head(key[len(x.prefix):])
-	heads := x.heads
+	h := ikey.Head(key[len(s.prefix):])
+	heads := s.heads
 	for n > 1 {
 		half := n >> 1
 		lo += half & -ikey.Less(heads[lo+half-1], h)
 		n -= half
 	}
-	return x.finish(lo, h, key)
+	return s.finish(lo, h, key)
 }
 
-// finish ends find with one block left to look at: lo. h is the head of key, which has the prefix.
-func (x *index) finish(lo int, h uint64, key []byte) int {
-	heads := x.heads
+// finish ends find with one separator left to look at: lo. h is the head of key, which has the prefix.
+func (s *separators) finish(lo int, h uint64, key []byte) int {
+	heads := s.heads
 	lo += ikey.Less(heads[lo], h)
 	if lo == len(heads) || heads[lo] != h {
 		return lo
 	}
-	return x.findEqual(lo, h, key[len(x.prefix):])
+	return s.findEqual(lo, h, key[len(s.prefix):])
 }
 
-// span returns the range that find has to search: n blocks from lo on. If n is 0, lo is the result of find.
-func (x *index) span(key []byte) (lo, n int) {
-	n = len(x.heads)
-	if !bytes.HasPrefix(key, x.prefix) {
-		if bytes.Compare(key, x.prefix) < 0 {
+// span returns the range that find has to search: n separators from lo on. If n is 0, lo is the result of find.
+func (s *separators) span(key []byte) (lo, n int) {
+	n = len(s.heads)
+	if !bytes.HasPrefix(key, s.prefix) {
+		if bytes.Compare(key, s.prefix) < 0 {
 			return 0, 0
 		}
 		return n, 0
@@ -189,21 +224,21 @@ func (x *index) span(key []byte) (lo, n int) {
 }
 
 // findEqual does the same as find among the separators from lo on, the first whose head is h. h is the head of suffix.
-func (x *index) findEqual(lo int, h uint64, suffix []byte) int {
-	if bytes.Compare(x.sep(lo), suffix) >= 0 {
+func (s *separators) findEqual(lo int, h uint64, suffix []byte) int {
+	if bytes.Compare(s.sep(lo), suffix) >= 0 {
 		return lo
 	}
-	heads := x.heads
+	heads := s.heads
 	lo++
 	hi := lo
-	for step := 1; hi < len(heads) && heads[hi] == h && bytes.Compare(x.sep(hi), suffix) < 0; step *= 2 {
+	for step := 1; hi < len(heads) && heads[hi] == h && bytes.Compare(s.sep(hi), suffix) < 0; step *= 2 {
 		lo = hi + 1
 		hi += step
 	}
 	hi = min(hi, len(heads))
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if heads[mid] == h && bytes.Compare(x.sep(mid), suffix) < 0 {
+		if heads[mid] == h && bytes.Compare(s.sep(mid), suffix) < 0 {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -212,8 +247,8 @@ func (x *index) findEqual(lo int, h uint64, suffix []byte) int {
 	return lo
 }
 
-// parseIndex parses and checks an index block. The data blocks must end at most slack bytes before limit. It keeps no
-// reference to b, and allocates at most three times its length (I30).
+// parseIndex parses and checks an index in one block. The data blocks must end at most slack bytes before limit. It
+// keeps no reference to b, and allocates at most three times its length (I30).
 func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if len(b) < indexHeader {
 		return nil, fmt.Errorf("index of %d bytes, want at least %d", len(b), indexHeader)
@@ -224,83 +259,48 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 		return nil, fmt.Errorf("index: %d blocks and a prefix of %d do not fit %d bytes", count, prefix, len(b))
 	}
 	n := int(count) //nolint:gosec // below len(b)
-	x := &index{
-		prefix:  bytes.Clone(b[indexHeader : indexHeader+prefix]),
-		heads:   make([]uint64, n),
-		handles: make([]handle, n),
-		seps:    bytes.Clone(b[indexHeader+prefix+count*indexEntry:]),
-		slots:   make([]cache.Slot, n),
-
-		verified: make([]atomic.Uint32, n),
-	}
-	fixed := b[indexHeader+prefix:]
-	sepEnd := uint64(0)
+	fixed, seps := b[indexHeader+prefix:], b[indexHeader+prefix+count*indexEntry:]
+	x := makeIndex(n, bytes.Clone(b[indexHeader:indexHeader+prefix]), len(seps))
 	for i := range n {
 		e := fixed[i*indexEntry:]
 		stored, decoded := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:])
-		suffix := uint64(binary.LittleEndian.Uint32(e[8:]))
-		if stored == 0 || stored > decoded || decoded > maxPlain ||
-			stored < decoded && (decoded > maxCoded || uint64(decoded) > uint64(stored)*maxRatio) {
-			return nil, fmt.Errorf("index: block %d of %d bytes, %d decoded", i, stored, decoded)
+		if err := checkLengths(stored, decoded); err != nil {
+			return nil, fmt.Errorf("index: block %d %w", i, err)
 		}
-		sepEnd += suffix
-		if suffix > MaxKey-prefix || sepEnd > uint64(len(x.seps)) {
+		suffix := uint64(binary.LittleEndian.Uint32(e[8:]))
+		if suffix > MaxKey-prefix || suffix > uint64(len(seps)) {
 			return nil, fmt.Errorf("index: separator %d of %d bytes", i, prefix+suffix)
 		}
-		x.handles[i] = handle{x.end, decoded, uint32(sepEnd)} //nolint:gosec // at most maxTail
-		x.heads[i] = ikey.Head(x.sep(i))
+		x.push(stored, decoded, nil, seps[:suffix])
+		seps = seps[suffix:]
 		if i > 0 && bytes.Compare(x.sep(i-1), x.sep(i)) > 0 {
 			return nil, fmt.Errorf("index: separator %d out of order", i)
 		}
-		x.end += uint64(stored) + trailerSize
 	}
-	if sepEnd != uint64(len(x.seps)) {
+	if len(seps) > 0 {
 		return nil, errors.New("index: bytes after the last separator")
 	}
-	if x.end > limit || limit-x.end > slack {
-		return nil, fmt.Errorf("index: data blocks end at %d, want %d", x.end, limit)
+	if err := checkEnd(x.end, limit, slack); err != nil {
+		return nil, fmt.Errorf("index: data blocks %w", err)
 	}
 	return x, nil
 }
 
-// An indexBuilder collects the separators of a table.
-type indexBuilder struct {
-	fixed  []byte // count × (stored, decoded, length of the separator)
-	seps   []byte
-	prefix int // bytes that all separators share
-	n      int
+// checkEnd checks that what ends at end does so at most slack bytes before limit.
+func checkEnd(end, limit, slack uint64) error {
+	if end > limit || limit-end > slack {
+		return fmt.Errorf("end at %d, want %d", end, limit)
+	}
+	return nil
 }
 
-func (x *indexBuilder) add(sep []byte, stored, decoded int) {
-	if x.n == 0 {
-		x.prefix = len(sep)
-	} else {
-		x.prefix = ikey.CommonPrefix(x.seps[:x.prefix], sep)
+// checkLengths checks the lengths of a block in an index: stored in the file, without trailer, and decoded.
+func checkLengths(stored, decoded uint32) error {
+	if stored == 0 || stored > decoded || decoded > maxPlain ||
+		stored < decoded && (decoded > maxCoded || uint64(decoded) > uint64(stored)*maxRatio) {
+		return fmt.Errorf("of %d bytes, %d decoded", stored, decoded)
 	}
-	x.n++
-	for _, v := range [...]int{stored, decoded, len(sep)} {
-		x.fixed = binary.LittleEndian.AppendUint32(x.fixed, uint32(v)) //nolint:gosec // at most maxPlain
-	}
-	x.seps = append(x.seps, sep...)
-}
-
-func (x *indexBuilder) size() int { return indexHeader + len(x.fixed) + len(x.seps) }
-
-func (x *indexBuilder) append(dst []byte) []byte {
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(x.n))      //nolint:gosec // below the size of the table
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(x.prefix)) //nolint:gosec // at most MaxKey
-	dst = append(dst, x.seps[:x.prefix]...)
-	start := len(dst)
-	dst = append(dst, x.fixed...)
-	seps := x.seps
-	for i := range x.n {
-		p := dst[start+i*indexEntry+8:]
-		n := int(binary.LittleEndian.Uint32(p))
-		binary.LittleEndian.PutUint32(p, uint32(n-x.prefix)) //nolint:gosec // n ≥ prefix
-		dst = append(dst, seps[x.prefix:n]...)
-		seps = seps[n:]
-	}
-	return dst
+	return nil
 }
 
 // appendSeparator appends a short key s with a ≤ s < b to dst, where a < b; with a nil b it appends a.

@@ -82,7 +82,7 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 	sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, false) //nolint:gosec // in a file
 	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
 	at = now()
-	verified = at-x.verified[i].Load() <= 1
+	verified = at-x.handles[i].verified.Load() <= 1
 	if !verified && (in == nil || !r.residentAhead(x, i, at, in)) {
 		sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, true) //nolint:gosec // in a file
 	}
@@ -92,13 +92,13 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 // verify checks data block i, or a copy of it, with its trailer. at is the current moment.
 func (r *Reader) verify(x *index, i int, sealed []byte, at moment) error {
 	var err error
-	if x.verified[i].Load() == 0 {
+	if x.handles[i].verified.Load() == 0 {
 		_, err = r.openBlock(x, i, sealed)
 	} else { // a block with this checksum was found to be sound
 		_, err = r.unseal(x, i, sealed)
 	}
 	if err == nil {
-		x.verified[i].Store(at)
+		x.handles[i].verified.Store(at)
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func (r *Reader) useMapped(x *index, i int, use func(data []byte) bool) (ok bool
 		ok = use(b[:len(b)-trailerSize])
 	})
 	if err != nil {
-		x.verified[i].Store(0)
+		x.handles[i].verified.Store(0)
 		return false
 	}
 	return ok
@@ -131,7 +131,7 @@ func (r *Reader) copyMapped(x *index, i int, in *residence, dst []byte) bool {
 	})
 	switch {
 	case err != nil:
-		x.verified[i].Store(0)
+		x.handles[i].verified.Store(0)
 		return false
 	case n == 0:
 		return false
@@ -166,7 +166,7 @@ func (r *Reader) appendMapped(dst []byte, h *Hit) ([]byte, error) {
 	all := dst
 	err := vfs.ReadMapped(func() { all = append(dst, h.value...) })
 	if err != nil {
-		h.x.verified[h.i].Store(0)
+		h.x.handles[h.i].verified.Store(0)
 		return dst, fmt.Errorf("%s: offset %d: %w", r.meta.Name, h.x.handles[h.i].offset, err)
 	}
 	return all, nil

@@ -60,8 +60,8 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 	if size < footerSize {
 		return nil, t.damaged(0, fmt.Errorf("%w: %d bytes, want at least %d", errShort, size, footerSize))
 	}
-	b := make([]byte, footerSize)
-	if err := t.readAt(b, uint64(size)-footerSize); err != nil {
+	b := make([]byte, min(size, extraSize+footerSize))
+	if err := t.readAt(b, uint64(size)-uint64(len(b))); err != nil {
 		return nil, err
 	}
 	ft, err := parseFooter(b, uint64(size))

@@ -25,14 +25,15 @@ type Loss struct {
 type Counts struct{ Entries, RangeDeletes uint64 }
 
 // Remains reads a table that may be damaged. It uses each block whose checksum is right. It finds data blocks by the
-// index, or without one by their checksums alone, and the parts of the tail by the footer, or without one by the
-// manifest's facts. It does not read filters and samples.
+// index, or without one by their checksums alone, also those of a single part of the index, and the parts of the tail by
+// the footer, or without one by the manifest's facts. It does not read filters and samples.
 type Remains struct {
 	src    *corrupt.Reader
 	meta   Meta
 	seal   sealer
-	footer *footer // nil: damaged; as the next three
+	footer *footer // nil: damaged; as the next four
 	index  *index
+	top    *top // of an index in parts, instead of index
 	props  *Properties
 	dels   rangedel.List // as readers see them
 	counts *Counts       // nil: unknown
@@ -79,8 +80,8 @@ func (r *Remains) readFooter(end uint64) error {
 	if end < footerSize || r.src.Size() < end {
 		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.Size(), max(end, footerSize))
 	}
-	b := make([]byte, footerSize)
-	failed := r.src.Read(b, end-footerSize)
+	b := make([]byte, min(end, extraSize+footerSize))
+	failed := r.src.Read(b, end-uint64(len(b)))
 	f, err := parseFooter(b, end)
 	if err == nil && r.meta.ID != 0 && f.id != r.meta.ID {
 		err = fmt.Errorf("table %016x, want %016x", f.id, r.meta.ID)
@@ -95,14 +96,17 @@ func (r *Remains) readFooter(end uint64) error {
 // readTail reads the parts of the tail, each by itself.
 func (r *Remains) readTail() {
 	f := r.footer
-	slack := uint64(0)
-	if f.filterLen > 0 {
-		slack = filterAlign - 1
+	if f.inParts() {
+		r.part("top of the index", kindTop, f.indexOff, f.indexLen, true, func(b []byte) (err error) {
+			r.top, err = parseTop(b, f.sampleOff(), f.slack())
+			return err
+		})
+	} else {
+		r.part("index", kindIndex, f.indexOff, f.indexLen, true, func(b []byte) (err error) {
+			r.index, err = parseIndex(b, f.sampleOff(), f.slack())
+			return err
+		})
 	}
-	r.part("index", kindIndex, f.indexOff, f.indexLen, true, func(b []byte) (err error) {
-		r.index, err = parseIndex(b, f.sampleOff(), slack)
-		return err
-	})
 	if f.rangeDelLen > 0 {
 		r.part("range deletes", kindRangeDels, f.rangeDelOff(), f.rangeDelLen, false, r.parseDels)
 	}
@@ -111,19 +115,36 @@ func (r *Remains) readTail() {
 
 // part reads a block of the tail.
 func (r *Remains) part(name string, k kind, offset, length uint64, harmless bool, parse func(payload []byte) error) {
+	if err := r.open(k, offset, length, parse); err != nil {
+		r.lose(Loss{Offset: offset, Bytes: length + trailerSize, Part: name, Harmless: harmless, Err: err})
+	}
+}
+
+// open reads a block that is never compressed, and calls parse with its payload, if that is right.
+func (r *Remains) open(k kind, offset, length uint64, parse func(payload []byte) error) error {
 	b := make([]byte, length+trailerSize)
 	failed := r.src.Read(b, offset)
 	payload, c, err := r.seal.open(k, offset, b)
 	if err == nil && c != None {
-		err = fmt.Errorf("%v in the tail, want %v", c, None)
+		err = fmt.Errorf("%v, want %v", c, None)
 	}
 	if err == nil {
 		err = parse(payload)
 	}
 	if err != nil {
-		err = cmp.Or(failed, err)
-		r.lose(Loss{Offset: offset, Bytes: length + trailerSize, Part: name, Harmless: harmless, Err: err})
+		return cmp.Or(failed, err)
 	}
+	return nil
+}
+
+// readPart reads part p of the index.
+func (r *Remains) readPart(p int) (x *index, err error) {
+	w := &r.top.parts[p]
+	err = r.open(kindPart, w.offset, uint64(w.length), func(payload []byte) error {
+		x, err = r.top.parsePart(p, payload)
+		return err
+	})
+	return x, err
 }
 
 func (r *Remains) parseDels(b []byte) (err error) {
@@ -154,6 +175,7 @@ func (r *Remains) searchTail() {
 		parse func(payload []byte) error
 	}{
 		{kindIndex, func(b []byte) (err error) { r.index, err = parseIndex(b, limit, slack); return err }},
+		{kindTop, func(b []byte) (err error) { r.top, err = parseTop(b, limit, slack); return err }},
 		{kindRangeDels, r.parseDels},
 		{kindProperties, r.parseProps},
 	} {
@@ -205,6 +227,8 @@ func (r *Remains) upper() []byte {
 	switch {
 	case r.props != nil:
 		return r.props.Largest
+	case r.top != nil:
+		return r.top.separatorKey(len(r.top.parts) - 1)
 	case r.index != nil && r.index.blocks() > 0:
 		return r.index.separatorKey(r.index.blocks() - 1)
 	}
@@ -215,7 +239,7 @@ func (r *Remains) upper() []byte {
 // between the last block and that offset.
 func (r *Remains) dataEnd() (end uint64, exact bool) {
 	if r.footer != nil {
-		return r.footer.sampleOff(), true
+		return r.footer.sampleOff(), !r.footer.inParts()
 	}
 	return r.meta.Size - r.meta.TailLen - r.meta.FilterLen, r.meta.FilterLen == 0
 }
@@ -227,13 +251,23 @@ func (r *Remains) unreadBehind(from, read uint64) (Loss, bool) {
 	if r.counts != nil && read > 0 && read == r.counts.Entries {
 		return Loss{}, false
 	}
-	if !exact && r.src.Size() >= end { // a sample may lie there
-		q := newBlockSearch(r.src, r.seal, kindSample, end, func(b []byte, c Codec) bool {
-			_, err := bloomblock.ParseSample(b)
-			return c == None && (err == nil || errors.Is(err, bloomblock.ErrUnknownKind))
-		})
-		if offset, _, ok := q.next(from); ok {
-			end = offset
+	if !exact && r.src.Size() >= end { // parts of the index and a sample may lie there
+		for _, other := range [...]struct {
+			kind kind
+			is   func(payload []byte) bool
+		}{
+			{kindSample, func(b []byte) bool {
+				_, err := bloomblock.ParseSample(b)
+				return err == nil || errors.Is(err, bloomblock.ErrUnknownKind)
+			}},
+			{kindPart, func(b []byte) bool { _, err := viewPart(b); return err == nil }},
+		} {
+			q := newBlockSearch(r.src, r.seal, other.kind, end, func(b []byte, c Codec) bool {
+				return c == None && other.is(b)
+			})
+			if offset, _, ok := q.next(from); ok {
+				end = offset
+			}
 		}
 	}
 	l := Loss{Offset: from, Bytes: end - min(from, end), Part: "data blocks", Upper: r.upper(), Err: errNoBlock}

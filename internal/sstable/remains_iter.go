@@ -13,8 +13,10 @@ import (
 type RemainsIter struct {
 	r      *Remains
 	lost   []Loss       // since the last TakeLosses
-	next   int          // block of the index
+	x      *index       // of the blocks that are read: all of the table, or those of a part; nil without an index
+	next   int          // block of x
 	search *blockSearch // without an index
+	parts  int          // parts of the index before which all blocks were read, or are in x or search
 	at     uint64       // where the next block begins, or was expected
 
 	b        block
@@ -33,15 +35,56 @@ type RemainsIter struct {
 
 // Iter returns a cursor that stands before the first version.
 func (r *Remains) Iter() *RemainsIter {
-	it := &RemainsIter{r: r}
-	if r.index == nil && r.Readable() {
+	it := &RemainsIter{r: r, x: r.index}
+	if r.index == nil && r.top == nil && r.Readable() {
 		end, _ := r.dataEnd()
-		it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.Size()), func(payload []byte, c Codec) bool {
-			_, err := it.decode(payload, c)
-			return err == nil
-		})
+		it.searchUpTo(end)
 	}
 	return it
+}
+
+// searchUpTo makes the cursor find blocks before end by their checksums.
+func (it *RemainsIter) searchUpTo(end uint64) {
+	r := it.r
+	it.search = newBlockSearch(r.src, r.seal, kindData, min(end, r.src.Size()), func(payload []byte, c Codec) bool {
+		_, err := it.decode(payload, c)
+		return err == nil
+	})
+}
+
+// nextPart goes on with the blocks of the next part of the index, if there is one.
+func (it *RemainsIter) nextPart() bool {
+	it.x, it.search = nil, nil
+	t := it.r.top
+	if t == nil || it.parts == len(t.parts) {
+		return false
+	}
+	p := it.parts
+	w := &t.parts[p]
+	it.parts++
+	x, err := it.r.readPart(p)
+	if err != nil {
+		l := Loss{
+			Offset: w.offset, Bytes: uint64(w.length) + trailerSize, Part: "part of the index", Harmless: true,
+			Upper: t.separatorKey(p), Err: err,
+		}
+		l.Lower = it.lowerOf(p)
+		it.lost = append(it.lost, l)
+		it.searchUpTo(w.start + w.data)
+	}
+	it.x, it.next, it.at = x, 0, w.start
+	return true
+}
+
+// lowerOf returns a lower bound of the keys of part p.
+func (it *RemainsIter) lowerOf(p int) []byte {
+	switch {
+	case p > 0:
+		return it.r.top.separatorKey(p - 1)
+	case it.r.props != nil:
+		return it.r.props.Smallest
+	}
+	return nil
 }
 
 // Next moves to the next version, past blocks that cannot be read. TakeLosses returns what was lost on the way.
@@ -116,10 +159,10 @@ func (it *RemainsIter) load() bool {
 
 // block returns the next block, nil if it cannot be read, and whether there may be others after it.
 func (it *RemainsIter) block() (data []byte, more bool) {
-	switch x := it.r.index; {
+	switch x := it.x; {
 	case x != nil:
 		if it.next == x.blocks() {
-			return nil, false
+			return nil, it.nextPart()
 		}
 		i := it.next
 		it.next++
@@ -129,23 +172,22 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 			l := Loss{Offset: offset, Bytes: it.at - offset, Part: "data block", Upper: x.separatorKey(i), Err: err}
 			if i > 0 {
 				l.Lower = x.separatorKey(i - 1)
-			} else if it.r.props != nil {
-				l.Lower = it.r.props.Smallest
+			} else {
+				l.Lower = it.lowerOf(it.parts - 1)
 			}
 			it.lost = append(it.lost, l)
 		}
 		return data, true
 	case it.search == nil:
-		return nil, false
+		return nil, it.nextPart()
 	}
 	offset, stored, ok := it.search.next(it.at)
 	if !ok {
-		if l, lost := it.r.unreadBehind(it.at, it.n); lost {
+		if l, lost := it.unread(); lost {
 			l.Lower = it.lower()
 			it.lost = append(it.lost, l)
 		}
-		it.search = nil
-		return nil, false
+		return nil, it.nextPart()
 	}
 	before := it.at
 	data, err := it.read(offset, stored)
@@ -161,6 +203,19 @@ func (it *RemainsIter) block() (data []byte, more bool) {
 		})
 	}
 	return data, true
+}
+
+// unread returns the loss, if any, behind the last block that a search has found.
+func (it *RemainsIter) unread() (Loss, bool) {
+	t := it.r.top
+	if t == nil {
+		return it.r.unreadBehind(it.at, it.n)
+	}
+	w := &t.parts[it.parts-1]
+	end := w.start + w.data
+	return Loss{
+		Offset: it.at, Bytes: end - min(it.at, end), Part: "data blocks", Upper: t.separatorKey(it.parts - 1), Err: errNoBlock,
+	}, it.at < end
 }
 
 // lower returns a lower bound of all keys after the cursor.

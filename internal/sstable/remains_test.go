@@ -45,7 +45,8 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 		}
 		n++
 	}
-	starts, versions = append(starts, int(it.r.index.Load().end)), append(versions, n)
+	end := it.r.index.Load().end
+	starts, versions = append(starts, int(end)), append(versions, n)
 	must(t, it.Close())
 	return starts, versions
 }
@@ -53,9 +54,14 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 // TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
 // manifest and, if the footer is intact, without.
 func TestOneDamagedByteCostsOneBlock(t *testing.T) {
-	for _, codec := range []Codec{None, S2, Zstd} {
-		t.Run(codec.String(), func(t *testing.T) {
-			file, info, kvs := small(t, codec)
+	for _, partSize := range []int{0, 1} {
+		codec := []Codec{Zstd, S2}[partSize]
+		t.Run(fmt.Sprintf("%v, index in parts: %v", codec, partSize > 0), func(t *testing.T) {
+			file, info, kvs := smallWith(t, codec, partSize)
+			footer := len(file) - footerSize
+			if info.IndexInParts {
+				footer -= extraSize
+			}
 			starts, versions := extents(t, file, info)
 			if len(starts) < 4 {
 				t.Fatalf("blocks at %v, want more", starts)
@@ -107,7 +113,7 @@ func TestOneDamagedByteCostsOneBlock(t *testing.T) {
 				bad := bytes.Clone(file)
 				bad[i] ^= 0x41
 				check(fmt.Sprintf("byte %d", i), bad, metaOf(info), i, i+1)
-				if i < len(file)-footerSize {
+				if i < footer {
 					check(fmt.Sprintf("byte %d without a manifest", i), bad, Meta{Name: "x"}, i, i+1)
 				}
 				check(fmt.Sprintf("%d bytes", i), file[:i], metaOf(info), i, len(file))
@@ -228,6 +234,9 @@ func FuzzSurvey(f *testing.F) {
 		f.Add(file, info.TailLen, info.FilterLen, true)
 		f.Add(file[:len(file)-1], info.TailLen, info.FilterLen, true)
 		f.Add(file, uint64(0), uint64(0), false)
+		file, info, _ = smallInParts(f, codec)
+		f.Add(file, info.TailLen, info.FilterLen, true)
+		f.Add(file[:len(file)-1], info.TailLen, info.FilterLen, true)
 	}
 	f.Fuzz(func(t *testing.T, file []byte, tail, filter uint64, known bool) {
 		m := Meta{Name: "x"}

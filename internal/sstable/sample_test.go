@@ -128,13 +128,13 @@ func TestTheLengthOfASampleIsChecked(t *testing.T) {
 	} {
 		f.indexOff = f.filterOff + f.filterLen
 		size := f.propsOff() + f.propsLen + trailerSize + footerSize
-		if _, err := parseFooter(f.append(nil), size); err == nil || !strings.Contains(err.Error(), "sample of") {
+		if _, err := parseFooter(f.append(nil, 0), size); err == nil || !strings.Contains(err.Error(), "sample of") {
 			t.Errorf("%s: %v, want an error", name, err)
 		}
 		if f.sampleLen = 0; f.filterLen > 0 {
 			f.sampleLen = 1<<10 - trailerSize
 		}
-		if _, err := parseFooter(f.append(nil), size); err != nil {
+		if _, err := parseFooter(f.append(nil, 0), size); err != nil {
 			t.Errorf("%s: with another length: %v", name, err)
 		}
 	}

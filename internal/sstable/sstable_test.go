@@ -187,8 +187,10 @@ func TestTableAnswersAsAMapDoes(t *testing.T) {
 			{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.1, 0.001)},
 			{ID: 2, Codec: S2},
 			{ID: 3, BlockSize: 8 << 10, Codec: Zstd, Filter: filterParams(t, 0.01)},
+			{ID: 4, BlockSize: 1 << 10, partSize: 1},
+			{ID: 5, BlockSize: 1 << 10, Codec: S2, Filter: filterParams(t, 0.01), partSize: 400},
 		} {
-			t.Run(fmt.Sprintf("%s/%v", name, o.Codec), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v, parts of %d", name, o.Codec, o.partSize), func(t *testing.T) {
 				file, info := build(t, o, kvs)
 				for _, capacity := range []int64{0, 600 << 10} {
 					checkTable(t, file, info, capacity, kvs)

@@ -8,9 +8,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A tail holds a table's tail in memory, except the index.
+// A tail holds a table's tail in memory, except an index in one part.
 type tail struct {
 	footer footer
+	top    *top // nil if the index is not in parts
 	props  Properties
 	dels   rangedel.List // as readers see them
 	bytes  int64         // of dels, in memory
@@ -27,7 +28,7 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 		return nil, nil, f.damaged(0, fmt.Errorf("tail of %d bytes in a table of %d", m.TailLen, m.Size))
 	}
 	if m.TailLen > trustedTail {
-		if _, err := f.readFooter(make([]byte, footerSize)); err != nil {
+		if _, err := f.readFooter(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -36,15 +37,20 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	if err := f.readAt(b, start); err != nil {
 		return nil, nil, err
 	}
-	ft, err := f.checkFooter(b[len(b)-footerSize:])
+	ft, err := f.checkFooter(b[max(0, len(b)-extraSize-footerSize):])
 	if err != nil {
 		return nil, nil, err
 	}
-	x, err := f.tailIndex(b, &ft)
+	x, top, err := f.tailIndex(b, &ft)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &tail{footer: ft}
+	t := &tail{footer: ft, top: top}
+	if top != nil {
+		if x, err = f.readWhole(top); err != nil {
+			return nil, nil, err
+		}
+	}
 	if ft.rangeDelLen > 0 {
 		sealed := b[ft.rangeDelOff()-start:][:ft.rangeDelLen+trailerSize]
 		payload, err := f.openPlain(kindRangeDels, ft.rangeDelOff(), sealed)
@@ -69,21 +75,23 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	return x, t, nil
 }
 
-// tailIndex parses the index at the front of tail b.
-func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, error) {
-	payload, err := f.openPlain(kindIndex, ft.indexOff, b[:ft.indexLen+trailerSize])
+// tailIndex parses the index at the front of tail b, or its top. The other result is nil.
+func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, *top, error) {
+	payload, err := f.openPlain(ft.indexKind(), ft.indexOff, b[:ft.indexLen+trailerSize])
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	slack := uint64(0)
-	if ft.filterLen > 0 {
-		slack = filterAlign - 1
+	var x *index
+	var t *top
+	if ft.inParts() {
+		t, err = parseTop(payload, ft.sampleOff(), ft.slack())
+	} else {
+		x, err = parseIndex(payload, ft.sampleOff(), ft.slack())
 	}
-	x, err := parseIndex(payload, ft.sampleOff(), slack)
 	if err != nil {
-		return nil, f.damaged(ft.indexOff, err)
+		return nil, nil, f.damaged(ft.indexOff, err)
 	}
-	return x, nil
+	return x, t, nil
 }
 
 // check compares the properties with the index and the range tombstones, and all of them with the manifest (I34).

@@ -64,6 +64,9 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 // readFilters reads both filters whole from the file, with the padding before them.
 func (v *verifier) readFilters() (err error) {
 	f, ft, end := v.f, &v.t.footer, v.x.end
+	if v.t.top != nil {
+		end = v.t.top.partsEnd()
+	}
 	if ft.filterLen == 0 {
 		return nil
 	}

@@ -38,6 +38,8 @@ type WriterOptions struct {
 	Filter    bloomblock.Params // the zero value builds no filter
 	Seed      bloomblock.Seed   // of the filters, unless their keys crowd with it
 	Prefix    PrefixRule        // of a second filter with the same Params; the zero value builds no second filter
+
+	partSize int // bytes of a part of the index; 0: that of SetPartSize
 }
 
 // Info describes a written table for the manifest. The keys are copies. Bounds and sequence numbers are those of
@@ -58,6 +60,7 @@ type Info struct {
 	RawValueBytes    uint64
 	FilterKeys       uint64  // distinct user keys; 0 without a filter
 	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
+	IndexInParts     bool    // the table has version 2
 }
 
 // A Writer writes one table, from front to back. The order of calls is
@@ -96,6 +99,7 @@ func NewWriter(w io.Writer, o WriterOptions) *Writer {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
 	return &Writer{
 		w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
+		index:  indexBuilder{limit: cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize)},
 		filter: bloomblock.Builder{Seed: o.Seed}, prefix: bloomblock.Builder{Seed: o.Seed},
 	}
 }
@@ -243,7 +247,14 @@ func (w *Writer) finish() (Info, error) {
 		w.addSeparator(nil)
 		p.Largest = slices.Clone(w.last)
 	}
-	f, rate := footer{id: w.o.ID, filterOff: w.offset()}, 1.0
+	f, rate := footer{id: w.o.ID, version: 1}, 1.0
+	if w.index.inParts() {
+		f.version, f.flags = version, flagParts
+		w.index.eachPart(func(payload []byte) {
+			w.addPlain(kindPart, func(dst []byte) []byte { return append(dst, payload...) })
+		})
+	}
+	f.filterOff = w.offset()
 	if w.o.Filter != (bloomblock.Params{}) { // the filter of a table without versions denies all keys
 		w.addSample(&f)
 		if err := w.flush(); err != nil {
@@ -264,13 +275,17 @@ func (w *Writer) finish() (Info, error) {
 		f.filterLen = uint64(len(w.out))
 	}
 	f.indexOff = w.offset()
-	f.indexLen = w.addPlain(kindIndex, w.index.append)
+	if f.inParts() {
+		f.indexLen = w.addPlain(kindTop, w.index.appendTop)
+	} else {
+		f.indexLen = w.addPlain(kindIndex, w.index.part.appendIndex)
+	}
 	if p.RangeDeletes > 0 {
 		f.rangeDelLen = w.addPlain(kindRangeDels, w.dels.append)
 	}
 	p.BlockSize = uint64(w.o.BlockSize) //nolint:gosec // a size
 	f.propsLen = w.addPlain(kindProperties, p.append)
-	w.out = f.append(w.out)
+	w.out = f.append(w.out, w.offset())
 	size := w.offset()
 	if tail := size - f.indexOff; tail > maxTail {
 		return Info{}, fmt.Errorf("%w: index and range deletes of %d bytes, want at most %d", ErrSize, tail, maxTail)
@@ -293,6 +308,7 @@ func (p *Properties) info(f *footer, size uint64) Info {
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
 		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
+		IndexInParts: f.inParts(),
 	}
 }
 

@@ -1,0 +1,329 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// topOf returns the top of a table, its payload, and the limit and the slack of its parts.
+func topOf(tb testing.TB, file []byte) (t *top, payload []byte, limit, slack uint64) {
+	tb.Helper()
+	ft, err := parseFooter(file, uint64(len(file)))
+	must(tb, err)
+	payload = file[ft.indexOff:][:ft.indexLen]
+	t, err = parseTop(payload, ft.sampleOff(), ft.slack())
+	must(tb, err)
+	return t, payload, ft.sampleOff(), ft.slack()
+}
+
+func TestASmallIndexIsNotInParts(t *testing.T) {
+	for _, n := range []int{1, 50, 3000, 20_000} {
+		var kvs []kv
+		for i := range n {
+			kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 1, "0123456789"))
+		}
+		file, info := build(t, WriterOptions{ID: 1, BlockSize: 512}, kvs)
+		ft, err := parseFooter(file, info.Size)
+		must(t, err)
+		if wantParts := n >= 20_000; ft.inParts() != wantParts || info.IndexInParts != wantParts ||
+			ft.version != 1+uint32(min(ft.flags, 1)) {
+			t.Errorf("%d keys in %d blocks: version %d, in parts: %v", n, info.Blocks, ft.version, ft.inParts())
+		}
+		if !ft.inParts() {
+			if ft.indexLen > defaultPartSize {
+				t.Errorf("an index of %d bytes in one part", ft.indexLen)
+			}
+			continue
+		}
+		top, _, _, _ := topOf(t, file)
+		for p, w := range top.parts {
+			if last := p == len(top.parts)-1; w.length > defaultPartSize || !last && w.length < defaultPartSize-40 {
+				t.Errorf("part %d of %d bytes, want up to %d", p, w.length, defaultPartSize)
+			}
+		}
+		if top.blocks != int(info.Blocks) {
+			t.Errorf("parts of %d blocks, want %d", top.blocks, info.Blocks)
+		}
+	}
+}
+
+// TestPartsHoldSeveralLongSeparators: parts of few blocks would make the top as long as the index.
+func TestPartsHoldSeveralLongSeparators(t *testing.T) {
+	var b indexBuilder
+	b.limit = defaultPartSize
+	for i := range 100 {
+		b.add([]byte(fmt.Sprintf("%03d", i)+strings.Repeat("x", 1000)), 4000, 4000)
+	}
+	b.eachPart(func([]byte) {})
+	for _, p := range b.tops[:len(b.tops)-1] {
+		if p.blocks != minPart {
+			t.Errorf("part of %d blocks and %d bytes, want %d blocks", p.blocks, p.length, minPart)
+		}
+	}
+}
+
+// TestAPartEndsBeforeItsOffsetsOverflow: offsets in a part have 32 bits.
+func TestAPartEndsBeforeItsOffsetsOverflow(t *testing.T) {
+	var b indexBuilder
+	b.limit = defaultPartSize
+	data := uint64(0)
+	for i := range 40 {
+		b.add([]byte{byte(i)}, MaxValue, MaxValue)
+		data += MaxValue + trailerSize
+	}
+	var parts [][]byte
+	b.eachPart(func(payload []byte) { parts = append(parts, payload) })
+	end := data
+	for _, p := range parts {
+		end += uint64(len(p)) + trailerSize
+	}
+	top, err := parseTop(b.appendTop(nil), end, 0)
+	must(t, err)
+	if len(parts) != 3 || top.end != data {
+		t.Fatalf("%d parts up to %d, want 3 up to %d", len(parts), top.end, data)
+	}
+	for p := range parts {
+		x, err := top.parsePart(p, parts[p])
+		must(t, err)
+		if want := uint64(top.parts[p].base) * (MaxValue + trailerSize); x.handles[0].offset != want {
+			t.Errorf("part %d begins at %d, want %d", p, x.handles[0].offset, want)
+		}
+	}
+}
+
+// indexOf builds an index of random separators, some of them several times, in parts of about the given size.
+func indexOf(rng *rand.Rand, n, size int) (b indexBuilder, seps [][]byte) {
+	b.limit = size
+	key := []byte("prefix")
+	for len(seps) < n {
+		switch rng.IntN(4) {
+		case 0: // again: versions of one key continue
+		case 1:
+			key = append(key, byte(rng.IntN(3)))
+		default:
+			key = bytes.TrimRight(key[6:], "\xff")
+			if len(key) == 0 {
+				key = append(key, 1)
+			} else {
+				key[len(key)-1]++
+			}
+			key = append([]byte("prefix"), key...)
+			for range rng.IntN(12) {
+				key = append(key, byte(rng.IntN(256)))
+			}
+		}
+		seps = append(seps, bytes.Clone(key))
+		stored := 1 + rng.IntN(5000)
+		b.add(key, stored, stored+rng.IntN(100))
+	}
+	return b, seps
+}
+
+// TestPartsAndTheWholeIndexAgree compares the whole index, parts in memory and parts searched in place.
+func TestPartsAndTheWholeIndexAgree(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		b, seps := indexOf(rng, 20+rng.IntN(100), 1+rng.IntN(300))
+		if !b.inParts() {
+			continue
+		}
+		var whole partBuilder
+		var parts [][]byte
+		data := uint64(0)
+		b.eachPart(func(payload []byte) { parts = append(parts, bytes.Clone(payload)) })
+		end := uint64(0)
+		for p, w := range b.tops {
+			data += w.data
+			end += uint64(len(parts[p])) + trailerSize
+		}
+		top, err := parseTop(b.appendTop(nil), data+end+5, 5)
+		must(t, err)
+		at := 0
+		for p := range parts {
+			x, err := top.parsePart(p, parts[p])
+			must(t, err)
+			if top.parts[p].base != at {
+				t.Fatalf("part %d begins with block %d, want %d", p, top.parts[p].base, at)
+			}
+			for i := range x.blocks() {
+				_, stored, decoded := x.extent(i)
+				if !bytes.Equal(x.separatorKey(i), seps[at]) {
+					t.Fatalf("separator %d is %q, want %q", at, x.separatorKey(i), seps[at])
+				}
+				whole.add(seps[at], stored, decoded)
+				at++
+			}
+		}
+		x, err := parseIndex(whole.appendIndex(nil), data, 0)
+		must(t, err)
+		keys := [][]byte{nil, []byte("p"), []byte("prefix"), []byte("q")}
+		for _, s := range seps {
+			keys = append(keys, s, s[:len(s)-1], append(bytes.Clone(s), 0), append(bytes.Clone(s), 'x'))
+		}
+		for _, key := range keys {
+			want := x.find(key)
+			p := top.find(key)
+			if p == len(parts) {
+				if want != x.blocks() {
+					t.Fatalf("round %d: %q is after all parts, want block %d", round, key, want)
+				}
+				continue
+			}
+			part, err := top.parsePart(p, parts[p])
+			must(t, err)
+			if got := top.parts[p].base + part.find(key); got != want {
+				t.Fatalf("round %d: %q is in block %d, want %d", round, key, got, want)
+			}
+			v, err := top.checkPart(p, parts[p])
+			must(t, err)
+			i, ok := v.find(key)
+			if got := top.parts[p].base + i; !ok || got != want {
+				t.Fatalf("round %d: %q is in block %d in place (%v), want %d", round, key, got, ok, want)
+			}
+		}
+	}
+}
+
+// TestHostileTopsAndParts changes a field at a time, where no checksum would notice it.
+func TestHostileTopsAndParts(t *testing.T) {
+	file, _, _ := smallInParts(t, None)
+	good, payload, _, _ := topOf(t, file)
+	lastSep := len(payload) - int(good.parts[len(good.parts)-1].sep)
+	topFields := topHeader + len(good.prefix)
+	put := func(at int, v uint32) func([]byte) {
+		return func(b []byte) { binary.LittleEndian.PutUint32(b[at:], v) }
+	}
+	for name, change := range map[string]func([]byte){
+		"one part":                          put(0, 1),
+		"2³²-1 parts":                       put(0, 1<<32-1),
+		"a long prefix":                     put(4, 1<<32-1),
+		"an empty part":                     put(topFields, 0),
+		"a part of another length":          put(topFields, good.parts[0].length+1),
+		"a long part":                       put(topFields, maxPart+1),
+		"no blocks":                         put(topFields+4, 0),
+		"more blocks than the part has":     put(topFields+4, good.parts[0].length),
+		"no data":                           put(topFields+8, 0),
+		"more data than the file has":       put(topFields+12, 1),
+		"data that wraps":                   put(topFields+12, 1<<32-1),
+		"a separator of another length":     put(topFields+16, good.parts[0].sep-1),
+		"a separator of 2³²-1":              put(topFields+16, 1<<32-1),
+		"separators that are out of order":  func(b []byte) { b[topFields+topEntry*len(good.parts)]++ },
+		"a last separator before the other": func(b []byte) { b[lastSep] = 0 },
+	} {
+		b := bytes.Clone(payload)
+		change(b)
+		if _, err := parseTop(b, good.partsEnd(), 0); err == nil {
+			t.Errorf("top with %s is accepted", name)
+		}
+	}
+	const p = 1
+	w := good.parts[p]
+	part := file[w.offset:][:w.length]
+	v, err := good.checkPart(p, part)
+	must(t, err)
+	fields := partHeader + len(v.prefix)
+	last := fields + (v.blocks()-1)*partEntry
+	for name, change := range map[string]func([]byte){
+		"no blocks":                     put(0, 0),
+		"2³²-1 blocks":                  put(0, 1<<32-1),
+		"a long prefix":                 put(4, 1<<32-1),
+		"another prefix":                func(b []byte) { b[partHeader]++ },
+		"a block without bytes":         put(fields, trailerSize),
+		"a block that ends too late":    put(last, uint32(w.data)+1),
+		"a block that ends too early":   put(last, uint32(w.data)-1),
+		"a short decoded block":         put(last+4, 1),
+		"a huge decoded block":          put(last+4, 1<<32-1),
+		"a separator that ends too far": put(last+8, uint32(len(v.seps))+1),
+		"bytes after the last":          put(last+8, uint32(len(v.seps))-1),
+		"another last separator":        func(b []byte) { b[len(b)-1]++ },
+	} {
+		b := bytes.Clone(part)
+		change(b)
+		if _, err := good.checkPart(p, b); err == nil {
+			t.Errorf("part with %s is accepted", name)
+		}
+	}
+	for _, other := range []int{0, 2} {
+		w := good.parts[other]
+		if _, err := good.checkPart(p, file[w.offset:][:w.length]); err == nil {
+			t.Errorf("part %d is accepted as part %d", other, p)
+		}
+	}
+}
+
+// FuzzPart searches a part in place that was checked, and one that was not: neither may panic, and the first is right.
+func FuzzPart(f *testing.F) {
+	file, _, _ := smallInParts(f, None)
+	good, _, _, _ := topOf(f, file)
+	for p := range good.parts {
+		w := &good.parts[p]
+		f.Add(file[w.offset:][:w.length], []byte("key011"))
+	}
+	f.Fuzz(func(t *testing.T, b, key []byte) {
+		v, err := viewPart(b)
+		if err != nil {
+			return
+		}
+		i, ok := v.find(key)
+		if ok && (i < 0 || i >= v.blocks()) {
+			t.Fatalf("find(%q) = %d of %d", key, i, v.blocks())
+		}
+		n := v.blocks()
+		from, to := v.suffixEnds(n - 1)
+		if from > to || int(to) > len(v.seps) {
+			return
+		}
+		_, data := v.span(n - 1)
+		upper := append(bytes.Clone(v.prefix), v.suffix(n-1)...)
+		if v.check(&topPart{uint32(len(b)), uint32(n), uint64(data), 0}, v.prefix, nil, upper) != nil {
+			return
+		}
+		if bytes.Compare(key, upper) > 0 {
+			return
+		}
+		if !ok || v.compare(i, key) < 0 || i > 0 && v.compare(i-1, key) >= 0 {
+			t.Fatalf("find(%q) = %d, %v of %d", key, i, ok, n)
+		}
+		var again partBuilder
+		for i := range n {
+			start, end := v.span(i)
+			again.add(append(bytes.Clone(v.prefix), v.suffix(i)...), int(end-start-trailerSize), int(v.decoded(i)))
+		}
+		if got, err := viewPart(again.appendPart(nil)); err != nil || got.blocks() != n {
+			t.Fatalf("built again: %d blocks, want %d; %v", got.blocks(), n, err)
+		}
+	})
+}
+
+// FuzzTop: what parses is consistent.
+func FuzzTop(f *testing.F) {
+	file, _, _ := smallInParts(f, S2)
+	_, payload, limit, slack := topOf(f, file)
+	f.Add(payload, limit, slack, []byte("key011"))
+	f.Fuzz(func(t *testing.T, b []byte, limit, slack uint64, key []byte) {
+		top, err := parseTop(b, limit, slack%filterAlign)
+		if err != nil {
+			return
+		}
+		blocks, end := 0, uint64(0)
+		for p := range top.parts {
+			w := &top.parts[p]
+			if w.base != blocks || w.start != end || w.offset < top.end || w.length > maxPart {
+				t.Fatalf("part %d: %+v after %d blocks of %d bytes", p, *w, blocks, end)
+			}
+			blocks += int(w.blocks)
+			end += w.data
+		}
+		if blocks != top.blocks || end != top.end || top.partsEnd() > limit {
+			t.Fatalf("%d blocks up to %d, parts up to %d", blocks, end, top.partsEnd())
+		}
+		if i := top.find(key); i > len(top.parts) || i < len(top.parts) && top.compareSep(i, key) < 0 ||
+			i > 0 && top.compareSep(i-1, key) >= 0 {
+			t.Fatalf("find(%q) = %d of %d", key, i, len(top.parts))
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package sstable
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// A top is the top of an index in parts in memory. Its separators are the last ones of the parts.
+type top struct {
+	separators
+
+	parts  []partRef
+	blocks int    // data blocks
+	end    uint64 // of the data blocks
+}
+
+// A partRef locates a part.
+type partRef struct {
+	topPart
+
+	offset uint64 // of the payload
+	start  uint64 // offset of its first data block
+	base   int    // number of its first data block
+}
+
+// parseTop parses and checks a top. The parts must end at most slack bytes before limit. It keeps no reference to b, and
+// allocates at most four times its length (I30).
+func parseTop(b []byte, limit, slack uint64) (*top, error) {
+	if len(b) < topHeader {
+		return nil, fmt.Errorf("top of %d bytes, want at least %d", len(b), topHeader)
+	}
+	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
+	if rest := uint64(len(b)) - topHeader; count < 2 || prefix > MaxKey || prefix+count*topEntry > rest {
+		return nil, fmt.Errorf("top: %d parts and a prefix of %d do not fit %d bytes", count, prefix, len(b))
+	}
+	fixed, seps := b[topHeader+prefix:], b[topHeader+prefix+count*topEntry:]
+	n := int(count) //nolint:gosec // below len(b)
+	t := &top{
+		separators: separators{
+			heads: make([]uint64, 0, n), prefix: bytes.Clone(b[topHeader : topHeader+prefix]),
+			ends: make([]uint32, 0, n), seps: make([]byte, 0, len(seps)),
+		},
+		parts: make([]partRef, n),
+	}
+	for i := range n {
+		e := fixed[i*topEntry:]
+		w := topPart{
+			length: binary.LittleEndian.Uint32(e), blocks: binary.LittleEndian.Uint32(e[4:]),
+			data: binary.LittleEndian.Uint64(e[8:]), sep: binary.LittleEndian.Uint32(e[16:]),
+		}
+		if least := partHeader + uint64(w.blocks)*partEntry; w.blocks == 0 || w.length > maxPart ||
+			uint64(w.length) < least || w.data > limit || w.data < uint64(w.blocks)*(1+trailerSize) {
+			return nil, fmt.Errorf("top: part %d of %d bytes for %d blocks of %d", i, w.length, w.blocks, w.data)
+		}
+		if uint64(w.sep) > MaxKey-prefix || uint64(w.sep) > uint64(len(seps)) {
+			return nil, fmt.Errorf("top: separator %d of %d bytes", i, prefix+uint64(w.sep))
+		}
+		t.push(nil, seps[:w.sep])
+		seps = seps[w.sep:]
+		if i > 0 && bytes.Compare(t.sep(i-1), t.sep(i)) > 0 {
+			return nil, fmt.Errorf("top: separator %d out of order", i)
+		}
+		t.parts[i] = partRef{topPart: w, start: t.end, base: t.blocks}
+		t.blocks += int(w.blocks)
+		if t.end += w.data; t.end > limit { // so that no sum wraps
+			return nil, fmt.Errorf("top: data blocks end at %d, want at most %d", t.end, limit)
+		}
+	}
+	if len(seps) > 0 {
+		return nil, errors.New("top: bytes after the last separator")
+	}
+	end := t.end
+	for i := range t.parts {
+		t.parts[i].offset = end
+		end += uint64(t.parts[i].length) + trailerSize
+	}
+	if err := checkEnd(end, limit, slack); err != nil {
+		return nil, fmt.Errorf("top: parts %w", err)
+	}
+	return t, nil
+}
+
+// partsEnd returns where the parts end.
+func (t *top) partsEnd() uint64 {
+	last := &t.parts[len(t.parts)-1]
+	return last.offset + uint64(last.length) + trailerSize
+}
+
+// checkPart checks the payload of part p.
+func (t *top) checkPart(p int, payload []byte) (partView, error) {
+	v, err := viewPart(payload)
+	if err != nil {
+		return v, err
+	}
+	var lower []byte
+	if p > 0 {
+		lower = t.separatorKey(p - 1)
+	}
+	return v, v.check(&t.parts[p].topPart, t.prefix, lower, t.separatorKey(p))
+}
+
+// parsePart parses and checks the payload of part p.
+func (t *top) parsePart(p int, payload []byte) (*index, error) {
+	v, err := t.checkPart(p, payload)
+	if err != nil {
+		return nil, err
+	}
+	more := len(v.prefix) - len(t.prefix)
+	x := makeIndex(v.blocks(), t.prefix, len(v.seps)+v.blocks()*more)
+	x.end = t.parts[p].start
+	t.addTo(x, &v)
+	return x, nil
+}
+
+// addTo adds the blocks of part p, which was checked, to an index that ends where they begin.
+func (t *top) addTo(x *index, v *partView) {
+	more := v.prefix[len(t.prefix):]
+	for i := range v.blocks() {
+		start, end := v.span(i)
+		x.push(end-start-trailerSize, v.decoded(i), more, v.suffix(i))
+	}
+}
+
+// readWhole reads all parts of an index as one index.
+func (f *tableFile) readWhole(t *top) (*index, error) {
+	x := makeIndex(t.blocks, t.prefix, 0)
+	first := t.parts[0].offset
+	b := make([]byte, t.partsEnd()-first)
+	if err := f.readAt(b, first); err != nil {
+		return nil, err
+	}
+	for p := range t.parts {
+		w := &t.parts[p]
+		payload, err := f.openPlain(kindPart, w.offset, b[w.offset-first:][:w.length+trailerSize])
+		if err != nil {
+			return nil, err
+		}
+		v, err := t.checkPart(p, payload)
+		if err != nil {
+			return nil, f.damaged(w.offset, err)
+		}
+		t.addTo(x, &v)
+	}
+	return x, nil
+}
