@@ -25,7 +25,7 @@ func (db *DB) Metrics() Metrics {
 	m.FPRMeasured = m.Lookups.WastedPerAbsent()
 	m.Writes.Updates, m.Writes.Conflicts = db.updates.Load(), db.conflicts.Load()
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
-	m.Memory, m.Files.MaxOpen = memoryMetrics(db.pool, 0, tree.TableBytes{}, 0, 0), db.pool.Files.Limit
+	m.Memory, m.Files.MaxOpen = memoryMetrics(db.pool, 0, tree.TableBytes{}, 0, 0, 0), db.pool.Files.Limit
 	c := db.tree.Blocks.Stats()
 	m.Cache = CacheMetrics{
 		Capacity: c.Capacity, Used: c.Used, Blocks: c.Blocks, Inserts: c.Inserts, Evictions: c.Evictions,
@@ -46,7 +46,9 @@ func (db *DB) Metrics() Metrics {
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
 		m.Readers.OldestSnapshot = time.Since(opened)
 	}
-	m.Memory = memoryMetrics(db.pool, s.MemtableBytes(), db.share.Bytes(), c.Used, db.tree.Files.Mapped())
+	held, parts := db.share.Bytes(), int64(0)
+	s.EachTable(func(_ int, t *tree.Table) { parts += t.Reader.IndexBytes() - t.Reader.TopBytes() })
+	m.Memory = memoryMetrics(db.pool, s.MemtableBytes(), held, parts, c.Used, db.tree.Files.Mapped())
 	var wastes []filterplan.LevelWaste
 	m.Levels, wastes, m.BytesOffPlan = db.levels(s)
 	b := db.work.Policy.Backlog(s.Version)

@@ -226,9 +226,9 @@ type MemoryMetrics struct {
 }
 
 // memoryMetrics returns bytes in memory, by part.
-func memoryMetrics(p *budget.Pool, memtables int64, tables tree.TableBytes, cache, mapped int64) MemoryMetrics {
+func memoryMetrics(p *budget.Pool, memtables int64, tables tree.TableBytes, parts, cache, mapped int64) MemoryMetrics {
 	return MemoryMetrics{
-		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Index, RangeDeletes: tables.RangeDeletes,
+		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Top + parts, RangeDeletes: tables.RangeDeletes,
 		Filters: tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
 		Mapped: mapped, MaxMapped: p.Files.MaxMapped,
 	}

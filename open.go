@@ -48,8 +48,8 @@ func Open(dir string, options *Options) (*DB, error) {
 	db.pool = opts.pool()
 	config := tree.Config{
 		FS: opts.FS, Dir: dir, Domain: domain, Filters: opts.filters(), Observer: &db.report,
-		Pieces: db.pool.Pieces,
-		Files:  db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
+		Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
+		Parts: db.pool.Parts, Pieces: db.pool.Pieces,
 	}
 	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
 		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)

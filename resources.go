@@ -87,7 +87,7 @@ func (r *Resources) Metrics() ResourcesMetrics { return resourcesMetrics(r.pool)
 func resourcesMetrics(p *budget.Pool) ResourcesMetrics {
 	u := p.Usage()
 	m := ResourcesMetrics{
-		Stores: u.Stores, Memory: memoryMetrics(p, u.Memtables, u.Tables, u.Cached, p.Files.Mapped()),
+		Stores: u.Stores, Memory: memoryMetrics(p, u.Memtables, u.Tables, p.Parts.Bytes(), u.Cached, p.Files.Mapped()),
 		CacheSpare:        u.Spare,
 		MemtablesReserved: p.Reserved.Load(), OpenFiles: u.OpenFiles, MaxOpenFiles: p.Files.Limit,
 	}

@@ -87,11 +87,11 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	if got := held.RangeDeletes; got != rangeDeletes {
 		t.Errorf("Resources count %d bytes of range tombstones; the stores have %d", got, rangeDeletes)
 	}
-	if held.Filter+held.Prefix != filters || held.Index != indexes || r.Pool().Reserved.Load() != reserved ||
+	if held.Filter+held.Prefix != filters || held.Top+r.Pool().Parts.Bytes() != indexes || r.Pool().Reserved.Load() != reserved ||
 		pool.Used != blocks || descriptors != files {
 		t.Errorf("Resources count %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; "+
 			"the stores have %d, %d, %d, %d, %d",
-			held.Filter+held.Prefix, held.Index, r.Pool().Reserved.Load(), pool.Used, descriptors, filters, indexes,
+			held.Filter+held.Prefix, held.Top+r.Pool().Parts.Bytes(), r.Pool().Reserved.Load(), pool.Used, descriptors, filters, indexes,
 			reserved, blocks, files)
 	}
 	memtables := r.Pool().Usage().Memtables
@@ -346,7 +346,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
 	// All stores share these, and lock them only briefly.
-	for _, shared := range []any{r.Pool(), r.Pool().Files, r.Pool().Blocks, hanging.Tree().Domain} {
+	for _, shared := range []any{r.Pool(), r.Pool().Files, r.Pool().Blocks, r.Pool().Parts, hanging.Tree().Domain} {
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}

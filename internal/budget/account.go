@@ -8,13 +8,13 @@ import (
 )
 
 // Residents are the bytes that tables have in memory, by part. Changes are made under Pool.mu.
-type Residents struct{ filters, prefixes, indexes, rangeDeletes atomic.Int64 }
+type Residents struct{ filters, prefixes, tops, rangeDeletes atomic.Int64 }
 
 // Add adds bytes, which may be negative.
 func (r *Residents) Add(b tree.TableBytes) {
 	r.filters.Add(b.Filter)
 	r.prefixes.Add(b.Prefix)
-	r.indexes.Add(b.Index)
+	r.tops.Add(b.Top)
 	r.rangeDeletes.Add(b.RangeDeletes)
 }
 
@@ -22,30 +22,33 @@ func (r *Residents) Add(b tree.TableBytes) {
 func (r *Residents) Bytes() tree.TableBytes {
 	return tree.TableBytes{
 		Filter: r.filters.Load(), Prefix: r.prefixes.Load(),
-		Index: r.indexes.Load(), RangeDeletes: r.rangeDeletes.Load(),
+		Top: r.tops.Load(), RangeDeletes: r.rangeDeletes.Load(),
 	}
 }
+
+// fixed returns the bytes of what stays as long as its table: tops of indexes and range tombstones.
+func (r *Residents) fixed() int64 { return r.tops.Load() + r.rangeDeletes.Load() }
 
 // filterBytes returns the bytes of filters of keys and prefixes.
 func (r *Residents) filterBytes() int64 { return r.filters.Load() + r.prefixes.Load() }
 
 // Sum returns the bytes of all parts.
 func (r *Residents) Sum() int64 {
-	return r.filters.Load() + r.prefixes.Load() + r.indexes.Load() + r.rangeDeletes.Load()
+	return r.filters.Load() + r.prefixes.Load() + r.tops.Load() + r.rangeDeletes.Load()
 }
 
 // count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
 func (b *Share) count(t *tree.Table) (changed bool) {
 	r, was := t.Reader, t.Counted
 	t.Counted = tree.TableBytes{
-		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Index: r.IndexBytes(), RangeDeletes: r.RangeDelBytes(),
+		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Top: r.TopBytes(), RangeDeletes: r.RangeDelBytes(),
 	}
 	if t.Counted == was {
 		return false
 	}
 	more := tree.TableBytes{
 		Filter: t.Counted.Filter - was.Filter, Prefix: t.Counted.Prefix - was.Prefix,
-		Index: t.Counted.Index - was.Index, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
+		Top: t.Counted.Top - was.Top, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()

@@ -112,6 +112,14 @@ func (b *Share) setPrefixes(t *tree.Table) func(bloomblock.Form) (uint64, error)
 	return func(form bloomblock.Form) (uint64, error) { return t.Reader.SetPrefixes(b.prefix, form) }
 }
 
+// LoadParts reads and checks all parts of a table's index, and keeps those in memory that fit there.
+func (b *Share) LoadParts(t *tree.Table) error {
+	t.Loading.Lock()
+	err := t.Reader.LoadParts()
+	b.settle(t)
+	return err
+}
+
 // CopyFilter returns the filter of a table as sstable.Reader.CopyFilter does, counts what that reads, and reports
 // damage that is new. It loads the table's tail first if that was never loaded.
 func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error) {

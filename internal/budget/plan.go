@@ -158,7 +158,7 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 // budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full, in whole
 // MiB: the inverse of filterSpace and Free.
 func (p *Pool) budgetFor(filters int64, full bool) int64 {
-	fixed, scaled := p.Held.rangeDeletes.Load(), int64(0)
+	fixed, scaled := p.Held.fixed(), int64(0)
 	for _, b := range p.members() {
 		switch {
 		case !full:

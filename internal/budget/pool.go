@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -29,16 +30,17 @@ var ErrNoRoom = errors.New("no room for another store's memtables")
 // Two memtables are reserved for each open store, which never take more than half of the total. What they have not
 // taken lately is lent to the rest: see Share.need. Of what they leave, filters get up to fifteen sixteenths, as much as
 // their promised rates ask for. If that is not enough, the filters of all stores are reduced together, so that lookups
-// of absent keys waste as few reads as this much memory allows: see filterplan.Fill. Indexes and cached blocks get the
-// rest.
+// of absent keys waste as few reads as this much memory allows: see filterplan.Fill. Indexes, in
+// parts, and cached blocks get the rest.
 //
 // No store waits for another, neither for its locks nor for its file system: locks of other stores are only tried.
 type Pool struct {
 	// constant
-	Memory int64           // bytes
-	Blocks *cache.Pool     // of all stores
-	Files  *tablefile.Pool // of all stores
-	Pieces *pages.Pieces   // memory of the filters of all stores
+	Memory int64             // bytes
+	Blocks *cache.Pool       // of all stores
+	Files  *tablefile.Pool   // of all stores
+	Pieces *pages.Pieces     // memory of the filters of all stores
+	Parts  *sstable.PartPool // of the indexes of all stores
 
 	Held     Residents    // of all stores
 	Reserved atomic.Int64 // bytes for memtables, not more than half of Memory; changed under mu
@@ -51,13 +53,16 @@ type Pool struct {
 	Balancing  sync.Mutex
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
 	collecting atomic.Bool // the collector was urged: see fit
-	unplanned  atomic.Bool // a filter became known that the last plan did not know
+
+	fitted    atomic.Int64 // bytes of the parts of indexes at the last call of fit
+	unplanned atomic.Bool  // a filter became known that the last plan did not know
 }
 
 // NewPool returns a pool with the given bytes of memory and number of descriptors.
 func NewPool(memory int64, openFiles int) *Pool {
 	return &Pool{
 		Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles), Pieces: pages.NewPieces(),
+		Parts: sstable.NewPartPool(memory),
 	}
 }
 
@@ -83,7 +88,7 @@ func (p *Pool) leave(b *Share) {
 	h := &b.held
 	p.Held.Add(tree.TableBytes{
 		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0),
-		Index: -h.indexes.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
+		Top: -h.tops.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
 	})
 	p.Reserved.Add(-b.reserved)
 	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
@@ -123,16 +128,16 @@ func (p *Pool) members() []*Share {
 	return slices.Clone(p.shares)
 }
 
-// Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones, which are
-// never dropped: every read needs them.
-func (p *Pool) Resident() int64 { return p.Held.Sum() }
+// Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones and the tops
+// of indexes, which are never dropped: every read needs them.
+func (p *Pool) Resident() int64 { return p.Held.Sum() + p.Parts.Bytes() }
 
 // Free returns the bytes that memtables leave for filters, indexes and the cache.
 func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() + p.lent.Load() }
 
 // filterSpace returns the bytes that filters may take, of the given bytes that memtables leave.
 func (p *Pool) filterSpace(free int64) int64 {
-	return filterplan.Space(free - p.Held.rangeDeletes.Load())
+	return filterplan.Space(free - p.Held.fixed())
 }
 
 // Rebalance divides memory anew. If another goroutine is already doing so, Rebalance leaves the work to it. It reads no
@@ -229,12 +234,16 @@ func (w *wishes) apply(chosen []int) (sum int64) {
 	return sum
 }
 
-// fit gives the cache what memtables, filters and indexes leave. The memory of filters that were replaced is free once
+// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest. The memory of filters that were replaced is free once
 // the collector has found that no lookup asks them any more. If it rarely runs and they take an eighth of the memory, it
 // is urged.
 func (p *Pool) fit() {
 	free := p.Free()
-	p.Blocks.SetCapacity(max(free/16, free-p.Resident()))
+	rest := max(free-p.Held.Sum(), 0)
+	p.Parts.SetLimit(rest / 4 * 3)
+	parts := p.Parts.Bytes()
+	p.fitted.Store(parts)
+	p.Blocks.SetCapacity(max(free/16, rest-parts))
 	if p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/8 && p.collecting.CompareAndSwap(false, true) {
 		go func() {
 			runtime.GC()

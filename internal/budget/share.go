@@ -77,6 +77,7 @@ func (b *Share) Leave(s *tree.State) error {
 		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Close() })
 	}
 	b.tree.Blocks.Close()
+	b.pool.Parts.Leave(b.tree.Blocks)
 	b.pool.leave(b)
 	b.tree.Domain.WaitLater()
 	return err
@@ -165,10 +166,14 @@ func (b *Share) ReleaseTable(t *tree.Table) error {
 	return t.File.Close()
 }
 
-// Recount counts a table again after a lookup had to load its index, which had been dropped.
-func (b *Share) Recount(t *tree.Table) {
-	t.Loading.Lock()
-	b.settle(t)
+// partsStep is the number of bytes by which the parts of indexes may grow before the cache gives way.
+const partsStep = 64 << 10
+
+// Fit makes the cache give way to parts of indexes that readers have loaded.
+func (b *Share) Fit() {
+	if p := b.pool; p.Parts.Bytes()-p.fitted.Load() >= partsStep {
+		p.fit()
+	}
 }
 
 // Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.

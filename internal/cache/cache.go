@@ -246,6 +246,9 @@ func (c *Cache) Drop(slots []Slot) {
 	}
 }
 
+// Closed reports whether Close was called.
+func (c *Cache) Closed() bool { return c.closed.Load() }
+
 // Close removes all blocks of the cache from the pool, including those in slots that nothing refers to. Readers may
 // still be active: what they insert from now on is not kept.
 func (c *Cache) Close() {

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -101,6 +102,7 @@ func stops(err error) bool {
 type checker struct {
 	files       *tablefile.Dir
 	blocks      *cache.Cache
+	parts       *sstable.PartPool
 	progress    func(done, total uint64)
 	done, total uint64
 }
@@ -110,7 +112,7 @@ type checker struct {
 func Tables(
 	ctx context.Context, v *manifest.Version, files *tablefile.Dir, d *epoch.Domain, progress func(done, total uint64),
 ) (report Report, err error) {
-	c := checker{files: files, blocks: cache.New(cacheSize, d), progress: progress}
+	c := checker{files: files, blocks: cache.New(cacheSize, d), parts: sstable.NewPartPool(cacheSize), progress: progress}
 	damage := []error{v.Check()}
 	if err := ctx.Err(); err != nil { // there may be many tables
 		return report, err
@@ -143,7 +145,7 @@ func Tables(
 
 // table verifies one table by itself and against the manifest. Verify does the latter once it has read the tail.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
-	t := tree.NewTable(meta, c.files, c.blocks)
+	t := tree.NewTable(meta, c.files, c.blocks, c.parts)
 	defer func() {
 		t.Reader.Close()
 		err = errors.Join(err, t.File.Close())

@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -84,6 +85,7 @@ func newStore(t *testing.T) *store {
 	s.Tree = tree.New(tree.Config{
 		FS: fsys, Dir: "db", Domain: domain, Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+		Parts: sstable.NewPartPool(1 << 20),
 	})
 	if err := s.Tree.Create(1, 7); err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func (d *disk) reader(m *manifest.Table) *sstable.Reader {
 		meta.Seq = m.MaxSeq
 	}
 	dom := new(epoch.Domain)
-	return sstable.NewReader(f, meta, cache.New(1<<20, dom), dom)
+	return sstable.NewReader(f, meta, cache.New(1<<20, dom), sstable.NewPartPool(1<<20), dom)
 }
 
 func (d *disk) rangeDels(m *manifest.Table) rangedel.List {

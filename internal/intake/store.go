@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/newstore"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -64,14 +65,17 @@ func fill(ctx context.Context, in *stream.Reader, fsys vfs.FS, n *newstore.Store
 // opens checks that each file is a table that fits its record.
 func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Table) (err error) {
 	d := new(epoch.Domain)
-	files, blocks := tablefile.NewPool(1).NewDir(fsys, dir, d), cache.New(1<<20, d)
+	files, blocks, parts := tablefile.NewPool(1).NewDir(fsys, dir, d), cache.New(1<<20, d), sstable.NewPartPool(0)
 	defer func() { err = errors.Join(err, files.Close()) }()
 	for _, meta := range tables {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t := tree.NewTable(meta, files, blocks)
+		t := tree.NewTable(meta, files, blocks, parts)
 		err := t.Reader.Load(1) // without the filter
+		if err == nil {
+			err = t.Reader.LoadParts()
+		}
 		t.Reader.Close()
 		if err = errors.Join(err, t.File.Close()); err != nil {
 			return err

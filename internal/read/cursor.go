@@ -176,6 +176,7 @@ func (c *Cursor) Close() error {
 		c.kept = []byte{} // an empty value is not nil
 	}
 	c.reader.tree.Release(s)
+	c.reader.tables.Fit()
 	c.reader = nil
 	cursors.Put(c)
 	return err

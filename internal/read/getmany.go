@@ -34,6 +34,7 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		for i := range group {
 			m.cost.part(m.searched[i], m.present[i])
 		}
+		r.tables.Fit()
 		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
 		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
 			if _, _, decided := inMemory(s, group[i], m.hashes[i].Mixed, seq); !decided {

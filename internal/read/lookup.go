@@ -254,8 +254,8 @@ func (l *lookup) search(
 	if err != nil {
 		return false, false, r.failed(err)
 	}
-	if l.cost.reads.TailLoads > before.TailLoads {
-		r.tables.Recount(c.table)
+	if l.cost.reads.PartLoads > before.PartLoads {
+		r.tables.Fit()
 	}
 	present := l.cost.reads.Present > before.Present // some version of the key, even one that is too new
 	c.count(present, &l.cost)

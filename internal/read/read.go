@@ -43,7 +43,7 @@ type Tables interface {
 	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
 	// CopyFilter returns the units of the filter that maxRate needs, for a digest.
 	CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error)
-	Recount(t *tree.Table) // is called after a lookup has loaded an index itself
+	Fit() // is called after parts of indexes may have been loaded
 }
 
 // An Observer is called when a read finds damage.

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -46,15 +47,21 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	living := tree.New(tree.Config{
 		FS: mem, Dir: "db", Domain: domain, Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
 		Files: tablefile.NewPool(8).NewDir(mem, "db", domain), Blocks: cache.New(1<<20, domain),
+		Parts: sstable.NewPartPool(1 << 20),
 	})
 	if err := living.Create(1, uint64(seed)); err != nil {
 		t.Fatal(err)
 	}
 	living.Begin(living.FirstState(nil, 1<<16), 0)
 	r := new(Reader)
-	r.Init(Config{Tree: living, Seed: seed, Observer: observer{t}})
+	r.Init(Config{Tree: living, Tables: noTables{}, Seed: seed, Observer: observer{t}})
 	return r, mem
 }
+
+// noTables are the tables of a reader that has only memtables.
+type noTables struct{ Tables }
+
+func (noTables) Fit() {}
 
 // put writes a key to the memtable and makes it visible.
 func put(r *Reader, key string) {
@@ -213,7 +220,7 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	}
 	var tables []*tree.Table
 	for _, meta := range res.Tables {
-		table := tree.NewTable(meta, r.tree.Files, r.tree.Blocks)
+		table := tree.NewTable(meta, r.tree.Files, r.tree.Blocks, r.tree.Parts)
 		if err := table.Reader.Load(1); err != nil {
 			t.Fatal(err)
 		}
@@ -244,7 +251,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 		// One table is not loaded: neither its filter nor its range tombstones can be queried.
 		last := whole[len(whole)-1]
 		tables := slices.Clone(last.Tables)
-		tables[len(tables)/2] = tree.NewTable(tables[len(tables)/2].Meta, r.tree.Files, r.tree.Blocks)
+		tables[len(tables)/2] = tree.NewTable(tables[len(tables)/2].Meta, r.tree.Files, r.tree.Blocks, r.tree.Parts)
 		whole[len(whole)-1] = tree.NewRun(last.Level, last.ID, tables)
 		for _, times := range []int{1, 2, 7, 20} {
 			s := &tree.State{Mem: r.tree.Load().Mem, Runs: slices.Repeat(whole, times)}

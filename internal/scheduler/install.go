@@ -42,7 +42,11 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	}
 	fresh := s.Tree.Fresh(e)
 	for _, t := range fresh {
-		if err := s.Share.LoadFresh(t); err != nil { // it must be readable before anything depends on it (I27)
+		err := s.Share.LoadFresh(t) // it must be readable before anything depends on it (I27)
+		if err == nil {
+			err = s.Share.LoadParts(t)
+		}
+		if err != nil {
 			return errors.Join(err, s.forget(fresh, true))
 		}
 	}

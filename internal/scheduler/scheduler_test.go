@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -69,6 +70,7 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	state := tree.New(tree.Config{
 		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+		Parts: sstable.NewPartPool(1 << 20),
 	})
 	share, err := budget.NewPool(8<<20, 8).Join(budget.Config{
 		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plans: plans, Observer: o,

@@ -19,7 +19,9 @@ func Prefetch(tables []*Reader, key []byte) {
 	tables = tables[:min(len(tables), maxTogether)]
 	large := uint64(0)
 	for _, r := range tables {
-		if x := r.index.Load(); x != nil {
+		if t := r.top.Load(); t != nil {
+			large += t.end
+		} else if x := r.index.Load(); x != nil {
 			large += x.end
 		}
 	}
@@ -32,6 +34,11 @@ func Prefetch(tables []*Reader, key []byte) {
 	n := 0
 	for _, r := range tables {
 		x := r.index.Load()
+		if t := r.top.Load(); t != nil {
+			if p := t.find(key); p < len(t.loaded) {
+				x = t.loaded[p].Load()
+			}
+		}
 		if x == nil {
 			continue
 		}

@@ -22,7 +22,7 @@ func TestPrefetchOnlyPrefetches(t *testing.T) {
 	d := new(epoch.Domain)
 	var tables []*Reader
 	for _, capacity := range []int64{64 << 20, 64 << 20, 256 << 10} {
-		tables = append(tables, NewReader(bytes.NewReader(file), metaOf(info), cache.New(capacity, d), d))
+		tables = append(tables, NewReader(bytes.NewReader(file), metaOf(info), cache.New(capacity, d), anyParts(), d))
 	}
 	Prefetch(nil, []byte("key"))
 	Prefetch(tables, []byte("key"))
@@ -65,7 +65,7 @@ func TestACursorPrefetchesTheNextBlock(t *testing.T) {
 	for i := range 200 {
 		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), 0, string(make([]byte, 100))))
 	}
-	file, info := build(t, WriterOptions{ID: 1}, kvs)
+	file, info := build(t, WriterOptions{ID: 1, partSize: defaultPartSize}, kvs)
 	it := newReader(file, info, 64<<20).Iter(IterOptions{})
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() { // now all blocks are cached

@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
@@ -33,6 +34,7 @@ func benchKey(i uint64, absent bool) (k [16]byte) {
 
 type benchStore struct {
 	d      *epoch.Domain
+	parts  *PartPool
 	tables []*Reader
 	fences [][16]byte
 }
@@ -41,6 +43,7 @@ type benchStore struct {
 type benchShape struct {
 	tables   int
 	capacity int64 // of the cache
+	parts    int64 // bytes of the indexes; 0: all
 	codec    Codec
 	prefix   string              // of every key
 	value    func(i int) (n int) // length of each; nil is 100 bytes
@@ -55,7 +58,7 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 	slices.SortFunc(keys, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
 	params, err := bloomblock.ParamsFor(0.01)
 	must(b, err)
-	s := &benchStore{d: new(epoch.Domain)}
+	s := &benchStore{d: new(epoch.Domain), parts: NewPartPool(cmp.Or(shape.parts, 1<<30))}
 	c := cache.New(shape.capacity, s.d)
 	value := make([]byte, 4096)
 	for part := range slices.Chunk(keys, benchKeys/shape.tables) {
@@ -74,7 +77,7 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 		}
 		info, err := w.Finish()
 		must(b, err)
-		r := NewReader(bytes.NewReader(buf.Bytes()), metaOf(info), c, s.d)
+		r := NewReader(bytes.NewReader(buf.Bytes()), metaOf(info), c, s.parts, s.d)
 		must(b, r.Load(0))
 		s.tables, s.fences = append(s.tables, r), append(s.fences, part[0])
 	}

@@ -203,7 +203,10 @@ func TestGoldenBytes(t *testing.T) {
 	for _, part := range []struct {
 		name string
 		data []byte
-	}{{"block, all entries equally long", encode(uniform)}, {"block, mixed", encode(mixed)}, {"table", table}, {"table with its index in parts", inParts}} {
+	}{
+		{"block, all entries equally long", encode(uniform)}, {"block, mixed", encode(mixed)}, {"table", table},
+		{"table with its index in parts", inParts},
+	} {
 		fmt.Fprintf(&b, "%s\n%s\n", part.name, hex.Dump(part.data))
 	}
 	for _, file := range [][]byte{table, inParts} {

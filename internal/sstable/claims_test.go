@@ -151,7 +151,7 @@ func TestATailAgreesWithTheManifest(t *testing.T) {
 	facts := &differing{t: t, info: info}
 	m.Facts = facts
 	o := newReader(file, info, 1<<20)
-	r := NewReader(bytes.NewReader(file), m, o.cache, o.domain)
+	r := NewReader(bytes.NewReader(file), m, o.cache, o.parts, o.domain)
 	it := r.Iter(IterOptions{})
 	it.First()
 	_, _, getErr := get(r, kvs[0].key, 9)

@@ -30,7 +30,7 @@ var anySeq = seqSpan{0, ikey.MaxSeq}
 // small builds a table with every feature and few bytes, and its index in one part.
 func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 	tb.Helper()
-	return smallWith(tb, c, 0)
+	return smallWith(tb, c, defaultPartSize)
 }
 
 // smallInParts does the same with an index in parts.
@@ -169,7 +169,7 @@ func TestSwappedBlocksAreSeen(t *testing.T) {
 	other, _ := build(t, WriterOptions{ID: 2, BlockSize: 512}, kvs)
 	r := newReader(file, info, 0)
 	must(t, r.Load(1))
-	x := r.index.Load()
+	x := wholeIndex(t, r)
 	o1, n1, _ := x.extent(1)
 	o2, n2, _ := x.extent(2)
 	if n1 != n2 {

@@ -12,7 +12,10 @@ import (
 // Dump writes the table as text: footer, properties, filter, range tombstones, then each data block and, if entries is
 // true, each version in it.
 func (r *Reader) Dump(w io.Writer, entries bool) error {
-	x, err := r.loadIndex(new(Stats))
+	x, top, err := r.readIndex(new(Stats))
+	if err == nil && top != nil {
+		x, err = r.readWhole(top)
+	}
 	if err != nil {
 		return err
 	}

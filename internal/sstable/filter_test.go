@@ -34,7 +34,8 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 	for i := range 2000 {
 		kvs = append(kvs, set(fmt.Sprintf("a%04d", i), 0, "v"))
 	}
-	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.1, 0.01, 0.0001)}, kvs)
+	o := WriterOptions{ID: 1, partSize: defaultPartSize, Filter: filterParams(t, 0.1, 0.01, 0.0001)}
+	file, info := build(t, o, kvs)
 	r := newReader(file, info, 0)
 	for _, c := range []struct {
 		rate  float64

@@ -49,15 +49,36 @@ func (h *Hit) Release() {
 }
 
 // Get finds the newest version of key that a reader at seq may see. It does not ask the filter, and the caller applies
-// range tombstones. The caller is inside a guard of the domain. If the block is cached, Get allocates nothing.
+// range tombstones. The caller is inside a guard of the domain. If index and block are in memory, Get allocates nothing.
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
-	x := r.index.Load()
-	if x == nil {
-		if x, err = r.loadIndex(st); err != nil {
+	x, t := r.index.Load(), r.top.Load()
+	if x == nil && t == nil {
+		if x, t, err = r.load(st); err != nil {
 			return Hit{}, false, err
 		}
 	}
-	return r.search(x, x.find(key), key, seq, st)
+	if t == nil {
+		x.use()
+		return r.search(x, x.find(key), key, seq, st)
+	}
+	p, n := t.span(key)
+	i, h := 0, uint64(0)
+	if n > 0 {
+		h = ikey.Head(key[len(t.prefix):])
+		p = t.findHead(h, key)
+	}
+	if p == len(t.loaded) {
+		return Hit{}, false, nil
+	}
+	if x = t.loaded[p].Load(); x != nil {
+		x.use()
+	} else if x, err = r.part(t, p, st); err != nil {
+		return Hit{}, false, err
+	}
+	if n > 0 {
+		i = x.findHead(h, key)
+	}
+	return r.search(x, i, key, seq, st)
 }
 
 // firstVisible returns the newest trailer that a reader at seq may see in a block.
@@ -68,12 +89,18 @@ func (r *Reader) firstVisible(seq ikey.Seq) ikey.Trailer {
 	return ikey.Search(nil, seq).Trailer
 }
 
-// search does the same as Get, starting at block i.
+// search does the same as Get, starting at block i of x.
 func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	newest := r.firstVisible(seq)
 	var b block
 	some := uint64(0) // 1 if a version was found that is too new
-	for ; i < len(x.slots); i++ {
+	for ; ; i++ {
+		if i == len(x.slots) { // the key is behind all blocks, or older versions of it may be in the next part
+			if x, err = r.after(x, st); x == nil {
+				break
+			}
+			i = 0
+		}
 		st.Blocks++
 		var e entry
 		var v verdict
@@ -110,7 +137,15 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 		}
 	}
 	st.Present += some
-	return Hit{}, false, nil
+	return Hit{}, false, err
+}
+
+// after returns the part of the index behind x, or nil.
+func (r *Reader) after(x *index, st *Stats) (*index, error) {
+	if x.last {
+		return nil, nil
+	}
+	return r.part(r.top.Load(), x.part+1, st)
 }
 
 // hit returns what a reader at seq sees of entry e, which was found in c.
@@ -151,7 +186,17 @@ func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache
 		return nil, err
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
-	return r.cache.Insert(&x.slots[i], c), nil
+	return r.insert(x, i, c), nil
+}
+
+// insert puts data block i into the cache. If the index is in no pool any more, the block is dropped again: nothing would
+// find it. The caller is inside a guard, and may use the block until it leaves that.
+func (r *Reader) insert(x *index, i int, c *cache.Block) *cache.Block {
+	c = r.cache.Insert(&x.slots[i], c)
+	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped
+		r.cache.Drop(x.slots[i : i+1])
+	}
+	return c
 }
 
 // readPlain reads data block i, which is not compressed, and its trailer from the file into dst, which has the length

@@ -28,10 +28,12 @@ type Lookup struct {
 // A lane is the state of one of several lookups that are made side by side.
 type lane struct {
 	state   laneState
-	x       *index
-	head    uint64 // eight bytes of the key, after the index's prefix and later after the block's: the search key
-	lo, n   int    // the range that is searched: n blocks from lo on, later n entries
-	at      int    // the block
+	t       *top        // nil if the index is not in parts
+	x       *index      // nil if its part is not in memory
+	s       *separators // that are searched: those of t, later those of x
+	head    uint64      // eight bytes of the key, after the index's prefix and later after the block's: the search key
+	lo, n   int         // the range that is searched: n separators from lo on, later n entries
+	at      int         // the block
 	b       block
 	touched uint64 // keeps the results of the touch functions, so that the compiler keeps their loads
 }
@@ -76,6 +78,7 @@ func GetMany(ls []Lookup, st *Stats) {
 
 func getMany(ls []Lookup, st *Stats) {
 	searchIndexes(ls, beginLanes(ls, st))
+	searchIndexes(ls, takeParts(ls))
 	takeBlocks(ls)
 	searchHeads(ls, openBlocks(ls))
 	touched := touchHeads(ls)
@@ -85,39 +88,78 @@ func getMany(ls []Lookup, st *Stats) {
 	finishLanes(ls, st)
 }
 
-// beginLanes finds the range of the index that each lookup has to search, and returns the largest number of blocks.
+// beginLanes finds the range of the index, or of its top, that each lookup has to search, and returns the largest number
+// of separators.
 func beginLanes(ls []Lookup, st *Stats) (most int) {
 	for i := range ls {
 		l := &ls[i]
 		l.Hit, l.OK, l.Present, l.Err = Hit{}, false, false, nil
 		c := &l.lane
 		c.state = going
-		c.x = l.Reader.index.Load()
-		if c.x == nil {
-			if c.x, l.Err = l.Reader.loadIndex(st); l.Err != nil {
+		c.x, c.t = l.Reader.index.Load(), l.Reader.top.Load()
+		if c.x == nil && c.t == nil {
+			if c.x, c.t, l.Err = l.Reader.load(st); l.Err != nil {
 				c.state, c.n = done, 0
 				continue
 			}
 		}
-		if c.lo, c.n = c.x.span(l.Key); c.n > 0 {
-			c.head = ikey.Head(l.Key[len(c.x.prefix):])
+		if c.t != nil {
+			c.s = &c.t.separators
+		} else {
+			c.x.use()
+			c.s = &c.x.separators
+		}
+		if c.lo, c.n = c.s.span(l.Key); c.n > 0 {
+			c.head = ikey.Head(l.Key[len(c.s.prefix):])
 		}
 		most = max(most, c.n)
 	}
 	return most
 }
 
-// searchIndexes makes the steps of index.find. most is the largest number of blocks, which needs the most steps.
+// searchIndexes makes the steps of separators.find. most is the largest number of separators, which needs the most
+// steps.
 func searchIndexes(ls []Lookup, most int) {
 	for ; most > 1; most -= most >> 1 {
 		for i := range ls {
 			if c := &ls[i].lane; c.n > 1 {
 				half := c.n >> 1
-				c.lo += half & -ikey.Less(c.x.heads[c.lo+half-1], c.head)
+				c.lo += half & -ikey.Less(c.s.heads[c.lo+half-1], c.head)
 				c.n -= half
 			}
 		}
 	}
+}
+
+// takeParts takes the parts that the searches in the tops have found, and returns the largest number of separators in
+// one.
+func takeParts(ls []Lookup) (most int) {
+	for i := range ls {
+		l := &ls[i]
+		c := &l.lane
+		if c.t == nil || c.state != going {
+			continue
+		}
+		p, found := c.lo, c.n > 0
+		if found {
+			p = c.t.finish(c.lo, c.head, l.Key)
+		}
+		if p == len(c.t.loaded) {
+			c.state, c.n = done, 0
+			continue
+		}
+		if c.x = c.t.loaded[p].Load(); c.x == nil {
+			c.state, c.n = alone, 0
+			continue
+		}
+		c.x.use()
+		c.s, c.lo, c.n = &c.x.separators, 0, 0
+		if found {
+			c.n = len(c.s.heads)
+		}
+		most = max(most, c.n)
+	}
+	return most
 }
 
 // takeBlocks looks into the slots that the searches have found.
@@ -227,7 +269,11 @@ func finishLanes(ls []Lookup, st *Stats) {
 			continue
 		}
 		before := st.Present
-		l.Hit, l.OK, l.Err = l.Reader.search(l.lane.x, l.lane.at, l.Key, l.Seq, st)
+		if x := l.lane.x; x != nil {
+			l.Hit, l.OK, l.Err = l.Reader.search(x, l.lane.at, l.Key, l.Seq, st)
+		} else {
+			l.Hit, l.OK, l.Err = l.Reader.Get(l.Key, l.Seq, st)
+		}
 		l.Present = st.Present > before
 	}
 }

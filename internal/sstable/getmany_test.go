@@ -82,7 +82,7 @@ func readers(tables []manyTable, capacity int64) ([]*Reader, *epoch.Domain) {
 	c := cache.New(capacity, d)
 	rs := make([]*Reader, len(tables))
 	for i, t := range tables {
-		rs[i] = NewReader(bytes.NewReader(t.file), t.meta, c, d)
+		rs[i] = NewReader(bytes.NewReader(t.file), t.meta, c, anyParts(), d)
 	}
 	return rs, d
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -37,17 +38,27 @@ type separators struct {
 	seps   []byte   // separators after the prefix, one after the other
 }
 
-// An index is an index block, or a part of one, in memory: flat arrays with one element for each data block.
+// An index is an index block, or a part of an index, in memory: flat arrays with one element for each data block.
 type index struct {
-	slots []cache.Slot // of the blocks of the table that are cached (I28)
+	// What a lookup touches comes first.
+	slots  []cache.Slot  // of the blocks that are cached (I28)
+	recent atomic.Uint32 // 1 if the index was used since the hand of its pool came by
+	kept   atomic.Bool   // the index is in a pool; cached blocks of any other are dropped: see Reader.insert
 	separators
 
 	handles []handle
-	end     uint64 // of the data blocks
+	end     uint64 // of its data blocks
+
+	part  int    // number of the part; 0 if the index is not in parts
+	base  int    // number of its first block in the table
+	lower []byte // the separator in front of its first block, after the prefix; nil if there is none
+	last  bool   // its last block is that of the table
 
 	// From the properties, for all blocks.
 	first []byte  // the smallest key
 	seqs  seqSpan // sequence numbers
+
+	place
 }
 
 // A handle locates a data block.
@@ -85,9 +96,23 @@ func (s *separators) push(more, suffix []byte) {
 	s.ends = append(s.ends, uint32(len(s.seps))) //nolint:gosec // at most maxTail
 }
 
-// bytes returns the bytes of memory that the index takes.
+// bytes returns the bytes of memory that the index takes. The prefix of a part is the top's.
 func (x *index) bytes() int64 {
-	return int64(len(x.heads))*(8+4+16+8) + int64(len(x.prefix)+len(x.seps))
+	n := int64(unsafe.Sizeof(*x)) + x.separators.bytes() + int64(len(x.handles))*(8+16)
+	if x.part == 0 && x.last {
+		n += int64(len(x.prefix))
+	}
+	return n
+}
+
+// bytes returns the bytes of memory of the separators, without the prefix.
+func (s *separators) bytes() int64 { return int64(len(s.heads))*(8+4) + int64(len(s.seps)) }
+
+// use tells the clock of the pool that the index is used.
+func (x *index) use() {
+	if x.recent.Load() == 0 {
+		x.recent.Store(1) // only if clear: readers of a hot index share its line
+	}
 }
 
 func (x *index) blocks() int { return len(x.heads) }
@@ -152,37 +177,18 @@ func (x *index) checkBounds(i int, data []byte) error {
 	first, last := b.entry(0), b.entry(b.n-1)
 	key := b.appendKey(buf[:0], 0, &first)
 	switch {
-	case i == 0 && !bytes.Equal(key, x.first):
+	case i == 0 && x.part == 0 && !bytes.Equal(key, x.first):
 		return fmt.Errorf("first key %q, want %q", string(key), x.first)
+	case i == 0 && x.part > 0 && compareJoined(x.prefix, x.lower, key) > 0:
+		return fmt.Errorf("first key %q is before the separator %q%q in front of it", string(key), x.prefix, x.lower)
 	case i > 0 && x.compareSep(i-1, key) > 0:
 		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), x.separatorKey(i-1))
 	}
 	key = b.appendKey(buf[:0], b.n-1, &last)
-	if c := x.compareSep(i, key); c < 0 || c != 0 && i+1 == x.blocks() {
+	if c := x.compareSep(i, key); c < 0 || c != 0 && x.last && i+1 == x.blocks() {
 		return fmt.Errorf("last key %q, want it up to %q", string(key), x.separatorKey(i))
 	}
 	return nil
-}
-
-// offsetOf returns the offset of the block that key is in, or would be in.
-func (x *index) offsetOf(key []byte) uint64 {
-	if i := x.find(key); i < x.blocks() {
-		return x.handles[i].offset
-	}
-	return x.end
-}
-
-// shareBefore returns the share of the data in front of key. The block that key is in, or would be in, counts half.
-func (x *index) shareBefore(key []byte) float64 {
-	i := x.find(key)
-	if i >= x.blocks() {
-		return 1
-	}
-	end := x.end
-	if i+1 < x.blocks() {
-		end = x.handles[i+1].offset
-	}
-	return float64(x.handles[i].offset+end) / 2 / float64(x.end)
 }
 
 // find returns the first separator that is not before key, or their number if key is after the last one.
@@ -191,9 +197,14 @@ func (s *separators) find(key []byte) int {
 	if n == 0 {
 		return lo
 	}
-	h := ikey.Head(key[len(s.prefix):])
+	return s.findHead(ikey.Head(key[len(s.prefix):]), key)
+}
+
+// findHead does the same as find for a key with the prefix, whose head after that is h. There is a separator.
+func (s *separators) findHead(h uint64, key []byte) int {
 	heads := s.heads
-	for n > 1 {
+	lo := 0
+	for n := len(heads); n > 1; {
 		half := n >> 1
 		lo += half & -ikey.Less(heads[lo+half-1], h)
 		n -= half
@@ -283,6 +294,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if err := checkEnd(x.end, limit, slack); err != nil {
 		return nil, fmt.Errorf("index: data blocks %w", err)
 	}
+	x.last = true
 	return x, nil
 }
 

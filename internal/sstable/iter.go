@@ -40,11 +40,12 @@ const keepCursor = defaultReadAhead
 type Iter struct {
 	r   *Reader
 	o   IterOptions
-	x   *index
+	t   *top     // nil if the index is not in parts
+	x   *index   // all of the index, or the part that has the current block; nil before it was used
 	seq ikey.Seq // of every version, if not 0
 	err error
 
-	at     int // data block, or -1
+	at     int // data block of the table, or -1
 	i      int // entry in it
 	b      block
 	lo, hi int          // entries [lo, hi) of b are in memory: all, or a part of a mapped block
@@ -93,21 +94,91 @@ func (it *Iter) Reset(r *Reader, o IterOptions) {
 	it.r, it.o, it.seq, it.err, it.resident = r, o, r.seq, nil, residence{}
 }
 
-// start begins a seek: it loads the index if need be, and clears the error.
+// start begins a seek: it loads the index, or its top, if need be, and clears the error.
 func (it *Iter) start() bool {
 	it.err, it.walks = nil, false
-	if it.x == nil {
-		it.x = it.r.index.Load()
+	if it.x != nil || it.t != nil {
+		return true
 	}
-	if it.x == nil {
-		it.x, it.err = it.r.loadIndex(it.o.Stats)
+	if it.o.Bypass {
+		it.x, it.t, it.err = it.r.readIndex(it.o.Stats)
+	} else if it.x, it.t = it.r.index.Load(), it.r.top.Load(); it.x == nil && it.t == nil {
+		it.x, it.t, it.err = it.r.load(it.o.Stats)
 	}
 	return it.err == nil
 }
 
+// blocks returns the number of data blocks of the table.
+func (it *Iter) blocks() int {
+	if it.t != nil {
+		return it.t.blocks
+	}
+	return it.x.blocks()
+}
+
+// local returns the number of data block at in x.
+func (it *Iter) local(at int) int { return at - it.x.base }
+
+// enterPart makes part p of the index the current one.
+func (it *Iter) enterPart(p int) bool {
+	if it.x != nil && it.x.part == p && (it.x.kept.Load() || it.o.Bypass) {
+		it.x.use()
+		return true
+	}
+	x := it.t.loaded[p].Load()
+	switch {
+	case x != nil && !it.o.Bypass:
+		x.use()
+	case it.o.Bypass || it.o.NoFill:
+		it.o.Stats.IndexParts++
+		x, it.err = it.r.loadPart(it.t, p)
+	default:
+		x, it.err = it.r.part(it.t, p, it.o.Stats)
+	}
+	if it.err == nil {
+		it.x = x
+	}
+	return it.err == nil
+}
+
+// reach makes the part that has data block at the current one. The block is in the current part or next to it, or the
+// first or the last of the table.
+func (it *Iter) reach(at int) bool {
+	switch x := it.x; {
+	case it.t == nil:
+		return true
+	case at == 0:
+		return it.enterPart(0)
+	case at == it.t.blocks-1:
+		return it.enterPart(len(it.t.parts) - 1)
+	case at < x.base:
+		return it.enterPart(x.part - 1)
+	case at >= x.base+x.blocks():
+		return it.enterPart(x.part + 1)
+	}
+	return true
+}
+
+// find returns the first data block whose separator is not before key, or their number, and makes its part the current
+// one.
+func (it *Iter) find(key []byte) (at int, ok bool) {
+	if it.t == nil {
+		it.x.use()
+		return it.x.find(key), true
+	}
+	p := it.t.find(key)
+	if p == len(it.t.parts) {
+		return it.t.blocks, true
+	}
+	if !it.enterPart(p) {
+		return 0, false
+	}
+	return it.x.base + it.x.find(key), true
+}
+
 // First moves to the first version.
 func (it *Iter) First() bool {
-	if !it.start() || len(it.x.slots) == 0 {
+	if !it.start() || it.blocks() == 0 {
 		return it.leave()
 	}
 	return it.load(0, part{from: fromStart}) && it.stand(0)
@@ -115,10 +186,10 @@ func (it *Iter) First() bool {
 
 // Last moves to the last version.
 func (it *Iter) Last() bool {
-	if !it.start() || len(it.x.slots) == 0 {
+	if !it.start() || it.blocks() == 0 {
 		return it.leave()
 	}
-	return it.load(len(it.x.slots)-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
+	return it.load(it.blocks()-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
 }
 
 // SeekGE moves to the first version at or after k.
@@ -155,7 +226,11 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 	if !it.start() {
 		return it.leave()
 	}
-	for at := it.x.find(k.User); at < len(it.x.slots); at++ {
+	at, ok := it.find(k.User)
+	if !ok {
+		return it.leave()
+	}
+	for ; at < it.blocks(); at++ {
 		i, ok := it.seekIn(at, part{fromKey, k})
 		if !ok {
 			return false
@@ -172,12 +247,16 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 
 // seekLT moves to the last version before k by the trailers in the file.
 func (it *Iter) seekLT(k ikey.Key) bool {
-	if !it.start() || len(it.x.slots) == 0 {
+	if !it.start() || it.blocks() == 0 {
 		return it.leave()
 	}
-	at := min(it.x.find(k.User), len(it.x.slots)-1)
+	at, ok := it.find(k.User)
+	if !ok {
+		return it.leave()
+	}
+	at = min(at, it.blocks()-1)
 	i, ok := it.seekIn(at, part{beforeKey, k})
-	for ok && i == it.b.n && at+1 < len(it.x.slots) && it.lastIs(k.User) { // versions of one key may fill many blocks
+	for ok && i == it.b.n && at+1 < it.blocks() && it.lastIs(k.User) { // versions of one key may fill many blocks
 		at++
 		i, ok = it.seekIn(at, part{beforeKey, k})
 	}
@@ -225,7 +304,7 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 	if newer > older || !bytes.Equal(it.key, it.last) {
 		return true
 	}
-	offset, user := it.x.handles[it.at].offset, bytes.Clone(it.key)
+	offset, user := it.x.handles[it.local(it.at)].offset, bytes.Clone(it.key)
 	it.leave()
 	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks",
 		ErrOrder, user, newer.Seq(), user, older.Seq()))
@@ -244,7 +323,7 @@ func (it *Iter) Next() bool {
 	if it.i+1 < it.b.n {
 		return it.extend(false) && it.stand(it.i+1)
 	}
-	if it.at+1 < len(it.x.slots) {
+	if it.at+1 < it.blocks() {
 		it.leaveKey()
 		return it.load(it.at+1, it.next(fromStart)) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
 	}
@@ -279,7 +358,7 @@ func (it *Iter) Err() error { return it.err }
 // Close releases the table and returns Err. Only Reset may follow, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
-	it.r, it.x, it.o.Stats = nil, nil, nil
+	it.r, it.t, it.x, it.o.Stats = nil, nil, nil, nil
 	it.ahead, it.aheadOff = kept(it.ahead), 0
 	it.plain, it.spare = kept(it.plain), kept(it.spare)
 	it.key, it.last = kept(it.key), kept(it.last)
@@ -352,6 +431,9 @@ func (it *Iter) load(at int, p part) bool {
 	}
 	before := it.at
 	it.release()
+	if !it.reach(at) {
+		return it.leave()
+	}
 	it.o.Stats.Blocks++
 	var c *cache.Block
 	var own []byte
@@ -402,26 +484,27 @@ func (it *Iter) next(from where) part {
 func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, err error) {
 	g := it.r.domain.Enter()
 	defer g.Leave()
-	switch c = it.r.cache.Get(&it.x.slots[at]); {
+	i := it.local(at)
+	switch c = it.r.cache.Get(&it.x.slots[i]); {
 	case c != nil:
 		it.o.Stats.CacheHits++
 		switch p.from {
 		case fromKey:
-			it.x.touch(at + 1)
+			it.x.touch(i + 1)
 		case beforeKey:
-			it.x.touch(at - 1)
+			it.x.touch(i - 1)
 		default: // expect does it
 		}
 	case it.o.NoFill:
 		return nil, nil, nil
 	default:
-		inPlace := it.r.inPlace(it.x, at)
+		inPlace := it.r.inPlace(it.x, i)
 		if inPlace {
 			if own = it.fromMapped(at, before, p); own != nil {
 				return nil, own, nil
 			}
 		}
-		if c, err = it.r.loadBlock(it.x, at, inPlace, it.o.Stats); err != nil {
+		if c, err = it.r.loadBlock(it.x, i, inPlace, it.o.Stats); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -445,7 +528,7 @@ func (it *Iter) expectNext() {
 // expect makes the next n moves in the current block, number at, prefetch the next one in the direction of step, if
 // there is one and it is in memory.
 func (it *Iter) expect(at, step, n int) {
-	i := at + step
+	i := it.local(at) + step
 	if i < 0 || i >= len(it.x.slots) {
 		return
 	}
@@ -462,14 +545,23 @@ func (it *Iter) expect(at, step, n int) {
 	it.coming = prefetch.InSteps(b, n)
 }
 
+// end returns the offset of the end of the data blocks.
+func (it *Iter) end() uint64 {
+	if it.t != nil {
+		return it.t.end
+	}
+	return it.x.end
+}
+
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
 func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
-	offset, stored, decoded := it.x.extent(at)
+	i := it.local(at)
+	offset, stored, decoded := it.x.extent(i)
 	need := uint64(stored + trailerSize) //nolint:gosec // a size
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := need
 		if ahead {
-			n = min(max(need, uint64(it.o.ReadAhead)), it.x.end-offset) //nolint:gosec // a size
+			n = min(max(need, uint64(it.o.ReadAhead)), it.end()-offset) //nolint:gosec // a size
 		}
 		if uint64(cap(it.ahead)) < n {
 			it.ahead = make([]byte, n)
@@ -485,9 +577,9 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	start := offset - it.aheadOff
 	sealed := it.ahead[start : start+need]
 	if stored == decoded {
-		return it.r.openBlock(it.x, at, sealed)
+		return it.r.openBlock(it.x, i, sealed)
 	}
-	p, err := it.r.unseal(it.x, at, sealed)
+	p, err := it.r.unseal(it.x, i, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -495,5 +587,5 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 		it.plain = make([]byte, decoded)
 	}
 	b := it.plain[:decoded]
-	return b, it.r.unpack(it.x, at, p, b)
+	return b, it.r.unpack(it.x, i, p, b)
 }

@@ -191,8 +191,9 @@ func (it *Iter) lengthen(last []byte) {
 // block first, where that is enough.
 func (it *Iter) goOn(last []byte) {
 	at := it.at + 1
-	if at == len(it.x.slots) || it.o.Bypass || !it.walks && it.x.slots[at].Load() == nil {
-		return
+	i := it.local(at)
+	if i == len(it.x.slots) || it.o.Bypass || !it.walks && it.x.slots[i].Load() == nil {
+		return // at the end of a part of the index, too
 	}
 	it.plain, it.spare = it.spare, it.plain // the current block may be in the former
 	c, own, err := it.fromCache(at, it.at, part{})

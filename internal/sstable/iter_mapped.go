@@ -70,7 +70,8 @@ func (b *block) startOf(hi int) (lo int) {
 // fromMapped copies data block at, or part p of it, from the mapped file into the cursor's own memory. It returns nil
 // if the block must be read. before is the block that the cursor comes from. The caller is inside a guard.
 func (it *Iter) fromMapped(at, before int, p part) []byte {
-	_, stored, decoded := it.x.extent(at)
+	i := it.local(at)
+	_, stored, decoded := it.x.extent(i)
 	if stored != decoded {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 		if before >= 0 && at == before+1 {
 			in = &it.resident
 		}
-		if !it.r.copyMapped(it.x, at, in, own[:stored+trailerSize]) {
+		if !it.r.copyMapped(it.x, i, in, own[:stored+trailerSize]) {
 			return nil
 		}
 	}
@@ -98,7 +99,7 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 // copyPart copies part p of data block at and what is in front of the entries into own, which has the block's length.
 // It sets the entries that the cursor has, and returns false if the block must be read.
 func (it *Iter) copyPart(own []byte, at int, p part) bool {
-	return it.r.useMapped(it.x, at, func(data []byte) bool {
+	return it.r.useMapped(it.x, it.local(at), func(data []byte) bool {
 		b := parseBlock(data)
 		lo, hi, sought := b.copied(p)
 		copy(own, data[:b.entries])
@@ -146,7 +147,7 @@ func (it *Iter) copyRest(back bool) bool {
 		lo, hi, step = 0, it.lo, -1
 	}
 	g := it.r.domain.Enter()
-	ok := it.r.useMapped(it.x, it.at, func(data []byte) bool {
+	ok := it.r.useMapped(it.x, it.local(it.at), func(data []byte) bool {
 		return it.b.copyEntries(data, lo, hi, it.x.seqs)
 	})
 	g.Leave()

@@ -210,7 +210,7 @@ func TestALaneGoesOnInCachedBlocks(t *testing.T) {
 		for i := range 300 {
 			kvs = append(kvs, set(fmt.Sprintf("%s%07d", strings.Repeat("p", prefix), i), 0, strings.Repeat("v", 100)))
 		}
-		file, info := build(t, WriterOptions{ID: 1}, kvs)
+		file, info := build(t, WriterOptions{ID: 1, partSize: defaultPartSize}, kvs)
 		it := newReader(file, info, 64<<20).Iter(IterOptions{})
 		for _, cached := range []bool{false, true} {
 			for _, end := range []int{len(kvs), len(kvs) / 2, len(kvs) / 3} {
@@ -281,7 +281,7 @@ func TestAPooledCursorAllocatesNothing(t *testing.T) {
 	for i := range 4000 {
 		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), ikey.Seq(i%2), "0123456789"))
 	}
-	file, info := build(t, WriterOptions{ID: 1, Codec: S2}, kvs)
+	file, info := build(t, WriterOptions{ID: 1, Codec: S2, partSize: defaultPartSize}, kvs)
 	r, other := newReader(file, info, 1<<20), newReader(file, info, 1<<20)
 	var it Iter
 	n := 0

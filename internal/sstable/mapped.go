@@ -41,9 +41,9 @@ var started = time.Now()
 // now returns the current moment, which is not 0 before 2³² of them have passed.
 func now() moment { return moment(time.Since(started)>>31) + 2 } //nolint:gosec // not negative
 
-// A residence is a range of data blocks that the system had in memory at a moment.
+// A residence is a range of offsets between data blocks that the system had in memory at a moment.
 type residence struct {
-	from, to int
+	from, to uint64
 	at       moment
 }
 
@@ -53,10 +53,10 @@ const askedAhead = 64 << 10
 // residentAhead reports whether the system has block i in memory, by in. If in does not say so, the system is asked
 // about block i and those after it, and if it has them, they become in.
 func (r *Reader) residentAhead(x *index, i int, at moment, in *residence) bool {
-	if in.from <= i && i < in.to && at-in.at <= 1 {
+	start, end, to := x.handles[i].offset, x.end, i+1
+	if in.from <= start && start < in.to && at-in.at <= 1 {
 		return true
 	}
-	start, end, to := x.handles[i].offset, x.end, i+1
 	for to < len(x.handles) && x.handles[to].offset-start < askedAhead {
 		to++
 	}
@@ -66,7 +66,7 @@ func (r *Reader) residentAhead(x *index, i int, at moment, in *residence) bool {
 	if r.mapped.Mapped(int64(start), int(end-start), true) == nil { //nolint:gosec // in a file
 		return false
 	}
-	*in = residence{i, to, at}
+	*in = residence{start, end, at}
 	return true
 }
 

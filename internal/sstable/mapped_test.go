@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -55,11 +56,11 @@ func mappedTable(t *testing.T, o WriterOptions) (r *Reader, f *mappedFile, kvs [
 // mapped does the same for a table of kvs, in blocks of 4 KiB by default.
 func mapped(t *testing.T, o WriterOptions, kvs []kv) (r *Reader, f *mappedFile) {
 	t.Helper()
-	o.ID = 1
+	o.ID, o.partSize = 1, cmp.Or(o.partSize, defaultPartSize)
 	file, info := build(t, o, kvs)
 	f = &mappedFile{Reader: bytes.NewReader(file), content: file}
 	d := new(epoch.Domain)
-	r = NewReader(f, metaOf(info), cache.New(1, d), d)
+	r = NewReader(f, metaOf(info), cache.New(1, d), anyParts(), d)
 	must(t, r.Load(1))
 	if _, ok, err := get(r, kvs[0].key, 9); !ok || err != nil || r.cache.HasRoom(1<<10) {
 		t.Fatal(ok, err, "or the cache is not full")
@@ -102,7 +103,7 @@ func TestABlockInTheMappedFileIsUsedInPlace(t *testing.T) {
 				}
 			}
 		}
-		if blocks := r.index.Load().blocks(); f.reads != 0 || f.asked < blocks-1 || f.asked > 3*blocks {
+		if blocks := wholeIndex(t, r).blocks(); f.reads != 0 || f.asked < blocks-1 || f.asked > 3*blocks {
 			t.Errorf("%d reads; asked %d times whether one of %d blocks is in memory", f.reads, f.asked, blocks)
 		}
 		key, dst := []byte("k0500"), make([]byte, 0, 100)
@@ -156,7 +157,7 @@ func TestACacheWithRoomIsFilledFirst(t *testing.T) {
 func TestAMappedBlockIsVerifiedOncePerResidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f, _ := mappedTable(t, WriterOptions{Codec: None})
-		offset, _, _ := r.index.Load().extent(r.index.Load().find([]byte("k0500")))
+		offset, _, _ := wholeIndex(t, r).extent(wholeIndex(t, r).find([]byte("k0500")))
 		find := func() error {
 			_, _, err := getUnadmitted(r, "k0500")
 			return err
@@ -193,8 +194,8 @@ func TestABlockThatMustComeFromTheDiskIsRead(t *testing.T) {
 			t.Fatalf("%s: %v, %v, %v", v.key, got, ok, err)
 		}
 	}
-	if f.reads < r.index.Load().blocks() {
-		t.Errorf("%d reads of %d blocks", f.reads, r.index.Load().blocks())
+	if f.reads < wholeIndex(t, r).blocks() {
+		t.Errorf("%d reads of %d blocks", f.reads, wholeIndex(t, r).blocks())
 	}
 }
 
@@ -205,15 +206,15 @@ func TestACompressedBlockIsRead(t *testing.T) {
 			t.Fatalf("%s: %v, %v, %v", v.key, got, ok, err)
 		}
 	}
-	if f.asked != 0 || f.reads < r.index.Load().blocks() {
-		t.Errorf("asked %d times for mapped blocks; %d reads of %d blocks", f.asked, f.reads, r.index.Load().blocks())
+	if f.asked != 0 || f.reads < wholeIndex(t, r).blocks() {
+		t.Errorf("asked %d times for mapped blocks; %d reads of %d blocks", f.asked, f.reads, wholeIndex(t, r).blocks())
 	}
 }
 
 func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that no residence ends
 		r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
-		blocks := r.index.Load().blocks()
+		blocks := wholeIndex(t, r).blocks()
 		var it Iter
 		held := 0
 		walk := func() (st Stats) {
@@ -397,7 +398,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 			kvs = append(kvs, set(fmt.Sprintf("%07d", i), 1, strings.Repeat("v", 90)+fmt.Sprintf("%010d", i)))
 		}
 		r, f := mapped(t, WriterOptions{Codec: None}, kvs)
-		x := r.index.Load()
+		x := wholeIndex(t, r)
 		it := r.Iter(IterOptions{})
 		// lane seeks version i in a mapped block, walks in one lane before version end, and returns the version that it
 		// leads to.
@@ -405,7 +406,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 			for ok := it.SeekGE(kvs[i].ikey()); it.held != nil || !ok; ok = it.SeekGE(kvs[i].ikey()) {
 				must(t, it.Err())
 				it.leave()
-				r.cache.Drop(x.slots)
+				dropCached(r)
 			}
 			var upper []byte
 			if end < len(kvs) {
@@ -437,7 +438,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 			t.Errorf("%d reads", f.reads)
 		}
 		// From the end of a block, a cursor takes a part of the next one first, and not in a lane.
-		r.cache.Drop(x.slots)
+		dropCached(r)
 		if !it.First() || it.b.n < 4 {
 			t.Fatal(it.Err())
 		}
@@ -445,7 +446,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 			t.Error("a lane went on in a block of which the cursor had not taken a part")
 		}
 		// Where a block cannot be had, the lane ends before it, and Next returns the error.
-		r.cache.Drop(x.slots)
+		dropCached(r)
 		time.Sleep(5 * time.Second)
 		f.content[x.handles[2].offset+100] ^= 1
 		got := lane(1, len(kvs))
@@ -470,7 +471,7 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 					kvs = append(kvs, set(fmt.Sprintf("k%02d", i), 1, value(i)))
 				}
 				r, f := mapped(t, WriterOptions{Codec: None, BlockSize: 256}, kvs)
-				x := r.index.Load()
+				x := wholeIndex(t, r)
 				good := bytes.Clone(f.content)
 				rnd := rand.New(rand.NewPCG(3, 4))
 				var it Iter
@@ -531,7 +532,7 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 func TestACursorVerifiesMappedBlocksOncePerResidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
-		x := r.index.Load()
+		x := wholeIndex(t, r)
 		at := x.find([]byte("k0500"))
 		offset, _, _ := x.extent(at)
 		it := r.Iter(IterOptions{})
@@ -541,7 +542,7 @@ func TestACursorVerifiesMappedBlocksOncePerResidence(t *testing.T) {
 			return it.Err()
 		}
 		must(t, walk())
-		r.cache.Drop(x.slots)
+		dropCached(r)
 		f.content[offset+100] ^= 1 // the reader shares the bytes
 		time.Sleep(5 * time.Second)
 		want := fmt.Sprintf("000001.sst: offset %d", offset)
@@ -551,7 +552,7 @@ func TestACursorVerifiesMappedBlocksOncePerResidence(t *testing.T) {
 		f.content[offset+100] ^= 1
 		f.absent = true
 		time.Sleep(5 * time.Second)
-		r.cache.Drop(x.slots)
+		dropCached(r)
 		f.reads = 0
 		if err := walk(); err != nil || f.reads == 0 {
 			t.Errorf("a file that is not in memory: %v, %d reads of %d keys", err, f.reads, len(kvs))

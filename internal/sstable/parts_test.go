@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -20,13 +21,33 @@ func topOf(tb testing.TB, file []byte) (t *top, payload []byte, limit, slack uin
 	return t, payload, ft.sampleOff(), ft.slack()
 }
 
+// wholeIndex returns the index of a table, also if it is in parts. Its slots are not those of the table.
+func wholeIndex(tb testing.TB, r *Reader) *index {
+	tb.Helper()
+	x, top, err := r.readIndex(new(Stats))
+	if err == nil && top != nil {
+		x, err = r.readWhole(top)
+	}
+	must(tb, err)
+	return x
+}
+
+// dropCached drops the blocks of a table from the cache, and not its index.
+func dropCached(r *Reader) {
+	r.eachHome(func(home *atomic.Pointer[index]) {
+		if x := home.Load(); x != nil {
+			r.cache.Drop(x.slots)
+		}
+	})
+}
+
 func TestASmallIndexIsNotInParts(t *testing.T) {
 	for _, n := range []int{1, 50, 3000, 20_000} {
 		var kvs []kv
 		for i := range n {
 			kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 1, "0123456789"))
 		}
-		file, info := build(t, WriterOptions{ID: 1, BlockSize: 512}, kvs)
+		file, info := build(t, WriterOptions{ID: 1, BlockSize: 512, partSize: defaultPartSize}, kvs)
 		ft, err := parseFooter(file, info.Size)
 		must(t, err)
 		if wantParts := n >= 20_000; ft.inParts() != wantParts || info.IndexInParts != wantParts ||

@@ -196,7 +196,8 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 		kvs = append(kvs, set(fmt.Sprintf("%05d/a", i), 0, ""))
 	}
 	rule := PrefixSeparator('/', 1)
-	file, info := build(t, WriterOptions{ID: 3, Filter: filterParams(t, 0.1, 0.01, 0.001), Prefix: rule}, kvs)
+	o := WriterOptions{ID: 3, partSize: defaultPartSize, Filter: filterParams(t, 0.1, 0.01, 0.001), Prefix: rule}
+	file, info := build(t, o, kvs)
 	r := newReader(file, info, 0)
 	reads := &counting{r.file, 0}
 	r.file = reads

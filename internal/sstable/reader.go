@@ -3,6 +3,7 @@ package sstable
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -18,8 +19,12 @@ type Stats struct {
 	Mapped    uint64 // data blocks that were in the mapped file, in the system's memory
 	FileReads uint64 // reads of data blocks from the file
 	FileBytes uint64 // bytes of these reads
-	TailLoads uint64 // indexes that were not in memory and had to be loaded
-	Present   uint64 // tables that held any version of the key, visible or not: true positives of the filter
+	TailLoads uint64 // indexes, or tops of those in parts, that were not in memory and had to be loaded
+	// IndexParts are the parts of indexes that were used outside of the memory of the PartPool: those that were read
+	// from the file to be searched or loaded.
+	IndexParts uint64
+	PartLoads  uint64 // parts of indexes that were loaded into memory
+	Present    uint64 // tables that held any version of the key, visible or not: true positives of the filter
 }
 
 // read counts a read of n bytes.
@@ -37,6 +42,7 @@ type Reader struct {
 	seq    ikey.Seq // constant: that of meta
 	cache  *cache.Cache
 	mapped mappable // nil if the file is not one
+	parts  *PartPool
 	keyFilter
 
 	tableFile
@@ -45,8 +51,9 @@ type Reader struct {
 }
 
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
-func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
-	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, domain: d}
+// The reader loads its index into parts.
+func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, parts *PartPool, d *epoch.Domain) *Reader {
+	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, parts: parts, domain: d}
 	r.mapped, _ = f.(mappable)
 	return r
 }
@@ -54,7 +61,7 @@ func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, d *epoch.Domain) *Reader {
 // UseMemory makes the reader take memory for filters from p. It must be called before any other use.
 func (r *Reader) UseMemory(p *pages.Pieces) { r.keys.memory, r.prefixes.memory = p, p }
 
-// Open makes a reader of a table without a manifest, with a small cache of its own, and reads the footer.
+// Open makes a reader of a table without a manifest, with a small cache and a pool of its own, and reads the footer.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 	t := tableFile{file: f, meta: Meta{Name: name}}
 	if size < footerSize {
@@ -70,7 +77,7 @@ func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
 	}
 	d := new(epoch.Domain)
 	m := Meta{Name: name, ID: ft.id, Size: uint64(size), TailLen: ft.tailLen, FilterLen: ft.filterLen}
-	return NewReader(f, m, cache.New(2<<20, d), d), nil
+	return NewReader(f, m, cache.New(2<<20, d), NewPartPool(math.MaxInt64), d), nil
 }
 
 // Enter begins a guard of the reader's domain, inside which lookups are made.
@@ -79,7 +86,7 @@ func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
 // Close drops the table's blocks from the cache, its index, its range tombstones and its filters. No lookup may
 // begin after it. The caller closes the file.
 func (r *Reader) Close() {
-	r.resident.release(r.cache)
+	r.release()
 	for _, k := range [...]*heldFilter{&r.keys, &r.prefixes} {
 		k.mu.Lock()
 		k.publish(nil, noFilter)
@@ -173,13 +180,23 @@ func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 	return r.copyFilter(t.keys(), maxRate)
 }
 
-// loadIndex returns the index, and loads it if need be.
-func (r *Reader) loadIndex(st *Stats) (*index, error) {
-	x, read, err := r.resident.load(&r.tableFile)
-	if read {
-		st.TailLoads++
+// LoadParts reads and checks all parts of the index, and keeps in memory those that fit there. It does nothing for an
+// index that is not in parts.
+func (r *Reader) LoadParts() error {
+	_, t, err := r.load(new(Stats))
+	if err != nil || t == nil {
+		return err
 	}
-	return x, err
+	for p := range t.parts {
+		x, err := r.loadPart(t, p)
+		if err != nil {
+			return err
+		}
+		if r.parts.hasRoom(x.bytes()) {
+			r.parts.put(r, &t.loaded[p], x)
+		}
+	}
+	return nil
 }
 
 // loadTail returns the tail, and loads it with the index if it was never loaded.
@@ -187,14 +204,14 @@ func (r *Reader) loadTail() (*tail, error) {
 	if t := r.tail.Load(); t != nil {
 		return t, nil
 	}
-	if _, err := r.loadIndex(new(Stats)); err != nil {
+	if _, _, err := r.load(new(Stats)); err != nil {
 		return nil, err
 	}
 	return r.tail.Load(), nil
 }
 
-// DropIndex drops the index and the table's cached blocks. The next lookup loads the index again.
-func (r *Reader) DropIndex() { r.resident.drop(r.cache) }
+// DropIndex drops the index, or its parts, and the table's cached blocks. Lookups load them again.
+func (r *Reader) DropIndex() { r.drop() }
 
 // Meta returns the Meta that the reader was made with.
 func (r *Reader) Meta() Meta { return r.meta }
@@ -227,21 +244,60 @@ func (r *Reader) Info() (Info, error) {
 }
 
 // ApproximateOffset returns the number of bytes of data blocks before the block that key is in, or would be in. It
-// loads the index if need be.
+// loads what it needs of the index.
 func (r *Reader) ApproximateOffset(key []byte) (uint64, error) {
-	x, err := r.loadIndex(new(Stats))
-	if err != nil {
-		return 0, err
-	}
-	return x.offsetOf(key), nil
+	start, _, _, err := r.extentOf(key)
+	return start, err
 }
 
 // ShareBefore returns the share of the data in front of key, 0 to 1, by the blocks' bytes in the file. The block that
-// key is in, or would be in, counts half. It loads the index if need be.
+// key is in, or would be in, counts half. It loads what it needs of the index.
 func (r *Reader) ShareBefore(key []byte) (float64, error) {
-	x, err := r.loadIndex(new(Stats))
-	if err != nil {
-		return 0, err
+	start, end, all, err := r.extentOf(key)
+	if err != nil || start == all {
+		return 1, err
 	}
-	return x.shareBefore(key), nil
+	return float64(start+end) / 2 / float64(all), nil
+}
+
+// extentOf returns where the block begins and ends that key is in, or would be in, and where all blocks end. Behind the
+// last block all three are the same.
+func (r *Reader) extentOf(key []byte) (start, end, all uint64, err error) {
+	x, t, err := r.load(new(Stats))
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	if t != nil {
+		p := t.find(key)
+		if p == len(t.parts) {
+			return t.end, t.end, t.end, nil
+		}
+		if x, err = r.part(t, p, new(Stats)); err != nil {
+			return 0, 0, 0, err
+		}
+		all = t.end
+	} else {
+		all = x.end
+	}
+	i := x.find(key)
+	if i == x.blocks() {
+		return all, all, all, nil
+	}
+	start, stored, _ := x.extent(i)
+	return start, start + uint64(stored) + trailerSize, all, nil //nolint:gosec // a size
+}
+
+// part returns part p of the index, and loads it if need be.
+func (r *Reader) part(t *top, p int, st *Stats) (*index, error) {
+	if x := t.loaded[p].Load(); x != nil {
+		x.use()
+		return x, nil
+	}
+	st.IndexParts++
+	st.PartLoads++
+	x, err := r.loadPart(t, p)
+	if err != nil {
+		return nil, err
+	}
+	return r.parts.put(r, &t.loaded[p], x), nil
 }

@@ -40,12 +40,12 @@ func extents(t *testing.T, file []byte, info Info) (starts []int, versions []int
 	n := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if it.i == 0 {
-			offset, _, _ := it.x.extent(it.at)
+			offset, _, _ := it.x.extent(it.local(it.at))
 			starts, versions = append(starts, int(offset)), append(versions, n)
 		}
 		n++
 	}
-	end := it.r.index.Load().end
+	end := it.end()
 	starts, versions = append(starts, int(end)), append(versions, n)
 	must(t, it.Close())
 	return starts, versions

@@ -4,34 +4,55 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A resident holds a table's index and the rest of its tail in memory, from their first use on. The index can be
-// dropped and loaded again. The rest stays until release, so that it is the same to every lookup.
+// A resident holds a table's index and the rest of its tail in memory, from their first use on. Parts of the index, or
+// an index in one part, can be dropped and loaded again. The rest stays until release, so that it is the same to every
+// lookup.
 type resident struct {
-	index atomic.Pointer[index] // nil: not loaded
+	index atomic.Pointer[index] // an index that is not in parts; nil: not loaded
+	top   atomic.Pointer[top]   // of an index in parts; nil: never loaded
 	tail  atomic.Pointer[tail]  // nil: never loaded
 
 	mu sync.Mutex // serializes loading and dropping; held while the tail is read from the file
+
+	partBytes atomic.Int64 // bytes of its parts; changed under PartPool.mu
+	closed    bool         // guarded by PartPool.mu: no part is kept any more
 }
 
-// load returns the index, and reads the tail if the index is not in memory. read reports whether it tried to.
-func (s *resident) load(f *tableFile) (x *index, read bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x = s.index.Load(); x != nil {
-		return x, false, nil
+// load returns the index, or the top if it is in parts, and reads the tail if neither is in memory.
+func (r *Reader) load(st *Stats) (*index, *top, error) {
+	r.resident.mu.Lock()
+	defer r.resident.mu.Unlock()
+	if x, t := r.index.Load(), r.top.Load(); x != nil || t != nil {
+		return x, t, nil
 	}
-	x, t, err := f.readTail()
+	st.TailLoads++
+	x, t, err := r.readTail()
 	if err != nil {
-		return nil, true, err
+		return nil, nil, err
 	}
-	s.keepLocked(t, f.meta.Seq)
-	s.index.Store(x)
-	return x, true, nil
+	r.keepLocked(t, r.seq)
+	if t.top == nil {
+		x = r.parts.put(r, &r.resident.index, x)
+	}
+	return x, t.top, nil
+}
+
+// readIndex does the same as load, but puts no index into the pool.
+func (r *Reader) readIndex(st *Stats) (*index, *top, error) {
+	if x, t := r.index.Load(), r.top.Load(); x != nil || t != nil {
+		return x, t, nil
+	}
+	st.TailLoads++
+	x, t, err := r.readTail()
+	if err != nil {
+		return nil, nil, err
+	}
+	r.resident.keep(t, r.seq)
+	return x, r.top.Load(), nil
 }
 
 // keep publishes a tail that readTail returned, unless there is one already. seq, if not 0, replaces all sequence
@@ -54,51 +75,48 @@ func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	}
 	t.bytes = t.dels.Bytes()
 	s.tail.Store(t)
+	s.top.Store(t.top)
 }
 
-// drop drops the index, and the table's blocks from the cache.
-func (s *resident) drop(c *cache.Cache) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dropLocked(c)
-}
-
-// tryDrop calls drop, unless the tail is being read from the file. It reports whether it dropped the index.
-func (s *resident) tryDrop(c *cache.Cache) bool {
-	if !s.mu.TryLock() {
-		return false
-	}
-	defer s.mu.Unlock()
-	s.dropLocked(c)
-	return true
-}
-
-// dropLocked implements drop. The caller holds mu.
-func (s *resident) dropLocked(c *cache.Cache) {
-	if x := s.index.Swap(nil); x != nil {
-		c.Drop(x.slots)
-	}
+// drop drops the index, or its parts, and the table's blocks from the cache.
+func (r *Reader) drop() {
+	r.resident.mu.Lock()
+	defer r.resident.mu.Unlock()
+	r.parts.drop(r, false)
 }
 
 // release drops the index, the table's blocks and its range tombstones.
-func (s *resident) release(c *cache.Cache) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dropLocked(c)
-	if t := s.tail.Load(); t != nil {
+func (r *Reader) release() {
+	r.resident.mu.Lock()
+	defer r.resident.mu.Unlock()
+	r.parts.drop(r, true)
+	if t := r.tail.Load(); t != nil {
 		k := *t
 		k.dels, k.bytes = nil, 0
-		s.tail.Store(&k)
+		r.tail.Store(&k)
 	}
 }
 
-// Loaded reports whether the index is in memory.
-func (s *resident) Loaded() bool { return s.index.Load() != nil }
+// eachHome calls f with each place of a part.
+func (s *resident) eachHome(f func(home *atomic.Pointer[index])) {
+	f(&s.index)
+	if t := s.top.Load(); t != nil {
+		for p := range t.loaded {
+			f(&t.loaded[p])
+		}
+	}
+}
 
-// IndexBytes returns the bytes of memory that the index takes now.
-func (s *resident) IndexBytes() int64 {
-	if x := s.index.Load(); x != nil {
-		return x.bytes()
+// Loaded reports whether the index, or its top if it is in parts, is in memory.
+func (s *resident) Loaded() bool { return s.index.Load() != nil || s.top.Load() != nil }
+
+// IndexBytes returns the bytes of memory that the index takes now: its top and its loaded parts.
+func (s *resident) IndexBytes() int64 { return s.partBytes.Load() + s.TopBytes() }
+
+// TopBytes returns the bytes of memory that the top of an index in parts takes, 0 before it is loaded.
+func (s *resident) TopBytes() int64 {
+	if t := s.top.Load(); t != nil {
+		return t.bytes()
 	}
 	return 0
 }

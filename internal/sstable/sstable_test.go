@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -87,7 +88,7 @@ func metaOf(i Info) Meta {
 func newReader(file []byte, info Info, capacity int64) *Reader {
 	d := new(epoch.Domain)
 	c := cache.New(capacity, d)
-	return NewReader(bytes.NewReader(file), metaOf(info), c, d)
+	return NewReader(bytes.NewReader(file), metaOf(info), c, anyParts(), d)
 }
 
 // get looks key up inside a guard and copies the value.
@@ -329,3 +330,6 @@ func TestReadersWhileBlocksAreEvicted(t *testing.T) {
 		r.Close()
 	}
 }
+
+// anyParts returns a pool without a limit.
+func anyParts() *PartPool { return NewPartPool(math.MaxInt64) }

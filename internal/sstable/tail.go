@@ -21,7 +21,8 @@ type tail struct {
 // the footer is read first.
 const trustedTail = 1 << 20
 
-// readTail reads everything after the filter and checks it. The range tombstones are returned as the file has them.
+// readTail reads everything after the filter and checks it. The index is nil if it is in parts. The range tombstones are
+// returned as the file has them.
 func (f *tableFile) readTail() (*index, *tail, error) {
 	m := &f.meta
 	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {
@@ -46,11 +47,6 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 		return nil, nil, err
 	}
 	t := &tail{footer: ft, top: top}
-	if top != nil {
-		if x, err = f.readWhole(top); err != nil {
-			return nil, nil, err
-		}
-	}
 	if ft.rangeDelLen > 0 {
 		sealed := b[ft.rangeDelOff()-start:][:ft.rangeDelLen+trailerSize]
 		payload, err := f.openPlain(kindRangeDels, ft.rangeDelOff(), sealed)
@@ -71,7 +67,12 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	if err := t.check(x, m); err != nil {
 		return nil, nil, f.damaged(ft.propsOff(), err)
 	}
-	x.first, x.seqs = t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
+	first, seqs := t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
+	if top != nil {
+		top.first, top.seqs = first, seqs
+	} else {
+		x.first, x.seqs = first, seqs
+	}
 	return x, t, nil
 }
 
@@ -94,19 +95,27 @@ func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, *top, error) {
 	return x, t, nil
 }
 
-// check compares the properties with the index and the range tombstones, and all of them with the manifest (I34).
+// check compares the properties with the index, which is x unless it is in parts, and the range tombstones, and all of
+// them with the manifest (I34).
 func (t *tail) check(x *index, m *Meta) error {
 	p, filters := &t.props, t.footer.filterLen
+	var blocks int
+	var seps *separators
+	if t.top != nil {
+		blocks, seps = t.top.blocks, &t.top.separators
+	} else {
+		blocks, seps = x.blocks(), &x.separators
+	}
 	n, low, high := tombstones(t.dels)
 	switch {
-	case p.Blocks != uint64(len(x.heads)) || p.RangeDeletes != n:
+	case p.Blocks != uint64(blocks) || p.RangeDeletes != n: //nolint:gosec // a length
 		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
-			p.Blocks, p.RangeDeletes, x.blocks(), n)
+			p.Blocks, p.RangeDeletes, blocks, n)
 	case n > 0 && (low < p.MinSeq || high > p.MaxSeq):
 		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
-	case p.Blocks > 0 && x.compareSep(x.blocks()-1, p.Largest) != 0:
+	case p.Blocks > 0 && seps.compareSep(len(seps.heads)-1, p.Largest) != 0:
 		return fmt.Errorf("properties: largest key %q, the last separator is %q",
-			p.Largest, x.separatorKey(x.blocks()-1))
+			p.Largest, seps.separatorKey(len(seps.heads)-1))
 	case p.Prefixes.Bytes > 0 &&
 		(filters < bloomblock.HeaderSize || p.Prefixes.Bytes > filters-bloomblock.HeaderSize):
 		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, filters)

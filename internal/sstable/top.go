@@ -5,15 +5,23 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
+	"unsafe"
 )
 
 // A top is the top of an index in parts in memory. Its separators are the last ones of the parts.
 type top struct {
 	separators
+	loaded []atomic.Pointer[index] // the parts in memory, nil if they are not
 
 	parts  []partRef
 	blocks int    // data blocks
 	end    uint64 // of the data blocks
+
+	// From the properties.
+	first []byte  // the smallest key
+	seqs  seqSpan // sequence numbers
 }
 
 // A partRef locates a part.
@@ -42,7 +50,8 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 			heads: make([]uint64, 0, n), prefix: bytes.Clone(b[topHeader : topHeader+prefix]),
 			ends: make([]uint32, 0, n), seps: make([]byte, 0, len(seps)),
 		},
-		parts: make([]partRef, n),
+		loaded: make([]atomic.Pointer[index], n),
+		parts:  make([]partRef, n),
 	}
 	for i := range n {
 		e := fixed[i*topEntry:]
@@ -82,6 +91,12 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 	return t, nil
 }
 
+// bytes returns the bytes of memory that the top takes, without the parts.
+func (t *top) bytes() int64 {
+	return int64(unsafe.Sizeof(*t)) + t.separators.bytes() + int64(len(t.prefix)) +
+		int64(len(t.parts))*int64(unsafe.Sizeof(partRef{})+8)
+}
+
 // partsEnd returns where the parts end.
 func (t *top) partsEnd() uint64 {
 	last := &t.parts[len(t.parts)-1]
@@ -109,7 +124,11 @@ func (t *top) parsePart(p int, payload []byte) (*index, error) {
 	}
 	more := len(v.prefix) - len(t.prefix)
 	x := makeIndex(v.blocks(), t.prefix, len(v.seps)+v.blocks()*more)
-	x.end = t.parts[p].start
+	x.part, x.base, x.last = p, t.parts[p].base, p+1 == len(t.parts)
+	if p > 0 {
+		x.lower = t.sep(p - 1)
+	}
+	x.end, x.first, x.seqs = t.parts[p].start, t.first, t.seqs
 	t.addTo(x, &v)
 	return x, nil
 }
@@ -123,23 +142,45 @@ func (t *top) addTo(x *index, v *partView) {
 	}
 }
 
+// readPart reads the payload of part p into b, which has space for it and its trailer.
+func (f *tableFile) readPart(t *top, p int, b []byte) (payload []byte, err error) {
+	w := &t.parts[p]
+	if err := f.readAt(b, w.offset); err != nil {
+		return nil, err
+	}
+	return f.openPlain(kindPart, w.offset, b)
+}
+
+// loadPart reads part p.
+func (f *tableFile) loadPart(t *top, p int) (*index, error) {
+	s, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(s)
+	payload, err := f.readPart(t, p, s.bytes(int(t.parts[p].length)+trailerSize))
+	if err != nil {
+		return nil, err
+	}
+	x, err := t.parsePart(p, payload)
+	if err != nil {
+		return nil, f.damaged(t.parts[p].offset, err)
+	}
+	return x, nil
+}
+
 // readWhole reads all parts of an index as one index.
 func (f *tableFile) readWhole(t *top) (*index, error) {
 	x := makeIndex(t.blocks, t.prefix, 0)
-	first := t.parts[0].offset
-	b := make([]byte, t.partsEnd()-first)
-	if err := f.readAt(b, first); err != nil {
-		return nil, err
-	}
+	x.first, x.seqs, x.last = t.first, t.seqs, true
+	var b []byte
 	for p := range t.parts {
-		w := &t.parts[p]
-		payload, err := f.openPlain(kindPart, w.offset, b[w.offset-first:][:w.length+trailerSize])
+		n := int(t.parts[p].length) + trailerSize
+		b = slices.Grow(b[:0], n)[:n]
+		payload, err := f.readPart(t, p, b)
 		if err != nil {
 			return nil, err
 		}
 		v, err := t.checkPart(p, payload)
 		if err != nil {
-			return nil, f.damaged(w.offset, err)
+			return nil, f.damaged(t.parts[p].offset, err)
 		}
 		t.addTo(x, &v)
 	}

@@ -20,6 +20,9 @@ import (
 // tombstones; the index is not kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
 	x, t, err := r.readTail()
+	if err == nil && t.top != nil {
+		x, err = r.readWhole(t.top)
+	}
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func (t *Tree) Recover(s manifest.State) {
 func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
 	tables := map[uint64]*Table{}
 	for _, meta := range t.recorded.Version.Tables() {
-		table := NewTable(meta, t.Files, t.Blocks)
+		table := NewTable(meta, t.Files, t.Blocks, t.Parts)
 		table.Reader.UseMemory(t.pieces)
 		table.RestoreCounts(t.recorded.Counts[meta.Number])
 		tables[meta.Number] = table
@@ -226,7 +226,7 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 		if moved[a.Table.Number] {
 			continue
 		}
-		table := NewTable(a.Table, t.Files, t.Blocks)
+		table := NewTable(a.Table, t.Files, t.Blocks, t.Parts)
 		table.Reader.UseMemory(t.pieces)
 		table.Level.Store(int32(a.Level)) //nolint:gosec // below NumLevels
 		fresh = append(fresh, table)

@@ -38,11 +38,12 @@ type Table struct {
 	TableCounts
 }
 
-// TableBytes are the bytes that a table has in memory, by part.
-type TableBytes struct{ Filter, Prefix, Index, RangeDeletes int64 }
+// TableBytes are the bytes that a table has in memory, by part. The parts of its index are not among them: they are
+// counted by sstable.PartPool.
+type TableBytes struct{ Filter, Prefix, Top, RangeDeletes int64 }
 
 // NewTable returns the table described by a manifest. It reads nothing.
-func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *Table {
+func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache, parts *sstable.PartPool) *Table {
 	t := &Table{Meta: meta, File: files.File(meta.Number)}
 	t.Keys.Bytes.Store(math.MaxInt64)
 	m := sstable.Meta{Name: t.File.Name, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
@@ -50,7 +51,7 @@ func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache) *
 		m.Seq = meta.MaxSeq
 	}
 	m.Facts = facts{meta}
-	t.Reader = sstable.NewReader(t.File, m, blocks, files.Domain)
+	t.Reader = sstable.NewReader(t.File, m, blocks, parts, files.Domain)
 	return t
 }
 

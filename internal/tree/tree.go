@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -33,9 +34,10 @@ var (
 // Locks are taken in this order: editMu, mu, then the lock of the snapshots.
 type Tree struct {
 	// constant after New
-	Domain   *epoch.Domain  // of the readers of tables and cached blocks
-	Files    *tablefile.Dir // of the tables
-	Blocks   *cache.Cache   // of the tables
+	Domain   *epoch.Domain     // of the readers of tables and cached blocks
+	Files    *tablefile.Dir    // of the tables
+	Blocks   *cache.Cache      // of the tables
+	Parts    *sstable.PartPool // of the tables' indexes
 	fs       vfs.FS
 	dir      string
 	filters  manifest.Filters // of the options
@@ -91,6 +93,7 @@ type Config struct {
 	Files    *tablefile.Dir
 	Blocks   *cache.Cache
 	Pieces   *pages.Pieces // memory of the tables' filters; nil: the collector's heap
+	Parts    *sstable.PartPool
 	Filters  manifest.Filters
 	Observer Observer
 	ReadOnly error // if not nil, the tree never takes writes, for this reason
@@ -119,7 +122,7 @@ type Frozen struct {
 // New returns a tree without a state.
 func New(c Config) *Tree {
 	t := &Tree{
-		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, fs: c.FS, dir: c.Dir, filters: c.Filters,
+		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, Parts: c.Parts, fs: c.FS, dir: c.Dir, filters: c.Filters,
 		observer: c.Observer, memory: memtable.NewMemory(), pieces: c.Pieces, retired: make(chan struct{}, 1),
 		grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}

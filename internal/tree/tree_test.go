@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -28,6 +29,7 @@ func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	tree := New(Config{
 		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+		Parts: sstable.NewPartPool(1 << 20),
 	})
 	if err := tree.Create(1, 7); err != nil {
 		t.Fatal(err)
