@@ -191,7 +191,7 @@ var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":        {"bloomblock", "internal/foreign"},
 	"github.com/google/btree":             {"internal/memtable"},
 	"github.com/klauspost/compress":       {"internal/sstable/codec.go", "internal/foreign/codec.go"},
-	"golang.org/x/sys":                    {"vfs", "internal/pages"},
+	"golang.org/x/sys":                    {"vfs", "internal/pages", "bench/machine"},
 	"golang.org/x/term":                   {"bench/compare", "internal/cli"},
 	"github.com/spf13/cobra":              {"cmd", "bench", "internal/cli", "replica/cmd"},
 	"github.com/spf13/pflag":              {"internal/cli"},

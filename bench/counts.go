@@ -2,22 +2,10 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
-
-// smallTable is the table size of stores with many tables, the smallest possible.
-const smallTable = 16 << 10
-
-// entryOverhead is about the number of bytes that an entry takes besides key and value: lengths, sequence number, and
-// its share of the index and the filter.
-const entryOverhead = 8
-
-// keysOfTables returns the number of pairs with which a compacted store of small tables has about the given number of
-// tables. pair is the size of a key and a value.
-func keysOfTables(tables, pair int) int {
-	return max(fewestKeys, tables*max(1, smallTable/(pair+entryOverhead)))
-}
 
 // counts is a flag for a list of numbers, separated by commas. A number may end in k, M or G for a factor of a
 // thousand, a million or a thousand million.
@@ -65,6 +53,14 @@ func (c *counts) Set(list string) error {
 			return fmt.Errorf("%q: want numbers from 1 to %s, as in 10000 or 250k or 5M", name, countName(mostPairs))
 		}
 		*c = append(*c, int(n)*size)
+	}
+	return nil
+}
+
+// atLeast returns an error that names the flag if a count is below least.
+func (c counts) atLeast(flag string, least int) error {
+	if n := slices.Min(c); n < least {
+		return fmt.Errorf("%s %s: want at least %d", flag, countName(n), least)
 	}
 	return nil
 }

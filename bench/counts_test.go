@@ -34,13 +34,3 @@ func TestCountsAreReadAndWritten(t *testing.T) {
 		}
 	}
 }
-
-func TestSmallTablesAreAsManyAsAskedFor(t *testing.T) {
-	for _, c := range []struct{ tables, pair, want int }{
-		{100, 116, 100 * 132}, {1, 116, fewestKeys}, {1000, 1 << 20, 1000},
-	} {
-		if got := keysOfTables(c.tables, c.pair); got != c.want {
-			t.Errorf("%d tables of pairs of %d bytes: %d keys, want %d", c.tables, c.pair, got, c.want)
-		}
-	}
-}

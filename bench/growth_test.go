@@ -3,184 +3,179 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/workload"
 )
 
-func TestGrowthMeasuresEachStore(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
-	var r growthReport
-	runJSON(t, &r, "growth", "--json", "--keys", "20k,5k", "--tables", "40", "--memory", "64", "--rounds", "2")
-	if len(r.Stores) != 3 || r.Rounds != 2 || r.MostRatio != mostRatio || r.FilterFPR != promisedFPR ||
-		r.MemoryBudget != 64<<20 {
-		t.Fatalf("%d stores, %+v", len(r.Stores), r)
+// TestMain runs the program instead of the tests if the program has started the test binary to measure.
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		main()
+		return
 	}
-	for i, want := range []struct {
-		keys, tables int
-		tableSize    int64
-	}{{20_000, 1, 0}, {5000, 1, 0}, {5280, 40, smallTable}} {
-		s := r.Stores[i]
-		if s.Keys != want.keys || s.TableSize != want.tableSize || s.Load.Ops != want.keys ||
-			s.Present.Ops != want.keys {
-			t.Errorf("store %d: %d keys in tables of %d bytes, %d loaded and %d looked up",
-				i, s.Keys, s.TableSize, s.Load.Ops, s.Present.Ops)
+	os.Exit(m.Run())
+}
+
+func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	plot := t.TempDir()
+	var r growthReport
+	runJSON(t, &r, "growth", "--json", "--keys", "5k,300k", "--budget", "8", "--kind", "bloom,ribbon", "--lookups", "20000",
+		"--plot", plot)
+	_, counted := machine.Read()
+	if len(r.Rows) != 8 || r.Lookups != 20_000 || r.PutsPerSecond != 20_000 || r.FilterFPR != promisedFPR ||
+		r.Stopped+r.Skipped != "" {
+		t.Fatalf("%d rows, %+v", len(r.Rows), r)
+	}
+	for i, s := range r.Rows {
+		keys, state := []int{5000, 300_000}[i/2%2], []string{idleState, writingState}[i%2]
+		if s.Kind != []string{"bloom", "ribbon"}[i/4] || s.Keys != keys || s.State != state || s.Budget != 8<<20 ||
+			s.Absent.Ops != r.Lookups || s.Present.Ops != r.Lookups {
+			t.Errorf("row %d: %s, %d keys, %s, %d absent and %d present keys", i, s.Kind, s.Keys, s.State, s.Absent.Ops,
+				s.Present.Ops)
 		}
-		for _, a := range []absence{s.Loaded, s.Compacted} {
-			if a.Lookup.Ops != want.keys-1 || a.Runs != 1 ||
-				math.Abs(float64(a.Tables-want.tables)) > float64(want.tables)/10 {
-				t.Errorf("store %d: %d absent keys in %d runs and %d tables, want about %d tables",
-					i, a.Lookup.Ops, a.Runs, a.Tables, want.tables)
-			}
-			if a.FloorFences != a.Tables || math.Abs(float64(a.FloorBytes)/float64(a.FilterBytes)-1) > 0.1 {
-				t.Errorf("store %d: a floor of %d fences and %d bytes for %d tables and %d bytes",
-					i, a.FloorFences, a.FloorBytes, a.Tables, a.FilterBytes)
-			}
-			for _, f := range []comparison{a.Chained, a.Free} {
-				if f.Ratio < f.Least || f.Ratio > f.Most || f.StoreNs < 1 || f.FloorNs < 1 || f.Wrong != 0 {
-					t.Errorf("store %d: %+v", i, f)
-				}
-			}
-			if a.Chained.Chain != "chained" || a.Free.Chain != "free" {
-				t.Errorf("store %d: chains %q and %q", i, a.Chained.Chain, a.Free.Chain)
-			}
+		if perKey := float64(s.FileBytes) / float64(keys); perKey < 116 || perKey > 160 {
+			t.Errorf("row %d: %v bytes on disk for a key", i, perKey)
 		}
-		if s.Floors == nil {
-			t.Fatalf("store %d: no floors", i)
+		if s.Promised < 0.0099 || s.Promised > 0.0101 || s.Absent.cost().WastedReads > 0.02 ||
+			s.Absent.cost().fileReads() > 0.1 || state == idleState && s.Present.cost().Blocks < 1 || s.theory() != promisedFPR {
+			t.Errorf("row %d: promised %v in theory %v, wasted %v, %v reads; a present key %v blocks", i, s.Promised,
+				s.theory(), s.Absent.cost().WastedReads, s.Absent.cost().fileReads(), s.Present.cost().Blocks)
 		}
-		for _, f := range []comparison{s.Floors.Present, s.Floors.Seek, s.Floors.Scan} {
-			if f.Ratio < f.Least || f.Ratio > f.Most || f.StoreNs < 1 || f.FloorNs < 1 || f.Wrong != 0 {
-				t.Errorf("store %d: %+v", i, f)
-			}
+		if (s.Puts > 0) != (state == writingState) || s.Open <= 0 || s.Memory.Budget != 8<<20 ||
+			counted && (s.PeakAnonymous < 1<<20 || s.PeakAnonymous > 1<<30) {
+			t.Errorf("row %d: %d puts, opened in %v, memory %v, %d bytes", i, s.Puts, s.Open, s.Memory, s.PeakAnonymous)
 		}
-		if m := s.Memory; m.Filters < 1.2 || m.Filters > 3 || m.Indexes <= 0 || m.Cache < 100 {
-			t.Errorf("store %d: memory %+v", i, m)
-		}
-		if perKey := float64(s.TableBytes) / float64(s.Keys); perKey < 116 || perKey > 160 {
-			t.Errorf("store %d: %v bytes on disk for a key", i, perKey)
-		}
-		if o := s.Reopen; o.Open <= 0 || o.Warm < o.Open || o.Warm > time.Minute {
-			t.Errorf("store %d: reopened in %v, warm in %v", i, o.Open, o.Warm)
-		}
-		if s.Met != nil {
-			t.Errorf("store %d: judged, with %d keys", i, s.Keys)
+	}
+	for _, name := range []string{"growth-bloom-8.svg", "growth-ribbon-8.png"} {
+		if _, err := os.Stat(filepath.Join(plot, name)); err != nil {
+			t.Error(err)
 		}
 	}
 	leftNothing(t, os.Getenv("TMPDIR"))
 }
 
-// leftNothing checks that a directory for stores is empty.
-func leftNothing(t *testing.T, dir string) {
-	t.Helper()
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
-		t.Errorf("%d entries left in %s, %v", len(entries), dir, err)
-	}
-}
-
-func TestGrowthPrintsAPage(t *testing.T) {
+// TestGrowthPrintsRowsAndWhatIsMissing measures in a control group too, if the system has them.
+func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
-	args := []string{"growth", "--tables=10", "--shape=decimal", "--memory=64", "--rounds=1", "--dir=" + dir}
+	args := []string{"growth", "--keys=2k", "--quarter", "--puts=0", "--lookups=2000", "--budget=8", "--dir=" + dir}
 	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
-		"command: go run ./bench " + strings.Join(args, " ") + "\n",
-		"decimal keys, values of 100 bytes, promised 0.01", "1320 as loaded", "1320 compacted",
-		"per seek with ten pairs",
-		"\nBenchmarkabsent/keys=1320/tables=1",
+		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nbloom, 8 MiB ", " 2k ",
+		" idle ", "quarter ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
 	}
-	if strings.Contains(out.String(), "1M") {
-		t.Errorf("--tables alone has the default --keys too:\n%s", out.String())
+	g, err := newGroup(1 << 30)
+	if err == nil {
+		must(t, g.remove())
+	}
+	if skipped := strings.Contains(out.String(), "quarter at 2k keys: "); skipped != (err != nil) {
+		t.Errorf("a control group: %v; the quarter was skipped: %v\n%s", err, skipped, out.String())
 	}
 	leftNothing(t, dir)
 }
 
-func TestARatioIsJudgedWhereItIsPromised(t *testing.T) {
-	yes, no := true, false
-	r := growthReport{
-		MostRatio: 1.5,
-		Stores:    []*grown{{Keys: 1_000_000, Met: &yes}, {Keys: 5_000_000, Met: &no}, {Keys: 1000}},
-	}
-	r.Stores[1].Compacted.Chained = comparison{StoreNs: 160, FloorNs: 100, Ratio: 1.6, Least: 1.5, Most: 1.7}
-	var b bytes.Buffer
-	must(t, r.print(&b))
-	page := strings.Join(strings.Fields(b.String()), " ")
-	for _, want := range []string{"≤ 1.5: met", "160.0 100.0 1.60 1.50 1.70 ≤ 1.5: not met"} {
-		if !strings.Contains(page, want) {
-			t.Errorf("no %q in:\n%s", want, b.String())
-		}
-	}
-	if n := strings.Count(b.String(), "met"); n != 2 {
-		t.Errorf("%d judged, want 2:\n%s", n, b.String())
-	}
-}
-
-func TestWrongAnswersAreCounted(t *testing.T) {
-	figures := workload.Figures{Wrong: 2, FirstWrong: "key is not found"}
-	for _, c := range []struct {
-		store grown
-		n     int
-		first string
+func TestTheoryIsTheBestRateOfTheMemory(t *testing.T) {
+	for _, tt := range []struct {
+		kind, state string
+		keys        int
+		want        float64
 	}{
-		{grown{}, 0, ""},
-		{grown{Load: figures}, 2, "not found"},
-		{grown{Loaded: absence{Lookup: figures}}, 2, "not found"},
-		{grown{Compacted: absence{Lookup: figures}}, 2, "not found"},
-		{grown{Present: figures}, 2, "not found"},
-		{grown{Loaded: absence{Chained: comparison{Wrong: 3}}}, 3, asLoaded},
-		{grown{Loaded: absence{Free: comparison{Wrong: 3}}}, 3, asLoaded},
-		{grown{Floors: &pairFloors{Seek: comparison{Wrong: 4}}}, 4, "floors"},
-		{grown{Compacted: absence{Chained: comparison{Wrong: 3}}}, 3, compacted},
-		{grown{Compacted: absence{Free: comparison{Wrong: 3}}, Present: figures}, 5, "not found"},
+		{"bloom", idleState, 1_000_000, promisedFPR},
+		{"bloom", idleState, 64 << 20, 0.0239},     // 8 bits a key
+		{"bloom", writingState, 64 << 20, 0.148},   // 4 bits
+		{"ribbon", writingState, 64 << 20, 0.0744}, // 4 bits
+		{"ribbon", idleState, 64 << 20, promisedFPR},
+		{"bloom", idleState, 1024 << 20, 0.816}, // half a bit
 	} {
-		r := growthReport{Stores: []*grown{{}, &c.store}}
-		if n, first := r.wrong(); n != c.n || n > 0 && !strings.Contains(first, c.first) {
-			t.Errorf("%d wrong, first %q; want %d, %q", n, first, c.n, c.first)
-		}
-		if err := show(&cli.Streams{Out: io.Discard}, false, &r); errors.Is(err, errWrong) != (c.n > 0) {
-			t.Errorf("%d wrong: %v", c.n, err)
-		}
-	}
-	for _, r := range []scaleReport{
-		{Checks: []workload.Figures{{}, figures}},
-		{Points: []scalePoint{{}, {Lookup: "absent", Wrong: 2}}},
-	} {
-		if n, first := r.wrong(); n != 2 || first == "" {
-			t.Errorf("scale: %d wrong, first %q", n, first)
+		g := grown{Kind: tt.kind, Budget: 64 << 20, Keys: tt.keys, State: tt.state}
+		if got := g.theory(); math.Abs(got/tt.want-1) > 0.03 {
+			t.Errorf("%s, %s, %d keys: %v, want %v", tt.kind, tt.state, tt.keys, got, tt.want)
 		}
 	}
 }
 
-func TestMemoryIsOfAKey(t *testing.T) {
-	got := perKey(bloomkv.MemoryMetrics{Filters: 100, Indexes: 50, Cache: 1000, Memtables: 20, RangeDeletes: 30}, 2000,
-		10)
-	if want := (memoryPerKey{Filters: 10, Indexes: 5, Cache: 100, Memtables: 2, Other: 80}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
+func TestAChartHasALineForEachFigureAndState(t *testing.T) {
+	var r growthReport
+	for _, kind := range []string{"bloom", "ribbon"} {
+		for i, state := range []string{idleState, quarterState, writingState} {
+			g := grown{Kind: kind, Budget: 8 << 20, Keys: 1000, State: state, measured: measured{Promised: 0.01}}
+			g.Absent = phase{Figures: workload.Figures{MedianNs: 100}, Cost: &costs{BlocksRead: float64(i)}}
+			r.Rows = append(r.Rows, g)
+		}
+	}
+	all := r.charts()
+	if len(all) != 2 || all[0].Name != "growth-bloom-8" || all[1].Name != "growth-ribbon-8" {
+		t.Fatalf("%d charts: %+v", len(all), all)
+	}
+	var names []string
+	for _, l := range all[1].Lines {
+		names = append(names, l.Name)
+		if len(l.X) != 1 || len(l.Y) != 1 || l.X[0] != 1000 || l.Y[0] <= 0 {
+			t.Errorf("line %q: %v, %v", l.Name, l.X, l.Y)
+		}
+	}
+	if got, want := strings.Join(names, "; "), "µs, idle; promised, idle; theory, idle; µs, quarter; "+
+		"µs, writing; reads, writing; promised, writing; theory, writing"; got != want {
+		t.Errorf("lines %s\nwant  %s", got, want)
+	}
+	must(t, all[0].SVG(new(bytes.Buffer)))
+}
+
+func TestAMeasurementInAGroupIsWithinItsMemory(t *testing.T) {
+	g, err := newGroup(48 << 20)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { must(t, g.remove()) }()
+	job := growthJob{Dir: t.TempDir(), Keys: 1000, Value: 100, Budget: 8 << 20, Lookups: 1000}
+	m, err := job.start(t.Context(), g) // an empty store: every present key is missing
+	if err != nil || m.Present.Wrong != 1000 || m.Absent.Wrong != 0 || m.PeakAnonymous > 48<<20 {
+		t.Errorf("%v: %d of 1000 keys are not found, %d bytes", err, m.Present.Wrong, m.PeakAnonymous)
+	}
+	tiny, err := newGroup(8 << 20)
+	must(t, err)
+	defer func() { must(t, tiny.remove()) }()
+	large := job
+	large.Budget, large.Puts = 64<<20, 1000 // memtables of 16 MiB
+	if _, err := large.start(t.Context(), tiny); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("in 8 MiB of memory: %v", err)
+	}
+	job.Dir = filepath.Join(job.Dir, "none", "none\x00")
+	if _, err := job.start(t.Context(), g); err == nil || !strings.Contains(err.Error(), "open") {
+		t.Errorf("a store that cannot be opened: %v", err)
 	}
 }
 
-func TestWrongFlagsOfGrowthAndScaleAreNamed(t *testing.T) {
+func TestWrongFlagsOfGrowthFloorsAndScaleAreNamed(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"growth --keys 10", "--keys 10: want at least 1000"},
 		{"growth --keys many", `"many"`},
-		{"growth --tables 0", `"0"`},
-		{"growth --rounds 0", "--rounds 0"},
-		{"growth --memory 1", "--memory 1"},
-		{"growth --value -1", "--value -1"},
-		{"growth --shape round", "round"},
+		{"growth --keys 2k,1k", "--keys 2k,1k: want rising numbers"},
+		{"growth --budget 4", "--budget 4: want at least 8"},
+		{"growth --kind cuckoo", `"cuckoo"`},
+		{"growth --lookups 10", "--lookups"},
+		{"growth --puts -1", "--puts"},
+		{"growth --value -1", "--value"},
 		{"growth extra", "extra"},
 		{"growth --keys 1k --dir /dev/null/none", "/dev/null/none"},
+		{"floors --keys 10", "--keys 10: want at least 1000"},
+		{"floors --rounds 0", "--rounds 0"},
+		{"floors --memory 1", "--memory 1"},
+		{"floors --value -1", "--value -1"},
+		{"floors --shape round", "round"},
 		{"scale --keys 10", "--keys 10"},
 		{"scale --ops 10", "--ops 10"},
 		{"scale --workers 2,4", "--workers 2,4"},
@@ -202,7 +197,7 @@ func TestWrongFlagsOfGrowthAndScaleAreNamed(t *testing.T) {
 }
 
 func TestAnInterruptRemovesTheStores(t *testing.T) {
-	for _, command := range []string{"growth", "scale"} {
+	for _, command := range []string{"growth", "floors", "scale"} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, cancel)
@@ -212,5 +207,18 @@ func TestAnInterruptRemovesTheStores(t *testing.T) {
 			t.Errorf("%s: exit code %d, %s", command, code, errs.String())
 		}
 		leftNothing(t, dir)
+	}
+}
+
+// TestAnInterruptedGrowthKeepsItsRows interrupts it while the second size is measured.
+func TestAnInterruptedGrowthKeepsItsRows(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	out, errs := &cancelAt{text: "\nbloom, 8 MiB", cancel: cancel}, &bytes.Buffer{}
+	args := strings.Fields("growth --keys 2k,400k --budget 8 --lookups 2000 --dir " + t.TempDir())
+	if code := run(ctx, args, &cli.Streams{Out: out, Err: errs}); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+	if want := "stopped after 1 of 4 measurements: interrupted"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %q in\n%s", want, out)
 	}
 }

@@ -4,128 +4,152 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/picture"
 )
 
-// intro returns the settings that all stores share.
-func (r *growthReport) intro() string {
-	return fmt.Sprintf("%s keys, values of %d bytes, promised %g wasted reads per absent lookup, %d MiB of memory, "+
-		"no compression; %d rounds",
-		r.Shape, r.ValueBytes, r.FilterFPR, r.MemoryBudget>>20, r.Rounds)
+// A growthReport is the result of growth. The names of its fields in JSON are part of the output.
+type growthReport struct {
+	Machine machine.Machine `json:"machine"`
+	Command string          `json:"command"`
+	Stopped string          `json:"stopped,omitempty"` // why measurements are missing
+	Skipped string          `json:"skipped,omitempty"` // why the quarter was not measured any more
+
+	ValueBytes    int     `json:"value_bytes"`
+	Seed          uint64  `json:"seed"`
+	FilterFPR     float64 `json:"fpr_asked"`
+	Lookups       int     `json:"lookups"`
+	PutsPerSecond int     `json:"puts_per_second"`
+
+	Rows []grown `json:"rows"`
+
+	printed int // rows
 }
 
-// aboutFloors explains the columns of the table of floors.
-const aboutFloors = `Nanoseconds per lookup of an absent key, and of its floor: one hash, one search of a flat array of
-fences, one filter of a single unit per run. In chained series lookups cannot overlap, in free series
-they can. The cost of asking is subtracted.`
+// grown is a measurement of a store at one size, in one state.
+type grown struct {
+	Kind      string `json:"kind"`
+	Budget    int64  `json:"memory_budget"`
+	Keys      int    `json:"keys"`
+	FileBytes int64  `json:"file_bytes"` // of tables
+	State     string `json:"state"`
 
-// floors returns the table of absent lookups.
-func (r *growthReport) floors() *grid {
-	g := &grid{head: []string{
-		"keys, tree", "runs", "tables", "phase", "chained", "floor", "ratio", "min", "max",
-		"target", "free", "floor", "ratio",
-	}}
-	for _, store := range r.Stores {
-		for _, state := range []string{asLoaded, compacted} {
-			a := store.absences()[state]
-			target := ""
-			if state == compacted && store.Met != nil {
-				target = fmt.Sprintf("≤ %g: %s", r.MostRatio, met(*store.Met))
+	measured
+}
+
+// theory returns the lowest rate at which one filter of all keys in the memory of the row would be wrong, but at least
+// the rate asked for. Beside a writer half of the memory is that of memtables.
+func (g *grown) theory() float64 {
+	memory := g.Budget
+	if g.State == writingState {
+		memory /= 2
+	}
+	return max(promisedFPR, bloomblock.LadderOf(g.Kind == "ribbon").Rate(8*float64(memory)/float64(g.Keys)))
+}
+
+// wrong returns the number of wrong answers and a description of the first.
+func (r *growthReport) wrong() (n int, first string) {
+	for i := range r.Rows {
+		for _, p := range []*phase{&r.Rows[i].Absent, &r.Rows[i].Present} {
+			if n == 0 {
+				first = p.FirstWrong
 			}
-			g.add(countName(store.Keys)+" "+state, strconv.Itoa(a.Runs), strconv.Itoa(a.Tables), ns(a.Lookup.MedianNs),
-				ns(a.Chained.StoreNs), ns(a.Chained.FloorNs), ratio(a.Chained.Ratio),
-				ratio(a.Chained.Least), ratio(a.Chained.Most), target,
-				ns(a.Free.StoreNs), ns(a.Free.FloorNs), ratio(a.Free.Ratio))
+			n += p.Wrong
 		}
 	}
-	return g
+	return n, first
 }
 
-// aboutPairs explains the table of floors of operations that find pairs.
-const aboutPairs = `Nanoseconds per lookup of a present key, per seek with ten pairs, and per pair of a scan, in the
-compacted tree, and of their floors: a loop over a sorted copy of the pairs, found by one filter and flat
-arrays of the heads of keys. Lookups and seeks cannot overlap.`
+// aboutGrowth explains the columns of the table.
+const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, which are data
+blocks, in mapped files too, indexes and filters; wasted are searches of tables without the key. Promised
+and predicted are wasted reads too, at the end of the measurement; theory is the lowest rate of one filter
+in all memory that memtables leave, but at least the rate asked for. Anonymous is the most memory of the
+process that is of no file, mapped are the bytes of tables in its address space, both in MB.`
 
-// pairs returns the table of the operations that find pairs, next to their floors.
-func (r *growthReport) pairs() *grid {
-	g := &grid{head: []string{"keys"}}
-	for _, name := range []string{"present", "seek", "scan"} {
-		g.head = append(g.head, name, "floor", "ratio", "min", "max")
-	}
-	for _, s := range r.Stores {
-		if s.Floors == nil {
-			continue
-		}
-		cells := []string{countName(s.Keys)}
-		for _, c := range []comparison{s.Floors.Present, s.Floors.Seek, s.Floors.Scan} {
-			cells = append(cells, ns(c.StoreNs), ns(c.FloorNs), ratio(c.Ratio), ratio(c.Least), ratio(c.Most))
-		}
-		g.add(cells...)
-	}
-	return g
-}
-
-// others returns the table of everything else.
-func (r *growthReport) others() *grid {
-	g := &grid{head: []string{"keys", "tables", "load", "present", "compaction", "open", "warm"}}
-	for _, s := range r.Stores {
-		g.add(countName(s.Keys), strconv.Itoa(s.Compacted.Tables), ns(s.Load.MeanNs), ns(s.Present.MedianNs),
-			s.Compact.Elapsed.Round(time.Millisecond).String(),
-			s.Reopen.Open.Round(10*time.Microsecond).String(), s.Reopen.Warm.Round(10*time.Microsecond).String())
-	}
-	return g
-}
-
-// memory returns the table of bytes per key.
-func (r *growthReport) memory() *grid {
-	g := &grid{head: []string{
-		"keys", "tables", "filters", "indexes", "cache", "memtables",
-		"other", "resident", "on disk",
+func (r *growthReport) grid() grid {
+	g := grid{head: []string{
+		"store", "keys", "state", "ns/absent", "reads", "wasted", "promised", "predicted", "theory", "ns/present",
+		"reads", "anonymous", "mapped", "open", "wrong",
 	}}
-	for _, s := range r.Stores {
-		perKey := func(bytes uint64) string { return fmt.Sprintf("%.1f", float64(bytes)/float64(s.Keys)) }
-		m := &s.Memory
-		row := []string{countName(s.Keys), strconv.Itoa(s.Compacted.Tables)}
-		for _, part := range []float64{m.Filters, m.Indexes, m.Cache, m.Memtables, m.Other} {
-			row = append(row, fmt.Sprintf("%.2f", part))
-		}
-		g.add(append(row, perKey(s.Resident), perKey(s.TableBytes))...)
+	rate := func(x float64) string { return fmt.Sprintf("%.4f", x) }
+	size := func(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1e6) }
+	for i := range r.Rows {
+		s := &r.Rows[i]
+		g.add(fmt.Sprintf("%s, %d MiB", s.Kind, s.Budget>>20), countName(s.Keys), s.State, s.Absent.took(),
+			rate(s.Absent.cost().fileReads()), rate(s.Absent.cost().WastedReads), rate(s.Promised), rate(s.Predicted),
+			rate(s.theory()), s.Present.took(), rate(s.Present.cost().fileReads()), size(float64(s.PeakAnonymous)),
+			size(float64(s.Memory.Mapped)), s.Open.Round(10*time.Microsecond).String(),
+			strconv.Itoa(s.Absent.Wrong+s.Present.Wrong))
 	}
 	return g
 }
 
-// print prints the report as text with lines for benchstat, which skips all others.
+// printRows prints the rows that were measured since the last call.
+func (r *growthReport) printRows(w io.Writer) error {
+	if r.printed == 0 {
+		r.Machine.Header(w, r.Command, "bench")
+		fmt.Fprintf(w, "\nrandom keys, values of %d bytes, default options but for budget and kind of filter, %g asked "+
+			"for; %d lookups of each kind after Open, a fifth with a quarter of the files in memory; writing: %d puts a "+
+			"second\n\n%s\n\n",
+			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth)
+	}
+	g := r.grid()
+	from := r.printed
+	r.printed = len(g.rows)
+	return g.printFrom(w, from)
+}
+
+// print prints the report as text, except for rows that were printed before.
 func (r *growthReport) print(w io.Writer) error {
-	r.Machine.Header(w, r.Command, "bench")
-	fmt.Fprintf(w, "\n%s\n\n%s\n\n", r.intro(), aboutFloors)
-	if err := r.floors().print(w); err != nil {
-		return err
-	}
-	if pairs := r.pairs(); len(pairs.rows) > 0 {
-		fmt.Fprintf(w, "\n%s\n\n", aboutPairs)
-		if err := pairs.print(w); err != nil {
-			return err
+	err := r.printRows(w)
+	for _, line := range []string{r.Stopped, r.Skipped} {
+		if line != "" {
+			fmt.Fprintf(w, "\n%s\n", line)
 		}
 	}
-	fmt.Fprint(w, "\nNanoseconds per put and per lookup of a present key; times of a whole compaction, "+
-		"of Open, and from the start of Open until all filters and indexes are in memory:\n\n")
-	if err := r.others().print(w); err != nil {
-		return err
-	}
-	fmt.Fprint(w, "\nBytes per key, in memory by part and on disk:\n\n")
-	if err := r.memory().print(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	for _, s := range r.Stores {
-		for _, f := range []workload.Figures{s.Load, s.Compacted.Lookup, s.Present} {
-			if _, err := fmt.Fprintln(w,
-				f.Benchmark(fmt.Sprintf("%s/keys=%d/tables=%d", f.Phase, s.Keys, s.Compacted.Tables))); err != nil {
-				return err
+	return err
+}
+
+// charts returns a chart for each store: reads and time of a lookup of an absent key, over the number of keys.
+func (r *growthReport) charts() (all []picture.Chart) {
+	for i := 0; i < len(r.Rows); {
+		first := r.Rows[i]
+		c := picture.Chart{
+			Name: fmt.Sprintf("growth-%s-%d", first.Kind, first.Budget>>20),
+			Title: fmt.Sprintf("A lookup of an absent key, with %s filters and %d MiB of memory",
+				strings.ToUpper(first.Kind[:1])+first.Kind[1:], first.Budget>>20),
+			Caption: fmt.Sprintf("%d lookups after Open, default options; a count of 0 is not drawn", r.Lookups),
+			X:       "keys", Y: "reads, or µs", LogX: true, LogY: true,
+		}
+		lines := map[string]int{} // by name
+		add := func(name string, keys int, y float64, dashed bool) {
+			if y <= 0 {
+				return
+			}
+			at, ok := lines[name]
+			if !ok {
+				at = len(c.Lines)
+				lines[name] = at
+				c.Lines = append(c.Lines, picture.Line{Name: name, Dashed: dashed})
+			}
+			l := &c.Lines[at]
+			l.X, l.Y = append(l.X, float64(keys)), append(l.Y, y)
+		}
+		for ; i < len(r.Rows) && r.Rows[i].Kind == first.Kind && r.Rows[i].Budget == first.Budget; i++ {
+			s := &r.Rows[i]
+			add("µs, "+s.State, s.Keys, s.Absent.nsPerOp()/1000, false)
+			if s.State != quarterState { // as idle
+				add("reads, "+s.State, s.Keys, s.Absent.cost().fileReads(), false)
+				add("promised, "+s.State, s.Keys, s.Promised, true)
+				add("theory, "+s.State, s.Keys, s.theory(), true)
 			}
 		}
+		all = append(all, c)
 	}
-	return nil
+	return all
 }

@@ -2,7 +2,8 @@
 // side by side. Every answer is checked.
 //
 // Without arguments it runs the main benchmark. "bench sweep" shows how read amplification changes with the filters'
-// error rate, the number of runs and the number of keys. "bench growth" measures large stores and "bench scale" several
+// error rate, the number of runs and the number of keys. "bench growth" shows what lookups cost as a store outgrows its
+// memory, "bench floors" compares them with the least work that they need, and "bench scale" measures several
 // goroutines. The phases are those of internal/workload, which bench/compare runs on other stores too. README.md
 // explains the output.
 package main
@@ -46,6 +47,7 @@ func rootCommand(s *cli.Streams, args []string) *cobra.Command {
 	command := strings.Join(append([]string{"go run ./bench"}, args...), " ")
 	root := mainCommand(s, command)
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(sweepCommand(s, command), growthCommand(s, command), scaleCommand(s, command))
+	root.AddCommand(sweepCommand(s, command), growthCommand(s, command), measureCommand(s),
+		floorsCommand(s, command), scaleCommand(s, command))
 	return root
 }

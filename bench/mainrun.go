@@ -56,7 +56,8 @@ common programs, check-and-insert and a queue.
 
 The commands measure one thing each:
   sweep   how read amplification changes with the filters' error rate, the number of runs and the number of keys
-  growth  an absent lookup in large stores, compared with the least work that it needs
+  growth  what lookups cost as a store outgrows its memory
+  floors  lookups, seeks and scans in memory, compared with the least work that they need
   scale   lookups on several goroutines
 
 Exit status:

@@ -101,16 +101,16 @@ func TestAStoreAndItsFloorReadTheSamePairs(t *testing.T) {
 	must(t, r.it.Close())
 
 	must(t, store.Delete(set.AppendKey(nil, 17)))
-	g := growth{terms: newTerms(&cli.Streams{Out: io.Discard, Err: io.Discard})}
-	g.shape, g.value, g.rounds = workload.Random, 20, 2
-	floors, err := g.floors(t.Context(), store, set)
+	w := floors{terms: newTerms(&cli.Streams{Out: io.Discard, Err: io.Discard})}
+	w.shape, w.value, w.rounds = workload.Random, 20, 2
+	pairs, err := w.pairs(t.Context(), store, set)
 	must(t, err)
-	if floors.Present.Wrong != 2 || floors.Scan.Wrong != 2 {
+	if pairs.Present.Wrong != 2 || pairs.Scan.Wrong != 2 {
 		t.Errorf("without a key, %d wrong lookups and %d wrong scans in two rounds, want 2 each",
-			floors.Present.Wrong, floors.Scan.Wrong)
+			pairs.Present.Wrong, pairs.Scan.Wrong)
 	}
-	g.value = mostImage
-	if floors, err := g.floors(t.Context(), store, set); floors != nil || err != nil {
-		t.Errorf("of a store that is too large: %v, %v", floors, err)
+	w.value = mostImage
+	if pairs, err := w.pairs(t.Context(), store, set); pairs != nil || err != nil {
+		t.Errorf("of a store that is too large: %v, %v", pairs, err)
 	}
 }

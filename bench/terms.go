@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	promisedFPR = 0.01 // of the stores of growth and scale: the default of the options
+	promisedFPR = 0.01 // of the stores of floors, growth and scale: the default of the options
 	fewestKeys  = 1000 // in a store; with fewer, rounds are too short for the clock
 )
 
-// terms are the flags that growth and scale share.
+// terms are the flags that floors and scale share.
 type terms struct {
 	data
 	*cli.Streams
@@ -27,6 +27,9 @@ type terms struct {
 	dir    string // "" is the system's directory for temporary files
 	json   bool
 }
+
+const dirHelp = "create the stores in a new directory in `DIR`, and remove it afterwards " +
+	"(default: the directory for temporary files)"
 
 // newTerms returns the terms with their defaults.
 func newTerms(s *cli.Streams) terms {
@@ -37,8 +40,7 @@ func newTerms(s *cli.Streams) terms {
 func (t *terms) flags(c *cobra.Command, rounds int) {
 	f := c.Flags()
 	f.IntVar(&t.rounds, "rounds", rounds, "number of rounds in which the two sides take turns")
-	f.StringVar(&t.dir, "dir", "", "create the stores in a new directory in `DIR`, and remove it afterwards "+
-		"(default: the directory for temporary files)")
+	f.StringVar(&t.dir, "dir", "", dirHelp)
 	f.BoolVar(&t.json, "json", false, jsonHelp)
 }
 

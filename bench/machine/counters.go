@@ -14,12 +14,14 @@ type Counters struct {
 
 	Resident     uint64 `json:"resident"`      // bytes in memory now
 	PeakResident uint64 `json:"peak_resident"` // maximum of Resident since the start or ResetPeak
+	Anonymous    uint64 `json:"anonymous"`     // the part of Resident that is of no file
 
 	User   time.Duration `json:"user_ns"`   // processor time in the program
 	System time.Duration `json:"system_ns"` // processor time in the kernel
 }
 
-// Sub returns the difference to earlier counters. Resident and PeakResident stay as they are.
+// Sub returns the difference to earlier counters. Resident, PeakResident and Anonymous stay as they
+// are.
 func (c Counters) Sub(before Counters) Counters {
 	c.Reads -= before.Reads
 	c.ReadChars -= before.ReadChars

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/internal/workload/own"
+)
+
+// A growthJob is a measurement of a store in a process of its own, which gets it as JSON.
+type growthJob struct {
+	Dir     string
+	Keys    int
+	Value   int // bytes
+	Seed    uint64
+	Budget  int64 // bytes
+	Ribbon  bool
+	Lookups int
+	Puts    int // per second; 0 means none
+}
+
+// measured is the result of a growthJob.
+type measured struct {
+	Open    time.Duration `json:"open_ns"`
+	Absent  phase         `json:"absent"`
+	Present phase         `json:"present"`
+
+	Promised  float64 `json:"fpr_promised"` // at the end, as the next
+	Predicted float64 `json:"fpr_predicted"`
+
+	Memory        bloomkv.MemoryMetrics `json:"memory"`         // at the end
+	PeakAnonymous uint64                `json:"peak_anonymous"` // bytes of the process, 0 if not known
+	Puts          int                   `json:"puts"`           // done beside the lookups
+}
+
+// options returns the default options, with the budget and the kind of filter of the job.
+func (j growthJob) options() *bloomkv.Options {
+	o := &bloomkv.Options{MemoryBudget: j.Budget}
+	if j.Ribbon {
+		o.FilterKind = bloomkv.FilterRibbon
+	}
+	return o
+}
+
+// childVariable is set in the environment of processes that measure, so that a test binary runs the program.
+const childVariable = "BLOOMKV_BENCH_CHILD"
+
+// start runs the job in another process, in a control group if there is one, and returns its result.
+func (j growthJob) start(ctx context.Context, g *group) (m measured, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, measureName)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	// it ends cleanly, so that the directory can be removed
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Env = append(os.Environ(), childVariable+"=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return m, err
+	}
+	if err := cmd.Start(); err != nil {
+		return m, err
+	}
+	if g != nil {
+		err = g.add(cmd.Process.Pid)
+	}
+	if err == nil { // it begins once it has read its job
+		err = json.NewEncoder(in).Encode(j)
+	}
+	if err = errors.Join(err, in.Close(), cmd.Wait()); err != nil {
+		return m, errors.Join(context.Cause(ctx), err, errors.New(strings.TrimSpace(errs.String())))
+	}
+	return m, json.Unmarshal(out.Bytes(), &m)
+}
+
+// measureName is the hidden command that runs a job.
+const measureName = "growth-measure"
+
+func measureCommand(s *cli.Streams) *cobra.Command {
+	return &cobra.Command{
+		Use: measureName, Hidden: true, Args: cli.Arguments,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var j growthJob
+			if err := json.NewDecoder(s.In).Decode(&j); err != nil {
+				return err
+			}
+			m, err := j.run(c.Context())
+			return errors.Join(err, s.PrintJSON(m))
+		},
+	}
+}
+
+// run opens the store and looks up absent and present keys at random, beside a writer if the job has puts.
+func (j growthJob) run(ctx context.Context) (m measured, err error) {
+	set, err := workload.NewGenerated(workload.Random, j.Keys, j.Seed, workload.Values{Bytes: j.Value})
+	if err != nil {
+		return m, err
+	}
+	peak := watchAnonymous()
+	begin := time.Now()
+	store, err := own.Open(j.Dir, j.options())
+	if err != nil {
+		return m, err
+	}
+	m.Open = time.Since(begin)
+	defer func() { err = errors.Join(err, store.Close()) }()
+	w := writer{store: store, set: set, order: workload.NewPermutation(set.Len(), j.Seed+1)}
+	if j.Puts > 0 {
+		memtable := j.Budget / 4 // by default
+		if err := w.put(int(3 * memtable / 2 / int64(set.Shape().KeyBytes()+j.Value))); err != nil {
+			return m, err
+		}
+		w.begin(j.Puts)
+	}
+	for _, p := range []struct {
+		kind workload.Kind
+		row  *phase
+	}{{workload.Absent, &m.Absent}, {workload.Present, &m.Present}} {
+		lookups := workload.Phase{Kind: p.kind, Ops: j.Lookups, Choice: workload.Uniform, Seed: j.Seed + 2}
+		row, failed := measure(ctx, store, set, lookups, &writeSums{}, cli.Progress{})
+		row.Latencies = nil // of all measurements together they would be most of the report
+		*p.row, err = row, errors.Join(err, failed)
+	}
+	if j.Puts > 0 {
+		m.Puts, err = w.end(err)
+	}
+	now := store.Metrics()
+	m.Promised, m.Predicted, m.Memory, m.PeakAnonymous = now.FPRPromised, now.FPRPredicted, now.Memory, peak()
+	return m, err
+}
+
+// A writer puts pairs of a set again, in a shuffled order.
+type writer struct {
+	store *own.Store
+	set   *workload.Generated
+	order workload.Permutation
+	next  int // the number of puts
+	stop  chan struct{}
+	ended chan error
+
+	key, value []byte
+}
+
+// put puts the next n pairs.
+func (w *writer) put(n int) error {
+	for ; n > 0; n-- {
+		i := w.order.At(w.next % w.set.Len())
+		w.key, w.value = w.set.AppendKey(w.key[:0], i), w.set.AppendValue(w.value[:0], i)
+		if err := w.store.Put(w.key, w.value); err != nil {
+			return err
+		}
+		w.next++
+	}
+	return nil
+}
+
+// begin starts a goroutine that puts pairs at a steady rate, as far as the store takes them, and starts counting them.
+func (w *writer) begin(perSecond int) {
+	w.next, w.stop, w.ended = 0, make(chan struct{}), make(chan error)
+	go func() {
+		begin, tick := time.Now(), time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-w.stop:
+				w.ended <- nil
+				return
+			case <-tick.C:
+				due := int(time.Since(begin).Seconds() * float64(perSecond))
+				if err := w.put(min(due-w.next, perSecond/10)); err != nil {
+					w.ended <- err
+					return
+				}
+			}
+		}
+	}()
+}
+
+// end ends the goroutine, and returns the number of its puts, and err with its error.
+func (w *writer) end(err error) (int, error) {
+	close(w.stop)
+	err = errors.Join(err, <-w.ended)
+	return w.next, err
+}
+
+// watchAnonymous looks at the anonymous memory of the process until peak is called, which returns the most it has seen.
+func watchAnonymous() (peak func() uint64) {
+	stop, most := make(chan struct{}), make(chan uint64)
+	go func() {
+		seen, tick := uint64(0), time.NewTicker(10*time.Millisecond)
+		defer tick.Stop()
+		for {
+			c, _ := machine.Read()
+			seen = max(seen, c.Anonymous)
+			select {
+			case <-stop:
+				most <- seen
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-most
+	}
+}
