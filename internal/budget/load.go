@@ -27,6 +27,7 @@ func (b *Share) LoadFresh(t *tree.Table) error {
 	if b.pool.Held.filterBytes() > b.pool.Free() {
 		t.Loading.Lock()
 		t.Keys.Bytes.Store(0)
+		b.pool.dropped.Store(true)
 		b.reduce(t)
 		t.Loading.Unlock()
 	}
@@ -72,6 +73,7 @@ func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 		loads, bytes = 1, t.Meta.TailLen
 	}
 	if !known && err == nil {
+		t.Keys.Forms(b.RateOf(t), r.FilterForms)
 		b.pool.unplanned.Store(true)
 		if r.FilterState().AllUnits > 0 {
 			bytes += bloomblock.HeaderSize

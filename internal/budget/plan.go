@@ -20,11 +20,8 @@ func (b *Share) Replan(s *tree.State) error {
 	runs := make([]filterplan.Run, len(s.Runs))
 	all := uint64(0)
 	for i, r := range s.Runs {
-		runs[i] = filterplan.Run{Level: r.Level, Tables: len(r.Tables)}
-		for _, t := range r.Tables {
-			runs[i].Keys += t.Meta.Entries
-		}
-		all += runs[i].Keys
+		runs[i] = filterplan.Run{Level: r.Level, Tables: len(r.Tables), Keys: r.Entries}
+		all += r.Entries
 	}
 	if b.planner.Memory == 0 {
 		others := b.pool.Held.filters.Load() - b.held.filters.Load()
@@ -57,20 +54,30 @@ func (b *Share) wish(s *tree.State, keys, prefixes *wishes) {
 	}
 }
 
+// fits reports whether all filters of a state fit whole into memory, and all keep what is asked: then there is nothing
+// to divide. bytes is what they take at most.
+func (b *Share) fits(s *tree.State) (bytes int64, ok bool) {
+	plan := b.plans.Load().Now
+	for _, r := range s.Runs {
+		bytes += int64(r.FilterBytes) //nolint:gosec // below the sizes of files
+		ok := r.WorstRate <= plan.Levels[r.Level].Rate
+		if !ok {
+			return bytes, false
+		}
+	}
+	return bytes, b.planner.Memory == 0
+}
+
 // wishFor implements wish for a plan, without the bound on memory.
 func (b *Share) wishFor(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
 	for _, r := range s.Runs {
-		entries := uint64(0)
-		for _, t := range r.Tables {
-			entries += t.Meta.Entries
-		}
 		rate := plan.Levels[r.Level].Rate
 		for _, t := range r.Tables {
 			if t.Meta.Entries == 0 {
 				continue // it is never searched
 			}
 			d := filterplan.Demand{
-				Weight: float64(t.Meta.Entries) / float64(entries), Order: mixed(t.Meta.Number),
+				Weight: float64(t.Meta.Entries) / float64(r.Entries), Order: mixed(t.Meta.Number),
 				Forms: t.Keys.Forms(rate, t.Reader.FilterForms),
 			}
 			if d.Forms == nil {
@@ -155,6 +162,15 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 	return p
 }
 
+// keeps makes the store promise what was asked, with the budgets that it takes.
+func (b *Share) keeps(idle, full int64) {
+	fpr := b.plans.Load().Now.FPR
+	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{fpr, idle}, Full: Promise{fpr, full}})
+	if b.told.Load() {
+		b.offer()
+	}
+}
+
 // budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full, in whole
 // MiB: the inverse of filterSpace and Free.
 func (p *Pool) budgetFor(filters int64, full bool) int64 {
@@ -178,23 +194,27 @@ func (p *Pool) budgetFor(filters int64, full bool) int64 {
 // that need less, as those of moved tables. It reads no file; Restore loads what the plan has more. Readers of the old
 // state search deleted tables as if their filters had not excluded the key. Follow must not be called concurrently.
 func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
+	_ = b.Replan(now) // with too many keys, tables have no filter
 	gone := map[uint64]bool{}
 	for _, d := range deleted {
 		gone[d.Number] = true
 	}
-	now.EachTable(func(_ int, t *tree.Table) { delete(gone, t.Meta.Number) }) // those that have moved
 	if len(gone) > 0 {
+		moved := map[uint64]bool{}
+		now.EachTable(func(_ int, t *tree.Table) { moved[t.Meta.Number] = gone[t.Meta.Number] })
 		old.EachTable(func(_ int, t *tree.Table) {
-			if gone[t.Meta.Number] {
-				t.Loading.Lock()
+			if !gone[t.Meta.Number] {
+				return
+			}
+			t.Loading.Lock()
+			if !moved[t.Meta.Number] {
 				t.Keys.Bytes.Store(0)
 				t.Prefixes.Bytes.Store(0)
-				b.reduce(t)
-				t.Loading.Unlock()
 			}
+			b.reduce(t)
+			t.Loading.Unlock()
 		})
 	}
-	_ = b.Replan(now) // with too many keys, tables have no filter
 	b.Rebalance()
 }
 

@@ -54,6 +54,8 @@ type Pool struct {
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
 	collecting atomic.Bool // the collector was urged: see fit
 
+	whole     bool         // guarded by Balancing: the last plan had memory for all filters
+	dropped   atomic.Bool  // a filter has less memory than the last plan had for it
 	fitted    atomic.Int64 // bytes of the parts of indexes at the last call of fit
 	unplanned atomic.Bool  // a filter became known that the last plan did not know
 }
@@ -168,9 +170,9 @@ type wishes struct {
 func (p *Pool) balance() {
 	p.unbalanced.Store(false)
 	p.unplanned.Store(false)
-	var keys, prefixes wishes
 	lent, now := int64(0), time.Now()
 	states := map[*Share]*tree.State{}
+	all, fits := int64(0), true
 	for _, b := range p.members() {
 		s, release := b.tree.Acquire()
 		if s == nil {
@@ -179,10 +181,25 @@ func (p *Pool) balance() {
 		defer release()
 		states[b] = s
 		lent += b.reserved - b.need(s, now)
-		b.wish(s, &keys, &prefixes)
+		bytes, ok := b.fits(s)
+		all += bytes
+		fits = fits && ok
 	}
 	p.lent.Store(lent)
-
+	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !p.dropped.Load() {
+		p.fit()
+		for b, s := range states {
+			b.keeps(p.budgetFor(all, false), p.budgetFor(all, true))
+			b.planned.Store(s.Version)
+		}
+		return
+	}
+	p.whole = fits
+	p.dropped.Store(false)
+	var keys, prefixes wishes
+	for b, s := range states {
+		b.wish(s, &keys, &prefixes)
+	}
 	space := p.filterSpace(p.Free())
 	chosen := filterplan.Fill(keys.demands, space)
 	left := space - keys.apply(chosen)
@@ -203,7 +220,10 @@ func (p *Pool) balance() {
 	}
 	for _, w := range [...]*wishes{&keys, &prefixes} {
 		for _, o := range w.of {
-			waiting[o.share] = waiting[o.share] || o.share.lacks(o.table)
+			if o.share.lacks(o.table) {
+				o.share.growing.Store(true)
+				waiting[o.share] = true
+			}
 		}
 	}
 	for b, is := range waiting {

@@ -31,6 +31,8 @@ type Share struct {
 	left bool          // guarded by pool.mu: the store left; later loads are not counted
 	room chan struct{} // capacity 1; holds an element if filters may grow, or the promise has changed
 
+	growing atomic.Bool // filters may have less in memory than their plans
+
 	water highWater   // guarded by pool.Balancing; of the memtables
 	told  atomic.Bool // the observer knows that the store does not keep what was asked
 
@@ -187,9 +189,14 @@ func (b *Share) Restore(ctx context.Context) {
 		return
 	}
 	defer release()
+	if !b.growing.Swap(false) {
+		b.report()
+		return // no filter lacks anything
+	}
 	s.EachTable(func(_ int, t *tree.Table) {
 		switch {
 		case ctx.Err() != nil:
+			b.growing.Store(true)
 		case b.lacks(t):
 			if err := b.Load(t); err != nil {
 				b.observer.LoadFailed("load", err)
@@ -229,5 +236,6 @@ func (b *Share) WarmUp(ctx context.Context) {
 			}
 		}
 	})
+	b.growing.Store(true)
 	b.Rebalance()
 }

@@ -34,6 +34,10 @@ type Run struct {
 	of        []*manifest.Table
 	Readers   []*sstable.Reader // of the tables, so that a lookup finds the filter in one step
 	RangeDels bool              // at least one table has range tombstones
+
+	Entries     uint64  // of all tables
+	FilterBytes uint64  // of all filters in the files
+	WorstRate   float64 // the highest rate that the filter of a table with entries promises
 }
 
 // NewRun returns a run of tables with ascending, disjoint bounds.
@@ -52,6 +56,11 @@ func NewRun(level int, id uint64, tables []*Table) *Run {
 			r.hi[i] = ^uint64(0)
 		}
 		r.RangeDels = r.RangeDels || t.Meta.RangeDeletes > 0
+		r.Entries += t.Meta.Entries
+		r.FilterBytes += t.Meta.FilterLen
+		if t.Meta.Entries > 0 {
+			r.WorstRate = max(r.WorstRate, t.Meta.FilterRate)
+		}
 	}
 	return r
 }
