@@ -163,6 +163,7 @@ type LookupMetrics struct {
 	BlocksRead      uint64 `json:"blocks_read"`      // data blocks that were not in the cache
 	BlocksMapped    uint64 `json:"blocks_mapped"`    // data blocks among these that were used in mapped files
 	BytesRead       uint64 `json:"bytes_read"`       // bytes read from files for the others
+	IndexParts      uint64 `json:"index_parts"`      // parts of indexes that were not in memory
 	TailLoads       uint64 `json:"tail_loads"`       // indexes read
 	TailBytes       uint64 `json:"tail_bytes"`       // bytes of indexes and filters read
 }

@@ -33,7 +33,7 @@ levels.unfiltered
 lookups.absent_wasted lookups.blocks lookups.blocks_mapped lookups.blocks_read lookups.bytes_read
 lookups.false_positives
 lookups.filter_negatives
-lookups.filter_probes lookups.gets lookups.memtable_hits lookups.table_hits lookups.table_searches
+lookups.filter_probes lookups.gets lookups.index_parts lookups.memtable_hits lookups.table_hits lookups.table_searches
 lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
 memory.budget memory.cache memory.filters memory.indexes memory.mapped memory.max_mapped memory.memtables

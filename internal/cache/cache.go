@@ -180,6 +180,14 @@ func (c *Cache) Free(b *Block) {
 	s.mu.Unlock()
 }
 
+// Discard gives back a block that was never inserted, once no reader that is inside a guard now can use it; if a reader
+// holds it then, its last Release does. The caller is inside a guard.
+func (c *Cache) Discard(b *Block) {
+	var full *batch
+	c.pool.retire(c, b, c.closed.Load(), &full) // after Close none may follow that would fill the batch
+	full.retire()
+}
+
 // Insert publishes b in s and returns it, evicting other blocks if necessary. If s already holds a block, that one is
 // returned and b is freed. A block too large to be kept, or inserted after Close, is returned unpublished and lives
 // until its last use. The caller must be inside a guard, as for Get.
@@ -429,8 +437,13 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 	h.blocks--
 	c.blocks.Add(-1)
 	p.used.Add(-n)
-	last := c.used.Add(-n) == 0
+	p.retire(c, b, c.used.Add(-n) == 0, full)
+}
 
+// retire puts a block of c that is not published into limbo. last means that it does not wait for others there. Batches
+// that become full are put at the front of the list, which the caller must retire after releasing its locks.
+func (p *Pool) retire(c *Cache, b *Block, last bool, full **batch) {
+	n := b.size()
 	l := &p.limbo
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -238,3 +238,32 @@ func BenchmarkMiss(b *testing.B) {
 		}
 	})
 }
+
+// TestADiscardedBlockIsGoneAfterItsReaders: a block that was in no slot is used again once nobody can see it.
+func TestADiscardedBlockIsGoneAfterItsReaders(t *testing.T) {
+	d := new(epoch.Domain)
+	c := New(1<<20, d)
+	c.pool.poison.Store(true)
+	g := d.Enter()
+	b, held := c.Alloc(1000), c.Alloc(1000)
+	fill(b, 1)
+	fill(held, 2)
+	held.Acquire()
+	c.Discard(b)
+	c.Discard(held)
+	if !intact(b, 1) || !intact(held, 2) {
+		t.Error("a block changed before its reader left")
+	}
+	g.Leave()
+	d.Wait()
+	if intact(b, 1) {
+		t.Error("a block that nobody sees is still there")
+	}
+	if !intact(held, 2) {
+		t.Error("a block changed that is held")
+	}
+	held.Release()
+	if s := c.Stats(); s.Blocks != 0 || s.Used != 0 || s.Spare == 0 {
+		t.Errorf("%+v, want no blocks, and spare buffers", s)
+	}
+}

@@ -22,6 +22,12 @@ func PoisonPools(most int64) {
 	testPools.most.Store(most)
 }
 
+// CleanPools ends PoisonPools: new pools are as programs have them.
+func CleanPools() {
+	testPools.poison.Store(false)
+	testPools.most.Store(0)
+}
+
 // poisoned is the pattern that overwrites buffers.
 var poisoned = [512]byte(bytes.Repeat([]byte{0xdb}, 512))
 

@@ -27,6 +27,7 @@ type Counts struct {
 	BlocksRead     uint64 // data blocks among them that were not in the cache
 	BlocksMapped   uint64 // data blocks among those that were used in a mapped file, without reading
 	BytesRead      uint64 // bytes of the others, which were read
+	IndexParts     uint64 // parts of indexes that were not in memory
 	TailLoads      uint64 // indexes read
 	TailBytes      uint64 // bytes of indexes and filters read
 }
@@ -41,16 +42,15 @@ type lookupCounts [lookupStripes]lookupStripe
 type lookupStripe struct {
 	// The two common kinds of lookup have one counter each, indexed by the number of tables in range, all of whose
 	// filters were queried. absent: no filter let the lookup through. present: one did, the table held the key, and
-	// its block was in the cache; mapped: it was in a mapped file. A locked addition takes 5 ns.
-	absent, present, mapped [usualProbes]atomic.Uint64
+	// its block was in the cache; mapped: it was in a mapped file; inPlace: and the part of the index was not in memory.
+	// A locked addition takes 5 ns.
+	absent, present, mapped, inPlace [usualProbes]atomic.Uint64
 
 	// All other lookups.
 	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
 
-	tableHits, absentWasted, blocks, blocksRead, blocksMapped, bytesRead atomic.Uint64
-
-	_ [72]byte // padding to a multiple of two cache lines of 64 bytes
-}
+	tableHits, absentWasted, blocks, blocksRead, blocksMapped, bytesRead, indexParts atomic.Uint64
+} // a multiple of two cache lines of 64 bytes
 
 const (
 	lookupStripes = 256 // two goroutines on one stripe take twice as long for an absent key
@@ -95,10 +95,14 @@ func (c *lookupCounts) add(l *lookupCost) (number uint64) {
 			return first + s.absent[l.probes].Add(1)
 		}
 		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 {
-			if l.reads.Mapped == 0 {
+			switch {
+			case l.reads.IndexParts == 0 && l.reads.Mapped == 0:
 				return first + s.present[l.probes].Add(1)
+			case l.reads.IndexParts == 0:
+				return first + s.mapped[l.probes].Add(1)
+			case l.reads.Mapped == 1:
+				return first + s.inPlace[l.probes].Add(1)
 			}
-			return first + s.mapped[l.probes].Add(1)
 		}
 	}
 	number = first + s.gets.Add(1)
@@ -150,6 +154,7 @@ func (s *lookupStripe) add(l *lookupCost) {
 	s.blocksRead.Add(l.reads.FileReads + l.reads.Mapped)
 	s.blocksMapped.Add(l.reads.Mapped)
 	s.bytesRead.Add(l.reads.FileBytes)
+	s.indexParts.Add(l.reads.IndexParts)
 }
 
 // sum returns the sums over all stripes.
@@ -164,8 +169,10 @@ func (c *lookupCounts) sum() (l Counts) {
 func (s *lookupStripe) addTo(l *Counts) {
 	probes, passed := s.probes.Load(), s.passed.Load()
 	for n := range uint64(usualProbes) {
-		absent, mapped := s.absent[n].Load(), s.mapped[n].Load()
+		absent, inPlace := s.absent[n].Load(), s.inPlace[n].Load()
+		mapped := s.mapped[n].Load() + inPlace
 		present := s.present[n].Load() + mapped
+		l.IndexParts += inPlace
 		l.BlocksRead += mapped
 		l.BlocksMapped += mapped
 		l.Gets += absent + present
@@ -192,4 +199,5 @@ func (s *lookupStripe) addTo(l *Counts) {
 	l.BlocksRead += s.blocksRead.Load()
 	l.BlocksMapped += s.blocksMapped.Load()
 	l.BytesRead += s.bytesRead.Load()
+	l.IndexParts += s.indexParts.Load()
 }

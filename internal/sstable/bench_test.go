@@ -44,6 +44,7 @@ type benchShape struct {
 	tables   int
 	capacity int64 // of the cache
 	parts    int64 // bytes of the indexes; 0: all
+	mapped   bool  // the files are mapped
 	codec    Codec
 	prefix   string              // of every key
 	value    func(i int) (n int) // length of each; nil is 100 bytes
@@ -78,6 +79,10 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 		info, err := w.Finish()
 		must(b, err)
 		r := NewReader(bytes.NewReader(buf.Bytes()), metaOf(info), c, s.parts, s.d)
+		if shape.mapped {
+			f := &mappedFile{Reader: bytes.NewReader(buf.Bytes()), content: buf.Bytes()}
+			r.file, r.mapped = f, f
+		}
 		must(b, r.Load(0))
 		s.tables, s.fences = append(s.tables, r), append(s.fences, part[0])
 	}
@@ -161,6 +166,27 @@ func BenchmarkGetPresentSmallCacheS2(b *testing.B) {
 	benchGet(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 8 << 20, codec: S2}), false, false)
 }
 
+// The parts of the indexes do not fit: they are searched in place, in mapped files or read into a buffer.
+func BenchmarkGetPresentInPlace(b *testing.B) {
+	for name, mapped := range map[string]bool{"mapped": true, "read": false} {
+		b.Run(name, func(b *testing.B) {
+			benchGet(b, newBenchStore(b, benchShape{
+				tables: benchTables, capacity: 8 << 20, codec: None, parts: 1, mapped: mapped,
+			}), false, false)
+		})
+	}
+}
+
+func BenchmarkSeekInPlace(b *testing.B) {
+	for name, mapped := range map[string]bool{"mapped": true, "read": false} {
+		b.Run(name, func(b *testing.B) {
+			benchSeek(b, newBenchStore(b, benchShape{
+				tables: benchTables, capacity: 8 << 20, codec: None, parts: 1, mapped: mapped,
+			}))
+		})
+	}
+}
+
 func BenchmarkScanCached(b *testing.B) {
 	s := newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None})
 	b.ReportAllocs()
@@ -176,7 +202,11 @@ func BenchmarkScanCached(b *testing.B) {
 }
 
 func BenchmarkSeekCached(b *testing.B) {
-	s := newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None})
+	benchSeek(b, newBenchStore(b, benchShape{tables: benchTables, capacity: 512 << 20, codec: None}))
+}
+
+func benchSeek(b *testing.B, s *benchStore) {
+	b.Helper()
 	its := make([]*Iter, len(s.tables))
 	for i, r := range s.tables {
 		its[i] = r.Iter(IterOptions{})
@@ -227,3 +257,26 @@ func BenchmarkWrite(b *testing.B) {
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// BenchmarkLoadPart loads a part of an index into memory that is used again, and into new memory.
+func BenchmarkLoadPart(b *testing.B) {
+	s := newBenchStore(b, benchShape{tables: benchTables, capacity: 8 << 20, codec: None, parts: 1, mapped: true})
+	r := s.tables[3]
+	t := r.top.Load()
+	for name, again := range map[string]bool{"again": true, "new": false} {
+		b.Run(name, func(b *testing.B) {
+			var x *index
+			b.ReportAllocs()
+			for b.Loop() {
+				if !again {
+					x = nil
+				}
+				var err error
+				if x, err = r.loadPart(t, 3, x); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(x.blocks()), "blocks")
+		})
+	}
+}

@@ -12,11 +12,11 @@ import (
 type Hit struct {
 	Trailer ikey.Trailer
 
-	value []byte
-	block *cache.Block // of the value; nil if that is in the mapped file, in block i of r
-	r     *Reader
-	x     *index
-	i     int
+	value  []byte
+	block  *cache.Block // of the value; nil if that is in the mapped file
+	r      *Reader      // with a value in the mapped file; otherwise nil, as the next two
+	number int          // of the block
+	offset uint64       // of the block
 }
 
 // Held returns the value if it is in the cache, where it is valid until the caller leaves its guard, and between Hold
@@ -72,6 +72,8 @@ func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err
 	}
 	if x = t.loaded[p].Load(); x != nil {
 		x.use()
+	} else if !r.admits(t, p) {
+		return r.getInPlace(t, p, key, seq, st)
 	} else if x, err = r.part(t, p, st); err != nil {
 		return Hit{}, false, err
 	}
@@ -125,7 +127,7 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 		if v == found {
 			st.Present++
 			if hit, ok = r.hit(&e, c, seq); ok && c == nil {
-				hit.r, hit.x, hit.i = r, x, i
+				hit.r, hit.number, hit.offset = r, x.base+i, x.handles[i].offset
 			}
 			return hit, ok, nil
 		}
@@ -166,18 +168,38 @@ func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 
 // loadBlock puts data block i into the cache, from the mapped file if that has it, unless notMapped says that it does
 // not. The caller is inside a guard.
-func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache.Block, err error) {
-	if _, stored, decoded := x.extent(i); stored == decoded {
-		c = r.cache.Alloc(decoded)
+func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (*cache.Block, error) {
+	if _, stored, decoded := x.extent(i); stored == decoded && !notMapped && r.mapped != nil {
+		c := r.cache.Alloc(decoded)
 		c.Resize(stored + trailerSize)
-		if !notMapped && r.mapped != nil && r.copyMapped(x, i, nil, c.Bytes()) {
+		if r.copyMapped(x, i, nil, c.Bytes()) {
 			st.Mapped++
-		} else {
-			err = r.readPlain(x, i, c.Bytes(), st)
+			c.Resize(stored)
+			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+			return r.insert(x, i, c), nil
 		}
-		c.Resize(stored)
+		r.cache.Free(c)
+	}
+	s := x.spot(i)
+	c, err := r.readBlock(&s, st)
+	if err != nil {
+		return nil, err
+	}
+	return r.insert(x, i, c), nil
+}
+
+// readBlock reads a data block from the file into a block of the cache that is not published.
+func (r *Reader) readBlock(s *spot, st *Stats) (c *cache.Block, err error) {
+	st.read(s.stored + trailerSize)
+	if s.stored == s.decoded {
+		c = r.cache.Alloc(s.decoded)
+		c.Resize(s.stored + trailerSize)
+		if err = r.readAt(c.Bytes(), s.offset); err == nil {
+			_, err = r.openBlock(s, c.Bytes())
+		}
+		c.Resize(s.stored)
 	} else {
-		c, err = r.readPacked(x, i, st)
+		c, err = r.readPacked(s)
 	}
 	if err != nil {
 		if c != nil {
@@ -186,7 +208,23 @@ func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (c *cache
 		return nil, err
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
-	return r.insert(x, i, c), nil
+	return c, nil
+}
+
+// readPacked reads a data block that is compressed. With an error, the caller frees the block, if there is one.
+func (r *Reader) readPacked(s *spot) (*cache.Block, error) {
+	buf, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(buf)
+	b := buf.bytes(s.stored + trailerSize)
+	if err := r.readAt(b, s.offset); err != nil {
+		return nil, err
+	}
+	p, err := r.unseal(s, b)
+	if err != nil {
+		return nil, err
+	}
+	c := r.cache.Alloc(s.decoded)
+	return c, r.unpack(s, p, c.Bytes())
 }
 
 // insert puts data block i into the cache. If the index is in no pool any more, the block is dropped again: nothing would
@@ -199,38 +237,11 @@ func (r *Reader) insert(x *index, i int, c *cache.Block) *cache.Block {
 	return c
 }
 
-// readPlain reads data block i, which is not compressed, and its trailer from the file into dst, which has the length
-// of both.
-func (r *Reader) readPlain(x *index, i int, dst []byte, st *Stats) error {
-	st.read(len(dst))
-	if err := r.readAt(dst, x.handles[i].offset); err != nil {
-		return err
-	}
-	_, err := r.openBlock(x, i, dst)
-	return err
+// A scratch holds a compressed block while it is decompressed, or a part of an index while it is searched.
+type scratch struct {
+	b    []byte
+	keys []byte // copies of separators
 }
-
-// readPacked reads data block i, which is compressed, from the file. With an error, the caller frees the
-// block, if there is one.
-func (r *Reader) readPacked(x *index, i int, st *Stats) (*cache.Block, error) {
-	offset, stored, decoded := x.extent(i)
-	st.read(stored + trailerSize)
-	s, _ := scratches.Get().(*scratch) // the pool has no others
-	defer scratches.Put(s)
-	b := s.bytes(stored + trailerSize)
-	if err := r.readAt(b, offset); err != nil {
-		return nil, err
-	}
-	p, err := r.unseal(x, i, b)
-	if err != nil {
-		return nil, err
-	}
-	c := r.cache.Alloc(decoded)
-	return c, r.unpack(x, i, p, c.Bytes())
-}
-
-// A scratch holds a compressed block while it is decompressed.
-type scratch struct{ b []byte }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 

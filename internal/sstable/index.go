@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -47,7 +48,8 @@ type index struct {
 	separators
 
 	handles []handle
-	end     uint64 // of its data blocks
+	end     uint64    // of its data blocks
+	checked checklist // of the table's blocks
 
 	part  int    // number of the part; 0 if the index is not in parts
 	base  int    // number of its first block in the table
@@ -63,20 +65,53 @@ type index struct {
 
 // A handle locates a data block.
 type handle struct {
-	offset   uint64
-	decoded  uint32
-	verified atomic.Uint32 // moment when the block in the mapped file was verified, 0 for never
+	offset  uint64
+	decoded uint32
 }
 
-// makeIndex returns an index of n blocks, to be filled with push.
-func makeIndex(n int, prefix []byte, seps int) *index {
-	return &index{
-		slots: make([]cache.Slot, n),
-		separators: separators{
-			heads: make([]uint64, 0, n), prefix: prefix, ends: make([]uint32, 0, n), seps: make([]byte, 0, seps),
-		},
-		handles: make([]handle, n),
+// A spot is a data block in the file, and what the index says of it.
+type spot struct {
+	offset          uint64 // of its payload
+	stored, decoded int    // length of the payload in the file, and decoded
+	number          int    // in the table
+	lower, upper    joined // the separator in front of it, empty for the first block, and its own
+	last            bool   // it is the last block
+
+	// From the properties.
+	first []byte  // the smallest key
+	seqs  seqSpan // sequence numbers
+}
+
+// A joined is a key in two pieces.
+type joined struct{ prefix, suffix []byte }
+
+// compare compares the key with another one.
+func (j joined) compare(key []byte) int { return compareJoined(j.prefix, j.suffix, key) }
+
+func (j joined) String() string { return string(j.prefix) + string(j.suffix) }
+
+// reset makes x an index without blocks, with space for n of them and for seps bytes of separators after the prefix. Its
+// slots are empty.
+func (x *index) reset(n int, prefix []byte, seps int) {
+	if cap(x.slots) < n {
+		x.slots = make([]cache.Slot, n)
 	}
+	x.slots = x.slots[:n]
+	x.handles = slices.Grow(x.handles[:0], n)[:n]
+	s := &x.separators
+	s.prefix = prefix
+	s.heads, s.ends = slices.Grow(s.heads[:0], n), slices.Grow(s.ends[:0], n)
+	s.seps = slices.Grow(s.seps[:0], seps)
+	x.end = 0
+}
+
+// emptied returns x without what it refers to of its table, for reuse, or nil if it is too large to be kept.
+func (x *index) emptied() *index {
+	if cap(x.seps) > keepCursor {
+		return nil
+	}
+	x.prefix, x.lower, x.first, x.checked = nil, nil, nil, nil
+	return x
 }
 
 // push adds a block of the given lengths, without and with compression, and its separator, which is the prefix, more
@@ -96,11 +131,11 @@ func (s *separators) push(more, suffix []byte) {
 	s.ends = append(s.ends, uint32(len(s.seps))) //nolint:gosec // at most maxTail
 }
 
-// bytes returns the bytes of memory that the index takes. The prefix of a part is the top's.
+// bytes returns the bytes of memory that the index takes. The prefix and the checklist of a part are the top's.
 func (x *index) bytes() int64 {
 	n := int64(unsafe.Sizeof(*x)) + x.separators.bytes() + int64(len(x.handles))*(8+16)
 	if x.part == 0 && x.last {
-		n += int64(len(x.prefix))
+		n += int64(len(x.prefix)) + x.checked.bytes()
 	}
 	return n
 }
@@ -167,26 +202,38 @@ func compareJoined(prefix, suffix, key []byte) int {
 	return bytes.Compare(suffix, key[n:])
 }
 
+// spot returns block i.
+func (x *index) spot(i int) spot {
+	s := spot{number: x.base + i, upper: joined{x.prefix, x.sep(i)}, first: x.first, seqs: x.seqs}
+	s.offset, s.stored, s.decoded = x.extent(i)
+	s.last = x.last && i+1 == x.blocks()
+	switch {
+	case i > 0:
+		s.lower = joined{x.prefix, x.sep(i - 1)}
+	case x.part > 0:
+		s.lower = joined{x.prefix, x.lower}
+	}
+	return s
+}
+
 // checkBounds checks a block that checkBlock has accepted against the index, so that keys ascend from block to block
 // (I34) and a search by separators finds every key. The keys are after the separator before the block, or begin with it
 // if versions of one key continue, and none is after the block's own separator. The table's smallest and largest key
 // are those of the properties.
-func (x *index) checkBounds(i int, data []byte) error {
+func (s *spot) checkBounds(data []byte) error {
 	b := parseBlock(data)
 	var buf [128]byte // so that short keys are not allocated for each block that is read
 	first, last := b.entry(0), b.entry(b.n-1)
 	key := b.appendKey(buf[:0], 0, &first)
 	switch {
-	case i == 0 && x.part == 0 && !bytes.Equal(key, x.first):
-		return fmt.Errorf("first key %q, want %q", string(key), x.first)
-	case i == 0 && x.part > 0 && compareJoined(x.prefix, x.lower, key) > 0:
-		return fmt.Errorf("first key %q is before the separator %q%q in front of it", string(key), x.prefix, x.lower)
-	case i > 0 && x.compareSep(i-1, key) > 0:
-		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), x.separatorKey(i-1))
+	case s.number == 0 && !bytes.Equal(key, s.first):
+		return fmt.Errorf("first key %q, want %q", string(key), s.first)
+	case s.number > 0 && s.lower.compare(key) > 0:
+		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), s.lower.String())
 	}
 	key = b.appendKey(buf[:0], b.n-1, &last)
-	if c := x.compareSep(i, key); c < 0 || c != 0 && x.last && i+1 == x.blocks() {
-		return fmt.Errorf("last key %q, want it up to %q", string(key), x.separatorKey(i))
+	if c := s.upper.compare(key); c < 0 || c != 0 && s.last {
+		return fmt.Errorf("last key %q, want it up to %q", string(key), s.upper.String())
 	}
 	return nil
 }
@@ -271,12 +318,13 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	}
 	n := int(count) //nolint:gosec // below len(b)
 	fixed, seps := b[indexHeader+prefix:], b[indexHeader+prefix+count*indexEntry:]
-	x := makeIndex(n, bytes.Clone(b[indexHeader:indexHeader+prefix]), len(seps))
+	x := new(index)
+	x.reset(n, bytes.Clone(b[indexHeader:indexHeader+prefix]), len(seps))
 	for i := range n {
 		e := fixed[i*indexEntry:]
 		stored, decoded := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:])
-		if err := checkLengths(stored, decoded); err != nil {
-			return nil, fmt.Errorf("index: block %d %w", i, err)
+		if !possible(stored, decoded) {
+			return nil, fmt.Errorf("index: block %d of %d bytes, %d decoded", i, stored, decoded)
 		}
 		suffix := uint64(binary.LittleEndian.Uint32(e[8:]))
 		if suffix > MaxKey-prefix || suffix > uint64(len(seps)) {
@@ -294,7 +342,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if err := checkEnd(x.end, limit, slack); err != nil {
 		return nil, fmt.Errorf("index: data blocks %w", err)
 	}
-	x.last = true
+	x.last, x.checked = true, makeChecklist(n)
 	return x, nil
 }
 
@@ -306,13 +354,10 @@ func checkEnd(end, limit, slack uint64) error {
 	return nil
 }
 
-// checkLengths checks the lengths of a block in an index: stored in the file, without trailer, and decoded.
-func checkLengths(stored, decoded uint32) error {
-	if stored == 0 || stored > decoded || decoded > maxPlain ||
-		stored < decoded && (decoded > maxCoded || uint64(decoded) > uint64(stored)*maxRatio) {
-		return fmt.Errorf("of %d bytes, %d decoded", stored, decoded)
-	}
-	return nil
+// possible reports whether a block may have these lengths: stored in the file, without trailer, and decoded.
+func possible(stored, decoded uint32) bool {
+	return stored == decoded && stored-1 < maxPlain ||
+		stored < decoded && stored > 0 && decoded <= maxCoded && uint64(decoded) <= uint64(stored)*maxRatio
 }
 
 // appendSeparator appends a short key s with a ≤ s < b to dst, where a < b; with a nil b it appends a.

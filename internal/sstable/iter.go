@@ -53,6 +53,7 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
+	own    *index // a part of the index in the cursor's own memory, or nil
 	lane   pairLane
 	coming prefetch.Steps // what the cursor is likely to need next; each move takes a step
 	soon   int            // the entry from which a cursor that has sought in the block expects the next one, or -1
@@ -121,7 +122,7 @@ func (it *Iter) local(at int) int { return at - it.x.base }
 
 // enterPart makes part p of the index the current one.
 func (it *Iter) enterPart(p int) bool {
-	if it.x != nil && it.x.part == p && (it.x.kept.Load() || it.o.Bypass) {
+	if it.x != nil && it.x.part == p && (it.x == it.own || it.x.kept.Load()) {
 		it.x.use()
 		return true
 	}
@@ -129,16 +130,20 @@ func (it *Iter) enterPart(p int) bool {
 	switch {
 	case x != nil && !it.o.Bypass:
 		x.use()
-	case it.o.Bypass || it.o.NoFill:
+	case it.o.Bypass || it.o.NoFill || !it.r.admits(it.t, p):
 		it.o.Stats.IndexParts++
-		x, it.err = it.r.loadPart(it.t, p)
+		if x, it.err = it.r.loadPart(it.t, p, it.own); it.err == nil {
+			it.own = x
+		}
 	default:
 		x, it.err = it.r.part(it.t, p, it.o.Stats)
 	}
-	if it.err == nil {
-		it.x = x
+	if it.err != nil {
+		it.x = nil // it may have been the cursor's own
+		return false
 	}
-	return it.err == nil
+	it.x = x
+	return true
 }
 
 // reach makes the part that has data block at the current one. The block is in the current part or next to it, or the
@@ -359,6 +364,9 @@ func (it *Iter) Err() error { return it.err }
 func (it *Iter) Close() error {
 	it.leave()
 	it.r, it.t, it.x, it.o.Stats = nil, nil, nil, nil
+	if it.own != nil {
+		it.own = it.own.emptied()
+	}
 	it.ahead, it.aheadOff = kept(it.ahead), 0
 	it.plain, it.spare = kept(it.plain), kept(it.spare)
 	it.key, it.last = kept(it.key), kept(it.last)
@@ -497,6 +505,11 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 		}
 	case it.o.NoFill:
 		return nil, nil, nil
+	case it.x == it.own: // nothing would find the block in the cache
+		if it.r.mapped != nil {
+			own = it.fromMapped(at, before, p)
+		}
+		return nil, own, nil
 	default:
 		inPlace := it.r.inPlace(it.x, i)
 		if inPlace {
@@ -555,8 +568,8 @@ func (it *Iter) end() uint64 {
 
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
 func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
-	i := it.local(at)
-	offset, stored, decoded := it.x.extent(i)
+	s := it.x.spot(it.local(at))
+	offset, stored, decoded := s.offset, s.stored, s.decoded
 	need := uint64(stored + trailerSize) //nolint:gosec // a size
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := need
@@ -577,9 +590,9 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	start := offset - it.aheadOff
 	sealed := it.ahead[start : start+need]
 	if stored == decoded {
-		return it.r.openBlock(it.x, i, sealed)
+		return it.r.openBlock(&s, sealed)
 	}
-	p, err := it.r.unseal(it.x, i, sealed)
+	p, err := it.r.unseal(&s, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -587,5 +600,5 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 		it.plain = make([]byte, decoded)
 	}
 	b := it.plain[:decoded]
-	return b, it.r.unpack(it.x, i, p, b)
+	return b, it.r.unpack(&s, p, b)
 }

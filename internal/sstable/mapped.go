@@ -3,6 +3,7 @@ package sstable
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -22,8 +23,7 @@ type mappable interface {
 // needs of the block into its own memory, since its caller reads keys and values where a fault could not become an
 // error. The cache serves the others: compressed blocks, and blocks that come from the disk.
 //
-// A block is verified once per residence (I35): before its first use, and again if it was not verified for a few
-// seconds, since the system may have dropped it and read it anew. At the same moments the system is asked whether it
+// A block is verified once per residence (I35): before its first use, and again after a few seconds, since the system may have dropped it and read it anew. At the same moments the system is asked whether it
 // has the block in memory. A page that it drops within these seconds, although it was used, is read by a page fault,
 // and until it is there its reader keeps a processor. If others write into the file in these seconds, a lookup may read
 // what they wrote as a block, and panic, which vfs.ReadMapped makes an error. Nothing does so for the copy that a
@@ -70,6 +70,37 @@ func (r *Reader) residentAhead(x *index, i int, at moment, in *residence) bool {
 	return true
 }
 
+// A checklist says which blocks of a table were verified in the mapped file, and when: for each 32 blocks the moment at
+// which the first of them was, and a bit for each that was verified since. It takes two bits a block.
+type checklist []atomic.Uint64
+
+func makeChecklist(blocks int) checklist { return make(checklist, (blocks+31)/32) }
+
+func (c checklist) bytes() int64 { return 8 * int64(len(c)) }
+
+// has reports whether block i was verified in the residence of moment at.
+func (c checklist) has(i int, at moment) bool {
+	w := c[i/32].Load()
+	return w>>(i%32)&1 != 0 && at-moment(w>>32) <= 1
+}
+
+// add records that block i was verified at a moment.
+func (c checklist) add(i int, at moment) {
+	for {
+		w := c[i/32].Load()
+		now := w
+		if at-moment(w>>32) > 1 {
+			now = uint64(at) << 32
+		}
+		if c[i/32].CompareAndSwap(w, now|1<<(i%32)) {
+			return
+		}
+	}
+}
+
+// remove forgets that block i was verified.
+func (c checklist) remove(i int) { c[i/32].And(^(uint64(1) << (i % 32))) }
+
 // locate returns data block i in the mapped file, with its trailer, and whether it was verified in this residence,
 // which the moment at is in. It returns nil if the block is not there or is compressed. The system is asked whether it
 // has the block in memory, unless it was verified or is in in. If in is not nil, it is first asked about the blocks
@@ -82,7 +113,7 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 	sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, false) //nolint:gosec // in a file
 	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
 	at = now()
-	verified = at-x.handles[i].verified.Load() <= 1
+	verified = x.checked.has(x.base+i, at)
 	if !verified && (in == nil || !r.residentAhead(x, i, at, in)) {
 		sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, true) //nolint:gosec // in a file
 	}
@@ -91,14 +122,10 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 
 // verify checks data block i, or a copy of it, with its trailer. at is the current moment.
 func (r *Reader) verify(x *index, i int, sealed []byte, at moment) error {
-	var err error
-	if x.handles[i].verified.Load() == 0 {
-		_, err = r.openBlock(x, i, sealed)
-	} else { // a block with this checksum was found to be sound
-		_, err = r.unseal(x, i, sealed)
-	}
+	s := x.spot(i)
+	_, err := r.openBlock(&s, sealed)
 	if err == nil {
-		x.handles[i].verified.Store(at)
+		x.checked.add(s.number, at)
 	}
 	return err
 }
@@ -114,7 +141,7 @@ func (r *Reader) useMapped(x *index, i int, use func(data []byte) bool) (ok bool
 		ok = use(b[:len(b)-trailerSize])
 	})
 	if err != nil {
-		x.handles[i].verified.Store(0)
+		x.checked.remove(x.base + i)
 		return false
 	}
 	return ok
@@ -131,7 +158,7 @@ func (r *Reader) copyMapped(x *index, i int, in *residence, dst []byte) bool {
 	})
 	switch {
 	case err != nil:
-		x.handles[i].verified.Store(0)
+		x.checked.remove(x.base + i)
 		return false
 	case n == 0:
 		return false
@@ -166,8 +193,21 @@ func (r *Reader) appendMapped(dst []byte, h *Hit) ([]byte, error) {
 	all := dst
 	err := vfs.ReadMapped(func() { all = append(dst, h.value...) })
 	if err != nil {
-		h.x.handles[h.i].verified.Store(0)
-		return dst, fmt.Errorf("%s: offset %d: %w", r.meta.Name, h.x.handles[h.i].offset, err)
+		if c := r.checklist(); c != nil {
+			c.remove(h.number)
+		}
+		return dst, fmt.Errorf("%s: offset %d: %w", r.meta.Name, h.offset, err)
 	}
 	return all, nil
+}
+
+// checklist returns the checklist of the table's blocks, or nil if it is not in memory.
+func (r *Reader) checklist() checklist {
+	if t := r.top.Load(); t != nil {
+		return t.checked
+	}
+	if x := r.index.Load(); x != nil {
+		return x.checked
+	}
+	return nil
 }

@@ -260,6 +260,14 @@ func (v *partView) suffix(i int) []byte {
 	return v.seps[start:end]
 }
 
+// fits reports whether the entry of block i is possible.
+func (v *partView) fits(i int) bool {
+	start, end := v.span(i)
+	from, to := v.suffixEnds(i)
+	return start <= end && end-start >= trailerSize && possible(end-start-trailerSize, v.decoded(i)) &&
+		from <= to && uint64(to) <= uint64(len(v.seps)) && uint64(to-from) <= uint64(MaxKey-len(v.prefix))
+}
+
 // check checks a whole part against the top: w is its entry there, lower the last separator of the part before, nil for
 // the first part, and upper its own. prefix is that of the table.
 func (v *partView) check(w *topPart, prefix, lower, upper []byte) error {
@@ -273,16 +281,11 @@ func (v *partView) check(w *topPart, prefix, lower, upper []byte) error {
 		return fmt.Errorf("part of the index: %d separators with a prefix of %d bytes", n, len(v.prefix))
 	}
 	for i := range n {
-		start, end := v.span(i)
-		if end < start || end-start < trailerSize {
-			return fmt.Errorf("part of the index: block %d ends at %d and begins at %d", i, end, start)
-		}
-		if err := checkLengths(end-start-trailerSize, v.decoded(i)); err != nil {
-			return fmt.Errorf("part of the index: block %d %w", i, err)
-		}
-		from, to := v.suffixEnds(i)
-		if to < from || int(to) > len(v.seps) || int(to-from) > MaxKey-len(v.prefix) {
-			return fmt.Errorf("part of the index: separator %d ends at %d and begins at %d", i, to, from)
+		if !v.fits(i) {
+			start, end := v.span(i)
+			from, to := v.suffixEnds(i)
+			return fmt.Errorf("part of the index: block %d from %d to %d, %d decoded, separator from %d to %d", i,
+				start, end, v.decoded(i), from, to)
 		}
 		if i > 0 && bytes.Compare(v.suffix(i-1), v.suffix(i)) > 0 {
 			return fmt.Errorf("part of the index: separator %d out of order", i)

@@ -61,7 +61,8 @@ func TestASmallIndexIsNotInParts(t *testing.T) {
 			continue
 		}
 		top, _, _, _ := topOf(t, file)
-		for p, w := range top.parts {
+		for p := range top.parts {
+			w := &top.parts[p]
 			if last := p == len(top.parts)-1; w.length > defaultPartSize || !last && w.length < defaultPartSize-40 {
 				t.Errorf("part %d of %d bytes, want up to %d", p, w.length, defaultPartSize)
 			}
@@ -242,7 +243,7 @@ func TestHostileTopsAndParts(t *testing.T) {
 		}
 	}
 	const p = 1
-	w := good.parts[p]
+	w := &good.parts[p]
 	part := file[w.offset:][:w.length]
 	v, err := good.checkPart(p, part)
 	must(t, err)
@@ -269,7 +270,7 @@ func TestHostileTopsAndParts(t *testing.T) {
 		}
 	}
 	for _, other := range []int{0, 2} {
-		w := good.parts[other]
+		w := &good.parts[other]
 		if _, err := good.checkPart(p, file[w.offset:][:w.length]); err == nil {
 			t.Errorf("part %d is accepted as part %d", other, p)
 		}
@@ -334,7 +335,7 @@ func FuzzTop(f *testing.F) {
 		for p := range top.parts {
 			w := &top.parts[p]
 			if w.base != blocks || w.start != end || w.offset < top.end || w.length > maxPart {
-				t.Fatalf("part %d: %+v after %d blocks of %d bytes", p, *w, blocks, end)
+				t.Fatalf("part %d: %+v after %d blocks of %d bytes", p, w.topPart, blocks, end)
 			}
 			blocks += int(w.blocks)
 			end += w.data

@@ -14,16 +14,14 @@ import (
 
 // Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
 type Stats struct {
-	Blocks    uint64 // data blocks searched
-	CacheHits uint64 // data blocks among them that were in the cache
-	Mapped    uint64 // data blocks that were in the mapped file, in the system's memory
-	FileReads uint64 // reads of data blocks from the file
-	FileBytes uint64 // bytes of these reads
-	TailLoads uint64 // indexes, or tops of those in parts, that were not in memory and had to be loaded
-	// IndexParts are the parts of indexes that were used outside of the memory of the PartPool: those that were read
-	// from the file to be searched or loaded.
-	IndexParts uint64
-	PartLoads  uint64 // parts of indexes that were loaded into memory
+	Blocks     uint64 // data blocks searched
+	CacheHits  uint64 // data blocks among them that were in the cache
+	Mapped     uint64 // data blocks that were in the mapped file, in the system's memory
+	FileReads  uint64 // reads of data blocks from the file
+	FileBytes  uint64 // bytes of these reads
+	TailLoads  uint64 // indexes, or tops of those in parts, that were not in memory and had to be loaded
+	IndexParts uint64 // parts of indexes that were not in memory, and were searched in place or loaded
+	PartLoads  uint64 // parts among them that were loaded into memory
 	Present    uint64 // tables that held any version of the key, visible or not: true positives of the filter
 }
 
@@ -188,7 +186,7 @@ func (r *Reader) LoadParts() error {
 		return err
 	}
 	for p := range t.parts {
-		x, err := r.loadPart(t, p)
+		x, err := r.loadPart(t, p, nil)
 		if err != nil {
 			return err
 		}
@@ -295,7 +293,7 @@ func (r *Reader) part(t *top, p int, st *Stats) (*index, error) {
 	}
 	st.IndexParts++
 	st.PartLoads++
-	x, err := r.loadPart(t, p)
+	x, err := r.loadPart(t, p, nil)
 	if err != nil {
 		return nil, err
 	}

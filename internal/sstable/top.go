@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // A top is the top of an index in parts in memory. Its separators are the last ones of the parts.
@@ -15,9 +17,10 @@ type top struct {
 	separators
 	loaded []atomic.Pointer[index] // the parts in memory, nil if they are not
 
-	parts  []partRef
-	blocks int    // data blocks
-	end    uint64 // of the data blocks
+	parts   []partRef
+	blocks  int       // data blocks
+	end     uint64    // of the data blocks
+	checked checklist // of the data blocks
 
 	// From the properties.
 	first []byte  // the smallest key
@@ -28,13 +31,14 @@ type top struct {
 type partRef struct {
 	topPart
 
-	offset uint64 // of the payload
-	start  uint64 // offset of its first data block
-	base   int    // number of its first data block
+	offset   uint64        // of the payload
+	start    uint64        // offset of its first data block
+	base     int           // number of its first data block
+	verified atomic.Uint32 // moment when it was verified in the mapped file, or in a buffer; 0 for never
 }
 
 // parseTop parses and checks a top. The parts must end at most slack bytes before limit. It keeps no reference to b, and
-// allocates at most four times its length (I30).
+// allocates at most five times its length, and two bits for each block (I30).
 func parseTop(b []byte, limit, slack uint64) (*top, error) {
 	if len(b) < topHeader {
 		return nil, fmt.Errorf("top of %d bytes, want at least %d", len(b), topHeader)
@@ -71,7 +75,8 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 		if i > 0 && bytes.Compare(t.sep(i-1), t.sep(i)) > 0 {
 			return nil, fmt.Errorf("top: separator %d out of order", i)
 		}
-		t.parts[i] = partRef{topPart: w, start: t.end, base: t.blocks}
+		ref := &t.parts[i]
+		ref.topPart, ref.start, ref.base = w, t.end, t.blocks
 		t.blocks += int(w.blocks)
 		if t.end += w.data; t.end > limit { // so that no sum wraps
 			return nil, fmt.Errorf("top: data blocks end at %d, want at most %d", t.end, limit)
@@ -80,6 +85,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 	if len(seps) > 0 {
 		return nil, errors.New("top: bytes after the last separator")
 	}
+	t.checked = makeChecklist(t.blocks)
 	end := t.end
 	for i := range t.parts {
 		t.parts[i].offset = end
@@ -94,7 +100,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 // bytes returns the bytes of memory that the top takes, without the parts.
 func (t *top) bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.separators.bytes() + int64(len(t.prefix)) +
-		int64(len(t.parts))*int64(unsafe.Sizeof(partRef{})+8)
+		int64(len(t.parts))*int64(unsafe.Sizeof(partRef{})+8) + t.checked.bytes()
 }
 
 // partsEnd returns where the parts end.
@@ -122,15 +128,45 @@ func (t *top) parsePart(p int, payload []byte) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	more := len(v.prefix) - len(t.prefix)
-	x := makeIndex(v.blocks(), t.prefix, len(v.seps)+v.blocks()*more)
-	x.part, x.base, x.last = p, t.parts[p].base, p+1 == len(t.parts)
-	if p > 0 {
+	x := new(index)
+	t.fill(x, p, &v)
+	return x, nil
+}
+
+// fill makes x part p of the index. It checks the view again, except the order of its separators, since the view may be
+// one of a mapped file that was checked before: it returns false if something is wrong.
+func (t *top) fill(x *index, p int, v *partView) bool {
+	w, n, more := &t.parts[p], v.blocks(), len(v.prefix)-len(t.prefix)
+	if n != int(w.blocks) || more < 0 || n*more+len(v.seps) > maxPart {
+		return false
+	}
+	x.reset(n, t.prefix, n*more+len(v.seps))
+	x.part, x.base, x.last = p, w.base, p+1 == len(t.parts)
+	if x.lower = nil; p > 0 {
 		x.lower = t.sep(p - 1)
 	}
-	x.end, x.first, x.seqs = t.parts[p].start, t.first, t.seqs
-	t.addTo(x, &v)
-	return x, nil
+	x.first, x.seqs, x.checked = t.first, t.seqs, t.checked
+	start, from := uint32(0), uint32(0) // of the block, and of its suffix
+	handles, heads, ends := x.handles[:n], x.heads[:n], x.ends[:n]
+	for i := range n {
+		e := v.entries[i*partEntry:][:partEntry]
+		end, decoded := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:])
+		to := binary.LittleEndian.Uint32(e[8:])
+		if end < start || end-start < trailerSize || !possible(end-start-trailerSize, decoded) ||
+			to < from || uint64(to) > uint64(len(v.seps)) {
+			return false
+		}
+		handles[i].offset, handles[i].decoded = w.start+uint64(start), decoded
+		at := len(x.seps)
+		if more > 0 {
+			x.seps = append(x.seps, v.prefix[len(t.prefix):]...)
+		}
+		x.seps = append(x.seps, v.seps[from:to]...)
+		heads[i], ends[i] = ikey.Head(x.seps[at:]), uint32(len(x.seps)) //nolint:gosec // at most maxPart
+		start, from = end, to
+	}
+	x.heads, x.ends, x.end = heads, ends, w.start+uint64(start)
+	return x.end == w.start+w.data
 }
 
 // addTo adds the blocks of part p, which was checked, to an index that ends where they begin.
@@ -142,45 +178,26 @@ func (t *top) addTo(x *index, v *partView) {
 	}
 }
 
-// readPart reads the payload of part p into b, which has space for it and its trailer.
-func (f *tableFile) readPart(t *top, p int, b []byte) (payload []byte, err error) {
-	w := &t.parts[p]
-	if err := f.readAt(b, w.offset); err != nil {
-		return nil, err
-	}
-	return f.openPlain(kindPart, w.offset, b)
-}
-
-// loadPart reads part p.
-func (f *tableFile) loadPart(t *top, p int) (*index, error) {
-	s, _ := scratches.Get().(*scratch) // the pool has no others
-	defer scratches.Put(s)
-	payload, err := f.readPart(t, p, s.bytes(int(t.parts[p].length)+trailerSize))
-	if err != nil {
-		return nil, err
-	}
-	x, err := t.parsePart(p, payload)
-	if err != nil {
-		return nil, f.damaged(t.parts[p].offset, err)
-	}
-	return x, nil
-}
-
 // readWhole reads all parts of an index as one index.
 func (f *tableFile) readWhole(t *top) (*index, error) {
-	x := makeIndex(t.blocks, t.prefix, 0)
-	x.first, x.seqs, x.last = t.first, t.seqs, true
+	x := new(index)
+	x.reset(t.blocks, t.prefix, 0)
+	x.first, x.seqs, x.checked, x.last = t.first, t.seqs, t.checked, true
 	var b []byte
 	for p := range t.parts {
 		n := int(t.parts[p].length) + trailerSize
 		b = slices.Grow(b[:0], n)[:n]
-		payload, err := f.readPart(t, p, b)
+		w := &t.parts[p]
+		if err := f.readAt(b, w.offset); err != nil {
+			return nil, err
+		}
+		payload, err := f.openPlain(kindPart, w.offset, b)
 		if err != nil {
 			return nil, err
 		}
 		v, err := t.checkPart(p, payload)
 		if err != nil {
-			return nil, f.damaged(t.parts[p].offset, err)
+			return nil, f.damaged(w.offset, err)
 		}
 		t.addTo(x, &v)
 	}
