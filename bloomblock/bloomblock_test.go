@@ -483,6 +483,21 @@ func TestGoldenBytes(t *testing.T) {
 			p.Rate(), len(block), checksum(block))
 	}
 	golden(t, "testdata/blocks.txt", out.String())
+
+	// Blocks of version 3: with checksums of pages, with units side by side, with both, and with neither.
+	out.Reset()
+	side := paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3, 2}).SideBySide()
+	for _, p := range []Params{paramsFor(t, 0.01), side, ribbonOf(t, 0.01, 0.001)} {
+		for _, n := range []uint64{3200, 3500, 20_000} {
+			block := blockOf(p, hashesOf(shapes[2].key, 0, n))
+			h, err := ParseHeader(block)
+			must(t, err)
+			fmt.Fprintf(&out, "%d decimal keys at %.5f: version %d, %d bytes, %d parts, CRC-32C %08x\n",
+				n, p.Rate(), block[offVersion], len(block), h.parts, checksum(block))
+			fmt.Fprintf(&out, "%x\n%x\n", block[:HeaderSize], block[HeaderSize+h.UnitsSize():])
+		}
+	}
+	golden(t, "testdata/pages.txt", out.String())
 }
 
 func golden(t *testing.T, file, got string) {

@@ -23,6 +23,7 @@ type Builder struct {
 	n      int
 	last   Hash
 	ribbon solver
+	whole  []byte // a unit, before it is cut into parts
 }
 
 // Add adds a key's hash, unless it equals the one added before: several versions of a key are added in succession.
@@ -70,14 +71,30 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	for try := 1; ; try++ {
 		dst = append(dst[:start], make([]byte, HeaderSize)...)
 		h := Header{Keys: uint64(b.n), Seed: seed} //nolint:gosec // a length
-		var crowded bool
-		dst, crowded = b.appendUnits(dst, &h, p)
+		crowded := false
+		if blocks, ok := b.inParts(&h, p); ok {
+			dst, crowded = b.appendParts(dst, &h, p, blocks)
+		} else {
+			dst, crowded = b.appendUnits(dst, &h, p)
+		}
 		if !crowded || try == maxSeeds {
-			h.put(dst[start:])
-			return dst
+			return h.finish(dst, start)
 		}
 		seed = NewSeed()
 	}
+}
+
+// finish appends the checksums of pages, if there are several, to the units of the block that begins at start, and
+// writes the header.
+func (h *Header) finish(dst []byte, start int) []byte {
+	units := dst[start+HeaderSize:]
+	if len(units) > pageBytes {
+		dst = appendSums(dst, units)
+		dst = append(dst, make([]byte, -len(dst[start:])&(blockBytes-1))...)
+		h.paged, h.sums = true, checksum(dst[start+HeaderSize+len(units):])
+	}
+	h.put(dst[start:])
+	return dst
 }
 
 // maxSeeds is the number of seeds that a Builder tries. Hashes that crowd under one seed have no reason to crowd under
@@ -96,17 +113,106 @@ func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, c
 			dst, u, built = b.appendRibbon(dst, h.Seed, p)
 		}
 		if !built {
-			dst, u = b.appendBloom(dst, h.Seed, blooms, p.units[i])
+			dst, u = b.appendBloom(dst, h, blooms, p.units[i])
 			blooms++
 		}
 		u.Offset = uint64(offset - start) //nolint:gosec // offset > start
-		u.Rate, u.CRC = p.rates[i], checksum(dst[offset:])
-		if u.Probes > 0 {
-			if rate := censusOf(dst[offset:]).rate(u.Probes); !plausible(rate, u.Rate, h.Keys, &u) {
-				u.Rate, crowded = min(rate, 1), true
-			}
-		}
+		crowded = u.describe(dst[offset:], p.rates[i], h.Keys) || crowded
 		h.Units = append(h.Units, u)
+	}
+	return dst, crowded
+}
+
+// describe sets the rate and the checksum of a unit with the given bytes. It reports whether the unit misses the
+// promised rate; then Rate is the real one.
+func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (crowded bool) {
+	u.Rate, u.CRC = promised, checksum(payload)
+	if u.Probes == 0 {
+		return false
+	}
+	rate := censusOf(payload).rate(u.Probes)
+	if plausible(rate, promised, keys, u) {
+		return false
+	}
+	u.Rate = min(rate, 1)
+	return true
+}
+
+// A full part has a page, if its units can be rounded to that with less than a sixteenth of additional blocks.
+const fullPart = pageBlocks - pageBlocks/16
+
+// inParts returns the number of blocks of each unit in a part if units are to stand side by side, and sets the number
+// of parts in h. They do not if all are in one page, or if the uneven number of keys in parts would show in the rate:
+// the rate of a unit grows at most as the power of its probes with the keys, so that of two grows with the variance of
+// the keys of a part times the product of their probes.
+func (b *Builder) inParts(h *Header, p Params) (blocks [MaxUnits]uint64, ok bool) {
+	if !p.sideBySide || p.n < 2 || p.ribbon {
+		return blocks, false
+	}
+	all := uint64(0)
+	for i, u := range p.units[:p.n] {
+		blocks[i] = uint64(b.blocks(u)) //nolint:gosec // ≥ 1
+		all += blocks[i]
+	}
+	parts := (all + pageBlocks - 1) / pageBlocks
+	if parts < 2 {
+		return blocks, false
+	}
+	each, sum := blocks, uint64(0)
+	for ; ; parts++ {
+		sum = 0
+		for i := range each {
+			each[i] = (blocks[i] + parts - 1) / parts
+			sum += each[i]
+		}
+		if sum <= pageBlocks {
+			break
+		}
+	}
+	for i := 0; sum >= fullPart && sum < pageBlocks; i++ {
+		each[i%p.n]++
+		sum++
+	}
+	pairs := 0
+	for i := range p.n {
+		for j := range i {
+			pairs += p.units[i].Probes * p.units[j].Probes
+		}
+	}
+	if float64(pairs)*float64(parts) > unevenParts*float64(b.n) {
+		return blocks, false
+	}
+	h.parts = parts
+	return each, true
+}
+
+// unevenParts is the largest share by which the uneven number of keys in parts may raise the rate of a filter.
+const unevenParts = 0.02
+
+// appendParts appends units side by side, with the given number of blocks of each in a part, and describes them in h.
+func (b *Builder) appendParts(dst []byte, h *Header, p Params, each [MaxUnits]uint64) (longer []byte, crowded bool) {
+	for i := range p.n {
+		u := UnitHeader{Blocks: each[i] * h.parts, Offset: HeaderSize}
+		for _, n := range each[:i] {
+			u.Offset += n * blockBytes
+		}
+		u.Probes = bestProbes(h.Keys, u.Blocks, p.units[i])
+		h.Units = append(h.Units, u)
+	}
+	base := len(dst) - HeaderSize
+	size := h.partBlocks() * blockBytes
+	dst, _ = grow(dst, int(h.partBlocks()*h.parts)) //nolint:gosec // about as large as hashes in memory
+	for i := range h.Units {
+		u := &h.Units[i]
+		b.whole, _ = grow(b.whole[:0], int(u.Blocks)) //nolint:gosec // likewise
+		for _, hashes := range b.chunks {
+			h.fill(b.whole, hashes, i, u)
+		}
+		crowded = u.describe(b.whole, p.rates[i], h.Keys) || crowded
+		n := each[i] * blockBytes
+		for part := range h.parts {
+			copy(dst[uint64(base)+u.Offset+part*size:][:n], b.whole[part*n:]) //nolint:gosec // a length
+		}
 	}
 	return dst, crowded
 }
@@ -122,14 +228,15 @@ func plausible(rate, promised float64, keys uint64, u *UnitHeader) bool {
 }
 
 // appendBloom appends the bits of the nth Bloom unit of a filter.
-func (b *Builder) appendBloom(dst []byte, seed Seed, nth int, u Unit) ([]byte, UnitHeader) {
-	blocks := b.blocks(u)
-	probes := bestProbes(uint64(b.n), uint64(blocks), u) //nolint:gosec // lengths
+func (b *Builder) appendBloom(dst []byte, h *Header, nth int, unit Unit) ([]byte, UnitHeader) {
+	blocks := b.blocks(unit)
+	probes := bestProbes(uint64(b.n), uint64(blocks), unit) //nolint:gosec // lengths
 	dst, payload := grow(dst, blocks)
+	u := UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
 	for _, hashes := range b.chunks {
-		fill(payload, hashes, seed, nth, probes)
+		h.fill(payload, hashes, nth, &u)
 	}
-	return dst, UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
+	return dst, u
 }
 
 // bestProbes returns the number of probes of a unit with the given keys and blocks. It is that of u, except for few
@@ -198,17 +305,21 @@ func grow(dst []byte, blocks int) (longer, added []byte) {
 	return dst, dst[start:]
 }
 
-// fill sets the bits of hashes in the payload of the nth Bloom unit.
-func fill(payload []byte, hashes []Hash, seed Seed, nth, probes int) {
-	blocks := uint64(len(payload) / blockBytes)
-	for _, h := range hashes {
-		h = seed.Mix(h)
-		for range nth {
-			h = h.Next()
+// fill sets the bits of hashes in the payload of the nth Bloom unit, which u describes.
+func (h *Header) fill(payload []byte, hashes []Hash, nth int, u *UnitHeader) {
+	// Copies, since for all the compiler knows payload is the header.
+	seed, probes, parts, unit := h.Seed, u.Probes, h.Parts(), h.bloom(nth, u, 0)
+	for _, hash := range hashes {
+		hash = seed.Mix(hash)
+		part := uint64(0)
+		if nth > 0 {
+			part = hash.Block(parts)
+			for range nth {
+				hash = hash.Next()
+			}
 		}
-		i := h.Block(blocks) << blockShift
-		line := (*[blockBytes]byte)(payload[i:])
-		x, y := h.Fields()
+		line := (*[blockBytes]byte)(payload[unit.at(hash, part):])
+		x, y := hash.Fields()
 		for range min(probes, wordFields) {
 			line[x>>3&(blockBytes-1)] |= 1 << (x & 7)
 			x >>= fieldBits

@@ -14,6 +14,7 @@ type Exam struct {
 	ByTable    float64    `json:"fpr_by_table"`           // Filter.ExpectedRate, by keys, blocks and probes
 	FromBits   float64    `json:"fpr_from_bits"`          // exact for these bits and random hashes
 	Measured   *Measured  `json:"fpr_measured,omitempty"` // by asking; nil without units
+	Parts      uint64     `json:"parts,omitempty"`        // into which units side by side are cut: see Header.Parts
 	Units      []UnitExam `json:"units"`
 	Flags      []Flag     `json:"flags"` // figures that are off: of the whole filter, then of each unit
 }
@@ -54,7 +55,7 @@ type UnitExam struct {
 	Segments uint64  `json:"segments,omitempty"` // Ribbon: of 64 slots
 	Wide     uint64  `json:"wide,omitempty"`     // Ribbon: segments at the front with one more column
 	Blocks   uint64  `json:"blocks"`             // of 64 bytes
-	Offset   uint64  `json:"offset"`             // from the start of the block
+	Offset   uint64  `json:"offset"`             // of its first byte, from the start of the block
 	Bytes    uint64  `json:"bytes"`
 	PerKey   float64 `json:"bits_per_key"`
 	CRC      string  `json:"crc32c"`     // in the header
@@ -141,11 +142,15 @@ func examine(block []byte, many asker) (Exam, error) {
 		return e, nil
 	}
 	e.ByTable = f.ExpectedRate()
+	units := h.Split(block[HeaderSize:][:h.UnitsSize()])
 	for i := range e.Units {
 		u := &e.Units[i]
 		alone := f.unit(i)
 		u.ByTable = alone.ExpectedRate()
-		u.examine(alone, block[u.Offset:][:u.Bytes])
+		u.examine(alone, units[i])
+		if u.Worst != nil {
+			u.Worst.Offset = h.BlockOffset(i, u.Worst.Index)
+		}
 		e.FromBits *= u.FromBits
 		u.Measured = ask(u.FromBits, alone, many)
 		u.judge(e.Keys)
@@ -161,7 +166,12 @@ func examine(block []byte, many asker) (Exam, error) {
 // describe copies the fields of the header.
 func (e *Exam) describe(h *Header, block []byte) {
 	e.Kind, e.Keys, e.Promised = "none", h.Keys, h.Rate(len(h.Units))
-	e.BitsPerKey = perKey(h.BlockSize()-HeaderSize, h.Keys)
+	e.BitsPerKey = perKey(h.UnitsSize(), h.Keys)
+	e.Parts = h.Parts()
+	var found [][]byte
+	if size := h.UnitsSize(); uint64(len(block)-HeaderSize) >= size {
+		found = h.Split(block[HeaderSize:][:size])
+	}
 	for i, u := range h.Units {
 		x := UnitExam{
 			Kind: "bloom", Probes: u.Probes, Columns: u.Columns, Overhead: u.Overhead,
@@ -175,7 +185,10 @@ func (e *Exam) describe(h *Header, block []byte) {
 		if u.Columns > 0 {
 			e.Kind, x.Kind = "ribbon", "ribbon"
 		}
-		if size := uint64(len(block)); u.Offset <= size && u.Bytes() <= size-u.Offset {
+		switch size := uint64(len(block)); {
+		case found != nil:
+			x.CRCFound = fmt.Sprintf("%08x", checksum(found[i]))
+		case e.Parts == 0 && u.Offset <= size && u.Bytes() <= size-u.Offset:
 			x.CRCFound = fmt.Sprintf("%08x", checksum(block[u.Offset:][:u.Bytes()]))
 		}
 		e.Units = append(e.Units, x)
@@ -192,5 +205,7 @@ func (f *Filter) unit(i int) *Filter {
 		}
 		i--
 	}
-	return &Filter{n: 1, units: [MaxUnits]unit{f.units[i]}, keys: f.keys, seed: f.seed}
+	u := f.units[i]
+	u.scale = u.blocks << (blockShift - u.folds) // as of a first unit
+	return &Filter{n: 1, units: [MaxUnits]unit{u}, keys: f.keys, seed: f.seed}
 }

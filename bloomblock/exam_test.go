@@ -92,6 +92,8 @@ func TestSoundFiltersAreNotFlagged(t *testing.T) {
 	for _, p := range []Params{
 		paramsFor(t, 0.5), paramsFor(t, 0.1), paramsFor(t, 0.01), paramsFor(t, 0.001), nested,
 		ribbonOf(t, 0.01), ribbonOf(t, 0.06, 0.002),
+		paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3, 2}).SideBySide(),
+		paramsOf(t, Unit{12, 6}, Unit{4, 3}).SideBySide(),
 		{},
 	} {
 		for _, keys := range []uint64{0, 1, 2, 7, 63, 300, 2000, 20000, 200000} {
@@ -119,7 +121,7 @@ func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 	h, err := ParseHeader(block)
 	must(t, err)
 	u := h.Units[0]
-	payload := block[HeaderSize:]
+	payload := block[HeaderSize:][:u.Bytes()]
 	clear(payload)
 	for x := range seededHashes(1, n) {
 		for probe := range u.Probes {
@@ -127,9 +129,16 @@ func doubleHashedBlock(t *testing.T, p Params, n uint64) []byte {
 			payload[x.Block(u.Blocks)*blockBytes+uint64(at/8)] |= 1 << (at % 8)
 		}
 	}
-	h.Units[0].CRC = checksum(payload)
-	h.put(block)
-	return block
+	return resealed(h, block)
+}
+
+// resealed returns the block with the checksums of its bytes.
+func resealed(h Header, block []byte) []byte {
+	block = block[:HeaderSize+h.UnitsSize()]
+	for i, unit := range h.Split(block[HeaderSize:]) {
+		h.Units[i].CRC = checksum(unit)
+	}
+	return h.finish(block, 0)
 }
 
 // recount sets another number of keys in the header of a block.
@@ -165,8 +174,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 		h := Header{Keys: uint64(b.n)}
 		block, _ := b.appendUnits(make([]byte, HeaderSize), &h, p)
 		h.Units[0].Rate = p.Rate()
-		h.put(block)
-		return block
+		return resealed(h, block)
 	}
 	for _, c := range []struct {
 		name   string
@@ -211,9 +219,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 			for i := range block[HeaderSize:][:blockBytes] {
 				block[HeaderSize+i] = 0xff
 			}
-			h.Units[0].CRC = checksum(block[HeaderSize:])
-			h.put(block)
-			return block
+			return resealed(h, block)
 		}(), nil, []FlagName{WorstBlockOff}, false},
 		{"a Ribbon of other bits", func() []byte {
 			block := blockOf(ribbonOf(t, 0.01), seededHashes(1, keys))
@@ -223,9 +229,7 @@ func TestFaultsAreFlaggedByName(t *testing.T) {
 					block[HeaderSize+i] = 0
 				}
 			}
-			h.Units[0].CRC = checksum(block[HeaderSize:])
-			h.put(block)
-			return block
+			return resealed(h, block)
 		}(), nil, []FlagName{DensityOff}, false},
 		{
 			"a filter that denies half of all it should not", blockOf(paramsOf(t, Unit{6, 4}), seededHashes(1, keys)),
@@ -299,6 +303,7 @@ func TestAnExamOfADamagedBlockGoesAsFarAsItCan(t *testing.T) {
 func TestTheFieldsOfAHeaderAreAllItsBytes(t *testing.T) {
 	for _, p := range []Params{
 		{}, paramsFor(t, 0.01), ribbonOf(t, 0.01, 0.0001), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}),
+		paramsOf(t, Unit{0.5, 1}), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}).SideBySide(),
 	} {
 		block := blockOf(p, seededHashes(1, 5000))
 		at := 0

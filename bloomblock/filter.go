@@ -13,10 +13,12 @@ import (
 // The owner of the memory of its bits may free it once the Filter is garbage: methods keep it alive while they read
 // them. Methods take a pointer because a copy would cost as much as a probe.
 type Filter struct {
-	n      int     // number of Bloom units
+	seed  Seed
+	n     int // number of Bloom units
+	units [MaxUnits]unit
+
 	ribbon *ribbon // the first unit, if it is a Ribbon; not among units
-	units  [MaxUnits]unit
-	seed   Seed
+	parts  uint64  // of Bloom units side by side; otherwise 0
 	keys   uint64
 
 	figures *figures // nil if there are no units
@@ -34,25 +36,27 @@ type figures struct {
 // cannot fail.
 type unit struct {
 	bits   []byte
-	scale  uint64 // see line
+	scale  uint64 // see line and within
+	blocks uint64 // in the file
 	probes int32
 	folds  uint8 // 0..maxFolds: each halves the blocks in memory
 	absent bool  // see absentUnit
 }
 
-// unitOf returns a unit with the given number of blocks in the file, which is folded that many times.
-func unitOf(bits []byte, blocks uint64, probes int, folds uint8) unit {
+// bloom returns a Bloom unit without bits, folded the given number of times. i is its index among the Bloom units.
+func (h *Header) bloom(i int, u *UnitHeader, folds uint8) unit {
+	blocks := u.Blocks
+	if i > 0 && h.sideBySide() {
+		blocks /= h.parts
+	}
 	return unit{
-		bits: bits, scale: blocks << (blockShift - folds),
-		probes: int32(probes), folds: folds, //nolint:gosec // ≤ MaxProbes
+		scale: blocks << (blockShift - folds), blocks: u.Blocks,
+		probes: int32(u.Probes), folds: folds, //nolint:gosec // ≤ MaxProbes
 	}
 }
 
-// blocks returns the number of blocks in the file.
-func (u *unit) blocks() uint64 { return u.scale >> (blockShift - u.folds) }
-
 // folded returns the number of blocks in memory.
-func (u *unit) folded() uint64 { return (u.blocks()-1)>>u.folds + 1 }
+func (u *unit) folded() uint64 { return (u.blocks-1)>>u.folds + 1 }
 
 // MayContain reports whether the key with hash h (see HashKey) may have been added. False is certain; true is wrong
 // for about FalsePositiveRate of the absent keys. It never fails, never allocates, and is safe for concurrent use.
@@ -71,9 +75,12 @@ func (f *Filter) MayContain(h Hash) bool { return f.mayContain(f.seed.Mix(h)) }
 // takes a third longer, and a call for each unit a tenth. Masked indices need no bounds checks.
 func (f *Filter) mayContain(h Hash) bool {
 	asked := h
-	for i := range f.n {
+	if f.n == 0 {
+		return f.passesRibbon(asked)
+	}
+	line := f.units[0].line(h)
+	for i := 0; ; {
 		u := &f.units[i]
-		line := u.line(h)
 		x := uint64(h) * mulFields // Fields
 		all := probe(line, x)
 		if u.probes > 1 {
@@ -90,8 +97,6 @@ func (f *Filter) mayContain(h Hash) bool {
 		}
 		switch u.probes {
 		case 1, 2, 3, 4:
-			h = h.Next()
-			continue
 		default:
 			_, y := h.Fields()
 			for range u.probes - wordFields {
@@ -111,22 +116,43 @@ func (f *Filter) mayContain(h Hash) bool {
 		if all&1 == 0 {
 			return false
 		}
+		if i++; i == f.n {
+			return f.passesRibbon(asked)
+		}
 		h = h.Next()
+		line = f.units[i].within(h, asked.Block(f.parts))
 	}
+}
+
+// passesRibbon asks the Ribbon unit, if there is one.
+func (f *Filter) passesRibbon(h Hash) bool {
 	if f.ribbon == nil {
 		return true
 	}
-	maybe := f.ribbon.mayContain(asked)
-	runtime.KeepAlive(f) // its owner may free the bits with it
+	maybe := f.ribbon.mayContain(h)
+	runtime.KeepAlive(f) // until its bits were read
 	return maybe
 }
 
-// line returns the block of h. Its offset in memory is h.Block(blocks) >> folds << blockShift. Rounding down once is
-// rounding down at each step, so that is the high half of hash × blocks·2^(blockShift-folds), without its low bits: a
-// unit that is folded takes no more time than one that is not.
+// line returns the block of h in the first unit. Its offset in memory is h.Block(blocks) >> folds << blockShift.
+// Rounding down once is rounding down at each step, so that is the high half of hash × blocks·2^(blockShift-folds),
+// without its low bits: a unit that is folded takes no more time than one that is not.
 func (u *unit) line(h Hash) *[blockBytes]byte {
 	at := h.Block(u.scale) &^ (blockBytes - 1)
 	return (*[blockBytes]byte)(u.bits[at : at+blockBytes : at+blockBytes]) // constant length: no masking
+}
+
+// within returns the block of h in a further unit; see at.
+func (u *unit) within(h Hash, part uint64) *[blockBytes]byte {
+	at := u.at(h, part)
+	return (*[blockBytes]byte)(u.bits[at : at+blockBytes : at+blockBytes])
+}
+
+// at returns the offset in memory of the block of h in any unit. In a further unit of those that stand side by side, it
+// is in the given part, that of the key's block in the first unit, and scale counts the blocks of a part. Otherwise the
+// part is 0.
+func (u *unit) at(h Hash, part uint64) uint64 {
+	return (part*u.scale + h.Block(u.scale)) &^ (blockBytes - 1)
 }
 
 // probe returns the word of line that contains the bit at the low field of x, shifted so that this bit is the lowest.
@@ -250,8 +276,8 @@ func (f *Filter) Bytes() int {
 func (f *Filter) Seed() Seed { return f.seed }
 
 // FalsePositiveRate returns the false positive rate of the bits in memory, for keys whose hashes are independent of
-// those that were added: exact for Bloom units, to about a percent for a Ribbon unit. It is 1 without units. The first
-// call counts the bits, at about the speed of memory.
+// those that were added: exact for Bloom units, to about a percent for a Ribbon unit, and to two for units side
+// by side. It is 1 without units. The first call counts the bits, at about the speed of memory.
 func (f *Filter) FalsePositiveRate() float64 {
 	m := f.figures
 	if m == nil {
@@ -274,7 +300,7 @@ func (f *Filter) FalsePositiveRate() float64 {
 // replace fewer blocks than the others, so that fewer keys ask it.
 func (u *unit) rate(c *census) float64 {
 	probes := int(u.probes)
-	blocks := u.blocks()
+	blocks := u.blocks
 	rest := blocks & (1<<u.folds - 1)
 	if rest == 0 {
 		return c.rate(probes)
@@ -302,7 +328,7 @@ func (f *Filter) expectedRate(exactBelow float64) float64 {
 		}
 		r := u.expectedRate(f.keys)
 		if r < exactBelow && u.folds == 0 {
-			r = binomialRate(f.keys, u.blocks(), int(u.probes))
+			r = binomialRate(f.keys, u.blocks, int(u.probes))
 		}
 		rate *= r
 	}
@@ -312,7 +338,7 @@ func (f *Filter) expectedRate(exactBelow float64) float64 {
 // expectedRate returns the rate of a unit with the given number of keys, as quickRate does. A key is in a block of a
 // folded unit with the probability of all blocks that it replaces.
 func (u *unit) expectedRate(keys uint64) float64 {
-	probes, blocks := int(u.probes), u.blocks()
+	probes, blocks := int(u.probes), u.blocks
 	if u.folds == 0 {
 		return quickRate(keys, blocks, probes)
 	}

@@ -139,7 +139,7 @@ func (h *Header) unitForms(i int) []Form {
 		return forms
 	}
 	for folds := range maxFolds + 1 {
-		b := unitOf(nil, u.Blocks, u.Probes, uint8(folds)) //nolint:gosec // ≤ maxFolds
+		b := h.bloom(0, u, uint8(folds)) //nolint:gosec // ≤ maxFolds
 		rate := b.expectedRate(h.Keys)
 		if folds > 0 && (rate > uselessRate || u.Blocks>>(folds-1) <= 1) {
 			break
@@ -180,7 +180,7 @@ func AlignedBytes(n int64) []byte {
 	return make([]byte, (n+blockBytes-1)&^(blockBytes-1))[:n:n]
 }
 
-// In returns the filter in a form of Forms. units[i] has the bytes of unit i as they are in the file, for each unit
+// In returns the filter in a form of Forms. units[i] has the bytes of unit i, as Split returns them, for each unit
 // that the form has; others are nil or missing. In verifies them and copies what the form keeps of them to dst, which
 // has exactly form.Bytes bytes and should be aligned to 64 of them (AlignedBytes). The filter refers to dst, which must
 // not change while the filter is in use, and not to units.
@@ -204,10 +204,11 @@ func (h Header) In(form Form, dst []byte, units [][]byte) (Filter, error) {
 // form.Bytes bytes. The filter refers to dst as that of In does; dst must not overlap the memory of f.
 func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok bool) {
 	defer runtime.KeepAlive(f)
-	if int64(len(dst)) != form.Bytes || len(h.Units) > MaxUnits || f.seed != h.Seed || f.keys != h.Keys {
+	if int64(len(dst)) != form.Bytes || len(h.Units) > MaxUnits || f.seed != h.Seed || f.keys != h.Keys ||
+		f.n > 1 && f.parts != h.Parts() {
 		return Filter{}, false
 	}
-	smaller = Filter{keys: f.keys, seed: f.seed, figures: &figures{form: form}}
+	smaller = Filter{keys: f.keys, seed: f.seed, parts: f.parts, figures: &figures{form: form}}
 	blooms := 0
 	for i, kept := range form.kept {
 		if i >= len(h.Units) {
@@ -224,7 +225,7 @@ func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok boo
 			smaller.ribbon, dst = f.ribbon.reduced(h.Keys, u, kept, dst)
 			ok = smaller.ribbon != nil && i == 0
 		default:
-			smaller.units[blooms], dst, ok = f.units[blooms].reduced(u, kept, dst)
+			smaller.units[blooms], dst, ok = f.units[blooms].reduced(h.bloom(blooms, u, 0), kept, dst)
 			blooms++
 			if kept != keptNone {
 				smaller.n = blooms
@@ -254,23 +255,20 @@ func (f *Filter) Form() Form {
 
 // absentUnit stands for a Bloom unit that is not in memory, where a later one is: the hash of a key in a unit follows
 // from that in the unit before. It denies no key.
-var absentUnit = func() unit {
-	u := unitOf(bytes.Repeat([]byte{0xff}, blockBytes), 1, 1, 0)
-	u.absent = true
-	return u
-}()
+var absentUnit = unit{bits: bytes.Repeat([]byte{0xff}, blockBytes), blocks: 1, probes: 1, absent: true}
 
-// reduced returns what is kept of a unit with header h, made of the bits of u, and the rest of dst.
-func (u *unit) reduced(h *UnitHeader, kept uint8, dst []byte) (smaller unit, rest []byte, ok bool) {
+// reduced returns what is kept of a unit that is whole in the file, made of the bits of u, and the rest of dst.
+func (u *unit) reduced(whole unit, kept uint8, dst []byte) (smaller unit, rest []byte, ok bool) {
 	if kept == keptNone {
 		return absentUnit, dst, true
 	}
 	folds := kept - keptWhole
-	if u.absent || len(u.bits) == 0 || u.blocks() != h.Blocks || int(u.probes) != h.Probes ||
-		folds < u.folds || folds > maxFolds {
+	if u.absent || len(u.bits) == 0 || folds < u.folds || folds > maxFolds ||
+		u.scale<<u.folds != whole.scale || u.blocks != whole.blocks || u.probes != whole.probes {
 		return unit{}, nil, false
 	}
-	smaller = unitOf(nil, h.Blocks, h.Probes, folds)
+	smaller = whole
+	smaller.scale, smaller.folds = whole.scale>>folds, folds
 	n := smaller.folded() * blockBytes
 	if n > uint64(len(dst)) {
 		return unit{}, nil, false

@@ -23,6 +23,8 @@ func formParams(tb testing.TB) map[string]Params {
 		"one Bloom unit of one probe":     paramsOf(tb, Unit{32, 1}),
 		"one Bloom unit of few bits":      paramsOf(tb, Unit{0.5, 1}),
 		"three equal Bloom units":         three,
+		"three Bloom units side by side":  three.SideBySide(),
+		"two Bloom units side by side":    paramsOf(tb, Unit{9.5, 5}, Unit{2, 1}).SideBySide(),
 		"three unequal Bloom units":       paramsOf(tb, Unit{5, 3}, Unit{10.5, 7}, Unit{2, 1}),
 		"nested Bloom units":              nested,
 		"a Ribbon unit":                   ribbonOf(tb, 0.0086),
@@ -37,10 +39,7 @@ func unitsOf(tb testing.TB, block []byte) (h Header, units [][]byte) {
 	tb.Helper()
 	h, err := ParseHeader(block)
 	must(tb, err)
-	for _, u := range h.Units {
-		units = append(units, block[u.Offset:][:u.Bytes()])
-	}
-	return h, units
+	return h, h.Split(block[HeaderSize:][:h.UnitsSize()])
 }
 
 // in returns the filter in a form, made from only the units that the form has. The memory is not zero before.
@@ -323,7 +322,8 @@ func TestReduceMakesTheBitsOfTheFile(t *testing.T) {
 						t.Fatalf("%s, %d keys, %+v to %+v: other bits than from the file", name, n, from, to)
 					}
 				}
-				if g, ok := whole.Reduce(h, from, make([]byte, from.Bytes)); !ok || !bytes.Equal(memory(&g), memory(&f)) {
+				g, ok := whole.Reduce(h, from, make([]byte, from.Bytes))
+				if !ok || !bytes.Equal(memory(&g), memory(&f)) {
 					t.Fatalf("%s, %d keys, from the whole filter to %+v: %v, or other bits", name, n, from, ok)
 				}
 			}

@@ -7,17 +7,18 @@ import (
 	"math"
 )
 
-// A filter block is a header and the units one after the other, each a multiple of 64 bytes. All numbers are
-// little-endian.
+// A filter block is a header and the units one after the other, each a multiple of 64 bytes. Version 3 is for blocks
+// with checksums of the pages of the units behind them, or with units side by side, both of which are drawn in page.go;
+// blocks that have neither are of version 2. All numbers are little-endian.
 //
-//	+----------------+----------------------+----------------------+----------------------+
-//	| header, 128 B  | unit 0, 64·blocks B  | unit 1, 64·blocks B  | unit 2, 64·blocks B  |
-//	+----------------+----------------------+----------------------+----------------------+
+//	+----------------+----------------------+----------------------+----------------------+-----------------+
+//	| header, 128 B  | unit 0, 64·blocks B  | unit 1, 64·blocks B  | unit 2, 64·blocks B  | page checksums  |
+//	+----------------+----------------------+----------------------+----------------------+-----------------+
 //
 // The header:
 //
 //	  0  magic      8 bytes "bloomblk"
-//	  8  version    u8      2
+//	  8  version    u8      2; 3 if parts or page is not 0
 //	  9  kind       u8      0 no filter, 1 blocked Bloom, 2 Ribbon: unit 0 is one, any others are Bloom units
 //	 10  hash       u8      1 = XXH64, seed 0, and then mixed with the seed below
 //	 11  units      u8      0 if kind is 0, otherwise 1..3
@@ -28,7 +29,10 @@ import (
 //	 32  unit 0     24 bytes
 //	 56  unit 1     24 bytes
 //	 80  unit 2     24 bytes
-//	104  reserved   20 bytes
+//	104  parts      u64     of units side by side, 2 or more; otherwise 0
+//	112  sums       u32     CRC-32C of the page checksums with their padding; 0 without any
+//	116  page       u8      12 = log2 of the bytes in a page; 0 without page checksums
+//	117  reserved   7 bytes
 //	124  checksum   u32     CRC-32C of bytes 0..123
 //
 // A unit. An absent one is all zero. Each unit begins where the one before it ends, the first one behind the header:
@@ -41,20 +45,24 @@ import (
 //	 22  reserved   2 bytes
 //
 // The first Bloom unit uses the mixed hash of a key, each further one Hash.Next of the hash before, and a Ribbon unit
-// the third Next, whatever other units there are. Reserved bytes are zero. Magic, version and the header's checksum
-// keep their offsets in all versions, so that a newer block can be distinguished from a damaged one. Seed.Mix,
-// Hash.Block, Hash.Fields and Hash.Next determine the positions of bits in a unit.
+// the third Next, whatever other units there are. In units side by side with n blocks in a part, a key is in part
+// p = Hash.Block(parts) of its mixed hash, in block p·n + Hash.Block(n) of a further unit, by the unit's own hash.
+//
+// Reserved bytes are zero. Magic, version and the header's checksum keep their offsets in all versions, so that a newer
+// block can be distinguished from a damaged one. Seed.Mix, Hash.Block, Hash.Fields and Hash.Next determine the
+// positions of bits in a unit.
 
 // HeaderSize is the size in bytes of a header, a multiple of 64.
 const HeaderSize = 128
 
 const (
-	magic       = "bloomblk"
-	version     = 2
-	kindNone    = 0
-	kindBlocked = 1
-	kindRibbon  = 2
-	hashXXH64   = 1
+	magic        = "bloomblk"
+	version      = 2
+	versionPages = 3 // of blocks with checksums of pages or with units side by side
+	kindNone     = 0
+	kindBlocked  = 1
+	kindRibbon   = 2
+	hashXXH64    = 1
 
 	offVersion                                                = 8
 	offKind                                                   = 9
@@ -66,6 +74,9 @@ const (
 	offUnit                                                   = 32
 	unitSize                                                  = 24
 	unitRate, unitCRC, unitProbes, unitOverhead, unitReserved = 8, 16, 20, 21, 22
+	offParts                                                  = offUnit + MaxUnits*unitSize
+	offSums                                                   = offParts + 8
+	offPage                                                   = offSums + 4
 	offChecksum                                               = HeaderSize - 4
 
 	maxBlocks = 1 << 40 // 64 TiB: three units still count in 64 bits
@@ -80,6 +91,10 @@ type Header struct {
 	Keys  uint64       // hashes added, consecutive equal ones once
 	Seed  Seed         // mixed into each
 	Units []UnitHeader // none if the block has no filter
+
+	parts uint64 // of Bloom units side by side; otherwise 0
+	paged bool   // there are checksums of pages behind the units
+	sums  uint32 // CRC-32C of these
 }
 
 // A UnitHeader describes one unit.
@@ -88,7 +103,7 @@ type UnitHeader struct {
 	Columns  int     // of a Ribbon unit, at least 1, one more in its front part; 0 for a Bloom unit
 	Overhead int     // of a Ribbon unit: slots beyond the number of keys, in percent
 	Blocks   uint64  // of 64 bytes, at least 1
-	Offset   uint64  // of its first byte, from the start of the header; a multiple of 64
+	Offset   uint64  // of its first byte, from the start of the header; a multiple of 64; see Header.Parts
 	Rate     float64 // promised for this unit alone
 	CRC      uint32  // CRC-32C of its bytes
 }
@@ -97,10 +112,13 @@ type UnitHeader struct {
 func (u UnitHeader) Bytes() uint64 { return u.Blocks * blockBytes }
 
 // BlockSize returns the size in bytes of the whole block.
-func (h Header) BlockSize() uint64 { return h.PrefixSize(len(h.Units)) }
+func (h Header) BlockSize() uint64 {
+	_, sums := h.SumsSpan()
+	return h.PrefixSize(len(h.Units)) + sums
+}
 
-// PrefixSize returns the size in bytes of the header and its first n units, which are adjacent at the start of the
-// block.
+// PrefixSize returns the size in bytes of the header and its first n units. They are adjacent at the start of the
+// block, unless they stand side by side with others.
 func (h Header) PrefixSize(n int) uint64 {
 	size := uint64(HeaderSize)
 	for _, u := range h.Units[:n] {
@@ -124,9 +142,10 @@ func (h Header) rates() []float64 {
 	return rates
 }
 
-// Append appends the header to dst, as it is at the start of a block with these units. A header with fewer units at the
-// end describes a block of its own: it has the same keys, and a higher rate.
+// Append appends the header to dst, as it is at the start of a block of these units without checksums of pages. A
+// header with fewer units at the end describes a block of its own: it has the same keys, and a higher rate.
 func (h Header) Append(dst []byte) []byte {
+	h.paged, h.sums = false, 0
 	dst = append(dst, make([]byte, HeaderSize)...)
 	h.put(dst[len(dst)-HeaderSize:])
 	return dst
@@ -136,6 +155,14 @@ func (h Header) Append(dst []byte) []byte {
 func (h Header) put(block []byte) {
 	copy(block, magic)
 	block[offVersion] = version
+	if parts := h.Parts(); h.paged || parts > 0 {
+		block[offVersion] = versionPages
+		binary.LittleEndian.PutUint64(block[offParts:], parts)
+	}
+	if h.paged {
+		binary.LittleEndian.PutUint32(block[offSums:], h.sums)
+		block[offPage] = pageShift
+	}
 	switch {
 	case len(h.Units) == 0:
 		block[offKind] = kindNone
@@ -182,8 +209,9 @@ func ParseHeader(b []byte) (Header, error) {
 		return Header{}, damaged("header checksum %08x, want %08x", got, want)
 	}
 	switch {
-	case b[offVersion] != version:
-		return Header{}, unknown("version", b[offVersion], version)
+	case b[offVersion] != version && b[offVersion] != versionPages:
+		return Header{}, fmt.Errorf("%w: version %d, want %d or %d",
+			ErrUnknownKind, b[offVersion], version, versionPages)
 	case b[offKind] > kindRibbon:
 		return Header{}, fmt.Errorf("%w: kind %d, want at most %d", ErrUnknownKind, b[offKind], kindRibbon)
 	case b[offHash] != hashXXH64:
@@ -197,7 +225,7 @@ func ParseHeader(b []byte) (Header, error) {
 		return Header{}, damaged("%d units in a block of no filter, want 0", n)
 	case b[offKind] != kindNone && (n < 1 || n > MaxUnits):
 		return Header{}, damaged("%d units, want 1..%d", n, MaxUnits)
-	case !zero(b[offLine+1:offKeys]) || !zero(b[offUnit+n*unitSize:offChecksum]):
+	case !zero(b[offLine+1:offKeys]) || !zero(b[offUnit+n*unitSize:offParts]) || !zero(b[offPage+1:offChecksum]):
 		return Header{}, damaged("reserved bytes are not zero")
 	}
 	h := Header{Keys: binary.LittleEndian.Uint64(b[offKeys:]), Seed: Seed(binary.LittleEndian.Uint64(b[offSeed:]))}
@@ -209,7 +237,50 @@ func ParseHeader(b []byte) (Header, error) {
 		u.Offset = h.BlockSize()
 		h.Units = append(h.Units, u)
 	}
+	if err := h.parsePages(b); err != nil {
+		return Header{}, err
+	}
 	return h, nil
+}
+
+// parsePages reads the fields that version 3 added. A block has that version only if it has one of them.
+func (h *Header) parsePages(b []byte) error {
+	if b[offVersion] == version {
+		if !zero(b[offParts:offChecksum]) {
+			return damaged("reserved bytes are not zero")
+		}
+		return nil
+	}
+	h.parts, h.sums = binary.LittleEndian.Uint64(b[offParts:]), binary.LittleEndian.Uint32(b[offSums:])
+	switch shift := b[offPage]; {
+	case shift == pageShift:
+		h.paged = true
+	case shift != 0:
+		return unknown("page", shift, pageShift)
+	case h.sums != 0 || h.parts == 0:
+		return damaged("version %d with %d parts and without pages, but the checksum %08x",
+			versionPages, h.parts, h.sums)
+	}
+	if h.paged && h.UnitsSize() <= pageBytes {
+		return damaged("page checksums of %d bytes", h.UnitsSize())
+	}
+	if h.parts == 0 {
+		return nil
+	}
+	if h.parts == 1 || len(h.Units) < 2 || h.Units[0].Columns > 0 {
+		return damaged("%d parts of %d units, or of a Ribbon unit", h.parts, len(h.Units))
+	}
+	for i := range h.Units {
+		u := &h.Units[i]
+		if u.Blocks%h.parts != 0 {
+			return damaged("unit %d: %d blocks in %d parts", i, u.Blocks, h.parts)
+		}
+		if i > 0 {
+			before := &h.Units[i-1]
+			u.Offset = before.Offset + before.Blocks/h.parts*blockBytes
+		}
+	}
+	return nil
 }
 
 // parseUnit reads all of a unit except its offset, which follows from the units before it.
@@ -252,8 +323,9 @@ func zero(b []byte) bool {
 	return true
 }
 
-// Parse reads a whole block: the header, every field of it, and the checksum of each unit. The filter refers to block,
-// which must not change while the filter is in use. Errors are those of ParseHeader.
+// Parse reads a whole block: the header, every field of it, and the checksums of units and pages. The filter refers to
+// block, which must not change while the filter is in use, unless the units stand side by side: then it has copies.
+// Errors are those of ParseHeader.
 func Parse(block []byte) (Filter, error) {
 	h, err := ParseHeader(block)
 	if err != nil {
@@ -262,19 +334,23 @@ func Parse(block []byte) (Filter, error) {
 	if want := h.BlockSize(); uint64(len(block)) != want {
 		return Filter{}, damaged("%d bytes, want %d", len(block), want)
 	}
-	units := make([][]byte, 0, MaxUnits)
-	rest := block[HeaderSize:]
-	for _, u := range h.Units {
-		units = append(units, rest[:u.Bytes()])
-		rest = rest[u.Bytes():]
+	units := block[HeaderSize:][:h.UnitsSize()]
+	if h.paged {
+		sums, err := h.ParseSums(block[HeaderSize+len(units):])
+		if err != nil {
+			return Filter{}, err
+		}
+		if err := sums.Verify(HeaderSize, units); err != nil {
+			return Filter{}, err
+		}
 	}
-	return h.Filter(units)
+	return h.Filter(h.Split(units))
 }
 
-// Filter returns a filter made from units that were loaded separately: units[i] has the bytes of h.Units[i]. Units may
-// be missing at the end, which raises the rate; without any every answer is maybe. The filter refers to the slices,
-// which must not change while it is in use. The error matches ErrDamaged if a size or a checksum is wrong, and
-// ErrParams if there are too many units.
+// Filter returns a filter made from units that were loaded separately, or by Split: units[i] has the bytes of
+// h.Units[i]. Units may be missing at the end, which raises the rate; without any every answer is maybe. The filter
+// refers to the slices, which must not change while it is in use. The error matches ErrDamaged if a size or a checksum
+// is wrong, and ErrParams if there are too many units.
 func (h Header) Filter(units [][]byte) (Filter, error) {
 	if len(units) > len(h.Units) || len(units) > MaxUnits {
 		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
@@ -284,7 +360,7 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 
 // load returns a filter of the units for which has reports true, and verifies them.
 func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
-	f := Filter{keys: h.Keys, seed: h.Seed, figures: new(figures)}
+	f := Filter{keys: h.Keys, seed: h.Seed, parts: h.Parts(), figures: new(figures)}
 	blooms := 0
 	for i := range h.Units[:min(len(h.Units), MaxUnits)] {
 		u := &h.Units[i]
@@ -313,7 +389,8 @@ func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
 		case ribboned:
 			f.ribbon = &ribbon{shape, b}
 		default:
-			f.units[blooms] = unitOf(b, u.Blocks, u.Probes, 0)
+			f.units[blooms] = h.bloom(blooms, u, 0)
+			f.units[blooms].bits = b
 			blooms++
 			f.n = blooms
 		}

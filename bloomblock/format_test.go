@@ -25,7 +25,11 @@ func TestEachHeaderFieldDamagedAloneIsRefused(t *testing.T) {
 		{"magic", 0, []byte("bloomkvt"), ErrDamaged},
 		{"version 0", offVersion, []byte{0}, ErrUnknownKind},
 		{"version 1", offVersion, []byte{1}, ErrUnknownKind},
-		{"version 3", offVersion, []byte{3}, ErrUnknownKind},
+		{"version 3 without pages and parts", offVersion, []byte{3}, ErrDamaged},
+		{"version 4", offVersion, []byte{4}, ErrUnknownKind},
+		{"parts in version 2", offParts, []byte{2}, ErrDamaged},
+		{"a checksum of pages in version 2", offSums, []byte{2}, ErrDamaged},
+		{"pages in version 2", offPage, []byte{pageShift}, ErrDamaged},
 		{"kind none with units", offKind, []byte{0}, ErrDamaged},
 		{"kind Ribbon, of a Bloom unit", offKind, []byte{2}, ErrDamaged},
 		{"kind 3", offKind, []byte{3}, ErrUnknownKind},
@@ -167,13 +171,22 @@ func TestAHeaderWithFewerUnitsIsABlock(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.Append([]byte("before")); string(got) != "before"+string(block[:HeaderSize]) {
-			t.Errorf("header %x, want %x", got, block[:HeaderSize])
+		if h.paged != (h.UnitsSize() > pageBytes) {
+			t.Errorf("page checksums of %d bytes: %v", h.UnitsSize(), h.paged)
+		}
+		unpaged := h
+		unpaged.paged = false
+		old := append(unpaged.Append(nil), block[HeaderSize:][:h.UnitsSize()]...)
+		if _, err := Parse(old); err != nil || old[offVersion] != version || unpaged.BlockSize() != uint64(len(old)) {
+			t.Errorf("without page checksums: version %d, error %v", old[offVersion], err)
+		}
+		if got := h.Append([]byte("before")); string(got) != "before"+string(old[:HeaderSize]) {
+			t.Errorf("header %x, want %x", got, old[:HeaderSize])
 		}
 		for n := range len(h.Units) {
 			cut := h
 			cut.Units = h.Units[:n+1]
-			f, err := Parse(append(cut.Append(nil), block[HeaderSize:cut.BlockSize()]...))
+			f, err := Parse(append(cut.Append(nil), block[HeaderSize:cut.PrefixSize(n+1)]...))
 			if err != nil || f.Units() != n+1 || f.Keys() != h.Keys || f.Seed() != h.Seed {
 				t.Fatalf("%d units of %d: %v", f.Units(), n+1, err)
 			}

@@ -7,13 +7,17 @@ import (
 	"testing"
 )
 
-// FuzzParse expects one of the two errors, or a filter that answers every query, in each of its forms maybe where it
-// does itself, and whose header encodes to itself.
+// FuzzParse expects one of the two errors, or a filter that answers every query, in its file as in memory and maybe in
+// each of its forms if it does itself, and whose header encodes to itself.
 func FuzzParse(f *testing.F) {
 	for _, units := range [][]Unit{nil, {{10, 6}}, {{10, 6}, {5, 3}}, {{16, 9}, {3, 14}, {0.5, 1}}} {
 		for _, keys := range []uint64{0, 1, 100} {
 			f.Add(blockOf(paramsOf(f, units...), hashesOf(numbered, 0, keys)), uint64(1), true)
 		}
+	}
+	side := paramsOf(f, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3, 2}).SideBySide()
+	for _, p := range []Params{paramsOf(f, Unit{10, 6}), side, ribbonOf(f, 0.01, 0.001)} {
+		f.Add(blockOf(p, hashesOf(numbered, 0, 4000)), uint64(1), true)
 	}
 	f.Add([]byte(nil), uint64(0), false)
 	f.Add([]byte(magic), uint64(0), false)
@@ -44,6 +48,9 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("header %x is written as %x", block[:HeaderSize], again)
 		}
 		present := filter.MayContain(Hash(query))
+		if got, _, _ := askInFile(t, h, sumsOf(t, h, block), block, Hash(query)); got != present {
+			t.Fatalf("%x is %v in the file, %v in memory", query, got, present)
+		}
 		_, units := unitsOf(t, block)
 		for _, form := range h.Forms(0) {
 			f := in(t, h, form, units)
@@ -69,6 +76,7 @@ func FuzzBuild(f *testing.F) {
 	f.Add(make([]byte, 64), uint8(1), uint8(14), uint8(0))
 	f.Add(bytes.Repeat([]byte("keys, eight bytes each"), 200), uint8(15), uint8(6), uint8(3))
 	f.Add(bytes.Repeat([]byte("keys of a Ribbon, each its own. "), 200), uint8(15), uint8(6), uint8(11))
+	f.Add(bytes.Repeat([]byte("keys of units side by side. "), 30), uint8(6), uint8(1), uint8(19))
 	f.Fuzz(func(t *testing.T, data []byte, halfBits, probes, units uint8) {
 		var p Params // its rates take long to compute and do not matter here
 		for i := range units % (MaxUnits + 1) {
@@ -84,6 +92,15 @@ func FuzzBuild(f *testing.F) {
 		}
 		if units&8 != 0 {
 			p.ribbon, p.rates[0] = p.n > 0, 0.01
+		}
+		if units&16 != 0 { // more hashes than fit into a page
+			for _, h := range hashes[:min(len(hashes), 64)] {
+				for range 200 {
+					h = h.Next() + 1
+					hashes = append(hashes, h)
+				}
+			}
+			p = p.SideBySide()
 		}
 		h, bits := unitsOf(t, blockOf(p, slices.Values(hashes)))
 		for _, form := range h.Forms(0) {

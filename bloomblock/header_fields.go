@@ -51,7 +51,14 @@ func fields(block []byte) []Field {
 		add(at+unitOverhead, 1, name+"overhead", number)
 		add(at+unitReserved, unitSize-unitReserved, name+"reserved", digits)
 	}
-	add(offUnit+MaxUnits*unitSize, offChecksum-offUnit-MaxUnits*unitSize, "reserved", digits)
+	if len(block) > offVersion && block[offVersion] == versionPages {
+		add(offParts, offSums-offParts, "parts", long)
+		add(offSums, offPage-offSums, "checksum of sums", crc)
+		add(offPage, 1, "page", number)
+		add(offPage+1, offChecksum-offPage-1, "reserved", digits)
+	} else {
+		add(offParts, offChecksum-offParts, "reserved", digits)
+	}
 	add(offChecksum, 4, "checksum", crc)
 	return list
 }

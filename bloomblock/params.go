@@ -54,7 +54,8 @@ type Params struct {
 	rates [MaxUnits]float64 // of each unit alone
 	n     int
 
-	ribbon bool // the first unit is a Ribbon if that is smaller, else units[0]
+	ribbon     bool // the first unit is a Ribbon if that is smaller, else units[0]
+	sideBySide bool // see SideBySide
 }
 
 // NewParams returns the parameters of a filter with exactly these units, none to MaxUnits of them. It computes their
@@ -89,6 +90,17 @@ func (p Params) Units() []Unit { return slices.Clone(p.units[:p.n]) }
 // Ribbon reports whether the first unit is a Ribbon unit, except in tables of few keys.
 func (p Params) Ribbon() bool { return p.ribbon }
 
+// SideBySide returns the parameters of the same filter with its Bloom units side by side in the block, so that one read
+// answers for a key, of one page of 4 KiB or, in a filter of less than some ten pages, of two: see Header.Steps. It is
+// for filters that are asked in their files: no unit can be read alone. Rounding to parts takes up to a sixteenth more
+// blocks, in a filter of few pages up to a tenth, and lowers the rate accordingly. Filters of one unit, of one page,
+// with a Ribbon unit, or of so low a rate that the uneven number of keys in parts would show in it, are built as
+// without it.
+func (p Params) SideBySide() Params {
+	p.sideBySide = p.n > 1 && !p.ribbon
+	return p
+}
+
 // Rate returns the promised false positive rate: the product over the units, exact for many keys, an upper bound for
 // few. It is 1 without units.
 func (p Params) Rate() float64 { return p.prefixRate(p.n) }
@@ -111,7 +123,7 @@ func (p Params) UnitsFor(rate float64) int { return unitsFor(p.rates[:p.n], rate
 
 // Leading returns the filter of the first n units alone, 0 to all of them.
 func (p Params) Leading(n int) Params {
-	q := Params{n: n, ribbon: p.ribbon && n > 0}
+	q := Params{n: n, ribbon: p.ribbon && n > 0, sideBySide: p.sideBySide && n > 1}
 	copy(q.units[:], p.units[:n])
 	copy(q.rates[:], p.rates[:n])
 	return q

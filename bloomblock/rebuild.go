@@ -18,8 +18,8 @@ const maxRebuildSlots = 1 << 27
 // It is for one goroutine at a time.
 type Rebuild struct {
 	h      Header
-	found  []byte
-	built  []byte // without the header
+	found  [][]byte // units
+	built  [][]byte
 	ribbon ribbon
 	solver solver
 	added  uint64
@@ -37,7 +37,10 @@ func NewRebuild(block []byte) (*Rebuild, error) {
 	if want := h.BlockSize(); uint64(len(block)) != want {
 		return nil, damaged("%d bytes, want %d", len(block), want)
 	}
-	r := &Rebuild{h: h, found: block, built: make([]byte, len(block))}
+	r := &Rebuild{h: h, found: h.Split(block[HeaderSize:][:h.UnitsSize()])}
+	for _, unit := range r.found {
+		r.built = append(r.built, make([]byte, len(unit)))
+	}
 	if len(h.Units) > 0 && h.Units[0].Columns > 0 {
 		u := h.Units[0]
 		shape, ok := shapeOf(h.Keys, u.Blocks, u.Columns, u.Overhead)
@@ -65,15 +68,9 @@ func (r *Rebuild) Add(h Hash) {
 			r.solver.add(mixed.band(r.ribbon.starts))
 			continue
 		}
-		fill(r.unit(r.built, i), r.one[:], r.h.Seed, blooms, u.Probes)
+		r.h.fill(r.built[i], r.one[:], blooms, u)
 		blooms++
 	}
-}
-
-// unit returns unit i of a block.
-func (r *Rebuild) unit(block []byte, i int) []byte {
-	u := &r.h.Units[i]
-	return block[u.Offset:][:u.Bytes()]
 }
 
 // A Difference describes how a filter block differs from one built again from its keys. If they are equal, all fields
@@ -90,7 +87,7 @@ type Difference struct {
 func (r *Rebuild) Finish() Difference {
 	d := Difference{Keys: r.added, Units: make([]uint64, len(r.h.Units))}
 	for i := range r.h.Units {
-		built, found := r.unit(r.built, i), r.unit(r.found, i)
+		built, found := r.built[i], r.found[i]
 		if r.h.Units[i].Columns > 0 {
 			r.ribbon.bits = built
 			r.solver.substitute(&r.ribbon)
@@ -101,7 +98,7 @@ func (r *Rebuild) Finish() Difference {
 		for at := range built {
 			b, f := built[at], found[at]
 			if b != f && d.First == nil {
-				d.First = new(r.h.Units[i].Offset + uint64(at))
+				d.First = new(r.h.BlockOffset(i, uint64(at/blockBytes)) + uint64(at%blockBytes))
 			}
 			missing, extra := bits.OnesCount8(b&^f), bits.OnesCount8(f&^b)
 			d.Missing += uint64(missing)          //nolint:gosec // a count

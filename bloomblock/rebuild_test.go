@@ -24,6 +24,7 @@ func TestAFilterIsBuiltAgainBitForBit(t *testing.T) {
 		{},
 		paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-6), nested,
 		ribbonOf(t, 0.01), ribbonOf(t, 0.07, 0.0009, 0.00005),
+		paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3, 2}).SideBySide(),
 	} {
 		for _, keys := range []uint64{0, 1, 7, 300, 5000, 50_000} {
 			block := blockOf(p, seededHashes(2, keys))
@@ -37,6 +38,13 @@ func TestAFilterIsBuiltAgainBitForBit(t *testing.T) {
 
 func TestEachBitThatDiffersIsCounted(t *testing.T) {
 	p := paramsOf(t, Unit{10, 6}, Unit{5, 3})
+	for name, p := range map[string]Params{"one after the other": p, "side by side": p.SideBySide()} {
+		t.Run(name, func(t *testing.T) { eachBitThatDiffersIsCounted(t, p) })
+	}
+}
+
+func eachBitThatDiffersIsCounted(t *testing.T, p Params) {
+	t.Helper()
 	block := blockOf(p, seededHashes(2, 5000))
 	one := func(at int) (missing, extra uint64) {
 		if block[at]&4 != 0 {
@@ -44,7 +52,9 @@ func TestEachBitThatDiffersIsCounted(t *testing.T) {
 		}
 		return 0, 1
 	}
-	for _, at := range []int{HeaderSize, HeaderSize + 999, len(block) - 1} {
+	h, err := ParseHeader(block)
+	must(t, err)
+	for _, at := range []int{HeaderSize, HeaderSize + 999, HeaderSize + int(h.UnitsSize()) - 1} {
 		missing, extra := one(at)
 		block[at] ^= 4
 		d := rebuilt(t, block, seededHashes(2, 5000))
@@ -78,6 +88,7 @@ func TestATraceIsTheAnswer(t *testing.T) {
 	must(t, err)
 	for _, p := range []Params{
 		{}, paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1),
+		paramsOf(t, Unit{6, 4}, Unit{6, 9}).SideBySide(),
 	} {
 		f := filterOf(t, p, seededHashes(2, 3000))
 		maybes := 0

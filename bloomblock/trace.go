@@ -28,8 +28,8 @@ type Probe struct {
 	Set  bool `json:"set"`
 }
 
-// Trace shows how MayContain computes its answer, unit by unit in memory in their order in the block. All units are asked, also
-// those after one that denies the key. MayContain returns true if all units answer maybe.
+// Trace shows how MayContain computes its answer, unit by unit, for those in memory in their order in the block. All
+// units are asked, also those after one that denies the key. MayContain returns true if all units answer maybe.
 func (f *Filter) Trace(h Hash) []UnitTrace {
 	defer runtime.KeepAlive(f)
 	h = f.seed.Mix(h)
@@ -47,15 +47,18 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 		}
 		traces = append(traces, t)
 	}
+	part, after := uint64(0), h.Block(f.parts)
 	for i := range f.n {
 		u := &f.units[i]
+		if i > 0 {
+			part, h = after, h.Next()
+		}
 		if u.absent {
-			h = h.Next()
 			continue
 		}
-		t := UnitTrace{Kind: "bloom", Maybe: true, Hash: hexHash(h), Block: h.Block(u.blocks()) >> u.folds}
+		t := UnitTrace{Kind: "bloom", Maybe: true, Hash: hexHash(h), Block: u.at(h, part) / blockBytes}
 		t.Offset = t.Block * blockBytes
-		line := u.line(h)
+		line := u.bits[t.Offset:][:blockBytes]
 		a, b := h.Fields()
 		for p := range int(u.probes) {
 			field := a >> (fieldBits * p)
@@ -68,7 +71,6 @@ func (f *Filter) Trace(h Hash) []UnitTrace {
 			t.Maybe = t.Maybe && probe.Set
 		}
 		traces = append(traces, t)
-		h = h.Next()
 	}
 	return traces
 }

@@ -40,10 +40,7 @@ func (p *Part) SetFilter(block []byte) (err error) {
 	if size := p.Header.BlockSize(); uint64(len(block)) != size {
 		return fmt.Errorf("filter block of %d bytes, want %d", len(block), size)
 	}
-	p.Units = nil
-	for _, u := range p.Header.Units {
-		p.Units = append(p.Units, block[u.Offset:][:u.Bytes()])
-	}
+	p.Units = p.Header.Split(block[bloomblock.HeaderSize:][:p.Header.UnitsSize()])
 	return nil
 }
 

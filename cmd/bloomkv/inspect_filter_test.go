@@ -47,6 +47,13 @@ func reseal(table []byte) {
 		binary.LittleEndian.PutUint32(u[16:], crc(block[offset:][:64*blocks]))
 		offset += 64 * blocks
 	}
+	if sums := block[offset:]; block[116] != 0 && len(sums) > 0 { // of the pages
+		clear(sums)
+		for i, page := range slices.Collect(slices.Chunk(block[bloomblock.HeaderSize:offset], 4096)) {
+			binary.LittleEndian.PutUint32(sums[4*i:], crc(page))
+		}
+		binary.LittleEndian.PutUint32(block[112:], crc(sums))
+	}
 	binary.LittleEndian.PutUint32(block[124:], crc(block[:124]))
 	bound := binary.LittleEndian.AppendUint64(nil, id)
 	bound = binary.LittleEndian.AppendUint64(append(bound, 4), at)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math/bits"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -24,13 +25,21 @@ func annotate(w io.Writer, r *Filter) {
 		hexLines(w, r.Offset+uint64(f.Offset), r.block[f.Offset:][:f.Bytes], label) //nolint:gosec // an index
 		end = f.Offset + f.Bytes
 	}
+	h, err := bloomblock.ParseHeader(r.block)
 	for i := range r.Units {
 		u := &r.Units[i]
-		if u.Offset > uint64(len(r.block)) || u.Bytes > uint64(len(r.block))-u.Offset {
+		if err != nil {
+			break
+		}
+		need := h.PrefixSize(i + 1)
+		if h.Parts() > 0 {
+			need = h.BlockSize()
+		}
+		if need > uint64(len(r.block)) {
 			break // the block is cut off
 		}
 		for b := range u.Blocks {
-			at := u.Offset + b*lineBytes
+			at := h.BlockOffset(i, b)
 			line := r.block[at:][:lineBytes]
 			set := 0
 			for _, c := range line {
@@ -39,9 +48,13 @@ func annotate(w io.Writer, r *Filter) {
 			fmt.Fprintf(w, "unit %d, block %d: %d of %d bits set\n", i, b, set, lineBits)
 			hexLines(w, r.Offset+at, line, "")
 		}
-		end = int(u.Offset + u.Bytes) //nolint:gosec // within the block
+		end = int(h.PrefixSize(i + 1)) //nolint:gosec // within the block
 	}
-	hexLines(w, r.Offset+uint64(end), r.block[end:], "not of a unit")
+	label := "not of a unit"
+	if at, size := h.SumsSpan(); err == nil && size > 0 && at == uint64(end) { //nolint:gosec // a length
+		label = "page checksums"
+	}
+	hexLines(w, r.Offset+uint64(end), r.block[end:], label) //nolint:gosec // a length
 }
 
 // hexLines writes bytes, 16 per line, with the label in the first line.

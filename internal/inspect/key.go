@@ -145,7 +145,8 @@ func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units
 	}
 	units = filter.Trace(hash)
 	for i := range units {
-		units[i].Offset += offset + h.Units[i].Offset
+		u := &units[i]
+		u.Offset = offset + h.BlockOffset(i, u.Offset/lineBytes) + u.Offset%lineBytes
 	}
 	return filter.MayContain(hash), units, nil
 }

@@ -32,6 +32,7 @@ type searchUnit struct {
 	Ribbon bool   `json:"ribbon,omitempty"`
 	Blocks uint64 `json:"blocks"`
 	Probes int    `json:"probes"`
+	Parts  uint64 `json:"parts,omitempty"` // of units side by side: the block is in the part of the first unit's block
 }
 
 const (
@@ -56,7 +57,7 @@ func (s *Store) searchData() any {
 			x.ID = tableID(i)
 		}
 		for _, u := range t.Units[:min(t.Place.Units, len(t.Units))] {
-			x.Units = append(x.Units, searchUnit{u.Columns > 0, u.Blocks, u.Probes})
+			x.Units = append(x.Units, searchUnit{u.Columns > 0, u.Blocks, u.Probes, t.parts})
 		}
 		all = append(all, x)
 	}

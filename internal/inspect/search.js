@@ -38,11 +38,13 @@
 		const x = low((h ^ h >> 32n) * 0x94d049bb133111ebn);
 		return x ^ x >> 29n;
 	};
-	const probes = (h, unit) => {
+	// Of units side by side, which have parts, the block in a further one is in the part of the first one's.
+	const probes = (h, unit, first) => {
 		const a = low(h * 0x9e3779b97f4a7c15n), b = low((a ^ a >> 32n) * 0xbf58476d1ce4e5b9n), bits = [];
 		for (let i = 0; i < unit.probes; i++)
 			bits.push(Number((i < 7 ? a >> 9n * BigInt(i) : b >> 9n * BigInt(i - 7)) & 511n));
-		return {block: Number(h * BigInt(unit.blocks) >> 64n), bits};
+		const blocks = BigInt(unit.blocks), parts = h === first ? 1n : BigInt(unit.parts || 1), each = blocks / parts;
+		return {block: Number((first * parts >> 64n) * each + (h * each >> 64n)), bits};
 	};
 
 	// A key is written as the tool prints keys: \\xNN is a byte, \\\\ a backslash.
@@ -127,13 +129,14 @@
 				li.append(": it could not be read");
 				continue;
 			}
-			let h = mix(hash, BigInt(t.seed));
+			const first = mix(hash, BigInt(t.seed));
+			let h = first;
 			t.units.forEach((unit, i) => {
 				if (unit.ribbon) {
 					li.append("; unit " + i + ": a Ribbon unit");
 					return;
 				}
-				const p = probes(h, unit);
+				const p = probes(h, unit, first);
 				li.append("; unit " + i + ": block " + p.block.toLocaleString("en") + " of " + unit.blocks.toLocaleString("en") +
 					", bits " + p.bits.join(" "));
 				mark(t, i, p.block);

@@ -54,6 +54,7 @@ type Table struct {
 	path          string
 	fences        manifest.Bounds // in a store: a lookup asks the table for keys between them
 	seed          bloomblock.Seed // of its filter, if it has units
+	parts         uint64          // of its filter's units, if they stand side by side
 	unread        bool            // only the name is known
 	filterDamaged bool
 	verified      bool    // as requested; Verify is nil without a filter
@@ -167,7 +168,8 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
 		facts.FPRFromBits, facts.Units = inspectFilter(filter)
-		facts.seed = filter.Seed()
+		header, _ := r.FilterHeader()
+		facts.seed, facts.parts = filter.Seed(), header.Parts()
 	}
 	return facts, nil
 }

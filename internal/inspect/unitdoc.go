@@ -42,8 +42,12 @@ func (r *Filter) unitLine(i int) string {
 			words.Plural(u.Columns, "column"), u.Overhead, words.Plural(u.Slots, "slot"), words.Plural(u.Segments,
 				"segment"), u.Wide)
 	}
-	return fmt.Sprintf("%s: %s, %s of 64 bytes, %d bytes at offset %d, %.1f bits per key, crc32c %s",
-		unitName(i), what, words.Plural(u.Blocks, "block"), u.Bytes, r.Offset+u.Offset, u.PerKey, u.CRC)
+	where := "at"
+	if r.Parts > 0 {
+		where = fmt.Sprintf("in %d parts from", r.Parts)
+	}
+	return fmt.Sprintf("%s: %s, %s of 64 bytes, %d bytes %s offset %d, %.1f bits per key, crc32c %s",
+		unitName(i), what, words.Plural(u.Blocks, "block"), u.Bytes, where, r.Offset+u.Offset, u.PerKey, u.CRC)
 }
 
 // extremes describes the emptiest and the fullest block of a unit.

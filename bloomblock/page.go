@@ -1,0 +1,304 @@
+package bloomblock
+
+import (
+	"encoding/binary"
+	"math/bits"
+)
+
+// A filter of many keys can be asked in its file, where it is too large for the memory there is. The units, from the
+// first byte of the first one, are cut into pages, and behind the units is an array of their checksums: CRC-32C, four
+// bytes for each page of 4 KiB, a thousandth. The array is padded with zeros to 64 bytes; its own checksum, of all its
+// bytes, is in the header. A filter of one page has no array.
+//
+// A key needs one block of a Bloom unit, or three segments of a Ribbon unit, so each unit takes a read. Units that
+// stand side by side take one read for all: see unit.within. A Ribbon unit is cut as it is: some three in a hundred
+// keys need the page behind theirs too. To repeat the beginning of that page, so that no key does, would take as many
+// hundredths of the file and make the unit in the file another one than that in memory.
+const (
+	pageBytes  = 4096
+	pageShift  = 12 // log2(pageBytes)
+	pageBlocks = pageBytes / blockBytes
+	sumBytes   = 4
+)
+
+// pagesOf returns the number of pages of the given number of bytes.
+func pagesOf(bytes uint64) uint64 { return (bytes + pageBytes - 1) / pageBytes }
+
+// sumsSize returns the size of the array of checksums of units with the given size; 0 if they are one page.
+func sumsSize(bytes uint64) uint64 {
+	if bytes <= pageBytes {
+		return 0
+	}
+	return (pagesOf(bytes)*sumBytes + blockBytes - 1) &^ (blockBytes - 1)
+}
+
+// UnitsSize returns the size in bytes of all units, which are in the block directly behind the header.
+func (h Header) UnitsSize() uint64 { return h.PrefixSize(len(h.Units)) - HeaderSize }
+
+// PageSums are the checksums of the pages of a filter: four bytes for each 4 KiB of it. They are immutable.
+type PageSums struct{ sums []byte }
+
+// SumPages returns the checksums of the pages of units that were verified as a whole (Header.Filter or In), for blocks
+// that have none: those of version 2, and filters of at most one page. units are all units as they are in the block.
+func SumPages(units []byte) PageSums { return PageSums{appendSums(nil, units)} }
+
+// appendSums appends the checksums of the pages of units.
+func appendSums(dst, units []byte) []byte {
+	for len(units) > 0 {
+		n := min(pageBytes, len(units))
+		dst = binary.LittleEndian.AppendUint32(dst, checksum(units[:n]))
+		units = units[n:]
+	}
+	return dst
+}
+
+// SumsSpan returns where in the block the checksums of its pages are. The size is 0 if the block has none: a caller
+// then verifies the units as a whole once, and makes the checksums with SumPages.
+func (h Header) SumsSpan() (offset, size uint64) {
+	if !h.paged {
+		return 0, 0
+	}
+	return HeaderSize + h.UnitsSize(), sumsSize(h.UnitsSize())
+}
+
+// ParseSums returns the checksums of the pages. It refers to b, the bytes of SumsSpan, which must not change. The error
+// matches ErrDamaged.
+func (h Header) ParseSums(b []byte) (PageSums, error) {
+	_, size := h.SumsSpan()
+	if uint64(len(b)) != size {
+		return PageSums{}, damaged("page checksums of %d bytes, want %d", len(b), size)
+	}
+	if got := checksum(b); h.paged && got != h.sums {
+		return PageSums{}, damaged("checksum of the page checksums %08x, want %08x", got, h.sums)
+	}
+	n := pagesOf(h.UnitsSize()) * sumBytes
+	if !h.paged {
+		n = 0
+	}
+	if !zero(b[n:]) {
+		return PageSums{}, damaged("padding of the page checksums is not zero")
+	}
+	return PageSums{b[:n]}, nil
+}
+
+// Verify compares pages, which are at the given offset of the block, with their checksums. The error matches
+// ErrDamaged; it does too if the bytes are not whole pages.
+func (s PageSums) Verify(offset uint64, pages []byte) error {
+	if offset < HeaderSize || (offset-HeaderSize)%pageBytes != 0 {
+		return damaged("page at %d", offset)
+	}
+	page := (offset - HeaderSize) / pageBytes
+	for ; len(pages) > 0; page++ {
+		n := min(pageBytes, len(pages))
+		if page >= uint64(len(s.sums)/sumBytes) {
+			return damaged("page %d of %d", page, len(s.sums)/sumBytes)
+		}
+		want := binary.LittleEndian.Uint32(s.sums[page*sumBytes:])
+		if got := checksum(pages[:n]); got != want {
+			return damaged("page %d: checksum %08x, want %08x", page, got, want)
+		}
+		pages = pages[n:]
+	}
+	return nil
+}
+
+// Bytes returns the memory that the checksums take.
+func (s PageSums) Bytes() int64 { return int64(len(s.sums)) }
+
+// Steps returns the number of reads that it takes to ask the whole filter in the file: 1 if its Bloom units stand side
+// by side, otherwise one for each unit. A step that answers no ends the search.
+func (h Header) Steps() int {
+	if h.sideBySide() {
+		return 1
+	}
+	return len(h.Units)
+}
+
+// StepRate returns the promised rate of a step alone.
+func (h Header) StepRate(step int) float64 {
+	if h.sideBySide() {
+		return h.Rate(len(h.Units))
+	}
+	return h.Units[step].Rate
+}
+
+// StepPages returns the pages that a step reads for a key: their offset in the block, a multiple of 4096 behind the
+// header, and their size, nearly always one page, or what is left of the units.
+func (h Header) StepPages(step int, key Hash) (offset, size uint64) {
+	mixed := h.Seed.Mix(key)
+	from, to := h.span(step, mixed)
+	end := h.UnitsSize()
+	from = from / pageBytes * pageBytes
+	return HeaderSize + from, min(pagesOf(to)*pageBytes, end) - from
+}
+
+// span returns the range of bytes, from the beginning of the units, that a step needs.
+func (h *Header) span(step int, mixed Hash) (from, to uint64) {
+	if h.sideBySide() {
+		size := h.partBlocks() * blockBytes
+		from = mixed.Block(h.parts) * size
+		return from, from + size
+	}
+	u := &h.Units[step]
+	from = u.Offset - HeaderSize
+	if shape, ribboned, ok := h.shape(step); ribboned && ok {
+		start, _, _ := mixed.band(shape.starts)
+		segment := start / segmentSlots
+		return from + shape.at(segment)*wordBytes, from + shape.at(segment+bandSlots/segmentSlots+1)*wordBytes
+	}
+	for range h.blooms(step) {
+		mixed = mixed.Next()
+	}
+	from += mixed.Block(u.Blocks) * blockBytes
+	return from, from + blockBytes
+}
+
+// blooms returns the number of Bloom units before unit i.
+func (h *Header) blooms(i int) int {
+	if i > 0 && h.Units[0].Columns > 0 {
+		return i - 1
+	}
+	return i
+}
+
+// StepMayContain asks the pages of StepPages for the same step and key. They must have been verified. False is certain;
+// pages of another size answer maybe. It does not allocate.
+func (h Header) StepMayContain(step int, key Hash, pages []byte) bool {
+	offset, size := h.StepPages(step, key)
+	if uint64(len(pages)) != size {
+		return true
+	}
+	mixed := h.Seed.Mix(key)
+	from, to := h.span(step, mixed)
+	b := pages[from-(offset-HeaderSize) : to-(offset-HeaderSize)]
+	if h.sideBySide() {
+		hash, at := mixed, uint64(0)
+		for i := range h.Units {
+			u := &h.Units[i]
+			n := u.Blocks / h.parts
+			block := hash.Block(n)
+			if i == 0 {
+				block = hash.Block(u.Blocks) % n
+			}
+			if !lineMayContain(b[(at+block)*blockBytes:][:blockBytes], hash, u.Probes) {
+				return false
+			}
+			hash, at = hash.Next(), at+n
+		}
+		return true
+	}
+	shape, ribboned, ok := h.shape(step)
+	if !ok {
+		return true
+	}
+	if ribboned {
+		return shape.windowMayContain(b, mixed)
+	}
+	for range h.blooms(step) {
+		mixed = mixed.Next()
+	}
+	return lineMayContain(b, mixed, h.Units[step].Probes)
+}
+
+// lineMayContain asks one block of a Bloom unit.
+func lineMayContain(line []byte, h Hash, probes int) bool {
+	a, b := h.Fields()
+	for p := range probes {
+		field := a >> (fieldBits * p)
+		if p >= wordFields {
+			field = b >> (fieldBits * (p - wordFields))
+		}
+		if line[field>>3&(blockBytes-1)]>>(field&7)&1 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// windowMayContain asks a Ribbon unit of which only the segments of the key's band are at hand.
+func (s *ribbonShape) windowMayContain(window []byte, mixed Hash) bool {
+	start, lo, hi := mixed.band(s.starts)
+	segment, shift := start/segmentSlots, start%segmentSlots
+	m0, m1, m2 := lo<<shift, hi<<shift|lo>>1>>(63-shift), hi>>1>>(63-shift)
+	word := func(i, column uint64) uint64 {
+		return binary.LittleEndian.Uint64(window[(s.at(segment+i)-s.at(segment)+column)*wordBytes:])
+	}
+	for c := range s.of(segment) {
+		if bits.OnesCount64(m0&word(0, c)^m1&word(1, c)^m2&word(2, c))&1 != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Units that stand side by side are cut into the same number of parts, and part p of the block has part p of each:
+//
+//	+----------------+----------------+-----+----------------+----------------+-----+
+//	| unit 0, part 0 | unit 1, part 0 |  …  | unit 0, part 1 | unit 1, part 1 |  …  |
+//	+----------------+----------------+-----+----------------+----------------+-----+
+//
+// All blocks of a key are in the same part, that of the first unit's block, so they are read at once. Inside a part
+// each unit places the key independently. A part has some thousand keys, so parts are filled almost evenly.
+
+// sideBySide reports whether the units stand side by side.
+func (h *Header) sideBySide() bool { return h.parts > 0 && len(h.Units) > 1 }
+
+// Parts returns the number of parts into which units side by side are cut, or 0 if each unit is whole in the block. No
+// unit in parts can be read alone: Split takes all of them apart.
+func (h Header) Parts() uint64 {
+	if h.sideBySide() {
+		return h.parts
+	}
+	return 0
+}
+
+// partBlocks returns the number of blocks in a part of all units side by side.
+func (h *Header) partBlocks() (n uint64) {
+	for i := range h.Units {
+		n += h.Units[i].Blocks / h.parts
+	}
+	return n
+}
+
+// Split returns the bytes of each unit, from those of all units as they are in the block, UnitsSize of them. Units side
+// by side are copied, others refer to units. Bytes of another size are split as far as they go, and Header.Filter or In
+// refuses what is missing.
+func (h Header) Split(units []byte) [][]byte {
+	split := make([][]byte, len(h.Units))
+	if uint64(len(units)) != h.UnitsSize() {
+		return split
+	}
+	for i := range h.Units {
+		n := h.Units[i].Bytes()
+		if h.sideBySide() {
+			split[i] = AlignedBytes(int64(n))[:0] //nolint:gosec // as long as a part of units
+			continue
+		}
+		split[i], units = units[:n:n], units[n:]
+	}
+	if h.sideBySide() {
+		h.eachChunk(units, func(i int, chunk []byte) { split[i] = append(split[i], chunk...) })
+	}
+	return split
+}
+
+// eachChunk calls do with each unit's bytes in each part of units side by side, in order.
+func (h *Header) eachChunk(units []byte, do func(i int, chunk []byte)) {
+	for range h.parts {
+		for i := range h.Units {
+			n := h.Units[i].Blocks / h.parts * blockBytes
+			do(i, units[:n])
+			units = units[n:]
+		}
+	}
+}
+
+// BlockOffset returns the offset in the filter block of 64 bytes of a unit: of a block, of a Bloom unit.
+func (h Header) BlockOffset(unit int, block uint64) uint64 {
+	u := &h.Units[unit]
+	if !h.sideBySide() {
+		return u.Offset + block*blockBytes
+	}
+	n := u.Blocks / h.parts
+	return u.Offset + (block/n*h.partBlocks()+block%n)*blockBytes
+}
