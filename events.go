@@ -112,11 +112,12 @@ type FailureInfo struct {
 
 // PromiseInfo says what a store promises, when memory has become too short for what was asked, or suffices again.
 type PromiseInfo struct {
-	Kept     bool    // the store keeps what was asked
-	Asked    float64 // Options.FilterFPR: wasted reads for a lookup of an absent key
-	Promised float64 // what the store keeps instead while it is written to: with full memtables
-	Idle     float64 // what it keeps while its memtables need no more than now
-	Budget   int64   // bytes of Options.MemoryBudget, or of shared Resources, that would keep what was asked
+	Kept  bool    // the store keeps what was asked
+	Asked float64 // Options.FilterFPR
+	// Reads is what a lookup of an absent key uses outside of memory instead, at most, while the store is written to,
+	// and IdleReads what it uses while memtables need no more than now: see Metrics.ReadsPromised.
+	Reads, IdleReads float64
+	Budget           int64 // bytes of Options.MemoryBudget, or of shared Resources, that would keep what was asked
 }
 
 // A StallReason is the reason why writes had to wait for background work.
@@ -274,14 +275,14 @@ func (r *reporter) Damaged(err error) {
 // Promise implements budget.Observer.
 func (r *reporter) Promise(p budget.Promises) {
 	i := PromiseInfo{
-		Kept: p.Kept(p.Full), Asked: p.Asked, Promised: p.Full.FPR, Idle: p.Now.FPR, Budget: p.Full.Budget,
+		Kept: p.Kept(p.Full), Asked: p.Asked, Reads: p.Full.Reads(2), IdleReads: p.Now.Reads(2), Budget: p.Full.Budget,
 	}
 	level, text := slog.LevelWarn, "memory is too short for FilterFPR"
 	if i.Kept {
 		level, text = slog.LevelInfo, "memory suffices for FilterFPR again"
 	}
 	r.log.Log(context.Background(), level, text, slog.Float64("asked", i.Asked),
-		slog.Float64("promised", i.Promised), slog.Float64("idle", i.Idle), slog.Int64("budget", i.Budget))
+		slog.Float64("reads", i.Reads), slog.Float64("idle", i.IdleReads), slog.Int64("budget", i.Budget))
 	tell(r.to.PromiseChanged, i)
 }
 

@@ -46,8 +46,16 @@ func (db *DB) Metrics() Metrics {
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
 		m.Readers.OldestSnapshot = time.Since(opened)
 	}
-	held, parts := db.share.Bytes(), int64(0)
-	s.EachTable(func(_ int, t *tree.Table) { parts += t.Reader.IndexBytes() - t.Reader.TopBytes() })
+	held, parts, loaded, all := db.share.Bytes(), int64(0), 0, 0
+	s.EachTable(func(_ int, t *tree.Table) {
+		parts += t.Reader.IndexBytes() - t.Reader.TopBytes()
+		l, a := t.Reader.Parts()
+		loaded, all = loaded+l, all+a
+	})
+	searched := 1.0 // parts of indexes and data blocks outside of memory for a table that is searched
+	if all > 0 {
+		searched += float64(all-loaded) / float64(all)
+	}
 	m.Memory = memoryMetrics(db.pool, s.MemtableBytes(), held, parts, c.Used, db.tree.Files.Mapped())
 	var wastes []filterplan.LevelWaste
 	m.Levels, wastes, m.BytesOffPlan = db.levels(s)
@@ -62,6 +70,7 @@ func (db *DB) Metrics() Metrics {
 	}
 	// The promise is of filters as they are on average. The bits of these may be a little worse.
 	m.FPRPromised = max(m.FPRPromised, min(m.FPRPredicted, 1.02*m.FPRPromised))
+	m.ReadsPromised = now.Asks + searched*m.FPRPromised
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	return m
@@ -187,9 +196,7 @@ func (db *DB) measure(level int, t *tree.Table, plans *filterplan.Plans) TableMe
 			FalsePositives: counts.FalsePositives, Unfiltered: counts.Unfiltered,
 		},
 	}
-	if f := t.Reader.Filter(); f != nil {
-		m.FPRPredicted = f.FalsePositiveRate()
-	}
+	m.FPRPredicted = t.Reader.FalsePositiveRate()
 	m.FPRMeasured = m.FPR()
 	return m
 }

@@ -25,11 +25,16 @@ type Metrics struct {
 	// not need is lent to filters. Tables that were written for another promise count with the filters that they have:
 	// see TablesOffPlan. Without filters, each run costs a read.
 	FPRPromised float64 `json:"fpr_promised"`
+	// ReadsPromised is what a lookup of an absent key uses outside of the budget's memory, at most: pages of filters,
+	// parts of indexes and data blocks, in mapped files or read. A table that is searched in vain costs a block, and a
+	// part of its index unless that is in memory. Lookups.ReadsPerAbsent is its measured value.
+	ReadsPromised float64 `json:"reads_promised"`
 	// BudgetNeeded is the Options.MemoryBudget, or the memory of shared Resources, in bytes, that keeps FPRAsked for
 	// what the store has now. It is at most Memory.Budget if FPRPromised is FPRAsked.
 	BudgetNeeded int64 `json:"budget_needed"`
-	// FPRPredicted is the same as FPRPromised, computed from the bits of the filters in memory, for a key within the
-	// bounds of every run. Each table counts by its share of the entries of its run.
+	// FPRPredicted is the same as FPRPromised, computed from the bits of the filters in memory, and from the promised
+	// rates of those that are asked in their files, for a key within the bounds of every run. Each table counts by its
+	// share of the entries of its run.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is what lookups of absent keys have measured since Open: Lookups.WastedPerAbsent.
 	FPRMeasured float64 `json:"fpr_measured"`
@@ -138,7 +143,8 @@ type TableMetrics struct {
 	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
 	// FPRPromised is the share of the promised rate that each run of the level gets.
 	FPRPromised float64 `json:"fpr_promised"`
-	// FPRPredicted is the rate of the units in memory, computed from their bits; 1 without units.
+	// FPRPredicted is the rate of the filter, computed from its bits in memory; or the promised rate of the filter in the
+	// file, if lookups ask that because there is too little in memory; 1 without a filter.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
 	FPRMeasured float64 `json:"fpr_measured"`
@@ -164,6 +170,8 @@ type LookupMetrics struct {
 	BlocksMapped    uint64 `json:"blocks_mapped"`    // data blocks among these that were used in mapped files
 	BytesRead       uint64 `json:"bytes_read"`       // bytes read from files for the others
 	IndexParts      uint64 `json:"index_parts"`      // parts of indexes that were not in memory
+	FilterParts     uint64 `json:"filter_parts"`     // pages of filters asked in files, for lack of memory
+	AbsentReads     uint64 `json:"absent_reads"`     // of lookups of absent keys: see ReadsPerAbsent
 	TailLoads       uint64 `json:"tail_loads"`       // indexes read
 	TailBytes       uint64 `json:"tail_bytes"`       // bytes of indexes and filters read
 }
@@ -180,6 +188,11 @@ func (l LookupMetrics) Absent() uint64 { return l.Gets - min(l.MemtableHits+l.Ta
 // WastedPerAbsent returns the measured value of what Options.FilterFPR promises: wasted reads per lookup of an absent
 // key; 0 without such lookups.
 func (l LookupMetrics) WastedPerAbsent() float64 { return ratio(l.AbsentWasted, l.Absent()) }
+
+// ReadsPerAbsent returns the pages of filters, parts of indexes and data blocks that a lookup of an absent key used
+// outside of the budget's memory, in mapped files or by reading them; 0 without such lookups. It is the measured value of
+// Metrics.ReadsPromised.
+func (l LookupMetrics) ReadsPerAbsent() float64 { return ratio(l.AbsentReads, l.Absent()) }
 
 // PrefixMetrics count what prefix filters did for iterators and scans, which are counted once they are closed: see
 // Options.FilterPrefix.

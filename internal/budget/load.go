@@ -51,7 +51,7 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	b.tailBytes.Add(read)
 	b.damaged(t)
 	if err == nil {
-		t.Ready.Store(true)
+		b.ready(t)
 	}
 	return loads, bytes + read, err
 }
@@ -195,11 +195,24 @@ func (b *Share) reduce(t *tree.Table) {
 	r, rate := t.Reader, b.RateOf(t)
 	if forms := t.Keys.Forms(rate, r.FilterForms); forms != nil {
 		r.ReduceFilter(t.Keys.Allowed(forms))
+		b.ready(t)
 	}
 	if forms := t.Prefixes.Forms(rate, r.PrefixForms); forms != nil {
 		r.ReducePrefixes(t.Prefixes.Allowed(forms))
 	}
 	b.count(t)
+}
+
+// ready makes lookups use the filter of a table as it is in memory, and that in the file if it is worth it.
+func (b *Share) ready(t *tree.Table) {
+	if forms := t.Keys.Forms(b.RateOf(t), t.Reader.FilterForms); forms != nil {
+		form := forms[0]
+		if t.Reader.FilterBytes() > 0 {
+			form = t.Reader.FilterState().Form
+		}
+		t.Reader.AskInFile(sstable.WorthAsking(form, forms[len(forms)-1].Rate))
+	}
+	t.Ready.Store(true)
 }
 
 // lacks reports whether a table has less of its filters in memory than their plans have. A filter that is not known,

@@ -7,6 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -114,9 +115,11 @@ func mixed(number uint64) uint64 {
 	return number ^ number>>32
 }
 
-// A Promise is what a store promises with the memory for filters of one moment.
+// A Promise is what a store promises with the memory for filters of one moment, for a lookup of an absent key.
 type Promise struct {
-	FPR    float64 // wasted reads for a lookup of an absent key, at most
+	FPR    float64 // tables searched in vain, at most
+	Asks   float64 // filters asked in their files, since they are not in memory or let nearly all keys through
+	passed float64 // filters in memory that let the key through, or that are not there
 	Budget int64   // bytes of memory for all stores of the pool that would keep what was asked
 }
 
@@ -129,7 +132,7 @@ type Promises struct {
 }
 
 // Kept reports whether memory suffices for a promise.
-func (p *Promises) Kept(q Promise) bool { return q.FPR <= p.Whole }
+func (p *Promises) Kept(q Promise) bool { return q.passed <= p.Whole }
 
 // Promise returns what the store promises, and which of its promises counts: with full memtables, if it was written to
 // within the last minute.
@@ -152,8 +155,8 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 		all += o.whole.Bytes
 		if o.share == b {
 			p.Whole += d.Weight * o.whole.Rate
-			p.Now.FPR += d.Weight * d.Forms[now[i]].Rate
-			p.Full.FPR += d.Weight * d.Forms[full[i]].Rate
+			p.Now.add(d.Weight, d.Forms[now[i]], o.whole)
+			p.Full.add(d.Weight, d.Forms[full[i]], o.whole)
 		}
 	}
 	p.Whole, p.Now.FPR, p.Full.FPR = max(p.Whole, plan.FPR), max(p.Now.FPR, plan.FPR), max(p.Full.FPR, plan.FPR)
@@ -162,10 +165,25 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 	return p
 }
 
+// add adds a table by its weight, with its filter in memory and the whole filter.
+func (p *Promise) add(weight float64, form, whole bloomblock.Form) {
+	p.passed += weight * form.Rate
+	if sstable.WorthAsking(form, whole.Rate) {
+		p.Asks += weight * form.Rate
+		form = whole
+	}
+	p.FPR += weight * form.Rate
+}
+
+// Reads returns what a lookup of an absent key uses outside of memory, at most, if each table that is searched costs the
+// given number of reads: a data block, and a part of the index unless that is in memory.
+func (p *Promise) Reads(search float64) float64 { return p.Asks + search*p.FPR }
+
 // keeps makes the store promise what was asked, with the budgets that it takes.
 func (b *Share) keeps(idle, full int64) {
 	fpr := b.plans.Load().Now.FPR
-	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{fpr, idle}, Full: Promise{fpr, full}})
+	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{FPR: fpr, Budget: idle},
+		Full: Promise{FPR: fpr, Budget: full}})
 	if b.told.Load() {
 		b.offer()
 	}

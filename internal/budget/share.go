@@ -202,7 +202,7 @@ func (b *Share) Restore(ctx context.Context) {
 				b.observer.LoadFailed("load", err)
 			}
 		case t.Keys.Known():
-			t.Ready.Store(true)
+			b.ready(t)
 		}
 	})
 	b.report()
@@ -213,7 +213,7 @@ func (b *Share) Restore(ctx context.Context) {
 func (b *Share) report() {
 	p := b.promise.Load()
 	short := !p.Kept(p.Full)
-	if told := b.told.Load(); told == short || short && p.Full.FPR < p.Whole*17/16 {
+	if told := b.told.Load(); told == short || short && p.Full.passed < p.Whole*17/16 {
 		return
 	}
 	if b.told.CompareAndSwap(!short, short) {

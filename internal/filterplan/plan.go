@@ -100,6 +100,7 @@ func (f Planner) build(p *Plan, level int) (err error) {
 	if split && level == bottom {
 		units := min(max(int(-math.Log2(at.Rate)), 1), bloomblock.MaxUnits)
 		at.Params, err = bloomblock.ParamsSplit(units, at.Rate)
+		at.Params = at.Params.SideBySide() // so that one page of the file answers where memory is far too short
 		return err
 	}
 	var rates []float64 // of the first unit, the first two, and so on

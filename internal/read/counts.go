@@ -28,8 +28,12 @@ type Counts struct {
 	BlocksMapped   uint64 // data blocks among those that were used in a mapped file, without reading
 	BytesRead      uint64 // bytes of the others, which were read
 	IndexParts     uint64 // parts of indexes that were not in memory
-	TailLoads      uint64 // indexes read
-	TailBytes      uint64 // bytes of indexes and filters read
+	FilterParts    uint64 // pages of filters that were asked in files, for lack of memory
+	// AbsentReads are the pages of filters, parts of indexes and data blocks that were not in memory, of lookups of absent
+	// keys.
+	AbsentReads uint64
+	TailLoads   uint64 // indexes read
+	TailBytes   uint64 // bytes of indexes and filters read
 }
 
 // Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
@@ -50,6 +54,10 @@ type lookupStripe struct {
 	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
 
 	tableHits, absentWasted, blocks, blocksRead, blocksMapped, bytesRead, indexParts atomic.Uint64
+
+	filterParts, absentReads atomic.Uint64
+
+	_ [112]byte
 } // a multiple of two cache lines of 64 bytes
 
 const (
@@ -62,7 +70,7 @@ type lookupCost struct {
 	inRange, probes, passed, searches, found, falsePositives, truePositives uint64
 
 	// See part.
-	tableHits, absentWasted uint64
+	tableHits, absentWasted, absentAsked uint64
 
 	tailLoads, tailBytes uint64 // of tables that were not loaded yet
 
@@ -76,14 +84,25 @@ func (l *lookupCost) ask(inRange, probed uint32) {
 	l.probes += uint64(bits.OnesCount32(probed))   //nolint:gosec // at most 32
 }
 
-// part counts the lookup of one key, which searched the given number of tables and found a version of it in found of
-// them.
-func (l *lookupCost) part(searches, found uint64) {
+// part counts the lookup of one key, which asked the given number of pages of filters and searched the given number of
+// tables, and found a version of the key in found of them.
+func (l *lookupCost) part(asked, searches, found uint64) {
 	if found > 0 {
 		l.tableHits++
 	} else {
 		l.absentWasted += searches
+		l.absentAsked += asked
 	}
+}
+
+// absentReads returns what lookups of absent keys used outside of memory. If some keys of many were present, parts of
+// indexes and blocks are shared out by the searches of tables.
+func (l *lookupCost) absentReads() uint64 {
+	if l.absentWasted == 0 {
+		return l.absentAsked
+	}
+	searched := l.reads.IndexParts + l.reads.FileReads + l.reads.Mapped
+	return l.absentAsked + searched*l.absentWasted/l.searches
 }
 
 // add counts a lookup. It returns the lookup's number in its counter, for sampled.
@@ -91,10 +110,11 @@ func (c *lookupCounts) add(l *lookupCost) (number uint64) {
 	i := epoch.Stripe(lookupStripes)
 	s, first := &c[i], firstNumber(i)
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
-		if l.passed == 0 && l.searches == 0 {
+		if l.passed == 0 && l.searches == 0 && l.reads.FilterParts == 0 {
 			return first + s.absent[l.probes].Add(1)
 		}
-		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 {
+		if l.passed == 1 && l.searches == 1 && l.found == 1 && l.reads.Blocks == 1 && l.reads.FileReads == 0 &&
+			l.reads.FilterParts == 0 {
 			switch {
 			case l.reads.IndexParts == 0 && l.reads.Mapped == 0:
 				return first + s.present[l.probes].Add(1)
@@ -137,6 +157,8 @@ func (s *lookupStripe) add(l *lookupCost) {
 	if l.passed > 0 {
 		s.passed.Add(l.passed)
 	}
+	s.filterParts.Add(l.reads.FilterParts)
+	s.absentReads.Add(l.absentReads())
 	if l.searches == 0 {
 		return
 	}
@@ -200,4 +222,6 @@ func (s *lookupStripe) addTo(l *Counts) {
 	l.BlocksMapped += s.blocksMapped.Load()
 	l.BytesRead += s.bytesRead.Load()
 	l.IndexParts += s.indexParts.Load()
+	l.FilterParts += s.filterParts.Load()
+	l.AbsentReads += s.absentReads.Load()
 }

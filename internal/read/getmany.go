@@ -32,7 +32,7 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		m.size = len(group)
 		err = m.find(r, s, group, seq)
 		for i := range group {
-			m.cost.part(m.searched[i], m.present[i])
+			m.cost.part(m.asked[i], m.searched[i], m.present[i])
 		}
 		r.tables.Fit()
 		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
@@ -68,7 +68,8 @@ type manyLookup struct {
 	searches   []sstable.Lookup // of one round
 	of         [manyKeys]int    // index of the key of each search
 
-	searched, present [manyKeys]uint64 // for each key: tables searched, and those that held a version of it
+	// For each key: pages of filters asked in files, tables searched, and those that held a version of it.
+	asked, searched, present [manyKeys]uint64
 
 	cost     lookupCost // of all keys
 	inMemory int        // number of keys decided by memtables
@@ -91,7 +92,7 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	}
 	below := uint64(0) // keys not decided by memtables
 	for i, key := range keys {
-		m.next[i], m.last[i], m.searched[i], m.present[i] = 0, 0, 0, 0
+		m.next[i], m.last[i], m.asked[i], m.searched[i], m.present[i] = 0, 0, 0, 0, 0
 		value, live, decided := inMemory(s, key, m.hashes[i].Mixed, seq)
 		if decided {
 			m.inMemory++
@@ -114,10 +115,12 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 				continue
 			}
 			c := &m.candidates[m.next[i]]
+			before := m.cost.reads.FilterParts
 			search, err := c.ready(r, key, m.hashes[i].Hash, seq, &m.cost)
 			if err != nil {
 				return err
 			}
+			m.asked[i] += m.cost.reads.FilterParts - before
 			if search {
 				m.of[len(m.searches)] = i
 				m.searches = append(m.searches, sstable.Lookup{Reader: c.table.Reader, Key: key, Seq: seq})

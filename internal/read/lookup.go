@@ -174,7 +174,7 @@ func (l *lookup) end(r *Reader, key []byte, at AsOf) {
 	if l.inside {
 		l.guard.Leave()
 	}
-	l.cost.part(l.cost.searches, l.cost.found)
+	l.cost.part(l.cost.reads.FilterParts, l.cost.searches, l.cost.found)
 	if r.sampled(r.lookups.add(&l.cost)) {
 		r.sample(key, at.Seq)
 	}
@@ -276,7 +276,7 @@ func (c *candidate) ready(
 ) (search bool, err error) {
 	r := c.table.Reader
 	if r.Loaded() && !c.unknown && c.table.Ready.Load() {
-		return true, nil
+		return c.ask(rd, h, cost)
 	}
 	loads, bytes, err := rd.tables.LoadTail(c.table)
 	cost.tailLoads += loads
@@ -287,21 +287,43 @@ func (c *candidate) ready(
 	if c.table.Meta.RangeDeletes > 0 {
 		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
 	}
-	if c.probed {
-		return c.table.Meta.Entries > 0, nil
-	}
-	maybe, probed := r.MayContain(h)
-	if probed {
-		cost.probes++
-	}
-	if !maybe || c.table.Meta.Entries == 0 {
+	if c.table.Meta.Entries == 0 {
 		return false, nil
 	}
-	if probed {
+	if !c.probed {
+		maybe, probed := r.MayContain(h)
+		if probed {
+			cost.probes++
+		}
+		if !maybe {
+			return false, nil
+		}
+		if probed {
+			cost.passed++
+		}
+		c.probed = probed
+	}
+	return c.ask(rd, h, cost)
+}
+
+// ask asks the filter in the table's file, if what is in memory of it is not good enough.
+func (c *candidate) ask(rd *Reader, h bloomblock.Hash, cost *lookupCost) (search bool, err error) {
+	maybe, asked, err := c.table.Reader.AskFile(h, &cost.reads)
+	if err != nil {
+		return false, rd.failed(err)
+	}
+	if !asked {
+		return true, nil
+	}
+	if !c.probed {
+		c.probed = true
+		cost.probes++
 		cost.passed++
 	}
-	c.probed = probed
-	return true, nil
+	if !maybe {
+		cost.passed--
+	}
+	return maybe, nil
 }
 
 // count counts a search, and whether the answer of the filter was right.

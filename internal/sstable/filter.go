@@ -16,10 +16,13 @@ import (
 // none at all. The block in the file always has the whole filter.
 type heldFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
+	file   atomic.Pointer[fileFilter]        // to be asked in the file after filter; nil: not worth it
 
 	mu     sync.Mutex        // serializes changes of the form; held while the filter is read from the file
-	header bloomblock.Header // guarded by mu; its units are those that are not damaged
+	header bloomblock.Header // guarded by mu; as it is in the file
+	sound  int               // guarded by mu; units in front of the first damaged one
 	known  bool              // guarded by mu: the header was read, is damaged, or there is none
+	place  filterPlace       // guarded by mu; of the header, if it is known
 	form   bloomblock.Form   // guarded by mu: of the filter
 	damage error             // guarded by mu
 
@@ -72,10 +75,17 @@ func (k *heldFilter) knowLocked(f *tableFile, at filterPlace) error {
 		case err != nil:
 			return err
 		}
-		k.header = h
+		k.header, k.sound, k.place = h, len(h.Units), at
 	}
 	k.known = true
 	return nil
+}
+
+// usable returns the header without damaged units. The caller holds mu.
+func (k *heldFilter) usable() bloomblock.Header {
+	h := k.header
+	h.Units = h.Units[:k.sound:k.sound]
+	return h
 }
 
 // set brings the filter into a form of its header, by reducing what is in memory if that is enough, or else from the
@@ -87,17 +97,12 @@ func (k *heldFilter) set(f *tableFile, at filterPlace, form bloomblock.Form) (re
 	if err := k.knowLocked(f, at); err != nil || k.reduceLocked(form) {
 		return 0, err
 	}
-	units := make([][]byte, len(k.header.Units))
-	for i, u := range k.header.Units {
-		if form.Has(i) {
-			if units[i], err = f.readUnit(at.offset, u); err != nil {
-				return read, k.failed(f, at, err)
-			}
-			read += u.Bytes()
-		}
+	units, read, err := f.readForm(at, &k.header, form)
+	if err != nil {
+		return read, k.failed(f, at, err)
 	}
 	piece := k.memory.Get(int(form.Bytes))
-	filter, err := k.header.In(form, piece.Bytes(), units)
+	filter, err := k.usable().In(form, piece.Bytes(), units)
 	if err != nil {
 		piece.Free()
 		return read, k.failed(f, at, f.damaged(at.offset, err))
@@ -125,7 +130,7 @@ func (k *heldFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 		return false
 	case form != k.form:
 		piece := k.memory.Get(int(form.Bytes))
-		smaller, ok := old.Reduce(k.header, form, piece.Bytes())
+		smaller, ok := old.Reduce(k.usable(), form, piece.Bytes())
 		if !ok {
 			piece.Free()
 			return false
@@ -145,20 +150,14 @@ func (k *heldFilter) failed(f *tableFile, at filterPlace, err error) error {
 		return err
 	}
 	k.damage = err
+	k.file.Store(nil)
 	k.publish(nil, noFilter)
-	sound := 0
-	for units := [][]byte(nil); sound < len(k.header.Units); sound++ {
-		b, err := f.readUnit(at.offset, k.header.Units[sound])
-		if err != nil && !isDamage(err) {
-			k.known, k.damage = false, nil // the next use tries again
-			return err
-		}
-		units = append(units, b)
-		if _, bad := k.header.Filter(units); err != nil || bad != nil {
-			break
-		}
+	units, _, err := f.soundUnits(at, &k.header, k.sound)
+	if err != nil && !isDamage(err) {
+		k.known, k.damage = false, nil // the next use tries again
+		return err
 	}
-	k.header.Units = k.header.Units[:sound:sound]
+	k.sound = len(units)
 	return nil
 }
 
@@ -183,7 +182,7 @@ func (k *heldFilter) forms(rate float64) []bloomblock.Form {
 	if !k.known {
 		return nil
 	}
-	return k.header.Forms(rate)
+	return k.usable().Forms(rate)
 }
 
 // bytes returns the bytes of memory that the filter takes now.
@@ -206,8 +205,7 @@ type FilterState struct {
 func (k *heldFilter) state() FilterState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	n := len(k.header.Units)
-	s := FilterState{Form: k.form, AllUnits: n, Rate: k.header.Rate(n), Damage: k.damage}
+	s := FilterState{Form: k.form, AllUnits: k.sound, Rate: k.header.Rate(k.sound), Damage: k.damage}
 	if f := k.filter.Load(); f != nil {
 		s.Units = f.Units()
 	} else {
@@ -216,13 +214,66 @@ func (k *heldFilter) state() FilterState {
 	return s
 }
 
-// readUnit reads one unit of the filter at offset.
-func (f *tableFile) readUnit(offset uint64, u bloomblock.UnitHeader) ([]byte, error) {
-	if u.Bytes() > math.MaxInt/2 { // where int has 32 bits
-		return nil, fmt.Errorf("%s: %w: filter unit of %d bytes", f.meta.Name, ErrSize, u.Bytes())
+// readUnits reads size bytes of the units of a filter, from the given offset in its block on.
+func (f *tableFile) readUnits(at filterPlace, offset, size uint64) ([]byte, error) {
+	if size > math.MaxInt/2 { // where int has 32 bits
+		return nil, fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, size)
 	}
-	b := make([]byte, u.Bytes()) // below the size of the file
-	return b, f.readAt(b, offset+u.Offset)
+	b := make([]byte, size) // below the size of the file
+	return b, f.readAt(b, at.offset+offset)
+}
+
+// readForm reads the units that a form has, and returns the bytes that this reads: all units, if they stand side by
+// side.
+func (f *tableFile) readForm(
+	at filterPlace, h *bloomblock.Header, form bloomblock.Form,
+) (units [][]byte, read uint64, err error) {
+	if h.Parts() > 0 {
+		b, err := f.readUnits(at, bloomblock.HeaderSize, h.UnitsSize())
+		return h.Split(b), h.UnitsSize(), err
+	}
+	units = make([][]byte, len(h.Units))
+	for i, u := range h.Units {
+		if !form.Has(i) {
+			continue
+		}
+		if units[i], err = f.readUnits(at, u.Offset, u.Bytes()); err != nil {
+			return units, read, err
+		}
+		read += u.Bytes()
+	}
+	return units, read, nil
+}
+
+// soundUnits reads the first n units. With damage, which is an error, it returns those in front of the damaged one.
+func (f *tableFile) soundUnits(
+	at filterPlace, h *bloomblock.Header, n int,
+) (units [][]byte, read uint64, err error) {
+	var all [][]byte
+	if h.Parts() > 0 && n > 0 {
+		b, err := f.readUnits(at, bloomblock.HeaderSize, h.UnitsSize())
+		if err != nil {
+			return nil, 0, err
+		}
+		all, read = h.Split(b), h.UnitsSize()
+	}
+	for i := range n {
+		var b []byte
+		if all != nil {
+			b = all[i]
+		} else {
+			u := h.Units[i]
+			if b, err = f.readUnits(at, u.Offset, u.Bytes()); err != nil {
+				return units, read, err
+			}
+			read += u.Bytes()
+		}
+		if _, err := h.Filter(append(units, b)); err != nil {
+			return units, read, f.damaged(at.offset, err)
+		}
+		units = append(units, b)
+	}
+	return units, read, nil
 }
 
 // A FilterCopy is the first units of a filter, with a header that describes these alone. A table without a filter has
@@ -239,18 +290,9 @@ func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, err
 	h, damage := f.readFilterHeader(at.kind, at.offset, at.size, at.sum)
 	c := FilterCopy{Read: bloomblock.HeaderSize}
 	if damage == nil {
-		for _, u := range h.Units[:h.UnitsFor(maxRate)] {
-			var b []byte
-			if b, damage = f.readUnit(at.offset, u); damage != nil {
-				break
-			}
-			c.Read += u.Bytes()
-			if _, err := h.Filter(append(c.Units, b)); err != nil {
-				damage = f.damaged(at.offset, err)
-				break
-			}
-			c.Units = append(c.Units, b)
-		}
+		var read uint64
+		c.Units, read, damage = f.soundUnits(at, &h, h.UnitsFor(maxRate))
+		c.Read += read
 	}
 	if damage != nil && !isDamage(damage) {
 		return FilterCopy{Read: c.Read}, damage // of the file
@@ -270,12 +312,24 @@ type keyFilter struct{ keys heldFilter }
 func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
 	k.keys.mu.Lock()
 	defer k.keys.mu.Unlock()
-	return k.keys.header, k.keys.known
+	return k.keys.usable(), k.keys.known
 }
 
 // Filter returns the filter in memory, or nil if there is none: then every answer is maybe. The filter stays valid
 // after it is dropped.
 func (k *keyFilter) Filter() *bloomblock.Filter { return k.keys.filter.Load() }
+
+// FalsePositiveRate returns the rate at which lookups of absent keys search the table: that of the bits in memory, or the
+// promised one of the filter in the file, if lookups ask that too. It is 1 without a filter.
+func (k *keyFilter) FalsePositiveRate() float64 {
+	if f := k.keys.file.Load(); f != nil {
+		return f.header.Rate(len(f.header.Units))
+	}
+	if f := k.Filter(); f != nil {
+		return f.FalsePositiveRate()
+	}
+	return 1
+}
 
 // FilterBytes returns the bytes of memory that the filter takes now.
 func (k *keyFilter) FilterBytes() int64 { return k.keys.bytes() }

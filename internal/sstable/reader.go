@@ -14,15 +14,16 @@ import (
 
 // Stats count the work of lookups. They are plain numbers that the caller owns and adds up.
 type Stats struct {
-	Blocks     uint64 // data blocks searched
-	CacheHits  uint64 // data blocks among them that were in the cache
-	Mapped     uint64 // data blocks that were in the mapped file, in the system's memory
-	FileReads  uint64 // reads of data blocks from the file
-	FileBytes  uint64 // bytes of these reads
-	TailLoads  uint64 // indexes, or tops of those in parts, that were not in memory and had to be loaded
-	IndexParts uint64 // parts of indexes that were not in memory, and were searched in place or loaded
-	PartLoads  uint64 // parts among them that were loaded into memory
-	Present    uint64 // tables that held any version of the key, visible or not: true positives of the filter
+	Blocks      uint64 // data blocks searched
+	CacheHits   uint64 // data blocks among them that were in the cache
+	Mapped      uint64 // data blocks that were in the mapped file, in the system's memory
+	FileReads   uint64 // reads of data blocks from the file
+	FileBytes   uint64 // bytes of these reads
+	TailLoads   uint64 // indexes, or tops of those in parts, that were not in memory and had to be loaded
+	FilterParts uint64 // pages of filters that were asked in the file
+	IndexParts  uint64 // parts of indexes that were not in memory, and were searched in place or loaded
+	PartLoads   uint64 // parts among them that were loaded into memory
+	Present     uint64 // tables that held any version of the key, visible or not: true positives of the filter
 }
 
 // read counts a read of n bytes.

@@ -30,6 +30,10 @@ func (r *Reader) load(st *Stats) (*index, *top, error) {
 		return x, t, nil
 	}
 	st.TailLoads++
+	if r.tail.Load() != nil { // the index was dropped, as a part is
+		st.IndexParts++
+		st.PartLoads++
+	}
 	x, t, err := r.readTail()
 	if err != nil {
 		return nil, nil, err
@@ -112,6 +116,23 @@ func (s *resident) Loaded() bool { return s.index.Load() != nil || s.top.Load() 
 
 // IndexBytes returns the bytes of memory that the index takes now: its top and its loaded parts.
 func (s *resident) IndexBytes() int64 { return s.partBytes.Load() + s.TopBytes() }
+
+// Parts returns the number of parts of the index that are in memory, and of all parts, 0 before the tail is loaded.
+func (s *resident) Parts() (loaded, all int) {
+	s.eachHome(func(home *atomic.Pointer[index]) {
+		all++
+		if home.Load() != nil {
+			loaded++
+		}
+	})
+	switch t := s.top.Load(); {
+	case t != nil:
+		all-- // the home of an index that is not in parts
+	case s.tail.Load() == nil:
+		all = 0
+	}
+	return loaded, all
+}
 
 // TopBytes returns the bytes of memory that the top of an index in parts takes, 0 before it is loaded.
 func (s *resident) TopBytes() int64 {

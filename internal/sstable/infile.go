@@ -1,0 +1,148 @@
+package sstable
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Where memory is far too short for a filter, what is left of it in memory says maybe to most keys. The file always has
+// the whole filter. A lookup then asks the page of it that the key belongs to, before it reads a part of the index and
+// a data block: one page in place of two reads, for nearly all absent keys.
+
+// askAbove is the rate of a filter in memory above which the filter in the file is asked. Below it, a page would be read
+// for each table that then is searched in vain, and for each that has the key.
+const askAbove = 0.1
+
+// A fileFilter is a filter that is asked in its file. It is immutable except for the checksums.
+type fileFilter struct {
+	header bloomblock.Header
+	place  filterPlace
+
+	mu   sync.Mutex // held while the checksums are read
+	sums atomic.Pointer[bloomblock.PageSums]
+}
+
+// WorthAsking reports whether lookups shall ask the filter in the file after one in memory in the given form, in place of
+// which the whole filter has a rate.
+func WorthAsking(form bloomblock.Form, whole float64) bool {
+	return form.Rate > askAbove && whole <= form.Rate/2
+}
+
+// AskInFile makes lookups ask the filter of keys in the file, or not. The header must be known.
+func (r *Reader) AskInFile(ask bool) {
+	k := &r.keys
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case !ask || k.damage != nil || k.sound == 0:
+		k.file.Store(nil)
+	case k.file.Load() == nil:
+		k.file.Store(&fileFilter{header: k.header, place: k.place})
+	}
+}
+
+// AskFile asks the filter of keys in the file, if AskInFile says so. False is certain:
+// the table has no version of the key. asked reports whether there was something to ask. The caller is inside a guard of
+// the domain. AskFile allocates nothing once the checksums of the filter's pages were read. An error is one of the file;
+// after damage the answer is maybe, as FilterState says then.
+func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err error) {
+	f := r.keys.file.Load()
+	if f == nil {
+		return true, false, nil
+	}
+	sums := f.sums.Load()
+	if sums == nil {
+		if sums, err = r.readSums(f); err != nil {
+			return true, false, r.lose(f, err)
+		}
+	}
+	for step := range f.header.Steps() {
+		offset, size := f.header.StepPages(step, h)
+		st.FilterParts++
+		yes, done := true, false
+		if r.mapped != nil {
+			done = vfs.ReadMapped(func() {
+				b := r.mapped.Mapped(int64(f.place.offset+offset), int(size), true) //nolint:gosec // in a file
+				if b == nil || sums.Verify(offset, b) != nil {
+					return
+				}
+				yes, done = f.header.StepMayContain(step, h, b), true
+			}) == nil && done
+		}
+		if !done {
+			if yes, err = r.askPages(f, sums, step, h, st); err != nil {
+				return true, true, r.lose(f, err)
+			}
+		}
+		if !yes {
+			return false, true, nil
+		}
+	}
+	return true, true, nil
+}
+
+// askPages reads the pages of a step and asks them.
+func (r *Reader) askPages(
+	f *fileFilter, sums *bloomblock.PageSums, step int, h bloomblock.Hash, st *Stats,
+) (maybe bool, err error) {
+	offset, size := f.header.StepPages(step, h)
+	s, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(s)
+	b := s.bytes(int(size)) //nolint:gosec // two pages
+	if err := r.readAt(b, f.place.offset+offset); err != nil {
+		return true, err
+	}
+	if err := sums.Verify(offset, b); err != nil {
+		return true, r.damaged(f.place.offset+offset, err)
+	}
+	return f.header.StepMayContain(step, h, b), nil
+}
+
+// readSums reads the checksums of the pages, or the whole filter to make them, once.
+func (r *Reader) readSums(f *fileFilter) (*bloomblock.PageSums, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if sums := f.sums.Load(); sums != nil {
+		return sums, nil
+	}
+	var sums bloomblock.PageSums
+	offset, size := f.header.SumsSpan()
+	if size > 0 {
+		b := make([]byte, size) // a thousandth of the filter
+		if err := r.readAt(b, f.place.offset+offset); err != nil {
+			return nil, err
+		}
+		var err error
+		if sums, err = f.header.ParseSums(b); err != nil {
+			return nil, r.damaged(f.place.offset+offset, err)
+		}
+	} else {
+		units, err := r.readUnits(f.place, bloomblock.HeaderSize, f.header.UnitsSize())
+		if err == nil {
+			if _, bad := f.header.Filter(f.header.Split(units)); bad != nil {
+				err = r.damaged(f.place.offset, bad)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		sums = bloomblock.SumPages(units)
+	}
+	f.sums.Store(&sums)
+	return &sums, nil
+}
+
+// lose keeps damage that was found in the file, so that the filter is not asked there again. Other errors it returns.
+func (r *Reader) lose(f *fileFilter, err error) error {
+	if !isDamage(err) {
+		return err
+	}
+	r.keys.mu.Lock()
+	defer r.keys.mu.Unlock()
+	r.keys.damage = err
+	r.keys.file.CompareAndSwap(f, nil)
+	return nil
+}

@@ -1,0 +1,127 @@
+package sstable
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+)
+
+// TestFiltersAreAskedInTheirFiles asks filters of all kinds of which nothing is in memory: no key of the table is
+// denied, absent keys pass at the promised rate, and each answer takes as many pages as the filter has steps.
+func TestFiltersAreAskedInTheirFiles(t *testing.T) {
+	ribbon, err := bloomblock.ParamsRibbon(0.01)
+	must(t, err)
+	split, err := bloomblock.ParamsSplit(3, 0.01)
+	must(t, err)
+	for _, c := range []struct {
+		name   string
+		params bloomblock.Params
+		keys   int
+		steps  int
+	}{
+		{"one unit of many pages", filterParams(t, 0.01), 20_000, 1},
+		{"one page", filterParams(t, 0.01), 500, 1},
+		{"three units side by side", split.SideBySide(), 40_000, 1},
+		{"three units one behind the other", split, 20_000, 3},
+		{"a Ribbon", ribbon, 20_000, 1},
+	} {
+		var kvs []kv
+		for i := range c.keys {
+			kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 0, "v"))
+		}
+		file, info := build(t, WriterOptions{ID: 1, Filter: c.params}, kvs)
+		r := newReader(file, info, 1<<20)
+		must(t, r.LoadTail())
+		ask := func(key string) (bool, Stats) {
+			t.Helper()
+			var st Stats
+			maybe, asked, err := r.AskFile(bloomblock.HashKey([]byte(key)), &st)
+			if err != nil || !asked {
+				t.Fatalf("%s: asked %v, %v", c.name, asked, err)
+			}
+			return maybe, st
+		}
+		if _, asked, err := r.AskFile(1, new(Stats)); asked || err != nil {
+			t.Fatalf("%s: asked before AskInFile: %v", c.name, err)
+		}
+		r.AskInFile(true)
+		for _, v := range kvs {
+			maybe, st := ask(v.key)
+			if !maybe || st.FilterParts != uint64(c.steps) {
+				t.Fatalf("%s: %v for %q in %d pages, want maybe in %d", c.name, maybe, v.key, st.FilterParts, c.steps)
+			}
+		}
+		wrong, pages := 0, uint64(0)
+		const absent = 20_000
+		for i := range absent {
+			maybe, st := ask(fmt.Sprintf("absent%06d", i))
+			if maybe {
+				wrong++
+			}
+			pages += st.FilterParts
+		}
+		if wrong > absent*13/1000 || pages < absent || pages > absent*5/4 {
+			t.Errorf("%s: %d of %d absent keys pass, in %d pages", c.name, wrong, absent, pages)
+		}
+		if n := testing.AllocsPerRun(100, func() {
+			_, _, _ = r.AskFile(12345, new(Stats))
+		}); n > 0 && !raceEnabled {
+			t.Errorf("%s: %v allocations for an answer", c.name, n)
+		}
+		r.AskInFile(false)
+		if _, asked, _ := r.AskFile(1, new(Stats)); asked {
+			t.Errorf("%s: asked after AskInFile(false)", c.name)
+		}
+	}
+}
+
+// TestADamagedPageOfAFilterDeniesNoKey flips bytes of a filter that is asked in its file.
+func TestADamagedPageOfAFilterDeniesNoKey(t *testing.T) {
+	split, err := bloomblock.ParamsSplit(3, 0.01)
+	must(t, err)
+	var kvs []kv
+	for i := range 20_000 {
+		kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 0, "v"))
+	}
+	file, info := build(t, WriterOptions{ID: 1, Filter: split.SideBySide()}, kvs)
+	for at := info.FilterOff; at < info.FilterOff+info.FilterLen; at += info.FilterLen/97 + 1 {
+		file[at] ^= 0x5a
+		r := newReader(file, info, 1<<20)
+		must(t, r.LoadTail())
+		r.AskInFile(true)
+		for _, v := range kvs {
+			if maybe, _, err := r.AskFile(bloomblock.HashKey([]byte(v.key)), new(Stats)); !maybe || err != nil {
+				t.Fatalf("byte %d: %v, %v for %q, want maybe", at, maybe, err, v.key)
+			}
+		}
+		if damage := r.FilterState().Damage; !errors.Is(damage, corrupt.Err) {
+			t.Errorf("byte %d: damage %v", at, damage)
+		}
+		file[at] ^= 0x5a
+	}
+}
+
+// TestAFilterInAFileThatCannotBeReadIsAnError checks that the next lookup tries again.
+func TestAFilterInAFileThatCannotBeReadIsAnError(t *testing.T) {
+	var kvs []kv
+	for i := range 20_000 {
+		kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 0, "v"))
+	}
+	file, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, kvs)
+	r := newReader(file, info, 1<<20)
+	must(t, r.LoadTail())
+	r.AskInFile(true)
+	f := &failing{ReaderAt: bytes.NewReader(file), on: true}
+	r.file, r.mapped = f, nil
+	if maybe, _, err := r.AskFile(7, new(Stats)); !maybe || !errors.Is(err, errDisk) {
+		t.Errorf("%v, %v; want maybe and the error of the file", maybe, err)
+	}
+	f.on = false
+	if maybe, asked, err := r.AskFile(bloomblock.HashKey([]byte(kvs[3].key)), new(Stats)); !maybe || !asked || err != nil {
+		t.Errorf("tried again: %v, asked %v, %v", maybe, asked, err)
+	}
+}
