@@ -136,5 +136,9 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 			meta.Largest, meta.Flags = hi, manifest.LargestExclusive
 		}
 	}
-	return meta, nil
+	info, err := r.Info()
+	if info.IndexInParts {
+		meta.Flags |= manifest.IndexInParts
+	}
+	return meta, err
 }

@@ -66,7 +66,7 @@ func (b *Share) fits(s *tree.State) (bytes int64, ok bool) {
 			return bytes, false
 		}
 	}
-	return bytes, b.planner.Memory == 0
+	return bytes, b.planner.Memory == 0 && plan.FPR < 1 // without filters, each run costs a read
 }
 
 // wishFor implements wish for a plan, without the bound on memory.

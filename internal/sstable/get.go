@@ -61,12 +61,7 @@ func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err
 		x.use()
 		return r.search(x, x.find(key), key, seq, st)
 	}
-	p, n := t.span(key)
-	i, h := 0, uint64(0)
-	if n > 0 {
-		h = ikey.Head(key[len(t.prefix):])
-		p = t.findHead(h, key)
-	}
+	p, h := t.search(key)
 	if p == len(t.loaded) {
 		return Hit{}, false, nil
 	}
@@ -77,10 +72,7 @@ func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err
 	} else if x, err = r.part(t, p, st); err != nil {
 		return Hit{}, false, err
 	}
-	if n > 0 {
-		i = x.findHead(h, key)
-	}
-	return r.search(x, i, key, seq, st)
+	return r.search(x, x.findIn(h, key), key, seq, st)
 }
 
 // firstVisible returns the newest trailer that a reader at seq may see in a block.

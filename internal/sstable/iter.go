@@ -40,7 +40,6 @@ const keepCursor = defaultReadAhead
 type Iter struct {
 	r   *Reader
 	o   IterOptions
-	t   *top     // nil if the index is not in parts
 	x   *index   // all of the index, or the part that has the current block; nil before it was used
 	seq ikey.Seq // of every version, if not 0
 	err error
@@ -53,7 +52,6 @@ type Iter struct {
 	held   *cache.Block // nil if the block is in the cursor's own memory
 	key    []byte
 	cur    entry
-	own    *index // a part of the index in the cursor's own memory, or nil
 	lane   pairLane
 	coming prefetch.Steps // what the cursor is likely to need next; each move takes a step
 	soon   int            // the entry from which a cursor that has sought in the block expects the next one, or -1
@@ -66,6 +64,10 @@ type Iter struct {
 	aheadOff uint64
 	plain    []byte // a block in the cursor's own memory
 	spare    []byte // for the next one, while that one is shown
+
+	// For an index in parts.
+	t   *top   // nil for any other
+	own *index // a part in the cursor's own memory, or nil
 
 	// For mapped blocks.
 	sought   int       // the entry that the last seek found, if the cursor has a part of the block
@@ -150,7 +152,7 @@ func (it *Iter) enterPart(p int) bool {
 // first or the last of the table.
 func (it *Iter) reach(at int) bool {
 	switch x := it.x; {
-	case it.t == nil:
+	case it.t == nil || x != nil && at >= x.base && at < x.base+len(x.slots):
 		return true
 	case at == 0:
 		return it.enterPart(0)
@@ -158,10 +160,9 @@ func (it *Iter) reach(at int) bool {
 		return it.enterPart(len(it.t.parts) - 1)
 	case at < x.base:
 		return it.enterPart(x.part - 1)
-	case at >= x.base+x.blocks():
+	default:
 		return it.enterPart(x.part + 1)
 	}
-	return true
 }
 
 // find returns the first data block whose separator is not before key, or their number, and makes its part the current
@@ -171,14 +172,14 @@ func (it *Iter) find(key []byte) (at int, ok bool) {
 		it.x.use()
 		return it.x.find(key), true
 	}
-	p := it.t.find(key)
-	if p == len(it.t.parts) {
+	p, h := it.t.search(key)
+	if p == len(it.t.loaded) {
 		return it.t.blocks, true
 	}
 	if !it.enterPart(p) {
 		return 0, false
 	}
-	return it.x.base + it.x.find(key), true
+	return it.x.base + it.x.findIn(h, key), true
 }
 
 // First moves to the first version.

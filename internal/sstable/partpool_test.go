@@ -140,11 +140,15 @@ func TestThePoolCountsWhatIsInMemory(t *testing.T) {
 	}
 	must(t, r.LoadParts())
 	r.Close()
-	check("closed", 0)
+	if n := r.IndexBytes() + r.parts.Bytes(); n != 0 {
+		t.Errorf("closed: %d bytes", n)
+	}
 	if _, err := r.part(top, 1, new(Stats)); err != nil {
 		t.Error(err)
 	}
-	check("a part of a closed reader", 0)
+	if n := r.IndexBytes() + r.parts.Bytes(); n != 0 {
+		t.Errorf("a part of a closed reader: %d bytes", n)
+	}
 }
 
 func TestPartsThatAreUsedStay(t *testing.T) {

@@ -18,7 +18,8 @@ type resident struct {
 
 	mu sync.Mutex // serializes loading and dropping; held while the tail is read from the file
 
-	partBytes atomic.Int64 // bytes of its parts; changed under PartPool.mu
+	topBytes  atomic.Int64 // bytes of the top
+	partBytes atomic.Int64 // bytes of the parts; changed under PartPool.mu
 	closed    bool         // guarded by PartPool.mu: no part is kept any more
 }
 
@@ -79,7 +80,10 @@ func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	}
 	t.bytes = t.dels.Bytes()
 	s.tail.Store(t)
-	s.top.Store(t.top)
+	if t.top != nil {
+		s.topBytes.Store(t.top.bytes())
+		s.top.Store(t.top)
+	}
 }
 
 // drop drops the index, or its parts, and the table's blocks from the cache.
@@ -94,6 +98,7 @@ func (r *Reader) release() {
 	r.resident.mu.Lock()
 	defer r.resident.mu.Unlock()
 	r.parts.drop(r, true)
+	r.topBytes.Store(0) // it is left to the lookups that are under way
 	if t := r.tail.Load(); t != nil {
 		k := *t
 		k.dels, k.bytes = nil, 0
@@ -115,7 +120,7 @@ func (s *resident) eachHome(f func(home *atomic.Pointer[index])) {
 func (s *resident) Loaded() bool { return s.index.Load() != nil || s.top.Load() != nil }
 
 // IndexBytes returns the bytes of memory that the index takes now: its top and its loaded parts.
-func (s *resident) IndexBytes() int64 { return s.partBytes.Load() + s.TopBytes() }
+func (s *resident) IndexBytes() int64 { return s.topBytes.Load() + s.partBytes.Load() }
 
 // Parts returns the number of parts of the index that are in memory, and of all parts, 0 before the tail is loaded.
 func (s *resident) Parts() (loaded, all int) {
@@ -134,13 +139,8 @@ func (s *resident) Parts() (loaded, all int) {
 	return loaded, all
 }
 
-// TopBytes returns the bytes of memory that the top of an index in parts takes, 0 before it is loaded.
-func (s *resident) TopBytes() int64 {
-	if t := s.top.Load(); t != nil {
-		return t.bytes()
-	}
-	return 0
-}
+// TopBytes returns the bytes of memory that the top of an index in parts takes, 0 before it is loaded and after Close.
+func (s *resident) TopBytes() int64 { return s.topBytes.Load() }
 
 // RangeDels returns the table's range tombstones as readers see them, nil without any or before the tail was loaded.
 // Once loaded they stay in memory until Close, even if the index is dropped. It does no I/O.

@@ -97,6 +97,31 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 	return t, nil
 }
 
+// search returns the first part whose last separator is not before key, or the number of parts. h is what findIn needs
+// to go on in the part.
+func (t *top) search(key []byte) (p int, h searchHead) {
+	p, n := t.span(key)
+	if n == 0 {
+		return p, searchHead{}
+	}
+	h = searchHead{ikey.Head(key[len(t.prefix):]), true}
+	return t.findHead(h.head, key), h
+}
+
+// A searchHead is the head of a key after the prefix of the table, if it has that.
+type searchHead struct {
+	head uint64
+	is   bool
+}
+
+// findIn does the same as find in the part that top.search has found for key.
+func (x *index) findIn(h searchHead, key []byte) int {
+	if !h.is {
+		return 0 // key is before the prefix
+	}
+	return x.findHead(h.head, key)
+}
+
 // bytes returns the bytes of memory that the top takes, without the parts.
 func (t *top) bytes() int64 {
 	return int64(unsafe.Sizeof(*t)) + t.separators.bytes() + int64(len(t.prefix)) +
