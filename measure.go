@@ -68,8 +68,7 @@ func (db *DB) Metrics() Metrics {
 		m.Files.Tables += level.Tables
 		m.TablesOffPlan += level.TablesOffPlan
 	}
-	// The promise is of filters as they are on average. The bits of these may be a little worse.
-	m.FPRPromised = max(m.FPRPromised, min(m.FPRPredicted, 1.02*m.FPRPromised))
+	m.FPRPromised = filterplan.Promised(m.FPRPromised, m.FPRPredicted)
 	m.ReadsPromised = now.Asks + searched*m.FPRPromised
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)

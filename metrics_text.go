@@ -66,13 +66,15 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 func (m Metrics) wasteText() (l textLine) {
 	l.head = "wasted reads of a lookup of an absent key"
 	l.add(true, "%.4g promised", m.FPRPromised)
-	l.add(m.FPRPromised > m.FPRAsked, "%.4g asked, which takes a MemoryBudget of %s", m.FPRAsked,
-		words.Size(m.BudgetNeeded))
+	if m.FPRPromised > m.FPRAsked {
+		short := m.BudgetNeeded > m.Memory.Budget
+		l.add(!short, "%.4g asked", m.FPRAsked)
+		l.add(short, "%.4g asked, for which memory is too short: all filters need a MemoryBudget of %s", m.FPRAsked,
+			words.MiB(m.BudgetNeeded))
+	}
 	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory if every run covers the key", m.FPRPredicted)
-	l.add(m.FPRMeasured > 0, "%.4g measured since Open", m.FPRMeasured)
 	absent := m.Lookups.Absent()
-	l.add(absent > 0, "%.4g in %s since the store was opened", m.Lookups.WastedPerAbsent(),
-		words.Plural(absent, "such lookup"))
+	l.add(absent > 0, "%.4g measured in %s since Open", m.FPRMeasured, words.Plural(absent, "such lookup"))
 	return l
 }
 
@@ -85,7 +87,7 @@ func (m Metrics) filterText() (l textLine) {
 	}
 	l.add(m.TablesOffPlan > 0, "%s, %s, with filters by other options: Compact rewrites them",
 		words.Plural(m.TablesOffPlan, "table"), words.Size(m.BytesOffPlan))
-	l.add(shed > 0, "%s whose filter does not fit, or only in part", words.Plural(shed, "table"))
+	l.add(shed > 0, "%s whose filter is smaller in memory than asked, or not there", words.Plural(shed, "table"))
 	l.add(damaged > 0, "%s with a damaged filter", words.Plural(damaged, "table"))
 	return l
 }

@@ -52,8 +52,40 @@ func (b *Builder) Reset() {
 }
 
 // blocks returns the number of blocks in a unit: at least one, so that a filter without keys has bits that deny.
-func (b *Builder) blocks(u Unit) int {
-	return max(1, int(math.Ceil(float64(b.n)*u.BitsPerKey/blockBits)))
+func (u Unit) blocks(keys uint64) uint64 {
+	return max(1, uint64(math.Ceil(float64(keys)*u.BitsPerKey/blockBits)))
+}
+
+// Header describes the filter that a Builder writes for the given number of keys, without building it: the header of
+// the block, except for the seed and the checksums. It assumes hashes that do not crowd, and a Ribbon unit that the
+// first attempt builds, as it usually does.
+func (p Params) Header(keys uint64) Header {
+	h := Header{Keys: keys}
+	if each, parts := p.inParts(keys); parts > 0 {
+		h.putInParts(p, each, parts)
+	} else {
+		h.putUnits(p)
+	}
+	h.paged = h.PrefixSize(len(h.Units))-HeaderSize > pageBytes
+	return h
+}
+
+// putUnits puts units one after the other.
+func (h *Header) putUnits(p Params) {
+	keys := h.Keys
+	for i, unit := range p.units[:p.n] {
+		u := UnitHeader{Blocks: unit.blocks(keys), Offset: h.BlockSize(), Rate: p.rates[i]}
+		shape, blocks := ribbonShape{}, u.Blocks
+		if i == 0 && p.ribbon && keys <= maxRibbonKeys {
+			shape, blocks = planRibbon(keys, p.rates[0]*ribbonMargin, usualOverhead)
+		}
+		if blocks < u.Blocks {
+			u.Columns, u.Overhead, u.Blocks = int(shape.columns), usualOverhead, blocks //nolint:gosec // ≤ maxColumns
+		} else {
+			u.Probes = bestProbes(keys, u.Blocks, unit)
+		}
+		h.Units = append(h.Units, u)
+	}
 }
 
 // AppendBlock appends the filter block of all added hashes to dst and returns the extended slice. For Params without
@@ -72,8 +104,9 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 		dst = append(dst[:start], make([]byte, HeaderSize)...)
 		h := Header{Keys: uint64(b.n), Seed: seed} //nolint:gosec // a length
 		crowded := false
-		if blocks, ok := b.inParts(&h, p); ok {
-			dst, crowded = b.appendParts(dst, &h, p, blocks)
+		if each, parts := p.inParts(h.Keys); parts > 0 {
+			h.putInParts(p, each, parts)
+			dst, crowded = b.appendParts(dst, &h, p, each)
 		} else {
 			dst, crowded = b.appendUnits(dst, &h, p)
 		}
@@ -141,24 +174,23 @@ func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (cr
 // A full part has a page, if its units can be rounded to that with less than a sixteenth of additional blocks.
 const fullPart = pageBlocks - pageBlocks/16
 
-// inParts returns the number of blocks of each unit in a part if units are to stand side by side, and sets the number
-// of parts in h. They do not if all are in one page, or if the uneven number of keys in parts would show in the rate:
+// inParts returns the number of blocks of each unit in a part, and the number of parts, if the units of a filter are to
+// stand side by side. They do not, and parts is 0, if all are in one page, or if the uneven number of keys in parts would show in the rate:
 // the rate of a unit grows at most as the power of its probes with the keys, so that of two grows with the variance of
 // the keys of a part times the product of their probes.
-func (b *Builder) inParts(h *Header, p Params) (blocks [MaxUnits]uint64, ok bool) {
+func (p Params) inParts(keys uint64) (each [MaxUnits]uint64, parts uint64) {
 	if !p.sideBySide || p.n < 2 || p.ribbon {
-		return blocks, false
+		return each, 0
 	}
-	all := uint64(0)
+	var blocks [MaxUnits]uint64
+	all, sum := uint64(0), uint64(0)
 	for i, u := range p.units[:p.n] {
-		blocks[i] = uint64(b.blocks(u)) //nolint:gosec // ≥ 1
+		blocks[i] = u.blocks(keys)
 		all += blocks[i]
 	}
-	parts := (all + pageBlocks - 1) / pageBlocks
-	if parts < 2 {
-		return blocks, false
+	if parts = (all + pageBlocks - 1) / pageBlocks; parts < 2 {
+		return each, 0
 	}
-	each, sum := blocks, uint64(0)
 	for ; ; parts++ {
 		sum = 0
 		for i := range each {
@@ -179,26 +211,31 @@ func (b *Builder) inParts(h *Header, p Params) (blocks [MaxUnits]uint64, ok bool
 			pairs += p.units[i].Probes * p.units[j].Probes
 		}
 	}
-	if float64(pairs)*float64(parts) > unevenParts*float64(b.n) {
-		return blocks, false
+	if float64(pairs)*float64(parts) > unevenParts*float64(keys) {
+		return each, 0
 	}
-	h.parts = parts
-	return each, true
+	return each, parts
 }
 
 // unevenParts is the largest share by which the uneven number of keys in parts may raise the rate of a filter.
 const unevenParts = 0.02
 
-// appendParts appends units side by side, with the given number of blocks of each in a part, and describes them in h.
-func (b *Builder) appendParts(dst []byte, h *Header, p Params, each [MaxUnits]uint64) (longer []byte, crowded bool) {
+// putInParts puts units side by side, with the given number of blocks of each in a part. Their rates are promised ones.
+func (h *Header) putInParts(p Params, each [MaxUnits]uint64, parts uint64) {
+	h.parts = parts
 	for i := range p.n {
-		u := UnitHeader{Blocks: each[i] * h.parts, Offset: HeaderSize}
+		u := UnitHeader{Blocks: each[i] * parts, Offset: HeaderSize, Rate: p.rates[i]}
 		for _, n := range each[:i] {
 			u.Offset += n * blockBytes
 		}
 		u.Probes = bestProbes(h.Keys, u.Blocks, p.units[i])
 		h.Units = append(h.Units, u)
 	}
+}
+
+// appendParts appends the units of h, side by side with the given number of blocks of each in a part, and sets their
+// rates and checksums.
+func (b *Builder) appendParts(dst []byte, h *Header, p Params, each [MaxUnits]uint64) (longer []byte, crowded bool) {
 	base := len(dst) - HeaderSize
 	size := h.partBlocks() * blockBytes
 	dst, _ = grow(dst, int(h.partBlocks()*h.parts)) //nolint:gosec // about as large as hashes in memory
@@ -229,10 +266,9 @@ func plausible(rate, promised float64, keys uint64, u *UnitHeader) bool {
 
 // appendBloom appends the bits of the nth Bloom unit of a filter.
 func (b *Builder) appendBloom(dst []byte, h *Header, nth int, unit Unit) ([]byte, UnitHeader) {
-	blocks := b.blocks(unit)
-	probes := bestProbes(uint64(b.n), uint64(blocks), unit) //nolint:gosec // lengths
-	dst, payload := grow(dst, blocks)
-	u := UnitHeader{Probes: probes, Blocks: uint64(blocks)} //nolint:gosec // ≥ 1
+	blocks := unit.blocks(h.Keys)
+	u := UnitHeader{Probes: bestProbes(h.Keys, blocks, unit), Blocks: blocks}
+	dst, payload := grow(dst, int(blocks)) //nolint:gosec // about as large as hashes in memory
 	for _, hashes := range b.chunks {
 		h.fill(payload, hashes, nth, &u)
 	}
@@ -261,7 +297,7 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 // misses it by much, because keys crowd, gets more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	start, rate := len(dst), p.rates[0]
-	bloom := uint64(b.blocks(p.units[0])) //nolint:gosec // ≥ 1
+	bloom := p.units[0].blocks(uint64(b.n)) //nolint:gosec // a length
 	target, overhead := rate*ribbonMargin, usualOverhead
 	steps := maxStepsPerKey * b.n
 	solved := 0

@@ -240,3 +240,34 @@ func TestDocumentedTable(t *testing.T) {
 		t.Errorf("the comment of ParamsFor should have\n%s", want.String())
 	}
 }
+
+// TestAHeaderIsDescribedWithoutBuildingTheFilter compares Params.Header with the header of a block that was built, and
+// their forms.
+func TestAHeaderIsDescribedWithoutBuildingTheFilter(t *testing.T) {
+	split, err := ParamsSplit(3, 0.0085)
+	must(t, err)
+	nested, err := ParamsNested(0.0085, 0.0001)
+	must(t, err)
+	for _, p := range []Params{
+		{}, paramsFor(t, 0.01), paramsFor(t, 1e-6), split, split.SideBySide(), nested, ribbonOf(t, 0.0085), ribbonOf(t, 0.3, 0.001, 1e-5),
+	} {
+		for _, n := range []uint64{0, 1, 2, 63, 200, 1000, 1500, 10_000, 100_000} {
+			want, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, n)))
+			must(t, err)
+			for i := range want.Units {
+				want.Units[i].CRC = 0
+			}
+			got := p.Header(n)
+			want.Seed, want.sums = got.Seed, got.sums
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%d keys, %v: %v, want %v", n, p, got, want)
+			}
+			if len(got.Forms(0)) != len(want.Forms(0)) {
+				t.Errorf("%d keys, %v: %d forms, want %d", n, p, len(got.Forms(0)), len(want.Forms(0)))
+			}
+		}
+		if most := p.Header(1 << 38); len(most.Units) > 0 && len(most.Forms(0)) < 3 {
+			t.Errorf("%v: %d forms of the filter of 2³⁸ keys, want some", p, len(most.Forms(0)))
+		}
+	}
+}

@@ -198,8 +198,9 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 		{"", "Ribbon, true"},
 		{"--ribbon=false", "Bloom, true"},
 		{"--fpr=0.01", "Bloom, false"},
-		{"--filter-memory=1", "Bloom, true"}, // far more than a thousandth takes
-		{"", "Bloom, true"},
+		{"--filter-memory=1", "Ribbon, true"}, // far more than a thousandth takes
+		{"", "Ribbon, true"},
+		{"--fpr=0.001", "Bloom, true"}, // which fit with room to spare
 		{"--ribbon", "Ribbon, true"},
 		{"--fpr=0.01 --ribbon=false", "Bloom, false"},
 	} {

@@ -107,7 +107,22 @@ func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Option
 }
 
 // usualMemory is the default of Options.MemoryBudget in bytes.
-const usualMemory = 64 << 20
+const usualMemory = filterplan.DefaultBudget
+
+// leastBudget is the smallest Options.MemoryBudget in MiB.
+const leastBudget = filterplan.MinBudget >> 20
+
+// budgetUsage describes --budget of commands that show what a store promises.
+const budgetUsage = "the MemoryBudget in `MIB` that the store is opened with, for what it promises; 0 means 64, or " +
+	"enough for\nthe --filter-memory that the store was last written with"
+
+// checkBudget checks the --budget of such a command.
+func checkBudget(mib float64) error {
+	if mib != 0 && !(mib >= leastBudget && mib <= mostMemory) { // also NaN
+		return fmt.Errorf("--budget %v, want %d to %d", mib, leastBudget, mostMemory)
+	}
+	return nil
+}
 
 // leastMemory and mostMemory are the limits of --filter-memory in MiB; the least is that of Options.FilterMemory.
 const (

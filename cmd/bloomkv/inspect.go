@@ -22,6 +22,7 @@ type inspection struct {
 	options inspect.Options
 	asJSON  bool
 	hex     bool
+	budget  float64 // MiB
 	page    pageFlags
 }
 
@@ -37,7 +38,8 @@ another process writes.
 For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
 level by level, with the promise and the optimum for that memory; how many keys the tables have in common; every
 table with its filter; and the logs. --what-if prints what the filters of this tree would take and waste for another
-rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001.
+rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001. What the
+store promises depends on the memory that it is opened with: --budget is its Options.MemoryBudget.
 
 For a log (NNNNNN.log) it prints the records, with --entries also each operation. For a manifest (MANIFEST-NNNNNN) it
 prints the edits and their result. For both it prints where they are damaged, what follows the damage, and what opening
@@ -69,6 +71,7 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 		Example: `  bloomkv inspect ./store
   bloomkv inspect --verify ./store
   bloomkv inspect --what-if fpr=0.001 --what-if kind=ribbon,memory=64 ./store
+  bloomkv inspect --budget 256 ./store
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json
   bloomkv inspect ./store --html store.html --plot pictures`,
@@ -111,8 +114,9 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 	c.Flags().BoolVar(&i.options.Verify, "verify", false, "rebuild filters from the keys of their tables and compare")
 	c.Flags().BoolVar(&i.hex, "hex", false, "print the bytes of the filter block of a table")
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil,
-		"print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=bloom or "+
-			"ribbon")
+		"print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=auto, "+
+			"bloom or ribbon")
+	c.Flags().Float64Var(&i.budget, "budget", 0, budgetUsage)
 	c.Flags().StringVar(&i.page.html, "html", "", "write a page for a browser to `FILE`")
 	c.Flags().StringVar(&i.page.plot, "plot", "", "save the charts of the page in `DIR` as SVG and PNG")
 	c.Flags().StringArrayVar(&keys, "key", nil,
@@ -142,6 +146,10 @@ func (i *inspection) parse(whatIf, keys []string) error {
 		}
 		i.options.WhatIf = append(i.options.WhatIf, q)
 	}
+	if err := checkBudget(i.budget); err != nil {
+		return err
+	}
+	i.options.Budget = int64(i.budget * (1 << 20))
 	if i.asJSON && i.hex {
 		return errors.New("--hex prints text, use it without --json")
 	}
@@ -153,6 +161,8 @@ func (i *inspection) check(kind filename.Kind) error {
 	switch {
 	case len(i.options.WhatIf) > 0:
 		return errors.New("--what-if is for stores, want a directory")
+	case i.budget != 0:
+		return errors.New("--budget is for stores, want a directory")
 	case i.asJSON && i.options.Entries && kind != filename.Log:
 		return errors.New("--entries of a table prints text, use it without --json")
 	case i.page.asked() && (kind == filename.Log || kind == filename.Manifest):

@@ -101,7 +101,7 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("range deletes %d ", m.RangeDeletes)
 	want("bounds of tables %d ", m.Fences)
 	want("all %d ", m.Sum)
-	want("only on disk %d units of filters that levels do not need only on disk %d samples", m.FiltersOnDisk,
+	want("only on disk %d of filters, beyond those in memory only on disk %d samples", m.FiltersOnDisk,
 		m.SamplesOnDisk)
 	for _, w := range s.WhatIf {
 		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)

@@ -90,6 +90,12 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		"largest", "largest_exclusive", "level", "off_plan", "range_deletes", "run", "smallest", "true_positives",
 		"unfiltered",
 	}
+	statsNames := []string{
+		"backlog", "bits_per_key", "budget_needed", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
+		"filter_bytes", "filters_damaged", "filters_in_memory", "filters_shed", "fpr_asked", "fpr_measured",
+		"fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes",
+		"prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "work", "writes",
+	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {
 		args []string
@@ -98,21 +104,11 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		each []string
 	}{
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
-		{[]string{"stats", dir, "--json"}, []string{
-			"backlog", "bits_per_key", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
-			"filter_bytes", "filters_damaged", "filters_shed",
-			"fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory",
-			"memtable_bytes", "prefixes", "range_deletes", "readers",
-			"resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "work", "writes",
-		}, "levels", levelNames},
-		{[]string{"stats", dir, "--tables", "--json"}, []string{
-			"backlog", "bits_per_key", "by_table", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
-			"filter_bytes", "filters_damaged",
-			"filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups",
-			"memory",
-			"memtable_bytes", "prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables",
-			"tables_off_plan", "uptime_ns", "warm", "work", "writes",
-		}, "by_table", tableStatsNames},
+		{[]string{"stats", dir, "--json"}, statsNames, "levels", levelNames},
+		{
+			[]string{"stats", dir, "--tables", "--json"}, append([]string{"by_table"}, statsNames...), "by_table",
+			tableStatsNames,
+		},
 		{
 			[]string{"check", dir, "--json"},
 			[]string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"},
@@ -136,7 +132,7 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"inspect", dir, "--json"}, []string{
 			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing",
 			"next_file",
-			"opening", "other_files", "plan", "tables", "tree",
+			"opening", "other_files", "plan", "promise", "tables", "tree",
 		}, "tables", append([]string{"level", "place", "run"}, tableNames...)},
 		{
 			[]string{"inspect", manifest, "--json"},
@@ -177,7 +173,7 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := (tool{}).must(t, "stats", dir, "--tables")
-	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d,\d{3}\n`)
+	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +\S+ kB +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d,\d{3}\n`)
 	if !shown.MatchString(out) {
 		t.Errorf("no table with a measured rate:\n%s", out)
 	}

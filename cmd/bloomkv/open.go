@@ -1,17 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/bloomkv/bloomkv"
 )
 
 // openToRead opens an existing store without changing it.
-func openToRead(dir string) (*bloomkv.DB, error) {
+func openToRead(dir string) (*bloomkv.DB, error) { return openInMemory(dir, 0) }
+
+// openInMemory opens a store as openToRead does, with a MemoryBudget in bytes; 0 means 64 MiB, or enough for the
+// FilterMemory of the store.
+func openInMemory(dir string, budget int64) (*bloomkv.DB, error) {
 	if err := storeDir(dir); err != nil {
 		return nil, err
 	}
 	o := new(writeFlags).kept(dir, bloomkv.Options{ReadOnly: true})
+	o.MemoryBudget = cmp.Or(budget, o.MemoryBudget)
 	return bloomkv.Open(dir, &o)
 }
 

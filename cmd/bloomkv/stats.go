@@ -38,12 +38,48 @@ type storeStats struct {
 	BitsPerKey     float64      `json:"bits_per_key"` // of filters on disk, per entry
 	FiltersShed    int          `json:"filters_shed"`
 	FiltersDamaged int          `json:"filters_damaged"`
+	InMemory       filterParts  `json:"filters_in_memory"` // tables
 	Logs           int          `json:"logs"`
 	MemtableBytes  int64        `json:"memtable_bytes"`
 	Mark           string       `json:"mark,omitempty"`     // of the store, escaped
 	Levels         []levelStats `json:"levels"`             // that hold tables
 	ByTable        []tableStats `json:"by_table,omitempty"` // newest data first
 	bloomkv.Metrics
+}
+
+// filterParts counts tables by how much of their filter is in memory.
+type filterParts struct {
+	Whole int `json:"whole"` // as much as what was asked takes
+	Half  int `json:"half"`  // less, but at least half of the bytes in the file
+	Less  int `json:"less"`
+	None  int `json:"none"`
+}
+
+// partsOf counts tables that have a filter.
+func partsOf(tables []bloomkv.TableMetrics) (p filterParts) {
+	for i := range tables {
+		switch t := &tables[i]; {
+		case t.FilterBytes == 0:
+		case !t.FilterShed:
+			p.Whole++
+		case t.FilterUnits == 0:
+			p.None++
+		case 2*uint64(t.FilterBytesInMemory) >= t.FilterBytes: //nolint:gosec // a size
+			p.Half++
+		default:
+			p.Less++
+		}
+	}
+	return p
+}
+
+// String describes the tables if some have less than all of their filter in memory.
+func (p filterParts) String() string {
+	if p.Half+p.Less+p.None == 0 {
+		return ""
+	}
+	return fmt.Sprintf("filters in memory: whole of %s, at least half of %s, less of %s, none of %s",
+		words.Plural(p.Whole, "table"), words.Count(p.Half), words.Count(p.Less), words.Count(p.None))
 }
 
 func statsOf(m bloomkv.Metrics) storeStats {
@@ -71,10 +107,10 @@ func (a *app) printTables(tables []tableStats) {
 		t := &tables[i]
 		rows = append(rows, append([]string{
 			strings.TrimSuffix(t.File, filepath.Ext(t.File)), strconv.Itoa(t.Level),
-			fmt.Sprintf("%d/%d", t.FilterUnits, t.FilterUnitsInFile),
+			fmt.Sprintf("%d/%d", t.FilterUnits, t.FilterUnitsInFile), words.Size(t.FilterBytesInMemory),
 		}, rateCells(t.FPRPromised, t.FPRPredicted, &t.FilterAnswers)...))
 	}
-	words.Columns(a.Out, append([]string{"table", "level", "units"}, rateHead...), rows)
+	words.Columns(a.Out, append([]string{"table", "level", "units", "memory"}, rateHead...), rows)
 }
 
 // tablesOf returns all tables, with printable bounds.
@@ -91,6 +127,7 @@ func tablesOf(db *bloomkv.DB) (tables []tableStats) {
 
 func (a *app) statsCommand() *cobra.Command {
 	var asJSON, byTable bool
+	var budget float64 // MiB
 	c := &cobra.Command{
 		Use:   "stats DIR",
 		Short: "Print the contents and the filter rates of a store by level",
@@ -99,16 +136,22 @@ bytes, and filters on disk. Then it prints the rate of the filters of each run: 
 filters in memory predict, and the rate measured by the lookups of all programs since the tables were written. Behind
 it are the answers: "false yes" if a table was searched in vain, "no" if it was skipped (estimated from a sample), "true
 yes" if it held the key, and "not asked" if it was searched without a filter. With --tables it prints the same for each
-table, with the units of its filter in memory and in the file. All other metrics of the store follow. Whatever is zero
-is left out. stats reads the filters and counts damaged ones; check verifies everything.
+table, with the units of its filter in memory and in the file, and its bytes in memory. All other metrics of the store
+follow. Whatever is zero is left out. stats reads the filters and counts damaged ones; check verifies everything.
 
-The wasted reads of a lookup of an absent key are those of the whole tree: of all runs together. Data in the logs of a
-store that was not closed cleanly is on no level yet; stats prints the number of these logs. The promised rates are
-those of the options that the store was last written with. stats counts the tables whose filters were built with other
-options; compact rewrites them.`,
+The wasted reads of a lookup of an absent key are those of the whole tree: of all runs together. They are promised for
+a store that is only read, with the MemoryBudget of --budget. If that is too little for the filters, stats prints what
+was asked and the MemoryBudget that all filters need, and counts the tables by how much of their filter is in memory;
+bloomkv inspect also prints what is promised while the store is written to. Data in the logs of a store that was not
+closed cleanly is on no level yet; stats prints the number of these logs. The promised rates are those of the options
+that the store was last written with. stats counts the tables whose filters were built with other options; compact
+rewrites them.`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			db, err := openToRead(args[0])
+			if err := checkBudget(budget); err != nil {
+				return cli.Hint(c, err)
+			}
+			db, err := openInMemory(args[0], int64(budget*(1<<20)))
 			return with(db, err, func(db *bloomkv.DB) error {
 				m := db.Metrics()
 				for ; !m.Warm; m = db.Metrics() { // until all filters are loaded, a damaged one is not counted
@@ -119,6 +162,7 @@ options; compact rewrites them.`,
 					}
 				}
 				s := statsOf(m)
+				s.InMemory = partsOf(db.Tables())
 				if s.Logs, err = countLogs(args[0]); err != nil {
 					return err
 				}
@@ -139,6 +183,7 @@ options; compact rewrites them.`,
 		},
 	}
 	c.Flags().BoolVar(&byTable, "tables", false, "also print each table, newest data first")
+	c.Flags().Float64Var(&budget, "budget", 0, budgetUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }
@@ -181,11 +226,13 @@ func (a *app) printStats(s *storeStats) {
 		{s.TablesOffPlan, "table", fmt.Sprintf("(%s) with filters by other options than the store was last written "+
 			"with; compact rewrites them", words.Plural(s.BytesOffPlan, "byte"))},
 		{s.FiltersDamaged, "table", "with a damaged filter, whose intact units are used; see check"},
-		{s.FiltersShed, "table", "whose filter is not in memory, or only in part, because it does not fit"},
 	} {
 		if note.n > 0 {
 			words.Wrapped(a.Out, words.Plural(note.n, note.noun)+" "+note.text)
 		}
+	}
+	if kept := s.InMemory.String(); kept != "" {
+		words.Wrapped(a.Out, kept)
 	}
 	m := s.Metrics
 	m.Levels, m.TablesOffPlan = nil, 0 // they were printed

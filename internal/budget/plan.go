@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"math"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -189,22 +188,22 @@ func (b *Share) keeps(idle, full int64) {
 	}
 }
 
-// budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full, in whole
-// MiB: the inverse of filterSpace and Free.
+// budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full.
 func (p *Pool) budgetFor(filters int64, full bool) int64 {
 	fixed, scaled := p.Held.fixed(), int64(0)
 	for _, b := range p.members() {
-		switch {
-		case !full:
-			fixed += max(b.water.now, b.water.before)
-		case b.scaled:
-			scaled += b.reserved
-		default:
-			fixed += b.reserved
+		grows := b.reserved // the part of what memtables need that a larger memory enlarges
+		if !full {
+			grows /= tree.MemtableSteps
+			fixed += max(max(b.water.now, b.water.before)-grows, 0)
+		}
+		if b.scaled {
+			scaled += grows
+		} else {
+			fixed += grows
 		}
 	}
-	rest := float64(filters)*16/15 + float64(fixed)
-	return int64(math.Ceil(rest/(1-float64(scaled)/float64(p.Memory))/(1<<20))) << 20
+	return filterplan.BudgetFor(filters, fixed, float64(scaled)/float64(p.Memory))
 }
 
 // Follow adjusts memory to an edit that changed the tree from old to now and deleted tables. It drops the filters of

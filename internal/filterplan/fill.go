@@ -63,9 +63,17 @@ func Fill(demands []Demand, memory int64) (chosen []int) {
 	return chosen
 }
 
-// Space returns the bytes that filters may take, of the given bytes that memtables, range tombstones and the like leave:
-// fifteen sixteenths, so that some blocks can be cached.
+// Space returns the bytes that filters may take, of the given bytes that memtables, range tombstones and the like
+// leave: fifteen sixteenths, so that some blocks can be cached.
 func Space(free int64) int64 { return max(free, 0) / 16 * 15 }
+
+// Bytes returns the bytes of the chosen forms.
+func Bytes(demands []Demand, chosen []int) (sum int64) {
+	for i, d := range demands {
+		sum += d.Forms[chosen[i]].Bytes
+	}
+	return sum
+}
 
 // Wasted returns the sum of the weighted rates of the chosen forms: the wasted reads of a lookup of an absent key
 // within the bounds of every run.

@@ -39,8 +39,8 @@ type Plans struct {
 	Fine []*Plan // compactions in the background leave these too
 }
 
-// First returns the plans of a store that is still empty. fpr is the promised rate, unused if f.Memory is set. The error
-// is that of Plan.
+// First returns the plans of a store that is still empty. fpr is the promised rate, unused if f.Memory is set. The
+// error is that of Plan.
 func (f Planner) First(fpr float64) (*Plans, error) {
 	if f.Memory > 0 {
 		fpr = BestFPR
@@ -78,9 +78,9 @@ func (f Planner) ForSpace(before *Plans, runs []Run, space int64) *Plans {
 }
 
 // Near returns the plan of a step, and those whose filters are near enough to stay: filters of up to twice its rate,
-// and of all lower rates, which take more memory. For a Compact, those of lower rates are good only while the filters, as
-// far as they fit, keep the rate of the step, that is, while cut is false. The plan changes by less than a factor of two while a Compact brings levels
-// together, so a Compact does not write its own tables anew.
+// and of all lower rates, which take more memory. For a Compact, those of lower rates are good only while the filters,
+// as far as they fit, keep the rate of the step, that is, while cut is false. The plan changes by less than a factor of
+// two while a Compact brings levels together, so a Compact does not write its own tables anew.
 func (f Planner) Near(step int, cut bool) *Plans {
 	plans := &Plans{Now: f.At(step)}
 	for i := max(step-Steps, 0); i < allSteps; i++ {

@@ -2,7 +2,6 @@ package filterplan
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -14,19 +13,20 @@ type Figures struct {
 	Level      int               `json:"level"`
 	Keys       uint64            `json:"keys"`
 	FPR        float64           `json:"promised"`     // upper bound for each run of the level
-	Predicted  float64           `json:"predicted"`    // rate of the filters built for that bound
-	BitsPerKey float64           `json:"bits_per_key"` // of filters with many keys
-	Bytes      uint64            `json:"bytes"`        // of the filters in memory
-	Units      []bloomblock.Unit `json:"units"`
-	Ribbon     bool              `json:"ribbon"` // the first unit is a Ribbon unit of its rate
+	Predicted  float64           `json:"predicted"`    // rate of the filters in memory, a mean over the runs
+	BitsPerKey float64           `json:"bits_per_key"` // of these
+	Bytes      uint64            `json:"bytes"`        // of these
+	Units      []bloomblock.Unit `json:"units"`        // of filters with many keys in their file
+	Ribbon     bool              `json:"ribbon"`       // the first unit is a Ribbon unit of its rate
 }
 
-// figures returns the figures of a level with the given number of keys whose filters have these units in memory.
-func (p *Plan) figures(level int, keys float64, params bloomblock.Params) Figures {
+// figures returns the figures of a level with the given number of keys whose filters are whole in memory.
+func (p *Plan) figures(level int, keys float64) Figures {
+	at := &p.Levels[level]
 	return Figures{
-		Level: level, Keys: uint64(keys + 0.5), FPR: p.Levels[level].Rate, Predicted: params.Rate(),
-		BitsPerKey: params.BitsPerKey(), Bytes: uint64(keys*params.BitsPerKey()/8 + 0.5),
-		Units: params.Units(), Ribbon: params.Ribbon(),
+		Level: level, Keys: uint64(keys + 0.5), FPR: at.Rate, Predicted: at.Params.Rate(),
+		BitsPerKey: at.Params.BitsPerKey(), Bytes: uint64(keys*at.Params.BitsPerKey()/8 + 0.5),
+		Units: at.Params.Units(), Ribbon: at.Params.Ribbon(),
 	}
 }
 
@@ -43,123 +43,171 @@ func (f Planner) LevelsAtRest(keys uint64) (levels int) {
 	return levels
 }
 
-// AtRest returns the rate of a tree at rest and the figures of its levels: one run on each of the given number of
-// levels, from 1 to 6, each full and f.Ratio times as large as the one above. 0 levels means LevelsAtRest. fpr
-// is the promised rate, unused if f.Memory is set; the result is that of Promise.
-func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
+// shape returns the keys of the levels of a tree at rest, from the highest of the given number of levels to the last
+// one: each is full and f.Ratio times as large as the one above. 0 levels means LevelsAtRest; else 1 to 6.
+func (f Planner) shape(keys uint64, levels int) ([]float64, error) {
 	if levels == 0 {
 		levels = f.LevelsAtRest(keys)
 	}
 	if levels < 1 || levels > bottom {
-		return 0, nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
+		return nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
 	}
 	whole, part := 0.0, 1.0
 	for range levels {
 		whole += part
 		part /= float64(f.Ratio)
 	}
-	of := func(p *Plan) (all []Figures) {
-		part := float64(keys) / whole
-		for l := bottom; l > bottom-levels; l-- {
-			all = append(all, p.figures(l, part, p.Levels[l].Params))
-			part /= float64(f.Ratio)
-		}
-		slices.Reverse(all)
-		return all
+	shape := make([]float64, levels)
+	part = float64(keys) / whole
+	for i := levels - 1; i >= 0; i-- {
+		shape[i] = part
+		part /= float64(f.Ratio)
 	}
-	p, err := f.choose(fpr, keys, func(p *Plan) int64 { return total(of(p)) })
+	return shape, nil
+}
+
+// AtRest returns the rate of a tree at rest and the figures of its levels, with all filters whole: one run on each of
+// the given number of levels, from 1 to 6, each full and f.Ratio times as large as the one above. 0 levels means
+// LevelsAtRest. fpr is the promised rate, unused if f.Memory is set: then the rate is the best one that fits.
+func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
+	shape, err := f.shape(keys, levels)
 	if err != nil {
 		return 0, nil, err
 	}
-	all := of(p)
-	return Promise(p.FPR, f.Memory > 0, predicted(all)), all, nil
-}
-
-// Tree returns the rate of a tree with the given numbers of keys on its levels, from level 0 on, and the figures of all
-// levels of a store, as if all tables had been written by this planner and had stayed on their level. With f.Memory
-// filters are built and loaded as a store does it: level 0 counts as the last level when they are built, and what then
-// does not fit is left out unit by unit, from the last level upwards. Then the figures of a level are means, and its
-// Units are those that all its filters have. The rate is that of Promise, with one run on each level with keys. fpr is
-// the promised rate, unused if f.Memory is set.
-func (f Planner) Tree(fpr float64, keys []uint64) (float64, []Figures, error) {
-	if len(keys) > manifest.NumLevels {
-		return 0, nil, fmt.Errorf("%d levels, a store has %d", len(keys), manifest.NumLevels)
-	}
-	var tree [manifest.NumLevels]float64
-	whole := uint64(0)
-	for l, n := range keys {
-		tree[l] = float64(n)
-		whole += n
-	}
-	p, err := f.choose(fpr, whole, func(p *Plan) (sum int64) {
-		for l, n := range keys {
-			sum += p.Levels[BuildLevel(l)].Bytes(n, 0)
+	of := func(p *Plan) (all []Figures) {
+		for i, keys := range shape {
+			all = append(all, p.figures(bottom+1-len(shape)+i, keys))
 		}
-		return sum
+		return all
+	}
+	p, err := f.choose(fpr, []Run{{Keys: keys}}, func() (step int, fits bool) {
+		return f.Within(func(p *Plan) (sum int64) {
+			for _, l := range of(p) {
+				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+			}
+			return sum
+		})
 	})
 	if err != nil {
 		return 0, nil, err
 	}
-	var all []Figures
-	for l := range tree {
-		all = append(all, p.figures(l, tree[l], p.Levels[l].Params))
-	}
-	if f.Memory == 0 {
-		return Promise(p.FPR, false, predicted(all)), all, nil
-	}
-	over := total(all) - f.Memory
-	for keep := bloomblock.MaxUnits - 1; keep >= 0; keep-- {
-		for l := bottom; l >= 0; l-- {
-			if at := &all[l]; over > 0 && len(at.Units) > keep {
-				over -= at.cut(tree[l], p.Levels[l].Params.Leading(keep), over)
-			}
-		}
-	}
-	return Promise(p.FPR, true, predicted(all)), all, nil
-}
-
-// predicted returns what all levels with keys waste together.
-func predicted(all []Figures) (sum float64) {
+	all, predicted := of(p), 0.0
 	for _, l := range all {
-		if l.Keys > 0 {
-			sum += l.Predicted
-		}
+		predicted += l.Predicted
 	}
-	return sum
+	return max(p.FPR, predicted), all, nil // without filters, each run costs a read
 }
 
-// choose returns the plan for a promised rate, or, if f.Memory is set, the best plan whose filters of the given number
-// of keys fit in it. bytes returns what the filters of a plan take.
-func (f Planner) choose(fpr float64, keys uint64, bytes func(*Plan) int64) (*Plan, error) {
+// Tree returns the rate that a tree promises and the figures of all levels of a store, as if all tables had been
+// written by this planner and had stayed on their level. space is the memory for filters, in bytes, which f.Memory may
+// bound further. As in a store, level 0 counts as the last level when f.Memory is divided among the filters that are
+// built, and filters that do not fit are reduced by Fill. fpr is the rate that is asked for, unused if f.Memory is set.
+func (f Planner) Tree(fpr float64, runs []Run, space int64) (float64, []Figures, error) {
+	runs = cut(runs)
+	p, err := f.For(fpr, runs, space)
+	if err != nil {
+		return 0, nil, err
+	}
+	if f.Memory > 0 {
+		space = min(space, f.Memory)
+	}
+	filters := p.filters(runs)
+	chosen := Fill(filters.demands, space)
+	var all []Figures
+	for l := range manifest.NumLevels {
+		all = append(all, p.figures(l, 0))
+		filters.measure(&all[l], runs, chosen)
+	}
+	return max(p.FPR, Wasted(filters.demands, chosen)), all, nil
+}
+
+// For returns the plan by which a store builds filters for runs, with a space for all filters in bytes: the best one
+// that fits in f.Memory, if that is set, and else that of ForSpace for a promised rate.
+func (f Planner) For(fpr float64, runs []Run, space int64) (*Plan, error) {
+	p, err := f.choose(fpr, runs, func() (step int, fits bool) { return f.ForRuns(runs) })
+	if err != nil || f.Memory > 0 {
+		return p, err
+	}
+	return f.ForSpace(&Plans{Now: p}, runs, space).Now, nil
+}
+
+// choose returns the plan for a promised rate, or, if f.Memory is set, the best plan whose filters of runs fit in it:
+// within returns its step.
+func (f Planner) choose(fpr float64, runs []Run, within func() (step int, fits bool)) (*Plan, error) {
 	if f.Memory == 0 {
 		return f.Plan(fpr)
 	}
-	step, fits := f.Within(bytes)
+	step, fits := within()
 	if !fits {
+		keys := uint64(0)
+		for _, r := range runs {
+			keys += r.Keys
+		}
 		return nil, f.TooLittle(keys)
 	}
 	return f.At(step), nil
 }
 
-// total returns the bytes of all levels.
-func total(levels []Figures) (sum int64) {
-	for _, l := range levels {
-		sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
+// mostTables is the largest number of tables that are planned for a run: enough that the filters of some may be reduced
+// more than those of others.
+const mostTables = 64
+
+// cut returns runs with the numbers of equal tables that are planned for them. A run whose number is 0 gets as many as
+// are useful.
+func cut(runs []Run) []Run {
+	runs = slices.Clone(runs)
+	for i := range runs {
+		r := &runs[i]
+		if r.Tables == 0 {
+			r.Tables = int(r.Keys/50_000 + 1) //nolint:gosec // at most 2⁴⁸ keys
+		}
+		r.Tables = max(min(r.Tables, mostTables), int(r.Keys>>38)) //nolint:gosec // no filter has more keys
 	}
-	return sum
+	return runs
 }
 
-// cut leaves all units except those of left out of as many of the level's filters as it takes to give over bytes back,
-// or out of all of them. It returns the bytes that it gave back.
-func (l *Figures) cut(keys float64, left bloomblock.Params, over int64) int64 {
-	least := keys * left.BitsPerKey() / 8
-	gain := float64(l.Bytes) - least
-	share := min(float64(over)/max(gain, 1), 1)
-	if share == 1 {
-		l.Units, l.Ribbon = left.Units(), left.Ribbon()
+// filters are those that a plan builds for runs. The two slices are parallel.
+type filters struct {
+	demands []Demand
+	levels  []int // of each
+}
+
+// filters returns the filters that the plan builds for runs of equal tables: see cut.
+func (p *Plan) filters(runs []Run) (f filters) {
+	for _, r := range runs {
+		at, tables := &p.Levels[r.Level], uint64(r.Tables) //nolint:gosec // ≥ 1
+		if at.Rate >= 1 {
+			tables = 1
+		}
+		d := Demand{Weight: 1 / float64(tables), Forms: at.Params.Header((r.Keys + tables - 1) / tables).Forms(at.Rate)}
+		for range tables {
+			if r.Keys > 0 { // else it is never searched
+				d.Order++
+				f.demands, f.levels = append(f.demands, d), append(f.levels, r.Level)
+			}
+		}
 	}
-	l.Predicted += share * (left.Rate() - l.Predicted)
-	l.BitsPerKey += share * (left.BitsPerKey() - l.BitsPerKey)
-	l.Bytes -= uint64(share*gain + 0.5)
-	return int64(math.Ceil(share * gain))
+	return f
+}
+
+// measure sets the figures of a level to those of its runs, whose filters have the chosen forms.
+func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
+	n, rates, bytes := 0, 0.0, int64(0)
+	for _, r := range runs {
+		if r.Level == l.Level && r.Keys > 0 {
+			n++
+			l.Keys += r.Keys
+		}
+	}
+	if n == 0 {
+		return
+	}
+	for i, d := range f.demands {
+		if f.levels[i] == l.Level {
+			rates += d.Weight * d.Forms[chosen[i]].Rate
+			bytes += d.Forms[chosen[i]].Bytes
+		}
+	}
+	l.Predicted, l.Bytes = rates/float64(n), uint64(bytes) //nolint:gosec // a size
+	l.BitsPerKey = 8 * float64(bytes) / float64(l.Keys)
 }

@@ -45,12 +45,6 @@ func (l *LevelWaste) Measured() float64 {
 	return float64(l.runs) * float64(l.falsePositives) / float64(answers)
 }
 
-// Promise returns the wasted reads that a store promises for a lookup of an absent key: the rate of its plan. With
-// bounded memory for filters, it is the prediction while that is higher, because some filters were built for fewer
-// keys, or do not fit. Without filters, at a rate of 1, it is the prediction too, since each run costs a read.
-func Promise(fpr float64, bounded bool, predicted float64) float64 {
-	if bounded || fpr >= 1 {
-		return max(fpr, predicted)
-	}
-	return fpr
-}
+// Promised returns what a store promises that plans filters for a rate, and whose filters in memory predict another
+// one. Plans are of filters as they are on average: the bits of the present ones may be a little worse.
+func Promised(planned, predicted float64) float64 { return max(planned, min(predicted, 1.02*planned)) }

@@ -24,22 +24,3 @@ func TestWasteIsTheSumOverRuns(t *testing.T) {
 		t.Errorf("a level without runs wastes %g, measured %g", none.Predicted, none.Measured())
 	}
 }
-
-func TestAPromiseIsKeptByItsPlan(t *testing.T) {
-	for _, c := range []struct {
-		name           string
-		fpr, predicted float64
-		bounded        bool
-		want           float64
-	}{
-		{"a rate", 0.01, 0.02, false, 0.01},
-		{"memory that is enough", 0.01, 0.005, true, 0.01},
-		{"memory that is not enough yet", 0.01, 0.02, true, 0.02},
-		{"no filters, several runs", 1, 3, false, 3},
-		{"no filters, an empty store", 1, 0, false, 1},
-	} {
-		if got := Promise(c.fpr, c.bounded, c.predicted); got != c.want {
-			t.Errorf("%s: %g is promised, want %g", c.name, got, c.want)
-		}
-	}
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/inspect"
 )
 
@@ -63,7 +64,7 @@ func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
 				}
 			}
 			same("promised", s.Tree.Promised, m.FPRPromised)
-			same("measured", s.Tree.Measured, m.FPRMeasured)
+			measured := 0.0
 			same("bytes of filters in memory", float64(s.Tree.FilterBytes), float64(m.Memory.Filters))
 			for _, l := range s.Levels {
 				of, runs := m.Levels[l.Level], float64(l.Runs)
@@ -71,9 +72,11 @@ func TestTheFiguresOfInspectAreThoseOfMetrics(t *testing.T) {
 				same(name+"runs", runs, float64(of.Runs))
 				same(name+"promised", l.Promised, runs*of.FPRPromised)
 				same(name+"measured", l.Measured, runs*of.FPRMeasured)
+				measured += l.Measured
 				same(name+"bytes of filters on disk", float64(l.FilterDisk), float64(of.FilterBytes))
 				same(name+"in memory", float64(l.FilterBytes), float64(of.FilterBytesInMemory))
 			}
+			same("measured", s.Tree.Measured, measured)
 			if s.Plan == nil || s.Plan.TablesOffPlan != m.TablesOffPlan || s.Plan.BytesOffPlan != m.BytesOffPlan {
 				t.Errorf("plan %+v, the store has %d tables off the plan", s.Plan, m.TablesOffPlan)
 			}
@@ -113,6 +116,63 @@ func TestTheOptimumIsNeverAboveWhatIsPredicted(t *testing.T) {
 		}
 		if f.Optimum > f.Predicted || math.Abs(sum-f.Optimum) > 1e-9*f.Optimum {
 			t.Errorf("%d keys: optimum %g, the levels together %g; predicted %g", n, f.Optimum, sum, f.Predicted)
+		}
+	}
+}
+
+// TestWhatTooLittleMemoryKeepsIsThatOfMetrics compares a store whose filters do not fit in its memory with what its
+// files show, while it is idle and while it is written to.
+func TestWhatTooLittleMemoryKeepsIsThatOfMetrics(t *testing.T) {
+	const n, budget = 2_500_000, 8 << 20
+	g := &grown{T: t, dir: t.TempDir(), keys: n}
+	o := bloomkv.Options{MemoryBudget: budget, FilterFPR: 1e-6, FilterSeed: 1, Durability: bloomkv.NoSync}
+	var err error
+	g.db, err = bloomkv.Open(g.dir, &o)
+	must(t, err)
+	t.Cleanup(func() { _ = g.db.Close() })
+	must(t, g.db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+		var key [9]byte
+		for i := 0; i < n && yield(bloomkv.KV{Key: fmt.Appendf(key[:0], "%09d", i)}, nil); i++ {
+		}
+	}, bloomkv.IngestOptions{}))
+	g.settle()
+	must(t, g.db.Close())
+	g.db, err = bloomkv.Open(g.dir, &o)
+	must(t, err)
+	g.settle()
+	agree := func(when string, got filterplan.Promise) {
+		t.Helper()
+		g.settle()
+		m := g.db.Metrics()
+		t.Logf("%s: %+v; the store promises %g and needs %d, predicted %g", when, got, m.FPRPromised, m.BudgetNeeded,
+			m.FPRPredicted)
+		if math.Abs(got.FPR/m.FPRPromised-1) > 0.05 || got.FPR < 1e-5 || got.Budget-m.BudgetNeeded > 1<<20 ||
+			m.BudgetNeeded-got.Budget > 1<<20 {
+			t.Errorf("%s: %+v; the store promises %g and needs %d", when, got, m.FPRPromised, m.BudgetNeeded)
+		}
+	}
+	s := g.inspect(inspect.Options{Budget: budget})
+	agree("idle", s.Promise.Idle)
+	must(t, g.db.Put([]byte("x"), nil))
+	agree("written to", s.Promise.Writing)
+
+	if f := s.Flags; len(f) != 1 || f[0].Name != inspect.MemoryShort {
+		t.Errorf("flags %+v, want one of too little memory", f)
+	}
+	if s.Tree.Promised > 1.02*s.Promise.Writing.FPR || s.Tree.Predicted > 1.02*s.Tree.Promised ||
+		s.Promise.Idle.FPR >= s.Promise.Writing.FPR {
+		t.Errorf("promised %g, predicted %g; want what %+v keeps while it is written to", s.Tree.Promised,
+			s.Tree.Predicted, s.Promise)
+	}
+	if space := filterplan.Writing.Space(budget, 0); int64(s.Tree.FilterBytes) > space ||
+		int64(s.Tree.FilterBytes) < space*95/100 {
+		t.Errorf("%d bytes of filters, want the %d that there are", s.Tree.FilterBytes, space)
+	}
+	// the budget that is named is enough, and a smaller one is not
+	for budget, kept := range map[int64]bool{s.Promise.Writing.Budget: true, 16 << 20: false} {
+		o := g.inspect(inspect.Options{Budget: budget})
+		if (len(o.Flags) == 0) != kept || (o.Promise.Writing.FPR == o.Promise.Asked) != kept {
+			t.Errorf("%d bytes: %+v, flags %+v; want it kept: %v", budget, o.Promise, o.Flags, kept)
 		}
 	}
 }

@@ -48,7 +48,8 @@ func (t *tree) addTo(s *Store) {
 	}
 	if p := t.plan; p != nil {
 		s.Plan = p.facts
-		all.Promised = filterplan.Promise(p.now.FPR, p.facts.Limit > 0 || p.short, everywhere)
+		s.Promise = p.promise
+		all.Promised = filterplan.Promised(p.promise.Writing.FPR, everywhere)
 	}
 	t.compare(s, demands)
 	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +

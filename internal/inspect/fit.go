@@ -1,52 +1,83 @@
 package inspect
 
 import (
+	"math"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
-// fit reduces filters to what a store with the memory for them has of each. All tables have been read, and the members
-// have what their levels need.
+// fit computes what the store promises with its memory, and reduces filters to what it has of each while memtables are
+// full. All tables have been read, and the members have what their levels need.
 func (t *tree) fit() {
 	p := t.plan
 	if p == nil {
 		return
 	}
 	var members []*member
-	var demands []filterplan.Demand
+	var keys, prefixes []filterplan.Demand // of each
 	for _, r := range t.runs {
 		entries := uint64(0)
 		for _, m := range r.members {
 			entries += m.meta.Entries
 		}
 		for _, m := range r.members {
-			if m.meta.Entries > 0 && !m.facts.unread {
-				members = append(members, m)
-				demands = append(demands, filterplan.Demand{
-					Weight: float64(m.meta.Entries) / float64(entries), Order: m.meta.Number,
-					Forms: m.header.Forms(p.now.Levels[m.level].Rate),
-				})
+			if m.meta.Entries > 0 {
+				d := filterplan.Demand{Weight: float64(m.meta.Entries) / float64(entries), Order: m.meta.Number}
+				rate := p.now.Levels[m.level].Rate
+				d.Forms = m.header.Forms(rate)
+				members, keys = append(members, m), append(keys, d)
+				d.Forms = m.prefixHeader().Forms(rate)
+				prefixes = append(prefixes, d)
 			}
 		}
 	}
-	space := p.space
 	if p.facts.Limit > 0 {
-		space = min(space, int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
-	}
-	cut := false
-	for i, n := range filterplan.Fill(demands, space) {
-		if forms := demands[i].Forms; n < len(forms)-1 {
-			members[i].reduce(forms[:n+1])
-			cut = true
+		chosen := filterplan.Fill(keys, int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
+		p.good = p.planner.Near(p.step, filterplan.Wasted(keys, chosen) > p.now.FPR).Good
+		for i, n := range chosen {
+			keys[i].Forms = keys[i].Forms[:n+1]
 		}
 	}
-	if p.facts.Limit > 0 {
-		p.good = p.planner.Near(p.step, cut).Good
+	whole := filterplan.Fill(keys, math.MaxInt64)
+	idle := filterplan.Fill(keys, filterplan.Idle.Space(t.budget, t.fixed))
+	full := filterplan.Fill(keys, t.space())
+	promise := func(u filterplan.Use, chosen []int) filterplan.Promise {
+		return filterplan.Promise{
+			FPR:    max(p.now.FPR, filterplan.Wasted(keys, chosen)),
+			Budget: u.Budget(filterplan.Bytes(keys, whole), t.fixed),
+		}
 	}
-	p.short = cut
+	p.promise = &Promise{
+		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: promise(filterplan.Idle, whole).FPR,
+		Idle: promise(filterplan.Idle, idle), Writing: promise(filterplan.Writing, full),
+	}
+	for i, m := range members {
+		forms := keys[i].Forms[:full[i]+1]
+		if int64(m.place.FilterBytes) > forms[full[i]].Bytes { //nolint:gosec // a size
+			m.reduce(forms)
+		}
+	}
+	for i, n := range filterplan.Fill(prefixes, t.space()-filterplan.Bytes(keys, full)) {
+		members[i].prefix = uint64(prefixes[i].Forms[n].Bytes) //nolint:gosec // a size
+	}
 }
 
-// reduce brings the member's filter into the last of forms. Without a filter, the prefix filter is not loaded either.
+// space returns the bytes that filters may take while memtables are full.
+func (t *tree) space() int64 { return filterplan.Writing.Space(t.budget, t.fixed) }
+
+// short reports whether the memory is too little for what was asked.
+func (p *Promise) short() bool { return p != nil && p.Writing.FPR > p.Whole }
+
+// prefixHeader returns the header of the member's prefix filter, without units if it has none.
+func (m *member) prefixHeader() bloomblock.Header {
+	if p := m.facts.Prefix; p != nil && p.Damage == nil {
+		return p.header
+	}
+	return bloomblock.Header{}
+}
+
+// reduce brings the member's filter into the last of forms.
 func (m *member) reduce(forms []bloomblock.Form) {
 	p, form := &m.place, forms[len(forms)-1]
 	p.FPR, p.FilterBytes, p.Units = form.Rate, uint64(form.Bytes), 0 //nolint:gosec // a size
@@ -54,9 +85,6 @@ func (m *member) reduce(forms []bloomblock.Form) {
 		if form.Has(i) {
 			p.Units++
 		}
-	}
-	if form.Bytes == 0 {
-		m.prefix = 0
 	}
 	if m.reader != nil {
 		m.reader.ReduceFilter(forms)

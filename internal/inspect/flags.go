@@ -1,8 +1,12 @@
 package inspect
 
-import "fmt"
+import (
+	"fmt"
 
-// wastesBy is the factor by which predicted wasted reads may exceed the promise.
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+// wastesBy is the factor by which predicted wasted reads may exceed those that were asked, or are promised.
 const wastesBy = 1.15
 
 // flag adds the problems of the tree to s.
@@ -10,10 +14,24 @@ func (t *tree) flag(s *Store) {
 	add := func(name FlagName, file, format string, args ...any) {
 		s.Flags = append(s.Flags, Flag{name, file, fmt.Sprintf(format, args...)})
 	}
-	if t.plan != nil && s.Tree.Predicted > wastesBy*s.Tree.Promised {
-		add(WastesMore, "", "with these filters a lookup of an absent key wastes %.3g reads, %.3g times as many as "+
-			"promised",
-			s.Tree.Predicted, s.Tree.Predicted/s.Tree.Promised)
+	if p := s.Promise; p.short() {
+		idle := fmt.Sprintf("and %.3g", p.Idle.FPR)
+		if p.Idle.FPR <= p.Whole {
+			idle = "and what was asked"
+		}
+		add(MemoryShort, "", "a MemoryBudget of %s is too little for the %.3g wasted reads that were asked: the store "+
+			"keeps %.3g while it is written to, with full memtables, %s while it is idle; %s would keep what was asked",
+			words.MiB(p.MemoryBudget), p.Asked, p.Writing.FPR, idle, words.MiB(p.Writing.Budget))
+	}
+	if p := s.Promise; p != nil {
+		most, by := s.Tree.Promised, "promised"
+		if !p.short() && s.Plan.Limit == 0 && p.Asked < 1 {
+			most, by = p.Asked, "asked" // whatever filters the tables have
+		}
+		if s.Tree.Predicted > wastesBy*most {
+			add(WastesMore, "", "with these filters a lookup of an absent key wastes %.3g reads, %.3g times as many "+
+				"as %s", s.Tree.Predicted, s.Tree.Predicted/most, by)
+		}
 	}
 	for _, m := range t.members {
 		f := &m.facts

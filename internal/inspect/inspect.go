@@ -23,10 +23,12 @@ type Options struct {
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
 	WhatIf  []Question
-	Workers int    // tables of a store that are read at the same time; 0 means one for each processor
-	Budget  int64  // bytes of Options.MemoryBudget of the store, for what its filters promise; 0 means 64 MiB
-	Memory  uint64 // bytes of filters and indexes of a store that are kept to compare tables; 0 means 1 GiB
-	Path    string // that pages show; by default the name that was given
+	Workers int // tables of a store that are read at the same time; 0 means one for each processor
+	// bytes of Options.MemoryBudget that the store is opened with; 0 means 64 MiB, or twice the FilterMemory that it
+	// was last written with
+	Budget int64
+	Memory uint64 // bytes of filters and indexes of a store that are kept to compare tables; 0 means 1 GiB
+	Path   string // that pages show; by default the name that was given
 	// Progress, if not nil, is called with the number of tables that have been read and that of all tables, one call at
 	// a time.
 	Progress func(done, of int)
@@ -78,8 +80,6 @@ func versionIn(info *debug.BuildInfo) string {
 	}
 	return v + revision + modified
 }
-
-const defaultBudget = 64 << 20 // of Options.MemoryBudget
 
 // Formats returns the versions of the files that this program writes and reads.
 func Formats() string {

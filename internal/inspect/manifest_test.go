@@ -11,7 +11,11 @@ func TestAnEditTellsTheOptionsForFilters(t *testing.T) {
 		filters manifest.Filters
 		want    string
 	}{
-		{manifest.Filters{FPR: 0.01, Ratio: 10}, "next file 7, filters of 0.01 wasted reads, bloom, level ratio 10"},
+		{manifest.Filters{FPR: 0.01, Ratio: 10}, "next file 7, filters of 0.01 wasted reads, auto, level ratio 10"},
+		{
+			manifest.Filters{FPR: 0.1, Kind: 2, Ratio: 10},
+			"next file 7, filters of 0.1 wasted reads, bloom, level ratio 10",
+		},
 		{
 			manifest.Filters{Memory: 65536, Kind: 1, Ratio: 4, Prefix: "sep:\x1b:2"},
 			`next file 7, filters in 65,536 bytes, ribbon, level ratio 4, prefix filters by sep:\x1b:2`,

@@ -28,6 +28,7 @@ type member struct {
 	filter *bloomblock.Filter // with all units
 	header bloomblock.Header  // of the filter; without units if there is none, or if it is damaged
 	index  int64              // bytes in memory, as below
+	fixed  int64              // of the top of the index and of range deletes, which are never dropped
 	dels   int64
 	prefix uint64  // bytes of the prefix filter in memory
 	unread uint64  // bytes of the sample's hashes
@@ -49,11 +50,12 @@ type tree struct {
 	runs    []*memberRun
 	members []*member
 	plan    *treePlan // nil if it is not known
+	budget  int64     // bytes of Options.MemoryBudget
+	fixed   int64     // bytes in memory that are never dropped
 }
 
 func newTree(m *manifest.State, memory uint64, budget int64) *tree {
-	t := &tree{version: m.Version}
-	t.plan = planOf(m, budget)
+	t := &tree{version: m.Version, plan: planOf(m, budget), budget: budget}
 	free := cmp.Or(memory, maxFilter)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
@@ -95,6 +97,7 @@ func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Option
 	}
 	for _, m := range t.members {
 		m.facts.Live = newLive(s, m.meta.Number)
+		t.fixed += m.fixed
 	}
 	t.fit()
 	return nil
@@ -123,10 +126,9 @@ func (m *member) read(ctx context.Context, dir string, rate float64, o Options) 
 	case o.Verify:
 		facts.verify(ctx, name)
 	}
-	if p := facts.Prefix; p != nil && p.Damage == nil {
-		m.prefix = filterBytes(p.header, rate)
-	}
 	m.facts = facts
+	prefixes := m.prefixHeader()
+	m.prefix = prefixes.PrefixSize(prefixes.UnitsFor(rate)) - bloomblock.HeaderSize
 }
 
 // take keeps the parts of a table that the tree needs, and trims its filter, whose units are all loaded, to those
@@ -138,6 +140,7 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	r.ReduceFilter(r.FilterForms(rate))
 	m.header, _ = r.FilterHeader()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
+	m.fixed = r.TopBytes() + m.dels
 	m.place.Units, m.place.FilterBytes = r.FilterState().Units, uint64(r.FilterBytes()) //nolint:gosec // a size
 	if f := r.Filter(); f != nil {
 		m.place.FPR = f.FalsePositiveRate()
@@ -146,11 +149,6 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 		m.unread = 8 * uint64(sample.Len()) //nolint:gosec // at most 1024
 	}
 	return m.keep
-}
-
-// filterBytes returns the size in memory of a filter for a rate.
-func filterBytes(h bloomblock.Header, rate float64) uint64 {
-	return h.PrefixSize(h.UnitsFor(rate)) - bloomblock.HeaderSize
 }
 
 // keys returns the number of keys in the member's filter, or of its entries without a filter.

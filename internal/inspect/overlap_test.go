@@ -123,14 +123,14 @@ func TestPlansAreThoseOfTheOptions(t *testing.T) {
 		o    bloomkv.Options
 		want string // kind
 	}{
-		{bloomkv.Options{}, "bloom"},
-		{bloomkv.Options{FilterFPR: 0.3}, "bloom"},
-		{bloomkv.Options{FilterFPR: 0.0001}, "bloom"},
-		{bloomkv.Options{FilterFPR: 0.05, LevelRatio: 4}, "bloom"},
+		{bloomkv.Options{}, "auto"},
+		{bloomkv.Options{FilterFPR: 0.3}, "auto"},
+		{bloomkv.Options{FilterFPR: 0.0001}, "auto"},
+		{bloomkv.Options{FilterFPR: 0.05, LevelRatio: 4, FilterKind: bloomkv.FilterBloom}, "bloom"},
 		{bloomkv.Options{FilterFPR: 0.037, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 		{bloomkv.Options{FilterFPR: 0.002, LevelRatio: 16, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 		{bloomkv.Options{FilterFPR: 1}, "none"},
-		{bloomkv.Options{FilterMemory: 1 << 20}, "bloom"},
+		{bloomkv.Options{FilterMemory: 1 << 20}, "auto"},
 		{bloomkv.Options{FilterMemory: 256 << 10, FilterKind: bloomkv.FilterRibbon}, "ribbon"},
 	} {
 		g := steady(t, 5000, c.o)

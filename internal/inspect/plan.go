@@ -1,6 +1,9 @@
 package inspect
 
 import (
+	"cmp"
+	"math"
+
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -13,13 +16,20 @@ type treePlan struct {
 	step    int                // of the plan, if the memory for filters is bounded
 	now     *filterplan.Plan   // by which filters are built and loaded
 	good    []*filterplan.Plan // whose filters may stay
-	space   int64              // bytes for filters
-	short   bool               // filters do not fit in space
+	promise *Promise           // by fit
 }
 
-// planOf returns the plan of a store with the given MemoryBudget, whose memtables are full. It returns nil if the
-// manifest has no options, as in an earlier version, or options that this version does not accept.
-func planOf(s *manifest.State, memory int64) *treePlan {
+// budget returns the MemoryBudget that a store is opened with.
+func (o *Options) budget(s *manifest.State) int64 {
+	if f := s.Filters; o.Budget == 0 && f != nil && f.Memory < math.MaxInt64/2 {
+		return max(filterplan.DefaultBudget, 2*int64(f.Memory)) //nolint:gosec // far below 2⁶³
+	}
+	return cmp.Or(o.Budget, filterplan.DefaultBudget)
+}
+
+// planOf returns the plan of a store with the given MemoryBudget. It returns nil if the manifest has no options, as in
+// an earlier version, or options that this version does not accept.
+func planOf(s *manifest.State, budget int64) *treePlan {
 	f := s.Filters
 	if f == nil {
 		return nil
@@ -31,7 +41,7 @@ func planOf(s *manifest.State, memory int64) *treePlan {
 	if err != nil {
 		return nil
 	}
-	t := &treePlan{planner: o.Planner(), space: filterplan.Space(memory / 2)}
+	t := &treePlan{planner: o.Planner()}
 	if f.Memory > 0 {
 		t.step, _ = t.planner.ForRuns(sizes(s.Version))
 		t.now = t.planner.At(t.step)
@@ -40,7 +50,7 @@ func planOf(s *manifest.State, memory int64) *treePlan {
 		if err != nil {
 			return nil
 		}
-		plans := t.planner.ForSpace(first, sizes(s.Version), t.space)
+		plans := t.planner.ForSpace(first, sizes(s.Version), filterplan.Writing.Space(budget, 0))
 		t.now, t.good = plans.Now, plans.Good
 	}
 	t.facts = &Plan{

@@ -21,10 +21,11 @@ type Store struct {
 	NextFile uint64   `json:"next_file"`
 	LastSeq  ikey.Seq `json:"last_seq"`
 	MinLog   uint64   `json:"min_log"`
-	Tree     Figures  `json:"tree"`           // all levels
-	Levels   []Level  `json:"levels"`         // levels that have tables, newest first
-	Plan     *Plan    `json:"plan,omitempty"` // absent if it is not known
-	Memory   Memory   `json:"memory"`         // by part
+	Tree     Figures  `json:"tree"`              // all levels
+	Levels   []Level  `json:"levels"`            // levels that have tables, newest first
+	Plan     *Plan    `json:"plan,omitempty"`    // absent if it is not known
+	Promise  *Promise `json:"promise,omitempty"` // likewise
+	Memory   Memory   `json:"memory"`            // by part
 	// absent with fewer than two runs; without the tables whose filters are too large to be compared
 	Overlap *Overlap `json:"overlap,omitempty"`
 	WhatIf  []WhatIf `json:"what_if,omitempty"` // with --what-if
@@ -79,13 +80,13 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	s.Keys = newKeys(o.Keys)
-	tables := newTree(&m, o.Memory, cmp.Or(o.Budget, defaultBudget))
+	tables := newTree(&m, o.Memory, o.budget(&m))
 	if err := tables.read(ctx, dir, &m, o); err != nil {
 		return nil, err
 	}
 	tables.addTo(s)
 	for _, q := range o.WhatIf {
-		w, err := tables.ask(s, q)
+		w, err := tables.ask(s, q, tables.space())
 		if err != nil {
 			return nil, fmt.Errorf("--what-if %s: %w", q.text, err)
 		}

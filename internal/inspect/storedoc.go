@@ -67,8 +67,11 @@ func (s *Store) figures() []picture.Figure {
 		return nil
 	}
 	promise := "no promise is known"
-	if s.Plan != nil {
+	if p := s.Promise; p != nil {
 		promise = rate(f.Promised) + " promised"
+		if p.short() {
+			promise += fmt.Sprintf(" (idle %s), %s asked", rate(p.Idle.FPR), rate(p.Asked))
+		}
 	}
 	if f.Measured > 0 {
 		promise += ", " + rate(f.Measured) + " measured"
@@ -160,9 +163,10 @@ func (s *Store) notes() (notes []picture.Note) {
 	return notes
 }
 
-// sortedFlags returns the flags, the worst first: damage, then filters that are missing, then those that are worse.
+// sortedFlags returns the flags, the worst first: damage, too little memory, filters that are missing, and those that
+// are worse.
 func (s *Store) sortedFlags() []Flag {
-	order := []FlagName{TableDamaged, FilterDamaged, NoFilter, FilterWorse, WastesMore}
+	order := []FlagName{TableDamaged, FilterDamaged, MemoryShort, NoFilter, FilterWorse, WastesMore}
 	sorted := slices.Clone(s.Flags)
 	slices.SortStableFunc(sorted, func(a, b Flag) int {
 		return cmp.Compare(slices.Index(order, a.Name), slices.Index(order, b.Name))
@@ -173,15 +177,26 @@ func (s *Store) sortedFlags() []Flag {
 // advice says what to do about the problems of the store, or nothing.
 func (s *Store) advice() string {
 	damaged := func(f Flag) bool { return f.Name == TableDamaged }
-	worse := func(f Flag) bool { return f.Name != TableDamaged }
-	switch {
-	case s.Opening.Refused != nil || len(s.Missing) > 0 || slices.ContainsFunc(s.Flags, damaged):
+	short := func(f Flag) bool { return f.Name == MemoryShort }
+	built := func(f Flag) bool { return f.Name != TableDamaged && f.Name != MemoryShort }
+	if s.Opening.Refused != nil || len(s.Missing) > 0 || slices.ContainsFunc(s.Flags, damaged) {
 		return "Restore the files that are named from a checkpoint, or save what can be read into a new store with " +
 			"bloomkv salvage DIR NEW."
-	case slices.ContainsFunc(s.Flags, worse):
-		return "No data is lost: filters only save reads. bloomkv compact DIR builds all of them anew."
 	}
-	return ""
+	if len(s.Flags) == 0 {
+		return ""
+	}
+	advice := "No data is lost: filters only save reads."
+	if slices.ContainsFunc(s.Flags, short) {
+		advice += fmt.Sprintf(" Open the store with Options.MemoryBudget of %s or more, or ask for a higher "+
+			"FilterFPR; bloomkv plan --budget shows what memory keeps.", words.MiB(s.Promise.Writing.Budget))
+	}
+	if slices.ContainsFunc(s.Flags, built) {
+		advice += " bloomkv compact DIR builds all of them anew."
+	} else if s.Plan.TablesOffPlan > 0 {
+		advice += " bloomkv compact DIR builds smaller filters."
+	}
+	return advice
 }
 
 // listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.

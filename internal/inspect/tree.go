@@ -1,5 +1,7 @@
 package inspect
 
+import "github.com/bloomkv/bloomkv/internal/filterplan"
+
 // Figures are the costs and the effects of the filters of one level or of the whole tree. Sizes of filters do not
 // include prefix filters, which are in Memory.
 //
@@ -8,8 +10,8 @@ package inspect
 // keys: equally many between any two neighbors. A run costs the rate of the table whose bounds contain the key, if
 // there is such a table. The lookups that a range delete ends early are not subtracted. Optimum and Even use the
 // rates of filters with many keys. Filters with few keys are rounded up to whole blocks and may be better; the present
-// ones then are the optimum. Promised and Measured are those of bloomkv.Metrics, for a key within the bounds of every
-// run.
+// ones then are the optimum. Promised and Measured are for a key within the bounds of every run. The filters in memory
+// are those of a store with the memory of Promise whose memtables are full.
 type Figures struct {
 	Runs        int     `json:"runs"`                   // a lookup asks at most one table of each
 	Tables      int     `json:"tables"`                 // in all runs
@@ -19,15 +21,15 @@ type Figures struct {
 	FilterDisk  uint64  `json:"filter_bytes"`           // on disk
 	FilterBytes uint64  `json:"filter_bytes_in_memory"` // the units that the levels need in memory
 	BitsPerKey  float64 `json:"bits_per_key"`           // of the filters in memory
-	// wasted reads by the plan: the share of its level for each run, and of the tree Metrics.FPRPromised; 0 if not
-	// known
+	// wasted reads by the plan: of a level what was asked of its runs, and of the tree Promise.Writing, which is
+	// Metrics.FPRPromised while the store is written to; 0 if not known
 	Promised float64 `json:"wasted_promised"`
 	// wasted reads with the filters in memory, with all units if the plan is not known
 	Predicted float64 `json:"wasted_predicted"`
 	// the least that filters of the same total size would waste in these runs: over all levels at most Predicted
 	Optimum float64 `json:"wasted_optimum"`
 	Even    float64 `json:"wasted_even"` // the same with equally many bits for every key
-	// wasted reads that lookups have measured: Metrics.FPRMeasured, and the part of it in this level; 0 without answers
+	// wasted reads by the answers that tables have counted: for each run LevelMetrics.FPRMeasured; 0 without answers
 	Measured float64 `json:"wasted_measured"`
 	Live     *Live   `json:"live,omitempty"` // the answers that tables have counted
 }
@@ -43,7 +45,7 @@ type Level struct {
 type Plan struct {
 	FPR    float64 `json:"fpr_promised"`            // FilterFPR, or the best rate that fits in FilterMemory
 	Limit  uint64  `json:"filter_memory,omitempty"` // FilterMemory in bytes; 0 if FilterFPR is set
-	Kind   string  `json:"kind"`                    // "bloom", "ribbon" or "none"
+	Kind   string  `json:"kind"`                    // "auto", "bloom", "ribbon" or "none"
 	Ratio  int     `json:"level_ratio"`
 	Tables int     `json:"tables"`                // tables whose filters follow the plan
 	Prefix string  `json:"prefix_rule,omitempty"` // the rule of prefix filters
@@ -62,6 +64,17 @@ type PlanLevel struct {
 	BitsPerKey float64 `json:"bits_per_key"` // of these filters
 }
 
+// A Promise is what the store promises with a MemoryBudget, in wasted reads for a lookup of an absent key: see
+// bloomkv.Metrics.FPRPromised. Memtables have their default size.
+type Promise struct {
+	MemoryBudget int64   `json:"memory_budget"` // in bytes: of Options.Budget
+	Asked        float64 `json:"fpr_asked"`     // FilterFPR, or the best rate that fits in FilterMemory
+	// with enough memory: more than Asked if tables have other filters, or units are damaged
+	Whole   float64            `json:"fpr_whole"`
+	Writing filterplan.Promise `json:"writing"` // while the store is written to, with full memtables
+	Idle    filterplan.Promise `json:"idle"`    // if it was not written to lately
+}
+
 // A Place describes where a table lies in the tree and what its filter does there. From and To are shares of the keys
 // of the store: From is the share before the first key of the table, To the share up to its last key, so To-From is
 // the share of absent keys for which the table is asked. Each key counts once, in the oldest run that has it, as
@@ -69,9 +82,9 @@ type PlanLevel struct {
 type Place struct {
 	From        float64 `json:"from"` // 0..1
 	To          float64 `json:"to"`
-	Units       int     `json:"units_in_memory"` // units that the level of the table needs
+	Units       int     `json:"units_in_memory"` // units in memory, reduced ones included
 	FilterBytes uint64  `json:"filter_bytes_in_memory"`
-	FPR         float64 `json:"fpr_in_memory"`    // the rate of these units; 1 without any
+	FPR         float64 `json:"fpr_in_memory"`    // the rate of what is in memory; 1 without any
 	Wasted      float64 `json:"wasted_predicted"` // (To-From) · FPR: the table's part of Figures.Predicted
 }
 
@@ -79,14 +92,14 @@ type Place struct {
 // Open: the tail of a table (index and range deletes) and its filter are read in the background or by the first
 // lookup that needs them, and a memory budget may leave some out.
 type Memory struct {
-	Filters       uint64 `json:"filters"`        // the units of key filters that levels need
-	PrefixFilters uint64 `json:"prefix_filters"` // read by the first scan that asks them
+	Filters       uint64 `json:"filters"`        // of keys, as far as levels need them and memory suffices
+	PrefixFilters uint64 `json:"prefix_filters"` // likewise; read by the first scan that asks them
 	Indexes       uint64 `json:"indexes"`        // of data blocks
 	RangeDeletes  uint64 `json:"range_deletes"`
 	// bounds of tables with their headers: loaded by Open, not in the budget
 	Fences        uint64 `json:"fences"`
 	Sum           uint64 `json:"sum"`            // the sum of all these
-	FiltersOnDisk uint64 `json:"filters_unused"` // units on disk that the levels do not need
+	FiltersOnDisk uint64 `json:"filters_unused"` // of filters on disk, beyond those in memory
 	SamplesOnDisk uint64 `json:"samples_unused"` // hashes of samples, which only compactions read
 }
 
@@ -126,8 +139,8 @@ type OverlapPair struct {
 // they are. It does not include prefix filters.
 type WhatIf struct {
 	Asked  string        `json:"asked"`        // the text of --what-if
-	FPR    float64       `json:"fpr_promised"` // for a given memory, the best rate that fits, at least Wasted
-	Kind   string        `json:"kind"`         // "bloom" or "ribbon"
+	FPR    float64       `json:"fpr_promised"` // with the memory of Promise, and full memtables
+	Kind   string        `json:"kind"`         // "auto", "bloom" or "ribbon"
 	Memory uint64        `json:"memory"`       // for filters, in bytes; 0 if a rate was asked for
 	Levels []WhatIfLevel `json:"levels"`       // levels that have tables
 	Bytes  uint64        `json:"filter_bytes_in_memory"`
@@ -151,7 +164,8 @@ type FlagName string
 
 // What is flagged.
 const (
-	WastesMore    FlagName = "wastes-more"    // wasted reads exceed 1.15 times the promise
+	MemoryShort   FlagName = "memory-short"   // the memory is too little for what was asked
+	WastesMore    FlagName = "wastes-more"    // wasted reads exceed 1.15 times what was asked, or can be promised
 	NoFilter      FlagName = "no-filter"      // a table has no filter although others have
 	FilterDamaged FlagName = "filter-damaged" // a filter or its sample is damaged
 	FilterWorse   FlagName = "filter-worse"   // the promise of a filter is worse than its level allows

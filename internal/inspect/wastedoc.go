@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/picture"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -67,6 +68,9 @@ func (s *Store) wasteSection() section {
 				"and measured what lookups found, for a key within the bounds of every run",
 		},
 	}
+	if s.Promise != nil {
+		waste.parts = append(waste.parts, s.Promise.section())
+	}
 	if l := s.Levels; len(l) > 0 && l[0].Level == 0 && l[0].Runs > 1 {
 		waste.lines = append(waste.lines, fmt.Sprintf("the filters are sized for the settled tree: %d of %d runs are "+
 			"in level 0 until compaction merges them", l[0].Runs, s.Tree.Runs))
@@ -75,10 +79,10 @@ func (s *Store) wasteSection() section {
 		waste.charts = []picture.Chart{c}
 	}
 	if len(counts.Rows) > 0 {
-		waste.parts = []section{{
+		waste.parts = append(waste.parts, section{
 			id: "live", heading: "Answers of the filters", label: "answers of the filters",
 			table: counts,
-		}}
+		})
 	}
 	return waste
 }
@@ -88,7 +92,8 @@ func (s *Store) memorySection() section {
 	m := &s.Memory
 	c := picture.Chart{
 		Name: "memory", Title: "Memory for the tables, by part", Y: "bytes", FormatY: picture.Bytes,
-		Caption: "The memory of a store whose tables are all loaded, without the cache of data blocks.",
+		Caption: "The memory of a store whose tables are all loaded and whose memtables are full, without these and " +
+			"the cache of data blocks.",
 	}
 	bar := &picture.Stack{}
 	t := newTable("Bytes in memory, and those that are only on disk", "part", "bytes", "details")
@@ -103,7 +108,7 @@ func (s *Store) memorySection() section {
 		{"range deletes", m.RangeDeletes, "read with the indexes"},
 		{"bounds of tables", m.Fences, "from the manifest, when the store is opened"},
 		{"all", m.Sum, "the sum of these"},
-		{"only on disk", m.FiltersOnDisk, "units of filters that levels do not need"},
+		{"only on disk", m.FiltersOnDisk, "of filters, beyond those in memory"},
 		{"only on disk", m.SamplesOnDisk, "samples, read for compactions"},
 	} {
 		t.Rows = append(t.Rows, []string{part.name, count(part.bytes), part.details})
@@ -130,6 +135,28 @@ func (s *Store) planSection() section {
 		}
 	}
 	return plan
+}
+
+// section shows what the memory of a store keeps of what was asked.
+func (p *Promise) section() section {
+	promise := section{
+		id: "promise", heading: "What memory keeps",
+		label: "what a MemoryBudget of " + words.MiB(p.MemoryBudget) + " keeps, in wasted reads by a lookup of an " +
+			"absent key",
+		lines: []string{"whole is the promise with all filters in memory, and the last column is the MemoryBudget " +
+			"that holds them; a store is idle if nothing was written to it for a minute"},
+		table: newTable("Wasted reads that a store promises with its memory; memory in bytes",
+			"the store is", "asked", "whole", "promised", "MemoryBudget", "for all filters"),
+	}
+	for _, use := range []struct {
+		name string
+		filterplan.Promise
+	}{{"written to", p.Writing}, {"idle", p.Idle}} {
+		promise.table.Rows = append(promise.table.Rows, []string{
+			use.name, rate(p.Asked), rate(p.Whole), rate(use.FPR), count(p.MemoryBudget), count(use.Budget),
+		})
+	}
+	return promise
 }
 
 // String describes the plan.

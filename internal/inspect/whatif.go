@@ -3,6 +3,7 @@ package inspect
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,8 @@ func ParseWhatIf(text string) (q Question, err error) {
 				return q, fmt.Errorf("kind=%.40q, want auto, bloom or ribbon", value)
 			}
 		default:
-			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=auto, bloom or ribbon, memory=MIB, separated by commas", item)
+			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=auto, bloom or ribbon, memory=MIB, separated by commas",
+				item)
 		}
 	}
 	if q.fpr > 0 && q.memory > 0 {
@@ -69,7 +71,7 @@ func (t *tree) curves(s *Store) (lines []picture.Line) {
 	for _, k := range [][2]string{{"bloom", "Bloom filters"}, {"ribbon", "Ribbon filters"}} {
 		l := picture.Line{Name: k[1], Kind: picture.Curve}
 		for fpr := 0.3; fpr > 1e-4; fpr /= 1.5 {
-			w, err := t.ask(s, Question{fpr: fpr, kind: k[0]})
+			w, err := t.ask(s, Question{fpr: fpr, kind: k[0]}, math.MaxInt64)
 			if err != nil || w.Bytes == 0 || w.Wasted <= 0 {
 				continue // no such filters for so many keys
 			}
@@ -84,8 +86,8 @@ func (t *tree) curves(s *Store) (lines []picture.Line) {
 	return lines
 }
 
-// ask answers a question about the tree.
-func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
+// ask answers a question about the tree, with at most the given bytes of memory for filters.
+func (t *tree) ask(s *Store, q Question, space int64) (w WhatIf, err error) {
 	w = WhatIf{Asked: q.text, Kind: q.kind, Memory: uint64(q.memory), Levels: []WhatIfLevel{}} //nolint:gosec // above 0
 	o := filterplan.Options{FPR: q.fpr, Memory: q.memory}
 	if t.plan != nil {
@@ -105,31 +107,35 @@ func (t *tree) ask(s *Store, q Question) (w WhatIf, err error) {
 	}
 	switch {
 	case w.Kind == "" && slices.ContainsFunc(t.members, (*member).ribbon):
-		w.Kind = "ribbon"
+		w.Kind = filterplan.Ribbon.String()
 	case w.Kind == "":
-		w.Kind = "bloom"
+		w.Kind = filterplan.Auto.String()
 	}
 	o.Kind, _ = filterplan.ParseKind(w.Kind)
-	var keys [manifest.NumLevels]uint64
-	whole, everywhere := uint64(0), 0.0
+	var runs []filterplan.Run
 	var shares [manifest.NumLevels]float64
-	for _, m := range t.members {
-		keys[m.level] += m.keys()
-		whole += m.keys()
-		shares[m.level] += m.place.To - m.place.From
+	whole := uint64(0)
+	for _, r := range t.runs {
+		run := filterplan.Run{Level: r.level, Tables: len(r.members)}
+		for _, m := range r.members {
+			run.Keys += m.keys()
+			shares[r.level] += m.place.To - m.place.From
+		}
+		whole += run.Keys
+		runs = append(runs, run)
 	}
-	fpr, levels, err := o.PlanTree(keys[:])
+	fpr, levels, err := o.PlanTree(runs, space)
 	if err != nil {
 		return w, err
 	}
 	for _, l := range s.Levels {
 		p := levels[l.Level]
-		w.Levels = append(w.Levels, WhatIfLevel{l.Level, p.Keys, p.BitsPerKey, p.Bytes, shares[l.Level] * p.Predicted})
+		wasted := shares[l.Level] * p.Predicted
+		w.Levels = append(w.Levels, WhatIfLevel{l.Level, p.Keys, p.BitsPerKey, p.Bytes, wasted})
 		w.Bytes += p.Bytes
-		w.Wasted += shares[l.Level] * p.Predicted
-		everywhere += float64(l.Runs) * p.Predicted
+		w.Wasted += wasted
 	}
-	w.FPR = filterplan.Promise(fpr, o.Memory > 0, everywhere)
+	w.FPR = fpr
 	if rest, _, err := o.PlanAtRest(whole, 0); err == nil && whole > 0 {
 		w.AtRest = rest
 	}

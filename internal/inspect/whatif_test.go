@@ -158,8 +158,8 @@ func TestQuestionsThatMakeNoSenseAreRefused(t *testing.T) {
 		"memory=Inf":                      "want 0.0625 to",
 		"memory=64MB":                     "want 0.0625 to",
 		"memory=64,fpr=0.1":               "fpr and memory are given, want one of them",
-		"kind=cuckoo":                     `kind="cuckoo", want bloom or ribbon`,
-		"kind":                            "want bloom or ribbon",
+		"kind=cuckoo":                     `kind="cuckoo", want auto, bloom or ribbon`,
+		"kind":                            "want auto, bloom or ribbon",
 		"speed=1":                         `"speed=1", want fpr=RATE`,
 		"fpr=" + strings.Repeat("9", 999): "want more than 0",
 	} {

@@ -1,6 +1,7 @@
 package salvage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -67,11 +68,9 @@ func (s *Salvage) into(
 	ctx context.Context, n *newstore.Store, c Config, progress func(done, total uint64),
 ) (res Result, err error) {
 	const bottom = manifest.NumLevels - 1
-	fpr, _, err := c.Planner.Tree(c.Filters.FPR, []uint64{bottom: s.recordedEntries()})
-	if err != nil {
-		return res, err
-	}
-	plan, err := c.Planner.Plan(fpr)
+	run := filterplan.Run{Level: bottom, Keys: s.recordedEntries()}
+	space := filterplan.Writing.Space(cmp.Or(c.Memory, filterplan.DefaultBudget), 0)
+	plan, err := c.Planner.For(c.Filters.FPR, []filterplan.Run{run}, space)
 	if err != nil {
 		return res, err
 	}

@@ -28,3 +28,11 @@ func Count[N int | int64 | uint64](n N) string {
 	}
 	return string(s)
 }
+
+// MiB returns text like "64 MiB" for a number of bytes, 0 or more; a part of one is rounded to a tenth.
+func MiB(bytes int64) string {
+	if bytes%(1<<20) == 0 {
+		return Count(bytes>>20) + " MiB"
+	}
+	return strconv.FormatFloat(float64(bytes)/(1<<20), 'f', 1, 64) + " MiB"
+}

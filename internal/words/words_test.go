@@ -26,3 +26,13 @@ func TestCountsHaveTheirThousandsApart(t *testing.T) {
 		}
 	}
 }
+
+func TestMemoryIsCountedInMiB(t *testing.T) {
+	for bytes, want := range map[int64]string{
+		0: "0 MiB", 64 << 20: "64 MiB", 2 << 40: "2,097,152 MiB", 25 << 19: "12.5 MiB", 1000: "0.0 MiB",
+	} {
+		if got := MiB(bytes); got != want {
+			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
+		}
+	}
+}

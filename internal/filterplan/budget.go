@@ -1,0 +1,143 @@
+package filterplan
+
+import "math"
+
+const (
+	// DefaultBudget is the default of Options.MemoryBudget of the root package, in bytes.
+	DefaultBudget = 64 << 20
+	// MinBudget is the smallest MemoryBudget.
+	MinBudget = 8 << 20
+
+	mib = 1 << 20
+)
+
+// IndexBytes returns the bytes of the parts of indexes that always stay in memory, for a number of keys in entries of
+// about 110 bytes.
+func IndexBytes(keys uint64) int64 { return int64(keys / 50) } //nolint:gosec // far below 2⁶³
+
+// A Use says what the memtables of a store need of a MemoryBudget with default options.
+type Use uint8
+
+const (
+	// Writing is the use of a store that is written to: two memtables take half of the budget.
+	Writing Use = iota
+	// Idle is the use of a store that was not written to lately: memtables keep one of the eight steps in which they
+	// grow, and lend the rest.
+	Idle
+)
+
+// share returns the share of the budget that filters cannot have.
+func (u Use) share() float64 {
+	if u == Idle {
+		return 1. / 16
+	}
+	return 1. / 2
+}
+
+// Space returns the bytes that filters may take of a budget, of which other parts than memtables take fixed bytes.
+func (u Use) Space(budget, fixed int64) int64 {
+	return Space(left(budget, fixed, u.share()))
+}
+
+// Budget returns the smallest budget that holds filters of the given bytes, beside fixed ones: see BudgetFor.
+func (u Use) Budget(filters, fixed int64) int64 { return BudgetFor(filters, fixed, u.share()) }
+
+// left returns what fixed bytes and a share of a budget leave of it.
+func left(budget, fixed int64, share float64) int64 {
+	return budget - int64(share*float64(budget)) - fixed
+}
+
+// BudgetFor returns the smallest memory, in bytes that are whole MiB, whose filters may take the given bytes: the
+// inverse of Space. fixed bytes are for range tombstones and memtables, and the given share, below 1, is for memtables
+// that grow with the memory. The result is at least MinBudget.
+func BudgetFor(filters, fixed int64, share float64) int64 {
+	if filters == 0 {
+		return MinBudget
+	}
+	need := (float64(filters)*16/15 + float64(fixed)) / (1 - share)
+	budget := max(int64(need/mib)*mib, MinBudget)
+	for Space(left(budget, fixed, share)) < filters {
+		budget += mib
+	}
+	return budget
+}
+
+// A Forecast is what a store at rest promises with a MemoryBudget and default options for memory. All its filters were
+// built for its present size.
+type Forecast struct {
+	Bytes         int64   // of its filters, if they are whole
+	Idle, Writing Promise // by what memtables need
+}
+
+// A Promise is what a store promises in one use of its memory.
+type Promise struct {
+	FPR    float64 `json:"fpr_promised"`  // wasted reads for a lookup of an absent key, over the whole tree
+	Budget int64   `json:"budget_needed"` // MemoryBudget in bytes that holds all filters, and so keeps what was asked
+}
+
+// Forecast returns the forecast for a number of keys in a tree at rest of the given number of levels: see
+// Planner.AtRest. The rate that is asked is o.FPR. The error is that of PlanAtRest.
+func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, error) {
+	o, err := o.Checked()
+	if err != nil {
+		return Forecast{}, err
+	}
+	f := o.Planner()
+	shape, err := f.shape(keys, levels)
+	if err != nil {
+		return Forecast{}, err
+	}
+	runs := make([]Run, len(shape))
+	for i, keys := range shape {
+		runs[i] = Run{Level: bottom + 1 - len(shape) + i, Keys: uint64(keys + 0.5)}
+	}
+	runs = cut(runs)
+	fixed := IndexBytes(keys)
+	now, err := f.For(o.FPR, runs, Writing.Space(budget, fixed))
+	if err != nil {
+		return Forecast{}, err
+	}
+	built := now.filters(runs)
+	all := func(f filters) int64 { return Bytes(f.demands, Fill(f.demands, math.MaxInt64)) }
+	f.Short = true // as in the smallest budget that is enough
+	short, err := f.Plan(o.FPR)
+	if err != nil {
+		return Forecast{}, err
+	}
+	least := all(short.filters(runs))
+	promise := func(u Use) Promise {
+		chosen := Fill(built.demands, u.Space(budget, fixed))
+		return Promise{max(o.FPR, Wasted(built.demands, chosen)), u.Budget(least, fixed)}
+	}
+	return Forecast{all(built), promise(Idle), promise(Writing)}, nil
+}
+
+// Holds returns the number of keys, rounded down to three digits, up to which a MemoryBudget holds all filters of a
+// store at rest, so that it keeps what it is asked, o.FPR, in the given use. The error is that of PlanAtRest.
+func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
+	o, err = o.Checked()
+	if err != nil {
+		return 0, err
+	}
+	f := o.Planner()
+	f.Short = true // as it is where filters barely fit
+	low, high := 1.0, float64(1<<48)
+	for high > low*1.0005 {
+		n := math.Sqrt(low * high)
+		_, levels, err := f.AtRest(o.FPR, uint64(n), 0)
+		if err != nil {
+			return 0, err
+		}
+		bytes := uint64(0)
+		for _, l := range levels {
+			bytes += l.Bytes
+		}
+		if space := u.Space(budget, IndexBytes(uint64(n))); bytes <= uint64(space) { //nolint:gosec // ≥ 0
+			low = n
+		} else {
+			high = n
+		}
+	}
+	unit := math.Pow(10, max(math.Floor(math.Log10(low))-2, 0))
+	return uint64(math.Floor(low/unit) * unit), nil
+}
