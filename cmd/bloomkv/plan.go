@@ -25,7 +25,14 @@ type planFacts struct {
 	Levels    []filterplan.Figures `json:"levels"`
 	Bytes     uint64               `json:"bytes"`
 	Even      float64              `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
+	Budget    budgetNeeded         `json:"budget_needed"`
 	Table     []tableRow           `json:"table,omitempty"`
+}
+
+// budgetNeeded is the Options.MemoryBudget in bytes that holds filters.
+type budgetNeeded struct {
+	Writing int64 `json:"writing"`
+	Idle    int64 `json:"idle"`
 }
 
 // A tableRow has the smallest filters for a rate.
@@ -47,6 +54,7 @@ type planner struct {
 	levels int
 	ratio  int
 	memory float64 // MiB
+	budget float64 // MiB
 	ribbon bool
 	table  bool
 	asJSON bool
@@ -62,9 +70,15 @@ rate, level by level. With --memory it prints the best rate that fits. The rate 
 reads for a lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same
 number of bits per key in every level, as in most stores.
 
+With --budget it prints what a store with this MemoryBudget promises, for each kind of filter: while it is written to,
+when memtables take half of the budget, and while it is idle, when they lend nearly all of that to filters. If the
+filters for the promised rate do not fit, they are kept in smaller forms that let more absent keys through. plan also
+prints the budget that holds all filters, and for how many keys the given budget does.
+
 --table also prints the smallest filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and for
 comparison the classic unblocked Bloom filter.`,
 		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
+  bloomkv plan --keys 100000000 --budget 64
   bloomkv plan --keys 100000000 --memory 64 --ribbon
   bloomkv plan --table`,
 		Args: cli.Arguments,
@@ -76,6 +90,7 @@ comparison the classic unblocked Bloom filter.`,
 	f.IntVar(&p.levels, "levels", 0, "number of levels; 0 derives it from the keys")
 	f.IntVar(&p.ratio, "ratio", 10, "size of each level relative to the level above")
 	f.Float64Var(&p.memory, "memory", 0, "memory for filters in `MIB`, instead of --fpr")
+	f.Float64Var(&p.budget, "budget", 0, "MemoryBudget of the store in `MIB`: print what it keeps of --fpr")
 	f.BoolVar(&p.ribbon, "ribbon", false, "plan Ribbon filters")
 	f.BoolVar(&p.table, "table", false, "also print the table of rates")
 	f.BoolVar(&p.asJSON, "json", false, "print JSON")
@@ -92,10 +107,17 @@ func (p *planner) run(c *cobra.Command) error {
 		return fmt.Errorf("--keys %d, want 1 to %d", p.keys, uint64(1)<<48)
 	case c.Flags().Changed("memory") && !(p.memory > 0 && p.memory <= 1<<30): // also NaN
 		return fmt.Errorf("--memory %v, want more than 0, at most %d", p.memory, 1<<30)
+	case c.Flags().Changed("budget") && !(p.budget >= leastBudget && p.budget <= mostMemory): // also NaN
+		return fmt.Errorf("--budget %v, want %d to %d", p.budget, leastBudget, mostMemory)
+	case p.budget > 0 && (p.memory > 0 || p.ribbon):
+		return errors.New("--budget is given, want neither --memory nor --ribbon: it shows all kinds of filters")
 	case p.levels < 0:
 		return fmt.Errorf("--levels %d, want 1 to 6, or 0", p.levels)
 	case p.ratio < 2:
 		return fmt.Errorf("--ratio %d, want 2 to 100", p.ratio)
+	}
+	if p.budget > 0 {
+		return p.runBudget()
 	}
 	facts, err := p.plan()
 	if err != nil {
@@ -131,6 +153,9 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Predicted += l.Predicted
 		facts.Bytes += l.Bytes
 	}
+	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
+	fixed := filterplan.IndexBytes(p.keys)
+	facts.Budget = budgetNeeded{filterplan.Writing.Budget(bytes, fixed), filterplan.Idle.Budget(bytes, fixed)}
 	return facts, nil
 }
 
@@ -145,15 +170,22 @@ func (p *planner) print(facts planFacts) {
 	}
 	w.Flush()
 	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
-		"%.3g;\nevenly distributed, the same memory would waste %.3g\n",
+		"%.3g;\nevenly distributed, the same memory would waste %.3g;\na MemoryBudget of %s holds them, or of %s "+
+		"while nothing is written\n",
 		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted,
-		facts.FilterFPR, facts.Even)
-	if len(facts.Table) == 0 {
+		facts.FilterFPR, facts.Even, words.MiB(facts.Budget.Writing), words.MiB(facts.Budget.Idle))
+	p.printTable(facts.Table)
+}
+
+// printTable prints the table of rates, if there is one.
+func (p *planner) printTable(table []tableRow) {
+	if len(table) == 0 {
 		return
 	}
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(p.Out)
 	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
-	for _, r := range facts.Table {
+	for _, r := range table {
 		ribbon := "-"
 		if r.Ribbon > 0 {
 			ribbon = fmt.Sprintf("%.2f", r.Ribbon)

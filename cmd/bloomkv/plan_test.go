@@ -2,11 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 func planned(t *testing.T, args ...string) (f planFacts) {
@@ -108,6 +111,13 @@ func TestPlanInWords(t *testing.T) {
 		{[]string{"--memory", "-1"}, "--memory -1, want more than 0"},
 		{[]string{"--memory", "NaN"}, "--memory NaN, want more than 0"},
 		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory are given, want only one of them"},
+		{[]string{"--budget", "7"}, "--budget 7, want 8 to 1048576"},
+		{[]string{"--budget", "0"}, "--budget 0, want 8 to"},
+		{[]string{"--budget", "NaN"}, "--budget NaN, want 8 to"},
+		{[]string{"--budget", "64", "--memory", "8"}, "--budget is given, want neither --memory nor --ribbon"},
+		{[]string{"--budget", "64", "--ribbon"}, "--budget is given, want neither --memory nor --ribbon"},
+		{[]string{"--budget", "64", "--fpr", "1e-12"}, "out of reach with a level ratio of 10"},
+		{[]string{"--budget", "64", "--levels", "7"}, "7 levels, want 1 to 6"},
 		{[]string{"--keys", "0"}, "--keys 0, want 1 to "},
 		{[]string{"--levels", "7"}, "7 levels, want 1 to 6"},
 		{[]string{"--ratio", "1"}, "--ratio 1, want 2 to 100"},
@@ -118,5 +128,64 @@ func TestPlanInWords(t *testing.T) {
 			!strings.Contains(r.err, c.want) || r.out != "" {
 			t.Errorf("%q: exit %d, %q, want 2 and %q", c.args, r.code, r.err, c.want)
 		}
+	}
+}
+
+// TestPlanSaysWhatABudgetKeeps compares the numbers of plan --budget with those of the planner, and the text with JSON.
+func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
+	for _, c := range []struct {
+		keys uint64
+		fpr  float64
+		mib  float64
+	}{{1000, 0.01, 8}, {20_000_000, 0.01, 64}, {100_000_000, 0.01, 64}, {5_000_000, 0.001, 12.5}, {1_000_000, 1, 64}} {
+		args := []string{
+			"plan", "--keys", jsonNumber(t, float64(c.keys)), "--fpr", jsonNumber(t, c.fpr), "--budget",
+			jsonNumber(t, c.mib),
+		}
+		var f budgetFacts
+		must(t, json.Unmarshal([]byte((tool{}).must(t, append(args, "--json")...)), &f))
+		text := oneLine(tool{}.must(t, append(args, "--table")...))
+		if f.Keys != c.keys || f.Asked != c.fpr || f.Budget != int64(c.mib*(1<<20)) || len(f.Kinds) != 3 {
+			t.Errorf("%q: %+v", args, f)
+		}
+		wants := []string{
+			words.Plural(f.Keys, "key") + " with a MemoryBudget of " + words.MiB(f.Budget), " classic probes ",
+		}
+		for i, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Bloom, filterplan.Ribbon} {
+			o := filterplan.Options{FPR: c.fpr, Kind: kind}
+			want, err := o.Forecast(c.keys, 0, f.Budget)
+			must(t, err)
+			idle, err := o.Holds(f.Budget, filterplan.Idle)
+			must(t, err)
+			k := f.Kinds[i]
+			if k.Kind != kind.String() || k.Writing != want.Writing || k.Idle != want.Idle || k.Bytes != want.Bytes ||
+				k.Holds.Idle != idle || k.Holds.Writing > idle {
+				t.Errorf("%q: %+v, want %+v and %d keys", args, k, want, idle)
+			}
+			wants = append(wants,
+				fmt.Sprintf("%s %s %.2f %.3g %.3g %s %s", k.Kind, words.Count(k.Bytes), k.BitsPerKey, k.Writing.FPR,
+					k.Idle.FPR, words.MiB(k.Writing.Budget), words.MiB(k.Idle.Budget)),
+				fmt.Sprintf("%s %s %s ", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle)))
+		}
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q: no %q in\n%s", args, want, text)
+			}
+		}
+	}
+}
+
+// TestThePlanOfABudgetIsThatOfTheFilters compares the budget that plan names with what the filters take.
+func TestThePlanOfABudgetIsThatOfTheFilters(t *testing.T) {
+	f := planned(t, "--keys", "100000000")
+	const fixed = 2_000_000 // for indexes
+	writing, idle := filterplan.Writing.Space(f.Budget.Writing, fixed), filterplan.Idle.Space(f.Budget.Idle, fixed)
+	if bytes := int64(f.Bytes); writing < bytes || writing > bytes+1<<20 || idle < bytes || idle > bytes+1<<20 {
+		t.Errorf("%d bytes of filters, and budgets of %+v leave %d and %d", f.Bytes, f.Budget, writing, idle)
+	}
+	out := tool{}.must(t, "plan", "--keys", "100000000")
+	if want := "a MemoryBudget of " + words.MiB(f.Budget.Writing) + " holds them, or of " + words.MiB(f.Budget.Idle) +
+		" while nothing is written"; !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
 	}
 }

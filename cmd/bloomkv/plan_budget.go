@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/words"
+)
+
+// budgetFacts is the result of plan --budget in JSON.
+type budgetFacts struct {
+	Keys   uint64      `json:"keys"`
+	Asked  float64     `json:"fpr_asked"`
+	Budget int64       `json:"memory_budget"` // in bytes
+	Kinds  []kindFacts `json:"kinds"`
+	Table  []tableRow  `json:"table,omitempty"`
+}
+
+// kindFacts are those of one kind of filters.
+type kindFacts struct {
+	Kind       string             `json:"kind"`         // "auto", "bloom" or "ribbon"
+	Bytes      int64              `json:"filter_bytes"` // of all filters, if they are whole
+	BitsPerKey float64            `json:"bits_per_key"`
+	Writing    filterplan.Promise `json:"writing"` // while the store is written to
+	Idle       filterplan.Promise `json:"idle"`
+	Holds      holdsFacts         `json:"keys_held"`
+}
+
+// holdsFacts are the numbers of keys for which the budget keeps what was asked.
+type holdsFacts struct {
+	Writing uint64 `json:"writing"`
+	Idle    uint64 `json:"idle"`
+}
+
+// runBudget prints what a MemoryBudget keeps.
+func (p *planner) runBudget() error {
+	facts := budgetFacts{Keys: p.keys, Asked: p.fpr, Budget: int64(p.budget * (1 << 20)), Kinds: []kindFacts{}}
+	for _, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Bloom, filterplan.Ribbon} {
+		k, err := p.planKind(filterplan.Options{FPR: p.fpr, Kind: kind, Ratio: p.ratio}, facts.Budget)
+		if err != nil {
+			return err
+		}
+		facts.Kinds = append(facts.Kinds, k)
+	}
+	if p.table {
+		var err error
+		if facts.Table, err = rateTable(); err != nil {
+			return err
+		}
+	}
+	if p.asJSON {
+		return p.PrintJSON(facts)
+	}
+	p.printBudget(&facts)
+	return nil
+}
+
+// planKind returns what a budget keeps with filters by o.
+func (p *planner) planKind(o filterplan.Options, budget int64) (k kindFacts, err error) {
+	f, err := o.Forecast(p.keys, p.levels, budget)
+	if err != nil {
+		return k, err
+	}
+	k = kindFacts{
+		Kind: o.Kind.String(), Bytes: f.Bytes, BitsPerKey: 8 * float64(f.Bytes) / float64(p.keys),
+		Writing: f.Writing, Idle: f.Idle,
+	}
+	if k.Holds.Writing, err = o.Holds(budget, filterplan.Writing); err == nil {
+		k.Holds.Idle, err = o.Holds(budget, filterplan.Idle)
+	}
+	return k, err
+}
+
+func (p *planner) printBudget(facts *budgetFacts) {
+	fmt.Fprintf(p.Out, "%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are asked\n\n",
+		words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tfilters\t\tpromised\tpromised\tbudget for all\tbudget for all\t")
+	fmt.Fprintln(w, "kind\tbytes\tbits/key\tin writing\tidle\tin writing\tidle\t")
+	for _, k := range facts.Kinds {
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Count(k.Bytes), k.BitsPerKey,
+			k.Writing.FPR, k.Idle.FPR, words.MiB(k.Writing.Budget), words.MiB(k.Idle.Budget))
+	}
+	w.Flush()
+	fmt.Fprintf(p.Out, "\n%s hold all filters of\n\n", words.MiB(facts.Budget))
+	w = tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "kind\tkeys in writing\tkeys idle\t")
+	for _, k := range facts.Kinds {
+		fmt.Fprintf(w, "%s\t%s\t%s\t\n", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle))
+	}
+	w.Flush()
+	fmt.Fprint(p.Out, "\nin writing: memtables are full; idle: nothing was written for a minute, and filters have "+
+		"most of their memory\n")
+	p.printTable(facts.Table)
+}
