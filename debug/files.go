@@ -77,7 +77,11 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 	if h.dir == "" {
 		return nil, nil // there is nothing to read, which is no error
 	}
-	s, err := inspect.ReadStore(ctx, h.dir, inspect.Options{Full: true, Workers: 1, Memory: mostMemory})
+	o := inspect.Options{Full: true, Workers: 1, Memory: mostMemory}
+	if h.store != nil {
+		o.Budget = h.store.db.Metrics().Memory.Budget
+	}
+	s, err := inspect.ReadStore(ctx, h.dir, o)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -94,6 +95,22 @@ func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
 	for _, outside := range []string{"http:", "https:", "url(", "@import", "<!--"} {
 		if strings.Contains(page, outside) {
 			t.Errorf("the page has %q", outside)
+		}
+	}
+}
+
+// TestThePageIsOfTheMemoryThatTheStoreHas shows what is promised with the MemoryBudget of the store, not the default.
+func TestThePageIsOfTheMemoryThatTheStoreHas(t *testing.T) {
+	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{MemoryBudget: 32 << 20})
+	must(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
+	_, page := get(t, http.MethodGet, serve(t, debug.Handler(db, fast))+"/")
+	for _, want := range []string{
+		"What memory keeps", "33,554,432", `data-path="fpr_asked"`, `<p id="live-memory"></p>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
 		}
 	}
 }

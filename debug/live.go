@@ -27,6 +27,7 @@ var liveTemplate = template.Must(template.New("live").Parse(liveHTML))
 type (
 	liveView struct {
 		State  string
+		Memory string // that it is too short, or ""
 		Time   string // of the latest sample, as in its JSON
 		Closed bool
 		Rows   []rowView
@@ -54,6 +55,7 @@ func (h *handler) live() ([]byte, error) {
 	v := liveView{State: stateOf(&m), Closed: isClosed(&m)}
 	if n := len(samples); n > 0 {
 		v.Time = samples[n-1].Time.Format(time.RFC3339Nano)
+		v.Memory = shortage(&samples[n-1])
 	}
 	for i := range rows {
 		v.Rows = append(v.Rows, viewOf(i, samples))
@@ -89,6 +91,16 @@ func stateOf(m *bloomkv.Metrics) string {
 	default:
 		return "The store is open, with work in the background."
 	}
+}
+
+// shortage says that memory is too short for what was asked, as the script does, or nothing.
+func shortage(s *Sample) string {
+	if s.FPRPromised <= s.FPRAsked || s.BudgetNeeded <= s.Memory.Budget {
+		return ""
+	}
+	return fmt.Sprintf("Memory is too short: %s wasted reads per absent key were asked, and %s are promised. All "+
+		"filters need a MemoryBudget of %s MiB.", format(number, s.FPRAsked), format(number, s.FPRPromised),
+		words.Count((s.BudgetNeeded+1<<20-1)>>20))
 }
 
 // viewOf returns a row with what is to be shown of the samples.

@@ -25,7 +25,8 @@
 	};
 	const percent = v => number(100 * v) + " %";
 	const format = {number, bytes, percent};
-	const plural = (n, noun) => String(n).replace(/\B(?=(\d{3})+$)/g, ",") + " " + noun + (n === 1 ? "" : noun.endsWith("sh") ? "es" : "s");
+	const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
+	const plural = (n, noun) => count(n) + " " + noun + (n === 1 ? "" : noun.endsWith("sh") ? "es" : "s");
 	const at = (sample, path) => path.split(".").reduce((o, name) => o[name], sample);
 
 	const draw = (line, values, top) => line.setAttribute("points", values.map((v, i) => {
@@ -74,6 +75,11 @@
 		].filter(Boolean);
 	};
 
+	const shortage = s => s.fpr_promised <= s.fpr_asked || s.budget_needed <= s.memory.budget ? "" :
+		"Memory is too short: " + number(s.fpr_asked) + " wasted reads per absent key were asked, and " +
+		number(s.fpr_promised) + " are promised. All filters need a MemoryBudget of " +
+		count(Math.ceil(s.budget_needed / 2 ** 20)) + " MiB.";
+
 	const state = text => {
 		if (byID("live-state").textContent !== text) byID("live-state").textContent = text;
 	};
@@ -86,6 +92,7 @@
 			"The store is open, with work in the background.");
 		if (sample.time === last) return; // the page has it already, as after a lost connection
 		last = sample.time;
+		byID("live-memory").textContent = shortage(sample);
 		rows.forEach(row => show(row, sample));
 		list(byID("live-work"), work(sample.work));
 		const happened = events(sample.writes).map(what => sample.time.slice(11, 19) + " " + what);

@@ -18,8 +18,10 @@ type Sample struct {
 	Cache   bloomkv.CacheMetrics  `json:"cache"`
 	Writes  bloomkv.WriteMetrics  `json:"writes"`
 	// The following are of the second look, as in bloomkv.Metrics.
+	FPRAsked     float64                `json:"fpr_asked"`
 	FPRPromised  float64                `json:"fpr_promised"`
 	FPRPredicted float64                `json:"fpr_predicted"`
+	BudgetNeeded int64                  `json:"budget_needed"`
 	Memory       bloomkv.MemoryMetrics  `json:"memory"`
 	Work         bloomkv.WorkMetrics    `json:"work"`
 	Backlog      bloomkv.BacklogMetrics `json:"backlog"`
@@ -53,7 +55,8 @@ func sampleOf(at time.Time, now, before, minute *bloomkv.Metrics) Sample {
 	return Sample{
 		Time: at.UTC(), Now: ratesOf(&d), LastMinute: ratesOf(new(now.Since(*minute))),
 		Lookups: d.Lookups, Cache: d.Cache, Writes: d.Writes,
-		FPRPromised: now.FPRPromised, FPRPredicted: now.FPRPredicted, Memory: now.Memory, Work: now.Work,
+		FPRAsked: now.FPRAsked, FPRPromised: now.FPRPromised, FPRPredicted: now.FPRPredicted,
+		BudgetNeeded: now.BudgetNeeded, Memory: now.Memory, Work: now.Work,
 		Backlog: now.Backlog, Settled: now.Settled, Warm: now.Warm,
 	}
 }

@@ -103,7 +103,8 @@ func TestRowsAreInTheJSONOfASample(t *testing.T) {
 // names are those that programs read. Names may be added, but never removed.
 const names = `
 error files last_minute metrics open samples tables time
-backlog cache fpr_predicted fpr_promised last_minute lookups memory now settled time warm work writes
+backlog budget_needed cache fpr_asked fpr_predicted fpr_promised last_minute lookups memory now settled time warm work
+writes
 absent_lookups blocks_per_lookup cache_hit_rate compacted_per_second flushed_per_second fpr_measured lookups_per_second
 negatives_per_lookup span_ns stalled_per_second tables_per_lookup writes_per_second
 `
@@ -128,5 +129,29 @@ func TestTheReportKeepsItsNamesInJSON(t *testing.T) {
 func TestTheScriptIsSmall(t *testing.T) {
 	if len(liveScript) >= 6000 {
 		t.Errorf("the script has %d bytes, want less than 6,000", len(liveScript))
+	}
+}
+
+func TestTooLittleMemoryIsSaid(t *testing.T) {
+	const mib = 1 << 20
+	for _, c := range []struct {
+		asked, promised float64
+		needed, budget  int64
+		want            string
+	}{
+		{0.01, 0.01, 80 * mib, 64 * mib, ""}, // smaller filters keep it as well
+		{0.01, 0.02, 40 * mib, 64 * mib, ""}, // by tables with other filters
+		{
+			0.01, 0.0255, 1280 * mib, 64 * mib, "Memory is too short: 0.01 wasted reads per absent key were asked, " +
+				"and 0.0255 are promised. All filters need a MemoryBudget of 1,280 MiB.",
+		},
+	} {
+		s := Sample{
+			FPRAsked: c.asked, FPRPromised: c.promised, BudgetNeeded: c.needed,
+			Memory: bloomkv.MemoryMetrics{Budget: c.budget},
+		}
+		if got := shortage(&s); got != c.want {
+			t.Errorf("%+v: %q, want %q", c, got, c.want)
+		}
 	}
 }

@@ -21,6 +21,7 @@ var scriptPage string
 // shown is the text of the page after the script has run.
 type shown struct {
 	State     string
+	Memory    string
 	Work, Log []string
 	Rows      []struct {
 		Now, Minute string
@@ -41,6 +42,9 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 	for i := range mostSamples + 20 { // more than are kept
 		s := randomSample(rng)
 		s.Time = time.Date(2026, 1, 2, 3, 4, 5+i, 678, time.UTC)
+		if i == mostSamples+19 { // the last one
+			s.FPRAsked, s.FPRPromised, s.BudgetNeeded, s.Memory.Budget = 0.01, 0.1234, 1500<<20, 64<<20
+		}
 		data, err := json.Marshal(s)
 		if err != nil {
 			t.Fatal(err)
@@ -96,6 +100,9 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 	}
 	if want := stateOf(new(bloomkv.Metrics)); got.Closed.State != want || len(got.Closed.Work) > 0 {
 		t.Errorf("of a closed store: %q, work %q; want %q", got.Closed.State, got.Closed.Work, want)
+	}
+	if want := shortage(latest); got.Last.Memory != want || want == "" {
+		t.Errorf("memory %q, want %q", got.Last.Memory, want)
 	}
 	if want := inProgress(&latest.Work); !slices.Equal(got.Last.Work, want) {
 		t.Errorf("work  %q\nwant %q", got.Last.Work, want)

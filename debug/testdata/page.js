@@ -12,7 +12,7 @@ const rows = input.rows.map(dataset => {
 	const lines = dataset.lines.map(element);
 	return {dataset, cells, lines, querySelectorAll: what => what === "td" ? cells : lines};
 });
-const page = {live: element(), "live-state": element(), "live-work": element(), "live-log": element()};
+const page = {live: element(), "live-state": element(), "live-memory": element(), "live-work": element(), "live-log": element()};
 page.live.querySelectorAll = () => rows;
 const handlers = {};
 globalThis.window = globalThis;
@@ -24,6 +24,7 @@ globalThis.EventSource = class {
 require("vm").runInThisContext(input.script);
 const shown = () => ({
 	state: page["live-state"].textContent,
+	memory: page["live-memory"].textContent,
 	work: page["live-work"].children.map(li => li.textContent),
 	log: page["live-log"].children.map(li => li.textContent),
 	rows: rows.map(r => ({
