@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
 	"path"
 	"regexp"
@@ -15,7 +14,7 @@ import (
 // keptContents describe the files of a store: versions by the name of the format, and how often each feature of the
 // format is used. They are read by the drawings of the formats, without the packages that write them.
 type keptContents struct {
-	versions map[string]int
+	versions map[string]int // the largest of each format
 	features map[string]int
 
 	levels, runs map[string]int // of the tables, by the names of their files
@@ -42,6 +41,7 @@ var wantedFeatures = []string{
 	"tombstone in a table", "range tombstone in a table", "range tombstone without an end in a table",
 	"two range tombstones over the same keys in a table",
 	"table whose largest key is exclusive", "table whose largest key is infinite",
+	"index in parts", "table whose index is in parts",
 	"ingested table", "table with older versions for snapshots",
 	"manifest with a snapshot alone", "manifest with further edits",
 	"manifest: next file", "manifest: last sequence", "manifest: smallest log", "manifest: log", "manifest: no log",
@@ -90,10 +90,17 @@ func readContents(files map[string][]byte) (c keptContents) {
 
 // add adds the versions and features of another store.
 func (c *keptContents) add(o keptContents) {
-	maps.Copy(c.versions, o.versions)
+	for format, version := range o.versions {
+		c.version(format, version)
+	}
 	for feature, n := range o.features {
 		c.features[feature] += n
 	}
+}
+
+// version adds the version of a file or a block in a format.
+func (c *keptContents) version(format string, version int) {
+	c.versions[format] = max(c.versions[format], version)
 }
 
 // lacks returns the names of wanted that are not in c, in order.
@@ -128,11 +135,11 @@ func (c *keptContents) manifest(b []byte) {
 		1: "next file", 2: "last sequence", 3: "smallest log", 4: "log", 5: "no log", 6: "deleted table",
 		7: "added table", 8: "seed", 9: "mark", 128: "counts", 129: "options for filters",
 	}
-	c.versions[logFormat] = u32(b[8:])
+	c.version(logFormat, u32(b[8:]))
 	edits := 0
 	records(b, func(_, edit []byte) {
 		edits++
-		c.versions[manifestFormat] = int(edit[0])
+		c.version(manifestFormat, int(edit[0]))
 		for fields := edit[1:]; len(fields) > 0; {
 			tag, body := fields[0], fields[5:5+u32(fields[1:])]
 			fields = fields[5+len(body):]
@@ -166,7 +173,7 @@ func (c *keptContents) field(tag byte, body []byte) {
 		c.levels[table(body[10:])], c.runs[table(body[10:])] = int(body[0]), u64(body[2:])
 		for i, flag := range []string{
 			"table whose largest key is exclusive", "table whose largest key is infinite", "ingested table",
-			"table with older versions for snapshots",
+			"table with older versions for snapshots", "table whose index is in parts",
 		} {
 			if body[1]&(1<<i) != 0 {
 				c.has("%s", flag)
@@ -189,7 +196,7 @@ func (c *keptContents) field(tag byte, body []byte) {
 }
 
 func (c *keptContents) log(b []byte) {
-	c.versions[logFormat] = u32(b[8:])
+	c.version(logFormat, u32(b[8:]))
 	c.has("log")
 	end := records(b, func(header, payload []byte) {
 		if u32(header[16:]) > 32 {
@@ -241,7 +248,7 @@ func (c *keptContents) table(b []byte, level int) {
 	filterOff, filterLen := u64(footer[8:]), u64(footer[16:])
 	indexOff, indexLen := u64(footer[24:]), u64(footer[32:])
 	rangesLen, propsLen := u64(footer[40:]), u64(footer[48:])
-	c.versions[tableFormat] = u32(footer[68:])
+	c.version(tableFormat, u32(footer[68:]))
 	switch level {
 	case 0:
 		c.has("table of level 0")
@@ -252,11 +259,17 @@ func (c *keptContents) table(b []byte, level int) {
 	}
 	if sample := u32(footer[60:]); sample > 0 {
 		c.has("sample")
-		c.versions[sampleFormat] = int(b[filterOff-5-sample+8])
+		c.version(sampleFormat, int(b[filterOff-5-sample+8]))
 	}
 
 	const trailer = 5
-	c.blocks(b, b[indexOff:indexOff+indexLen])
+	index := b[indexOff : indexOff+indexLen]
+	if u32(footer[68:]) > 1 && u64(b[len(b)-128:])&1 != 0 {
+		c.has("index in parts")
+		c.parts(b, index)
+	} else {
+		c.blocks(b, index)
+	}
 	next := indexOff + indexLen + trailer
 	if rangesLen > 0 {
 		c.rangeTombstones(b[next : next+rangesLen])
@@ -283,7 +296,7 @@ func (c *keptContents) table(b []byte, level int) {
 		return
 	}
 	filter := b[filterOff : filterOff+128]
-	c.versions[filterFormat] = int(filter[8])
+	c.version(filterFormat, int(filter[8]))
 	if kind := filter[9]; kind == 2 {
 		c.has("Ribbon filter")
 	} else {
@@ -296,17 +309,42 @@ func (c *keptContents) blocks(b, index []byte) {
 	offset, entries := 0, index[8+u32(index[4:]):]
 	for i := range u32(index) {
 		offset += u32(entries[12*i:])
-		switch codec := b[offset]; codec {
-		case 0:
-			c.has("raw block")
-		case 1:
-			c.has("s2 block")
-		case 2:
-			c.has("zstd block")
-		default:
-			c.has("block of codec %d", codec)
-		}
+		c.codec(b[offset])
 		offset += 5
+	}
+}
+
+// parts reads the codecs of the data blocks of a table whose index is in parts.
+func (c *keptContents) parts(b, top []byte) {
+	const trailer = 5
+	start, part, entries := 0, 0, top[8+u32(top[4:]):]
+	for i := range u32(top) {
+		part += u64(entries[20*i+8:]) // the first part follows all data blocks
+	}
+	for i := range u32(top) {
+		length, blocks, data := u32(entries[20*i:]), u32(entries[20*i+4:]), u64(entries[20*i+8:])
+		p := b[part : part+length]
+		for j := range u32(p) {
+			c.codec(b[start+u32(p[8+u32(p[4:])+12*j:])-trailer])
+		}
+		if u32(p) != blocks {
+			c.has("part of the index with %d blocks, not %d", u32(p), blocks)
+		}
+		start += data
+		part += length + trailer
+	}
+}
+
+func (c *keptContents) codec(codec byte) {
+	switch codec {
+	case 0:
+		c.has("raw block")
+	case 1:
+		c.has("s2 block")
+	case 2:
+		c.has("zstd block")
+	default:
+		c.has("block of codec %d", codec)
 	}
 }
 

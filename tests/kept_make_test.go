@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -297,8 +298,8 @@ func fruit(i int) string {
 	return fmt.Sprintf("%s/%04d", []string{"apple", "banana", "cherry", "damson"}[i%4], i)
 }
 
-// makeClosed makes a store of several levels that was closed: zstd and Ribbon filters in the last level, s2 and Bloom
-// filters above, and versions that snapshots held.
+// makeClosed makes a store of several levels that was closed: zstd, Ribbon filters and an index in parts in the last
+// level, s2 and Bloom filters above, and versions that snapshots held.
 func (s *keptStore) makeClosed() *vfs.Mem {
 	s.open(func(o *bloomkv.Options) {
 		o.Compression, o.FilterKind = bloomkv.CompressionZstdBottom, bloomkv.FilterRibbon
@@ -320,7 +321,9 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 	s.put("book/"+strings.Repeat("long key/", bloomkv.MaxKeySize)[:bloomkv.MaxKeySize-5], "a key of maximal length")
 	s.put("book/large text", text(1, 48<<10))
 	s.put("book/large noise", s.noise(5<<10))
+	sstable.SetPartSize(300)
 	s.compact()
+	sstable.SetPartSize(0)
 	s.lookUp()
 	s.close()
 

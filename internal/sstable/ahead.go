@@ -33,16 +33,7 @@ func Prefetch(tables []*Reader, key []byte) {
 	var blocks [maxTogether]*cache.Block
 	n := 0
 	for _, r := range tables {
-		x := r.index.Load()
-		if t := r.top.Load(); t != nil {
-			if p := t.find(key); p < len(t.loaded) {
-				x = t.loaded[p].Load()
-			}
-		}
-		if x == nil {
-			continue
-		}
-		if c := x.touch(x.find(key)); c != nil {
+		if c := r.touch(key); c != nil {
 			blocks[n] = c
 			n++
 		}
@@ -56,4 +47,23 @@ func Prefetch(tables []*Reader, key []byte) {
 		b.parse(c.Meta, c.Bytes())
 		b.seek(key, 0, 0, ahead/4)
 	}
+}
+
+// touch prefetches what leads to the bytes of the cached block that a seek of key reads, and returns that block, or nil
+// if it, or its part of the index, is not in memory. The caller is inside a guard.
+func (r *Reader) touch(key []byte) *cache.Block {
+	if t := r.top.Load(); t != nil {
+		p, h := t.search(key)
+		if p == len(t.loaded) {
+			return nil
+		}
+		if x := t.loaded[p].Load(); x != nil {
+			return x.touch(x.findIn(h, key))
+		}
+		return nil
+	}
+	if x := r.index.Load(); x != nil {
+		return x.touch(x.find(key))
+	}
+	return nil
 }
