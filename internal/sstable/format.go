@@ -3,9 +3,9 @@
 //
 // A [Writer] writes sorted versions and range tombstones to a file. A [Reader] answers Get from one file, [GetMany]
 // asks several at once, and an [Iter] walks one. The Reader keeps filter, range tombstones and the top of the index in
-// memory. Parts of the index are loaded into a [PartPool], and data blocks into a block cache whose slots a part has: if
-// both are in memory, a lookup costs a search of the top and of the part, two pointer loads and a search in the block.
-// The caller applies range tombstones to versions, since it has those of all tables.
+// memory. Parts of the index are loaded into a [PartPool], and data blocks into a block cache whose slots a part has:
+// if both are in memory, a lookup costs a search of the top and of the part, two pointer loads and a search in the
+// block. The caller applies range tombstones to versions, since it has those of all tables.
 //
 // Every byte that an answer depends on is covered by a checksum, which is verified before the byte is used and which
 // includes the byte's position (table, kind of block, offset). Damage is an error matching corrupt.Err. A damaged

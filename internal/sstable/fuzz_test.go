@@ -214,7 +214,7 @@ func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
 
 func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	file, info, _ := small(t, None)
-	file[len(file)-footerSize+68]++
+	binary.LittleEndian.PutUint32(file[len(file)-footerSize+68:], version+1)
 	fixFooter(file, uint64(len(file)))
 	if _, err := Open(bytes.NewReader(file), int64(len(file)), "x"); !errors.Is(err, ErrVersion) ||
 		errors.Is(err, corrupt.Err) {
@@ -222,6 +222,14 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	}
 	if err := newReader(file, info, 0).Load(0); !errors.Is(err, ErrVersion) || errors.Is(err, corrupt.Err) {
 		t.Errorf("Load: %v, want %v", err, ErrVersion)
+	}
+	for at, want := range map[int]error{0: ErrVersion, 7: ErrVersion, 8: corrupt.Err, extraSize - 5: corrupt.Err} {
+		file, info, _ := smallInParts(t, None)
+		file[len(file)-footerSize-extraSize+at] |= 0x40 // flags, reserved bytes
+		fixFooter(file, info.Size)
+		if err := newReader(file, info, 0).Load(0); !errors.Is(err, want) {
+			t.Errorf("byte %d in front of the footer: %v, want %v", at, err, want)
+		}
 	}
 }
 
@@ -292,8 +300,9 @@ func fixFooter(b []byte, size uint64) {
 	copy(b[72:], magic)
 	binary.LittleEndian.PutUint32(b[64:], footerSum(b))
 	if n := len(before) - extraSize; n >= 0 && binary.LittleEndian.Uint32(b[68:]) == version {
-		sum := newSealer(binary.LittleEndian.Uint64(b)).sum(kindExtra, size-footerSize-extraSize, before[n:n+extraSize-4])
-		binary.LittleEndian.PutUint32(before[n+extraSize-4:], sum)
+		extra, sealed := before[n:], extraSize-4
+		sum := newSealer(binary.LittleEndian.Uint64(b)).sum(kindExtra, size-footerSize-extraSize, extra[:sealed])
+		binary.LittleEndian.PutUint32(extra[sealed:], sum)
 	}
 }
 

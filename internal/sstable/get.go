@@ -49,7 +49,8 @@ func (h *Hit) Release() {
 }
 
 // Get finds the newest version of key that a reader at seq may see. It does not ask the filter, and the caller applies
-// range tombstones. The caller is inside a guard of the domain. If index and block are in memory, Get allocates nothing.
+// range tombstones. The caller is inside a guard of the domain. If index and block are in memory, Get allocates
+// nothing.
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
 	x, t := r.index.Load(), r.top.Load()
 	if x == nil && t == nil {
@@ -219,8 +220,8 @@ func (r *Reader) readPacked(s *spot) (*cache.Block, error) {
 	return c, r.unpack(s, p, c.Bytes())
 }
 
-// insert puts data block i into the cache. If the index is in no pool any more, the block is dropped again: nothing would
-// find it. The caller is inside a guard, and may use the block until it leaves that.
+// insert puts data block i into the cache. If the index is in no pool any more, the block is dropped again: nothing
+// would find it. The caller is inside a guard, and may use the block until it leaves that.
 func (r *Reader) insert(x *index, i int, c *cache.Block) *cache.Block {
 	c = r.cache.Insert(&x.slots[i], c)
 	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped

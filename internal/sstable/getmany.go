@@ -88,8 +88,8 @@ func getMany(ls []Lookup, st *Stats) {
 	finishLanes(ls, st)
 }
 
-// beginLanes finds the range of the index, or of its top, that each lookup has to search, and returns the largest number
-// of separators.
+// beginLanes finds the range of the index, or of its top, that each lookup has to search, and returns the largest
+// number of separators.
 func beginLanes(ls []Lookup, st *Stats) (most int) {
 	for i := range ls {
 		l := &ls[i]

@@ -90,8 +90,8 @@ func (j joined) compare(key []byte) int { return compareJoined(j.prefix, j.suffi
 
 func (j joined) String() string { return string(j.prefix) + string(j.suffix) }
 
-// reset makes x an index without blocks, with space for n of them and for seps bytes of separators after the prefix. Its
-// slots are empty.
+// reset makes x an index without blocks, with space for n of them and for seps bytes of separators after the prefix.
+// Its slots are empty.
 func (x *index) reset(n int, prefix []byte, seps int) {
 	if cap(x.slots) < n {
 		x.slots = make([]cache.Slot, n)

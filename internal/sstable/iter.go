@@ -13,9 +13,10 @@ import (
 // IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
 	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It
-	// is for compaction and verification, which read every block once.
+	// is for compaction and verification, which read every block once. It reads the index for itself, too, unless that
+	// is in one part and in memory.
 	Bypass bool
-	// NoFill uses cached blocks but puts none into the cache.
+	// NoFill uses cached blocks, and parts of the index that are in memory, but puts none there.
 	NoFill bool
 	// ReadAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
 	// one after the other. 0 means 256 KiB.

@@ -23,11 +23,12 @@ type mappable interface {
 // needs of the block into its own memory, since its caller reads keys and values where a fault could not become an
 // error. The cache serves the others: compressed blocks, and blocks that come from the disk.
 //
-// A block is verified once per residence (I35): before its first use, and again after a few seconds, since the system may have dropped it and read it anew. At the same moments the system is asked whether it
-// has the block in memory. A page that it drops within these seconds, although it was used, is read by a page fault,
-// and until it is there its reader keeps a processor. If others write into the file in these seconds, a lookup may read
-// what they wrote as a block, and panic, which vfs.ReadMapped makes an error. Nothing does so for the copy that a
-// cursor has, so it is checked: see block.fits.
+// A block is verified once per residence (I35): before its first use, and again after a few seconds, since the system
+// may have dropped it and read it anew. At the same moments the system is asked whether it has the block in memory. A
+// page that it drops within these seconds, although it was used, is read by a page fault, and until it is there its
+// reader keeps a processor. If others write into the file in these seconds, a lookup may read what they wrote as a
+// block, and panic, which vfs.ReadMapped makes an error. Nothing does so for the copy that a cursor has, so it is
+// checked: see block.fits.
 
 // admitted is the number of uses of mapped blocks for each that puts its block into the cache: the blocks that are used
 // most often get there, at little cost.

@@ -95,7 +95,8 @@ func (x *partBuilder) appendIndex(dst []byte) []byte {
 	dst, start := x.appendHeader(dst)
 	for i := range x.n {
 		p := dst[start+i*indexEntry+8:]
-		binary.LittleEndian.PutUint32(p, binary.LittleEndian.Uint32(p)-uint32(x.prefix)) //nolint:gosec // at most MaxKey
+		n := binary.LittleEndian.Uint32(p)
+		binary.LittleEndian.PutUint32(p, n-uint32(x.prefix)) //nolint:gosec // at most MaxKey
 	}
 	return x.appendSuffixes(dst)
 }
@@ -306,8 +307,8 @@ func (v *partView) check(w *topPart, prefix, lower, upper []byte) error {
 	return nil
 }
 
-// find returns the first block whose separator is not before key, which is not after the last one. It looks at no more of
-// the part than it needs, and checks that; ok is false if something of it is wrong.
+// find returns the first block whose separator is not before key, which is not after the last one. It looks at no more
+// of the part than it needs, and checks that; ok is false if something of it is wrong.
 func (v *partView) find(key []byte) (i int, ok bool) {
 	n := min(len(v.prefix), len(key))
 	if c := bytes.Compare(v.prefix[:n], key[:n]); c > 0 || c == 0 && n < len(v.prefix) {

@@ -277,6 +277,52 @@ func TestHostileTopsAndParts(t *testing.T) {
 	}
 }
 
+// TestAPartBeginsAfterTheOneBefore changes the first separator of a part alone.
+func TestAPartBeginsAfterTheOneBefore(t *testing.T) {
+	b := indexBuilder{limit: partHeader + 2*partEntry + 4}
+	for _, sep := range []string{"a1", "b1", "b3", "c1"} {
+		b.add([]byte(sep), 10, 10)
+	}
+	var parts [][]byte
+	end := uint64(4 * (10 + trailerSize))
+	b.eachPart(func(payload []byte) { parts, end = append(parts, payload), end+uint64(len(payload))+trailerSize })
+	top, err := parseTop(b.appendTop(nil), end, 0)
+	if must(t, err); len(parts) != 2 {
+		t.Fatalf("%d parts", len(parts))
+	}
+	for first, ok := range map[string]bool{"b3": true, "b1": true, "b0": false, "a0": false, "c2": false} {
+		copy(parts[1][partHeader+2*partEntry:], first)
+		if _, err := top.checkPart(1, parts[1]); (err == nil) != ok {
+			t.Errorf("a part from %q on behind %q: %v", first, "b1", err)
+		}
+	}
+}
+
+func TestABlockLiesBetweenItsSeparators(t *testing.T) {
+	data := encode([]kv{set("key3", 1, "v"), set("key5", 1, "v")})
+	between := func(lower, upper string) spot {
+		return spot{number: 7, lower: joined{[]byte("key"), []byte(lower)}, upper: joined{[]byte("ke"), []byte(upper)}}
+	}
+	for name, q := range map[string]struct {
+		spot spot
+		ok   bool
+	}{
+		"close":                        {between("2", "y5"), true},
+		"versions that go on":          {between("3", "y5"), true},
+		"far":                          {between("", "z"), true},
+		"a key before the one before":  {between("4", "y5"), false},
+		"a key behind its own":         {between("2", "y4"), false},
+		"a last block with other keys": {spot{number: 7, last: true, upper: joined{[]byte("key"), []byte("6")}}, false},
+		"a last block":                 {spot{number: 7, last: true, upper: joined{[]byte("key"), []byte("5")}}, true},
+		"a first block":                {spot{upper: joined{nil, []byte("l")}, first: []byte("key3")}, true},
+		"a first block without a key":  {spot{upper: joined{nil, []byte("l")}, first: []byte("key2")}, false},
+	} {
+		if err := q.spot.checkBounds(data); (err == nil) != q.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // FuzzPart searches a part in place that was checked, and one that was not: neither may panic, and the first is right.
 func FuzzPart(f *testing.F) {
 	file, _, _ := smallInParts(f, None)

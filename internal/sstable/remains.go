@@ -25,8 +25,8 @@ type Loss struct {
 type Counts struct{ Entries, RangeDeletes uint64 }
 
 // Remains reads a table that may be damaged. It uses each block whose checksum is right. It finds data blocks by the
-// index, or without one by their checksums alone, also those of a single part of the index, and the parts of the tail by
-// the footer, or without one by the manifest's facts. It does not read filters and samples.
+// index, or without one by their checksums alone, also those of a single part of the index, and the parts of the tail
+// by the footer, or without one by the manifest's facts. It does not read filters and samples.
 type Remains struct {
 	src    *corrupt.Reader
 	meta   Meta

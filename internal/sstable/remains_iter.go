@@ -66,9 +66,8 @@ func (it *RemainsIter) nextPart() bool {
 	if err != nil {
 		l := Loss{
 			Offset: w.offset, Bytes: uint64(w.length) + trailerSize, Part: "part of the index", Harmless: true,
-			Upper: t.separatorKey(p), Err: err,
+			Lower: it.lowerOf(p), Upper: t.separatorKey(p), Err: err,
 		}
-		l.Lower = it.lowerOf(p)
 		it.lost = append(it.lost, l)
 		it.searchUpTo(w.start + w.data)
 	}
@@ -214,7 +213,8 @@ func (it *RemainsIter) unread() (Loss, bool) {
 	w := &t.parts[it.parts-1]
 	end := w.start + w.data
 	return Loss{
-		Offset: it.at, Bytes: end - min(it.at, end), Part: "data blocks", Upper: t.separatorKey(it.parts - 1), Err: errNoBlock,
+		Offset: it.at, Bytes: end - min(it.at, end), Part: "data blocks",
+		Upper: t.separatorKey(it.parts - 1), Err: errNoBlock,
 	}, it.at < end
 }
 

@@ -21,8 +21,8 @@ type tail struct {
 // the footer is read first.
 const trustedTail = 1 << 20
 
-// readTail reads everything after the filter and checks it. The index is nil if it is in parts. The range tombstones are
-// returned as the file has them.
+// readTail reads everything after the filter and checks it. The index is nil if it is in parts. The range tombstones
+// are returned as the file has them.
 func (f *tableFile) readTail() (*index, *tail, error) {
 	m := &f.meta
 	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {

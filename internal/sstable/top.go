@@ -37,8 +37,8 @@ type partRef struct {
 	verified atomic.Uint32 // moment when it was verified in the mapped file, or in a buffer; 0 for never
 }
 
-// parseTop parses and checks a top. The parts must end at most slack bytes before limit. It keeps no reference to b, and
-// allocates at most five times its length, and two bits for each block (I30).
+// parseTop parses and checks a top. The parts must end at most slack bytes before limit. It keeps no reference to b,
+// and allocates at most five times its length, and two bits for each block (I30).
 func parseTop(b []byte, limit, slack uint64) (*top, error) {
 	if len(b) < topHeader {
 		return nil, fmt.Errorf("top of %d bytes, want at least %d", len(b), topHeader)
