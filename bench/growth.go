@@ -36,11 +36,13 @@ type growth struct {
 }
 
 // kinds of filters, by their names in --kind.
-var kinds = map[string]bloomkv.FilterKind{"bloom": bloomkv.FilterBloom, "ribbon": bloomkv.FilterRibbon}
+var kinds = map[string]bloomkv.FilterKind{
+	"auto": bloomkv.FilterAuto, "bloom": bloomkv.FilterBloom, "ribbon": bloomkv.FilterRibbon,
+}
 
 func growthCommand(s *cli.Streams, command string) *cobra.Command {
 	w := &growth{
-		Streams: s, budgets: counts{64}, kinds: []string{"bloom"}, value: 100, seed: 1, lookups: 500_000, puts: 20_000,
+		Streams: s, budgets: counts{64}, kinds: []string{"auto"}, value: 100, seed: 1, lookups: 500_000, puts: 20_000,
 		keys: counts{1_000_000, 2_000_000, 4_000_000, 8_000_000, 12_000_000, 16_000_000, 24_000_000},
 	}
 	c := &cobra.Command{
@@ -57,7 +59,7 @@ and counts from the first lookup on, right after Open. Every answer is checked. 
 
 A line is printed for each measurement as soon as it ends. By default this takes some minutes, and 6 GB of
 disk space. The whole range of 64 MiB takes an hour and 26 GB:
-  go run ./bench growth --keys 1M,2M,4M,8M,12M,16M,24M,32M,40M,64M,100M --kind bloom,ribbon --plot DIR`,
+  go run ./bench growth --keys 1M,2M,4M,8M,12M,16M,24M,32M,40M,64M,100M --kind auto,bloom --plot DIR`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
@@ -69,7 +71,7 @@ disk space. The whole range of 64 MiB takes an hour and 26 GB:
 	f := c.Flags()
 	f.Var(&w.keys, "keys", "rising numbers of pairs at which the store is measured")
 	f.Var(&w.budgets, "budget", "memory budgets in MiB, a store for each")
-	f.StringSliceVar(&w.kinds, "kind", w.kinds, "kinds of filters, a store for each: a `LIST` of bloom, ribbon")
+	f.StringSliceVar(&w.kinds, "kind", w.kinds, "kinds of filters, a store for each: a `LIST` of auto, bloom, ribbon")
 	f.IntVar(&w.lookups, "lookups", w.lookups, "lookups of absent keys in a measurement, and of present keys")
 	f.IntVar(&w.puts, "puts", w.puts, "puts per second beside the lookups; 0 leaves this state out")
 	f.BoolVar(&w.quarter, "quarter", false, "also measure with a quarter of the files in memory (Linux, as root)")
@@ -84,7 +86,7 @@ disk space. The whole range of 64 MiB takes an hour and 26 GB:
 func (w *growth) check() error {
 	all := []error{
 		w.keys.atLeast("--keys", fewestKeys), w.budgets.atLeast("--budget", leastMemory),
-		checkNames("--kind", w.kinds, []string{"bloom", "ribbon"}),
+		checkNames("--kind", w.kinds, []string{"auto", "bloom", "ribbon"}),
 	}
 	if !slices.IsSorted(w.keys) {
 		all = append(all, fmt.Errorf("--keys %s: want rising numbers", w.keys.String()))
@@ -132,7 +134,7 @@ func (w *growth) run(ctx context.Context, command string) (err error) {
 // grow fills one store and measures it at each size.
 func (w *growth) grow(ctx context.Context, dir, kind string, budget int64) (err error) {
 	job := growthJob{
-		Dir: dir, Value: w.value, Seed: w.seed, Budget: budget, Ribbon: kind == "ribbon", Lookups: w.lookups,
+		Dir: dir, Value: w.value, Seed: w.seed, Budget: budget, Kind: kind, Lookups: w.lookups,
 	}
 	store, err := own.Open(dir, job.options())
 	if err != nil {

@@ -70,7 +70,7 @@ func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
 	args := []string{"growth", "--keys=2k", "--quarter", "--puts=0", "--lookups=2000", "--budget=8", "--dir=" + dir}
 	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
-		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nbloom, 8 MiB ", " 2k ",
+		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nauto, 8 MiB ", " 2k ",
 		" idle ", "quarter ",
 	} {
 		if !strings.Contains(out.String(), want) {
@@ -213,7 +213,7 @@ func TestAnInterruptRemovesTheStores(t *testing.T) {
 // TestAnInterruptedGrowthKeepsItsRows interrupts it while the second size is measured.
 func TestAnInterruptedGrowthKeepsItsRows(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	out, errs := &cancelAt{text: "\nbloom, 8 MiB", cancel: cancel}, &bytes.Buffer{}
+	out, errs := &cancelAt{text: "\nauto, 8 MiB", cancel: cancel}, &bytes.Buffer{}
 	args := strings.Fields("growth --keys 2k,400k --budget 8 --lookups 2000 --dir " + t.TempDir())
 	if code := run(ctx, args, &cli.Streams{Out: out, Err: errs}); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, %s", code, errs)

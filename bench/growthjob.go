@@ -26,7 +26,7 @@ type growthJob struct {
 	Value   int // bytes
 	Seed    uint64
 	Budget  int64 // bytes
-	Ribbon  bool
+	Kind    string
 	Lookups int
 	Puts    int // per second; 0 means none
 }
@@ -37,7 +37,8 @@ type measured struct {
 	Absent  phase         `json:"absent"`
 	Present phase         `json:"present"`
 
-	Promised  float64 `json:"fpr_promised"` // at the end, as the next
+	Reads     float64 `json:"reads_promised"` // before the lookups of absent keys
+	Promised  float64 `json:"fpr_promised"`   // at the end, as the next
 	Predicted float64 `json:"fpr_predicted"`
 
 	Memory        bloomkv.MemoryMetrics `json:"memory"`         // at the end
@@ -47,11 +48,7 @@ type measured struct {
 
 // options returns the default options, with the budget and the kind of filter of the job.
 func (j growthJob) options() *bloomkv.Options {
-	o := &bloomkv.Options{MemoryBudget: j.Budget}
-	if j.Ribbon {
-		o.FilterKind = bloomkv.FilterRibbon
-	}
-	return o
+	return &bloomkv.Options{MemoryBudget: j.Budget, FilterKind: kinds[j.Kind]}
 }
 
 // childVariable is set in the environment of processes that measure, so that a test binary runs the program.
@@ -128,6 +125,7 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		}
 		w.begin(j.Puts)
 	}
+	m.Reads = store.Metrics().ReadsPromised
 	for _, p := range []struct {
 		kind workload.Kind
 		row  *phase

@@ -48,7 +48,7 @@ func (g *grown) theory() float64 {
 	if g.State == writingState {
 		memory /= 2
 	}
-	return max(promisedFPR, bloomblock.LadderOf(g.Kind == "ribbon").Rate(8*float64(memory)/float64(g.Keys)))
+	return max(promisedFPR, bloomblock.LadderOf(g.Kind != "bloom").Rate(8*float64(memory)/float64(g.Keys)))
 }
 
 // wrong returns the number of wrong answers and a description of the first.
@@ -65,15 +65,16 @@ func (r *growthReport) wrong() (n int, first string) {
 }
 
 // aboutGrowth explains the columns of the table.
-const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, which are data
-blocks, in mapped files too, indexes and filters; wasted are searches of tables without the key. Promised
-and predicted are wasted reads too, at the end of the measurement; theory is the lowest rate of one filter
-in all memory that memtables leave, but at least the rate asked for. Anonymous is the most memory of the
-process that is of no file, mapped are the bytes of tables in its address space, both in MB.`
+const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, in mapped files too: data
+blocks, parts of indexes and pages of filters, beside what was promised before the lookups. Wasted are
+searches of tables without the key, beside what is promised and predicted at the end; theory is the
+lowest rate of one filter in all memory that memtables leave, but at least the rate asked for. Anonymous
+is the most memory of the process that is of no file, mapped are the bytes of tables in its address
+space, both in MB.`
 
 func (r *growthReport) grid() grid {
 	g := grid{head: []string{
-		"store", "keys", "state", "ns/absent", "reads", "wasted", "promised", "predicted", "theory", "ns/present",
+		"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory", "ns/present",
 		"reads", "anonymous", "mapped", "open", "wrong",
 	}}
 	rate := func(x float64) string { return fmt.Sprintf("%.4f", x) }
@@ -81,7 +82,8 @@ func (r *growthReport) grid() grid {
 	for i := range r.Rows {
 		s := &r.Rows[i]
 		g.add(fmt.Sprintf("%s, %d MiB", s.Kind, s.Budget>>20), countName(s.Keys), s.State, s.Absent.took(),
-			rate(s.Absent.cost().fileReads()), rate(s.Absent.cost().WastedReads), rate(s.Promised), rate(s.Predicted),
+			rate(s.Absent.cost().fileReads()), rate(s.Reads), rate(s.Absent.cost().WastedReads), rate(s.Promised),
+			rate(s.Predicted),
 			rate(s.theory()), s.Present.took(), rate(s.Present.cost().fileReads()), size(float64(s.PeakAnonymous)),
 			size(float64(s.Memory.Mapped)), s.Open.Round(10*time.Microsecond).String(),
 			strconv.Itoa(s.Absent.Wrong+s.Present.Wrong))
@@ -145,7 +147,7 @@ func (r *growthReport) charts() (all []picture.Chart) {
 			add("µs, "+s.State, s.Keys, s.Absent.nsPerOp()/1000, false)
 			if s.State != quarterState { // as idle
 				add("reads, "+s.State, s.Keys, s.Absent.cost().fileReads(), false)
-				add("promised, "+s.State, s.Keys, s.Promised, true)
+				add("promised, "+s.State, s.Keys, s.Reads, true)
 				add("theory, "+s.State, s.Keys, s.theory(), true)
 			}
 		}

@@ -76,7 +76,9 @@ type costs struct {
 	BlocksRead     float64 `json:"blocks_read"`   // blocks that were not in the cache
 	BlocksMapped   float64 `json:"blocks_mapped"` // blocks among these in mapped files, used without a read
 	BytesRead      float64 `json:"bytes_read"`    // bytes read from files
-	TailLoads      float64 `json:"tail_loads"`    // reads of indexes and filters
+	IndexParts     float64 `json:"index_parts"`   // parts of indexes that were not in memory
+	FilterParts    float64 `json:"filter_parts"`  // pages of filters asked in files
+	TailLoads      float64 `json:"tail_loads"`    // tables that were loaded, which background work does too
 	CacheHitRate   float64 `json:"cache_hit_rate"`
 }
 
@@ -100,7 +102,8 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 		Negatives:     per(l.FilterNegatives),
 		TruePositives: per(l.TruePositives), FalsePositives: per(l.FalsePositives), WastedReads: per(l.WastedReads),
 		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead),
-		BlocksMapped: per(l.BlocksMapped), BytesRead: per(l.BytesRead), TailLoads: per(l.TailLoads),
+		BlocksMapped: per(l.BlocksMapped), BytesRead: per(l.BytesRead), IndexParts: per(l.IndexParts),
+		FilterParts: per(l.FilterParts), TailLoads: per(l.TailLoads),
 	}
 	if l.Blocks > 0 {
 		c.CacheHitRate = 1 - float64(l.BlocksRead)/float64(l.Blocks)
@@ -108,8 +111,9 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 	return c
 }
 
-// fileReads returns the parts of files that lookups used: data blocks, in mapped files too, indexes and filters.
-func (c *costs) fileReads() float64 { return c.BlocksRead + c.TailLoads }
+// fileReads returns the parts of files that lookups used, in mapped files too: data blocks, parts of indexes and pages
+// of filters that were not in memory.
+func (c *costs) fileReads() float64 { return c.BlocksRead + c.IndexParts + c.FilterParts }
 
 func (p *phase) charge(l bloomkv.LookupMetrics) { p.Cost = costsOf(l) }
 
