@@ -275,7 +275,7 @@ func (r *reporter) Damaged(err error) {
 // Promise implements budget.Observer.
 func (r *reporter) Promise(p budget.Promises) {
 	i := PromiseInfo{
-		Kept: p.Kept(p.Full), Asked: p.Asked, Reads: p.Full.Reads(2), IdleReads: p.Now.Reads(2), Budget: p.Full.Budget,
+		Kept: p.Kept(p.Full), Asked: p.Asked, Reads: p.Full.Reads, IdleReads: p.Now.Reads, Budget: p.Full.Budget,
 	}
 	level, text := slog.LevelWarn, "memory is too short for FilterFPR"
 	if i.Kept {

@@ -69,7 +69,8 @@ func (db *DB) Metrics() Metrics {
 		m.TablesOffPlan += level.TablesOffPlan
 	}
 	m.FPRPromised = filterplan.Promised(m.FPRPromised, m.FPRPredicted)
-	m.ReadsPromised = now.Asks + searched*m.FPRPromised
+	now.FPR = m.FPRPromised
+	m.ReadsPromised = now.ReadsWith(searched)
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	return m

@@ -15,7 +15,7 @@ func (m Metrics) String() string {
 	var b strings.Builder
 	m.writeLevels(&b)
 	for _, l := range []textLine{
-		m.wasteText(), m.filterText(), m.Lookups.text(), m.Lookups.filterText(), m.Lookups.blockText(),
+		m.wasteText(), m.readsText(), m.filterText(), m.Lookups.text(), m.Lookups.filterText(), m.Lookups.blockText(),
 		m.Lookups.tailText(), m.prefixText(), m.Cache.text(), m.Memory.text(), m.Resources.text(), m.Files.text(),
 		m.Writes.text(), m.Writes.backgroundText(), m.Writes.stallText(), m.compactionText(), m.Work.flushText(),
 		m.Work.compactionText(), m.Readers.text(), m.rateText(),
@@ -66,15 +66,27 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 func (m Metrics) wasteText() (l textLine) {
 	l.head = "wasted reads of a lookup of an absent key"
 	l.add(true, "%.4g promised", m.FPRPromised)
-	if m.FPRPromised > m.FPRAsked {
-		short := m.BudgetNeeded > m.Memory.Budget
-		l.add(!short, "%.4g asked", m.FPRAsked)
-		l.add(short, "%.4g asked, for which memory is too short: all filters need a MemoryBudget of %s", m.FPRAsked,
-			words.MiB(m.BudgetNeeded))
-	}
+	short := m.memoryShort()
+	l.add(!short && m.FPRPromised > m.FPRAsked, "%.4g asked", m.FPRAsked)
+	l.add(short, "%.4g asked, for which memory is too short: all filters need a MemoryBudget of %s", m.FPRAsked,
+		words.MiB(m.BudgetNeeded))
 	l.add(m.FPRPredicted > 0, "%.4g predicted by the filters in memory if every run covers the key", m.FPRPredicted)
 	absent := m.Lookups.Absent()
 	l.add(absent > 0, "%.4g measured in %s since Open", m.FPRMeasured, words.Plural(absent, "such lookup"))
+	return l
+}
+
+// memoryShort reports whether memory is too little for the filters that FPRAsked takes, so that lookups search more
+// tables or ask filters in files.
+func (m Metrics) memoryShort() bool {
+	return m.BudgetNeeded > m.Memory.Budget && (m.FPRPromised > m.FPRAsked || m.ReadsPromised > 2*m.FPRAsked)
+}
+
+// readsText shows what lookups of absent keys use outside of memory, if memory is too short for their filters.
+func (m Metrics) readsText() (l textLine) {
+	l.head = "reads of a lookup of an absent key outside of memory"
+	l.add(m.memoryShort(), "%.4g promised", m.ReadsPromised)
+	l.add(m.memoryShort() && m.Lookups.Absent() > 0, "%.4g measured since Open", m.Lookups.ReadsPerAbsent())
 	return l
 }
 

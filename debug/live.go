@@ -95,11 +95,12 @@ func stateOf(m *bloomkv.Metrics) string {
 
 // shortage says that memory is too short for what was asked, as the script does, or nothing.
 func shortage(s *Sample) string {
-	if s.FPRPromised <= s.FPRAsked || s.BudgetNeeded <= s.Memory.Budget {
+	if s.BudgetNeeded <= s.Memory.Budget || s.FPRPromised <= s.FPRAsked && s.Reads <= 2*s.FPRAsked {
 		return ""
 	}
-	return fmt.Sprintf("Memory is too short: %s wasted reads per absent key were asked, and %s are promised. All "+
-		"filters need a MemoryBudget of %s MiB.", format(number, s.FPRAsked), format(number, s.FPRPromised),
+	return fmt.Sprintf("Memory is too short for the filters that %s wasted reads per absent key take: up to %s are "+
+		"promised, and %s reads outside of memory in all. All filters need a MemoryBudget of %s MiB.",
+		format(number, s.FPRAsked), format(number, s.FPRPromised), format(number, s.Reads),
 		words.Count((s.BudgetNeeded+1<<20-1)>>20))
 }
 

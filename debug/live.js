@@ -75,9 +75,11 @@
 		].filter(Boolean);
 	};
 
-	const shortage = s => s.fpr_promised <= s.fpr_asked || s.budget_needed <= s.memory.budget ? "" :
-		"Memory is too short: " + number(s.fpr_asked) + " wasted reads per absent key were asked, and " +
-		number(s.fpr_promised) + " are promised. All filters need a MemoryBudget of " +
+	const shortage = s => s.budget_needed <= s.memory.budget ||
+		s.fpr_promised <= s.fpr_asked && s.reads_promised <= 2 * s.fpr_asked ? "" :
+		"Memory is too short for the filters that " + number(s.fpr_asked) + " wasted reads per absent key take: up to " +
+		number(s.fpr_promised) + " are promised, and " + number(s.reads_promised) +
+		" reads outside of memory in all. All filters need a MemoryBudget of " +
 		count(Math.ceil(s.budget_needed / 2 ** 20)) + " MiB.";
 
 	const state = text => {

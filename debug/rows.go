@@ -34,6 +34,8 @@ var rows = []row{
 	ofRates("wasted reads per absent key, measured", "fpr_measured", number,
 		func(r *Rates) float64 { return r.FPRMeasured }),
 	ofState("promised", "fpr_promised", number, false, func(s *Sample) float64 { return s.FPRPromised }),
+	ofState("reads outside of memory per absent key, promised", "reads_promised", number, false,
+		func(s *Sample) float64 { return s.Reads }),
 	ofState("asked", "fpr_asked", number, false, func(s *Sample) float64 { return s.FPRAsked }),
 	ofState("predicted", "fpr_predicted", number, false, func(s *Sample) float64 { return s.FPRPredicted }),
 	ofRates("lookups per second", "lookups_per_second", number,

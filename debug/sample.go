@@ -21,6 +21,7 @@ type Sample struct {
 	FPRAsked     float64                `json:"fpr_asked"`
 	FPRPromised  float64                `json:"fpr_promised"`
 	FPRPredicted float64                `json:"fpr_predicted"`
+	Reads        float64                `json:"reads_promised"`
 	BudgetNeeded int64                  `json:"budget_needed"`
 	Memory       bloomkv.MemoryMetrics  `json:"memory"`
 	Work         bloomkv.WorkMetrics    `json:"work"`
@@ -56,7 +57,7 @@ func sampleOf(at time.Time, now, before, minute *bloomkv.Metrics) Sample {
 		Time: at.UTC(), Now: ratesOf(&d), LastMinute: ratesOf(new(now.Since(*minute))),
 		Lookups: d.Lookups, Cache: d.Cache, Writes: d.Writes,
 		FPRAsked: now.FPRAsked, FPRPromised: now.FPRPromised, FPRPredicted: now.FPRPredicted,
-		BudgetNeeded: now.BudgetNeeded, Memory: now.Memory, Work: now.Work,
+		Reads: now.ReadsPromised, BudgetNeeded: now.BudgetNeeded, Memory: now.Memory, Work: now.Work,
 		Backlog: now.Backlog, Settled: now.Settled, Warm: now.Warm,
 	}
 }

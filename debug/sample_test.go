@@ -103,8 +103,8 @@ func TestRowsAreInTheJSONOfASample(t *testing.T) {
 // names are those that programs read. Names may be added, but never removed.
 const names = `
 error files last_minute metrics open samples tables time
-backlog budget_needed cache fpr_asked fpr_predicted fpr_promised last_minute lookups memory now settled time warm work
-writes
+backlog budget_needed cache fpr_asked fpr_predicted fpr_promised last_minute lookups memory now
+reads_promised settled time warm work writes
 absent_lookups blocks_per_lookup cache_hit_rate compacted_per_second flushed_per_second fpr_measured lookups_per_second
 negatives_per_lookup span_ns stalled_per_second tables_per_lookup writes_per_second
 `
@@ -135,19 +135,26 @@ func TestTheScriptIsSmall(t *testing.T) {
 func TestTooLittleMemoryIsSaid(t *testing.T) {
 	const mib = 1 << 20
 	for _, c := range []struct {
-		asked, promised float64
+		promised, reads float64
 		needed, budget  int64
 		want            string
 	}{
-		{0.01, 0.01, 80 * mib, 64 * mib, ""}, // smaller filters keep it as well
-		{0.01, 0.02, 40 * mib, 64 * mib, ""}, // by tables with other filters
+		{0.01, 0.02, 80 * mib, 64 * mib, ""},  // smaller filters keep it as well
+		{0.02, 0.04, 40 * mib, 64 * mib, ""},  // by tables with other filters
+		{0.01, 0.013, 80 * mib, 64 * mib, ""}, // as asked, with most of the indexes in memory
 		{
-			0.01, 0.0255, 1280 * mib, 64 * mib, "Memory is too short: 0.01 wasted reads per absent key were asked, " +
-				"and 0.0255 are promised. All filters need a MemoryBudget of 1,280 MiB.",
+			0.01, 0.5, 1280 * mib, 64 * mib,
+			"Memory is too short for the filters that 0.01 wasted reads per absent key take: up to 0.01 are " +
+				"promised, and 0.5 reads outside of memory in all. All filters need a MemoryBudget of 1,280 MiB.",
+		},
+		{
+			0.0255, 0.051, 80 * mib, 64 * mib,
+			"Memory is too short for the filters that 0.01 wasted reads per absent key take: up to 0.0255 are " +
+				"promised, and 0.051 reads outside of memory in all. All filters need a MemoryBudget of 80 MiB.",
 		},
 	} {
 		s := Sample{
-			FPRAsked: c.asked, FPRPromised: c.promised, BudgetNeeded: c.needed,
+			FPRAsked: 0.01, FPRPromised: c.promised, Reads: c.reads, BudgetNeeded: c.needed,
 			Memory: bloomkv.MemoryMetrics{Budget: c.budget},
 		}
 		if got := shortage(&s); got != c.want {

@@ -35,7 +35,7 @@ func TestInspectSaysWhatMemoryKeeps(t *testing.T) {
 		must(t, json.Unmarshal([]byte(out), &s))
 		return s
 	}
-	const little = "a MemoryBudget of 8 MiB is too little for the 1e-06 wasted reads that were asked: the store keeps "
+	const little = "a MemoryBudget of 8 MiB is too little for the filters that a rate of 1e-06 takes: while the "
 	enough := read()
 	if p := enough.Promise; len(enough.Flags) != 0 || p.MemoryBudget != 64<<20 || p.Writing.FPR != 1e-6 ||
 		p.Writing.Budget <= p.Idle.Budget {
@@ -46,7 +46,7 @@ func TestInspectSaysWhatMemoryKeeps(t *testing.T) {
 		t.Errorf("with enough memory:\n%s", out)
 	}
 	short := read("--budget", "8")
-	needs := fmt.Sprintf("; %d MiB would keep what was asked", short.Promise.Writing.Budget>>20)
+	needs := fmt.Sprintf("; %d MiB would hold all filters", short.Promise.Writing.Budget>>20)
 	if f := short.Flags; len(f) != 1 || f[0].Name != inspect.MemoryShort || !strings.HasPrefix(f[0].Meaning, little) ||
 		!strings.HasSuffix(f[0].Meaning, needs) || short.Promise.Writing.Budget != enough.Promise.Writing.Budget {
 		t.Errorf("flags %+v, want %q … %q", f, little, needs)

@@ -94,7 +94,8 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		"backlog", "bits_per_key", "budget_needed", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
 		"filter_bytes", "filters_damaged", "filters_in_memory", "filters_shed", "fpr_asked", "fpr_measured",
 		"fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes",
-		"prefixes", "range_deletes", "readers", "resources", "runs", "settled", "tables", "tables_off_plan", "uptime_ns", "warm", "work", "writes",
+		"prefixes", "range_deletes", "readers", "reads_promised", "resources", "runs", "settled", "tables",
+		"tables_off_plan", "uptime_ns", "warm", "work", "writes",
 	}
 	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
 	for _, c := range []struct {

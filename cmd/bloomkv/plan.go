@@ -72,7 +72,8 @@ number of bits per key in every level, as in most stores.
 
 With --budget it prints what a store with this MemoryBudget promises, for each kind of filter: while it is written to,
 when memtables take half of the budget, and while it is idle, when they lend nearly all of that to filters. If the
-filters for the promised rate do not fit, they are kept in smaller forms that let more absent keys through. plan also
+filters for the promised rate do not fit, they are kept in smaller forms that let more absent keys through: then more
+tables are searched in vain, or the whole filter is asked in the file, one page for each unit that is read. plan also
 prints the budget that holds all filters, and for how many keys the given budget does.
 
 --table also prints the smallest filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and for

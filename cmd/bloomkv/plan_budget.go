@@ -76,21 +76,23 @@ func (p *planner) printBudget(facts *budgetFacts) {
 	fmt.Fprintf(p.Out, "%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are asked\n\n",
 		words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked)
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tfilters\t\tpromised\tpromised\tbudget for all\tbudget for all\t")
-	fmt.Fprintln(w, "kind\tbytes\tbits/key\tin writing\tidle\tin writing\tidle\t")
+	fmt.Fprintln(w, "\tfilters\t\twriting\t\tidle\t\tbudget for all\t\t")
+	fmt.Fprintln(w, "kind\tbytes\tbits/key\tsearched\tpages\tsearched\tpages\twriting\tidle\t")
 	for _, k := range facts.Kinds {
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Count(k.Bytes), k.BitsPerKey,
-			k.Writing.FPR, k.Idle.FPR, words.MiB(k.Writing.Budget), words.MiB(k.Idle.Budget))
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Count(k.Bytes),
+			k.BitsPerKey, k.Writing.FPR, k.Writing.Pages, k.Idle.FPR, k.Idle.Pages, words.MiB(k.Writing.Budget),
+			words.MiB(k.Idle.Budget))
 	}
 	w.Flush()
 	fmt.Fprintf(p.Out, "\n%s hold all filters of\n\n", words.MiB(facts.Budget))
 	w = tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "kind\tkeys in writing\tkeys idle\t")
+	fmt.Fprintln(w, "kind\tkeys, writing\tkeys, idle\t")
 	for _, k := range facts.Kinds {
 		fmt.Fprintf(w, "%s\t%s\t%s\t\n", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle))
 	}
 	w.Flush()
-	fmt.Fprint(p.Out, "\nin writing: memtables are full; idle: nothing was written for a minute, and filters have "+
-		"most of their memory\n")
+	fmt.Fprint(p.Out, "\nsearched: tables searched in vain by a lookup of an absent key; pages: of filters, asked in "+
+		"their files where\nmemory has little of them; writing: memtables are full; idle: nothing was written for a "+
+		"minute, and filters have\nmost of their memory\n")
 	p.printTable(facts.Table)
 }

@@ -163,8 +163,9 @@ func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
 				t.Errorf("%q: %+v, want %+v and %d keys", args, k, want, idle)
 			}
 			wants = append(wants,
-				fmt.Sprintf("%s %s %.2f %.3g %.3g %s %s", k.Kind, words.Count(k.Bytes), k.BitsPerKey, k.Writing.FPR,
-					k.Idle.FPR, words.MiB(k.Writing.Budget), words.MiB(k.Idle.Budget)),
+				fmt.Sprintf("%s %s %.2f %.3g %.3g %.3g %.3g %s %s", k.Kind, words.Count(k.Bytes), k.BitsPerKey,
+					k.Writing.FPR, k.Writing.Pages, k.Idle.FPR, k.Idle.Pages, words.MiB(k.Writing.Budget),
+					words.MiB(k.Idle.Budget)),
 				fmt.Sprintf("%s %s %s ", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle)))
 		}
 		for _, want := range wants {

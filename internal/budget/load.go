@@ -2,6 +2,7 @@ package budget
 
 import (
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -210,7 +211,7 @@ func (b *Share) ready(t *tree.Table) {
 		if t.Reader.FilterBytes() > 0 {
 			form = t.Reader.FilterState().Form
 		}
-		t.Reader.AskInFile(sstable.WorthAsking(form, forms[len(forms)-1].Rate))
+		t.Reader.AskInFile(filterplan.WorthAsking(form, forms[len(forms)-1].Rate))
 	}
 	t.Ready.Store(true)
 }

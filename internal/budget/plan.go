@@ -6,7 +6,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -114,28 +113,21 @@ func mixed(number uint64) uint64 {
 	return number ^ number>>32
 }
 
-// A Promise is what a store promises with the memory for filters of one moment, for a lookup of an absent key.
-type Promise struct {
-	FPR    float64 // tables searched in vain, at most
-	Asks   float64 // filters asked in their files, since they are not in memory or let nearly all keys through
-	passed float64 // filters in memory that let the key through, or that are not there
-	Budget int64   // bytes of memory for all stores of the pool that would keep what was asked
-}
-
 // Promises are what a store promises.
 type Promises struct {
 	Asked float64 // wasted reads for a lookup of an absent key, by the options
 	Whole float64 // with all filters whole in memory: more than Asked if tables were written for another promise
-	Now   Promise // with the memory that memtables need now
-	Full  Promise // with memtables that take all that is reserved for them
+
+	Now  filterplan.Promise // with the memory that memtables need now; Budget is for all stores of the pool
+	Full filterplan.Promise // with memtables that take all that is reserved for them
 }
 
 // Kept reports whether memory suffices for a promise.
-func (p *Promises) Kept(q Promise) bool { return q.passed <= p.Whole }
+func (p *Promises) Kept(q filterplan.Promise) bool { return q.Passed <= p.Whole }
 
 // Promise returns what the store promises, and which of its promises counts: with full memtables, if it was written to
 // within the last minute.
-func (b *Share) Promise() (p Promises, now Promise) {
+func (b *Share) Promise() (p Promises, now filterplan.Promise) {
 	p = *b.promise.Load()
 	if b.busy(time.Now()) {
 		return p, p.Full
@@ -154,35 +146,30 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 		all += o.whole.Bytes
 		if o.share == b {
 			p.Whole += d.Weight * o.whole.Rate
-			p.Now.add(d.Weight, d.Forms[now[i]], o.whole)
-			p.Full.add(d.Weight, d.Forms[full[i]], o.whole)
+			p.Now.Add(d.Weight, d.Forms[now[i]], o.whole)
+			p.Full.Add(d.Weight, d.Forms[full[i]], o.whole)
 		}
 	}
-	p.Whole, p.Now.FPR, p.Full.FPR = max(p.Whole, plan.FPR), max(p.Now.FPR, plan.FPR), max(p.Full.FPR, plan.FPR)
+	p.Whole = max(p.Whole, plan.FPR)
+	p.Now.AtLeast(plan.FPR)
+	p.Full.AtLeast(plan.FPR)
 	p.Now.Budget = b.pool.budgetFor(all, false)
 	p.Full.Budget = b.pool.budgetFor(all, true)
 	return p
 }
 
-// add adds a table by its weight, with its filter in memory and the whole filter.
-func (p *Promise) add(weight float64, form, whole bloomblock.Form) {
-	p.passed += weight * form.Rate
-	if sstable.WorthAsking(form, whole.Rate) {
-		p.Asks += weight * form.Rate
-		form = whole
-	}
-	p.FPR += weight * form.Rate
+// asks returns the promises of a store that keeps what is asked.
+func asks(fpr float64) *Promises {
+	var p filterplan.Promise
+	p.AtLeast(fpr)
+	return &Promises{Asked: fpr, Whole: fpr, Now: p, Full: p}
 }
-
-// Reads returns what a lookup of an absent key uses outside of memory, at most, if each table that is searched costs the
-// given number of reads: a data block, and a part of the index unless that is in memory.
-func (p *Promise) Reads(search float64) float64 { return p.Asks + search*p.FPR }
 
 // keeps makes the store promise what was asked, with the budgets that it takes.
 func (b *Share) keeps(idle, full int64) {
-	fpr := b.plans.Load().Now.FPR
-	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{FPR: fpr, Budget: idle},
-		Full: Promise{FPR: fpr, Budget: full}})
+	p := asks(b.plans.Load().Now.FPR)
+	p.Now.Budget, p.Full.Budget = idle, full
+	b.promise.Store(p)
 	if b.told.Load() {
 		b.offer()
 	}

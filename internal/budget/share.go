@@ -66,8 +66,7 @@ func (p *Pool) Join(c Config) (*Share, error) {
 		b.reserved = 2 * c.MemtableSize
 	}
 	b.plans.Store(c.Plans)
-	fpr := c.Plans.Now.FPR
-	b.promise.Store(&Promises{Asked: fpr, Whole: fpr, Now: Promise{FPR: fpr}, Full: Promise{FPR: fpr}})
+	b.promise.Store(asks(c.Plans.Now.FPR))
 	return b, p.join(b)
 }
 
@@ -213,7 +212,7 @@ func (b *Share) Restore(ctx context.Context) {
 func (b *Share) report() {
 	p := b.promise.Load()
 	short := !p.Kept(p.Full)
-	if told := b.told.Load(); told == short || short && p.Full.passed < p.Whole*17/16 {
+	if told := b.told.Load(); told == short || short && p.Full.Passed < p.Whole*17/16 {
 		return
 	}
 	if b.told.CompareAndSwap(!short, short) {

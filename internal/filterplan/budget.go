@@ -69,12 +69,6 @@ type Forecast struct {
 	Idle, Writing Promise // by what memtables need
 }
 
-// A Promise is what a store promises in one use of its memory.
-type Promise struct {
-	FPR    float64 `json:"fpr_promised"`  // wasted reads for a lookup of an absent key, over the whole tree
-	Budget int64   `json:"budget_needed"` // MemoryBudget in bytes that holds all filters, and so keeps what was asked
-}
-
 // Forecast returns the forecast for a number of keys in a tree at rest of the given number of levels: see
 // Planner.AtRest. The rate that is asked is o.FPR. The error is that of PlanAtRest.
 func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, error) {
@@ -83,33 +77,41 @@ func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, erro
 		return Forecast{}, err
 	}
 	f := o.Planner()
-	shape, err := f.shape(keys, levels)
+	runs, err := f.atRest(keys, levels)
 	if err != nil {
 		return Forecast{}, err
 	}
-	runs := make([]Run, len(shape))
-	for i, keys := range shape {
-		runs[i] = Run{Level: bottom + 1 - len(shape) + i, Keys: uint64(keys + 0.5)}
-	}
-	runs = cut(runs)
 	fixed := IndexBytes(keys)
 	now, err := f.For(o.FPR, runs, Writing.Space(budget, fixed))
 	if err != nil {
 		return Forecast{}, err
 	}
 	built := now.filters(runs)
-	all := func(f filters) int64 { return Bytes(f.demands, Fill(f.demands, math.MaxInt64)) }
 	f.Short = true // as in the smallest budget that is enough
 	short, err := f.Plan(o.FPR)
 	if err != nil {
 		return Forecast{}, err
 	}
-	least := all(short.filters(runs))
+	least := short.filters(runs).bytes()
 	promise := func(u Use) Promise {
-		chosen := Fill(built.demands, u.Space(budget, fixed))
-		return Promise{max(o.FPR, Wasted(built.demands, chosen)), u.Budget(least, fixed)}
+		p := PromiseOf(o.FPR, built.demands, Fill(built.demands, u.Space(budget, fixed)))
+		p.Budget = u.Budget(least, fixed)
+		return p
 	}
-	return Forecast{all(built), promise(Idle), promise(Writing)}, nil
+	return Forecast{built.bytes(), promise(Idle), promise(Writing)}, nil
+}
+
+// atRest returns the runs of a tree at rest, cut into tables: see Planner.AtRest.
+func (f Planner) atRest(keys uint64, levels int) ([]Run, error) {
+	shape, err := f.shape(keys, levels)
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]Run, len(shape))
+	for i, keys := range shape {
+		runs[i] = Run{Level: bottom + 1 - len(shape) + i, Keys: uint64(keys + 0.5)}
+	}
+	return cut(runs), nil
 }
 
 // Holds returns the number of keys, rounded down to three digits, up to which a MemoryBudget holds all filters of a
@@ -121,18 +123,18 @@ func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
 	}
 	f := o.Planner()
 	f.Short = true // as it is where filters barely fit
+	p, err := f.Plan(o.FPR)
+	if err != nil {
+		return 0, err
+	}
 	low, high := 1.0, float64(1<<48)
 	for high > low*1.0005 {
 		n := math.Sqrt(low * high)
-		_, levels, err := f.AtRest(o.FPR, uint64(n), 0)
+		runs, err := f.atRest(uint64(n), 0)
 		if err != nil {
 			return 0, err
 		}
-		bytes := uint64(0)
-		for _, l := range levels {
-			bytes += l.Bytes
-		}
-		if space := u.Space(budget, IndexBytes(uint64(n))); bytes <= uint64(space) { //nolint:gosec // ≥ 0
+		if p.filters(runs).bytes() <= u.Space(budget, IndexBytes(uint64(n))) {
 			low = n
 		} else {
 			high = n

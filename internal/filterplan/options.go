@@ -105,12 +105,12 @@ func (o Options) PlanAtRest(keys uint64, levels int) (float64, []Figures, error)
 	return o.Planner().AtRest(o.FPR, keys, levels)
 }
 
-// PlanTree returns the promised rate of a tree and the figures of its levels, with the given bytes of memory for
+// PlanTree returns what a tree promises and the figures of its levels, with the given bytes of memory for
 // filters: see Planner.Tree. Options and errors are those of PlanAtRest.
-func (o Options) PlanTree(runs []Run, space int64) (float64, []Figures, error) {
+func (o Options) PlanTree(runs []Run, space int64) (Promise, []Figures, error) {
 	o, err := o.Checked()
 	if err != nil {
-		return 0, nil, err
+		return Promise{}, nil, err
 	}
 	return o.Planner().Tree(o.FPR, runs, space)
 }

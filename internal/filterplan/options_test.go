@@ -26,8 +26,8 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 			runs = append(runs, Run{Level: l.Level, Keys: l.Keys})
 		}
 		got, tree, err := o.PlanTree(runs, math.MaxInt64)
-		if err != nil || got != fpr || len(tree) != 7 {
-			t.Fatalf("%+v: rate %g, %d levels, %v; want %g, 7", o, got, len(tree), err, fpr)
+		if err != nil || got.FPR != fpr || len(tree) != 7 {
+			t.Fatalf("%+v: %+v, %d levels, %v; want %g, 7", o, got, len(tree), err, fpr)
 		}
 		for _, want := range rest {
 			got := tree[want.Level]
@@ -50,10 +50,11 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	// fit are reduced.
 	for _, few := range []uint64{1_000, 50_000, 1_000_000} {
 		memory := int64(few+1_000_000) * 6 / 8
-		fpr, tree, err := Options{Memory: memory}.PlanTree([]Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
+		promise, tree, err := Options{Memory: memory}.PlanTree([]Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
 		if err != nil {
 			t.Fatal(err)
 		}
+		fpr := promise.FPR
 		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 ||
 			tree[0].BitsPerKey < tree[6].BitsPerKey {
 			t.Errorf("rate %g: level 0 %+v, last level %+v; want at most %d bytes", fpr, tree[0], tree[6], memory)

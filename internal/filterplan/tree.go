@@ -13,7 +13,7 @@ type Figures struct {
 	Level      int               `json:"level"`
 	Keys       uint64            `json:"keys"`
 	FPR        float64           `json:"promised"`     // upper bound for each run of the level
-	Predicted  float64           `json:"predicted"`    // rate of the filters in memory, a mean over the runs
+	Predicted  float64           `json:"predicted"`    // share of tables searched in vain, a mean over the runs
 	BitsPerKey float64           `json:"bits_per_key"` // of these
 	Bytes      uint64            `json:"bytes"`        // of these
 	Units      []bloomblock.Unit `json:"units"`        // of filters with many keys in their file
@@ -98,15 +98,15 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 	return max(p.FPR, predicted), all, nil // without filters, each run costs a read
 }
 
-// Tree returns the rate that a tree promises and the figures of all levels of a store, as if all tables had been
-// written by this planner and had stayed on their level. space is the memory for filters, in bytes, which f.Memory may
-// bound further. As in a store, level 0 counts as the last level when f.Memory is divided among the filters that are
+// Tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
+// been written by this planner and had stayed on their level. space is the memory for filters, in bytes; f.Memory may
+// bound it further. As in a store, level 0 counts as the last level when f.Memory is divided among the filters that are
 // built, and filters that do not fit are reduced by Fill. fpr is the rate that is asked for, unused if f.Memory is set.
-func (f Planner) Tree(fpr float64, runs []Run, space int64) (float64, []Figures, error) {
+func (f Planner) Tree(fpr float64, runs []Run, space int64) (Promise, []Figures, error) {
 	runs = cut(runs)
 	p, err := f.For(fpr, runs, space)
 	if err != nil {
-		return 0, nil, err
+		return Promise{}, nil, err
 	}
 	if f.Memory > 0 {
 		space = min(space, f.Memory)
@@ -118,7 +118,7 @@ func (f Planner) Tree(fpr float64, runs []Run, space int64) (float64, []Figures,
 		all = append(all, p.figures(l, 0))
 		filters.measure(&all[l], runs, chosen)
 	}
-	return max(p.FPR, Wasted(filters.demands, chosen)), all, nil
+	return PromiseOf(p.FPR, filters.demands, chosen), all, nil
 }
 
 // For returns the plan by which a store builds filters for runs, with a space for all filters in bytes: the best one
@@ -190,9 +190,18 @@ func (p *Plan) filters(runs []Run) (f filters) {
 	return f
 }
 
+// bytes returns the bytes of all filters, if they are whole.
+func (f filters) bytes() (sum int64) {
+	for _, d := range f.demands {
+		sum += d.Forms[len(d.Forms)-1].Bytes
+	}
+	return sum
+}
+
 // measure sets the figures of a level to those of its runs, whose filters have the chosen forms.
 func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
-	n, rates, bytes := 0, 0.0, int64(0)
+	n, bytes := 0, int64(0)
+	var p Promise
 	for _, r := range runs {
 		if r.Level == l.Level && r.Keys > 0 {
 			n++
@@ -204,10 +213,10 @@ func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
 	}
 	for i, d := range f.demands {
 		if f.levels[i] == l.Level {
-			rates += d.Weight * d.Forms[chosen[i]].Rate
+			p.Add(d.Weight, d.Forms[chosen[i]], d.Forms[len(d.Forms)-1])
 			bytes += d.Forms[chosen[i]].Bytes
 		}
 	}
-	l.Predicted, l.Bytes = rates/float64(n), uint64(bytes) //nolint:gosec // a size
+	l.Predicted, l.Bytes = p.FPR/float64(n), uint64(bytes) //nolint:gosec // a size
 	l.BitsPerKey = 8 * float64(bytes) / float64(l.Keys)
 }

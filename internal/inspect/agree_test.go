@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -174,5 +175,41 @@ func TestWhatTooLittleMemoryKeepsIsThatOfMetrics(t *testing.T) {
 		if (len(o.Flags) == 0) != kept || (o.Promise.Writing.FPR == o.Promise.Asked) != kept {
 			t.Errorf("%d bytes: %+v, flags %+v; want it kept: %v", budget, o.Promise, o.Flags, kept)
 		}
+	}
+}
+
+// TestFiltersThatAreAskedInTheirFilesCountAsInMetrics opens a store with far less memory for filters than it has.
+func TestFiltersThatAreAskedInTheirFilesCountAsInMetrics(t *testing.T) {
+	const n = 250_000
+	g := steady(t, n, bloomkv.Options{})
+	must(t, g.db.Close())
+	var err error
+	g.db, err = bloomkv.Open(g.dir, &bloomkv.Options{FilterMemory: 64 << 10})
+	must(t, err)
+	must(t, errors.Join(g.db.Put([]byte("zzz"), nil), g.db.Flush(t.Context())))
+	g.settle()
+	counted := g.wasted(n / 2)
+	s, m := g.inspect(inspect.Options{}), g.db.Metrics()
+	p := s.Promise.Writing
+	t.Logf("%+v, pages %g, predicted %g; the store promises %g and %g reads, counted %g", p, s.Tree.Pages,
+		s.Tree.Predicted, m.FPRPromised, m.ReadsPromised, counted)
+	if pages := m.ReadsPromised - m.FPRPromised; math.Abs(p.Pages/pages-1) > 0.05 || p.Pages < 0.1 ||
+		math.Abs(p.FPR/m.FPRPromised-1) > 0.05 {
+		t.Errorf("%+v; the store promises %g and %g pages of filters", p, m.FPRPromised, pages)
+	}
+	if math.Abs(s.Tree.Pages/p.Pages-1) > 0.2 || s.Tree.Predicted > p.FPR*1.02 || counted > p.FPR*1.1 {
+		t.Errorf("%g pages and %g wasted reads predicted, %g counted; want those of %+v", s.Tree.Pages,
+			s.Tree.Predicted, counted, p)
+	}
+	inFile := 0
+	for i := range s.Tables {
+		if s.Tables[i].Place.InFile {
+			inFile++
+		}
+	}
+	var b strings.Builder
+	s.WriteText(&b, inspect.Style{})
+	if inFile == 0 || !strings.Contains(b.String(), "  measured  pages\n") {
+		t.Errorf("%d tables are asked in their files:\n%.3000s", inFile, b.String())
 	}
 }

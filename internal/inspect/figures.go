@@ -32,7 +32,7 @@ func (t *tree) addTo(s *Store) {
 				t.plan.count(m)
 			}
 			live := cmp.Or(m.facts.Live, &Live{})
-			run.Add(m.meta.Entries, m.place.FPR, live.FalsePositives, live.FilterNegatives)
+			run.Add(m.meta.Entries, m.place.rate(), live.FalsePositives, live.FilterNegatives)
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
 			demands[i].ribbon = demands[i].ribbon || m.ribbon()
@@ -97,6 +97,9 @@ func (f *Figures) add(m *member) {
 	f.FilterDisk += m.facts.FilterBytes
 	f.FilterBytes += m.place.FilterBytes
 	f.Predicted += m.place.Wasted
+	if m.place.InFile {
+		f.Pages += (m.place.To - m.place.From) * m.place.FPR
+	}
 	f.live(m.facts.Live)
 }
 
@@ -125,6 +128,7 @@ func (f *Figures) merge(l *Figures) {
 	f.FilterDisk += l.FilterDisk
 	f.FilterBytes += l.FilterBytes
 	f.Predicted += l.Predicted
+	f.Pages += l.Pages
 	f.Promised += l.Promised
 	f.Measured += l.Measured
 	f.live(l.Live)

@@ -16,6 +16,7 @@ func (t *tree) fit() {
 	}
 	var members []*member
 	var keys, prefixes []filterplan.Demand // of each
+	var wholes []bloomblock.Form
 	for _, r := range t.runs {
 		entries := uint64(0)
 		for _, m := range r.members {
@@ -27,6 +28,7 @@ func (t *tree) fit() {
 				rate := p.now.Levels[m.level].Rate
 				d.Forms = m.header.Forms(rate)
 				members, keys = append(members, m), append(keys, d)
+				wholes = append(wholes, d.Forms[len(d.Forms)-1])
 				d.Forms = m.prefixHeader().Forms(rate)
 				prefixes = append(prefixes, d)
 			}
@@ -42,20 +44,25 @@ func (t *tree) fit() {
 	whole := filterplan.Fill(keys, math.MaxInt64)
 	idle := filterplan.Fill(keys, filterplan.Idle.Space(t.budget, t.fixed))
 	full := filterplan.Fill(keys, t.space())
-	promise := func(u filterplan.Use, chosen []int) filterplan.Promise {
-		return filterplan.Promise{
-			FPR:    max(p.now.FPR, filterplan.Wasted(keys, chosen)),
-			Budget: u.Budget(filterplan.Bytes(keys, whole), t.fixed),
+	promise := func(u filterplan.Use, chosen []int) (q filterplan.Promise) {
+		for i, d := range keys {
+			q.Add(d.Weight, d.Forms[chosen[i]], wholes[i])
 		}
+		q.AtLeast(p.now.FPR)
+		q.Budget = u.Budget(filterplan.Bytes(keys, whole), t.fixed)
+		return q
 	}
 	p.promise = &Promise{
-		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: promise(filterplan.Idle, whole).FPR,
+		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: promise(filterplan.Idle, whole).Passed,
 		Idle: promise(filterplan.Idle, idle), Writing: promise(filterplan.Writing, full),
 	}
 	for i, m := range members {
 		forms := keys[i].Forms[:full[i]+1]
 		if int64(m.place.FilterBytes) > forms[full[i]].Bytes { //nolint:gosec // a size
 			m.reduce(forms)
+		}
+		if filterplan.WorthAsking(forms[full[i]], wholes[i].Rate) {
+			m.place.InFile, m.place.searched = true, wholes[i].Rate
 		}
 	}
 	for i, n := range filterplan.Fill(prefixes, t.space()-filterplan.Bytes(keys, full)) {
@@ -67,7 +74,7 @@ func (t *tree) fit() {
 func (t *tree) space() int64 { return filterplan.Writing.Space(t.budget, t.fixed) }
 
 // short reports whether the memory is too little for what was asked.
-func (p *Promise) short() bool { return p != nil && p.Writing.FPR > p.Whole }
+func (p *Promise) short() bool { return p != nil && p.Writing.Passed > p.Whole }
 
 // prefixHeader returns the header of the member's prefix filter, without units if it has none.
 func (m *member) prefixHeader() bloomblock.Header {

@@ -15,13 +15,11 @@ func (t *tree) flag(s *Store) {
 		s.Flags = append(s.Flags, Flag{name, file, fmt.Sprintf(format, args...)})
 	}
 	if p := s.Promise; p.short() {
-		idle := fmt.Sprintf("and %.3g", p.Idle.FPR)
-		if p.Idle.FPR <= p.Whole {
-			idle = "and what was asked"
-		}
-		add(MemoryShort, "", "a MemoryBudget of %s is too little for the %.3g wasted reads that were asked: the store "+
-			"keeps %.3g while it is written to, with full memtables, %s while it is idle; %s would keep what was asked",
-			words.MiB(p.MemoryBudget), p.Asked, p.Writing.FPR, idle, words.MiB(p.Writing.Budget))
+		add(MemoryShort, "", "a MemoryBudget of %s is too little for the filters that a rate of %.3g takes: while the "+
+			"store is written to, a lookup of an absent key searches up to %.3g tables in vain and asks %.3g pages of "+
+			"filters in files; while it is idle, %.3g and %.3g; %s would hold all filters",
+			words.MiB(p.MemoryBudget), p.Asked, p.Writing.FPR, p.Writing.Pages, p.Idle.FPR, p.Idle.Pages,
+			words.MiB(p.Writing.Budget))
 	}
 	if p := s.Promise; p != nil {
 		most, by := s.Tree.Promised, "promised"

@@ -34,7 +34,7 @@ func (t *tree) measure() {
 		p.From = min(low/total, 1)
 		p.To = min(max(high/total, p.From), 1)
 		if m.meta.Entries > 0 { // else the table is not searched
-			p.Wasted = (p.To - p.From) * p.FPR
+			p.Wasted = (p.To - p.From) * p.rate()
 		}
 	}
 }

@@ -70,7 +70,8 @@ func (s *Store) figures() []picture.Figure {
 	if p := s.Promise; p != nil {
 		promise = rate(f.Promised) + " promised"
 		if p.short() {
-			promise += fmt.Sprintf(" (idle %s), %s asked", rate(p.Idle.FPR), rate(p.Asked))
+			promise = fmt.Sprintf("%s asked; promised %s and %s pages of filters", rate(p.Asked), rate(f.Promised),
+				rate(p.Writing.Pages))
 		}
 	}
 	if f.Measured > 0 {

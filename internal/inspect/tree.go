@@ -26,6 +26,8 @@ type Figures struct {
 	Promised float64 `json:"wasted_promised"`
 	// wasted reads with the filters in memory, with all units if the plan is not known
 	Predicted float64 `json:"wasted_predicted"`
+	// pages of filters read from files, since what is in memory of them lets more than a tenth of all keys through
+	Pages float64 `json:"filter_pages_predicted,omitempty"`
 	// the least that filters of the same total size would waste in these runs: over all levels at most Predicted
 	Optimum float64 `json:"wasted_optimum"`
 	Even    float64 `json:"wasted_even"` // the same with equally many bits for every key
@@ -84,8 +86,20 @@ type Place struct {
 	To          float64 `json:"to"`
 	Units       int     `json:"units_in_memory"` // units in memory, reduced ones included
 	FilterBytes uint64  `json:"filter_bytes_in_memory"`
-	FPR         float64 `json:"fpr_in_memory"`    // the rate of what is in memory; 1 without any
-	Wasted      float64 `json:"wasted_predicted"` // (To-From) · FPR: the table's part of Figures.Predicted
+	FPR         float64 `json:"fpr_in_memory"` // the rate of what is in memory; 1 without any
+	// lookups ask the whole filter in the file after what is in memory, which lets more than a tenth of all keys pass
+	InFile bool    `json:"asked_in_file,omitempty"`
+	Wasted float64 `json:"wasted_predicted"` // the table's part of Figures.Predicted
+
+	searched float64 // with InFile, the rate of the whole filter
+}
+
+// rate returns the rate at which lookups search the table, of those of absent keys within its bounds.
+func (p *Place) rate() float64 {
+	if p.InFile {
+		return p.searched
+	}
+	return p.FPR
 }
 
 // A Memory lists the bytes in memory of a store whose tables are all loaded, by part. Nothing is loaded right after
@@ -138,11 +152,12 @@ type OverlapPair struct {
 // A WhatIf describes the filters as they would be if all tables were rewritten with other options and stayed where
 // they are. It does not include prefix filters.
 type WhatIf struct {
-	Asked  string        `json:"asked"`        // the text of --what-if
-	FPR    float64       `json:"fpr_promised"` // with the memory of Promise, and full memtables
-	Kind   string        `json:"kind"`         // "auto", "bloom" or "ribbon"
-	Memory uint64        `json:"memory"`       // for filters, in bytes; 0 if a rate was asked for
-	Levels []WhatIfLevel `json:"levels"`       // levels that have tables
+	Asked  string        `json:"asked"`                  // the text of --what-if
+	FPR    float64       `json:"fpr_promised"`           // with the memory of Promise, and full memtables
+	Pages  float64       `json:"filter_pages,omitempty"` // of filters read from files, for each lookup of an absent key
+	Kind   string        `json:"kind"`                   // "auto", "bloom" or "ribbon"
+	Memory uint64        `json:"memory"`                 // for filters, in bytes; 0 if a rate was asked for
+	Levels []WhatIfLevel `json:"levels"`                 // levels that have tables
 	Bytes  uint64        `json:"filter_bytes_in_memory"`
 	More   int64         `json:"filter_bytes_more"` // relative to now; may be negative
 	Wasted float64       `json:"wasted_predicted"`  // reads per lookup of an absent key

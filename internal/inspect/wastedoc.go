@@ -71,6 +71,16 @@ func (s *Store) wasteSection() section {
 	if s.Promise != nil {
 		waste.parts = append(waste.parts, s.Promise.section())
 	}
+	if s.Tree.Pages > 0 {
+		table.Head = append(table.Head, "pages")
+		i := 0
+		s.eachLevel(func(_ string, f *Figures) {
+			table.Rows[i] = append(table.Rows[i], rate(f.Pages))
+			i++
+		})
+		waste.lines = append(waste.lines, "pages are those of filters that are asked in their files, since memory has "+
+			"little of them")
+	}
 	if l := s.Levels; len(l) > 0 && l[0].Level == 0 && l[0].Runs > 1 {
 		waste.lines = append(waste.lines, fmt.Sprintf("the filters are sized for the settled tree: %d of %d runs are "+
 			"in level 0 until compaction merges them", l[0].Runs, s.Tree.Runs))
@@ -141,19 +151,24 @@ func (s *Store) planSection() section {
 func (p *Promise) section() section {
 	promise := section{
 		id: "promise", heading: "What memory keeps",
-		label: "what a MemoryBudget of " + words.MiB(p.MemoryBudget) + " keeps, in wasted reads by a lookup of an " +
-			"absent key",
-		lines: []string{"whole is the promise with all filters in memory, and the last column is the MemoryBudget " +
-			"that holds them; a store is idle if nothing was written to it for a minute"},
-		table: newTable("Wasted reads that a store promises with its memory; memory in bytes",
-			"the store is", "asked", "whole", "promised", "MemoryBudget", "for all filters"),
+		label: "what a MemoryBudget of " + words.MiB(p.MemoryBudget) + " keeps for a lookup of an absent key",
+		lines: []string{
+			"passed are the filters in memory that let the key through, and searched the tables that are searched " +
+				"in vain; between these are pages of filters, which are asked in their files if little of them is " +
+				"in memory; reads are these pages, and two for each table",
+			"whole is what passes with all filters in memory, and the last column is the MemoryBudget that holds " +
+				"them; a store is idle if nothing was written to it for a minute",
+		},
+		table: newTable("What a lookup of an absent key costs at most with the memory of the store; memory in bytes",
+			"the store is", "asked", "whole", "passed", "pages", "searched", "reads", "MemoryBudget", "for all"),
 	}
 	for _, use := range []struct {
 		name string
 		filterplan.Promise
 	}{{"written to", p.Writing}, {"idle", p.Idle}} {
 		promise.table.Rows = append(promise.table.Rows, []string{
-			use.name, rate(p.Asked), rate(p.Whole), rate(use.FPR), count(p.MemoryBudget), count(use.Budget),
+			use.name, rate(p.Asked), rate(p.Whole), rate(use.Passed), rate(use.Pages), rate(use.FPR), rate(use.Reads),
+			count(p.MemoryBudget), count(use.Budget),
 		})
 	}
 	return promise
@@ -252,6 +267,9 @@ func (f *WhatIf) line(now *Figures) string {
 	line := fmt.Sprintf("filters would take %s in memory, %d %s than now, and a lookup of an absent key would waste "+
 		"%.3g reads, now %.3g",
 		words.Plural(f.Bytes, "byte"), more, how, f.Wasted, now.Predicted)
+	if f.Pages > 0 {
+		line += fmt.Sprintf(" and ask %.3g pages of filters in files", f.Pages)
+	}
 	if f.AtRest > 0 {
 		line += fmt.Sprintf("; at rest, as many keys in one run a level, %.3g are promised", f.AtRest)
 	}

@@ -124,7 +124,7 @@ func (t *tree) ask(s *Store, q Question, space int64) (w WhatIf, err error) {
 		whole += run.Keys
 		runs = append(runs, run)
 	}
-	fpr, levels, err := o.PlanTree(runs, space)
+	promise, levels, err := o.PlanTree(runs, space)
 	if err != nil {
 		return w, err
 	}
@@ -135,7 +135,7 @@ func (t *tree) ask(s *Store, q Question, space int64) (w WhatIf, err error) {
 		w.Bytes += p.Bytes
 		w.Wasted += wasted
 	}
-	w.FPR = fpr
+	w.FPR, w.Pages = promise.FPR, promise.Pages
 	if rest, _, err := o.PlanAtRest(whole, 0); err == nil && whole > 0 {
 		w.AtRest = rest
 	}

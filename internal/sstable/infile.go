@@ -12,10 +12,6 @@ import (
 // the whole filter. A lookup then asks the page of it that the key belongs to, before it reads a part of the index and
 // a data block: one page in place of two reads, for nearly all absent keys.
 
-// askAbove is the rate of a filter in memory above which the filter in the file is asked. Below it, a page would be read
-// for each table that then is searched in vain, and for each that has the key.
-const askAbove = 0.1
-
 // A fileFilter is a filter that is asked in its file. It is immutable except for the checksums.
 type fileFilter struct {
 	header bloomblock.Header
@@ -23,12 +19,6 @@ type fileFilter struct {
 
 	mu   sync.Mutex // held while the checksums are read
 	sums atomic.Pointer[bloomblock.PageSums]
-}
-
-// WorthAsking reports whether lookups shall ask the filter in the file after one in memory in the given form, in place of
-// which the whole filter has a rate.
-func WorthAsking(form bloomblock.Form, whole float64) bool {
-	return form.Rate > askAbove && whole <= form.Rate/2
 }
 
 // AskInFile makes lookups ask the filter of keys in the file, or not. The header must be known.

@@ -1,0 +1,55 @@
+package filterplan
+
+import "github.com/bloomkv/bloomkv/bloomblock"
+
+// askAbove is the rate of a filter in memory above which the filter in the file is asked. Below it, a page would be
+// read for each table that then is searched in vain, and for each that has the key.
+const askAbove = 0.1
+
+// WorthAsking reports whether lookups shall ask the filter in the file, which has the rate of whole, after one in
+// memory in the given form.
+func WorthAsking(form bloomblock.Form, whole float64) bool {
+	return form.Rate > askAbove && whole <= form.Rate/2
+}
+
+// A Promise is what lookups of absent keys cost at most, with the filters that are in memory. The zero value is that of
+// an empty tree.
+type Promise struct {
+	FPR    float64 `json:"fpr_promised"`   // tables searched in vain
+	Passed float64 `json:"filters_passed"` // filters in memory that let the key through, or that are not there
+	// pages of filters asked in their files, since what is in memory lets more than a tenth of all keys through
+	Pages float64 `json:"filter_pages"`
+	// what is used outside of memory: the pages, and for each table that is searched a part of its index and a block
+	Reads  float64 `json:"reads_promised"`
+	Budget int64   `json:"budget_needed"` // memory in bytes that holds all filters, and so keeps what was asked
+}
+
+// Add adds a filter by its weight: in the form that is in memory, and whole.
+func (p *Promise) Add(weight float64, form, whole bloomblock.Form) {
+	p.Passed += weight * form.Rate
+	if WorthAsking(form, whole.Rate) {
+		p.Pages += weight * form.Rate
+		form = whole
+	}
+	p.FPR += weight * form.Rate
+	p.Reads = p.ReadsWith(2)
+}
+
+// AtLeast raises the promise to the rate of the plan, which other filters may need.
+func (p *Promise) AtLeast(fpr float64) {
+	p.FPR, p.Passed = max(p.FPR, fpr), max(p.Passed, fpr)
+	p.Reads = p.ReadsWith(2)
+}
+
+// ReadsWith returns what is used outside of memory if each table that is searched costs the given number of reads.
+func (p *Promise) ReadsWith(search float64) float64 { return p.Pages + search*p.FPR }
+
+// PromiseOf returns the promise of filters with the chosen forms, of which the last one is the whole filter, and of a
+// plan for a rate.
+func PromiseOf(fpr float64, demands []Demand, chosen []int) (p Promise) {
+	for i, d := range demands {
+		p.Add(d.Weight, d.Forms[chosen[i]], d.Forms[len(d.Forms)-1])
+	}
+	p.AtLeast(fpr)
+	return p
+}
