@@ -111,7 +111,7 @@ func TestAChartHasALineForEachFigureAndState(t *testing.T) {
 	var r growthReport
 	for _, kind := range []string{"bloom", "ribbon"} {
 		for i, state := range []string{idleState, quarterState, writingState} {
-			g := grown{Kind: kind, Budget: 8 << 20, Keys: 1000, State: state, measured: measured{Promised: 0.01}}
+			g := grown{Kind: kind, Budget: 8 << 20, Keys: 1000, State: state, measured: measured{Reads: 0.01}}
 			g.Absent = phase{Figures: workload.Figures{MedianNs: 100}, Cost: &costs{BlocksRead: float64(i)}}
 			r.Rows = append(r.Rows, g)
 		}
