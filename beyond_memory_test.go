@@ -58,20 +58,23 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 				bits := 8 * space / float64(n)
 				best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), last.Rate)
 				passed := float64(l.FilterParts+l.AbsentWasted) / lookups
-				t.Logf("%4g times what fits, %5.2f bits a key: %.4f pass, the best is %.4f; %.4f wasted of %.4f promised, "+
-					"%.4f reads of %.4f", times, bits, passed, best, l.WastedPerAbsent(), m.FPRPromised,
+				t.Logf("%4g times what fits, %5.2f bits a key: %.4f pass, the best is %.4f; %.4f wasted of %.4f "+
+					"promised, %.4f reads of %.4f", times, bits, passed, best, l.WastedPerAbsent(), m.FPRPromised,
 					l.ReadsPerAbsent(), before.ReadsPromised)
 				noise := func(rate float64) float64 { return 4 * math.Sqrt(rate/lookups) }
 				if most := 1.2*best + last.Rate; passed > most+noise(most) {
-					t.Errorf("%g times: %.4f of absent keys pass the filters in memory, want at most %.4f", times, passed, most)
+					t.Errorf("%g times: %.4f of absent keys pass the filters in memory, want at most %.4f", times,
+						passed, most)
 				}
 				if m.Memory.Filters > int64(space)+64 {
 					t.Errorf("%g times: filters take %d bytes, want at most %.0f", times, m.Memory.Filters, space)
 				}
-				if got := l.WastedPerAbsent(); got > m.FPRPromised+noise(m.FPRPromised) || m.FPRPromised > 1.3*max(got, 0.01) {
+				if got := l.WastedPerAbsent(); got > m.FPRPromised+noise(m.FPRPromised) ||
+					m.FPRPromised > 1.3*max(got, 0.01) {
 					t.Errorf("%g times: %.4f wasted, promised %.4f", times, got, m.FPRPromised)
 				}
-				if got, p := l.ReadsPerAbsent(), before.ReadsPromised; got > p+noise(p) || p > 1.3*max(got, 0.02)+noise(p) {
+				if got, p := l.ReadsPerAbsent(), before.ReadsPromised; got > p+noise(p) ||
+					p > 1.3*max(got, 0.02)+noise(p) {
 					t.Errorf("%g times: %.4f reads, promised %.4f", times, got, p)
 				}
 				if short := m.BudgetNeeded > pool.Memory; m.FPRAsked != 0.01 || l.FilterNegatives == 0 && times < 10 {

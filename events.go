@@ -1,7 +1,6 @@
 package bloomkv
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -277,12 +276,13 @@ func (r *reporter) Promise(p budget.Promises) {
 	i := PromiseInfo{
 		Kept: p.Kept(p.Full), Asked: p.Asked, Reads: p.Full.Reads, IdleReads: p.Now.Reads, Budget: p.Full.Budget,
 	}
-	level, text := slog.LevelWarn, "memory is too short for FilterFPR"
+	log := r.log.With(slog.Float64("asked", i.Asked), slog.Float64("reads", i.Reads),
+		slog.Float64("idle", i.IdleReads), slog.Int64("budget", i.Budget))
 	if i.Kept {
-		level, text = slog.LevelInfo, "memory suffices for FilterFPR again"
+		log.Info("memory suffices for FilterFPR again")
+	} else {
+		log.Warn("memory is too short for FilterFPR")
 	}
-	r.log.Log(context.Background(), level, text, slog.Float64("asked", i.Asked),
-		slog.Float64("reads", i.Reads), slog.Float64("idle", i.IdleReads), slog.Int64("budget", i.Budget))
 	tell(r.to.PromiseChanged, i)
 }
 

@@ -143,8 +143,8 @@ type TableMetrics struct {
 	FilterDamaged bool `json:"filter_damaged"` // a filter block is damaged; its intact units are used
 	// FPRPromised is the share of the promised rate that each run of the level gets.
 	FPRPromised float64 `json:"fpr_promised"`
-	// FPRPredicted is the rate of the filter, computed from its bits in memory; or the promised rate of the filter in the
-	// file, if lookups ask that because there is too little in memory; 1 without a filter.
+	// FPRPredicted is the rate of the filter, computed from its bits in memory; or the promised rate of the filter in
+	// the file, if lookups ask that because there is too little in memory; 1 without a filter.
 	FPRPredicted float64 `json:"fpr_predicted"`
 	// FPRMeasured is the share of false positives among themselves and the negatives; 0 if there are neither.
 	FPRMeasured float64 `json:"fpr_measured"`
@@ -190,8 +190,8 @@ func (l LookupMetrics) Absent() uint64 { return l.Gets - min(l.MemtableHits+l.Ta
 func (l LookupMetrics) WastedPerAbsent() float64 { return ratio(l.AbsentWasted, l.Absent()) }
 
 // ReadsPerAbsent returns the pages of filters, parts of indexes and data blocks that a lookup of an absent key used
-// outside of the budget's memory, in mapped files or by reading them; 0 without such lookups. It is the measured value of
-// Metrics.ReadsPromised.
+// outside of the budget's memory, in mapped files or by reading them; 0 without such lookups. It is the measured
+// value of Metrics.ReadsPromised.
 func (l LookupMetrics) ReadsPerAbsent() float64 { return ratio(l.AbsentReads, l.Absent()) }
 
 // PrefixMetrics count what prefix filters did for iterators and scans, which are counted once they are closed: see
@@ -242,8 +242,9 @@ type MemoryMetrics struct {
 // memoryMetrics returns bytes in memory, by part.
 func memoryMetrics(p *budget.Pool, memtables int64, tables tree.TableBytes, parts, cache, mapped int64) MemoryMetrics {
 	return MemoryMetrics{
-		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Top + parts, RangeDeletes: tables.RangeDeletes,
-		Filters: tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
+		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Top + parts,
+		RangeDeletes: tables.RangeDeletes,
+		Filters:      tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
 		Mapped: mapped, MaxMapped: p.Files.MaxMapped,
 	}
 }

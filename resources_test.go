@@ -87,11 +87,13 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	if got := held.RangeDeletes; got != rangeDeletes {
 		t.Errorf("Resources count %d bytes of range tombstones; the stores have %d", got, rangeDeletes)
 	}
-	if held.Filter+held.Prefix != filters || held.Top+r.Pool().Parts.Bytes() != indexes || r.Pool().Reserved.Load() != reserved ||
+	if held.Filter+held.Prefix != filters || held.Top+r.Pool().Parts.Bytes() != indexes ||
+		r.Pool().Reserved.Load() != reserved ||
 		pool.Used != blocks || descriptors != files {
 		t.Errorf("Resources count %d bytes of filters, %d of indexes, %d for memtables, %d of blocks, %d files; "+
 			"the stores have %d, %d, %d, %d, %d",
-			held.Filter+held.Prefix, held.Top+r.Pool().Parts.Bytes(), r.Pool().Reserved.Load(), pool.Used, descriptors, filters, indexes,
+			held.Filter+held.Prefix, held.Top+r.Pool().Parts.Bytes(), r.Pool().Reserved.Load(), pool.Used,
+			descriptors, filters, indexes,
 			reserved, blocks, files)
 	}
 	memtables := r.Pool().Usage().Memtables

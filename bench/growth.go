@@ -234,8 +234,9 @@ func (w *growth) measure(ctx context.Context, job growthJob, files []string, row
 	var g *group
 	forget := machine.DropCached
 	if row.State == quarterState {
-		job.Lookups = max(fewestKeys, job.Lookups/5)                                                // most of them wait for the disk
-		if g, err = newGroup(row.FileBytes/4 + int64(row.PeakAnonymous) + groupSlack); err != nil { //nolint:gosec // RAM
+		job.Lookups = max(fewestKeys, job.Lookups/5) // most wait for the disk
+		anonymous := int64(row.PeakAnonymous)        //nolint:gosec // less than the memory of the machine
+		if g, err = newGroup(row.FileBytes/4 + anonymous + groupSlack); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, g.remove()) }()

@@ -28,7 +28,8 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	plot := t.TempDir()
 	var r growthReport
-	runJSON(t, &r, "growth", "--json", "--keys", "5k,300k", "--budget", "8", "--kind", "bloom,ribbon", "--lookups", "20000",
+	runJSON(t, &r, "growth", "--json", "--keys", "5k,300k", "--budget", "8", "--kind", "bloom,ribbon",
+		"--lookups", "20000",
 		"--plot", plot)
 	_, counted := machine.Read()
 	if len(r.Rows) != 8 || r.Lookups != 20_000 || r.PutsPerSecond != 20_000 || r.FilterFPR != promisedFPR ||
@@ -46,7 +47,8 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 			t.Errorf("row %d: %v bytes on disk for a key", i, perKey)
 		}
 		if s.Promised < 0.0099 || s.Promised > 0.0101 || s.Absent.cost().WastedReads > 0.02 ||
-			s.Absent.cost().fileReads() > 0.1 || state == idleState && s.Present.cost().Blocks < 1 || s.theory() != promisedFPR {
+			s.Absent.cost().fileReads() > 0.1 || state == idleState && s.Present.cost().Blocks < 1 ||
+			s.theory() != promisedFPR {
 			t.Errorf("row %d: promised %v in theory %v, wasted %v, %v reads; a present key %v blocks", i, s.Promised,
 				s.theory(), s.Absent.cost().WastedReads, s.Absent.cost().fileReads(), s.Present.cost().Blocks)
 		}

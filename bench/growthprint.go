@@ -65,17 +65,17 @@ func (r *growthReport) wrong() (n int, first string) {
 }
 
 // aboutGrowth explains the columns of the table.
-const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, in mapped files too: data
-blocks, parts of indexes and pages of filters, beside what was promised before the lookups. Wasted are
-searches of tables without the key, beside what is promised and predicted at the end; theory is the
-lowest rate of one filter in all memory that memtables leave, but at least the rate asked for. Anonymous
-is the most memory of the process that is of no file, mapped are the bytes of tables in its address
-space, both in MB.`
+const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, in mapped
+files too: data blocks, parts of indexes and pages of filters, beside what was promised before the
+lookups. Wasted are searches of tables without the key, beside what is promised and predicted at the end;
+theory is the lowest rate of one filter in all memory that memtables leave, but at least the rate asked
+for. Anonymous is the most memory of the process that is of no file, mapped are the bytes of tables in
+its address space, both in MB.`
 
 func (r *growthReport) grid() grid {
 	g := grid{head: []string{
-		"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory", "ns/present",
-		"reads", "anonymous", "mapped", "open", "wrong",
+		"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory",
+		"ns/present", "reads", "anonymous", "mapped", "open", "wrong",
 	}}
 	rate := func(x float64) string { return fmt.Sprintf("%.4f", x) }
 	size := func(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1e6) }
@@ -95,9 +95,9 @@ func (r *growthReport) grid() grid {
 func (r *growthReport) printRows(w io.Writer) error {
 	if r.printed == 0 {
 		r.Machine.Header(w, r.Command, "bench")
-		fmt.Fprintf(w, "\nrandom keys, values of %d bytes, default options but for budget and kind of filter, %g asked "+
-			"for; %d lookups of each kind after Open, a fifth with a quarter of the files in memory; writing: %d puts a "+
-			"second\n\n%s\n\n",
+		fmt.Fprintf(w, "\nrandom keys, values of %d bytes, default options but for budget and kind of filter, %g "+
+			"asked for; %d lookups of each kind after Open, a fifth with a quarter of the files in memory; writing: "+
+			"%d puts a second\n\n%s\n\n",
 			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth)
 	}
 	g := r.grid()

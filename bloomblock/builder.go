@@ -103,7 +103,7 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	for try := 1; ; try++ {
 		dst = append(dst[:start], make([]byte, HeaderSize)...)
 		h := Header{Keys: uint64(b.n), Seed: seed} //nolint:gosec // a length
-		crowded := false
+		var crowded bool
 		if each, parts := p.inParts(h.Keys); parts > 0 {
 			h.putInParts(p, each, parts)
 			dst, crowded = b.appendParts(dst, &h, p, each)
@@ -175,15 +175,15 @@ func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (cr
 const fullPart = pageBlocks - pageBlocks/16
 
 // inParts returns the number of blocks of each unit in a part, and the number of parts, if the units of a filter are to
-// stand side by side. They do not, and parts is 0, if all are in one page, or if the uneven number of keys in parts would show in the rate:
-// the rate of a unit grows at most as the power of its probes with the keys, so that of two grows with the variance of
-// the keys of a part times the product of their probes.
+// stand side by side. They do not, and parts is 0, if all are in one page, or if the uneven number of keys in parts
+// would show in the rate: the rate of a unit grows at most as the power of its probes with the keys, so that of two
+// grows with the variance of the keys of a part times the product of their probes.
 func (p Params) inParts(keys uint64) (each [MaxUnits]uint64, parts uint64) {
 	if !p.sideBySide || p.n < 2 || p.ribbon {
 		return each, 0
 	}
 	var blocks [MaxUnits]uint64
-	all, sum := uint64(0), uint64(0)
+	var all, sum uint64
 	for i, u := range p.units[:p.n] {
 		blocks[i] = u.blocks(keys)
 		all += blocks[i]

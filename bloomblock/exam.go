@@ -169,7 +169,7 @@ func (e *Exam) describe(h *Header, block []byte) {
 	e.BitsPerKey = perKey(h.UnitsSize(), h.Keys)
 	e.Parts = h.Parts()
 	var found [][]byte
-	if size := h.UnitsSize(); uint64(len(block)-HeaderSize) >= size {
+	if size := h.UnitsSize(); uint64(len(block)-HeaderSize) >= size { //nolint:gosec // a header was parsed
 		found = h.Split(block[HeaderSize:][:size])
 	}
 	for i, u := range h.Units {

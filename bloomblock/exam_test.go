@@ -302,7 +302,8 @@ func TestAnExamOfADamagedBlockGoesAsFarAsItCan(t *testing.T) {
 
 func TestTheFieldsOfAHeaderAreAllItsBytes(t *testing.T) {
 	for _, p := range []Params{
-		{}, paramsFor(t, 0.01), ribbonOf(t, 0.01, 0.0001), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}),
+		{},
+		paramsFor(t, 0.01), ribbonOf(t, 0.01, 0.0001), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}),
 		paramsOf(t, Unit{0.5, 1}), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1}).SideBySide(),
 	} {
 		block := blockOf(p, seededHashes(1, 5000))

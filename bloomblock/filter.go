@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// A Filter is a parsed block, or a part of one. It is immutable and safe for concurrent use; the zero value has no units
-// and answers maybe.
+// A Filter is a parsed block, or a part of one. It is immutable and safe for concurrent use; the zero value has no
+// units and answers maybe.
 //
 // The owner of the memory of its bits may free it once the Filter is garbage: methods keep it alive while they read
 // them. Methods take a pointer because a copy would cost as much as a probe.

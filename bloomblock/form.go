@@ -139,7 +139,7 @@ func (h *Header) unitForms(i int) []Form {
 		return forms
 	}
 	for folds := range maxFolds + 1 {
-		b := h.bloom(0, u, uint8(folds)) //nolint:gosec // ≤ maxFolds
+		b := h.bloom(0, u, uint8(folds))
 		rate := b.expectedRate(h.Keys)
 		if folds > 0 && (rate > uselessRate || u.Blocks>>(folds-1) <= 1) {
 			break

@@ -222,8 +222,12 @@ func TestEachBitOfAPageIsUnderItsChecksum(t *testing.T) {
 			}
 		}
 		for _, page := range []struct{ offset, size uint64 }{
-			{0, pageBytes}, {HeaderSize + 64, pageBytes}, {HeaderSize, pageBytes - 64}, {at, 64},
-			{HeaderSize + pagesOf(at-HeaderSize)*pageBytes, 64}, {math.MaxUint64/pageBytes*pageBytes + HeaderSize, 64},
+			{0, pageBytes},
+			{HeaderSize + 64, pageBytes},
+			{HeaderSize, pageBytes - 64},
+			{at, 64},
+			{HeaderSize + pagesOf(at-HeaderSize)*pageBytes, 64},
+			{math.MaxUint64/pageBytes*pageBytes + HeaderSize, 64},
 		} {
 			if err := sums.Verify(page.offset, block[:page.size]); !errors.Is(err, ErrDamaged) {
 				t.Errorf("%s: %d bytes at %d: error %v, want ErrDamaged", name, page.size, page.offset, err)

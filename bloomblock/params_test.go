@@ -249,7 +249,9 @@ func TestAHeaderIsDescribedWithoutBuildingTheFilter(t *testing.T) {
 	nested, err := ParamsNested(0.0085, 0.0001)
 	must(t, err)
 	for _, p := range []Params{
-		{}, paramsFor(t, 0.01), paramsFor(t, 1e-6), split, split.SideBySide(), nested, ribbonOf(t, 0.0085), ribbonOf(t, 0.3, 0.001, 1e-5),
+		{},
+		paramsFor(t, 0.01), paramsFor(t, 1e-6), split, split.SideBySide(), nested, ribbonOf(t, 0.0085),
+		ribbonOf(t, 0.3, 0.001, 1e-5),
 	} {
 		for _, n := range []uint64{0, 1, 2, 63, 200, 1000, 1500, 10_000, 100_000} {
 			want, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, n)))

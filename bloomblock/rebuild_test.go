@@ -87,7 +87,8 @@ func TestATraceIsTheAnswer(t *testing.T) {
 	nested, err := ParamsNested(0.1, 0.03, 0.00004)
 	must(t, err)
 	for _, p := range []Params{
-		{}, paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1),
+		{},
+		paramsFor(t, 0.2), paramsOf(t, Unit{20, 14}), nested, ribbonOf(t, 0.2), ribbonOf(t, 0.3, 0.1),
 		paramsOf(t, Unit{6, 4}, Unit{6, 9}).SideBySide(),
 	} {
 		f := filterOf(t, p, seededHashes(2, 3000))

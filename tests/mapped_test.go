@@ -21,10 +21,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// mappedKeys is the number of keys in a store of openMapped.
+const mappedKeys = 20_000
+
 // openMapped returns a store in files of the operating system whose blocks are looked at in mapped files, the value of
-// key i for each of n keys, and the path of its largest table. limit sets limits of the store.
+// key i for each of mappedKeys keys, and the path of its largest table. limit sets limits of the store.
 func openMapped(
-	t *testing.T, n int, limit ...func(*bloomkv.Options),
+	t *testing.T, limit ...func(*bloomkv.Options),
 ) (db *bloomkv.DB, value func(i int) string, table string) {
 	t.Helper()
 	if runtime.GOOS != "linux" || strconv.IntSize < 64 {
@@ -40,7 +43,7 @@ func openMapped(
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	value = func(i int) string { return strings.Repeat(strconv.Itoa(i), 20) }
-	for i := range n {
+	for i := range mappedKeys {
 		must(t, db.Put(mappedKey(i), []byte(value(i))))
 	}
 	must(t, db.Flush(t.Context()))
@@ -53,7 +56,7 @@ func mappedKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 
 func TestLookupsUseMappedFiles(t *testing.T) {
 	const n = 20_000
-	db, value, _ := openMapped(t, n)
+	db, value, _ := openMapped(t)
 	for range 2 {
 		for i := range n {
 			got, err := db.Get(mappedKey(i))
@@ -130,7 +133,7 @@ func TestMappedBytesAreBoundedAndCounted(t *testing.T) {
 		{"a negative bound maps nothing", -1, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			db, value, _ := openMapped(t, n, func(o *bloomkv.Options) { o.MaxMappedBytes = tt.limit })
+			db, value, _ := openMapped(t, func(o *bloomkv.Options) { o.MaxMappedBytes = tt.limit })
 			for range 2 {
 				for i := range n {
 					got, err := db.Get(mappedKey(i * 7919 % n))
@@ -163,8 +166,8 @@ func TestStoresShareTheBoundOfMappedBytes(t *testing.T) {
 	shared, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 8 << 20, MaxMappedBytes: 3 << 20})
 	must(t, err)
 	share := func(o *bloomkv.Options) { o.Resources, o.MemoryBudget = shared, 0 }
-	one, value, _ := openMapped(t, n, share)
-	other, _, _ := openMapped(t, n, share)
+	one, value, _ := openMapped(t, share)
+	other, _, _ := openMapped(t, share)
 	read := func(db *bloomkv.DB) {
 		for i := range n {
 			got, err := db.Get(mappedKey(i * 7919 % n))
@@ -196,7 +199,7 @@ func TestStoresShareTheBoundOfMappedBytes(t *testing.T) {
 // file at that moment. Each call must then return the right value, or an error that names the file and an offset.
 func TestATableTruncatedUnderItsReadersIsAnErrorForThem(t *testing.T) {
 	const n = 20_000
-	db, value, table := openMapped(t, n)
+	db, value, table := openMapped(t)
 	base := filepath.Base(table)
 	known := func(err error) bool {
 		return strings.Contains(err.Error(), base) && strings.Contains(err.Error(), "offset ")

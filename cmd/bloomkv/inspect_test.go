@@ -107,7 +107,8 @@ func TestJSONHasTheNamesThatArePromised(t *testing.T) {
 		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
 		{[]string{"stats", dir, "--json"}, statsNames, "levels", levelNames},
 		{
-			[]string{"stats", dir, "--tables", "--json"}, append([]string{"by_table"}, statsNames...), "by_table",
+			[]string{"stats", dir, "--tables", "--json"},
+			append([]string{"by_table"}, statsNames...), "by_table",
 			tableStatsNames,
 		},
 		{

@@ -21,8 +21,8 @@ func (b *Share) Load(t *tree.Table) error {
 	return err
 }
 
-// LoadFresh loads a table that is in no state yet, so that all of its filter is verified, and keeps the filter if memory
-// has space for it until the plan of the new tree is made.
+// LoadFresh loads a table that is in no state yet, so that all of its filter is verified, and keeps the filter if
+// memory has space for it until the plan of the new tree is made.
 func (b *Share) LoadFresh(t *tree.Table) error {
 	err := b.Load(t)
 	if b.pool.Held.filterBytes() > b.pool.Free() {

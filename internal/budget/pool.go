@@ -28,10 +28,10 @@ var ErrNoRoom = errors.New("no room for another store's memtables")
 // concurrent use.
 //
 // Two memtables are reserved for each open store, which never take more than half of the total. What they have not
-// taken lately is lent to the rest: see Share.need. Of what they leave, filters get up to fifteen sixteenths, as much as
-// their promised rates ask for. If that is not enough, the filters of all stores are reduced together, so that lookups
-// of absent keys waste as few reads as this much memory allows: see filterplan.Fill. Indexes, in
-// parts, and cached blocks get the rest.
+// taken lately is lent to the rest: see Share.need. Of what they leave, filters get up to fifteen sixteenths, as much
+// as their promised rates ask for. If that is not enough, the filters of all stores are reduced together, so that
+// lookups of absent keys waste as few reads as this much memory allows: see filterplan.Fill. Indexes, in parts, and
+// cached blocks get the rest.
 //
 // No store waits for another, neither for its locks nor for its file system: locks of other stores are only tried.
 type Pool struct {
@@ -254,9 +254,9 @@ func (w *wishes) apply(chosen []int) (sum int64) {
 	return sum
 }
 
-// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest. The memory of filters that were replaced is free once
-// the collector has found that no lookup asks them any more. If it rarely runs and they take an eighth of the memory, it
-// is urged.
+// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest. The memory of
+// filters that were replaced is free once the collector has found that no lookup asks them any more. If it rarely
+// runs and they take an eighth of the memory, it is urged.
 func (p *Pool) fit() {
 	free := p.Free()
 	rest := max(free-p.Held.Sum(), 0)

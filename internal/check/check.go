@@ -112,7 +112,9 @@ type checker struct {
 func Tables(
 	ctx context.Context, v *manifest.Version, files *tablefile.Dir, d *epoch.Domain, progress func(done, total uint64),
 ) (report Report, err error) {
-	c := checker{files: files, blocks: cache.New(cacheSize, d), parts: sstable.NewPartPool(cacheSize), progress: progress}
+	c := checker{
+		files: files, blocks: cache.New(cacheSize, d), parts: sstable.NewPartPool(cacheSize), progress: progress,
+	}
 	damage := []error{v.Check()}
 	if err := ctx.Err(); err != nil { // there may be many tables
 		return report, err

@@ -124,8 +124,17 @@ func TestFillTakesAllThatFits(t *testing.T) {
 	for _, c := range []struct {
 		memory int64
 		want   [2]int
-	}{{400, [2]int{2, 2}}, {399, [2]int{1, 2}}, {300, [2]int{1, 2}}, {200, [2]int{1, 1}}, {199, [2]int{0, 1}},
-		{100, [2]int{0, 1}}, {99, [2]int{0, 0}}, {0, [2]int{0, 0}}, {-5, [2]int{0, 0}}} {
+	}{
+		{400, [2]int{2, 2}},
+		{399, [2]int{1, 2}},
+		{300, [2]int{1, 2}},
+		{200, [2]int{1, 1}},
+		{199, [2]int{0, 1}},
+		{100, [2]int{0, 1}},
+		{99, [2]int{0, 0}},
+		{0, [2]int{0, 0}},
+		{-5, [2]int{0, 0}},
+	} {
 		if got := Fill(demands, c.memory); [2]int(got) != c.want {
 			t.Errorf("%d bytes: forms %v, want %v", c.memory, got, c.want)
 		}

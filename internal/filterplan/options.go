@@ -12,7 +12,6 @@ const (
 	Auto   Kind = iota // Bloom filters, or Ribbon filters where memory is short
 	Ribbon             // Ribbon filters in the last levels
 	Bloom              // Bloom filters, which are cut into units where memory is short
-	kinds
 )
 
 // String returns the kind in a word, "auto", "ribbon" or "bloom".
@@ -30,10 +29,10 @@ func (k Kind) String() string {
 
 // ParseKind returns the kind that String returns text for.
 func ParseKind(text string) (k Kind, ok bool) {
-	for k < kinds && k.String() != text {
+	for k <= Bloom && k.String() != text {
 		k++
 	}
-	return k, k < kinds
+	return k, k <= Bloom
 }
 
 // Options are the options of a store that its filters depend on. The zero value means the defaults.
@@ -66,7 +65,7 @@ func (o Options) Check(memory int64) error {
 	switch most := memory / 2; {
 	case o.Ratio < 2 || o.Ratio > 100:
 		return fmt.Errorf("option LevelRatio: %d, want 2 to 100", o.Ratio)
-	case o.Kind >= kinds:
+	case o.Kind > Bloom:
 		return fmt.Errorf("option FilterKind: %v, want %v, %v or %v", o.Kind, Auto, Ribbon, Bloom)
 	case o.Memory != 0 && o.FPR != 0:
 		return fmt.Errorf("option FilterMemory: %d, want 0 with FilterFPR, which is %v", o.Memory, o.FPR)

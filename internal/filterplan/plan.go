@@ -88,9 +88,9 @@ func (p *Plan) divide(level int, share float64, runs int) (more float64) {
 
 // build chooses the units of a level's filters. A table that moves down keeps its filter: its first unit alone meets
 // the rate of the last level, and its first two that of a level about half way, so that a move drops whole units from
-// memory. Where memory is short, less of a filter may be in memory than it has: then the rate of the last level is split
-// over several units as well, which lose less when they are folded or left out than one unit does. A Ribbon unit loses
-// nothing: it is reduced column by column.
+// memory. Where memory is short, less of a filter may be in memory than it has: then the rate of the last level is
+// split over several units as well, which lose less when they are folded or left out than one unit does. A Ribbon
+// unit loses nothing: it is reduced column by column.
 func (f Planner) build(p *Plan, level int) (err error) {
 	at := &p.Levels[level]
 	last := p.Levels[bottom].Rate

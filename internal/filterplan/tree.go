@@ -161,7 +161,7 @@ func cut(runs []Run) []Run {
 		if r.Tables == 0 {
 			r.Tables = int(r.Keys/50_000 + 1) //nolint:gosec // at most 2⁴⁸ keys
 		}
-		r.Tables = max(min(r.Tables, mostTables), int(r.Keys>>38)) //nolint:gosec // no filter has more keys
+		r.Tables = max(min(r.Tables, mostTables), int(r.Keys>>38))
 	}
 	return runs
 }
@@ -217,6 +217,6 @@ func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
 			bytes += d.Forms[chosen[i]].Bytes
 		}
 	}
-	l.Predicted, l.Bytes = p.FPR/float64(n), uint64(bytes) //nolint:gosec // a size
+	l.Predicted, l.Bytes = p.FPR/float64(n), uint64(bytes)
 	l.BitsPerKey = 8 * float64(bytes) / float64(l.Keys)
 }

@@ -51,10 +51,10 @@ func annotate(w io.Writer, r *Filter) {
 		end = int(h.PrefixSize(i + 1)) //nolint:gosec // within the block
 	}
 	label := "not of a unit"
-	if at, size := h.SumsSpan(); err == nil && size > 0 && at == uint64(end) { //nolint:gosec // a length
+	if at, size := h.SumsSpan(); err == nil && size > 0 && at == uint64(end) {
 		label = "page checksums"
 	}
-	hexLines(w, r.Offset+uint64(end), r.block[end:], label) //nolint:gosec // a length
+	hexLines(w, r.Offset+uint64(end), r.block[end:], label)
 }
 
 // hexLines writes bytes, 16 per line, with the label in the first line.

@@ -22,7 +22,7 @@ type treePlan struct {
 // budget returns the MemoryBudget that a store is opened with.
 func (o *Options) budget(s *manifest.State) int64 {
 	if f := s.Filters; o.Budget == 0 && f != nil && f.Memory < math.MaxInt64/2 {
-		return max(filterplan.DefaultBudget, 2*int64(f.Memory)) //nolint:gosec // far below 2⁶³
+		return max(filterplan.DefaultBudget, 2*int64(f.Memory))
 	}
 	return cmp.Or(o.Budget, filterplan.DefaultBudget)
 }

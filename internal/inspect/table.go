@@ -102,8 +102,8 @@ func (t *Table) verify(ctx context.Context, name string) {
 }
 
 // readTable reads a table. Damage of only the filter or the sample is one of the facts; other damage is an error. If
-// take is not nil, it receives the reader with the whole index and filter, and the sample or nil, and returns whether it keeps
-// them.
+// take is not nil, it receives the reader with the whole index and filter, and the sample or nil, and returns whether
+// it keeps them.
 func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept bool)) (facts Table, err error) {
 	facts = Table{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
 	f, err := vfs.OS.Open(name)

@@ -38,8 +38,8 @@ const pieceAlign = 64
 // NewPieces returns pieces that have lent nothing.
 func NewPieces() *Pieces { return &Pieces{memory: newPool(true)} }
 
-// firstSlab is the size of the first slab in bytes. Each further one is as large as all that is lent, up to slabBytes, so
-// that a small store stays small.
+// firstSlab is the size of the first slab in bytes. Each further one is as large as all that is lent, up to
+// slabBytes, so that a small store stays small.
 const firstSlab = 64 << 10
 
 // Get lends n bytes with any contents, aligned to 64. If the system has no memory, or p is nil, they are in the heap.
@@ -53,8 +53,8 @@ func (p *Pieces) Get(n int) Piece {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := len(p.slabs) - 1; i >= 0; i-- {
-		if b := p.slabs[i].take(size); b != nil {
+	for _, v := range slices.Backward(p.slabs) {
+		if b := v.take(size); b != nil {
 			p.lent += int64(size)
 			return Piece{b[:n:n], p}
 		}

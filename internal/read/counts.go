@@ -29,8 +29,8 @@ type Counts struct {
 	BytesRead      uint64 // bytes of the others, which were read
 	IndexParts     uint64 // parts of indexes that were not in memory
 	FilterParts    uint64 // pages of filters that were asked in files, for lack of memory
-	// AbsentReads are the pages of filters, parts of indexes and data blocks that were not in memory, of lookups of absent
-	// keys.
+	// AbsentReads are the pages of filters, parts of indexes and data blocks that were not in memory, of lookups of
+	// absent keys.
 	AbsentReads uint64
 	TailLoads   uint64 // indexes read
 	TailBytes   uint64 // bytes of indexes and filters read
@@ -46,8 +46,8 @@ type lookupCounts [lookupStripes]lookupStripe
 type lookupStripe struct {
 	// The two common kinds of lookup have one counter each, indexed by the number of tables in range, all of whose
 	// filters were queried. absent: no filter let the lookup through. present: one did, the table held the key, and
-	// its block was in the cache; mapped: it was in a mapped file; inPlace: and the part of the index was not in memory.
-	// A locked addition takes 5 ns.
+	// its block was in the cache; mapped: it was in a mapped file; inPlace: and the part of the index was not in
+	// memory. A locked addition takes 5 ns.
 	absent, present, mapped, inPlace [usualProbes]atomic.Uint64
 
 	// All other lookups.

@@ -204,7 +204,9 @@ func TestGoldenBytes(t *testing.T) {
 		name string
 		data []byte
 	}{
-		{"block, all entries equally long", encode(uniform)}, {"block, mixed", encode(mixed)}, {"table", table},
+		{"block, all entries equally long", encode(uniform)},
+		{"block, mixed", encode(mixed)},
+		{"table", table},
 		{"table with its index in parts", inParts},
 	} {
 		fmt.Fprintf(&b, "%s\n%s\n", part.name, hex.Dump(part.data))

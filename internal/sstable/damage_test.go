@@ -34,13 +34,13 @@ func small(tb testing.TB, c Codec) ([]byte, Info, []kv) {
 }
 
 // smallInParts does the same with an index in parts.
-func smallInParts(tb testing.TB, c Codec) ([]byte, Info, []kv) {
+func smallInParts(tb testing.TB, c Codec) ([]byte, Info) {
 	tb.Helper()
-	file, info, kvs := smallWith(tb, c, 1)
+	file, info, _ := smallWith(tb, c, 1)
 	if !info.IndexInParts {
 		tb.Fatal("the index is not in parts")
 	}
-	return file, info, kvs
+	return file, info
 }
 
 func smallWith(tb testing.TB, c Codec, partSize int) ([]byte, Info, []kv) {

@@ -319,8 +319,8 @@ func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
 // after it is dropped.
 func (k *keyFilter) Filter() *bloomblock.Filter { return k.keys.filter.Load() }
 
-// FalsePositiveRate returns the rate at which lookups of absent keys search the table: that of the bits in memory, or the
-// promised one of the filter in the file, if lookups ask that too. It is 1 without a filter.
+// FalsePositiveRate returns the rate at which lookups of absent keys search the table: that of the bits in memory, or
+// the promised one of the filter in the file, if lookups ask that too. It is 1 without a filter.
 func (k *keyFilter) FalsePositiveRate() float64 {
 	if f := k.keys.file.Load(); f != nil {
 		return f.header.Rate(len(f.header.Units))

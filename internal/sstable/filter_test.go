@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -52,17 +53,17 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 		}
 	}
 	forms := r.FilterForms(0)
-	for i := len(forms) - 1; i >= 0; i-- {
+	for i, form := range slices.Backward(forms) {
 		r.ReduceFilter(forms[:i+1])
-		if got := r.FilterState().Form; got.Bytes > forms[i].Bytes || got.Bytes == 0 && i > 1 {
-			t.Fatalf("form %+v of %d bytes after reducing to %+v", got, r.FilterBytes(), forms[i])
+		if got := r.FilterState().Form; got.Bytes > form.Bytes || got.Bytes == 0 && i > 1 {
+			t.Fatalf("form %+v of %d bytes after reducing to %+v", got, r.FilterBytes(), form)
 		}
-		if _, err := r.SetFilter(forms[i]); err != nil || r.FilterBytes() != forms[i].Bytes {
-			t.Fatalf("%d bytes, %v after loading form %+v", r.FilterBytes(), err, forms[i])
+		if _, err := r.SetFilter(form); err != nil || r.FilterBytes() != form.Bytes {
+			t.Fatalf("%d bytes, %v after loading form %+v", r.FilterBytes(), err, form)
 		}
 		for _, v := range kvs {
 			if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
-				t.Fatalf("form %+v denies %q", forms[i], v.key)
+				t.Fatalf("form %+v denies %q", form, v.key)
 			}
 		}
 	}

@@ -74,7 +74,7 @@ func FuzzBlock(f *testing.F) {
 func FuzzFooter(f *testing.F) {
 	file, _, _ := small(f, None)
 	f.Add(file[len(file)-footerSize:], uint64(len(file)))
-	file, _, _ = smallInParts(f, None)
+	file, _ = smallInParts(f, None)
 	f.Add(file[len(file)-extraSize-footerSize:], uint64(len(file)))
 	f.Fuzz(func(t *testing.T, b []byte, size uint64) {
 		b = bytes.Clone(b)
@@ -182,7 +182,7 @@ func FuzzTable(f *testing.F) {
 	}
 	file, _ := buildWith(f, WriterOptions{ID: 5, Filter: filterParams(f, 0.01)}, nil, smallDels)
 	f.Add(file, uint32(0), []byte{}, "key003")
-	file, _, _ = smallInParts(f, None)
+	file, _ = smallInParts(f, None)
 	f.Add(file, uint32(len(file)-footerSize-extraSize), []byte{0}, "key003")
 	top := partsOf(f, file).index
 	f.Add(file, uint32(top), []byte{0xff, 0xff}, "key011")
@@ -224,7 +224,7 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 		t.Errorf("Load: %v, want %v", err, ErrVersion)
 	}
 	for at, want := range map[int]error{0: ErrVersion, 7: ErrVersion, 8: corrupt.Err, extraSize - 5: corrupt.Err} {
-		file, info, _ := smallInParts(t, None)
+		file, info := smallInParts(t, None)
 		file[len(file)-footerSize-extraSize+at] |= 0x40 // flags, reserved bytes
 		fixFooter(file, info.Size)
 		if err := newReader(file, info, 0).Load(0); !errors.Is(err, want) {

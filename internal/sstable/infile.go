@@ -35,9 +35,9 @@ func (r *Reader) AskInFile(ask bool) {
 }
 
 // AskFile asks the filter of keys in the file, if AskInFile says so. False is certain:
-// the table has no version of the key. asked reports whether there was something to ask. The caller is inside a guard of
-// the domain. AskFile allocates nothing once the checksums of the filter's pages were read. An error is one of the file;
-// after damage the answer is maybe, as FilterState says then.
+// the table has no version of the key. asked reports whether there was something to ask. The caller is inside a guard
+// of the domain. AskFile allocates nothing once the checksums of the filter's pages were read. An error is one of the
+// file; after damage the answer is maybe, as FilterState says then.
 func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err error) {
 	f := r.keys.file.Load()
 	if f == nil {
@@ -63,7 +63,7 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 			}) == nil && done
 		}
 		if !done {
-			if yes, err = r.askPages(f, sums, step, h, st); err != nil {
+			if yes, err = r.askPages(f, sums, step, h); err != nil {
 				return true, true, r.lose(f, err)
 			}
 		}
@@ -76,7 +76,7 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 
 // askPages reads the pages of a step and asks them.
 func (r *Reader) askPages(
-	f *fileFilter, sums *bloomblock.PageSums, step int, h bloomblock.Hash, st *Stats,
+	f *fileFilter, sums *bloomblock.PageSums, step int, h bloomblock.Hash,
 ) (maybe bool, err error) {
 	offset, size := f.header.StepPages(step, h)
 	s, _ := scratches.Get().(*scratch) // the pool has no others

@@ -121,7 +121,8 @@ func TestAFilterInAFileThatCannotBeReadIsAnError(t *testing.T) {
 		t.Errorf("%v, %v; want maybe and the error of the file", maybe, err)
 	}
 	f.on = false
-	if maybe, asked, err := r.AskFile(bloomblock.HashKey([]byte(kvs[3].key)), new(Stats)); !maybe || !asked || err != nil {
+	h := bloomblock.HashKey([]byte(kvs[3].key))
+	if maybe, asked, err := r.AskFile(h, new(Stats)); !maybe || !asked || err != nil {
 		t.Errorf("tried again: %v, asked %v, %v", maybe, asked, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,15 +46,15 @@ func inPlaceTable(tb testing.TB, w way, o WriterOptions, kvs []kv) (*Reader, *ma
 	return r, f
 }
 
-func numbered(n int) (kvs []kv) {
-	for i := range n {
-		kvs = append(kvs, set(fmt.Sprintf("k%04d", 2*i), 1, strings.Repeat("v", 50)+fmt.Sprint(i)))
+func numbered() (kvs []kv) {
+	for i := range 600 {
+		kvs = append(kvs, set(fmt.Sprintf("k%04d", 2*i), 1, strings.Repeat("v", 50)+strconv.Itoa(i)))
 	}
 	return kvs
 }
 
 func TestALookupInPlaceUsesOnePartAndOneBlock(t *testing.T) {
-	kvs := numbered(600)
+	kvs := numbered()
 	for _, c := range []Codec{None, S2} {
 		for _, w := range ways {
 			r, _ := inPlaceTable(t, w, WriterOptions{Codec: c}, kvs)
@@ -97,7 +98,7 @@ func TestALookupInPlaceAllocatesNothing(t *testing.T) {
 	}
 	cache.CleanPools()
 	defer cache.PoisonPools(0)
-	kvs := numbered(600)
+	kvs := numbered()
 	var keys [][]byte
 	for _, v := range kvs {
 		keys = append(keys, []byte(v.key))
@@ -137,7 +138,7 @@ func TestALookupInPlaceAllocatesNothing(t *testing.T) {
 
 // TestAValueFoundInPlaceCanBeHeld: it is in no cache, and yet valid for as long as it is held.
 func TestAValueFoundInPlaceCanBeHeld(t *testing.T) {
-	kvs := numbered(600)
+	kvs := numbered()
 	r, _ := inPlaceTable(t, way{}, WriterOptions{}, kvs)
 	get := func(v kv) Hit {
 		g := r.Enter()
@@ -165,7 +166,7 @@ func TestAValueFoundInPlaceCanBeHeld(t *testing.T) {
 }
 
 func TestAFullPoolLoadsAPartNowAndThen(t *testing.T) {
-	kvs := numbered(600)
+	kvs := numbered()
 	r, _ := inPlaceTable(t, ways[0], WriterOptions{}, kvs)
 	r.parts.SetLimit(3000)
 	fill := func() {
@@ -193,7 +194,7 @@ func TestAFullPoolLoadsAPartNowAndThen(t *testing.T) {
 
 func TestAPartInPlaceIsVerifiedOncePerResidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kvs := numbered(600)
+		kvs := numbered()
 		r, f := inPlaceTable(t, ways[0], WriterOptions{}, kvs)
 		top := r.top.Load()
 		key := []byte(kvs[300].key)
@@ -243,7 +244,7 @@ func TestAPartInPlaceIsVerifiedOncePerResidence(t *testing.T) {
 // TestALookupSurvivesChangesOfAMappedPart changes bytes of parts that were verified just before.
 func TestALookupSurvivesChangesOfAMappedPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kvs := numbered(600)
+		kvs := numbered()
 		r, f := inPlaceTable(t, ways[0], WriterOptions{}, kvs)
 		top := r.top.Load()
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -291,7 +292,7 @@ func (f *halfMapped) ReadAt(p []byte, off int64) (int, error) {
 
 // TestNothingOfAMappedPartIsUsedOutsideOfIt: the separators that a block is checked against are copies.
 func TestNothingOfAMappedPartIsUsedOutsideOfIt(t *testing.T) {
-	kvs := numbered(600)
+	kvs := numbered()
 	r, f := inPlaceTable(t, ways[0], WriterOptions{}, kvs)
 	top := r.top.Load()
 	half := &halfMapped{*f, top.end, top.partsEnd()}
@@ -307,7 +308,7 @@ func TestNothingOfAMappedPartIsUsedOutsideOfIt(t *testing.T) {
 }
 
 func TestManyLookupsInPlace(t *testing.T) {
-	kvs := numbered(600)
+	kvs := numbered()
 	for _, w := range ways {
 		r, _ := inPlaceTable(t, w, WriterOptions{}, kvs)
 		for from := 0; from < len(kvs); from += 60 {
@@ -351,8 +352,14 @@ func TestAChecklistForgetsAResidence(t *testing.T) {
 		at   moment
 		want bool
 	}{
-		{40, 10, true}, {40, 11, true}, {40, 12, false}, {41, 11, true}, {41, 12, false}, {42, 10, false},
-		{8, 10, false}, {40, 9, false},
+		{40, 10, true},
+		{40, 11, true},
+		{40, 12, false},
+		{41, 11, true},
+		{41, 12, false},
+		{42, 10, false},
+		{8, 10, false},
+		{40, 9, false},
 	} {
 		if got := c.has(q.i, q.at); got != q.want {
 			t.Errorf("block %d at %d: %v, want %v", q.i, q.at, got, q.want)

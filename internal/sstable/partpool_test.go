@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -198,7 +199,7 @@ func TestABlockOfAnEvictedPartIsNotKept(t *testing.T) {
 func TestReadersWhilePartsAreEvicted(t *testing.T) {
 	var kvs []kv
 	for i := range 3000 {
-		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), ikey.Seq(i%2), strings.Repeat(fmt.Sprint(i), 20)))
+		kvs = append(kvs, set(fmt.Sprintf("key%05d", i), ikey.Seq(i%2), strings.Repeat(strconv.Itoa(i), 20)))
 	}
 	d, pool := new(epoch.Domain), NewPartPool(20<<10)
 	c := cache.New(400<<10, d)
@@ -267,7 +268,7 @@ func TestReadersWhilePartsAreEvicted(t *testing.T) {
 func TestVersionsOfOneKeyGoOnInTheNextPart(t *testing.T) {
 	kvs := []kv{set("a", 5, "a"), set("z", 5, "z")}
 	for i := range 200 {
-		kvs = append(kvs, set("key", ikey.Seq(1000-i), strings.Repeat("v", 80)+fmt.Sprint(i)))
+		kvs = append(kvs, set("key", ikey.Seq(1000-i), strings.Repeat("v", 80)+strconv.Itoa(i)))
 	}
 	kvs = sorted(kvs)
 	file, info := build(t, WriterOptions{ID: 1, BlockSize: 512, partSize: 60}, kvs)

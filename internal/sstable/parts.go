@@ -224,7 +224,7 @@ func viewPart(b []byte) (partView, error) {
 		return partView{}, fmt.Errorf("part of the index of %d bytes, want %d to %d", len(b), partHeader, maxPart)
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-	if rest := uint64(len(b) - partHeader); count == 0 || prefix > MaxKey || prefix+count*partEntry > rest {
+	if rest := uint64(len(b)) - partHeader; count == 0 || prefix > MaxKey || prefix+count*partEntry > rest {
 		return partView{}, fmt.Errorf("part of the index: %d blocks and a prefix of %d do not fit %d bytes",
 			count, prefix, len(b))
 	}
@@ -266,7 +266,7 @@ func (v *partView) fits(i int) bool {
 	start, end := v.span(i)
 	from, to := v.suffixEnds(i)
 	return start <= end && end-start >= trailerSize && possible(end-start-trailerSize, v.decoded(i)) &&
-		from <= to && uint64(to) <= uint64(len(v.seps)) && uint64(to-from) <= uint64(MaxKey-len(v.prefix))
+		from <= to && uint64(to) <= uint64(len(v.seps)) && int64(to-from) <= int64(MaxKey-len(v.prefix))
 }
 
 // check checks a whole part against the top: w is its entry there, lower the last separator of the part before, nil for

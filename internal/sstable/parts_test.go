@@ -212,7 +212,7 @@ func TestPartsAndTheWholeIndexAgree(t *testing.T) {
 
 // TestHostileTopsAndParts changes a field at a time, where no checksum would notice it.
 func TestHostileTopsAndParts(t *testing.T) {
-	file, _, _ := smallInParts(t, None)
+	file, _ := smallInParts(t, None)
 	good, payload, _, _ := topOf(t, file)
 	lastSep := len(payload) - int(good.parts[len(good.parts)-1].sep)
 	topFields := topHeader + len(good.prefix)
@@ -325,7 +325,7 @@ func TestABlockLiesBetweenItsSeparators(t *testing.T) {
 
 // FuzzPart searches a part in place that was checked, and one that was not: neither may panic, and the first is right.
 func FuzzPart(f *testing.F) {
-	file, _, _ := smallInParts(f, None)
+	file, _ := smallInParts(f, None)
 	good, _, _, _ := topOf(f, file)
 	for p := range good.parts {
 		w := &good.parts[p]
@@ -369,7 +369,7 @@ func FuzzPart(f *testing.F) {
 
 // FuzzTop: what parses is consistent.
 func FuzzTop(f *testing.F) {
-	file, _, _ := smallInParts(f, S2)
+	file, _ := smallInParts(f, S2)
 	_, payload, limit, slack := topOf(f, file)
 	f.Add(payload, limit, slack, []byte("key011"))
 	f.Fuzz(func(t *testing.T, b []byte, limit, slack uint64, key []byte) {

@@ -234,7 +234,7 @@ func FuzzSurvey(f *testing.F) {
 		f.Add(file, info.TailLen, info.FilterLen, true)
 		f.Add(file[:len(file)-1], info.TailLen, info.FilterLen, true)
 		f.Add(file, uint64(0), uint64(0), false)
-		file, info, _ = smallInParts(f, codec)
+		file, info = smallInParts(f, codec)
 		f.Add(file, info.TailLen, info.FilterLen, true)
 		f.Add(file[:len(file)-1], info.TailLen, info.FilterLen, true)
 	}

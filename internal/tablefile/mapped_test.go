@@ -258,7 +258,8 @@ func TestAnEvictedMappingCountsUntilItsReadersHaveLeft(t *testing.T) {
 	pool := newMappingPool(8, 6)
 	one, other := pool.NewDir(vfs.NewMem(), ".", new(epoch.Domain)), pool.NewDir(vfs.NewMem(), ".", new(epoch.Domain))
 	files := []*File{
-		openFile(t, one, 1, "abc"), openFile(t, one, 2, "def"), openFile(t, other, 1, "ghi"), openFile(t, other, 2, "jkl"),
+		openFile(t, one, 1, "abc"), openFile(t, one, 2, "def"), openFile(t, other, 1, "ghi"),
+		openFile(t, other, 2, "jkl"),
 	}
 	use(files[0], 3)
 	use(files[1], 3)
