@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"math"
 	"path"
 	"regexp"
@@ -37,6 +38,8 @@ var wantedFeatures = []string{
 	"table of level 0", "table of a level between", "table of the last level", "run of several tables",
 	"raw block", "s2 block", "zstd block",
 	"filter of 1 Bloom units", "filter of 2 Bloom units", "filter of 3 Bloom units", "Ribbon filter",
+	"filter with checksums of pages", "filter with units side by side", "filter of whole units with checksums of pages",
+	"filter of version 2",
 	"prefix filter by length", "prefix filter by separator", "table without a filter", "sample",
 	"tombstone in a table", "range tombstone in a table", "range tombstone without an end in a table",
 	"two range tombstones over the same keys in a table",
@@ -301,6 +304,44 @@ func (c *keptContents) table(b []byte, level int) {
 		c.has("Ribbon filter")
 	} else {
 		c.has("filter of %d Bloom units", filter[11])
+	}
+	c.pages(b[filterOff:])
+}
+
+// pages reads the pages of the filter that begins at the start of b.
+func (c *keptContents) pages(b []byte) {
+	const header, page = 128, 4096
+	units, parts := 0, u64(b[104:])
+	for i := range int(b[11]) {
+		blocks := u64(b[32+24*i:])
+		if units += 64 * blocks; parts > 0 && blocks%parts != 0 {
+			c.has("unit of %d blocks in %d parts", blocks, parts)
+		}
+	}
+	if b[8] < 3 {
+		c.has("filter of version 2")
+		return
+	}
+	if parts > 0 {
+		c.has("filter with units side by side")
+	}
+	switch b[116] {
+	case 12:
+		c.has("filter with checksums of pages")
+	default:
+		c.has("filter with pages of 1<<%d bytes", b[116])
+		return
+	}
+	if parts == 0 {
+		c.has("filter of whole units with checksums of pages")
+	}
+	sums := b[header+units:]
+	for at := header; at < header+units; at += page {
+		crc := crc32.Checksum(b[at:min(at+page, header+units)], castagnoli)
+		if u32(sums) != int(crc) {
+			c.has("page with another checksum")
+		}
+		sums = sums[4:]
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,11 +17,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // keptSize is the size that a directory of kept stores may have, in bytes.
-const keptSize = 200 << 10
+const keptSize = 256 << 10
 
 // A keptStore builds a store in memory and records what it should hold.
 type keptStore struct {
@@ -42,6 +44,7 @@ func makeKept(t *testing.T) map[string][]byte {
 	files := make(map[string][]byte)
 	for name, build := range map[string]func(*keptStore) *vfs.Mem{
 		"closed": (*keptStore).makeClosed, "memory": (*keptStore).makeMemory, "killed": (*keptStore).makeKilled,
+		"short": (*keptStore).makeShort,
 	} {
 		s := &keptStore{
 			t: t, mem: vfs.NewMem(), rng: rand.New(rand.NewPCG(1, 2)),
@@ -375,6 +378,30 @@ func (s *keptStore) makeMemory() *vfs.Mem {
 	}
 	s.flush()
 	s.lookUp()
+	s.close()
+	return s.mem
+}
+
+// makeShort makes a store whose last level was built while memory was far too short for its filter, so that its Bloom
+// units stand side by side. The filter of level 0, of a low rate, was built with memory to spare. Each takes more than
+// a page.
+func (s *keptStore) makeShort() *vfs.Mem {
+	const keys = 3400
+	key := func(i int) string { return fmt.Sprintf("%c%03x", 'a'+i%3, i) }
+	s.open(func(o *bloomkv.Options) {
+		o.MemoryBudget, o.Resources, o.TableSize = 0, storetest.LittleMemory(s.t, 256<<10), 0
+		o.MemtableSize, o.FilterKind = 1<<20, bloomkv.FilterBloom
+	})
+	for i := range keys {
+		s.put(key(i), "")
+	}
+	s.compact()
+	s.close()
+	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.FilterKind, o.TableSize = 1e-6, bloomkv.FilterBloom, 0 })
+	for i := 0; i < keys; i += 3 {
+		s.put(key(i), strconv.Itoa(i))
+	}
+	s.flush()
 	s.close()
 	return s.mem
 }

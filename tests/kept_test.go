@@ -167,6 +167,11 @@ func TestKeptStoresHaveAllOfTheFormat(t *testing.T) {
 	if missing := c.lacks(wantedFeatures); len(missing) > 0 {
 		t.Errorf("%s lacks: %s", newest, strings.Join(missing, ", "))
 	}
+	for feature := range c.features {
+		if !slices.Contains(wantedFeatures, feature) {
+			t.Errorf("%s has a feature that wantedFeatures lacks: %s", newest, feature)
+		}
+	}
 	for _, name := range []string{"closed", "killed"} {
 		list := string(files[name+".txt"])
 		for _, line := range []string{"\"\" = \"the empty key\"\n", "\"empty value\" = \"\"\n"} {
