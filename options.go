@@ -94,19 +94,21 @@ type Options struct {
 	// in addition to MemoryBudget.
 	ReadOnly bool
 
-	// FilterFPR is the promised number of wasted table reads for a lookup of an absent key, over the whole tree. A
+	// FilterFPR is the number of wasted table reads that a lookup of an absent key may cost, over the whole tree. A
 	// read is wasted if the table that is searched holds no version of the key. 0 means 0.01. 1 means no filters:
 	// none are built, and existing ones are not loaded. All other values must be between 0 and 1, exclusive. Open
 	// fails with ErrFilterRate if the filters can't reach the rate.
+	//
+	// It is promised as long as MemoryBudget holds the filters that it takes. Where it does not, filters are kept in
+	// smaller forms, and the store promises what these keep: Metrics.FPRPromised and BudgetNeeded,
+	// Events.PromiseChanged.
 	FilterFPR float64
-	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The promised rate is then the
-	// best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRPromised). If
-	// existing filters no longer fit, units of them are dropped from memory until compaction writes smaller ones. The
-	// third unit of each filter is dropped first, and those of the last level before others. A Bloom filter of the
-	// last level has up to three units; a Ribbon filter has one, and its table has no filter without it. The value of
-	// Metrics.FPRPromised holds from the next lookup on, if Metrics.Settled and Warm are true, until the tree changes
-	// again or another store that shares Resources takes the memory. While units are dropped, it is an average for
-	// lookups that are spread in each run like its keys: a table that lacks units causes more wasted reads.
+	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The rate that is asked is then
+	// the best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRAsked). If
+	// existing filters no longer fit, they are kept in smaller forms until compaction writes smaller filters. The
+	// value of Metrics.FPRPromised holds from the next lookup on, if Metrics.Settled and Warm are true, until the tree
+	// changes again or another store that shares Resources takes the memory. It is an average for lookups that are
+	// spread in each run like its keys: a table with a smaller filter than others causes more wasted reads.
 	// FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR applies. Open
 	// fails with ErrFilterRate if not even the smallest filters for the contents of the store would fit.
 	FilterMemory int64
@@ -135,6 +137,11 @@ type Options struct {
 	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
 	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
 	// minimum is 8 MiB.
+	//
+	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
+	// 31 million keys while the store is written to, and of 59 million while it is idle, when memtables lend most of
+	// their memory; with FilterBloom of 23 and 43 million. bloomkv plan --budget computes it for other options, and
+	// what is promised beyond that.
 	MemoryBudget int64
 	// MaxMappedBytes bounds the bytes of table files that are mapped into the memory of the process at a time, which
 	// happens on 64-bit Linux alone. Lookups and iterators use blocks in mapped files if the cache is full and the

@@ -43,7 +43,7 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 		s := randomSample(rng)
 		s.Time = time.Date(2026, 1, 2, 3, 4, 5+i, 678, time.UTC)
 		if i == mostSamples+19 { // the last one
-			s.FPRAsked, s.FPRPromised, s.Reads = 0.01, 0.01234, 0.5678
+			s.FPRAsked, s.FPRPromised, s.Reads = 0.01, 0.01, 0.5678
 			s.BudgetNeeded, s.Memory.Budget = 1500<<20, 64<<20
 		}
 		data, err := json.Marshal(s)

@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 var (
@@ -92,4 +95,75 @@ func showsPart(printed, shown string) bool {
 		rest = rest[at+len(part):]
 	}
 	return rest == "" || strings.HasSuffix(shown, "…\n")
+}
+
+// TestDocumentsSayWhatABudgetHolds compares the numbers in README.md and in the comment of Options.MemoryBudget with
+// those of the planner.
+func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
+	readme := string(readFile(t, filepath.Join("..", "..", "README.md")))
+	holds := func(kind filterplan.Kind, budget int64, u filterplan.Use) float64 {
+		t.Helper()
+		keys, err := filterplan.Options{Kind: kind}.Holds(budget, u)
+		must(t, err)
+		return float64(keys) / 1e6
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) ([MG])iB[^|]*\| (\S+) million \| (\S+) million \| (\S+) million \| `+
+		`(\S+) million \|$`).FindAllStringSubmatch(readme, -1)
+	if len(rows) != 4 {
+		t.Errorf("%d rows of budgets, want 4", len(rows))
+	}
+	for _, row := range rows {
+		size, err := strconv.ParseInt(row[1], 10, 64)
+		must(t, err)
+		budget := size << 20
+		if row[2] == "G" {
+			budget <<= 10
+		}
+		for i, want := range []float64{
+			holds(filterplan.Auto, budget, filterplan.Writing), holds(filterplan.Bloom, budget, filterplan.Writing),
+			holds(filterplan.Auto, budget, filterplan.Idle), holds(filterplan.Bloom, budget, filterplan.Idle),
+		} {
+			got, err := strconv.ParseFloat(row[3+i], 64)
+			if must(t, err); math.Abs(got-want) > 0.005*want {
+				t.Errorf("%s: column %d: %v, want %.3g", row[0], 1+i, got, want)
+			}
+		}
+	}
+	forecast := func(keys uint64) filterplan.Forecast {
+		t.Helper()
+		f, err := filterplan.Options{}.Forecast(keys, 0, filterplan.DefaultBudget)
+		must(t, err)
+		return f
+	}
+	f20, f40, f100 := forecast(20_000_000), forecast(40_000_000), forecast(100_000_000)
+	want := fmt.Sprintf("in a store of 20 million keys and nil options a lookup of an absent key searches %.2g tables "+
+		"in vain, in one of 40 million %.2g while the store is written to and %.2g while it is idle. In one of 100 "+
+		"million it asks %.2g pages of filters in files and searches %.2g tables in vain while the store is written "+
+		"to, and searches %.2g while it is idle; all filters would need %d MiB, or %d MiB idle", f20.Writing.FPR,
+		f40.Writing.FPR, f40.Idle.FPR, f100.Writing.Pages, f100.Writing.FPR, f100.Idle.FPR,
+		f100.Writing.Budget>>20, f100.Idle.Budget>>20)
+	if f100.Idle.Pages > 0 {
+		t.Errorf("pages of filters are asked in an idle store of 100 million keys: %+v", f100.Idle)
+	}
+	if !strings.Contains(oneLine(readme), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+	bloom, err := filterplan.Options{Kind: filterplan.Bloom}.Forecast(100_000_000, 0, 1<<30)
+	must(t, err)
+	want = fmt.Sprintf("Bloom filters take some %.0f bits for each key. `FilterAuto`, the default, builds Ribbon "+
+		"filters, of %.1f bits,", float64(8*bloom.Bytes)/1e8, float64(8*f100.Bytes)/1e8)
+	if !strings.Contains(oneLine(readme), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+	options := oneLine(strings.ReplaceAll(string(readFile(t, filepath.Join("..", "..", "options.go"))), "//", ""))
+	want = fmt.Sprintf("64 MiB hold the filters of %.0f million keys while the store is written to, and of %.0f "+
+		"million while it is idle, when memtables lend most of their memory; with FilterBloom of %.0f and %.0f "+
+		"million.",
+		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, filterplan.Writing)),
+		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, filterplan.Idle)),
+		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, filterplan.Writing)),
+		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, filterplan.Idle)))
+	if !strings.Contains(options, want) {
+		t.Errorf("the comment of Options.MemoryBudget does not say %q", want)
+	}
 }
