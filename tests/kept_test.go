@@ -271,14 +271,16 @@ func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
 					compareKept(t, db, list)
 					m := filtersExclude(t, db)
 					if got := db.Metrics().Memory.Filters; got > left || left == 0 && m.Lookups.FilterParts == 0 {
-						t.Errorf("%d bytes left: filters take %d, and %d pages were asked", left, got, m.Lookups.FilterParts)
+						t.Errorf("%d bytes left: filters take %d, and %d pages were asked", left, got,
+							m.Lookups.FilterParts)
 					}
 					must(t, db.Close())
 				}
 				at := filepath.Join(t.TempDir(), "db")
 				writeTree(t, at, store)
 				keptWrites(t, at, list, &bloomkv.Options{
-					Resources: storetest.LittleMemory(t, 256<<10), MemtableSize: 128 << 10, FilterKind: bloomkv.FilterBloom,
+					Resources: storetest.LittleMemory(t, 256<<10), MemtableSize: 128 << 10,
+					FilterKind: bloomkv.FilterBloom,
 				})
 			})
 		}

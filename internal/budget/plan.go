@@ -48,6 +48,7 @@ func (b *Share) wish(s *tree.State, keys, prefixes *wishes) {
 	if b.planner.Memory > 0 {
 		own := keys.demands[first:]
 		for i, n := range filterplan.Fill(own, b.planner.Memory) {
+			keys.of[first+i].asked = own[i].Forms[n]
 			own[i].Forms = own[i].Forms[:n+1]
 		}
 	}
@@ -82,13 +83,13 @@ func (b *Share) wishFor(s *tree.State, plan *filterplan.Plan, keys, prefixes *wi
 			if d.Forms == nil {
 				d.Forms = unknown(t.Meta, rate)
 			}
-			keys.of = append(keys.of, wish{b, t, &t.Keys, d.Forms[len(d.Forms)-1]})
+			keys.of = append(keys.of, newWish(b, t, &t.Keys, d.Forms))
 			keys.demands = append(keys.demands, d)
 			if prefixes == nil {
 				continue
 			}
 			if d.Forms = t.Prefixes.Forms(rate, t.Reader.PrefixForms); d.Forms != nil {
-				prefixes.of = append(prefixes.of, wish{b, t, &t.Prefixes, d.Forms[len(d.Forms)-1]})
+				prefixes.of = append(prefixes.of, newWish(b, t, &t.Prefixes, d.Forms))
 				prefixes.demands = append(prefixes.demands, d)
 			}
 		}
@@ -143,9 +144,9 @@ func (b *Share) promised(w *wishes, now, full []int) *Promises {
 	all := int64(0)
 	for i, o := range w.of {
 		d := &w.demands[i]
-		all += o.whole.Bytes
+		all += o.asked.Bytes
 		if o.share == b {
-			p.Whole += d.Weight * o.whole.Rate
+			p.Whole += d.Weight * o.asked.Rate
 			p.Now.Add(d.Weight, d.Forms[now[i]], o.whole)
 			p.Full.Add(d.Weight, d.Forms[full[i]], o.whole)
 		}

@@ -158,6 +158,13 @@ type wish struct {
 	table *tree.Table
 	plan  *tree.FilterPlan // Keys or Prefixes of table
 	whole bloomblock.Form  // of the filter, if it has all that its level needs
+	asked bloomblock.Form  // the same, as far as Options.FilterMemory has space for it
+}
+
+// newWish returns the wish for all of a filter.
+func newWish(b *Share, t *tree.Table, plan *tree.FilterPlan, forms []bloomblock.Form) wish {
+	whole := forms[len(forms)-1]
+	return wish{b, t, plan, whole, whole}
 }
 
 // wishes are those of several stores. The two slices are parallel.
