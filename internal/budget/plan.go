@@ -77,7 +77,7 @@ func (b *Share) wishFor(s *tree.State, plan *filterplan.Plan, keys, prefixes *wi
 				continue // it is never searched
 			}
 			d := filterplan.Demand{
-				Weight: float64(t.Meta.Entries) / float64(r.Entries), Order: mixed(t.Meta.Number),
+				Weight: float64(t.Meta.Entries) / float64(r.Entries), Table: t.Meta.Number,
 				Forms: t.Keys.Forms(rate, t.Reader.FilterForms),
 			}
 			if d.Forms == nil {
@@ -105,13 +105,6 @@ func unknown(t *manifest.Table, rate float64) []bloomblock.Form {
 		forms = append(forms, all)
 	}
 	return forms
-}
-
-// mixed returns a hash of a table's number: filters that gain equally are reduced all over the keys, and the same ones
-// in one state as in the next.
-func mixed(number uint64) uint64 {
-	number *= 0x9e3779b97f4a7c15
-	return number ^ number>>32
 }
 
 // Promises are what a store promises.

@@ -180,7 +180,8 @@ func (p *Pool) balance() {
 	lent, now := int64(0), time.Now()
 	states := map[*Share]*tree.State{}
 	all, fits := int64(0), true
-	for _, b := range p.members() {
+	members := p.members()
+	for _, b := range members {
 		s, release := b.tree.Acquire()
 		if s == nil {
 			continue
@@ -204,8 +205,10 @@ func (p *Pool) balance() {
 	p.whole = fits
 	p.dropped.Store(false)
 	var keys, prefixes wishes
-	for b, s := range states {
-		b.wish(s, &keys, &prefixes)
+	for _, b := range members { // in one order, for the division to last
+		if s := states[b]; s != nil {
+			b.wish(s, &keys, &prefixes)
+		}
 	}
 	space := p.filterSpace(p.Free())
 	chosen := filterplan.Fill(keys.demands, space)

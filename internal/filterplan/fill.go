@@ -12,7 +12,7 @@ type Demand struct {
 	// Weight is how often the filter is asked, for each lookup of an absent key within the bounds of its run: its
 	// table's share of the entries of the run.
 	Weight float64
-	Order  uint64            // filters that gain equally from their memory get it in this order
+	Table  uint64            // the number of its table, for the order of filters that gain equally
 	Forms  []bloomblock.Form // ascending and convex, from none on: see [bloomblock.Header.Forms]
 }
 
@@ -49,7 +49,7 @@ func Fill(demands []Demand, memory int64) (chosen []int) {
 		if c := cmp.Compare(b.gain, a.gain); c != 0 {
 			return c
 		}
-		return cmp.Or(cmp.Compare(demands[a.of].Order, demands[b.of].Order), cmp.Compare(a.of, b.of),
+		return cmp.Or(cmp.Compare(mixed(demands[a.of].Table), mixed(demands[b.of].Table)), cmp.Compare(a.of, b.of),
 			cmp.Compare(a.to, b.to))
 	})
 	for _, s := range steps {
@@ -61,6 +61,13 @@ func Fill(demands []Demand, memory int64) (chosen []int) {
 		}
 	}
 	return chosen
+}
+
+// mixed returns a hash of a table's number: filters that gain equally are reduced all over the keys, and the same ones
+// in one state as in the next.
+func mixed(number uint64) uint64 {
+	number *= 0x9e3779b97f4a7c15
+	return number ^ number>>32
 }
 
 // Space returns the bytes that filters may take, of the given bytes that memtables, range tombstones and the like

@@ -45,7 +45,7 @@ func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 		forms := formsOf(t, keys, c.params)
 		demands := make([]Demand, tables)
 		for i := range demands {
-			demands[i] = Demand{Weight: 1. / tables, Order: rand.Uint64(), Forms: forms}
+			demands[i] = Demand{Weight: 1. / tables, Table: rand.Uint64(), Forms: forms}
 		}
 		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
 			memory := int64(bits * keys * tables / 8)
@@ -78,7 +78,7 @@ func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 				})
 				step = max(step, bytes)
 			}
-			demands[i] = Demand{Weight: rng.Float64(), Order: rng.Uint64(), Forms: forms}
+			demands[i] = Demand{Weight: rng.Float64(), Table: rng.Uint64(), Forms: forms}
 			all += forms[len(forms)-1].Bytes
 		}
 		memory := rng.Int64N(all + 100)
@@ -120,7 +120,7 @@ func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 
 func TestFillTakesAllThatFits(t *testing.T) {
 	forms := []bloomblock.Form{{Rate: 1}, {Bytes: 100, Rate: 0.1}, {Bytes: 200, Rate: 0.01}}
-	demands := []Demand{{Weight: 0.5, Order: 2, Forms: forms}, {Weight: 0.5, Order: 1, Forms: forms}}
+	demands := []Demand{{Weight: 0.5, Table: 1, Forms: forms}, {Weight: 0.5, Table: 2, Forms: forms}} // 2 is first
 	for _, c := range []struct {
 		memory int64
 		want   [2]int

@@ -182,7 +182,7 @@ func (p *Plan) filters(runs []Run) (f filters) {
 		d := Demand{Weight: 1 / float64(tables), Forms: at.Params.Header((r.Keys + tables - 1) / tables).Forms(at.Rate)}
 		for range tables {
 			if r.Keys > 0 { // else it is never searched
-				d.Order++
+				d.Table++
 				f.demands, f.levels = append(f.demands, d), append(f.levels, r.Level)
 			}
 		}

@@ -24,7 +24,7 @@ func (t *tree) fit() {
 		}
 		for _, m := range r.members {
 			if m.meta.Entries > 0 {
-				d := filterplan.Demand{Weight: float64(m.meta.Entries) / float64(entries), Order: m.meta.Number}
+				d := filterplan.Demand{Weight: float64(m.meta.Entries) / float64(entries), Table: m.meta.Number}
 				rate := p.now.Levels[m.level].Rate
 				d.Forms = m.header.Forms(rate)
 				members, keys = append(members, m), append(keys, d)
@@ -57,12 +57,12 @@ func (t *tree) fit() {
 		Idle: promise(filterplan.Idle, idle), Writing: promise(filterplan.Writing, full),
 	}
 	for i, m := range members {
-		forms := keys[i].Forms[:full[i]+1]
-		if int64(m.place.FilterBytes) > forms[full[i]].Bytes { //nolint:gosec // a size
-			m.reduce(forms)
+		form := keys[i].Forms[full[i]]
+		if int64(m.place.FilterBytes) > form.Bytes { //nolint:gosec // a size
+			m.reduce(form)
 		}
-		if filterplan.WorthAsking(forms[full[i]], wholes[i].Rate) {
-			m.place.InFile, m.place.searched = true, wholes[i].Rate
+		if filterplan.WorthAsking(form, wholes[i].Rate) {
+			m.place.InFile, m.place.searched = true, m.header.Rate(len(m.header.Units))
 		}
 	}
 	for i, n := range filterplan.Fill(prefixes, t.space()-filterplan.Bytes(keys, full)) {
@@ -84,18 +84,17 @@ func (m *member) prefixHeader() bloomblock.Header {
 	return bloomblock.Header{}
 }
 
-// reduce brings the member's filter into the last of forms.
-func (m *member) reduce(forms []bloomblock.Form) {
-	p, form := &m.place, forms[len(forms)-1]
+// reduce gives the member's place the figures of the filter in a form.
+func (m *member) reduce(form bloomblock.Form) {
+	p := &m.place
 	p.FPR, p.FilterBytes, p.Units = form.Rate, uint64(form.Bytes), 0 //nolint:gosec // a size
 	for i := range m.header.Units {
 		if form.Has(i) {
 			p.Units++
 		}
 	}
-	if m.reader != nil {
-		m.reader.ReduceFilter(forms)
-		if f := m.reader.Filter(); f != nil && f.Form() == form {
+	if m.filter != nil && form.Bytes > 0 {
+		if f, ok := m.filter.Reduce(m.header, form, bloomblock.AlignedBytes(form.Bytes)); ok {
 			p.FPR = f.FalsePositiveRate()
 		}
 	}
