@@ -3,6 +3,7 @@ package tests
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,8 +16,21 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestMain runs the tests, or is the main function of a process that a test has started.
+var partSize = flag.Int("parts", 200, "bytes of the parts of indexes, 0 for the default")
+
+// setPartSize cuts the indexes of tables that the test writes from now on into parts of the given number of bytes; 0
+// stands for the default.
+func setPartSize(t *testing.T, n int) {
+	t.Helper()
+	sstable.SetPartSize(n)
+	t.Cleanup(func() { sstable.SetPartSize(*partSize) })
+}
+
+// TestMain runs the tests, or is the main function of a process that a test has started. The indexes of tables of some
+// ten blocks and more are in parts, so that all tests have tables with parts and without.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	sstable.SetPartSize(*partSize)
 	if child := os.Getenv(childEnv); child != "" {
 		os.Exit(childMain(child))
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -149,6 +150,10 @@ func (v *vandal) change() {
 func (v *vandal) table(t *forgedTable) {
 	r := v.rng
 	block := func() *forgedBlock { return &t.blocks[r.IntN(len(t.blocks))] }
+	if r.IntN(4) == 0 && (t.cuts != nil || r.IntN(8) == 0) {
+		v.parts(t)
+		return
+	}
 	n := r.IntN(16)
 	if n < 7 && len(t.blocks) == 0 {
 		n = 7 + r.IntN(9)
@@ -228,6 +233,53 @@ func (v *vandal) table(t *forgedTable) {
 	}
 }
 
+// parts changes the parts of a table's index, their borders, or whether there are any.
+func (v *vandal) parts(t *forgedTable) {
+	r := v.rng
+	switch n := len(t.cuts); {
+	case n == 0:
+		first := r.IntN(len(t.blocks) + 1)
+		t.cuts = []int{first, len(t.blocks) - first}
+		v.note("an index in two parts, the first of %d blocks", first)
+	case r.IntN(2) == 0:
+		i := r.IntN(n)
+		b := t.partPayload(i)
+		switch r.IntN(4) {
+		case 0:
+			b = v.bytes(b)
+		case 1:
+			j := r.IntN(n)
+			t.setPart(j, b)
+			b = t.partPayload(j)
+			v.note("parts of the index, %d in place of %d", i, j)
+		default:
+			b = v.aligned(b, 4)
+		}
+		t.setPart(i, b)
+		v.note("part %d of the index", i)
+	case r.IntN(3) == 0:
+		i, blocks := r.IntN(n), int(v.number(uint64(t.cuts[r.IntN(n)]))&0xff)
+		t.cuts[i] = blocks
+		v.note("part %d of the index has %d blocks", i, blocks)
+	case r.IntN(3) == 0 && n > 1:
+		i := r.IntN(n - 1)
+		move := 1 + r.IntN(t.cuts[i]+1)
+		t.cuts[i], t.cuts[i+1] = t.cuts[i]-min(move, t.cuts[i]), t.cuts[i+1]+min(move, t.cuts[i])
+		v.note("%d blocks of part %d in the next one", move, i)
+	case r.IntN(3) == 0:
+		t.cuts = nil
+		v.note("an index in one block")
+	default:
+		t.extra = t.extraPayload()
+		if r.IntN(2) == 0 {
+			t.extra = v.aligned(t.extra, 4)
+		} else {
+			t.extra = v.bytes(t.extra)
+		}
+		v.note("in front of the footer: %x", t.extra)
+	}
+}
+
 // block changes the decoded data of a block.
 func (v *vandal) block(x *forgedBlock) {
 	data, err := x.decode()
@@ -267,7 +319,15 @@ func (v *vandal) filter(b []byte) {
 		return
 	}
 	r := v.rng
+	sums := b[bloomblock.HeaderSize:]
+	sums = sums[min(h.UnitsSize(), uint64(len(sums))):]
 	switch {
+	case r.IntN(4) == 0 && len(sums) > 0:
+		v.word(sums[4*r.IntN(len(sums)/4):], 4)
+		v.note("checksums of the pages of a filter")
+		binary.LittleEndian.PutUint32(b[forgeSums:], crc32.Checksum(sums, castagnoli))
+		sealFilter(b)
+		return
 	case r.IntN(3) == 0 && len(b) > bloomblock.HeaderSize:
 		at := bloomblock.HeaderSize + r.IntN(len(b)-bloomblock.HeaderSize)
 		b[at] ^= 1 << r.IntN(8)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -110,7 +112,7 @@ func (s *forgedStore) clone() *forgedStore {
 		k := *t
 		k.props, k.dels, k.sample = bytes.Clone(t.props), bytes.Clone(t.dels), bytes.Clone(t.sample)
 		k.keys, k.second = bytes.Clone(t.keys), bytes.Clone(t.second)
-		k.blocks = slices.Clone(t.blocks)
+		k.blocks, k.cuts = slices.Clone(t.blocks), slices.Clone(t.cuts)
 		c.tables[n] = &k
 	}
 	for n, l := range s.logs {
@@ -177,7 +179,10 @@ func (s *forgedStore) agree(number uint64) {
 			if t.Flags&manifest.SeqOverridden == 0 {
 				t.MinSeq, t.MaxSeq = p.MinSeq, p.MaxSeq
 			}
-			t.Flags &^= manifest.LargestExclusive | manifest.LargestInfinite
+			t.Flags &^= manifest.LargestExclusive | manifest.LargestInfinite | manifest.IndexInParts
+			if s.tables[number].cuts != nil {
+				t.Flags |= manifest.IndexInParts
+			}
 			if len(dels) == 0 {
 				continue
 			}
@@ -231,7 +236,12 @@ func writeFiles(fsys vfs.FS, dir string, files map[string][]byte) error {
 func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
 	for _, kind := range hostileKinds {
 		s := kind.store(t)
+		inParts, pages := false, false
 		for n, x := range s.tables {
+			inParts = inParts || len(x.cuts) > 2
+			h, err := bloomblock.ParseHeader(x.keys)
+			_, size := h.SumsSpan()
+			pages = pages || err == nil && size > 0 && (kind.filter == bloomkv.FilterRibbon || h.Parts() > 1)
 			name := filename.Base(filename.Table, n)
 			if got := x.join(); !bytes.Equal(got, s.files[name]) {
 				t.Errorf("%v: %s differs after takeApart and join: the format in sstable has changed", kind, name)
@@ -250,8 +260,13 @@ func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
 				t.Errorf("%v: table %d: a change of nothing changes the manifest", kind, n)
 			}
 		}
-		if r := hostileRun(kind, s.join(), false, false, 1); r.err != nil || r.damage {
+		r := hostileRun(kind, s.join(), false, false, 1)
+		if r.err != nil || r.damage {
 			t.Errorf("%v: after openForged and join: %v, damage %v", kind, r.err, r.damage)
+		}
+		if short := kind.short > 0; inParts != kind.parts || pages != short || short && !r.pages {
+			t.Errorf("%v: an index in parts %v, a filter of several pages %v, asked there %v",
+				kind, inParts, pages, r.pages)
 		}
 	}
 }

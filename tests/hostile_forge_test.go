@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/klauspost/compress/zstd"
@@ -14,19 +15,22 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A forgedTable is a decoded table, to be changed and encoded again with correct checksums. The parts of
-// internal/sstable/format.go and internal/sstable/index.go without an exported encoder are written here a second time:
+// A forgedTable is a decoded table, to be changed and encoded again with correct checksums. What format.go, index.go
+// and parts.go of internal/sstable draw without an exported encoder is written here a second time:
 // TestATablePutTogetherAgainIsTheSame checks that both agree.
 type forgedTable struct {
 	id      uint64
 	blocks  []forgedBlock
-	index   []byte // payload; nil: made from blocks and separators
+	index   []byte // payload of the index or the top; nil: made from blocks and separators
 	prefix  []byte
-	sample  []byte // payload; nil if absent
-	keys    []byte // filter of keys; nil if absent
-	second  []byte // filter of prefixes; nil if absent
-	dels    []byte // payload; nil if absent
-	props   []byte // payload
+	cuts    []int          // number of blocks of each part of the index; nil: the index is one block
+	parts   map[int][]byte // payloads of parts that are not made from blocks and separators, by part
+	extra   []byte         // what is in front of the footer, without its checksum; nil: what belongs there
+	sample  []byte         // payload; nil if absent
+	keys    []byte         // filter of keys; nil if absent
+	second  []byte         // filter of prefixes; nil if absent
+	dels    []byte         // payload; nil if absent
+	props   []byte         // payload
 	foot    func(words []uint64, sample *uint32)
 	tailLen uint64 // result of the last join
 }
@@ -42,9 +46,14 @@ type forgedBlock struct {
 const (
 	// Kinds of blocks.
 	forgeData, forgeIndex, forgeProps, forgeFilter, forgeDels, forgeSample, forgeSecond = 1, 2, 3, 4, 5, 6, 7
+	forgePart, forgeTop, forgeExtra                                                     = 8, 9, 10
 
 	forgeTrailer, forgeFooter = 5, 80
+	forgeExtraSize            = 48
 	forgePrefixes             = 80 // offset of the bounds in the properties
+
+	// Offsets in the header of a filter: of its units, and of the checksum of the checksums of its pages.
+	forgeUnit, forgeSums = 32, 112
 )
 
 // forgeSum returns the checksum of a part of a table: of id, kind, offset and bytes.
@@ -95,40 +104,12 @@ func takeApart(file []byte) *forgedTable {
 			t.keys, t.second = t.keys[:n:n], t.keys[n:]
 		}
 	}
-	count, prefix := int(binary.LittleEndian.Uint32(index)), int(binary.LittleEndian.Uint32(index[4:]))
-	t.prefix = index[8 : 8+prefix]
-	fixed := index[8+prefix:]
-	seps := fixed[12*count:]
-	offset := 0
-	for i := range count {
-		e := fixed[12*i:]
-		stored, suffix := int(binary.LittleEndian.Uint32(e)), int(binary.LittleEndian.Uint32(e[8:]))
-		t.blocks = append(t.blocks, forgedBlock{
-			payload: bytes.Clone(file[offset : offset+stored]), codec: sstable.Codec(file[offset+stored]),
-			decoded: binary.LittleEndian.Uint32(e[4:]), suffix: seps[:suffix],
-		})
-		seps = seps[suffix:]
-		offset += stored + forgeTrailer
+	if binary.LittleEndian.Uint32(foot[68:]) > 1 {
+		t.takeParts(file, index)
+	} else {
+		t.takeIndex(file, index)
 	}
 	return t
-}
-
-// indexPayload returns the index of the current blocks.
-func (t *forgedTable) indexPayload() []byte {
-	if t.index != nil {
-		return t.index
-	}
-	b := binary.LittleEndian.AppendUint32(nil, uint32(len(t.blocks)))
-	b = append(binary.LittleEndian.AppendUint32(b, uint32(len(t.prefix))), t.prefix...)
-	for _, x := range t.blocks {
-		for _, v := range [...]uint32{uint32(len(x.payload)), x.decoded, uint32(len(x.suffix))} {
-			b = binary.LittleEndian.AppendUint32(b, v)
-		}
-	}
-	for _, x := range t.blocks {
-		b = append(b, x.suffix...)
-	}
-	return b
 }
 
 // join encodes the table with correct checksums.
@@ -141,6 +122,9 @@ func (t *forgedTable) join() []byte {
 	}
 	for _, x := range t.blocks {
 		seal(forgeData, x.payload, x.codec)
+	}
+	for i := range t.cuts {
+		seal(forgePart, t.partPayload(i), sstable.None)
 	}
 	words, sum := make([]uint64, 7), uint32(0)
 	sample := uint32(len(t.sample))
@@ -165,10 +149,15 @@ func (t *forgedTable) join() []byte {
 	} else {
 		words[1] = uint64(len(b))
 	}
-	words[0], words[3] = t.id, uint64(len(b))
+	indexOff := uint64(len(b))
+	words[0], words[3] = t.id, indexOff
 	index := t.indexPayload()
 	words[4], words[5], words[6] = uint64(len(index)), uint64(len(t.dels)), uint64(len(t.props))
-	seal(forgeIndex, index, sstable.None)
+	kind, version := byte(forgeIndex), uint32(1)
+	if t.cuts != nil {
+		kind, version = forgeTop, 2
+	}
+	seal(kind, index, sstable.None)
 	if len(t.dels) > 0 {
 		seal(forgeDels, t.dels, sstable.None)
 	}
@@ -177,18 +166,20 @@ func (t *forgedTable) join() []byte {
 		t.foot(words, &sample)
 	}
 	at := len(b)
+	if t.cuts != nil {
+		b = append(b, t.extraPayload()...)
+		b = binary.LittleEndian.AppendUint32(b, forgeSum(t.id, forgeExtra, at, b[at:]))
+		at = len(b)
+	}
 	for _, w := range words {
 		b = binary.LittleEndian.AppendUint64(b, w)
 	}
 	b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, sum), sample)
 	head := b[at:]
-	tail := append(binary.LittleEndian.AppendUint32(nil, 1), "bloomsst"...)
+	tail := append(binary.LittleEndian.AppendUint32(nil, version), "bloomsst"...)
 	b = binary.LittleEndian.AppendUint32(b, crc32.Update(crc32.Checksum(head, castagnoli), castagnoli, tail))
 	b = append(b, tail...)
-	t.tailLen = uint64(forgeFooter + 2*forgeTrailer + len(index) + len(t.props))
-	if len(t.dels) > 0 {
-		t.tailLen += uint64(len(t.dels) + forgeTrailer)
-	}
+	t.tailLen = uint64(len(b)) - indexOff
 	return b
 }
 
@@ -225,20 +216,32 @@ func (x *forgedBlock) encode(data []byte, c sstable.Codec) {
 	}
 }
 
-// resumFilter recomputes the checksums of a changed filter: those of the changed units, and that of the header, which
-// is its last field. h is the header before the change.
+// resumFilter recomputes the checksums of a changed filter: those of units and pages, and that of the header, which is
+// its last field. h is the header before the change.
 func resumFilter(b []byte, h bloomblock.Header) {
 	if len(b) < bloomblock.HeaderSize {
 		return
 	}
-	for _, u := range h.Units {
-		if u.Offset+u.Bytes() > uint64(len(b)) {
-			continue
+	end := bloomblock.HeaderSize + h.UnitsSize()
+	if uint64(len(b)) >= end {
+		units := b[bloomblock.HeaderSize:end]
+		for i, unit := range h.Split(units) {
+			binary.LittleEndian.PutUint32(b[forgeUnit+24*i+16:], crc32.Checksum(unit, castagnoli))
 		}
-		old := binary.LittleEndian.AppendUint32(nil, u.CRC)
-		if at := bytes.Index(b[:bloomblock.HeaderSize-4], old); at >= 0 {
-			binary.LittleEndian.PutUint32(b[at:], crc32.Checksum(b[u.Offset:u.Offset+u.Bytes()], castagnoli))
+		if _, size := h.SumsSpan(); size > 0 && uint64(len(b)) == end+size {
+			sums := b[end:]
+			for page := range slices.Chunk(units, 4096) {
+				binary.LittleEndian.PutUint32(sums, crc32.Checksum(page, castagnoli))
+				sums = sums[4:]
+			}
+			binary.LittleEndian.PutUint32(b[forgeSums:], crc32.Checksum(b[end:], castagnoli))
 		}
 	}
-	binary.LittleEndian.PutUint32(b[bloomblock.HeaderSize-4:], crc32.Checksum(b[:bloomblock.HeaderSize-4], castagnoli))
+	sealFilter(b)
+}
+
+// sealFilter recomputes the checksum of the header of a filter.
+func sealFilter(b []byte) {
+	const sealed = bloomblock.HeaderSize - 4
+	binary.LittleEndian.PutUint32(b[sealed:], crc32.Checksum(b[:sealed], castagnoli))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -23,6 +24,7 @@ import (
 type hostileResult struct {
 	err    error // a violation of the store's promises
 	damage bool  // some call was refused
+	pages  bool  // filters were asked in their files
 	phase  string
 }
 
@@ -80,6 +82,7 @@ type hostileCase struct {
 	fs    *countedFS
 	dir   string
 	size  uint64 // of all files, in bytes
+	bare  bool   // no table and no log is among them: without CURRENT that is no store
 	most  int    // more keys than the files can hold
 	rng   *rand.Rand
 	alloc []metrics.Sample
@@ -121,6 +124,7 @@ func (c *hostileCase) refused(err error) bool {
 		named = named || strings.Contains(text, s)
 	}
 	switch {
+	case c.bare && errors.Is(err, fs.ErrNotExist):
 	case !errors.Is(err, bloomkv.ErrCorruption) && !errors.Is(err, bloomkv.ErrUnsupportedVersion):
 		c.bad("neither corruption nor an unsupported version: %w", err)
 	case !named:
@@ -203,8 +207,10 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 		c.bad("%w", err)
 		return c.hostileResult
 	}
-	for _, b := range files {
+	c.bare = true
+	for name, b := range files {
 		c.size += uint64(len(b))
+		c.bare = c.bare && !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, ".log")
 	}
 	c.most = int(c.size) + 64
 	opts := kind.options(c.fs)
@@ -273,6 +279,7 @@ func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 			return nil
 		}))
 	})
+	c.pages = db.Metrics().Lookups.FilterParts > 0
 	c.do("DB.Check", 1, func() {
 		_, err := db.Check(context.Background(), nil)
 		c.refused(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -27,10 +28,13 @@ type hostileKind struct {
 	ranges      bool    // with range deletes
 	large       bool    // with runs of several tables
 	killed      bool    // with logs, as left by a process death
+	parts       bool    // with indexes in parts
+	short       int64   // bytes that are too few for its filters of several pages, beside all else; 0 for enough
 
-	once  sync.Once
-	built *forgedStore
-	keys  [][]byte // all keys written, deleted ones included
+	once   sync.Once
+	built  *forgedStore
+	keys   [][]byte           // most keys written, deleted ones included
+	little *bloomkv.Resources // if short, while a test uses the kind
 }
 
 var hostileKinds = []*hostileKind{
@@ -46,11 +50,19 @@ var hostileKinds = []*hostileKind{
 	},
 	{compression: bloomkv.CompressionZstdBottom, filter: bloomkv.FilterBloom, fpr: 1, ranges: true},
 	{compression: bloomkv.CompressionNone, filter: bloomkv.FilterRibbon, fpr: 0.3, prefix: true, killed: true},
+	{compression: bloomkv.CompressionS2, filter: bloomkv.FilterBloom, fpr: 0.05, ranges: true, parts: true},
+	{
+		compression: bloomkv.CompressionNone, filter: bloomkv.FilterRibbon, fpr: 0.05, prefix: true, large: true,
+		killed: true, parts: true,
+	},
+	{compression: bloomkv.CompressionZstdBottom, filter: bloomkv.FilterBloom, fpr: 0.01, parts: true, short: 24 << 10},
+	{compression: bloomkv.CompressionS2, filter: bloomkv.FilterRibbon, fpr: 0.01, ranges: true, short: 4 << 10},
 }
 
 func (k *hostileKind) String() string {
-	return fmt.Sprintf("compression %d, filter %d of rate %v, prefixes %v, range deletes %v, large %v, killed %v",
-		k.compression, k.filter, k.fpr, k.prefix, k.ranges, k.large, k.killed)
+	return fmt.Sprintf("compression %d, filter %d of rate %v, prefixes %v, range deletes %v, large %v, killed %v, "+
+		"parts %v, short %d",
+		k.compression, k.filter, k.fpr, k.prefix, k.ranges, k.large, k.killed, k.parts, k.short)
 }
 
 func (k *hostileKind) options(fsys vfs.FS) *bloomkv.Options {
@@ -60,6 +72,10 @@ func (k *hostileKind) options(fsys vfs.FS) *bloomkv.Options {
 	if k.prefix {
 		o.FilterPrefix = bloomkv.PrefixLen(2)
 	}
+	if k.short > 0 {
+		o.MemoryBudget, o.Resources, o.MemtableSize, o.TableSize = 0, k.little, 64<<10, 256<<10
+		o.BaseLevelSize = 256 << 10
+	}
 	return o
 }
 
@@ -67,7 +83,16 @@ func (k *hostileKind) options(fsys vfs.FS) *bloomkv.Options {
 // included, so that a seed reproduces a failure, except in the rare case of another order of background work.
 func (k *hostileKind) store(t *testing.T) *forgedStore {
 	t.Helper()
+	if k.short > 0 && k.little == nil {
+		k.little = storetest.LittleMemory(t, k.short)
+		t.Cleanup(func() { k.little = nil })
+	}
 	k.once.Do(func() {
+		sstable.SetPartSize(0)
+		if k.parts {
+			sstable.SetPartSize(64)
+		}
+		defer sstable.SetPartSize(*partSize)
 		cryptotest.SetGlobalRandom(t, uint64(slices.Index(hostileKinds, k)))
 		fsys, err := k.build()
 		if err == nil {
@@ -147,6 +172,13 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 	b.Put(nil, []byte("the empty key"))
 	must(db.With(bloomkv.NoSync).Apply(&b))
 	k.keys = append(k.keys, []byte{})
+	if k.short > 0 {
+		b.Reset()
+		for i := range 4500 {
+			b.Put(fmt.Appendf(nil, "bb%04d", i), nil)
+		}
+		must(db.With(bloomkv.NoSync).Apply(&b))
+	}
 	settle()
 	must(db.Compact(context.Background(), nil, nil))
 	settle()

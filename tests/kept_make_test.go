@@ -41,6 +41,7 @@ type keptStore struct {
 // path. The bytes differ in each run, since tables and logs have random ids.
 func makeKept(t *testing.T) map[string][]byte {
 	t.Helper()
+	setPartSize(t, 0)
 	files := make(map[string][]byte)
 	for name, build := range map[string]func(*keptStore) *vfs.Mem{
 		"closed": (*keptStore).makeClosed, "memory": (*keptStore).makeMemory, "killed": (*keptStore).makeKilled,
