@@ -29,11 +29,15 @@ type damageStore struct {
 	files  []string            // all but LOCK
 	want   map[string]string   // its contents
 	states []map[string]string // contents after each trailing unsynced write; nil if it was closed
+	little *bloomkv.Resources  // if not nil, memory without any for filters, which are asked in their files
 }
 
 func (d *damageStore) options(fsys vfs.FS) *bloomkv.Options {
 	o := storetest.Tiny(fsys)
 	o.BlockSize = 256
+	if d.little != nil {
+		o.MemoryBudget, o.Resources = 0, d.little
+	}
 	return o
 }
 
@@ -200,11 +204,19 @@ func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) [
 	return fsys
 }
 
-// TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store.
+// TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store, and, with filters that are asked in
+// their files, of every table.
 func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
-	for _, closed := range []bool{true, false} {
-		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
-			d := newDamageStore(t, closed)
+	for _, tt := range []struct {
+		name           string
+		closed, little bool
+	}{{"closed", true, false}, {"with logs", false, false}, {"closed, little memory", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := newDamageStore(t, tt.closed)
+			if tt.little {
+				d.little = storetest.LittleMemory(t, 0)
+				d.files = slices.DeleteFunc(d.files, func(name string) bool { return filepath.Ext(name) != ".sst" })
+			}
 			if o := d.read(d.fs.Kill()); o.err != nil || o.check != nil || storetest.Diff(o.got, d.want) != "" {
 				t.Fatalf("undamaged: %v, %v, %s", o.err, o.check, storetest.Diff(o.got, d.want))
 			}

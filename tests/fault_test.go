@@ -56,7 +56,8 @@ type faulty struct {
 	count  atomic.Int64 // number of operations that the fault may hit
 	healed atomic.Bool
 	struck atomic.Bool
-	where  atomic.Value // string: the first operation that failed
+	memory *bloomkv.Resources // nil for what a store has by default
+	where  atomic.Value       // string: the first operation that failed
 }
 
 func (f *faulty) hook(op vfs.Op) error {
@@ -143,7 +144,11 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 		return nil
 	}
 	for range 2 {
-		db, err := bloomkv.Open("db", storetest.Tiny(fsys))
+		o := storetest.Tiny(fsys)
+		if f.memory != nil {
+			o.MemoryBudget, o.Resources = 0, f.memory
+		}
+		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			if err := errors.Join(excused("open", err), files.Left()); err != nil {
 				return err
@@ -233,36 +238,47 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 	for _, kind := range faults {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
-			var next atomic.Int64
-			var missed, runs, crashes atomic.Int64
-			left := new(images)
-			var wg sync.WaitGroup
-			stride := int64(100 / storetest.AtStride(100))
-			for range 24 { // the store mostly waits between attempts
-				wg.Go(func() {
-					for missed.Load() == 0 && !t.Failed() {
-						f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride}
-						u := &uncertain{left: left}
-						mem := vfs.NewMem()
-						what := fmt.Sprintf("%s at operation %d", kind.name, f.first)
-						storetest.Within(t, 60*time.Second, what, func() {
-							if err := survives(u, f, mem); err != nil {
-								t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
-							}
-						})
-						if !f.struck.Load() {
-							missed.Add(1)
-						}
-						runs.Add(1)
-						crashes.Add(int64(u.crashed))
-						storetest.Progress.Add(1)
-					}
-				})
-			}
-			wg.Wait()
-			t.Logf("%d runs, %d crashes, which left %d images", runs.Load(), crashes.Load(), left.len())
+			failEach(t, kind, nil)
 		})
 	}
+	t.Run("EIO once while filters are asked in their files", func(t *testing.T) {
+		t.Parallel()
+		reads := fault{"EIO of a read", syscall.EIO, 1, func(k vfs.OpKind) bool { return k == vfs.OpReadAt }}
+		failEach(t, reads, storetest.LittleMemory(t, 0))
+	})
+}
+
+// failEach fails each operation that the fault hits, in a store with the given memory, nil for its own.
+func failEach(t *testing.T, kind fault, memory *bloomkv.Resources) {
+	t.Helper()
+	var next atomic.Int64
+	var missed, runs, crashes atomic.Int64
+	left := new(images)
+	var wg sync.WaitGroup
+	stride := int64(100 / storetest.AtStride(100))
+	for range 24 { // the store mostly waits between attempts
+		wg.Go(func() {
+			for missed.Load() == 0 && !t.Failed() {
+				f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride, memory: memory}
+				u := &uncertain{left: left}
+				mem := vfs.NewMem()
+				what := fmt.Sprintf("%s at operation %d", kind.name, f.first)
+				storetest.Within(t, 60*time.Second, what, func() {
+					if err := survives(u, f, mem); err != nil {
+						t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
+					}
+				})
+				if !f.struck.Load() {
+					missed.Add(1)
+				}
+				runs.Add(1)
+				crashes.Add(int64(u.crashed))
+				storetest.Progress.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d runs, %d crashes, which left %d images", runs.Load(), crashes.Load(), left.len())
 }
 
 // survives runs the script, repairs the disk, and checks the contents.

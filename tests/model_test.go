@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -27,6 +28,13 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 		operations = 500
 	}
 	const workers = 8
+	little := modelMemory(t)
+	var pages atomic.Uint64
+	t.Cleanup(func() {
+		if pages.Load() == 0 && *modelSeed == 0 && !t.Failed() {
+			t.Error("no filter was asked in its file")
+		}
+	})
 	for w := range workers {
 		t.Run(fmt.Sprintf("worker %d", w), func(t *testing.T) {
 			t.Parallel()
@@ -40,9 +48,11 @@ func TestTheStoreBehavesLikeAMap(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 0))
 				m := &modelRun{
 					next: func(n int) int { return rng.IntN(n) },
-					more: func(done int) bool { return done < operations },
+					more: func(done int) bool { return done < operations }, little: little,
 				}
-				if err := m.run(); err != nil {
+				err := m.run()
+				pages.Add(m.pages)
+				if err != nil {
 					t.Fatalf("%v\nafter: %s\nreplay with: go test -run %s -model.seed=%d", err, m.tail(),
 						"TestTheStoreBehavesLikeAMap", seed)
 				}
@@ -64,6 +74,7 @@ func FuzzModel(f *testing.F) {
 	}
 	f.Add([]byte("put, delete and batch are small numbers; the rest is rarer"))
 	f.Add(bytes.Repeat([]byte{0, 10, 20, 255}, 100))
+	little := modelMemory(f)
 	f.Fuzz(func(t *testing.T, program []byte) {
 		m := &modelRun{
 			next: func(n int) int {
@@ -75,7 +86,7 @@ func FuzzModel(f *testing.F) {
 				program = program[copy(b[:wide], program):]
 				return int(binary.LittleEndian.Uint16(b[:])) % n
 			},
-			more: func(done int) bool { return len(program) > 0 && done < 2000 },
+			more: func(done int) bool { return len(program) > 0 && done < 2000 }, little: little,
 		}
 		if err := m.run(); err != nil {
 			t.Fatalf("%v\nafter: %s", err, m.tail())
@@ -83,10 +94,21 @@ func FuzzModel(f *testing.F) {
 	})
 }
 
+// modelMemory returns memory for stores of modelRuns: as much as their filters need, a part of it, or none.
+func modelMemory(tb testing.TB) []*bloomkv.Resources {
+	tb.Helper()
+	return []*bloomkv.Resources{
+		storetest.LittleMemory(tb, 2<<20), storetest.LittleMemory(tb, 48<<10), storetest.LittleMemory(tb, 0),
+	}
+}
+
 // A modelRun is one program run on a store and its model. A crash may leave any state from the last durable one on.
 type modelRun struct {
 	next func(n int) int     // returns a choice below n
 	more func(done int) bool // reports whether to do another operation
+
+	little []*bloomkv.Resources // memory that stores may share, less and less
+	pages  uint64               // pages of filters that were asked in files
 
 	fs   *vfs.Mem
 	opts *bloomkv.Options
@@ -157,6 +179,7 @@ func (m *modelRun) run() (err error) {
 	if err := m.agree(); err != nil {
 		return err
 	}
+	m.count()
 	db := m.db
 	m.db = nil
 	if err := db.Close(); err != nil {
@@ -189,11 +212,19 @@ func (m *modelRun) open() (err error) {
 	o.LevelRatio = pick(2, 4, 10)
 	o.BlockSize = pick(256, 512, 1024, 4096)
 	o.FilterFPR = []float64{0, 0.01, 0.1, 0.001, 1}[m.next(5)]
-	o.FilterKind = bloomkv.FilterKind(m.next(2))
+	o.FilterKind = bloomkv.FilterKind(m.next(3))
 	o.FilterPrefix = modelRules[m.next(len(modelRules))]
 	o.Compression = bloomkv.Compression(m.next(3))
 	o.MaxOpenFiles = pick(8, 500)
 	o.Durability = bloomkv.Durability(m.next(3) / 2)
+	switch n := m.next(8); {
+	case n < len(m.little): // memory changes when a store is opened again
+		o.MemoryBudget, o.MaxOpenFiles, o.Resources = 0, 0, m.little[n]
+	case n == len(m.little):
+		o.MemoryBudget = 12 << 20
+	case n == len(m.little)+1:
+		o.FilterFPR, o.FilterMemory = 0, 64<<10
+	}
 	m.opts = o
 	m.note("open")
 	if m.db, err = bloomkv.Open("db", o); err != nil {
@@ -201,6 +232,9 @@ func (m *modelRun) open() (err error) {
 	}
 	return nil
 }
+
+// count counts the pages of filters that the store has asked in files.
+func (m *modelRun) count() { m.pages += m.db.Metrics().Lookups.FilterParts }
 
 func (m *modelRun) note(format string, args ...any) {
 	m.log = append(m.log, fmt.Sprintf(format, args...))
@@ -288,6 +322,7 @@ func (m *modelRun) step() error {
 		return m.checkpoint()
 	case n < 238:
 		m.note("close")
+		m.count()
 		if err := m.barrier(m.db.Close()); err != nil {
 			return err
 		}
@@ -545,6 +580,7 @@ func (m *modelRun) crash() error {
 	old := m.db
 	kind := m.next(5)
 	m.note("crash %d", kind)
+	m.count()
 	switch kind {
 	case 0:
 		m.fs = m.fs.Crash(vfs.KeepNothing)
