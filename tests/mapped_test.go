@@ -21,6 +21,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// skipUnmapped skips a test on systems that map no files.
+func skipUnmapped(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" || strconv.IntSize < 64 {
+		t.Skip("no mapped files here")
+	}
+}
+
 // mappedKeys is the number of keys in a store of openMapped.
 const mappedKeys = 20_000
 
@@ -30,9 +38,7 @@ func openMapped(
 	t *testing.T, limit ...func(*bloomkv.Options),
 ) (db *bloomkv.DB, value func(i int) string, table string) {
 	t.Helper()
-	if runtime.GOOS != "linux" || strconv.IntSize < 64 {
-		t.Skip("no mapped files here")
-	}
+	skipUnmapped(t)
 	o := storetest.Tiny(vfs.OS)
 	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.NoSync
 	for _, limit := range limit {
