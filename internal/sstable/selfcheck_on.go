@@ -9,33 +9,42 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// A selfCheck keeps the keys of a table that is being written, and asks the finished filters for each of them, also
-// with only some of their units, as a memory budget leaves them. It panics if a filter denies a key. It is built into
-// tests with the tag bloomkvcheck, which so check all tables that they write.
+// A selfCheck keeps the keys of a table that is being written, and asks the finished filters for each of them, also in
+// each form that a memory budget may leave of them, and page by page in the file. It panics if a filter denies a key. It
+// is built into tests with the tag bloomkvcheck, which so check all tables that they write.
 type selfCheck struct{ keys [][]byte }
 
 func (c *selfCheck) add(key []byte) { c.keys = append(c.keys, bytes.Clone(key)) }
 
 // check asks a filter for the part that of returns for each key; nil means that the key has no part in it.
 func (c *selfCheck) check(block []byte, of func(key []byte) []byte) {
+	if _, err := bloomblock.Parse(block); err != nil {
+		broken("cannot be parsed: %v", err)
+	}
 	h, err := bloomblock.ParseHeader(block)
 	if err != nil {
 		broken("cannot be parsed: %v", err)
 	}
-	var units [][]byte
-	for i := range len(h.Units) + 1 {
-		f, err := h.Filter(units)
-		if err != nil {
-			broken("with %d units: %v", i, err)
-		}
+	each := func(what string, mayContain func(h bloomblock.Hash) bool) {
 		for _, key := range c.keys {
-			if part := of(key); part != nil && !f.MayContain(bloomblock.HashKey(part)) {
-				broken("with %d units denies key %q by %q", i, key, part)
+			if part := of(key); part != nil && !mayContain(bloomblock.HashKey(part)) {
+				broken("%s denies key %q by %q", what, key, part)
 			}
 		}
-		if i < len(h.Units) {
-			units = append(units, block[h.Units[i].Offset:][:h.Units[i].Bytes()])
+	}
+	units := h.Split(block[bloomblock.HeaderSize:][:h.UnitsSize()])
+	for i, form := range h.Forms(h.Rate(len(h.Units))) {
+		f, err := h.In(form, bloomblock.AlignedBytes(form.Bytes), units)
+		if err != nil {
+			broken("in form %d: %v", i, err)
 		}
+		each(fmt.Sprintf("in form %d, %v", i, form), f.MayContain)
+	}
+	for step := range h.Steps() {
+		each(fmt.Sprintf("at step %d in the file", step), func(key bloomblock.Hash) bool {
+			offset, size := h.StepPages(step, key)
+			return h.StepMayContain(step, key, block[offset:][:size])
+		})
 	}
 }
 
