@@ -25,7 +25,7 @@ func (b *Share) Load(t *tree.Table) error {
 // memory has space for it until the plan of the new tree is made.
 func (b *Share) LoadFresh(t *tree.Table) error {
 	err := b.Load(t)
-	if b.pool.Held.filterBytes() > b.pool.Free() {
+	if b.pool.Held.filterBytes() > b.pool.filterSpace(b.pool.Free()) {
 		t.Loading.Lock()
 		t.Keys.Bytes.Store(0)
 		b.pool.dropped.Store(true)

@@ -1,0 +1,379 @@
+package budget
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+const mib = 1 << 20
+
+// An observer of tests counts what it is told of promises.
+type observer struct{ promises []Promises }
+
+func (*observer) ReadOnly(error)           {}
+func (*observer) Damaged(error)            {}
+func (*observer) LoadFailed(string, error) {}
+func (o *observer) Promise(p Promises)     { o.promises = append(o.promises, p) }
+
+// A testStore is a store without background work, whose last level has one table.
+type testStore struct {
+	*Share
+	told  *observer
+	table *tree.Table
+	whole int64 // bytes of its filter
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// join returns a store that shares p. Its table has the given number of keys, its memtables the given size in bytes.
+func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
+	t.Helper()
+	fsys := vfs.NewMem()
+	must(t, fsys.Mkdir("db"))
+	planner := filterplan.Options{FPR: 0.01, Ratio: 10}.Planner()
+	plans, err := planner.First(0.01)
+	must(t, err)
+
+	const number = 5
+	f, err := fsys.Create("db/" + filename.Base(filename.Table, number))
+	must(t, err)
+	var file bytes.Buffer
+	w := sstable.NewWriter(&file, sstable.WriterOptions{ID: 1, Filter: plans.Now.Levels[manifest.NumLevels-1].Params})
+	for i := range keys {
+		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%07d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil))
+	}
+	info, err := w.Finish()
+	must(t, err)
+	_, err = f.Write(file.Bytes())
+	must(t, err)
+	must(t, f.Close())
+
+	s := &testStore{told: new(observer)}
+	domain := new(epoch.Domain)
+	tr := tree.New(tree.Config{
+		FS: fsys, Dir: "db", Domain: domain, Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Files: p.Files.NewDir(fsys, "db", domain), Blocks: p.Blocks.NewCache(domain), Pieces: p.Pieces, Parts: p.Parts,
+	})
+	version := &manifest.Version{}
+	meta := compaction.Table(number, info)
+	version.Levels[manifest.NumLevels-1] = []manifest.Run{{ID: 1, Tables: []*manifest.Table{meta}}}
+	tr.Recover(manifest.State{Version: version, NextFile: number + 1, LastSeq: 1, Seed: 7})
+	s.Share, err = p.Join(Config{
+		Tree: tr, MemtableSize: memtable, Planner: planner, Plans: plans, Observer: s.told,
+	})
+	must(t, err)
+	tr.Begin(tr.FirstState(nil, memtable), 1)
+	tr.Load().EachTable(func(_ int, table *tree.Table) { s.table = table })
+	t.Cleanup(func() {
+		tr.Close()
+		last := tr.End()
+		if last != nil {
+			must(t, s.Leave(last))
+		}
+	})
+	s.WarmUp(t.Context())
+	s.Restore(t.Context())
+	header, _ := s.table.Reader.FilterHeader()
+	s.whole = int64(header.UnitsSize())
+	return s
+}
+
+// fill writes to the memtable of a store until it has the given number of bytes.
+func (s *testStore) fill(memtableBytes int64) {
+	mem := s.tree.Load().Mem
+	for i := 0; mem.Bytes() < memtableBytes; i++ {
+		key := fmt.Appendf(nil, "new%07d", i)
+		mem.Add(key, bloomblock.HashKey(key), ikey.Seq(2+i), ikey.Set, make([]byte, 500))
+	}
+}
+
+// take takes memory from a pool, so that the given number of bytes is left for filters.
+func take(p *Pool, left int64) {
+	fixed := p.Free() - (left+14)/15*16
+	p.Held.Add(tree.TableBytes{RangeDeletes: fixed - p.Held.fixed()})
+}
+
+// later makes the time that memtables have needed their memory for longer.
+func (s *testStore) later(d time.Duration) { s.water.since = s.water.since.Add(-d) }
+
+func TestTheHighWaterMarkFallsAfterAMinuteOrTwo(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	type step struct {
+		at         time.Duration
+		need, want int64
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []step
+	}{
+		{"it rises at once", []step{{0, 10, 10}, {1, 30, 30}, {2, 20, 30}}},
+		{"it stays for the minute in which it was reached", []step{{0, 30, 30}, {time.Minute - 1, 10, 30}}},
+		{"it stays for the minute after that", []step{{0, 30, 30}, {time.Minute, 10, 30}, {2*time.Minute - 1, 10, 30}}},
+		{"it falls to the highest of the minute before", []step{
+			{0, 30, 30},
+			{time.Minute, 20, 30},
+			{time.Minute + 1, 10, 30},
+			{2 * time.Minute, 10, 20},
+			{3 * time.Minute, 5, 10},
+		}},
+		{"it falls to now when nobody asked for two minutes", []step{{0, 30, 30}, {2 * time.Minute, 10, 10}}},
+		{"what is before is forgotten after two minutes, too", []step{
+			{0, 30, 30}, {time.Minute, 20, 30}, {4 * time.Minute, 1, 1},
+		}},
+	} {
+		var h highWater
+		h.raise(0, begin)
+		for _, s := range tt.steps {
+			if got := h.raise(s.need, begin.Add(s.at)); got != s.want {
+				t.Errorf("%s: after %v: %d, want %d", tt.name, s.at, got, s.want)
+			}
+		}
+	}
+}
+
+func TestMemtablesNeedWhatTheyHaveAndTwoStepsAhead(t *testing.T) {
+	const memtable = 1 * mib
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100, memtable)
+	now := time.Now()
+	state := s.tree.Load()
+	empty := state.Mem.Bytes()
+	if got, want := s.need(state, now), empty+2*memtable/tree.MemtableSteps; got != want {
+		t.Errorf("an empty memtable needs %d bytes, want %d", got, want)
+	}
+	s.fill(memtable / 2)
+	if got, want := s.need(state, now), state.Mem.Bytes()+2*memtable/tree.MemtableSteps; got != want {
+		t.Errorf("half a memtable needs %d bytes, want %d", got, want)
+	}
+	if s.Lends() {
+		t.Error("half a memtable lends what it has")
+	}
+	s.fill(3 * memtable)
+	if got := s.need(state, now); got != 2*memtable {
+		t.Errorf("memtables need %d bytes, want no more than the %d that are reserved", got, 2*memtable)
+	}
+}
+
+func TestAStoreIsBusyForAMinuteAfterAWrite(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 100, mib)
+	s.StartSeq(uint64(s.tree.NewestSeq()))
+	begin := time.Now()
+	for _, step := range []struct {
+		name string
+		at   time.Duration
+		seq  ikey.Seq
+		want bool
+	}{
+		{"as it was opened", 0, 1, false},
+		{"after a write", time.Second, 2, true},
+		{"within a minute", time.Minute, 2, true},
+		{"after a minute", time.Minute + time.Second, 2, false},
+		{"after one more write", time.Hour, 9, true},
+		{"and another", time.Hour + time.Minute, 10, true},
+		{"less than a minute after that", time.Hour + 2*time.Minute - 1, 10, true},
+		{"a minute after that", time.Hour + 2*time.Minute, 10, false},
+	} {
+		s.tree.Publish(step.seq)
+		if got := s.busy(begin.Add(step.at)); got != step.want {
+			t.Errorf("%s: busy %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+// TestTheBudgetForFiltersIsTheLeastThatHoldsThem computes what pools of the returned size, and of one MiB less, leave
+// for filters.
+func TestTheBudgetForFiltersIsTheLeastThatHoldsThem(t *testing.T) {
+	const memory = 64 * mib
+	type store struct {
+		memtable int64
+		scaled   bool
+		has      int64 // bytes that its memtables have had lately
+	}
+	for _, tt := range []struct {
+		name   string
+		fixed  int64
+		stores []store
+	}{
+		{"a store with default options", 0, []store{{memory / 4, true, 0}}},
+		{"one with memtables in use", 0, []store{{memory / 4, true, 5 * mib}}},
+		{"one with tops and range tombstones", 3*mib + 5, []store{{memory / 4, true, 0}}},
+		{"one with MemtableSize", 0, []store{{4 * mib, false, 0}}},
+		{"one with MemtableSize, in use", mib, []store{{4 * mib, false, 7 * mib}}},
+		{"a store that is only read", 0, []store{{0, true, 0}}},
+		{"several that share", 5 * mib, []store{
+			{memory / 64, true, mib}, {memory / 64, true, 0}, {3 * mib, false, 3 * mib}, {0, false, 0},
+		}},
+	} {
+		p := NewPool(memory, 8)
+		p.Held.Add(tree.TableBytes{RangeDeletes: tt.fixed})
+		for _, s := range tt.stores {
+			b := &Share{reserved: 2 * s.memtable, scaled: s.scaled}
+			b.water.before = s.has + b.reserved/tree.MemtableSteps
+			p.shares = append(p.shares, b)
+		}
+		// left returns what filters may take of another memory.
+		left := func(m int64, full bool) int64 {
+			free := m
+			for _, b := range p.shares {
+				reserved := b.reserved
+				if b.scaled {
+					reserved = reserved * (m / mib) / (memory / mib)
+				}
+				if !full {
+					reserved = reserved/tree.MemtableSteps + b.water.before - b.reserved/tree.MemtableSteps
+				}
+				free -= reserved
+			}
+			return p.filterSpace(free)
+		}
+		for _, full := range []bool{false, true} {
+			for _, filters := range []int64{1, 100, mib, 10 * mib, 30*mib + 7, 60 * mib, 1000 * mib, 1 << 40} {
+				got := p.budgetFor(filters, full)
+				if got%mib != 0 || left(got, full) < filters {
+					t.Errorf("%s, full %v: %d bytes leave %d for filters, want %d",
+						tt.name, full, got, left(got, full), filters)
+				}
+				if got > filterplan.MinBudget && left(got-mib, full) >= filters {
+					t.Errorf("%s, full %v: %d bytes for filters of %d, and one MiB less is enough",
+						tt.name, full, got, filters)
+				}
+			}
+			if got := p.budgetFor(0, full); got != filterplan.MinBudget {
+				t.Errorf("%s, full %v: no filters need %d bytes", tt.name, full, got)
+			}
+		}
+	}
+}
+
+func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	if got := s.table.Reader.FilterBytes(); got != s.whole {
+		t.Fatalf("%d bytes of the filter are in memory, want all %d", got, s.whole)
+	}
+	must(t, s.LoadFresh(s.table))
+	if got := s.table.Reader.FilterBytes(); got != s.whole || p.dropped.Load() {
+		t.Errorf("with space: %d bytes of the filter are in memory, want all %d", got, s.whole)
+	}
+	held := p.Held.fixed()
+	take(p, s.whole/2)
+	must(t, s.LoadFresh(s.table))
+	if got := s.table.Reader.FilterBytes(); got != 0 || !p.dropped.Load() || p.Held.filterBytes() != 0 {
+		t.Errorf("without space: %d bytes of the filter are in memory, of %d counted ones", got, p.Held.filterBytes())
+	}
+	h := bloomblock.HashKey([]byte("absent"))
+	var st sstable.Stats
+	if maybe, asked, err := s.table.Reader.AskFile(h, &st); maybe || !asked || err != nil {
+		t.Errorf("the filter is asked in its file: %v, says maybe: %v, %v", asked, maybe, err)
+	}
+
+	s.Rebalance() // the plan of the new tree
+	s.Restore(t.Context())
+	if got := s.table.Reader.FilterBytes(); got == 0 || got > s.whole/2 {
+		t.Errorf("after the plan: %d bytes of the filter are in memory, want up to half of %d", got, s.whole)
+	}
+	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.fixed()})
+	p.Rebalance()
+	select {
+	case <-s.Room():
+	default:
+		t.Error("Room does not receive when there is memory again")
+	}
+	s.Restore(t.Context())
+	if got := s.table.Reader.FilterBytes(); got != s.whole || p.Held.filterBytes() != s.whole {
+		t.Errorf("with memory again: %d bytes of the filter are in memory, %d are counted, want all %d",
+			got, p.Held.filterBytes(), s.whole)
+	}
+}
+
+// TestIdleMemtablesLendTheirMemory fills memtables of one store, which takes memory from the filter of another, and
+// empties them.
+func TestIdleMemtablesLendTheirMemory(t *testing.T) {
+	const memtable = 64 << 10
+	p := NewPool(16*mib, 8)
+	writer, reader := join(t, p, 10, memtable), join(t, p, 50_000, memtable)
+	idle := p.lent.Load()
+	if most := int64(4 * memtable); idle < most*2/3 || idle > most {
+		t.Fatalf("idle stores lend %d bytes of %d", idle, most)
+	}
+	take(p, reader.whole+64)
+	p.Rebalance()
+	expect := func(when string, least, most int64, kept bool) {
+		t.Helper()
+		reader.Restore(t.Context())
+		got, q := reader.table.Reader.FilterBytes(), reader.promise.Load()
+		if got < least || got > most || got > p.filterSpace(p.Free()) || q.Kept(q.Now) != kept || q.Kept(q.Full) {
+			t.Errorf("%s: %d bytes of the filter are in memory, want %d to %d; the promise is kept: %v, want %v; %v",
+				when, got, least, most, q.Kept(q.Now), kept, q)
+		}
+	}
+	expect("while memtables are empty", reader.whole, reader.whole, true)
+
+	before := writer.tree.Load().Mem.Bytes()
+	writer.fill(memtable / 2)
+	taken := writer.tree.Load().Mem.Bytes() - before
+	p.Rebalance()
+	if got := idle - p.lent.Load(); got != taken {
+		t.Errorf("a memtable that has grown by %d bytes takes back %d", taken, got)
+	}
+	expect("when a memtable is half full", 1, reader.whole-taken/2, false)
+	full := reader.table.Reader.FilterBytes()
+
+	writer.tree.Freeze(nil, 1<<20, batch.Mark{}, memtable)
+	_, _, _, err := writer.tree.Install(&manifest.Edit{LastSeq: 1 << 20}, nil, tree.Change{Flushed: true})
+	must(t, err)
+	p.Rebalance()
+	expect("just after the flush", full, full, false)
+	if !writer.Lends() {
+		t.Error("a store with an empty memtable has nothing to lend later")
+	}
+	for range 2 {
+		writer.later(lendAfter)
+		p.Rebalance()
+	}
+	expect("two minutes after the flush", reader.whole, reader.whole, true)
+	if writer.Lends() {
+		t.Error("a store that lends all has more to lend later")
+	}
+}
+
+// TestAPromiseIsReportedOnceUntilItChanges counts the reports of a store whose memory becomes short and enough again.
+func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100_000, mib)
+	held := p.Held.fixed()
+	for _, short := range []bool{true, true, false, false, true} {
+		if p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.fixed()}); short {
+			take(p, s.whole/3)
+		}
+		p.Rebalance()
+		s.Restore(t.Context())
+	}
+	kept := []bool{}
+	for _, q := range s.told.promises {
+		kept = append(kept, q.Kept(q.Full))
+	}
+	if want := []bool{false, true, false}; !slices.Equal(kept, want) {
+		t.Errorf("the store was told whether promises are kept: %v, want %v", kept, want)
+	}
+}
