@@ -46,15 +46,18 @@ func (db *DB) Metrics() Metrics {
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
 		m.Readers.OldestSnapshot = time.Since(opened)
 	}
-	held, parts, loaded, all := db.share.Bytes(), int64(0), 0, 0
+	held, parts, missing, entries := db.share.Bytes(), int64(0), 0.0, 0.0
 	s.EachTable(func(_ int, t *tree.Table) {
 		parts += t.Reader.IndexBytes() - t.Reader.TopBytes()
-		l, a := t.Reader.Parts()
-		loaded, all = loaded+l, all+a
+		of, lacks := float64(t.Meta.Entries), 1.0
+		if loaded, all := t.Reader.Parts(); all > 0 { // else nothing of the index was loaded yet
+			lacks -= float64(loaded) / float64(all)
+		}
+		missing, entries = missing+of*lacks, entries+of
 	})
 	searched := 1.0 // parts of indexes and data blocks outside of memory for a table that is searched
-	if all > 0 {
-		searched += float64(all-loaded) / float64(all)
+	if entries > 0 {
+		searched += missing / entries
 	}
 	m.Memory = memoryMetrics(db.pool, s.MemtableBytes(), held, parts, c.Used, db.tree.Files.Mapped())
 	var wastes []filterplan.LevelWaste
