@@ -121,7 +121,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 	})
 	db := planStore(t, options, n)
 	if len(told) > 0 {
-		t.Fatalf("%+v is told while all filters fit", <-told)
+		t.Fatalf("got the event %+v while all filters fit", <-told)
 	}
 	whole := pool.Held.Bytes().Filter
 	must(t, db.Close())

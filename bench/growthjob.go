@@ -37,7 +37,7 @@ type measured struct {
 	Absent  phase         `json:"absent"`
 	Present phase         `json:"present"`
 
-	Reads     float64 `json:"reads_promised"` // before the lookups of absent keys
+	Reads     float64 `json:"reads_promised"` // after the lookups of absent keys
 	Promised  float64 `json:"fpr_promised"`   // at the end, as the next
 	Predicted float64 `json:"fpr_predicted"`
 
@@ -125,7 +125,6 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		}
 		w.begin(j.Puts)
 	}
-	m.Reads = store.Metrics().ReadsPromised
 	for _, p := range []struct {
 		kind workload.Kind
 		row  *phase
@@ -134,6 +133,9 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		row, failed := measure(ctx, store, set, lookups, &writeSums{}, cli.Progress{})
 		row.Latencies = nil // of all measurements together they would be most of the report
 		*p.row, err = row, errors.Join(err, failed)
+		if p.kind == workload.Absent {
+			m.Reads = store.Metrics().ReadsPromised
+		}
 	}
 	if j.Puts > 0 {
 		m.Puts, err = w.end(err)
