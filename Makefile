@@ -30,8 +30,9 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 salvage: ## a store damaged at every byte, cut off at every length, and one of 1 GB with damaged blocks: two minutes
 	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v ./tests -everywhere
 
-promise: ## the rate of filters in every state of the tree, of all key shapes; 10⁸ keys of which none is denied
+promise: ## the rate of filters in every state of the tree, of all key shapes, with too little memory; of 10⁸ keys
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . ./tests -long 2
+	go test -count=1 -timeout 1h -run 'TestThePromiseBeyondMemory' -v . -long 16
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
 	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./cmd/bloomkv -keys 1000000

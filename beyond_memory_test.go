@@ -17,9 +17,10 @@ import (
 
 // TestThePromiseBeyondMemory opens stores with less and less memory for their filters, down to a twentieth of what they
 // take. Counted from the first lookup on, lookups of absent keys use what is promised then, and not much less, and
-// filters in memory let through little more than the best filters of their kind for so much memory.
+// filters in memory let through little more than the best filters of their kind for so much memory. The flag -long
+// multiplies keys and lookups.
 func TestThePromiseBeyondMemory(t *testing.T) {
-	n := 400_000 / storetest.AtStride(8)
+	n, lookups := 50_000**storetest.Long, 60_000**storetest.Long
 	for _, c := range []struct {
 		name   string
 		kind   bloomkv.FilterKind
@@ -50,18 +51,17 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 				db = reopened(t, db, options)
 				limit(int64(space)) // the tops of indexes are known now
 				storetest.Soon(t, "filters are loaded", func() bool { return asPlanned(db) })
-				const lookups = 60_000
 				before := db.Metrics()
 				absentKeys(t, db, n, lookups)
 				m := db.Metrics()
 				l := m.Since(before).Lookups
 				bits := 8 * space / float64(n)
 				best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), last.Rate)
-				passed := float64(l.FilterParts+l.AbsentWasted) / lookups
+				passed := float64(l.FilterParts+l.AbsentWasted) / float64(lookups)
 				t.Logf("%4g times what fits, %5.2f bits a key: %.4f pass, the best is %.4f; %.4f wasted of %.4f "+
 					"promised, %.4f reads of %.4f", times, bits, passed, best, l.WastedPerAbsent(), m.FPRPromised,
 					l.ReadsPerAbsent(), before.ReadsPromised)
-				noise := func(rate float64) float64 { return 4 * math.Sqrt(rate/lookups) }
+				noise := func(rate float64) float64 { return 4 * math.Sqrt(rate/float64(lookups)) }
 				if most := 1.2*best + last.Rate; passed > most+noise(most) {
 					t.Errorf("%g times: %.4f of absent keys pass the filters in memory, want at most %.4f", times,
 						passed, most)
