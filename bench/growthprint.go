@@ -96,7 +96,7 @@ func (r *growthReport) printRows(w io.Writer) error {
 	if r.printed == 0 {
 		r.Machine.Header(w, r.Command, "bench")
 		fmt.Fprintf(w, "\nrandom keys, values of %d bytes, default options but for budget and kind of filter, %g "+
-			"asked for; %d lookups of each kind after Open, a fifth with a quarter of the files in memory; writing: "+
+			"asked for; %d lookups of each kind after Open, a fifth in the state quarter; writing: "+
 			"%d puts a second\n\n%s\n\n",
 			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth)
 	}
