@@ -169,8 +169,12 @@ func TestAFullPoolLoadsAPartNowAndThen(t *testing.T) {
 	kvs := numbered()
 	r, _ := inPlaceTable(t, ways[0], WriterOptions{}, kvs)
 	r.parts.SetLimit(3000)
+	mustGet(t, r, kvs[300])
+	size := r.parts.Bytes() // of its part
+	r.DropIndex()
+	r.parts.SetLimit(5 * size)
 	fill := func() {
-		for i := 0; i < len(kvs) && r.parts.hasRoom(700); i += 10 {
+		for i := 0; i < len(kvs) && r.parts.hasRoom(size); i += 10 {
 			mustGet(t, r, kvs[i])
 		}
 	}
