@@ -29,29 +29,15 @@ func (b *Share) Replan(s *tree.State) error {
 		return nil
 	}
 	step, fits := b.planner.ForRuns(runs)
-	var w wishes
 	now := b.planner.At(step)
-	b.wishFor(s, now, &w, nil)
-	cut := filterplan.Wasted(w.demands, filterplan.Fill(w.demands, b.planner.Memory)) > now.FPR
+	var w wishes
+	b.wish(s, now, &w, nil)
+	cut := w.demands.Wasted(w.demands.All()) > now.FPR
 	b.plans.Store(b.planner.Near(step, cut))
 	if !fits {
 		return b.planner.TooLittle(all)
 	}
 	return nil
-}
-
-// wish appends the filters of a state to the wishes of all stores: those of keys, limited to the store's bound on
-// memory for them, and those of prefixes that scans have asked for.
-func (b *Share) wish(s *tree.State, keys, prefixes *wishes) {
-	first := len(keys.of)
-	b.wishFor(s, b.plans.Load().Now, keys, prefixes)
-	if b.planner.Memory > 0 {
-		own := keys.demands[first:]
-		for i, n := range filterplan.Fill(own, b.planner.Memory) {
-			keys.of[first+i].asked = own[i].Forms[n]
-			own[i].Forms = own[i].Forms[:n+1]
-		}
-	}
 }
 
 // fits reports whether all filters of a state fit whole into memory, and all keep what is asked: then there is nothing
@@ -68,31 +54,31 @@ func (b *Share) fits(s *tree.State) (bytes int64, ok bool) {
 	return bytes, b.planner.Memory == 0 && plan.FPR < 1 // without filters, each run costs a read
 }
 
-// wishFor implements wish for a plan, without the bound on memory.
-func (b *Share) wishFor(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
+// wish appends the filters of a state to the wishes of all stores, by a plan: those of keys, limited to the store's
+// bound on memory for them, and those of prefixes that scans have asked for, unless prefixes is nil.
+func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
+	first := len(keys.of)
 	for _, r := range s.Runs {
 		rate := plan.Levels[r.Level].Rate
 		for _, t := range r.Tables {
 			if t.Meta.Entries == 0 {
 				continue // it is never searched
 			}
-			d := filterplan.Demand{
-				Weight: float64(t.Meta.Entries) / float64(r.Entries), Table: t.Meta.Number,
-				Forms: t.Keys.Forms(rate, t.Reader.FilterForms),
+			forms := t.Keys.Forms(rate, t.Reader.FilterForms)
+			if forms == nil {
+				forms = unknown(t.Meta, rate)
 			}
-			if d.Forms == nil {
-				d.Forms = unknown(t.Meta, rate)
-			}
-			keys.of = append(keys.of, newWish(b, t, &t.Keys, d.Forms))
-			keys.demands = append(keys.demands, d)
+			keys.add(wish{b, t, &t.Keys}, r, forms)
 			if prefixes == nil {
 				continue
 			}
-			if d.Forms = t.Prefixes.Forms(rate, t.Reader.PrefixForms); d.Forms != nil {
-				prefixes.of = append(prefixes.of, newWish(b, t, &t.Prefixes, d.Forms))
-				prefixes.demands = append(prefixes.demands, d)
+			if forms := t.Prefixes.Forms(rate, t.Reader.PrefixForms); forms != nil {
+				prefixes.add(wish{b, t, &t.Prefixes}, r, forms)
 			}
 		}
+	}
+	if b.planner.Memory > 0 {
+		keys.demands[first:].Limit(b.planner.Memory)
 	}
 }
 
@@ -129,42 +115,21 @@ func (b *Share) Promise() (p Promises, now filterplan.Promise) {
 	return p, p.Now
 }
 
-// promised computes what the store promises, from the wishes of all stores and the forms that they get now, and with
-// full memtables.
-func (b *Share) promised(w *wishes, now, full []int) *Promises {
-	plan := b.plans.Load().Now
-	p := &Promises{Asked: plan.FPR}
-	all := int64(0)
-	for i, o := range w.of {
-		d := &w.demands[i]
-		all += o.asked.Bytes
-		if o.share == b {
-			p.Whole += d.Weight * o.asked.Rate
-			p.Now.Add(d.Weight, d.Forms[now[i]], o.whole)
-			p.Full.Add(d.Weight, d.Forms[full[i]], o.whole)
-		}
+// promiseFor returns what a store promises by a plan for a rate, with its filters in the forms that they have now, and
+// with full memtables. Without filters, it keeps what is asked.
+func promiseFor(fpr float64, own filterplan.Demands, now, full []int) *Promises {
+	return &Promises{
+		Asked: fpr, Whole: own.Promise(fpr, own.All()).Passed,
+		Now: own.Promise(fpr, now), Full: own.Promise(fpr, full),
 	}
-	p.Whole = max(p.Whole, plan.FPR)
-	p.Now.AtLeast(plan.FPR)
-	p.Full.AtLeast(plan.FPR)
-	p.Now.Budget = b.pool.budgetFor(all, false)
-	p.Full.Budget = b.pool.budgetFor(all, true)
-	return p
 }
 
-// asks returns the promises of a store that keeps what is asked.
-func asks(fpr float64) *Promises {
-	var p filterplan.Promise
-	p.AtLeast(fpr)
-	return &Promises{Asked: fpr, Whole: fpr, Now: p, Full: p}
-}
-
-// keeps makes the store promise what was asked, with the budgets that it takes.
-func (b *Share) keeps(idle, full int64) {
-	p := asks(b.plans.Load().Now.FPR)
-	p.Now.Budget, p.Full.Budget = idle, full
+// promises sets what the store promises. bytes are those of all filters of the pool. If the observer has to be told,
+// Room receives.
+func (b *Share) promises(p *Promises, bytes int64) {
+	p.Now.Budget, p.Full.Budget = b.pool.budgetFor(bytes, false), b.pool.budgetFor(bytes, true)
 	b.promise.Store(p)
-	if b.told.Load() {
+	if p.Kept(p.Full) == b.told.Load() {
 		b.offer()
 	}
 }

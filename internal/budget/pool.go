@@ -157,20 +157,18 @@ type wish struct {
 	share *Share
 	table *tree.Table
 	plan  *tree.FilterPlan // Keys or Prefixes of table
-	whole bloomblock.Form  // of the filter, if it has all that its level needs
-	asked bloomblock.Form  // the same, as far as Options.FilterMemory has space for it
 }
 
-// newWish returns the wish for all of a filter.
-func newWish(b *Share, t *tree.Table, plan *tree.FilterPlan, forms []bloomblock.Form) wish {
-	whole := forms[len(forms)-1]
-	return wish{b, t, plan, whole, whole}
-}
-
-// wishes are those of several stores. The two slices are parallel.
+// wishes are those of several stores, one store after another. The two slices are parallel.
 type wishes struct {
 	of      []wish
-	demands []filterplan.Demand
+	demands filterplan.Demands
+}
+
+// add appends the wish for a filter of a table in a run.
+func (w *wishes) add(o wish, r *tree.Run, forms []bloomblock.Form) {
+	w.of = append(w.of, o)
+	w.demands = append(w.demands, filterplan.NewDemand(o.table.Meta.Number, o.table.Meta.Entries, r.Entries, forms))
 }
 
 // balance plans the memory for filters, reduces those that have more, and gives the cache the rest. Balancing is held.
@@ -180,7 +178,7 @@ func (p *Pool) balance() {
 	lent, now := int64(0), time.Now()
 	states := map[*Share]*tree.State{}
 	all, fits := int64(0), true
-	members := p.members()
+	members := p.members() // in one order, for the division to last
 	for _, b := range members {
 		s, release := b.tree.Acquire()
 		if s == nil {
@@ -194,10 +192,10 @@ func (p *Pool) balance() {
 		fits = fits && ok
 	}
 	p.lent.Store(lent)
+	defer p.fit()
 	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !p.dropped.Load() {
-		p.fit()
 		for b, s := range states {
-			b.keeps(p.budgetFor(all, false), p.budgetFor(all, true))
+			b.promises(promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
 			b.planned.Store(s.Version)
 		}
 		return
@@ -205,41 +203,41 @@ func (p *Pool) balance() {
 	p.whole = fits
 	p.dropped.Store(false)
 	var keys, prefixes wishes
-	for _, b := range members { // in one order, for the division to last
+	from := map[*Share]int{}
+	for _, b := range members {
 		if s := states[b]; s != nil {
-			b.wish(s, &keys, &prefixes)
+			from[b] = len(keys.of)
+			b.wish(s, b.plans.Load().Now, &keys, &prefixes)
 		}
 	}
 	space := p.filterSpace(p.Free())
-	chosen := filterplan.Fill(keys.demands, space)
+	chosen := keys.demands.Fill(space)
 	left := space - keys.apply(chosen)
-	prefixes.apply(filterplan.Fill(prefixes.demands, left))
+	prefixes.apply(prefixes.demands.Fill(left))
 	full := chosen
 	if lent > 0 {
-		full = filterplan.Fill(keys.demands, p.filterSpace(p.Free()-lent))
+		full = keys.demands.Fill(p.filterSpace(p.Free() - lent))
 	}
 	for b, s := range states {
-		b.promise.Store(b.promised(&keys, chosen, full))
+		i := from[b]
+		n := i
+		for n < len(keys.of) && keys.of[n].share == b {
+			n++
+		}
+		b.promises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), keys.demands.Most())
 		b.planned.Store(s.Version)
 	}
-	p.fit()
-	waiting := map[*Share]bool{} // for Room
-	for b := range states {
-		q := b.promise.Load()
-		waiting[b] = q.Kept(q.Full) == b.told.Load()
-	}
+	lacking := map[*Share]bool{}
 	for _, w := range [...]*wishes{&keys, &prefixes} {
 		for _, o := range w.of {
 			if o.share.lacks(o.table) {
 				o.share.growing.Store(true)
-				waiting[o.share] = true
+				lacking[o.share] = true
 			}
 		}
 	}
-	for b, is := range waiting {
-		if is {
-			b.offer()
-		}
+	for b := range lacking {
+		b.offer()
 	}
 }
 
@@ -250,7 +248,7 @@ func (w *wishes) apply(chosen []int) (sum int64) {
 		forms := w.demands[i].Forms
 		most := forms[chosen[i]].Bytes
 		sum += most
-		if most == w.of[i].whole.Bytes {
+		if most == w.demands[i].Whole.Bytes {
 			most = math.MaxInt64 // whatever it has, if it is not known yet
 		}
 		w.of[i].plan.Bytes.Store(most)

@@ -66,7 +66,7 @@ func (p *Pool) Join(c Config) (*Share, error) {
 		b.reserved = 2 * c.MemtableSize
 	}
 	b.plans.Store(c.Plans)
-	b.promise.Store(asks(c.Plans.Now.FPR))
+	b.promise.Store(promiseFor(c.Plans.Now.FPR, nil, nil, nil))
 	return b, p.join(b)
 }
 

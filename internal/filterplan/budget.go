@@ -92,13 +92,13 @@ func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, erro
 	if err != nil {
 		return Forecast{}, err
 	}
-	least := short.filters(runs).bytes()
+	least := short.filters(runs).demands.Most()
 	promise := func(u Use) Promise {
-		p := PromiseOf(o.FPR, built.demands, Fill(built.demands, u.Space(budget, fixed)))
+		p := built.demands.Promise(o.FPR, built.demands.Fill(u.Space(budget, fixed)))
 		p.Budget = u.Budget(least, fixed)
 		return p
 	}
-	return Forecast{built.bytes(), promise(Idle), promise(Writing)}, nil
+	return Forecast{built.demands.Most(), promise(Idle), promise(Writing)}, nil
 }
 
 // atRest returns the runs of a tree at rest, cut into tables: see Planner.AtRest.
@@ -134,7 +134,7 @@ func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if p.filters(runs).bytes() <= u.Space(budget, IndexBytes(uint64(n))) {
+		if p.filters(runs).demands.Most() <= u.Space(budget, IndexBytes(uint64(n))) {
 			low = n
 		} else {
 			high = n

@@ -14,7 +14,16 @@ type Demand struct {
 	Weight float64
 	Table  uint64            // the number of its table, for the order of filters that gain equally
 	Forms  []bloomblock.Form // ascending and convex, from none on: see [bloomblock.Header.Forms]
+	Whole  bloomblock.Form   // all of the filter: the last of Forms, until Limit takes it away
 }
+
+// NewDemand returns the demand for the filter of a table, with a number of the entries of its run.
+func NewDemand(table, entries, ofRun uint64, forms []bloomblock.Form) Demand {
+	return Demand{float64(entries) / float64(ofRun), table, forms, forms[len(forms)-1]}
+}
+
+// Demands are those of all filters that share memory, or of some of them.
+type Demands []Demand
 
 // Fill divides memory, in bytes, among filters. It returns the index of each filter's form, so that the sum of the
 // weighted rates, which is what lookups of absent keys waste, is as low as so much memory allows: each byte goes where
@@ -22,22 +31,15 @@ type Demand struct {
 //
 // This is the division of memory of Dayan, Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD
 // 2017, with forms that tables have, instead of filters that they could be given.
-func Fill(demands []Demand, memory int64) (chosen []int) {
+func (demands Demands) Fill(memory int64) (chosen []int) {
 	type step struct {
 		of, to int
 		gain   float64 // of each byte
 	}
+	if demands.Most() <= memory {
+		return demands.All()
+	}
 	chosen = make([]int, len(demands))
-	all := int64(0)
-	for _, d := range demands {
-		all += d.Forms[len(d.Forms)-1].Bytes
-	}
-	if all <= memory {
-		for i, d := range demands {
-			chosen[i] = len(d.Forms) - 1
-		}
-		return chosen
-	}
 	var steps []step
 	for i, d := range demands {
 		for k := 1; k < len(d.Forms); k++ {
@@ -74,8 +76,27 @@ func mixed(number uint64) uint64 {
 // leave: fifteen sixteenths, so that some blocks can be cached.
 func Space(free int64) int64 { return max(free, 0) / 16 * 15 }
 
+// All returns the indexes of the largest forms.
+func (demands Demands) All() []int {
+	chosen := make([]int, len(demands))
+	for i, d := range demands {
+		chosen[i] = len(d.Forms) - 1
+	}
+	return chosen
+}
+
+// Most returns the bytes of the largest forms.
+func (demands Demands) Most() int64 { return demands.Bytes(demands.All()) }
+
+// Limit removes the forms that the filters cannot have in a bounded memory, in bytes.
+func (demands Demands) Limit(memory int64) {
+	for i, n := range demands.Fill(memory) {
+		demands[i].Forms = demands[i].Forms[:n+1]
+	}
+}
+
 // Bytes returns the bytes of the chosen forms.
-func Bytes(demands []Demand, chosen []int) (sum int64) {
+func (demands Demands) Bytes(chosen []int) (sum int64) {
 	for i, d := range demands {
 		sum += d.Forms[chosen[i]].Bytes
 	}
@@ -84,7 +105,7 @@ func Bytes(demands []Demand, chosen []int) (sum int64) {
 
 // Wasted returns the sum of the weighted rates of the chosen forms: the wasted reads of a lookup of an absent key
 // within the bounds of every run.
-func Wasted(demands []Demand, chosen []int) (sum float64) {
+func (demands Demands) Wasted(chosen []int) (sum float64) {
 	for i, d := range demands {
 		sum += d.Weight * d.Forms[chosen[i]].Rate
 	}

@@ -43,13 +43,13 @@ func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 		{"one Bloom unit, as of small stores", params(bloomblock.ParamsFor(0.0086)), false, 2.5},
 	} {
 		forms := formsOf(t, keys, c.params)
-		demands := make([]Demand, tables)
+		demands := make(Demands, tables)
 		for i := range demands {
 			demands[i] = Demand{Weight: 1. / tables, Table: rand.Uint64(), Forms: forms}
 		}
 		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
 			memory := int64(bits * keys * tables / 8)
-			wasted := Wasted(demands, Fill(demands, memory))
+			wasted := demands.Wasted(demands.Fill(memory))
 			best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
 			if wasted > c.worst*best {
 				t.Errorf("%s, %g bits a key: %.4f wasted, the best is %.4f", c.name, bits, wasted, best)
@@ -63,7 +63,7 @@ func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for round := range 300 {
-		demands := make([]Demand, 1+rng.IntN(4))
+		demands := make(Demands, 1+rng.IntN(4))
 		all := int64(0)
 		step := int64(0)
 		for i := range demands {
@@ -95,7 +95,7 @@ func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 			try = func(i int) {
 				if i == len(demands) {
 					if bytesOf(chosen) <= memory {
-						least = min(least, Wasted(demands, chosen))
+						least = min(least, demands.Wasted(chosen))
 					}
 					return
 				}
@@ -107,11 +107,11 @@ func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 			try(0)
 			return least
 		}
-		got := Fill(demands, memory)
+		got := demands.Fill(memory)
 		if used := bytesOf(got); used > memory {
 			t.Fatalf("round %d: %d bytes used of %d", round, used, memory)
 		}
-		if wasted, most := Wasted(demands, got), best(memory-step); wasted > most+1e-12 {
+		if wasted, most := demands.Wasted(got), best(memory-step); wasted > most+1e-12 {
 			t.Errorf("round %d: %g wasted in %d bytes, want at most the %g that %d bytes less can have", round, wasted,
 				memory, most, step)
 		}
@@ -120,7 +120,7 @@ func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
 
 func TestFillTakesAllThatFits(t *testing.T) {
 	forms := []bloomblock.Form{{Rate: 1}, {Bytes: 100, Rate: 0.1}, {Bytes: 200, Rate: 0.01}}
-	demands := []Demand{{Weight: 0.5, Table: 1, Forms: forms}, {Weight: 0.5, Table: 2, Forms: forms}} // 2 is first
+	demands := Demands{{Weight: 0.5, Table: 1, Forms: forms}, {Weight: 0.5, Table: 2, Forms: forms}} // 2 is first
 	for _, c := range []struct {
 		memory int64
 		want   [2]int
@@ -135,11 +135,11 @@ func TestFillTakesAllThatFits(t *testing.T) {
 		{0, [2]int{0, 0}},
 		{-5, [2]int{0, 0}},
 	} {
-		if got := Fill(demands, c.memory); [2]int(got) != c.want {
+		if got := demands.Fill(c.memory); [2]int(got) != c.want {
 			t.Errorf("%d bytes: forms %v, want %v", c.memory, got, c.want)
 		}
 	}
-	if got := Fill(nil, 100); len(got) != 0 {
+	if got := Demands(nil).Fill(100); len(got) != 0 {
 		t.Errorf("no filters: %v", got)
 	}
 }

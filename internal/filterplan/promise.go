@@ -44,11 +44,10 @@ func (p *Promise) AtLeast(fpr float64) {
 // ReadsWith returns what is used outside of memory if each table that is searched costs the given number of reads.
 func (p *Promise) ReadsWith(search float64) float64 { return p.Pages + search*p.FPR }
 
-// PromiseOf returns the promise of filters with the chosen forms, of which the last one is the whole filter, and of a
-// plan for a rate.
-func PromiseOf(fpr float64, demands []Demand, chosen []int) (p Promise) {
+// Promise returns the promise of filters with the chosen forms, and of a plan for a rate.
+func (demands Demands) Promise(fpr float64, chosen []int) (p Promise) {
 	for i, d := range demands {
-		p.Add(d.Weight, d.Forms[chosen[i]], d.Forms[len(d.Forms)-1])
+		p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
 	}
 	p.AtLeast(fpr)
 	return p

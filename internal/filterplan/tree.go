@@ -112,13 +112,13 @@ func (f Planner) Tree(fpr float64, runs []Run, space int64) (Promise, []Figures,
 		space = min(space, f.Memory)
 	}
 	filters := p.filters(runs)
-	chosen := Fill(filters.demands, space)
+	chosen := filters.demands.Fill(space)
 	var all []Figures
 	for l := range manifest.NumLevels {
 		all = append(all, p.figures(l, 0))
 		filters.measure(&all[l], runs, chosen)
 	}
-	return PromiseOf(p.FPR, filters.demands, chosen), all, nil
+	return filters.demands.Promise(p.FPR, chosen), all, nil
 }
 
 // For returns the plan by which a store builds filters for runs, with a space for all filters in bytes: the best one
@@ -168,7 +168,7 @@ func cut(runs []Run) []Run {
 
 // filters are those that a plan builds for runs. The two slices are parallel.
 type filters struct {
-	demands []Demand
+	demands Demands
 	levels  []int // of each
 }
 
@@ -179,7 +179,7 @@ func (p *Plan) filters(runs []Run) (f filters) {
 		if at.Rate >= 1 {
 			tables = 1
 		}
-		d := Demand{Weight: 1 / float64(tables), Forms: at.Params.Header((r.Keys + tables - 1) / tables).Forms(at.Rate)}
+		d := NewDemand(0, 1, tables, at.Params.Header((r.Keys+tables-1)/tables).Forms(at.Rate))
 		for range tables {
 			if r.Keys > 0 { // else it is never searched
 				d.Table++
@@ -188,14 +188,6 @@ func (p *Plan) filters(runs []Run) (f filters) {
 		}
 	}
 	return f
-}
-
-// bytes returns the bytes of all filters, if they are whole.
-func (f filters) bytes() (sum int64) {
-	for _, d := range f.demands {
-		sum += d.Forms[len(d.Forms)-1].Bytes
-	}
-	return sum
 }
 
 // measure sets the figures of a level to those of its runs, whose filters have the chosen forms.
@@ -213,7 +205,7 @@ func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
 	}
 	for i, d := range f.demands {
 		if f.levels[i] == l.Level {
-			p.Add(d.Weight, d.Forms[chosen[i]], d.Forms[len(d.Forms)-1])
+			p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
 			bytes += d.Forms[chosen[i]].Bytes
 		}
 	}

@@ -1,8 +1,6 @@
 package inspect
 
 import (
-	"math"
-
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
@@ -15,57 +13,47 @@ func (t *tree) fit() {
 		return
 	}
 	var members []*member
-	var keys, prefixes []filterplan.Demand // of each
-	var wholes []bloomblock.Form
+	var keys, prefixes filterplan.Demands // of each
 	for _, r := range t.runs {
 		entries := uint64(0)
 		for _, m := range r.members {
 			entries += m.meta.Entries
 		}
 		for _, m := range r.members {
-			if m.meta.Entries > 0 {
-				d := filterplan.Demand{Weight: float64(m.meta.Entries) / float64(entries), Table: m.meta.Number}
+			if n := m.meta.Entries; n > 0 {
 				rate := p.now.Levels[m.level].Rate
-				d.Forms = m.header.Forms(rate)
-				members, keys = append(members, m), append(keys, d)
-				wholes = append(wholes, d.Forms[len(d.Forms)-1])
-				d.Forms = m.prefixHeader().Forms(rate)
-				prefixes = append(prefixes, d)
+				members = append(members, m)
+				keys = append(keys, filterplan.NewDemand(m.meta.Number, n, entries, m.header.Forms(rate)))
+				forms := m.prefixHeader().Forms(rate)
+				prefixes = append(prefixes, filterplan.NewDemand(m.meta.Number, n, entries, forms))
 			}
 		}
 	}
 	if p.facts.Limit > 0 {
-		chosen := filterplan.Fill(keys, int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
-		p.good = p.planner.Near(p.step, filterplan.Wasted(keys, chosen) > p.now.FPR).Good
-		for i, n := range chosen {
-			keys[i].Forms = keys[i].Forms[:n+1]
-		}
+		keys.Limit(int64(p.facts.Limit)) //nolint:gosec // checked when the plan was made
+		p.good = p.planner.Near(p.step, keys.Wasted(keys.All()) > p.now.FPR).Good
 	}
-	whole := filterplan.Fill(keys, math.MaxInt64)
-	idle := filterplan.Fill(keys, filterplan.Idle.Space(t.budget, t.fixed))
-	full := filterplan.Fill(keys, t.space())
-	promise := func(u filterplan.Use, chosen []int) (q filterplan.Promise) {
-		for i, d := range keys {
-			q.Add(d.Weight, d.Forms[chosen[i]], wholes[i])
-		}
-		q.AtLeast(p.now.FPR)
-		q.Budget = u.Budget(filterplan.Bytes(keys, whole), t.fixed)
+	full := keys.Fill(t.space())
+	promise := func(u filterplan.Use, chosen []int) filterplan.Promise {
+		q := keys.Promise(p.now.FPR, chosen)
+		q.Budget = u.Budget(keys.Most(), t.fixed)
 		return q
 	}
 	p.promise = &Promise{
-		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: promise(filterplan.Idle, whole).Passed,
-		Idle: promise(filterplan.Idle, idle), Writing: promise(filterplan.Writing, full),
+		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: keys.Promise(p.now.FPR, keys.All()).Passed,
+		Idle:    promise(filterplan.Idle, keys.Fill(filterplan.Idle.Space(t.budget, t.fixed))),
+		Writing: promise(filterplan.Writing, full),
 	}
 	for i, m := range members {
 		form := keys[i].Forms[full[i]]
 		if int64(m.place.FilterBytes) > form.Bytes { //nolint:gosec // a size
 			m.reduce(form)
 		}
-		if filterplan.WorthAsking(form, wholes[i].Rate) {
+		if filterplan.WorthAsking(form, keys[i].Whole.Rate) {
 			m.place.InFile, m.place.searched = true, m.header.Rate(len(m.header.Units))
 		}
 	}
-	for i, n := range filterplan.Fill(prefixes, t.space()-filterplan.Bytes(keys, full)) {
+	for i, n := range prefixes.Fill(t.space() - keys.Bytes(full)) {
 		members[i].prefix = uint64(prefixes[i].Forms[n].Bytes) //nolint:gosec // a size
 	}
 }
