@@ -99,10 +99,12 @@ func (db *DB) open() (err error) {
 		}
 		db.assemble(seed)
 	} else {
-		if err := found.Check(db.opts.FS, db.dir, recorded); err != nil {
+		checked := make(chan error, 1)
+		go func() { checked <- found.Check(db.opts.FS, db.dir, recorded) }() // waits for the system
+		db.tree.Recover(*recorded)
+		if err := <-checked; err != nil {
 			return err
 		}
-		db.tree.Recover(*recorded)
 		db.assemble(bloomblock.Seed(recorded.Seed))
 		if replayed, last, err = db.replay(found, recorded); err != nil {
 			return err

@@ -16,8 +16,8 @@ import (
 const NumbersAhead = 128
 
 // minManifest is the smallest size in bytes at which a new manifest begins, with a snapshot. A manifest with a large
-// snapshot may grow to twice the size of the snapshot.
-const minManifest = 4 << 20
+// snapshot may grow to twice the size of the snapshot. Open reads all of it, at about 100 MB/s.
+const minManifest = 256 << 10
 
 // Create begins a tree without tables. Its first file has the given number.
 func (t *Tree) Create(first, seed uint64) error {
@@ -26,24 +26,33 @@ func (t *Tree) Create(first, seed uint64) error {
 	return t.appendEdit(&manifest.Edit{}, t.recorded.Version)
 }
 
-// Recover begins the tree recorded by a manifest.
+// Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
+	t.recovered = t.newTables(nil)
+}
+
+// newTables returns the tables of the recorded tree by number: those of old, and new ones.
+func (t *Tree) newTables(old map[uint64]*Table) map[uint64]*Table {
+	tables := make(map[uint64]*Table, len(old))
+	for _, meta := range t.recorded.Version.Tables() {
+		table := old[meta.Number]
+		if table == nil {
+			table = NewTable(meta, t.Files, t.Blocks, t.Parts)
+			table.Reader.UseMemory(t.pieces)
+			table.RestoreCounts(t.recorded.Counts[meta.Number])
+		}
+		tables[meta.Number] = table
+	}
+	return tables
 }
 
 // FirstState returns the state of the recorded tree, for Begin, with recovered memtables, newest first, and a new one
 // of the given size in bytes.
 func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
-	tables := map[uint64]*Table{}
-	for _, meta := range t.recorded.Version.Tables() {
-		table := NewTable(meta, t.Files, t.Blocks, t.Parts)
-		table.Reader.UseMemory(t.pieces)
-		table.RestoreCounts(t.recorded.Counts[meta.Number])
-		tables[meta.Number] = table
-	}
-	t.recorded.Counts = nil // from now on the tables hold the counts
 	s := &State{Mem: memtable.NewIn(t.memory, nil, 0, memtableSize), Frozen: recovered}
-	s.setVersion(t.recorded.Version, tables)
+	s.setVersion(t.recorded.Version, t.newTables(t.recovered))
+	t.recovered, t.recorded.Counts = nil, nil // from now on the tables hold the counts
 	return s
 }
 

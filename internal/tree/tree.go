@@ -69,7 +69,8 @@ type Tree struct {
 	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
 	manifest     *manifest.Log // nil until the first edit
 	recorded     manifest.State
-	snapshotSize int64 // of the manifest when it was begun
+	snapshotSize int64             // of the manifest when it was begun
+	recovered    map[uint64]*Table // those of Recover, by number, until FirstState
 
 	mu       sync.Mutex // guards what follows, and the swap of state
 	changed  sync.Cond  // broadcast after each change of what mu guards: see notify

@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -177,5 +178,25 @@ func TestWhatIsFlushedIsOfTheOldestFrozenMemtable(t *testing.T) {
 		if n := tree.Flushed.Load(); n != 0 {
 			t.Errorf("after a flush %d versions of the next memtable are flushed, want 0", n)
 		}
+	}
+}
+
+// TestAManifestOfManyEditsStaysSmall records 50,000 edits: each Open reads the whole manifest.
+func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
+	fsys := vfs.NewMem()
+	tree, _ := newTree(t, fsys)
+	most := int64(0)
+	for range 50_000 {
+		if err := tree.Record(&manifest.Edit{}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := fsys.Stat(filename.Make("db", filename.Manifest, tree.recorded.ManifestNumber))
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, info.Size())
+	}
+	if most < minManifest || most > minManifest+1000 {
+		t.Errorf("a manifest of up to %d bytes, want about %d", most, minManifest)
 	}
 }
