@@ -377,3 +377,34 @@ func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
 		t.Errorf("the store was told whether promises are kept: %v, want %v", kept, want)
 	}
 }
+
+// TestReplacedFiltersTakeLittleMemory takes three quarters of the memory of filters. Those that are replaced stay until
+// the collector has run, so that not all may be replaced at once.
+func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
+	const memory = mib
+	p := NewPool(memory, 64)
+	var stores []*testStore
+	all := int64(0)
+	for range 12 {
+		s := join(t, p, 30_000, 1<<10)
+		stores = append(stores, s)
+		all += s.whole
+	}
+	take(p, all/4)
+	p.Rebalance()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+		replaced := p.Pieces.Lent() - p.Held.filterBytes() // read in this order, it may be too small
+		if most := memory/8 + stores[0].whole + 1000; replaced > most {
+			t.Fatalf("replaced filters take %d bytes, want at most %d", replaced, most)
+		}
+		if !slices.ContainsFunc(stores, func(s *testStore) bool { return s.exceeds(s.table) }) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("filters take %d bytes, want %d", p.Held.filterBytes(), all/4)
+		}
+	}
+	if got := p.Held.filterBytes(); got > all/4 || got < all/8 {
+		t.Errorf("filters take %d bytes, want up to %d", got, all/4)
+	}
+}

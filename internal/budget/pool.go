@@ -52,7 +52,7 @@ type Pool struct {
 	// Balancing is held while memory is divided anew. It is tried, never waited for.
 	Balancing  sync.Mutex
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
-	collecting atomic.Bool // the collector was urged: see fit
+	collecting atomic.Bool // collect is at work
 
 	whole     bool         // guarded by Balancing: the last plan had memory for all filters
 	dropped   atomic.Bool  // a filter has less memory than the last plan had for it
@@ -212,8 +212,10 @@ func (p *Pool) balance() {
 	}
 	space := p.filterSpace(p.Free())
 	chosen := keys.demands.Fill(space)
-	left := space - keys.apply(chosen)
-	prefixes.apply(prefixes.demands.Fill(left))
+	left := space - keys.plan(chosen)
+	prefixes.plan(prefixes.demands.Fill(left))
+	p.reduce(&keys)
+	p.reduce(&prefixes)
 	full := chosen
 	if lent > 0 {
 		full = keys.demands.Fill(p.filterSpace(p.Free() - lent))
@@ -241,9 +243,8 @@ func (p *Pool) balance() {
 	}
 }
 
-// apply sets the plans of filters to the chosen forms, reduces those that have more, and returns the bytes of the
-// forms. A filter that is being loaded is skipped: its loader reduces it.
-func (w *wishes) apply(chosen []int) (sum int64) {
+// plan sets the plans of filters to the chosen forms, and returns the bytes of these.
+func (w *wishes) plan(chosen []int) (sum int64) {
 	for i := range w.of {
 		forms := w.demands[i].Forms
 		most := forms[chosen[i]].Bytes
@@ -253,18 +254,49 @@ func (w *wishes) apply(chosen []int) (sum int64) {
 		}
 		w.of[i].plan.Bytes.Store(most)
 	}
+	return sum
+}
+
+// reduce reduces filters that have more than their plans allow, as long as those that they replace do not take too much
+// memory: collect goes on with the others. A filter that is being loaded is skipped: its loader reduces it.
+func (p *Pool) reduce(w *wishes) {
 	for _, o := range w.of {
-		if o.share.exceeds(o.table) && o.table.Loading.TryLock() {
+		if !o.share.exceeds(o.table) {
+			continue
+		}
+		if p.crowded() {
+			return
+		}
+		if o.table.Loading.TryLock() {
 			o.share.reduce(o.table)
 			o.table.Loading.Unlock()
 		}
 	}
-	return sum
 }
 
-// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest. The memory of
-// filters that were replaced is free once the collector has found that no lookup asks them any more. If it rarely
-// runs and they take an eighth of the memory, it is urged.
+// crowded reports whether replaced filters take an eighth of the memory, since the collector has not found yet that no
+// lookup asks them any more.
+func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/8 }
+
+// collect urges the collector, and then divides memory anew.
+func (p *Pool) collect() {
+	if !p.collecting.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		runtime.GC()
+		for range 10 { // the memory comes back on another goroutine
+			if !p.crowded() {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		p.collecting.Store(false)
+		p.Rebalance()
+	}()
+}
+
+// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest.
 func (p *Pool) fit() {
 	free := p.Free()
 	rest := max(free-p.Held.Sum(), 0)
@@ -272,10 +304,7 @@ func (p *Pool) fit() {
 	parts := p.Parts.Bytes()
 	p.fitted.Store(parts)
 	p.Blocks.SetCapacity(max(free/16, rest-parts))
-	if p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/8 && p.collecting.CompareAndSwap(false, true) {
-		go func() {
-			runtime.GC()
-			p.collecting.Store(false)
-		}()
+	if p.crowded() {
+		p.collect()
 	}
 }

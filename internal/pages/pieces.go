@@ -8,7 +8,8 @@ import (
 )
 
 // Pieces lend memory of any size in slabs outside the collector's heap. The slabs of many bytes are in huge pages where
-// the system has them. Pieces are safe for concurrent use. A slab goes back to the system once all of it is free.
+// the system has them. Pieces are safe for concurrent use. A slab goes back to the system once all of it is free; if
+// much is free between the lent pieces of others, so do its pages.
 type Pieces struct {
 	memory *Pool
 
@@ -19,8 +20,9 @@ type Pieces struct {
 
 // A pieceSlab is memory for pieces.
 type pieceSlab struct {
-	b    []byte
-	free []span // ascending, with lent bytes between them
+	b      []byte
+	free   []span // ascending, with lent bytes between them
+	sparse bool   // its free pages are given back to the system
 }
 
 // A span is a range of offsets in a slab.
@@ -120,16 +122,44 @@ func (p *Pieces) put(b []byte) {
 	})
 	s := p.slabs[i]
 	from := int(at - uintptr(unsafe.Pointer(unsafe.SliceData(s.b))))
-	s.give(span{from, from + size})
-	if s.free[0] == (span{0, len(s.b)}) {
+	g := s.give(span{from, from + size})
+	switch {
+	case g == span{0, len(s.b)}:
 		p.slabs = slices.Delete(p.slabs, i, i+1)
 		p.memory.Put(s.b, false)
 		p.memory.Trim(0)
+	case s.sparse:
+		s.forget(g)
+	case p.idle() > max(p.lent/8, slabBytes):
+		s.sparse = true
+		keepSmall(s.b)
+		for _, g := range s.free {
+			s.forget(g)
+		}
 	}
 }
 
-// give makes a span free again. The owner's mu is held.
-func (s *pieceSlab) give(g span) {
+// idle returns the free bytes that are still in memory. mu is held.
+func (p *Pieces) idle() (sum int64) {
+	for _, s := range p.slabs {
+		if !s.sparse {
+			for _, g := range s.free {
+				sum += int64(g.to - g.from)
+			}
+		}
+	}
+	return sum
+}
+
+// forget gives the whole pages of a free span back to the system. The owner's mu is held.
+func (s *pieceSlab) forget(g span) {
+	if from, to := inPages(g.from), g.to&^(pageBytes-1); from < to {
+		forgetPages(s.b[from:to])
+	}
+}
+
+// give makes a span free again, and returns it with its free neighbours. The owner's mu is held.
+func (s *pieceSlab) give(g span) span {
 	i, _ := slices.BinarySearchFunc(s.free, g, func(a, b span) int { return a.from - b.from })
 	s.free = slices.Insert(s.free, i, g)
 	if i+1 < len(s.free) && s.free[i].to == s.free[i+1].from {
@@ -137,9 +167,11 @@ func (s *pieceSlab) give(g span) {
 		s.free = slices.Delete(s.free, i+1, i+2)
 	}
 	if i > 0 && s.free[i-1].to == s.free[i].from {
-		s.free[i-1].to = s.free[i].to
-		s.free = slices.Delete(s.free, i, i+1)
+		i--
+		s.free[i].to = s.free[i+1].to
+		s.free = slices.Delete(s.free, i+1, i+2)
 	}
+	return s.free[i]
 }
 
 // Lent returns the number of bytes that are lent.
