@@ -268,7 +268,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	for _, name := range []string{
 		"writer.mu", "tree.editMu", "tree.mu", "queue.mu", "Files.mu", "pool.mu", "pool.Balancing",
 		"domain.mu",
-		"Loading", ".resident.mu", ".keyFilter.keys.mu", ".prefixFilter.prefixes.mu", "Parts.mu",
+		"Loading", ".resident.mu", ".Keys.mu", ".Prefixes.mu", "Parts.mu",
 		"Mem.", "Blocks.", "FS.",
 	} {
 		n := 0

@@ -100,7 +100,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 		drop func(*tree.Table) error
 	}{
 		{"filters are dropped", func(t *tree.Table) error {
-			t.Reader.ReduceFilter(t.Reader.FilterForms(1))
+			t.Reader.Keys.Reduce(t.Reader.Keys.Forms(1))
 			return nil
 		}},
 		{"indexes too", func(t *tree.Table) error { t.Reader.DropIndex(); return nil }},

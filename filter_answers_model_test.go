@@ -98,9 +98,9 @@ func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable
 	r, err := sstable.Open(f, int64(tm.Bytes), tm.File)
 	if err == nil {
 		err = r.Load(0)
-		for _, form := range r.FilterForms(0) {
+		for _, form := range r.Keys.Forms(0) {
 			if form.Bytes == tm.FilterBytesInMemory {
-				_, err = r.SetFilter(form)
+				_, err = r.Keys.Set(form)
 			}
 		}
 	}

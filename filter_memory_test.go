@@ -111,8 +111,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 func asPlanned(db *bloomkv.DB) bool {
 	planned := true
 	db.Tree().Load().EachTable(func(_ int, t *tree.Table) {
-		forms := t.Reader.FilterForms(db.Share().RateOf(t))
-		planned = planned && forms != nil && t.Reader.FilterBytes() == t.Keys.Form(forms).Bytes
+		rate := db.Share().RateOf(t)
+		planned = planned && t.Keys.Forms(rate) != nil && t.Keys.Bytes() == t.Keys.Want(rate)
 	})
 	return planned
 }

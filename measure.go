@@ -183,16 +183,16 @@ func (db *DB) Tables() []TableMetrics {
 
 // measure returns the figures of a table except its run. The bounds are not copied.
 func (db *DB) measure(level int, t *tree.Table, plans *filterplan.Plans) TableMetrics {
-	filter, counts := t.Reader.FilterState(), t.LoadCounts()
+	filter, counts := t.Keys.State(), t.LoadCounts()
 	m := TableMetrics{
 		File: t.File.Name, Level: level, Smallest: t.Meta.Smallest, Largest: t.Meta.Upper(),
 		LargestExclusive: t.Meta.Flags&manifest.LargestExclusive != 0,
 		Entries:          t.Meta.Entries, Deletes: t.Meta.Deletes, RangeDeletes: t.Meta.RangeDeletes,
 		Bytes:       t.Meta.Size,
-		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Form.Bytes + t.Reader.PrefixBytes(),
+		FilterBytes: t.Meta.FilterLen, FilterBytesInMemory: filter.Form.Bytes + t.Prefixes.Bytes(),
 		FilterUnits: filter.Units, FilterUnitsInFile: filter.AllUnits,
 		FilterShed: db.share.Short(t), OffPlan: db.share.OffPlan(level, t, plans.Good),
-		FilterDamaged: filter.Damage != nil || t.Reader.PrefixState().Damage != nil,
+		FilterDamaged: filter.Damage != nil || t.Prefixes.State().Damage != nil,
 		FPRPromised:   plans.Now.Levels[level].Rate, FPRPredicted: 1,
 		FilterAnswers: FilterAnswers{
 			FilterNegatives: counts.Negatives, TruePositives: counts.TruePositives,

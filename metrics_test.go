@@ -244,7 +244,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	shed := 0
 	for i, table := range db.Tree().Load().LevelTables(bloomkv.Bottom) {
 		if i%2 == 0 {
-			table.Reader.ReduceFilter(table.Reader.FilterForms(1))
+			table.Reader.Keys.Reduce(table.Reader.Keys.Forms(1))
 			table.Reader.AskInFile(true)
 			shed++
 		}

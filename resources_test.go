@@ -321,7 +321,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	must(t, err)
 	s, release := hanging.Tree().Acquire()
 	s.EachTable(func(_ int, t *tree.Table) { // so that lookups have to load
-		t.Reader.ReduceFilter(t.Reader.FilterForms(1))
+		t.Reader.Keys.Reduce(t.Reader.Keys.Forms(1))
 		t.Reader.DropIndex()
 	})
 	release()

@@ -76,7 +76,7 @@ func (r *Reader) Filter() (*bloomblock.Filter, error) {
 	if err := r.r.Load(0); err != nil {
 		return nil, err
 	}
-	if err := r.r.FilterState().Damage; err != nil {
+	if err := r.r.Keys.State().Damage; err != nil {
 		return nil, err
 	}
 	return r.r.Filter(), nil

@@ -123,7 +123,7 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 	meta = &manifest.Table{
 		Number: oneNumber, ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen,
 		Smallest: p.Smallest, Largest: p.Largest, MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
-		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.FilterState().Rate,
+		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.Keys.State().Rate,
 	}
 	if dels := r.RangeDels(); len(dels) > 0 {
 		if lo := dels[0].Start; p.Entries == 0 || string(lo) < string(meta.Smallest) {

@@ -41,7 +41,7 @@ func (r *Residents) Sum() int64 {
 func (b *Share) count(t *tree.Table) (changed bool) {
 	r, was := t.Reader, t.Counted
 	t.Counted = tree.TableBytes{
-		Filter: r.FilterBytes(), Prefix: r.PrefixBytes(), Top: r.TopBytes(), RangeDeletes: r.RangeDelBytes(),
+		Filter: t.Keys.Bytes(), Prefix: t.Prefixes.Bytes(), Top: r.TopBytes(), RangeDeletes: r.RangeDelBytes(),
 	}
 	if t.Counted == was {
 		return false

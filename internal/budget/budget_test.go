@@ -93,7 +93,7 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	})
 	s.WarmUp(t.Context())
 	s.Restore(t.Context())
-	header, _ := s.table.Reader.FilterHeader()
+	header, _ := s.table.Keys.Header()
 	s.whole = int64(header.UnitsSize())
 	return s
 }
@@ -268,17 +268,17 @@ func TestTheBudgetForFiltersIsTheLeastThatHoldsThem(t *testing.T) {
 func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 5000, mib)
-	if got := s.table.Reader.FilterBytes(); got != s.whole {
+	if got := s.table.Keys.Bytes(); got != s.whole {
 		t.Fatalf("%d bytes of the filter are in memory, want all %d", got, s.whole)
 	}
 	must(t, s.LoadFresh(s.table))
-	if got := s.table.Reader.FilterBytes(); got != s.whole || p.dropped.Load() {
+	if got := s.table.Keys.Bytes(); got != s.whole || p.dropped.Load() {
 		t.Errorf("with space: %d bytes of the filter are in memory, want all %d", got, s.whole)
 	}
 	held := p.Held.fixed()
 	take(p, s.whole/2)
 	must(t, s.LoadFresh(s.table))
-	if got := s.table.Reader.FilterBytes(); got != 0 || !p.dropped.Load() || p.Held.filterBytes() != 0 {
+	if got := s.table.Keys.Bytes(); got != 0 || !p.dropped.Load() || p.Held.filterBytes() != 0 {
 		t.Errorf("without space: %d bytes of the filter are in memory, of %d counted ones", got, p.Held.filterBytes())
 	}
 	h := bloomblock.HashKey([]byte("absent"))
@@ -289,7 +289,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 
 	s.Rebalance() // the plan of the new tree
 	s.Restore(t.Context())
-	if got := s.table.Reader.FilterBytes(); got == 0 || got > s.whole/2 {
+	if got := s.table.Keys.Bytes(); got == 0 || got > s.whole/2 {
 		t.Errorf("after the plan: %d bytes of the filter are in memory, want up to half of %d", got, s.whole)
 	}
 	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.fixed()})
@@ -300,7 +300,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 		t.Error("Room does not receive when there is memory again")
 	}
 	s.Restore(t.Context())
-	if got := s.table.Reader.FilterBytes(); got != s.whole || p.Held.filterBytes() != s.whole {
+	if got := s.table.Keys.Bytes(); got != s.whole || p.Held.filterBytes() != s.whole {
 		t.Errorf("with memory again: %d bytes of the filter are in memory, %d are counted, want all %d",
 			got, p.Held.filterBytes(), s.whole)
 	}
@@ -321,7 +321,7 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 	expect := func(when string, least, most int64, kept bool) {
 		t.Helper()
 		reader.Restore(t.Context())
-		got, q := reader.table.Reader.FilterBytes(), reader.promise.Load()
+		got, q := reader.table.Keys.Bytes(), reader.promise.Load()
 		if got < least || got > most || got > p.filterSpace(p.Free()) || q.Kept(q.Now) != kept || q.Kept(q.Full) {
 			t.Errorf("%s: %d bytes of the filter are in memory, want %d to %d; the promise is kept: %v, want %v; %v",
 				when, got, least, most, q.Kept(q.Now), kept, q)
@@ -337,7 +337,7 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 		t.Errorf("a memtable that has grown by %d bytes takes back %d", taken, got)
 	}
 	expect("when a memtable is half full", 1, reader.whole-taken/2, false)
-	full := reader.table.Reader.FilterBytes()
+	full := reader.table.Keys.Bytes()
 
 	writer.tree.Freeze(nil, 1<<20, batch.Mark{}, memtable)
 	_, _, _, err := writer.tree.Install(&manifest.Edit{LastSeq: 1 << 20}, nil, tree.Change{Flushed: true})

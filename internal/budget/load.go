@@ -27,7 +27,7 @@ func (b *Share) LoadFresh(t *tree.Table) error {
 	err := b.Load(t)
 	if b.pool.Held.filterBytes() > b.pool.filterSpace(b.pool.Free()) {
 		t.Loading.Lock()
-		t.Keys.Bytes.Store(0)
+		t.Keys.Most.Store(0)
 		b.pool.dropped.Store(true)
 		b.reduce(t)
 		t.Loading.Unlock()
@@ -43,11 +43,13 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	if loads, bytes, err = b.knowLocked(t); err != nil {
 		return loads, bytes, err
 	}
-	read, err := b.set(t, &t.Keys, t.Reader.FilterForms, t.Reader.SetFilter)
-	if known := t.Prefixes.Known(); err == nil && known {
-		var more uint64
-		more, err = b.set(t, &t.Prefixes, t.Reader.PrefixForms, b.setPrefixes(t))
-		read += more
+	var read uint64
+	for _, f := range t.Filters() {
+		if err == nil && f.Forms(b.RateOf(t)) != nil {
+			var more uint64
+			more, err = b.set(t, f)
+			read += more
+		}
 	}
 	b.tailBytes.Add(read)
 	b.damaged(t)
@@ -68,15 +70,15 @@ func (b *Share) know(t *tree.Table) error {
 // knowLocked implements know. It returns what LoadTail returns. t.Loading is held.
 func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 	r := t.Reader
-	loaded, known := r.Loaded(), r.FilterForms(1) != nil
+	loaded, known := r.Loaded(), r.Keys.Forms(1) != nil
 	err = r.LoadTail()
 	if !loaded && r.Loaded() {
 		loads, bytes = 1, t.Meta.TailLen
 	}
 	if !known && err == nil {
-		t.Keys.Forms(b.RateOf(t), r.FilterForms)
+		t.Keys.Forms(b.RateOf(t))
 		b.pool.unplanned.Store(true)
-		if r.FilterState().AllUnits > 0 {
+		if r.Keys.State().AllUnits > 0 {
 			bytes += bloomblock.HeaderSize
 		}
 	}
@@ -89,30 +91,23 @@ func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 	return loads, bytes, err
 }
 
-// set brings a filter of a table, of keys or prefixes, into the form of its plan, and returns the bytes that it read.
+// set brings a filter of a table, whose header is known, into the form of its plan, and returns the bytes that it read.
 // If a unit is damaged, the filter has the form of the units that are left. t.Loading is held.
-func (b *Share) set(
-	t *tree.Table, plan *tree.FilterPlan, forms func(float64) []bloomblock.Form,
-	set func(bloomblock.Form) (uint64, error),
-) (read uint64, err error) {
+func (b *Share) set(t *tree.Table, f *tree.Filter) (read uint64, err error) {
 	for range 1 + bloomblock.MaxUnits {
-		form := plan.Form(plan.Forms(b.RateOf(t), forms))
-		n, err := set(form)
+		forms := f.Forms(b.RateOf(t))
+		allowed := f.Allowed(forms)
+		n, err := f.Set(allowed[len(allowed)-1])
 		read += n
-		if err != nil || t.Reader.FilterState().Damage == nil && t.Reader.PrefixState().Damage == nil {
+		if err != nil || f.State().Damage == nil {
 			return read, err
 		}
-		if now := forms(b.RateOf(t)); now[len(now)-1].Bytes == plan.Forms(b.RateOf(t), forms)[len(now)-1].Bytes {
+		f.Forget()
+		if now := f.Forms(b.RateOf(t)); now[len(now)-1].Bytes == forms[len(forms)-1].Bytes {
 			return read, nil
 		}
-		plan.Forget()
 	}
 	return read, nil
-}
-
-// setPrefixes returns the function that brings the prefix filter of a table into a form.
-func (b *Share) setPrefixes(t *tree.Table) func(bloomblock.Form) (uint64, error) {
-	return func(form bloomblock.Form) (uint64, error) { return t.Reader.SetPrefixes(b.prefix, form) }
 }
 
 // LoadParts reads and checks all parts of a table's index, and keeps those in memory that fit there.
@@ -155,10 +150,10 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 		return err
 	}
 	if !t.Prefixes.Known() {
-		t.Prefixes.Bytes.Store(max(b.pool.filterSpace(b.pool.Free())-b.pool.Held.filterBytes(), 0))
+		t.Prefixes.Most.Store(max(b.pool.filterSpace(b.pool.Free())-b.pool.Held.filterBytes(), 0))
 		b.pool.unplanned.Store(true)
 	}
-	read, err := b.set(t, &t.Prefixes, t.Reader.PrefixForms, b.setPrefixes(t))
+	read, err := b.set(t, &t.Prefixes)
 	b.tailBytes.Add(read + bloomblock.HeaderSize)
 	b.damaged(t)
 	return err
@@ -166,8 +161,8 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 
 // damaged reports damage of a table's filters, once.
 func (b *Share) damaged(t *tree.Table) {
-	for _, s := range [...]sstable.FilterState{t.Reader.FilterState(), t.Reader.PrefixState()} {
-		if s.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
+	for _, f := range t.Filters() {
+		if s := f.State(); s.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
 			b.observer.Damaged(s.Damage)
 		}
 	}
@@ -188,39 +183,40 @@ func (b *Share) settle(t *tree.Table) {
 
 // exceeds reports whether a table has more of its filters in memory than their plans allow.
 func (b *Share) exceeds(t *tree.Table) bool {
-	return t.Reader.FilterBytes() > t.Keys.Want(b.RateOf(t)) || t.Reader.PrefixBytes() > t.Prefixes.Want(b.RateOf(t))
+	rate := b.RateOf(t)
+	return t.Keys.Bytes() > t.Keys.Want(rate) || t.Prefixes.Bytes() > t.Prefixes.Want(rate)
+}
+
+// lacks reports whether a table has less of its filters in memory than their plans have. A filter that is not known,
+// because WarmUp could not read it, is left to lookups.
+func (b *Share) lacks(t *tree.Table) bool {
+	rate := b.RateOf(t)
+	return t.Keys.Bytes() < t.Keys.Want(rate) || t.Prefixes.Bytes() < t.Prefixes.Want(rate)
 }
 
 // reduce drops what the filters of a table have in memory beyond their plans. It reads no file. t.Loading is held.
 func (b *Share) reduce(t *tree.Table) {
-	r, rate := t.Reader, b.RateOf(t)
-	if forms := t.Keys.Forms(rate, r.FilterForms); forms != nil {
-		r.ReduceFilter(t.Keys.Allowed(forms))
-		b.ready(t)
+	for _, f := range t.Filters() {
+		if forms := f.Forms(b.RateOf(t)); forms != nil {
+			f.Reduce(f.Allowed(forms))
+		}
 	}
-	if forms := t.Prefixes.Forms(rate, r.PrefixForms); forms != nil {
-		r.ReducePrefixes(t.Prefixes.Allowed(forms))
+	if t.Keys.Forms(b.RateOf(t)) != nil {
+		b.ready(t)
 	}
 	b.count(t)
 }
 
 // ready makes lookups use the filter of a table as it is in memory, and that in the file if it is worth it.
 func (b *Share) ready(t *tree.Table) {
-	if forms := t.Keys.Forms(b.RateOf(t), t.Reader.FilterForms); forms != nil {
+	if forms := t.Keys.Forms(b.RateOf(t)); forms != nil {
 		form := forms[0]
-		if t.Reader.FilterBytes() > 0 {
-			form = t.Reader.FilterState().Form
+		if t.Keys.Bytes() > 0 {
+			form = t.Keys.State().Form
 		}
 		t.Reader.AskInFile(filterplan.WorthAsking(form, forms[len(forms)-1].Rate))
 	}
 	t.Ready.Store(true)
-}
-
-// lacks reports whether a table has less of its filters in memory than their plans have. A filter that is not known,
-// because WarmUp could not read it, is left to lookups.
-func (b *Share) lacks(t *tree.Table) bool {
-	r, rate := t.Reader, b.RateOf(t)
-	return r.FilterBytes() < t.Keys.Want(rate) || r.PrefixBytes() < t.Prefixes.Want(rate)
 }
 
 // RateOf returns the rate that the plan asks of a table's filter.
@@ -232,6 +228,6 @@ func (b *Share) Short(t *tree.Table) bool {
 	if t.Meta.FilterLen == 0 || t.Meta.Entries == 0 || rate >= 1 {
 		return false
 	}
-	forms := t.Keys.Forms(rate, t.Reader.FilterForms)
-	return forms == nil || t.Reader.FilterBytes() < forms[len(forms)-1].Bytes
+	forms := t.Keys.Forms(rate)
+	return forms == nil || t.Keys.Bytes() < forms[len(forms)-1].Bytes
 }

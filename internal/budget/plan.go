@@ -64,7 +64,7 @@ func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishe
 			if t.Meta.Entries == 0 {
 				continue // it is never searched
 			}
-			forms := t.Keys.Forms(rate, t.Reader.FilterForms)
+			forms := t.Keys.Forms(rate)
 			if forms == nil {
 				forms = unknown(t.Meta, rate)
 			}
@@ -72,7 +72,7 @@ func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishe
 			if prefixes == nil {
 				continue
 			}
-			if forms := t.Prefixes.Forms(rate, t.Reader.PrefixForms); forms != nil {
+			if forms := t.Prefixes.Forms(rate); forms != nil {
 				prefixes.add(wish{b, t, &t.Prefixes}, r, forms)
 			}
 		}
@@ -171,8 +171,8 @@ func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
 			}
 			t.Loading.Lock()
 			if !moved[t.Meta.Number] {
-				t.Keys.Bytes.Store(0)
-				t.Prefixes.Bytes.Store(0)
+				t.Keys.Most.Store(0)
+				t.Prefixes.Most.Store(0)
 			}
 			b.reduce(t)
 			t.Loading.Unlock()

@@ -152,11 +152,11 @@ func (p *Pool) Rebalance() {
 	}
 }
 
-// A wish is the filter of a table, of its keys or of prefixes, for which memory is planned.
+// A wish is a filter for which memory is planned.
 type wish struct {
 	share *Share
 	table *tree.Table
-	plan  *tree.FilterPlan // Keys or Prefixes of table
+	of    *tree.Filter // of table
 }
 
 // wishes are those of several stores, one store after another. The two slices are parallel.
@@ -252,7 +252,7 @@ func (w *wishes) plan(chosen []int) (sum int64) {
 		if most == w.demands[i].Whole.Bytes {
 			most = math.MaxInt64 // whatever it has, if it is not known yet
 		}
-		w.of[i].plan.Bytes.Store(most)
+		w.of[i].of.Most.Store(most)
 	}
 	return sum
 }

@@ -40,7 +40,11 @@ func (demands Demands) Fill(memory int64) (chosen []int) {
 		return demands.All()
 	}
 	chosen = make([]int, len(demands))
-	var steps []step
+	n := -len(demands)
+	for _, d := range demands {
+		n += len(d.Forms)
+	}
+	steps := make([]step, 0, n)
 	for i, d := range demands {
 		for k := 1; k < len(d.Forms); k++ {
 			a, b := d.Forms[k-1], d.Forms[k]

@@ -137,11 +137,11 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	if m.keep {
 		m.reader, m.sample, m.filter = r, sample, r.Filter()
 	}
-	r.ReduceFilter(r.FilterForms(rate))
-	m.header, _ = r.FilterHeader()
+	r.Keys.Reduce(r.Keys.Forms(rate))
+	m.header, _ = r.Keys.Header()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
 	m.fixed = r.TopBytes() + m.dels
-	m.place.Units, m.place.FilterBytes = r.FilterState().Units, uint64(r.FilterBytes()) //nolint:gosec // a size
+	m.place.Units, m.place.FilterBytes = r.Keys.State().Units, uint64(r.Keys.Bytes()) //nolint:gosec // a size
 	if f := r.Filter(); f != nil {
 		m.place.FPR = f.FalsePositiveRate()
 	}

@@ -66,7 +66,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 		}
 	}
 	filter, parseErr := bloomblock.Parse(block)
-	if facts.Damage = damageOf(cmp.Or(r.PrefixState().Damage, parseErr)); facts.Damage != nil {
+	if facts.Damage = damageOf(cmp.Or(r.Prefixes.State().Damage, parseErr)); facts.Damage != nil {
 		return facts, nil
 	}
 	h, err := bloomblock.ParseHeader(block)

@@ -160,7 +160,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	} else if sample != nil {
 		facts.Sample, facts.SampleKeys = sample.Len(), sample.Distinct()
 	}
-	state := r.FilterState()
+	state := r.Keys.State()
 	if damage := damageOf(state.Damage); damage != nil {
 		facts.Damage, facts.filterDamaged = damage, true
 		return facts, nil
@@ -168,7 +168,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
 		facts.FPRFromBits, facts.Units = inspectFilter(filter)
-		header, _ := r.FilterHeader()
+		header, _ := r.Keys.Header()
 		facts.seed, facts.parts = filter.Seed(), header.Parts()
 	}
 	return facts, nil

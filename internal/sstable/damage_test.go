@@ -76,7 +76,7 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 	if err := r.LoadPrefixes(smallRule, 0); err != nil {
 		honest(err)
 	}
-	for _, err := range []error{r.FilterState().Damage, r.PrefixState().Damage} {
+	for _, err := range []error{r.Keys.State().Damage, r.Prefixes.State().Damage} {
 		if err != nil {
 			honest(err)
 		}
@@ -227,8 +227,8 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 		check(it.Close())
 		check(r.Verify(t.Context(), nil))
 		r.DropIndex()
-		r.ReduceFilter(r.FilterForms(1))
-		if s := r.FilterState(); s.Damage != nil {
+		r.Keys.Reduce(r.Keys.Forms(1))
+		if s := r.Keys.State(); s.Damage != nil {
 			t.Fatal(s.Damage)
 		}
 	}
@@ -245,8 +245,8 @@ func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 	for _, p := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
 		file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: p}, kvs)
 		whole := newReader(file, info, 0)
-		if err := whole.Load(0); err != nil || whole.FilterState().Units != 2 {
-			t.Fatalf("%+v, %v: want two units", whole.FilterState(), err)
+		if err := whole.Load(0); err != nil || whole.Keys.State().Units != 2 {
+			t.Fatalf("%+v, %v: want two units", whole.Keys.State(), err)
 		}
 		for i := info.FilterOff * 8; i < (info.FilterOff+info.FilterLen)*8; i += uint64(stride()) {
 			file[i/8] ^= 1 << (i % 8)
@@ -254,7 +254,7 @@ func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 			if err := r.Load(0); err != nil {
 				t.Fatalf("bit %d: %v", i, err) // a damaged filter is no error of lookups
 			}
-			if damage := r.FilterState().Damage; !errors.Is(damage, corrupt.Err) {
+			if damage := r.Keys.State().Damage; !errors.Is(damage, corrupt.Err) {
 				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
 			}
 			for _, v := range kvs {

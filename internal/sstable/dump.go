@@ -22,7 +22,7 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	if err := r.Load(0); err != nil {
 		return err
 	}
-	t, fs := r.tail.Load(), r.FilterState()
+	t, fs := r.tail.Load(), r.Keys.State()
 	f, p := &t.footer, &t.props
 	d := dumper{w: w}
 	d.printf("table %016x: %d bytes, version %d\n", f.id, r.meta.Size, f.version)

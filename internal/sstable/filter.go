@@ -12,9 +12,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
-// A heldFilter is a filter block of a table as far as it is in memory: in one of the forms of its header, which may be
-// none at all. The block in the file always has the whole filter.
-type heldFilter struct {
+// A TableFilter is a filter block of a table as far as it is in memory: in one of the forms of its header, which may be
+// none at all. The block in the file always has the whole filter. It is safe for concurrent use.
+type TableFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
 	file   atomic.Pointer[fileFilter]        // to be asked in the file after filter; nil: not worth it
 
@@ -22,10 +22,11 @@ type heldFilter struct {
 	header bloomblock.Header // guarded by mu; as it is in the file
 	sound  int               // guarded by mu; units in front of the first damaged one
 	known  bool              // guarded by mu: the header was read, is damaged, or there is none
-	place  filterPlace       // guarded by mu; of the header, if it is known
+	place  filterPlace       // guarded by mu; set by know
 	form   bloomblock.Form   // guarded by mu: of the filter
 	damage error             // guarded by mu
 
+	of     *tableFile    // constant
 	memory *pages.Pieces // constant after UseMemory; of the filter. nil: the collector's heap
 }
 
@@ -55,65 +56,77 @@ func isDamage(err error) bool {
 	return errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind)
 }
 
-// know reads the header, unless it is known. Damage is kept and is no error.
-func (k *heldFilter) know(f *tableFile, at filterPlace) error {
+// know reads the header from its place, unless it is known. Damage is kept and is no error.
+func (k *TableFilter) know(at filterPlace) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.knowLocked(f, at)
+	k.place = at
+	return k.knowLocked()
 }
 
 // knowLocked implements know. The caller holds mu.
-func (k *heldFilter) knowLocked(f *tableFile, at filterPlace) error {
+func (k *TableFilter) knowLocked() error {
 	if k.known {
 		return nil
 	}
-	if at.size > 0 {
-		h, err := f.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+	if at := &k.place; at.size > 0 {
+		h, err := k.of.readFilterHeader(at.kind, at.offset, at.size, at.sum)
 		switch {
 		case isDamage(err):
 			k.damage = err
 		case err != nil:
 			return err
 		}
-		k.header, k.sound, k.place = h, len(h.Units), at
+		k.header, k.sound = h, len(h.Units)
 	}
 	k.known = true
 	return nil
 }
 
 // usable returns the header without damaged units. The caller holds mu.
-func (k *heldFilter) usable() bloomblock.Header {
+func (k *TableFilter) usable() bloomblock.Header {
 	h := k.header
 	h.Units = h.Units[:k.sound:k.sound]
 	return h
 }
 
-// set brings the filter into a form of its header, by reducing what is in memory if that is enough, or else from the
-// file. It returns the bytes that it read. If it finds a unit damaged, it leaves that and all later units out of the
-// header and drops the filter: the caller may set a form of the remaining header. This is no error.
-func (k *heldFilter) set(f *tableFile, at filterPlace, form bloomblock.Form) (read uint64, err error) {
+// Set brings the filter into one of Forms, for any rate, by reducing what is in memory if that is enough, or else from
+// the file. It returns the bytes that it read. If it finds a unit damaged, it leaves that and all later units out of
+// the header and drops the filter: the caller may set another one of Forms, which are fewer now. This is no error.
+func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err := k.knowLocked(f, at); err != nil || k.reduceLocked(form) {
+	if err := k.knowLocked(); err != nil || k.reduceLocked(form) {
 		return 0, err
 	}
-	units, read, err := f.readForm(at, &k.header, form)
+	units, read, err := k.of.readForm(k.place, &k.header, form)
 	if err != nil {
-		return read, k.failed(f, at, err)
+		return read, k.failed(err)
 	}
 	piece := k.memory.Get(int(form.Bytes))
 	filter, err := k.usable().In(form, piece.Bytes(), units)
 	if err != nil {
 		piece.Free()
-		return read, k.failed(f, at, f.damaged(at.offset, err))
+		return read, k.failed(k.of.damaged(k.place.offset, err))
 	}
 	k.publishIn(&filter, form, piece)
 	return read, nil
 }
 
-// reduce brings the filter into one of forms, which ascend from none on, without the file: the largest that can be made
-// from what is in memory.
-func (k *heldFilter) reduce(forms []bloomblock.Form) {
+// setWhole brings the filter into the largest of its forms for a promised rate of at most maxRate.
+func (k *TableFilter) setWhole(maxRate float64) error {
+	for { // again if a unit was found damaged
+		forms := k.Forms(maxRate)
+		form := forms[len(forms)-1]
+		if _, err := k.Set(form); err != nil || k.Bytes() == form.Bytes {
+			return err
+		}
+	}
+}
+
+// Reduce brings the filter into one of forms, which are the smallest of Forms, without the file: the largest that can
+// be made from what is in memory.
+func (k *TableFilter) Reduce(forms []bloomblock.Form) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i := len(forms) - 1; i >= 0 && !k.reduceLocked(forms[i]); i-- {
@@ -121,7 +134,7 @@ func (k *heldFilter) reduce(forms []bloomblock.Form) {
 }
 
 // reduceLocked brings the filter into a form, unless that needs what is not in memory. The caller holds mu.
-func (k *heldFilter) reduceLocked(form bloomblock.Form) (ok bool) {
+func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 	old := k.filter.Load()
 	switch {
 	case form.Bytes == 0:
@@ -145,14 +158,14 @@ var noFilter = bloomblock.Form{Rate: 1}
 
 // failed returns an error of reading units, unless it is damage: then the header keeps the sound units in front of the
 // damaged one. The caller holds mu.
-func (k *heldFilter) failed(f *tableFile, at filterPlace, err error) error {
+func (k *TableFilter) failed(err error) error {
 	if !isDamage(err) {
 		return err
 	}
 	k.damage = err
 	k.file.Store(nil)
 	k.publish(nil, noFilter)
-	units, _, err := f.soundUnits(at, &k.header, k.sound)
+	units, _, err := k.of.soundUnits(k.place, &k.header, k.sound)
 	if err != nil && !isDamage(err) {
 		k.known, k.damage = false, nil // the next use tries again
 		return err
@@ -162,21 +175,21 @@ func (k *heldFilter) failed(f *tableFile, at filterPlace, err error) error {
 }
 
 // publish makes filter, which is in the given form, the one that is asked. The caller holds mu.
-func (k *heldFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
+func (k *TableFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
 	k.filter.Store(filter)
 	k.form = form
 }
 
 // publishIn publishes a filter in a piece of memory, which is given back once nobody uses the filter any more. Lookups
 // ask filters without a guard, so that only the collector can tell.
-func (k *heldFilter) publishIn(filter *bloomblock.Filter, form bloomblock.Form, piece pages.Piece) {
+func (k *TableFilter) publishIn(filter *bloomblock.Filter, form bloomblock.Form, piece pages.Piece) {
 	pages.FreeWith(filter, piece)
 	k.publish(filter, form)
 }
 
-// forms returns the forms that the filter may have for a promised rate of at most rate: see [bloomblock.Header.Forms].
-// It returns nil before the header is known.
-func (k *heldFilter) forms(rate float64) []bloomblock.Form {
+// Forms returns the forms that the filter may have in memory for a promised rate of at most rate, from none on: see
+// [bloomblock.Header.Forms]. It returns nil before the header is known.
+func (k *TableFilter) Forms(rate float64) []bloomblock.Form {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.known {
@@ -185,8 +198,16 @@ func (k *heldFilter) forms(rate float64) []bloomblock.Form {
 	return k.usable().Forms(rate)
 }
 
-// bytes returns the bytes of memory that the filter takes now.
-func (k *heldFilter) bytes() int64 {
+// Header describes the whole filter, without units that are damaged. known is false before it was read. The caller must
+// not change Units.
+func (k *TableFilter) Header() (h bloomblock.Header, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.usable(), k.known
+}
+
+// Bytes returns the bytes of memory that the filter takes now.
+func (k *TableFilter) Bytes() int64 {
 	if f := k.filter.Load(); f != nil {
 		return int64(f.Bytes())
 	}
@@ -202,7 +223,8 @@ type FilterState struct {
 	Damage   error           // why some or all units are not used; it matches corrupt.Err or bloomblock.ErrUnknownKind
 }
 
-func (k *heldFilter) state() FilterState {
+// State returns the state of the filter.
+func (k *TableFilter) State() FilterState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	s := FilterState{Form: k.form, AllUnits: k.sound, Rate: k.header.Rate(k.sound), Damage: k.damage}
@@ -304,79 +326,36 @@ func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, err
 	return c, nil
 }
 
-// A keyFilter is the filter of a table's keys.
-type keyFilter struct{ keys heldFilter }
-
-// FilterHeader describes the whole filter, without units that are damaged. known is false before LoadTail. The caller
-// must not change Units.
-func (k *keyFilter) FilterHeader() (h bloomblock.Header, known bool) {
-	k.keys.mu.Lock()
-	defer k.keys.mu.Unlock()
-	return k.keys.usable(), k.keys.known
+// mayContain asks the filter in memory, if there is one.
+func (k *TableFilter) mayContain(h bloomblock.Hash) (maybe, probed bool) {
+	f := k.filter.Load()
+	if f == nil {
+		return true, false
+	}
+	return f.MayContain(h), true
 }
 
-// Filter returns the filter in memory, or nil if there is none: then every answer is maybe. The filter stays valid
-// after it is dropped.
-func (k *keyFilter) Filter() *bloomblock.Filter { return k.keys.filter.Load() }
+// Filter returns the filter of keys in memory, or nil if there is none: then every answer is maybe. The filter stays
+// valid after it is dropped.
+func (r *Reader) Filter() *bloomblock.Filter { return r.Keys.filter.Load() }
 
 // FalsePositiveRate returns the rate at which lookups of absent keys search the table: that of the bits in memory, or
 // the promised one of the filter in the file, if lookups ask that too. It is 1 without a filter.
-func (k *keyFilter) FalsePositiveRate() float64 {
-	if f := k.keys.file.Load(); f != nil {
+func (r *Reader) FalsePositiveRate() float64 {
+	if f := r.Keys.file.Load(); f != nil {
 		return f.header.Rate(len(f.header.Units))
 	}
-	if f := k.Filter(); f != nil {
+	if f := r.Filter(); f != nil {
 		return f.FalsePositiveRate()
 	}
 	return 1
 }
 
-// FilterBytes returns the bytes of memory that the filter takes now.
-func (k *keyFilter) FilterBytes() int64 { return k.keys.bytes() }
+// MayContain asks the filter of keys. If maybe is false, the table has no version of the key. If probed is false, there
+// was no filter to ask: none was built, none is loaded, or it is damaged. It does no I/O.
+func (r *Reader) MayContain(h bloomblock.Hash) (maybe, probed bool) { return r.Keys.mayContain(h) }
 
-// FilterForms returns the forms that the filter may have in memory for a promised rate of at most rate, from none on:
-// see [bloomblock.Header.Forms]. It is nil before LoadTail.
-func (k *keyFilter) FilterForms(rate float64) []bloomblock.Form { return k.keys.forms(rate) }
-
-// ReduceFilter brings the filter into one of forms, which are the smallest of FilterForms: into the largest that can be
-// made from what is in memory. It reads no file.
-func (k *keyFilter) ReduceFilter(forms []bloomblock.Form) { k.keys.reduce(forms) }
-
-// FilterState returns the state of the filter.
-func (k *keyFilter) FilterState() FilterState { return k.keys.state() }
-
-// MayContain asks the filter. If maybe is false, the table has no version of the key. If probed is false, there was no
-// filter to ask: none was built, none is loaded, or it is damaged. It does no I/O.
-func (k *keyFilter) MayContain(h bloomblock.Hash) (maybe, probed bool) {
-	f := k.Filter()
-	if f == nil {
-		return true, false
-	}
-	return f.MayContain(h), true
+// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of KnowPrefixes, as MayContain does.
+func (r *Reader) MayContainPrefix(h bloomblock.Hash) (maybe, probed bool) {
+	return r.Prefixes.mayContain(h)
 }
-
-// A prefixFilter is a table's second filter, of the keys' prefixes by the rule that LoadPrefixes was given.
-type prefixFilter struct{ prefixes heldFilter }
-
-// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of SetPrefixes. If maybe is false, the
-// table has no version of a key with that prefix. If probed is false, there was no filter to ask. It does no I/O.
-func (p *prefixFilter) MayContainPrefix(h bloomblock.Hash) (maybe, probed bool) {
-	f := p.prefixes.filter.Load()
-	if f == nil {
-		return true, false
-	}
-	return f.MayContain(h), true
-}
-
-// PrefixBytes returns the bytes of memory that the prefix filter takes now.
-func (p *prefixFilter) PrefixBytes() int64 { return p.prefixes.bytes() }
-
-// PrefixForms returns the forms that the prefix filter may have in memory, as FilterForms does. It is nil before
-// KnowPrefixes.
-func (p *prefixFilter) PrefixForms(rate float64) []bloomblock.Form { return p.prefixes.forms(rate) }
-
-// ReducePrefixes reduces the prefix filter, as ReduceFilter does.
-func (p *prefixFilter) ReducePrefixes(forms []bloomblock.Form) { p.prefixes.reduce(forms) }
-
-// PrefixState returns the state of the prefix filter.
-func (p *prefixFilter) PrefixState() FilterState { return p.prefixes.state() }

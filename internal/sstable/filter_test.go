@@ -43,8 +43,8 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 		units int
 	}{{1, 0}, {2, 0}, {0.1, 1}, {0.5, 1}, {0.01, 2}, {0.05, 2}, {0.0001, 3}, {0, 3}} {
 		must(t, r.Load(c.rate))
-		s := r.FilterState()
-		if s.Units != c.units || s.Damage != nil || s.Form.Bytes != r.FilterBytes() ||
+		s := r.Keys.State()
+		if s.Units != c.units || s.Damage != nil || s.Form.Bytes != r.Keys.Bytes() ||
 			c.units > 0 && s.Form.Rate > max(c.rate, 0.0001) {
 			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
 		}
@@ -52,14 +52,14 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 			t.Fatalf("Load(%v): probed %v", c.rate, probed)
 		}
 	}
-	forms := r.FilterForms(0)
+	forms := r.Keys.Forms(0)
 	for i, form := range slices.Backward(forms) {
-		r.ReduceFilter(forms[:i+1])
-		if got := r.FilterState().Form; got.Bytes > form.Bytes || got.Bytes == 0 && i > 1 {
-			t.Fatalf("form %+v of %d bytes after reducing to %+v", got, r.FilterBytes(), form)
+		r.Keys.Reduce(forms[:i+1])
+		if got := r.Keys.State().Form; got.Bytes > form.Bytes || got.Bytes == 0 && i > 1 {
+			t.Fatalf("form %+v of %d bytes after reducing to %+v", got, r.Keys.Bytes(), form)
 		}
-		if _, err := r.SetFilter(form); err != nil || r.FilterBytes() != form.Bytes {
-			t.Fatalf("%d bytes, %v after loading form %+v", r.FilterBytes(), err, form)
+		if _, err := r.Keys.Set(form); err != nil || r.Keys.Bytes() != form.Bytes {
+			t.Fatalf("%d bytes, %v after loading form %+v", r.Keys.Bytes(), err, form)
 		}
 		for _, v := range kvs {
 			if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
@@ -67,8 +67,8 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 			}
 		}
 	}
-	if err := r.Load(0.01); err != nil || r.FilterState().Units != 2 {
-		t.Fatalf("after dropping: %+v, %v", r.FilterState(), err)
+	if err := r.Load(0.01); err != nil || r.Keys.State().Units != 2 {
+		t.Fatalf("after dropping: %+v, %v", r.Keys.State(), err)
 	}
 	r.DropIndex()
 	if r.Loaded() || r.IndexBytes() != 0 {
@@ -101,12 +101,12 @@ func TestLoadDropsTheUnitsThatARateDoesNotNeed(t *testing.T) {
 		want int
 	}{{0.001, 2}, {0.005, 2}, {0.01, 1}, {0.001, 2}, {1, 0}} {
 		must(t, r.Load(c.rate))
-		if got := r.FilterState().Units; got != c.want {
+		if got := r.Keys.State().Units; got != c.want {
 			t.Errorf("after Load(%g): %d units, want %d", c.rate, got, c.want)
 		}
 	}
-	if err := r.Load(0.001); err != nil || r.FilterState().Units != 2 {
-		t.Errorf("loaded again: %d units, %v", r.FilterState().Units, err)
+	if err := r.Load(0.001); err != nil || r.Keys.State().Units != 2 {
+		t.Errorf("loaded again: %d units, %v", r.Keys.State().Units, err)
 	}
 }
 
@@ -123,10 +123,10 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 		file[info.FilterOff+u.Offset+7] ^= 4
 		r := newReader(file, info, 0)
 		must(t, r.Load(0))
-		if s := r.FilterState(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
+		if s := r.Keys.State(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
 			t.Errorf("unit %d damaged: %+v", i, s)
 		}
-		if h, known := r.FilterHeader(); len(h.Units) != i || !known {
+		if h, known := r.Keys.Header(); len(h.Units) != i || !known {
 			t.Errorf("unit %d damaged: the header is %+v, known %v", i, h, known)
 		}
 		reads := &counting{r.file, 0}

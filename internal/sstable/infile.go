@@ -23,7 +23,7 @@ type fileFilter struct {
 
 // AskInFile makes lookups ask the filter of keys in the file, or not. The header must be known.
 func (r *Reader) AskInFile(ask bool) {
-	k := &r.keys
+	k := &r.Keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -39,7 +39,7 @@ func (r *Reader) AskInFile(ask bool) {
 // of the domain. AskFile allocates nothing once the checksums of the filter's pages were read. An error is one of the
 // file; after damage the answer is maybe, as FilterState says then.
 func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err error) {
-	f := r.keys.file.Load()
+	f := r.Keys.file.Load()
 	if f == nil {
 		return true, false, nil
 	}
@@ -130,9 +130,9 @@ func (r *Reader) lose(f *fileFilter, err error) error {
 	if !isDamage(err) {
 		return err
 	}
-	r.keys.mu.Lock()
-	defer r.keys.mu.Unlock()
-	r.keys.damage = err
-	r.keys.file.CompareAndSwap(f, nil)
+	r.Keys.mu.Lock()
+	defer r.Keys.mu.Unlock()
+	r.Keys.damage = err
+	r.Keys.file.CompareAndSwap(f, nil)
 	return nil
 }

@@ -98,7 +98,7 @@ func TestADamagedPageOfAFilterDeniesNoKey(t *testing.T) {
 				t.Fatalf("byte %d: %v, %v for %q, want maybe", at, maybe, err, v.key)
 			}
 		}
-		if damage := r.FilterState().Damage; !errors.Is(damage, corrupt.Err) {
+		if damage := r.Keys.State().Damage; !errors.Is(damage, corrupt.Err) {
 			t.Errorf("byte %d: damage %v", at, damage)
 		}
 		file[at] ^= 0x5a

@@ -153,7 +153,7 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					(x.Bytes > 0) != (rule != PrefixRule{}) {
 					t.Fatalf("%s, %v: properties %+v, %v, want %d prefixes", name, rule, x, err, len(prefixes))
 				}
-				if _, probed := r.MayContainPrefix(1); probed || r.PrefixBytes() != 0 {
+				if _, probed := r.MayContainPrefix(1); probed || r.Prefixes.Bytes() != 0 {
 					t.Fatalf("%s, %v: loaded before anybody asked", name, rule)
 				}
 				must(t, r.LoadPrefixes(rule, 0))
@@ -181,7 +181,7 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					must(t, r.LoadPrefixes(other, 0))
 					maybe, probed := r.MayContainPrefix(12345)
 					if own := other == rule && rule != (PrefixRule{}); probed != own ||
-						!own && (!maybe || r.PrefixBytes() != 0) {
+						!own && (!maybe || r.Prefixes.Bytes() != 0) {
 						t.Fatalf("%s by %v, asked by %v: %v, probed %v", name, rule, other, maybe, probed)
 					}
 				}
@@ -203,8 +203,9 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	r.file = reads
 	loaded := func(what string, units int) {
 		t.Helper()
-		s := r.PrefixState()
-		if s.Units != units || s.Damage != nil || s.Form.Bytes != r.PrefixBytes() || (s.Form.Bytes > 0) != (units > 0) {
+		s := r.Prefixes.State()
+		if s.Units != units || s.Damage != nil || s.Form.Bytes != r.Prefixes.Bytes() ||
+			(s.Form.Bytes > 0) != (units > 0) {
 			t.Fatalf("%s: %+v, want %d units", what, s, units)
 		}
 		if _, probed := r.MayContainPrefix(1); probed != (units > 0) {
@@ -231,7 +232,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded("what two units are enough for", 2)
 	must(r.LoadPrefixes(rule, 0.1))
 	loaded("one unit after a move", 1)
-	r.ReducePrefixes(r.PrefixForms(1))
+	r.Prefixes.Reduce(r.Prefixes.Forms(1))
 	loaded("dropped", 0)
 	must(r.LoadPrefixes(rule, 0))
 	loaded("all units", 3)
@@ -261,7 +262,7 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 	}
 	f.on = false
 	must(t, r.LoadPrefixes(smallRule, 0))
-	if s := r.PrefixState(); s.Units != 2 || s.Damage != nil {
+	if s := r.Prefixes.State(); s.Units != 2 || s.Damage != nil {
 		t.Errorf("tried again: %+v", s)
 	}
 }
@@ -278,8 +279,8 @@ func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 	for _, p := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
 		file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10, Filter: p, Prefix: rule}, kvs)
 		whole := newReader(file, info, 0)
-		if err := whole.LoadPrefixes(rule, 0); err != nil || whole.PrefixState().Units != 2 {
-			t.Fatalf("%+v, %v: want two units", whole.PrefixState(), err)
+		if err := whole.LoadPrefixes(rule, 0); err != nil || whole.Prefixes.State().Units != 2 {
+			t.Fatalf("%+v, %v: want two units", whole.Prefixes.State(), err)
 		}
 		props, err := whole.Properties()
 		must(t, err)
@@ -290,19 +291,19 @@ func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 			if err := r.LoadPrefixes(rule, 0); err != nil {
 				t.Fatalf("bit %d: %v", i, err)
 			}
-			if damage := r.PrefixState().Damage; !errors.Is(damage, corrupt.Err) {
+			if damage := r.Prefixes.State().Damage; !errors.Is(damage, corrupt.Err) {
 				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
 			}
 			prefix := fmt.Appendf(nil, "%05d/", i%700)
-			if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(prefix)); !maybe || r.PrefixState().Units > 1 {
-				t.Fatalf("bit %d: %v for prefix %q, want maybe; %+v", i, maybe, prefix, r.PrefixState())
+			if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(prefix)); !maybe || r.Prefixes.State().Units > 1 {
+				t.Fatalf("bit %d: %v for prefix %q, want maybe; %+v", i, maybe, prefix, r.Prefixes.State())
 			}
 			if i%61 == 0 {
 				if err := r.Verify(t.Context(), nil); !errors.Is(err, corrupt.Err) {
 					t.Fatalf("bit %d: Verify: %v", i, err)
 				}
-				if err := r.Load(0); err != nil || r.FilterState().Damage != nil || r.FilterState().Units != 2 {
-					t.Fatalf("bit %d: the filter of keys: %+v, %v", i, r.FilterState(), err)
+				if err := r.Load(0); err != nil || r.Keys.State().Damage != nil || r.Keys.State().Units != 2 {
+					t.Fatalf("bit %d: the filter of keys: %+v, %v", i, r.Keys.State(), err)
 				}
 			}
 			file[i/8] ^= 1 << (i % 8)

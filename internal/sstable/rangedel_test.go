@@ -411,7 +411,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 				}
 			}
 			if (r.Filter() != nil) != (o.Filter != bloomblock.Params{}) {
-				t.Errorf("filter %v", r.FilterState())
+				t.Errorf("filter %v", r.Keys.State())
 			}
 			if got := r.RangeDels().Covering([]byte("b"), ikey.MaxSeq); m.Seq == 0 && got != 8 ||
 				m.Seq != 0 && got != 5 {

@@ -42,11 +42,11 @@ type Reader struct {
 	cache  *cache.Cache
 	mapped mappable // nil if the file is not one
 	parts  *PartPool
-	keyFilter
+	Keys   TableFilter
 
 	tableFile
-	domain *epoch.Domain
-	prefixFilter
+	domain   *epoch.Domain
+	Prefixes TableFilter // of the keys' prefixes by the rule of KnowPrefixes
 }
 
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
@@ -54,11 +54,12 @@ type Reader struct {
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, parts *PartPool, d *epoch.Domain) *Reader {
 	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, parts: parts, domain: d}
 	r.mapped, _ = f.(mappable)
+	r.Keys.of, r.Prefixes.of = &r.tableFile, &r.tableFile
 	return r
 }
 
 // UseMemory makes the reader take memory for filters from p. It must be called before any other use.
-func (r *Reader) UseMemory(p *pages.Pieces) { r.keys.memory, r.prefixes.memory = p, p }
+func (r *Reader) UseMemory(p *pages.Pieces) { r.Keys.memory, r.Prefixes.memory = p, p }
 
 // Open makes a reader of a table without a manifest, with a small cache and a pool of its own, and reads the footer.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
@@ -86,7 +87,7 @@ func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
 // begin after it. The caller closes the file.
 func (r *Reader) Close() {
 	r.release()
-	for _, k := range [...]*heldFilter{&r.keys, &r.prefixes} {
+	for _, k := range [...]*TableFilter{&r.Keys, &r.Prefixes} {
 		k.mu.Lock()
 		k.publish(nil, noFilter)
 		k.mu.Unlock()
@@ -100,33 +101,20 @@ func (r *Reader) Load(maxRate float64) error {
 	if err := r.LoadTail(); err != nil {
 		return err
 	}
-	return setWhole(maxRate, &r.keys, r.SetFilter)
+	return r.Keys.setWhole(maxRate)
 }
 
 // LoadPrefixes loads the prefix filter by a rule, as Load does the filter of keys. If the table has no prefix filter by
 // that rule, there is no filter to ask, which is no error.
 func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
 	if maxRate >= 1 {
-		r.ReducePrefixes([]bloomblock.Form{noFilter})
+		r.Prefixes.Reduce([]bloomblock.Form{noFilter})
 		return nil
 	}
 	if err := r.KnowPrefixes(rule); err != nil {
 		return err
 	}
-	return setWhole(maxRate, &r.prefixes, func(form bloomblock.Form) (uint64, error) {
-		return r.SetPrefixes(rule, form)
-	})
-}
-
-// setWhole brings a filter into its largest form for a promised rate of at most maxRate.
-func setWhole(maxRate float64, k *heldFilter, set func(bloomblock.Form) (uint64, error)) error {
-	for { // again if a unit was found damaged
-		forms := k.forms(maxRate)
-		form := forms[len(forms)-1]
-		if _, err := set(form); err != nil || k.bytes() == form.Bytes {
-			return err
-		}
-	}
+	return r.Prefixes.setWhole(maxRate)
 }
 
 // LoadTail loads the tail, unless it is in memory, and the header of the filter of keys. Concurrent calls wait for each
@@ -136,18 +124,7 @@ func (r *Reader) LoadTail() error {
 	if err != nil {
 		return err
 	}
-	return r.keys.know(&r.tableFile, t.keys())
-}
-
-// SetFilter brings the filter of keys into a form of FilterForms, for any rate, and loads what that needs. It returns
-// the bytes of the filter that it read. If it finds a unit damaged, there is no filter in memory afterwards, and
-// FilterForms has fewer forms; this is no error.
-func (r *Reader) SetFilter(form bloomblock.Form) (read uint64, err error) {
-	t, err := r.loadTail()
-	if err != nil {
-		return 0, err
-	}
-	return r.keys.set(&r.tableFile, t.keys(), form)
+	return r.Keys.know(t.keys())
 }
 
 // KnowPrefixes reads the header of the prefix filter. If the table has no prefix filter by that rule, or a damaged one,
@@ -157,16 +134,7 @@ func (r *Reader) KnowPrefixes(rule PrefixRule) error {
 	if err != nil {
 		return err
 	}
-	return r.prefixes.know(&r.tableFile, t.prefixes(rule))
-}
-
-// SetPrefixes brings the prefix filter into a form of PrefixForms, as SetFilter does.
-func (r *Reader) SetPrefixes(rule PrefixRule, form bloomblock.Form) (read uint64, err error) {
-	t, err := r.loadTail()
-	if err != nil {
-		return 0, err
-	}
-	return r.prefixes.set(&r.tableFile, t.prefixes(rule), form)
+	return r.Prefixes.know(t.prefixes(rule))
 }
 
 // CopyFilter returns the units of the filter of keys that a promised rate of maxRate needs. It reads them from the

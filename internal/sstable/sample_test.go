@@ -44,7 +44,7 @@ func TestATableHasASampleOfItsKeys(t *testing.T) {
 		if !bytes.Contains(file[:info.FilterOff], want) {
 			t.Errorf("%d keys: the sample is not in front of the filter", keys)
 		}
-		if r.FilterBytes() != 0 {
+		if r.Keys.Bytes() != 0 {
 			t.Errorf("%d keys: the filter was loaded", keys)
 		}
 	}
@@ -181,7 +181,7 @@ func TestOverlapsOfTables(t *testing.T) {
 			}
 		}
 	}
-	tables[1].ReduceFilter(tables[1].FilterForms(1))
+	tables[1].Keys.Reduce(tables[1].Keys.Forms(1))
 	s, err := tables[0].Sample()
 	must(t, err)
 	if o := s.Overlap(tables[1].Filter()); o.Known {

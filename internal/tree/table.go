@@ -24,8 +24,7 @@ type Table struct {
 	Level  atomic.Int32 // current level
 	refs   atomic.Int64 // states that name it
 
-	// Keys and Prefixes are the plans for the table's filters in memory.
-	Keys, Prefixes FilterPlan
+	Keys, Prefixes Filter
 
 	Ready   atomic.Bool // its filter is, or was, in memory as far as the plan had memory for it
 	Damaged atomic.Bool // a filter of the table is known to be damaged
@@ -45,13 +44,14 @@ type TableBytes struct{ Filter, Prefix, Top, RangeDeletes int64 }
 // NewTable returns the table described by a manifest. It reads nothing.
 func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache, parts *sstable.PartPool) *Table {
 	t := &Table{Meta: meta, File: files.File(meta.Number)}
-	t.Keys.Bytes.Store(math.MaxInt64)
+	t.Keys.Most.Store(math.MaxInt64)
 	m := sstable.Meta{Name: t.File.Name, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
 	if meta.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = meta.MaxSeq
 	}
 	m.Facts = facts{meta}
 	t.Reader = sstable.NewReader(t.File, m, blocks, parts, files.Domain)
+	t.Keys.TableFilter, t.Prefixes.TableFilter = &t.Reader.Keys, &t.Reader.Prefixes
 	return t
 }
 
@@ -67,9 +67,14 @@ func (t *Table) Fingerprint() (uint64, error) {
 	return sum, err
 }
 
-// A FilterPlan says how much of a filter of a table shall be in memory.
-type FilterPlan struct {
-	Bytes  atomic.Int64           // at most, by the last plan; 0 for no filter
+// Filters returns both filters of the table.
+func (t *Table) Filters() [2]*Filter { return [...]*Filter{&t.Keys, &t.Prefixes} }
+
+// A Filter is a filter of a table, with a plan that says how much of it shall be in memory.
+type Filter struct {
+	*sstable.TableFilter
+
+	Most   atomic.Int64           // the most bytes, by the last plan; 0 for no filter
 	ladder atomic.Pointer[ladder] // nil until its header is known
 }
 
@@ -79,42 +84,37 @@ type ladder struct {
 	forms []bloomblock.Form
 }
 
-// Forms returns the forms that the filter may have for a promised rate of at most rate, by read, which returns nil
-// while the header is not known. The result is kept for the next call.
-func (p *FilterPlan) Forms(rate float64, read func(rate float64) []bloomblock.Form) []bloomblock.Form {
-	if l := p.ladder.Load(); l != nil && l.rate == rate {
+// Forms returns the forms that the filter may have for a promised rate of at most rate, from none on, or nil while its
+// header is not known. The result is kept for the next call.
+func (f *Filter) Forms(rate float64) []bloomblock.Form {
+	if l := f.ladder.Load(); l != nil && l.rate == rate {
 		return l.forms
 	}
-	forms := read(rate)
+	forms := f.TableFilter.Forms(rate)
 	if forms != nil {
-		p.ladder.Store(&ladder{rate, forms})
+		f.ladder.Store(&ladder{rate, forms})
 	}
 	return forms
 }
 
 // Known reports whether the forms of the filter are known.
-func (p *FilterPlan) Known() bool { return p.ladder.Load() != nil }
+func (f *Filter) Known() bool { return f.ladder.Load() != nil }
 
 // Want returns the bytes of memory that the filter has by the plan, 0 while its forms for the rate are not known.
-func (p *FilterPlan) Want(rate float64) int64 {
-	if l := p.ladder.Load(); l != nil && l.rate == rate {
-		return p.Form(l.forms).Bytes
+func (f *Filter) Want(rate float64) int64 {
+	if l := f.ladder.Load(); l != nil && l.rate == rate {
+		allowed := f.Allowed(l.forms)
+		return allowed[len(allowed)-1].Bytes
 	}
 	return 0
 }
 
-// Forget makes the next call of Forms read again, after a filter was found damaged.
-func (p *FilterPlan) Forget() { p.ladder.Store(nil) }
-
-// Form returns the largest of forms, which ascend from none on, that the plan allows.
-func (p *FilterPlan) Form(forms []bloomblock.Form) bloomblock.Form {
-	allowed := p.Allowed(forms)
-	return allowed[len(allowed)-1]
-}
+// Forget makes the next call of Forms read again, after the filter was found damaged.
+func (f *Filter) Forget() { f.ladder.Store(nil) }
 
 // Allowed returns those of forms, which ascend from none on, that the plan allows.
-func (p *FilterPlan) Allowed(forms []bloomblock.Form) []bloomblock.Form {
-	most := p.Bytes.Load()
+func (f *Filter) Allowed(forms []bloomblock.Form) []bloomblock.Form {
+	most := f.Most.Load()
 	n := len(forms)
 	for n > 1 && forms[n-1].Bytes > most {
 		n--
