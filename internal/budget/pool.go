@@ -296,14 +296,15 @@ func (p *Pool) collect() {
 	}()
 }
 
-// fit gives indexes up to three quarters of what memtables and filters leave, and the cache the rest.
+// fit gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three
+// quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it.
 func (p *Pool) fit() {
 	free := p.Free()
-	rest := max(free-p.Held.Sum(), 0)
-	p.Parts.SetLimit(rest / 4 * 3)
+	rest, least := max(free-p.Held.Sum(), 0), free/16
+	p.Parts.SetLimit(max(rest/4*3, rest-least))
 	parts := p.Parts.Bytes()
 	p.fitted.Store(parts)
-	p.Blocks.SetCapacity(max(free/16, rest-parts))
+	p.Blocks.SetCapacity(max(least, rest-parts))
 	if p.crowded() {
 		p.collect()
 	}
