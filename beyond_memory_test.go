@@ -2,9 +2,12 @@ package bloomkv_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -149,4 +152,58 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 	leaveForFilters(pool, whole/2)
 	next("less memory again", false)
 	must(t, db.Close())
+}
+
+// TestAWriterDoesNotWaitForMemoryThatItLent writes most of a memtable a hundred times, each time while memory is being
+// divided and all filters are being loaded, as far as the locks show: that goes on behind the writer.
+func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
+	const memtable = 256 << 10
+	db, err := bloomkv.Open("db", &bloomkv.Options{
+		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
+	})
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	value := make([]byte, 1000)
+	write := func(n int) {
+		for i := range memtable / 2 / len(value) {
+			must(t, db.Put(fmt.Appendf(nil, "key%d-%d", n, i), value))
+		}
+	}
+	write(0)
+	must(t, db.Compact(t.Context(), nil, nil))
+	longest := time.Duration(0)
+	for n := range 100 {
+		var locked []sync.Locker
+		lock := func(l sync.Locker) {
+			l.Lock()
+			locked = append(locked, l)
+		}
+		s, release := db.Tree().Acquire()
+		s.EachTable(func(_ int, table *tree.Table) { lock(&table.Loading) })
+		lock(&db.Pool().Balancing)
+		done := make(chan time.Duration, 1)
+		go func() {
+			begin := time.Now()
+			write(n)
+			done <- time.Since(begin)
+		}()
+		select {
+		case d := <-done:
+			longest = max(longest, d)
+		case <-time.After(30 * time.Second):
+			t.Error("a writer waits for memory")
+		}
+		for _, l := range locked {
+			l.Unlock()
+		}
+		release()
+		if t.Failed() {
+			return
+		}
+		must(t, db.Flush(t.Context()))
+	}
+	if w := db.Metrics().Writes; w.StoppedByMemtable.Count > 0 {
+		t.Errorf("writes were stopped: %+v", w.StoppedByMemtable)
+	}
+	t.Logf("%d puts took %v at most", memtable/2/len(value), longest)
 }
