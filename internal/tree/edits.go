@@ -16,7 +16,7 @@ import (
 const NumbersAhead = 128
 
 // minManifest is the smallest size in bytes at which a new manifest begins, with a snapshot. A manifest with a large
-// snapshot may grow to twice the size of the snapshot. Open reads all of it, at about 100 MB/s.
+// snapshot may grow to twice the size of the snapshot. Open reads all of it.
 const minManifest = 256 << 10
 
 // Create begins a tree without tables. Its first file has the given number.
