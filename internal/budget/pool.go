@@ -220,13 +220,14 @@ func (p *Pool) balance() {
 	if lent > 0 {
 		full = keys.demands.Fill(p.filterSpace(p.Free() - lent))
 	}
+	all = keys.demands.Most()
 	for b, s := range states {
 		i := from[b]
 		n := i
 		for n < len(keys.of) && keys.of[n].share == b {
 			n++
 		}
-		b.promises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), keys.demands.Most())
+		b.promises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), all)
 		b.planned.Store(s.Version)
 	}
 	lacking := map[*Share]bool{}
@@ -285,11 +286,9 @@ func (p *Pool) collect() {
 	}
 	go func() {
 		runtime.GC()
-		for range 10 { // the memory comes back on another goroutine
-			if !p.crowded() {
-				break
-			}
-			time.Sleep(time.Millisecond)
+		// The memory comes back on another goroutine, and later if something still asks the filters.
+		for wait := time.Millisecond; p.crowded() && wait < time.Second; wait *= 2 {
+			time.Sleep(wait)
 		}
 		p.collecting.Store(false)
 		p.Rebalance()
