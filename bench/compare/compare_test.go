@@ -461,6 +461,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 		{"--puts 9", "--puts 9"},
 		{"--busy 1us", "--busy 1µs"},
 		{"--keys -1", "-1"},
+		{"--cache 3", "--cache 3"},
 		{"--worker tape", "--worker"},
 		{"--worker tape/loaded/1", `"tape"`},
 		{"--worker bloomkv/lost/1", `"lost"`},

@@ -20,6 +20,7 @@ type config struct {
 	puts        int           // in state "many puts"
 	busy        time.Duration // of state "busy"
 	small       bool          // the small cache in all states that read
+	cache       int           // its size in MiB; 0 for 7 % of the pairs
 	ordered     bool          // the store of most states is loaded in key order
 	filters     bool          // compare the filters alone
 	worker      string        // "engine/state/round": measure only this, in dir
@@ -50,5 +51,11 @@ func (c config) sizeOf(pairs int) float64 {
 	return float64(pairs) * float64(c.shape.KeyBytes()+c.value)
 }
 
-// smallCache returns the size of small caches: 7 % of the pairs, 8 MB for a million, but at least 4 MiB.
-func (c config) smallCache() int64 { return max(4<<20, int64(c.dataBytes()*0.07)) }
+// smallCache returns the size of small caches: that of flag --cache, or 7 % of the pairs, 8 MB for a million, but at
+// least 4 MiB.
+func (c config) smallCache() int64 {
+	if c.cache > 0 {
+		return int64(c.cache) << 20
+	}
+	return max(4<<20, int64(c.dataBytes()*0.07))
+}

@@ -65,6 +65,7 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	f.IntVar(&c.puts, "puts", 5_000_000, "puts in the rows puts-*; a tenth of them in bbolt")
 	f.DurationVar(&c.busy, "busy", 10*time.Second, "time of the rows busy-*, in which readers and a writer run")
 	f.BoolVar(&c.small, "small-cache", false, "use the small cache in all states that read")
+	f.IntVar(&c.cache, "cache", 0, "size of the small cache in `MIB` (default 7 % of keys and values, at least 4)")
 	f.BoolVar(&c.ordered, "ordered", false, "load the store of most states in key order, which takes a fraction of "+
 		"the time")
 	f.StringVar(&c.dir, "dir", "", "create the stores below `DIR`, and remove them afterwards "+
@@ -89,6 +90,9 @@ func parse(args []string, stderr io.Writer) (config, error) {
 	}
 	if c.puts < 10 || c.busy < time.Millisecond {
 		return c, fmt.Errorf("--puts %d, --busy %v: want at least 10 and 1ms", c.puts, c.busy)
+	}
+	if c.cache != 0 && c.cache < 4 {
+		return c, fmt.Errorf("--cache %d: want at least 4", c.cache)
 	}
 	if set, err := c.setOf(c.shape, 1); c.ordered && (err != nil || !set.Sorted()) {
 		return c, errors.Join(err, fmt.Errorf("--ordered: keys of --shape %s are in no order", c.shape))
@@ -266,6 +270,7 @@ func (c config) process(ctx context.Context, name string, s state, round int, di
 		"--keys", strconv.Itoa(c.keys), "--value", strconv.Itoa(c.value), "--rows",
 		strings.Join(slices.Sorted(maps.Keys(c.rows)), ","), "--puts", strconv.Itoa(c.puts), "--busy", c.busy.String(),
 		"--small-cache=" + strconv.FormatBool(c.small), "--ordered=" + strconv.FormatBool(c.ordered),
+		"--cache", strconv.Itoa(c.cache),
 	}
 	if round == c.rounds-1 && c.profiles != "" {
 		args = append(args, "--cpuprofile", c.profiles)

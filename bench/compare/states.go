@@ -190,8 +190,8 @@ func (w *worker) uncompactedSmall() {
 	w.lookups(func(column string, v view) {
 		if !w.entry.mapped && w.wantsAny("-absent-unc", "-present-unc") {
 			w.warm(column, v)
-			w.countIn(column, "absent-unc", "", v, workload.Phase{Kind: workload.Absent})
-			w.countIn(column, "present-unc", "", v, workload.Phase{Kind: workload.Present})
+			w.countIn(column, "absent-unc", "", v, w.each(workload.Absent))
+			w.countIn(column, "present-unc", "", v, w.each(workload.Present))
 		}
 		w.zipf(column, "-unc", v)
 	})
@@ -205,7 +205,7 @@ func (w *worker) zipf(column, suffix string, v view) {
 	}
 	p := workload.Phase{
 		Name: "warm", Kind: workload.Present, Choice: workload.Zipfian, Ranks: seed("zipf", w.round),
-		Ops: max(1, w.config.keys/zipfPart),
+		Ops: min(max(1, w.config.keys/zipfPart), maxLookups),
 	}
 	if column == w.entry.columns[0] {
 		w.phase(v, p)
@@ -267,8 +267,8 @@ func (w *worker) compactedSmall() {
 	w.lookups(func(column string, v view) {
 		if w.wantsAny("-absent", "-present") || w.config.wants("absent-small") || w.config.wants("present-small") {
 			w.warm(column, v)
-			w.countIn(column, "absent", "absent-small", v, workload.Phase{Kind: workload.Absent})
-			w.countIn(column, "present", "present-small", v, workload.Phase{Kind: workload.Present})
+			w.countIn(column, "absent", "absent-small", v, w.each(workload.Absent))
+			w.countIn(column, "present", "present-small", v, w.each(workload.Present))
 		}
 		w.zipf(column, "", v)
 	})
