@@ -18,9 +18,9 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// TestThePromiseBeyondMemory opens stores with less and less memory for their filters, down to a twentieth of what they
-// take. Counted from the first lookup on, lookups of absent keys use what is promised then, and not much less, and
-// filters in memory let through little more than the best filters of their kind for so much memory. The flag -long
+// TestThePromiseBeyondMemory opens stores with less and less memory for their filters, down to a twentieth of what the
+// filters need. From the first lookup on, lookups of absent keys cost at most what the store promises, and not much
+// less. The filters in memory pass hardly more keys than the best filters of their kind and size would. The flag -long
 // multiplies keys and lookups.
 func TestThePromiseBeyondMemory(t *testing.T) {
 	n, lookups := 50_000**storetest.Long, 60_000**storetest.Long

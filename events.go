@@ -113,8 +113,8 @@ type FailureInfo struct {
 type PromiseInfo struct {
 	Kept  bool    // the store keeps what was asked
 	Asked float64 // Options.FilterFPR
-	// Reads is what a lookup of an absent key uses outside of memory then, at most, while the store is written to,
-	// and IdleReads what it uses while memtables need no more than now: see Metrics.ReadsPromised.
+	// Reads is the most that a lookup of an absent key reads outside of memory while the store is written to.
+	// IdleReads is the same for memtables that stay as they are now: see Metrics.ReadsPromised.
 	Reads, IdleReads float64
 	Budget           int64 // bytes of Options.MemoryBudget, or of shared Resources, that would keep what was asked
 }

@@ -22,7 +22,7 @@ import (
 
 const mib = 1 << 20
 
-// An observer of tests counts what it is told of promises.
+// An observer records the promises that a store reports.
 type observer struct{ promises []Promises }
 
 func (*observer) ReadOnly(error)           {}

@@ -335,8 +335,8 @@ func (k *TableFilter) mayContain(h bloomblock.Hash) (maybe, probed bool) {
 	return f.MayContain(h), true
 }
 
-// Filter returns the filter of keys in memory, or nil if there is none: then every answer is maybe. The filter stays
-// valid after it is dropped.
+// Filter returns the filter of keys, or nil if none is in memory: then every answer is maybe. It may be asked even
+// after the reader has replaced it.
 func (r *Reader) Filter() *bloomblock.Filter { return r.Keys.filter.Load() }
 
 // FalsePositiveRate returns the rate at which lookups of absent keys search the table: that of the bits in memory, or
