@@ -124,9 +124,9 @@ func promiseFor(fpr float64, own filterplan.Demands, now, full []int) *Promises 
 	}
 }
 
-// promises sets what the store promises. bytes are those of all filters of the pool. If the observer has to be told,
+// setPromises sets what the store promises. bytes are those of all filters of the pool. If the observer has to be told,
 // Room receives.
-func (b *Share) promises(p *Promises, bytes int64) {
+func (b *Share) setPromises(p *Promises, bytes int64) {
 	p.Now.Budget, p.Full.Budget = b.pool.budgetFor(bytes, false), b.pool.budgetFor(bytes, true)
 	b.promise.Store(p)
 	if p.Kept(p.Full) == b.told.Load() {

@@ -195,7 +195,7 @@ func (p *Pool) balance() {
 	defer p.fit()
 	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !p.dropped.Load() {
 		for b, s := range states {
-			b.promises(promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
+			b.setPromises(promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
 			b.planned.Store(s.Version)
 		}
 		return
@@ -203,10 +203,8 @@ func (p *Pool) balance() {
 	p.whole = fits
 	p.dropped.Store(false)
 	var keys, prefixes wishes
-	from := map[*Share]int{}
 	for _, b := range members {
 		if s := states[b]; s != nil {
-			from[b] = len(keys.of)
 			b.wish(s, b.plans.Load().Now, &keys, &prefixes)
 		}
 	}
@@ -221,26 +219,31 @@ func (p *Pool) balance() {
 		full = keys.demands.Fill(p.filterSpace(p.Free() - lent))
 	}
 	all = keys.demands.Most()
-	for b, s := range states {
-		i := from[b]
+	i := 0 // of the first wish of b
+	for _, b := range members {
+		s := states[b]
+		if s == nil {
+			continue
+		}
 		n := i
 		for n < len(keys.of) && keys.of[n].share == b {
 			n++
 		}
-		b.promises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), all)
+		b.setPromises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), all)
 		b.planned.Store(s.Version)
+		i = n
 	}
-	lacking := map[*Share]bool{}
 	for _, w := range [...]*wishes{&keys, &prefixes} {
 		for _, o := range w.of {
 			if o.share.lacks(o.table) {
 				o.share.growing.Store(true)
-				lacking[o.share] = true
 			}
 		}
 	}
-	for b := range lacking {
-		b.offer()
+	for b := range states {
+		if b.growing.Load() {
+			b.offer()
+		}
 	}
 }
 

@@ -29,29 +29,28 @@ func (t *Tree) Create(first, seed uint64) error {
 // Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
-	t.recovered = t.newTables(nil)
+	t.recovered = map[uint64]*Table{}
+	t.makeTables()
 }
 
-// newTables returns the tables of the recorded tree by number: those of old, and new ones.
-func (t *Tree) newTables(old map[uint64]*Table) map[uint64]*Table {
-	tables := make(map[uint64]*Table, len(old))
+// makeTables makes those tables of the recorded tree that are not among the recovered ones.
+func (t *Tree) makeTables() {
 	for _, meta := range t.recorded.Version.Tables() {
-		table := old[meta.Number]
-		if table == nil {
-			table = NewTable(meta, t.Files, t.Blocks, t.Parts)
+		if t.recovered[meta.Number] == nil {
+			table := NewTable(meta, t.Files, t.Blocks, t.Parts)
 			table.Reader.UseMemory(t.pieces)
 			table.RestoreCounts(t.recorded.Counts[meta.Number])
+			t.recovered[meta.Number] = table
 		}
-		tables[meta.Number] = table
 	}
-	return tables
 }
 
 // FirstState returns the state of the recorded tree, for Begin, with recovered memtables, newest first, and a new one
 // of the given size in bytes.
 func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
 	s := &State{Mem: memtable.NewIn(t.memory, nil, 0, memtableSize), Frozen: recovered}
-	s.setVersion(t.recorded.Version, t.newTables(t.recovered))
+	t.makeTables() // of logs
+	s.setVersion(t.recorded.Version, t.recovered)
 	t.recovered, t.recorded.Counts = nil, nil // from now on the tables hold the counts
 	return s
 }
