@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +25,10 @@ type growth struct {
 	*cli.Streams
 
 	keys, budgets counts // pairs; MiB
-	kinds         []string
+	kinds, states []string
 	value         int
 	seed          uint64
 	lookups, puts int // lookups of each kind in a measurement; puts per second of the writer
-	quarter       bool
 	dir, plot     string
 	json          bool
 
@@ -43,7 +43,8 @@ var kinds = map[string]bloomkv.FilterKind{
 func growthCommand(s *cli.Streams, command string) *cobra.Command {
 	w := &growth{
 		Streams: s, budgets: counts{64}, kinds: []string{"auto"}, value: 100, seed: 1, lookups: 500_000, puts: 20_000,
-		keys: counts{1_000_000, 2_000_000, 4_000_000, 8_000_000, 12_000_000, 16_000_000, 24_000_000},
+		states: []string{idleState, writingState},
+		keys:   counts{1_000_000, 2_000_000, 4_000_000, 8_000_000, 12_000_000, 16_000_000, 24_000_000},
 	}
 	c := &cobra.Command{
 		Use:   "growth",
@@ -51,11 +52,13 @@ func growthCommand(s *cli.Streams, command string) *cobra.Command {
 		Long: `growth fills a store with random keys in random order, one for each memory budget and kind of filter,
 with default options otherwise. Whenever it has one of the given numbers of keys, a checkpoint of it is
 compacted, and measured in a process of its own, which looks up absent and then present keys at random
-and counts from the first lookup on, right after Open. Every answer is checked. States:
+and counts from the first lookup on, right after Open. Every answer is checked. States (--state):
 
-  idle     nothing else uses the store, and the system has its files in memory
-  quarter  as idle, in a control group that holds a quarter of the files besides the process (--quarter)
-  writing  beside a goroutine that puts existing pairs at a steady rate, after one and a half memtables
+  loaded    as idle, but the checkpoint is not compacted: its tables are as the writes have left them
+  idle      nothing else uses the store, and the system has its files in memory
+  unmapped  as idle, with files that are read and not mapped
+  quarter   as idle, in a control group that holds a quarter of the files besides the process (Linux, as root)
+  writing   beside a goroutine that puts existing pairs at a steady rate, after one and a half memtables
 
 A line is printed for each measurement as soon as it ends. By default this takes some minutes, and 6 GB of
 disk space. The whole range of 64 MiB takes an hour and 26 GB:
@@ -73,8 +76,8 @@ disk space. The whole range of 64 MiB takes an hour and 26 GB:
 	f.Var(&w.budgets, "budget", "memory budgets in MiB, a store for each")
 	f.StringSliceVar(&w.kinds, "kind", w.kinds, "kinds of filters, a store for each: a `LIST` of auto, bloom, ribbon")
 	f.IntVar(&w.lookups, "lookups", w.lookups, "lookups of absent keys in a measurement, and of present keys")
-	f.IntVar(&w.puts, "puts", w.puts, "puts per second beside the lookups; 0 leaves this state out")
-	f.BoolVar(&w.quarter, "quarter", false, "also measure with a quarter of the files in memory (Linux, as root)")
+	f.StringSliceVar(&w.states, "state", w.states, "a `LIST` of the states to measure")
+	f.IntVar(&w.puts, "puts", w.puts, "puts per second in the state writing")
 	f.IntVar(&w.value, "value", w.value, "length of each value, in `BYTES`")
 	f.Uint64Var(&w.seed, "seed", w.seed, "seed of keys, values and choices")
 	f.StringVar(&w.plot, "plot", "", "also write a chart for each store as SVG and PNG into `DIR`")
@@ -86,12 +89,12 @@ disk space. The whole range of 64 MiB takes an hour and 26 GB:
 func (w *growth) check() error {
 	all := []error{
 		w.keys.atLeast("--keys", fewestKeys), w.budgets.atLeast("--budget", leastMemory),
-		checkNames("--kind", w.kinds, []string{"auto", "bloom", "ribbon"}),
+		checkNames("--kind", w.kinds, []string{"auto", "bloom", "ribbon"}), checkNames("--state", w.states, allStates),
 	}
 	if !slices.IsSorted(w.keys) {
 		all = append(all, fmt.Errorf("--keys %s: want rising numbers", w.keys.String()))
 	}
-	for flag, n := range map[string]int{"--lookups": w.lookups - fewestKeys, "--puts": w.puts, "--value": w.value} {
+	for flag, n := range map[string]int{"--lookups": w.lookups - fewestKeys, "--puts": w.puts - 1, "--value": w.value} {
 		if n < 0 {
 			all = append(all, fmt.Errorf("%s: too small", flag))
 		}
@@ -122,7 +125,7 @@ func (w *growth) run(ctx context.Context, command string) (err error) {
 		return err
 	}
 	if err != nil {
-		r.Stopped = stopped(err, len(r.Rows), len(w.kinds)*len(w.budgets)*len(w.keys)*len(w.states()))
+		r.Stopped = stopped(err, len(r.Rows), len(w.kinds)*len(w.budgets)*len(w.keys)*len(w.states))
 	}
 	ctx = context.WithoutCancel(ctx) // an interrupt stops the measurements only
 	if w.plot != "" {
@@ -146,47 +149,73 @@ func (w *growth) grow(ctx context.Context, dir, kind string, budget int64) (err 
 		if err := w.load(ctx, store, job.Keys, n, what+"load"); err != nil {
 			return err
 		}
-		job.Keys, job.Dir = n, dir+"-compacted"
-		bar := w.Progress(what+"compact", -1, false)
-		bar.Set(0, -1)
-		files, err := compactedCopy(ctx, store, job)
-		bar.End()
-		if err != nil {
-			return err
-		}
-		row := grown{Kind: kind, Budget: budget, Keys: n}
-		for _, name := range files {
-			info, err := os.Stat(name)
-			if err != nil {
-				return err
-			}
-			row.FileBytes += info.Size()
-		}
-		for _, state := range w.states() {
-			row.State = state
-			bar := w.Progress(what+state, -1, false)
-			bar.Set(0, -1)
-			err := w.measure(ctx, job, files, &row)
-			bar.End()
-			switch {
-			case err != nil && state == quarterState && ctx.Err() == nil:
-				w.report.Skipped = fmt.Sprintf("%s at %s keys: %v", state, countName(n), err)
-				continue
-			case err != nil:
-				return err
-			}
-			w.report.Rows = append(w.report.Rows, row)
-			if !w.json {
-				if err := w.report.printRows(w.Out); err != nil {
+		job.Keys = n
+		for _, compact := range []bool{false, true} {
+			if states := w.statesOf(compact); len(states) > 0 {
+				if err := w.measureCopy(ctx, store, job, compact, states, what); err != nil {
 					return err
 				}
 			}
 		}
-		if err := os.RemoveAll(job.Dir); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// statesOf returns the states to measure in a compacted copy of a store, or in another one, in an order in which each
+// may depend on those before: the quarter on the memory of the idle process, and the writer changes the store.
+func (w *growth) statesOf(compacted bool) (of []string) {
+	for _, s := range allStates {
+		if compacted == (s != loadedState) && slices.Contains(w.states, s) {
+			of = append(of, s)
+		}
+	}
+	return of
+}
+
+// measureCopy measures states of a copy of a store.
+func (w *growth) measureCopy(
+	ctx context.Context, store *own.Store, job growthJob, compact bool, states []string, what string,
+) error {
+	job.Dir += "-copy"
+	bar := w.Progress(what+"copy", -1, false)
+	bar.Set(0, -1)
+	files, err := copyOf(ctx, store, job, compact)
+	bar.End()
+	if err != nil {
+		return err
+	}
+	row := grown{Kind: job.Kind, Budget: job.Budget, Keys: job.Keys}
+	for _, name := range files {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		row.FileBytes += info.Size()
+	}
+	for _, state := range states {
+		if state == quarterState && w.report.Skipped != "" {
+			continue
+		}
+		row.State = state
+		bar := w.Progress(what+state, -1, false)
+		bar.Set(0, -1)
+		err := w.measure(ctx, job, files, &row)
+		bar.End()
+		switch {
+		case err != nil && state == quarterState && ctx.Err() == nil:
+			w.report.Skipped = fmt.Sprintf("%s at %s keys: %v", state, countName(job.Keys), err)
+			continue
+		case err != nil:
+			return err
+		}
+		w.report.Rows = append(w.report.Rows, row)
+		if !w.json {
+			if err := w.report.printRows(w.Out); err != nil {
+				return err
+			}
+		}
+	}
+	return os.RemoveAll(job.Dir)
 }
 
 // load puts pairs from..to-1 of the set into a store. Random keys are in no order.
@@ -214,14 +243,14 @@ func (w *growth) load(ctx context.Context, store *own.Store, from, to int, what 
 	return nil
 }
 
-// compactedCopy makes a compacted copy of a store in the directory of a job, and returns its files.
-func compactedCopy(ctx context.Context, store *own.Store, job growthJob) ([]string, error) {
-	if err := errors.Join(store.Flush(ctx), store.Settle(ctx), store.Checkpoint(ctx, job.Dir)); err != nil {
-		return nil, err
-	}
-	c, err := own.Open(job.Dir, job.options())
-	if err == nil {
-		err = errors.Join(c.Compact(ctx), c.Settle(ctx), c.Close())
+// copyOf makes a copy of a store in the directory of a job, compacts it if it shall, and returns its tables.
+func copyOf(ctx context.Context, store *own.Store, job growthJob, compact bool) ([]string, error) {
+	err := errors.Join(store.Flush(ctx), store.Settle(ctx), store.Checkpoint(ctx, job.Dir))
+	if err == nil && compact {
+		var c *own.Store
+		if c, err = own.Open(job.Dir, job.options()); err == nil {
+			err = errors.Join(c.Compact(ctx), c.Settle(ctx), c.Close())
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -234,8 +263,8 @@ func (w *growth) measure(ctx context.Context, job growthJob, files []string, row
 	var g *group
 	forget := machine.DropCached
 	if row.State == quarterState {
-		job.Lookups = max(fewestKeys, job.Lookups/5) // most wait for the disk
-		anonymous := int64(row.PeakAnonymous)        //nolint:gosec // less than the memory of the machine
+		job.Lookups = max(fewestKeys, job.Lookups/5)              // most wait for the disk
+		anonymous := cmp.Or(int64(row.PeakAnonymous), row.Budget) //nolint:gosec // less than the machine's memory
 		if g, err = newGroup(row.FileBytes/4 + anonymous + groupSlack); err != nil {
 			return err
 		}
@@ -248,8 +277,11 @@ func (w *growth) measure(ctx context.Context, job growthJob, files []string, row
 			return err
 		}
 	}
-	if row.State == writingState {
+	switch row.State {
+	case writingState:
 		job.Puts = w.puts
+	case unmappedState:
+		job.Unmapped = true
 	}
 	row.measured, err = job.start(ctx, g)
 	return err
@@ -267,20 +299,11 @@ func remember(name string) error {
 
 // The states in which a store is measured.
 const (
-	idleState    = "idle"
-	quarterState = "quarter"
-	writingState = "writing"
+	loadedState   = "loaded"
+	idleState     = "idle"
+	unmappedState = "unmapped"
+	quarterState  = "quarter"
+	writingState  = "writing"
 )
 
-// states returns the states to measure, in this order: the quarter depends on the memory of the idle process, and the
-// writer changes the store.
-func (w *growth) states() []string {
-	all := []string{idleState}
-	if w.quarter && w.report.Skipped == "" {
-		all = append(all, quarterState)
-	}
-	if w.puts > 0 {
-		all = append(all, writingState)
-	}
-	return all
-}
+var allStates = []string{loadedState, idleState, unmappedState, quarterState, writingState}

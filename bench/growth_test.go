@@ -69,11 +69,13 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
-	args := []string{"growth", "--keys=2k", "--quarter", "--puts=0", "--lookups=2000", "--budget=8", "--dir=" + dir}
+	args := []string{
+		"growth", "--keys=2k", "--state=quarter,loaded,unmapped,idle", "--lookups=2000", "--budget=8", "--dir=" + dir,
+	}
 	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
 		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nauto, 8 MiB ", " 2k ",
-		" idle ", "quarter ",
+		" loaded ", " idle ", " unmapped ", "quarter ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
@@ -169,7 +171,8 @@ func TestWrongFlagsOfGrowthFloorsAndScaleAreNamed(t *testing.T) {
 		{"growth --budget 4", "--budget 4: want at least 8"},
 		{"growth --kind cuckoo", `"cuckoo"`},
 		{"growth --lookups 10", "--lookups"},
-		{"growth --puts -1", "--puts"},
+		{"growth --puts 0", "--puts"},
+		{"growth --state eighth", `"eighth"`},
 		{"growth --value -1", "--value"},
 		{"growth extra", "extra"},
 		{"growth --keys 1k --dir /dev/null/none", "/dev/null/none"},

@@ -29,6 +29,8 @@ type growthJob struct {
 	Kind    string
 	Lookups int
 	Puts    int // per second; 0 means none
+
+	Unmapped bool // files are read and not mapped
 }
 
 // measured is the result of a growthJob.
@@ -37,8 +39,8 @@ type measured struct {
 	Absent  phase         `json:"absent"`
 	Present phase         `json:"present"`
 
-	Reads     float64 `json:"reads_promised"` // after the lookups of absent keys
-	Promised  float64 `json:"fpr_promised"`   // at the end, as the next
+	Reads     float64 `json:"reads_promised"` // after the lookups of absent keys, as the next
+	Promised  float64 `json:"fpr_promised"`
 	Predicted float64 `json:"fpr_predicted"`
 
 	Memory        bloomkv.MemoryMetrics `json:"memory"`         // at the end
@@ -46,9 +48,13 @@ type measured struct {
 	Puts          int                   `json:"puts"`           // done beside the lookups
 }
 
-// options returns the default options, with the budget and the kind of filter of the job.
+// options returns the default options, with what the job changes.
 func (j growthJob) options() *bloomkv.Options {
-	return &bloomkv.Options{MemoryBudget: j.Budget, FilterKind: kinds[j.Kind]}
+	o := &bloomkv.Options{MemoryBudget: j.Budget, FilterKind: kinds[j.Kind]}
+	if j.Unmapped {
+		o.MaxMappedBytes = -1
+	}
+	return o
 }
 
 // childVariable is set in the environment of processes that measure, so that a test binary runs the program.
@@ -109,13 +115,13 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	peak := watchAnonymous()
 	begin := time.Now()
 	store, err := own.Open(j.Dir, j.options())
 	if err != nil {
 		return m, err
 	}
 	m.Open = time.Since(begin)
+	peak := watchAnonymous()
 	defer func() { err = errors.Join(err, store.Close()) }()
 	w := writer{store: store, set: set, order: workload.NewPermutation(set.Len(), j.Seed+1)}
 	if j.Puts > 0 {
@@ -134,14 +140,14 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		row.Latencies = nil // of all measurements together they would be most of the report
 		*p.row, err = row, errors.Join(err, failed)
 		if p.kind == workload.Absent {
-			m.Reads = store.Metrics().ReadsPromised
+			now := store.Metrics()
+			m.Reads, m.Promised, m.Predicted = now.ReadsPromised, now.FPRPromised, now.FPRPredicted
 		}
 	}
 	if j.Puts > 0 {
 		m.Puts, err = w.end(err)
 	}
-	now := store.Metrics()
-	m.Promised, m.Predicted, m.Memory, m.PeakAnonymous = now.FPRPromised, now.FPRPredicted, now.Memory, peak()
+	m.Memory, m.PeakAnonymous = store.Metrics().Memory, peak()
 	return m, err
 }
 
