@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -92,6 +93,7 @@ func (db *DB) open() (err error) {
 	}
 	var replayed []*memtable.Table
 	var last ikey.Seq
+	checked := sync.OnceValue(func() error { return found.Check(recorded) })
 	if recorded == nil {
 		seed := cmp.Or(bloomblock.Seed(db.opts.FilterSeed), bloomblock.NewSeed())
 		if err := db.tree.Create(found.NextManifest(), uint64(seed)); err != nil {
@@ -99,13 +101,13 @@ func (db *DB) open() (err error) {
 		}
 		db.assemble(seed)
 	} else {
-		checked := make(chan error, 1)
-		go func() { checked <- found.Check(db.opts.FS, db.dir, recorded) }() // waits for the system
 		db.tree.Recover(*recorded)
-		if err := <-checked; err != nil {
-			return err
-		}
 		db.assemble(bloomblock.Seed(recorded.Seed))
+		if len(found.LogsFrom(recorded.MinLog)) > 0 || recorded.Mark.Seq > 0 { // else replay writes nothing
+			if err := checked(); err != nil {
+				return err
+			}
+		}
 		if replayed, last, err = db.replay(found, recorded); err != nil {
 			return err
 		}
@@ -118,6 +120,11 @@ func (db *DB) open() (err error) {
 	db.tree.Begin(s, last)
 	db.share.StartSeq(uint64(db.tree.NewestSeq()))
 	db.share.Rebalance()
+	if recorded != nil { // late, since many files take long to look at
+		if err := checked(); err != nil {
+			return err
+		}
+	}
 	if db.opts.ReadOnly {
 		return nil
 	}
@@ -154,7 +161,7 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 
 // replay brings what the logs hold into tables, or into memtables, which it returns, newest first. It also returns the
 // newest sequence number in use.
-func (db *DB) replay(found recovery.Listing, s *manifest.State) ([]*memtable.Table, ikey.Seq, error) {
+func (db *DB) replay(found recovery.Found, s *manifest.State) ([]*memtable.Table, ikey.Seq, error) {
 	r := recovery.Replay{
 		Logs:   recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
 		Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(s.Seed), MemtableSize: db.opts.MemtableSize,

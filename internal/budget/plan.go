@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -57,7 +58,12 @@ func (b *Share) fits(s *tree.State) (bytes int64, ok bool) {
 // wish appends the filters of a state to the wishes of all stores, by a plan: those of keys, limited to the store's
 // bound on memory for them, and those of prefixes that scans have asked for, unless prefixes is nil.
 func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
-	first := len(keys.of)
+	first, tables := len(keys.of), 0
+	for _, r := range s.Runs {
+		tables += len(r.Tables)
+	}
+	keys.of, keys.demands = slices.Grow(keys.of, tables), slices.Grow(keys.demands, tables)
+	var unread []bloomblock.Form
 	for _, r := range s.Runs {
 		rate := plan.Levels[r.Level].Rate
 		for _, t := range r.Tables {
@@ -66,7 +72,12 @@ func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishe
 			}
 			forms := t.Keys.Forms(rate)
 			if forms == nil {
-				forms = unknown(t.Meta, rate)
+				if unread == nil {
+					unread = make([]bloomblock.Form, 0, 2*tables)
+				}
+				n := len(unread)
+				unread = appendUnread(unread, t.Meta, rate)
+				forms = unread[n:len(unread):len(unread)]
 			}
 			keys.add(wish{b, t, &t.Keys}, r, forms)
 			if prefixes == nil {
@@ -82,9 +93,10 @@ func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishe
 	}
 }
 
-// unknown returns the forms of a filter whose header was not read yet, as far as the manifest tells: all or nothing.
-func unknown(t *manifest.Table, rate float64) []bloomblock.Form {
-	forms := []bloomblock.Form{{Rate: 1}}
+// appendUnread appends the forms of a filter whose header was not read yet, as far as the manifest tells: all or
+// nothing.
+func appendUnread(forms []bloomblock.Form, t *manifest.Table, rate float64) []bloomblock.Form {
+	forms = append(forms, bloomblock.Form{Rate: 1})
 	if t.FilterLen > bloomblock.HeaderSize && rate < 1 {
 		all := bloomblock.Form{Rate: t.FilterRate}
 		all.Bytes = int64(t.FilterLen) - bloomblock.HeaderSize //nolint:gosec // below the size of a file

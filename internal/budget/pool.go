@@ -209,15 +209,12 @@ func (p *Pool) balance() {
 		}
 	}
 	space := p.filterSpace(p.Free())
-	chosen := keys.demands.Fill(space)
+	filled := keys.demands.FillEach(space, p.filterSpace(p.Free()-lent))
+	chosen, full := filled[0], filled[1] // full: with memtables that take all that is reserved
 	left := space - keys.plan(chosen)
 	prefixes.plan(prefixes.demands.Fill(left))
 	p.reduce(&keys)
 	p.reduce(&prefixes)
-	full := chosen
-	if lent > 0 {
-		full = keys.demands.Fill(p.filterSpace(p.Free() - lent))
-	}
 	all = keys.demands.Most()
 	i := 0 // of the first wish of b
 	for _, b := range members {

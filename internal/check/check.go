@@ -53,7 +53,7 @@ func Store(
 	if err != nil {
 		return report, err
 	}
-	damage := []error{found.Check(fsys, dir, s)}
+	damage := []error{found.Check(s)}
 	if err := ctx.Err(); err != nil {
 		return report, err
 	}

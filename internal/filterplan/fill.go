@@ -31,15 +31,33 @@ type Demands []Demand
 //
 // This is the division of memory of Dayan, Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD
 // 2017, with forms that tables have, instead of filters that they could be given.
-func (demands Demands) Fill(memory int64) (chosen []int) {
-	type step struct {
-		of, to int
-		gain   float64 // of each byte
+func (demands Demands) Fill(memory int64) (chosen []int) { return demands.FillEach(memory)[0] }
+
+// FillEach does what Fill does, for each of several memories in bytes, with one sort.
+func (demands Demands) FillEach(memories ...int64) (chosen [][]int) {
+	var steps []step
+	for most := demands.Most(); len(chosen) < len(memories); {
+		memory := memories[len(chosen)]
+		if most <= memory {
+			chosen = append(chosen, demands.All())
+			continue
+		}
+		if steps == nil {
+			steps = demands.steps()
+		}
+		chosen = append(chosen, demands.take(steps, memory))
 	}
-	if demands.Most() <= memory {
-		return demands.All()
-	}
-	chosen = make([]int, len(demands))
+	return chosen
+}
+
+// A step enlarges a filter to a form from the one before.
+type step struct {
+	of, to int     // indexes of the demand and of the form
+	gain   float64 // of each byte
+}
+
+// steps returns the steps of all filters, those that gain most first.
+func (demands Demands) steps() []step {
 	n := -len(demands)
 	for _, d := range demands {
 		n += len(d.Forms)
@@ -58,6 +76,12 @@ func (demands Demands) Fill(memory int64) (chosen []int) {
 		return cmp.Or(cmp.Compare(mixed(demands[a.of].Table), mixed(demands[b.of].Table)), cmp.Compare(a.of, b.of),
 			cmp.Compare(a.to, b.to))
 	})
+	return steps
+}
+
+// take returns the forms that steps, as sorted by gain, reach in a memory.
+func (demands Demands) take(steps []step, memory int64) (chosen []int) {
+	chosen = make([]int, len(demands))
 	for _, s := range steps {
 		forms := demands[s.of].Forms
 		need := forms[s.to].Bytes - forms[s.to-1].Bytes

@@ -25,7 +25,7 @@ func (s *State) checkNumbers() error {
 	case s.LastSeq > MaxSeq:
 		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, MaxSeq)
 	}
-	ids := map[uint64]uint64{}
+	ids := make(map[uint64]uint64, s.Version.NumTables())
 	for _, t := range s.Version.Tables() {
 		other, twice := ids[t.ID]
 		switch {

@@ -103,7 +103,7 @@ func (s State) Snapshot() *Edit {
 
 // State returns the state that e leads to from nothing. An error means that no store can have this state.
 func (e *Edit) State() (State, error) {
-	r := replay{live: make(map[uint64]Added, len(e.Added)), counts: make(map[uint64]Counts)}
+	r := replay{counts: make(map[uint64]Counts)}
 	if err := r.apply(e); err != nil {
 		return State{}, err
 	}
@@ -150,7 +150,7 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 // State and Result describe what precedes it; the State has no Version if an edit does not fit those before it, or the
 // tables do not fit together.
 func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64)) (State, wal.Result, error) {
-	r := replay{state: State{ManifestNumber: number}, live: make(map[uint64]Added), counts: make(map[uint64]Counts)}
+	r := replay{state: State{ManifestNumber: number}, counts: make(map[uint64]Counts)}
 	var unfit error // of an edit that is partly applied
 	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		e, err := ParseEdit(payload)
@@ -198,6 +198,7 @@ func located(name string, offset int64, reason error) error {
 // after another would take edits times tables. The runs are checked once, at the end.
 type replay struct {
 	state  State
+	added  []Added // in their order, with what was deleted since: a snapshot is sorted
 	live   map[uint64]Added
 	counts map[uint64]Counts // of live tables
 }
@@ -212,6 +213,9 @@ func (r *replay) apply(e *Edit) error {
 		delete(r.live, d.Number)
 		gone[d.Number] = departure{a.Level, a.Table}
 	}
+	if len(r.live) == 0 { // mostly before a snapshot
+		r.live, r.added = make(map[uint64]Added, len(e.Added)), make([]Added, 0, len(e.Added))
+	}
 	for _, a := range e.Added {
 		if there, ok := r.live[a.Table.Number]; ok {
 			return fmt.Errorf("table %d is added, but is already at level %d", a.Table.Number, there.Level)
@@ -221,6 +225,7 @@ func (r *replay) apply(e *Edit) error {
 		}
 		r.live[a.Table.Number] = a
 	}
+	r.added = append(r.added, e.Added...)
 	for _, c := range e.Counts {
 		if _, ok := r.live[c.Number]; !ok {
 			return fmt.Errorf("counts of table %d, which is not there", c.Number)
@@ -237,8 +242,10 @@ func (r *replay) apply(e *Edit) error {
 
 func (r *replay) version() (*Version, error) {
 	sum := &Edit{Added: make([]Added, 0, len(r.live))}
-	for _, a := range r.live {
-		sum.Added = append(sum.Added, a)
+	for _, a := range r.added {
+		if r.live[a.Table.Number] == a {
+			sum.Added = append(sum.Added, a)
+		}
 	}
 	return new(Version).Apply(sum)
 }

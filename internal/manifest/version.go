@@ -191,6 +191,16 @@ func (r Run) Bytes() (n uint64) {
 	return n
 }
 
+// NumTables returns the number of tables.
+func (v *Version) NumTables() (n int) {
+	for _, runs := range v.Levels {
+		for _, r := range runs {
+			n += len(r.Tables)
+		}
+	}
+	return n
+}
+
 // Bytes returns the size of the tables of a level, in bytes.
 func (v *Version) Bytes(level int) (n uint64) {
 	for _, r := range v.Levels[level] {

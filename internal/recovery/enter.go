@@ -78,14 +78,21 @@ type Unlocked struct{}
 // Close does nothing.
 func (Unlocked) Close() error { return nil }
 
+// Found are the files that Load has found, and begun to look at.
+type Found struct {
+	Listing
+	look func(i int) look // at the table of an index
+}
+
 // Load lists the directory that Enter has locked and loads what its manifest records: nil if a store is to be created.
 // A store without a manifest that has data is damaged. If the store may be changed and has no log, Load skips seqGap
 // sequence numbers: a power cut may have removed a log whose name was not durable. After logs Replay skips them.
-func Load(fsys vfs.FS, dir string, mode Mode) (Listing, *manifest.State, error) {
-	found, err := Survey(fsys, dir)
+func Load(fsys vfs.FS, dir string, mode Mode) (Found, *manifest.State, error) {
+	listed, err := Survey(fsys, dir)
 	if err != nil {
-		return nil, nil, err
+		return Found{}, nil, err
 	}
+	found := listed.found(fsys, dir)
 	s, err := manifest.Load(fsys, dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -5,6 +5,7 @@ package recovery
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -58,23 +59,67 @@ func (l Listing) Lost() error {
 	return nil
 }
 
+// A look is what the file system says about a file.
+type look struct {
+	size int64
+	mode os.FileMode
+	err  error
+}
+
+// fewTables is the number of tables up to which a goroutine of their own would not be worth it.
+const fewTables = 256
+
+// lookAt looks at the table of an index.
+func (l Listing) lookAt(fsys vfs.FS, dir string, i int) look {
+	info, err := fsys.Stat(filename.Make(dir, filename.Table, l[filename.Table][i]))
+	if err != nil {
+		return look{err: err}
+	}
+	return look{size: info.Size(), mode: info.Mode()}
+}
+
+// found begins to look at the tables of a listing, beside the caller, if they are many. Few are looked at when Check is
+// called, so that operations on few files have one order.
+func (l Listing) found(fsys vfs.FS, dir string) Found {
+	n := len(l[filename.Table])
+	if n <= fewTables {
+		return Found{l, func(i int) look { return l.lookAt(fsys, dir, i) }}
+	}
+	looks, done := make([]look, n), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range looks {
+			looks[i] = l.lookAt(fsys, dir, i)
+		}
+	}()
+	return Found{l, func(i int) look {
+		<-done
+		return looks[i]
+	}}
+}
+
 // Check compares the manifest with the directory (I15). A file that the manifest names must exist, tables with their
 // size. A file with a number that the manifest has not given out yet shows that the manifest is older than the data.
 func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
+	return l.found(fsys, dir).Check(s)
+}
+
+// Check compares the manifest with the directory, as Listing.Check does.
+func (f Found) Check(s *manifest.State) error {
+	l := f.Listing
 	for _, t := range s.Version.Tables() {
 		name := func() string { return filename.Base(filename.Table, t.Number) }
-		if _, ok := slices.BinarySearch(l[filename.Table], t.Number); !ok {
+		i, ok := slices.BinarySearch(l[filename.Table], t.Number)
+		if !ok {
 			return corrupt.Newf(name(), 0, "missing, the manifest names it")
 		}
-		info, err := fsys.Stat(filename.Make(dir, filename.Table, t.Number))
-		if err != nil {
-			return err
-		}
-		if !info.Mode().IsRegular() {
-			return corrupt.Newf(name(), 0, "not a regular file but of mode %v, the manifest names it", info.Mode())
-		}
-		if uint64(info.Size()) != t.Size { //nolint:gosec // a file's size is not negative
-			return corrupt.Newf(name(), info.Size(), "%d bytes, the manifest wants %d", info.Size(), t.Size)
+		switch file := f.look(i); {
+		case file.err != nil:
+			return file.err
+		case !file.mode.IsRegular():
+			return corrupt.Newf(name(), 0, "not a regular file but of mode %v, the manifest names it", file.mode)
+		case uint64(file.size) != t.Size: //nolint:gosec // a file's size is not negative
+			return corrupt.Newf(name(), file.size, "%d bytes, the manifest wants %d", file.size, t.Size)
 		}
 	}
 	for _, kind := range []filename.Kind{filename.Table, filename.Log} {
@@ -95,7 +140,7 @@ func (l Listing) Check(fsys vfs.FS, dir string, s *manifest.State) error {
 // Orphans returns the names of the files that a crash left: files whose numbers the manifest knows to be out of use
 // (I19).
 func (l Listing) Orphans(s *manifest.State) (names []string) {
-	live := map[uint64]bool{}
+	live := make(map[uint64]bool, s.Version.NumTables())
 	for _, t := range s.Version.Tables() {
 		live[t.Number] = true
 	}

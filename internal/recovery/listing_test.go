@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -172,5 +173,42 @@ func TestOrphansAreFilesWhoseNumbersAreOutOfUse(t *testing.T) {
 	want := []string{"000004.log", "000008.sst", "000012.tmp", "MANIFEST-000002", "MANIFEST-000004"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestManyTablesAreLookedAtAhead checks directories of so many tables that they are looked at beside the caller.
+func TestManyTablesAreLookedAtAhead(t *testing.T) {
+	const last = 10 + fewTables
+	var names []string
+	var tables []*manifest.Table
+	for n := uint64(10); n <= last; n++ {
+		names = append(names, filename.Base(filename.Table, n))
+		tables = append(tables, table(n, 0))
+	}
+	s := stateOf(tables...)
+	s.NextFile = last + 1
+	mem := storeOf(t, names...)
+	must(t, surveyed(t, mem).Check(mem, "db", s))
+	tables[0].Size = 1
+	want := "000010.sst: offset 0: 0 bytes, the manifest wants 1"
+	if err := surveyed(t, mem).Check(mem, "db", s); !isDamage(err, want) {
+		t.Errorf("a table of another size: %v, want %s", err, want)
+	}
+	tables[0].Size = 0
+	asked := atomic.Int32{}
+	broken := vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpStat && asked.Add(1) > fewTables {
+			return os.ErrPermission
+		}
+		return nil
+	})
+	found := surveyed(t, mem).found(broken, "db")
+	for range 2 {
+		if err := found.Check(s); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("a table without permission: %v, want %v", err, os.ErrPermission)
+		}
+	}
+	if n := asked.Load(); n != fewTables+1 {
+		t.Errorf("%d looks at files, want each once: %d", n, fewTables+1)
 	}
 }

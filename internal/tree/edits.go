@@ -29,7 +29,7 @@ func (t *Tree) Create(first, seed uint64) error {
 // Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
-	t.recovered = map[uint64]*Table{}
+	t.recovered = make(map[uint64]*Table, s.Version.NumTables())
 	t.makeTables()
 }
 
