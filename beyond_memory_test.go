@@ -96,7 +96,7 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 // leaveForFilters leaves the given bytes of a pool for filters, as if range tombstones of other stores had the rest.
 func leaveForFilters(pool *budget.Pool, bytes int64) {
 	held := pool.Held.Bytes()
-	pool.Held.Add(tree.TableBytes{RangeDeletes: pool.Free() - held.Top - held.RangeDeletes - (bytes+15)/15*16})
+	pool.Held.Add(tree.TableBytes{RangeDeletes: pool.Free() - held.Fixed() - (bytes+15)/15*16})
 	pool.Rebalance()
 }
 

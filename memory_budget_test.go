@@ -3,6 +3,8 @@ package bloomkv_test
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -62,13 +64,13 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 				continue
 			}
 			m := db.Metrics().Memory
-			if sum := m.Memtables + m.Filters + m.Indexes + m.Cache; sum > m.Budget {
+			if sum := m.Memtables + m.Filters + m.Indexes + m.Tables + m.Cache; sum > m.Budget {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
 			// Background work may change what is in memory between the two readings.
 			storetest.Soon(t, "the pool counts the bytes of the store", func() bool {
 				m := db.Metrics().Memory
-				return m.Filters+m.Indexes == db.Pool().Resident()
+				return m.Filters+m.Indexes+m.Tables == db.Pool().Resident()
 			})
 		}
 	}
@@ -140,4 +142,51 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 		}
 	}
 	must(t, db.Close())
+}
+
+// TestTablesTakeTheMemoryThatIsCounted compares stores of a few tables and of many: what the many take more of the heap
+// is about what the store counts for them.
+func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
+	const few, many = 40, 640
+	heap := func() (bytes uint64) {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what the first has finalized
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	takes := func(tables int) (counted, taken int64) {
+		o := storetest.Tiny(vfs.NewMem())
+		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.NoSync, 1<<20, 2*many
+		db, err := bloomkv.Open("db", o)
+		must(t, err)
+		value := make([]byte, 1000)
+		random := rand.NewChaCha8([32]byte{})
+		for i := 0; db.Metrics().Files.Tables < tables; i++ {
+			for n := range 100 {
+				_, _ = random.Read(value)
+				must(t, db.Put(fmt.Appendf(nil, "a key of 24 bytes%07d", 100*i+n), value))
+			}
+			if i%10 == 9 {
+				must(t, db.Compact(t.Context(), nil, nil))
+			}
+		}
+		must(t, db.Close())
+		o.ReadOnly = true
+		before := heap()
+		db, err = bloomkv.Open("db", o)
+		must(t, err)
+		storetest.Soon(t, "all tables are known", func() bool { return db.Metrics().Warm })
+		m := db.Metrics().Memory
+		taken = int64(heap() - before)
+		must(t, db.Close())
+		return m.Tables + m.Indexes, taken
+	}
+	fewCounted, fewTaken := takes(few)
+	manyCounted, manyTaken := takes(many)
+	counted, taken := manyCounted-fewCounted, manyTaken-fewTaken
+	t.Logf("%d bytes are counted for the others, and they take %d", counted, taken)
+	if counted < taken*9/10 || counted > taken*5/4 {
+		t.Errorf("%d bytes are counted, want about %d", counted, taken)
+	}
 }

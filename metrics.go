@@ -228,6 +228,7 @@ type MemoryMetrics struct {
 	Filters      int64 `json:"filters"`       // of tables
 	Indexes      int64 `json:"indexes"`       // of tables
 	RangeDeletes int64 `json:"range_deletes"` // of tables
+	Tables       int64 `json:"tables"`        // about what the store knows of each table: bounds, where its parts are
 	Cache        int64 `json:"cache"`         // data blocks
 
 	PrefixFilters int64 `json:"prefix_filters"` // of tables; included in Filters
@@ -243,15 +244,15 @@ type MemoryMetrics struct {
 func memoryMetrics(p *budget.Pool, memtables int64, tables tree.TableBytes, parts, cache, mapped int64) MemoryMetrics {
 	return MemoryMetrics{
 		Budget: p.Memory, Memtables: memtables, Cache: cache, Indexes: tables.Top + parts,
-		RangeDeletes: tables.RangeDeletes,
-		Filters:      tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
+		RangeDeletes: tables.RangeDeletes, Tables: tables.Description,
+		Filters: tables.Filter + tables.Prefix, PrefixFilters: tables.Prefix,
 		Mapped: mapped, MaxMapped: p.Files.MaxMapped,
 	}
 }
 
 // Sum returns the bytes of all parts of the budget.
 func (m MemoryMetrics) Sum() int64 {
-	return m.Memtables + m.Filters + m.Indexes + m.RangeDeletes + m.Cache
+	return m.Memtables + m.Filters + m.Indexes + m.RangeDeletes + m.Tables + m.Cache
 }
 
 // FileMetrics are figures of the files of tables.

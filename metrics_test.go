@@ -38,13 +38,13 @@ lookups.filter_probes lookups.gets lookups.index_parts lookups.memtable_hits loo
 lookups.tables_in_range
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
 memory.budget memory.cache memory.filters memory.indexes memory.mapped memory.max_mapped memory.memtables
-memory.prefix_filters memory.range_deletes
+memory.prefix_filters memory.range_deletes memory.tables
 prefixes.negatives prefixes.probes prefixes.unasked
 readers.iterators readers.oldest_snapshot_ns readers.snapshots
 reads_promised
 resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
 resources.memory.indexes resources.memory.mapped resources.memory.max_mapped resources.memory.memtables
-resources.memory.prefix_filters resources.memory.range_deletes
+resources.memory.prefix_filters resources.memory.range_deletes resources.memory.tables
 resources.memtables_reserved
 resources.open_files resources.over_budget resources.stores
 settled tables_off_plan uptime_ns warm
@@ -285,7 +285,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 		m.Uptime <= 0 {
 		t.Errorf("readers %+v, resources %+v, up %v", m.Readers, m.Resources, m.Uptime)
 	}
-	if y := m.Memory; y.Sum() != y.Memtables+y.Filters+y.Indexes+y.Cache || y != m.Resources.Memory {
+	if y := m.Memory; y.Sum() != y.Memtables+y.Filters+y.Indexes+y.Tables+y.Cache || y != m.Resources.Memory {
 		t.Errorf("memory of the store %+v, of its private resources %+v", y, m.Resources.Memory)
 	}
 

@@ -278,6 +278,7 @@ func (m MemoryMetrics) String() string {
 		{"filters", m.Filters},
 		{"indexes", m.Indexes},
 		{"range deletes", m.RangeDeletes},
+		{"tables", m.Tables},
 		{"block cache", m.Cache},
 	} {
 		if part.bytes > 0 {

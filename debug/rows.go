@@ -68,6 +68,8 @@ var rows = []row{
 		func(s *Sample) float64 { return float64(s.Memory.Indexes) }),
 	ofState("memory: range deletes", "memory.range_deletes", bytesKind, true,
 		func(s *Sample) float64 { return float64(s.Memory.RangeDeletes) }),
+	ofState("memory: tables", "memory.tables", bytesKind, true,
+		func(s *Sample) float64 { return float64(s.Memory.Tables) }),
 	ofState("memory: cache", "memory.cache", bytesKind, true,
 		func(s *Sample) float64 { return float64(s.Memory.Cache) }),
 	ofState("files mapped, beside the budget", "memory.mapped", bytesKind, true,

@@ -99,7 +99,7 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("prefix filters %d ", m.PrefixFilters)
 	want("indexes %d ", m.Indexes)
 	want("range deletes %d ", m.RangeDeletes)
-	want("bounds of tables %d ", m.Fences)
+	want("tables %d ", m.Tables)
 	want("all %d ", m.Sum)
 	want("only on disk %d of filters, beyond those in memory only on disk %d samples", m.FiltersOnDisk,
 		m.SamplesOnDisk)

@@ -155,7 +155,7 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Bytes += l.Bytes
 	}
 	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
-	fixed := filterplan.IndexBytes(p.keys)
+	fixed := filterplan.FixedBytes(p.keys)
 	facts.Budget = budgetNeeded{filterplan.Writing.Budget(bytes, fixed), filterplan.Idle.Budget(bytes, fixed)}
 	return facts, nil
 }

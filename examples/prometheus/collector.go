@@ -105,6 +105,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(memory, float64(m.Memory.Filters), "filters")
 	gauge(memory, float64(m.Memory.Indexes), "indexes")
 	gauge(memory, float64(m.Memory.RangeDeletes), "range_deletes")
+	gauge(memory, float64(m.Memory.Tables), "tables")
 	gauge(memory, float64(m.Memory.Cache), "cache")
 	gauge(mapped, float64(m.Memory.Mapped))
 	broken := 0

@@ -8,7 +8,7 @@ import (
 )
 
 // Residents are the bytes that tables have in memory, by part. Changes are made under Pool.mu.
-type Residents struct{ filters, prefixes, tops, rangeDeletes atomic.Int64 }
+type Residents struct{ filters, prefixes, tops, rangeDeletes, descriptions atomic.Int64 }
 
 // Add adds bytes, which may be negative.
 func (r *Residents) Add(b tree.TableBytes) {
@@ -16,26 +16,25 @@ func (r *Residents) Add(b tree.TableBytes) {
 	r.prefixes.Add(b.Prefix)
 	r.tops.Add(b.Top)
 	r.rangeDeletes.Add(b.RangeDeletes)
+	r.descriptions.Add(b.Description)
 }
 
 // Bytes returns the current bytes.
 func (r *Residents) Bytes() tree.TableBytes {
 	return tree.TableBytes{
 		Filter: r.filters.Load(), Prefix: r.prefixes.Load(),
-		Top: r.tops.Load(), RangeDeletes: r.rangeDeletes.Load(),
+		Top: r.tops.Load(), RangeDeletes: r.rangeDeletes.Load(), Description: r.descriptions.Load(),
 	}
 }
 
-// fixed returns the bytes of what stays as long as its table: tops of indexes and range tombstones.
-func (r *Residents) fixed() int64 { return r.tops.Load() + r.rangeDeletes.Load() }
+// fixed returns the bytes of what stays as long as its table.
+func (r *Residents) fixed() int64 { return r.Bytes().Fixed() }
 
 // filterBytes returns the bytes of filters of keys and prefixes.
 func (r *Residents) filterBytes() int64 { return r.filters.Load() + r.prefixes.Load() }
 
 // Sum returns the bytes of all parts.
-func (r *Residents) Sum() int64 {
-	return r.filters.Load() + r.prefixes.Load() + r.tops.Load() + r.rangeDeletes.Load()
-}
+func (r *Residents) Sum() int64 { return r.filterBytes() + r.fixed() }
 
 // count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
 func (b *Share) count(t *tree.Table) (changed bool) {
@@ -43,13 +42,13 @@ func (b *Share) count(t *tree.Table) (changed bool) {
 	t.Counted = tree.TableBytes{
 		Filter: t.Keys.Bytes(), Prefix: t.Prefixes.Bytes(), Top: r.TopBytes(), RangeDeletes: r.RangeDelBytes(),
 	}
+	if t.Keys.Known() && !t.Released {
+		t.Counted.Description = t.Meta.DescriptionBytes()
+	}
 	if t.Counted == was {
 		return false
 	}
-	more := tree.TableBytes{
-		Filter: t.Counted.Filter - was.Filter, Prefix: t.Counted.Prefix - was.Prefix,
-		Top: t.Counted.Top - was.Top, RangeDeletes: t.Counted.RangeDeletes - was.RangeDeletes,
-	}
+	more := t.Counted.Minus(was)
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
 	if b.left {

@@ -87,11 +87,9 @@ func (p *Pool) join(b *Share) error {
 func (p *Pool) leave(b *Share) {
 	p.mu.Lock()
 	b.left = true
-	h := &b.held
-	p.Held.Add(tree.TableBytes{
-		Filter: -h.filters.Swap(0), Prefix: -h.prefixes.Swap(0),
-		Top: -h.tops.Swap(0), RangeDeletes: -h.rangeDeletes.Swap(0),
-	})
+	nothing := tree.TableBytes{}.Minus(b.held.Bytes())
+	p.Held.Add(nothing)
+	b.held.Add(nothing)
 	p.Reserved.Add(-b.reserved)
 	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
 	p.mu.Unlock()
@@ -130,8 +128,8 @@ func (p *Pool) members() []*Share {
 	return slices.Clone(p.shares)
 }
 
-// Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones and the tops
-// of indexes, which are never dropped: every read needs them.
+// Resident returns the bytes that the tables of all stores have in memory. This includes range tombstones, the tops of
+// indexes and the descriptions of tables, which are never dropped: every read needs them.
 func (p *Pool) Resident() int64 { return p.Held.Sum() + p.Parts.Bytes() }
 
 // Free returns the bytes that memtables leave for filters, indexes and the cache.
@@ -275,17 +273,25 @@ func (p *Pool) reduce(w *wishes) {
 	}
 }
 
-// crowded reports whether replaced filters take an eighth of the memory, since the collector has not found yet that no
-// lookup asks them any more.
-func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/8 }
+// crowded reports whether replaced filters take a sixteenth of the memory, since the collector has not found yet that
+// no lookup asks them any more.
+func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/16 }
 
-// collect urges the collector, and then divides memory anew.
+// quickCollection is the time of a collection that takes so little that another one may follow at once.
+const quickCollection = 50 * time.Millisecond
+
+// collect urges the collector, and then divides memory anew. In a program with a large heap, where collections take
+// long, they take at most a tenth of the time.
 func (p *Pool) collect() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
+		begin := time.Now()
 		runtime.GC()
+		if d := time.Since(begin); d > quickCollection {
+			time.Sleep(9 * d)
+		}
 		// The memory comes back on another goroutine, and later if something still asks the filters.
 		for wait := time.Millisecond; p.crowded() && wait < time.Second; wait *= 2 {
 			time.Sleep(wait)

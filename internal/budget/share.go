@@ -163,6 +163,7 @@ func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b
 func (b *Share) ReleaseTable(t *tree.Table) error {
 	t.Loading.Lock()
 	t.Reader.Close()
+	t.Released = true
 	b.settle(t)
 	return t.File.Close()
 }

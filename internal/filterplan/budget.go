@@ -11,9 +11,9 @@ const (
 	mib = 1 << 20
 )
 
-// IndexBytes returns the bytes of the parts of indexes that always stay in memory, for a number of keys in entries of
-// about 110 bytes.
-func IndexBytes(keys uint64) int64 { return int64(keys / 50) } //nolint:gosec // far below 2⁶³
+// FixedBytes returns the bytes that always stay in memory for a number of keys in entries of about 110 bytes: tops of
+// indexes, and what a store knows of each table.
+func FixedBytes(keys uint64) int64 { return int64(keys / 16) } //nolint:gosec // far below 2⁶³
 
 // A Use says what the memtables of a store need of a MemoryBudget with default options.
 type Use uint8
@@ -81,7 +81,7 @@ func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, erro
 	if err != nil {
 		return Forecast{}, err
 	}
-	fixed := IndexBytes(keys)
+	fixed := FixedBytes(keys)
 	now, err := f.For(o.FPR, runs, Writing.Space(budget, fixed))
 	if err != nil {
 		return Forecast{}, err
@@ -134,7 +134,7 @@ func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if p.filters(runs).demands.Most() <= u.Space(budget, IndexBytes(uint64(n))) {
+		if p.filters(runs).demands.Most() <= u.Space(budget, FixedBytes(uint64(n))) {
 			low = n
 		} else {
 			high = n

@@ -53,7 +53,7 @@ func (t *tree) addTo(s *Store) {
 	}
 	t.compare(s, demands)
 	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
-		s.Memory.Fences
+		s.Memory.Tables
 	t.flag(s)
 }
 
@@ -135,12 +135,11 @@ func (f *Figures) merge(l *Figures) {
 }
 
 func (f *Memory) add(m *member) {
-	const heads = 2 * 8 // of the bounds
 	f.Filters += m.place.FilterBytes
 	f.PrefixFilters += m.prefix
-	f.Indexes += uint64(m.index)     //nolint:gosec // a size, as below
-	f.RangeDeletes += uint64(m.dels) //nolint:gosec // as above
-	f.Fences += heads + uint64(len(m.meta.Smallest)+len(m.meta.Largest))
+	f.Indexes += uint64(m.index)                  //nolint:gosec // a size, as below
+	f.RangeDeletes += uint64(m.dels)              //nolint:gosec // as above
+	f.Tables += uint64(m.meta.DescriptionBytes()) //nolint:gosec // as above
 	f.SamplesOnDisk += m.unread
 	if disk := m.facts.FilterBytes; disk > m.place.FilterBytes {
 		f.FiltersOnDisk += disk - m.place.FilterBytes - min(bloomblock.HeaderSize, disk-m.place.FilterBytes)

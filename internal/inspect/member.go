@@ -28,7 +28,7 @@ type member struct {
 	filter *bloomblock.Filter // with all units
 	header bloomblock.Header  // of the filter; without units if there is none, or if it is damaged
 	index  int64              // bytes in memory, as below
-	fixed  int64              // of the top of the index and of range deletes, which are never dropped
+	fixed  int64              // of what is never dropped: tops of indexes, range deletes, descriptions of tables
 	dels   int64
 	prefix uint64  // bytes of the prefix filter in memory
 	unread uint64  // bytes of the sample's hashes
@@ -140,7 +140,7 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	r.Keys.Reduce(r.Keys.Forms(rate))
 	m.header, _ = r.Keys.Header()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
-	m.fixed = r.TopBytes() + m.dels
+	m.fixed = r.TopBytes() + m.dels + m.meta.DescriptionBytes()
 	m.place.Units, m.place.FilterBytes = r.Keys.State().Units, uint64(r.Keys.Bytes()) //nolint:gosec // a size
 	if f := r.Filter(); f != nil {
 		m.place.FPR = f.FalsePositiveRate()

@@ -110,8 +110,7 @@ type Memory struct {
 	PrefixFilters uint64 `json:"prefix_filters"` // likewise; read by the first scan that asks them
 	Indexes       uint64 `json:"indexes"`        // of data blocks
 	RangeDeletes  uint64 `json:"range_deletes"`
-	// bounds of tables with their headers: loaded by Open, not in the budget
-	Fences        uint64 `json:"fences"`
+	Tables        uint64 `json:"tables"`         // about what the store knows of each: bounds, where its parts are
 	Sum           uint64 `json:"sum"`            // the sum of all these
 	FiltersOnDisk uint64 `json:"filters_unused"` // of filters on disk, beyond those in memory
 	SamplesOnDisk uint64 `json:"samples_unused"` // hashes of samples, which only compactions read

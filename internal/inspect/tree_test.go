@@ -161,18 +161,14 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				}
 				m := g.db.Metrics()
 				if have, is := s.Memory, m.Memory; int64(have.Filters) != is.Filters ||
-					int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) {
+					int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) ||
+					m.Files.Obsolete == 0 && have.Tables != uint64(is.Tables) {
 					t.Errorf("memory %+v, the store has %+v", have, is)
 				}
-				fences := uint64(0)
-				for _, f := range s.Tables {
-					fences += uint64(16 + len(f.Smallest) + len(f.Largest))
-				}
-				if have := s.Memory; have.Fences != fences || have.Sum != have.Filters+have.PrefixFilters+have.Indexes+
-					have.RangeDeletes+have.Fences ||
+				if have := s.Memory; have.Sum != have.Filters+have.PrefixFilters+have.Indexes+have.RangeDeletes+
+					have.Tables ||
 					have.FiltersOnDisk+have.Filters+uint64(bloomblock.HeaderSize*s.Tree.Tables) != s.Tree.FilterDisk {
-					t.Errorf("memory %+v, want fences of %d bytes, and with headers %d of filters on disk", have,
-						fences, s.Tree.FilterDisk)
+					t.Errorf("memory %+v, want with headers %d of filters on disk", have, s.Tree.FilterDisk)
 				}
 				for _, l := range s.Levels {
 					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes ||

@@ -116,7 +116,7 @@ func (s *Store) memorySection() section {
 		{"prefix filters", m.PrefixFilters, "read by the first scan that asks them"},
 		{"indexes", m.Indexes, "read with the filters"},
 		{"range deletes", m.RangeDeletes, "read with the indexes"},
-		{"bounds of tables", m.Fences, "from the manifest, when the store is opened"},
+		{"tables", m.Tables, "their bounds, and where their parts are"},
 		{"all", m.Sum, "the sum of these"},
 		{"only on disk", m.FiltersOnDisk, "of filters, beyond those in memory"},
 		{"only on disk", m.SamplesOnDisk, "samples, read for compactions"},

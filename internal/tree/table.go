@@ -31,15 +31,28 @@ type Table struct {
 
 	fingerprint atomic.Pointer[uint64] // nil until it is asked for
 
-	Loading sync.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
-	Counted TableBytes // guarded by Loading: the counted bytes in memory
+	Loading  sync.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
+	Counted  TableBytes // guarded by Loading: the counted bytes in memory
+	Released bool       // guarded by Loading: no state names it any more
 
 	TableCounts
 }
 
 // TableBytes are the bytes that a table has in memory, by part. The parts of its index are not among them: they are
-// counted by sstable.PartPool.
-type TableBytes struct{ Filter, Prefix, Top, RangeDeletes int64 }
+// counted by sstable.PartPool. Description is that of manifest.Table.DescriptionBytes, once the
+// table was read.
+type TableBytes struct{ Filter, Prefix, Top, RangeDeletes, Description int64 }
+
+// Minus returns the differences to other bytes.
+func (b TableBytes) Minus(o TableBytes) TableBytes {
+	return TableBytes{
+		b.Filter - o.Filter, b.Prefix - o.Prefix, b.Top - o.Top, b.RangeDeletes - o.RangeDeletes,
+		b.Description - o.Description,
+	}
+}
+
+// Fixed returns the bytes of what stays as long as its table.
+func (b TableBytes) Fixed() int64 { return b.Top + b.RangeDeletes + b.Description }
 
 // NewTable returns the table described by a manifest. It reads nothing.
 func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache, parts *sstable.PartPool) *Table {
