@@ -139,8 +139,8 @@ type Options struct {
 	// minimum is 8 MiB.
 	//
 	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
-	// 31 million keys while the store is written to, and of 59 million while it is idle, when memtables lend most of
-	// their memory; with FilterBloom of 23 and 43 million. bloomkv plan --budget computes it for other options, and
+	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
+	// their memory; with FilterBloom of 22 and 41 million. bloomkv plan --budget computes it for other options, and
 	// what is promised beyond that.
 	MemoryBudget int64
 	// MaxMappedBytes bounds the bytes of table files that are mapped into the memory of the process at a time, which

@@ -101,8 +101,8 @@ func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
 	want("range deletes %d ", m.RangeDeletes)
 	want("tables %d ", m.Tables)
 	want("all %d ", m.Sum)
-	want("only on disk %d of filters, beyond those in memory only on disk %d samples", m.FiltersOnDisk,
-		m.SamplesOnDisk)
+	want("only on disk %d of filters, beyond those in memory only on disk %d parts of indexes, read when "+
+		"needed only on disk %d samples", m.FiltersOnDisk, m.IndexesOnDisk, m.SamplesOnDisk)
 	for _, w := range s.WhatIf {
 		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)
 		for _, l := range w.Levels {

@@ -179,7 +179,7 @@ func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
 // TestThePlanOfABudgetIsThatOfTheFilters compares the budget that plan names with what the filters take.
 func TestThePlanOfABudgetIsThatOfTheFilters(t *testing.T) {
 	f := planned(t, "--keys", "100000000")
-	const fixed = 2_000_000 // for indexes
+	const fixed = 6_250_000 // for indexes and tables
 	writing, idle := filterplan.Writing.Space(f.Budget.Writing, fixed), filterplan.Idle.Space(f.Budget.Idle, fixed)
 	if bytes := int64(f.Bytes); writing < bytes || writing > bytes+1<<20 || idle < bytes || idle > bytes+1<<20 {
 		t.Errorf("%d bytes of filters, and budgets of %+v leave %d and %d", f.Bytes, f.Budget, writing, idle)

@@ -305,11 +305,11 @@ func (p *Pool) collect() {
 // quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it.
 func (p *Pool) fit() {
 	free := p.Free()
-	rest, least := max(free-p.Held.Sum(), 0), free/16
-	p.Parts.SetLimit(max(rest/4*3, rest-least))
+	rest := max(free-p.Held.Sum(), 0)
+	p.Parts.SetLimit(filterplan.PartsSpace(rest, free))
 	parts := p.Parts.Bytes()
 	p.fitted.Store(parts)
-	p.Blocks.SetCapacity(max(least, rest-parts))
+	p.Blocks.SetCapacity(max(free/16, rest-parts))
 	if p.crowded() {
 		p.collect()
 	}

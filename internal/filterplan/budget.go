@@ -34,6 +34,9 @@ func (u Use) share() float64 {
 	return 1. / 2
 }
 
+// Free returns the bytes of a budget that memtables leave.
+func (u Use) Free(budget int64) int64 { return left(budget, 0, u.share()) }
+
 // Space returns the bytes that filters may take of a budget, of which other parts than memtables take fixed bytes.
 func (u Use) Space(budget, fixed int64) int64 {
 	return Space(left(budget, fixed, u.share()))

@@ -104,6 +104,10 @@ func mixed(number uint64) uint64 {
 // leave: fifteen sixteenths, so that some blocks can be cached.
 func Space(free int64) int64 { return max(free, 0) / 16 * 15 }
 
+// PartsSpace returns the bytes that parts of indexes may take of the rest that filters leave, of the given free bytes
+// that memtables leave: all but a sixteenth of these, which is for blocks, or at least three quarters.
+func PartsSpace(rest, free int64) int64 { return max(rest/4*3, rest-free/16) }
+
 // All returns the indexes of the largest forms.
 func (demands Demands) All() []int {
 	chosen := make([]int, len(demands))

@@ -52,6 +52,7 @@ func (t *tree) addTo(s *Store) {
 		all.Promised = filterplan.Promised(p.promise.Writing.FPR, everywhere)
 	}
 	t.compare(s, demands)
+	t.leaveParts(&s.Memory)
 	s.Memory.Sum = s.Memory.Filters + s.Memory.PrefixFilters + s.Memory.Indexes + s.Memory.RangeDeletes +
 		s.Memory.Tables
 	t.flag(s)
@@ -132,6 +133,20 @@ func (f *Figures) merge(l *Figures) {
 	f.Promised += l.Promised
 	f.Measured += l.Measured
 	f.live(l.Live)
+}
+
+// leaveParts leaves the parts of indexes on disk for which memory has no space while memtables are full.
+func (t *tree) leaveParts(f *Memory) {
+	if t.plan == nil {
+		return
+	}
+	filters := int64(f.Filters + f.PrefixFilters) //nolint:gosec // sizes, as below
+	free := filterplan.Writing.Free(t.budget)
+	space := filterplan.PartsSpace(max(free-t.fixed-filters, 0), free)
+	if more := int64(f.Indexes) - t.tops - space; more > 0 { //nolint:gosec // as above
+		f.Indexes -= uint64(more)
+		f.IndexesOnDisk = uint64(more)
+	}
 }
 
 func (f *Memory) add(m *member) {

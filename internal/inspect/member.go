@@ -29,6 +29,7 @@ type member struct {
 	header bloomblock.Header  // of the filter; without units if there is none, or if it is damaged
 	index  int64              // bytes in memory, as below
 	fixed  int64              // of what is never dropped: tops of indexes, range deletes, descriptions of tables
+	tops   int64              // of these, the top of the index
 	dels   int64
 	prefix uint64  // bytes of the prefix filter in memory
 	unread uint64  // bytes of the sample's hashes
@@ -52,6 +53,7 @@ type tree struct {
 	plan    *treePlan // nil if it is not known
 	budget  int64     // bytes of Options.MemoryBudget
 	fixed   int64     // bytes in memory that are never dropped
+	tops    int64     // of these, tops of indexes
 }
 
 func newTree(m *manifest.State, memory uint64, budget int64) *tree {
@@ -98,6 +100,7 @@ func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Option
 	for _, m := range t.members {
 		m.facts.Live = newLive(s, m.meta.Number)
 		t.fixed += m.fixed
+		t.tops += m.tops
 	}
 	t.fit()
 	return nil
@@ -140,7 +143,8 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	r.Keys.Reduce(r.Keys.Forms(rate))
 	m.header, _ = r.Keys.Header()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
-	m.fixed = r.TopBytes() + m.dels + m.meta.DescriptionBytes()
+	m.tops = r.TopBytes()
+	m.fixed = m.tops + m.dels + m.meta.DescriptionBytes()
 	m.place.Units, m.place.FilterBytes = r.Keys.State().Units, uint64(r.Keys.Bytes()) //nolint:gosec // a size
 	if f := r.Filter(); f != nil {
 		m.place.FPR = f.FalsePositiveRate()

@@ -102,17 +102,18 @@ func (p *Place) rate() float64 {
 	return p.FPR
 }
 
-// A Memory lists the bytes in memory of a store whose tables are all loaded, by part. Nothing is loaded right after
-// Open: the tail of a table (index and range deletes) and its filter are read in the background or by the first
-// lookup that needs them, and a memory budget may leave some out.
+// A Memory lists the bytes in memory of a store that has read as much of its tables as memory holds beside full
+// memtables, by part. Right after Open it has less: the tail of a table and its filter are read in the background, or
+// by the first lookup that needs them.
 type Memory struct {
 	Filters       uint64 `json:"filters"`        // of keys, as far as levels need them and memory suffices
 	PrefixFilters uint64 `json:"prefix_filters"` // likewise; read by the first scan that asks them
-	Indexes       uint64 `json:"indexes"`        // of data blocks
+	Indexes       uint64 `json:"indexes"`        // of data blocks, as far as memory suffices
 	RangeDeletes  uint64 `json:"range_deletes"`
 	Tables        uint64 `json:"tables"`         // about what the store knows of each: bounds, where its parts are
 	Sum           uint64 `json:"sum"`            // the sum of all these
 	FiltersOnDisk uint64 `json:"filters_unused"` // of filters on disk, beyond those in memory
+	IndexesOnDisk uint64 `json:"indexes_unused"` // of parts of indexes, likewise
 	SamplesOnDisk uint64 `json:"samples_unused"` // hashes of samples, which only compactions read
 }
 

@@ -102,8 +102,8 @@ func (s *Store) memorySection() section {
 	m := &s.Memory
 	c := picture.Chart{
 		Name: "memory", Title: "Memory for the tables, by part", Y: "bytes", FormatY: picture.Bytes,
-		Caption: "The memory of a store whose tables are all loaded and whose memtables are full, without these and " +
-			"the cache of data blocks.",
+		Caption: "The memory of a store that has read as much of its tables as memory holds beside full memtables, " +
+			"without these and the cache of data blocks.",
 	}
 	bar := &picture.Stack{}
 	t := newTable("Bytes in memory, and those that are only on disk", "part", "bytes", "details")
@@ -114,11 +114,12 @@ func (s *Store) memorySection() section {
 	}{
 		{"filters of keys", m.Filters, "read in the background, or by the first lookup"},
 		{"prefix filters", m.PrefixFilters, "read by the first scan that asks them"},
-		{"indexes", m.Indexes, "read with the filters"},
+		{"indexes", m.Indexes, "the tops, and parts as far as they fit"},
 		{"range deletes", m.RangeDeletes, "read with the indexes"},
 		{"tables", m.Tables, "their bounds, and where their parts are"},
 		{"all", m.Sum, "the sum of these"},
 		{"only on disk", m.FiltersOnDisk, "of filters, beyond those in memory"},
+		{"only on disk", m.IndexesOnDisk, "parts of indexes, read when needed"},
 		{"only on disk", m.SamplesOnDisk, "samples, read for compactions"},
 	} {
 		t.Rows = append(t.Rows, []string{part.name, count(part.bytes), part.details})
@@ -126,7 +127,7 @@ func (s *Store) memorySection() section {
 			bar.Parts = append(bar.Parts, picture.Part{Name: part.name, Value: float64(part.bytes)})
 		}
 	}
-	memory := section{id: "memory", heading: "Memory", label: "memory, with all tables loaded", table: t}
+	memory := section{id: "memory", heading: "Memory", label: "memory, with as much of tables as it holds", table: t}
 	if c.Stack = bar; m.Sum > 0 {
 		memory.charts = []picture.Chart{c}
 	}
