@@ -20,8 +20,11 @@ func (db *DB) Metrics() Metrics {
 		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
-	promises, now := db.share.Promise()
-	m.FPRAsked, m.FPRPromised, m.BudgetNeeded = promises.Asked, now.FPR, now.Budget
+	asked, kept := db.share.Promise()
+	m.FPRAsked = asked
+	for _, p := range kept {
+		m.FPRPromised, m.BudgetNeeded = max(m.FPRPromised, p.FPR), max(m.BudgetNeeded, p.Budget)
+	}
 	m.FPRMeasured = m.Lookups.WastedPerAbsent()
 	m.Writes.Updates, m.Writes.Conflicts = db.updates.Load(), db.conflicts.Load()
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
@@ -72,8 +75,10 @@ func (db *DB) Metrics() Metrics {
 		m.TablesOffPlan += level.TablesOffPlan
 	}
 	m.FPRPromised = filterplan.Promised(m.FPRPromised, m.FPRPredicted)
-	now.FPR = m.FPRPromised
-	m.ReadsPromised = now.ReadsWith(searched)
+	for _, p := range kept {
+		p.FPR = filterplan.Promised(p.FPR, m.FPRPredicted)
+		m.ReadsPromised = max(m.ReadsPromised, p.ReadsWith(searched))
+	}
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)
 	return m

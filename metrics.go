@@ -19,11 +19,11 @@ type Metrics struct {
 	// FPRAsked is what the options ask: Options.FilterFPR, or with Options.FilterMemory the best rate whose filters fit
 	// now.
 	FPRAsked float64 `json:"fpr_asked"`
-	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. It is FPRAsked, unless
-	// memory is too short for that; then it is the best that this much memory can keep. It is the promise with full
-	// memtables if the store was written to in the last minute, and otherwise with memtables as they are: what they do
-	// not need is lent to filters. Tables that were written for another promise count with the filters that they have:
-	// see TablesOffPlan. Without filters, each run costs a read.
+	// FPRPromised is the promise: wasted reads per lookup of an absent key, over the whole tree. It is FPRAsked,
+	// unless memory is too short for that; then it is the best that this much memory can keep, with memtables as they
+	// are: what they do not need is lent to filters. If the store was written to in the last minute, it is the promise
+	// with full memtables if that is worse. Tables that were written for another promise count with the filters that
+	// they have: see TablesOffPlan. Without filters, each run costs a read.
 	FPRPromised float64 `json:"fpr_promised"`
 	// ReadsPromised is what a lookup of an absent key uses outside of the budget's memory, at most: pages of filters,
 	// parts of indexes and data blocks, in mapped files or read. A table that is searched in vain costs a block, and a

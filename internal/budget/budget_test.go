@@ -198,6 +198,19 @@ func TestAStoreIsBusyForAMinuteAfterAWrite(t *testing.T) {
 			t.Errorf("%s: busy %v, want %v", step.name, got, step.want)
 		}
 	}
+	for _, written := range []bool{false, true} {
+		if written {
+			s.tree.Publish(20)
+		} else {
+			s.writes.last.Store(0)
+		}
+		p := s.promise.Load()
+		want := []filterplan.Promise{p.Now, p.Full}
+		asked, got := s.Promise()
+		if asked != 0.01 || !slices.Equal(got, want[:len(got)]) || len(got) == 2 != written {
+			t.Errorf("written to: %v; asked %v, promises %+v of %+v", written, asked, got, want)
+		}
+	}
 }
 
 // TestTheBudgetForFiltersIsTheLeastThatHoldsThem computes what pools of the returned size, and of one MiB less, leave

@@ -117,14 +117,16 @@ type Promises struct {
 // Kept reports whether memory suffices for a promise.
 func (p *Promises) Kept(q filterplan.Promise) bool { return q.Passed <= p.Whole }
 
-// Promise returns what the store promises, and which of its promises counts: with full memtables, if it was written to
-// within the last minute.
-func (b *Share) Promise() (p Promises, now filterplan.Promise) {
-	p = *b.promise.Load()
+// Promise returns what the options ask, and the promises of which the worse counts: that of now, and if the store was
+// written to within the last minute, that of full memtables. Neither is worse in all: with less memory, filters that
+// let many keys through may be asked in their files.
+func (b *Share) Promise() (asked float64, kept []filterplan.Promise) {
+	p := b.promise.Load()
+	kept = append(kept, p.Now)
 	if b.busy(time.Now()) {
-		return p, p.Full
+		kept = append(kept, p.Full)
 	}
-	return p, p.Now
+	return p.Asked, kept
 }
 
 // promiseFor returns what a store promises by a plan for a rate, with its filters in the forms that they have now, and

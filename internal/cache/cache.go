@@ -183,7 +183,7 @@ func (c *Cache) Free(b *Block) {
 // Discard gives back a block that was never inserted, once no reader that is inside a guard now can use it; if a reader
 // holds it then, its last Release does. The caller is inside a guard.
 func (c *Cache) Discard(b *Block) {
-	var full *batch
+	var full batches
 	c.pool.retire(c, b, c.closed.Load(), &full) // after Close none may follow that would fill the batch
 	full.retire()
 }
@@ -243,7 +243,7 @@ func (c *Cache) Drop(slots []Slot) {
 		for b := s.Load(); b != nil; b = s.Load() {
 			h := &c.pool.shards[b.shard]
 			h.mu.Lock()
-			var full *batch
+			var full batches
 			if b.slot == s { // else it was evicted, and perhaps reused elsewhere, since the load
 				c.pool.unlink(h, b, &full)
 				c.pool.full.Store(false)
@@ -263,7 +263,7 @@ func (c *Cache) Close() {
 	c.closed.Store(true)
 	for i := range c.pool.shards {
 		h := &c.pool.shards[i]
-		var full *batch
+		var full batches
 		h.mu.Lock() // an earlier insert has linked its block
 		for _, b := range h.published() {
 			if b.owner == c {
@@ -276,6 +276,9 @@ func (c *Cache) Close() {
 	c.pool.full.Store(false)
 }
 
+// fewFree is the size of a shard's free lists of a small pool: two blocks of the default size.
+const fewFree = 2 * (4<<10 + header)
+
 // SetCapacity changes the bound and evicts blocks beyond it. A small part of the capacity is set aside for buffers that
 // wait to be reused.
 func (p *Pool) SetCapacity(n int64) {
@@ -284,13 +287,15 @@ func (p *Pool) SetCapacity(n int64) {
 	if p.most > 0 {
 		n = min(n, p.most)
 	}
-	spare := min(max(n/32, 256<<10), 4<<20, n/4)
+	limbo := min(max(n/64, 128<<10), 2<<20, n/8)
+	free := max(limbo, min(shards*fewFree, (n-64<<10)/3)) // a tiny pool is for blocks
+	spare := limbo + free
 	p.frames.SetLimit(n - spare - p.heapFirst*shards - n/(minFramed/header))
 	p.keeps.Store(n - spare)
 	p.largest.Store((n-spare)/shards/2 - header)
 	p.limbo.mu.Lock()
-	p.limbo.limit = spare / 2
-	p.limbo.batch = min(spare/16, 256<<10)
+	p.limbo.limit = limbo
+	p.limbo.batch = min(limbo/8, 256<<10)
 	p.limbo.mu.Unlock()
 	if g := p.ghosts.Load(); !g.fits(n) {
 		p.ghosts.Store(newGhosts(n))
@@ -299,7 +304,7 @@ func (p *Pool) SetCapacity(n int64) {
 		h := &p.shards[i]
 		h.mu.Lock()
 		h.limit = (n - spare) / shards
-		h.spare = spare / 2 / shards
+		h.spare = free / shards
 		for class := range h.free {
 			for h.idle > h.spare && len(h.free[class]) > 0 {
 				k := len(h.free[class]) - 1
@@ -333,7 +338,7 @@ func (p *Pool) Stats() Stats {
 	for i := range p.shards {
 		h := &p.shards[i]
 		h.mu.Lock()
-		s.Capacity += h.limit
+		s.Capacity += h.limit + h.spare
 		s.Used += h.used
 		s.Spare += h.idle
 		s.Blocks += h.blocks
@@ -345,7 +350,7 @@ func (p *Pool) Stats() Stats {
 	s.Spare += resident - lent
 	p.limbo.mu.Lock()
 	s.Spare += p.limbo.bytes
-	s.Capacity += 2 * p.limbo.limit
+	s.Capacity += p.limbo.limit
 	p.limbo.mu.Unlock()
 	return s
 }
@@ -384,7 +389,7 @@ const trialShare = 20
 
 // evict evicts blocks until the shard uses at most limit bytes. The caller holds mu, and must retire the returned
 // batches after releasing it.
-func (p *Pool) evict(h *shard, limit int64) (full *batch) {
+func (p *Pool) evict(h *shard, limit int64) (full batches) {
 	for h.used > limit && h.blocks > 0 {
 		var b *Block
 		if h.trial.bytes > h.limit/trialShare || h.trial.bytes == h.used {
@@ -422,7 +427,7 @@ func (p *Pool) evict(h *shard, limit int64) (full *batch) {
 
 // unlink removes a published block from its slot and its shard and puts it into limbo. Batches that become full are
 // put at the front of the list. The caller holds the shard's mu, and must retire the list after releasing it.
-func (p *Pool) unlink(h *shard, b *Block, full **batch) {
+func (p *Pool) unlink(h *shard, b *Block, full *batches) {
 	b.slot.CompareAndSwap(b, nil)
 	c := b.owner
 	b.slot, b.owner = nil, nil
@@ -442,7 +447,7 @@ func (p *Pool) unlink(h *shard, b *Block, full **batch) {
 
 // retire puts a block of c that is not published into limbo. last means that it does not wait for others there. Batches
 // that become full are put at the front of the list, which the caller must retire after releasing its locks.
-func (p *Pool) retire(c *Cache, b *Block, last bool, full **batch) {
+func (p *Pool) retire(c *Cache, b *Block, last bool, full *batches) {
 	n := b.size()
 	l := &p.limbo
 	l.mu.Lock()
@@ -466,6 +471,7 @@ func (p *Pool) retire(c *Cache, b *Block, last bool, full **batch) {
 		l.fill(c, full)
 	}
 	if !fits { // the limbo may be full of batches of caches that are idle now
+		full.crowds = c.domain
 		for _, o := range slices.Backward(l.begun) {
 			if o.pending.bytes > 0 {
 				l.fill(o, full)
@@ -475,8 +481,8 @@ func (p *Pool) retire(c *Cache, b *Block, last bool, full **batch) {
 }
 
 // fill puts the pending batch of c at the front of a list of full ones. mu is held.
-func (l *limbo) fill(c *Cache, full **batch) {
-	c.pending.next, *full = *full, c.pending
+func (l *limbo) fill(c *Cache, full *batches) {
+	c.pending.next, full.first = full.first, c.pending
 	c.pending = nil
 	i := slices.Index(l.begun, c)
 	l.begun = slices.Delete(l.begun, i, i+1)
@@ -496,14 +502,22 @@ func (p *Pool) newBatch(owner *Cache) (f *batch) {
 	return f
 }
 
-// retire retires a list of batches, to be released once no reader of their cache sees their blocks. The caller holds no
-// lock.
-func (f *batch) retire() {
-	for f != nil {
-		next := f.next
-		f.next = nil
-		f.owner.domain.Retire(f.release) // f may be in use again when Retire returns
-		f = next
+// batches are those that one call has filled.
+type batches struct {
+	first  *batch        // of a list
+	crowds *epoch.Domain // nil, or limbo has no space for a block, so what was retired before shall leave it
+}
+
+// retire retires batches, to be released once no reader of their cache sees their blocks. The caller holds no lock.
+func (f batches) retire() {
+	if f.first == nil && f.crowds != nil {
+		f.crowds.Collect()
+	}
+	for b := f.first; b != nil; {
+		next := b.next
+		b.next = nil
+		b.owner.domain.Retire(b.release) // b may be in use again when Retire returns
+		b = next
 	}
 }
 

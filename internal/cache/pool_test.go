@@ -257,7 +257,7 @@ func TestDropLeavesABlockThatWasReusedElsewhere(t *testing.T) {
 			t.Fatal("Drop does not wait for the lock")
 		}
 	}
-	var full *batch
+	var full batches
 	c.pool.unlink(h, b, &full)
 	other[0].Store(b) // as Insert does with a free buffer
 	b.slot, b.owner = &other[0], c
@@ -290,5 +290,34 @@ func TestCloseRemovesTheBlocksOfItsOwnCacheOnly(t *testing.T) {
 	}
 	if got, other := caches[0].Stats().Blocks, caches[1].Stats().Blocks; got != 0 || other != 50 {
 		t.Errorf("%d and %d blocks, want 0 and 50", got, other)
+	}
+}
+
+// TestABlockIsReusedAfterThePoolHasShrunk discards blocks of a pool whose limbo was filled when the pool was larger.
+func TestABlockIsReusedAfterThePoolHasShrunk(t *testing.T) {
+	var d epoch.Domain
+	p := NewPool(64 << 20)
+	c := p.NewCache(&d)
+	discard := func() {
+		g := d.Enter()
+		c.Discard(c.Alloc(4000))
+		g.Leave()
+	}
+	for range 200 {
+		discard()
+	}
+	p.SetCapacity(300 << 10)
+	for range 100 {
+		discard()
+	}
+	var before, after runtime.MemStats
+	const n = 2000
+	runtime.ReadMemStats(&before)
+	for range n {
+		discard()
+	}
+	runtime.ReadMemStats(&after)
+	if bytes := (after.TotalAlloc - before.TotalAlloc) / n; bytes > 500 {
+		t.Errorf("a block of 4,000 bytes that is discarded takes %d new ones", bytes)
 	}
 }
