@@ -27,10 +27,10 @@ written into tables and are included in both.
 
 With --prefix, --from and --to, only tables with keys that match all given flags are merged. The numbers are still those
 of the whole store. A table that needs no merging is left alone, unless its filter differs from what --fpr,
---filter-memory, --ribbon and --filter-prefix ask for, or without them from what the store was last written with. Then
-the table is rewritten; stats prints how many such tables there are. With --compression or --block-size all tables in
-the range are rewritten that way. Other commands do not remember these two flags: they write blocks of 4096 bytes with
-s2.
+--filter-memory, --filter-kind and --filter-prefix ask for, or without them from what the store was last written with.
+Then the table is rewritten; stats prints how many such tables there are. With --compression or --block-size all tables
+in the range are rewritten that way. Other commands do not remember these two flags: they write blocks of 4096 bytes
+with s2.
 
 After an interrupt the store is intact and partly merged. compact temporarily needs at most as much disk space again as
 the store takes.`,

@@ -132,7 +132,9 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 	if n, fpr := off(); n != 0 || fpr != 0.1 {
 		t.Fatalf("%d tables off the plan, %v promised", n, fpr)
 	}
-	for _, flags := range []string{"--fpr=0.001", "--ribbon", "--filter-prefix=len:6", "--fpr=1", "--fpr=0.01"} {
+	for _, flags := range []string{
+		"--fpr=0.001", "--filter-kind=ribbon", "--filter-prefix=len:6", "--fpr=1", "--fpr=0.01",
+	} {
 		tool{}.must(t, "put", dir, "zzz", "more", flags) // from now on the store is written so
 		if n, _ := off(); n == 0 {
 			t.Errorf("%s: no table is off the plan", flags)
@@ -175,7 +177,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	lines := manyLines(30_000)
-	tool{in: lines}.must(t, "load", dir, "--fpr", "0.001", "--ribbon", "--filter-prefix", "len:8")
+	tool{in: lines}.must(t, "load", dir, "--fpr", "0.001", "--filter-kind=ribbon", "--filter-prefix", "len:8")
 	kinds := func() (found []string) {
 		t.Helper()
 		var s inspect.Store
@@ -196,13 +198,13 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 		{"", "Ribbon, true, len:8"},
 		{"--filter-prefix=", "Ribbon, true"},
 		{"", "Ribbon, true"},
-		{"--ribbon=false", "Bloom, true"},
+		{"--filter-kind=auto", "Bloom, true"},
 		{"--fpr=0.01", "Bloom, false"},
 		{"--filter-memory=1", "Ribbon, true"}, // far more than a thousandth takes
 		{"", "Ribbon, true"},
 		{"--fpr=0.001", "Bloom, true"}, // which fit with room to spare
-		{"--ribbon", "Ribbon, true"},
-		{"--fpr=0.01 --ribbon=false", "Bloom, false"},
+		{"--filter-kind=ribbon", "Ribbon, true"},
+		{"--fpr=0.01 --filter-kind=bloom", "Bloom, false"},
 	} {
 		tool{in: lines}.must(t, append([]string{"load", dir}, strings.Fields(c.flags)...)...)
 		tool{}.must(t, "compact", dir)
@@ -215,7 +217,7 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 // TestTheMemoryForFiltersIsKept writes a store with --filter-memory: stats and inspect agree on what is promised and
 // takes memory, and commands that write keep it.
 func TestTheMemoryForFiltersIsKept(t *testing.T) {
-	for _, kind := range []string{"--ribbon=false", "--ribbon"} {
+	for _, kind := range []string{"--filter-kind=bloom", "--filter-kind=ribbon"} {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(60_000)}.must(t, "load", dir, "--filter-memory", "0.0625", kind)
 		for _, step := range [][]string{{"put", dir, "k", "v"}, {"compact", dir}, {"del", dir, "k"}, {"compact", dir}} {
@@ -239,6 +241,7 @@ func TestTheMemoryForFiltersIsKept(t *testing.T) {
 	for _, c := range [][2]string{
 		{"--filter-memory=0", "--filter-memory 0, want 0.0625 to 1048576"},
 		{"--filter-memory=NaN", "want 0.0625 to"},
+		{"--filter-kind=cuckoo", `--filter-kind "cuckoo", want auto, bloom or ribbon`},
 		{"--filter-memory=1 --fpr=0.1", "--fpr and --filter-memory are given, want only one of them"},
 	} {
 		if r := (tool{}).run(t, append([]string{"put", dir, "k", "v"}, strings.Fields(c[0])...)...); r.code !=

@@ -19,7 +19,7 @@ type writeFlags struct {
 	of     *cobra.Command
 	rate   float64
 	memory float64 // MiB
-	ribbon bool
+	kind   string
 	prefix bloomkv.PrefixRule
 	seed   uint64
 }
@@ -28,13 +28,15 @@ func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
 	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
 		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
-			"means no filters.\nWithout --fpr, --filter-memory, --ribbon or --filter-prefix, new tables have the "+
+			"means no filters.\nWithout --fpr, --filter-memory, --filter-kind or --filter-prefix, new tables have the "+
 			"filters that the store was last written with")
 	c.Flags().Float64Var(&w.memory, "filter-memory", 0,
 		"memory for all filters in `MIB`, instead of --fpr: they get the best rate that fits, which rises as the "+
 			"store grows.\nbloomkv plan --memory shows it for a number of keys")
-	c.Flags().BoolVar(&w.ribbon, "ribbon", false,
-		"build Ribbon filters in new tables: three tenths smaller, but slower to build and to query")
+	c.Flags().StringVar(&w.kind, "filter-kind", filterplan.Auto.String(),
+		"`KIND` of the filters of new tables: bloom; ribbon, three tenths smaller, but slower to build and to query; "+
+			"or auto,\n"+
+			"which is ribbon where memory is short")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
 			"everything up\nto the Nth separator C")
@@ -61,15 +63,17 @@ func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, er
 	case w.changed("filter-memory") && !(w.memory >= leastMemory && w.memory <= mostMemory): // also NaN
 		return o, fmt.Errorf("--filter-memory %v, want %v to %d", w.memory, leastMemory, mostMemory)
 	}
+	kind, ok := filterplan.ParseKind(w.kind)
+	if !ok {
+		return o, fmt.Errorf("--filter-kind %q, want auto, bloom or ribbon", w.kind)
+	}
 	if err := storeDir(dir); err != nil {
 		return o, err
 	}
-	o.FilterFPR, o.FilterPrefix, o.FilterSeed = w.rate, w.prefix, w.seed
+	o.FilterKind, o.FilterFPR = bloomkv.FilterKind(kind), w.rate
+	o.FilterPrefix, o.FilterSeed = w.prefix, w.seed
 	if w.changed("filter-memory") {
 		o.FilterFPR, o.FilterMemory = 0, int64(w.memory*(1<<20))
-	}
-	if w.ribbon {
-		o.FilterKind = bloomkv.FilterRibbon
 	}
 	return w.kept(dir, o), nil
 }
@@ -97,7 +101,7 @@ func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Option
 	if !w.changed("fpr") && !w.changed("filter-memory") {
 		o.FilterFPR, o.FilterMemory = f.FPR, int64(min(f.Memory, math.MaxInt64/2))
 	}
-	if !w.changed("ribbon") {
+	if !w.changed("filter-kind") {
 		o.FilterKind = bloomkv.FilterKind(f.Kind)
 	}
 	if !w.changed("filter-prefix") {

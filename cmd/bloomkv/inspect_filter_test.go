@@ -180,7 +180,7 @@ func manyShapes(t *testing.T) (dirs []string) {
 	load(manyLines(3000), "--fpr", "0.3")
 	load(manyLines(3000), "--fpr", "1")
 	load(manyLines(30000), "--fpr", "0.0001")
-	load(manyLines(30000), "--ribbon")
+	load(manyLines(30000), "--filter-kind", "ribbon")
 	load(manyLines(3000), "--filter-prefix", "len:8")
 	mixed := load(manyLines(5000))
 	tool{}.must(t, "compact", mixed)

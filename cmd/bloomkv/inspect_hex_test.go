@@ -13,7 +13,7 @@ import (
 )
 
 func TestHexHasEveryByteOfTheFilter(t *testing.T) {
-	for _, flags := range [][]string{nil, {"--ribbon"}, {"--fpr", "0.5"}} {
+	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(2000)}.must(t, append([]string{"load", dir}, flags...)...)
 		table := sstFiles(t, dir)[0]

@@ -44,7 +44,7 @@ func inspectTable(t *testing.T, table string, args ...string) (r result, facts i
 }
 
 func TestPrefixFiltersAreVerified(t *testing.T) {
-	for _, flags := range [][]string{nil, {"--ribbon"}, {"--fpr", "0.5"}} {
+	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {
 		dir, table := prefixStore(t, flags...)
 		r, facts := inspectTable(t, table, "--verify")
 		v := facts.Prefix.Verify

@@ -76,7 +76,7 @@ func (p *planner) printBudget(facts *budgetFacts) {
 	fmt.Fprintf(p.Out, "%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are asked\n\n",
 		words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked)
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tfilters\t\twriting\t\tidle\t\tbudget for all\t\t")
+	fmt.Fprintln(w, "\tfilters\t\twriting\t\tidle\t\t\tbudget for all\t")
 	fmt.Fprintln(w, "kind\tbytes\tbits/key\tsearched\tpages\tsearched\tpages\twriting\tidle\t")
 	for _, k := range facts.Kinds {
 		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Count(k.Bytes),
