@@ -39,13 +39,18 @@ type measured struct {
 	Absent  phase         `json:"absent"`
 	Present phase         `json:"present"`
 
-	Reads     float64 `json:"reads_promised"` // after the lookups of absent keys, as the next
-	Promised  float64 `json:"fpr_promised"`
-	Predicted float64 `json:"fpr_predicted"`
+	kept
 
 	Memory        bloomkv.MemoryMetrics `json:"memory"`         // at the end
 	PeakAnonymous uint64                `json:"peak_anonymous"` // bytes of the process, 0 if not known
 	Puts          int                   `json:"puts"`           // done beside the lookups
+}
+
+// kept is what a store promises while absent keys are looked up, on average over that time.
+type kept struct {
+	Reads     float64 `json:"reads_promised"`
+	Promised  float64 `json:"fpr_promised"`
+	Predicted float64 `json:"fpr_predicted"`
 }
 
 // options returns the default options, with what the job changes.
@@ -136,13 +141,14 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		row  *phase
 	}{{workload.Absent, &m.Absent}, {workload.Present, &m.Present}} {
 		lookups := workload.Phase{Kind: p.kind, Ops: j.Lookups, Choice: workload.Uniform, Seed: j.Seed + 2}
+		promised := func() kept { return m.kept }
+		if p.kind == workload.Absent {
+			promised = watchPromise(store)
+		}
 		row, failed := measure(ctx, store, set, lookups, &writeSums{}, cli.Progress{})
+		m.kept = promised()
 		row.Latencies = nil // of all measurements together they would be most of the report
 		*p.row, err = row, errors.Join(err, failed)
-		if p.kind == workload.Absent {
-			now := store.Metrics()
-			m.Reads, m.Promised, m.Predicted = now.ReadsPromised, now.FPRPromised, now.FPRPredicted
-		}
 	}
 	if j.Puts > 0 {
 		m.Puts, err = w.end(err)
@@ -203,6 +209,39 @@ func (w *writer) end(err error) (int, error) {
 	close(w.stop)
 	err = errors.Join(err, <-w.ended)
 	return w.next, err
+}
+
+// watchPromise looks at the promises of a store until mean is called, which returns their mean.
+func watchPromise(store *own.Store) (mean func() kept) {
+	var sum kept
+	looks := 0.0
+	stop, ended := make(chan struct{}), make(chan struct{})
+	look := func() {
+		m := store.Metrics()
+		sum.Reads += m.ReadsPromised
+		sum.Promised += m.FPRPromised
+		sum.Predicted += m.FPRPredicted
+		looks++
+	}
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				look()
+			}
+		}
+	}()
+	return func() kept {
+		close(stop)
+		<-ended
+		look()
+		return kept{sum.Reads / looks, sum.Promised / looks, sum.Predicted / looks}
+	}
 }
 
 // watchAnonymous looks at the anonymous memory of the process until peak is called, which returns the most it has seen.

@@ -66,8 +66,8 @@ func (r *growthReport) wrong() (n int, first string) {
 
 // aboutGrowth explains the columns of the table.
 const aboutGrowth = `Per lookup: reads are parts of files that were not in the memory of the store, in mapped
-files too: data blocks, parts of indexes and pages of filters, beside what is promised after them.
-Wasted are searches of tables without the key, beside what is promised and predicted after them;
+files too: data blocks, parts of indexes and pages of filters, beside what is promised meanwhile.
+Wasted are searches of tables without the key, beside what is promised and predicted meanwhile;
 theory is the lowest rate of one filter in all memory that memtables leave, but at least the rate asked
 for. Anonymous is the most memory of the process that is of no file, mapped are the bytes of tables in
 its address space, both in MB.`
