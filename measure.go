@@ -76,6 +76,9 @@ func (db *DB) Metrics() Metrics {
 	}
 	m.FPRPromised = filterplan.Promised(m.FPRPromised, m.FPRPredicted)
 	for _, p := range kept {
+		if p.Pages > 0 { // filters that are still larger than planned are not asked in their files yet
+			m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
+		}
 		p.FPR = filterplan.Promised(p.FPR, m.FPRPredicted)
 		m.ReadsPromised = max(m.ReadsPromised, p.ReadsWith(searched))
 	}
