@@ -34,9 +34,8 @@ func (w *writeFlags) add(c *cobra.Command) {
 		"memory for all filters in `MIB`, instead of --fpr: they get the best rate that fits, which rises as the "+
 			"store grows.\nbloomkv plan --memory shows it for a number of keys")
 	c.Flags().StringVar(&w.kind, "filter-kind", filterplan.Auto.String(),
-		"`KIND` of the filters of new tables: bloom; ribbon, three tenths smaller, but slower to build and to query; "+
-			"or auto,\n"+
-			"which is ribbon where memory is short")
+		"`KIND` of the filters of new tables: bloom; ribbon, three tenths smaller, but slower to build and to query;\n"+
+			"or auto, which is ribbon where memory is short")
 	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
 			"everything up\nto the Nth separator C")

@@ -289,15 +289,20 @@ func (p *Pool) collect() {
 	go func() {
 		begin := time.Now()
 		runtime.GC()
-		if d := time.Since(begin); d > quickCollection {
-			time.Sleep(9 * d)
-		}
+		took := time.Since(begin)
 		// The memory comes back on another goroutine, and later if something still asks the filters.
 		for wait := time.Millisecond; p.crowded() && wait < time.Second; wait *= 2 {
 			time.Sleep(wait)
 		}
-		p.collecting.Store(false)
-		p.Rebalance()
+		goOn := func() {
+			p.collecting.Store(false)
+			p.Rebalance()
+		}
+		if took > quickCollection {
+			time.AfterFunc(9*took, goOn)
+		} else {
+			goOn()
+		}
 	}()
 }
 
