@@ -46,7 +46,7 @@ type measured struct {
 	Puts          int                   `json:"puts"`           // done beside the lookups
 }
 
-// kept is what a store promises while absent keys are looked up, on average over that time.
+// kept are the means of what a store promises during lookups of absent keys.
 type kept struct {
 	Reads     float64 `json:"reads_promised"`
 	Promised  float64 `json:"fpr_promised"`

@@ -176,7 +176,7 @@ func TestOrphansAreFilesWhoseNumbersAreOutOfUse(t *testing.T) {
 	}
 }
 
-// TestManyTablesAreLookedAtAhead checks directories of so many tables that they are looked at beside the caller.
+// TestManyTablesAreLookedAtAhead checks directories with more tables than Check looks at itself.
 func TestManyTablesAreLookedAtAhead(t *testing.T) {
 	const last = 10 + fewTables
 	var names []string
