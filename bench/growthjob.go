@@ -141,12 +141,12 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		row  *phase
 	}{{workload.Absent, &m.Absent}, {workload.Present, &m.Present}} {
 		lookups := workload.Phase{Kind: p.kind, Ops: j.Lookups, Choice: workload.Uniform, Seed: j.Seed + 2}
-		promised := func() kept { return m.kept }
+		watched := func() {}
 		if p.kind == workload.Absent {
-			promised = watchPromise(store)
+			watched = m.watch(store)
 		}
 		row, failed := measure(ctx, store, set, lookups, &writeSums{}, cli.Progress{})
-		m.kept = promised()
+		watched()
 		row.Latencies = nil // of all measurements together they would be most of the report
 		*p.row, err = row, errors.Join(err, failed)
 	}
@@ -211,11 +211,13 @@ func (w *writer) end(err error) (int, error) {
 	return w.next, err
 }
 
-// watchPromise looks at the promises of a store until mean is called, which returns their mean.
-func watchPromise(store *own.Store) (mean func() kept) {
+// watchEvery is the time between looks at a process and at its store.
+const watchEvery = 10 * time.Millisecond
+
+// watch looks at the promises of a store until stop is called, which sets k to their means.
+func (k *kept) watch(store *own.Store) (stop func()) {
 	var sum kept
 	looks := 0.0
-	stop, ended := make(chan struct{}), make(chan struct{})
 	look := func() {
 		m := store.Metrics()
 		sum.Reads += m.ReadsPromised
@@ -223,46 +225,25 @@ func watchPromise(store *own.Store) (mean func() kept) {
 		sum.Predicted += m.FPRPredicted
 		looks++
 	}
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(10 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-tick.C:
-				look()
-			}
-		}
-	}()
-	return func() kept {
-		close(stop)
-		<-ended
+	end := cli.Every(watchEvery, look)
+	return func() {
+		end()
 		look()
-		return kept{sum.Reads / looks, sum.Promised / looks, sum.Predicted / looks}
+		*k = kept{sum.Reads / looks, sum.Promised / looks, sum.Predicted / looks}
 	}
 }
 
 // watchAnonymous looks at the anonymous memory of the process until peak is called, which returns the most it has seen.
 func watchAnonymous() (peak func() uint64) {
-	stop, most := make(chan struct{}), make(chan uint64)
-	go func() {
-		seen, tick := uint64(0), time.NewTicker(10*time.Millisecond)
-		defer tick.Stop()
-		for {
-			c, _ := machine.Read()
-			seen = max(seen, c.Anonymous)
-			select {
-			case <-stop:
-				most <- seen
-				return
-			case <-tick.C:
-			}
-		}
-	}()
+	seen := uint64(0)
+	look := func() {
+		c, _ := machine.Read()
+		seen = max(seen, c.Anonymous)
+	}
+	end := cli.Every(watchEvery, look)
 	return func() uint64 {
-		close(stop)
-		return <-most
+		end()
+		look()
+		return seen
 	}
 }

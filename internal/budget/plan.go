@@ -58,10 +58,7 @@ func (b *Share) fits(s *tree.State) (bytes int64, ok bool) {
 // wish appends the filters of a state to the wishes of all stores, by a plan: those of keys, limited to the store's
 // bound on memory for them, and those of prefixes that scans have asked for, unless prefixes is nil.
 func (b *Share) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wishes) {
-	first, tables := len(keys.of), 0
-	for _, r := range s.Runs {
-		tables += len(r.Tables)
-	}
+	first, tables := len(keys.of), s.Version.NumTables()
 	keys.of, keys.demands = slices.Grow(keys.of, tables), slices.Grow(keys.demands, tables)
 	var unread []bloomblock.Form
 	for _, r := range s.Runs {

@@ -62,18 +62,24 @@ func (p Progress) Follow(done func() uint64) (stop func()) {
 	if p.bar == nil {
 		return func() {}
 	}
-	p.set(clamp(done()), -1)
+	draw := func() { p.set(clamp(done()), -1) }
+	draw()
+	return Every(100*time.Millisecond, draw)
+}
+
+// Every calls f at an interval, on a goroutine of its own, until stop is called. When stop returns, f does not run.
+func Every(interval time.Duration, f func()) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-end:
 				return
 			case <-tick.C:
-				p.set(clamp(done()), -1)
+				f()
 			}
 		}
 	}()

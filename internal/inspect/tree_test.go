@@ -162,7 +162,7 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				m := g.db.Metrics()
 				if have, is := s.Memory, m.Memory; int64(have.Filters) != is.Filters ||
 					int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) ||
-					m.Files.Obsolete == 0 && have.Tables != uint64(is.Tables) {
+					have.Tables != uint64(is.Tables) {
 					t.Errorf("memory %+v, the store has %+v", have, is)
 				}
 				if have := s.Memory; have.Sum != have.Filters+have.PrefixFilters+have.Indexes+have.RangeDeletes+
