@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,4 +208,31 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 		t.Errorf("writes were stopped: %+v", w.StoppedByMemtable)
 	}
 	t.Logf("%d puts took %v at most", memtable/2/len(value), longest)
+}
+
+// TestMemoryFollowsMemtablesWhileFiltersLoad writes to a store whose first filter after Open takes long to be read.
+func TestMemoryFollowsMemtablesWhileFiltersLoad(t *testing.T) {
+	mem := vfs.NewMem()
+	must(t, planStore(t, planOptionsFor(mem, 0.01, nil), 5000).Close())
+	release := make(chan struct{})
+	var begun atomic.Bool
+	slow := vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
+			begun.Store(true)
+			<-release
+		}
+		return nil
+	})
+	db, err := bloomkv.Open("db", planOptionsFor(slow, 0.01, nil))
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	defer close(release)
+	storetest.Soon(t, "a table is read", begun.Load)
+	pool := db.Pool()
+	before, empty := pool.Free(), db.Tree().Load().MemtableBytes()
+	for i := range 100 {
+		must(t, db.Put(planKey(uint64(i)), make([]byte, 1000)))
+	}
+	taken := db.Tree().Load().MemtableBytes() - empty
+	storetest.Soon(t, "memory is divided anew", func() bool { return pool.Free() <= before-taken/2 })
 }

@@ -54,6 +54,7 @@ func (s *Scheduler) Start() {
 	if s.ReadOnly {
 		return
 	}
+	s.workers.Go(s.followMemtables)
 	s.workers.Go(s.flushLoop)
 	for range compactors {
 		s.workers.Go(s.compactLoop)
@@ -87,8 +88,7 @@ func (s *Scheduler) Settled() bool {
 	}
 }
 
-// keepWarm loads tails and filters after Open, and later what memory that became free has space for. It divides memory
-// anew while memtables grow, and once they have not grown for a while.
+// keepWarm loads tails and filters after Open, and later what memory that became free has space for.
 func (s *Scheduler) keepWarm() {
 	ctx := s.Tree.Life()
 	s.Share.WarmUp(ctx)
@@ -100,14 +100,26 @@ func (s *Scheduler) keepWarm() {
 	s.Share.Rebalance()
 	s.Share.Restore(ctx)
 	s.warm.Store(true)
-	lend := time.NewTimer(budget.LendAfter)
-	defer lend.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.Share.Room():
 			s.Share.Restore(ctx)
+		}
+	}
+}
+
+// followMemtables divides memory anew while memtables grow, and once they have not grown for a while. It reads no file,
+// and so it does not wait for one as keepWarm may: writers fill memtables faster than filters are loaded.
+func (s *Scheduler) followMemtables() {
+	ctx := s.Tree.Life()
+	lend := time.NewTimer(budget.LendAfter)
+	defer lend.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
 		case <-s.Tree.Grown():
 			s.Share.Rebalance()
 			lend.Reset(budget.LendAfter)
