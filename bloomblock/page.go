@@ -263,18 +263,25 @@ func (h *Header) partBlocks() (n uint64) {
 // Split returns the bytes of each unit, from those of all units as they are in the block, UnitsSize of them. Units side
 // by side are copied, others refer to units. Bytes of another size are split as far as they go, and Header.Filter or In
 // refuses what is missing.
-func (h Header) Split(units []byte) [][]byte {
+func (h Header) Split(units []byte) [][]byte { return h.SplitInto(nil, units) }
+
+// SplitInto does what Split does. Units side by side are copied to room, if that is aligned to 8 bytes and as long as
+// units, and to new memory otherwise.
+func (h Header) SplitInto(room, units []byte) [][]byte {
 	split := make([][]byte, len(h.Units))
 	if uint64(len(units)) != h.UnitsSize() {
 		return split
 	}
 	for i := range h.Units {
 		n := h.Units[i].Bytes()
-		if h.sideBySide() {
+		switch {
+		case !h.sideBySide():
+			split[i], units = units[:n:n], units[n:]
+		case uint64(len(room)) >= n:
+			split[i], room = room[:0:n], room[n:]
+		default:
 			split[i] = AlignedBytes(int64(n))[:0] //nolint:gosec // as long as a part of units
-			continue
 		}
-		split[i], units = units[:n:n], units[n:]
 	}
 	if h.sideBySide() {
 		h.eachChunk(units, func(i int, chunk []byte) { split[i] = append(split[i], chunk...) })

@@ -99,7 +99,9 @@ func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 	if err := k.knowLocked(); err != nil || k.reduceLocked(form) {
 		return 0, err
 	}
-	units, read, err := k.of.readForm(k.place, &k.header, form)
+	buf, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(buf)
+	units, read, err := k.of.readForm(k.place, &k.header, form, buf)
 	if err != nil {
 		return read, k.failed(err)
 	}
@@ -238,31 +240,47 @@ func (k *TableFilter) State() FilterState {
 
 // readUnits reads size bytes of the units of a filter, from the given offset in its block on.
 func (f *tableFile) readUnits(at filterPlace, offset, size uint64) ([]byte, error) {
-	if size > math.MaxInt/2 { // where int has 32 bits
-		return nil, fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, size)
+	if err := f.checkUnits(size); err != nil {
+		return nil, err
 	}
 	b := make([]byte, size) // below the size of the file
 	return b, f.readAt(b, at.offset+offset)
 }
 
-// readForm reads the units that a form has, and returns the bytes that this reads: all units, if they stand side by
-// side.
-func (f *tableFile) readForm(
-	at filterPlace, h *bloomblock.Header, form bloomblock.Form,
-) (units [][]byte, read uint64, err error) {
-	if h.Parts() > 0 {
-		b, err := f.readUnits(at, bloomblock.HeaderSize, h.UnitsSize())
-		return h.Split(b), h.UnitsSize(), err
+// checkUnits returns an error if a filter of size bytes is too large to be read twice.
+func (f *tableFile) checkUnits(size uint64) error {
+	if size > math.MaxInt/4 { // where int has 32 bits
+		return fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, size)
 	}
+	return nil
+}
+
+// readForm reads the units that a form has into memory of buf, and returns the bytes that this reads: all units, if
+// they stand side by side.
+func (f *tableFile) readForm(
+	at filterPlace, h *bloomblock.Header, form bloomblock.Form, buf *scratch,
+) (units [][]byte, read uint64, err error) {
+	all := h.UnitsSize()
+	if err := f.checkUnits(all); err != nil {
+		return nil, 0, err
+	}
+	if h.Parts() > 0 {
+		b := buf.bytes(2 * int(all)) //nolint:gosec // checked
+		err := f.readAt(b[:all], at.offset+bloomblock.HeaderSize)
+		return h.SplitInto(b[all:], b[:all]), all, err
+	}
+	b := buf.bytes(int(all)) //nolint:gosec // checked
 	units = make([][]byte, len(h.Units))
 	for i, u := range h.Units {
 		if !form.Has(i) {
 			continue
 		}
-		if units[i], err = f.readUnits(at, u.Offset, u.Bytes()); err != nil {
+		n := u.Bytes()
+		units[i], b = b[:n:n], b[n:]
+		if err := f.readAt(units[i], at.offset+u.Offset); err != nil {
 			return units, read, err
 		}
-		read += u.Bytes()
+		read += n
 	}
 	return units, read, nil
 }
