@@ -18,7 +18,8 @@ const (
 	unitBits  = 18                    // of a ref; the rest is the chunk's number
 	maxChunk  = unitBytes << unitBits // 2 MiB: as far as a ref reaches, and a huge page
 	minChunk  = 4 << 10
-	maxStep   = 64 << 10 // of a chunk that a pool has lent
+	minLent   = 256 << 10 // of a chunk that a pool lends, unless it is the first
+	maxStep   = 64 << 10  // of a chunk that a pool has lent
 	maxChunks = 1 << (32 - unitBits)
 	firstRef  = ref(1) << unitBits
 )
@@ -27,13 +28,14 @@ const (
 // would fill more than a quarter of the next chunk gets a chunk of its own, exactly as large as it.
 //
 // Chunks are in the collector's heap and grow with the whole, from 4 KiB to 2 MiB; or they are lent by a pool, and then
-// the first has 1 MiB, of which only what is used takes memory, and the others have 2 MiB. While one of these is being
-// filled, the pool prepares the next.
+// they have an eighth of the table, 256 KiB to 2 MiB, and the first has half of that, of which only what is used takes
+// memory. While one of the others is being filled, the pool prepares the next.
 type arena struct {
 	chunks atomic.Pointer[[][]byte] // readers load it after the ref that they look up
 	bytes  atomic.Int64             // taken so far; of a chunk that is lent step by step
 
 	pool  *pages.Pool // nil: the collector's heap
+	chunk int         // constant; size of a chunk that the pool lends
 	words [][]byte    // lent by pool, in addition to chunks: see zeroedWords
 
 	// the writer's
@@ -55,8 +57,8 @@ func (a *arena) alloc(n int) ([]byte, ref) {
 		default:
 			b, r := a.grow(a.chunkSize(step))
 			a.free, a.next = b[:0], r
-			if a.pool != nil && len(b) == maxChunk {
-				a.pool.Prepare(maxChunk)
+			if a.pool != nil && len(b) >= a.chunk {
+				a.pool.Prepare(len(b))
 			}
 		}
 		if a.pool != nil {
@@ -74,13 +76,28 @@ func (a *arena) alloc(n int) ([]byte, ref) {
 
 // chunkSize returns the size of the next chunk, which is the step in the collector's heap.
 func (a *arena) chunkSize(step int) int {
+	chunks := a.chunks.Load()
 	switch {
 	case a.pool == nil:
 		return step
-	case a.chunks.Load() == nil:
-		return maxChunk / 2
+	case chunks == nil:
+		return a.chunk / 2
+	case len(*chunks) > manyChunks:
+		return maxChunk
 	}
-	return maxChunk
+	return a.chunk
+}
+
+// manyChunks is the number of chunks after which a table is so much larger than expected that small ones could make it
+// run out of numbers.
+const manyChunks = 64
+
+// lentChunk returns the size of the chunks of a table that will have size bytes, or 0 if that is unknown.
+func lentChunk(size int64) int {
+	if size <= 0 {
+		return maxChunk
+	}
+	return int(min(max(size/8&^(minChunk-1), minLent), maxChunk))
 }
 
 // inArena is the largest size in bytes of an array of the index that is in a chunk, next to the versions.

@@ -129,3 +129,35 @@ func TestWhatIsLeftOfAReleasedTable(t *testing.T) {
 		}()
 	}
 }
+
+// TestATableTakesLittleMoreThanItsSize fills tables up to the size at which their owner freezes them, and one far
+// beyond, as a batch may that is larger than the table.
+func TestATableTakesLittleMoreThanItsSize(t *testing.T) {
+	for _, size := range []int64{1 << 20, 2 << 20, 8 << 20, 16 << 20} {
+		pool := NewMemory()
+		tb := NewIn(pool, nil, 0, size)
+		value, n := string(make([]byte, 1000)), 0
+		fill := func(to int64) {
+			for ; tb.Bytes() < to; n++ {
+				add(tb, fmt.Sprint("key", n), ikey.Seq(n+1), ikey.Set, value)
+			}
+		}
+		fill(size)
+		// The first chunk is half as large as the others. Another one may be prepared.
+		most := size + max(size/8, minLent)
+		if lent := pool.Lent(); lent > most || pool.Idle() > max(size/8, minLent) {
+			t.Errorf("a table of %d bytes has %d, and %d are prepared, want at most %d", size, lent, pool.Idle(), most)
+		}
+		fill(20 * size)
+		if chunks := len(*tb.arena.chunks.Load()) - 1; int64(chunks) > manyChunks+20*size/maxChunk {
+			t.Errorf("a table of %d bytes in place of %d has %d chunks", tb.Bytes(), size, chunks)
+		}
+		for i := 0; i < n; i += 97 {
+			if got := get(tb, fmt.Sprint("key", i), ikey.MaxSeq); got != "SET "+value {
+				t.Fatalf("key %d of a table of %d bytes is lost", i, tb.Bytes())
+			}
+		}
+		tb.Release()
+		pool.Trim(0)
+	}
+}
