@@ -25,8 +25,8 @@ type output struct {
 	superseded bool   // some key has several versions
 }
 
-// begin creates the file of the next table.
-func begin(env Env, l limit) (*output, error) {
+// begin creates the file of the next table, which w writes.
+func begin(env Env, l limit, w *sstable.Writer) (*output, error) {
 	number, err := env.Numbers.NewNumber()
 	if err != nil {
 		return nil, err
@@ -41,10 +41,11 @@ func begin(env Env, l limit) (*output, error) {
 	if l.limiter != nil {
 		to = limited{file, l}
 	}
-	return &output{env: env, number: number, file: file, w: sstable.NewWriter(to, sstable.WriterOptions{
+	w.Reset(to, sstable.WriterOptions{
 		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec,
 		Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
-	})}, nil
+	})
+	return &output{env: env, number: number, file: file, w: w}, nil
 }
 
 // A limit holds the limiter of one compaction.

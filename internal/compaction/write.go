@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // maxOverlap limits how much of the next level one output overlaps, in full tables, so that it can later be merged
@@ -74,9 +75,10 @@ type tableWriter struct {
 	start []byte            // where the rest of dels[0] starts if a part of it was written; else nil
 	grand []*manifest.Table // tables of the next level that end after the last key
 
-	out     *output // nil between tables
-	overlap uint64  // bytes of the next level that out overlaps
-	keys    uint64  // distinct keys added
+	writer  sstable.Writer // of all tables, one after another
+	out     *output        // nil between tables
+	overlap uint64         // bytes of the next level that out overlaps
+	keys    uint64         // distinct keys added
 
 	syncing *syncing          // the last finished table; nil if it is in tables
 	tables  []*manifest.Table // finished and synced
@@ -151,7 +153,7 @@ func (w *tableWriter) full(key []byte) bool {
 func (w *tableWriter) begin() (err error) {
 	if w.out == nil {
 		w.overlap = 0
-		w.out, err = begin(w.env, w.limit)
+		w.out, err = begin(w.env, w.limit, &w.writer)
 	}
 	return err
 }

@@ -76,7 +76,7 @@ func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) >= n {
 		return dst
 	}
-	return append(make([]byte, 0, max(2*cap(dst), len(dst)+n)), dst...)
+	return append(make([]byte, 0, max(min(2*cap(dst), writeSize+n), len(dst)+n)), dst...)
 }
 
 // decodedLen returns the decoded length that the payload itself states.

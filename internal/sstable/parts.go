@@ -143,6 +143,12 @@ type indexBuilder struct {
 	seps    []byte // last separators of the parts before
 }
 
+// reset forgets everything, keeps the memory, and sets the limit.
+func (x *indexBuilder) reset(limit int) {
+	x.part.reset()
+	*x = indexBuilder{limit: limit, part: x.part, encoded: x.encoded[:0], tops: x.tops[:0], seps: x.seps[:0]}
+}
+
 // A topPart is the entry of a part in the top.
 type topPart struct {
 	length, blocks uint32

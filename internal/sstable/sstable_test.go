@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,8 +58,14 @@ func build(tb testing.TB, o WriterOptions, kvs []kv) ([]byte, Info) {
 // buildWith writes a table with range tombstones into memory. Some of them are added before the versions.
 func buildWith(tb testing.TB, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
 	tb.Helper()
+	return buildIn(tb, new(Writer), o, kvs, dels)
+}
+
+// buildIn does the same with a Writer that may have written another table.
+func buildIn(tb testing.TB, w *Writer, o WriterOptions, kvs []kv, dels rangedel.List) ([]byte, Info) {
+	tb.Helper()
 	var buf bytes.Buffer
-	w := NewWriter(&buf, o)
+	w.Reset(&buf, o)
 	before := len(dels) / 2
 	addRanges(tb, w, dels[:before])
 	for _, v := range kvs {
@@ -333,3 +340,46 @@ func TestReadersWhileBlocksAreEvicted(t *testing.T) {
 
 // anyParts returns a pool without a limit.
 func anyParts() *PartPool { return NewPartPool(math.MaxInt64) }
+
+// TestAWriterWritesEachTableAsANewOneWould writes tables of all kinds in turn with one Writer.
+func TestAWriterWritesEachTableAsANewOneWould(t *testing.T) {
+	ribbon, err := bloomblock.ParamsRibbon(0.01)
+	must(t, err)
+	bloom := filterParams(t, 0.01)
+	var many, few []kv
+	for i := range 3000 {
+		many = append(many, set(fmt.Sprintf("key/%05d", i), ikey.Seq(i+1), strings.Repeat("v", i%200)))
+	}
+	few = append(few, set("a", 1, strings.Repeat("long", 2000)), del("b", 2))
+	tables := []struct {
+		o    WriterOptions
+		kvs  []kv
+		dels rangedel.List
+	}{
+		{WriterOptions{ID: 1, Filter: ribbon, Prefix: PrefixLen(6), partSize: 200, Seed: 7}, many, smallDels},
+		{WriterOptions{ID: 2, Filter: bloom, BlockSize: 1 << 10, Codec: Zstd}, many[:500], nil},
+		{WriterOptions{ID: 3}, few, nil},
+		{WriterOptions{ID: 4, Filter: bloom, Codec: S2, Prefix: PrefixLen(3)}, many[700:], nil},
+		{WriterOptions{ID: 5, Filter: bloom}, nil, smallDels},
+		{WriterOptions{ID: 6, Filter: ribbon, partSize: 300}, many[:2000], nil},
+	}
+	var again Writer
+	for round := range 2 {
+		for i, c := range tables {
+			want, info := buildWith(t, c.o, c.kvs, c.dels)
+			got, gotInfo := buildIn(t, &again, c.o, c.kvs, c.dels)
+			if !bytes.Equal(got, want) || !reflect.DeepEqual(gotInfo, info) {
+				t.Errorf("round %d: table %d of %d bytes, %+v, want %d, %+v", round, i, len(got), gotInfo, len(want), info)
+			}
+		}
+	}
+	again.Reset(io.Discard, WriterOptions{ID: 7, Filter: bloom})
+	must(t, again.Add(many[0].ikey(), nil))
+	if err := again.Add(many[0].ikey(), nil); !errors.Is(err, ErrOrder) {
+		t.Fatalf("a version twice: %v, want %v", err, ErrOrder)
+	}
+	want, _ := buildWith(t, tables[0].o, many, smallDels)
+	if got, _ := buildIn(t, &again, tables[0].o, many, smallDels); !bytes.Equal(got, want) {
+		t.Error("after an error, Reset did not begin a new table")
+	}
+}

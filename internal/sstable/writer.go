@@ -63,11 +63,11 @@ type Info struct {
 	IndexInParts     bool    // the table has version 2
 }
 
-// A Writer writes one table, from front to back. The order of calls is
+// A Writer writes tables, each from front to back. The order of calls is
 //
-//	(Add | AddRangeDel)+ Finish
+//	((Add | AddRangeDel)+ Finish Reset)*
 //
-// An error is final. A Writer is for one goroutine at a time.
+// An error is final until Reset. A Writer is for one goroutine at a time.
 type Writer struct {
 	w       io.Writer
 	o       WriterOptions
@@ -96,11 +96,26 @@ type Writer struct {
 
 // NewWriter begins a table. The caller creates, syncs and closes the file. w receives large writes in order.
 func NewWriter(w io.Writer, o WriterOptions) *Writer {
+	n := new(Writer)
+	n.Reset(w, o)
+	return n
+}
+
+// Reset begins another table, as NewWriter does, in the memory of the one before.
+func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
-	return &Writer{
-		w: w, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
-		index:  indexBuilder{limit: cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize)},
-		filter: bloomblock.Builder{Seed: o.Seed}, prefix: bloomblock.Builder{Seed: o.Seed},
+	old := *w
+	*w = Writer{
+		w: to, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
+		block: old.block, index: old.index, filter: old.filter, prefix: old.prefix,
+		out: old.out[:0], raw: old.raw, sep: old.sep, last: old.last[:0],
+	}
+	w.ended.last = old.ended.last
+	w.block.reset()
+	w.index.reset(cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize))
+	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
+		b.Reset()
+		b.Seed = o.Seed
 	}
 }
 
