@@ -82,7 +82,10 @@ func New(prefix []byte, keys int, size int64) *Table {
 // NewIn is like New, but m lends the memory of versions and of most slots of the index, outside the collector's heap,
 // and the nodes of the tree, until Release. The filter and the range tombstones are always in the heap.
 func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
-	t := &Table{arena: arena{pool: m.Pool, chunk: lentChunk(size)}, nodes: m.nodes, prefix: bytes.Clone(prefix), size: size}
+	t := &Table{
+		arena: arena{pool: m.Pool, chunk: lentChunk(size)},
+		nodes: m.nodes, prefix: bytes.Clone(prefix), size: size,
+	}
 	t.tree = t.newTree()
 	t.index.Store(newIndex(keys, &t.arena))
 	return t
