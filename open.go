@@ -119,7 +119,6 @@ func (db *DB) open() (err error) {
 	db.writer.Start(last)
 	db.tree.Begin(s, last)
 	db.share.StartSeq(uint64(db.tree.NewestSeq()))
-	db.share.Rebalance()
 	if recorded != nil { // late, since many files take long to look at
 		if err := checked(); err != nil {
 			return err

@@ -88,9 +88,10 @@ func (s *Scheduler) Settled() bool {
 	}
 }
 
-// keepWarm loads tails and filters after Open, and later what memory that became free has space for.
+// keepWarm divides memory and loads tails and filters after Open, and later what memory that became free has space for.
 func (s *Scheduler) keepWarm() {
 	ctx := s.Tree.Life()
+	s.Share.Rebalance()
 	s.Share.WarmUp(ctx)
 	s.installMu.Lock()
 	if now := s.Tree.Load(); now != nil {
