@@ -217,12 +217,13 @@ func (r *ribbon) passes(start uint64) float64 {
 	return math.Ldexp(1, -rank)
 }
 
-// measuredSlots is the least number of slots at which the rate of a unit is measured, to about a percent.
-const measuredSlots = 512
+// measuredSlots is about the number of slots at which the rate of a unit is measured, to about half a percent: nearly
+// all slots of segments with equally many columns have the same rate.
+const measuredSlots = 256
 
-// sampledRate returns the rate of the unit from at least measuredSlots of its slots, to about a percent.
+// sampledRate returns the rate of the unit from measuredSlots of its slots, or all if they are fewer.
 func (r *ribbon) sampledRate() float64 {
-	return r.measure(min(max(r.starts/measuredSlots, 1), segmentSlots))
+	return r.measure(r.starts/measuredSlots | 1)
 }
 
 // measure returns the mean of passes over every step-th start.
