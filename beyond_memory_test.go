@@ -210,14 +210,15 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	t.Logf("%d puts took %v at most", memtable/2/len(value), longest)
 }
 
-// TestMemoryFollowsMemtablesWhileFiltersLoad writes to a store whose first filter after Open takes long to be read.
-func TestMemoryFollowsMemtablesWhileFiltersLoad(t *testing.T) {
+// TestNothingWaitsForAFilterToLoad writes to a store while its first filter after Open is being read: memory is divided
+// all the same, and metrics come at once.
+func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 	mem := vfs.NewMem()
 	must(t, planStore(t, planOptionsFor(mem, 0.01, nil), 5000).Close())
 	release := make(chan struct{})
 	var begun atomic.Bool
 	slow := vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
+		if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Size == bloomblock.HeaderSize {
 			begun.Store(true)
 			<-release
 		}
@@ -227,7 +228,7 @@ func TestMemoryFollowsMemtablesWhileFiltersLoad(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
 	defer close(release)
-	storetest.Soon(t, "a table is read", begun.Load)
+	storetest.Soon(t, "a filter is read", begun.Load)
 	pool := db.Pool()
 	before, empty := pool.Free(), db.Tree().Load().MemtableBytes()
 	for i := range 100 {
@@ -235,4 +236,16 @@ func TestMemoryFollowsMemtablesWhileFiltersLoad(t *testing.T) {
 	}
 	taken := db.Tree().Load().MemtableBytes() - empty
 	storetest.Soon(t, "memory is divided anew", func() bool { return pool.Free() <= before-taken/2 })
+	done := make(chan bool)
+	go func() {
+		defer close(done)
+		if m := db.Metrics(); m.Warm || m.Memory.Filters > 0 {
+			t.Errorf("with no header read, %d bytes of filters are in memory, warm: %v", m.Memory.Filters, m.Warm)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("Metrics waits for a filter")
+	}
 }

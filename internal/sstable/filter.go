@@ -18,7 +18,9 @@ type TableFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
 	file   atomic.Pointer[fileFilter]        // to be asked in the file after filter; nil: not worth it
 
-	mu     sync.Mutex        // serializes changes of the form; held while the filter is read from the file
+	loading sync.Mutex // serializes changes of what follows, except damage; held while the file is read, mu is not
+
+	mu     sync.Mutex
 	header bloomblock.Header // guarded by mu; as it is in the file
 	sound  int               // guarded by mu; units in front of the first damaged one
 	known  bool              // guarded by mu: the header was read, is damaged, or there is none
@@ -58,32 +60,37 @@ func isDamage(err error) bool {
 
 // know reads the header from its place, unless it is known. Damage is kept and is no error.
 func (k *TableFilter) know(at filterPlace) error {
+	k.loading.Lock()
+	defer k.loading.Unlock()
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.place = at
+	k.mu.Unlock()
 	return k.knowLocked()
 }
 
-// knowLocked implements know. The caller holds mu.
+// knowLocked implements know. The caller holds loading.
 func (k *TableFilter) knowLocked() error {
 	if k.known {
 		return nil
 	}
+	var h bloomblock.Header
+	var err error
 	if at := &k.place; at.size > 0 {
-		h, err := k.of.readFilterHeader(at.kind, at.offset, at.size, at.sum)
-		switch {
-		case isDamage(err):
-			k.damage = err
-		case err != nil:
+		h, err = k.of.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+		if err != nil && !isDamage(err) {
 			return err
 		}
-		k.header, k.sound = h, len(h.Units)
 	}
-	k.known = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.header, k.sound, k.known = h, len(h.Units), true
+	if err != nil {
+		k.damage = err
+	}
 	return nil
 }
 
-// usable returns the header without damaged units. The caller holds mu.
+// usable returns the header without damaged units. The caller holds mu or loading.
 func (k *TableFilter) usable() bloomblock.Header {
 	h := k.header
 	h.Units = h.Units[:k.sound:k.sound]
@@ -94,8 +101,8 @@ func (k *TableFilter) usable() bloomblock.Header {
 // the file. It returns the bytes that it read. If it finds a unit damaged, it leaves that and all later units out of
 // the header and drops the filter: the caller may set another one of Forms, which are fewer now. This is no error.
 func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.loading.Lock()
+	defer k.loading.Unlock()
 	if err := k.knowLocked(); err != nil || k.reduceLocked(form) {
 		return 0, err
 	}
@@ -129,13 +136,13 @@ func (k *TableFilter) setWhole(maxRate float64) error {
 // Reduce brings the filter into one of forms, which are the smallest of Forms, without the file: the largest that can
 // be made from what is in memory.
 func (k *TableFilter) Reduce(forms []bloomblock.Form) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	k.loading.Lock()
+	defer k.loading.Unlock()
 	for i := len(forms) - 1; i >= 0 && !k.reduceLocked(forms[i]); i-- {
 	}
 }
 
-// reduceLocked brings the filter into a form, unless that needs what is not in memory. The caller holds mu.
+// reduceLocked brings the filter into a form, unless that needs what is not in memory. The caller holds loading.
 func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 	old := k.filter.Load()
 	switch {
@@ -159,15 +166,16 @@ func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 var noFilter = bloomblock.Form{Rate: 1}
 
 // failed returns an error of reading units, unless it is damage: then the header keeps the sound units in front of the
-// damaged one. The caller holds mu.
+// damaged one. The caller holds loading.
 func (k *TableFilter) failed(err error) error {
 	if !isDamage(err) {
 		return err
 	}
-	k.damage = err
-	k.file.Store(nil)
+	k.lose(err)
 	k.publish(nil, noFilter)
 	units, _, err := k.of.soundUnits(k.place, &k.header, k.sound)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if err != nil && !isDamage(err) {
 		k.known, k.damage = false, nil // the next use tries again
 		return err
@@ -176,8 +184,18 @@ func (k *TableFilter) failed(err error) error {
 	return nil
 }
 
-// publish makes filter, which is in the given form, the one that is asked. The caller holds mu.
+// lose keeps damage, after which the filter is not asked in the file any more.
+func (k *TableFilter) lose(damage error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.damage = damage
+	k.file.Store(nil)
+}
+
+// publish makes filter, which is in the given form, the one that is asked. The caller holds loading.
 func (k *TableFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.filter.Store(filter)
 	k.form = form
 }

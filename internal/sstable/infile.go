@@ -46,7 +46,7 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 	sums := f.sums.Load()
 	if sums == nil {
 		if sums, err = r.readSums(f); err != nil {
-			return true, false, r.lose(f, err)
+			return true, false, r.lose(err)
 		}
 	}
 	for step := range f.header.Steps() {
@@ -64,7 +64,7 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 		}
 		if !done {
 			if yes, err = r.askPages(f, sums, step, h); err != nil {
-				return true, true, r.lose(f, err)
+				return true, true, r.lose(err)
 			}
 		}
 		if !yes {
@@ -126,13 +126,10 @@ func (r *Reader) readSums(f *fileFilter) (*bloomblock.PageSums, error) {
 }
 
 // lose keeps damage that was found in the file, so that the filter is not asked there again. Other errors it returns.
-func (r *Reader) lose(f *fileFilter, err error) error {
+func (r *Reader) lose(err error) error {
 	if !isDamage(err) {
 		return err
 	}
-	r.Keys.mu.Lock()
-	defer r.Keys.mu.Unlock()
-	r.Keys.damage = err
-	r.Keys.file.CompareAndSwap(f, nil)
+	r.Keys.lose(err)
 	return nil
 }

@@ -88,9 +88,9 @@ func (r *Reader) Enter() epoch.Guard { return r.domain.Enter() }
 func (r *Reader) Close() {
 	r.release()
 	for _, k := range [...]*TableFilter{&r.Keys, &r.Prefixes} {
-		k.mu.Lock()
+		k.loading.Lock()
 		k.publish(nil, noFilter)
-		k.mu.Unlock()
+		k.loading.Unlock()
 	}
 }
 
