@@ -80,3 +80,21 @@ func (h *highWater) raise(bytes int64, at time.Time) int64 {
 	h.now = max(h.now, bytes)
 	return max(h.now, h.before)
 }
+
+// A pace is how fast memtables grow.
+type pace struct {
+	bytes int64 // at the last step, or when they were fewer
+	since time.Time
+}
+
+// fastStep is the time in which memtables that grow fast take a step.
+const fastStep = time.Second
+
+// fast reports whether memtables, which have the given bytes at a moment, have taken a step in less than fastStep.
+func (p *pace) fast(bytes, step int64, at time.Time) (fast bool) {
+	if grown := bytes - p.bytes; grown < 0 || grown >= step || p.since.IsZero() {
+		fast = grown >= step && at.Sub(p.since) < fastStep
+		p.bytes, p.since = bytes, at
+	}
+	return fast
+}

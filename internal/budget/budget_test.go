@@ -162,6 +162,7 @@ func TestMemtablesNeedWhatTheyHaveAndTwoStepsAhead(t *testing.T) {
 		t.Errorf("an empty memtable needs %d bytes, want %d", got, want)
 	}
 	s.fill(memtable / 2)
+	now = now.Add(fastStep)
 	if got, want := s.need(state, now), state.Mem.Bytes()+2*memtable/tree.MemtableSteps; got != want {
 		t.Errorf("half a memtable needs %d bytes, want %d", got, want)
 	}
@@ -171,6 +172,36 @@ func TestMemtablesNeedWhatTheyHaveAndTwoStepsAhead(t *testing.T) {
 	s.fill(3 * memtable)
 	if got := s.need(state, now); got != 2*memtable {
 		t.Errorf("memtables need %d bytes, want no more than the %d that are reserved", got, 2*memtable)
+	}
+}
+
+func TestFastMemtablesNeedAllThatIsReserved(t *testing.T) {
+	const memtable, step = 1 * mib, mib / tree.MemtableSteps
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100, memtable)
+	state, now := s.tree.Load(), time.Now()
+	need := func() int64 { return s.need(state, now) }
+	need()
+	grow := func(bytes int64) { s.fill(state.Mem.Bytes() + bytes) }
+	for range 3 {
+		now = now.Add(fastStep)
+		grow(step)
+		if got, most := need(), state.Mem.Bytes()+2*step; got != most {
+			t.Errorf("memtables that have slowly grown to %d bytes need %d, want %d", state.Mem.Bytes(), got, most)
+		}
+	}
+	now = now.Add(fastStep - 1)
+	grow(step / 4)
+	if got := need(); got == 2*memtable {
+		t.Errorf("memtables that have grown by a part of a step need %d bytes", got)
+	}
+	grow(step)
+	if got := need(); got != 2*memtable {
+		t.Errorf("memtables that have grown by a step in %v need %d bytes, want %d", fastStep-1, got, 2*memtable)
+	}
+	now = now.Add(2 * lendAfter)
+	if got, want := need(), state.Mem.Bytes()+2*step; got != want {
+		t.Errorf("two minutes later memtables need %d bytes, want %d", got, want)
 	}
 }
 
@@ -344,6 +375,7 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 
 	before := writer.tree.Load().Mem.Bytes()
 	writer.fill(memtable / 2)
+	writer.pace.since = writer.pace.since.Add(-fastStep)
 	taken := writer.tree.Load().Mem.Bytes() - before
 	p.Rebalance()
 	if got := idle - p.lent.Load(); got != taken {

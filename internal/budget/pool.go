@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -277,19 +278,26 @@ func (p *Pool) reduce(w *wishes) {
 // no lookup asks them any more.
 func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/16 }
 
-// quickCollection is the time of a collection that takes so little that another one may follow at once.
+// quickCollection is the processor time of a collection that takes so little that another one may follow at once.
 const quickCollection = 50 * time.Millisecond
 
+// collectorTime returns the processor time that collections have taken since the program began.
+func collectorTime() time.Duration {
+	s := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
+	metrics.Read(s)
+	return time.Duration(s[0].Value.Float64() * float64(time.Second))
+}
+
 // collect urges the collector, and then divides memory anew. In a program with a large heap, where collections take
-// long, they take at most a tenth of the time.
+// long, they take at most a tenth of the time of a processor.
 func (p *Pool) collect() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
-		begin := time.Now()
+		began := collectorTime()
 		runtime.GC()
-		took := time.Since(begin)
+		took := collectorTime() - began
 		// The memory comes back on another goroutine, and later if something still asks the filters.
 		for wait := time.Millisecond; p.crowded() && wait < time.Second; wait *= 2 {
 			time.Sleep(wait)

@@ -34,6 +34,7 @@ type Share struct {
 	growing atomic.Bool // filters may have less in memory than their plans
 
 	water highWater   // guarded by pool.Balancing; of the memtables
+	pace  pace        // guarded by pool.Balancing; of the memtables
 	told  atomic.Bool // the observer knows that the store does not keep what was asked
 
 	writes struct { // what busy knows
@@ -84,10 +85,16 @@ func (b *Share) Leave(s *tree.State) error {
 	return err
 }
 
-// need returns the bytes that the memtables of s need, of those that are reserved for them: what they have, and two
-// steps ahead, at the highest moment of the last minute or two. pool.Balancing is held.
+// need returns the bytes that the memtables of s need, of those that are reserved for them, at the highest moment of the
+// last minute or two: what they have, and two steps ahead. While they grow fast they need all. To reduce filters takes
+// time and memory, until the collector has found that no lookup asks what they were, so they are reduced once, and not
+// at each step. pool.Balancing is held.
 func (b *Share) need(s *tree.State, at time.Time) int64 {
-	return b.water.raise(b.ahead(s), at)
+	need := b.ahead(s)
+	if b.pace.fast(s.MemtableBytes(), b.reserved/tree.MemtableSteps/2, at) {
+		need = b.reserved
+	}
+	return b.water.raise(need, at)
 }
 
 // ahead returns what the memtables of s have, and two steps more, of what is reserved.
