@@ -85,10 +85,10 @@ func (b *Share) Leave(s *tree.State) error {
 	return err
 }
 
-// need returns the bytes that the memtables of s need, of those that are reserved for them, at the highest moment of the
-// last minute or two: what they have, and two steps ahead. While they grow fast they need all. To reduce filters takes
-// time and memory, until the collector has found that no lookup asks what they were, so they are reduced once, and not
-// at each step. pool.Balancing is held.
+// need returns the bytes that the memtables of s need, of those that are reserved for them, at the highest moment of
+// the last minute or two: what they have, and two steps ahead. While they grow fast they need all. To reduce filters
+// takes time and memory, until the collector has found that no lookup asks what they were, so they are reduced once,
+// and not at each step. pool.Balancing is held.
 func (b *Share) need(s *tree.State, at time.Time) int64 {
 	need := b.ahead(s)
 	if b.pace.fast(s.MemtableBytes(), b.reserved/tree.MemtableSteps/2, at) {

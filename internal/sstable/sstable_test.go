@@ -369,7 +369,8 @@ func TestAWriterWritesEachTableAsANewOneWould(t *testing.T) {
 			want, info := buildWith(t, c.o, c.kvs, c.dels)
 			got, gotInfo := buildIn(t, &again, c.o, c.kvs, c.dels)
 			if !bytes.Equal(got, want) || !reflect.DeepEqual(gotInfo, info) {
-				t.Errorf("round %d, table %d: %d bytes, %+v, want %d, %+v", round, i, len(got), gotInfo, len(want), info)
+				t.Errorf("round %d, table %d: %d bytes, %+v, want %d, %+v",
+					round, i, len(got), gotInfo, len(want), info)
 			}
 		}
 	}
