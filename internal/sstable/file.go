@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
 // Meta holds what the manifest knows of a table.
@@ -38,6 +39,8 @@ type tableFile struct {
 	file io.ReaderAt
 	meta Meta
 	seal sealer
+
+	memory *pages.Pieces // constant after UseMemory; of filters. nil: the collector's heap
 }
 
 // damaged returns an error for damage at offset (I25). A format of a later version is not damage.

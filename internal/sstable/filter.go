@@ -28,8 +28,7 @@ type TableFilter struct {
 	form   bloomblock.Form   // guarded by mu: of the filter
 	damage error             // guarded by mu
 
-	of     *tableFile    // constant
-	memory *pages.Pieces // constant after UseMemory; of the filter. nil: the collector's heap
+	of *tableFile // constant
 }
 
 // A filterPlace says where a filter block is in a table's file. The zero value is no filter.
@@ -112,7 +111,7 @@ func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 	if err != nil {
 		return read, k.failed(err)
 	}
-	piece := k.memory.Get(int(form.Bytes))
+	piece := k.of.memory.Get(int(form.Bytes))
 	filter, err := k.usable().In(form, piece.Bytes(), units)
 	if err != nil {
 		piece.Free()
@@ -151,7 +150,7 @@ func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 	case old == nil:
 		return false
 	case form != k.form:
-		piece := k.memory.Get(int(form.Bytes))
+		piece := k.of.memory.Get(int(form.Bytes))
 		smaller, ok := old.Reduce(k.usable(), form, piece.Bytes())
 		if !ok {
 			piece.Free()

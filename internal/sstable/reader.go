@@ -52,14 +52,14 @@ type Reader struct {
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
 // The reader loads its index into parts.
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, parts *PartPool, d *epoch.Domain) *Reader {
-	r := &Reader{tableFile: tableFile{f, m, newSealer(m.ID)}, seq: m.Seq, cache: c, parts: parts, domain: d}
+	r := &Reader{tableFile: tableFile{file: f, meta: m, seal: newSealer(m.ID)}, seq: m.Seq, cache: c, parts: parts, domain: d}
 	r.mapped, _ = f.(mappable)
 	r.Keys.of, r.Prefixes.of = &r.tableFile, &r.tableFile
 	return r
 }
 
 // UseMemory makes the reader take memory for filters from p. It must be called before any other use.
-func (r *Reader) UseMemory(p *pages.Pieces) { r.Keys.memory, r.Prefixes.memory = p, p }
+func (r *Reader) UseMemory(p *pages.Pieces) { r.memory = p }
 
 // Open makes a reader of a table without a manifest, with a small cache and a pool of its own, and reads the footer.
 func Open(f io.ReaderAt, size int64, name string) (*Reader, error) {
