@@ -52,7 +52,10 @@ type Reader struct {
 // NewReader makes a reader and reads nothing. Lookups are made inside guards of d, which is also the cache's domain.
 // The reader loads its index into parts.
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, parts *PartPool, d *epoch.Domain) *Reader {
-	r := &Reader{tableFile: tableFile{file: f, meta: m, seal: newSealer(m.ID)}, seq: m.Seq, cache: c, parts: parts, domain: d}
+	r := &Reader{
+		tableFile: tableFile{file: f, meta: m, seal: newSealer(m.ID)},
+		seq:       m.Seq, cache: c, parts: parts, domain: d,
+	}
 	r.mapped, _ = f.(mappable)
 	r.Keys.of, r.Prefixes.of = &r.tableFile, &r.tableFile
 	return r
