@@ -38,6 +38,7 @@ func (b *Share) LoadFresh(t *tree.Table) error {
 // LoadTail loads the same as Load. It returns the number of tails read, 0 or 1, and the number of bytes read of the
 // tail and the filter.
 func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
+	b.ensurePlan()
 	t.Loading.Lock()
 	defer b.settle(t)
 	if loads, bytes, err = b.knowLocked(t); err != nil {
@@ -141,6 +142,7 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 	if rate >= 1 {
 		return nil
 	}
+	b.ensurePlan()
 	t.Loading.Lock()
 	defer b.settle(t)
 	if _, _, err := b.knowLocked(t); err != nil {

@@ -118,9 +118,7 @@ func (p *Promises) Kept(q filterplan.Promise) bool { return q.Passed <= p.Whole 
 // written to within the last minute, that of full memtables. Neither is worse in all: with less memory, filters that
 // let many keys through may be asked in their files.
 func (b *Share) Promise() (asked float64, kept []filterplan.Promise) {
-	if b.planned.Load() == nil {
-		b.Rebalance() // background work is about to do so
-	}
+	b.ensurePlan()
 	p := b.promise.Load()
 	kept = append(kept, p.Now)
 	if b.busy(time.Now()) {

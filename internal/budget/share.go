@@ -146,6 +146,13 @@ func (b *Share) Rebalance() {
 	p.Rebalance()
 }
 
+// ensurePlan divides the memory if that was not done since Open: background work is about to do so.
+func (b *Share) ensurePlan() {
+	if b.planned.Load() == nil {
+		b.Rebalance()
+	}
+}
+
 // Planned reports whether the memory of filters was divided since the tables of the store became those of s.
 func (b *Share) Planned(s *tree.State) bool { return b.planned.Load() == s.Version }
 
