@@ -10,8 +10,9 @@ import (
 )
 
 // ErrShape is returned if two sets cannot be united or compared, because their layout, size, number of probes or seed
-// differ. Make both by New with the same Options, or both as snapshots of sets made alike. The sizes of sets of
-// different shapes can be compared by Share.
+// differ. Make both by New with the same Options, or both as snapshots of sets made alike. A Classic or Partitioned
+// filter that was encoded in format version 1 has other positions than one of New. The sizes of sets of different
+// shapes can be compared by Share.
 var ErrShape = errors.New("sets of different shapes")
 
 // An Estimate is a number and its error: the true number is in Value ± Err in 99 of 100 cases, for random hashes.
@@ -69,6 +70,8 @@ func (f *Filter) sameShape(g *Filter) error {
 		return fmt.Errorf("%w: %v and %v", ErrShape, a.Layout, b.Layout)
 	case a.Seed != b.Seed:
 		return fmt.Errorf("%w: two seeds; make both sets with one", ErrShape)
+	case f.mul != g.mul:
+		return fmt.Errorf("%w: positions of two format versions", ErrShape)
 	case len(f.units) != len(g.units):
 		return fmt.Errorf("%w: %d and %d units", ErrShape, len(f.units), len(g.units))
 	}

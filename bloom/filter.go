@@ -69,6 +69,7 @@ type Filter struct {
 	options Options // complete: no field has its default
 	added   uint64  // keys that set at least one bit, so at most the number of set bits
 	units   []unit
+	mul     uint64 // of the probes of Classic and Partitioned: mulProbe, or mulProgression
 }
 
 // A unit is an array of bits. A filter denies a key if one of its units does. A Blocked filter has the units of a
@@ -82,20 +83,26 @@ type unit struct {
 // New returns an empty filter. It has the size that bloomblock computes for the layout, the keys and the rate: for
 // Blocked that is the table of bloomblock.ParamsFor, since the usual formula promises a rate that blocks cannot give.
 //
-// The error matches bloomblock.ErrRate if the rate is below bloomblock.BestRate, not below 1 or not a number, and
-// bloomblock.ErrParams if the number of keys or the layout is out of range.
+// The error matches bloomblock.ErrRate if the rate is below bloomblock.BestRate, not below 1 or not a number, or if
+// there are so many keys that an absent one has the 64-bit hash of one of them at more than a tenth of the rate: 1.8
+// billion keys at 1e-9. It matches bloomblock.ErrParams if the number of keys or the layout is out of range.
 func New(o Options) (*Filter, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
+	return newFilterOf(o)
+}
+
+// newFilterOf returns an empty filter with complete options.
+func newFilterOf(o Options) (*Filter, error) {
 	f := &Filter{options: o}
 	var sizes []unitSize
 	switch o.Layout {
 	case Classic:
-		sizes = classicSizes(o)
+		sizes, f.mul = classicSizes(o), mulProbe
 	case Partitioned:
-		sizes = partitionedSizes(o)
+		sizes, f.mul = partitionedSizes(o), mulProbe
 	default:
 		p, err := bloomblock.ParamsFor(o.Rate)
 		if err != nil {
@@ -126,9 +133,17 @@ func (o Options) complete() (Options, error) {
 	if o.Seed == 0 {
 		o.Seed = bloomblock.NewSeed()
 	}
-	return o, o.check()
+	if err := o.check(); err != nil {
+		return o, err
+	}
+	if same := float64(o.Keys) / (1 << 64); same > o.Rate/10 {
+		return o, fmt.Errorf("%w: %v for %d keys, whose hashes alone let %.2g of the absent keys pass; want at least %.2g",
+			bloomblock.ErrRate, o.Rate, o.Keys, same, 10*same)
+	}
+	return o, nil
 }
 
+// check checks the range of each option. It is for new sets and for encoded ones.
 func (o Options) check() error {
 	if !(o.Rate >= bloomblock.BestRate && o.Rate < 1) { // also refuses NaN
 		return fmt.Errorf("%w: %v, want at least %v and below 1", bloomblock.ErrRate, o.Rate, bloomblock.BestRate)
@@ -174,7 +189,8 @@ func (f *Filter) words() (sum int) {
 }
 
 // Options returns the options of the filter, with the seed and rate that were chosen. New returns an empty filter of
-// the same shape for them, unless the filter is the Snapshot of an Atomic. Clone and Clear do so for every filter.
+// the same shape for them, unless the filter is the Snapshot of an Atomic, or was encoded by an earlier version: see
+// ErrShape. Clone and Clear do so for every filter.
 func (f *Filter) Options() Options { return f.options }
 
 // Add adds a key. It reports whether the key was certainly not in the set before; false may be a false positive. It
@@ -186,9 +202,9 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		added = addClassic(&f.units[0], h)
+		added = addClassic(&f.units[0], uint64(h), f.mul, f.step(h))
 	case Partitioned:
-		added = addPartitioned(f.units, h)
+		added = addPartitioned(f.units, uint64(h), f.mul, f.step(h))
 	default:
 		for i := range f.units {
 			if f.units[i].add(h) {
@@ -236,9 +252,9 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		return askClassic(&f.units[0], h)
+		return askClassic(&f.units[0], uint64(h), f.mul, f.step(h))
 	case Partitioned:
-		return askPartitioned(f.units, h)
+		return askPartitioned(f.units, uint64(h), f.mul, f.step(h))
 	case Blocked:
 	}
 	for i := range f.units {
@@ -301,7 +317,8 @@ func (f *Filter) setBits() (set uint64) {
 // the set, finds all its bits set. It counts the bits.
 //
 // It is the product over the units of the mean over the cells of (set bits / bits)^probes, where a cell is a block of
-// a Blocked filter and a whole unit of the others.
+// a Blocked filter and a whole unit of the others. The probes of a Classic or Partitioned filter that was encoded in
+// format version 1 depend on each other. What this adds is included, and is right within a factor of two.
 func (f *Filter) Rate() float64 {
 	rate := 1.0
 	for i := range f.units {
@@ -312,24 +329,26 @@ func (f *Filter) Rate() float64 {
 		}
 		rate *= sum * float64(size) / float64(len(u.words))
 	}
-	return rate
+	if f.mul == mulProgression {
+		rate += f.progressionFloor(float64(f.added), f.Fill())
+	}
+	return min(1, rate)
 }
 
 // RateAt returns the expected rate of the filter with the given number of keys, by the exact formula of its layout;
-// Rate varies around it by chance. For Blocked it is an upper bound if the filter has few blocks, and it takes up to
-// some milliseconds.
+// Rate varies around it by chance. For Blocked it is an upper bound if the filter has few blocks. It takes up to some
+// milliseconds.
 //
 //	Blocked      Σ Poisson(j; keys/blocks) · E[(X_j/512)^k], for each unit   Putze, Sanders, Singler 2007
-//	Classic      (1 - (1-1/m)^(k·keys))^k                                    Bloom 1970; Broder, Mitzenmacher 2004
+//	Classic      E[(X/m)^k], about (1 - (1-1/m)^(k·keys))^k                  Bloom 1970; Broder, Mitzenmacher 2004
 //	Partitioned  (1 - (1-k/m)^keys)^k
 //
-// X_j is the number of set bits of a block with j keys, m the number of bits and k the number of bits of a key. The
-// formula for Classic is low by a share of about k²/m, which matters only for some dozen keys.
+// X is the number of set bits, X_j that of a block with j keys, m the number of bits and k the number of bits of a key.
 func (f *Filter) RateAt(keys int) float64 {
 	if keys <= 0 {
 		return 0
 	}
-	rate := 1.0
+	rate, fill := 1.0, 0.0
 	for i := range f.units {
 		u := &f.units[i]
 		size := float64(len(u.words) * wordBits)
@@ -337,10 +356,10 @@ func (f *Filter) RateAt(keys int) float64 {
 			rate *= bloomblock.Unit{BitsPerKey: size / float64(keys), Probes: u.probes}.Rate()
 			continue
 		}
-		throws := float64(keys) * float64(u.probes)
-		rate *= power(-math.Expm1(throws*math.Log1p(-1/size)), u.probes)
+		fill = classicRate(keys*u.probes, size, 1)
+		rate *= classicRate(keys, size, u.probes)
 	}
-	return rate
+	return min(1, rate+f.progressionFloor(float64(keys), fill))
 }
 
 // cellWords returns the number of words among which a key's bits of one unit are distributed.

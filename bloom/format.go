@@ -13,7 +13,7 @@ import (
 // An encoded set is a header and its contents. All numbers are little-endian.
 //
 //	  0  magic      8 bytes "bloomset"
-//	  8  version    u8      1
+//	  8  version    u8      2 for a Filter that is not blocked, which older programs must not read; 1 for all others
 //	  9  kind       u8      1 Filter, 2 Counting, 3 Scalable, 4 Window
 //	 10  hash       u8      1 = XXH64, seed 0, and then mixed with the seed below
 //	 11  layout     u8      0 blocked, 1 classic, 2 partitioned; 0 for Counting
@@ -41,12 +41,15 @@ import (
 // each counter: that of bit i is in byte i/2, in the low half if i is even. A bit is set if its counter is not 0.
 // Those of a Scalable or Window are its stages or generations, oldest first, encoded as Filters; they have the layout
 // and seed of the whole, and the generations are equal in shape. Reserved bytes are zero.
+//
+// A classic or partitioned Filter of version 1 has its bits at other positions: see progression.go.
 
 const (
-	magic         = "bloomset"
-	formatVersion = 1
-	hashXXH64     = 1
-	headerSize    = 128
+	magic              = "bloomset"
+	formatVersion      = 1
+	independentVersion = 2 // of a classic or partitioned Filter
+	hashXXH64          = 1
+	headerSize         = 128
 
 	kindFilter   = 1
 	kindCounting = 2
@@ -83,6 +86,7 @@ func damaged(format string, args ...any) error {
 type header struct {
 	options        Options
 	kind, parts    uint8
+	version        uint8
 	added, refused uint64
 	units          [maxUnits]unitHeader
 	contents       uint32
@@ -96,7 +100,7 @@ type unitHeader struct {
 func (h *header) append(dst []byte) []byte {
 	b := make([]byte, headerSize)
 	copy(b, magic)
-	b[offVersion], b[offKind], b[offHash] = formatVersion, h.kind, hashXXH64
+	b[offVersion], b[offKind], b[offHash] = h.version, h.kind, hashXXH64
 	b[offLayout], b[offParts] = byte(h.options.Layout), h.parts
 	binary.LittleEndian.PutUint64(b[offKeys:], uint64(h.options.Keys)) //nolint:gosec // ≥ 0
 	binary.LittleEndian.PutUint64(b[offRate:], math.Float64bits(h.options.Rate))
@@ -120,9 +124,13 @@ func parseHeader(b []byte, kind uint8) (h header, err error) {
 	if got, want := crc32.Checksum(b[:offHeader], castagnoli), binary.LittleEndian.Uint32(b[offHeader:]); got != want {
 		return h, damaged("header checksum %08x, want %08x", got, want)
 	}
+	newest := uint8(formatVersion)
+	if b[offKind] == kindFilter && Layout(b[offLayout]) != Blocked {
+		newest = independentVersion
+	}
 	switch {
-	case b[offVersion] != formatVersion:
-		return h, fmt.Errorf("%w: version %d, want %d", ErrUnknownVersion, b[offVersion], formatVersion)
+	case b[offVersion] < formatVersion || b[offVersion] > newest:
+		return h, fmt.Errorf("%w: version %d, want %d..%d", ErrUnknownVersion, b[offVersion], formatVersion, newest)
 	case b[offHash] != hashXXH64:
 		return h, fmt.Errorf("%w: hash %d, want %d", ErrUnknownVersion, b[offHash], hashXXH64)
 	case b[offKind] != kind:
@@ -141,7 +149,7 @@ func parseHeader(b []byte, kind uint8) (h header, err error) {
 			Seed:   bloomblock.Seed(binary.LittleEndian.Uint64(b[offSeed:])),
 			Layout: Layout(b[offLayout]),
 		},
-		kind: b[offKind], parts: b[offParts],
+		kind: b[offKind], parts: b[offParts], version: b[offVersion],
 		added: binary.LittleEndian.Uint64(b[offAdded:]), refused: binary.LittleEndian.Uint64(b[offRefused:]),
 		contents: binary.LittleEndian.Uint32(b[offContents:]),
 	}

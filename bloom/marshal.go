@@ -10,7 +10,11 @@ import (
 
 // header returns the header of a filter without the checksum of its contents.
 func (f *Filter) header(kind uint8) header {
-	h := header{options: f.options, kind: kind, parts: uint8(len(f.units)), added: f.added} //nolint:gosec // ≤ 30
+	h := header{options: f.options, kind: kind, version: formatVersion, added: f.added}
+	h.parts = uint8(len(f.units)) //nolint:gosec // ≤ 30
+	if f.mul == mulProbe {
+		h.version = independentVersion
+	}
 	for i := range f.units[:min(len(f.units), maxUnits)] {
 		if i == 0 || f.options.Layout == Blocked {
 			h.units[i] = unitHeader{uint64(len(f.units[i].words)), uint8(f.units[i].probes)} //nolint:gosec // ≤ 30
@@ -22,6 +26,12 @@ func (f *Filter) header(kind uint8) header {
 // shell returns a filter whose units have no words yet, and how many each will have.
 func (h *header) shell() (f *Filter, words []uint64) {
 	f = &Filter{options: h.options, added: h.added}
+	switch {
+	case h.version == independentVersion:
+		f.mul = mulProbe
+	case h.options.Layout != Blocked:
+		f.mul = mulProgression
+	}
 	for i := range h.parts {
 		u := h.units[0]
 		if h.options.Layout == Blocked {
@@ -258,7 +268,7 @@ func (c *Counting) read(s *source) error {
 
 // writeParts writes a header and filters.
 func writeParts(w io.Writer, kind uint8, o Options, parts ...[]*Filter) (int64, error) {
-	h := header{options: o, kind: kind}
+	h := header{options: o, kind: kind, version: formatVersion}
 	for _, filters := range parts {
 		h.parts += uint8(len(filters)) //nolint:gosec // ≤ maxGenerations
 	}

@@ -289,6 +289,61 @@ const golden = "" +
 	"0182000000080000" + "4002000080021000" + "0001000000000000" + "2000010001000000" +
 	"0100000200000000" + "2000000000000000" + "0000000000000000" + "0000040000004000"
 
+// Filters of format version 1 have the bits of an arithmetic progression. They are read, deny none of their keys, and
+// are encoded as they were.
+func TestOldPositionsAreKept(t *testing.T) {
+	for layout, encoded := range map[Layout]string{Classic: oldClassic, Partitioned: oldPartitioned} {
+		old, again := must(hex.DecodeString(encoded)), new(Filter)
+		if err := again.UnmarshalBinary(old); err != nil {
+			t.Fatalf("%v: %v", layout, err)
+		}
+		for i := range 3 {
+			if !again.Clone().MayContain(fmt.Append(nil, "key", i)) {
+				t.Errorf("%v: key %d is denied", layout, i)
+			}
+		}
+		if got := must(again.MarshalBinary()); !bytes.Equal(got, old) {
+			t.Errorf("%v: encoded again %x, want %x", layout, got, old)
+		}
+		o := again.Options()
+		now := newFilter(t, o)
+		if err := now.Union(again); !errors.Is(err, ErrShape) {
+			t.Errorf("%v: united with other positions: %v, want %v", layout, err, ErrShape)
+		}
+		addRange(now, 0, 3)
+		if b := must(now.MarshalBinary()); b[offVersion] != independentVersion {
+			t.Errorf("%v: version %d, want %d", layout, b[offVersion], independentVersion)
+		}
+		again.Clear()
+		for i := range 3 {
+			again.Add(fmt.Append(nil, "key", i))
+		}
+		if got := must(again.MarshalBinary()); !bytes.Equal(got, old) {
+			t.Errorf("%v: with the same keys %x, want %x", layout, got, old)
+		}
+	}
+}
+
+const (
+	oldClassic = "" +
+		"626c6f6f6d736574" + "01" + "01" + "01" + "01" + "01" + "000000" + // magic, version, kind, hash, layout, parts
+		"0300000000000000" + "7b14ae47e17a843f" + "efcdab8967452301" + // keys, rate, seed
+		"0300000000000000" + "0000000000000000" + // added, refused
+		"0100000000000000" + "07" + "00000000000000" + // words, probes
+		"00000000000000000000000000000000" + "00000000000000000000000000000000" + // units 1 and 2
+		"00000000000000000000000000000000" + "cdc7df14" + "7f2ed902" + // reserved, checksums
+		"100a2414e03148a0"
+	oldPartitioned = "" +
+		"626c6f6f6d736574" + "01" + "01" + "01" + "02" + "07" + "000000" +
+		"0300000000000000" + "7b14ae47e17a843f" + "efcdab8967452301" +
+		"0300000000000000" + "0000000000000000" +
+		"0100000000000000" + "01" + "00000000000000" +
+		"00000000000000000000000000000000" + "00000000000000000000000000000000" +
+		"00000000000000000000000000000000" + "db54def7" + "6fd2684a" +
+		"0008000020000000" + "0002000020000800" + "0000001040200000" + "1000040080000000" +
+		"0000000080104000" + "0000200400010000" + "00000000000100a0"
+)
+
 // Any bytes are an error or a set that encodes to the same bytes and answers.
 func FuzzUnmarshal(f *testing.F) {
 	for _, s := range travellers() {

@@ -3,8 +3,6 @@ package bloom
 import (
 	"math"
 	"slices"
-
-	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 // partitionedSizes returns the sizes of k arrays of w bits: the smallest for which (1-(1-1/w)^keys)^k is at most the
@@ -19,29 +17,29 @@ func partitionedSizes(o Options) []unitSize {
 	return slices.Repeat([]unitSize{{width, 1, 1}}, arrays)
 }
 
-// The position in array i is that of h1 + i·h2, as for Classic.
+// The position in array i is that of probe i of Classic.
 
-func addPartitioned(units []unit, h bloomblock.Hash) bool {
-	h1, h2, clearBits := uint64(h), secondHash(h), uint64(0)
+func addPartitioned(units []unit, h, mul, step uint64) bool {
+	clearBits := uint64(0)
 	for i := range units {
 		words := units[i].words
-		w, bit := bitAt(h1, words)
-		clearBits |= bit &^ words[w]
-		words[w] |= bit
-		h1 += h2
+		w, bit := bitAt(h, words)
+		old := words[w]
+		words[w] = old | bit
+		clearBits |= bit &^ old
+		h = h*mul + step
 	}
 	return clearBits != 0
 }
 
-func askPartitioned(units []unit, h bloomblock.Hash) bool {
-	h1, h2 := uint64(h), secondHash(h)
+func askPartitioned(units []unit, h, mul, step uint64) bool {
 	for i := range units {
 		words := units[i].words
-		w, bit := bitAt(h1, words)
+		w, bit := bitAt(h, words)
 		if words[w]&bit == 0 {
 			return false
 		}
-		h1 += h2
+		h = h*mul + step
 	}
 	return true
 }

@@ -56,7 +56,7 @@ func (s *Scalable) stage(i int) Options {
 }
 
 func (s *Scalable) grow() error {
-	f, err := New(s.stage(len(s.stages)))
+	f, err := newFilterOf(s.stage(len(s.stages)))
 	if err == nil {
 		s.stages = append(s.stages, f)
 	}

@@ -182,6 +182,122 @@ func TestRatesAreThoseOfTheFormulas(t *testing.T) {
 	}
 }
 
+// Small filters keep low rates, where dependent probes would show first.
+func TestLowRatesAreKept(t *testing.T) {
+	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+		for _, tt := range []struct {
+			keys        int
+			rate        float64
+			sets, tries int
+		}{{1, 1e-6, 10, 20_000}, {10, 1e-6, 50, 20_000}, {100, 1e-6, 10, 100_000}, {1000, 1e-9, 1, 2_000_000}} {
+			passed := 0
+			for i := range tt.sets {
+				seed := testSeed + bloomblock.Seed(i)
+				f := newFilter(t, Options{Keys: tt.keys, Rate: tt.rate, Seed: seed, Layout: layout})
+				addRange(f, 0, tt.keys)
+				passed += pass(f, tt.tries)
+			}
+			// One is expected of a million at 1e-6, ten or more have a probability of 1e-7.
+			if passed >= 10 || tt.rate < 1e-8 && passed > 0 {
+				t.Errorf("%v, %d keys, rate %v: %d of %d absent keys pass", layout, tt.keys, tt.rate, passed,
+					tt.sets*tt.tries)
+			}
+		}
+	}
+}
+
+// pass returns how many of the given number of absent hashes pass.
+func pass(f *Filter, tries int) (passed int) {
+	random := rand.NewPCG(uint64(f.options.Seed), 2)
+	for range tries {
+		if f.MayContainHash(bloomblock.Hash(random.Uint64())) {
+			passed++
+		}
+	}
+	return passed
+}
+
+// Rate and RateAt are right for a few keys too. Filters with 1.8 times the keys pass enough to measure it.
+func TestRatesOfFewKeysAreThoseOfTheFormulas(t *testing.T) {
+	for _, layout := range []Layout{Classic, Partitioned} {
+		for _, tt := range []struct {
+			keys, load int
+			rate       float64
+		}{{1, 4, 1e-6}, {10, 20, 1e-6}, {10, 60, 1e-6}, {100, 190, 1e-6}, {300, 600, 1e-9}} {
+			const sets, tries = 100, 4000
+			var f *Filter
+			passed, now := 0, 0.0
+			for i := range sets {
+				seed := testSeed + bloomblock.Seed(i)
+				f = newFilter(t, Options{Keys: tt.keys, Rate: tt.rate, Seed: seed, Layout: layout})
+				addRange(f, 0, tt.load)
+				passed += pass(f, tries)
+				now += f.Rate() / sets
+			}
+			want := f.RateAt(tt.load)
+			if math.Abs(now/want-1) > 0.1 && want > 1e-9 {
+				t.Errorf("%v for %d keys, with %d: the bits give %v, the formula %v", layout, tt.keys, tt.load, now, want)
+			}
+			expected := want * sets * tries
+			if math.Abs(float64(passed)-expected) > 5*math.Sqrt(expected)+0.05*expected {
+				t.Errorf("%v for %d keys, with %d: %d absent keys pass, the formula gives %.1f",
+					layout, tt.keys, tt.load, passed, expected)
+			}
+		}
+	}
+}
+
+func TestTheFormulaKeepsEachRate(t *testing.T) {
+	for _, layout := range []Layout{Classic, Partitioned} {
+		for _, rate := range []float64{0.9, 0.5, 0.25, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
+			for keys := 1; keys < 2000; keys += 1 + keys/20 {
+				f := newFilter(t, Options{Keys: keys, Rate: rate, Layout: layout})
+				if got := f.RateAt(keys); got > rate {
+					t.Errorf("%v for %d keys: rate %v, want at most %v", layout, keys, got, rate)
+				}
+			}
+		}
+	}
+}
+
+// A filter of format version 1 misses low rates, and Rate and RateAt say by how much.
+func TestRatesOfOldPositions(t *testing.T) {
+	for _, layout := range []Layout{Classic, Partitioned} {
+		for _, tt := range []struct {
+			keys, load int
+			rate       float64
+		}{{10, 10, 1e-6}, {30, 30, 1e-5}, {100, 100, 1e-6}, {1000, 1000, 0.01}, {10, 60, 1e-6}, {100, 300, 1e-6}} {
+			f := oldFilter(t, Options{Keys: tt.keys, Rate: tt.rate, Layout: layout})
+			const sets, tries = 100, 10_000
+			passed, now := 0, 0.0
+			for i := range sets {
+				f.options.Seed = testSeed + bloomblock.Seed(i)
+				f.Clear()
+				addRange(f, 0, tt.load)
+				passed += pass(f, tries)
+				now += f.Rate() / sets
+			}
+			got := float64(passed) / sets / tries
+			if want := f.RateAt(tt.load); got < want/2.2 || got > want*2.2 || now < want/1.5 || now > want*1.5 {
+				t.Errorf("%v, %d keys: %v of the absent keys pass, the bits give %v, the formula %v",
+					layout, tt.keys, got, now, want)
+			}
+		}
+	}
+}
+
+// oldFilter returns an empty filter of format version 1.
+func oldFilter(t *testing.T, o Options) *Filter {
+	t.Helper()
+	b := must(newFilter(t, o).MarshalBinary())
+	b[offVersion] = formatVersion
+	f := new(Filter)
+	if err := f.UnmarshalBinary(seal(b)); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func TestCountsAreEstimated(t *testing.T) {
 	keys := *countKeys
 	if testing.Short() {
@@ -306,6 +422,12 @@ func TestOptionsOutOfRange(t *testing.T) {
 			if _, err := kind.make(tt.o); !errors.Is(err, tt.want) {
 				t.Errorf("%s, %s: %v, want %v", kind.name, tt.name, err, tt.want)
 			}
+		}
+	}
+	if math.MaxInt > math.MaxInt32 { // an absent key has the hash of one of so many keys too often
+		keys := math.MaxInt >> 32
+		if _, err := New(Options{Keys: keys, Rate: 1e-9}); !errors.Is(err, bloomblock.ErrRate) {
+			t.Errorf("%d keys at 1e-9: %v, want %v", keys, err, bloomblock.ErrRate)
 		}
 	}
 	if _, err := New(Options{Layout: 3}); !errors.Is(err, bloomblock.ErrParams) {
