@@ -24,6 +24,9 @@ func (e Estimate) String() string { return fmt.Sprintf("%.0f ± %.0f", e.Value, 
 // confidence is the number of standard errors in Err.
 const confidence = 2.6
 
+// unknown is the estimate for a zero value: it may have any number of keys.
+var unknown = Estimate{0, math.Inf(1)}
+
 func estimate(value, variance float64) Estimate {
 	return Estimate{Value: value, Err: confidence * math.Sqrt(max(variance, 0))}
 }
@@ -109,6 +112,9 @@ func (f *Filter) EstimatedCount() Estimate {
 			variance += c.variance(1/p - 1 - l)
 		}
 	}
+	if len(f.units) == 0 {
+		return unknown
+	}
 	n := float64(len(f.units)) // each unit has all keys
 	return estimate(sum/n, variance/(n*n))
 }
@@ -128,6 +134,9 @@ func (f *Filter) EstimatedCount() Estimate {
 func (f *Filter) Compare(g *Filter) (Overlap, error) {
 	if err := f.sameShape(g); err != nil {
 		return Overlap{}, err
+	}
+	if len(f.units) == 0 {
+		return Overlap{unknown, unknown, unknown}, nil
 	}
 	var union, both, difference, unionVar, bothVar, differenceVar float64
 	for i := range f.units {

@@ -69,6 +69,9 @@ func (a *Atomic) Add(key []byte) { a.AddHash(bloomblock.HashKey(key)) }
 
 // AddHash adds a key by its hash: see Add. It does not use what Or returns, as set does: that takes a tenth longer.
 func (a *Atomic) AddHash(h bloomblock.Hash) {
+	if len(a.blocks) == 0 {
+		return
+	}
 	b, h := a.locate(h)
 	x, _ := h.Fields()
 	for range a.low {
@@ -108,6 +111,9 @@ func (a *Atomic) AddIfAbsent(key []byte) bool { return a.AddHashIfAbsent(bloombl
 
 // AddHashIfAbsent adds a key by its hash: see AddIfAbsent.
 func (a *Atomic) AddHashIfAbsent(h bloomblock.Hash) bool {
+	if len(a.blocks) == 0 {
+		return false
+	}
 	b, h := a.locate(h)
 	x, y := h.Fields()
 	low, high := b.set(x, a.low), b.set(y, a.high)
@@ -120,6 +126,9 @@ func (a *Atomic) MayContain(key []byte) bool { return a.MayContainHash(bloombloc
 
 // MayContainHash asks for a key by its hash: see MayContain.
 func (a *Atomic) MayContainHash(h bloomblock.Hash) bool {
+	if len(a.blocks) == 0 {
+		return true
+	}
 	b, h := a.locate(h)
 	x, _ := h.Fields()
 	all := uint64(1)
@@ -137,7 +146,7 @@ func (a *Atomic) MayContainHash(h bloomblock.Hash) bool {
 	return all != 0
 }
 
-// locate returns the block of a hash, and the mixed hash.
+// locate returns the block of a hash, and the mixed hash. There must be a block.
 func (a *Atomic) locate(h bloomblock.Hash) (*atomicBlock, bloomblock.Hash) {
 	if a.options.Seed != 0 { // Seed 0 would mix nothing
 		h = a.options.Seed.Mix(h)
@@ -150,6 +159,9 @@ func (a *Atomic) Bytes() int { return len(a.blocks) * blockWords * 8 }
 
 // Snapshot returns a copy. It contains all keys whose Add has returned before, and possibly parts of others.
 func (a *Atomic) Snapshot() *Filter {
+	if len(a.blocks) == 0 {
+		return new(Filter)
+	}
 	words := make([]uint64, 0, len(a.blocks)*blockWords)
 	for i := range a.blocks {
 		for j := range a.blocks[i] {

@@ -15,7 +15,7 @@ import (
 //
 // One goroutine may add and remove; any number may ask while none does.
 type Counting struct {
-	bits     *Filter
+	bits     Filter
 	counters [][]byte // for each unit, two counters a byte, the one of the even bit in the low half
 	keys     uint64   // calls of Add less those of Remove
 	refused  uint64
@@ -43,7 +43,7 @@ func layoutError(kind string, l Layout) error {
 }
 
 func newCounting(f *Filter) *Counting {
-	c := &Counting{bits: f}
+	c := &Counting{bits: *f}
 	for i := range f.units {
 		c.counters = append(c.counters, make([]byte, len(f.units[i].words)*(wordBits/2)))
 	}
@@ -56,6 +56,9 @@ func (c *Counting) Add(key []byte) (added bool) { return c.AddHash(bloomblock.Ha
 
 // AddHash adds a key by its hash: see Add.
 func (c *Counting) AddHash(h bloomblock.Hash) (added bool) {
+	if len(c.counters) == 0 {
+		return false
+	}
 	added = c.bits.AddHash(h)
 	h = c.bits.options.Seed.Mix(h)
 	for i := range c.counters {

@@ -20,8 +20,11 @@
 // two other layouts.
 //
 // Filters with equal Options can be united and compared: Filter.Union, Filter.Compare. A Filter, Counting, Scalable or
-// Window travels as bytes: MarshalBinary, WriteTo and their counterparts. Atomic.Snapshot and Counting.Snapshot return
-// a Filter. A zero value is only for reading a set into.
+// Window travels as bytes: MarshalBinary, WriteTo and their counterparts; or as text, in JSON for example: MarshalText.
+// Atomic.Snapshot and Counting.Snapshot return a Filter.
+//
+// A zero value is for reading a set into. Until then it has no bits: it denies no key, adding changes nothing, and its
+// rate is 1. It cannot be encoded: see ErrNoBits.
 //
 // Which set answers which question, with figures, is in docs/sets.md.
 package bloom

@@ -272,7 +272,7 @@ func (f *Filter) MayContainMany(hashes []bloomblock.Hash) (maybe uint64) {
 	hashes = hashes[:min(len(hashes), 64)]
 	for i, h := range hashes {
 		first := uint64(1)
-		if f.options.Layout == Blocked { // one probe of each before any answer is looked at
+		if f.options.Layout == Blocked && len(f.units) > 0 { // one probe of each before any answer is looked at
 			first = f.units[0].first(f.options.Seed.Mix(h))
 		}
 		maybe |= first & 1 << (i & 63)
@@ -301,8 +301,12 @@ func (f *Filter) Bytes() int { return f.words() * wordBits / 8 }
 // It counts keys that set a bit. It takes no time.
 func (f *Filter) Saturated() bool { return f.added > uint64(f.options.Keys) } //nolint:gosec // ≥ 0
 
-// Fill returns the share of the bits that are set. It counts the bits, at about the speed of memory.
+// Fill returns the share of the bits that are set, and 1 for a zero value. It counts the bits, at about the speed of
+// memory.
 func (f *Filter) Fill() float64 {
+	if len(f.units) == 0 {
+		return 1
+	}
 	return float64(f.setBits()) / float64(f.words()*wordBits)
 }
 
@@ -318,7 +322,8 @@ func (f *Filter) setBits() (set uint64) {
 //
 // It is the product over the units of the mean over the cells of (set bits / bits)^probes, where a cell is a block of
 // a Blocked filter and a whole unit of the others. The probes of a Classic or Partitioned filter that was encoded in
-// format version 1 depend on each other. What this adds is included, and is right within a factor of two.
+// format version 1 depend on each other. What this adds is included, and is right within a factor of two. An absent key
+// whose 64-bit hash is that of a key, one in 2⁶⁴ for each key, is not counted.
 func (f *Filter) Rate() float64 {
 	rate := 1.0
 	for i := range f.units {
@@ -345,7 +350,7 @@ func (f *Filter) Rate() float64 {
 //
 // X is the number of set bits, X_j that of a block with j keys, m the number of bits and k the number of bits of a key.
 func (f *Filter) RateAt(keys int) float64 {
-	if keys <= 0 {
+	if len(f.units) > 0 && keys <= 0 {
 		return 0
 	}
 	rate, fill := 1.0, 0.0

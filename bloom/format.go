@@ -68,12 +68,14 @@ const (
 	chunk = 64 << 10
 )
 
-// Errors of UnmarshalBinary and ReadFrom.
+// Errors of UnmarshalBinary, UnmarshalText and ReadFrom; and of their counterparts that encode.
 var (
 	// ErrDamaged is returned for bytes that are not an encoded set of this kind: a checksum or a field is wrong.
 	ErrDamaged = errors.New("encoded set damaged")
 	// ErrUnknownVersion is returned for an intact set of a version or hash that this package does not know.
 	ErrUnknownVersion = errors.New("encoded set of unknown version")
+	// ErrNoBits is returned if a zero value is to be encoded. No constructor returns one.
+	ErrNoBits = errors.New("set without bits")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -2,8 +2,10 @@ package bloom
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 )
@@ -124,8 +126,34 @@ func appendTo(dst []byte, write func(w io.Writer) (int64, error)) ([]byte, error
 	return b.Bytes(), err
 }
 
+func noBits(kind string) error {
+	return fmt.Errorf("%w: a zero %s, want one of a constructor or one that was read", ErrNoBits, kind)
+}
+
+// Texts are the encoded bytes in base 64. Their methods have value receivers: encoding/json passes by the methods of a
+// pointer where it has a value, writes "{}", and reports no error.
+
+func marshalText(write func(w io.Writer) (int64, error)) ([]byte, error) {
+	b, err := appendTo(nil, write)
+	if err != nil {
+		return nil, err
+	}
+	return base64.StdEncoding.AppendEncode(nil, b), nil
+}
+
+func unmarshalText(text []byte, read func(s *source) error) error {
+	b, err := base64.StdEncoding.AppendDecode(nil, text)
+	if err != nil {
+		return damaged("%w", err)
+	}
+	return unmarshal(b, read)
+}
+
 // WriteTo writes the encoded filter: 128 bytes and the bits. It implements io.WriterTo.
 func (f *Filter) WriteTo(w io.Writer) (int64, error) {
+	if len(f.units) == 0 {
+		return 0, noBits("Filter")
+	}
 	h, sum := f.header(kindFilter), crc32.New(castagnoli)
 	for i := range f.units {
 		_, _ = writeWords(sum, f.units[i].words) // a hash never fails
@@ -144,33 +172,36 @@ func (f *Filter) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// AppendBinary appends the encoded filter to dst. It never fails.
+// AppendBinary appends the encoded filter to dst. The error matches ErrNoBits for a zero value.
 func (f *Filter) AppendBinary(dst []byte) ([]byte, error) { return appendTo(dst, f.WriteTo) }
 
-// MarshalBinary returns the encoded filter. It never fails.
+// MarshalBinary returns the encoded filter. The error matches ErrNoBits for a zero value.
 func (f *Filter) MarshalBinary() ([]byte, error) { return f.AppendBinary(nil) }
+
+// MarshalText returns the encoded filter in base 64, for encoding/json and others. The error is that of MarshalBinary.
+func (f Filter) MarshalText() ([]byte, error) { return marshalText(f.WriteTo) }
 
 // ReadFrom replaces the filter by the encoded one that follows in r, and reads no further. It implements io.ReaderFrom.
 // The error is io.EOF if nothing follows, that of r if r fails, and otherwise matches ErrDamaged or ErrUnknownVersion.
 // The filter is unchanged if there is one. Memory grows with the bytes read, not with a size that they claim.
 func (f *Filter) ReadFrom(r io.Reader) (int64, error) {
 	s := &source{r: r}
-	g, err := s.filter()
-	if err == nil {
-		*f = *g
-	}
+	err := f.read(s)
 	return s.n, err
 }
 
 // UnmarshalBinary replaces the filter by the encoded one. Errors are those of ReadFrom.
-func (f *Filter) UnmarshalBinary(data []byte) error {
-	return unmarshal(data, func(s *source) error {
-		g, err := s.filter()
-		if err == nil {
-			*f = *g
-		}
-		return err
-	})
+func (f *Filter) UnmarshalBinary(data []byte) error { return unmarshal(data, f.read) }
+
+// UnmarshalText replaces the filter by the one that MarshalText encoded. Errors are those of ReadFrom.
+func (f *Filter) UnmarshalText(text []byte) error { return unmarshalText(text, f.read) }
+
+func (f *Filter) read(s *source) error {
+	g, err := s.filter()
+	if err == nil {
+		*f = *g
+	}
+	return err
 }
 
 func (s *source) filter() (*Filter, error) {
@@ -203,6 +234,9 @@ func (s *source) filter() (*Filter, error) {
 
 // WriteTo writes the encoded set: 128 bytes and the counters. It implements io.WriterTo.
 func (c *Counting) WriteTo(w io.Writer) (int64, error) {
+	if len(c.bits.units) == 0 {
+		return 0, noBits("Counting")
+	}
 	h, sum := c.bits.header(kindCounting), uint32(0)
 	h.added, h.refused = c.keys, c.refused
 	for _, counters := range c.counters {
@@ -221,11 +255,14 @@ func (c *Counting) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// AppendBinary appends the encoded set to dst. It never fails.
+// AppendBinary appends the encoded set to dst. The error matches ErrNoBits for a zero value.
 func (c *Counting) AppendBinary(dst []byte) ([]byte, error) { return appendTo(dst, c.WriteTo) }
 
-// MarshalBinary returns the encoded set. It never fails.
+// MarshalBinary returns the encoded set. The error matches ErrNoBits for a zero value.
 func (c *Counting) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) }
+
+// MarshalText returns the encoded set in base 64, for encoding/json and others. The error is that of MarshalBinary.
+func (c Counting) MarshalText() ([]byte, error) { return marshalText(c.WriteTo) }
 
 // ReadFrom replaces the set by the encoded one that follows in r: see Filter.ReadFrom.
 func (c *Counting) ReadFrom(r io.Reader) (int64, error) {
@@ -237,13 +274,16 @@ func (c *Counting) ReadFrom(r io.Reader) (int64, error) {
 // UnmarshalBinary replaces the set by the encoded one. Errors are those of Filter.ReadFrom.
 func (c *Counting) UnmarshalBinary(data []byte) error { return unmarshal(data, c.read) }
 
+// UnmarshalText replaces the set by the one that MarshalText encoded. Errors are those of Filter.ReadFrom.
+func (c *Counting) UnmarshalText(text []byte) error { return unmarshalText(text, c.read) }
+
 func (c *Counting) read(s *source) error {
 	h, err := s.header(kindCounting)
 	if err != nil {
 		return err
 	}
 	f, words := h.shell()
-	d := &Counting{bits: f, keys: h.added, refused: h.refused}
+	d := &Counting{keys: h.added, refused: h.refused}
 	sum := uint32(0)
 	for i, n := range words {
 		counters := make([]byte, 0, min(n*wordBits/2, chunk))
@@ -262,6 +302,7 @@ func (c *Counting) read(s *source) error {
 	if sum != h.contents {
 		return damaged("checksum of the contents %08x, want %08x", sum, h.contents)
 	}
+	d.bits = *f
 	*c = *d
 	return nil
 }
@@ -307,14 +348,20 @@ func (s *source) parts(h header, want func(i int) Options) (filters []*Filter, e
 
 // WriteTo writes the encoded set: 128 bytes and its stages. It implements io.WriterTo.
 func (s *Scalable) WriteTo(w io.Writer) (int64, error) {
+	if len(s.stages) == 0 {
+		return 0, noBits("Scalable")
+	}
 	return writeParts(w, kindScalable, s.options, s.stages)
 }
 
-// AppendBinary appends the encoded set to dst. It never fails.
+// AppendBinary appends the encoded set to dst. The error matches ErrNoBits for a zero value.
 func (s *Scalable) AppendBinary(dst []byte) ([]byte, error) { return appendTo(dst, s.WriteTo) }
 
-// MarshalBinary returns the encoded set. It never fails.
+// MarshalBinary returns the encoded set. The error matches ErrNoBits for a zero value.
 func (s *Scalable) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) }
+
+// MarshalText returns the encoded set in base 64, for encoding/json and others. The error is that of MarshalBinary.
+func (s Scalable) MarshalText() ([]byte, error) { return marshalText(s.WriteTo) }
 
 // ReadFrom replaces the set by the encoded one that follows in r: see Filter.ReadFrom.
 func (s *Scalable) ReadFrom(r io.Reader) (int64, error) {
@@ -325,6 +372,9 @@ func (s *Scalable) ReadFrom(r io.Reader) (int64, error) {
 
 // UnmarshalBinary replaces the set by the encoded one. Errors are those of Filter.ReadFrom.
 func (s *Scalable) UnmarshalBinary(data []byte) error { return unmarshal(data, s.read) }
+
+// UnmarshalText replaces the set by the one that MarshalText encoded. Errors are those of Filter.ReadFrom.
+func (s *Scalable) UnmarshalText(text []byte) error { return unmarshalText(text, s.read) }
 
 func (s *Scalable) read(from *source) error {
 	h, err := from.header(kindScalable)
@@ -341,14 +391,20 @@ func (s *Scalable) read(from *source) error {
 
 // WriteTo writes the encoded window: 128 bytes and its generations. It implements io.WriterTo.
 func (w *Window) WriteTo(to io.Writer) (int64, error) {
+	if len(w.generations) == 0 {
+		return 0, noBits("Window")
+	}
 	return writeParts(to, kindWindow, w.options, w.generations[w.newest+1:], w.generations[:w.newest+1])
 }
 
-// AppendBinary appends the encoded window to dst. It never fails.
+// AppendBinary appends the encoded window to dst. The error matches ErrNoBits for a zero value.
 func (w *Window) AppendBinary(dst []byte) ([]byte, error) { return appendTo(dst, w.WriteTo) }
 
-// MarshalBinary returns the encoded window. It never fails.
+// MarshalBinary returns the encoded window. The error matches ErrNoBits for a zero value.
 func (w *Window) MarshalBinary() ([]byte, error) { return w.AppendBinary(nil) }
+
+// MarshalText returns the encoded window in base 64, for encoding/json and others. The error is that of MarshalBinary.
+func (w Window) MarshalText() ([]byte, error) { return marshalText(w.WriteTo) }
 
 // ReadFrom replaces the window by the encoded one that follows in r: see Filter.ReadFrom.
 func (w *Window) ReadFrom(r io.Reader) (int64, error) {
@@ -359,6 +415,9 @@ func (w *Window) ReadFrom(r io.Reader) (int64, error) {
 
 // UnmarshalBinary replaces the window by the encoded one. Errors are those of Filter.ReadFrom.
 func (w *Window) UnmarshalBinary(data []byte) error { return unmarshal(data, w.read) }
+
+// UnmarshalText replaces the window by the one that MarshalText encoded. Errors are those of Filter.ReadFrom.
+func (w *Window) UnmarshalText(text []byte) error { return unmarshalText(text, w.read) }
 
 func (w *Window) read(s *source) error {
 	h, err := s.header(kindWindow)
@@ -378,3 +437,12 @@ func (w *Window) read(s *source) error {
 	*w = *v
 	return nil
 }
+
+// MarshalText always fails, with an error that matches errors.ErrUnsupported: encode the Snapshot. Without it,
+// encoding/json would drop the keys and report no error.
+func (a Atomic) MarshalText() ([]byte, error) { return nil, errAtomic }
+
+// UnmarshalText always fails, as MarshalText does.
+func (a *Atomic) UnmarshalText([]byte) error { return errAtomic }
+
+var errAtomic = fmt.Errorf("an Atomic is not encoded, its Snapshot is: %w", errors.ErrUnsupported)

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding"
 	"encoding/binary"
+	"encoding/gob"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -24,6 +27,8 @@ type traveller interface {
 	encoding.BinaryMarshaler
 	encoding.BinaryAppender
 	encoding.BinaryUnmarshaler
+	encoding.TextMarshaler
+	encoding.TextUnmarshaler
 	io.WriterTo
 	io.ReaderFrom
 }
@@ -101,6 +106,119 @@ func TestSetsTravel(t *testing.T) {
 		if !bytes.Equal(must(to.MarshalBinary()), must(from.MarshalBinary())) {
 			t.Errorf("%s: with further keys the sets differ", name)
 		}
+	}
+}
+
+// By the encoders of the standard library a set travels as a pointer, as a value and inside of a struct.
+func TestSetsTravelByEveryEncoder(t *testing.T) {
+	for name, s := range travellers() {
+		from, want := s[0], must(s[0].MarshalBinary())
+		value := reflect.ValueOf(from).Elem().Interface()
+		check := func(form string, decode func(to any) error) {
+			t.Helper()
+			to := reflect.New(reflect.TypeOf(value))
+			if err := decode(to.Interface()); err != nil {
+				t.Errorf("%s, %s: %v", name, form, err)
+				return
+			}
+			if got := must(to.Interface().(traveller).MarshalBinary()); !bytes.Equal(got, want) {
+				t.Errorf("%s, %s: the set differs", name, form)
+			}
+		}
+		for form, set := range map[string]any{"JSON of a pointer": from, "JSON of a value": value} {
+			text := must(json.Marshal(set))
+			check(form, func(to any) error { return json.Unmarshal(text, to) })
+		}
+		text := must(json.Marshal(map[string]any{"Set": []any{value}}))
+		check("JSON inside of a value", func(to any) error {
+			return json.Unmarshal(text, &struct{ Set []any }{[]any{to}})
+		})
+		var stream bytes.Buffer
+		if err := gob.NewEncoder(&stream).Encode(from); err != nil {
+			t.Errorf("%s: gob: %v", name, err)
+		}
+		check("gob", func(to any) error { return gob.NewDecoder(&stream).Decode(to) })
+		for _, damage := range []string{"{}", `""`, `"AAAA"`, `"?"`, "[]", "1"} {
+			if err := json.Unmarshal([]byte(damage), s[1]); err == nil {
+				t.Errorf("%s: JSON %s is a set", name, damage)
+			}
+		}
+		if err := s[1].UnmarshalText([]byte("AAAA?")); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: text that is not base 64: %v, want %v", name, err, ErrDamaged)
+		}
+	}
+	a := must(NewAtomic(Options{Keys: 10}))
+	for form, set := range map[string]any{"pointer": a, "value": *a, "struct": struct{ A Atomic }{*a}} {
+		if b, err := json.Marshal(set); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("JSON of an Atomic, %s: %s, %v, want an error", form, b, err)
+		}
+	}
+	if err := json.Unmarshal([]byte(`"AAAA"`), a); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("an Atomic of JSON: %v, want an error", err)
+	}
+	if err := gob.NewEncoder(io.Discard).Encode(a); err == nil {
+		t.Error("gob encodes an Atomic")
+	}
+}
+
+// A zero value has no bits: it denies no key, also after a call of each of its methods, and is not encoded.
+func TestZeroValuesDenyNothing(t *testing.T) {
+	arguments := map[reflect.Type]reflect.Value{
+		reflect.TypeFor[io.Writer]():         reflect.ValueOf(io.Discard),
+		reflect.TypeFor[io.Reader]():         reflect.ValueOf(strings.NewReader("")),
+		reflect.TypeFor[*Filter]():           reflect.ValueOf(new(Filter)),
+		reflect.TypeFor[[]bloomblock.Hash](): reflect.ValueOf(make([]bloomblock.Hash, 70)),
+	}
+	for _, s := range []any{new(Filter), new(Atomic), new(Counting), new(Scalable), new(Window)} {
+		v := reflect.ValueOf(s)
+		for i := range v.NumMethod() {
+			name, method := v.Type().Method(i).Name, v.Method(i)
+			in := make([]reflect.Value, method.Type().NumIn())
+			for j := range in {
+				in[j] = reflect.Zero(method.Type().In(j))
+				if argument, ok := arguments[method.Type().In(j)]; ok {
+					in[j] = argument
+				}
+			}
+			out := method.Call(in)
+			want := any(nil)
+			switch name {
+			case "Add", "AddHash", "AddIfAbsent", "AddHashIfAbsent":
+				want = false
+			case "MayContain", "MayContainHash":
+				want = true
+			case "MayContainMany":
+				want = ^uint64(0)
+			case "Rate", "RateAt", "RateBound", "Fill":
+				want = 1.0
+			case "Bytes", "Generations", "Stuck":
+				want = 0
+			case "Len":
+				want = uint64(0)
+			case "EstimatedCount":
+				want = unknown
+			case "MarshalBinary", "AppendBinary", "WriteTo":
+				if err, _ := out[len(out)-1].Interface().(error); !errors.Is(err, ErrNoBits) {
+					t.Errorf("%T.%s: %v, want %v", s, name, err, ErrNoBits)
+				}
+			}
+			if want != nil && len(out) > 0 && out[0].Interface() != want { // Atomic.Add returns nothing
+				t.Errorf("%T.%s: %v, want %v", s, name, out, want)
+			}
+		}
+		if !s.(interface{ MayContain(key []byte) bool }).MayContain([]byte("any")) {
+			t.Errorf("%T: a zero value denies a key at the end", s)
+		}
+		if _, err := json.Marshal(s); err == nil {
+			t.Errorf("%T: a zero value is encoded as JSON", s)
+		}
+	}
+	if got := must(new(Filter).Compare(new(Filter))); got.Union != unknown {
+		t.Errorf("two zero values: %v, want %v", got.Union, unknown)
+	}
+	f := must(New(Options{Keys: 10}))
+	if err := f.Union(new(Filter)); !errors.Is(err, ErrShape) {
+		t.Errorf("united with a zero value: %v, want %v", err, ErrShape)
 	}
 }
 

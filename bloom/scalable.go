@@ -91,7 +91,7 @@ func (s *Scalable) MayContainHash(h bloomblock.Hash) bool {
 			return true
 		}
 	}
-	return false
+	return len(s.stages) == 0
 }
 
 // A Stage describes one filter of a Scalable.
@@ -132,8 +132,11 @@ func (s *Scalable) BitsPerKey() float64 {
 }
 
 // RateBound returns the sum of the rates of the stages: the false positive rate if all were full. It is below
-// Options.Rate.
+// Options.Rate. It is 1 for a zero value.
 func (s *Scalable) RateBound() (sum float64) {
+	if len(s.stages) == 0 {
+		return 1
+	}
 	for _, f := range s.stages {
 		sum += f.options.Rate
 	}
@@ -143,8 +146,12 @@ func (s *Scalable) RateBound() (sum float64) {
 // Rate returns the false positive rate now, from the bits: 1 - Π (1 - rate of a stage).
 func (s *Scalable) Rate() float64 { return rateOfAny(s.stages) }
 
-// rateOfAny returns the rate at which absent keys pass at least one of the filters.
+// rateOfAny returns the rate at which absent keys pass at least one of the filters of a set. A zero value has none, and
+// all keys pass.
 func rateOfAny(filters []*Filter) float64 {
+	if len(filters) == 0 {
+		return 1
+	}
 	denied := 0.0 // logarithm of the share that all deny
 	for _, f := range filters {
 		denied += math.Log1p(-f.Rate())
@@ -155,6 +162,9 @@ func rateOfAny(filters []*Filter) float64 {
 // EstimatedCount estimates the number of distinct keys. It is low by at most the share RateBound, since Add
 // takes a false positive for a key that it has.
 func (s *Scalable) EstimatedCount() (sum Estimate) {
+	if len(s.stages) == 0 {
+		return unknown
+	}
 	for _, f := range s.stages { // no two have a key in common
 		e := f.EstimatedCount()
 		sum.Value += e.Value

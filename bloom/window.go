@@ -63,6 +63,9 @@ func (w *Window) Add(key []byte) (added bool) { return w.AddHash(bloomblock.Hash
 
 // AddHash adds a key by its hash: see Add.
 func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
+	if len(w.generations) == 0 {
+		return false
+	}
 	added = !w.MayContainHash(h)
 	f := w.generations[w.newest]
 	if f.added >= uint64(f.options.Keys) && !f.MayContainHash(h) { //nolint:gosec // ≥ 0
@@ -77,6 +80,9 @@ func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
 // generation for each minute, keys are found for at least g-1 minutes. It takes the time of clearing the generation's
 // memory.
 func (w *Window) Advance() {
+	if len(w.generations) == 0 {
+		return
+	}
 	w.newest = (w.newest + 1) % len(w.generations)
 	w.generations[w.newest].Clear()
 }
@@ -91,7 +97,7 @@ func (w *Window) MayContainHash(h bloomblock.Hash) bool {
 			return true
 		}
 	}
-	return false
+	return len(w.generations) == 0
 }
 
 // Options returns the options of the window, with the seed and rate that were chosen.
@@ -101,13 +107,21 @@ func (w *Window) Options() Options { return w.options }
 func (w *Window) Generations() int { return len(w.generations) }
 
 // Bytes returns the size of all bits in memory.
-func (w *Window) Bytes() int { return len(w.generations) * w.generations[0].Bytes() }
+func (w *Window) Bytes() (sum int) {
+	for _, f := range w.generations {
+		sum += f.Bytes()
+	}
+	return sum
+}
 
 // Rate returns the false positive rate now, from the bits.
 func (w *Window) Rate() float64 { return rateOfAny(w.generations) }
 
 // EstimatedCount estimates the number of distinct keys in the window.
 func (w *Window) EstimatedCount() Estimate {
+	if len(w.generations) == 0 {
+		return unknown
+	}
 	all := w.generations[0].Clone()
 	for _, f := range w.generations[1:] {
 		all.or(f)
