@@ -46,8 +46,8 @@ func NewAtomic(o Options) (*Atomic, error) {
 
 // NewAtomicBits returns an empty set for the given number of keys, with bitsPerKey bits for each: 10 give about one
 // false positive in a hundred. Its Seed is 0, for hashes that nobody chose on purpose, which saves mixing them. It has
-// at least one block of 64 bytes; bitsPerKey is clamped to 1..64, and NaN counts as 10. It panics only if make does,
-// when the memory cannot be allocated.
+// at least one block of 64 bytes. It has no error to return: keys below 0 count as 0, bitsPerKey is clamped to 1..64,
+// and NaN counts as 10. It panics only if make does, when the memory cannot be allocated.
 func NewAtomicBits(keys int, bitsPerKey float64) *Atomic {
 	if math.IsNaN(bitsPerKey) {
 		bitsPerKey = 10

@@ -30,19 +30,22 @@ const (
 	leastScalable = 1e-5 // Rate: the last stage can just have its share of it
 )
 
-// NewScalable returns an empty set. Options.Keys is the number of keys of the first stage, at least 1024. Its errors
-// are those of New; the lowest rate is 1e-5.
+// NewScalable returns an empty set. Options.Keys is the number of keys of the first stage, which is made for 1024 at
+// least. Its errors are those of New; the lowest rate is 1e-5.
 func NewScalable(o Options) (*Scalable, error) {
-	o.Keys = max(o.Keys, firstKeys)
 	o, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
+	o.Keys = max(o.Keys, firstKeys)
 	if o.Rate < leastScalable {
 		return nil, fmt.Errorf("%w: %v, the best of a Scalable is %v", bloomblock.ErrRate, o.Rate, leastScalable)
 	}
 	s := &Scalable{options: o}
-	return s, s.grow()
+	if err := s.grow(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // stage returns the options of stage i, from 0.

@@ -417,8 +417,18 @@ func TestOptionsOutOfRange(t *testing.T) {
 		{"a negative rate", Options{Rate: -0.1}, bloomblock.ErrRate},
 		{"a rate that is not a number", Options{Rate: math.NaN()}, bloomblock.ErrRate},
 		{"a rate that no filter has", Options{Rate: 1e-10}, bloomblock.ErrRate},
+		{"the smallest rate", Options{Rate: math.SmallestNonzeroFloat64}, bloomblock.ErrRate},
+		{"an infinite rate", Options{Rate: math.Inf(1)}, bloomblock.ErrRate},
+		{"a rate of minus infinity", Options{Rate: math.Inf(-1)}, bloomblock.ErrRate},
+		{"a negative number of keys", Options{Keys: -1}, bloomblock.ErrParams},
+		{"the most negative number of keys", Options{Keys: math.MinInt}, bloomblock.ErrParams},
+		{"more keys than memory", Options{Keys: math.MaxInt}, bloomblock.ErrParams},
+		{"an unknown layout", Options{Layout: 3}, bloomblock.ErrParams},
 	} {
 		for _, kind := range kinds {
+			if tt.o.Layout != Blocked && (kind.name == "classic" || kind.name == "partitioned") {
+				continue // they choose the layout
+			}
 			if _, err := kind.make(tt.o); !errors.Is(err, tt.want) {
 				t.Errorf("%s, %s: %v, want %v", kind.name, tt.name, err, tt.want)
 			}
@@ -429,9 +439,6 @@ func TestOptionsOutOfRange(t *testing.T) {
 		if _, err := New(Options{Keys: keys, Rate: 1e-9}); !errors.Is(err, bloomblock.ErrRate) {
 			t.Errorf("%d keys at 1e-9: %v, want %v", keys, err, bloomblock.ErrRate)
 		}
-	}
-	if _, err := New(Options{Layout: 3}); !errors.Is(err, bloomblock.ErrParams) {
-		t.Errorf("an unknown layout: %v, want %v", err, bloomblock.ErrParams)
 	}
 	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
 		for _, keys := range []int{-1, math.MinInt, math.MaxInt} {
@@ -459,6 +466,14 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 	if _, err := NewWindow(Options{Keys: 10}, 1); !errors.Is(err, bloomblock.ErrParams) {
 		t.Errorf("a window of one generation: %v, want %v", err, bloomblock.ErrParams)
+	}
+	for _, generations := range []int{math.MinInt, -1, 0, 65, math.MaxInt} {
+		if _, err := NewWindow(Options{Keys: 10}, generations); !errors.Is(err, bloomblock.ErrParams) {
+			t.Errorf("a window of %d generations: %v, want %v", generations, err, bloomblock.ErrParams)
+		}
+	}
+	if _, err := NewWindow(Options{Rate: 3e-9}, 4); !errors.Is(err, bloomblock.ErrRate) {
+		t.Errorf("a window of rate 3e-9: %v, want %v", err, bloomblock.ErrRate)
 	}
 	if _, err := NewScalable(Options{Rate: 1e-6}); !errors.Is(err, bloomblock.ErrRate) {
 		t.Errorf("a scalable of rate 1e-6: %v, want %v", err, bloomblock.ErrRate)

@@ -39,6 +39,10 @@ func NewWindow(o Options, generations int) (*Window, error) {
 	if generations < 2 || generations > maxGenerations {
 		return nil, fmt.Errorf("%w: %d generations, want 2..%d", bloomblock.ErrParams, generations, maxGenerations)
 	}
+	if least := float64(generations) * bloomblock.BestRate; o.Rate < least {
+		return nil, fmt.Errorf("%w: %v, want at least %.2g for %d generations", bloomblock.ErrRate, o.Rate, least,
+			generations)
+	}
 	w := &Window{options: o, newest: generations - 1}
 	for range generations {
 		f, err := New(w.generation(generations))
