@@ -137,8 +137,8 @@ func (o Options) complete() (Options, error) {
 		return o, err
 	}
 	if same := float64(o.Keys) / (1 << 64); same > o.Rate/10 {
-		return o, fmt.Errorf("%w: %v for %d keys, whose hashes alone let %.2g of the absent keys pass; want at least %.2g",
-			bloomblock.ErrRate, o.Rate, o.Keys, same, 10*same)
+		return o, fmt.Errorf("%w: %v, want at least %.2g for %d keys: absent ones have one of their hashes at %.2g",
+			bloomblock.ErrRate, o.Rate, 10*same, o.Keys, same)
 	}
 	return o, nil
 }

@@ -236,7 +236,8 @@ func TestRatesOfFewKeysAreThoseOfTheFormulas(t *testing.T) {
 			}
 			want := f.RateAt(tt.load)
 			if math.Abs(now/want-1) > 0.1 && want > 1e-9 {
-				t.Errorf("%v for %d keys, with %d: the bits give %v, the formula %v", layout, tt.keys, tt.load, now, want)
+				t.Errorf("%v for %d keys, with %d: the bits give %v, the formula %v",
+					layout, tt.keys, tt.load, now, want)
 			}
 			expected := want * sets * tries
 			if math.Abs(float64(passed)-expected) > 5*math.Sqrt(expected)+0.05*expected {
