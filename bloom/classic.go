@@ -86,27 +86,28 @@ func bitAt(h uint64, words []uint64) (word uint64, bit uint64) {
 	return at, 1 << (low >> 58) // the next six bits of the product
 }
 
-func addClassic(u *unit, h, mul, step uint64) bool {
-	words := u.words
-	clearBits := uint64(0)
-	for range u.probes {
-		w, bit := bitAt(h, words)
+func (f *Filter) addClassic(h bloomblock.Hash) bool {
+	words := f.units[0].words
+	at, mul, step, clearBits := uint64(h), f.mul, f.step(h), uint64(0)
+	for range f.units[0].probes {
+		w, bit := bitAt(at, words)
 		old := words[w]
 		words[w] = old | bit
 		clearBits |= bit &^ old
-		h = h*mul + step
+		at = at*mul + step
 	}
 	return clearBits != 0
 }
 
-func askClassic(u *unit, h, mul, step uint64) bool {
-	words := u.words
-	for range u.probes {
-		w, bit := bitAt(h, words)
+func (f *Filter) askClassic(h bloomblock.Hash) bool {
+	words := f.units[0].words
+	at, mul, step := uint64(h), f.mul, f.step(h)
+	for range f.units[0].probes {
+		w, bit := bitAt(at, words)
 		if words[w]&bit == 0 {
 			return false
 		}
-		h = h*mul + step
+		at = at*mul + step
 	}
 	return true
 }

@@ -202,9 +202,9 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		added = addClassic(&f.units[0], uint64(h), f.mul, f.step(h))
+		added = f.addClassic(h)
 	case Partitioned:
-		added = addPartitioned(f.units, uint64(h), f.mul, f.step(h))
+		added = f.addPartitioned(h)
 	default:
 		for i := range f.units {
 			if f.units[i].add(h) {
@@ -252,9 +252,9 @@ func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
 	case Classic:
-		return askClassic(&f.units[0], uint64(h), f.mul, f.step(h))
+		return f.askClassic(h)
 	case Partitioned:
-		return askPartitioned(f.units, uint64(h), f.mul, f.step(h))
+		return f.askPartitioned(h)
 	case Blocked:
 	}
 	for i := range f.units {

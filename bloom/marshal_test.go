@@ -116,7 +116,7 @@ func TestSetsTravelByEveryEncoder(t *testing.T) {
 		value := reflect.ValueOf(from).Elem().Interface()
 		check := func(form string, decode func(to any) error) {
 			t.Helper()
-			to, ok := reflect.New(reflect.TypeOf(value)).Interface().(traveller)
+			to, ok := reflect.TypeAssert[traveller](reflect.New(reflect.TypeOf(value)))
 			if !ok {
 				t.Fatalf("%s, %s: not a set", name, form)
 			}

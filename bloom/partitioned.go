@@ -3,6 +3,8 @@ package bloom
 import (
 	"math"
 	"slices"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 // partitionedSizes returns the sizes of k arrays of w bits: the smallest for which (1-(1-1/w)^keys)^k is at most the
@@ -19,27 +21,28 @@ func partitionedSizes(o Options) []unitSize {
 
 // The position in array i is that of probe i of Classic.
 
-func addPartitioned(units []unit, h, mul, step uint64) bool {
-	clearBits := uint64(0)
-	for i := range units {
-		words := units[i].words
-		w, bit := bitAt(h, words)
+func (f *Filter) addPartitioned(h bloomblock.Hash) bool {
+	at, mul, step, clearBits := uint64(h), f.mul, f.step(h), uint64(0)
+	for i := range f.units {
+		words := f.units[i].words
+		w, bit := bitAt(at, words)
 		old := words[w]
 		words[w] = old | bit
 		clearBits |= bit &^ old
-		h = h*mul + step
+		at = at*mul + step
 	}
 	return clearBits != 0
 }
 
-func askPartitioned(units []unit, h, mul, step uint64) bool {
-	for i := range units {
-		words := units[i].words
-		w, bit := bitAt(h, words)
+func (f *Filter) askPartitioned(h bloomblock.Hash) bool {
+	at, mul, step := uint64(h), f.mul, f.step(h)
+	for i := range f.units {
+		words := f.units[i].words
+		w, bit := bitAt(at, words)
 		if words[w]&bit == 0 {
 			return false
 		}
-		h = h*mul + step
+		at = at*mul + step
 	}
 	return true
 }
