@@ -29,11 +29,11 @@ type room struct {
 var rooms = map[string]room{
 	"cmd/bloomkv": {8, []string{
 		".", "backup", "debug", "digest", "bloomblock", "bloom", "internal/sstable", "vfs", "internal/manifest",
-		"internal/filterplan", "internal/filename", "internal/cli", "internal/inspect", "internal/outfile",
-		"internal/words", "internal/workload", "internal/workload/own",
+		"internal/filterplan", "internal/filename", "internal/cli", "internal/httpguard", "internal/inspect",
+		"internal/outfile", "internal/words", "internal/workload", "internal/workload/own",
 	}},
 	"cmd/bloomkv-import":   {8, []string{".", "vfs", "examples/bucket", "internal/cli", "internal/words"}},
-	"replica/cmd/bloomkvd": {8, []string{"replica", "internal/cli"}},
+	"replica/cmd/bloomkvd": {8, []string{"replica", "internal/cli", "internal/httpguard"}},
 	"bench": {8, []string{
 		".", "bloomblock", "bloom", "vfs", "bench/machine", "internal/cli", "internal/outfile",
 		"internal/picture", "internal/workload", "internal/workload/own",
@@ -46,12 +46,12 @@ var rooms = map[string]room{
 	"bench/foreign": {8, nil}, // tests of internal/foreign, with the stores' own code
 
 	// "examples" is for the directories below it, of which a program imports one.
-	"examples":        {8, []string{".", "backup", "digest", "bloomblock", "bloom", "vfs"}},
+	"examples":        {8, []string{".", "backup", "digest", "bloomblock", "bloom", "vfs", "internal/httpguard"}},
 	"examples/bucket": {0, nil},
 
 	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "vfs"}},
 
-	"replica":                  {7, []string{".", "digest", "vfs"}},
+	"replica":                  {7, []string{".", "digest", "vfs", "internal/httpguard"}},
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
@@ -146,21 +146,22 @@ var rooms = map[string]room{
 	"internal/picture": {1, []string{"internal/outfile"}},
 	// charts and pages, for programs only: it measures nothing and knows no store
 
-	"bloomblock":        {0, nil},
-	"vfs":               {0, nil},
-	"internal/deadkeys": {1, []string{"internal/batch", "internal/ikey"}},
-	"internal/merge":    {0, []string{"internal/ikey"}},
-	"internal/batch":    {0, []string{"internal/ikey"}},
-	"internal/rangedel": {0, []string{"internal/ikey"}},
-	"internal/cache":    {0, []string{"internal/epoch", "internal/pages"}},
-	"internal/ikey":     {0, nil},
-	"internal/epoch":    {0, nil},
-	"internal/prefetch": {0, nil},
-	"internal/filename": {0, nil},
-	"internal/pages":    {0, nil},
-	"internal/corrupt":  {0, nil},
-	"bench/machine":     {0, nil}, // a description of the machine
-	"internal/words":    {0, nil}, // facts as readable text
+	"bloomblock":         {0, nil},
+	"vfs":                {0, nil},
+	"internal/deadkeys":  {1, []string{"internal/batch", "internal/ikey"}},
+	"internal/merge":     {0, []string{"internal/ikey"}},
+	"internal/batch":     {0, []string{"internal/ikey"}},
+	"internal/rangedel":  {0, []string{"internal/ikey"}},
+	"internal/cache":     {0, []string{"internal/epoch", "internal/pages"}},
+	"internal/ikey":      {0, nil},
+	"internal/epoch":     {0, nil},
+	"internal/prefetch":  {0, nil},
+	"internal/filename":  {0, nil},
+	"internal/pages":     {0, nil},
+	"internal/corrupt":   {0, nil},
+	"bench/machine":      {0, nil}, // a description of the machine
+	"internal/words":     {0, nil}, // facts as readable text
+	"internal/httpguard": {0, nil}, // which requests HTTP servers answer, and for how long
 	"internal/inspect": {7, []string{
 		".", "bloomblock", "internal/sstable", "internal/foreign", "vfs", "internal/recovery",
 		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/wal", "internal/batch",
@@ -210,8 +211,8 @@ var doors = map[string][]string{
 	"github.com/hashicorp/go-hclog":       {"replica/options.go"},
 	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
 	"syscall":                             {"vfs", "cmd", "bench", "internal/cli"},
-	"net/http":                            {"debug", "cmd", "examples", "replica"},
-	"log":                                 {"cmd", "bench", "examples", "replica/cmd"},
+	"net/http":                            {"debug", "cmd", "examples", "replica", "internal/httpguard"},
+	"log":                                 {"cmd", "bench", "examples", "replica/cmd", "internal/httpguard"},
 	// a library logs only through Options.Logger (log/slog)
 	"flag":      {"cmd", "bench", "examples"},
 	"os/exec":   {"cmd", "bench"},
@@ -403,6 +404,29 @@ func TestFilesAreTouchedInVFSOnly(t *testing.T) {
 			case pkg == "path/filepath" && slices.Contains([]string{"Walk", "WalkDir", "Glob", "EvalSymlinks", "Abs"},
 				sel.Sel.Name):
 				t.Errorf("%s: filepath.%s reads the disk without vfs", fset.Position(sel.Pos()), sel.Sel.Name)
+			}
+		})
+	}
+}
+
+// A server without limits is kept busy by clients that send nothing, and one that answers for any host is open to the
+// pages of all sites.
+func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
+	fset := token.NewFileSet()
+	for _, s := range parseSources(t, fset) {
+		if s.room == "internal/httpguard" {
+			continue
+		}
+		eachSelector(s.file, func(pkg string, sel *ast.SelectorExpr) {
+			switch what := sel.Sel.Name; {
+			case pkg == "net/http" && slices.Contains([]string{
+				"ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS", "Server",
+			}, what):
+				t.Errorf("%s: http.%s outside internal/httpguard", fset.Position(sel.Pos()), what)
+			case pkg == "net/http" && slices.Contains([]string{
+				"DefaultClient", "Get", "Head", "Post", "PostForm",
+			}, what):
+				t.Errorf("%s: http.%s waits for an answer for ever", fset.Position(sel.Pos()), what)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -90,6 +91,25 @@ func TestAFlushAndACompactionAreSent(t *testing.T) {
 	next(t, events, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
 	must(t, db.Compact(t.Context(), nil, nil))
 	next(t, events, "a compaction", func(s debug.Sample) bool { return s.Writes.Compactions+s.Writes.Moves > 0 })
+}
+
+// A server may allow a request some time only. That is no time for the stream that answers it.
+func TestAStreamOutlivesTheReadTimeoutOfItsServer(t *testing.T) {
+	db := newStore(t)
+	const timeout = 100 * time.Millisecond
+	s := httptest.NewUnstartedServer(debug.Handler(db, debug.Options{}))
+	s.Config.ReadTimeout = timeout
+	s.Start()
+	t.Cleanup(s.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	events := watch(ctx, t, s.URL, "")
+	begin := time.Now()
+	next(t, events, "the first sample", anySample)
+	next(t, events, "a sample after the timeout", func(debug.Sample) bool {
+		must(t, db.Put([]byte("k"), []byte("v"))) // so that there is another one
+		return time.Since(begin) > 2*timeout
+	})
 }
 
 func TestAnIdleStoreSendsNothingNew(t *testing.T) {

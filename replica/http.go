@@ -16,11 +16,14 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/digest"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 const (
 	maxInventory = 64 << 20 // bytes of a request for an export
 	maxScan      = 10_000   // pairs of one answer
+	maxDigest    = 1 << 28  // bytes of a digest that is sent: some 200 million keys
 
 	exportPath    = "/v1/export"
 	answerTimeout = 30 * time.Second
@@ -32,16 +35,16 @@ const (
 //	POST             batch                [{"op":"put","key":B,"value":B},{"op":"delete","key":B},
 //	                                       {"op":"delete_range","key":B,"end":B}], atomic; B is base64
 //	GET              scan?from=&to=&prefix=&limit=&stale=1   {"pairs":[{"key":B,"value":B}],"more":bool}
-//	GET              digest               the bloomkv digest of this node's store
+//	GET              digest               the bloomkv digest of this node's store, of at most 256 MiB
 //	GET              checksum             count and SHA-256 of all pairs of this node's store, with their index
 //	GET              status               see Status
 //	POST             join?id=&address=, leave?id=, transfer
 //	                 apply, export, read-index, term, raft   what nodes ask each other
 //
 // Keys in addresses are URL-encoded bytes. Errors are {"error":TEXT,"code":CODE}; the code "unknown" means that a write
-// may or may not be applied. With Options.Token, every request needs it. Web pages of other origins are refused, except
-// requests that only read. Serve it with HTTP/1.1: raft's connections
-// begin as an upgrade, which HTTP/2 does not have.
+// may or may not be applied. With Options.Token, every request needs it; without, requests must be for a host that
+// Options.Hosts describes. Web pages of other origins are refused, except requests that only read. Serve it with
+// HTTP/1.1: raft's connections begin as an upgrade, which HTTP/2 does not have.
 func (n *Node) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/kv", ofKey(n.serveGet))
@@ -71,14 +74,14 @@ func (n *Node) Handler() http.Handler {
 	if n.stream != nil {
 		mux.HandleFunc("GET "+raftPath, n.stream.accept)
 	}
-	return n.authorized(http.NewCrossOriginProtection().Handler(brief(mux)))
+	if n.opts.Token == "" {
+		return httpguard.Handler(brief(mux), append([]string{n.opts.Address}, n.opts.Hosts...)...)
+	}
+	return httpguard.Answers(n.authorized(brief(mux)))
 }
 
 // authorized lets requests with the token pass.
 func (n *Node) authorized(next http.Handler) http.Handler {
-	if n.opts.Token == "" {
-		return next
-	}
 	want := []byte("Bearer " + n.opts.Token)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
@@ -219,10 +222,30 @@ func (n *Node) serveScan(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
+// readWhole calls read, which reads the whole store: one call at a time, however many requests ask for it.
+func (n *Node) readWhole(ctx context.Context, read func() error) error {
+	select {
+	case n.whole <- struct{}{}:
+		defer func() { <-n.whole }()
+		return read()
+	case <-ctx.Done():
+		return fmt.Errorf("other requests read the whole store: %w", ctx.Err())
+	}
+}
+
 func (n *Node) serveDigest(w http.ResponseWriter, r *http.Request) {
-	d, err := n.Digest(r.Context(), bloomkv.DigestOptions{})
+	var d *digest.Digest
+	err := n.readWhole(r.Context(), func() (err error) {
+		d, err = n.Digest(r.Context(), bloomkv.DigestOptions{})
+		return err
+	})
 	if err != nil {
 		writeProblem(w, err)
+		return
+	}
+	if d.Size() > maxDigest {
+		text := fmt.Sprintf("a digest of %d bytes, want at most %d", d.Size(), maxDigest)
+		writeJSON(w, http.StatusRequestEntityTooLarge, problem{text, "too_large"})
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
@@ -267,7 +290,8 @@ func (n *Node) Checksum(ctx context.Context) (Checksum, error) {
 }
 
 func (n *Node) serveChecksum(w http.ResponseWriter, r *http.Request) {
-	sum, err := n.Checksum(r.Context())
+	var sum Checksum
+	err := n.readWhole(r.Context(), func() (err error) { sum, err = n.Checksum(r.Context()); return err })
 	if err != nil {
 		writeProblem(w, err)
 		return

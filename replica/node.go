@@ -73,6 +73,7 @@ type Node struct {
 	proposals chan proposal    // from callers to propose
 	underway  chan command     // from propose to complete
 	reads     chan readRequest // from callers to confirm
+	whole     chan struct{}    // has a value while a request reads the whole store
 	running   sync.WaitGroup   // propose, confirm, and the goroutine that stops a failed node
 
 	closing sync.Once
@@ -96,6 +97,7 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 		opts: opts, started: make(chan struct{}), stop: make(chan struct{}), failed: make(chan struct{}),
 		client:    newClient(&opts),
 		proposals: make(chan proposal), underway: make(chan command, 64), reads: make(chan readRequest),
+		whole: make(chan struct{}, 1),
 	}
 	defer func() {
 		if err != nil {

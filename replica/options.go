@@ -40,6 +40,10 @@ type Options struct {
 	TLS *tls.Config
 	// Token, if not empty, is what every request must have: "Authorization: Bearer TOKEN".
 	Token string
+	// Hosts are names under which clients ask this node, with or without a port, besides localhost, IP addresses and
+	// the host of Address. Without a token, [Node.Handler] refuses requests for other hosts: they may come from a page
+	// of any site in a browser on this machine.
+	Hosts []string
 	// Logger receives what raft logs. nil discards it.
 	Logger *slog.Logger
 

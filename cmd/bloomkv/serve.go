@@ -4,19 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/debug"
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 // servedAt is the default address of serve.
@@ -66,11 +63,8 @@ func (a *app) serve(ctx context.Context, address string, page http.Handler) erro
 	case err != nil:
 		return fmt.Errorf("--listen %s: %w", address, err)
 	}
-	s := &http.Server{
-		Handler: ofThisHost(address, page), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // ends event streams
-		ErrorLog:    log.New(io.Discard, "", 0),                        // of what viewers send
-	}
+	s := httpguard.Server(httpguard.Handler(page, address))
+	s.BaseContext = func(net.Listener) context.Context { return ctx } // ends event streams
 	fmt.Fprintf(a.Out, "http://%s/\n", l.Addr())
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	err = s.Serve(l)
@@ -78,21 +72,4 @@ func (a *app) serve(ctx context.Context, address string, page http.Handler) erro
 		return ctx.Err()
 	}
 	return err
-}
-
-// ofThisHost refuses requests for another host name than localhost and that of the address. Otherwise a page of another
-// site, whose name resolves to this machine, could read the store.
-func ofThisHost(address string, page http.Handler) http.Handler {
-	own, _, _ := net.SplitHostPort(address) // Listen has accepted the address
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil { // without a port
-			host = strings.TrimSuffix(strings.TrimPrefix(r.Host, "["), "]")
-		}
-		if host != "localhost" && host != own && net.ParseIP(host) == nil {
-			http.Error(w, "unknown host: use localhost, an IP address, or the host of --listen", http.StatusForbidden)
-			return
-		}
-		page.ServeHTTP(w, r)
-	})
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 func main() {
@@ -45,6 +46,9 @@ func main() {
 	}
 }
 
+// objectTimeout is the longest time for one object, which is a table at most: 8 MiB by default.
+const objectTimeout = 10 * time.Minute
+
 // run backs up a store that no process has open.
 func run(ctx context.Context, store, url string, keep int) (err error) {
 	db, err := bloomkv.Open(store, &bloomkv.Options{ErrorIfMissing: true})
@@ -52,7 +56,8 @@ func run(ctx context.Context, store, url string, keep int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	r, err := save(ctx, db, remote{http.DefaultClient, url}, keep)
+	client := &http.Client{Timeout: objectTimeout}
+	r, err := save(ctx, db, remote{client, url}, keep)
 	if err == nil {
 		fmt.Printf("generation %d: %d of %d tables were new\n", r.Generation, r.Stored, r.Tables)
 	}
@@ -79,7 +84,8 @@ func serve(ctx context.Context, address, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, objects.Close()) }()
-	s := &http.Server{Addr: address, Handler: handler(objects), ReadHeaderTimeout: time.Minute}
+	s := httpguard.Server(httpguard.Handler(handler(objects), address))
+	s.Addr, s.ReadTimeout, s.WriteTimeout = address, objectTimeout, objectTimeout
 	context.AfterFunc(ctx, func() { _ = s.Close() }) // it returns what ListenAndServe does
 	if err := s.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err

@@ -14,6 +14,9 @@ import (
 	"github.com/bloomkv/bloomkv/backup"
 )
 
+// maxNames is the largest list of names that remote reads, in bytes: some million names.
+const maxNames = 64 << 20
+
 // remote is a backup.Storage at a server. Its requests are those of handler: PUT, GET and DELETE of an object, and GET
 // with the parameter "list" for names, one in each line.
 type remote struct {
@@ -40,7 +43,10 @@ func (s remote) List(ctx context.Context, prefix string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, err := io.ReadAll(body)
+	raw, err := io.ReadAll(io.LimitReader(body, maxNames+1))
+	if len(raw) > maxNames {
+		err = fmt.Errorf("a list of more than %d bytes", maxNames)
+	}
 	return strings.Fields(string(raw)), errors.Join(err, body.Close())
 }
 

@@ -8,10 +8,17 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/digest"
 )
+
+// maxDigest is the largest digest or patch that the client reads: that of some 800 million keys.
+const maxDigest = 1 << 30
+
+// httpClient does not wait for ever for a server that answers nothing.
+var httpClient = &http.Client{Timeout: time.Minute}
 
 // A client asks several servers. It is for one goroutine.
 type client struct {
@@ -54,12 +61,12 @@ func (c *client) updateOne(ctx context.Context, p *peer) error {
 		r.Header.Set("If-None-Match", etag(p.digest.ID()))
 		r.Header.Set("A-IM", patchEncoding)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := httpClient.Do(r)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	body := bufio.NewReader(resp.Body)
+	body := bufio.NewReader(io.LimitReader(resp.Body, maxDigest))
 	switch {
 	case resp.StatusCode == http.StatusNotModified:
 		return nil
@@ -109,14 +116,18 @@ func (p *peer) value(ctx context.Context, key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := httpClient.Do(r)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
 	switch resp.StatusCode {
 	case http.StatusOK:
-		return io.ReadAll(resp.Body)
+		value, err := io.ReadAll(io.LimitReader(resp.Body, bloomkv.MaxValueSize+1))
+		if len(value) > bloomkv.MaxValueSize {
+			return nil, fmt.Errorf("%s: a value of more than %d bytes", p.url, bloomkv.MaxValueSize)
+		}
+		return value, err
 	case http.StatusNotFound:
 		return nil, bloomkv.ErrNotFound
 	default:

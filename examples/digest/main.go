@@ -16,10 +16,10 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/http"
 	"os"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 func main() {
@@ -43,7 +43,9 @@ func serve(dir, address string) error {
 	if err != nil {
 		return err
 	}
-	err = http.ListenAndServe(address, newServer(db))
+	s := httpguard.Server(httpguard.Handler(newServer(db), address))
+	s.Addr = address
+	err = s.ListenAndServe()
 	if closeErr := db.Close(); closeErr != nil {
 		return closeErr
 	}

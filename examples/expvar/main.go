@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 func main() {
@@ -30,7 +31,9 @@ func run(dir string) error {
 	}
 	publish("bloomkv", db)
 	fmt.Println("http://localhost:8080/debug/vars")
-	err = http.ListenAndServe("localhost:8080", nil)
+	s := httpguard.Server(httpguard.Handler(http.DefaultServeMux)) // where package expvar has its handler
+	s.Addr = "localhost:8080"
+	err = s.ListenAndServe()
 	if closeErr := db.Close(); closeErr != nil {
 		return closeErr
 	}

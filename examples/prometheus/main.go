@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 )
 
 func main() {
@@ -34,7 +35,10 @@ func run(dir string) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{db})
-	http.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	s := httpguard.Server(httpguard.Handler(mux))
+	s.Addr = "localhost:8080"
 	fmt.Println("http://localhost:8080/metrics")
-	return errors.Join(http.ListenAndServe("localhost:8080", nil), db.Close())
+	return errors.Join(s.ListenAndServe(), db.Close())
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -24,6 +23,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 	"github.com/bloomkv/bloomkv/replica"
 )
 
@@ -59,7 +59,8 @@ The first node begins the group with --bootstrap; each other one joins it with -
 and after any crash, the same command starts a node again.
 
 Clients and other nodes use the same port. Without --token-file, or without --cert and --key, only addresses of this
-machine are allowed, unless --plain says that the network is trusted. Exit status: 0 success, 2 an error, 130 an
+machine are allowed, unless --plain says that the network is trusted. Without a token, requests must name localhost, an
+IP address, the host of --address or --listen, or one of --host. Exit status: 0 success, 2 an error, 130 an
 interrupt.`,
 		Example: `  bloomkvd --id a --address 127.0.0.1:8081 --dir ./a --bootstrap
   bloomkvd --id b --address 127.0.0.1:8082 --dir ./b --join 127.0.0.1:8081
@@ -79,6 +80,7 @@ interrupt.`,
 	c.Flags().StringVar(&f.node.ID, "id", "", "the `NAME` of the node, which never changes")
 	c.Flags().StringVar(&f.node.Address, "address", "", "the `HOST:PORT` where other nodes reach it")
 	c.Flags().StringVar(&f.listen, "listen", "", "listen at `HOST:PORT` (default that of --address)")
+	c.Flags().StringSliceVar(&f.node.Hosts, "host", nil, "answer requests for this `NAME`, too, without a token")
 	c.Flags().StringVar(&f.node.Dir, "dir", "", "the `DIRECTORY` of the node")
 	c.Flags().BoolVar(&f.node.Bootstrap, "bootstrap", false, "begin a new group, if the directory is empty")
 	c.Flags().StringVar(&f.join, "join", "", "join the group of the node at `ADDRESS`")
@@ -109,10 +111,7 @@ func (a *app) serve(ctx context.Context, f *flags, server *tls.Config) error {
 	if err != nil {
 		return err
 	}
-	s := &http.Server{
-		Handler: n.Handler(), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
-		IdleTimeout: 2 * time.Minute, ErrorLog: log.New(io.Discard, "", 0),
-	}
+	s := httpguard.Server(n.Handler())
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener(l, server)) }()
 	fmt.Fprintf(a.Out, "node %s at %s\n", f.node.ID, f.node.Address)
@@ -140,6 +139,9 @@ func (a *app) serve(ctx context.Context, f *flags, server *tls.Config) error {
 func (a *app) options(f *flags) (*tls.Config, error) {
 	if f.node.ID == "" || f.node.Address == "" || f.node.Dir == "" {
 		return nil, errors.New("want --id, --address and --dir")
+	}
+	if f.listen != "" {
+		f.node.Hosts = append(f.node.Hosts, f.listen)
 	}
 	if f.verbose {
 		f.node.Logger = slog.New(slog.NewTextHandler(a.Err, nil))

@@ -345,7 +345,7 @@ func TestEveryRequestOfAClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Origin", "https://elsewhere.example")
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := c.http.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}

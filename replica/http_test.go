@@ -1,0 +1,109 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// answerOf returns what a node answers to a request for a host.
+func answerOf(t *testing.T, n *Node, method, path, host, token string) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, bytes.NewReader(nil))
+	r.Host = host
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	n.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// A page of any site can have its own name lead to this machine. Its requests are for that name.
+func TestWithoutATokenOnlyRequestsForThisNodeAreAnswered(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Hosts = []string{"db.example:8081"} })
+	g.open("a", true)
+	g.put("a", "k", "v")
+	for _, request := range [][2]string{
+		{http.MethodGet, "/v1/kv?key=k&stale=1"},
+		{http.MethodGet, "/v1/scan?stale=1"},
+		{http.MethodGet, "/v1/status"},
+		{http.MethodGet, "/v1/digest"},
+		{http.MethodGet, "/v1/checksum"},
+		{http.MethodPost, "/v1/export"},
+		{http.MethodPut, "/v1/kv?key=k"},
+		{http.MethodPost, "/v1/leave?id=x"},
+	} {
+		for host, want := range map[string]int{
+			"site.example": http.StatusForbidden, "site.example:8081": http.StatusForbidden, "a": http.StatusOK,
+			"db.example": http.StatusOK, "localhost:8081": http.StatusOK, "127.0.0.1:8081": http.StatusOK,
+		} {
+			w := answerOf(t, g.node("a"), request[0], request[1], host, "")
+			if w.Code != want || w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" {
+				t.Errorf("%s %s for host %s: %d, %v, want %d", request[0], request[1], host, w.Code, w.Header(), want)
+			}
+		}
+	}
+	g.want("a", "k", "")
+}
+
+// A page has no token, and a node may have names that it does not know, as behind a balancer.
+func TestWithATokenRequestsForEveryHostAreAnswered(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Token = "secret" })
+	g.open("a", true)
+	for token, want := range map[string]int{"secret": http.StatusOK, "": http.StatusUnauthorized} {
+		w := answerOf(t, g.node("a"), http.MethodGet, "/v1/status", "balancer.example", token)
+		if w.Code != want || w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" {
+			t.Errorf("with token %q: %d, %v, want %d", token, w.Code, w.Header(), want)
+		}
+	}
+}
+
+func TestRequestsReadTheWholeStoreOneAtATime(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	n := g.node("a")
+	n.whole <- struct{}{} // as if a request did
+	for _, path := range []string{"/v1/digest", "/v1/checksum"} {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, path, http.NoBody)
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		n.Handler().ServeHTTP(w, r)
+		cancel()
+		if w.Code == http.StatusOK {
+			t.Errorf("GET %s while another request reads the whole store: %d, want an error", path, w.Code)
+		}
+	}
+	<-n.whole
+	for _, path := range []string{"/v1/digest", "/v1/checksum", "/v1/digest"} {
+		if w := answerOf(t, n, http.MethodGet, path, "localhost", ""); w.Code != http.StatusOK {
+			t.Errorf("GET %s: %d, %s, want %d", path, w.Code, w.Body, http.StatusOK)
+		}
+	}
+}
+
+func TestAScanHasABound(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	value := string(make([]byte, MaxBatchSize/4))
+	for i := range 8 {
+		g.put("a", key(i), value)
+	}
+	w := answerOf(t, g.node("a"), http.MethodGet, "/v1/scan", "localhost", "")
+	if most := 3 * MaxBatchSize; w.Code != http.StatusOK || w.Body.Len() > most ||
+		!bytes.Contains(w.Body.Bytes(), []byte(`"more":true`)) {
+		t.Errorf("scan of %d bytes: %d, %d bytes, want at most %d and that there is more",
+			8*len(value), w.Code, w.Body.Len(), most)
+	}
+	for _, limit := range []int{0, -1, maxScan + 1} {
+		w := answerOf(t, g.node("a"), http.MethodGet, fmt.Sprintf("/v1/scan?limit=%d", limit), "localhost", "")
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("limit %d: %d, want %d", limit, w.Code, http.StatusBadRequest)
+		}
+	}
+}
