@@ -175,6 +175,8 @@ var problems = []struct {
 	{"no_leader", ErrNoLeader, http.StatusServiceUnavailable},
 	{"closed", ErrClosed, http.StatusServiceUnavailable},
 	{"batch", ErrBatch, http.StatusBadRequest},
+	{"join", ErrJoin, http.StatusBadRequest},
+	{"unreached", ErrUnreached, http.StatusBadGateway},
 	{"not_found", bloomkv.ErrNotFound, http.StatusNotFound},
 }
 

@@ -69,7 +69,8 @@ func (l *link) other(to raft.ServerAddress) *link {
 	l.g.mu.Lock()
 	defer l.g.mu.Unlock()
 	from, other := l.g.members[l.from], l.g.members[string(to)]
-	if from.transport != l || l.g.cut[[2]string{l.from, string(to)}] || l.g.cut[[2]string{string(to), l.from}] {
+	cut := l.g.cut[[2]string{l.from, string(to)}] || l.g.cut[[2]string{string(to), l.from}]
+	if other == nil || from.transport != l || cut {
 		return nil
 	}
 	return other.transport
@@ -344,7 +345,8 @@ func (g *group) leader() string {
 func (g *group) repeat(call func(ctx context.Context) error) error {
 	ctx := g.soon()
 	for {
-		if err := call(ctx); !errors.Is(err, ErrUnknown) || ctx.Err() != nil {
+		err := call(ctx)
+		if !errors.Is(err, ErrUnknown) && !errors.Is(err, ErrUnreached) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -76,28 +76,91 @@ func (n *Node) servers() []raft.Server {
 // Join adds a node to the group as a voter, or changes its address. Any node of the group takes the call. The new node
 // must run, with an empty directory. To join what is in the group already changes nothing.
 //
-// Join returns once every voter that answers knows of the new node: see spread. If ctx ends before that, the error
-// matches ErrUnknown, and the call may be made again.
+// The group is changed only once it can go on with the change. The node is asked for its status first: the error
+// matches ErrUnreached if it does not answer, and ErrJoin if the address is that of another node, or of another group.
+// Then it gets the log without a vote, and it votes once it has what the leader had. Join returns once every voter that
+// answers knows of that: see spread. If ctx ends before, as it may while much data travels, the error matches
+// ErrUnknown, and the call may be made again. Until then the node is a member without a vote: it delays nothing, and
+// Leave removes it.
 func (n *Node) Join(ctx context.Context, id, address string) error {
-	if id == "" || address == "" {
-		return fmt.Errorf("join: id %q, address %q: want both", id, address)
+	err := n.opts.checkAddress(address)
+	if id == "" {
+		err = errors.New("no id")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: id %q: %w", ErrJoin, id, err)
 	}
 	return n.onLeader(ctx,
-		func() error {
-			term := n.raft.CurrentTerm()
-			var err error
-			if slices.Contains(n.members(), Member{id, address, true}) {
-				err = n.settle(ctx, term)
-			} else {
-				f := n.raft.AddVoter(raft.ServerID(id), raft.ServerAddress(address), 0, n.opts.Election)
-				err = n.change(ctx, f)
-			}
-			if err != nil {
-				return err
-			}
-			return n.spread(ctx, id)
-		},
+		func() error { return n.joinHere(ctx, Member{id, address, true}) },
 		func(leader string) error { return n.client.join(ctx, leader, id, address) })
+}
+
+// joinHere makes a node a voter, as the leader.
+func (n *Node) joinHere(ctx context.Context, want Member) error {
+	term, members := n.raft.CurrentTerm(), n.members()
+	if slices.Contains(members, want) {
+		if err := n.settle(ctx, term); err != nil {
+			return err
+		}
+		return n.spread(ctx, want)
+	}
+	if err := n.probe(ctx, members, want); err != nil {
+		return err
+	}
+	id, address, wait := raft.ServerID(want.ID), raft.ServerAddress(want.Address), n.opts.Election
+	without := Member{want.ID, want.Address, false}
+	if !slices.Contains(members, without) { // a voter keeps its vote at its new address
+		if err := n.change(ctx, n.raft.AddNonvoter(id, address, 0, wait)); err != nil {
+			return err
+		}
+	}
+	if err := n.catchUp(ctx, term, without); err != nil {
+		return err
+	}
+	if !slices.Contains(n.members(), want) {
+		if err := n.change(ctx, n.raft.AddVoter(id, address, 0, wait)); err != nil {
+			return err
+		}
+	}
+	return n.spread(ctx, want)
+}
+
+// probe asks the node at the address of a new member who it is. members are those of the group.
+func (n *Node) probe(ctx context.Context, members []Member, want Member) error {
+	s, err := n.client.status(ctx, want.Address)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %s: %v", ErrUnreached, want.Address, err) //nolint:errorlint // may match errNotLeader
+	case s.ID != want.ID:
+		return fmt.Errorf("%w: at %s is node %q, want %q", ErrJoin, want.Address, s.ID, want.ID)
+	case len(s.Members) > 0 && !hasMember(s.Members, n.opts.ID) && !hasMember(members, want.ID):
+		return fmt.Errorf("%w: %s at %s has a group without %s, want an empty directory",
+			ErrJoin, want.ID, want.Address, n.opts.ID)
+	}
+	return nil
+}
+
+// catchUp waits until a member has what the leader of a term has now: then raft reaches it, and it can vote.
+func (n *Node) catchUp(ctx context.Context, term uint64, m Member) error {
+	for applied := n.fsm.applied.load(); ; {
+		if n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
+			return errNotLeader // what was done so far is done again, and changes nothing then
+		}
+		if !hasMember(n.members(), m.ID) {
+			return fmt.Errorf("%w: %s has left the group meanwhile", ErrJoin, m.ID)
+		}
+		s, err := n.client.status(ctx, m.Address)
+		if err == nil && s.Term == term && s.Applied >= applied && hasMember(s.Members, m.ID) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %s has index %d of %d: %w", ErrUnknown, m.ID, s.Applied, applied, ctx.Err())
+		case <-n.stop:
+			return ErrClosed
+		case <-time.After(retryPause):
+		}
+	}
 }
 
 // settle waits until all that the log of the leader of a term has now is committed, as its newest configuration is
@@ -121,33 +184,33 @@ func (n *Node) settle(ctx context.Context, term uint64) error {
 	}
 }
 
-// spread waits until every voter that answers has a new node in its configuration. That of raft refuses its vote to a
-// node that it does not know. So if a change of the group were on the leader and the new node alone when the leader
+// spread waits until every voter that answers has a new voter in its configuration. raft refuses its vote to a node
+// that is no voter there. So if a change of the group were on the leader and the new node alone when the leader
 // dies, no node could be elected: the new node would be refused, and the others are behind it.
 //
 // A voter that does not answer for as long as an election takes is not waited for. The group has no leader if that
 // voter returns, the leader dies before it has told the voter of the new node, and the votes of the others are too few.
-func (n *Node) spread(ctx context.Context, id string) error {
+func (n *Node) spread(ctx context.Context, m Member) error {
 	for _, s := range n.servers() {
 		own := s.ID == raft.ServerID(n.opts.ID)
-		if own || s.ID == raft.ServerID(id) || s.Suffrage != raft.Voter {
+		if own || s.ID == raft.ServerID(m.ID) || s.Suffrage != raft.Voter {
 			continue
 		}
-		if err := n.awaitMember(ctx, string(s.Address), id); err != nil {
-			return fmt.Errorf("%w: %s is not known at %s yet: %w", ErrUnknown, id, s.Address, err)
+		if err := n.awaitMember(ctx, string(s.Address), m); err != nil {
+			return fmt.Errorf("%w: %s is not known at %s yet: %w", ErrUnknown, m.ID, s.Address, err)
 		}
 	}
 	return nil
 }
 
 // awaitMember waits until the node at an address has a member, or does not answer.
-func (n *Node) awaitMember(ctx context.Context, address, id string) error {
+func (n *Node) awaitMember(ctx context.Context, address string, m Member) error {
 	for start := time.Now(); ; {
 		s, err := n.client.status(ctx, address)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case hasMember(s.Members, id):
+		case slices.Contains(s.Members, m):
 			return nil
 		case err != nil && time.Since(start) > n.opts.Election:
 			return nil

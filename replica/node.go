@@ -40,6 +40,11 @@ var (
 	ErrOldStore = errors.New("store and log do not belong together")
 	// ErrBatch means that a batch cannot be replicated: it sets a mark, or is larger than MaxBatchSize.
 	ErrBatch = errors.New("batch cannot be replicated")
+	// ErrJoin means that a node cannot be added to the group: its name or address is wrong, or it is of another group.
+	ErrJoin = errors.New("node cannot join")
+	// ErrUnreached means that a node that was to be added does not answer. The votes of the group are the same as
+	// before.
+	ErrUnreached = errors.New("node does not answer")
 
 	errRemoved   = errors.New("it was removed from the group")
 	errNotLeader = errors.New("not the leader") // nothing was done: the caller tries elsewhere

@@ -154,13 +154,20 @@ func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
 	g.open("b", false)
 	g.join("a", "b")
 	g.open("c", false)
-	release := g.hold("b")
+	a := g.node("a")
+	if err := a.raft.AddNonvoter("c", "c", 0, 0).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for !hasMember(g.node("b").members(), "c") {
+		time.Sleep(time.Millisecond)
+	}
+	release := g.hold("b") // a and c are a majority of the voters
 	defer release()
 	joined := make(chan error, 1)
 	go func() {
 		joined <- g.repeat(func(ctx context.Context) error { return g.node("a").Join(ctx, "c", "c") })
 	}()
-	for a := g.node("a"); !hasMember(a.members(), "c") || a.raft.CommitIndex() < a.raft.LastIndex(); {
+	for !slices.Contains(a.members(), Member{"c", "c", true}) || a.raft.CommitIndex() < a.raft.LastIndex() {
 		time.Sleep(time.Millisecond)
 	}
 	select {
@@ -181,6 +188,74 @@ func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
 	g.put(g.leader(), "k", "v")
 	g.open("a", false)
 	g.equal("a", "b", "c")
+}
+
+// A vote that nobody casts would leave a group of one without a majority, for ever.
+func TestANodeThatIsNotReachedIsNotAdded(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "1")
+	g.open("other", true)
+	g.open("b", false)
+	for _, c := range []struct {
+		id, address string
+		want        error
+	}{
+		{"c", "c", ErrUnreached},
+		{"c", "b", ErrJoin}, // it is another node
+		{"other", "other", ErrJoin},
+		{"", "b", ErrJoin},
+		{"b", "", ErrJoin},
+	} {
+		if err := g.node("a").Join(g.soon(), c.id, c.address); !errors.Is(err, c.want) {
+			t.Errorf("Join of %q at %q: %v, want %v", c.id, c.address, err, c.want)
+		}
+		if got := g.node("a").Status().Members; len(got) != 1 {
+			t.Errorf("after Join of %q at %q: members %v, want one", c.id, c.address, got)
+		}
+	}
+	g.put("a", "k", "2")
+	g.crash("a", vfs.KeepNothing)
+	g.open("a", false)
+	g.put("a", "k", "3")
+	g.join("a", "b")
+	g.equal("a", "b")
+}
+
+func TestANodeThatLagsHasNoVote(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "1")
+	g.open("b", false)
+	release := g.hold("b")
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*election)
+	defer cancel()
+	if err := g.node("a").Join(ctx, "b", "b"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Join of a node that gets no log: %v, want ErrUnknown", err)
+	}
+	if got := g.node("a").members(); !slices.Contains(got, Member{"b", "b", false}) {
+		t.Errorf("members %v, want b without a vote", got)
+	}
+	g.put("a", "k", "2") // b is not needed
+	release()
+	g.join("a", "b")
+	if got := g.node("a").members(); !slices.Contains(got, Member{"b", "b", true}) {
+		t.Errorf("members %v, want b with a vote", got)
+	}
+	g.equal("a", "b")
+}
+
+func TestOnlyAHostAndAPortAreAnAddress(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:8081": true, "[::1]:8081": true, "node.example:8081": true,
+		"": false, "node": false, "node:": false, ":8081": false, "node:http": false, "node:65536": false,
+		"no address": false, "no address:1": false, "node:1/path": false, "user@node:1": false, "http://node:1": false,
+	} {
+		if err := (&Options{}).checkAddress(address); (err == nil) != want {
+			t.Errorf("%q: %v, want an address: %v", address, err, want)
+		}
+	}
 }
 
 func TestLeaveWaitsUntilTheChangeIsCommitted(t *testing.T) {

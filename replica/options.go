@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -62,6 +65,9 @@ func (o *Options) withDefaults() (Options, error) {
 	if d.ID == "" || d.Address == "" || d.Dir == "" {
 		return d, fmt.Errorf("options ID %q, Address %q, Dir %q: want all", d.ID, d.Address, d.Dir)
 	}
+	if err := d.checkAddress(d.Address); err != nil {
+		return d, err
+	}
 	if d.FS == nil {
 		d.FS = vfs.OS
 	}
@@ -84,6 +90,20 @@ func (o *Options) withDefaults() (Options, error) {
 		d.Check = 10 * time.Second
 	}
 	return d, nil
+}
+
+// checkAddress returns an error for what is no address of a node. Without Options.Transport it is that of its HTTP
+// server; a Transport may have other ones.
+func (o *Options) checkAddress(address string) error {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	u, bad := url.Parse("http://" + address)
+	if ok := err == nil && bad == nil && host != "" && u.Host == address; !ok && (o.Transport == nil || address == "") {
+		return fmt.Errorf("address %q, want host:port", address)
+	}
+	return nil
 }
 
 // raftConfig returns the configuration of raft. raft never restores a snapshot at its start: Open makes sure before

@@ -95,20 +95,26 @@ func (p *process) interrupt(t *testing.T) {
 	}
 }
 
+// unused returns an address at which nobody listens.
+func unused(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
+}
+
 // processes starts nodes that form a group, each with more arguments.
 func processes(t *testing.T, ids []string, args ...string) []*process {
 	t.Helper()
 	dir := t.TempDir()
 	var all []*process
 	for i, id := range ids {
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := &process{id: id, address: l.Addr().String(), dir: filepath.Join(dir, id), args: args}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		p := &process{id: id, address: unused(t), dir: filepath.Join(dir, id), args: args}
 		if i == 0 {
 			p.args = append([]string{"--bootstrap"}, args...)
 		} else {
@@ -353,6 +359,48 @@ func TestEveryRequestOfAClient(t *testing.T) {
 		t.Errorf("a request of a page from elsewhere: %s, want %d", answer.Status, http.StatusForbidden)
 	}
 	p.interrupt(t)
+}
+
+func TestAJoinThatCannotSucceedChangesNothing(t *testing.T) {
+	p := processes(t, []string{"a"})[0]
+	c := plain()
+	c.eventually(t, http.MethodPut, p.address, "/v1/kv?key=k", []byte("1"))
+	for query, want := range map[string]int{
+		"id=b&address=no+address":     http.StatusBadRequest,
+		"id=b":                        http.StatusBadRequest,
+		"id=b&address=" + p.address:   http.StatusBadRequest, // that is a
+		"id=b&address=" + unused(t):   http.StatusBadGateway,
+		"address=" + unused(t):        http.StatusBadRequest,
+		"id=b&address=127.0.0.1:http": http.StatusBadRequest,
+	} {
+		status, answer, err := c.do(http.MethodPost, p.address, "/v1/join?"+query, nil)
+		if status != want {
+			t.Errorf("join?%s: %d, %s, %v, want %d", query, status, answer, err, want)
+		}
+		status, answer, err = c.do(http.MethodPut, p.address, "/v1/kv?key=k", []byte(query))
+		if status != http.StatusOK {
+			t.Fatalf("put after join?%s: %d, %s, %v, want %d", query, status, answer, err, http.StatusOK)
+		}
+	}
+	p.interrupt(t)
+}
+
+// A voter that comes back at another address is needed for every write of two nodes.
+func TestANodeMovesToAnotherAddress(t *testing.T) {
+	all := processes(t, []string{"a", "b"})
+	c := plain()
+	for _, p := range all {
+		c.formed(t, p.address, 2)
+	}
+	all[1].interrupt(t)
+	all[1].address = unused(t)
+	all[1].start(t)
+	for _, p := range all {
+		c.eventually(t, http.MethodPut, p.address, "/v1/kv?key=k", []byte(p.id))
+	}
+	if got := c.eventually(t, http.MethodGet, all[0].address, "/v1/kv?key=k", nil); string(got) != "b" {
+		t.Errorf("get: %q, want b", got)
+	}
 }
 
 func TestATokenAndTLSProtectEverything(t *testing.T) {
