@@ -53,6 +53,9 @@ const (
 	indexHeader = "Bloomkv-Index"     // index of the last command in what follows
 )
 
+// maxAnswer bounds an answer in memory, in bytes. Each that is asked for has some hundred, and about as many a member.
+const maxAnswer = 1 << 20
+
 // do sends a request that the receiver must not pass on. An error that matches errNotLeader means that nothing was
 // done; other errors of the connection match ErrUnknown.
 func (c *client) do(ctx context.Context, method, address, path string, body []byte) (*http.Response, error) {
@@ -85,11 +88,16 @@ func (c *client) ask(ctx context.Context, method, address, path string, body []b
 		return err
 	}
 	defer response.Body.Close() //nolint:errcheck // it was read
+	from := &io.LimitedReader{R: response.Body, N: maxAnswer}
 	if to == nil {
-		_, err := io.Copy(io.Discard, response.Body) // so that the connection is used again
-		return err
+		_, err = io.Copy(io.Discard, from) // so that the connection is used again
+	} else {
+		err = json.NewDecoder(from).Decode(to)
 	}
-	return json.NewDecoder(response.Body).Decode(to)
+	if from.N == 0 {
+		return fmt.Errorf("%s %s%s: an answer of %d bytes or more, want less", method, address, path, maxAnswer)
+	}
+	return err
 }
 
 func (c *client) apply(ctx context.Context, address string, b *bloomkv.Batch) error {

@@ -62,10 +62,11 @@ func (n *Node) startRaft(config *raft.Config) error {
 	if err != nil {
 		return err
 	}
+	received := newIncoming(n.transport, n.opts.Logger, n.stop)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		n.raft, err = raft.NewRaft(config, n.fsm, cached, log, n.snapshots, n.transport)
+		n.raft, err = raft.NewRaft(config, n.fsm, cached, log, n.snapshots, received)
 	}()
 	<-ended
 	close(n.started)

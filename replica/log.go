@@ -112,7 +112,10 @@ func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
 		return l.absent(index)
 	}
 	if err == nil {
-		if err = parseEntry(raw, to); err != nil {
+		if err = parseEntry(raw, to); err == nil {
+			err = checkEntry(to) // raft would panic
+		}
+		if err != nil {
 			err = fmt.Errorf("log: index %d: %w", index, err)
 		}
 	}

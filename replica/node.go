@@ -106,6 +106,7 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 	}
 	defer func() {
 		if err != nil {
+			close(n.stop)
 			if n.stream != nil {
 				_ = n.stream.Close()
 			}

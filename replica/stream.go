@@ -6,6 +6,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -17,6 +19,7 @@ import (
 const (
 	raftPath     = "/v1/raft"
 	raftProtocol = "bloomkv-raft/1"
+	maxHeader    = 64 << 10 // bytes of the answer to an upgrade
 )
 
 // streamLayer carries raft's connections over the port of the node's HTTP server: each begins as a request to be
@@ -147,11 +150,13 @@ func (l *streamLayer) upgrade(ctx context.Context, c net.Conn, address string) (
 	if err := r.Write(c); err != nil {
 		return nil, err
 	}
-	from := bufio.NewReader(c)
+	limited := &io.LimitedReader{R: c, N: maxHeader}
+	from := bufio.NewReader(limited)
 	answer, err := http.ReadResponse(from, r)
 	if err != nil {
 		return nil, err
 	}
+	limited.N = math.MaxInt64
 	defer answer.Body.Close() //nolint:errcheck // it has no body
 	if answer.StatusCode != http.StatusSwitchingProtocols {
 		return nil, fmt.Errorf("%s: %s, want an upgrade to %s", address, answer.Status, raftProtocol)

@@ -1,0 +1,200 @@
+package replica
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/hashicorp/raft"
+)
+
+// maxTerm bounds the terms of messages: a term can be raised, and never be lowered.
+const maxTerm = 1 << 62
+
+// incoming is a transport whose messages are checked before raft sees them. raft stores an entry before it reads it,
+// and panics if it cannot: the node would end at each start. A message that is refused changes nothing.
+type incoming struct {
+	raft.Transport
+
+	log    *slog.Logger
+	passed chan raft.RPC
+}
+
+// incomingPreVote is incoming over a transport with an optional message.
+type incomingPreVote struct {
+	*incoming
+
+	of raft.WithPreVote
+}
+
+// newIncoming returns t with a check of what arrives. It passes messages on until stop is closed.
+func newIncoming(t raft.Transport, log *slog.Logger, stop <-chan struct{}) raft.Transport {
+	in := &incoming{t, log, make(chan raft.RPC)}
+	go in.pass(stop)
+	if of, ok := t.(raft.WithPreVote); ok {
+		return incomingPreVote{in, of}
+	}
+	return in
+}
+
+func (in *incoming) Consumer() <-chan raft.RPC { return in.passed }
+
+// SetHeartbeatHandler makes heartbeats, which do not wait behind other messages, go to the handler.
+func (in *incoming) SetHeartbeatHandler(handle func(raft.RPC)) {
+	in.Transport.SetHeartbeatHandler(func(m raft.RPC) {
+		if in.accepts(m, checkMessage(m.Command)) {
+			handle(m)
+		}
+	})
+}
+
+// RequestVote returns an error for an answer that cannot be believed.
+func (in *incoming) RequestVote(
+	id raft.ServerID, to raft.ServerAddress, q *raft.RequestVoteRequest, a *raft.RequestVoteResponse,
+) error {
+	err := in.Transport.RequestVote(id, to, q, a)
+	return errors.Join(err, checkTerm(a.Term))
+}
+
+// RequestPreVote returns an error for an answer that cannot be believed.
+func (in incomingPreVote) RequestPreVote(
+	id raft.ServerID, to raft.ServerAddress, q *raft.RequestPreVoteRequest, a *raft.RequestPreVoteResponse,
+) error {
+	err := in.of.RequestPreVote(id, to, q, a)
+	return errors.Join(err, checkTerm(a.Term))
+}
+
+func (in *incoming) pass(stop <-chan struct{}) {
+	for {
+		select {
+		case m := <-in.Transport.Consumer():
+			if !in.accepts(m, checkMessage(m.Command)) {
+				continue
+			}
+			if _, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
+				go in.passSnapshot(m, stop)
+			} else {
+				in.send(m, stop)
+			}
+		case <-stop:
+			return
+		}
+	}
+}
+
+// passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender.
+func (in *incoming) passSnapshot(m raft.RPC, stop <-chan struct{}) {
+	raw := make([]byte, recordSize)
+	_, err := io.ReadFull(m.Reader, raw)
+	if err == nil {
+		_, err = readRecord(bytes.NewReader(raw))
+	}
+	if in.accepts(m, err) {
+		m.Reader = bytes.NewReader(raw)
+		in.send(m, stop)
+	}
+}
+
+func (in *incoming) send(m raft.RPC, stop <-chan struct{}) {
+	select {
+	case in.passed <- m:
+	case <-stop:
+	}
+}
+
+// accepts reports whether a message has no error. Otherwise its sender gets the error.
+func (in *incoming) accepts(m raft.RPC, err error) bool {
+	if err == nil {
+		return true
+	}
+	in.log.Warn("message of another node refused", slog.Any("error", err))
+	var answer any
+	switch m.Command.(type) {
+	case *raft.AppendEntriesRequest:
+		answer = &raft.AppendEntriesResponse{}
+	case *raft.InstallSnapshotRequest:
+		answer = &raft.InstallSnapshotResponse{}
+	case *raft.RequestVoteRequest:
+		answer = &raft.RequestVoteResponse{}
+	case *raft.RequestPreVoteRequest:
+		answer = &raft.RequestPreVoteResponse{}
+	}
+	m.Respond(answer, err)
+	return false
+}
+
+func checkMessage(command any) error {
+	switch q := command.(type) {
+	case *raft.AppendEntriesRequest:
+		next := q.PrevLogEntry
+		for _, e := range q.Entries {
+			next++
+			switch {
+			case e == nil:
+				return fmt.Errorf("no entry of index %d", next)
+			case e.Index != next || e.Term > q.Term:
+				return fmt.Errorf("entry of index %d, term %d, want %d and at most %d", e.Index, e.Term, next, q.Term)
+			}
+			if err := checkEntry(e); err != nil {
+				return fmt.Errorf("entry of index %d: %w", e.Index, err)
+			}
+		}
+		return checkTerm(q.Term)
+	case *raft.InstallSnapshotRequest:
+		if q.SnapshotVersion != raft.SnapshotVersionMax || q.Size != recordSize {
+			return fmt.Errorf("snapshot of version %d and %d bytes, want %d and %d",
+				q.SnapshotVersion, q.Size, raft.SnapshotVersionMax, recordSize)
+		}
+		return errors.Join(checkConfiguration(q.Configuration), checkTerm(q.Term))
+	case *raft.RequestVoteRequest:
+		return checkTerm(q.Term)
+	case *raft.RequestPreVoteRequest:
+		return checkTerm(q.Term)
+	}
+	return nil
+}
+
+func checkTerm(term uint64) error {
+	if term > maxTerm {
+		return fmt.Errorf("term %d, want at most %d", term, uint64(maxTerm))
+	}
+	return nil
+}
+
+// checkEntry returns an error for an entry that raft cannot read.
+func checkEntry(l *raft.Log) error {
+	switch l.Type {
+	case raft.LogCommand, raft.LogNoop, raft.LogBarrier:
+		return nil
+	case raft.LogConfiguration:
+		return checkConfiguration(l.Data)
+	default:
+		return fmt.Errorf("type %d, want a command, a no-op, a barrier or a configuration", l.Type)
+	}
+}
+
+// checkConfiguration returns an error for what raft does not take as the configuration of a group.
+func checkConfiguration(raw []byte) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // of DecodeConfiguration, which returns no error
+			err = fmt.Errorf("configuration of %d bytes: %v", len(raw), p)
+		}
+	}()
+	voters := 0
+	ids, addresses := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}
+	for _, s := range raft.DecodeConfiguration(raw).Servers {
+		if s.ID == "" || s.Address == "" || ids[s.ID] || addresses[s.Address] {
+			return fmt.Errorf("configuration with id %q at %q, want both, and each once", s.ID, s.Address)
+		}
+		ids[s.ID], addresses[s.Address] = true, true
+		if s.Suffrage == raft.Voter {
+			voters++
+		}
+	}
+	if voters == 0 {
+		return fmt.Errorf("configuration of %d bytes with %d members and no voter, want one", len(raw), len(ids))
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package replica
+
+import (
+	"bytes"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// configuration returns the members of a group as raft encodes them.
+func configuration(servers ...raft.Server) []byte {
+	return raft.EncodeConfiguration(raft.Configuration{Servers: servers})
+}
+
+var (
+	voterA = raft.Server{ID: "a", Address: "a"}
+	voterX = raft.Server{ID: "x", Address: "x"}
+	good   = configuration(voterA, voterX)
+)
+
+// badConfigurations are no configurations of a group.
+var badConfigurations = map[string][]byte{
+	"no bytes":        nil,
+	"no map":          {0xc1, 0xff},
+	"cut":             good[:len(good)-1],
+	"nobody":          configuration(),
+	"no voter":        configuration(raft.Server{Suffrage: raft.Nonvoter, ID: "a", Address: "a"}),
+	"one id twice":    configuration(voterA, raft.Server{ID: "a", Address: "b"}),
+	"one place twice": configuration(voterA, raft.Server{ID: "b", Address: "a"}),
+	"no id":           configuration(voterA, raft.Server{Address: "b"}),
+	"no address":      configuration(voterA, raft.Server{ID: "b"}),
+}
+
+func TestAConfigurationIsBelievedOnlyIfItIsOne(t *testing.T) {
+	if err := checkConfiguration(good); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+	for name, raw := range badConfigurations {
+		if err := checkConfiguration(raw); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// What raft cannot read would be in the log, and end the node at each start.
+func TestMessagesThatRaftCannotReadChangeNothing(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "1")
+	before := g.node("a").Status()
+	_, sender := raft.NewInmemTransport("x")
+	sender.Connect("a", g.members["a"].transport.InmemTransport)
+	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("x"), Addr: []byte("x")}
+
+	send := func(name string, term uint64, entries ...*raft.Log) {
+		t.Helper()
+		q := &raft.AppendEntriesRequest{RPCHeader: header, Term: term, Entries: entries}
+		if err := sender.AppendEntries("a", "a", q, new(raft.AppendEntriesResponse)); err == nil {
+			t.Errorf("entries, %s: no error", name)
+		}
+	}
+	for name, raw := range badConfigurations {
+		send(name, 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogConfiguration, Data: raw})
+	}
+	send("unknown type", 1000, &raft.Log{Index: 1, Term: 1000, Type: 77})
+	send("old type", 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogAddPeerDeprecated})
+	send("gap", 1000, &raft.Log{Index: 1, Term: 1}, &raft.Log{Index: 3, Term: 1000})
+	send("later term", 1000, &raft.Log{Index: 1, Term: 1001})
+	send("none", 1000, nil)
+	send("last term", math.MaxUint64)
+
+	install := func(name string, version raft.SnapshotVersion, members, body []byte) {
+		t.Helper()
+		q := &raft.InstallSnapshotRequest{
+			RPCHeader: header, SnapshotVersion: version, Term: 1000, Leader: []byte("x"), LastLogIndex: 1000,
+			LastLogTerm: 1000, Configuration: members, ConfigurationIndex: 1, Size: int64(len(body)),
+		}
+		err := sender.InstallSnapshot("a", "a", q, new(raft.InstallSnapshotResponse), bytes.NewReader(body))
+		if err == nil {
+			t.Errorf("snapshot, %s: no error", name)
+		}
+	}
+	for name, raw := range badConfigurations {
+		install(name, raft.SnapshotVersionMax, raw, encodeRecord(1))
+	}
+	install("without configurations", raft.SnapshotVersionMin, good, encodeRecord(1))
+	install("longer", raft.SnapshotVersionMax, good, append(encodeRecord(1), 0))
+	install("flipped", raft.SnapshotVersionMax, good, append(encodeRecord(1)[:recordSize-1], 0))
+
+	vote := &raft.RequestVoteRequest{RPCHeader: header, Term: math.MaxUint64}
+	if err := sender.RequestVote("a", "a", vote, new(raft.RequestVoteResponse)); err == nil {
+		t.Error("vote of the last term: no error")
+	}
+	if after := g.node("a").Status(); after.Term != before.Term || after.State != before.State {
+		t.Errorf("afterwards: %+v, want the term and the role of %+v", after, before)
+	}
+	g.put("a", "k", "2")
+	g.crash("a", vfs.KeepNothing)
+	g.open("a", false)
+	g.want("a", "k", "2")
+}
+
+func TestALogThatRaftCannotReadIsAnError(t *testing.T) {
+	for name, entry := range map[string]*raft.Log{
+		"configuration": {Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte{0xc1, 0xff}},
+		"type":          {Index: 1, Term: 1, Type: 77},
+	} {
+		_, transport := raft.NewInmemTransport("a")
+		o, err := (&Options{ID: "a", Address: "a", Dir: t.TempDir(), Transport: transport}).withDefaults()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := openLog(filepath.Join(o.Dir, "log"), o.FS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.StoreLog(entry); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "index 1") {
+			t.Errorf("%s: Open: %v, %v, want an error that names the entry", name, n, err)
+		}
+	}
+}
