@@ -18,29 +18,36 @@ import (
 
 // client sends requests to other nodes.
 type client struct {
-	http   *http.Client
-	own    bool // http was made here
-	scheme string
-	token  string
+	http    *http.Client
+	own     bool // http was made here
+	scheme  string
+	token   string
+	allowed func(address string) error // see Options.Local
 
 	patience time.Duration // for an answer that only reads memory
 }
 
 func newClient(o *Options) *client {
-	c := &client{http: o.Client, scheme: "http", token: o.Token, patience: 2 * o.Election}
+	c := &client{http: o.Client, scheme: "http", token: o.Token, allowed: o.checkMachine, patience: 2 * o.Election}
 	if o.TLS != nil {
 		c.scheme = "https"
 	}
 	if c.http == nil {
 		dialer := &net.Dialer{Timeout: o.Election}
 		c.own = true
-		c.http = &http.Client{Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: o.Election,
-			MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
-		}}
+		c.http = &http.Client{
+			Transport: &http.Transport{
+				DialContext: dialer.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: o.Election,
+				MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute,
+			},
+			CheckRedirect: noRedirect,
+		}
 	}
 	return c
 }
+
+// noRedirect makes a redirect the answer: no node sends one, and the request must not go to another machine.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func (c *client) close() {
 	if c.own {
@@ -59,6 +66,9 @@ const maxAnswer = 1 << 20
 // do sends a request that the receiver must not pass on. An error that matches errNotLeader means that nothing was
 // done; other errors of the connection match ErrUnknown.
 func (c *client) do(ctx context.Context, method, address, path string, body []byte) (*http.Response, error) {
+	if err := c.allowed(address); err != nil {
+		return nil, err
+	}
 	r, err := http.NewRequestWithContext(ctx, method, c.scheme+"://"+address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, err

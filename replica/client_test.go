@@ -3,9 +3,11 @@ package replica
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +58,44 @@ func TestAnAnswerWithoutAnEndIsLeft(t *testing.T) {
 type answerer func(r *http.Request) *http.Response
 
 func (a answerer) RoundTrip(r *http.Request) (*http.Response, error) { return a(r), nil }
+
+// The members of a group may be anywhere: whoever has the token adds some.
+func TestALocalNodeSendsNothingToOtherMachines(t *testing.T) {
+	asked := 0
+	o := &Options{Election: time.Second, Local: true, Token: "secret", Client: &http.Client{
+		Transport: answerer(func(r *http.Request) *http.Response {
+			asked++
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+		}),
+	}}
+	const other = "192.0.2.1:1"
+	if err := newClient(o).leave(t.Context(), other, "c"); err == nil || asked > 0 {
+		t.Errorf("a request: %v, %d were sent, want an error and none", err, asked)
+	}
+	if err := newClient(o).leave(t.Context(), "127.0.0.1:1", "c"); err != nil || asked != 1 {
+		t.Errorf("a request to this machine: %v, %d were sent, want one", err, asked)
+	}
+	_, err := newStreamLayer(o).Dial(other, time.Second)
+	if _, dialed := errors.AsType[*net.OpError](err); err == nil || dialed {
+		t.Errorf("a connection of raft: %v, want an error before it is dialed", err)
+	}
+	if err := o.checkAddress(other); err == nil {
+		t.Error("an address of another machine: no error")
+	}
+}
+
+func TestARedirectIsNotFollowed(t *testing.T) {
+	asked := 0
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
+	defer elsewhere.Close()
+	node := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusTemporaryRedirect))
+	defer node.Close()
+	c := newClient(&Options{Election: time.Second, Token: "secret"})
+	defer c.close()
+	if err := c.leave(t.Context(), strings.TrimPrefix(node.URL, "http://"), "c"); err == nil || asked > 0 {
+		t.Errorf("a node that answers with a redirect: %v, %d requests went there, want an error and none", err, asked)
+	}
+}
 
 func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
 	here, there := net.Pipe()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"time"
@@ -128,6 +129,9 @@ func (n *Node) joinHere(ctx context.Context, want Member) error {
 // probe asks the node at the address of a new member who it is. members are those of the group.
 func (n *Node) probe(ctx context.Context, members []Member, want Member) error {
 	s, err := n.client.status(ctx, want.Address)
+	if network, ok := errors.AsType[*net.OpError](err); ok {
+		err = network // without errNotLeader, which is not about that node
+	}
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w: %s: %v", ErrUnreached, want.Address, err) //nolint:errorlint // may match errNotLeader

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/httpguard"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -43,6 +44,9 @@ type Options struct {
 	TLS *tls.Config
 	// Token, if not empty, is what every request must have: "Authorization: Bearer TOKEN".
 	Token string
+	// Local refuses other machines, for nodes without TLS or without a token: Open and Join take only addresses of this
+	// machine, and the node sends nothing to another one, whatever the members of its group are.
+	Local bool
 	// Hosts are names under which clients ask this node, with or without a port, besides localhost, IP addresses and
 	// the host of Address. Without a token, [Node.Handler] refuses requests for other hosts: they may come from a page
 	// of any site in a browser on this machine.
@@ -102,6 +106,14 @@ func (o *Options) checkAddress(address string) error {
 	u, bad := url.Parse("http://" + address)
 	if ok := err == nil && bad == nil && host != "" && u.Host == address; !ok && (o.Transport == nil || address == "") {
 		return fmt.Errorf("address %q, want host:port", address)
+	}
+	return o.checkMachine(address)
+}
+
+// checkMachine returns an error for an address to which the node must send nothing.
+func (o *Options) checkMachine(address string) error {
+	if o.Local && !httpguard.Local(address) {
+		return fmt.Errorf("address %q, want one of this machine, or TLS and a token", address)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ type streamLayer struct {
 	address string
 	tls     *tls.Config
 	token   string
+	allowed func(address string) error // see Options.Local
 
 	accepted chan net.Conn
 	closing  sync.Once
@@ -38,7 +39,7 @@ type streamLayer struct {
 
 func newStreamLayer(o *Options) *streamLayer {
 	return &streamLayer{
-		address: o.Address, tls: o.TLS, token: o.Token,
+		address: o.Address, tls: o.TLS, token: o.Token, allowed: o.checkMachine,
 		accepted: make(chan net.Conn), closed: make(chan struct{}), open: map[net.Conn]bool{},
 	}
 }
@@ -112,6 +113,9 @@ func (l *streamLayer) Accept() (net.Conn, error) {
 
 // Dial connects to another node.
 func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if err := l.allowed(string(address)); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var c net.Conn

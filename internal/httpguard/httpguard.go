@@ -68,6 +68,13 @@ func hostOf(address string) string {
 	return host
 }
 
+// Local reports whether an address, which is a host with or without a port, is one of this machine alone.
+func Local(address string) bool {
+	host := hostOf(address)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
 // Server returns a server whose clients cannot keep a connection by sending or reading nothing: ten seconds for the
 // header of a request, a minute for all of it, another for the answer, two between requests. A handler that needs more
 // moves the deadlines of its request, by http.ResponseController. The server logs nothing, since clients could fill

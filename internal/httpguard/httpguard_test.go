@@ -33,6 +33,18 @@ func TestOnlyRequestsForThisHostPass(t *testing.T) {
 	}
 }
 
+func TestOnlyLoopbackAddressesAreLocal(t *testing.T) {
+	for address, want := range map[string]bool{
+		"localhost:1": true, "127.0.0.1": true, "127.9.9.9:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true,
+		"": false, ":1": false, "0.0.0.0:1": false, "[::]:1": false, "192.0.2.1:1": false, "node.example:1": false,
+		"localhost.site.example:1": false, "127.0.0.1.site.example": false,
+	} {
+		if got := Local(address); got != want {
+			t.Errorf("%q: %v, want %v", address, got, want)
+		}
+	}
+}
+
 func wantProtected(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	for name, want := range map[string]string{

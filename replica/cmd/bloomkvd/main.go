@@ -155,9 +155,9 @@ func (a *app) options(f *flags) (*tls.Config, error) {
 			return nil, fmt.Errorf("--token-file %s: it is empty", f.tokenFile)
 		}
 	}
-	secret := f.node.Token != "" && f.cert != ""
-	for _, address := range []string{f.node.Address, f.listen} {
-		if address != "" && !secret && !f.plain && !local(address) {
+	f.node.Local = (f.node.Token == "" || f.cert == "") && !f.plain
+	for _, address := range []string{f.node.Address, f.listen, f.join} {
+		if address != "" && f.node.Local && !httpguard.Local(address) {
 			return nil, fmt.Errorf("%s: want --token-file, --cert and --key, or --plain, for other machines", address)
 		}
 	}
@@ -191,23 +191,16 @@ func listener(l net.Listener, config *tls.Config) net.Listener {
 	return tls.NewListener(l, config)
 }
 
-// local reports whether an address is one of this machine alone.
-func local(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // joinGroup asks a member to add this node, until it does.
 func (f *flags) joinGroup(ctx context.Context) error {
 	scheme := "http"
-	client := &http.Client{Timeout: 30 * time.Second}
 	if f.node.TLS != nil {
 		scheme = "https"
-		client.Transport = &http.Transport{TLSClientConfig: f.node.TLS}
+	}
+	client := &http.Client{ // without a proxy, and without a redirect to another machine
+		Timeout:       30 * time.Second,
+		Transport:     &http.Transport{TLSClientConfig: f.node.TLS},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	defer client.CloseIdleConnections()
 	q := url.Values{"id": {f.node.ID}, "address": {f.node.Address}}

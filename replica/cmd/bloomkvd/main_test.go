@@ -372,6 +372,7 @@ func TestAJoinThatCannotSucceedChangesNothing(t *testing.T) {
 		"id=b&address=" + unused(t):   http.StatusBadGateway,
 		"address=" + unused(t):        http.StatusBadRequest,
 		"id=b&address=127.0.0.1:http": http.StatusBadRequest,
+		"id=b&address=192.0.2.1:1":    http.StatusBadRequest, // without TLS and without a token
 	} {
 		status, answer, err := c.do(http.MethodPost, p.address, "/v1/join?"+query, nil)
 		if status != want {
@@ -437,16 +438,24 @@ func TestATokenAndTLSProtectEverything(t *testing.T) {
 }
 
 func TestOtherMachinesNeedTLSAndAToken(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, args := range [][]string{
-		{"--id", "a", "--dir", "x", "--address", "192.0.2.1:1"},
-		{"--id", "a", "--dir", "x", "--address", "127.0.0.1:1", "--listen", ":1"},
-		{"--id", "a", "--dir", "x"},
+		{"--address", "192.0.2.1:1"},
+		{"--address", "127.0.0.1:1", "--listen", ":1"},
+		{"--address", "127.0.0.1:1", "--join", "192.0.2.1:1"},
+		{"--address", "127.0.0.1:1", "--join", "192.0.2.1:1", "--token-file", token},
 	} {
 		var out bytes.Buffer
 		a := &app{}
 		a.Out, a.Err, a.In = &out, &out, strings.NewReader("")
-		if code := a.run(t.Context(), args); code != 2 {
-			t.Errorf("bloomkvd %s: exit status %d, want 2: %s", strings.Join(args, " "), code, out.String())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		code := a.run(ctx, append([]string{"--id", "a", "--dir", filepath.Join(t.TempDir(), "a")}, args...))
+		cancel()
+		if want := "for other machines"; code != 2 || !strings.Contains(out.String(), want) {
+			t.Errorf("bloomkvd %s: exit status %d, %s, want 2 and %q", strings.Join(args, " "), code, &out, want)
 		}
 	}
 }
