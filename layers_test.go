@@ -417,8 +417,11 @@ func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
 		if s.room == "internal/httpguard" {
 			continue
 		}
+		var timed, guarded bool
 		eachSelector(s.file, func(pkg string, sel *ast.SelectorExpr) {
 			switch what := sel.Sel.Name; {
+			case pkg == modulePath+"/internal/httpguard":
+				timed, guarded = timed || what == "Server", guarded || what == "Handler"
 			case pkg == "net/http" && slices.Contains([]string{
 				"ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS", "Server",
 			}, what):
@@ -429,6 +432,9 @@ func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
 				t.Errorf("%s: http.%s waits for an answer for ever", fset.Position(sel.Pos()), what)
 			}
 		})
+		if timed && !guarded && s.room != "replica/cmd/bloomkvd" { // Node.Handler does it, unless there is a token
+			t.Errorf("%s: httpguard.Server without httpguard.Handler", s.name)
+		}
 	}
 }
 
