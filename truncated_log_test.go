@@ -2,12 +2,16 @@ package bloomkv_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -74,6 +78,83 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 			if err := db.Close(); err != nil {
 				t.Error(err)
 			}
+		}
+	}
+}
+
+// TestALogWithoutItsBeginningIsDamage removes or overwrites the beginning of a log that the manifest names, whether or
+// not a write asked for a sync: the manifest names a log once its first record is durable.
+func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
+	for name, durability := range map[string]bloomkv.Durability{"synced": bloomkv.Sync, "not synced": bloomkv.NoSync} {
+		mem := vfs.NewMem()
+		db, err := bloomkv.Open("db", storetest.Small(mem))
+		must(t, err)
+		must(t, db.Put([]byte("flushed"), nil))
+		must(t, db.Flush(t.Context()))
+		must(t, db.With(durability).Put([]byte("first"), nil))
+		log := db.Tree().View().Log
+		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
+		must(t, db.With(durability).Put([]byte("second"), nil))
+		left, lost := mem.Kill(), mem.Crash(vfs.KeepNothing)
+		must(t, db.Close())
+
+		crashed, err := bloomkv.Open("db", storetest.Small(lost))
+		must(t, err)
+		if ok, err := crashed.Has([]byte("first")); !ok || err != nil {
+			t.Errorf("%s: the first record of a named log after a power cut: %v, %v", name, ok, err)
+		}
+		must(t, crashed.Close())
+		for _, c := range []struct {
+			name   string
+			change func(b []byte) []byte
+			want   string
+		}{
+			{"empty", func(b []byte) []byte { return b[:0] }, "offset 0: ends here, want at least "},
+			{"all zeros", func(b []byte) []byte { clear(b); return b }, "offset 0: ends here, want at least "},
+			{
+				"no header of a log", func(b []byte) []byte {
+					for i := range b {
+						b[i] = byte(i*131 + 7)
+					}
+					return b
+				},
+				"offset 0: ends here, want at least ",
+			},
+			{
+				"its header alone", func(b []byte) []byte { return b[:wal.FirstRecord] },
+				"offset 32: ends here, want at least ",
+			},
+			{
+				"its header, then zeros", func(b []byte) []byte { clear(b[wal.FirstRecord:]); return b },
+				"offset 32: ends here, want at least ",
+			},
+		} {
+			t.Run(fmt.Sprintf("%s, %s", c.name, name), func(t *testing.T) {
+				fsys := left.Kill()
+				path := filename.Make("db", filename.Log, log.Number())
+				storetest.Rewrite(t, fsys, path, c.change)
+				base := filepath.Base(path)
+				_, checked := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: fsys})
+				_, opened := bloomkv.Open("db", storetest.Small(fsys))
+				for call, err := range map[string]error{"Check": checked, "Open": opened} {
+					if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), base+": "+c.want) {
+						t.Errorf("%s: %v, want damage: %s: %s", call, err, base, c.want)
+					}
+				}
+				report, err := bloomkv.Salvage(t.Context(), "db", "new", storetest.Small(fsys), nil)
+				must(t, err)
+				if !slices.ContainsFunc(report.Lost, func(l bloomkv.SalvageLoss) bool {
+					return l.File == base && !l.Harmless
+				}) {
+					t.Errorf("Salvage lost %v, want a loss in %s that may have held keys", report.Lost, base)
+				}
+				db, err := bloomkv.Open("new", storetest.Small(fsys))
+				must(t, err)
+				if ok, err := db.Has([]byte("flushed")); !ok || err != nil {
+					t.Errorf("the key in a table after Salvage: %v, %v", ok, err)
+				}
+				must(t, db.Close())
+			})
 		}
 	}
 }

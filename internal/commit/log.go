@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -17,13 +18,14 @@ type logFile struct {
 	number uint64
 	writer *Writer
 	w      *wal.Writer
+	naming bool // the goroutine that names the log has begun; guarded by the writer's mu
 	*logBase
 
 	retired chan struct{} // closed once the file is closed
 }
 
-// A logBase is what a log depends on: its own name and every older log. based is closed once they are durable or
-// could not be made so. basedErr is set before.
+// A logBase is what a log depends on: its own name, its first record and every older log. based is closed once they are
+// durable or could not be made so. basedErr is set before.
 type logBase struct {
 	based    chan struct{}
 	basedErr error
@@ -58,22 +60,46 @@ func (w *Writer) ensureLog() error {
 		number: number, writer: w, w: log,
 		logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
 	}
-	older := w.base
-	w.logs.Go(func() {
-		defer close(l.based)
-		if older != nil {
-			<-older.based
-			l.basedErr = older.basedErr
-		}
-		if l.basedErr == nil {
-			l.basedErr = l.record()
-		}
-		if l.basedErr == nil {
-			log.SetOlderDurable()
-		}
-	})
 	w.log = l
 	w.Tree.SetActive(l)
+	return nil
+}
+
+// name begins to make the name of the log durable and to record it in the manifest, unless that has begun. The log has
+// its first record. The writer's mu is held.
+func (l *logFile) name() {
+	if l.naming {
+		return
+	}
+	l.naming = true
+	older, head := l.writer.base, l.w.Size()
+	l.writer.logs.Go(func() {
+		defer close(l.based)
+		l.basedErr = l.syncHead(head)
+		if older != nil {
+			<-older.based
+			l.basedErr = cmp.Or(l.basedErr, older.basedErr)
+		}
+		if l.basedErr == nil {
+			l.basedErr = l.writer.Tree.RecordLog(manifest.LogMark{Number: l.number, Synced: l.w.Synced()})
+		}
+		if l.basedErr == nil {
+			l.w.SetOlderDurable()
+		}
+	})
+}
+
+// syncHead makes the name of the log durable, and its first bytes: its header and its first record. The manifest
+// records how much is durable when it names the log, so that a log without its beginning is damaged, and not one that
+// a crash left without it. The name comes first: meanwhile a synced write makes the first bytes durable.
+func (l *logFile) syncHead(bytes int64) error {
+	err := l.writer.FS.SyncDir(l.writer.Dir)
+	if err == nil {
+		err = l.w.SyncTo(bytes)
+	}
+	if err != nil {
+		return l.writer.Tree.Fail(err)
+	}
 	return nil
 }
 
@@ -119,15 +145,6 @@ func (l *logFile) Mark() *manifest.LogMark {
 	default:
 	}
 	return nil
-}
-
-// record makes the name of a log durable, then records in the manifest that the log must exist.
-func (l *logFile) record() error {
-	w := l.writer
-	if err := w.FS.SyncDir(w.Dir); err != nil {
-		return w.Tree.Fail(err)
-	}
-	return w.Tree.RecordLog(l.number)
 }
 
 // retire makes a log durable in the background. The next log depends on the returned base.

@@ -173,6 +173,7 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	if err := w.log.w.Append(framed); err != nil {
 		return w.Tree.Fail(err)
 	}
+	w.log.name()
 	w.counts.groups.Add(1)
 	w.counts.operations.Add(uint64(count))
 	w.counts.logBytes.Add(uint64(len(record)))

@@ -89,7 +89,8 @@ type Deleted struct {
 	Number uint64
 }
 
-// A LogMark means that a log must exist, and be intact at least up to Synced, in bytes.
+// A LogMark means that a log must exist, and be intact at least up to Synced, in bytes. Synced includes the first
+// record, or is 0 if an earlier program named the log.
 type LogMark struct {
 	Number uint64
 	Synced int64

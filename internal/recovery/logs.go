@@ -98,6 +98,9 @@ func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 			return 0, nil, err
 		case l.Mark != nil && l.Mark.Number == n && res.End < l.Mark.Synced:
 			err := fmt.Errorf("ends here, want at least %d bytes: %w", l.Mark.Synced, errShortLog)
+			if res.Torn {
+				err = fmt.Errorf("%w: %w", err, res.Reason)
+			}
 			return 0, nil, corrupt.At(name, res.End, err)
 		case !res.Torn:
 			continue

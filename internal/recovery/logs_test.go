@@ -46,6 +46,7 @@ type store struct {
 //	synced    all records except the last are synced, and the last promises them
 //	older     all records except the first promise that older logs are durable
 //	cut       the last record is incomplete
+//	empty     the log is then cut to 0 bytes
 //	flipped   a bit of the second record is flipped
 //	absent    the log is then removed
 //	jump      one sequence number before the log is not used
@@ -77,6 +78,9 @@ func newStore(t *testing.T, logs string) *store {
 			}
 			if is("cut") {
 				raw = raw[:size-1]
+			}
+			if is("empty") {
+				raw = raw[:0]
 			}
 			if is("flipped") {
 				raw[headerSize+recordSize+wal.HeaderSize] ^= 1
@@ -235,6 +239,16 @@ func TestLogsAreJudgedByThePromises(t *testing.T) {
 			name: "the log is torn behind the end that the manifest requires",
 			logs: "5 3 cut", mark: synced(5, end(2)),
 			counted: 1, gap: address(5, end(2)),
+		},
+		{
+			name: "the log lost the beginning that the manifest requires",
+			logs: "5 3 empty", mark: synced(5, end(1)), damage: address(5, 0) + "ends here, want at least 84 bytes",
+			because: ": log is cut short: broken file header: 0 bytes, want 32",
+		},
+		{
+			// The first programs named a log before its beginning was durable.
+			name: "the log is empty, and the manifest requires no byte of it",
+			logs: "5 3 empty", mark: names(5), counted: 1, gap: address(5, 0),
 		},
 		{
 			name: "the manifest requires the length of another log", logs: "5 1; 6 9", mark: synced(6, end(9)),

@@ -67,23 +67,27 @@ func (r *logReader) read(number uint64) error {
 		s.lose(Loss{File: name, Part: "log", Err: err})
 		return nil //nolint:nilerr // reported as a loss
 	}
-	read := uint64(0)
+	read, told := uint64(0), int64(0) // bytes before told are records or reported as lost
 	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
 		if n := uint64(at) + uint64(len(payload)); n > read { //nolint:gosec // not negative
 			s.advance(n - read)
 			read = n
 		}
+		told = at + int64(len(payload))
 		if err := r.ctx.Err(); err != nil {
 			return err
 		}
 		return r.record(payload, at, lose)
-	}, lose)
+	}, func(from, to int64, reason error) {
+		told = to
+		lose(from, to, reason)
+	})
 	if size, e := f.Size(); e != nil {
 		err = errors.Join(err, e)
 	} else {
 		s.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
-		if m := s.traces.Log; m != nil && m.Number == number && size < m.Synced {
-			lose(size, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
+		if m := s.traces.Log; m != nil && m.Number == number && told < m.Synced {
+			lose(told, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
 		}
 	}
 	return errors.Join(err, f.Close())

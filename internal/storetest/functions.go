@@ -24,7 +24,7 @@ const (
 	lead         Function = "internal/commit.(*Writer).lead"
 	waitToFreeze Function = "internal/commit.(*Writer).waitToFreeze"
 	SyncLog      Function = "internal/commit.(*Writer).syncLog"
-	NameLog      Function = "internal/commit.(*logFile).record"
+	NameLog      Function = "internal/commit.(*logFile).syncHead"
 	SyncOldLog   Function = "internal/commit.(*logFile).retire.func1"
 )
 

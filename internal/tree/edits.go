@@ -92,14 +92,15 @@ func (t *Tree) Record(e *manifest.Edit) error {
 	return t.appendEdit(e, v)
 }
 
-// RecordLog records that a log, whose name is durable, must exist, unless its memtable was flushed meanwhile.
-func (t *Tree) RecordLog(number uint64) error {
+// RecordLog records that a log must exist, and be intact up to where it is durable, unless its memtable was flushed
+// meanwhile. Its name is durable, and at least its first record.
+func (t *Tree) RecordLog(mark manifest.LogMark) error {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
-	if number < t.recorded.MinLog {
+	if mark.Number < t.recorded.MinLog {
 		return nil
 	}
-	return t.appendEdit(&manifest.Edit{Log: &manifest.LogMark{Number: number}}, t.recorded.Version)
+	return t.appendEdit(&manifest.Edit{Log: &mark}, t.recorded.Version)
 }
 
 // SetActive makes l the log that takes writes.

@@ -32,7 +32,7 @@ const (
 
 // A Writer appends to one log.
 //
-//	NewWriter (Append | Sync | SetOlderDurable)* Close
+//	NewWriter (Append | Sync | SyncTo | SetOlderDurable)* Close
 //
 // Only one goroutine at a time may call Append; all other methods may be called at any time by any. The first error of
 // a write or a sync stays: from then on the content of the file is unknown, nothing more is written, and Append and
@@ -151,6 +151,22 @@ func (w *Writer) write(b []byte) error {
 func (w *Writer) Sync() error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
+	return w.sync()
+}
+
+// SyncTo makes the log durable up to end, an offset in bytes that is at most Size. It does nothing if an earlier Sync,
+// or one that is running, has done that.
+func (w *Writer) SyncTo(end int64) error {
+	w.syncing.Lock()
+	defer w.syncing.Unlock()
+	if w.synced.Load() >= end {
+		return nil
+	}
+	return w.sync()
+}
+
+// sync does what Sync does. syncing is held.
+func (w *Writer) sync() error {
 	if err := w.err(); err != nil {
 		return err
 	}

@@ -91,6 +91,24 @@ func TestPromiseIsTheSizeWhenTheSyncBegan(t *testing.T) {
 	}
 }
 
+func TestSyncToSyncsWhatNoSyncHasMadeDurable(t *testing.T) {
+	f, syncs := new(file), 0
+	f.onSync = func() error { syncs++; return nil }
+	w := newWriter(t, f)
+	syncLog(t, w) // of the file header
+	appendAll(t, w, "first")
+	end := w.Size()
+	for range 2 {
+		if err := w.SyncTo(end); err != nil || w.Synced() != end || syncs != 2 {
+			t.Errorf("%v, synced %d, %d syncs; want %d and 2, the second for the record", err, w.Synced(), syncs, end)
+		}
+	}
+	appendAll(t, w, "second")
+	if err := w.SyncTo(end); err != nil || syncs != 2 {
+		t.Errorf("%v, %d syncs; want none for a record behind the end", err, syncs)
+	}
+}
+
 func TestOlderLogsAreDurableOncePromised(t *testing.T) {
 	if _, r, err := replayBytes(first(build(t, "a", "older"))); err != nil || r.OlderDurable {
 		t.Errorf("result is %+v, %v; want no promise before a record carries it", r, err)
