@@ -7,6 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -114,6 +115,9 @@ func (w *Writer) Halt(ctx context.Context, above ikey.Seq) (next ikey.Seq, err e
 		return 0, err
 	}
 	next = max(w.lastSeq+1, above)
+	if err := cmp.Or(manifest.CheckWrite(next), w.Tree.CheckNumbers()); err != nil {
+		return 0, err
+	}
 	w.Records.Ingested(next)
 	return next, nil
 }

@@ -36,6 +36,9 @@ func (w *Writer) ensureLog() error {
 	if w.log != nil {
 		return nil
 	}
+	if err := w.Tree.CheckNumbers(); err != nil {
+		return err
+	}
 	number, err := w.Tree.NewNumber()
 	if err != nil {
 		return err

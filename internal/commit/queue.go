@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
@@ -161,6 +162,9 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 			return w.syncAll()
 		}
 		return nil
+	}
+	if err := manifest.CheckWrite(w.lastSeq + ikey.Seq(count)); err != nil {
+		return err
 	}
 	if err := w.ensureLog(); err != nil {
 		return err

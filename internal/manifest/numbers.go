@@ -6,24 +6,53 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// MaxSeq and maxGiven are the largest sequence number and number of a file that a store may have used. The rest is left
-// to count on: a manifest with larger numbers was not written by a store, and the first write would find the numbers
-// exhausted.
+// The largest numbers with which a write begins. One that would need a larger number is refused before anything of it
+// is written. What lies above is left for what follows from earlier writes, which must not fail: the sequence numbers
+// that Open skips, and the files of recovery, of flushes and of compactions.
+const (
+	MaxWrite = MaxSeq / 2   // sequence number of a version, a tombstone or a mark
+	MaxFile  = maxGiven / 2 // number of a new log, or of the first table that is ingested
+)
+
+// MaxSeq and maxGiven are the largest sequence number and the largest next file that a manifest may record. A manifest
+// with larger ones was not written by a store.
 const (
 	MaxSeq   = ikey.MaxSeq / 2
 	maxGiven = MaxNumber / 2
 )
 
-// checkNumbers compares the numbers of s with its counters, and with each other (I15). Note and Apply have checked
-// those of tables, logs and runs.
-func (s *State) checkNumbers() error {
+// CheckWrite returns an error if seq is not the sequence number of a write: it exceeds MaxWrite.
+func CheckWrite(seq ikey.Seq) error {
+	if seq > MaxWrite {
+		return fmt.Errorf("sequence %d, want at most %d: the sequence numbers are exhausted", seq, MaxWrite)
+	}
+	return nil
+}
+
+// CheckFile returns an error if a write may not begin with a file of that number: it exceeds MaxFile.
+func CheckFile(number uint64) error {
+	if number > MaxFile {
+		return fmt.Errorf("file %d, want at most %d: the numbers of files are exhausted", number, MaxFile)
+	}
+	return nil
+}
+
+// checkCounters checks the counters of s. Note calls it, so that no manifest is written that Load refuses.
+func (s *State) checkCounters() error {
 	switch {
-	case s.ManifestNumber >= s.NextFile:
-		return fmt.Errorf("manifest %d, but next file %d", s.ManifestNumber, s.NextFile)
 	case s.NextFile > maxGiven:
 		return fmt.Errorf("next file %d, want at most %d: the numbers of files are exhausted", s.NextFile, maxGiven)
 	case s.LastSeq > MaxSeq:
 		return fmt.Errorf("last sequence %d, want at most %d: the sequence numbers are exhausted", s.LastSeq, MaxSeq)
+	}
+	return nil
+}
+
+// checkNumbers compares the numbers of s with its counters, and with each other (I15). Note and Apply have checked
+// the counters, and the numbers of tables, logs and runs.
+func (s *State) checkNumbers() error {
+	if s.ManifestNumber >= s.NextFile {
+		return fmt.Errorf("manifest %d, but next file %d", s.ManifestNumber, s.NextFile)
 	}
 	ids := make(map[uint64]uint64, s.Version.NumTables())
 	for _, t := range s.Version.Tables() {

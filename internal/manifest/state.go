@@ -38,7 +38,7 @@ type State struct {
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
 // Note applies the numbers of e, as Load does when it reads e; the caller sets the Version. An error means that e has a
-// number that is not in use yet, or another seed; s must not be used any more then.
+// number that is not in use yet or larger than any that may be, or another seed; s must not be used any more then.
 func (s *State) Note(e *Edit) error {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
@@ -70,15 +70,21 @@ func (s *State) Note(e *Edit) error {
 		case a.Run >= s.NextFile:
 			return fmt.Errorf("table %d in run %d, but next file %d", a.Table.Number, a.Run, s.NextFile)
 		}
+		if err := CheckWrite(a.Table.MaxSeq); err != nil {
+			return fmt.Errorf("table %d: %w", a.Table.Number, err)
+		}
 		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
 	}
 	if e.Mark.Seq > s.Mark.Seq {
+		if err := CheckWrite(e.Mark.Seq); err != nil {
+			return fmt.Errorf("mark: %w", err)
+		}
 		s.Mark = e.Mark
 	}
 	if s.Mark.Seq > s.LastSeq {
 		return fmt.Errorf("mark of sequence %d, but last sequence %d", s.Mark.Seq, s.LastSeq)
 	}
-	return nil
+	return s.checkCounters()
 }
 
 // Snapshot returns the edit that leads from nothing to s.

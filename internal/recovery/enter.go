@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -104,16 +105,18 @@ func Load(fsys vfs.FS, dir string, mode Mode) (Found, *manifest.State, error) {
 	case err == nil && mode.ErrorIfExists: // created since Enter looked
 		err = errExists
 	case err == nil && !mode.ReadOnly && len(found.LogsFrom(s.MinLog)) == 0:
-		s.LastSeq += seqGap // durable before the first log is written: the first new number begins a manifest
+		s.LastSeq = skip(s.LastSeq) // durable before the first log is written: the first new number begins a manifest
 	}
 	return found, &s, err
 }
 
 // NextManifest returns the number of the first manifest of a new store. An earlier attempt to create it that crashed
-// may have left a manifest.
+// may have left a manifest. A file with a number that no store gives out is not counted on from.
 func (l Listing) NextManifest() uint64 {
-	if m := l[filename.Manifest]; len(m) > 0 {
-		return m[len(m)-1] + 1
+	for _, n := range slices.Backward(l[filename.Manifest]) {
+		if manifest.CheckFile(n) == nil {
+			return n + 1
+		}
 	}
 	return 1
 }

@@ -212,3 +212,20 @@ func TestManyTablesAreLookedAtAhead(t *testing.T) {
 		t.Errorf("%d looks at files, want each once: %d", n, fewTables+1)
 	}
 }
+
+// TestAManifestOfANumberOutOfRangeIsNotCountedOnFrom begins a store beside files with the names of manifests.
+func TestAManifestOfANumberOutOfRangeIsNotCountedOnFrom(t *testing.T) {
+	for _, tt := range []struct {
+		names []string
+		want  uint64
+	}{
+		{nil, 1},
+		{[]string{"MANIFEST-000001", "MANIFEST-000004"}, 5},
+		{[]string{"MANIFEST-000004", "MANIFEST-18446744073709551615"}, 5},
+		{[]string{"MANIFEST-2305843009213693952"}, 1},
+	} {
+		if got := List(tt.names).NextManifest(); got != tt.want {
+			t.Errorf("beside %v: the first manifest is %d, want %d", tt.names, got, tt.want)
+		}
+	}
+}

@@ -47,6 +47,10 @@ func (l *Logs) Read(
 			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, l.Last+1, errGap)
 		case first != l.Last+1:
 			return corrupt.Newf(name, offset, "sequence %d, want %d: %w", first, l.Last+1, errSequence)
+		default:
+			if err := manifest.CheckWrite(l.Last + ikey.Seq(count)); err != nil { // no store writes such a record
+				return corrupt.At(name, offset, err)
+			}
 		}
 		begun = true
 		l.Last += ikey.Seq(count)

@@ -360,6 +360,12 @@ func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
 			address(5, firstPayload) + "sequence 101, want 103",
 		},
 		{
+			"a sequence number behind the largest",
+			[][]byte{record(manifest.MaxWrite, 1), record(manifest.MaxWrite+1, 1)},
+			manifest.MaxWrite - 1,
+			address(5, second) + "sequence 18014398509481984, want at most 18014398509481983",
+		},
+		{
 			"a malformed record",
 			[][]byte{record(101, 1), record(102, 2)},
 			100,

@@ -44,6 +44,10 @@ type Observer interface {
 // be lost without a trace, and sequence numbers that a reader may have seen must not be used again.
 const seqGap = 1 << 24
 
+// skip returns the newest sequence number in use after Open has left seqGap of them unused: fewer if a manifest may not
+// record more. Then no write follows, since each is refused, and no number is used again.
+func skip(last ikey.Seq) ikey.Seq { return min(last+seqGap, manifest.MaxSeq) }
+
 // Run replays the given logs, ascending by number. It returns the memtables, newest first, if there is no manifest, and
 // the newest sequence number in use.
 func (r *Replay) Run(logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
@@ -80,7 +84,7 @@ func (r *Replay) install(logs []uint64) (ikey.Seq, error) {
 		}
 	}
 	e := &manifest.Edit{
-		MinLog: logs[len(logs)-1] + 1, LastSeq: r.Logs.Last + seqGap, NoLog: true, Mark: r.Logs.Newest, Added: r.added,
+		MinLog: logs[len(logs)-1] + 1, LastSeq: skip(r.Logs.Last), NoLog: true, Mark: r.Logs.Newest, Added: r.added,
 	}
 	if err := r.Manifest.Record(e); err != nil {
 		return 0, err

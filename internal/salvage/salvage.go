@@ -146,6 +146,9 @@ func (s *Salvage) write(
 	if s.markHolds() {
 		res.Mark = s.mark
 	}
+	if manifest.CheckWrite(res.LastSeq) != nil { // the new store has versions of sequence 0 only, and may begin anew
+		res.LastSeq, res.Mark.Seq = 1, min(1, res.Mark.Seq)
+	}
 	slices.SortStableFunc(s.losses, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
 	})

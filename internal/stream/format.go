@@ -160,8 +160,8 @@ func parseHeader(b []byte) (*Header, error) {
 	if h.State.NextFile > most {
 		return nil, fmt.Errorf("header: next file %d, want at most %d", h.State.NextFile, most)
 	}
-	if most := manifest.MaxSeq / 2; h.State.LastSeq > most {
-		return nil, fmt.Errorf("header: last sequence %d, want at most %d", h.State.LastSeq, most)
+	if err := manifest.CheckWrite(h.State.LastSeq); err != nil { // a store writes no larger one: see NewHeader
+		return nil, fmt.Errorf("header: last %w", err)
 	}
 	b = b[length:]
 	if len(b) != tableSize*len(e.Added) {

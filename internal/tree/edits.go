@@ -64,6 +64,14 @@ func (t *Tree) Recorded() (manifest.State, *State) {
 	return t.recorded, s
 }
 
+// CheckNumbers returns an error if the file numbers are exhausted, so that no write may begin. What was written before
+// still gets numbers: flushes, compactions and recovery use those above manifest.MaxFile.
+func (t *Tree) CheckNumbers() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return manifest.CheckFile(t.next)
+}
+
 // NewNumber returns a file number that was never used before.
 func (t *Tree) NewNumber() (uint64, error) {
 	t.mu.Lock()
