@@ -40,12 +40,16 @@ type Storage interface {
 
 // Objects:
 //
-//	generations/00000001                an export (package bloomkv) that leaves out all tables
+//	generations/00000001                from 1 to 2^62-1: an export (package bloomkv) that leaves out all tables
 //	tables/ID-SIZE-FINGERPRINT          in hexadecimal: the bytes of a table and their CRC-32C, u32 little-endian
 const (
 	generations = "generations/"
 	tables      = "tables/"
 	sumSize     = 4
+
+	// maxGeneration is the largest number of a generation. An object with a larger one was not stored by a backup, and
+	// no number is counted on from it.
+	maxGeneration = 1<<62 - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -72,7 +76,7 @@ func list(ctx context.Context, s Storage) (all []uint64, others []string, err er
 	names, err := s.List(ctx, generations)
 	for _, name := range names {
 		n, err := strconv.ParseUint(strings.TrimPrefix(name, generations), 10, 64)
-		if err == nil && generationName(n) == name {
+		if err == nil && n >= 1 && n <= maxGeneration && generationName(n) == name {
 			all = append(all, n)
 		} else {
 			others = append(others, name)
@@ -90,7 +94,8 @@ type Report struct {
 	Bytes      int64 // of these
 }
 
-// Make stores a new generation: the store as of now. Reads and writes of the store go on.
+// Make stores a new generation: the store as of now. Its number is above those of all generations; after the largest
+// number, 2^62-1, the error says that there is none. Reads and writes of the store go on.
 func Make(ctx context.Context, db *bloomkv.DB, s Storage) (Report, error) {
 	all, err := List(ctx, s)
 	if err != nil {
@@ -99,6 +104,10 @@ func Make(ctx context.Context, db *bloomkv.DB, s Storage) (Report, error) {
 	r := Report{Generation: 1}
 	if n := len(all); n > 0 {
 		r.Generation = all[n-1] + 1
+	}
+	if r.Generation > maxGeneration {
+		return Report{}, fmt.Errorf("backup: generation %d, want at most %d: the numbers of generations are exhausted",
+			r.Generation, uint64(maxGeneration))
 	}
 	has, err := stored(ctx, s)
 	if err != nil {

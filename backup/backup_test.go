@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -376,6 +377,53 @@ func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T)
 		t.Errorf("%d tables, %v; want all %d", len(after), err, len(before))
 	}
 	must(t, d.Close())
+}
+
+// TestANumberOutOfRangeIsNoGeneration puts objects beside a generation whose numbers no backup can have reached. The
+// next backup follows the generation, and pruning removes neither of the two.
+func TestANumberOutOfRangeIsNoGeneration(t *testing.T) {
+	const last = "generations/4611686018427387903" // 2^62-1
+	for _, foreign := range []string{
+		"generations/18446744073709551615", "generations/4611686018427387904", "generations/00000000",
+	} {
+		ctx, d := t.Context(), open(t, vfs.NewMem())
+		db, write := written(t)
+		write()
+		_, err := backup.Make(ctx, db, d)
+		must(t, err)
+		copied := func(name string) {
+			t.Helper()
+			r, err := d.Get(ctx, "generations/00000001")
+			must(t, err)
+			must(t, errors.Join(d.Put(ctx, name, r), r.Close()))
+		}
+		copied(foreign)
+		want := write()
+		r, err := backup.Make(ctx, db, d)
+		if err != nil || r.Generation != 2 {
+			t.Errorf("beside %s: generation %d, %v; want 2", foreign, r.Generation, err)
+		}
+		for _, err := range []error{backup.Verify(ctx, d, nil), backup.Prune(ctx, d, 1)} {
+			if err == nil || !strings.Contains(err.Error(), foreign) {
+				t.Errorf("%v, want an error that names %s", err, foreign)
+			}
+		}
+		all, err := backup.List(ctx, d)
+		must(t, err)
+		if !slices.Equal(all, []uint64{2}) {
+			t.Errorf("after Prune there are %v, want the newest", all)
+		}
+		if err := restores(d, 2, want); err != nil {
+			t.Error(err)
+		}
+
+		must(t, d.Delete(ctx, foreign))
+		must(t, d.Put(ctx, last, strings.NewReader("unknown")))
+		if _, err := backup.Make(ctx, db, d); err == nil || !strings.Contains(err.Error(), "exhausted") {
+			t.Errorf("after %s: %v, want that the numbers are exhausted", last, err)
+		}
+		must(t, d.Close())
+	}
 }
 
 func Example() {

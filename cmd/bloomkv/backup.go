@@ -80,10 +80,10 @@ nothing is left in NEW.`,
   bloomkv restore /mnt/backups@12 ./store`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			target, generation := args[0], uint64(0)
+			target, generation, newest := args[0], uint64(0), true
 			if i := strings.LastIndexByte(target, '@'); i >= 0 {
 				if n, err := strconv.ParseUint(target[i+1:], 10, 64); err == nil {
-					target, generation = target[:i], n
+					target, generation, newest = target[:i], n, false
 				}
 			}
 			if _, err := os.Stat(filepath.Join(target, "generations")); err != nil {
@@ -94,7 +94,7 @@ nothing is left in NEW.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, from.Close()) }()
-			if generation == 0 {
+			if newest {
 				all, err := backup.List(c.Context(), from)
 				if err != nil {
 					return err

@@ -30,7 +30,10 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 	}
 	tool{}.must(t, "backup", "--prune", "1", dir, target)
 	for _, c := range []struct{ from, want string }{
-		{target + "@1", "no such file"}, {filepath.Join(tmp, "none"), "has no backups"}, {dir, "has no backups"},
+		{target + "@1", "no such file"},
+		{target + "@0", "no such file"},
+		{filepath.Join(tmp, "none"), "has no backups"},
+		{dir, "has no backups"},
 	} {
 		if r := (tool{}).run(t, "restore", c.from, filepath.Join(tmp, "x")); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, c.want) {
