@@ -29,7 +29,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	n := newstore.New(db.opts.FS, dir, db.dir)
+	n := newstore.New(db.home.FS, dir, db.dir)
 	err = n.Enter()
 	if err == nil {
 		err = db.copyTo(ctx, n)

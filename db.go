@@ -17,13 +17,13 @@ package bloomkv
 
 import (
 	"errors"
-	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/read"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -48,7 +48,7 @@ type DB struct {
 	dir    string
 	opts   Options
 	opened time.Time
-	lock   io.Closer
+	home   *recovery.Dir
 	report reporter
 	pool   *budget.Pool         // of this store alone, or of Options.Resources
 	share  *budget.Share        // of pool
@@ -85,7 +85,7 @@ func (db *DB) Close() error {
 	}
 	s := db.tree.End()
 	errs = append(errs, db.writer.Close())
-	errs = append(errs, db.tree.CloseManifest(s), db.work.RemoveDead(), db.share.Leave(s), db.lock.Close())
+	errs = append(errs, db.tree.CloseManifest(s), db.work.RemoveDead(), db.share.Leave(s), db.home.Close())
 	db.report.leftOpen(db.read.Leaked())
 	db.report.closed()
 	return errors.Join(errs...)

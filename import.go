@@ -118,7 +118,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	if !opts.Replace && !db.empty(s) {
 		return errNotEmpty
 	}
-	t := &intake.Target{FS: db.opts.FS, Dir: db.dir, Numbers: db.tree}
+	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
 	tables, err := t.Stream(ctx, in, intake.Of(s))
 	var added []manifest.Added
 	if err == nil {

@@ -43,7 +43,7 @@ func (db *DB) IngestTables(ctx context.Context, paths ...string) (err error) {
 
 func (db *DB) ingestTables(ctx context.Context, paths []string) error {
 	began := time.Now()
-	t := &intake.Target{FS: db.opts.FS, Dir: db.dir, Numbers: db.tree}
+	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
 	tables, err := t.Files(ctx, paths)
 	if err != nil {
 		if errors.Is(err, intake.ErrOverlap) {

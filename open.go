@@ -43,13 +43,23 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, opened: time.Now()}
+	pool := opts.pool()
+	if !opts.ReadOnly {
+		err = pool.HasRoom(opts.MemtableSize) // before the directory is created; Join asks again
+	}
+	var home *recovery.Dir
+	if err == nil {
+		home, err = recovery.Enter(opts.FS, dir, opts.mode())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+	}
+	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	domain := new(epoch.Domain)
-	db.pool = opts.pool()
 	config := tree.Config{
-		FS: opts.FS, Dir: dir, Domain: domain, Filters: opts.filters(), Observer: &db.report,
-		Files: db.pool.Files.NewDir(opts.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
+		FS: home.FS, Dir: dir, Lock: home.Lock, Domain: domain, Filters: opts.filters(), Observer: &db.report,
+		Files: db.pool.Files.NewDir(home.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
 		Parts: db.pool.Parts, Pieces: db.pool.Pieces,
 	}
 	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
@@ -67,27 +77,26 @@ func Open(dir string, options *Options) (*DB, error) {
 	}
 	if err != nil {
 		db.tree.Close() // ends its context
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, errors.Join(err, home.Close()))
 	}
 	db.work.Start()
 	db.report.opened(uint64(db.tree.NewestSeq()))
 	return db, nil
 }
 
-// open locks the directory, recovers the store and begins its tree. After an error nothing stays open.
+// mode returns what opening the store may do.
+func (o *Options) mode() recovery.Mode {
+	return recovery.Mode{ReadOnly: o.ReadOnly, ErrorIfMissing: o.ErrorIfMissing, ErrorIfExists: o.ErrorIfExists}
+}
+
+// open recovers the store in the directory and begins its tree. After an error only the directory stays open.
 func (db *DB) open() (err error) {
-	mode := recovery.Mode{
-		ReadOnly: db.opts.ReadOnly, ErrorIfMissing: db.opts.ErrorIfMissing, ErrorIfExists: db.opts.ErrorIfExists,
-	}
-	if db.lock, err = recovery.Enter(db.opts.FS, db.dir, mode); err != nil {
-		return err
-	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, db.tree.CloseManifest(nil), db.lock.Close())
+			err = errors.Join(err, db.tree.CloseManifest(nil))
 		}
 	}()
-	found, recorded, err := recovery.Load(db.opts.FS, db.dir, mode)
+	found, recorded, err := recovery.Load(db.home.FS, db.dir, db.opts.mode())
 	if err != nil {
 		return err
 	}
@@ -129,7 +138,7 @@ func (db *DB) open() (err error) {
 	}
 	now, held := db.tree.Recorded()
 	defer db.tree.Release(held)
-	return found.RemoveOrphans(db.opts.FS, db.dir, &now, db.tree, &db.report)
+	return found.RemoveOrphans(db.home.FS, db.dir, &now, db.tree, &db.report)
 }
 
 // assemble prepares readers, writers and background work.
@@ -140,14 +149,14 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 	})
 	policy := db.opts.policy()
 	db.writer.Init(commit.Config{
-		FS: db.opts.FS, Dir: db.dir, Tree: db.tree, Policy: policy, MemtableSize: db.opts.MemtableSize,
+		FS: db.home.FS, Dir: db.dir, Tree: db.tree, Policy: policy, MemtableSize: db.opts.MemtableSize,
 		Seed: seed, Values: &db.read, Records: &db.read.DeadKeys, Observer: &db.report,
 	})
 	work := scheduler.Config{
 		Tree: db.tree, Share: db.share, Policy: policy, Rate: db.opts.CompactionRate, ReadOnly: db.opts.ReadOnly,
 		Observer: &db.report,
 		Tables: compaction.Env{
-			FS: db.opts.FS, Dir: db.dir, Numbers: db.tree,
+			FS: db.home.FS, Dir: db.dir, Numbers: db.tree,
 			TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive
 			BlockSize: db.opts.BlockSize, Prefix: db.opts.FilterPrefix.rule, Seed: seed,
 		},
@@ -162,7 +171,7 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 // newest sequence number in use.
 func (db *DB) replay(found recovery.Found, s *manifest.State) ([]*memtable.Table, ikey.Seq, error) {
 	r := recovery.Replay{
-		Logs:   recovery.Logs{FS: db.opts.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
+		Logs:   recovery.Logs{FS: db.home.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
 		Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(s.Seed), MemtableSize: db.opts.MemtableSize,
 		Env: db.work.Env(0), Observer: &db.report,
 	}

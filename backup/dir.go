@@ -13,7 +13,7 @@ import (
 
 // A Dir is a [Storage] in a directory: each object is a file. It is locked until Close.
 type Dir struct {
-	fs   vfs.FS
+	fs   vfs.HeldFS
 	dir  string
 	lock io.Closer
 }
@@ -30,28 +30,46 @@ func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
 		fsys = vfs.OS
 	}
 	dir = filepath.Clean(dir) // with a slash at its end it would be its own parent
-	d := &Dir{fs: fsys, dir: dir}
-	for _, name := range []string{dir, d.path(generations), d.path(tables)} {
-		err := fsys.Mkdir(name)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		if err := fsys.SyncDir(filepath.Dir(name)); err != nil {
-			return nil, err
-		}
-	}
-	var err error
-	if d.lock, err = fsys.Lock(filepath.Join(dir, lockName)); err != nil {
+	if err := makeDir(fsys, dir); err != nil {
 		return nil, err
 	}
-	if err := fsys.Remove(filepath.Join(dir, temp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(err, d.lock.Close())
+	held, err := vfs.Hold(fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	d := &Dir{fs: held, dir: dir}
+	if err := d.enter(); err != nil {
+		return nil, errors.Join(err, held.Close())
 	}
 	return d, nil
 }
 
+// enter locks the directory and makes those in it.
+func (d *Dir) enter() (err error) {
+	for _, name := range []string{generations, tables} {
+		if err := makeDir(d.fs, d.path(name)); err != nil {
+			return err
+		}
+	}
+	if d.lock, err = d.fs.Lock(filepath.Join(d.dir, lockName)); err != nil {
+		return err
+	}
+	if err := d.fs.Remove(filepath.Join(d.dir, temp)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(err, d.lock.Close())
+	}
+	return nil
+}
+
+// makeDir makes a directory, unless there is one, and its name durable.
+func makeDir(fsys vfs.FS, dir string) error {
+	if err := fsys.Mkdir(dir); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(dir))
+}
+
 // Close unlocks the directory.
-func (d *Dir) Close() error { return d.lock.Close() }
+func (d *Dir) Close() error { return errors.Join(d.lock.Close(), d.fs.Close()) }
 
 func (d *Dir) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
 

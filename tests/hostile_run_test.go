@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -40,7 +39,7 @@ type countedFile struct {
 }
 
 type countedLock struct {
-	io.Closer
+	vfs.Lock
 	fs *countedFS
 }
 
@@ -52,7 +51,7 @@ func (c *countedFS) file(f vfs.File, err error) (vfs.File, error) {
 	return &countedFile{f, c}, nil
 }
 
-func (c *countedFS) lock(l io.Closer, err error) (io.Closer, error) {
+func (c *countedFS) lock(l vfs.Lock, err error) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +59,10 @@ func (c *countedFS) lock(l io.Closer, err error) (io.Closer, error) {
 	return &countedLock{l, c}, nil
 }
 
-func (c *countedFS) Create(name string) (vfs.File, error)      { return c.file(c.FS.Create(name)) }
-func (c *countedFS) Open(name string) (vfs.File, error)        { return c.file(c.FS.Open(name)) }
-func (c *countedFS) Lock(name string) (io.Closer, error)       { return c.lock(c.FS.Lock(name)) }
-func (c *countedFS) LockShared(name string) (io.Closer, error) { return c.lock(c.FS.LockShared(name)) }
+func (c *countedFS) Create(name string) (vfs.File, error)     { return c.file(c.FS.Create(name)) }
+func (c *countedFS) Open(name string) (vfs.File, error)       { return c.file(c.FS.Open(name)) }
+func (c *countedFS) Lock(name string) (vfs.Lock, error)       { return c.lock(c.FS.Lock(name)) }
+func (c *countedFS) LockShared(name string) (vfs.Lock, error) { return c.lock(c.FS.LockShared(name)) }
 
 func (f *countedFile) Close() error {
 	f.fs.open.Add(-1)
@@ -72,7 +71,7 @@ func (f *countedFile) Close() error {
 
 func (l *countedLock) Close() error {
 	l.fs.open.Add(-1)
-	return l.Closer.Close()
+	return l.Lock.Close()
 }
 
 // A hostileCase uses one store in every way.

@@ -10,6 +10,10 @@ var (
 	// lock that excludes the requested one.
 	ErrLocked = errors.New("already open, here or in another process")
 
+	// ErrLockLost is returned by [Lock.Check] if the file of the lock was removed or replaced, so that another process
+	// may hold a lock of the same name.
+	ErrLockLost = errors.New("the file of the lock was removed or replaced while it was held")
+
 	// ErrNotRegular is returned by [FS.Open], [FS.Lock] and [FS.LockShared] for a name that is a directory, a symbolic
 	// link, a pipe, a socket or a device.
 	ErrNotRegular = errors.New("not a regular file")

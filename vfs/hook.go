@@ -32,13 +32,14 @@ const (
 	OpSync
 	OpSize
 	OpClose
+	OpHold
 )
 
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir",
 	OpList: "list", OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpLockShared: "lockshared",
 	OpFreeSpace: "freespace", OpReadAt: "readat", OpWrite: "write", OpReserve: "reserve", OpSync: "sync",
-	OpSize: "size", OpClose: "close",
+	OpSize: "size", OpClose: "close", OpHold: "hold",
 }
 
 // String returns the operation's name in lower case.
@@ -54,7 +55,7 @@ func (k OpKind) Changes() bool {
 	switch k {
 	case OpCreate, OpRemove, OpRename, OpLink, OpMkdir, OpSyncDir, OpLock, OpWrite, OpReserve, OpSync:
 		return true
-	case OpOpen, OpList, OpStat, OpLockShared, OpFreeSpace, OpReadAt, OpSize, OpClose:
+	case OpOpen, OpList, OpStat, OpLockShared, OpFreeSpace, OpReadAt, OpSize, OpClose, OpHold:
 	}
 	return false
 }
@@ -78,7 +79,7 @@ func (o Op) String() string {
 	case OpWrite, OpReserve:
 		return fmt.Sprintf("%v %s %d", o.Kind, o.Name, o.Size)
 	case OpCreate, OpOpen, OpRemove, OpMkdir, OpList, OpStat, OpSyncDir, OpLock, OpLockShared, OpFreeSpace, OpSync,
-		OpSize, OpClose:
+		OpSize, OpClose, OpHold:
 	}
 	return fmt.Sprintf("%v %s", o.Kind, o.Name)
 }
@@ -181,13 +182,33 @@ func (h *hookFS) SyncDir(dir string) error {
 	return h.fsys.SyncDir(dir)
 }
 
-func (h *hookFS) Lock(name string) (io.Closer, error) { return h.lock(OpLock, name, h.fsys.Lock) }
+// Hold implements [Holder.Hold]: the operations in the held directory have the names that the caller passes.
+func (h *hookFS) Hold(dir string) (HeldFS, error) {
+	if err := h.hook(Op{Kind: OpHold, Name: dir}); err != nil {
+		return nil, err
+	}
+	held, err := Hold(h.fsys, dir)
+	if err != nil {
+		return nil, err
+	}
+	return heldHook{&hookFS{held, h.hook}, held}, nil
+}
 
-func (h *hookFS) LockShared(name string) (io.Closer, error) {
+// heldHook is the result of hookFS.Hold.
+type heldHook struct {
+	*hookFS
+	held io.Closer
+}
+
+func (h heldHook) Close() error { return h.held.Close() }
+
+func (h *hookFS) Lock(name string) (Lock, error) { return h.lock(OpLock, name, h.fsys.Lock) }
+
+func (h *hookFS) LockShared(name string) (Lock, error) {
 	return h.lock(OpLockShared, name, h.fsys.LockShared)
 }
 
-func (h *hookFS) lock(kind OpKind, name string, take func(string) (io.Closer, error)) (io.Closer, error) {
+func (h *hookFS) lock(kind OpKind, name string, take func(string) (Lock, error)) (Lock, error) {
 	if err := h.hook(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
@@ -200,9 +221,17 @@ func (h *hookFS) lock(kind OpKind, name string, take func(string) (io.Closer, er
 
 // hookLock is a lock of a hookFS.
 type hookLock struct {
-	lock io.Closer
+	lock Lock
 	fs   *hookFS
 	name string
+}
+
+// Check implements [Lock.Check], as an OpStat of the lock's name.
+func (l *hookLock) Check() error {
+	if err := l.fs.hook(Op{Kind: OpStat, Name: l.name}); err != nil {
+		return err
+	}
+	return l.lock.Check()
 }
 
 func (l *hookLock) Close() error { return l.fs.close(l.lock, l.name) }

@@ -23,8 +23,8 @@ func below(dir, outer string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-func (osFS) inside(dir, outer string) (bool, error) {
-	want, err := os.Stat(outer)
+func (o osFS) inside(dir, outer string) (bool, error) {
+	want, err := o.stat(outer)
 	if err != nil {
 		return false, err
 	}

@@ -4,16 +4,14 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 )
 
 // lockFile fails, since these systems have no locks: two processes could write one store, or one could write what
 // another reads. So here only a store on [NewMem] can be locked.
-func lockFile(name string, shared bool) (io.Closer, error) {
+func (o osFS) lockFile(name string, shared bool) (Lock, error) {
 	if shared {
-		if _, err := os.Lstat(name); err != nil {
+		if _, err := o.lstat(name); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,6 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -40,20 +39,20 @@ func heldAs(file os.FileInfo) *heldFile {
 }
 
 // lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once.
-func lockFile(name string, shared bool) (io.Closer, error) {
+func (o osFS) lockFile(name string, shared bool) (Lock, error) {
 	locks.mu.Lock()
 	defer locks.mu.Unlock()
-	if info, err := os.Lstat(name); err == nil {
+	if info, err := o.lstat(name); err == nil {
 		switch h := heldAs(info); {
 		case h == nil:
 		case shared && h.shared:
 			h.holders++
-			return &osLock{held: h}, nil
+			return &osLock{held: h, of: o, name: name}, nil
 		default:
 			return nil, lockError(name, ErrLocked)
 		}
 	}
-	f, err := openForLock(name, shared)
+	f, err := o.openForLock(name, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 	if err == nil {
 		err = flock(f, shared)
 	}
-	if err == nil && !stillNamed(name, info) {
+	if err == nil && !o.stillNamed(name, info) {
 		err = ErrLocked // the last holder removed the file: another caller may lock the next file of that name
 	}
 	if err != nil {
@@ -72,7 +71,7 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 	}
 	h := &heldFile{f: f, info: info, shared: shared, holders: 1}
 	locks.held = append(locks.held, h)
-	return &osLock{held: h}, nil
+	return &osLock{held: h, of: o, name: name}, nil
 }
 
 // flock takes the kernel's lock on an open file. The lock is released when the file is closed or the process dies.
@@ -89,8 +88,8 @@ func flock(f *os.File, shared bool) error {
 }
 
 // stillNamed reports whether name still refers to file.
-func stillNamed(name string, file os.FileInfo) bool {
-	info, err := os.Lstat(name)
+func (o osFS) stillNamed(name string, file os.FileInfo) bool {
+	info, err := o.lstat(name)
 	return err == nil && os.SameFile(info, file)
 }
 
@@ -99,7 +98,17 @@ func lockError(name string, err error) error { return &fs.PathError{Op: "lock", 
 // osLock is a held lock, or a share of one.
 type osLock struct {
 	held   *heldFile
+	of     osFS
+	name   string
 	closed bool // guarded by locks.mu
+}
+
+// Check implements [Lock.Check].
+func (l *osLock) Check() error {
+	if !l.of.stillNamed(l.name, l.held.info) {
+		return lockError(l.name, ErrLockLost)
+	}
+	return nil
 }
 
 // Close releases the lock. The last holder of a shared lock closes the file. The file is not removed, since another

@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 
@@ -11,8 +10,8 @@ import (
 
 // lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once. A lock of Windows
 // belongs to the handle, so it also excludes other calls in this process (I31).
-func lockFile(name string, shared bool) (io.Closer, error) {
-	f, err := openForLock(name, shared)
+func (o osFS) lockFile(name string, shared bool) (Lock, error) {
+	f, err := o.openForLock(name, shared)
 	if err != nil {
 		return nil, err
 	}
@@ -28,11 +27,27 @@ func lockFile(name string, shared bool) (io.Closer, error) {
 	if err != nil {
 		return nil, errors.Join(&fs.PathError{Op: "lock", Path: name, Err: err}, f.Close())
 	}
-	return &osLock{f}, nil
+	return &osLock{f, o, name}, nil
 }
 
 // osLock is a held lock.
-type osLock struct{ f *os.File }
+type osLock struct {
+	f    *os.File
+	of   osFS
+	name string
+}
+
+// Check implements [Lock.Check].
+func (l *osLock) Check() error {
+	held, err := l.f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := l.of.lstat(l.name); err != nil || !os.SameFile(held, now) {
+		return &fs.PathError{Op: "lock", Path: l.name, Err: ErrLockLost}
+	}
+	return nil
+}
 
 // Close releases the lock. The file is not removed, since another process may just have opened it.
 func (l *osLock) Close() error {

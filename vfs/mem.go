@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -287,7 +286,7 @@ func (m *Mem) SyncDir(dir string) error {
 const exclusive = -1
 
 // Lock implements [FS.Lock], against other calls on the same Mem. The result of [Mem.Crash] has no locks.
-func (m *Mem) Lock(name string) (io.Closer, error) {
+func (m *Mem) Lock(name string) (Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, node, err := m.find(name)
@@ -299,7 +298,7 @@ func (m *Mem) Lock(name string) (io.Closer, error) {
 }
 
 // LockShared implements [FS.LockShared], against other calls on the same Mem.
-func (m *Mem) LockShared(name string) (io.Closer, error) {
+func (m *Mem) LockShared(name string) (Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, node, err := m.find(name)
@@ -312,7 +311,7 @@ func (m *Mem) LockShared(name string) (io.Closer, error) {
 
 // lock sets the lock state of the file that find returned, if it is a file and its lock is free for that. The caller
 // holds mu.
-func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (io.Closer, error) {
+func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (Lock, error) {
 	switch {
 	case err != nil:
 	case node.names != nil:
@@ -333,6 +332,16 @@ type memLock struct {
 	node   *inode
 	name   string
 	closed bool // guarded by m.mu
+}
+
+// Check implements [Lock.Check].
+func (l *memLock) Check() error {
+	l.m.mu.RLock()
+	defer l.m.mu.RUnlock()
+	if _, node, err := l.m.find(l.name); err != nil || node != l.node {
+		return &fs.PathError{Op: "lock", Path: l.name, Err: ErrLockLost}
+	}
+	return nil
 }
 
 // Close releases the lock, once.

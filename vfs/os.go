@@ -3,63 +3,114 @@ package vfs
 import (
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"os"
 	"slices"
 )
 
 // OS is the file system of the operating system. It creates files with mode 0600 and directories with 0700, less the
-// umask. ReadAt and Write do not allocate.
+// umask. ReadAt and Write do not allocate. It is a [FreeSpacer] and a [Holder].
 var OS FS = osFS{}
 
-type osFS struct{}
+// An osFS is the file system of the operating system, with the directories that it holds.
+type osFS struct{ held *heldDir }
 
-var _ FreeSpacer = osFS{}
+var (
+	_ FreeSpacer = osFS{}
+	_ Holder     = osFS{}
+)
 
 // FreeSpace implements [FreeSpacer.FreeSpace], for users other than the system's administrator.
-func (osFS) FreeSpace(dir string) (uint64, error) { return freeSpace(dir) }
+func (o osFS) FreeSpace(dir string) (uint64, error) {
+	if h, base := o.find(dir); h != nil && base == "." {
+		return freeSpaceOf(h.dir)
+	}
+	return freeSpace(dir)
+}
 
 // Create opens the new file for reading too, so that it can be verified before it gets its final name.
-func (osFS) Create(name string) (File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+func (o osFS) Create(name string) (File, error) {
+	f, err := o.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{f: f, writable: true}, nil
+	return &osFile{f: f, of: o, writable: true}, nil
 }
 
-func (osFS) Open(name string) (File, error) {
-	f, err := openRegular(name, os.O_RDONLY)
+func (o osFS) Open(name string) (File, error) {
+	f, err := o.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{f: f}, nil
+	return &osFile{f: f, of: o}, nil
 }
 
-func (osFS) Remove(name string) error { return os.Remove(name) }
+// Remove removes a directory that is held only if it still has the name.
+func (o osFS) Remove(name string) error {
+	h, base := o.find(name)
+	switch {
+	case h == nil:
+		return os.Remove(name)
+	case base != ".":
+		return named(h.root.Remove(base), name)
+	}
+	held, err := h.dir.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Lstat(name); err != nil || !os.SameFile(held, now) {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	return os.Remove(name)
+}
 
-func (osFS) Rename(oldname, newname string) error { return os.Rename(oldname, newname) }
+// Rename moves within a directory that is held, or between directories that are not.
+func (o osFS) Rename(oldname, newname string) error {
+	from, a := o.find(oldname)
+	to, b := o.find(newname)
+	switch {
+	case from != to:
+		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: errors.ErrUnsupported}
+	case from != nil:
+		return namedBoth("rename", from.root.Rename(a, b), oldname, newname)
+	}
+	return os.Rename(oldname, newname)
+}
 
 // Link checks the old name first, because some systems would link to the target of a symbolic link.
-func (osFS) Link(oldname, newname string) error {
-	info, err := os.Lstat(oldname)
+func (o osFS) Link(oldname, newname string) error {
+	info, err := o.lstat(oldname)
 	if err != nil {
 		return err
 	}
 	if !info.Mode().IsRegular() {
 		return notRegular("link", oldname)
 	}
-	err = os.Link(oldname, newname)
+	from, a := o.find(oldname)
+	to, b := o.find(newname)
+	switch {
+	case from != to:
+		err = o.linkAcross(oldname, newname)
+	case from != nil:
+		err = namedBoth("link", from.root.Link(a, b), oldname, newname)
+	default:
+		err = os.Link(oldname, newname)
+	}
 	if err != nil && cannotLink(err) && !errors.Is(err, errors.ErrUnsupported) {
 		err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}
 	return err
 }
 
-func (osFS) Mkdir(name string) error { return os.Mkdir(name, dirMode) }
+func (o osFS) Mkdir(name string) error {
+	if h, base := o.find(name); h != nil {
+		return named(h.root.Mkdir(base, dirMode), name)
+	}
+	return os.Mkdir(name, dirMode)
+}
 
-func (osFS) List(dir string) ([]string, error) {
-	d, err := os.Open(dir)
+func (o osFS) List(dir string) ([]string, error) {
+	d, err := o.openFile(dir, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +122,10 @@ func (osFS) List(dir string) ([]string, error) {
 	return names, nil
 }
 
-func (osFS) Stat(name string) (os.FileInfo, error) { return os.Lstat(name) }
+func (o osFS) Stat(name string) (os.FileInfo, error) { return o.lstat(name) }
 
-func (osFS) SyncDir(dir string) error { return syncDir(dir) }
+func (o osFS) SyncDir(dir string) error { return o.syncDir(dir) }
 
-func (osFS) Lock(name string) (io.Closer, error) { return lockFile(name, false) }
+func (o osFS) Lock(name string) (Lock, error) { return o.lockFile(name, false) }
 
-func (osFS) LockShared(name string) (io.Closer, error) { return lockFile(name, true) }
+func (o osFS) LockShared(name string) (Lock, error) { return o.lockFile(name, true) }

@@ -14,6 +14,7 @@ const (
 // osFile is a File of the operating system. os.File itself continues after short transfers and interruptions.
 type osFile struct {
 	f        *os.File
+	of       osFS
 	writable bool
 	reserved reservation
 }
@@ -22,7 +23,7 @@ func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p,
 
 func (f *osFile) Sync() error {
 	f.writeInSteps()
-	err := syncFile(f.f, f.writable)
+	err := f.flush()
 	f.reserved.wasSynced()
 	return err
 }
@@ -37,14 +38,17 @@ func (f *osFile) Size() (int64, error) {
 
 // openRegular opens a name that must be a regular file. The name may change between a check and the open, so the opened
 // file is checked. Opening it neither follows a link nor waits for the other end of a pipe.
-func openRegular(name string, flag int) (*os.File, error) {
-	f, err := openNoFollow(name, flag)
+func (o osFS) openRegular(name string, flag int) (*os.File, error) {
+	f, err := o.openNoFollow(name, flag)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = notRegular("open", name)
+	}
+	if err == nil {
+		err = o.heldNoFollow(name, info)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -53,9 +57,9 @@ func openRegular(name string, flag int) (*os.File, error) {
 }
 
 // openForLock opens the file of a lock. A shared lock changes nothing, so its file must exist.
-func openForLock(name string, shared bool) (*os.File, error) {
+func (o osFS) openForLock(name string, shared bool) (*os.File, error) {
 	if shared {
-		return openRegular(name, os.O_RDONLY)
+		return o.openRegular(name, os.O_RDONLY)
 	}
-	return openRegular(name, os.O_RDWR|os.O_CREATE)
+	return o.openRegular(name, os.O_RDWR|os.O_CREATE)
 }

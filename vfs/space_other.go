@@ -2,6 +2,11 @@
 
 package vfs
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 func freeSpace(string) (uint64, error) { return 0, errors.ErrUnsupported }
+
+func freeSpaceOf(*os.File) (uint64, error) { return 0, errors.ErrUnsupported }

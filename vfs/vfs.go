@@ -4,6 +4,8 @@
 // part of what was not synced, so that a program can prove its own durability. [NewHook] wraps another FS and can
 // observe, delay or fail each operation. All are safe for concurrent use.
 //
+// [Hold] returns an FS that keeps to one directory, wherever it is moved.
+//
 // [WriteFileAtomic] and [MkdirAll] do, in the right order, the steps that make a file's content, or a directory,
 // survive a crash.
 package vfs
@@ -45,11 +47,18 @@ type FS interface {
 	// if necessary and never deletes it. If the lock is held elsewhere, Lock returns at once an error matching
 	// [ErrLocked]. Close releases the lock. The holder may remove the file, if the system allows removing an open file:
 	// the lock of a removed file cannot be taken.
-	Lock(name string) (io.Closer, error)
+	Lock(name string) (Lock, error)
 	// LockShared takes a shared lock on a file, which must exist and is opened for reading only: nothing is changed.
 	// Any number of callers, in this process and others, may hold it together. It excludes Lock, and Lock excludes it:
 	// the refused call returns at once an error matching [ErrLocked]. Close releases the lock.
-	LockShared(name string) (io.Closer, error)
+	LockShared(name string) (Lock, error)
+}
+
+// A Lock is held until Close.
+type Lock interface {
+	io.Closer
+	// Check returns an error matching [ErrLockLost] if the name of the lock no longer means the file that is locked.
+	Check() error
 }
 
 // File is an open file. ReadAt may be called concurrently, also with Write and Sync. Write appends at the end, fails on

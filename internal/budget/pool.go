@@ -69,13 +69,21 @@ func NewPool(memory int64, openFiles int) *Pool {
 	}
 }
 
+// HasRoom returns an error that matches ErrNoRoom if the memtables of a new store, of the given size, do not fit now.
+func (p *Pool) HasRoom(memtableSize int64) error {
+	if others := p.Reserved.Load(); others+2*memtableSize > p.Memory/2 {
+		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
+			"half of the memory of Resources: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
+	}
+	return nil
+}
+
 // join reserves memory for the memtables of a store.
 func (p *Pool) join(b *Share) error {
 	p.mu.Lock()
-	if others := p.Reserved.Load(); others+b.reserved > p.Memory/2 {
+	if err := p.HasRoom(b.reserved / 2); err != nil {
 		p.mu.Unlock()
-		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
-			"half of the memory of Resources: %w", b.reserved/2, others, p.Memory/2, ErrNoRoom)
+		return err
 	}
 	p.Reserved.Add(b.reserved)
 	p.shares = append(p.shares, b)

@@ -48,6 +48,9 @@ func (w *Writer) ensureLog() error {
 	// The file must exist before the manifest requires it: recovery reports a required log that is missing. If creating
 	// the file fails, nothing depends on it, and a later write may try again.
 	path := filename.Make(w.Dir, filename.Log, number)
+	if err := w.Tree.CheckLock(); err != nil {
+		return err
+	}
 	file, err := w.FS.Create(path)
 	if err != nil {
 		return err
@@ -116,14 +119,13 @@ func (w *Writer) syncLog() error {
 			return w.Tree.Fail(err)
 		}
 	}
-	if base == nil {
-		return nil
+	if base != nil {
+		<-base.based
+		if base.basedErr != nil {
+			return w.Tree.Fail(base.basedErr)
+		}
 	}
-	<-base.based
-	if base.basedErr != nil {
-		return w.Tree.Fail(base.basedErr)
-	}
-	return nil
+	return w.Tree.CheckLock() // whoever takes the lock later finds what is durable now
 }
 
 // syncAll makes all that was written durable. mu is held.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -32,12 +31,12 @@ func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base str
 		if err != nil {
 			return fmt.Errorf("base %s: %w", base, err)
 		}
-		defer func() { err = errors.Join(err, b.lock.Close()) }()
-		have = b.have
+		defer func() { err = errors.Join(err, b.home.Close()) }()
+		fsys, have = b.home.FS, b.have
 	}
 	n := newstore.New(fsys, dir, base)
 	if err = n.Enter(); err == nil {
-		err = fill(ctx, in, fsys, n, have)
+		err = fill(ctx, in, n, have)
 	}
 	if err != nil {
 		err = errors.Join(err, n.Abandon())
@@ -46,11 +45,11 @@ func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base str
 }
 
 // fill brings the tables of a stream into a new store, and creates it.
-func fill(ctx context.Context, in *stream.Reader, fsys vfs.FS, n *newstore.Store, have Have) error {
-	t := &Target{FS: fsys, Dir: n.Dir(), Numbers: new(compaction.Counter)} // the numbers of the header
+func fill(ctx context.Context, in *stream.Reader, n *newstore.Store, have Have) error {
+	t := &Target{FS: n.FS(), Dir: n.Dir(), Numbers: new(compaction.Counter)} // the numbers of the header
 	tables, err := t.Stream(ctx, in, have)
 	if err == nil {
-		err = opens(ctx, fsys, n.Dir(), tables)
+		err = opens(ctx, n.FS(), n.Dir(), tables)
 	}
 	if err != nil {
 		return errors.Join(err, t.Abandon())
@@ -86,23 +85,22 @@ func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Tabl
 
 // A base is a closed store whose tables a stream leaves out.
 type base struct {
-	fs     vfs.FS
 	dir    string
-	lock   io.Closer
+	home   *recovery.Dir
 	tables map[uint64]*manifest.Table // by id
 }
 
 func openBase(fsys vfs.FS, dir string) (*base, error) {
 	mode := recovery.Mode{ReadOnly: true}
-	lock, err := recovery.Enter(fsys, dir, mode)
+	home, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
 		return nil, err
 	}
-	_, s, err := recovery.Load(fsys, dir, mode)
+	_, s, err := recovery.Load(home.FS, dir, mode)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, home.Close())
 	}
-	b := &base{fsys, dir, lock, map[uint64]*manifest.Table{}}
+	b := &base{dir, home, map[uint64]*manifest.Table{}}
 	for _, t := range s.Version.Tables() {
 		b.tables[t.ID] = t
 	}
@@ -115,7 +113,7 @@ func (b *base) have(t *stream.Table) (_ string, err error) {
 		return "", missing(t)
 	}
 	path := filename.Make(b.dir, filename.Table, own.Number)
-	f, err := b.fs.Open(path)
+	f, err := b.home.FS.Open(path)
 	if err != nil {
 		return "", err
 	}

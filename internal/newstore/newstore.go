@@ -24,9 +24,10 @@ type Store struct {
 	dir   string
 	outer string // directory of another store, or empty; dir must not be inside it
 
-	made  bool      // Enter created the directory
-	lock  io.Closer // nil until it is held
-	names []string  // files created in the directory, or perhaps created, other than LOCK
+	made  bool       // Enter created the directory
+	held  vfs.HeldFS // fs; nil until Enter
+	lock  io.Closer  // nil until it is held
+	names []string   // files created in the directory, or perhaps created, other than LOCK
 }
 
 // New returns a store to be built in dir, which must not be inside outer, unless that is empty.
@@ -36,6 +37,9 @@ func New(fsys vfs.FS, dir, outer string) *Store {
 	}
 	return &Store{fs: fsys, dir: dir, outer: outer}
 }
+
+// FS returns the file system of the store. After Enter it holds the directory, until Create or Abandon.
+func (n *Store) FS() vfs.FS { return n.fs }
 
 // Dir returns the directory.
 func (n *Store) Dir() string { return n.dir }
@@ -68,6 +72,13 @@ func (n *Store) Enter() (err error) {
 	if n.made, err = makeDir(n.fs, n.dir); err != nil {
 		return err
 	}
+	if n.held, err = vfs.Hold(n.fs, n.dir); err != nil {
+		if !n.made { // not a directory
+			err = fmt.Errorf("%w: %w", errNotEmpty, err)
+		}
+		return err
+	}
+	n.fs = n.held
 	empty, err := n.holdsOnly("")
 	if err != nil && !n.made { // not a directory
 		return fmt.Errorf("%w: %w", errNotEmpty, err)
@@ -120,7 +131,7 @@ func (n *Store) Create(number uint64, s manifest.State) error {
 	if err := m.Close(); err != nil {
 		return err
 	}
-	_ = n.lock.Close() // everything is in place and durable
+	_ = errors.Join(n.lock.Close(), n.held.Close()) // everything is in place and durable
 	return nil
 }
 
@@ -151,6 +162,9 @@ func (n *Store) Abandon() error {
 		note(n.fs.SyncDir(filepath.Dir(filepath.Clean(n.dir))))
 	case n.lock != nil:
 		note(n.fs.SyncDir(n.dir))
+	}
+	if n.held != nil {
+		note(n.held.Close())
 	}
 	return errors.Join(errs...)
 }

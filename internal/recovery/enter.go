@@ -28,45 +28,65 @@ var (
 	errExists = fmt.Errorf("there is a store here: %w", fs.ErrExist)
 )
 
-// Enter locks the directory of a store. For a new store, it creates the directory, durably, and missing parents.
-func Enter(fsys vfs.FS, dir string, mode Mode) (lock io.Closer, err error) {
-	if mode.ReadOnly {
-		return lockToRead(fsys, dir)
-	}
-	_, err = fsys.Stat(filepath.Join(dir, filename.CurrentName))
-	switch {
-	case err == nil && mode.ErrorIfExists:
-		return nil, errExists
-	case err == nil:
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	case mode.ErrorIfMissing:
-		return nil, ErrMissing
-	default:
-		if err := vfs.MkdirAll(fsys, dir); err != nil {
-			return nil, err
-		}
-	}
-	return fsys.Lock(filepath.Join(dir, filename.LockName))
+// A Dir is the directory of a store, held and locked until Close.
+type Dir struct {
+	FS   vfs.FS // holds the directory; nothing is changed in it any more once the lock was lost
+	Lock vfs.Lock
+
+	held io.Closer
 }
 
-// lockToRead takes the shared lock of the store in dir, which must exist. If a copy of a store has no file LOCK, it
-// is read without a lock, since creating the file would be a change.
-func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
-	// Look for CURRENT first. A new store has LOCK before CURRENT, so if LOCK is missing now, no one is about to
-	// create it.
-	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
-	if errors.Is(err, fs.ErrNotExist) {
-		found, err := Survey(fsys, dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		return nil, cmp.Or(found.Lost(), ErrMissing)
+// Close ends it.
+func (d *Dir) Close() error { return errors.Join(d.Lock.Close(), d.held.Close()) }
+
+// Enter holds and locks the directory of a store. For a new store, it creates the directory, durably, and missing
+// parents.
+func Enter(fsys vfs.FS, dir string, mode Mode) (*Dir, error) {
+	if err := lookAt(fsys, dir, mode); err != nil {
+		return nil, err
 	}
+	held, err := vfs.Hold(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
+	lock, err := takeLock(held, filepath.Join(dir, filename.LockName), mode.ReadOnly)
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	if !mode.ReadOnly {
+		held = vfs.Guard(held, dir, lock)
+	}
+	return &Dir{FS: held, Lock: lock, held: held}, nil
+}
+
+// lookAt finds out whether the directory has a store, and makes the directory if there is none and it may be created.
+func lookAt(fsys vfs.FS, dir string, mode Mode) error {
+	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
+	switch {
+	case err == nil && mode.ErrorIfExists && !mode.ReadOnly:
+		return errExists
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
+		return err
+	case mode.ReadOnly:
+		found, err := Survey(fsys, dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return cmp.Or(found.Lost(), ErrMissing)
+	case mode.ErrorIfMissing:
+		return ErrMissing
+	}
+	return vfs.MkdirAll(fsys, dir)
+}
+
+// takeLock takes the lock of a store. If a copy of a store that is only read has no file LOCK, it is read without a
+// lock, since creating the file would be a change: a new store has LOCK before CURRENT, which is there, so no one is
+// about to create it.
+func takeLock(fsys vfs.FS, name string, readOnly bool) (vfs.Lock, error) {
+	if !readOnly {
+		return fsys.Lock(name)
+	}
+	lock, err := fsys.LockShared(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Unlocked{}, nil
 	}
@@ -75,6 +95,9 @@ func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 
 // Unlocked replaces the lock of a store without a file LOCK.
 type Unlocked struct{}
+
+// Check does nothing.
+func (Unlocked) Check() error { return nil }
 
 // Close does nothing.
 func (Unlocked) Close() error { return nil }

@@ -31,6 +31,12 @@ type Config struct {
 func Into(
 	ctx context.Context, dir, newDir string, c Config, progress func(done, total uint64),
 ) (res Result, err error) {
+	held, err := vfs.Hold(c.Env.FS, dir)
+	if err != nil {
+		return res, err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	c.Env.FS = held
 	lock, err := lockToRead(c.Env.FS, dir)
 	if err != nil {
 		return res, err
@@ -76,7 +82,7 @@ func (s *Salvage) into(
 	}
 	var numbers compaction.Counter
 	env := c.Env
-	env.Dir, env.Filter, env.Numbers = n.Dir(), plan.Levels[bottom].Params, &numbers
+	env.FS, env.Dir, env.Filter, env.Numbers = n.FS(), n.Dir(), plan.Levels[bottom].Params, &numbers
 	if env.Seed == 0 {
 		env.Seed = bloomblock.NewSeed()
 	}

@@ -14,8 +14,9 @@ import (
 )
 
 // retry runs a background job until it succeeds, up to five times with growing pauses, since a full disk may get
-// space again. Each attempt writes new files. After the last failure the store becomes read-only; after damage, which
-// no pause repairs, at once. A job that did not begin for lack of disk space is left to the caller.
+// space again. Each attempt writes new files. After the last failure the store becomes read-only; after damage or the
+// loss of the lock, which no pause repairs, at once. A job that did not begin for lack of disk space is left to the
+// caller.
 func (s *Scheduler) retry(ctx context.Context, what string, job func() error) error {
 	const attempts = 5
 	pause := 10 * time.Millisecond
@@ -27,7 +28,7 @@ func (s *Scheduler) retry(ctx context.Context, what string, job func() error) er
 		if failed := s.Tree.View().Failed; failed != nil {
 			return failed
 		}
-		if i == attempts || errors.Is(err, corrupt.Err) {
+		if i == attempts || errors.Is(err, corrupt.Err) || errors.Is(err, vfs.ErrLockLost) {
 			return s.Tree.Fail(fmt.Errorf("%s: %w", what, err))
 		}
 		s.Observer.WorkFailed(what, i, err)

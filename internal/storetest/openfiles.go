@@ -3,7 +3,6 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -63,28 +62,30 @@ func (o *OpenFiles) Open(name string) (vfs.File, error) {
 }
 
 // Lock implements [vfs.FS].
-func (o *OpenFiles) Lock(name string) (io.Closer, error) {
+func (o *OpenFiles) Lock(name string) (vfs.Lock, error) {
 	l, err := o.FS.Lock(name)
 	return o.lock(l, err, name)
 }
 
 // LockShared implements [vfs.FS].
-func (o *OpenFiles) LockShared(name string) (io.Closer, error) {
+func (o *OpenFiles) LockShared(name string) (vfs.Lock, error) {
 	l, err := o.FS.LockShared(name)
 	return o.lock(l, err, name)
 }
 
-func (o *OpenFiles) lock(l io.Closer, err error, name string) (io.Closer, error) {
+func (o *OpenFiles) lock(l vfs.Lock, err error, name string) (vfs.Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	closed := o.opened(name)
-	return closerFunc(func() error { closed(); return l.Close() }), nil
+	return countedLock{l, o.opened(name)}, nil
 }
 
-type closerFunc func() error
+type countedLock struct {
+	vfs.Lock
+	closed func()
+}
 
-func (f closerFunc) Close() error { return f() }
+func (l countedLock) Close() error { l.closed(); return l.Lock.Close() }
 
 func (f *openFile) Close() error { f.closed(); return f.File.Close() }
 

@@ -128,6 +128,9 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	if failed != nil {
 		return failed
 	}
+	if err := t.CheckLock(); err != nil {
+		return err
+	}
 	if r := t.recorded.Filters; r == nil || *r != t.filters {
 		e.Filters = &t.filters
 	}

@@ -40,6 +40,7 @@ type Tree struct {
 	Parts    *sstable.PartPool // of the tables' indexes
 	fs       vfs.FS
 	dir      string
+	lock     vfs.Lock         // nil if nobody else may take it
 	filters  manifest.Filters // of the options
 	observer Observer
 	memory   *memtable.Memory // of the memtables
@@ -90,6 +91,7 @@ type Tree struct {
 type Config struct {
 	FS       vfs.FS
 	Dir      string
+	Lock     vfs.Lock // of the directory; nil if nobody else may take it
 	Domain   *epoch.Domain
 	Files    *tablefile.Dir
 	Blocks   *cache.Cache
@@ -123,9 +125,9 @@ type Frozen struct {
 // New returns a tree without a state.
 func New(c Config) *Tree {
 	t := &Tree{
-		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, Parts: c.Parts, fs: c.FS, dir: c.Dir, filters: c.Filters,
-		observer: c.Observer, memory: memtable.NewMemory(), pieces: c.Pieces, retired: make(chan struct{}, 1),
-		grown: make(chan struct{}, 1), failed: c.ReadOnly,
+		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, Parts: c.Parts, fs: c.FS, dir: c.Dir, lock: c.Lock,
+		filters: c.Filters, observer: c.Observer, memory: memtable.NewMemory(), pieces: c.Pieces,
+		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
 	t.decide()

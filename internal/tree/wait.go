@@ -109,6 +109,18 @@ func (t *Tree) Fail(cause error) error {
 	return failed
 }
 
+// CheckLock makes the tree read-only, and returns the error for writers, if the lock of the directory was lost: then
+// another process may have the store open, and what this one writes would be no part of it.
+func (t *Tree) CheckLock() error {
+	if t.lock == nil {
+		return nil
+	}
+	if err := t.lock.Check(); err != nil {
+		return t.Fail(err)
+	}
+	return nil
+}
+
 // Drain records that no more memtables will be frozen.
 func (t *Tree) Drain() {
 	t.mu.Lock()

@@ -1,0 +1,261 @@
+package bloomkv_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/backup"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// usual returns options with which a few puts are several tables, on the system's own files. The hook sees operations.
+func usual(d bloomkv.Durability, hook func(vfs.Op)) *bloomkv.Options {
+	return &bloomkv.Options{
+		FS:         vfs.NewHook(vfs.OS, func(op vfs.Op) error { hook(op); return nil }),
+		Durability: d, MemoryBudget: 8 << 20, MemtableSize: 64 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10,
+	}
+}
+
+// usualWork writes, flushes and compacts, and returns the keys whose puts returned nil. It goes on after errors.
+func usualWork(db *bloomkv.DB, tag string) (acknowledged []string, err error) {
+	for round := range 2 {
+		for i := range 40 {
+			key := fmt.Sprintf("%s/%02d/%d", tag, i, round)
+			putErr := db.Put([]byte(key), make([]byte, 600))
+			if putErr == nil {
+				acknowledged = append(acknowledged, key)
+			}
+			err = errors.Join(err, putErr)
+		}
+		err = errors.Join(err, db.Flush(context.Background()), db.Compact(context.Background(), nil, nil))
+	}
+	return acknowledged, err
+}
+
+// files returns the contents of all files of a directory.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[strings.TrimPrefix(path, dir)] = string(b)
+		return err
+	}))
+	return all
+}
+
+// have returns an error if a store lacks keys, or is damaged.
+func have(t *testing.T, dir string, keys []string) error {
+	t.Helper()
+	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{}); err != nil {
+		return err
+	}
+	db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if _, err := db.Get([]byte(key)); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", key, err), db.Close())
+		}
+	}
+	return db.Close()
+}
+
+// TestTheDirectoryOfAStoreIsHeld moves or removes the directory of an open store at an operation of a program, and puts
+// another store in its place. That is left as it is, and the first one goes on where it is now, or fails. The flag
+// -long makes it try more of the operations.
+func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
+		t.Skip("the system does not move a directory that is in use")
+	}
+	template := filepath.Join(t.TempDir(), "template")
+	db, err := bloomkv.Open(template, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	must(t, err)
+	_, err = usualWork(db, "other")
+	must(t, errors.Join(err, db.Close()))
+	want := files(t, template)
+	another := func(dir string) { must(t, os.CopyFS(dir, os.DirFS(template))) }
+
+	for _, c := range []struct {
+		name string
+		do   func(parent, dir string) (now string)
+	}{
+		{"moved", func(parent, dir string) string {
+			must(t, os.Rename(dir, parent+"/moved"))
+			another(dir)
+			return parent + "/moved"
+		}},
+		{"moved with its parent", func(parent, dir string) string {
+			must(t, os.Rename(parent, parent+".moved"))
+			another(dir)
+			return parent + ".moved/store"
+		}},
+		{"removed", func(_, dir string) string {
+			for os.RemoveAll(dir) != nil { // the store may be creating a file there
+			}
+			another(dir)
+			return ""
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			total := int64(0)
+			for at := int64(0); at <= total; at += max(total/int64(12**storetest.Long), 1) { // 0: no change
+				parent := filepath.Join(t.TempDir(), "parent")
+				dir, now, done := filepath.Join(parent, "store"), "", false
+				must(t, os.Mkdir(parent, 0o700))
+				var n atomic.Int64
+				var held atomic.Bool
+				db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfs.Op) {
+					if held.Load() && n.Add(1) == at {
+						now, done = c.do(parent, dir), true
+					}
+					if op.Kind == vfs.OpLock {
+						held.Store(true)
+					}
+				}))
+				var keys []string
+				if err == nil {
+					keys, err = usualWork(db, "first")
+					err = errors.Join(err, db.Close())
+				}
+				if at == 0 {
+					total = n.Load()
+				}
+				if !done { // background work takes one operation more or less
+					must(t, err)
+					continue
+				}
+				if got := files(t, dir); !maps.Equal(got, want) {
+					t.Fatalf("at operation %d of %d: the other store has changed: %d files, want %d",
+						at, total, len(got), len(want))
+				}
+				if now == "" {
+					continue
+				}
+				if err != nil {
+					t.Errorf("at operation %d of %d: %v", at, total, err)
+				}
+				if err := have(t, now, keys); err != nil || len(keys) == 0 {
+					t.Fatalf("at operation %d of %d: the first store with %d keys: %v", at, total, len(keys), err)
+				}
+			}
+		})
+	}
+}
+
+// TestAStoreWhoseLockIsRemovedIsReadOnly removes LOCK each time when a store is about to look at it, and lets another
+// writer in. No synced write of either is lost, and the first store says why it is read-only.
+func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
+		t.Skip("the system does not remove a file that is in use")
+	}
+	total := int64(0)
+	for at := int64(0); at <= total; at += max(total/int64(12**storetest.Long), 1) { // 0: no change
+		dir, done := filepath.Join(t.TempDir(), "store"), false
+		var n atomic.Int64
+		db, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfs.Op) {
+			if op.Kind != vfs.OpStat || filepath.Base(op.Name) != "LOCK" || n.Add(1) != at {
+				return
+			}
+			done = true
+			must(t, os.Remove(op.Name))
+			second, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(vfs.Op) {}))
+			must(t, err)
+			must(t, second.Put([]byte("second"), nil))
+			must(t, second.Close())
+		}))
+		var keys []string
+		if err == nil {
+			keys, err = usualWork(db, "first")
+			err = errors.Join(err, db.Close())
+		}
+		if at == 0 {
+			total = n.Load()
+		}
+		if !done { // background work looks once more or less
+			must(t, err)
+			continue
+		}
+		if !errors.Is(err, vfs.ErrLockLost) {
+			t.Errorf("at look %d of %d: %v, want %v", at, total, err, vfs.ErrLockLost)
+		}
+		if err := have(t, dir, append(keys, "second")); err != nil {
+			t.Fatalf("at look %d of %d: %v", at, total, err)
+		}
+	}
+}
+
+// TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges works in another directory that has a store of the same
+// name.
+func TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	for _, name := range []string{"store", ".", "./deep/store"} {
+		t.Chdir(two)
+		other, err := bloomkv.Open(name, nil)
+		must(t, err)
+		must(t, errors.Join(other.Put([]byte("other"), nil), other.Close()))
+		want := files(t, two)
+		t.Chdir(one)
+		db, err := bloomkv.Open(name, usual(bloomkv.NoSync, func(vfs.Op) {}))
+		must(t, err)
+		t.Chdir(two)
+		keys, err := usualWork(db, "first")
+		must(t, errors.Join(err, db.Close()))
+		if got := files(t, two); !maps.Equal(got, want) {
+			t.Errorf("%s: the store in the other directory has changed", name)
+		}
+		must(t, have(t, filepath.Join(one, name), keys))
+	}
+}
+
+// TestABackupTargetIsHeld moves the directory of a backup while one is being written.
+func TestABackupTargetIsHeld(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
+		t.Skip("the system does not move a directory that is in use")
+	}
+	base := t.TempDir()
+	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.NoSync, func(vfs.Op) {}))
+	must(t, err)
+	defer func() { must(t, db.Close()) }()
+	keys, err := usualWork(db, "first")
+	must(t, err)
+	target, moved := filepath.Join(base, "target"), filepath.Join(base, "moved")
+	creates := 0
+	fsys := vfs.NewHook(vfs.OS, func(op vfs.Op) error {
+		if op.Kind == vfs.OpCreate {
+			if creates++; creates == 2 {
+				must(t, errors.Join(os.Rename(target, moved), os.MkdirAll(filepath.Join(target, "tables"), 0o700)))
+			}
+		}
+		return nil
+	})
+	d, err := backup.OpenDir(fsys, target)
+	must(t, err)
+	_, err = backup.Make(t.Context(), db, d)
+	must(t, errors.Join(err, d.Close()))
+	if got := files(t, target); len(got) > 0 {
+		t.Errorf("the new directory of the name has %d files", len(got))
+	}
+	d, err = backup.OpenDir(nil, moved)
+	must(t, err)
+	all, err := backup.List(t.Context(), d)
+	must(t, err)
+	restored := filepath.Join(base, "restored")
+	must(t, errors.Join(backup.Restore(t.Context(), d, all[0], restored, bloomkv.NewStoreOptions{}), d.Close()))
+	must(t, have(t, restored, keys))
+}
