@@ -36,7 +36,7 @@ func (w *Writer) ensureLog() error {
 	if w.log != nil {
 		return nil
 	}
-	if err := w.Tree.CheckNumbers(); err != nil {
+	if err := cmp.Or(w.Tree.CheckLock(), w.Tree.CheckNumbers()); err != nil {
 		return err
 	}
 	number, err := w.Tree.NewNumber()
@@ -48,9 +48,6 @@ func (w *Writer) ensureLog() error {
 	// The file must exist before the manifest requires it: recovery reports a required log that is missing. If creating
 	// the file fails, nothing depends on it, and a later write may try again.
 	path := filename.Make(w.Dir, filename.Log, number)
-	if err := w.Tree.CheckLock(); err != nil {
-		return err
-	}
 	file, err := w.FS.Create(path)
 	if err != nil {
 		return err
