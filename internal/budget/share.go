@@ -174,6 +174,7 @@ func (b *Share) Bytes() tree.TableBytes { return b.held.Bytes() }
 func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b.tailBytes.Load() }
 
 // ReleaseTable drops everything that a table has in memory, and its descriptor. No reader can see the table any more.
+// Released divides what that has made free.
 func (b *Share) ReleaseTable(t *tree.Table) error {
 	t.Loading.Lock()
 	t.Reader.Close()
@@ -181,6 +182,9 @@ func (b *Share) ReleaseTable(t *tree.Table) error {
 	b.settle(t)
 	return t.File.Close()
 }
+
+// Released divides memory anew, or leaves that to the goroutine that is doing so.
+func (b *Share) Released() { b.pool.Rebalance() }
 
 // partsStep is the number of bytes by which the parts of indexes may grow before the cache gives way.
 const partsStep = 64 << 10

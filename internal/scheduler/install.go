@@ -108,7 +108,7 @@ func (s *Scheduler) RemoveDead() error {
 		errs = append(errs, closeErr, err)
 	}
 	if len(dead) > 0 {
-		s.Share.Rebalance()
+		s.Share.Released() // the loop of flushes does not wait for it
 	}
 	return errors.Join(errs...)
 }
