@@ -439,7 +439,7 @@ func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
 	p.Rebalance()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
 		replaced := p.Pieces.Lent() - p.Held.filterBytes() // read in this order, it may be too small
-		if most := memory/16 + stores[0].whole + 1000; replaced > most {
+		if most := p.mostReplaced() + stores[0].whole + 1000; replaced > most {
 			t.Fatalf("replaced filters take %d bytes, want at most %d", replaced, most)
 		}
 		if !slices.ContainsFunc(stores, func(s *testStore) bool { return s.exceeds(s.table) }) {

@@ -282,9 +282,13 @@ func (p *Pool) reduce(w *wishes) {
 	}
 }
 
-// crowded reports whether replaced filters take a sixteenth of the memory, since the collector has not found yet that
-// no lookup asks them any more.
-func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.Memory/16 }
+// crowded reports whether replaced filters take much memory, since the collector has not found yet that no lookup asks
+// them any more.
+func (p *Pool) crowded() bool { return p.Pieces.Lent()-p.Held.filterBytes() > p.mostReplaced() }
+
+// mostReplaced returns the bytes of replaced filters for which the collector is urged: a sixteenth of the memory, or
+// 2 MiB if that is more, since each of its runs takes some milliseconds, but at most a quarter.
+func (p *Pool) mostReplaced() int64 { return min(max(p.Memory/16, 2<<20), p.Memory/4) }
 
 // quickCollection is the processor time of a collection that takes so little that another one may follow at once.
 const quickCollection = 50 * time.Millisecond
