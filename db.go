@@ -49,6 +49,7 @@ type DB struct {
 	opts   Options
 	opened time.Time
 	home   *recovery.Dir
+	closed chan struct{} // closed when the first Close is about to return
 	report reporter
 	pool   *budget.Pool         // of this store alone, or of Options.Resources
 	share  *budget.Share        // of pool
@@ -70,12 +71,15 @@ func (db *DB) FS() vfs.FS { return db.opts.FS }
 // no log, and releases files, memory and the lock. If Close returns nil, all writes are durable. Otherwise it returns
 // what went wrong, which may only be that an earlier write failed. In either case, acknowledged writes are as durable
 // as promised. Open iterators and scans stop with ErrClosed. Values that View and GetMany have passed to a function
-// stay readable until the function returns. Close may be called at any time, even from such a function. A second
-// Close returns ErrClosed and does nothing. Every other call returns ErrClosed from then on.
+// stay readable until the function returns. Close may be called at any time, even from such a function. A second Close
+// waits for the first, so that the store may be opened again, and returns ErrClosed. Every other call returns ErrClosed
+// from then on.
 func (db *DB) Close() error {
 	if !db.tree.Close() { // ends compactions and long calls; a flush continues
+		<-db.closed
 		return ErrClosed
 	}
+	defer close(db.closed)
 	db.tree.WaitForCalls()
 	db.writer.Drain()
 	db.work.Wait()

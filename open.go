@@ -54,7 +54,7 @@ func Open(dir string, options *Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
 	}
-	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool}
+	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool, closed: make(chan struct{})}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	domain := new(epoch.Domain)
 	config := tree.Config{

@@ -358,3 +358,35 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}
 }
+
+// TestASecondCloseWaitsForTheFirst holds the first Close back before it gives up the lock: whoever has closed a store,
+// first or not, can open it again.
+func TestASecondCloseWaitsForTheFirst(t *testing.T) {
+	mem := vfs.NewMem()
+	begun, goOn := make(chan bool), make(chan bool)
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewHook(mem, func(op vfs.Op) error {
+		if op.Kind == vfs.OpClose && filepath.Base(op.Name) == "LOCK" {
+			begun <- true
+			<-goOn
+		}
+		return nil
+	})})
+	must(t, err)
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() { first <- db.Close() }()
+	<-begun
+	go func() { second <- db.Close() }()
+	select {
+	case err := <-second:
+		t.Errorf("a second Close returned %v before the first", err)
+	case <-time.After(20 * time.Millisecond):
+	}
+	goOn <- true
+	must(t, <-first)
+	if err := <-second; !errors.Is(err, bloomkv.ErrClosed) {
+		t.Errorf("a second Close: %v, want %v", err, bloomkv.ErrClosed)
+	}
+	db, err = bloomkv.Open("db", &bloomkv.Options{FS: mem})
+	must(t, err)
+	must(t, db.Close())
+}
