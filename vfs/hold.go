@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -14,6 +15,9 @@ type Holder interface {
 	// Hold returns an FS with the same files, for which dir, and each name in it, is in the directory that dir is now,
 	// wherever that is moved, and whatever gets its name later. dir must exist. The other names, and what the FS held
 	// before, stay as they are. Close ends it: then names in dir are refused with an error matching fs.ErrClosed.
+	//
+	// Windows does not move a directory in which a file is open. In js/wasm the system can hold no directory: there a
+	// name is looked up, from the working directory of the call of Hold.
 	Hold(dir string) (HeldFS, error)
 }
 
@@ -56,7 +60,7 @@ func (o osFS) Hold(dir string) (HeldFS, error) {
 	if root, base := o.find(dir); root != nil {
 		h.root, err = root.root.OpenRoot(base)
 	} else {
-		h.root, err = os.OpenRoot(dir)
+		h.root, err = os.OpenRoot(lasting(dir))
 	}
 	if err != nil {
 		return nil, named(err, dir)
@@ -65,6 +69,17 @@ func (o osFS) Hold(dir string) (HeldFS, error) {
 		return nil, errors.Join(named(err, dir), h.root.Close())
 	}
 	return osFS{h}, nil
+}
+
+// lasting returns a name of a directory for os.OpenRoot. Where the system holds no directories, so that os.Root looks up
+// names, a change of the working directory must not change what a name means.
+func lasting(dir string) string {
+	if runtime.GOOS == "js" {
+		if path, err := filepath.Abs(dir); err == nil {
+			return path
+		}
+	}
+	return dir
 }
 
 // Close releases the directory that was held last.

@@ -2,18 +2,8 @@
 
 package vfs
 
-import (
-	"errors"
-	"io/fs"
-)
+import "os"
 
-// lockFile fails, since these systems have no locks: two processes could write one store, or one could write what
-// another reads. So here only a store on [NewMem] can be locked.
-func (o osFS) lockFile(name string, shared bool) (Lock, error) {
-	if shared {
-		if _, err := o.lstat(name); err != nil {
-			return nil, err
-		}
-	}
-	return nil, &fs.PathError{Op: "lock", Path: name, Err: errors.ErrUnsupported}
-}
+// flock does nothing, since these systems have no locks: a store is locked inside the process alone, and whoever runs
+// several processes must see to it that one of them writes.
+func flock(*os.File, bool) error { return nil }

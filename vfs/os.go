@@ -50,9 +50,9 @@ func (o osFS) Remove(name string) error {
 	h, base := o.find(name)
 	switch {
 	case h == nil:
-		return os.Remove(name)
+		return again(func() error { return os.Remove(name) })
 	case base != ".":
-		return named(h.root.Remove(base), name)
+		return named(again(func() error { return h.root.Remove(base) }), name)
 	}
 	held, err := h.dir.Stat()
 	if err != nil {
@@ -72,9 +72,10 @@ func (o osFS) Rename(oldname, newname string) error {
 	case from != to:
 		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: errors.ErrUnsupported}
 	case from != nil:
-		return namedBoth("rename", from.root.Rename(a, b), oldname, newname)
+		err := again(func() error { return from.root.Rename(a, b) })
+		return namedBoth("rename", err, oldname, newname)
 	}
-	return os.Rename(oldname, newname)
+	return again(func() error { return os.Rename(oldname, newname) })
 }
 
 // Link checks the old name first, because some systems would link to the target of a symbolic link.

@@ -48,30 +48,13 @@ func flushed(d *os.File) error {
 	return err
 }
 
-// linkAcross links between two held directories, or between one and the names outside.
-func (o osFS) linkAcross(oldname, newname string) error {
-	return o.descriptor(oldname, func(from int, a string) error {
-		return o.descriptor(newname, func(to int, b string) error {
-			if err := unix.Linkat(from, a, to, b, 0); err != nil {
-				return &os.LinkError{Op: "link", Old: oldname, New: newname, Err: err}
-			}
-			return nil
-		})
-	})
-}
-
-// descriptor calls f with the descriptor of the held directory that a name is in, and the name inside it.
-func (o osFS) descriptor(name string, f func(fd int, base string) error) error {
-	h, base := o.find(name)
-	if h == nil {
-		return f(unix.AT_FDCWD, name)
-	}
-	return withDescriptor(h.dir, func(fd int) error { return f(fd, base) })
-}
-
-// cannotLink reports whether links are not allowed here, as opposed to other errors: the names are on different file
-// systems, the file system has no links, or the file has as many links as it can.
+// cannotLink reports whether an error of a link lets a copy succeed: all do but these. What refuses links, as Android
+// and many file systems do, has many errors: EXDEV, EPERM, EACCES, ENOTSUP, ENOSYS, EINVAL, EMLINK.
 func cannotLink(err error) bool {
-	return errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOTSUP) ||
-		errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EMLINK)
+	for _, no := range [...]error{unix.EEXIST, unix.ENOENT, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, no) {
+			return false
+		}
+	}
+	return true
 }

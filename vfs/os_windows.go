@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/windows"
 )
@@ -16,13 +17,34 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	return o.openFile(name, flag, fileMode)
 }
 
+// again repeats an operation on a name that was refused, for up to a second: programs that look at each new file, as
+// those against viruses do, keep it from being renamed or removed for a moment.
+func again(op func() error) error {
+	for pause := 5 * time.Millisecond; ; pause *= 2 {
+		err := op()
+		if !errors.Is(err, windows.ERROR_ACCESS_DENIED) && !errors.Is(err, windows.ERROR_SHARING_VIOLATION) &&
+			!errors.Is(err, windows.ERROR_LOCK_VIOLATION) || pause > 500*time.Millisecond {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
 // syncDir does nothing: Windows cannot sync a directory, and NTFS keeps its own changes of names in order.
 func (osFS) syncDir(string) error { return nil }
 
-// cannotLink reports whether err means that links are not allowed here, as opposed to other errors.
+// cannotLink reports whether an error of a link lets a copy succeed: all do but these.
 func cannotLink(err error) bool {
-	return errors.Is(err, windows.ERROR_NOT_SAME_DEVICE) || errors.Is(err, windows.ERROR_INVALID_FUNCTION) ||
-		errors.Is(err, windows.ERROR_NOT_SUPPORTED) || errors.Is(err, windows.ERROR_TOO_MANY_LINKS)
+	for _, no := range [...]error{
+		windows.ERROR_ALREADY_EXISTS, windows.ERROR_FILE_EXISTS, windows.ERROR_FILE_NOT_FOUND,
+		windows.ERROR_PATH_NOT_FOUND, windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL,
+		windows.ERROR_DISK_QUOTA_EXCEEDED, windows.ERROR_WRITE_PROTECT,
+	} {
+		if errors.Is(err, no) {
+			return false
+		}
+	}
+	return true
 }
 
 // flush flushes the file. Windows flushes only through a handle with write access, so a file opened for reading is

@@ -109,10 +109,11 @@ func (n *Store) Enter() (err error) {
 	return err
 }
 
-// holdsOnly reports whether the directory contains no file except the named one.
+// holdsOnly reports whether the directory contains no file except the named one, and the lost+found of a file system
+// whose root it is.
 func (n *Store) holdsOnly(name string) (bool, error) {
 	names, err := n.fs.List(n.dir)
-	return !slices.ContainsFunc(names, func(other string) bool { return other != name }), err
+	return !slices.ContainsFunc(names, func(other string) bool { return other != name && other != "lost+found" }), err
 }
 
 // Create makes the directory a store, with the tables of s and no log, and releases the lock. It first makes the

@@ -1,0 +1,114 @@
+//go:build !windows
+
+package vfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"sync"
+)
+
+// locks lists the files that this process has locked (I31). The kernel's lock alone is not enough: where a network file
+// system turns it into a lock of the process, a second one in the same process succeeds, and closing any descriptor of
+// the file, even one that was opened only to try, releases the first lock. So the list is searched before the file is
+// opened, and holders of a shared lock in this process share a descriptor. Where the system has no locks, the list is
+// all there is.
+var locks struct {
+	mu   sync.Mutex
+	held []*heldFile // guarded by mu; short, since a store has one lock
+}
+
+// heldFile is a file that this process has locked.
+type heldFile struct {
+	f       *os.File
+	info    os.FileInfo // constant
+	shared  bool        // constant
+	holders int         // guarded by locks.mu: 1 unless shared
+}
+
+// heldAs returns the entry of a file that this process has locked, by whatever name, or nil. The caller holds locks.mu.
+func heldAs(file os.FileInfo) *heldFile {
+	i := slices.IndexFunc(locks.held, func(h *heldFile) bool { return os.SameFile(h.info, file) })
+	if i < 0 {
+		return nil
+	}
+	return locks.held[i]
+}
+
+// lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once.
+func (o osFS) lockFile(name string, shared bool) (Lock, error) {
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	if info, err := o.lstat(name); err == nil {
+		switch h := heldAs(info); {
+		case h == nil:
+		case shared && h.shared:
+			h.holders++
+			return &osLock{held: h, of: o, name: name}, nil
+		default:
+			return nil, lockError(name, ErrLocked)
+		}
+	}
+	f, err := o.openForLock(name, shared)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && heldAs(info) != nil {
+		err = ErrLocked // the name changed after Lstat
+	}
+	if err == nil {
+		err = flock(f, shared)
+	}
+	if err == nil && !o.stillNamed(name, info) {
+		err = ErrLocked // the last holder removed the file: another caller may lock the next file of that name
+	}
+	if err != nil {
+		return nil, errors.Join(lockError(name, err), f.Close())
+	}
+	h := &heldFile{f: f, info: info, shared: shared, holders: 1}
+	locks.held = append(locks.held, h)
+	return &osLock{held: h, of: o, name: name}, nil
+}
+
+// stillNamed reports whether name still refers to file.
+func (o osFS) stillNamed(name string, file os.FileInfo) bool {
+	info, err := o.lstat(name)
+	return err == nil && os.SameFile(info, file)
+}
+
+func lockError(name string, err error) error { return &fs.PathError{Op: "lock", Path: name, Err: err} }
+
+// osLock is a held lock, or a share of one.
+type osLock struct {
+	held   *heldFile
+	of     osFS
+	name   string
+	closed bool // guarded by locks.mu
+}
+
+// Check implements [Lock.Check].
+func (l *osLock) Check() error {
+	if !l.of.stillNamed(l.name, l.held.info) {
+		return lockError(l.name, ErrLockLost)
+	}
+	return nil
+}
+
+// Close releases the lock. The last holder of a shared lock closes the file. The file is not removed, since another
+// process may just have opened it.
+func (l *osLock) Close() error {
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	if l.closed {
+		return &fs.PathError{Op: "close", Path: l.held.f.Name(), Err: fs.ErrClosed}
+	}
+	l.closed = true
+	if l.held.holders--; l.held.holders > 0 {
+		return nil
+	}
+	locks.held = slices.DeleteFunc(locks.held, func(h *heldFile) bool { return h == l.held })
+	return l.held.f.Close()
+}
