@@ -71,8 +71,8 @@ func (o osFS) Hold(dir string) (HeldFS, error) {
 	return osFS{h}, nil
 }
 
-// lasting returns a name of a directory for os.OpenRoot. Where the system holds no directories, so that os.Root looks up
-// names, a change of the working directory must not change what a name means.
+// lasting returns a name of a directory for os.OpenRoot. Where the system holds no directories, so that os.Root looks
+// names up, a change of the working directory must not change what a name means.
 func lasting(dir string) string {
 	if runtime.GOOS == "js" {
 		if path, err := filepath.Abs(dir); err == nil {

@@ -51,7 +51,9 @@ func flushed(d *os.File) error {
 // cannotLink reports whether an error of a link lets a copy succeed: all do but these. What refuses links, as Android
 // and many file systems do, has many errors: EXDEV, EPERM, EACCES, ENOTSUP, ENOSYS, EINVAL, EMLINK.
 func cannotLink(err error) bool {
-	for _, no := range [...]error{unix.EEXIST, unix.ENOENT, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+	for _, no := range [...]error{
+		unix.EEXIST, unix.ENOENT, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO,
+	} {
 		if errors.Is(err, no) {
 			return false
 		}
