@@ -94,8 +94,8 @@ type Report struct {
 	Bytes      int64 // of these
 }
 
-// Make stores a new generation: the store as of now. Its number is above those of all generations; after the largest
-// number, 2^62-1, the error says that there is none. Reads and writes of the store go on.
+// Make stores a new generation: the store as of now. Its number is above those of all generations. If the largest
+// number, 2^62-1, is in use, Make returns an error. Reads and writes of the store go on.
 func Make(ctx context.Context, db *bloomkv.DB, s Storage) (Report, error) {
 	all, err := List(ctx, s)
 	if err != nil {

@@ -90,7 +90,8 @@ func (o osFS) Close() error {
 	return errors.Join(o.held.dir.Close(), o.held.root.Close())
 }
 
-// find returns the held directory that a name is in, or is, and the name inside it; nil if there is none.
+// find returns the held directory that contains a name, or has that name, and the name inside the directory. It returns
+// nil if no held directory does.
 func (o osFS) find(name string) (h *heldDir, base string) {
 	for h := o.held; h != nil; h = h.other {
 		if base, ok := h.base(name); ok {

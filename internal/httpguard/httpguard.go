@@ -1,8 +1,8 @@
 // Package httpguard makes the HTTP servers of the programs here: which requests they answer, and how long a client may
 // take.
 //
-// A page of any site may send requests to this machine from a browser on it. What protects a server that asks for no
-// password is that browsers say for which host and from which origin a request is.
+// A page of any site may send requests to this machine from a browser on it. The browser says which host the request is
+// for, and which origin it is from. That protects a server that asks for no password.
 package httpguard
 
 import (

@@ -88,8 +88,8 @@ func (a *arena) chunkSize(step int) int {
 	return a.chunk
 }
 
-// manyChunks is the number of chunks after which a table is so much larger than expected that small ones could make it
-// run out of numbers.
+// manyChunks is the number of chunks of a table that is much larger than expected. It gets the largest chunks from then
+// on, since it could run out of numbers for small ones.
 const manyChunks = 64
 
 // lentChunk returns the size of the chunks of a table that will have size bytes, or 0 if that is unknown.
