@@ -84,7 +84,8 @@ type unit struct {
 // Blocked that is the table of bloomblock.ParamsFor, since the usual formula promises a rate that blocks cannot give.
 //
 // The error matches bloomblock.ErrRate if the rate is below bloomblock.BestRate, not below 1 or not a number, or if
-// equal 64-bit hashes alone give more than a tenth of the rate, as they do with 1.8 billion keys at 1e-9. It matches bloomblock.ErrParams if the number of keys or the layout is out of range.
+// equal 64-bit hashes alone give more than a tenth of the rate, as they do with 1.8 billion keys at 1e-9. It matches
+// bloomblock.ErrParams if the number of keys or the layout is out of range.
 func New(o Options) (*Filter, error) {
 	o, err := o.complete()
 	if err != nil {
