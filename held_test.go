@@ -43,6 +43,15 @@ func usualWork(db *bloomkv.DB, tag string) (acknowledged []string, err error) {
 	return acknowledged, err
 }
 
+// usualUse works in a store that was opened, unless err is not nil, and closes it.
+func usualUse(db *bloomkv.DB, err error) (acknowledged []string, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	acknowledged, err = usualWork(db, "first")
+	return acknowledged, errors.Join(err, db.Close())
+}
+
 // files returns the contents of all files of a directory.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
@@ -120,19 +129,14 @@ func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
 				must(t, os.Mkdir(parent, 0o700))
 				var n atomic.Int64
 				var held atomic.Bool
-				db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfs.Op) {
+				keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfs.Op) {
 					if held.Load() && n.Add(1) == at {
 						now, done = c.do(parent, dir), true
 					}
 					if op.Kind == vfs.OpLock {
 						held.Store(true)
 					}
-				}))
-				var keys []string
-				if err == nil {
-					keys, err = usualWork(db, "first")
-					err = errors.Join(err, db.Close())
-				}
+				})))
 				if at == 0 {
 					total = n.Load()
 				}
@@ -168,7 +172,7 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 	for at := int64(0); at <= total; at += max(total/int64(12**storetest.Long), 1) { // 0: no change
 		dir, done := filepath.Join(t.TempDir(), "store"), false
 		var n atomic.Int64
-		db, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfs.Op) {
+		keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfs.Op) {
 			if op.Kind != vfs.OpStat || filepath.Base(op.Name) != "LOCK" || n.Add(1) != at {
 				return
 			}
@@ -178,12 +182,7 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 			must(t, err)
 			must(t, second.Put([]byte("second"), nil))
 			must(t, second.Close())
-		}))
-		var keys []string
-		if err == nil {
-			keys, err = usualWork(db, "first")
-			err = errors.Join(err, db.Close())
-		}
+		})))
 		if at == 0 {
 			total = n.Load()
 		}

@@ -204,6 +204,13 @@ func (g guarded) Create(name string) (File, error) {
 	return g.HeldFS.Create(name)
 }
 
+func (g guarded) Mkdir(name string) error {
+	if err := g.check(name); err != nil {
+		return err
+	}
+	return g.HeldFS.Mkdir(name)
+}
+
 func (g guarded) Remove(name string) error {
 	if err := g.check(name); err != nil {
 		return err

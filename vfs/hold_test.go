@@ -95,7 +95,7 @@ func TestNamesInAHeldDirectoryFollowIt(t *testing.T) {
 	_, created := guard.Create(in(a, "late"))
 	for what, err := range map[string]error{
 		"Create": created, "Remove": guard.Remove(in(a, "one")), "Rename": guard.Rename(in(a, "one"), in(a, "late")),
-		"Link": guard.Link(in(b, "four"), in(a, "late")),
+		"Link": guard.Link(in(b, "four"), in(a, "late")), "Mkdir": guard.Mkdir(in(a, "late")),
 	} {
 		if !errors.Is(err, vfs.ErrLockLost) {
 			t.Errorf("%s after the lock was lost: %v, want %v", what, err, vfs.ErrLockLost)

@@ -59,7 +59,7 @@ func Enter(fsys vfs.FS, dir string, mode Mode) (*Dir, error) {
 	return &Dir{FS: held, Lock: lock, held: held}, nil
 }
 
-// lookAt finds out whether the directory has a store, and makes the directory if there is none and it may be created.
+// lookAt looks for a store in the directory. If there is none and mode permits a new one, it makes the directory.
 func lookAt(fsys vfs.FS, dir string, mode Mode) error {
 	_, err := fsys.Stat(filepath.Join(dir, filename.CurrentName))
 	switch {
