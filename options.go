@@ -140,7 +140,7 @@ type Options struct {
 	//
 	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
 	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
-	// their memory; with FilterBloom of 22 and 41 million. bloomkv plan --budget computes it for other options, and
+	// their memory; with FilterBloom of 22 and 42 million. bloomkv plan --budget computes it for other options, and
 	// what is promised beyond that.
 	MemoryBudget int64
 	// MaxMappedBytes bounds the bytes of table files that are mapped into the memory of the process at a time, which

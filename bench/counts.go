@@ -66,4 +66,4 @@ func (c counts) atLeast(flag string, least int) error {
 }
 
 // mostPairs is the largest count. A floor has as many filter bits as a store, and is built in memory.
-const mostPairs = 1_000_000_000
+const mostPairs = 2_000_000_000

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,6 +60,19 @@ func paramsOf(tb testing.TB, units ...Unit) Params {
 	tb.Helper()
 	p, err := NewParams(units...)
 	must(tb, err)
+	return p
+}
+
+// rowsOf returns p with units that are rows of the table, and with the rates that it has there.
+func rowsOf(tb testing.TB, p Params, units ...Unit) Params {
+	tb.Helper()
+	for _, u := range units {
+		i := slices.IndexFunc(table[:], func(r Row) bool { return r.Unit == u })
+		if i < 0 {
+			tb.Fatalf("no row %v", u)
+		}
+		p.add(u, table[i].Rate)
+	}
 	return p
 }
 
@@ -469,11 +483,24 @@ func TestGoldenBytes(t *testing.T) {
 			}
 		}
 	}
-	for _, rate := range []float64{1, 0.5, 0.1, 0.01, 0.001, 1e-4, 1e-6, 1e-9} {
-		block := blockOf(paramsFor(t, rate), hashesOf(shapes[2].key, 0, 1000))
-		fmt.Fprintf(&out, "1000 decimal keys at %v: %d bytes, CRC-32C %08x\n", rate, len(block), checksum(block))
+	for _, c := range []struct {
+		rate  float64
+		units []Unit
+	}{
+		{1, nil},
+		{0.5, []Unit{{1.5, 1}}},
+		{0.1, []Unit{{5, 3}}},
+		{0.01, []Unit{{10, 6}}},
+		{0.001, []Unit{{16, 8}}},
+		{1e-4, []Unit{{10.5, 6}, {9.5, 5}}},
+		{1e-6, []Unit{{10, 6}, {10, 6}, {10, 5}}},
+		{1e-9, []Unit{{16, 8}, {15.5, 8}, {15.5, 8}}},
+	} {
+		block := blockOf(rowsOf(t, Params{}, c.units...), hashesOf(shapes[2].key, 0, 1000))
+		fmt.Fprintf(&out, "1000 decimal keys at %v: %d bytes, CRC-32C %08x\n", c.rate, len(block), checksum(block))
 	}
-	for _, p := range []Params{paramsFor(t, 0.01), paramsOf(t, Unit{7, 5}, Unit{5, 3}), ribbonOf(t, 0.01, 0.001)} {
+	one, two := rowsOf(t, Params{}, Unit{10, 6}), rowsOf(t, ribbonOf(t, 0.01), Unit{5, 3})
+	for _, p := range []Params{one, paramsOf(t, Unit{7, 5}, Unit{5, 3}), two} {
 		b := Builder{Seed: 0x123456789abcdef}
 		for h := range hashesOf(shapes[2].key, 0, 1000) {
 			b.Add(h)
@@ -487,7 +514,7 @@ func TestGoldenBytes(t *testing.T) {
 	// Blocks of version 3: with checksums of pages, with units side by side, with both, and with neither.
 	out.Reset()
 	side := paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3, 2}).SideBySide()
-	for _, p := range []Params{paramsFor(t, 0.01), side, ribbonOf(t, 0.01, 0.001)} {
+	for _, p := range []Params{one, side, two} {
 		for _, n := range []uint64{3200, 3500, 20_000} {
 			block := blockOf(p, hashesOf(shapes[2].key, 0, n))
 			h, err := ParseHeader(block)

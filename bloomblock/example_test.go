@@ -37,8 +37,8 @@ func ExampleParamsFor() {
 	_, err := bloomblock.ParamsFor(1e-12)
 	fmt.Println(err)
 	// Output:
-	// [{10 6}] 10 <nil>
-	// [{10.5 6} {9.5 5}] 20 <nil>
+	// [{9.9375 6}] 9.9375 <nil>
+	// [{9.9375 6} {9.90625 6}] 19.84375 <nil>
 	// [] 0 <nil>
 	// false positive rate out of range: 1e-12, the best a filter can promise is 1e-09
 }
@@ -52,5 +52,5 @@ func ExampleParamsNested() {
 	}
 	fmt.Println(p.Units(), p.UnitsFor(0.001), p.UnitsFor(0.01))
 	// Output:
-	// [{10 6} {5 3}] 2 1
+	// [{9.9375 6} {4.84375 3}] 2 1
 }

@@ -201,7 +201,7 @@ func (p *planner) printTable(table []tableRow) {
 func unitsInWords(units []bloomblock.Unit, ribbon bool) string {
 	words := make([]string, len(units))
 	for i, u := range units {
-		if words[i] = fmt.Sprintf("%g/%d", u.BitsPerKey, u.Probes); i == 0 && ribbon {
+		if words[i] = fmt.Sprintf("%.1f/%d", u.BitsPerKey, u.Probes); i == 0 && ribbon {
 			words[i] = "Ribbon"
 		}
 	}

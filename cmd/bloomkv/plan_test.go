@@ -82,8 +82,8 @@ func jsonNumber(t *testing.T, x float64) string {
 func TestPlanInWords(t *testing.T) {
 	out := (tool{}).must(t, "plan", "--keys", "100000000", "--table")
 	for _, want := range []string{
-		"100,000,000 keys in 4 levels, each 10 times as large", "10.5/6 + 5/3", "bits per key; an absent key wastes ",
-		" 0.01 10.0 6 0.00966 7.06 10.0 5 ",
+		"100,000,000 keys in 4 levels, each 10 times as large", "10.3/6 + 4.8/3", "bits per key; an absent key wastes ",
+		" 0.01 9.9 6 0.00992 7.06 10.0 5 ",
 	} {
 		if !strings.Contains(oneLine(out), want) {
 			t.Errorf("no %q in\n%s", want, out)
