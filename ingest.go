@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // IngestOptions are options of Ingest.
@@ -115,7 +116,8 @@ func (db *DB) writeSorted(
 			return nil, fmt.Errorf("bloomkv: ingest: value of %d bytes, want at most %d: %w",
 				len(kv.Value), MaxValueSize, ErrTooLarge)
 		case n > 0 && bytes.Compare(last, kv.Key) >= 0:
-			return nil, fmt.Errorf("bloomkv: ingest: key %d, %.64q, after %.64q: %w", n+1, kv.Key, last, ErrOrder)
+			return nil, fmt.Errorf("bloomkv: ingest: key %d, %s, after %s: %w",
+				n+1, words.Quoted(kv.Key), words.Quoted(last), ErrOrder)
 		case ctx.Err() != nil: // checked at each key: the sequence may be slow
 			return nil, ctx.Err()
 		}

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,9 +50,9 @@ var rooms = map[string]room{
 	"examples":        {8, []string{".", "backup", "digest", "bloomblock", "bloom", "vfs", "internal/httpguard"}},
 	"examples/bucket": {0, nil},
 
-	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "vfs"}},
+	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
-	"replica":                  {7, []string{".", "digest", "vfs", "internal/httpguard"}},
+	"replica":                  {7, []string{".", "digest", "vfs", "internal/httpguard", "internal/words"}},
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	"debug": {7, []string{".", "vfs", "internal/inspect", "internal/picture", "internal/words"}},
@@ -80,6 +81,7 @@ var rooms = map[string]room{
 		"vfs", "internal/batch", "internal/ikey", "internal/filename",
 	}},
 	"internal/check": {4, []string{
+		"internal/words",
 		"internal/tree", "internal/recovery", "internal/tablefile", "internal/compaction", "internal/manifest",
 		"internal/sstable", "vfs", "internal/merge", "internal/rangedel", "internal/cache", "internal/epoch",
 		"internal/ikey", "internal/corrupt",
@@ -112,7 +114,9 @@ var rooms = map[string]room{
 		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 
-	"internal/stream":   {2, []string{"internal/manifest", "internal/wal", "bloomblock", "internal/corrupt"}},
+	"internal/stream": {2, []string{
+		"internal/manifest", "internal/wal", "bloomblock", "internal/corrupt", "internal/words",
+	}},
 	"internal/newstore": {2, []string{"internal/manifest", "vfs", "internal/filename", "internal/corrupt"}},
 	"internal/recovery": {2, []string{
 		"internal/compaction", "internal/memtable", "bloomblock",
@@ -124,25 +128,27 @@ var rooms = map[string]room{
 	"internal/salvage": {3, []string{
 		"internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan", "internal/manifest",
 		"internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/rangedel", "internal/ikey",
-		"internal/filename",
+		"internal/filename", "internal/words",
 	}},
 
 	"internal/manifest": {1, []string{
 		"internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt",
+		"internal/words",
 	}},
 	"internal/wal": {1, []string{"vfs", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
-		"internal/pages", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt", "vfs",
+		"internal/pages", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt",
+		"internal/words", "vfs",
 	}},
 	"internal/memtable": {1, []string{
 		"bloomblock", "internal/merge", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/pages",
 	}},
 	"bloom":            {1, []string{"bloomblock"}},
-	"digest":           {1, []string{"bloomblock", "internal/corrupt"}},
-	"internal/foreign": {1, []string{"internal/corrupt"}},  // tables that other stores have written
-	"internal/cli":     {1, []string{"internal/words"}},    // shared by the command-line programs
-	"internal/outfile": {1, []string{"internal/filename"}}, // output files named by the user of a program
+	"digest":           {1, []string{"bloomblock", "internal/corrupt", "internal/words"}},
+	"internal/foreign": {1, []string{"internal/corrupt", "internal/words"}}, // tables that other stores have written
+	"internal/cli":     {1, []string{"internal/words"}},                     // shared by the command-line programs
+	"internal/outfile": {1, []string{"internal/filename"}},                  // files named by the user of a program
 	"internal/picture": {1, []string{"internal/outfile"}},
 	// charts and pages, for programs only: it measures nothing and knows no store
 
@@ -168,7 +174,7 @@ var rooms = map[string]room{
 		"internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "internal/picture",
 	}},
 	"internal/workload/own": {7, []string{".", "internal/workload"}}, // the DB as a workload.Store
-	"internal/workload":     {0, nil},
+	"internal/workload":     {1, []string{"internal/words"}},
 	// keys, choices, phases, figures: it measures any store and knows none
 }
 
@@ -438,6 +444,27 @@ func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
 	}
 }
 
+// Keys have up to 64 KiB, and an error that quotes several takes a quarter of a MiB for each. The magic of a format has
+// a fixed length.
+func TestErrorsQuoteDataByOneFunctionThatShortensIt(t *testing.T) {
+	verb := regexp.MustCompile(`%[^a-zA-Z%]*q`)
+	fset := token.NewFileSet()
+	for _, s := range parseSources(t, fset) {
+		if s.program() || s.room == "internal/picture" { // which quotes names of charts
+			continue
+		}
+		eachCall(s.file, func(name string, args []ast.Expr) {
+			for _, arg := range args {
+				lit, ok := arg.(*ast.BasicLit)
+				if ok && slices.Contains([]string{"Errorf", "Newf", "damaged", "unknown", "wrong"}, name) &&
+					verb.MatchString(lit.Value) && !strings.Contains(lit.Value, "magic") {
+					t.Errorf("%s: %s, want words.Quoted", fset.Position(lit.Pos()), lit.Value)
+				}
+			}
+		})
+	}
+}
+
 // A panic is for broken logic, never for data, and names the room that is at fault: its argument begins with a literal
 // "room: ", or the comment on its line or the line above contains "broken logic". panic(err) and the like are refused.
 func TestTheLibraryIsCalm(t *testing.T) {
@@ -507,6 +534,21 @@ func namesItsRoom(room string, call *ast.CallExpr) bool {
 	}
 	lit, ok := arg.(*ast.BasicLit)
 	return ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value[1:], room+": ")
+}
+
+// eachCall calls each for every call, with the last name of its function.
+func eachCall(f *ast.File, each func(name string, args []ast.Expr)) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			switch fun := call.Fun.(type) {
+			case *ast.Ident:
+				each(fun.Name, call.Args)
+			case *ast.SelectorExpr:
+				each(fun.Sel.Name, call.Args)
+			}
+		}
+		return true
+	})
 }
 
 // eachSelector calls each for every use of a name from an imported package.

@@ -23,6 +23,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Storage stores objects by name. Names consist of lower-case letters, digits, "-" and one "/".
@@ -330,7 +331,10 @@ func (o *object) ReadAt(b []byte, off int64) (int, error) {
 // Verify reads all generations and all tables that they name, and compares each with its checksum. The error joins all
 // damage and all that is missing, by object. progress, if not nil, is called with the number of tables read.
 func Verify(ctx context.Context, s Storage, progress func(done, total int)) error {
-	need, damage := referenced(ctx, s)
+	need, damage, err := referenced(ctx, s)
+	if err != nil {
+		return err
+	}
 	o := &object{ctx: ctx, s: s}
 	buf := make([]byte, 256<<10)
 	for i, t := range need {
@@ -344,32 +348,31 @@ func Verify(ctx context.Context, s Storage, progress func(done, total int)) erro
 			at += n
 		}
 		if err != nil {
-			damage = errors.Join(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))
+			damage = append(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))
 		}
 		if err := ctx.Err(); err != nil {
 			return errors.Join(err, o.close())
 		}
 	}
-	return errors.Join(damage, o.close())
+	return errors.Join(append(damage, o.close())...)
 }
 
-// referenced returns the tables of all generations, each once. The error joins those of generations that cannot be
-// read, and of objects beside them that may be generations of a later version.
-func referenced(ctx context.Context, s Storage) ([]stream.Table, error) {
+// referenced returns the tables of all generations, each once. damage has an error for each generation that cannot be
+// read, and for each object beside them, which may be a generation of a later version.
+func referenced(ctx context.Context, s Storage) (need []stream.Table, damage []error, err error) {
 	all, others, err := list(ctx, s)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var need []stream.Table
-	var damage error
 	for _, name := range others {
-		damage = errors.Join(damage, fmt.Errorf("%s: not the name of a generation", name))
+		name = words.Escaped([]byte(name), words.KeyLimit)
+		damage = append(damage, fmt.Errorf("%s: not the name of a generation", name))
 	}
 	seen := map[stream.ID]bool{}
 	for _, n := range all {
 		h, err := header(ctx, s, n)
 		if err != nil {
-			damage = errors.Join(damage, err)
+			damage = append(damage, err)
 			continue
 		}
 		for _, t := range h.Tables {
@@ -379,7 +382,7 @@ func referenced(ctx context.Context, s Storage) ([]stream.Table, error) {
 			}
 		}
 	}
-	return need, damage
+	return need, damage, nil
 }
 
 // Prune removes all but the newest keep generations, at least 1, and then the tables that no generation needs, also
@@ -398,8 +401,8 @@ func Prune(ctx context.Context, s Storage, keep int) error {
 			return err
 		}
 	}
-	need, err := referenced(ctx, s)
-	if err != nil {
+	need, damage, err := referenced(ctx, s)
+	if err = errors.Join(append(damage, err)...); err != nil {
 		return err
 	}
 	has, err := stored(ctx, s)

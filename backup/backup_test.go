@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -375,6 +376,33 @@ func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T)
 	}
 	if after, err := d.List(ctx, "tables/"); err != nil || len(after) != len(before) {
 		t.Errorf("%d tables, %v; want all %d", len(after), err, len(before))
+	}
+	must(t, d.Close())
+}
+
+// TestManyUnknownObjectsAreNamedAtACostOfTheirNumber has an error that names them all. Joined one to the other, they
+// would take half the square of their number.
+func TestManyUnknownObjectsAreNamedAtACostOfTheirNumber(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfs.NewMem())
+	const objects = 2000
+	for i := range objects {
+		must(t, d.Put(ctx, fmt.Sprintf("generations/junk-%04d", i), strings.NewReader("")))
+	}
+	for name, call := range map[string]func() error{
+		"Verify": func() error { return backup.Verify(ctx, d, nil) },
+		"Prune":  func() error { return backup.Prune(ctx, d, 1) },
+	} {
+		var before, after runtime.MemStats
+		err := call()
+		runtime.ReadMemStats(&before)
+		text := err.Error()
+		runtime.ReadMemStats(&after)
+		if n := strings.Count(text, "generations/junk-"); n != objects {
+			t.Errorf("%s names %d objects, want %d", name, n, objects)
+		}
+		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(10*len(text)); got > most {
+			t.Errorf("%s: the text takes %d bytes, want at most %d", name, got, most)
+		}
 	}
 	must(t, d.Close())
 }

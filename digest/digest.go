@@ -37,6 +37,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 var (
@@ -73,10 +74,10 @@ func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
 		rate := 0.0
 		for i, p := range run {
 			if i > 0 && !run[i-1].endsBefore(p.Lo) {
-				return nil, fmt.Errorf("part from %.64q overlaps the one before", p.Lo)
+				return nil, fmt.Errorf("part from %s overlaps the one before", words.Quoted(p.Lo))
 			}
 			if err := p.init(); err != nil {
-				return nil, fmt.Errorf("part from %.64q: %w", p.Lo, err)
+				return nil, fmt.Errorf("part from %s: %w", words.Quoted(p.Lo), err)
 			}
 			d.parts = append(d.parts, p)
 			d.directory = appendPart(d.directory, i == 0, p)

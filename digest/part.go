@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A Range is a range of keys [Start, End). A nil End is infinite.
@@ -63,14 +64,14 @@ func (p *Part) init() (err error) {
 // check checks the bounds and the ranges.
 func (p *Part) check() error {
 	if c := bytes.Compare(p.Lo, p.Hi); p.Hi != nil && (c > 0 || c == 0 && p.Exclusive) {
-		return fmt.Errorf("bounds from %.64q to %.64q", p.Lo, p.Hi)
+		return fmt.Errorf("bounds from %s to %s", words.Quoted(p.Lo), words.Quoted(p.Hi))
 	}
 	var last *Range
 	for i := range p.Deleted {
 		r := &p.Deleted[i]
 		if r.End != nil && bytes.Compare(r.Start, r.End) >= 0 ||
 			last != nil && (last.End == nil || bytes.Compare(last.End, r.Start) > 0) {
-			return fmt.Errorf("range from %.64q to %.64q", r.Start, r.End)
+			return fmt.Errorf("range from %s to %s", words.Quoted(r.Start), words.Quoted(r.End))
 		}
 		last = r
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/digest"
 	"github.com/bloomkv/bloomkv/internal/httpguard"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const (
@@ -176,7 +177,7 @@ func (n *Node) serveBatch(w http.ResponseWriter, r *http.Request) {
 		case "delete_range":
 			b.DeleteRange(o.Key, o.End)
 		default:
-			badRequest(w, fmt.Errorf("operation %d: op %q, want put, delete or delete_range", i, o.Op))
+			badRequest(w, fmt.Errorf("operation %d: op %s, want put, delete or delete_range", i, words.Quoted(o.Op)))
 			return
 		}
 	}
@@ -194,7 +195,7 @@ func (n *Node) serveScan(w http.ResponseWriter, r *http.Request) {
 	if text := q.Get("limit"); text != "" {
 		var err error
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxScan {
-			badRequest(w, fmt.Errorf("limit %q, want 1 to %d", text, maxScan))
+			badRequest(w, fmt.Errorf("limit %s, want 1 to %d", words.Quoted(text), maxScan))
 			return
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // maxTerm bounds the terms of messages: a term can be raised, and never be lowered.
@@ -186,7 +188,8 @@ func checkConfiguration(raw []byte) (err error) {
 	ids, addresses := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}
 	for _, s := range raft.DecodeConfiguration(raw).Servers {
 		if s.ID == "" || s.Address == "" || ids[s.ID] || addresses[s.Address] {
-			return fmt.Errorf("configuration with id %q at %q, want both, and each once", s.ID, s.Address)
+			return fmt.Errorf("configuration with id %s at %s, want both, and each once",
+				words.Quoted(s.ID), words.Quoted(s.Address))
 		}
 		ids[s.ID], addresses[s.Address] = true, true
 		if s.Suffrage == raft.Voter {

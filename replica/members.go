@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A Member is a node of the group.
@@ -89,7 +91,7 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 		err = errors.New("no id")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: id %q: %w", ErrJoin, id, err)
+		return fmt.Errorf("%w: id %s: %w", ErrJoin, words.Quoted(id), err)
 	}
 	return n.onLeader(ctx,
 		func() error { return n.joinHere(ctx, Member{id, address, true}) },
@@ -136,7 +138,8 @@ func (n *Node) probe(ctx context.Context, members []Member, want Member) error {
 	case err != nil:
 		return fmt.Errorf("%w: %s: %v", ErrUnreached, want.Address, err) //nolint:errorlint // may match errNotLeader
 	case s.ID != want.ID:
-		return fmt.Errorf("%w: at %s is node %q, want %q", ErrJoin, want.Address, s.ID, want.ID)
+		return fmt.Errorf("%w: at %s is node %s, want %s",
+			ErrJoin, want.Address, words.Quoted(s.ID), words.Quoted(want.ID))
 	case len(s.Members) > 0 && !hasMember(s.Members, n.opts.ID) && !hasMember(members, want.ID):
 		return fmt.Errorf("%w: %s at %s has a group without %s, want an empty directory",
 			ErrJoin, want.ID, want.Address, n.opts.ID)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/httpguard"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -67,7 +68,8 @@ type Options struct {
 func (o *Options) withDefaults() (Options, error) {
 	d := *o
 	if d.ID == "" || d.Address == "" || d.Dir == "" {
-		return d, fmt.Errorf("options ID %q, Address %q, Dir %q: want all", d.ID, d.Address, d.Dir)
+		return d, fmt.Errorf("options ID %s, Address %s, Dir %s: want all",
+			words.Quoted(d.ID), words.Quoted(d.Address), words.Quoted(d.Dir))
 	}
 	if err := d.checkAddress(d.Address); err != nil {
 		return d, err
@@ -105,7 +107,7 @@ func (o *Options) checkAddress(address string) error {
 	}
 	u, bad := url.Parse("http://" + address)
 	if ok := err == nil && bad == nil && host != "" && u.Host == address; !ok && (o.Transport == nil || address == "") {
-		return fmt.Errorf("address %q, want host:port", address)
+		return fmt.Errorf("address %s, want host:port", words.Quoted(address))
 	}
 	return o.checkMachine(address)
 }
@@ -113,7 +115,7 @@ func (o *Options) checkAddress(address string) error {
 // checkMachine returns an error for an address to which the node must send nothing.
 func (o *Options) checkMachine(address string) error {
 	if o.Local && !httpguard.Local(address) {
-		return fmt.Errorf("address %q, want one of this machine, or TLS and a token", address)
+		return fmt.Errorf("address %s, want one of this machine, or TLS and a token", words.Quoted(address))
 	}
 	return nil
 }

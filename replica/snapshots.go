@@ -15,6 +15,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -225,8 +226,8 @@ func readRecord(r io.Reader) (record, error) {
 	case err != nil:
 		return record{}, err
 	case len(b) != recordSize || string(b[:4]) != recordMagic:
-		return record{}, fmt.Errorf("snapshot of %d bytes that begins with %q, want %d and %q",
-			len(b), b[:min(4, len(b))], recordSize, recordMagic)
+		return record{}, fmt.Errorf("snapshot of %d bytes that begins with %s, want %d and %s",
+			len(b), words.Quoted(b[:min(4, len(b))]), recordSize, words.Quoted(recordMagic))
 	case crc32.Checksum(b[:12], castagnoli) != binary.LittleEndian.Uint32(b[12:]):
 		return record{}, errors.New("snapshot with a wrong checksum")
 	}

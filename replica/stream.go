@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const (
@@ -75,7 +77,7 @@ func (l *streamLayer) keep(c net.Conn, from *bufio.Reader) (net.Conn, error) {
 // accept upgrades a request to a connection of raft.
 func (l *streamLayer) accept(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != raftProtocol {
-		badRequest(w, fmt.Errorf("upgrade to %q, want %q", r.Header.Get("Upgrade"), raftProtocol))
+		badRequest(w, fmt.Errorf("upgrade to %s, want %s", words.Quoted(r.Header.Get("Upgrade")), raftProtocol))
 		return
 	}
 	c, rw, err := http.NewResponseController(w).Hijack()

@@ -271,7 +271,7 @@ func TestWhatAStoreOfOursCannotHoldIsAnError(t *testing.T) {
 	must(t, db.RangeKeySet([]byte("a"), []byte("b"), nil, []byte("value"), nil))
 	must(t, db.Close())
 	for _, c := range []struct{ from, path, want string }{
-		{"goleveldb", long, "… has 65537 bytes, bloomkv stores at most 65536"},
+		{"goleveldb", long, "… (65537 bytes), bloomkv stores keys of at most 65536 bytes"},
 		{"pebble", ranges, ranges + ": range keys, the first at a"},
 	} {
 		parent := t.TempDir()

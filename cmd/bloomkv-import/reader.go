@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // The source is read in a process of its own, which writes the pairs to its standard output: some of the libraries
@@ -93,10 +94,11 @@ func (s store) serve(path string, w *bufio.Writer, e *ending) (err error) {
 func checkSizes(kv bloomkv.KV) error {
 	switch {
 	case len(kv.Key) > bloomkv.MaxKeySize:
-		return fmt.Errorf("key %.32q… has %d bytes, bloomkv stores at most %d", kv.Key, len(kv.Key), bloomkv.MaxKeySize)
+		return fmt.Errorf("key %s, bloomkv stores keys of at most %d bytes",
+			words.Quoted(kv.Key), bloomkv.MaxKeySize)
 	case len(kv.Value) > bloomkv.MaxValueSize:
-		return fmt.Errorf("key %q: the value has %d bytes, bloomkv stores at most %d", kv.Key, len(kv.Value),
-			bloomkv.MaxValueSize)
+		return fmt.Errorf("key %s: the value has %d bytes, bloomkv stores at most %d",
+			words.Quoted(kv.Key), len(kv.Value), bloomkv.MaxValueSize)
 	default:
 		return nil
 	}

@@ -152,13 +152,13 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 		t, err := in.Token()
 		text, ok := t.(string)
 		if err != nil || !ok {
-			return nil, nil, fmt.Errorf("member %q: %s, want a string", member, tokenName(t, err))
+			return nil, nil, fmt.Errorf("member %s: %s, want a string", words.Quoted(member), tokenName(t, err))
 		}
 		b := []byte(text)
 		field, encoded := strings.CutSuffix(member, "_base64")
 		if encoded {
 			if b, err = base64.StdEncoding.Strict().DecodeString(text); err != nil {
-				return nil, nil, fmt.Errorf("member %q: %w", member, err)
+				return nil, nil, fmt.Errorf("member %s: %w", words.Quoted(member), err)
 			}
 		}
 		to := &key
@@ -167,10 +167,11 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 		case "value":
 			to = &value
 		default:
-			return nil, nil, fmt.Errorf("member %q, want key or key_base64, and value or value_base64", member)
+			return nil, nil, fmt.Errorf("member %s, want key or key_base64, and value or value_base64",
+				words.Quoted(member))
 		}
 		if *to != nil {
-			return nil, nil, fmt.Errorf("member %q, but there is already a %s", member, field)
+			return nil, nil, fmt.Errorf("member %s, but there is already a %s", words.Quoted(member), field)
 		}
 		*to = append([]byte{}, b...) // not nil
 	}

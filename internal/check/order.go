@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A lookup stops at the newest run that has its key; a scan takes the largest sequence number. For both to return the
@@ -193,6 +194,6 @@ func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, 
 	}
 	w.told[t] = true
 	w.damage = append(w.damage, corrupt.Newf(t.File.Name, 0,
-		"key %.64q: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
-		key, n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].File.Name, olderSeq))
+		"key %s: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
+		words.Quoted(key), n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].File.Name, olderSeq))
 }

@@ -1,5 +1,7 @@
 package foreign
 
+import "github.com/bloomkv/bloomkv/internal/words"
+
 // internalTrailer is the length of what follows the user key in an internal key: the kind of the entry, and seven bytes
 // of its sequence number (LevelDB's db/dbformat.h).
 const internalTrailer = 8
@@ -70,7 +72,7 @@ func (s *sst) entries(d dataBlock, each func(*entry) error) error {
 // Source: Pebble's sstable/colblk/data_block.go.
 func (s *sst) columnEntries(b block, each func(*entry) error) error {
 	if !s.defaultSchema() {
-		return s.unknown(b.at, "columns of keys by schema %q", s.text(propSchema))
+		return s.unknown(b.at, "columns of keys by schema %s", words.Quoted(s.text(propSchema)))
 	}
 	const custom = 4
 	c, err := newColumns(s.file, b, custom, 3)

@@ -41,7 +41,7 @@ func (o *Options) workers() int { return cmp.Or(o.Workers, runtime.GOMAXPROCS(0)
 func ParseKey(text string) ([]byte, error) {
 	key, err := words.Unescaped(text)
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w; want it as inspect prints keys", text, err)
+		return nil, fmt.Errorf("key %s: %w; want it as inspect prints keys", words.Quoted(text), err)
 	}
 	if key == nil {
 		key = []byte{}

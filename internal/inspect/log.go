@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -122,5 +123,6 @@ func foreignLog(f vfs.File, name string, size int64) error {
 	if len(bytes.Trim(head, "\x00")) == 0 || strings.HasPrefix(magic, string(head)) {
 		return nil
 	}
-	return corrupt.Newf(name, 0, "not a log or manifest, want it to begin with %q: %s", magic, contents(f, size))
+	return corrupt.Newf(name, 0, "not a log or manifest, want it to begin with %s: %s",
+		words.Quoted(magic), contents(f, size))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A Question is one argument of --what-if: filters with another promise or kind, or within a given memory. What it
@@ -35,28 +36,28 @@ func ParseWhatIf(text string) (q Question, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		name, value, _ := strings.Cut(item, "=")
 		if seen[name] {
-			return q, fmt.Errorf("%q is given twice", name)
+			return q, fmt.Errorf("%s is given twice", words.Quoted(name))
 		}
 		seen[name] = true
 		number, err := strconv.ParseFloat(value, 64)
 		switch name {
 		case "fpr":
 			if q.fpr = number; err != nil || !(number > 0 && number <= 1) {
-				return q, fmt.Errorf("fpr=%.40q, want more than 0, at most 1", value)
+				return q, fmt.Errorf("fpr=%s, want more than 0, at most 1", words.Quoted(value))
 			}
 		case "memory":
 			if err != nil || !(number >= leastMemory && number <= mostMemory) {
-				return q, fmt.Errorf("memory=%.40q, want %g to %d MiB", value, leastMemory, mostMemory)
+				return q, fmt.Errorf("memory=%s, want %g to %d MiB", words.Quoted(value), leastMemory, mostMemory)
 			}
 			q.memory = int64(number * (1 << 20))
 		case "kind":
 			q.kind = value
 			if _, ok := filterplan.ParseKind(value); !ok {
-				return q, fmt.Errorf("kind=%.40q, want auto, bloom or ribbon", value)
+				return q, fmt.Errorf("kind=%s, want auto, bloom or ribbon", words.Quoted(value))
 			}
 		default:
-			return q, fmt.Errorf("%.40q, want fpr=RATE, kind=auto, bloom or ribbon, memory=MIB, separated by commas",
-				item)
+			return q, fmt.Errorf("%s, want fpr=RATE, kind=auto, bloom or ribbon, memory=MIB, separated by commas",
+				words.Quoted(item))
 		}
 	}
 	if q.fpr > 0 && q.memory > 0 {

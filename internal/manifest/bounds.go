@@ -3,6 +3,8 @@ package manifest
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Bounds are a range of keys that begins with Lo. A nil Hi, and only that, is infinite; any other is the last key or,
@@ -55,10 +57,10 @@ func (b Bounds) Holds(c Bounds) bool {
 func (b Bounds) String() string {
 	switch {
 	case b.Hi == nil:
-		return fmt.Sprintf("[%q,∞)", b.Lo)
+		return fmt.Sprintf("[%s,∞)", words.Quoted(b.Lo))
 	case b.Exclusive:
-		return fmt.Sprintf("[%q,%q)", b.Lo, b.Hi)
+		return fmt.Sprintf("[%s,%s)", words.Quoted(b.Lo), words.Quoted(b.Hi))
 	default:
-		return fmt.Sprintf("[%q,%q]", b.Lo, b.Hi)
+		return fmt.Sprintf("[%s,%s]", words.Quoted(b.Lo), words.Quoted(b.Hi))
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -36,7 +37,8 @@ func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
 	name, _, _ := strings.Cut(string(b), " ")
 	kind, number := filename.Parse(name)
 	if kind != filename.Manifest || !bytes.Equal(b, currentFor(number)) {
-		return 0, corrupt.Newf(filename.CurrentName, 0, "%q, want the name of a manifest and its checksum", b)
+		return 0, corrupt.Newf(filename.CurrentName, 0, "%s, want the name of a manifest and its checksum",
+			words.Quoted(b))
 	}
 	return number, nil
 }

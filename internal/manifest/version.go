@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // NumLevels is the number of levels of a store. Level 0 is the newest.
@@ -123,7 +124,7 @@ func (t *Table) check() error {
 	case t.Flags&^knownFlags != 0:
 		return fmt.Errorf("%w: table %d has flags %#x", ErrUnsupportedVersion, t.Number, t.Flags)
 	case t.Flags&LargestInfinite != 0 && (len(t.Largest) > 0 || t.Flags&LargestExclusive != 0):
-		return fmt.Errorf("table %d: largest key is both infinite and %q", t.Number, t.Largest)
+		return fmt.Errorf("table %d: largest key is both infinite and %s", t.Number, words.Quoted(t.Largest))
 	case len(t.Smallest) > maxBound || len(t.Largest) > maxBound:
 		return fmt.Errorf("table %d: bounds of %d and %d bytes, want at most %d",
 			t.Number, len(t.Smallest), len(t.Largest), maxBound)

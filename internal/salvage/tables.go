@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -193,7 +194,8 @@ func (c *chain) Next() bool {
 		}
 		c.s.lose(Loss{
 			File: c.tables[0].name, Part: "table", Lower: bytes.Clone(k), Upper: c.tables[0].meta.Upper(),
-			Err: fmt.Errorf("key %q, want keys after %q, the last key of the table before", k, c.last),
+			Err: fmt.Errorf("key %s, want keys after %s, the last key of the table before",
+				words.Quoted(k), words.Quoted(c.last)),
 		})
 		c.leave()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/prefetch"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // The index has one separator for each data block: a user key not before the last one in the block, and before the
@@ -227,13 +228,14 @@ func (s *spot) checkBounds(data []byte) error {
 	key := b.appendKey(buf[:0], 0, &first)
 	switch {
 	case s.number == 0 && !bytes.Equal(key, s.first):
-		return fmt.Errorf("first key %q, want %q", string(key), s.first)
+		return fmt.Errorf("first key %s, want %s", words.Quoted(key), words.Quoted(s.first))
 	case s.number > 0 && s.lower.compare(key) > 0:
-		return fmt.Errorf("first key %q is before the separator %q in front of it", string(key), s.lower.String())
+		return fmt.Errorf("first key %s is before the separator %s in front of it",
+			words.Quoted(key), words.Quoted(s.lower.String()))
 	}
 	key = b.appendKey(buf[:0], b.n-1, &last)
 	if c := s.upper.compare(key); c < 0 || c != 0 && s.last {
-		return fmt.Errorf("last key %q, want it up to %q", string(key), s.upper.String())
+		return fmt.Errorf("last key %s, want it up to %s", words.Quoted(key), words.Quoted(s.upper.String()))
 	}
 	return nil
 }

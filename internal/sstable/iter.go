@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/prefetch"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // IterOptions choose how a cursor uses the cache.
@@ -313,8 +314,8 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 	}
 	offset, user := it.x.handles[it.local(it.at)].offset, bytes.Clone(it.key)
 	it.leave()
-	it.err = it.r.damaged(offset, fmt.Errorf("%w: %q@%d and %q@%d in neighbouring blocks",
-		ErrOrder, user, newer.Seq(), user, older.Seq()))
+	it.err = it.r.damaged(offset, fmt.Errorf("%w: %s@%d and @%d in neighbouring blocks",
+		ErrOrder, words.Quoted(user), newer.Seq(), older.Seq()))
 	return false
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // An index in parts: the entries of an index that is longer than one part are cut into parts, which a lookup can search
@@ -283,7 +284,8 @@ func (v *partView) check(w *topPart, prefix, lower, upper []byte) error {
 	case n != int(w.blocks):
 		return fmt.Errorf("part of the index: %d blocks, want %d", n, w.blocks)
 	case !bytes.HasPrefix(v.prefix, prefix):
-		return fmt.Errorf("part of the index: prefix %q, want one that begins with %q", v.prefix, prefix)
+		return fmt.Errorf("part of the index: prefix %s, want one that begins with %s",
+			words.Quoted(v.prefix), words.Quoted(prefix))
 	case n*(len(v.prefix)-len(prefix))+len(v.seps) > maxPart:
 		return fmt.Errorf("part of the index: %d separators with a prefix of %d bytes", n, len(v.prefix))
 	}
@@ -306,9 +308,11 @@ func (v *partView) check(w *topPart, prefix, lower, upper []byte) error {
 	case int(seps) != len(v.seps):
 		return errors.New("part of the index: bytes after the last separator")
 	case v.compare(n-1, upper) != 0:
-		return fmt.Errorf("part of the index: last separator %q%q, want %q", v.prefix, v.suffix(n-1), upper)
+		return fmt.Errorf("part of the index: last separator %s%s, want %s",
+			words.Quoted(v.prefix), words.Quoted(v.suffix(n-1)), words.Quoted(upper))
 	case lower != nil && v.compare(0, lower) < 0:
-		return fmt.Errorf("part of the index: first separator %q%q is before %q", v.prefix, v.suffix(0), lower)
+		return fmt.Errorf("part of the index: first separator %s%s is before %s",
+			words.Quoted(v.prefix), words.Quoted(v.suffix(0)), words.Quoted(lower))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A PrefixRule defines the prefix of a key that a prefix filter holds: a number of bytes, or everything up to a
@@ -111,22 +113,23 @@ func parsePrefixRule(text string) (r PrefixRule, err error) {
 		if i > 1 {
 			sep, err := strconv.ParseUint(number[:i], 0, 8)
 			if err != nil {
-				return r, fmt.Errorf("prefix rule %.64q: separator %.64q, %w", text, number[:i], errPrefixRule)
+				return r, fmt.Errorf("prefix rule %s: separator %s, %w",
+					words.Quoted(text), words.Quoted(number[:i]), errPrefixRule)
 			}
 			r.sep = byte(sep)
 		}
 		number = number[i+1:]
 	default:
-		return r, fmt.Errorf("prefix rule %.64q, %w", text, errPrefixRule)
+		return r, fmt.Errorf("prefix rule %s, %w", words.Quoted(text), errPrefixRule)
 	}
 	if r.n, err = strconv.Atoi(number); err != nil {
-		return r, fmt.Errorf("prefix rule %.64q: number %.64q, %w", text, number, errPrefixRule)
+		return r, fmt.Errorf("prefix rule %s: number %s, %w", words.Quoted(text), words.Quoted(number), errPrefixRule)
 	}
 	if err := r.Check(); err != nil {
-		return r, fmt.Errorf("prefix rule %.64q: %w", text, err)
+		return r, fmt.Errorf("prefix rule %s: %w", words.Quoted(text), err)
 	}
 	if want := r.String(); want != text {
-		return r, fmt.Errorf("prefix rule %.64q, want %q", text, want)
+		return r, fmt.Errorf("prefix rule %s, want %s", words.Quoted(text), words.Quoted(want))
 	}
 	return r, nil
 }

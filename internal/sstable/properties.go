@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Properties describe a table. They are stored in it.
@@ -111,8 +112,8 @@ func parseProperties(b []byte) (Properties, error) {
 	case p.Entries == 0 &&
 		(p.RangeDeletes == 0 || len(p.Smallest)+len(p.Largest) > 0 || p.RawKeyBytes|p.RawValueBytes != 0):
 		return p,
-			fmt.Errorf("properties: no entries, %d range deletes, bounds %q and %q, %d bytes of keys and %d of values",
-				p.RangeDeletes, p.Smallest, p.Largest, p.RawKeyBytes, p.RawValueBytes)
+			fmt.Errorf("properties: no entries, %d range deletes, bounds %s and %s, %d bytes of keys and %d of values",
+				p.RangeDeletes, words.Quoted(p.Smallest), words.Quoted(p.Largest), p.RawKeyBytes, p.RawValueBytes)
 	case p.MinSeq > p.MaxSeq || p.MaxSeq > ikey.MaxSeq:
 		return p, fmt.Errorf("properties: sequence numbers %d…%d", p.MinSeq, p.MaxSeq)
 	case p.RawKeyBytes > math.MaxInt64 || p.RawValueBytes > math.MaxInt64 || p.BlockSize > maxCoded:

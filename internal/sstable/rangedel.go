@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // The range deletes block of a table has fragments of its range tombstones in ascending order, which do not overlap:
@@ -51,9 +52,9 @@ func checkFragment(f *rangedel.Fragment, last []byte, first bool) error {
 	case len(f.Start) > maxBound || len(f.End) > maxBound:
 		return fmt.Errorf("%w: range from %d to %d bytes, want at most %d", ErrSize, len(f.Start), len(f.End), maxBound)
 	case f.End != nil && bytes.Compare(f.Start, f.End) >= 0:
-		return fmt.Errorf("%w: range from %q to %q", ErrOrder, f.Start, f.End)
+		return fmt.Errorf("%w: range from %s to %s", ErrOrder, words.Quoted(f.Start), words.Quoted(f.End))
 	case !first && (last == nil || bytes.Compare(f.Start, last) < 0):
-		return fmt.Errorf("%w: range from %q after one to %q", ErrOrder, f.Start, last)
+		return fmt.Errorf("%w: range from %s after one to %s", ErrOrder, words.Quoted(f.Start), words.Quoted(last))
 	case len(f.Seqs) == 0:
 		return errors.New("range without a tombstone")
 	}

@@ -137,8 +137,7 @@ func (it *RemainsIter) Offset() uint64 { return it.at }
 func (it *RemainsIter) refuse(k ikey.Key) {
 	it.lost = append(it.lost, Loss{
 		Offset: it.at, Part: "rest of the block before", Lower: bytes.Clone(it.last.User), Upper: it.r.upper(),
-		Err: fmt.Errorf("%w: %q@%d after %q@%d",
-			ErrOrder, k.User, k.Trailer.Seq(), it.last.User, it.last.Trailer.Seq()),
+		Err: outOfOrder(it.last, k),
 	})
 }
 

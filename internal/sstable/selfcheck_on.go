@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A selfCheck keeps the keys of a table that is being written, and asks the finished filters for each of them, and for
@@ -32,7 +33,7 @@ func (c *selfCheck) check(block []byte, of func(key []byte) []byte) {
 		for i := 0; i < len(c.keys); i += step {
 			key := c.keys[i]
 			if part := of(key); part != nil && !mayContain(bloomblock.HashKey(part)) {
-				broken("%s denies key %q by %q", what, key, part)
+				broken("%s denies key %s by %s", what, words.Quoted(key), words.Quoted(part))
 			}
 		}
 	}

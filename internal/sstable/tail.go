@@ -6,6 +6,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A tail holds a table's tail in memory, except an index in one part.
@@ -114,8 +115,8 @@ func (t *tail) check(x *index, m *Meta) error {
 	case n > 0 && (low < p.MinSeq || high > p.MaxSeq):
 		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
 	case p.Blocks > 0 && seps.compareSep(len(seps.heads)-1, p.Largest) != 0:
-		return fmt.Errorf("properties: largest key %q, the last separator is %q",
-			p.Largest, seps.separatorKey(len(seps.heads)-1))
+		return fmt.Errorf("properties: largest key %s, the last separator is %s",
+			words.Quoted(p.Largest), words.Quoted(seps.separatorKey(len(seps.heads)-1)))
 	case p.Prefixes.Bytes > 0 &&
 		(filters < bloomblock.HeaderSize || p.Prefixes.Bytes > filters-bloomblock.HeaderSize):
 		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, filters)

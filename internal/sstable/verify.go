@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Verify reads the whole table from its file, ignoring what is in memory, and checks everything: every checksum, the
@@ -154,29 +155,29 @@ func (v *verifier) version(it *Iter) error {
 	if p.Entries == 0 {
 		p.Smallest = bytes.Clone(k.User)
 	} else if ikey.Compare(v.last, k) >= 0 {
-		return v.f.damaged(offset, fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder,
-			k.User, k.Trailer.Seq(), v.last.User, v.last.Trailer.Seq()))
+		return v.f.damaged(offset, outOfOrder(v.last, k))
 	}
 	same := p.Entries > 0 && bytes.Equal(v.last.User, k.User)
 	if same && v.f.meta.Seq != 0 {
-		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %q in a table where all have one sequence number",
-			ErrOrder, k.User))
+		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %s in a table where all have one sequence number",
+			ErrOrder, words.Quoted(k.User)))
 	}
 	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
-		return v.f.damaged(offset, fmt.Errorf("first key %q is not after the separator before it", k.User))
+		return v.f.damaged(offset, fmt.Errorf("first key %s is not after the separator before it",
+			words.Quoted(k.User)))
 	}
 	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
-		return v.f.damaged(offset, fmt.Errorf("last key %q is after its separator", k.User))
+		return v.f.damaged(offset, fmt.Errorf("last key %s is after its separator", words.Quoted(k.User)))
 	}
 	hash := bloomblock.HashKey(k.User)
 	if v.filter != nil && !v.filter.MayContain(hash) {
-		return v.f.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %q", k.User))
+		return v.f.damaged(v.t.footer.filterOff, fmt.Errorf("the filter denies key %s", words.Quoted(k.User)))
 	}
 	if v.sample != nil {
 		if i, found, taken := v.sample.Find(hash); found {
 			v.sampled[i] = true
 		} else if taken {
-			return v.f.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %q", k.User))
+			return v.f.damaged(v.t.footer.sampleOff(), fmt.Errorf("the sample is without key %s", words.Quoted(k.User)))
 		}
 	}
 	if !same {
@@ -184,7 +185,8 @@ func (v *verifier) version(it *Iter) error {
 	}
 	if prefix := v.rule.Of(k.User); prefix != nil && !bytes.HasPrefix(v.last.User, prefix) {
 		if v.prefixes != nil && !v.prefixes.MayContain(bloomblock.HashKey(prefix)) {
-			return v.f.damaged(v.t.prefixesOff(), fmt.Errorf("the prefix filter denies %q of key %q", prefix, k.User))
+			return v.f.damaged(v.t.prefixesOff(), fmt.Errorf("the prefix filter denies %s of key %s",
+				words.Quoted(prefix), words.Quoted(k.User)))
 		}
 		p.Prefixes.Keys++
 	}
@@ -226,7 +228,8 @@ func (v *verifier) totals() error {
 		return nil
 	}
 	if last := v.x.separatorKey(int(p.Blocks) - 1); !bytes.Equal(last, p.Largest) { //nolint:gosec // a length
-		return v.f.damaged(f.indexOff, fmt.Errorf("last separator %q, want %q", last, p.Largest))
+		return v.f.damaged(f.indexOff, fmt.Errorf("last separator %s, want %s",
+			words.Quoted(last), words.Quoted(p.Largest)))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 const (
@@ -28,6 +29,12 @@ var (
 	ErrKind  = errors.New("kind of version that a table cannot hold")
 	ErrEmpty = errors.New("table without versions and range tombstones")
 )
+
+// outOfOrder returns the error for a version that does not belong after the one before it.
+func outOfOrder(before, k ikey.Key) error {
+	return fmt.Errorf("%w: %s@%d after %s@%d", ErrOrder,
+		words.Quoted(k.User), k.Trailer.Seq(), words.Quoted(before.User), before.Trailer.Seq())
+}
 
 // WriterOptions choose how a table is built.
 type WriterOptions struct {
@@ -140,7 +147,7 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	if p.Entries == 0 {
 		p.Smallest = append([]byte{}, k.User...)
 	} else if c := ikey.Compare(ikey.Key{User: w.last, Trailer: w.lastT}, k); c >= 0 {
-		return fmt.Errorf("%w: %q@%d after %q@%d", ErrOrder, k.User, k.Trailer.Seq(), w.last, w.lastT.Seq())
+		return outOfOrder(ikey.Key{User: w.last, Trailer: w.lastT}, k)
 	}
 	s := w.block.with(k, value)
 	if s.n > 1 && s.size() > w.limit {

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // A Reader reads a stream, and no byte behind its end. Damage is an error matching corrupt.Err with the offset in the
@@ -75,7 +76,8 @@ func (in *Reader) Table(size uint64, each func(payload []byte) error) error {
 func (in *Reader) End() error {
 	return in.part(uint64(len(end)), func(payload []byte) error {
 		if string(payload) != end {
-			return corrupt.Newf(name, in.off-int64(len(payload))-sumSize, "end %q, want %q", payload, end)
+			return corrupt.Newf(name, in.off-int64(len(payload))-sumSize, "end %s, want %s",
+				words.Quoted(payload), words.Quoted(end))
 		}
 		return nil
 	})

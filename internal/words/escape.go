@@ -50,11 +50,25 @@ func Escaped(b []byte, limit int) string {
 	if len(b) <= limit {
 		return string(AppendEscaped(nil, b))
 	}
-	cut := limit
-	for cut > limit-utf8.UTFMax && !utf8.RuneStart(b[cut]) {
-		cut--
+	return fmt.Sprintf("%s… (%d bytes)", AppendEscaped(nil, first(b, limit)), len(b))
+}
+
+// Quoted returns b as a Go string literal, for an error. If b is longer than KeyLimit bytes, it is cut there, and its
+// length is added.
+func Quoted[T ~[]byte | ~string](b T) string {
+	if len(b) <= KeyLimit {
+		return strconv.Quote(string(b))
 	}
-	return fmt.Sprintf("%s… (%d bytes)", AppendEscaped(nil, b[:cut]), len(b))
+	return fmt.Sprintf("%q… (%d bytes)", string(first(b, KeyLimit)), len(b)) // a copy: b may be on the stack
+}
+
+// first returns the first bytes of b, limit or up to four fewer, so that no character is cut in two.
+func first[T ~[]byte | ~string](b T, limit int) T {
+	n := limit
+	for n > limit-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	return b[:n]
 }
 
 // AppendPrintable appends text, such as a message, and escapes characters that could control a terminal. Unlike

@@ -1,6 +1,9 @@
 package words
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestEscapedTellsEveryByte(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
@@ -18,5 +21,19 @@ func TestEscapedTellsEveryByte(t *testing.T) {
 	}
 	if got, want := Escaped([]byte("aéb"), 2), "a… (4 bytes)"; got != want {
 		t.Errorf("cut in a character: %q, want %q", got, want)
+	}
+}
+
+func TestQuotedIsALiteralOrTheBeginningOfOne(t *testing.T) {
+	long := strings.Repeat("a", KeyLimit-1)
+	for _, c := range []struct{ in, want string }{
+		{"a\"é\x00\xff", `"a\"é\x00\xff"`},
+		{long + "b", `"` + long + `b"`},
+		{long + "bc", `"` + long + `b"… (49 bytes)`},
+		{long + "é", `"` + long + `"… (49 bytes)`},
+	} {
+		if got, of := Quoted(c.in), Quoted([]byte(c.in)); got != c.want || of != c.want {
+			t.Errorf("%q: %s, of bytes %s, want %s", c.in, got, of, c.want)
+		}
 	}
 }

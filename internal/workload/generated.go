@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strconv"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Shape is the form of generated keys.
@@ -52,7 +54,7 @@ func (s *Shape) UnmarshalText(name []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no key shape %q; want one of %v", name, Shapes)
+	return fmt.Errorf("no key shape %s; want one of %v", words.Quoted(name), Shapes)
 }
 
 // KeyBytes returns the length of the keys, which is the same for all keys of a shape.

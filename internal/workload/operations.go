@@ -226,7 +226,7 @@ func (w *worker) check(n int) {
 	case Absent:
 		for i := range n {
 			if w.found[i] {
-				w.wrong("absent key %q has a value of %d bytes", w.requests.key(i), len(w.answers.value(i)))
+				w.wrong("absent key %s has a value of %d bytes", w.requests.key(i), len(w.answers.value(i)))
 			}
 		}
 	case Present, Mixed:
@@ -236,7 +236,7 @@ func (w *worker) check(n int) {
 				continue
 			}
 			if !w.found[lookup] {
-				w.wrong("key %q is not found", w.requests.key(i))
+				w.wrong("key %s is not found", w.requests.key(i))
 			} else {
 				w.checkValue(w.requests.key(i), w.answers.value(lookup), w.picks[i])
 			}
@@ -254,14 +254,14 @@ func (w *worker) check(n int) {
 			if count == 1 {
 				w.checkPair(w.answers.key(answer), w.answers.value(answer), w.picks[i])
 			} else {
-				w.wrong("pop: %d pairs at the head, want 1 with key %q", count, w.requests.key(i))
+				w.wrong("pop: %d pairs at the head, want 1 with key %s", count, w.requests.key(i))
 			}
 			answer += count
 		}
 	case Insert:
 		for i, isNew := range w.puts {
 			if w.found[i] != isNew {
-				w.wrong("PutIfAbsent of key %q: stored %v, want %v", w.requests.key(i), w.found[i], isNew)
+				w.wrong("PutIfAbsent of key %s: stored %v, want %v", w.requests.key(i), w.found[i], isNew)
 			}
 		}
 	case Serve:
@@ -275,19 +275,19 @@ func (w *worker) checkSeek(i, answer, count int) {
 	set, limit := w.run.set, w.run.phase.Limit
 	pick := w.picks[i]
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), w.requests.key(i)) {
-		w.wrong("seek to %q: %d entries that do not start there, want 1..%d that do", w.requests.key(i), count, limit)
+		w.wrong("seek to %s: %d entries that do not start there, want 1..%d that do", w.requests.key(i), count, limit)
 		return
 	}
 	if want := min(limit, set.Len()-pick); set.Sorted() && count != want {
-		w.wrong("seek to %q: %d entries, want %d", w.requests.key(i), count, want)
+		w.wrong("seek to %s: %d entries, want %d", w.requests.key(i), count, want)
 	}
 	if last := w.answers.key(answer + count - 1); count < limit && !set.Sorted() && !bytes.Equal(last, w.run.greatest) {
-		w.wrong("seek to %q: stops after %d entries at %q, which is not the last key", w.requests.key(i), count, last)
+		w.wrong("seek to %s: stops after %d entries at %s, which is not the last key", w.requests.key(i), count, last)
 	}
 	for j := range count {
 		key := w.answers.key(answer + j)
 		if j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0 {
-			w.wrong("seek to %q: key %q follows %q", w.requests.key(i), key, w.answers.key(answer+j-1))
+			w.wrong("seek to %s: key %s follows %s", w.requests.key(i), key, w.answers.key(answer+j-1))
 		}
 		w.checkPair(key, w.answers.value(answer+j), pick+j)
 	}

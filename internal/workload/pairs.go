@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // Pair is a key and its value.
@@ -35,7 +37,7 @@ func NewPairs(pairs []Pair) (*Pairs, error) {
 	slices.SortFunc(p.pairs, func(a, b Pair) int { return bytes.Compare(a.Key, b.Key) })
 	for i := 1; i < len(p.pairs); i++ {
 		if bytes.Equal(p.pairs[i-1].Key, p.pairs[i].Key) {
-			return nil, fmt.Errorf("key %q is given twice", p.pairs[i].Key)
+			return nil, fmt.Errorf("key %s is given twice", words.Quoted(p.pairs[i].Key))
 		}
 	}
 	var marked []byte

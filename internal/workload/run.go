@@ -131,7 +131,7 @@ func (r *run) reopen(ctx context.Context) error {
 // isEmpty checks that the store is empty.
 func (r *run) isEmpty() error {
 	return r.store.Scan(nil, 1, func(key, _ []byte) error {
-		r.workers[0].wrong("key %q is left after all were popped", key)
+		r.workers[0].wrong("key %s is left after all were popped", key)
 		return nil
 	})
 }
@@ -152,7 +152,7 @@ func (r *run) scan(ctx context.Context) error {
 		for i := range w.answers.len() {
 			key := w.answers.key(i)
 			if w.ops > 0 && string(key) <= string(last) {
-				w.wrong("scan: key %q follows %q", key, last)
+				w.wrong("scan: key %s follows %s", key, last)
 			}
 			w.checkPair(key, w.answers.value(i), w.ops)
 			last = append(last[:0], key...)
@@ -172,7 +172,7 @@ func (r *run) scan(ctx context.Context) error {
 	}
 	one := func(key, value []byte) error {
 		if w.ops+w.answers.len() == want {
-			w.wrong("scan: key %q follows the %d requested keys", key, want)
+			w.wrong("scan: key %s follows the %d requested keys", key, want)
 			return errEnough
 		}
 		w.answers.add(key, value)

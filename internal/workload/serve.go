@@ -132,7 +132,7 @@ func (w *worker) checkServe() {
 		switch what {
 		case read, modify:
 			if count == 0 {
-				w.wrong("key %q is not found", w.requests.key(i))
+				w.wrong("key %s is not found", w.requests.key(i))
 			} else {
 				w.checkVersion(w.requests.key(i), w.answers.value(answer), pick, s.oldest[i])
 			}
@@ -166,7 +166,7 @@ func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
 			break
 		}
 	}
-	w.wrong("key %q: a value of %d bytes that is not one of its versions %d to %d", key, len(value), oldest, newest)
+	w.wrong("key %s: a value of %d bytes that is not one of its versions %d to %d", key, len(value), oldest, newest)
 }
 
 // checkServedScan checks the answers of operation i, count of them starting at answer. It accepts any version that
@@ -176,25 +176,25 @@ func (w *worker) checkServedScan(i, answer, count int) {
 	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.serve.limits[i]
 	pick, from := w.picks[i], w.requests.key(i)
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
-		w.wrong("scan from %q: %d entries that do not start there, want 1..%d that do", from, count, limit)
+		w.wrong("scan from %s: %d entries that do not start there, want 1..%d that do", from, count, limit)
 		return
 	}
 	last := w.answers.key(answer + count - 1)
 	switch {
 	case count == limit:
 	case set.Sorted() && count < w.serve.records-pick, !set.Sorted() && bytes.Compare(last, w.run.greatest) < 0:
-		w.wrong("scan from %q: stops after %d entries at %q, want %d", from, count, last, limit)
+		w.wrong("scan from %s: stops after %d entries at %s, want %d", from, count, last, limit)
 	}
 	for j := range count {
 		key := w.answers.key(answer + j)
 		number, ok := set.Index(key)
 		switch {
 		case j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0:
-			w.wrong("scan from %q: key %q follows %q", from, key, w.answers.key(answer+j-1))
+			w.wrong("scan from %s: key %s follows %s", from, key, w.answers.key(answer+j-1))
 		case !ok || !ledger.known(number):
-			w.wrong("scan from %q: key %q was never put", from, key)
+			w.wrong("scan from %s: key %s was never put", from, key)
 		case set.Sorted() && number != pick+j && number < w.serve.records:
-			w.wrong("scan from %q: key %q has number %d, want %d", from, key, number, pick+j)
+			w.wrong("scan from %s: key %s has number %d, want %d", from, key, number, pick+j)
 		default:
 			oldest := uint32(0)
 			if len(w.run.workers) == 1 {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // worker runs chunks of operations, one at a time: it prepares their keys, runs them while the clock is running, and
@@ -106,9 +108,9 @@ func (w *worker) checkPair(key, value []byte, want int) {
 	i, ok := w.run.set.Index(key)
 	switch {
 	case !ok:
-		w.wrong("key %q is not in the set", key)
+		w.wrong("key %s is not in the set", key)
 	case w.run.set.Sorted() && i != want:
-		w.wrong("key %q has number %d, want %d", key, i, want)
+		w.wrong("key %s has number %d, want %d", key, i, want)
 	default:
 		w.checkValue(key, value, i)
 	}
@@ -117,13 +119,19 @@ func (w *worker) checkPair(key, value []byte, want int) {
 func (w *worker) checkValue(key, got []byte, i int) {
 	w.scratch = w.run.set.AppendValue(w.scratch[:0], i)
 	if !bytes.Equal(got, w.scratch) {
-		w.wrong("key %q: a value of %d bytes that is not its own of %d", key, len(got), len(w.scratch))
+		w.wrong("key %s: a value of %d bytes that is not its own of %d", key, len(got), len(w.scratch))
 	}
 }
 
+// wrong counts a wrong answer, and describes the first. In args, keys are the only slices of bytes.
 func (w *worker) wrong(format string, args ...any) {
 	w.wrongs++
 	if w.firstWrong == "" {
+		for i, arg := range args {
+			if key, ok := arg.([]byte); ok {
+				args[i] = words.Quoted(key)
+			}
+		}
 		w.firstWrong = fmt.Sprintf(format, args...)
 	}
 }

@@ -1,6 +1,10 @@
 package workload
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/words"
+)
 
 // A Mix gives the share of each operation, in percent, and the choice of keys.
 type Mix struct {
@@ -32,7 +36,7 @@ func YCSB(letter byte) (Mix, error) {
 	case 'f':
 		return Mix{Name: "ycsb-f", Read: 50, Modify: 50, Choice: Zipfian}, nil
 	default:
-		return Mix{}, fmt.Errorf("no YCSB workload %q, want A..F", letter)
+		return Mix{}, fmt.Errorf("no YCSB workload %s, want A..F", words.Quoted(string(letter)))
 	}
 }
 
