@@ -24,10 +24,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent
-// directories. Open brings the store to the state of the last acknowledged write, however the last use ended: if a
-// crash truncated a log, its complete records are replayed. nil options are right for most programs. With
-// Options.ReadOnly, nothing on the disk is changed. A program may keep other files in dir; Open leaves them alone.
+// Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent directories.
+// Open brings the store to the state of the last acknowledged write, however the last use ended: if a crash truncated a
+// log, its complete records are replayed. nil options are right for most programs. With Options.ReadOnly, nothing on
+// the disk is changed. A program may keep other files in dir; Open leaves them alone. Files are for the user of the
+// process, and for the group of dir if dir has the set-group-ID bit: see vfs.OS.
 //
 // Errors name the directory, and the file and offset if there is one. They match ErrLocked while the store is open
 // elsewhere, ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a

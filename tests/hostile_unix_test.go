@@ -4,6 +4,7 @@ package tests
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -69,6 +71,43 @@ func (d *damageStore) copyTo(t *testing.T, dir string) {
 	for name, content := range filesIn(t, d.fs) {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
+}
+
+// TestTheGroupOfADirectoryMayUseWhatIsMadeInIt makes a store, and from it all else that has files, in a directory that
+// gives new files to its group.
+func TestTheGroupOfADirectoryMayUseWhatIsMadeInIt(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o007))
+	parent, ctx := t.TempDir(), t.Context()
+	must(t, os.Chmod(parent, 0o770|fs.ModeSetgid))
+	at := func(name string) string { return filepath.Join(parent, name) }
+	db, err := bloomkv.Open(at("store"), nil)
+	must(t, err)
+	must(t, db.Put([]byte("k"), []byte("v")))
+	must(t, db.Flush(ctx))
+	must(t, db.Put([]byte("l"), []byte("v"))) // remains in a log
+	must(t, db.Checkpoint(ctx, at("checkpoint")))
+	to, err := backup.OpenDir(nil, at("backup"))
+	must(t, err)
+	_, err = backup.Make(ctx, db, to)
+	must(t, err)
+	must(t, backup.Restore(ctx, to, 1, at("restored"), bloomkv.NewStoreOptions{}))
+	must(t, to.Close())
+	_, err = bloomkv.Salvage(ctx, at("checkpoint"), at("salvaged"), nil, nil)
+	must(t, err)
+	must(t, filepath.WalkDir(parent, func(name string, _ fs.DirEntry, err error) error {
+		must(t, err)
+		info, err := os.Stat(name)
+		must(t, err)
+		want := fs.FileMode(0o660)
+		if info.IsDir() {
+			want = 0o770
+		}
+		if info.Mode().Perm() != want {
+			t.Errorf("%s: %v, want %v", name, info.Mode(), want)
+		}
+		return nil
+	}))
+	must(t, db.Close())
 }
 
 // TestAStoreMayBeALinkAndIsItsOwnersAlone opens a store through a link, and checks the permissions of the files that it

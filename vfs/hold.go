@@ -132,8 +132,12 @@ func namedBoth(op string, err error, oldname, newname string) error {
 	return err
 }
 
-// openFile does what os.OpenFile does.
-func (o osFS) openFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
+// openFile does what os.OpenFile does. A new file gets the mode of modeIn.
+func (o osFS) openFile(name string, flag int) (*os.File, error) {
+	mode := fs.FileMode(0)
+	if flag&os.O_CREATE != 0 {
+		mode = o.modeIn(name, fileMode)
+	}
 	h, base := o.find(name)
 	if h == nil {
 		return os.OpenFile(name, flag, mode)

@@ -8,8 +8,11 @@ import (
 	"slices"
 )
 
-// OS is the file system of the operating system. It creates files with mode 0600 and directories with 0700, less the
-// umask. ReadAt and Write do not allocate. It is a [FreeSpacer] and a [Holder].
+// OS is the file system of the operating system. It creates files with mode 0600 and directories with 0700. In a
+// directory with the set-group-ID bit, which gives new files to its group, they also get the bits that the directory
+// has for the group, except for executing files. The umask takes away from both. Files that exist, and links to them,
+// keep their mode. On Windows, what is created inherits who may access it from its directory. ReadAt and Write do not
+// allocate. It is a [FreeSpacer] and a [Holder].
 var OS FS = osFS{}
 
 // An osFS is the file system of the operating system, with the directories that it holds.
@@ -30,7 +33,7 @@ func (o osFS) FreeSpace(dir string) (uint64, error) {
 
 // Create opens the new file for reading too, so that it can be verified before it gets its final name.
 func (o osFS) Create(name string) (File, error) {
-	f, err := o.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, fileMode)
+	f, err := o.openFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return nil, err
 	}
@@ -104,14 +107,15 @@ func (o osFS) Link(oldname, newname string) error {
 }
 
 func (o osFS) Mkdir(name string) error {
+	mode := o.modeIn(name, dirMode)
 	if h, base := o.find(name); h != nil {
-		return named(h.root.Mkdir(base, dirMode), name)
+		return named(h.root.Mkdir(base, mode), name)
 	}
-	return os.Mkdir(name, dirMode)
+	return os.Mkdir(name, mode)
 }
 
 func (o osFS) List(dir string) ([]string, error) {
-	d, err := o.openFile(dir, os.O_RDONLY, 0)
+	d, err := o.openFile(dir, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	if info, err := o.lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular("open", name)
 	}
-	return o.openFile(name, flag, fileMode)
+	return o.openFile(name, flag)
 }
 
 // syncDir does nothing, since these systems cannot sync a directory.

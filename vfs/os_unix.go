@@ -11,7 +11,7 @@ import (
 
 // openNoFollow opens name unless it is a symbolic link. It does not wait for the other end of a pipe.
 func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
-	f, err := o.openFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK, fileMode)
+	f, err := o.openFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		// The errors for a link (ELOOP, or EMLINK on some systems) and for a socket (ENXIO) do not name the cause.
 		if info, statErr := o.lstat(name); statErr == nil && !info.Mode().IsRegular() {
@@ -32,7 +32,7 @@ func (o osFS) syncDir(dir string) error {
 	if h, base := o.find(dir); h != nil && base == "." {
 		return flushed(h.dir)
 	}
-	d, err := o.openFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	d, err := o.openFile(dir, os.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}

@@ -119,6 +119,54 @@ func TestFilesAreForTheirOwnerOnly(t *testing.T) {
 	}
 }
 
+// TestADirectoryThatGivesFilesToItsGroupSaysWhatTheGroupMay creates files, locks and directories, also where a
+// directory is held.
+func TestADirectoryThatGivesFilesToItsGroupSaysWhatTheGroupMay(t *testing.T) {
+	for _, c := range []struct {
+		name            string
+		dir             fs.FileMode
+		umask           int
+		file, directory fs.FileMode
+	}{
+		{"read and write", 0o770 | fs.ModeSetgid, 0o007, 0o660, 0o770},
+		{"read", 0o750 | fs.ModeSetgid, 0o007, 0o640, 0o750},
+		{"all may do all, so the group may", 0o777 | fs.ModeSetgid, 0, 0o660, 0o770},
+		{"nothing", 0o707 | fs.ModeSetgid, 0, 0o600, 0o700},
+		{"the umask takes away", 0o770 | fs.ModeSetgid, 0o027, 0o640, 0o750},
+		{"files keep the group of their owner", 0o777, 0, 0o600, 0o700},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			old := unix.Umask(c.umask)
+			defer unix.Umask(old)
+			dir := t.TempDir()
+			if err := os.Chmod(dir, c.dir); err != nil {
+				t.Fatal(err)
+			}
+			held, err := vfs.Hold(vfs.OS, dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer held.Close()
+			for name, fsys := range map[string]vfs.FS{"named": vfs.OS, "held": held} {
+				at := filepath.Join(dir, name)
+				put(t, fsys, at+"-file", "x")
+				lock, err := fsys.Lock(at + "-lock")
+				if err = errors.Join(err, fsys.Mkdir(at)); err != nil {
+					t.Fatal(err)
+				}
+				lock.Close()
+				for made, want := range map[string]fs.FileMode{
+					at + "-file": c.file, at + "-lock": c.file, at: c.directory,
+				} {
+					if info, err := os.Stat(made); err != nil || info.Mode().Perm() != want {
+						t.Errorf("%s: %v, %v, want %v", filepath.Base(made), info.Mode(), err, want)
+					}
+				}
+			}
+		})
+	}
+}
+
 func TestAnUnreadableFileIsNotAnAbsentOne(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may read all")

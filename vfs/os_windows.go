@@ -14,7 +14,7 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	if info, err := o.lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular("open", name)
 	}
-	return o.openFile(name, flag, fileMode)
+	return o.openFile(name, flag)
 }
 
 // again repeats an operation on a name that was refused, for up to a second: programs that look at each new file, as
@@ -53,7 +53,7 @@ func (f *osFile) flush() error {
 	if f.writable {
 		return f.f.Sync()
 	}
-	w, err := f.of.openFile(f.f.Name(), os.O_RDWR, 0)
+	w, err := f.of.openFile(f.f.Name(), os.O_RDWR)
 	if err != nil {
 		return err
 	}
