@@ -148,7 +148,7 @@ var rooms = map[string]room{
 	"digest":           {1, []string{"bloomblock", "internal/corrupt", "internal/words"}},
 	"internal/foreign": {1, []string{"internal/corrupt", "internal/words"}}, // tables that other stores have written
 	"internal/cli":     {1, []string{"internal/words"}},                     // shared by the command-line programs
-	"internal/outfile": {1, []string{"internal/filename"}},                  // files named by the user of a program
+	"internal/outfile": {1, []string{"internal/filename", "vfs"}},           // files named by the user of a program
 	"internal/picture": {1, []string{"internal/outfile"}},
 	// charts and pages, for programs only: it measures nothing and knows no store
 

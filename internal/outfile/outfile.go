@@ -3,6 +3,7 @@ package outfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,26 +15,21 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// A target is the file that a name refers to.
-type target struct {
-	name string      // with symbolic links resolved
-	info fs.FileInfo // nil if there is no file yet
-}
 
 var (
 	errDirectory = errors.New("is a directory, want a file")
 	errStoreFile = errors.New("is the name of a file of a store; choose another")
-	errLinks     = errors.New("too many symbolic links")
 )
 
 // Check returns the error that Write would return before writing: the name is that of a directory, of a store's file,
 // or of a file without write permission, or its directory does not exist.
 func Check(name string) error {
 	to, err := find(name)
-	if dir := to.dir(); err == nil && to.info == nil && dir != "" {
-		_, err = os.Stat(dir)
+	if err == nil && to.info == nil {
+		dir, _ := filepath.Split(to.last)
+		_, err = os.Stat(cmp.Or(dir, "."))
 	}
 	return named(name, err)
 }
@@ -41,10 +37,12 @@ func Check(name string) error {
 // Write replaces the content of a file.
 //
 // A regular file is replaced as a whole, by renaming a temporary file in the same directory, so that after an error it
-// has its old content and the temporary file is gone. It keeps its permissions; a new file has mode 0666 less the
-// umask. A symbolic link is kept, and the file that it refers to is written. A device, a pipe, or an open file named in
-// /proc or /dev/fd is written into. When ctx ends, Write stops waiting for the reader of a pipe and returns the error
-// of ctx.
+// has its old content and the temporary file is gone. It keeps its permissions; a new file has those of [vfs.OS].
+//
+// What is no regular file is opened by its name and written into: a symbolic link, a device, a pipe, or an open file
+// named in /proc or /dev/fd, which is appended to. Write leaves links to the system, since that follows those of others
+// in directories for all, as /tmp is, only where it is safe. After an error the file behind a link may have a part of
+// the new content. When ctx ends, Write stops waiting for the reader of a pipe and returns the error of ctx.
 func Write(ctx context.Context, name string, data []byte) error {
 	return WriteFrom(ctx, name, bytes.NewReader(data))
 }
@@ -54,25 +52,25 @@ func WriteFrom(ctx context.Context, name string, from io.WriterTo) error {
 	to, err := find(name)
 	switch {
 	case err != nil:
-	case to.info == nil || to.info.Mode().IsRegular() && !openFile(to.name):
-		err = to.replace(ctx, from)
-	default:
+	case to.link || to.open || to.info != nil && !to.info.Mode().IsRegular():
 		err = to.fill(ctx, from)
+	default:
+		err = to.replace(ctx, from)
 	}
 	return named(name, err)
 }
 
-// An output is a file that takes no more once ctx has ended.
+// An output takes no more once ctx has ended.
 type output struct {
-	ctx  context.Context //nolint:containedctx // Write has no parameter for it
-	file *os.File
+	ctx context.Context //nolint:containedctx // Write has no parameter for it
+	to  io.Writer
 }
 
 func (o output) Write(b []byte) (int, error) {
 	if err := o.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return o.file.Write(b)
+	return o.to.Write(b)
 }
 
 // MkdirAll creates a directory and its missing parents with mode 0777 less the umask.
@@ -101,92 +99,84 @@ func cause(err error) error {
 	return err
 }
 
+// A target is what a name refers to.
+type target struct {
+	name string
+	info fs.FileInfo // of the file behind all links; nil if there is none
+	link bool        // it is a symbolic link
+	last string      // the name that the links lead to, which others may have changed by now
+	open bool        // it stands for an open file of a process, as /dev/stdout does
+}
+
 // mostLinks is the limit of Linux.
 const mostLinks = 40
 
-// find follows symbolic links, even to a missing file, and checks that the file can be written.
+// find returns what a name refers to, and checks that it can be written. It reads links only to describe them.
 func find(name string) (target, error) {
-	to := target{name: name}
+	to := target{name: name, last: name}
 	for range mostLinks {
-		info, err := os.Lstat(to.name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && to.base() != "":
-			return to, to.check()
-		case err != nil:
-			return to, err
-		case openFile(to.name): // the link refers to an open file, whatever its text is
-			to.info, err = os.Stat(to.name)
-			return to, errors.Join(err, to.check())
-		case info.Mode()&fs.ModeSymlink == 0:
-			to.info = info
-			return to, to.check()
+		if to.open = openFile(to.last); to.open {
+			break
 		}
-		link, err := os.Readlink(to.name)
+		link, err := os.Readlink(to.last)
 		if err != nil {
-			return to, err
+			break
 		}
+		to.link = true
 		if !filepath.IsAbs(link) {
-			link = to.dir() + link
+			dir, _ := filepath.Split(to.last) // filepath.Dir would remove a/.. even if a is a link
+			link = dir + link
 		}
-		to.name = link
+		to.last = link
 	}
-	return to, errLinks
+	var err error
+	if to.info, err = os.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return to, err
+	}
+	return to, to.check(err)
 }
 
-// openFile reports whether a name stands for an open file of a process, as /dev/stdout does.
+// openFile reports whether a name stands for an open file of a process.
 func openFile(name string) bool {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
 	return err == nil && (strings.HasPrefix(dir, "/proc/") || dir == "/dev/fd")
 }
 
-func (t *target) base() string {
-	_, base := filepath.Split(t.name)
-	return base
-}
-
-// dir returns the part before the base: "" or a directory with a separator at the end. filepath.Dir would clean it and
-// so remove a/.. even if a is a link.
-func (t *target) dir() string {
-	dir, _ := filepath.Split(t.name)
-	return dir
-}
-
 // check rejects files that must not or cannot be written.
-func (t *target) check() error {
-	if t.info != nil && t.info.IsDir() {
+func (t *target) check(missing error) error {
+	_, base := filepath.Split(t.last)
+	switch kind, _ := filename.Parse(base); {
+	case t.info != nil && t.info.IsDir():
 		return errDirectory
-	}
-	if kind, _ := filename.Parse(t.base()); kind != filename.Unknown {
+	case base == "": // a file with this name would be a directory
+		return missing
+	case kind != filename.Unknown:
 		return errStoreFile
-	}
-	if t.info == nil || !t.info.Mode().IsRegular() {
+	case t.info == nil || !t.info.Mode().IsRegular():
 		return nil // opening a device may have an effect, and opening a pipe waits
 	}
-	f, err := os.OpenFile(t.name, os.O_WRONLY, 0) // renaming needs no write permission for the file
+	f, err := t.enter(0) // renaming needs no write permission for the file
 	if err != nil {
 		return err
 	}
 	return f.Close()
 }
 
+// enter opens the file for writing as if to create it: the system then also refuses files and pipes that another user
+// has left in a directory for all.
+func (t *target) enter(flag int) (*os.File, error) {
+	return os.OpenFile(t.name, os.O_WRONLY|os.O_CREATE|flag, 0o600)
+}
+
 // replace writes a temporary file and renames it.
 func (t *target) replace(ctx context.Context, from io.WriterTo) error {
-	mode := fs.FileMode(0o666)
-	if t.info != nil {
-		mode = t.info.Mode().Perm()
-	}
-	temp := t.dir() + ".bloomkv-" + rand.Text()
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) // less the umask
+	dir, _ := filepath.Split(t.name)
+	temp := dir + ".bloomkv-" + rand.Text()
+	f, err := t.create(temp)
 	if err != nil {
 		return err
 	}
-	if t.info != nil {
-		err = keepMode(f, mode)
-	}
-	if err == nil {
-		_, err = from.WriteTo(output{ctx, f})
-	}
-	if err == nil {
+	if _, err = from.WriteTo(output{ctx, f}); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -198,6 +188,28 @@ func (t *target) replace(ctx context.Context, from io.WriterTo) error {
 	return nil
 }
 
+// A file is a new file.
+type file interface {
+	io.WriteCloser
+	Sync() error
+}
+
+// create creates a file with the permissions of the one that it will replace.
+func (t *target) create(name string) (file, error) {
+	if t.info == nil {
+		return vfs.OS.Create(name)
+	}
+	mode := t.info.Mode().Perm()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return nil, err
+	}
+	if err := keepMode(f, mode); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(name))
+	}
+	return f, nil
+}
+
 // keepMode restores the mode of a new file, which the umask has reduced.
 func keepMode(f *os.File, mode fs.FileMode) error {
 	info, err := f.Stat()
@@ -207,15 +219,18 @@ func keepMode(f *os.File, mode fs.FileMode) error {
 	return err
 }
 
-// fill writes into an existing file, at the end if it is regular, and stops waiting when ctx ends.
+// fill writes into a file, and stops waiting when ctx ends.
 func (t *target) fill(ctx context.Context, from io.WriterTo) error {
-	flag := os.O_WRONLY
-	if t.info.Mode().IsRegular() {
-		flag |= os.O_APPEND
+	flag := 0
+	switch {
+	case t.open:
+		flag = os.O_APPEND
+	case t.info == nil || t.info.Mode().IsRegular():
+		flag = os.O_TRUNC
 	}
 	done := make(chan error, 1)
 	go func() {
-		f, err := os.OpenFile(t.name, flag, 0)
+		f, err := t.enter(flag)
 		if err == nil {
 			_, err = from.WriteTo(output{ctx, f})
 			err = errors.Join(err, f.Close())

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // withUmask sets the umask of the process. Tests that depend on the umask must not run in parallel.
@@ -23,7 +24,7 @@ func withUmask(t *testing.T, mask int) {
 	t.Cleanup(func() { syscall.Umask(old) })
 }
 
-func TestANewFileHasTheModeOfTheUmaskAndAnOldOneKeepsItsOwn(t *testing.T) {
+func TestANewFileIsForItsOwnerAndAnOldOneKeepsItsMode(t *testing.T) {
 	for _, mask := range []int{0o022, 0o077, 0o002} {
 		t.Run(fmt.Sprintf("%03o", mask), func(t *testing.T) {
 			withUmask(t, mask)
@@ -33,7 +34,7 @@ func TestANewFileHasTheModeOfTheUmaskAndAnOldOneKeepsItsOwn(t *testing.T) {
 				t.Errorf("the directory: %v, %v, want %o", info.Mode(), err, 0o777&^mask)
 			}
 			name := filepath.Join(dir, "page")
-			want := fs.FileMode(0o666) &^ fs.FileMode(mask)
+			want := fs.FileMode(0o600)
 			for _, mode := range []fs.FileMode{want, 0o600, 0o666, 0o751} {
 				must(t, Write(t.Context(), name, []byte("x")))
 				if info, err := os.Stat(name); err != nil || info.Mode() != want {
@@ -44,6 +45,57 @@ func TestANewFileHasTheModeOfTheUmaskAndAnOldOneKeepsItsOwn(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestANewFileIsForTheGroupThatTheDirectoryGivesItTo(t *testing.T) {
+	withUmask(t, 0o007)
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o770|fs.ModeSetgid))
+	name := filepath.Join(dir, "page")
+	must(t, Write(t.Context(), name, []byte("x")))
+	if info, err := os.Stat(name); err != nil || info.Mode() != 0o660 {
+		t.Errorf("%v, %v, want 660", info.Mode(), err)
+	}
+}
+
+// TestWhatAnotherUserLeftInADirectoryForAllIsLeftToTheSystem has links, pipes and files of another user in a directory
+// like /tmp. Where the system does not let them be opened for creation, nothing is written and nothing is changed.
+func TestWhatAnotherUserLeftInADirectoryForAllIsLeftToTheSystem(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make files of others")
+	}
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o777|fs.ModeSticky))
+	mine := filepath.Join(t.TempDir(), "mine")
+	must(t, os.WriteFile(mine, []byte("mine"), 0o600))
+	refused := 0
+	for what, leave := range map[string]func(name string) error{
+		"link":          func(name string) error { return os.Symlink(mine, name) },
+		"dangling link": func(name string) error { return os.Symlink(mine+"-new", name) },
+		"file":          func(name string) error { return os.WriteFile(name, []byte("theirs"), 0o666) },
+		"pipe":          func(name string) error { return syscall.Mkfifo(name, 0o666) },
+	} {
+		name := filepath.Join(dir, what)
+		must(t, leave(name))
+		must(t, os.Lchown(name, 65534, 65534))
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0)
+		if !errors.Is(err, fs.ErrPermission) {
+			if err == nil {
+				f.Close()
+			}
+			continue
+		}
+		refused++
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a pipe would be waited for
+		if err := Write(ctx, name, []byte("new")); !errors.Is(err, fs.ErrPermission) {
+			t.Errorf("a %s of another user: %v, want %v", what, err, fs.ErrPermission)
+		}
+		cancel()
+	}
+	if refused == 0 {
+		t.Skip("this system does not protect such directories")
+	}
+	wantContent(t, mine, "mine")
 }
 
 func TestADirectoryThatMayNotBeWrittenKeepsItsFiles(t *testing.T) {
