@@ -1,6 +1,7 @@
 package bloomkv_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -52,7 +53,8 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 }
 
 // TestWritesAllocateNothing calls the writes of a DB, with its own durability and with another. What the memtable
-// allocates comes to less than one allocation for a write. A conditional write allocates its condition.
+// allocates comes to less than one allocation for a write. A conditional write allocates its condition, a transaction
+// its reads.
 func TestWritesAllocateNothing(t *testing.T) {
 	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
@@ -77,6 +79,12 @@ func TestWritesAllocateNothing(t *testing.T) {
 		{"CompareAndSwap with Sync", 1, func() error {
 			_, err := db.With(bloomkv.Sync).CompareAndSwap(key, value, value)
 			return err
+		}},
+		{"Update", 1, func() error {
+			return db.Update(t.Context(), func(tx *bloomkv.Tx) error { // which is not kept
+				_, err := tx.Has(key)
+				return cmp.Or(err, tx.Put(key, value))
+			})
 		}},
 	} {
 		var bad error

@@ -20,10 +20,13 @@ import (
 // other writers and readers. Durability is Options.Durability; [DB.With] is for another.
 //
 // f may run several times and should have no other effect than the writes of tx; it must not use tx after it returns.
-// An error of f is returned as it is, and nothing is written. The error matches ErrConflict if transactions and other
-// writes were in each other's way 64 times; the pauses between the attempts grow up to a millisecond. ctx is checked
-// before each attempt and during pauses. Other errors are those of Apply. If f has written nothing, Update commits
-// nothing, and works with Options.ReadOnly too. If f panics, nothing is written.
+// An error of f is returned as it is, and nothing is written. ctx is checked before each attempt and while Update waits
+// for one. Other errors are those of Apply. If f has written nothing, Update commits nothing, and works with
+// Options.ReadOnly too. If f panics, nothing is written.
+//
+// From the fourth attempt on, Update waits for its turn, in the order of arrival. While f runs in its turn, no other
+// batch is applied, so it does not conflict. A turn ends after a millisecond: a function that takes longer, or waits
+// for another write to the same store, may conflict all the same. After 64 attempts the error matches ErrConflict.
 //
 // While f runs, no lock is held, and files that it may still read are kept from being removed, as by an iterator. The
 // check of what was read takes no file and no lock of its own, unless a memtable was frozen or tables have changed
@@ -34,17 +37,31 @@ func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
 }
 
 const (
-	maxAttempts = 64
-	maxPause    = time.Millisecond
+	maxAttempts  = 64
+	freeAttempts = 3 // that wait for nobody
 )
 
 // Update runs f as a transaction: see [DB.Update].
 func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
+	var took time.Duration // of f, once it is measured
 	for attempt := 1; ; attempt++ {
-		if err := ctx.Err(); err != nil {
+		err := ctx.Err()
+		var turn *commit.Turn
+		switch {
+		case err != nil || attempt <= freeAttempts:
+		case took < commit.MaxTurn:
+			turn, err = w.db.writer.Turn(ctx)
+		default: // a turn would end before f does
+			err = pause(ctx)
+		}
+		if err != nil {
 			return err
 		}
-		done, err := w.attempt(f)
+		measured := &took
+		if attempt < freeAttempts {
+			measured = nil
+		}
+		done, err := w.attempt(f, turn, measured)
 		if err != nil || done {
 			return err
 		}
@@ -52,20 +69,12 @@ func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
 		if attempt == maxAttempts {
 			return fmt.Errorf("bloomkv: update: %w after %d attempts", ErrConflict, attempt)
 		}
-		if err := pause(ctx, attempt); err != nil {
-			return err
-		}
 	}
 }
 
-// pause waits after an attempt: not at all after the first, then for random times that grow, so that transactions that
-// keep conflicting get out of step.
-func pause(ctx context.Context, attempt int) error {
-	limit := min(time.Microsecond<<min(attempt, 20), maxPause)
-	if attempt == 1 {
-		return nil
-	}
-	timer := time.NewTimer(rand.N(limit))
+// pause waits for a random time, so that transactions that keep conflicting get out of step.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(rand.N(commit.MaxTurn))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -75,19 +84,28 @@ func pause(ctx context.Context, attempt int) error {
 	}
 }
 
-// attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed.
-func (w Writes) attempt(f func(tx *Tx) error) (done bool, err error) {
+// attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed. It ends the
+// turn, and sets took, unless it is nil, to how long f took.
+func (w Writes) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Duration) (done bool, err error) {
+	defer turn.End() // even if f panics
 	w.db.updates.Add(1)
 	now, err := w.db.tree.Now()
 	if err != nil {
 		return false, err
 	}
 	tx := &Tx{db: w.db, batch: newBatch()}
-	tx.reads.At = now
+	tx.reads.At, tx.reads.Turn = now, turn
 	tx.reads.Keys = tx.keyRoom[:0]
 	tx.bytes = tx.byteRoom[:0]
 	defer tx.end() // even if f panics
-	if err := f(tx); err != nil {
+	if took != nil {
+		began := time.Now()
+		err = f(tx)
+		*took = time.Since(began)
+	} else {
+		err = f(tx)
+	}
+	if err != nil {
 		return false, err
 	}
 	tx.closeIterators()
@@ -98,7 +116,7 @@ func (w Writes) attempt(f func(tx *Tx) error) (done bool, err error) {
 	if err := w.check(b); err != nil {
 		return false, err
 	}
-	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 {
+	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 && turn == nil {
 		return true, w.db.writer.Commit(b.ops, b.count, w.durability == Sync)
 	}
 	return w.db.writer.CommitReads(b.ops, b.count, w.durability == Sync, &tx.reads)

@@ -37,6 +37,9 @@ type queue struct {
 	mu      sync.Mutex
 	leading bool
 	waiting []*commit
+	turns   []chan struct{} // of those that wait for a turn
+	inTurn  bool            // the lead was handed on as a turn
+	owed    bool            // a turn has made the first in waiting wait: that one leads next
 }
 
 // Commit commits count operations, encoded in ops, and returns once they are visible, and durable if durable is true.
@@ -70,12 +73,12 @@ func (w *Writer) commit(
 	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
 	c.reads, c.stood = reads, false
 	q := &w.queue
+	lead := reads != nil && reads.Turn.take()
 	q.mu.Lock()
-	lead := !q.leading
-	if lead {
-		q.leading = true
-	} else {
+	if !lead && q.leading {
 		q.waiting = append(q.waiting, c)
+	} else {
+		lead, q.leading = true, true
 	}
 	q.mu.Unlock()
 	if lead || <-c.lead {
@@ -100,6 +103,7 @@ func (w *Writer) lead(c *commit) {
 	}
 	group = append(group, q.waiting[:n]...)
 	q.waiting = append(q.waiting[:0], q.waiting[n:]...)
+	q.owed = q.inTurn && len(q.waiting) > 0
 	q.mu.Unlock()
 
 	err := w.commitGroup(group, size, c.sync)
@@ -109,19 +113,8 @@ func (w *Writer) lead(c *commit) {
 		}
 	}
 	w.group = group // kept for the next leader, which is woken only after this
-	q.mu.Lock()
-	var next *commit
-	if len(q.waiting) > 0 {
-		next = q.waiting[0]
-		q.waiting = append(q.waiting[:0], q.waiting[1:]...)
-	} else {
-		q.leading = false
-	}
 	followers := append([]*commit(nil), group[1:]...)
-	q.mu.Unlock()
-	if next != nil {
-		next.lead <- true
-	}
+	q.pass()
 	for _, c := range followers {
 		c.lead <- false
 	}

@@ -16,6 +16,7 @@ type Reads struct {
 	At     tree.Moment // held by the caller
 	Keys   [][]byte
 	Ranges []Range
+	Turn   *Turn // nil without one
 
 	seen tree.Moment // the last one at which the reads were the same as at At
 }
