@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -141,6 +142,49 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 		}
 		l.close(t)
 	})
+}
+
+// TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten opens stores with a log, on a disk that is full as long as a
+// table that no manifest names is there.
+func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		opens      bool
+	}{
+		{"a table that was never named", "db/000090.sst", true},
+		{"a file that is no table", "db/notes", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfs.NewMem()
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
+			must(t, err)
+			must(t, db.Put([]byte("key"), []byte("value")))
+			left, err := mem.Create(c.file)
+			must(t, err)
+			must(t, left.Close())
+			image := mem.Kill()
+			must(t, db.Close())
+			full := vfs.NewHook(image, func(op vfs.Op) error {
+				if op.Kind == vfs.OpWrite {
+					if _, err := image.Stat(c.file); err == nil {
+						return syscall.ENOSPC
+					}
+				}
+				return nil
+			})
+			db, err = bloomkv.Open("db", &bloomkv.Options{FS: full})
+			if (err == nil) != c.opens || err != nil && !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("Open: %v, want an open store %v", err, c.opens)
+			}
+			if err != nil {
+				return
+			}
+			if v, err := db.Get([]byte("key")); string(v) != "value" {
+				t.Errorf("the value of the log: %q, %v", v, err)
+			}
+			must(t, db.Close())
+		})
+	}
 }
 
 // putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.

@@ -117,6 +117,9 @@ func (db *DB) open() (err error) {
 			if err := checked(); err != nil {
 				return err
 			}
+			if !db.opts.ReadOnly {
+				found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report)
+			}
 		}
 		if replayed, last, err = db.replay(found, recorded); err != nil {
 			return err

@@ -87,12 +87,17 @@ func (f *osFile) Reserve(n int64) error {
 	if n <= 0 || n > math.MaxInt64-r.end {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: unix.EFBIG}
 	}
+	// The rest of the disk is for what frees space: tables that replace others, and the manifest.
+	if free, err := freeSpaceOf(f.f); err == nil && uint64(n) > free/16 {
+		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: unix.ENOSPC}
+	}
 	err := withDescriptor(f.f, func(fd int) error { return unix.Fallocate(fd, 0, r.end, n) })
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
 		fallthrough
 	case err != nil: // EOPNOTSUPP and ENOSYS match ErrUnsupported already
+		_ = f.f.Truncate(max(r.end, r.reservedTo)) // some file systems have taken all that there was
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: err}
 	}
 	r.reservedTo = max(r.reservedTo, r.end+n)
@@ -297,12 +302,16 @@ func copyTo(mapped, p []byte) (n int, err error) {
 	return copy(mapped, p), nil
 }
 
-// Close also unmaps the file. Copied bytes belong to the file, so nothing is lost without a Sync.
+// Close also unmaps the file, and gives back what is reserved and was not filled. Copied bytes belong to the file, so
+// nothing is lost without a Sync.
 func (f *osFile) Close() error {
 	r := &f.reserved
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stopFilling()
 	r.unmap()
+	if r.reservedTo > r.end {
+		_ = f.f.Truncate(r.end) // if it fails, the zeros stay
+	}
 	return f.f.Close()
 }

@@ -391,6 +391,32 @@ func TestADiskThatIsFullIsAnError(t *testing.T) {
 	}
 }
 
+// TestAReservationLeavesTheDiskToOthers reserves more than a sixteenth of what is free, and then nothing that it does
+// not fill.
+func TestAReservationLeavesTheDiskToOthers(t *testing.T) {
+	f, name, written := mapped(t)
+	before, err := f.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	free, err := freeSpaceOf(f.f)
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := f.Reserve(int64(free / 8)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("an eighth of the free space: %v, want %v", err, unix.ENOSPC)
+	}
+	if size, err := f.Size(); size != before || err != nil {
+		t.Errorf("%d bytes, %v, want %d still", size, err, before)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Size() != int64(written) {
+		t.Errorf("%d bytes after Close, %v, want the %d written", info.Size(), err, written)
+	}
+}
+
 // Close waits for a Write, which could otherwise copy to memory that was mapped for something else.
 func TestCloseDuringWrites(t *testing.T) {
 	for range 20 {

@@ -81,10 +81,11 @@ type Reserver interface {
 	// Reserve extends the file with zeros to at least n bytes, n > 0, beyond what was written. Size includes the zeros.
 	// Subsequent calls of Write fill them in order, without using more of the disk and without changing the size that a
 	// Sync must make durable. The caller must be the one that calls Write. A crash may lose the reservation like a
-	// write. Zeros that are never filled stay in the file.
+	// write. Zeros that are never filled stay in the file, or go with Close.
 	//
-	// If the file cannot be extended this way, the error matches errors.ErrUnsupported and nothing has changed. After
-	// any other error the file may be longer, and can be written as before.
+	// A Reserver that knows the free space of the disk reserves at most a sixteenth of it. If the file cannot be
+	// extended this way, the error matches errors.ErrUnsupported and nothing has changed. After any other error the
+	// file may be longer, and can be written as before.
 	Reserve(n int64) error
 }
 

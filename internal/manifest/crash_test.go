@@ -99,7 +99,8 @@ func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 
 // same compares what two states record about the store.
 func same(a, b State) bool {
-	a.ManifestNumber, a.Torn, b.ManifestNumber, b.Torn = 0, false, 0, false
+	a.ManifestNumber, a.Torn, a.Replaced = 0, false, nil
+	b.ManifestNumber, b.Torn, b.Replaced = 0, false, nil
 	return reflect.DeepEqual(a, b)
 }
 
@@ -145,6 +146,10 @@ func TestErrorAtEveryOperation(t *testing.T) {
 				got, err := Load(m, dir)
 				if err != nil {
 					t.Fatalf("operation %d: %v", at, err)
+				}
+				_, err = m.Stat(filename.Make(dir, filename.Manifest, 8))
+				if got.ManifestNumber == 7 && once && !errors.Is(err, fs.ErrNotExist) {
+					t.Fatalf("operation %d: a manifest that CURRENT does not name is left: %v", at, err)
 				}
 				if !same(got, acked) && !same(got, trying) {
 					t.Fatalf("operation %d: loaded %+v, want %+v or %+v", at, got, acked, trying)

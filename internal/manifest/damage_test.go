@@ -252,7 +252,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		create(t, m, 4, s)
-		s.ManifestNumber = 4
+		s.ManifestNumber, s.Replaced = 4, nil
 		if again := load(t, m); !reflect.DeepEqual(again, s) {
 			t.Fatalf("loaded %+v, and from its snapshot %+v", s, again)
 		}

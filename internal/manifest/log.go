@@ -24,8 +24,8 @@ type Log struct {
 // Create begins the manifest of that number with a snapshot and makes it current, in an order in which no crash does
 // harm (I14): write the manifest, sync it, sync its name, then replace CURRENT. The number must be below
 // snapshot.NextFile. A manifest of that number that CURRENT does not name was left by a crash during Create, and is
-// replaced. After an error either manifest may be the current one, so nothing may be deleted (I16). The caller deletes
-// the manifest that was current before.
+// replaced. After an error either manifest may be the current one, so nothing may be deleted (I16); Create itself
+// removes the new one if CURRENT does not name it. The caller deletes the manifest that was current before.
 func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error) {
 	e := snapshot.Snapshot()
 	l := &Log{}
@@ -40,20 +40,30 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 	if err != nil {
 		return nil, err
 	}
-	if l.w, err = wal.NewWriter(f, number, rand.Uint64()); err != nil {
-		return nil, err
-	}
-	if err = l.write(e); err == nil {
-		err = fsys.SyncDir(dir)
-	}
-	if err == nil {
-		tmp := filename.Base(filename.Temp, number)
-		err = vfs.WriteFileAtomic(fsys, dir, tmp, filename.CurrentName, currentFor(number))
+	if l.w, err = wal.NewWriter(f, number, rand.Uint64()); err == nil {
+		if err = l.begin(fsys, dir, e); err != nil {
+			err = errors.Join(err, l.w.Close())
+		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, l.w.Close())
+		if current, e := readCurrent(fsys, dir); errors.Is(e, fs.ErrNotExist) || e == nil && current != number {
+			err = errors.Join(err, fsys.Remove(filename.Make(dir, filename.Manifest, number))) // it takes space
+		}
+		return nil, err
 	}
 	return l, nil
+}
+
+// begin writes the snapshot and makes the manifest current.
+func (l *Log) begin(fsys vfs.FS, dir string, snapshot *Edit) error {
+	if err := l.write(snapshot); err != nil {
+		return err
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return err
+	}
+	tmp := filename.Base(filename.Temp, l.Number())
+	return vfs.WriteFileAtomic(fsys, dir, tmp, filename.CurrentName, currentFor(l.Number()))
 }
 
 func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {

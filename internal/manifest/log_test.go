@@ -78,6 +78,9 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 		appendEdits(t, l, e)
 		must(t, want.Note(e))
 		want.Version = mustApply(t, want.Version, e)
+		for _, d := range e.Deleted {
+			want.Replaced = append(want.Replaced, d.Number)
+		}
 		if got := load(t, m); !reflect.DeepEqual(got, want) {
 			t.Errorf("after edit %d the state is %+v\n%s, want %+v\n%s", i, got, got.Version, want, want.Version)
 		}
@@ -98,7 +101,7 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 	// The result as the snapshot of a second manifest.
 	s = load(t, m)
 	create(t, m, 13, s)
-	s.ManifestNumber = 13
+	s.ManifestNumber, s.Replaced = 13, nil
 	if got := load(t, m); !reflect.DeepEqual(got, s) {
 		t.Errorf("the snapshot of the sum is %+v, want %+v", got, s)
 	}

@@ -33,6 +33,10 @@ type State struct {
 	// Set by Load, ignored by Create.
 	ManifestNumber uint64 // the manifest that CURRENT names
 	Torn           bool   // its last record is incomplete: that edit was never acknowledged and is not in the State
+
+	// Replaced are the tables that its records have deleted, also those that were moved. Without the last of these
+	// records, which may not be durable, they would still be needed.
+	Replaced []uint64
 }
 
 var errNoSnapshot = errors.New("no record, want a snapshot")
@@ -217,6 +221,7 @@ func (r *replay) apply(e *Edit) error {
 			return fmt.Errorf("table %d is deleted from level %d, where it is not", d.Number, d.Level)
 		}
 		delete(r.live, d.Number)
+		r.state.Replaced = append(r.state.Replaced, d.Number)
 		gone[d.Number] = departure{a.Level, a.Table}
 	}
 	if len(r.live) == 0 { // mostly before a snapshot

@@ -166,6 +166,27 @@ func (l Listing) Orphans(s *manifest.State) (names []string) {
 	return names
 }
 
+// RemoveUnfinished removes the tables that unfinished work has left, before anything is written: they may be what fills
+// the disk. If there is one manifest, no record of it has named them, durable or not, unlike other orphans.
+func (f Found) RemoveUnfinished(fsys vfs.FS, dir string, s *manifest.State, o Observer) {
+	if len(f.Listing[filename.Manifest]) > 1 {
+		return
+	}
+	named := slices.Clone(s.Replaced)
+	for _, t := range s.Version.Tables() {
+		named = append(named, t.Number)
+	}
+	slices.Sort(named)
+	for _, n := range f.Listing[filename.Table] {
+		if _, ok := slices.BinarySearch(named, n); ok {
+			continue
+		}
+		if err := fsys.Remove(filename.Make(dir, filename.Table, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			o.OrphanStays(filename.Base(filename.Table, n), err)
+		}
+	}
+}
+
 // An Owner of a manifest makes sure that it was begun by this use of the store, and returns its number.
 type Owner interface {
 	OwnManifest() (number uint64, err error)
