@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -62,6 +63,15 @@ func TestWritesAllocateNothing(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
 	must(t, err)
 	defer db.Close()
+	for i := range 2 * deadkeys.Worth { // writes look whether they are in a range of deleted keys
+		must(t, db.Delete(fmt.Appendf(nil, "dead%d", i)))
+	}
+	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("dead")}) {
+		t.Errorf("scanned %q, %v", kv.Key, err)
+	}
+	if n := db.Reads().DeadKeys.Len(); n != 1 {
+		t.Errorf("%d ranges of deleted keys, want 1", n)
+	}
 	key, value := []byte("key"), []byte("value")
 	var b bloomkv.Batch
 	b.Put(key, value)

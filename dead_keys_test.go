@@ -209,7 +209,7 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 			}
 			must(t, db.Put([]byte("z"), nil))
 			bound := bytes.Repeat([]byte("b"), length)
-			for range 3 { // the first one enables the notes, which need a write
+			for range 3 {
 				var it *bloomkv.Iterator
 				if back {
 					it = db.Iter(bloomkv.IterOptions{})
@@ -219,8 +219,8 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 					it.SeekGE([]byte("a"))
 				}
 				must(t, it.Close())
-				must(t, db.Put([]byte("0"), nil))
 			}
+			must(t, db.Put([]byte("0"), nil))
 			it := db.Iter(bloomkv.IterOptions{})
 			n := 0
 			for range it.All() {
@@ -250,9 +250,7 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 		for i := range 3 * deadkeys.Worth { // repeatedly, because compaction drops them
 			must(t, db.Delete([]byte(key(i))))
 		}
-		for _, k := range []string{"a", "z"} { // what iterators record takes effect after a write was counted
-			must(t, errors.Join(db.Put([]byte(k), nil), storetest.Shows(db, want, keys)))
-		}
+		must(t, storetest.Shows(db, want, keys))
 		if db.Reads().DeadKeys.Len() == 0 {
 			t.Fatalf("round %d: the dead keys were not recorded: the test tests nothing", round)
 		}
@@ -271,27 +269,23 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 }
 
 // TestWhatIsIngestedIsNotTakenForDead stops an ingest after it was assigned its sequence number and before its state is
-// installed. Meanwhile an iterator finds a long row of dead keys, and a snapshot has to wait.
+// installed. Meanwhile a snapshot has to wait, and an iterator begins, which has the number without the tables. It
+// finds a long row of dead keys then, and again after keys were ingested into the row.
 func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	db := storetest.OpenTiny(t)
 	for i := range 3 * deadkeys.Worth {
 		must(t, db.Delete(fmt.Appendf(nil, "a%03d", i)))
 	}
-	walk := func() {
-		it := db.Iter(bloomkv.IterOptions{})
-		it.First()
-		if err := it.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	walk() // enables the recording of dead keys, which takes effect with a write
-	must(t, db.Put([]byte("z"), nil))
+	var old *bloomkv.Iterator
 	taken := make(chan *bloomkv.Snapshot, 1)
 	seq, err := db.Writer().Halt(t.Context(), 0)
 	must(t, err)
 	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
 		db.Tree().Publish(seq)
-		walk()
+		old = db.Iter(bloomkv.IterOptions{})
+		if old.First() {
+			t.Errorf("the iterator is at %q", old.Key())
+		}
 		go func() {
 			s, err := db.Snapshot()
 			if err != nil {
@@ -308,13 +302,327 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 		return true
 	})
 	db.Writer().Resume(seq)
-	if n := db.Reads().DeadKeys.Len(); n > 0 {
-		t.Errorf("%d ranges are recorded as dead, but an ingest may have put keys into them", n)
-	}
 	if err := (<-taken).Close(); err != nil {
 		t.Error(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
+	want := map[string]string{"a050": "in"}
+	must(t, db.Ingest(t.Context(), storetest.PairsOf(want), bloomkv.IngestOptions{}))
+	for range 2 {
+		if old.First() {
+			t.Errorf("the iterator is at %q", old.Key())
+		}
+		if err := storetest.Shows(db, want, []string{"a010", "a050", "a090"}); err != nil {
+			t.Error(err)
+		}
 	}
+	must(t, errors.Join(old.Close(), db.Close()))
+}
+
+// TestAStoreThatWasImportedIsNotTakenForDead imports a store over one whose keys are dead, and polls both.
+func TestAStoreThatWasImportedIsNotTakenForDead(t *testing.T) {
+	from, to := storetest.OpenTiny(t), storetest.OpenTiny(t)
+	want := map[string]string{}
+	for i := range 3 * deadkeys.Worth {
+		k := fmt.Sprintf("a%03d", i)
+		want[k] = "v"
+		must(t, errors.Join(from.Put([]byte(k), []byte("v")), to.Put([]byte(k), nil), to.Delete([]byte(k))))
+	}
+	snap, err := to.Snapshot()
+	must(t, err)
+	old := to.Iter(bloomkv.IterOptions{})
+	first := func(it *bloomkv.Iterator) string {
+		it.First()
+		return string(it.Key())
+	}
+	if got := first(old); got != "" || to.Reads().DeadKeys.Len() != 1 {
+		t.Fatalf("the first key is %q, and there are %d ranges, want 1", got, to.Reads().DeadKeys.Len())
+	}
+	var stream bytes.Buffer
+	e, err := from.Export(t.Context(), bloomkv.ExportOptions{})
+	must(t, err)
+	_, err = e.WriteTo(&stream)
+	must(t, errors.Join(err, e.Close()))
+	must(t, to.Import(t.Context(), &stream, bloomkv.ImportOptions{Replace: true}))
+	for range 3 {
+		kept := snap.Iter(bloomkv.IterOptions{})
+		if got, was := first(old), first(kept); got != "" || was != "" {
+			t.Errorf("the iterator from before is at %q, that of the snapshot at %q, want at no key", got, was)
+		}
+		if err := errors.Join(kept.Close(), storetest.Shows(to, want, []string{"a000", "a050", "b"})); err != nil {
+			t.Error(err)
+		}
+	}
+	must(t, errors.Join(old.Close(), snap.Close(), from.Close(), to.Close()))
+}
+
+// TestWhatASnapshotFindsDeadIsNotDeadForOthers polls dead keys by a snapshot after a key was put among them, which is
+// in a table.
+func TestWhatASnapshotFindsDeadIsNotDeadForOthers(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	for i := range 3 * deadkeys.Worth {
+		must(t, db.Delete(itemKey(i)))
+	}
+	snap, err := db.Snapshot()
+	must(t, err)
+	want := map[string]string{string(itemKey(50)): "in"}
+	must(t, errors.Join(db.Put(itemKey(50), []byte("in")), db.Flush(t.Context())))
+	for _, p := range polls {
+		for range 2 {
+			if got, want := p.poll(snap), "<nil>"; got != want {
+				t.Errorf("poll %s of the snapshot: got %q, want %q", p.name, got, want)
+			}
+			must(t, storetest.Shows(db, want, []string{string(itemKey(49)), string(itemKey(50))}))
+		}
+	}
+	must(t, errors.Join(snap.Close(), db.Close()))
+}
+
+// dead returns options, and fills a store with n dead keys, m00000 on, between the keys a and z.
+func dead(tb testing.TB, n int) *bloomkv.Options {
+	tb.Helper()
+	o := &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync}
+	db, err := bloomkv.Open("db", o)
+	must(tb, err)
+	must(tb, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)))
+	var b bloomkv.Batch
+	for i := range n {
+		b.Put(itemKey(i), nil)
+	}
+	must(tb, errors.Join(db.Apply(&b), db.Flush(tb.Context())))
+	b.Reset()
+	for i := range n {
+		b.Delete(itemKey(i))
+	}
+	must(tb, errors.Join(db.Apply(&b), db.Close()))
+	return o
+}
+
+func itemKey(i int) []byte { return fmt.Appendf(nil, "m%07d", i) }
+
+// polls are ways to find out that there is no key with the prefix m. Each returns the keys around, or none.
+var polls = []struct {
+	name string
+	poll func(db bloomkv.Reader) string
+}{
+	{"of a prefix", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{Prefix: []byte("m")}, (*bloomkv.Iterator).First)
+	}},
+	{"of a prefix from its end", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{Prefix: []byte("m")}, (*bloomkv.Iterator).Last)
+	}},
+	{"by a seek", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{}, func(it *bloomkv.Iterator) bool { return it.SeekGE([]byte("m0")) })
+	}},
+	{"by a seek back", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{}, func(it *bloomkv.Iterator) bool { return it.SeekLT([]byte("n")) })
+	}},
+	{"by a step", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{}, func(it *bloomkv.Iterator) bool { return it.First() && it.Next() })
+	}},
+	{"by a step back", func(db bloomkv.Reader) string {
+		return moved(db, bloomkv.IterOptions{}, func(it *bloomkv.Iterator) bool { return it.Last() && it.Prev() })
+	}},
+	{"by a scan", func(db bloomkv.Reader) string {
+		for kv, err := range db.Scan(bloomkv.IterOptions{Lower: []byte("b"), Upper: []byte("y")}) {
+			return fmt.Sprint(string(kv.Key), err)
+		}
+		return "<nil>"
+	}},
+}
+
+func moved(db bloomkv.Reader, o bloomkv.IterOptions, move func(it *bloomkv.Iterator) bool) string {
+	it := db.Iter(o)
+	move(it)
+	return string(it.Key()) + fmt.Sprint(it.Close())
+}
+
+// TestAPollOfDeletedKeysStepsOverThemOnce polls a range of deleted keys, of numbers around those at which something
+// changes. Only the first poll may step over them, and each poll after it reads as many blocks for any number.
+func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
+	numbers := []int{
+		deadkeys.Worth, deadkeys.Worth + 1, deadkeys.Chunk - 1, deadkeys.Chunk, deadkeys.Chunk + 1,
+		2 * deadkeys.Chunk, 2*deadkeys.Chunk + deadkeys.Worth + 1, 20_000,
+	}
+	for _, readOnly := range []bool{false, true} {
+		for _, n := range numbers {
+			for _, p := range polls {
+				o := dead(t, n)
+				files := storetest.LogFiles(o.FS)
+				o.FS, o.ReadOnly, o.MaxMappedBytes = files, readOnly, -1
+				db, err := bloomkv.Open("db", o)
+				must(t, err)
+				uncached(db)
+				// The first walk may end just before a report is worth it, but the second one does not.
+				want := p.poll(db)
+				p.poll(db)
+				stepped := func() int { return int(db.Reads().DeadKeys.Stepped()) }
+				if before := stepped(); before < n-deadkeys.Worth {
+					t.Errorf("%d keys, poll %s: %d steps at first, the test tests nothing", n, p.name, before)
+				}
+				check := func(when string, most int) {
+					t.Helper()
+					files.Reads()
+					before := stepped()
+					if got := p.poll(db); got != want {
+						t.Errorf("%d keys, read only %v, poll %s %s: got %q, want %q",
+							n, readOnly, p.name, when, got, want)
+					}
+					if got := stepped() - before; got > most {
+						t.Errorf("%d keys, read only %v, poll %s %s: %d dead keys, want at most %d",
+							n, readOnly, p.name, when, got, most)
+					}
+					if blocks, _ := files.Reads(); blocks > 8 {
+						t.Errorf("%d keys, read only %v, poll %s %s: %d blocks, want at most 8",
+							n, readOnly, p.name, when, blocks)
+					}
+				}
+				check("again", deadkeys.Worth)
+				if !readOnly {
+					for i := range 5000 {
+						must(t, db.Put([]byte{"az"[i%2]}, nil))
+					}
+					check("after writes elsewhere", deadkeys.Worth)
+					for i := range 100 {
+						k := itemKey(i * n / 100)
+						must(t, errors.Join(db.Put(k, nil), db.Delete(k)))
+						check("after a put into it and a delete", deadkeys.Worth+1)
+					}
+				}
+				must(t, db.Close())
+			}
+		}
+	}
+}
+
+// TestPollsOfManyRangesStepOverTheirKeysOnce polls a thousand ranges in turns.
+func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	must(t, err)
+	const ranges, n = 1000, 2 * deadkeys.Worth
+	for i := range ranges * n {
+		must(t, db.Delete(fmt.Appendf(nil, "%03d/%d", i%ranges, i/ranges)))
+	}
+	for round := range 3 {
+		before := db.Reads().DeadKeys.Stepped()
+		for i := range ranges {
+			got := moved(db, bloomkv.IterOptions{Prefix: fmt.Appendf(nil, "%03d/", i)}, (*bloomkv.Iterator).First)
+			if got != "<nil>" {
+				t.Errorf("range %d: %s", i, got)
+			}
+		}
+		want := uint64(0)
+		if round == 0 {
+			want = ranges * n
+			bytes := db.Reads().DeadKeys.Bytes()
+			if counted := db.Metrics().Memory.Tables; bytes < 40*ranges || counted < bytes {
+				t.Errorf("the ranges take %d bytes, and %d are counted", bytes, counted)
+			}
+		}
+		if got := db.Reads().DeadKeys.Stepped() - before; got != want {
+			t.Errorf("round %d: %d dead keys, want %d", round, got, want)
+		}
+	}
+	must(t, db.Close())
+}
+
+// TestAQueueStepsOverFewDeadKeysAPop pops the items of a queue from either end, each by an iterator and a delete, or
+// by a transaction, with puts at the other end, and after a reopen.
+func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		for _, tx := range []bool{false, true} {
+			o := &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync}
+			db, err := bloomkv.Open("db", o)
+			must(t, err)
+			const n = 20_000
+			for i := range n {
+				must(t, db.Put(itemKey(i), nil))
+			}
+			at := func(i int) []byte {
+				if back {
+					i = n - 1 - i
+				}
+				return itemKey(i)
+			}
+			end := func(it interface {
+				First() bool
+				Last() bool
+			},
+			) bool {
+				if back {
+					return it.Last()
+				}
+				return it.First()
+			}
+			pop := func(i int) {
+				t.Helper()
+				if tx {
+					must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+						it := tx.Iter(bloomkv.IterOptions{})
+						if !end(it) || !bytes.Equal(it.Key(), at(i)) {
+							t.Fatalf("back %v: pop %d: at %q, want %q", back, i, it.Key(), at(i))
+						}
+						return tx.Delete(it.Key())
+					}))
+					return
+				}
+				it := db.Iter(bloomkv.IterOptions{})
+				if !end(it) || !bytes.Equal(it.Key(), at(i)) {
+					t.Fatalf("back %v: pop %d: at %q, want %q", back, i, it.Key(), at(i))
+				}
+				must(t, errors.Join(db.Delete(it.Key()), it.Close()))
+			}
+			for i := range n / 2 {
+				pop(i)
+			}
+			// One pop in Worth finds so many dead keys that it reports them.
+			if got := db.Reads().DeadKeys.Stepped(); got > n/2*(deadkeys.Worth+1)/2 {
+				t.Errorf("back %v, transactions %v: %d dead keys for %d pops, want at most half of %d for each",
+					back, tx, got, n/2, deadkeys.Worth+1)
+			}
+			must(t, db.Close())
+			db, err = bloomkv.Open("db", o)
+			must(t, err)
+			for i := range n / 2 {
+				pop(n/2 + i)
+			}
+			if got := db.Reads().DeadKeys.Stepped(); got > n/2*(deadkeys.Worth+1)/2+n/2 {
+				t.Errorf("back %v, transactions %v, reopened: %d dead keys for %d pops", back, tx, got, n/2)
+			}
+			must(t, db.Close())
+		}
+	}
+}
+
+// TestAPollBesideWritesStepsOverDeletedKeysOnce has writers put and delete keys everywhere while others poll.
+func TestAPollBesideWritesStepsOverDeletedKeysOnce(t *testing.T) {
+	const n, rounds = 20_000, 200
+	db, err := bloomkv.Open("db", dead(t, n))
+	must(t, err)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(1, 1))
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := db.Put(fmt.Appendf(nil, "z%d", rng.IntN(n)), nil); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for range rounds {
+		if got, want := polls[0].poll(db), "<nil>"; got != want {
+			t.Fatalf("got %q, want %q", got, want)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if got := db.Reads().DeadKeys.Stepped(); got > 2*n {
+		t.Errorf("%d polls have stepped over %d dead keys, want at most twice %d", rounds, got, n)
+	}
+	must(t, db.Close())
 }

@@ -228,8 +228,10 @@ type MemoryMetrics struct {
 	Filters      int64 `json:"filters"`       // of tables
 	Indexes      int64 `json:"indexes"`       // of tables
 	RangeDeletes int64 `json:"range_deletes"` // of tables
-	Tables       int64 `json:"tables"`        // about what the store knows of each table: bounds, where its parts are
-	Cache        int64 `json:"cache"`         // data blocks
+	// Tables is about what the store knows of each table, its bounds and where its parts are, and of ranges of deleted
+	// keys that iterators skip.
+	Tables int64 `json:"tables"`
+	Cache  int64 `json:"cache"` // data blocks
 
 	PrefixFilters int64 `json:"prefix_filters"` // of tables; included in Filters
 

@@ -3,6 +3,7 @@ package bloomkv_test
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -45,6 +46,37 @@ func BenchmarkQueue(b *testing.B) {
 				must(b, db.Close())
 			}
 		})
+	}
+}
+
+// BenchmarkPoll polls a range of n deleted keys after a reopen, whose first poll is not measured: alone, with a write
+// elsewhere before each poll, with a put and a delete in the range, and read-only.
+func BenchmarkPoll(b *testing.B) {
+	for _, n := range []int{1_000, 200_000} {
+		for _, kind := range []string{"alone", "write", "put", "readonly"} {
+			b.Run(fmt.Sprintf("%d/%s", n, kind), func(b *testing.B) {
+				o := dead(b, n)
+				o.ReadOnly = kind == "readonly"
+				db, err := bloomkv.Open("db", o)
+				must(b, err)
+				polls[0].poll(db)
+				i := 0
+				for b.Loop() {
+					switch kind {
+					case "write":
+						must(b, db.Put([]byte("z"), nil))
+					case "put":
+						i++
+						k := itemKey(i * 7919 % n)
+						must(b, cmp.Or(db.Put(k, nil), db.Delete(k)))
+					}
+					if got, want := polls[0].poll(db), "<nil>"; got != want {
+						b.Fatalf("got %q, want %q", got, want)
+					}
+				}
+				must(b, db.Close())
+			})
+		}
 	}
 }
 

@@ -94,7 +94,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}
-	// Iterators have visited a row of dead keys: they have recorded it, and a write followed.
+	// Iterators have visited a row of dead keys: they have recorded it.
 	for i := range 100 {
 		k := fmt.Appendf(nil, "key%03d", 100+i)
 		must("delete", m.wrote(m.db.Delete(k), bloomkv.NoSync, modelWrite{deleteOp(k)}))

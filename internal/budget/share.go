@@ -196,6 +196,16 @@ func (b *Share) Fit() {
 	}
 }
 
+// Count adds bytes, which may be negative, to what the store knows beside its tables.
+func (b *Share) Count(bytes int64) {
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if !b.left {
+		b.pool.Held.Add(tree.TableBytes{Description: bytes})
+		b.held.Add(tree.TableBytes{Description: bytes})
+	}
+}
+
 // Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.
 // It stops when ctx is done.
 func (b *Share) Restore(ctx context.Context) {

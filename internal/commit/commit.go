@@ -68,8 +68,6 @@ type Values interface {
 type Records interface {
 	// Wrote is called for each record, after it is in the memtable and before it is visible.
 	Wrote(record []byte)
-	// Ingested is called before tables of the given sequence number become visible.
-	Ingested(seq ikey.Seq)
 }
 
 // An Observer is called when writes no longer wait for background work.

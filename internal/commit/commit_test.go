@@ -35,7 +35,6 @@ type store struct {
 func (s *store) Stalled(stall Stall)                    { s.stalls = append(s.stalls, stall) }
 func (s *store) ReadOnly(error)                         {}
 func (s *store) Wrote([]byte)                           { s.written++ }
-func (s *store) Ingested(ikey.Seq)                      {}
 func (s *store) Hash(key []byte) bloomblock.SeededHash  { return s.Seed.Hash(bloomblock.HashKey(key)) }
 func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
 func (s *store) MaxRuns(int) int                        { return 1 }

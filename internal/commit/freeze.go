@@ -118,7 +118,6 @@ func (w *Writer) Halt(ctx context.Context, above ikey.Seq) (next ikey.Seq, err e
 	if err := cmp.Or(manifest.CheckWrite(next), w.Tree.CheckNumbers()); err != nil {
 		return 0, err
 	}
-	w.Records.Ingested(next)
 	return next, nil
 }
 

@@ -1,40 +1,42 @@
 // Package deadkeys remembers ranges that contain no live key, so that cursors jump over them.
 //
 // A workload that takes keys from one end of a range, as a queue does, leaves tombstones there. Each cursor would step
-// over all of them again, and over more and more until compaction removes them. So a cursor that has stepped over many
-// dead keys in a row reports their range, and the next one jumps. A write into a range removes the range before the
-// write can be seen.
+// over all of them again, and over more and more until compaction removes them. So a cursor that has stepped over dead
+// keys reports their range, and the next one jumps. A put into a range cuts it in two before the put can be seen.
 //
 // Nothing here changes an answer. A range [lo, hi) with sequence s means: no key in it is alive for a reader at s or
-// later. It is believed only if no key was put into it between s and now:
+// later that reads the same ingested tables. That holds since
 //
-//   - A cursor at sequence q looks for ranges after it knew q. Every put into a range with a sequence up to q was
-//     noted, and the range removed, before q was published.
-//   - A cursor at s that reports a range has a state with all puts up to s (tree.HoldNow). Its report counts only if
-//     the notes of all puts after s are there, and none of them lies in the range.
+//   - a cursor at s that reports a range has a state with all puts up to s. It opens the report, looks for later puts
+//     into the range, and closes the report. A later put was in a memtable when the cursor looked, or else it found the
+//     report open, which then does not count;
+//   - a cursor at sequence q looks for ranges after it knew q. Every put with a sequence up to q had by then cut the
+//     range that it lies in.
 //
-// Puts are noted only while cursors report ranges or use them.
+// Nothing is recorded of puts outside of ranges, and a store without ranges costs a put one load.
 package deadkeys
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// Worth is the number of dead keys in a row from which on a range is worth a report.
-const Worth = 32
-
 const (
-	maxRanges = 16   // ranges remembered
-	maxBound  = 1024 // bytes of a bound that is kept
-	maxNotes  = 64   // puts remembered
-	maxKey    = 256  // bytes of a put's key that is remembered
-	maxIdle   = 4096 // groups of writes without any use, after which everything is forgotten
+	// Worth is the number of dead keys in a row that are worth a range.
+	Worth = 32
+	// Chunk is the number of dead keys in a row after which a cursor reports them and goes on: a put that interferes
+	// with the report costs no more than these.
+	Chunk = 1024
+	// MaxBytes bounds the memory of the ranges of one store: two with the longest keys, some 2,000 with keys of 16
+	// bytes. If they need more, some taken at random are forgotten, so that polls of more ranges slow down gradually.
+	MaxBytes = 256 << 10
 )
 
 // Beyond is greater than every key. It must not be changed.
@@ -42,193 +44,262 @@ var Beyond = bytes.Repeat([]byte{0xff}, batch.MaxBound)
 
 // Ranges are the ranges of one store. The zero value is ready. It is safe for concurrent use.
 type Ranges struct {
-	ranges atomic.Pointer[[]Range] // ascending and disjoint; nil if empty
-	on     atomic.Bool             // puts are noted
-	used   atomic.Bool             // since the last look
+	now     atomic.Pointer[set] // nil if empty
+	stepped atomic.Uint64
+	counted atomic.Int64 // bytes at the last call of Grown
 
-	mu    sync.Mutex     // guards what follows
-	from  ikey.Seq       // every put from here on was noted; 0 if not known yet
-	lost  ikey.Seq       // the newest put whose note is gone
-	notes [maxNotes]note // the last puts, as a ring
-	next  int            // index of the next note
-	idle  int            // groups of writes since the last use
+	mu sync.Mutex // guards changes of now
 }
 
-// A Range is the keys from Lo on and before Hi.
+// A set is what there is at a moment. It is immutable.
+type set struct {
+	ingests uint64   // of the states that the ranges are true of
+	ranges  []*Range // ascending and disjoint
+	open    []*Report
+	bytes   int // of ranges
+}
+
+// A Range is the keys from Lo on and before Hi. It is immutable.
 type Range struct {
 	Lo, Hi []byte
 	since  ikey.Seq
-	used   bool // another one makes room in a full set first
 }
 
-type note struct {
-	seq ikey.Seq
-	key []byte
-}
-
-// At returns the range that holds key, for a reader at seq.
-func (d *Ranges) At(key []byte, seq ikey.Seq) (Range, bool) {
-	all := d.ranges.Load()
-	if all == nil {
-		return Range{}, false
+// bytes returns the memory of the range.
+func (r *Range) bytes() int {
+	n := int(unsafe.Sizeof(Range{})+unsafe.Sizeof(r)) + len(r.Lo)
+	if &r.Hi[0] != &Beyond[0] {
+		n += len(r.Hi)
 	}
-	for _, r := range *all {
-		if bytes.Compare(key, r.Hi) < 0 {
-			return r, d.use(bytes.Compare(r.Lo, key) <= 0 && r.since <= seq)
+	return n
+}
+
+func (r *Range) holds(key []byte) bool {
+	return bytes.Compare(r.Lo, key) <= 0 && bytes.Compare(key, r.Hi) < 0
+}
+
+// A Reader is the view of a cursor: a sequence number, and how often tables were ingested in the state that it reads.
+type Reader struct {
+	Seq     ikey.Seq
+	Ingests uint64
+}
+
+// At returns the range that holds key, for a reader. Without one it returns the next key above for which the answer may
+// differ.
+func (d *Ranges) At(key []byte, r Reader) (at *Range, next []byte) {
+	s := d.now.Load()
+	if s == nil || s.ingests != r.Ingests {
+		return nil, Beyond
+	}
+	i := s.search(key)
+	switch {
+	case i == len(s.ranges):
+		return nil, Beyond
+	case bytes.Compare(key, s.ranges[i].Lo) < 0:
+		return nil, s.ranges[i].Lo
+	case s.ranges[i].since > r.Seq:
+		return nil, s.ranges[i].Hi
+	default:
+		return s.ranges[i], nil
+	}
+}
+
+// Below returns the range that holds the keys just below key, for a reader. Without one it returns the next key below
+// for which the answer may differ.
+func (d *Ranges) Below(key []byte, r Reader) (at *Range, next []byte) {
+	s := d.now.Load()
+	if s == nil || s.ingests != r.Ingests {
+		return nil, nil
+	}
+	i, _ := slices.BinarySearchFunc(s.ranges, key, func(r *Range, key []byte) int { return bytes.Compare(r.Lo, key) })
+	switch {
+	case i == 0:
+		return nil, nil
+	case bytes.Compare(s.ranges[i-1].Hi, key) < 0:
+		return nil, s.ranges[i-1].Hi
+	case s.ranges[i-1].since > r.Seq:
+		return nil, s.ranges[i-1].Lo
+	default:
+		return s.ranges[i-1], nil
+	}
+}
+
+// search returns the index of the first range that ends after key.
+func (s *set) search(key []byte) int {
+	i, _ := slices.BinarySearchFunc(s.ranges, key, func(r *Range, key []byte) int {
+		if bytes.Compare(r.Hi, key) <= 0 {
+			return -1
 		}
-	}
-	return Range{}, false
-}
-
-// Below returns the range that holds the keys just below key, for a reader at seq.
-func (d *Ranges) Below(key []byte, seq ikey.Seq) (Range, bool) {
-	all := d.ranges.Load()
-	if all == nil {
-		return Range{}, false
-	}
-	for _, r := range *all {
-		if bytes.Compare(key, r.Hi) <= 0 {
-			return r, d.use(bytes.Compare(r.Lo, key) < 0 && r.since <= seq)
-		}
-	}
-	return Range{}, false
-}
-
-func (d *Ranges) use(yes bool) bool {
-	if yes && !d.used.Load() {
-		d.used.Store(true)
-	}
-	return yes
+		return 1
+	})
+	return i
 }
 
 // Len returns the number of ranges.
 func (d *Ranges) Len() int {
-	if all := d.ranges.Load(); all != nil {
-		return len(*all)
+	if s := d.now.Load(); s != nil {
+		return len(s.ranges)
 	}
 	return 0
 }
 
-// Report takes the report of a cursor at seq that no key of [lo, hi) is alive. The bounds are copied.
-func (d *Ranges) Report(lo, hi []byte, seq ikey.Seq) {
-	endless := bytes.Compare(hi, Beyond) >= 0 // a bound of a caller may be as long, and end before
-	if len(lo) > maxBound || len(hi) > maxBound && !endless || bytes.Compare(lo, hi) >= 0 {
-		return
+// Bytes returns the memory of the ranges, at most MaxBytes.
+func (d *Ranges) Bytes() int64 {
+	if s := d.now.Load(); s != nil {
+		return int64(s.bytes)
+	}
+	return 0
+}
+
+// Grown returns the bytes that the ranges take more than at the last call.
+func (d *Ranges) Grown() int64 {
+	now := d.Bytes()
+	return now - d.counted.Swap(now)
+}
+
+// Step counts n dead keys that a cursor has stepped over.
+func (d *Ranges) Step(n int) { d.stepped.Add(uint64(n)) } //nolint:gosec // not negative
+
+// Stepped returns the number of dead keys that cursors have stepped over.
+func (d *Ranges) Stepped() uint64 { return d.stepped.Load() }
+
+// A Report says that no key of a range is alive, which does not count before it is closed.
+type Report struct {
+	in Range
+	by Reader
+}
+
+// Open opens a report that no key of [lo, hi) is alive for a reader whose state has all puts up to its sequence. It
+// copies the bounds. It returns nil if nothing new is reported. Else Close must follow.
+func (d *Ranges) Open(lo, hi []byte, by Reader) *Report {
+	lo, hi = lo[:min(len(lo), batch.MaxBound)], hi[:min(len(hi), batch.MaxBound)] // no key lies between
+	if bytes.Compare(lo, hi) >= 0 {
+		return nil
+	}
+	if at, _ := d.At(lo, by); at != nil && bytes.Compare(hi, at.Hi) <= 0 {
+		return nil
+	}
+	p := &Report{Range{append([]byte{}, lo...), Beyond, by.Seq}, by}
+	if !bytes.Equal(hi, Beyond) {
+		p.in.Hi = bytes.Clone(hi)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.used.Store(true)
-	if !d.on.Load() {
-		d.on.Store(true)
-		d.from, d.idle = 0, 0 // lost stays: see Ingested
-	}
-	if d.from == 0 || d.from > seq+1 || d.lost > seq {
-		return
-	}
-	for _, n := range d.notes {
-		if n.seq > seq && bytes.Compare(lo, n.key) <= 0 && bytes.Compare(n.key, hi) < 0 {
-			return
-		}
-	}
-	r := Range{append([]byte{}, lo...), Beyond, seq, true}
-	if !endless {
-		r.Hi = bytes.Clone(hi)
-	}
-	d.add(r)
+	s := d.copy()
+	s.open = append(slices.Clip(s.open), p)
+	d.now.Store(s)
+	return p
 }
 
-// add adds a range, merged with those that it touches. mu is held.
-func (d *Ranges) add(r Range) {
-	var all []Range
-	if old := d.ranges.Load(); old != nil {
-		for _, o := range *old {
-			if bytes.Compare(o.Hi, r.Lo) < 0 || bytes.Compare(r.Hi, o.Lo) < 0 {
-				all = append(all, o)
-				continue
-			}
-			if bytes.Compare(o.Lo, r.Lo) < 0 { // they touch: together they hold from the later sequence on
-				r.Lo = o.Lo
-			}
-			if bytes.Compare(o.Hi, r.Hi) > 0 {
-				r.Hi = o.Hi
-			}
-			r.since = max(r.since, o.since)
-		}
+// Close closes a report. It counts if stands is true, and nothing was put into its range since Open.
+func (d *Ranges) Close(p *Report, stands bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.copy()
+	i := slices.Index(s.open, p)
+	if i >= 0 {
+		s.open = slices.Delete(slices.Clone(s.open), i, i+1)
 	}
-	if len(all) == maxRanges {
-		victim := slices.IndexFunc(all, func(o Range) bool { return !o.used })
-		if victim < 0 {
-			victim = 0
-			for i := range all {
-				all[i].used = false
-			}
-		}
-		all = slices.Delete(all, victim, victim+1)
+	if s.ingests < p.by.Ingests && i >= 0 && stands {
+		s.ingests, s.ranges, s.bytes = p.by.Ingests, nil, 0
 	}
-	i, _ := slices.BinarySearchFunc(all, r.Lo, func(o Range, lo []byte) int { return bytes.Compare(o.Lo, lo) })
-	all = slices.Insert(all, i, r)
-	d.ranges.Store(&all)
+	if s.ingests == p.by.Ingests && i >= 0 && stands {
+		s.add(p.in)
+	}
+	d.store(s)
 }
 
-// Wrote notes the puts of a log record, before they can be seen. Records come one at a time, in order.
+func (d *Ranges) copy() *set {
+	if s := d.now.Load(); s != nil {
+		c := *s
+		return &c
+	}
+	return &set{}
+}
+
+// store makes s what there is, less what is too much. mu is held.
+func (d *Ranges) store(s *set) {
+	for s.bytes > MaxBytes {
+		i := rand.IntN(len(s.ranges))
+		s.replace(i, i+1)
+	}
+	if len(s.ranges) == 0 && len(s.open) == 0 {
+		s = nil
+	}
+	d.now.Store(s)
+}
+
+// replace replaces the ranges from i to j.
+func (s *set) replace(i, j int, by ...*Range) {
+	for _, r := range s.ranges[i:j] {
+		s.bytes -= r.bytes()
+	}
+	for _, r := range by {
+		s.bytes += r.bytes()
+	}
+	s.ranges = slices.Concat(s.ranges[:i], by, s.ranges[j:])
+}
+
+// add adds a range, joined with those that it touches: together they are true from the latest sequence on.
+func (s *set) add(r Range) {
+	i, _ := slices.BinarySearchFunc(s.ranges, r.Lo, func(r *Range, lo []byte) int { return bytes.Compare(r.Hi, lo) })
+	j := i
+	for ; j < len(s.ranges) && bytes.Compare(s.ranges[j].Lo, r.Hi) <= 0; j++ {
+		o := s.ranges[j]
+		if bytes.Compare(o.Lo, r.Lo) < 0 {
+			r.Lo = o.Lo
+		}
+		if bytes.Compare(o.Hi, r.Hi) > 0 {
+			r.Hi = o.Hi
+		}
+		r.since = max(r.since, o.since)
+	}
+	s.replace(i, j, &r)
+}
+
+// Wrote cuts the ranges into which a log record puts keys, before they can be seen. Records come one at a time, after
+// they are in the memtable.
 func (d *Ranges) Wrote(record []byte) {
-	if !d.on.Load() {
+	if d.now.Load() == nil {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.used.Load() {
-		d.used.Store(false)
-		d.idle = 0
-	} else if d.idle++; d.idle > maxIdle {
-		d.forget()
-		d.on.Store(false)
-		return
-	}
-	first, _, _ := batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, _ []byte) {
+	_, _, _ = batch.ReadRecord(record, func(_ ikey.Seq, kind ikey.Kind, key, _ []byte) {
 		if kind == ikey.Set {
-			d.note(seq, key)
+			d.put(key)
 		}
 	})
-	if d.from == 0 {
-		d.from = first
-	}
 }
 
-// note notes a put, and removes the range that it lies in. mu is held.
-func (d *Ranges) note(seq ikey.Seq, key []byte) {
-	if len(key) > maxKey {
-		d.lost = seq
-	} else {
-		n := &d.notes[d.next]
-		d.next = (d.next + 1) % maxNotes
-		d.lost = max(d.lost, n.seq)
-		n.seq, n.key = seq, append(n.key[:0], key...)
+// put ends the open reports of a key, and cuts the range that holds it.
+func (d *Ranges) put(key []byte) {
+	hit := func(s *set) (i int, in bool) {
+		if s == nil {
+			return 0, false
+		}
+		i = s.search(key)
+		in = i < len(s.ranges) && s.ranges[i].holds(key)
+		return i, in || slices.ContainsFunc(s.open, func(p *Report) bool { return p.in.holds(key) })
 	}
-	all := d.ranges.Load()
-	if all == nil {
+	if _, is := hit(d.now.Load()); !is {
 		return
 	}
-	in := func(r Range) bool { return bytes.Compare(r.Lo, key) <= 0 && bytes.Compare(key, r.Hi) < 0 }
-	if slices.ContainsFunc(*all, in) {
-		left := slices.DeleteFunc(slices.Clone(*all), in)
-		d.ranges.Store(&left)
-	}
-}
-
-// Ingested forgets everything, before what was ingested at seq can be seen. A cursor at seq itself may have the state
-// of before, as the sequence is published a moment earlier than the state: its report does not count.
-func (d *Ranges) Ingested(seq ikey.Seq) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.forget()
-	d.lost = seq + 1
-}
-
-func (d *Ranges) forget() {
-	d.ranges.Store(nil)
-	for i := range d.notes {
-		d.lost = max(d.lost, d.notes[i].seq)
-		d.notes[i] = note{}
+	s := d.copy()
+	i, is := hit(s)
+	if !is {
+		return
 	}
+	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Report) bool { return p.in.holds(key) })
+	if i < len(s.ranges) && s.ranges[i].holds(key) {
+		r, after := s.ranges[i], append(bytes.Clone(key), 0)
+		var left []*Range
+		for _, part := range [...]*Range{{r.Lo, after[:len(key):len(key)], r.since}, {after, r.Hi, r.since}} {
+			if bytes.Compare(part.Lo, part.Hi) < 0 {
+				left = append(left, part)
+			}
+		}
+		s.replace(i, i+1, left...)
+	}
+	d.store(s)
 }

@@ -21,6 +21,8 @@ type Cursor struct {
 	reader   *Reader
 	state    *tree.State // holds a reference
 	seq      ikey.Seq
+	view     deadkeys.Reader // seq, and the ingests of state
+	current  bool            // seq was the newest one in state: all that is newer is in its memtable, or in later ones
 	keysOnly bool
 	lower    []byte
 	upper    []byte // deadkeys.Beyond if there is no upper bound
@@ -50,7 +52,9 @@ type Cursor struct {
 	eachLT   func(i int) ikey.Key
 	kept     []byte  // copy of a value, for backward moves
 	dead     deadRun // dead keys skipped by this move
-	boundary []byte  // memory of upper
+	behind   []byte  // memory of afterKey
+	later    memtable.Cursor
+	boundary []byte // memory of upper
 }
 
 // A position is the state of a cursor.
@@ -80,13 +84,16 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 		}
 		return nil, tree.ErrClosed
 	}
-	return r.cursor(lower, upper, keysOnly, tree.Moment{State: s, Seq: seq}), nil
+	c := r.cursor(lower, upper, keysOnly, tree.Moment{State: s, Seq: seq})
+	c.current = at.Pin == nil || r.tree.NewestSeq() == seq
+	return c, nil
 }
 
 // cursor returns a cursor as of a moment, whose state is held for it.
 func (r *Reader) cursor(lower, upper []byte, keysOnly bool, m tree.Moment) *Cursor {
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
 	c.reader, c.state, c.seq = r, m.State, m.Seq
+	c.view, c.current = deadkeys.Reader{Seq: m.Seq, Ingests: m.State.Ingests}, true
 	c.keysOnly = keysOnly
 	c.lower = append(c.lower[:0], lower...)
 	c.bounded = upper != nil
@@ -251,7 +258,7 @@ func (c *Cursor) Prev() bool {
 	case c.back:
 		return c.backward(c.more)
 	}
-	c.dead.reset(nil)
+	c.dead.begin(nil)
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
 }
 
@@ -271,10 +278,12 @@ func (c *Cursor) seekFrom(key []byte) bool {
 	if bytes.Compare(key, c.upper) >= 0 {
 		return c.leave(afterLast)
 	}
-	c.dead.reset(key)
-	if d, ok := c.reader.DeadKeys.At(key, c.seq); ok {
-		key = d.Hi
-		c.dead.from(d.Lo)
+	c.dead.begin(key)
+	if d := c.rangeAt(key); d != nil {
+		if key = d.Hi; bytes.Compare(key, c.upper) >= 0 {
+			return c.leave(afterLast)
+		}
+		c.dead.after(key)
 	}
 	c.target = ikey.Search(key, c.seq)
 	c.prefetch(key)
@@ -318,10 +327,12 @@ func (c *Cursor) seekBefore(key []byte) bool {
 	if bytes.Compare(key, c.lower) <= 0 {
 		return c.leave(beforeFirst)
 	}
-	c.dead.reset(key)
-	if d, ok := c.reader.DeadKeys.Below(key, c.seq); ok {
-		key = d.Lo
-		c.dead.from(d.Hi)
+	c.dead.begin(key)
+	if d := c.rangeBelow(key); d != nil {
+		if key = d.Lo; bytes.Compare(key, c.lower) <= 0 {
+			return c.leave(beforeFirst)
+		}
+		c.dead.after(key)
 	}
 	c.target = ikey.Search(key, ikey.MaxSeq)
 	c.prefetch(key)
@@ -351,7 +362,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 		k := c.merge.Key()
 		switch {
 		case c.bounded && bytes.Compare(k.User, c.upper) >= 0:
-			c.bury(c.dead.edge, c.upper)
+			c.endMove(c.dead.edge, c.upper)
 			return c.leave(afterLast)
 		case k.Trailer.Seq() > c.seq:
 			ok = c.merge.Next()
@@ -369,25 +380,25 @@ func (c *Cursor) forward(ok, again bool) bool {
 		}
 		again, steps = true, 0
 		c.key = append(c.key[:0], k.User...)
-		if i := c.deletedBy(k.Trailer, c.merge.Order()); i >= 0 {
-			c.dead.note(c.key)
-			// All data of older sources up to the end of the stretch is older than the tombstone: skip it. Source i
-			// itself may have newer versions there, so it stays, and if the deleted version is its own, one step
-			// leads past that version.
-			own := c.merge.Order() <= i
-			if ok = c.merge.SkipGE(i, ikey.Search(c.covers[i].end(), c.seq)); ok && own {
+		i := c.deletedBy(k.Trailer, c.merge.Order())
+		if i >= 0 || k.Trailer.Kind() == ikey.Delete {
+			end := c.bury()
+			switch own := c.merge.Order() <= i; {
+			case end != nil: // an earlier cursor has found that no key up to there is alive
+				if bytes.Compare(end, c.upper) >= 0 {
+					ok = false
+				} else {
+					ok = c.merge.SeekGE(ikey.Search(end, c.seq))
+				}
+			case i < 0:
 				ok = c.merge.Next()
-			}
-			continue
-		}
-		if k.Trailer.Kind() == ikey.Delete {
-			c.dead.note(c.key)
-			// An earlier cursor may have found that no key around this one is alive: skip them all.
-			if d, known := c.reader.DeadKeys.At(c.key, c.seq); known {
-				c.dead.from(d.Lo)
-				ok = c.merge.SeekGE(ikey.Search(d.Hi, c.seq))
-			} else {
-				ok = c.merge.Next()
+			default:
+				// All data of older sources up to the end of the stretch is older than the tombstone: skip it. Source i
+				// itself may have newer versions there, so it stays, and if the deleted version is its own, one step
+				// leads past that version.
+				if ok = c.merge.SkipGE(i, ikey.Search(c.covers[i].end(), c.seq)); ok && own {
+					ok = c.merge.Next()
+				}
 			}
 			continue
 		}
@@ -395,7 +406,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 		if c.failed() {
 			return false
 		}
-		c.bury(c.dead.edge, c.key)
+		c.endMove(c.dead.edge, c.key)
 		if c.value = nil; !c.keysOnly {
 			c.value = c.merge.Value()
 		}
@@ -406,7 +417,7 @@ func (c *Cursor) forward(ok, again bool) bool {
 	if c.failed() {
 		return false
 	}
-	c.bury(c.dead.edge, c.upper)
+	c.endMove(c.dead.edge, c.upper)
 	return c.leave(afterLast)
 }
 
@@ -437,24 +448,28 @@ func (c *Cursor) backward(ok bool) bool {
 				k = c.merge.Key()
 			}
 		}
-		if i := c.deletedBy(visible, order); i >= 0 {
-			// As in forward, only older sources skip the stretch. The merge has already left the deleted version.
-			c.dead.note(c.key)
-			ok = ok && c.merge.SkipLT(i, ikey.Search(c.covers[i].lo, ikey.MaxSeq))
-			continue
-		}
-		if visible.Kind() == ikey.Delete {
-			c.dead.note(c.key)
-			if d, known := c.reader.DeadKeys.At(c.key, c.seq); known {
-				c.dead.from(d.Hi)
-				ok = c.merge.SeekLT(ikey.Search(d.Lo, ikey.MaxSeq))
+		i := c.deletedBy(visible, order)
+		if i >= 0 || visible.Kind() == ikey.Delete {
+			start := c.buryBack()
+			switch {
+			case start != nil:
+				if bytes.Compare(start, c.lower) <= 0 {
+					ok = false
+				} else {
+					ok = c.merge.SeekLT(ikey.Search(start, ikey.MaxSeq))
+				}
+			case i >= 0:
+				// As in forward, only older sources skip the stretch. The merge has already left the deleted version.
+				ok = ok && c.merge.SkipLT(i, ikey.Search(c.covers[i].lo, ikey.MaxSeq))
 			}
 			continue
 		}
 		if c.failed() {
 			return false
 		}
-		c.bury(c.afterKey(), c.dead.edge) // the edge is the upper end on the way back
+		if c.dead.known {
+			c.endMove(c.afterKey(), c.dead.edge) // the edge is the upper end on the way back
+		}
 		if c.value = nil; !c.keysOnly {
 			c.value = c.kept
 		}
@@ -465,7 +480,7 @@ func (c *Cursor) backward(ok bool) bool {
 	if c.failed() {
 		return false
 	}
-	c.bury(c.lower, c.dead.edge)
+	c.endMove(c.lower, c.dead.edge)
 	return c.leave(beforeFirst)
 }
 

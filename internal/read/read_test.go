@@ -61,7 +61,8 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 // noTables are the tables of a reader that has only memtables.
 type noTables struct{ Tables }
 
-func (noTables) Fit() {}
+func (noTables) Fit()        {}
+func (noTables) Count(int64) {}
 
 // put writes a key to the memtable and makes it visible.
 func put(r *Reader, key string) {

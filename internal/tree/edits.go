@@ -291,6 +291,7 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 			t.flushing = append([]Frozen(nil), t.flushing[1:]...)
 		}
 		if c.Seq > 0 {
+			s.Ingests++
 			// Publish before the new state can be loaded: a compaction that finds the tables finds them visible. A
 			// reader with the old state sees none of them, as if it had come earlier.
 			t.Publish(c.Seq)

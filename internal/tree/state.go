@@ -18,6 +18,7 @@ type State struct {
 	Frozen  []*memtable.Table // waiting to be written out, newest first
 	Version *manifest.Version
 	Runs    []*Run       // newest first
+	Ingests uint64       // changes of the tables that were not written by Apply: ingests and imports since Open
 	refs    atomic.Int64 // one if it is the current state, one for each reader that holds it
 }
 

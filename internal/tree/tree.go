@@ -261,7 +261,7 @@ func (t *Tree) TakeDead() []*Table {
 func (t *Tree) swap(change func(*State), then func()) {
 	t.mu.Lock()
 	old := t.state.Load()
-	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs}
+	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs, Ingests: old.Ingests}
 	change(s)
 	t.set(s)
 	if then != nil {
