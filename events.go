@@ -66,7 +66,7 @@ type FlushInfo struct {
 type CompactionInfo struct {
 	From, To     int    // the uppermost level of the inputs, and the level of the outputs
 	Moved        bool   // the tables changed level only: nothing was read or written
-	Rewritten    bool   // the tables were rewritten alone: nothing was merged with them or dropped
+	Rewritten    bool   // tables of one run were rewritten or joined: nothing else was merged, nothing dropped
 	Inputs       int    // tables
 	Outputs      int    // tables
 	BytesRead    uint64 // of inputs, except tables that range tombstones dropped whole

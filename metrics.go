@@ -281,8 +281,8 @@ type WriteMetrics struct {
 	// CompactedRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
 	CompactedRead  uint64 `json:"compacted_read"`
 	CompactedBytes uint64 `json:"compacted_bytes"` // of the outputs
-	// RewrittenBytes is the part of CompactedBytes for tables that were each rewritten alone, for example to get
-	// another filter: nothing was merged or dropped.
+	// RewrittenBytes is the part of CompactedBytes for tables of one run that were rewritten, to get other filters, or
+	// joined because they were small: nothing else was merged with them, nothing dropped.
 	RewrittenBytes uint64 `json:"rewritten_bytes"`
 	// Moves is the number of tables that changed their level without being rewritten.
 	Moves uint64 `json:"moves"`
@@ -329,7 +329,7 @@ type CompactionMetrics struct {
 // BacklogMetrics are the work left for compaction in the current tree.
 type BacklogMetrics struct {
 	Base  int    `json:"base"`  // the level that level 0 is merged into
-	Runs  int    `json:"runs"`  // runs of level 0, counted from the one that starts a compaction
+	Runs  int    `json:"runs"`  // runs of level 0 if a compaction is due, counted from the one that starts it
 	Bytes uint64 `json:"bytes"` // bytes above the targets, and all of level 0 if Runs is not 0
 }
 

@@ -162,6 +162,7 @@ type Options struct {
 	// larger entry gets a block of its own.
 	BlockSize int
 	// TableSize is the size, in bytes, of the tables that compaction writes, between 16 KiB and 1 GiB. 0 means 8 MiB.
+	// Neighboring tables of less than an eighth of it are merged into one when there are four or more.
 	TableSize int64
 	// BaseLevelSize is the size, in bytes, up to which there is only one level below level 0, between 64 KiB and
 	// 1 TiB. 0 means 64 MiB.
@@ -308,7 +309,9 @@ func (o *Options) check() error {
 func (o *Options) policy() compaction.Policy {
 	return compaction.Leveled{
 		Trigger: triggerRuns, Slow: slowRuns, Stop: stopRuns,
-		Ratio: o.LevelRatio, BaseLevelSize: uint64(o.BaseLevelSize), //nolint:gosec // checked: positive
+		Ratio:         o.LevelRatio,
+		TableSize:     uint64(o.TableSize),     //nolint:gosec // checked: positive
+		BaseLevelSize: uint64(o.BaseLevelSize), //nolint:gosec // checked: positive
 	}
 }
 

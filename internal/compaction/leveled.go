@@ -11,11 +11,12 @@ import (
 // Levels count from the last one, which is fixed: the targets of the levels above derive from its actual size, and
 // the base level, which level 0 is merged into, moves up as data grows.
 type Leveled struct {
-	Trigger int // runs of level 0 that start a compaction
+	Trigger int // runs of level 0, and small neighboring tables, that start a compaction
 	Slow    int // runs of level 0 above which each further run slows writers more
 	Stop    int // runs of level 0 at which writers wait
 
 	Ratio         int    // bytes of a level for each byte of the level above
+	TableSize     uint64 // bytes of a full table
 	BaseLevelSize uint64 // bytes up to which the last level is the only one below level 0
 }
 
@@ -37,8 +38,8 @@ func (l Leveled) Pressure(v *manifest.Version) Pressure {
 func (l Leveled) Backlog(v *manifest.Version) Backlog {
 	base, targets := l.targets(v)
 	b := Backlog{Base: base, Targets: targets}
-	if n := len(v.Levels[0]); n >= l.Trigger {
-		b.Runs, b.Bytes = n-l.Trigger+1, v.Bytes(0)
+	if l.level0(&Shape{Version: v}, base) != nil {
+		b.Runs, b.Bytes = len(v.Levels[0])-l.Trigger+1, v.Bytes(0)
 	}
 	for i := 1; i < last; i++ {
 		b.Bytes += v.Bytes(i) - min(v.Bytes(i), targets[i])
@@ -59,18 +60,19 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 
 // Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
 // as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
-// comes first, as it costs nothing. Compactions that only drop data come last.
+// comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
 func (l Leveled) Pick(v Shape) *Plan { return l.pickFrom(v, 0) }
 
 // pickFrom picks like Pick, but disregards the size of the levels above first.
 func (l Leveled) pickFrom(v Shape, first int) *Plan {
 	base, targets := l.targets(v.Version)
-	if p := v.moveIngested(base); p != nil {
+	if p := l.moveIngested(&v, base); p != nil {
 		return p
 	}
 	level, worst := -1, 1.0
-	if n := len(v.Levels[0]); first == 0 && n >= l.Trigger {
-		level, worst = 0, float64(n)/float64(l.Trigger)
+	level0 := l.level0(&v, base)
+	if first == 0 && level0 != nil {
+		level, worst = 0, float64(len(v.Levels[0]))/float64(l.Trigger)
 	}
 	for i := max(first, 1); i < last; i++ {
 		if len(v.Levels[i]) == 0 {
@@ -87,16 +89,21 @@ func (l Leveled) pickFrom(v Shape, first int) *Plan {
 	switch {
 	case level > 0:
 		return v.mergeTable(level)
-	case level == 0 || v.dropsFromLevel0(v.lowered(base)):
+	case level == 0:
+		return level0
+	case v.dropsFromLevel0(v.lowered(base)):
 		return v.mergeLevel0(base)
-	default:
-		return v.pickDrop()
 	}
+	if p := l.join(&v); p != nil {
+		return p
+	}
+	return v.pickDrop()
 }
 
-// moveIngested moves the oldest run of level 0, if it was ingested, as far down as it overlaps nothing, if that is
-// at least the base level. So loading sorted data into a range of keys of its own costs no compaction.
-func (v *Shape) moveIngested(base int) *Plan {
+// moveIngested moves the oldest run of level 0, if it was ingested and is not small, as far down as it overlaps
+// nothing, if that is at least the base level. So loading sorted data into a range of keys of its own costs no
+// compaction.
+func (l Leveled) moveIngested(v *Shape, base int) *Plan {
 	runs := v.Levels[0]
 	if len(runs) == 0 {
 		return nil
@@ -109,7 +116,7 @@ func (v *Shape) moveIngested(base int) *Plan {
 	for to < last && v.fits(to+1, oldest.Tables) {
 		to++
 	}
-	if to < base {
+	if to < base || oldest.Bytes() < l.TableSize/smallPart {
 		return nil
 	}
 	return &Plan{To: to, Inputs: []Input{{0, oldest.ID, oldest.Tables}}, Move: true}

@@ -157,7 +157,7 @@ func TestPick(t *testing.T) {
 		{"three runs wait for a fourth", "0: a-z:10 | a-z:10 | a-z:10", "nothing"},
 		{
 			"four runs go to the last level together",
-			"0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-c:100 d-d:100 x-z:100",
+			"0: a-f:10 | e-h:10 | a-b:10 | c-e:10\n6: a-c:60 d-d:60 x-z:100",
 			"0[a-f] 0[e-h] 0[a-b] 0[c-e] 6[a-c d-d] merge to 6",
 		},
 		{
@@ -212,12 +212,12 @@ func TestPick(t *testing.T) {
 		},
 		{
 			"level 0 first where it is worse",
-			"0: a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1 | a-b:1\n5: a-b:220\n6: a-l:2000",
+			"0: a-b:9 | a-b:9 | a-b:9 | a-b:9 | a-b:9 | a-b:9 | a-b:9 | a-b:10\n5: a-b:219\n6: a-l:2000",
 			"0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 0[a-b] 5[a-b] merge to 5",
 		},
 		{
 			"level 0 takes all that its infinite end touches",
-			"0: a-b:10 | a-b:10 | a-b:10 | b-∞:10\n6: a-c:100 d-d:100 x-z:100",
+			"0: a-b:10 | a-b:10 | a-b:10 | b-∞:10\n6: a-c:40 d-d:40 x-z:40",
 			"0[a-b] 0[a-b] 0[a-b] 0[b-∞] 6[a-c d-d x-z] merge to 6",
 		},
 		{

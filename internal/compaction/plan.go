@@ -5,7 +5,8 @@ import "github.com/bloomkv/bloomkv/internal/manifest"
 const last = manifest.NumLevels - 1
 
 // A Plan is one compaction: the inputs, newest data first, become tables of the level To. Their keys span a range; all
-// tables of To that share a key with the range are among the inputs, unless NewRun is true.
+// tables of To that share a key with the range are among the inputs, unless NewRun is true or To is 0. In level 0
+// neighboring runs become one.
 type Plan struct {
 	To     int
 	Inputs []Input
@@ -24,7 +25,8 @@ type Input struct {
 func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
 
 // Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest
-// run of the output level, or form the run newRun if the plan wants a new run or the level is empty.
+// run of the output level, or form the run newRun if the plan wants a new run or the level is empty. If all inputs are
+// of the output level, the outputs join the oldest run among them: a Manual then sees that the run has old data.
 func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
 	e := &manifest.Edit{}
 	for _, in := range p.Inputs {
@@ -39,7 +41,10 @@ func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64
 		return e
 	}
 	run := newRun
-	if runs := v.Levels[p.To]; len(runs) > 0 && !p.NewRun {
+	switch runs := v.Levels[p.To]; {
+	case p.Inputs[0].Level == p.To:
+		run = p.Inputs[len(p.Inputs)-1].Run
+	case len(runs) > 0 && !p.NewRun:
 		run = runs[0].ID
 	}
 	for _, t := range outputs {

@@ -33,7 +33,7 @@ type Pressure struct {
 // A Backlog is the work that compaction has left.
 type Backlog struct {
 	Base    int                        // the level that level 0 is merged into
-	Runs    int                        // runs of level 0, counted from the one that starts a compaction
+	Runs    int                        // runs of level 0 if a compaction is due, counted from the one that starts it
 	Bytes   uint64                     // bytes above the targets, and all of level 0 if Runs is not 0
 	Targets [manifest.NumLevels]uint64 // bytes that each level should hold at most; 0 for level 0 and the last level
 }
