@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -71,6 +73,8 @@ type ImportOptions struct {
 	// Replace replaces everything that the store contains. Without it the store must be empty and without a mark,
 	// otherwise the error matches fs.ErrExist.
 	Replace bool
+	// Mark, if not nil, is the mark that the export must have. Otherwise it is refused before anything is replaced.
+	Mark []byte
 }
 
 // Import makes the store what an exported one was, from an [Export] that r yields, in one step: readers see all of it
@@ -112,6 +116,9 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	in, err := stream.NewReader(from)
 	if err != nil {
 		return err
+	}
+	if got := in.Header.State.Mark.Bytes; opts.Mark != nil && !bytes.Equal(got, opts.Mark) {
+		return fmt.Errorf("the export has the mark %s, want %s", words.Quoted(got), words.Quoted(opts.Mark))
 	}
 	s, _ := db.tree.Hold()   // not nil, since Close waits
 	defer db.tree.Release(s) // keeps the tables that the stream leaves out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -31,9 +32,9 @@ func (n *Node) sources() []string {
 func (n *Node) fetch(ctx context.Context, atLeast uint64, from []string) error {
 	errs := []error{fmt.Errorf("no node has index %d", atLeast)}
 	for _, address := range from {
-		err := n.fetchFrom(ctx, atLeast, address, true)
+		err := n.fetchFrom(ctx, atLeast, address, from, true)
 		if errors.Is(err, bloomkv.ErrMissingTable) { // compaction removed one since the inventory was made
-			err = n.fetchFrom(ctx, atLeast, address, false)
+			err = n.fetchFrom(ctx, atLeast, address, from, false)
 		}
 		if err == nil {
 			return nil
@@ -43,7 +44,7 @@ func (n *Node) fetch(ctx context.Context, atLeast uint64, from []string) error {
 	return errors.Join(errs...)
 }
 
-func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, onlyNew bool) error {
+func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, all []string, onlyNew bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	watchdog := time.AfterFunc(n.stallTimeout(), cancel) // the sender may be stopped, and its connection not
@@ -63,20 +64,32 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, on
 	if index < atLeast {
 		return fmt.Errorf("its store has index %d, want %d", index, atLeast)
 	}
+	if err := n.believe(ctx, index, address, all); err != nil {
+		return err
+	}
 	from := stalling{stream, watchdog, n.stallTimeout()}
-	if err := n.db.Import(ctx, from, bloomkv.ImportOptions{Replace: true}); err != nil {
+	if err := n.db.Import(ctx, from, bloomkv.ImportOptions{Replace: true, Mark: mark(index)}); err != nil {
 		return err
 	}
-	got, err := storeIndex(n.db)
-	if err != nil {
-		return err
+	n.fsm.applied.raise(index)
+	return nil
+}
+
+// believe returns an error if the store of a node has an index that no other node knows to be committed: this node
+// would skip all commands up to there. If no other node answers, its own commit index must be as large.
+func (n *Node) believe(ctx context.Context, index uint64, of string, all []string) error {
+	committed, answered := uint64(0), false
+	for _, address := range append(slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == of }), of) {
+		if address == of && answered {
+			break
+		}
+		if s, err := n.client.status(ctx, address); err == nil {
+			committed, answered = max(committed, s.Commit), true
+		}
 	}
-	if got < atLeast {
-		err = fmt.Errorf("imported index %d, want %d", got, atLeast)
-		n.fsm.fail(err)
-		return err
+	if index > committed {
+		return fmt.Errorf("its store has index %d, of which other nodes know %d to be committed", index, committed)
 	}
-	n.fsm.applied.raise(got)
 	return nil
 }
 

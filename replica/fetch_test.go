@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +20,12 @@ import (
 type sender func(r *http.Request) (body io.ReadCloser, index uint64)
 
 func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
-	body, index := s(r)
 	h := http.Header{}
+	if r.URL.Path == "/v1/status" {
+		body := io.NopCloser(strings.NewReader(`{"commit":2000}`))
+		return &http.Response{StatusCode: http.StatusOK, Header: h, Body: body, Request: r}, nil
+	}
+	body, index := s(r)
 	h.Set(indexHeader, strconv.FormatUint(index, 10))
 	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: body, Request: r}, nil
 }
@@ -134,6 +139,30 @@ func TestATableThatIsMissingIsFetched(t *testing.T) {
 	}
 	if sum, err := n.Checksum(t.Context()); err != nil || sum.Keys != 100 || sum.Index != 1000 {
 		t.Errorf("after the fetch: %+v, %v, want 100 keys and index 1000", sum, err)
+	}
+}
+
+// A node with an index above all that is committed would skip every later command.
+func TestAStoreWithAnIndexThatOthersDoNotKnowIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		index, inStream uint64
+		from            []string
+		want            string
+	}{
+		"of several nodes":              {1 << 60, 1 << 60, []string{"b", "c"}, "committed"},
+		"of one node":                   {2001, 2001, []string{"b"}, "committed"},
+		"that the answer does not have": {1000, 1 << 60, []string{"b", "c"}, "mark"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stream := export(t, source(t, 10, test.inStream), nil)
+			n := receiver(t, func(*http.Request) (io.ReadCloser, uint64) {
+				return io.NopCloser(bytes.NewReader(stream)), test.index
+			})
+			if err := n.fetch(t.Context(), 1000, test.from); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("fetch: %v, want an error with %q", err, test.want)
+			}
+			unchanged(t, n)
+		})
 	}
 }
 

@@ -75,8 +75,8 @@ func (in *incoming) pass(stop <-chan struct{}) {
 			if !in.accepts(m, checkMessage(m.Command)) {
 				continue
 			}
-			if _, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
-				go in.passSnapshot(m, stop)
+			if q, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
+				go in.passSnapshot(m, q.LastLogIndex, stop)
 			} else {
 				in.send(m, stop)
 			}
@@ -86,12 +86,16 @@ func (in *incoming) pass(stop <-chan struct{}) {
 	}
 }
 
-// passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender.
-func (in *incoming) passSnapshot(m raft.RPC, stop <-chan struct{}) {
+// passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender. last is the last
+// entry that it stands for.
+func (in *incoming) passSnapshot(m raft.RPC, last uint64, stop <-chan struct{}) {
 	raw := make([]byte, recordSize)
 	_, err := io.ReadFull(m.Reader, raw)
 	if err == nil {
-		_, err = readRecord(bytes.NewReader(raw))
+		var r record
+		if r, err = readRecord(bytes.NewReader(raw)); err == nil && r.applied > last {
+			err = fmt.Errorf("snapshot of a store with index %d, want at most %d", r.applied, last)
+		}
 	}
 	if in.accepts(m, err) {
 		m.Reader = bytes.NewReader(raw)

@@ -90,6 +90,7 @@ func TestMessagesThatRaftCannotReadChangeNothing(t *testing.T) {
 	}
 	install("without configurations", raft.SnapshotVersionMin, good, encodeRecord(1))
 	install("longer", raft.SnapshotVersionMax, good, append(encodeRecord(1), 0))
+	install("of more than raft has", raft.SnapshotVersionMax, good, encodeRecord(1001))
 	install("flipped", raft.SnapshotVersionMax, good, append(encodeRecord(1)[:recordSize-1], 0))
 
 	vote := &raft.RequestVoteRequest{RPCHeader: header, Term: math.MaxUint64}

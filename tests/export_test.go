@@ -403,6 +403,12 @@ func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 	if !errors.Is(err, bloomkv.ErrUnsupportedVersion) || errors.Is(err, bloomkv.ErrCorruption) {
 		t.Errorf("a newer version: %v, want ErrUnsupportedVersion", err)
 	}
+	other := bloomkv.ImportOptions{Replace: true, Mark: []byte("of another export")}
+	if err := receiver.Import(t.Context(), bytes.NewReader(s), other); err == nil ||
+		!strings.Contains(err.Error(), `want "of another export"`) {
+		t.Errorf("an export with another mark: %v, want that mark", err)
+	}
+	must(t, contains(receiver, map[string]string{"own": "v"}))
 	// The same store, and the same stream again.
 	for range 2 {
 		must(t, receiver.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{Replace: true}))
