@@ -1,6 +1,7 @@
 package bloomkv_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -181,6 +182,12 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		store = bloomblock.Seed(db.Recorded().Seed)
 		if o.ErrorIfExists {
 			must(t, db.Checkpoint(t.Context(), dir+" copy"))
+			x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
+			must(t, err)
+			var sent bytes.Buffer
+			_, err = x.WriteTo(&sent)
+			must(t, errors.Join(err, x.Close()))
+			must(t, bloomkv.Import(t.Context(), &sent, dir+" import", bloomkv.NewStoreOptions{FS: files}))
 		}
 		must(t, db.Close())
 		return store, filters
@@ -200,6 +207,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 		{"first", bloomkv.Options{ReadOnly: true}},
 		{"first copy", bloomkv.Options{}},
 		{"first copy", bloomkv.Options{ReadOnly: true}},
+		{"first import", bloomkv.Options{}},
 	} {
 		store, filters := seedOf(again.dir, again.o)
 		if store != first {

@@ -128,9 +128,10 @@ type Options struct {
 	// With a FilterFPR of 1, no second filters are built. The zero value means no rule.
 	FilterPrefix PrefixRule
 
-	// FilterSeed is the seed of a new store; an existing store keeps its own. 0 means a random seed. Filters and
-	// memtables mix it into the hashes of keys, so that an attacker who does not know it cannot choose keys that make
-	// the store slow. Set it only if two stores must have the same filters, bit for bit, as in tests.
+	// FilterSeed is the seed of a new store; an existing store keeps its own, and one made of an export or a checkpoint
+	// that of the store it comes from. 0 means a random seed. Filters and memtables mix it into the hashes of keys, so
+	// that an attacker who does not know it cannot choose keys that make the store slow. Set it only if two stores must
+	// have the same filters, bit for bit, as in tests.
 	FilterSeed uint64
 
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
