@@ -2,6 +2,7 @@ package corrupt
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"testing"
@@ -54,7 +55,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 				size += 10
 			}
 			got := bytes.Repeat([]byte{0xee}, test.n)
-			if err := NewReader(s, size).Read(got, uint64(test.from)); !errors.Is(err, test.err) {
+			if err := NewReader(t.Context(), s, size).Read(got, uint64(test.from)); !errors.Is(err, test.err) {
 				t.Errorf("error is %v, want %v", err, test.err)
 			}
 			for i, c := range got {
@@ -68,5 +69,19 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNothingIsReadOnceTheContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := NewReader(ctx, bytes.NewReader([]byte("bloomkv")), 7)
+	got := make([]byte, 7)
+	if err := r.Read(got, 0); err != nil || string(got) != "bloomkv" || r.Err() != nil {
+		t.Errorf("%q, %v, %v", got, err, r.Err())
+	}
+	cancel()
+	if err := r.Read(got, 0); !errors.Is(err, context.Canceled) || !bytes.Equal(got, make([]byte, 7)) ||
+		!errors.Is(r.Err(), context.Canceled) {
+		t.Errorf("after the end: %q, %v, %v; want zeros and %v", got, err, r.Err(), context.Canceled)
 	}
 }

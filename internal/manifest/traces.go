@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -35,7 +36,7 @@ type Lost func(name string, from, to int64, reason error)
 // Trace reads the manifest that CURRENT names. If CURRENT is damaged, or that manifest has no readable snapshot, it
 // reads the newest one that has. numbers are those of all existing manifests, ascending. lost is called for each
 // unreadable part, with the name of its file. Other errors are ErrUnsupportedVersion and those of the file system.
-func Trace(fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error) {
+func Trace(ctx context.Context, fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error) {
 	current, err := readCurrent(fsys, dir)
 	order := slices.Clone(numbers)
 	slices.Reverse(order)
@@ -51,7 +52,7 @@ func Trace(fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error)
 	}
 	var best Traces
 	for _, n := range order {
-		t, err := trace(fsys, dir, n, lost)
+		t, err := trace(ctx, fsys, dir, n, lost)
 		if err != nil {
 			return t, err
 		}
@@ -66,7 +67,7 @@ func Trace(fsys vfs.FS, dir string, numbers []uint64, lost Lost) (Traces, error)
 }
 
 // trace reads one manifest.
-func trace(fsys vfs.FS, dir string, number uint64, lost Lost) (t Traces, err error) {
+func trace(ctx context.Context, fsys vfs.FS, dir string, number uint64, lost Lost) (t Traces, err error) {
 	name := filename.Base(filename.Manifest, number)
 	t = Traces{Number: number, Whole: true, Placed: map[uint64]Added{}, Gone: map[uint64]bool{}}
 	f, err := fsys.Open(filename.Make(dir, filename.Manifest, number))
@@ -80,7 +81,7 @@ func trace(fsys vfs.FS, dir string, number uint64, lost Lost) (t Traces, err err
 		t.Whole = false
 		lost(name, from, to, reason)
 	}
-	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
+	err = wal.Salvage(ctx, f, name, number, func(payload []byte, at int64) error {
 		e, err := ParseEdit(payload)
 		if errors.Is(err, ErrUnsupportedVersion) {
 			return fmt.Errorf("%s: offset %d: %w", name, at, err)

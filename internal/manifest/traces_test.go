@@ -16,7 +16,7 @@ import (
 func traced(t *testing.T, fsys vfs.FS, numbers ...uint64) (Traces, []string) {
 	t.Helper()
 	var lost []string
-	got, err := Trace(fsys, dir, numbers, func(name string, _, _ int64, reason error) {
+	got, err := Trace(t.Context(), fsys, dir, numbers, func(name string, _, _ int64, reason error) {
 		if reason == nil {
 			t.Errorf("%s: lost for no reason", name)
 		}
@@ -160,7 +160,7 @@ func TestATraceRefusesAnEditOfTheFuture(t *testing.T) {
 	s, _ := history(t)
 	l := create(t, m, 9, s)
 	must(t, l.w.Append(append(make([]byte, wal.HeaderSize), editVersion+1)))
-	if _, err := Trace(m, dir, []uint64{9}, nil); !errors.Is(err, ErrUnsupportedVersion) {
+	if _, err := Trace(t.Context(), m, dir, []uint64{9}, nil); !errors.Is(err, ErrUnsupportedVersion) {
 		t.Errorf("error is %v, want %v", err, ErrUnsupportedVersion)
 	}
 }

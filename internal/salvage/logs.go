@@ -68,7 +68,7 @@ func (r *logReader) read(number uint64) error {
 		return nil //nolint:nilerr // reported as a loss
 	}
 	read, told := uint64(0), int64(0) // bytes before told are records or reported as lost
-	err = wal.Salvage(f, name, number, func(payload []byte, at int64) error {
+	err = wal.Salvage(r.ctx, f, name, number, func(payload []byte, at int64) error {
 		if n := uint64(at) + uint64(len(payload)); n > read { //nolint:gosec // not negative
 			s.advance(n - read)
 			read = n

@@ -86,9 +86,10 @@ func survey(ctx context.Context, fsys vfs.FS, dir string) (*Salvage, error) {
 	if len(f[filename.Table])+len(f[filename.Log])+len(f[filename.Manifest])+len(f[filename.Current]) == 0 {
 		return nil, recovery.ErrMissing
 	}
-	s.traces, err = manifest.Trace(fsys, dir, f[filename.Manifest], func(name string, from, to int64, reason error) {
+	lost := func(name string, from, to int64, reason error) {
 		s.lose(Loss{File: name, Offset: from, Bytes: to - from, Part: "manifest", Harmless: true, Err: reason})
-	})
+	}
+	s.traces, err = manifest.Trace(ctx, fsys, dir, f[filename.Manifest], lost)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +123,7 @@ func (s *Salvage) write(
 	for _, src := range spill.sources() {
 		q.add(src)
 	}
-	for _, c := range s.chains() {
+	for _, c := range s.chains(ctx) {
 		q.add(c)
 	}
 	load := compaction.NewLoader(env, nil)
@@ -191,5 +192,5 @@ func (s *Salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) 
 			return err
 		}
 	}
-	return q.err
+	return cmp.Or(q.err, ctx.Err())
 }

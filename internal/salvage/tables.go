@@ -61,7 +61,7 @@ func (s *Salvage) findTables(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.survey(t); err != nil {
+		if err := s.survey(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -71,8 +71,8 @@ func (s *Salvage) findTables(ctx context.Context) error {
 
 // survey reads range tombstones from the tail of a table, and properties if the manifest does not have them. Damage is
 // reported later, when the whole table is read.
-func (s *Salvage) survey(t *table) error {
-	f, r, err := s.open(t)
+func (s *Salvage) survey(ctx context.Context, t *table) error {
+	f, r, err := s.open(ctx, t)
 	if err != nil || r == nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (s *Salvage) survey(t *table) error {
 }
 
 // open opens a table and reads its tail. It returns nil results if the file cannot be opened.
-func (s *Salvage) open(t *table) (vfs.File, *sstable.Remains, error) {
+func (s *Salvage) open(ctx context.Context, t *table) (vfs.File, *sstable.Remains, error) {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Table, t.number))
 	if t.failed = err; err != nil {
 		return nil, nil, nil //nolint:nilerr // kept in t.failed
@@ -113,7 +113,7 @@ func (s *Salvage) open(t *table) (vfs.File, *sstable.Remains, error) {
 		}
 		counts = &sstable.Counts{Entries: b.Entries, RangeDeletes: b.RangeDeletes}
 	}
-	r, err := sstable.Survey(f, t.size, m, counts)
+	r, err := sstable.Survey(ctx, f, t.size, m, counts)
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
@@ -136,7 +136,7 @@ func (s *Salvage) rank() {
 }
 
 // chains divides the tables among as few sources as their bounds allow.
-func (s *Salvage) chains() (chains []*chain) {
+func (s *Salvage) chains(ctx context.Context) (chains []*chain) {
 	tables := slices.Clone(s.tables)
 	slices.SortFunc(tables, func(a, b *table) int {
 		return cmp.Or(bytes.Compare(a.meta.Smallest, b.meta.Smallest), cmp.Compare(a.number, b.number))
@@ -147,7 +147,7 @@ func (s *Salvage) chains() (chains []*chain) {
 		})
 		if i < 0 {
 			i = len(chains)
-			chains = append(chains, &chain{s: s})
+			chains = append(chains, &chain{ctx: ctx, s: s})
 		}
 		chains[i].tables = append(chains[i].tables, t)
 	}
@@ -156,6 +156,7 @@ func (s *Salvage) chains() (chains []*chain) {
 
 // A chain reads tables with ascending bounds one after the other.
 type chain struct {
+	ctx    context.Context //nolint:containedctx // Next has no parameter for it
 	s      *Salvage
 	tables []*table // the first is open if file is not nil
 	file   vfs.File
@@ -205,7 +206,7 @@ func (c *chain) Next() bool {
 // open opens the first table and reports what cannot be read of its tail.
 func (c *chain) open() bool {
 	t := c.tables[0]
-	f, r, err := c.s.open(t)
+	f, r, err := c.s.open(c.ctx, t)
 	if err != nil {
 		c.err = err
 		return false

@@ -3,6 +3,7 @@ package sstable
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,10 +47,10 @@ var errNoID = errors.New("the table's id is unknown without a footer or a manife
 
 // Survey reads the tail of a table. m and c are the manifest's facts; without a manifest, m has the name only and c is
 // nil, and nothing can be read if the footer is damaged. A part that cannot be read is not an error but a Loss. The
-// only error matches ErrVersion.
-func Survey(f io.ReaderAt, size uint64, m Meta, c *Counts) (*Remains, error) {
+// only error matches ErrVersion. Once ctx ends, nothing more can be read.
+func Survey(ctx context.Context, f io.ReaderAt, size uint64, m Meta, c *Counts) (*Remains, error) {
 	known := m.ID != 0
-	r := &Remains{src: corrupt.NewReader(f, size), meta: m, seal: newSealer(m.ID), counts: c}
+	r := &Remains{src: corrupt.NewReader(ctx, f, size), meta: m, seal: newSealer(m.ID), counts: c}
 	end := size
 	if known {
 		end = m.Size

@@ -143,7 +143,7 @@ func (it *RemainsIter) refuse(k ikey.Key) {
 
 // load makes the next readable block the current one.
 func (it *RemainsIter) load() bool {
-	for {
+	for it.r.src.Err() == nil {
 		data, more := it.block()
 		if data != nil {
 			it.b, it.i = parseBlock(data), 0
@@ -153,6 +153,7 @@ func (it *RemainsIter) load() bool {
 			return false
 		}
 	}
+	return false
 }
 
 // block returns the next block, nil if it cannot be read, and whether there may be others after it.

@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 // salvaged reads what can be read of a table, and what is lost of it.
 func salvaged(t *testing.T, f io.ReaderAt, size int, m Meta) (r *Remains, got []kv, lost []Loss) {
 	t.Helper()
-	r, err := Survey(f, uint64(size), m, nil)
+	r, err := Survey(t.Context(), f, uint64(size), m, nil)
 	must(t, err)
 	lost = slices.Clone(r.Lost())
 	it := r.Iter()
@@ -149,7 +150,8 @@ func TestATableOfTheFutureIsRefused(t *testing.T) {
 	foot := file[len(file)-footerSize:]
 	binary.LittleEndian.PutUint32(foot[68:], version+1)
 	binary.LittleEndian.PutUint32(foot[64:], footerSum(foot))
-	if _, err := Survey(bytes.NewReader(file), uint64(len(file)), metaOf(info), nil); !errors.Is(err, ErrVersion) ||
+	f := bytes.NewReader(file)
+	if _, err := Survey(t.Context(), f, uint64(len(file)), metaOf(info), nil); !errors.Is(err, ErrVersion) ||
 		errors.Is(err, corrupt.Err) {
 		t.Errorf("error is %v, want %v", err, ErrVersion)
 	}
@@ -243,7 +245,7 @@ func FuzzSurvey(f *testing.F) {
 		if known {
 			m = Meta{Name: "x", ID: 0x0123456789abcdef, Size: uint64(len(file)) + 1, TailLen: tail, FilterLen: filter}
 		}
-		r, err := Survey(bytes.NewReader(file), uint64(len(file)), m, nil)
+		r, err := Survey(t.Context(), bytes.NewReader(file), uint64(len(file)), m, nil)
 		if err != nil {
 			if !errors.Is(err, ErrVersion) {
 				t.Fatal(err)
@@ -261,3 +263,27 @@ func FuzzSurvey(f *testing.F) {
 		}
 	})
 }
+
+// TestASearchForBlocksEndsWithItsContext reads a table of 8 TiB without an index, as far as the manifest knows.
+func TestASearchForBlocksEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reads := 0
+	hole := readerAt(func(b []byte, _ int64) (int, error) {
+		if reads++; reads > 4 {
+			cancel()
+		}
+		clear(b)
+		return len(b), nil
+	})
+	const size = 8 << 40
+	r, err := Survey(ctx, hole, size, Meta{ID: 1, Size: size, TailLen: footerSize + 100}, nil)
+	must(t, err)
+	if it := r.Iter(); it.Next() || reads > 40 {
+		t.Errorf("%d reads, want none after the end of the context, and no version", reads)
+	}
+}
+
+type readerAt func(b []byte, off int64) (int, error)
+
+func (f readerAt) ReadAt(b []byte, off int64) (int, error) { return f(b, off) }

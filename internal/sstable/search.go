@@ -54,7 +54,7 @@ func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 		return from, n, true
 	}
 	begin := from
-	for ; from < q.end && q.wrong < maxWrong; from += searchWindow {
+	for ; from < q.end && q.wrong < maxWrong && q.src.Err() == nil; from += searchWindow {
 		if at, n, ok := q.anywhere(from); ok {
 			return at, n, true
 		}

@@ -4,7 +4,8 @@
 // The content of records is opaque to it. Writer appends and syncs; Replay reads back. A log is written once, by one
 // Writer, from its first byte to its last: it is never appended to after it was read (I10) and never reused for another
 // number (I11). Space for records may be reserved ahead (NewReserving) as zeros, which are never a record: zeros up to
-// the file's end mark the end of the log. The length of the file therefore means nothing.
+// the file's end mark the end of the log. The length of the file therefore means nothing, except that a Writer makes no
+// file longer than MaxSize: a longer one, which may be sparse, is damaged and is not read.
 package wal
 
 import (
@@ -75,6 +76,10 @@ const HeaderSize = recordHeaderSize
 
 // FirstRecord is the offset of the first record of a log, in bytes.
 const FirstRecord = fileHeaderSize
+
+// MaxSize is the largest length of a log's file, in bytes, reserved space included: 2 GiB, about four of the largest
+// records. The owner of a Writer begins a new log before that.
+const MaxSize = 2 << 30
 
 // MaxPayload is the largest payload this machine writes and reads, in bytes: 512 MiB, or 128 MiB where int has 32 bits.
 const MaxPayload = 128 << 20 << (2 * (^uint(0) >> 63))

@@ -58,17 +58,24 @@ const (
 // damaged: the error matches corrupt.Err and has the offset. An error of reading is returned wrapped. In any case the
 // Result is filled in as far as the replay came.
 //
-// The time is linear in the file's size, whatever its content. The memory is at most that of the largest record; a
+// The time is linear in the file's size, whatever its content. A file longer than MaxSize is damaged, and none of it is
+// read. The memory is at most that of the largest record; a
 // length is trusted only within the file's size (I30).
 func Replay(f Source, name string, number uint64, each func(payload []byte, end int64) error) (Result, error) {
 	size, err := f.Size()
 	if err != nil {
 		return Result{}, fmt.Errorf("size of %s: %w", name, err)
 	}
+	if size > MaxSize {
+		return Result{Size: size}, corrupt.At(name, MaxSize, tooLong(size))
+	}
 	r := &replay{f: f, name: name, number: number, result: Result{Size: size}}
 	err = r.run(each)
 	return r.result, err
 }
+
+// tooLong returns the defect of a file of that size.
+func tooLong(size int64) error { return fmt.Errorf("%d bytes, want at most %d", size, int64(MaxSize)) }
 
 type replay struct {
 	f      Source
@@ -214,12 +221,15 @@ func (r *replay) zeros(from int64) (bool, error) {
 		if err := r.read(io.NewSectionReader(r.f, base, int64(len(buf))), buf); err != nil {
 			return false, err
 		}
-		if buf[0] != 0 || !bytes.Equal(buf[1:], buf[:len(buf)-1]) {
+		if !allZero(buf) {
 			return false, nil
 		}
 	}
 	return true, nil
 }
+
+// allZero reports whether b, which is not empty, has only zeros.
+func allZero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
 
 // search notes the promises of every header of this log from an offset on. It neither skips nor checks payloads: a
 // wrong length could hide a promise, and a header proves itself. It reads each byte once.

@@ -3,6 +3,7 @@ package wal
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,13 +14,14 @@ import (
 // Salvage reads the intact records of the log with that number, including those behind damage, where Replay stops. It
 // calls each for every record, with its payload, valid until each returns, and the offset of the payload; an error of
 // each ends it and is returned unchanged. It calls lost for each stretch that is not a record, including a damaged file
-// header, before it continues behind it. Zeros up to the end of the file are not lost records. If the file header is
-// damaged, the salt of the first intact record is that of the file. Other errors are ErrUnsupportedVersion and those of
-// Size.
+// header, before it continues behind it. Zeros up to the end of the file are not lost records; what lies behind MaxSize
+// is lost, and not read. If the file header is damaged, the salt of the first intact record is that of the file. Other
+// errors are ErrUnsupportedVersion, those of Size, and that of ctx, once it ends.
 //
 // The time is linear in the file's size, also for valid headers with forged payloads. The memory is at most that of the
 // largest record.
 func Salvage(
+	ctx context.Context,
 	f Source,
 	name string,
 	number uint64,
@@ -33,7 +35,9 @@ func Salvage(
 	if size == 0 {
 		return nil
 	}
-	src := corrupt.NewReader(f, uint64(size)) //nolint:gosec // not negative
+	whole := size
+	size = min(size, MaxSize)
+	src := corrupt.NewReader(ctx, f, uint64(size)) //nolint:gosec // not negative
 	s := &salvage{src: src, size: size, number: number, budget: 4 * size}
 	id, err := parseFileHeader(s.bytes(0, fileHeaderSize), number)
 	switch {
@@ -63,11 +67,17 @@ func Salvage(
 		if to == size {
 			to = s.written(from)
 		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if from < to {
 			lost(from, to, bad)
 		}
 	}
-	return nil
+	if whole > size {
+		lost(size, whole, tooLong(whole))
+	}
+	return ctx.Err()
 }
 
 type salvage struct {
@@ -131,7 +141,7 @@ func (s *salvage) record(at int64) ([]byte, error) {
 // twice as many bytes as lie in between, and some KiB.
 func (s *salvage) next(from int64) int64 {
 	n := 4 << 10
-	for s.size-from >= recordHeaderSize {
+	for s.size-from >= recordHeaderSize && s.src.Err() == nil {
 		b := s.bytes(from, int(min(int64(n), s.size-from)))
 		n = min(2*n, scanChunk)
 		if i, _ := findHeader(b, s.number, s.salt, from); i >= 0 {
@@ -145,10 +155,10 @@ func (s *salvage) next(from int64) int64 {
 // written returns the end of the last nonzero byte from an offset on, or that offset.
 func (s *salvage) written(from int64) int64 {
 	end := from
-	for at := from; at < s.size; {
+	for at := from; at < s.size && s.src.Err() == nil; {
 		b := s.bytes(at, int(min(scanChunk, s.size-at)))
-		if n := len(bytes.TrimRight(b, "\x00")); n > 0 {
-			end = at + int64(n)
+		if !allZero(b) {
+			end = at + int64(len(bytes.TrimRight(b, "\x00")))
 		}
 		at += int64(len(b))
 	}

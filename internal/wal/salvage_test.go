@@ -2,6 +2,7 @@ package wal
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +15,8 @@ import (
 type stretch struct{ from, to int64 }
 
 func salvageBytes(data []byte) (payloads []string, lost []stretch, err error) {
-	err = Salvage(&file{data: data}, "dir/000007.log", testNumber, func(p []byte, at int64) error {
+	f, name := &file{data: data}, "dir/000007.log"
+	err = Salvage(context.Background(), f, name, testNumber, func(p []byte, at int64) error {
 		if !bytes.Equal(data[at:at+int64(len(p))], p) {
 			return fmt.Errorf("payload %q is not at %d", p, at)
 		}
@@ -101,7 +103,8 @@ func TestSalvageRefusesALogOfTheFuture(t *testing.T) {
 
 func TestSalvageReturnsTheErrorOfEach(t *testing.T) {
 	data, _ := build(t, "a", "b")
-	err := Salvage(&file{data: data}, "x", testNumber, func([]byte, int64) error { return errDisk }, nil)
+	fail := func([]byte, int64) error { return errDisk }
+	err := Salvage(t.Context(), &file{data: data}, "x", testNumber, fail, nil)
 	if !errors.Is(err, errDisk) {
 		t.Errorf("error is %v, want %v", err, errDisk)
 	}
@@ -129,7 +132,8 @@ func TestHeadersWithoutPayloadsTakeNoQuadraticTime(t *testing.T) {
 		data = appendRecordHeader(data, h, testNumber, int64(len(data)))
 	}
 	f := &counted{file: &file{data: data}}
-	err := Salvage(f, "x", testNumber, func([]byte, int64) error { return nil }, func(int64, int64, error) {})
+	each, lost := func([]byte, int64) error { return nil }, func(int64, int64, error) {}
+	err := Salvage(t.Context(), f, "x", testNumber, each, lost)
 	if limit := int64(40 * len(data)); err != nil || f.bytes > limit {
 		t.Errorf("read %d bytes of a log of %d, want at most %d; %v", f.bytes, len(data), limit, err)
 	}
@@ -148,7 +152,7 @@ func TestSalvageReadsAroundABadSector(t *testing.T) {
 		}
 	}
 	var got []string
-	err := Salvage(&sectorFile{&file{data: data}}, "x", testNumber, func(p []byte, _ int64) error {
+	err := Salvage(t.Context(), &sectorFile{&file{data: data}}, "x", testNumber, func(p []byte, _ int64) error {
 		got = append(got, string(p))
 		return nil
 	}, func(_, _ int64, reason error) {

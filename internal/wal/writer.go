@@ -28,6 +28,8 @@ const (
 	// gains nothing.
 	firstReserve = 64 << 10
 	maxReserve   = 4 << 20
+
+	maxEnd = MaxSize - maxReserve // of the last record, so that no reservation makes the file too long
 )
 
 // A Writer appends to one log.
@@ -101,8 +103,8 @@ func (w *Writer) Append(record []byte) error {
 	}
 	offset := w.size.Load()
 	end := offset + int64(len(record))
-	if end > maxPromise {
-		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxPromise))
+	if end > maxEnd {
+		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxEnd))
 	}
 	h := recordHeader{
 		payloadCRC: crc32.Checksum(payload, castagnoli),
@@ -121,6 +123,9 @@ func (w *Writer) Append(record []byte) error {
 	w.size.Store(end)
 	return nil
 }
+
+// HasSpace reports whether a record with a payload of n bytes fits into the log.
+func (w *Writer) HasSpace(n int64) bool { return w.size.Load()+recordHeaderSize+n <= maxEnd }
 
 // reserveFor reserves more space if the bytes from offset to end do not fit into what is reserved. A record larger than
 // the next reservation is written without one. After a failed reservation there are no more: on a full disk, writes use

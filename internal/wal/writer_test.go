@@ -183,9 +183,10 @@ func TestPayloadTooLargeIsRefusedBeforeAnythingIsWritten(t *testing.T) {
 	if got, _, err := replayBytes(f.data); err != nil || !slices.Equal(got, []string{"b"}) {
 		t.Errorf("replayed %q, %v", got, err)
 	}
-	w.size.Store(maxPromise)
-	if err := w.Append(framed("c")); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("a log longer than the largest promise: error is %v, want %v", err, ErrTooLarge)
+	w.size.Store(maxEnd - recordHeaderSize)
+	if err := w.Append(framed("c")); !errors.Is(err, ErrTooLarge) || w.HasSpace(1) || !w.HasSpace(0) {
+		t.Errorf("a log of %d bytes: error is %v, want %v; has space for one byte %v, for none %v", w.Size()+25, err,
+			ErrTooLarge, w.HasSpace(1), w.HasSpace(0))
 	}
 }
 
