@@ -22,6 +22,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent directories.
@@ -36,6 +37,12 @@ import (
 // one more store do not fit the shared Resources; other invalid options are errors too. If Open fails, no file with
 // data has been removed or changed.
 func Open(dir string, options *Options) (*DB, error) {
+	return OpenContext(context.Background(), dir, options)
+}
+
+// OpenContext opens a store as Open does. When ctx ends first, it stops soon and returns an error matching that of ctx:
+// reading long logs may take a while. Once it has returned, ctx has no effect on the DB.
+func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error) {
 	opts := options.withDefaults()
 	if err := opts.check(); err != nil {
 		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
@@ -72,7 +79,7 @@ func Open(dir string, options *Options) (*DB, error) {
 		Scaled:  options == nil || options.MemtableSize == 0,
 		Planner: opts.planner(), Plans: plans, Prefix: opts.FilterPrefix.rule, Observer: &db.report,
 	}); err == nil {
-		if err = db.open(); err != nil {
+		if err = db.open(ctx); err != nil {
 			err = errors.Join(err, db.share.Leave(db.tree.End()))
 		}
 	}
@@ -91,13 +98,14 @@ func (o *Options) mode() recovery.Mode {
 }
 
 // open recovers the store in the directory and begins its tree. After an error only the directory stays open.
-func (db *DB) open() (err error) {
+func (db *DB) open(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, db.tree.CloseManifest(nil))
 		}
 	}()
-	found, recorded, err := recovery.Load(db.home.FS, db.dir, db.opts.mode())
+	fsys := recovery.Until(ctx, db.home.FS)
+	found, recorded, err := recovery.Load(fsys, db.dir, db.opts.mode())
 	if err != nil {
 		return err
 	}
@@ -121,7 +129,7 @@ func (db *DB) open() (err error) {
 				found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report)
 			}
 		}
-		if replayed, last, err = db.replay(found, recorded); err != nil {
+		if replayed, last, err = db.replay(ctx, fsys, found, recorded); err != nil {
 			return err
 		}
 	}
@@ -173,16 +181,18 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 
 // replay brings what the logs hold into tables, or into memtables, which it returns, newest first. It also returns the
 // newest sequence number in use.
-func (db *DB) replay(found recovery.Found, s *manifest.State) ([]*memtable.Table, ikey.Seq, error) {
+func (db *DB) replay(
+	ctx context.Context, fsys vfs.FS, found recovery.Found, s *manifest.State,
+) ([]*memtable.Table, ikey.Seq, error) {
 	r := recovery.Replay{
-		Logs:   recovery.Logs{FS: db.home.FS, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
+		Logs:   recovery.Logs{FS: fsys, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
 		Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(s.Seed), MemtableSize: db.opts.MemtableSize,
 		Env: db.work.Env(0), Observer: &db.report,
 	}
 	if !db.opts.ReadOnly {
 		r.Manifest = db.tree
 	}
-	mems, last, err := r.Run(found.LogsFrom(s.MinLog))
+	mems, last, err := r.Run(ctx, found.LogsFrom(s.MinLog))
 	if err == nil {
 		err = db.recoverMark(s.Mark, r.Logs.Newest)
 	}

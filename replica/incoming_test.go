@@ -116,7 +116,7 @@ func TestALogThatRaftCannotReadIsAnError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := openLog(filepath.Join(o.Dir, "log"), o.FS)
+		l, err := openLog(t.Context(), filepath.Join(o.Dir, "log"), o.FS)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,9 +26,9 @@ type storeLog struct {
 
 var errNotFound = errors.New("not found") // the text that raft expects
 
-func openLog(dir string, fsys vfs.FS) (*storeLog, error) {
+func openLog(ctx context.Context, dir string, fsys vfs.FS) (*storeLog, error) {
 	// All lookups are of entries that exist, so no filters. The log is short: little memory is enough.
-	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, FilterFPR: 1, MemoryBudget: 16 << 20})
+	db, err := bloomkv.OpenContext(ctx, dir, &bloomkv.Options{FS: fsys, FilterFPR: 1, MemoryBudget: 16 << 20})
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 			err = errors.Join(fmt.Errorf("replica: %s: %w", opts.Dir, err), n.closeStores())
 		}
 	}()
-	if err := n.openStores(); err != nil {
+	if err := n.openStores(ctx); err != nil {
 		return nil, err
 	}
 	if err := n.reconcile(ctx); err != nil {
@@ -148,18 +148,18 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 	return n, nil
 }
 
-func (n *Node) openStores() error {
+func (n *Node) openStores(ctx context.Context) error {
 	fsys, dir := n.opts.FS, n.opts.Dir
 	if err := vfs.MkdirAll(fsys, dir); err != nil {
 		return err
 	}
 	var err error
-	if n.log, err = openLog(filepath.Join(dir, "log"), fsys); err != nil {
+	if n.log, err = openLog(ctx, filepath.Join(dir, "log"), fsys); err != nil {
 		return err
 	}
 	store := *n.opts.Store
 	store.FS, store.Durability = fsys, bloomkv.NoSync
-	if n.db, err = bloomkv.Open(filepath.Join(dir, "data"), &store); err != nil {
+	if n.db, err = bloomkv.OpenContext(ctx, filepath.Join(dir, "data"), &store); err != nil {
 		return err
 	}
 	if n.snapshots, err = openSnapshots(&n.opts); err != nil {

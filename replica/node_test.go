@@ -518,7 +518,7 @@ func TestALogThatASnapshotHasReplacedIsDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := openLog(filepath.Join(o.Dir, "log"), o.FS)
+	l, err := openLog(t.Context(), filepath.Join(o.Dir, "log"), o.FS)
 	if err != nil {
 		t.Fatal(err)
 	}

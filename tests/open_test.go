@@ -1,7 +1,10 @@
 package tests
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -98,4 +101,70 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	if _, err := fsys.Stat("d"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its parent directory was created: %v", err)
 	}
+}
+
+// TestOpenEndsWithItsContext ends the context at each operation on a file while a store with logs is opened.
+func TestOpenEndsWithItsContext(t *testing.T) {
+	left := vfs.NewMem()
+	db, err := bloomkv.Open("db", storetest.Tiny(left))
+	must(t, err)
+	for i := range 400 {
+		must(t, db.Put(fmt.Appendf(nil, "key%03d", i), bytes.Repeat([]byte("v"), 100)))
+	}
+	left = left.Kill() // without Close, so that logs are replayed
+	must(t, db.Close())
+	for _, readOnly := range []bool{false, true} {
+		ended, n := 0, 0
+		for opened := false; !opened; n++ {
+			mem := left.Kill()
+			before := filesIn(t, mem)
+			ctx, cancel := context.WithCancel(t.Context())
+			ops := 0
+			o := storetest.Tiny(vfs.NewHook(mem, func(vfs.Op) error {
+				if ops++; ops > n {
+					cancel()
+				}
+				return nil
+			}))
+			o.ReadOnly = readOnly
+			db, err := bloomkv.OpenContext(ctx, "db", o)
+			switch opened = ctx.Err() == nil; {
+			case errors.Is(err, context.Canceled):
+				ended++
+				if changed := storetest.Diff(filesIn(t, mem), before); readOnly && changed != "" {
+					t.Errorf("operation %d: the directory was changed: %s", n, changed)
+				}
+			default: // the context ended after the last long step, or not at all
+				cancel()
+				must(t, err)
+				must(t, checkKeys(db, 400))
+				must(t, db.Close())
+			}
+			cancel()
+			db, err = bloomkv.Open("db", storetest.Tiny(mem))
+			must(t, err)
+			if err := checkKeys(db, 400); err != nil {
+				t.Errorf("operation %d: after another Open: %v", n, err)
+			}
+			must(t, db.Close())
+		}
+		if ended < 5 {
+			t.Errorf("read-only %v: %d of %d opens ended, want most", readOnly, ended, n)
+		}
+	}
+}
+
+// checkKeys returns an error unless the store has the keys that TestOpenEndsWithItsContext has put.
+func checkKeys(db *bloomkv.DB, want int) error {
+	got := 0
+	for _, err := range db.Scan(bloomkv.IterOptions{}) {
+		if err != nil {
+			return err
+		}
+		got++
+	}
+	if got != want {
+		return fmt.Errorf("%d keys, want %d", got, want)
+	}
+	return nil
 }

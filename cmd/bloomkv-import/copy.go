@@ -104,7 +104,7 @@ func (a *app) fill(ctx context.Context, s store, dir string, r *report) (err err
 
 // readAgain opens a store, reads every pair, and returns their figures. size is the expected number of bytes.
 func (a *app) readAgain(ctx context.Context, dir string, size uint64) (f figures, err error) {
-	db, err := bloomkv.Open(dir, &bloomkv.Options{ReadOnly: true})
+	db, err := bloomkv.OpenContext(ctx, dir, &bloomkv.Options{ReadOnly: true})
 	if err != nil {
 		return f, err
 	}

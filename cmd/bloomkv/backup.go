@@ -38,7 +38,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			if c.Flags().Changed("prune") && keep < 1 {
 				return fmt.Errorf("--prune %d: want at least 1", keep)
 			}
-			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) (err error) {
 				to, err := backup.OpenDir(nil, args[1])
 				if err != nil {

@@ -21,7 +21,7 @@ after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
 		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
 		},
 	}

@@ -52,7 +52,7 @@ the store takes.`,
 			var writes bloomkv.WriteMetrics
 			bar := a.Progress("compact", -1, true)
 			defer bar.End()
-			db, err := w.open(args[0], o)
+			db, err := w.open(c.Context(), args[0], o)
 			err = with(db, err, func(db *bloomkv.DB) error {
 				before = sumTables(db) // Open has written the contents of logs into tables
 				if !nothing(kr) {

@@ -32,7 +32,7 @@ entries of the whole store, with old versions.
 				return err
 			}
 			var keys uint64
-			db, err := a.openData(args[0])
+			db, err := a.openData(c.Context(), args[0])
 			err = with(db, err, func(db *bloomkv.DB) error {
 				bar := a.Progress("count", -1, false)
 				defer bar.End()

@@ -55,7 +55,7 @@ del does not create a store.`,
 				}
 				b.Delete(key)
 			}
-			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b) })
 		},
 	}

@@ -79,7 +79,7 @@ func sameShape(a, b bloomkv.LevelMetrics) bool {
 // fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
 // 0.
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
-	db, err := bloomkv.Open(d.dir, &d.options)
+	db, err := bloomkv.OpenContext(ctx, d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
 		n, settle := d.set.Len(), (&own.Store{DB: db}).Settle
 		f := filler{
@@ -196,7 +196,7 @@ func levelZero(db *bloomkv.DB) int {
 // measure opens the store, looks up all keys, and closes it.
 func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {
 	o.ErrorIfMissing = true
-	db, err := bloomkv.Open(d.dir, &o)
+	db, err := bloomkv.OpenContext(ctx, d.dir, &o)
 	return c, with(db, err, func(db *bloomkv.DB) error {
 		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
 			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)

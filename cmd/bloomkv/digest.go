@@ -125,7 +125,7 @@ func (d *digester) run(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	db, err := openToRead(name)
+	db, err := openToRead(ctx, name)
 	return with(db, err, func(db *bloomkv.DB) error {
 		made, err := d.make(ctx, db)
 		if err != nil {
@@ -174,7 +174,7 @@ func (d *digester) digestOf(ctx context.Context, name string) (made *digest.Dige
 	if isFile(name) {
 		return readDigest(name)
 	}
-	db, err := openToRead(name)
+	db, err := openToRead(ctx, name)
 	err = with(db, err, func(db *bloomkv.DB) (err error) {
 		made, err = db.Digest(ctx, bloomkv.DigestOptions{})
 		return err

@@ -38,7 +38,7 @@ file.
 					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}
-			db, err := a.openData(args[0])
+			db, err := a.openData(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				n, err := a.printLines(c, db, bloomkv.IterOptions{}, printer{line: line})
 				if err != nil {

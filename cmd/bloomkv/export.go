@@ -51,7 +51,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 					return err
 				}
 			}
-			db, err := w.open(args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return a.export(c.Context(), db, args[1:], opts) })
 		},
 	}
@@ -78,7 +78,7 @@ func (a *app) export(ctx context.Context, db *bloomkv.DB, file []string, opts bl
 
 // exportList writes the list of a store's tables.
 func (a *app) exportList(ctx context.Context, args []string) error {
-	db, err := openToRead(args[0])
+	db, err := openToRead(ctx, args[0])
 	return with(db, err, func(db *bloomkv.DB) error {
 		has, err := db.Inventory(ctx)
 		if err != nil {
@@ -130,7 +130,7 @@ func (c cancellable) Write(b []byte) (int, error) {
 // inventory returns the list of the tables of a store, or that in a file.
 func inventory(ctx context.Context, name string) (has *bloomkv.Inventory, err error) {
 	if !isFile(name) {
-		db, err := openToRead(name)
+		db, err := openToRead(ctx, name)
 		err = with(db, err, func(db *bloomkv.DB) (err error) {
 			has, err = db.Inventory(ctx)
 			return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -44,12 +45,12 @@ func (w *writeFlags) add(c *cobra.Command) {
 			"choose keys that waste reads")
 }
 
-func (w *writeFlags) open(dir string, o bloomkv.Options) (*bloomkv.DB, error) {
+func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
 	o, err := w.options(dir, o)
 	if err != nil {
 		return nil, err
 	}
-	return bloomkv.Open(dir, &o)
+	return bloomkv.OpenContext(ctx, dir, &o)
 }
 
 // options returns o with the options for filters from the flags and from the manifest of the store in dir.

@@ -27,12 +27,12 @@ error.
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
 		Args: cli.Arguments,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {
 				return err
 			}
-			db, err := a.openData(args[0])
+			db, err := a.openData(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {

@@ -61,7 +61,7 @@ func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, a
 	bar := a.Progress(c.Name(), in.size, true)
 	defer bar.End()
 	l.note = func(text string) { a.note(bar, in.name, text) }
-	err = w.create(args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
+	err = w.create(c.Context(), args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 		keep, err = body(db, in.read(c.Context(), bar), isNew)
 		return keep, in.named(err)
 	})

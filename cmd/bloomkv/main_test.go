@@ -31,12 +31,17 @@ type result struct {
 
 func (o tool) run(t *testing.T, args ...string) result {
 	t.Helper()
+	return o.runUntil(t.Context(), args...)
+}
+
+// runUntil runs the tool, which the end of ctx interrupts.
+func (o tool) runUntil(ctx context.Context, args ...string) result {
 	var out, errs bytes.Buffer
 	a := &app{cli.Streams{
 		In: strings.NewReader(o.in), Out: &out, Err: &errs, OutTerminal: o.terminal,
 		ErrTerminal: o.terminal, Color: o.terminal,
 	}}
-	code := a.run(t.Context(), args)
+	code := a.run(ctx, args)
 	return result{code, out.String(), errs.String()}
 }
 
@@ -236,7 +241,7 @@ func TestReadingCommandsChangeNothingAndSeeWhatIsInLogs(t *testing.T) {
 	for _, lock := range []bool{true, false} {
 		dir := uncleanStore(t, lock)
 		before := readDir(t, dir)
-		reader, err := openToRead(dir) // a reader does not disturb them
+		reader, err := openToRead(t.Context(), dir) // a reader does not disturb them
 		must(t, err)
 		for _, c := range []struct {
 			args []string

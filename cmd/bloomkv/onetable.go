@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,11 +21,11 @@ DIR may also be the path of a single table, FILE.sst. Then the command reads the
 unless the table also deletes it. Values and deletions in other tables and in logs are ignored.`
 
 // openData opens a store or a single table for reading.
-func (a *app) openData(path string) (*bloomkv.DB, error) {
+func (a *app) openData(ctx context.Context, path string) (*bloomkv.DB, error) {
 	if isTable(path) {
 		return a.openTable(path)
 	}
-	return openToRead(path)
+	return openToRead(ctx, path)
 }
 
 // isTable reports whether path names a table.

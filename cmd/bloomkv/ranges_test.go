@@ -85,7 +85,7 @@ func sameBound(a, b []byte) bool { return (a == nil) == (b == nil) && string(a) 
 func keysOf(t *testing.T, dir string, o bloomkv.IterOptions) string {
 	t.Helper()
 	var keys strings.Builder
-	db, err := openToRead(dir)
+	db, err := openToRead(t.Context(), dir)
 	err = with(db, err, func(db *bloomkv.DB) error {
 		for kv, err := range db.Scan(o) {
 			if err != nil {

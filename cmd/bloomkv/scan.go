@@ -48,7 +48,7 @@ backwards, so --limit then selects the last pairs.
 					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
 			}}
-			db, err := a.openData(args[0])
+			db, err := a.openData(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				_, err := a.printLines(c, db, o, p)
 				return err

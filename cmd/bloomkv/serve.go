@@ -39,7 +39,7 @@ host of --listen. The paths json and events have the same figures for programs.`
   bloomkv serve ./store --listen 127.0.0.1:0`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			db, err := openToRead(args[0])
+			db, err := openToRead(c.Context(), args[0])
 			if errors.Is(err, bloomkv.ErrLocked) || errors.Is(err, bloomkv.ErrCorruption) {
 				a.PrintError("bloomkv", err)
 				fmt.Fprintln(a.Err, "bloomkv: the page has only what the files show")

@@ -42,7 +42,7 @@ const (
 func Store(
 	ctx context.Context, fsys vfs.FS, dir string, strictWAL bool, progress func(done, total uint64),
 ) (report Report, err error) {
-	fsys = until(ctx, fsys)
+	fsys = recovery.Until(ctx, fsys)
 	mode := recovery.Mode{ReadOnly: true}
 	lock, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
@@ -80,17 +80,6 @@ func Store(
 		report.Mark = mark.Bytes
 	}
 	return report, errors.Join(append(damage, err)...)
-}
-
-// until returns an FS whose operations fail with the error of ctx once ctx has ended, so that all that reads files
-// stops soon. Files and locks can still be closed.
-func until(ctx context.Context, fsys vfs.FS) vfs.FS {
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
-		if op.Kind == vfs.OpClose {
-			return nil
-		}
-		return ctx.Err()
-	})
 }
 
 // stops reports whether an error ends the check: it is no damage, but a failure to read, or the end of the context.

@@ -148,7 +148,7 @@ func (v *view) opening(ctx context.Context, m *manifest.State) Opening {
 	numbers := v.found.LogsFrom(m.MinLog)
 	var last string
 	for range readings {
-		logs := recovery.Logs{FS: until(ctx), Dir: v.dir, Mark: m.Log, Last: m.LastSeq}
+		logs := recovery.Logs{FS: recovery.Until(ctx, vfs.OS), Dir: v.dir, Mark: m.Log, Last: m.LastSeq}
 		counted, gap, err := logs.Judge(numbers)
 		o.Refused, o.Records, o.CutOff = damageOf(err), logs.Records, damageOf(gap)
 		if err == nil {
@@ -228,7 +228,7 @@ func (s *Store) forgive(ctx context.Context, dir string) {
 	if err != nil {
 		return
 	}
-	m, err := manifest.Load(vfs.OS, dir)
+	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 	if err != nil {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -54,17 +55,6 @@ const (
 // log may be half a record when it is read, and complete a moment later; then the next reading gets further.
 const readings = 8
 
-// until returns the file system of the operating system until ctx ends. Reading a large file takes a while, and may
-// find no record.
-func until(ctx context.Context) vfs.FS {
-	return vfs.NewHook(vfs.OS, func(op vfs.Op) error {
-		if op.Kind == vfs.OpClose {
-			return nil
-		}
-		return ctx.Err()
-	})
-}
-
 // replayLog reads a log or a manifest with read, which calls wal.Replay and starts anew each time. A torn end is one
 // of the facts; damage is an error.
 func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Result, error)) (facts Log, err error) {
@@ -74,7 +64,7 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 			facts.Error = err.Error()
 		}
 	}()
-	f, err := until(ctx).Open(name)
+	f, err := recovery.Until(ctx, vfs.OS).Open(name)
 	if err != nil {
 		return facts, err
 	}

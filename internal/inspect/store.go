@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -70,7 +71,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := manifest.Load(vfs.OS, dir)
+	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 	if err != nil {
 		return nil, v.noManifest(err)
 	}

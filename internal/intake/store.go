@@ -27,7 +27,7 @@ func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base string) (err error) {
 	have := None
 	if base != "" {
-		b, err := openBase(fsys, base)
+		b, err := openBase(ctx, fsys, base)
 		if err != nil {
 			return fmt.Errorf("base %s: %w", base, err)
 		}
@@ -90,13 +90,13 @@ type base struct {
 	tables map[uint64]*manifest.Table // by id
 }
 
-func openBase(fsys vfs.FS, dir string) (*base, error) {
+func openBase(ctx context.Context, fsys vfs.FS, dir string) (*base, error) {
 	mode := recovery.Mode{ReadOnly: true}
 	home, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
 		return nil, err
 	}
-	_, s, err := recovery.Load(home.FS, dir, mode)
+	_, s, err := recovery.Load(recovery.Until(ctx, home.FS), dir, mode)
 	if err != nil {
 		return nil, errors.Join(err, home.Close())
 	}

@@ -49,8 +49,8 @@ const seqGap = 1 << 24
 func skip(last ikey.Seq) ikey.Seq { return min(last+seqGap, manifest.MaxSeq) }
 
 // Run replays the given logs, ascending by number. It returns the memtables, newest first, if there is no manifest, and
-// the newest sequence number in use.
-func (r *Replay) Run(logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
+// the newest sequence number in use. When ctx ends, it stops as an error stops it.
+func (r *Replay) Run(ctx context.Context, logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
 	if len(logs) == 0 {
 		return nil, r.Logs.Last, nil
 	}
@@ -61,7 +61,7 @@ func (r *Replay) Run(logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
 	}
 	r.mem = memtable.New(nil, 0, r.MemtableSize)
 	if r.Manifest == nil {
-		err := r.read(counted)
+		err := r.read(ctx, counted)
 		return r.frozen, r.Logs.Last, err
 	}
 	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
@@ -69,7 +69,7 @@ func (r *Replay) Run(logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
 	if err := r.Manifest.Record(&manifest.Edit{}); err != nil {
 		return nil, 0, err
 	}
-	if err := r.read(counted); err != nil {
+	if err := r.read(ctx, counted); err != nil {
 		return nil, 0, err
 	}
 	last, err := r.install(logs)
@@ -101,15 +101,15 @@ func (r *Replay) install(logs []uint64) (ikey.Seq, error) {
 }
 
 // read reads logs into memtables, and flushes each full one.
-func (r *Replay) read(logs []uint64) error {
+func (r *Replay) read(ctx context.Context, logs []uint64) error {
 	for _, n := range logs {
-		res, err := r.Logs.Read(n, r.add, r.makeSpace)
+		res, err := r.Logs.Read(n, r.add, func() error { return r.makeSpace(ctx) })
 		if err != nil {
 			return err
 		}
 		r.Observer.Replayed(n, res.Records, res.Torn)
 	}
-	return r.flush()
+	return r.flush(ctx)
 }
 
 func (r *Replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
@@ -120,15 +120,15 @@ func (r *Replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 	r.mem.AddOps([]memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
 }
 
-func (r *Replay) makeSpace() error {
+func (r *Replay) makeSpace(ctx context.Context) error {
 	if r.mem.Bytes() < r.MemtableSize {
 		return nil
 	}
-	return r.flush()
+	return r.flush(ctx)
 }
 
 // flush writes the memtable to tables, or without a manifest keeps it, and begins another.
-func (r *Replay) flush() error {
+func (r *Replay) flush(ctx context.Context) error {
 	if r.mem.Len() == 0 {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (r *Replay) flush() error {
 	if r.Manifest == nil {
 		r.frozen = slices.Insert(r.frozen, 0, r.mem)
 	} else {
-		res, err := compaction.Flush(context.Background(), r.mem.Iter(ikey.MaxSeq), r.mem.RangeDelsFor(nil), r.Env)
+		res, err := compaction.Flush(ctx, r.mem.Iter(ikey.MaxSeq), r.mem.RangeDelsFor(nil), r.Env)
 		if err != nil {
 			return err
 		}
