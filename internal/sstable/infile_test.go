@@ -64,7 +64,7 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 			}
 			pages += st.FilterParts
 		}
-		if wrong > absent*13/1000 || pages < absent || pages > absent*5/4 {
+		if wrong > absent*13/1000 || pages < absent || pages > absent*13/10 { // a unit lets 0.21 through, two 0.05
 			t.Errorf("%s: %d of %d absent keys pass, in %d pages", c.name, wrong, absent, pages)
 		}
 		if n := testing.AllocsPerRun(100, func() {
