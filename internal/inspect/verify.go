@@ -103,8 +103,7 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		var rule sstable.PrefixRule
 		var cannot *Verify
 		if p != nil && rule.UnmarshalText([]byte(props.Prefixes.Rule)) != nil {
-			p, cannot = nil, &Verify{Cannot: fmt.Sprintf("this program does not know the rule %s",
-				words.Quoted(props.Prefixes.Rule))}
+			p, cannot = nil, &Verify{Cannot: "this program does not know the rule " + words.Quoted(props.Prefixes.Rule)}
 		}
 		it := t.reader.Iter(sstable.IterOptions{Bypass: true})
 		var last []byte // prefix
