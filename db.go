@@ -88,6 +88,7 @@ func (db *DB) Close() error {
 		errs = append(errs, db.tree.View().Failed) // then what is in memory was not written out
 	}
 	s := db.tree.End()
+	db.read.End()
 	errs = append(errs, db.writer.Close())
 	errs = append(errs, db.tree.CloseManifest(s), db.work.RemoveDead(), db.share.Leave(s), db.home.Close())
 	db.report.leftOpen(db.read.Leaked())

@@ -24,13 +24,19 @@ type ExportOptions struct {
 // An Export is a store as of one moment, as a stream of bytes of known size that [Import] and [DB.Import] read. It
 // keeps the tables of that moment on the disk until Close. It is safe for concurrent use.
 type Export struct {
-	db     *DB
-	writer *stream.Writer
-	tables []*tree.Table // of state, in the order of the stream
-	mark   batch.Mark
+	db   *DB
+	size int64 // of the stream, in bytes
+	mark batch.Mark
 
-	mu    sync.Mutex
-	state *tree.State // with a reference; nil after Close
+	mu   sync.Mutex
+	open *openExport // nil after Close
+}
+
+// An openExport is what only WriteTo needs.
+type openExport struct {
+	writer *stream.Writer
+	state  *tree.State   // with a reference
+	tables []*tree.Table // of state, in the order of the stream
 }
 
 var _ io.WriterTo = (*Export)(nil)
@@ -57,7 +63,7 @@ func (db *DB) Export(ctx context.Context, opts ExportOptions) (*Export, error) {
 		db.tree.Release(s)
 		return nil, err
 	}
-	db.report.exported(len(x.tables), x.Size(), time.Since(began))
+	db.report.exported(len(x.open.tables), x.Size(), time.Since(began))
 	return x, nil
 }
 
@@ -77,17 +83,17 @@ func (db *DB) export(ctx context.Context, r manifest.State, s *tree.State, since
 	for i, id := range ids {
 		sums[i] = id.Sum
 	}
-	x := &Export{db: db, mark: r.Mark, state: s}
-	s.EachTable(func(_ int, t *tree.Table) { x.tables = append(x.tables, t) })
+	open := &openExport{state: s}
+	s.EachTable(func(_ int, t *tree.Table) { open.tables = append(open.tables, t) })
 	header := stream.NewHeader(r, sums, func(id stream.ID) bool { return known[id] })
-	if x.writer, err = stream.NewWriter(header); err != nil {
+	if open.writer, err = stream.NewWriter(header); err != nil {
 		return nil, fmt.Errorf("bloomkv: export: %w", err)
 	}
-	return x, nil
+	return &Export{db: db, size: open.writer.Size(), mark: r.Mark, open: open}, nil
 }
 
 // Size returns the exact length of the stream in bytes.
-func (x *Export) Size() int64 { return x.writer.Size() }
+func (x *Export) Size() int64 { return x.size }
 
 // Mark returns a copy of the mark of the exported store: see [DB.Mark].
 func (x *Export) Mark() []byte { return copyOf(x.mark) }
@@ -98,20 +104,20 @@ func (x *Export) Mark() []byte { return copyOf(x.mark) }
 // of the Export lets a WriteTo end that has begun.
 func (x *Export) WriteTo(w io.Writer) (int64, error) {
 	x.mu.Lock()
-	s := x.state
-	if s != nil {
-		s.Hold()
+	open := x.open
+	if open != nil {
+		open.state.Hold()
 	}
 	x.mu.Unlock()
-	if s == nil {
+	if open == nil {
 		return 0, ErrClosed
 	}
-	defer x.db.tree.Release(s)
-	n, err := x.writer.Write(w, func(i int) (io.ReaderAt, string, error) {
+	defer x.db.tree.Release(open.state)
+	n, err := open.writer.Write(w, func(i int) (io.ReaderAt, string, error) {
 		if x.db.tree.Load() == nil {
 			return nil, "", ErrClosed
 		}
-		f := x.tables[i].File
+		f := open.tables[i].File
 		return f, f.Name, nil
 	})
 	if err != nil && x.db.tree.Load() == nil {
@@ -127,12 +133,12 @@ func (x *Export) WriteTo(w io.Writer) (int64, error) {
 // the first returns nil, also after that of the store.
 func (x *Export) Close() error {
 	x.mu.Lock()
-	s := x.state
-	x.state = nil
+	open := x.open
+	x.open = nil
 	x.mu.Unlock()
-	if s == nil {
+	if open == nil {
 		return ErrClosed
 	}
-	x.db.tree.Release(s)
+	x.db.tree.Release(open.state)
 	return nil
 }

@@ -327,9 +327,13 @@ func (p *Pool) collect() {
 }
 
 // fit gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three
-// quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it.
+// quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it. A
+// pool without stores keeps nothing.
 func (p *Pool) fit() {
 	free := p.Free()
+	if len(p.members()) == 0 {
+		free = 0
+	}
 	rest := max(free-p.Held.Sum(), 0)
 	p.Parts.SetLimit(filterplan.PartsSpace(rest, free))
 	parts := p.Parts.Bytes()

@@ -81,6 +81,7 @@ func (b *Share) Leave(s *tree.State) error {
 	b.tree.Blocks.Close()
 	b.pool.Parts.Leave(b.tree.Blocks)
 	b.pool.leave(b)
+	b.planned.Store(&manifest.Version{})
 	b.tree.Domain.WaitLater()
 	return err
 }

@@ -280,7 +280,7 @@ func (c *Cache) Close() {
 const fewFree = 2 * (4<<10 + header)
 
 // SetCapacity changes the bound and evicts blocks beyond it. A small part of the capacity is set aside for buffers that
-// wait to be reused.
+// wait to be reused. With a capacity of 0 the pool keeps no memory.
 func (p *Pool) SetCapacity(n int64) {
 	n = max(n, 0)
 	p.full.Store(false)
@@ -296,6 +296,9 @@ func (p *Pool) SetCapacity(n int64) {
 	p.limbo.mu.Lock()
 	p.limbo.limit = limbo
 	p.limbo.batch = min(limbo/8, 256<<10)
+	if n == 0 {
+		p.limbo.spares = nil
+	}
 	p.limbo.mu.Unlock()
 	if g := p.ghosts.Load(); !g.fits(n) {
 		p.ghosts.Store(newGhosts(n))
@@ -315,6 +318,9 @@ func (p *Pool) SetCapacity(n int64) {
 			}
 		}
 		full := p.evict(h, h.limit)
+		if n == 0 && h.blocks == 0 { // the lists are empty
+			h.trial, h.ring, h.holes, h.hand, h.free = queue{}, nil, nil, 0, [classes][]*Block{}
+		}
 		h.mu.Unlock()
 		full.retire()
 	}

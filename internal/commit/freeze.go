@@ -143,8 +143,11 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.logs.Wait()
-	if w.log == nil {
+	w.framed = nil
+	log := w.log
+	w.log, w.base = nil, nil
+	if log == nil {
 		return nil
 	}
-	return w.log.w.Close()
+	return log.w.Close()
 }

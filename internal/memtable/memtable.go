@@ -76,7 +76,7 @@ const (
 // table, or 0 if that is unknown: an index that is too small then grows at once to the capacity that a table of that
 // size will need.
 func New(prefix []byte, keys int, size int64) *Table {
-	return NewIn(&Memory{nodes: btree.NewFreeListG[item](0)}, prefix, keys, size)
+	return NewIn(newMemory(nil, 0), prefix, keys, size)
 }
 
 // NewIn is like New, but m lends the memory of versions and of most slots of the index, outside the collector's heap,
@@ -84,7 +84,7 @@ func New(prefix []byte, keys int, size int64) *Table {
 func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
 	t := &Table{
 		arena: arena{pool: m.Pool, chunk: lentChunk(size)},
-		nodes: m.nodes, prefix: bytes.Clone(prefix), size: size,
+		nodes: m.nodes.Load(), prefix: bytes.Clone(prefix), size: size,
 	}
 	t.tree = t.newTree()
 	t.index.Store(newIndex(keys, &t.arena))

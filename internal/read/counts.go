@@ -39,9 +39,18 @@ type Counts struct {
 // Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
 func (r *Reader) Lookups() Counts { return r.lookups.sum() }
 
-// lookupCounts are the counters of lookups, striped so that goroutines on different processors do not share a cache
-// line.
-type lookupCounts [lookupStripes]lookupStripe
+// End keeps the sums of the counters, and drops the counters, which take 128 KiB. Lookups that are still in progress
+// are not counted.
+func (r *Reader) End() { r.lookups.end() }
+
+// lookupCounts are the counters of lookups.
+type lookupCounts struct {
+	stripes atomic.Pointer[lookupStripes] // nil after end
+	final   Counts                        // set by end, before stripes
+}
+
+// lookupStripes are the counters, striped so that goroutines on different processors do not share a cache line.
+type lookupStripes [numStripes]lookupStripe
 
 type lookupStripe struct {
 	// The two common kinds of lookup have one counter each, indexed by the number of tables in range, all of whose
@@ -61,8 +70,8 @@ type lookupStripe struct {
 } // a multiple of two cache lines of 64 bytes
 
 const (
-	lookupStripes = 256 // two goroutines on one stripe take twice as long for an absent key
-	usualProbes   = 8
+	numStripes  = 256 // two goroutines on one stripe take twice as long for an absent key
+	usualProbes = 8
 )
 
 // lookupCost is the cost of one lookup. Its caller keeps it.
@@ -105,10 +114,14 @@ func (l *lookupCost) absentReads() uint64 {
 	return l.absentAsked + searched*l.absentWasted/l.searches
 }
 
-// add counts a lookup. It returns the lookup's number in its counter, for sampled.
+// add counts a lookup. It returns the lookup's number in its counter, for sampled, or 0 after end.
 func (c *lookupCounts) add(l *lookupCost) (number uint64) {
-	i := epoch.Stripe(lookupStripes)
-	s, first := &c[i], firstNumber(i)
+	stripes := c.stripes.Load()
+	if stripes == nil {
+		return 0
+	}
+	i := epoch.Stripe(numStripes)
+	s, first := &stripes[i], firstNumber(i)
 	if !l.memtableHit && l.probes == l.inRange && l.probes < usualProbes {
 		if l.passed == 0 && l.searches == 0 && l.reads.FilterParts == 0 {
 			return first + s.absent[l.probes].Add(1)
@@ -136,13 +149,17 @@ func (c *lookupCounts) add(l *lookupCost) (number uint64) {
 
 // firstNumber returns the first lookup number of a stripe, so that the counters of different stripes use different
 // numbers.
-func firstNumber(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below lookupStripes
+func firstNumber(stripe int) uint64 { return uint64(stripe) << 32 } //nolint:gosec // below numStripes
 
 // addMany counts n lookups by their total cost; memtables answered memtableHits of them. It returns the number of the
 // last one.
 func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (number uint64) {
-	i := epoch.Stripe(lookupStripes)
-	s := &c[i]
+	stripes := c.stripes.Load()
+	if stripes == nil {
+		return 0
+	}
+	i := epoch.Stripe(numStripes)
+	s := &stripes[i]
 	number = firstNumber(i) + s.gets.Add(uint64(n)) //nolint:gosec // a length
 	s.memtableHits.Add(uint64(memtableHits))        //nolint:gosec // a length
 	s.add(l)
@@ -181,10 +198,20 @@ func (s *lookupStripe) add(l *lookupCost) {
 
 // sum returns the sums over all stripes.
 func (c *lookupCounts) sum() (l Counts) {
-	for i := range c {
-		c[i].addTo(&l)
+	stripes := c.stripes.Load()
+	if stripes == nil {
+		return c.final
+	}
+	for i := range stripes {
+		stripes[i].addTo(&l)
 	}
 	return l
+}
+
+// end keeps the sums and drops the stripes.
+func (c *lookupCounts) end() {
+	c.final = c.sum()
+	c.stripes.Store(nil)
 }
 
 // addTo adds the counters to l.

@@ -66,6 +66,7 @@ type Config struct {
 func (r *Reader) Init(c Config) {
 	r.tree, r.tables, r.seed, r.prefix, r.observer, r.naming = c.Tree, c.Tables, c.Seed, c.Prefix, c.Observer, c.Naming
 	r.SamplingBits = samplingBits
+	r.lookups.stripes.Store(new(lookupStripes))
 }
 
 // Hash returns the hash of a key, computed once for all memtables and tables of the store.

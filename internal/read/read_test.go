@@ -183,7 +183,7 @@ func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 	r := &Reader{SamplingBits: samplingBits}
 	sampled, lookups := 0, 0
 	for n := range uint64(200) {
-		for stripe := range lookupStripes {
+		for stripe := range numStripes {
 			lookups++
 			if r.sampled(firstNumber(stripe) + n + 1) {
 				sampled++

@@ -243,6 +243,12 @@ func (d *Dir) Close() error {
 			mappings = append(mappings, p.dropMapping(i, nil))
 		}
 	}
+	if len(p.open) == 0 {
+		p.open = nil
+	}
+	if len(p.mapped) == 0 {
+		p.mapped = nil
+	}
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {

@@ -228,6 +228,7 @@ func (t *Tree) CloseManifest(last *State) (err error) {
 	}
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
+	t.recorded.Version = &manifest.Version{} // a closed store keeps no list of its tables
 	if t.manifest == nil {
 		return err
 	}

@@ -240,11 +240,11 @@ func (t *Tree) Release(s *State) {
 // trim is called after memory of memtables was given back. It keeps what one memtable takes: a store that is written
 // without a pause needs it for the rest of the current memtable and the beginning of the next.
 func (t *Tree) trim() {
-	keep := int64(0)
 	if s := t.state.Load(); s != nil {
-		keep = s.Mem.Size()
+		t.memory.Trim(s.Mem.Size())
+	} else {
+		t.memory.Drop()
 	}
-	t.memory.Trim(keep)
 }
 
 // TakeDead returns the tables that no state names any more, each once. No reader can see them.
