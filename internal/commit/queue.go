@@ -198,9 +198,9 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 }
 
 // makeSpace returns once a group of the given number of bytes may be added to the memtable. It slows writers while
-// compaction is behind, begins a new memtable if the group does not fit into it or into its log, and waits if it cannot
-// begin one. The first group after Open waits as well: Close flushes whatever level 0 has, so short sessions alone would
-// never wait. mu is held.
+// compaction is behind, begins a new memtable if the group does not fit into it or into its log, and waits if it
+// cannot begin one. The first group after Open waits as well: Close flushes whatever level 0 has, so short sessions
+// alone would never wait. mu is held.
 func (w *Writer) makeSpace(size int64) error {
 	w.slowDown(size)
 	mem := w.Tree.Load().Mem
