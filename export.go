@@ -43,7 +43,8 @@ var _ io.WriterTo = (*Export)(nil)
 
 // Export returns the store as of now, with every write that returned before the call; of the writes that run
 // concurrently it has a prefix, possibly empty. It first writes out what is in memory, as [DB.Flush] does. The stream
-// consists of the tables as they are: no key is decoded and no filter is built.
+// consists of the tables as they are: no key is decoded and no filter is built. All their checksums are compared before
+// they are sent, so that damage does not travel.
 //
 // The caller must close the Export. Until then it keeps its tables on the disk, even those that compactions replace,
 // and the memory of a memtable; writes, reads and compactions go on. With Options.ReadOnly, Export returns
@@ -99,7 +100,8 @@ func (x *Export) Size() int64 { return x.size }
 func (x *Export) Mark() []byte { return copyOf(x.mark) }
 
 // WriteTo writes the stream to w and returns the number of bytes written. It may be called any number of times, and
-// writes the same bytes each time. The error is that of w, or of reading a table; after Close of the Export or of its
+// writes the same bytes each time. The error is that of w, or of reading a table: for a damaged one it matches
+// ErrCorruption, and nothing of that table was written; after Close of the Export or of its
 // store it is ErrClosed. Close of the store does not wait for WriteTo, whose next read of a table then fails, but Close
 // of the Export lets a WriteTo end that has begun.
 func (x *Export) WriteTo(w io.Writer) (int64, error) {
@@ -117,8 +119,8 @@ func (x *Export) WriteTo(w io.Writer) (int64, error) {
 		if x.db.tree.Load() == nil {
 			return nil, "", ErrClosed
 		}
-		f := open.tables[i].File
-		return f, f.Name, nil
+		t := open.tables[i]
+		return t.File, t.File.Name, t.Reader.VerifySums(context.Background())
 	})
 	if err != nil && x.db.tree.Load() == nil {
 		return n, ErrClosed

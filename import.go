@@ -44,7 +44,8 @@ type NewStoreOptions struct {
 // store appears in one step: after an error Import removes what it made, and a crash leaves no store in dir.
 //
 // Import verifies that each byte of the stream is the one that was sent, in its place, and that each table fits the
-// description in the header. It does not read the keys; [Check] does. Damage, also a stream that ends early, is an
+// description in the header. It does not read the keys; [Check] does: a stream from elsewhere may have tables that were
+// damaged before. Damage, also a stream that ends early, is an
 // error matching ErrCorruption with the offset in the stream (errors.As finds the *[CorruptionError]). The error for a
 // later version of the format matches ErrUnsupportedVersion, and that for an export without tables that Base lacks
 // ErrMissingTable. Errors of r are wrapped.

@@ -50,7 +50,7 @@ var rooms = map[string]room{
 	"examples":        {8, []string{".", "backup", "digest", "bloomblock", "bloom", "vfs", "internal/httpguard"}},
 	"examples/bucket": {0, nil},
 
-	"backup": {7, []string{".", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
+	"backup": {7, []string{".", "internal/check", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
 	"replica":                  {7, []string{".", "digest", "vfs", "internal/httpguard", "internal/words"}},
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it

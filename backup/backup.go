@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/check"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -31,7 +32,8 @@ type Storage interface {
 	// Put stores an object, or replaces it by an equal one. The object is there as a whole and durable when Put returns
 	// nil, and never in part. If r fails, Put returns its error and stores nothing.
 	Put(ctx context.Context, name string, r io.Reader) error
-	// Get returns the content of an object. The error for an absent one matches fs.ErrNotExist.
+	// Get returns the content of an object. The error for an absent one matches fs.ErrNotExist. If the reader is an
+	// io.ReaderAt, Verify reads each table twice from it; else it calls Get a few times for each.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the names that begin with prefix, which ends with "/", in any order.
 	List(ctx context.Context, prefix string) ([]string, error)
@@ -278,7 +280,7 @@ type object struct {
 	ctx  context.Context //nolint:containedctx // of one Restore or Verify
 	s    Storage
 	r    io.ReadCloser // nil before the first
-	name string
+	name string        // of the object
 	left uint64
 	crc  uint32
 	at   int64
@@ -328,8 +330,37 @@ func (o *object) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Verify reads all generations and all tables that they name, and compares each with its checksum. The error joins all
-// damage and all that is missing, by object. progress, if not nil, is called with the number of tables read.
+// A table is a stored table, read at any offset.
+type table struct{ *object }
+
+// ReadAt implements io.ReaderAt.
+func (t table) ReadAt(b []byte, off int64) (int, error) {
+	if r, ok := t.r.(io.ReaderAt); ok {
+		return r.ReadAt(b, off)
+	}
+	if off < t.at {
+		err := t.close()
+		if err == nil {
+			t.r, err = t.s.Get(t.ctx, t.name)
+		}
+		if err != nil {
+			return 0, err
+		}
+		t.at = 0
+	}
+	skipped, err := io.CopyN(io.Discard, t.r, off-t.at)
+	t.at += skipped
+	if err != nil {
+		return 0, err
+	}
+	n, err := io.ReadFull(t.r, b)
+	t.at += int64(n)
+	return n, err
+}
+
+// Verify reads all generations and all tables that they name, compares each with its checksum, and checks each table as
+// bloomkv.Check does. The error joins all damage and all that is missing, by object. progress, if not nil, is called
+// with the number of tables read.
 func Verify(ctx context.Context, s Storage, progress func(done, total int)) error {
 	need, damage, err := referenced(ctx, s)
 	if err != nil {
@@ -346,6 +377,9 @@ func Verify(ctx context.Context, s Storage, progress func(done, total int)) erro
 			n := min(uint64(len(buf)), t.Size-at)
 			_, err = o.ReadAt(buf[:n], int64(at))
 			at += n
+		}
+		if err == nil {
+			err = check.Table(ctx, table{o}, o.name, t.Table)
 		}
 		if err != nil {
 			damage = append(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))

@@ -3,8 +3,10 @@ package backup_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"log"
@@ -487,4 +489,91 @@ func Example() {
 	// generation 1 has 1 new table, <nil>
 	// generation 2 has 1 new table, <nil>
 	// monday <nil>
+}
+
+// sequential is a storage whose objects can only be read from their beginning.
+type sequential struct {
+	backup.Storage
+	gets int
+}
+
+func (s *sequential) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	s.gets++
+	r, err := s.Storage.Get(ctx, name)
+	return struct{ io.ReadCloser }{r}, err
+}
+
+// TestVerifyChecksTables damages tables and corrects the checksums of their objects, as if the store had been damaged
+// when it was stored.
+func TestVerifyChecksTables(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	db, write := written(t)
+	write()
+	d := open(t, mem)
+	_, err := backup.Make(ctx, db, d)
+	must(t, err)
+	slow := &sequential{Storage: d}
+	must(t, backup.Verify(ctx, slow, nil))
+	if slow.gets < 3 || slow.gets > 7 {
+		t.Errorf("%d objects were begun, want some", slow.gets)
+	}
+	names, err := d.List(ctx, "tables/")
+	must(t, err)
+	r, err := d.Get(ctx, names[0])
+	must(t, err)
+	whole, err := io.ReadAll(r)
+	must(t, errors.Join(err, r.Close()))
+	whole = whole[:len(whole)-4]
+	for i := 0; i < len(whole); i += 1 + len(whole)/100 {
+		b := bytes.Clone(whole)
+		b[i] ^= 4
+		b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+		must(t, d.Put(ctx, names[0], bytes.NewReader(b)))
+		for _, s := range []backup.Storage{d, slow} {
+			if err := backup.Verify(ctx, s, nil); !errors.Is(err, bloomkv.ErrCorruption) ||
+				!strings.Contains(err.Error(), names[0]) {
+				t.Fatalf("byte %d of %s: Verify by %T: %v", i, names[0], s, err)
+			}
+		}
+	}
+	must(t, d.Close())
+}
+
+func TestADamagedStoreGivesNoGeneration(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("k"), bytes.Repeat([]byte("v"), 100)), db.Close()))
+	table := onlyTable(t, mem)
+	b, err := vfs.ReadFile(mem, table, 1<<20)
+	must(t, err)
+	b[5] ^= 1
+	must(t, mem.Remove(table))
+	f, err := mem.Create(table)
+	must(t, err)
+	_, err = f.Write(b)
+	must(t, errors.Join(err, f.Close()))
+	db, err = bloomkv.Open("db", &bloomkv.Options{FS: mem})
+	must(t, err)
+	d := open(t, mem)
+	if _, err := backup.Make(ctx, db, d); !errors.Is(err, bloomkv.ErrCorruption) ||
+		!strings.Contains(err.Error(), "offset 0") {
+		t.Errorf("Make: %v, want damage at offset 0", err)
+	}
+	if all, err := backup.List(ctx, d); err != nil || len(all) > 0 {
+		t.Errorf("generations %v, %v; want none", all, err)
+	}
+	must(t, errors.Join(d.Close(), db.Close()))
+}
+
+// onlyTable returns the path of the only table of a store.
+func onlyTable(t *testing.T, fsys vfs.FS) string {
+	t.Helper()
+	names, err := fsys.List("db")
+	must(t, err)
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, ".sst") })
+	if i < 0 {
+		t.Fatal(names)
+	}
+	return "db/" + names[i]
 }

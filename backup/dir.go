@@ -120,7 +120,7 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return struct {
-		io.Reader
+		*io.SectionReader
 		io.Closer
 	}{io.NewSectionReader(f, 0, size), f}, nil
 }

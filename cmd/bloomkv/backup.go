@@ -27,8 +27,10 @@ func (a *app) backupCommand() *cobra.Command {
 Only tables that no earlier generation has are copied. It prints the number of the generation. Interrupted at any
 point, it leaves the earlier generations as they were, and the new one whole or not at all.
 
---verify then reads all generations in TARGET and compares them with their checksums. --prune N then removes all but the
-newest N, and the tables that only they needed.
+A store with damaged tables gives no new generation: bloomkv salvage makes a sound store of it.
+
+--verify then reads all generations in TARGET, compares them with their checksums, and checks each table as check does.
+--prune N then removes all but the newest N, and the tables that only they needed.
 
 If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR.`,
 		Example: `  bloomkv backup ./store /mnt/backups
@@ -64,7 +66,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 		},
 	}
 	w.add(c)
-	c.Flags().BoolVar(&verify, "verify", false, "read all generations and compare them with their checksums")
+	c.Flags().BoolVar(&verify, "verify", false, "read all generations and check their tables")
 	c.Flags().IntVar(&keep, "prune", 0, "keep only the newest `N` generations")
 	return c
 }
@@ -75,7 +77,8 @@ func (a *app) restoreCommand() *cobra.Command {
 		Short: "Make a store of a generation that backup has stored",
 		Long: `restore makes a store in NEW, a directory that must be empty or not exist, of the newest generation in
 the directory TARGET, or of the one whose number follows the @. It verifies every byte. After an error or an interrupt,
-nothing is left in NEW.`,
+nothing is left in NEW. Then it checks the store, as check does: if tables were damaged before they were stored, the
+exit status is 2, and NEW stays.`,
 		Example: `  bloomkv restore /mnt/backups ./store
   bloomkv restore /mnt/backups@12 ./store`,
 		Args: cli.Arguments,
@@ -104,7 +107,11 @@ nothing is left in NEW.`,
 				}
 				generation = all[len(all)-1]
 			}
-			return ofBackup(backup.Restore(c.Context(), from, generation, args[1], bloomkv.NewStoreOptions{}))
+			err = backup.Restore(c.Context(), from, generation, args[1], bloomkv.NewStoreOptions{})
+			if err != nil {
+				return ofBackup(err)
+			}
+			return a.checkCopy(c.Context(), args[1])
 		},
 	}
 }

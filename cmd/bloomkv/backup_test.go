@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/internal/stream"
 )
 
 func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
@@ -55,5 +60,62 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 	if r := (tool{}).run(t, "backup", "--verify", dir, target); r.code != cli.ExitTrouble ||
 		!strings.Contains(r.err, "checksum") || strings.Contains(r.err, "salvage") {
 		t.Errorf("a damaged table: exit %d, %q", r.code, r.err)
+	}
+}
+
+// TestACopyOfADamagedStoreSaysSo damages a table of a store, of an export, and of a backup, with right checksums of the
+// last two.
+func TestACopyOfADamagedStoreSaysSo(t *testing.T) {
+	dir, tmp := newStore(t, "a\t1\nb\t2\n"), t.TempDir()
+	file, target := filepath.Join(tmp, "export"), filepath.Join(tmp, "target")
+	tool{}.must(t, "export", dir, file)
+	tool{}.must(t, "backup", dir, target)
+	in, err := stream.NewReader(bytes.NewReader(readFile(t, file)))
+	must(t, err)
+	var table []byte
+	must(t, in.Table(in.Header.Tables[0].Size, func(p []byte) error {
+		table = append(table, p...)
+		return nil
+	}))
+	table[3] ^= 1
+	w, err := stream.NewWriter(in.Header)
+	must(t, err)
+	var damaged bytes.Buffer
+	_, err = w.Write(&damaged, func(int) (io.ReaderAt, string, error) { return bytes.NewReader(table), "", nil })
+	must(t, err)
+	writeFile(t, file, damaged.Bytes())
+	names, err := filepath.Glob(filepath.Join(target, "tables", "*"))
+	must(t, err)
+	table = binary.LittleEndian.AppendUint32(table, crc32.Checksum(table, crc32.MakeTable(crc32.Castagnoli)))
+	writeFile(t, names[0], table)
+	other := filepath.Join(tmp, "other")
+	tool{}.must(t, "checkpoint", dir, other)
+	flip(t, sstFiles(t, dir)[0], 3)
+
+	for _, c := range []struct {
+		args []string
+		made bool
+	}{
+		{[]string{"export", dir, filepath.Join(tmp, "new.export")}, false},
+		{[]string{"backup", dir, filepath.Join(tmp, "new.target")}, false},
+		{[]string{"import", filepath.Join(tmp, "imported"), file}, true},
+		{[]string{"restore", target, filepath.Join(tmp, "restored")}, true},
+		{[]string{"backup", "--verify", other, target}, false},
+	} {
+		r := tool{}.run(t, c.args...)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.err, "checksum") {
+			t.Errorf("%q: exit %d, %q; want %d and damage", c.args, r.code, r.err, cli.ExitTrouble)
+		}
+		if c.made && !strings.Contains(oneLine(r.err), "is complete, and is damaged as its original was") {
+			t.Errorf("%q: %q, want that a store was made", c.args, r.err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(tmp, "new.export")); err == nil {
+		t.Error("a damaged store was exported")
+	}
+	for _, made := range []string{"imported", "restored"} {
+		if r := (tool{}).run(t, "check", filepath.Join(tmp, made)); r.code != cli.ExitTrouble {
+			t.Errorf("check %s: exit %d", made, r.code)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -38,6 +39,17 @@ func damages(err error) []damageReport {
 	default:
 		return damages(errors.Unwrap(err))
 	}
+}
+
+// checkCopy checks a store that was just made of another. Damage in tables travels with them.
+func (a *app) checkCopy(ctx context.Context, dir string) error {
+	bar := a.Progress("check", -1, true)
+	defer bar.End()
+	_, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
+	if errors.Is(err, bloomkv.ErrCorruption) {
+		err = fmt.Errorf("%s is complete, and is damaged as its original was: %w", dir, err)
+	}
+	return err
 }
 
 func (a *app) checkCommand() *cobra.Command {

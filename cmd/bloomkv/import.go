@@ -17,7 +17,8 @@ func (a *app) importCommand() *cobra.Command {
 		Short: "Make a store of what export wrote",
 		Long: `import makes a store in NEW, a directory that must be empty or not exist, of a stream that export wrote,
 from FILE or from standard input. It verifies every byte and returns when the store is on stable storage. After an error
-or an interrupt, nothing is left in NEW.
+or an interrupt, nothing is left in NEW. Then it checks the store, as check does: if tables were damaged before they
+were exported, or in the store of --base, the exit status is 2, and NEW stays.
 
 An export with --since leaves out tables. --base names the directory of a store that has them; it is not changed, and
 the tables are hard-linked, or copied where that is not possible.
@@ -40,7 +41,11 @@ To load lines of keys and values, see load and ingest.`,
 				//nolint:errorlint // not %w: the advice for corruption is to salvage the store
 				err = fmt.Errorf("%v; want all of what \"bloomkv export\" wrote", err)
 			}
-			return in.named(err)
+			bar.End()
+			if err != nil {
+				return in.named(err)
+			}
+			return a.checkCopy(c.Context(), args[0])
 		},
 	}
 	c.Flags().StringVar(&opts.Base, "base", "", "take the tables that the export leaves out from the store `DIR`")

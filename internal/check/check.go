@@ -5,6 +5,7 @@ package check
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -132,6 +133,14 @@ func Tables(
 		return report, err
 	}
 	return report, errors.Join(append(damage, err)...)
+}
+
+// Table verifies one table by itself and against its record. name is that of its file, for errors.
+func Table(ctx context.Context, f io.ReaderAt, name string, meta *manifest.Table) error {
+	d := new(epoch.Domain)
+	r := sstable.NewReader(f, tree.MetaOf(meta, name), cache.New(0, d), sstable.NewPartPool(0), d)
+	defer r.Close()
+	return r.Verify(ctx, nil)
 }
 
 // table verifies one table by itself and against the manifest. Verify does the latter once it has read the tail.

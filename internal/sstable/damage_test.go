@@ -130,6 +130,7 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 		if mustBeHonest(t, "undamaged", file, info, kvs, smallDels) {
 			t.Fatal("undamaged, and yet")
 		}
+		must(t, newReader(file, info, 0).VerifySums(t.Context()))
 		for i := 0; i < len(file); i += stride() {
 			file[i] ^= 1 << (i % 8)
 			if !mustBeHonest(t, fmt.Sprintf("%v: byte %d of %d", c, i, len(file)), file, info, kvs, smallDels) {
@@ -138,6 +139,9 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 			_, err := Open(bytes.NewReader(file), int64(len(file)), "x")
 			if err != nil && !errors.Is(err, corrupt.Err) {
 				t.Fatalf("Open: byte %d: %v", i, err)
+			}
+			if err := newReader(file, info, 0).VerifySums(t.Context()); !errors.Is(err, corrupt.Err) {
+				t.Fatalf("%v: byte %d of %d: VerifySums: %v, want damage", c, i, len(file), err)
 			}
 			file[i] ^= 1 << (i % 8)
 		}

@@ -58,14 +58,20 @@ func (b TableBytes) Fixed() int64 { return b.Top + b.RangeDeletes + b.Descriptio
 func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache, parts *sstable.PartPool) *Table {
 	t := &Table{Meta: meta, File: files.File(meta.Number)}
 	t.Keys.Most.Store(math.MaxInt64)
-	m := sstable.Meta{Name: t.File.Name, Size: meta.Size, ID: meta.ID, TailLen: meta.TailLen, FilterLen: meta.FilterLen}
-	if meta.Flags&manifest.SeqOverridden != 0 {
-		m.Seq = meta.MaxSeq
-	}
-	m.Facts = facts{meta}
-	t.Reader = sstable.NewReader(t.File, m, blocks, parts, files.Domain)
+	t.Reader = sstable.NewReader(t.File, MetaOf(meta, t.File.Name), blocks, parts, files.Domain)
 	t.Keys.TableFilter, t.Prefixes.TableFilter = &t.Reader.Keys, &t.Reader.Prefixes
 	return t
+}
+
+// MetaOf returns what a reader of a table must know. name is that of its file, for errors.
+func MetaOf(t *manifest.Table, name string) sstable.Meta {
+	m := sstable.Meta{
+		Name: name, Size: t.Size, ID: t.ID, TailLen: t.TailLen, FilterLen: t.FilterLen, Facts: facts{t},
+	}
+	if t.Flags&manifest.SeqOverridden != 0 {
+		m.Seq = t.MaxSeq
+	}
+	return m
 }
 
 // Fingerprint returns the table's fingerprint. It reads the tail of the file at the first call.
