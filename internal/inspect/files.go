@@ -221,16 +221,23 @@ func Stamp(dir string) string {
 // forgive drops what is said of files that another process removed before they were found or read: those that the
 // manifest no longer names.
 func (s *Store) forgive(ctx context.Context, dir string) {
+	for again, n := true, 0; again && n < readings; n++ {
+		again = s.forgiveOnce(ctx, dir)
+	}
+}
+
+// forgiveOnce reports whether the store has changed so that opening was determined anew.
+func (s *Store) forgiveOnce(ctx context.Context, dir string) (again bool) {
 	if s.Wrong() == nil && len(s.Missing) == 0 {
-		return
+		return false
 	}
 	v, err := newView(dir)
 	if err != nil {
-		return
+		return false
 	}
 	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 	if err != nil {
-		return
+		return false
 	}
 	live := map[string]bool{}
 	for _, t := range m.Version.Tables() {
@@ -258,7 +265,9 @@ func (s *Store) forgive(ctx context.Context, dir string) {
 		v.addNew(&m)
 		s.Opening = v.opening(ctx, &m)
 		s.addRefusal()
+		return true
 	}
+	return false
 }
 
 // String describes what opening would do, unless it is refused.

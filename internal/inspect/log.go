@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 
@@ -71,7 +72,7 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 	defer func() { err = errors.Join(err, f.Close()) }()
 	r, err := read(f)
 	for range readings {
-		if !errors.Is(err, corrupt.Err) {
+		if !errors.Is(err, corrupt.Err) && !errors.Is(err, io.ErrUnexpectedEOF) { // a log that is closed becomes shorter
 			break
 		}
 		before := r.End
