@@ -65,7 +65,8 @@ type SalvageLoss struct {
 // already replaced, the table counts. And only a manifest knows how new ingested keys are.
 //
 // A mark (see DB.Mark) says that all data from before it is there. So the new store has the newest mark that could be
-// read only if nothing from before it is lost, and otherwise no mark.
+// read only if nothing from before it is lost, and otherwise no mark. The new store opens whatever the files hold, and
+// its sequence numbers begin anew.
 //
 // Salvage uses the option FS and, for the new tables, the options for filters, BlockSize, TableSize, Compression and
 // MemoryBudget; nil options are right for most stores. progress, if not nil, is called now and then, on the caller's
@@ -101,7 +102,7 @@ func Salvage(
 	}
 	report = SalvageReport{
 		Manifest: res.Manifest, Tables: res.Read, Logs: res.Logs, Records: res.Records,
-		Entries: res.Entries, Keys: res.Keys, Bytes: res.Bytes, Mark: copyOf(res.Mark), Unknown: res.Doubts,
+		Entries: res.Entries, Keys: res.Keys, Bytes: res.Bytes, Mark: res.Mark, Unknown: res.Doubts,
 	}
 	for _, l := range res.Losses {
 		report.Lost = append(report.Lost, SalvageLoss(l))

@@ -81,12 +81,14 @@ type hostileCase struct {
 	fs    *countedFS
 	dir   string
 	size  uint64 // of all files, in bytes
+	full  bool   // a write was refused, since the numbers are exhausted
 	bare  bool   // no table and no log is among them: without CURRENT that is no store
 	most  int    // more keys than the files can hold
 	rng   *rand.Rand
 	alloc []metrics.Sample
 	sound bool              // Check found no damage: then no call is refused, and all answers agree
 	holds map[string]string // result of a scan, if sound
+	first map[string]string // that of the first scan
 }
 
 // One call may allocate a constant, and a multiple of the files' size (I30).
@@ -112,6 +114,10 @@ func (c *hostileCase) bad(format string, args ...any) {
 func (c *hostileCase) refused(err error) bool {
 	if err == nil {
 		return false
+	}
+	if strings.Contains(err.Error(), "are exhausted") && !errors.Is(err, bloomkv.ErrCorruption) {
+		c.full = true // no write fits behind the numbers of the manifest
+		return true
 	}
 	c.damage = true
 	if c.sound {
@@ -219,6 +225,7 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 		_, err := bloomkv.Check(context.Background(), c.dir, bloomkv.CheckOptions{FS: opts.FS})
 		c.sound = !c.refused(err)
 	})
+	saved := c.salvage(opts)
 	var db *bloomkv.DB
 	c.do("Open", 1, func() {
 		var err error
@@ -231,6 +238,9 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 			c.refused(db.Close())
 		})
 		_ = db.Close() // after a violation too
+	}
+	if c.sound && saved != nil && !maps.Equal(saved, c.first) {
+		c.bad("Check found no damage, but what was salvaged differs: %s", storetest.Diff(saved, c.first))
 	}
 	if n := c.fs.open.Load(); n != 0 {
 		c.bad("%d files stay open", n)
@@ -246,6 +256,42 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 		runtime.Gosched()
 	}
 	return c.hostileResult
+}
+
+// salvage makes a new store of the old one, which opens and is sound whatever the files hold. It returns its contents,
+// or nil if a file is of a later version, or if tables count that the manifest does not name.
+func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
+	o := *opts
+	o.ReadOnly = false
+	dir := c.dir + "-saved"
+	made, guess := false, false
+	c.do("Salvage", 4, func() {
+		report, err := bloomkv.Salvage(context.Background(), c.dir, dir, &o, nil)
+		made = err == nil
+		unknown := strings.Join(report.Unknown, " ")
+		guess = strings.Contains(unknown, "does not name") || strings.Contains(unknown, "No manifest")
+		if err != nil && !errors.Is(err, bloomkv.ErrUnsupportedVersion) && !(c.bare && errors.Is(err, fs.ErrNotExist)) {
+			c.bad("%w", err)
+		}
+	})
+	if !made {
+		return nil
+	}
+	c.do("what was salvaged", 8, func() {
+		_, err := bloomkv.Check(context.Background(), dir, bloomkv.CheckOptions{FS: o.FS})
+		db, openErr := bloomkv.Open(dir, &o)
+		if err = errors.Join(err, openErr); err == nil {
+			saved, err = storetest.Contents(db)
+			err = errors.Join(err, db.Put([]byte("ab"), []byte("new")), db.Close())
+		}
+		if err != nil {
+			c.bad("%w", err)
+		}
+	})
+	if guess { // tables were read that the manifest does not name
+		return nil
+	}
+	return saved
 }
 
 func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
@@ -286,16 +332,16 @@ func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 	if readOnly {
 		return
 	}
-	c.holds["ab"] = "new"
 	c.do("Put", 3, func() {
 		if !c.refused(db.Put([]byte("ab"), []byte("new"))) {
+			c.holds["ab"] = "new"
 			if got, err := db.Get([]byte("ab")); err != nil || string(got) != "new" {
 				c.bad("what was put: %q, %w", got, err)
 			}
 		}
 	})
 	c.do("Flush", 3, func() {
-		if c.damage { // then a call was refused
+		if c.damage || c.full { // then a call was refused
 			_ = db.Flush(context.Background())
 		} else if !c.refused(db.Flush(context.Background())) {
 			if got, err := db.Get([]byte("ab")); err != nil || string(got) != "new" {
@@ -331,7 +377,7 @@ func (c *hostileCase) scan(it *bloomkv.Iterator, begin, step func(*bloomkv.Itera
 	_ = it.Close()
 	switch {
 	case c.holds == nil:
-		c.holds = seen
+		c.holds, c.first = seen, maps.Clone(seen)
 	case c.sound && strings.Contains(c.phase, "prefix"):
 	case c.sound && !maps.Equal(seen, c.holds):
 		c.bad("Check found no damage, but a scan differs from the first one: %s", storetest.Diff(seen, c.holds))

@@ -12,7 +12,8 @@ import (
 // be known: nothing of it is lost, and the whole manifest says which tables count.
 func (s *Salvage) markHolds() bool {
 	harmful := func(l Loss) bool { return !l.Harmless }
-	return s.traces.Number != 0 && s.traces.Whole && !slices.ContainsFunc(s.losses[:s.behindMark], harmful) &&
+	return s.mark.Seq <= s.last && s.traces.Number != 0 && s.traces.Whole &&
+		!slices.ContainsFunc(s.losses[:s.behindMark], harmful) &&
 		!slices.ContainsFunc(s.losses[s.behindLogs:], harmful)
 }
 

@@ -38,7 +38,7 @@ type Salvage struct {
 	traces manifest.Traces
 	tables []*table
 	dels   []rangedel.Tombstone // of tables, and later of logs
-	last   ikey.Seq             // largest sequence number seen
+	last   ikey.Seq             // of the manifest, and later of the logs
 	mark   batch.Mark           // the newest seen
 
 	// Losses in logs behind the mark: those from behindMark on, up to behindLogs, in losses.
@@ -60,8 +60,7 @@ type Salvage struct {
 // A Result describes the tables of a new store.
 type Result struct {
 	Tables   []*manifest.Table // ascending and disjoint, one version of each key, with sequence number 0
-	LastSeq  ikey.Seq          // largest sequence number seen
-	Mark     batch.Mark        // of the new store: the newest seen, or none if data before it may be lost
+	Mark     []byte            // of the new store: the newest seen, or none if data before it may be lost
 	Manifest string            // name of the manifest that was read; empty if none could be
 	Read     int               // tables of the old store that count
 	Logs     int
@@ -142,13 +141,10 @@ func (s *Salvage) write(
 	if s.traces.Number != 0 {
 		res.Manifest = filename.Base(filename.Manifest, s.traces.Number)
 	}
-	res.LastSeq, res.Read, res.Logs, res.Records, res.Entries = s.last, len(s.tables), len(logs), s.records, s.entries
+	res.Read, res.Logs, res.Records, res.Entries = len(s.tables), len(logs), s.records, s.entries
 	res.Doubts = s.doubts()
-	if s.markHolds() {
-		res.Mark = s.mark
-	}
-	if manifest.CheckWrite(res.LastSeq) != nil { // the new store has versions of sequence 0 only, and may begin anew
-		res.LastSeq, res.Mark.Seq = 1, min(1, res.Mark.Seq)
+	if len(s.mark.Bytes) > 0 && s.markHolds() {
+		res.Mark = s.mark.Bytes
 	}
 	slices.SortStableFunc(s.losses, func(a, b Loss) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Offset, b.Offset))
@@ -184,7 +180,6 @@ func (s *Salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) 
 		}
 		first = false
 		last = append(last[:0], k.User...)
-		s.last = max(s.last, k.Trailer.Seq())
 		if k.Trailer.Kind() != ikey.Set || dels.Covering(k.User, ikey.MaxSeq) > k.Trailer.Seq() {
 			continue
 		}

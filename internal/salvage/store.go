@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -98,8 +99,11 @@ func (s *Salvage) into(
 	if err != nil {
 		return res, err
 	}
-	state := manifest.State{
-		Version: v, LastSeq: res.LastSeq, Seed: uint64(env.Seed), Filters: &c.Filters, Mark: res.Mark,
+	// All versions have sequence number 0, so the numbers of the new store begin anew: those of the old one may be such
+	// that no store could open with them.
+	state := manifest.State{Version: v, LastSeq: 1, Seed: uint64(env.Seed), Filters: &c.Filters}
+	if len(res.Mark) > 0 {
+		state.Mark = batch.Mark{Seq: 1, Bytes: res.Mark}
 	}
 	return res, n.Create(uint64(numbers)+1, state)
 }

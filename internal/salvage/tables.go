@@ -79,13 +79,11 @@ func (s *Salvage) survey(ctx context.Context, t *table) error {
 	for _, d := range r.RangeDels() {
 		for _, seq := range d.Seqs {
 			s.dels = append(s.dels, rangedel.Tombstone{Start: d.Start, End: d.End, Seq: seq})
-			s.last = max(s.last, seq)
 		}
 	}
 	if p, ok := r.Properties(); ok && t.placed == nil {
 		m := &t.meta
 		m.Flags, m.Smallest, m.Largest, m.Entries = 0, p.Smallest, p.Largest, p.Entries
-		s.last = max(s.last, p.MaxSeq)
 		if p.MaxSeq <= 1 && p.Entries > 0 {
 			s.unplaced = append(s.unplaced, t.name)
 		}
