@@ -15,7 +15,7 @@ test race lint fuzz cross demo:
 CASES ?= 1000000
 SEED ?= 0
 fuzz-files: export TMPDIR = $(or $(wildcard /dev/shm),/tmp)
-fuzz-files: ## stores with changed fields and right checksums, used in every way
+fuzz-files: ## stores and exports with changed fields and right checksums, used in every way
 	go test -c -o bin/files.test ./tests
 	half=$$(($(CASES) / 2)); \
 	run="bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half"; \

@@ -358,6 +358,18 @@ func (t table) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
+// check checks the stored table by itself and against its record.
+func (o *object) check(t *stream.Table) error {
+	sum, err := stream.Fingerprint(table{o}, o.name, t.Table)
+	if err == nil && sum != t.Sum {
+		err = corrupt.Newf(o.name, 0, "fingerprint %016x, want %016x", sum, t.Sum)
+	}
+	if err != nil {
+		return err
+	}
+	return check.Table(o.ctx, table{o}, o.name, t.Table)
+}
+
 // Verify reads all generations and all tables that they name, compares each with its checksum, and checks each table as
 // bloomkv.Check does. The error joins all damage and all that is missing, by object. progress, if not nil, is called
 // with the number of tables read.
@@ -379,7 +391,7 @@ func Verify(ctx context.Context, s Storage, progress func(done, total int)) erro
 			at += n
 		}
 		if err == nil {
-			err = check.Table(ctx, table{o}, o.name, t.Table)
+			err = o.check(&t)
 		}
 		if err != nil {
 			damage = append(damage, fmt.Errorf("%s: %w", tableName(t.Identity()), err))

@@ -19,6 +19,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
+	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -576,4 +577,44 @@ func onlyTable(t *testing.T, fsys vfs.FS) string {
 		t.Fatal(names)
 	}
 	return "db/" + names[i]
+}
+
+// TestVerifyComparesFingerprints stores a table under the name that another fingerprint in the generation gives it.
+func TestVerifyComparesFingerprints(t *testing.T) {
+	mem, ctx := vfs.NewMem(), t.Context()
+	db, write := written(t)
+	write()
+	d := open(t, mem)
+	_, err := backup.Make(ctx, db, d)
+	must(t, err)
+	get := func(name string) []byte {
+		r, err := d.Get(ctx, name)
+		must(t, err)
+		b, err := io.ReadAll(r)
+		must(t, errors.Join(err, r.Close()))
+		return b
+	}
+	in, err := stream.NewReader(bytes.NewReader(get("generations/00000001")))
+	must(t, err)
+	name := func() string {
+		id := in.Header.Tables[0].Identity()
+		return fmt.Sprintf("tables/%016x-%x-%016x", id.ID, id.Size, id.Sum)
+	}
+	b := get(name())
+	in.Header.Tables[0].Sum++
+	must(t, d.Put(ctx, name(), bytes.NewReader(b)))
+	w, err := stream.NewWriter(in.Header)
+	must(t, err)
+	var generation bytes.Buffer
+	_, err = w.Write(&generation, nil)
+	must(t, errors.Join(err, d.Put(ctx, "generations/00000001", &generation)))
+	for what, err := range map[string]error{
+		"Verify":  backup.Verify(ctx, d, nil),
+		"Restore": backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: mem}),
+	} {
+		if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "fingerprint") {
+			t.Errorf("%s: %v, want another fingerprint", what, err)
+		}
+	}
+	must(t, d.Close())
 }

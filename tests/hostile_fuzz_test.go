@@ -30,7 +30,11 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 	}
 	for i := range uint64(n) {
 		seed := *hostileSeed + i
-		did, r := hostileSeeded(t, seed)
+		hostile := hostileSeeded
+		if seed%4 == 3 {
+			hostile = hostileStreamSeeded
+		}
+		did, r := hostile(t, seed)
 		storetest.Progress.Add(1)
 		if r.damage {
 			damaged++

@@ -80,10 +80,11 @@ type hostileCase struct {
 	kind  *hostileKind
 	fs    *countedFS
 	dir   string
-	size  uint64 // of all files, in bytes
-	full  bool   // a write was refused, since the numbers are exhausted
-	bare  bool   // no table and no log is among them: without CURRENT that is no store
-	most  int    // more keys than the files can hold
+	size  uint64   // of all files, in bytes
+	named []string // other files that errors may name
+	full  bool     // a write was refused, since the numbers are exhausted
+	bare  bool     // no table and no log is among them: without CURRENT that is no store
+	most  int      // more keys than the files can hold
 	rng   *rand.Rand
 	alloc []metrics.Sample
 	sound bool              // Check found no damage: then no call is refused, and all answers agree
@@ -125,11 +126,12 @@ func (c *hostileCase) refused(err error) bool {
 	}
 	text := err.Error()
 	named := false
-	for _, s := range []string{".sst", ".log", "MANIFEST-", "CURRENT", "LOCK"} {
+	for _, s := range append([]string{".sst", ".log", "MANIFEST-", "CURRENT", "LOCK"}, c.named...) {
 		named = named || strings.Contains(text, s)
 	}
 	switch {
 	case c.bare && errors.Is(err, fs.ErrNotExist):
+	case c.named != nil && errors.Is(err, bloomkv.ErrMissingTable):
 	case !errors.Is(err, bloomkv.ErrCorruption) && !errors.Is(err, bloomkv.ErrUnsupportedVersion):
 		c.bad("neither corruption nor an unsupported version: %w", err)
 	case !named:
