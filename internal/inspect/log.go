@@ -72,7 +72,8 @@ func replayLog(ctx context.Context, name string, read func(f vfs.File) (wal.Resu
 	defer func() { err = errors.Join(err, f.Close()) }()
 	r, err := read(f)
 	for range readings {
-		if !errors.Is(err, corrupt.Err) && !errors.Is(err, io.ErrUnexpectedEOF) { // a log that is closed becomes shorter
+		// A log that is closed becomes shorter.
+		if !errors.Is(err, corrupt.Err) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
 		before := r.End
