@@ -261,7 +261,7 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 }
 
 // salvage makes a new store of the old one, which opens and is sound whatever the files hold. It returns its contents,
-// or nil if a file is of a later version, or if tables count that the manifest does not name.
+// or nil if it has none that Open must have too.
 func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
 	o := *opts
 	o.ReadOnly = false
@@ -271,7 +271,8 @@ func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
 		report, err := bloomkv.Salvage(context.Background(), c.dir, dir, &o, nil)
 		made = err == nil
 		unknown := strings.Join(report.Unknown, " ")
-		guess = strings.Contains(unknown, "does not name") || strings.Contains(unknown, "No manifest")
+		guess = !report.Whole() || strings.Contains(unknown, "does not name") ||
+			strings.Contains(unknown, "No manifest")
 		if err != nil && !errors.Is(err, bloomkv.ErrUnsupportedVersion) && !(c.bare && errors.Is(err, fs.ErrNotExist)) {
 			c.bad("%w", err)
 		}
@@ -290,7 +291,7 @@ func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
 			c.bad("%w", err)
 		}
 	})
-	if guess { // tables were read that the manifest does not name
+	if guess { // more was read than Open reads: tables that the manifest does not name, records behind a gap
 		return nil
 	}
 	return saved

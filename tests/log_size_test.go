@@ -50,7 +50,7 @@ func TestALogEndsBeforeItsLargestSize(t *testing.T) {
 	for range 100 {
 		b.DeleteRange(lower, upper)
 	}
-	n := wal.MaxSize/b.Size() + 1
+	n := wal.MaxSize/int64(b.Size()) + 1
 	for range n {
 		must(t, db.Apply(&b))
 	}
