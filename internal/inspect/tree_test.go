@@ -48,7 +48,8 @@ func (g *grown) put(keys iter.Seq[int]) {
 
 func (g *grown) settle() {
 	g.Helper()
-	for begin := time.Now(); !g.db.Metrics().Settled || !g.db.Metrics().Warm; time.Sleep(time.Millisecond) {
+	done := func(m bloomkv.Metrics) bool { return m.Settled && m.Warm && m.Files.Obsolete == 0 }
+	for begin := time.Now(); !done(g.db.Metrics()); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > time.Minute {
 			g.Fatalf("not settled:\n%v", g.db.Metrics())
 		}
@@ -147,7 +148,6 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				if s.Tree.Runs < 3 {
 					t.Errorf("%d runs on %d levels: too few to show anything", s.Tree.Runs, len(s.Levels))
 				}
-				m := g.db.Metrics() // before iterators, which remember ranges of deleted keys
 				got := g.wasted(*treeKeys)
 				want := s.Tree.Predicted
 				off := 0.05*want + 3*math.Sqrt(want/float64(*treeKeys))
@@ -160,6 +160,7 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 				if s.Tree.Optimum > want || s.Tree.Even < s.Tree.Optimum || s.Tree.Promised != fpr {
 					t.Errorf("%+v: want optimum ≤ predicted, and ≤ even", s.Tree)
 				}
+				m := g.db.Metrics()
 				if have, is := s.Memory, m.Memory; int64(have.Filters) != is.Filters ||
 					int64(have.Indexes) != is.Indexes || have.RangeDeletes != uint64(is.RangeDeletes) ||
 					have.Tables != uint64(is.Tables) {
