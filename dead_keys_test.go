@@ -574,7 +574,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 			for i := range n / 2 {
 				pop(i)
 			}
-			// One pop in Worth finds so many dead keys that it reports them.
+			// A pop reports the dead keys once it has found Worth of them.
 			if got := db.Reads().DeadKeys.Stepped(); got > n/2*(deadkeys.Worth+1)/2 {
 				t.Errorf("back %v, transactions %v: %d dead keys for %d pops, want at most half of %d for each",
 					back, tx, got, n/2, deadkeys.Worth+1)

@@ -101,9 +101,9 @@ func (x *Export) Mark() []byte { return copyOf(x.mark) }
 
 // WriteTo writes the stream to w and returns the number of bytes written. It may be called any number of times, and
 // writes the same bytes each time. The error is that of w, or of reading a table: for a damaged one it matches
-// ErrCorruption, and nothing of that table was written; after Close of the Export or of its
-// store it is ErrClosed. Close of the store does not wait for WriteTo, whose next read of a table then fails, but Close
-// of the Export lets a WriteTo end that has begun.
+// ErrCorruption, and nothing of that table was written; after Close of the Export or of its store it is ErrClosed.
+// Close of the store does not wait for WriteTo, whose next read of a table then fails, but Close of the Export lets a
+// WriteTo end that has begun.
 func (x *Export) WriteTo(w io.Writer) (int64, error) {
 	x.mu.Lock()
 	open := x.open

@@ -45,10 +45,10 @@ type NewStoreOptions struct {
 //
 // Import verifies that each byte of the stream is the one that was sent, in its place, and that each table fits the
 // description in the header. It does not read the keys; [Check] does: a stream from elsewhere may have tables that were
-// damaged before. Damage, also a stream that ends early, is an
-// error matching ErrCorruption with the offset in the stream (errors.As finds the *[CorruptionError]). The error for a
-// later version of the format matches ErrUnsupportedVersion, and that for an export without tables that Base lacks
-// ErrMissingTable. Errors of r are wrapped.
+// damaged before. Damage, also a stream that ends early, is an error matching ErrCorruption with the offset in the
+// stream (errors.As finds the *[CorruptionError]). The error for a later version of the format matches
+// ErrUnsupportedVersion, and that for an export without tables that Base lacks ErrMissingTable. Errors of r are
+// wrapped.
 //
 // Memory is bounded by the description of the tables, some hundred bytes each, and a few frames of 256 KiB, whatever
 // the stream says. When ctx ends, Import returns even if r blocks; then a goroutine waits for the end of that one call

@@ -37,6 +37,27 @@ func open(tb testing.TB, fsys vfs.FS) *backup.Dir {
 	return d
 }
 
+// oneGeneration returns a directory with one generation.
+func oneGeneration(t *testing.T) *backup.Dir {
+	t.Helper()
+	db, write := written(t)
+	write()
+	d := open(t, vfs.NewMem())
+	_, err := backup.Make(t.Context(), db, d)
+	must(t, err)
+	return d
+}
+
+// content returns the content of an object.
+func content(t *testing.T, s backup.Storage, name string) []byte {
+	t.Helper()
+	r, err := s.Get(t.Context(), name)
+	must(t, err)
+	b, err := io.ReadAll(r)
+	must(t, errors.Join(err, r.Close()))
+	return b
+}
+
 // restores restores a generation and compares it.
 func restores(s backup.Storage, n uint64, want map[string]string) error {
 	mem, ctx := vfs.NewMem(), context.Background()
@@ -218,19 +239,11 @@ func TestEveryFailedOperationOfABackupLeavesWholeGenerations(t *testing.T) {
 }
 
 func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
-	db, write := written(t)
-	write()
-	d := open(t, mem)
-	_, err := backup.Make(ctx, db, d)
-	must(t, err)
+	ctx, d := t.Context(), oneGeneration(t)
 	for _, prefix := range []string{"tables/", "generations/"} {
 		names, err := d.List(ctx, prefix)
 		must(t, err)
-		r, err := d.Get(ctx, names[0])
-		must(t, err)
-		whole, err := io.ReadAll(r)
-		must(t, errors.Join(err, r.Close()))
+		whole := content(t, d, names[0])
 		for i := 0; i < len(whole); i += 1 + len(whole)/200 {
 			flipped := bytes.Clone(whole)
 			flipped[i] ^= 4
@@ -507,12 +520,7 @@ func (s *sequential) Get(ctx context.Context, name string) (io.ReadCloser, error
 // TestVerifyChecksTables damages tables and corrects the checksums of their objects, as if the store had been damaged
 // when it was stored.
 func TestVerifyChecksTables(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
-	db, write := written(t)
-	write()
-	d := open(t, mem)
-	_, err := backup.Make(ctx, db, d)
-	must(t, err)
+	ctx, d := t.Context(), oneGeneration(t)
 	slow := &sequential{Storage: d}
 	must(t, backup.Verify(ctx, slow, nil))
 	if slow.gets < 3 || slow.gets > 7 {
@@ -520,10 +528,7 @@ func TestVerifyChecksTables(t *testing.T) {
 	}
 	names, err := d.List(ctx, "tables/")
 	must(t, err)
-	r, err := d.Get(ctx, names[0])
-	must(t, err)
-	whole, err := io.ReadAll(r)
-	must(t, errors.Join(err, r.Close()))
+	whole := content(t, d, names[0])
 	whole = whole[:len(whole)-4]
 	for i := 0; i < len(whole); i += 1 + len(whole)/100 {
 		b := bytes.Clone(whole)
@@ -581,26 +586,14 @@ func onlyTable(t *testing.T, fsys vfs.FS) string {
 
 // TestVerifyComparesFingerprints stores a table under the name that another fingerprint in the generation gives it.
 func TestVerifyComparesFingerprints(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
-	db, write := written(t)
-	write()
-	d := open(t, mem)
-	_, err := backup.Make(ctx, db, d)
-	must(t, err)
-	get := func(name string) []byte {
-		r, err := d.Get(ctx, name)
-		must(t, err)
-		b, err := io.ReadAll(r)
-		must(t, errors.Join(err, r.Close()))
-		return b
-	}
-	in, err := stream.NewReader(bytes.NewReader(get("generations/00000001")))
+	ctx, d := t.Context(), oneGeneration(t)
+	in, err := stream.NewReader(bytes.NewReader(content(t, d, "generations/00000001")))
 	must(t, err)
 	name := func() string {
 		id := in.Header.Tables[0].Identity()
 		return fmt.Sprintf("tables/%016x-%x-%016x", id.ID, id.Size, id.Sum)
 	}
-	b := get(name())
+	b := content(t, d, name())
 	in.Header.Tables[0].Sum++
 	must(t, d.Put(ctx, name(), bytes.NewReader(b)))
 	w, err := stream.NewWriter(in.Header)
@@ -610,7 +603,7 @@ func TestVerifyComparesFingerprints(t *testing.T) {
 	must(t, errors.Join(err, d.Put(ctx, "generations/00000001", &generation)))
 	for what, err := range map[string]error{
 		"Verify":  backup.Verify(ctx, d, nil),
-		"Restore": backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: mem}),
+		"Restore": backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: vfs.NewMem()}),
 	} {
 		if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "fingerprint") {
 			t.Errorf("%s: %v, want another fingerprint", what, err)

@@ -10,23 +10,9 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// tableFiles returns the number of table files in the store's directory.
-func tableFiles(t *testing.T, fsys vfs.FS) (n int) {
-	t.Helper()
-	names, err := fsys.List("db")
-	must(t, err)
-	for _, name := range names {
-		if kind, _ := filename.Parse(name); kind == filename.Table {
-			n++
-		}
-	}
-	return n
-}
 
 // sound returns the damage that Check finds.
 func sound(t *testing.T, db *bloomkv.DB) error {
@@ -54,7 +40,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 				k, v := key(i), strconv.Itoa(i)
 				must(t, errors.Join(db.Put([]byte(k), []byte(v)), db.Close()))
 				want[k] = v
-				most = max(most, tableFiles(t, mem))
+				most = max(most, tablesOnDisk(t, mem))
 			}
 			t.Logf("%d sessions: at most %d tables", sessions, most)
 			if most > 30 { // level 0 has at most 12 runs, and the level below joins what is small

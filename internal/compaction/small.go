@@ -73,7 +73,7 @@ func (l Leveled) level0(v *Shape, base int) *Plan {
 }
 
 // mergedWith returns the tables of a level that runs of level 0 are merged with: those that share a key with the range
-// of the runs, or if there are none the small ones on both sides of it.
+// of the runs. If no table does, they are the small tables next to the range, at most one on each side.
 func (l Leveled) mergedWith(v *Shape, to int, runs []Input) []Input {
 	b := boundsOf(runs)
 	if in := v.closed(to, b); len(in) > 0 || len(v.Levels[to]) != 1 {
@@ -97,8 +97,8 @@ func (l Leveled) mergedWith(v *Shape, to int, runs []Input) []Input {
 // small reports whether a table is far below TableSize.
 func (l Leveled) small(t *manifest.Table) bool { return t.Size < l.TableSize/smallPart }
 
-// join merges small tables that are neighbors in a run into one, if there are as many as the runs that start a
-// compaction of level 0. It returns nil if there are none.
+// join returns a compaction that merges small neighboring tables of a run into one, or nil. It wants as many of them as
+// runs start a compaction of level 0.
 func (l Leveled) join(v *Shape) *Plan {
 	for level, runs := range v.Levels {
 		for _, r := range runs {

@@ -59,8 +59,7 @@ const (
 // Result is filled in as far as the replay came.
 //
 // The time is linear in the file's size, whatever its content. A file longer than MaxSize is damaged, and none of it is
-// read. The memory is at most that of the largest record; a
-// length is trusted only within the file's size (I30).
+// read. The memory is at most that of the largest record; a length is trusted only within the file's size (I30).
 func Replay(f Source, name string, number uint64, each func(payload []byte, end int64) error) (Result, error) {
 	size, err := f.Size()
 	if err != nil {
