@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -114,14 +115,14 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	left = left.Kill() // without Close, so that logs are replayed
 	must(t, db.Close())
 	for _, readOnly := range []bool{false, true} {
-		ended, n := 0, 0
+		ended, n := 0, int64(0)
 		for opened := false; !opened; n++ {
 			mem := left.Kill()
 			before := filesIn(t, mem)
 			ctx, cancel := context.WithCancel(t.Context())
-			ops := 0
+			var ops atomic.Int64 // of background goroutines too
 			o := storetest.Tiny(vfs.NewHook(mem, func(vfs.Op) error {
-				if ops++; ops > n {
+				if ops.Add(1) > n {
 					cancel()
 				}
 				return nil
