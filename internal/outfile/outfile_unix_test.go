@@ -166,12 +166,25 @@ func TestNobodyWaitsForAPipeLongerThanTheContext(t *testing.T) {
 	must(t, syscall.Mkfifo(name, 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := Write(ctx, name, []byte("x")); !errors.Is(err, context.Canceled) {
+	from := &afterwards{ended: make(chan error)}
+	if err := WriteFrom(ctx, name, from); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
 	f, err := os.OpenFile(name, os.O_RDWR, 0) // releases the writer that is still waiting
 	must(t, err)
+	if err := <-from.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("a write after the end of the context: %v, want %v", err, context.Canceled)
+	}
 	must(t, f.Close())
+}
+
+// An afterwards writes a byte and sends the error.
+type afterwards struct{ ended chan error }
+
+func (a *afterwards) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write([]byte("x"))
+	a.ended <- err
+	return int64(n), err
 }
 
 func TestADeviceIsWrittenInto(t *testing.T) {
