@@ -108,7 +108,7 @@ func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable
 		m.t.Fatal(err)
 	}
 	defer r.Close()
-	a := &answersTable{TableMetrics: tm, filter: r.Filter(), seqs: map[string][]ikey.Seq{}, dels: r.RangeDels()}
+	a := &answersTable{TableMetrics: tm, filter: r.Filter(), seqs: map[string][]ikey.Seq{}, dels: r.RangeDels().List()}
 	it := r.Iter(sstable.IterOptions{Bypass: true})
 	for ok := it.First(); ok; ok = it.Next() {
 		of := it.Key().Trailer.Seq()

@@ -91,13 +91,14 @@ func (r *Reader) Properties() (Properties, error) {
 	return properties(&p, r.r.Meta().Size), nil
 }
 
-// RangeDeletes returns the table's range tombstones in ascending order, in fragments that do not overlap.
+// RangeDeletes returns the table's range tombstones, in fragments that ascend by their start. They overlap only in a
+// table that was written while there were many snapshots between range deletes over each other.
 func (r *Reader) RangeDeletes() ([]RangeDelete, error) {
 	if _, err := r.r.Properties(); err != nil {
 		return nil, err
 	}
 	var all []RangeDelete
-	for _, f := range r.r.RangeDels() {
+	for _, f := range r.r.RangeDels().List() {
 		d := RangeDelete{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)}
 		for _, s := range f.Seqs {
 			d.Seqs = append(d.Seqs, uint64(s))

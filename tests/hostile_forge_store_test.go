@@ -167,7 +167,7 @@ func (s *forgedStore) agree(number uint64) {
 	if err != nil {
 		return
 	}
-	dels := r.RangeDels()
+	dels := r.RangeDels().List()
 	s.edit(func(e *manifest.Edit) {
 		for _, a := range e.Added {
 			t := a.Table
@@ -179,17 +179,22 @@ func (s *forgedStore) agree(number uint64) {
 			if t.Flags&manifest.SeqOverridden == 0 {
 				t.MinSeq, t.MaxSeq = p.MinSeq, p.MaxSeq
 			}
-			t.Flags &^= manifest.LargestExclusive | manifest.LargestInfinite | manifest.IndexInParts
+			t.Flags &^= manifest.LargestExclusive | manifest.LargestInfinite | manifest.IndexInParts |
+				manifest.RangesOverlap
 			if s.tables[number].cuts != nil {
 				t.Flags |= manifest.IndexInParts
 			}
 			if len(dels) == 0 {
 				continue
 			}
-			if start := dels[0].Start; t.Entries == 0 || bytes.Compare(start, t.Smallest) < 0 {
+			if dels.Overlaps() {
+				t.Flags |= manifest.RangesOverlap
+			}
+			start, end := dels.Bounds()
+			if t.Entries == 0 || bytes.Compare(start, t.Smallest) < 0 {
 				t.Smallest = start
 			}
-			switch end := dels[len(dels)-1].End; {
+			switch {
 			case end == nil:
 				t.Largest, t.Flags = nil, t.Flags|manifest.LargestInfinite
 			case t.Entries == 0 || bytes.Compare(end, t.Largest) > 0:

@@ -43,6 +43,7 @@ var wantedFeatures = []string{
 	"prefix filter by length", "prefix filter by separator", "table without a filter", "sample",
 	"tombstone in a table", "range tombstone in a table", "range tombstone without an end in a table",
 	"two range tombstones over the same keys in a table",
+	"range tombstones that overlap in a table", "table whose range tombstones overlap",
 	"table whose largest key is exclusive", "table whose largest key is infinite",
 	"index in parts", "table whose index is in parts",
 	"ingested table", "table with older versions for snapshots",
@@ -177,6 +178,7 @@ func (c *keptContents) field(tag byte, body []byte) {
 		for i, flag := range []string{
 			"table whose largest key is exclusive", "table whose largest key is infinite", "ingested table",
 			"table with older versions for snapshots", "table whose index is in parts",
+			"table whose range tombstones overlap",
 		} {
 			if body[1]&(1<<i) != 0 {
 				c.has("%s", flag)
@@ -267,7 +269,14 @@ func (c *keptContents) table(b []byte, level int) {
 
 	const trailer = 5
 	index := b[indexOff : indexOff+indexLen]
-	if u32(footer[68:]) > 1 && u64(b[len(b)-128:])&1 != 0 {
+	flags := 0
+	if u32(footer[68:]) > 1 {
+		flags = u64(b[len(b)-128:])
+	}
+	if flags&2 != 0 {
+		c.has("range tombstones that overlap in a table")
+	}
+	if flags&1 != 0 {
 		c.has("index in parts")
 		c.parts(b, index)
 	} else {

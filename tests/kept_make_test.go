@@ -343,6 +343,12 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 		s.deleteRange(fruit(300+4*round), fruit(312+4*round))
 		s.flush()
 	}
+	for i := range 20 { // each inside the last, and each for a snapshot of its own
+		s.put(fmt.Sprintf("nested/%02d", 2*i), fmt.Sprint("before ", i))
+		s.deleteRange(fmt.Sprintf("nested/%02d", i), fmt.Sprintf("nested/%02d", 50-i))
+		s.snapshot()
+	}
+	s.flush()
 	s.put("many versions", "the last version")
 	s.delete(fruit(1))
 	s.deleteRange(fruit(400), fruit(440))

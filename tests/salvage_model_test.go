@@ -280,7 +280,7 @@ func (d *salvageStore) takeTable(t *testing.T, name string, b []byte, meta *mani
 			}
 			i := of
 			i.from, i.to = offset, offset+size+5
-			for _, f := range r.RangeDels() {
+			for _, f := range r.RangeDels().List() {
 				for _, seq := range f.Seqs {
 					i.dels = append(i.dels, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
 				}

@@ -126,11 +126,12 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 		Smallest: p.Smallest, Largest: p.Largest, MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
 		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.Keys.State().Rate,
 	}
-	if dels := r.RangeDels(); len(dels) > 0 {
-		if lo := dels[0].Start; p.Entries == 0 || string(lo) < string(meta.Smallest) {
+	if dels := r.RangeDels().List(); len(dels) > 0 {
+		lo, hi := dels.Bounds()
+		if p.Entries == 0 || string(lo) < string(meta.Smallest) {
 			meta.Smallest = lo
 		}
-		switch hi := dels[len(dels)-1].End; {
+		switch {
 		case hi == nil:
 			meta.Largest, meta.Flags = nil, manifest.LargestInfinite
 		case p.Entries == 0 || string(hi) > string(meta.Largest):
@@ -140,6 +141,9 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 	info, err := r.Info()
 	if info.IndexInParts {
 		meta.Flags |= manifest.IndexInParts
+	}
+	if info.RangesOverlap {
+		meta.Flags |= manifest.RangesOverlap
 	}
 	return meta, err
 }

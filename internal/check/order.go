@@ -25,7 +25,7 @@ type suspect struct {
 	level  int
 	id     uint64
 	tables []*tree.Table // ascending
-	dels   rangedel.List
+	dels   *rangedel.Index
 }
 
 var _ merge.Tables = (*suspect)(nil)
@@ -54,6 +54,7 @@ func (s *suspect) Open(i int) (merge.Source, error) {
 
 // load loads the tables' indexes and range tombstones.
 func (s *suspect) load(ctx context.Context) error {
+	var dels rangedel.List
 	for _, t := range s.tables {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -61,8 +62,9 @@ func (s *suspect) load(ctx context.Context) error {
 		if err := t.Reader.Load(1); err != nil {
 			return err
 		}
-		s.dels = append(s.dels, t.Reader.RangeDels()...)
+		dels = append(dels, t.Reader.RangeDels().List()...)
 	}
+	s.dels = rangedel.NewIndex(dels)
 	return nil
 }
 
@@ -174,13 +176,15 @@ func (w *orderWalk) version(k ikey.Key, of int) {
 		w.key = []byte{} // the empty key is not nil
 	}
 	for i, s := range w.suspects {
-		_, _, seqs := s.dels.Around(k.User)
-		switch n := len(seqs); {
-		case n == 0 || i == of:
-		case i < of && seqs[0] <= seq:
-			w.tell(i, seqs[0], of, seq, k.User, "a range delete")
-		case i > of && seqs[n-1] >= seq:
-			w.tell(of, seq, i, seqs[n-1], k.User, "the key")
+		switch {
+		case i < of:
+			if del := s.dels.Covering(k.User, seq); del > 0 {
+				w.tell(i, del, of, seq, k.User, "a range delete")
+			}
+		case i > of:
+			if del := s.dels.Covering(k.User, ikey.MaxSeq); del > 0 && del >= seq {
+				w.tell(of, seq, i, del, k.User, "the key")
+			}
 		}
 	}
 }

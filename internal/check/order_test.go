@@ -60,7 +60,10 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 		{"a run against itself", over(9), over(9), []v{{"a", 1, 0}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			suspects := []*suspect{{level: 0, id: 8, dels: tt.newer}, {level: 6, id: 4, dels: tt.older}}
+			suspects := []*suspect{
+				{level: 0, id: 8, dels: rangedel.NewIndex(tt.newer)},
+				{level: 6, id: 4, dels: rangedel.NewIndex(tt.older)},
+			}
 			files := tablefile.NewPool(8).NewDir(nil, "", nil)
 			for i, number := range []uint64{8, 4} {
 				suspects[i].tables = []*tree.Table{{

@@ -8,8 +8,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A cover holds the range tombstones of some runs, one list for each run. They may delete whole tables of older runs.
-type cover []rangedel.List
+// A cover holds the range tombstones of some runs, one index for each run. They may delete whole tables of older runs.
+type cover []*rangedel.Index
 
 // whole reports whether tombstones delete everything in t, its own range tombstones included, for every reader:
 // over each key within the bounds of t lies a tombstone that is newer than all of t, and no snapshot was taken
@@ -29,8 +29,8 @@ func (c cover) whole(t *manifest.Table, snapshots intervals) bool {
 // reader at top sees; a nil end is infinite. It looks at one tombstone of each run, so the keys after end may be
 // covered too.
 func (c cover) stretch(from []byte, seq, top ikey.Seq) (end []byte, ok bool) {
-	for _, l := range c {
-		_, hi, newest := l.Stretch(from, top)
+	for _, x := range c {
+		_, hi, newest := x.Stretch(from, top)
 		if newest <= seq {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // Compactions that pay by the data they drop. A tree can be in shape and still consist mostly of deleted data: a
@@ -23,7 +24,7 @@ func (v *Shape) dropsFromLevel0(to int) bool {
 	runs := v.all(0)
 	for _, r := range runs {
 		if l := v.rangeDels(r.Tables); len(l) > 0 {
-			c = append(c, l)
+			c = append(c, rangedel.NewIndex(l))
 		}
 	}
 	if len(c) == 0 {
@@ -76,7 +77,7 @@ func (v *Shape) dense(level int, t *manifest.Table) bool {
 	if len(l) == 0 {
 		return false
 	}
-	c := cover{l}
+	c := cover{rangedel.NewIndex(l)}
 	return v.covered(level, c, t.Bounds()) > t.Size+v.uncovered(below, c)
 }
 

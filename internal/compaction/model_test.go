@@ -141,10 +141,14 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 			continue
 		}
 		if !slices.ContainsFunc(lists, func(l rangedel.List) bool {
-			_, _, seqs := l.Around(key)
-			return slices.ContainsFunc(seqs, func(t ikey.Seq) bool {
-				between := func(s ikey.Seq) bool { return m.MinSeq <= s && s < t }
-				return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, between)
+			return slices.ContainsFunc(l, func(f rangedel.Fragment) bool {
+				if bytes.Compare(f.Start, key) > 0 || f.End != nil && bytes.Compare(key, f.End) >= 0 {
+					return false
+				}
+				return slices.ContainsFunc(f.Seqs, func(t ikey.Seq) bool {
+					between := func(s ikey.Seq) bool { return m.MinSeq <= s && s < t }
+					return t > m.MaxSeq && !slices.ContainsFunc(w.snapshots, between)
+				})
 			})
 		}) {
 			return false

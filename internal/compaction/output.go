@@ -129,5 +129,8 @@ func Table(number uint64, info sstable.Info) *manifest.Table {
 	if info.IndexInParts {
 		t.Flags |= manifest.IndexInParts
 	}
+	if info.RangesOverlap {
+		t.Flags |= manifest.RangesOverlap
+	}
 	return t
 }

@@ -64,7 +64,7 @@ func (d *disk) lookup(v *manifest.Version, key []byte, seq ikey.Seq) string {
 				continue
 			}
 			c := d.readTable(m)
-			newest := c.dels.Covering(key, seq)
+			newest := rangedel.NewIndex(c.dels).Covering(key, seq)
 			p, value, ok := c.get(key, seq)
 			switch {
 			case ok && newest <= p.Seq() && p.Kind() == ikey.Set:
@@ -87,7 +87,7 @@ func (d *disk) lookupAll(v *manifest.Version, key []byte, seq ikey.Seq) string {
 			continue
 		}
 		c := d.readTable(m)
-		newest = max(newest, c.dels.Covering(key, seq))
+		newest = max(newest, rangedel.NewIndex(c.dels).Covering(key, seq))
 		if p, value, ok := c.get(key, seq); ok && (!found || p > best) {
 			found, best, result = true, p, value
 		}

@@ -87,17 +87,26 @@ func (o *olderRuns) mayHold(b manifest.Bounds) bool {
 }
 
 // A cursor finds the range tombstones over ascending keys.
-type cursor struct{ rest rangedel.List }
+type cursor struct {
+	dels   *rangedel.Index
+	known  bool     // hi and newest are valid
+	hi     []byte   // nil is infinite
+	newest ikey.Seq // of the tombstones over the last key, and over the following ones before hi; or 0
+}
 
-// at returns the range tombstones over key, or nil.
-func (c *cursor) at(key []byte) *rangedel.Fragment {
-	for len(c.rest) > 0 && c.rest[0].End != nil && bytes.Compare(c.rest[0].End, key) <= 0 {
-		c.rest = c.rest[1:]
+// at returns the newest of the tombstones over key, or 0.
+func (c *cursor) at(key []byte) ikey.Seq {
+	if !c.known || c.hi != nil && bytes.Compare(c.hi, key) <= 0 {
+		_, c.hi, c.newest = c.dels.Stretch(key, ikey.MaxSeq)
+		c.known = true
 	}
-	if len(c.rest) == 0 || bytes.Compare(key, c.rest[0].Start) < 0 {
-		return nil
-	}
-	return &c.rest[0]
+	return c.newest
+}
+
+// deletes reports whether a tombstone that a reader at top sees deletes the version with seq of key.
+func (c *cursor) deletes(key []byte, seq, top ikey.Seq) bool {
+	newest := c.at(key)
+	return newest > seq && (newest <= top || c.dels.Covering(key, top) > seq)
 }
 
 // retain decides for each version in order whether it stays.
@@ -109,12 +118,11 @@ type retain struct {
 
 	// The last key seen.
 	started bool
-	current []byte             // never nil, which would be infinite as an upper bound
-	top     ikey.Seq           // the interval of its last version seen
-	over    *rangedel.Fragment // all range tombstones of the inputs over it, or nil
-	hidden  bool               // a range tombstone that stays lies over it
-	all     cursor             // finds over
-	staying cursor             // finds hidden
+	current []byte   // never nil, which would be infinite as an upper bound
+	top     ikey.Seq // the interval of its last version seen
+	hidden  bool     // a range tombstone that stays lies over it
+	all     cursor   // over the range tombstones of the inputs
+	staying cursor   // over those that stay
 }
 
 // newRetain returns a retain for inputs with the given range tombstones.
@@ -122,7 +130,7 @@ func newRetain(snapshots []ikey.Seq, older olderRuns, dels rangedel.List) *retai
 	r := &retain{snapshots: snapshots, older: older, current: []byte{}}
 	r.first = r.snapshots.first()
 	r.kept = r.rangeDels(dels)
-	r.all.rest, r.staying.rest = dels, r.kept
+	r.all.dels, r.staying.dels = rangedel.NewIndex(dels), rangedel.NewIndex(r.kept)
 	return r
 }
 
@@ -163,11 +171,10 @@ func (r *retain) keep(k ikey.Key) (ikey.Trailer, bool) {
 	} else {
 		r.started = true
 		r.current = append(r.current[:0], k.User...)
-		r.over = r.all.at(k.User)
-		r.hidden = r.staying.at(k.User) != nil
+		r.hidden = r.staying.at(k.User) > 0
 	}
 	r.top = top
-	if r.over != nil && r.over.Newest(top) > seq {
+	if r.all.deletes(k.User, seq, top) {
 		return 0, false // R2
 	}
 	if top != r.first || r.older.mayHold(manifest.Bounds{Lo: r.current, Hi: r.current}) {

@@ -132,7 +132,7 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 			}
 		}
 		if len(dels) > 0 {
-			covers = append(covers, dels) // the tables of a run are disjoint, and ascend
+			covers = append(covers, rangedel.NewIndex(dels)) // the tables of a run are disjoint, and ascend
 		}
 		for _, f := range dels {
 			for _, seq := range f.Seqs {
@@ -163,7 +163,8 @@ func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
 	if n != t.RangeDeletes && (t.Flags&manifest.SeqOverridden == 0 || n == 0) {
 		return nil, damaged(t, "%d range tombstones, the manifest has %d", n, t.RangeDeletes)
 	}
-	lies := manifest.Bounds{Lo: l[0].Start, Hi: l[len(l)-1].End, Exclusive: true}
+	lo, hi := l.Bounds()
+	lies := manifest.Bounds{Lo: lo, Hi: hi, Exclusive: true}
 	if b := t.Bounds(); !b.Holds(lies) {
 		return nil, damaged(t, "range tombstones in %s, the manifest has the table in %s", lies, b)
 	}

@@ -173,7 +173,7 @@ func (d *disk) rangeDels(m *manifest.Table) rangedel.List {
 	if err := r.Load(1); err != nil {
 		d.t.Fatal(err)
 	}
-	return r.RangeDels()
+	return r.RangeDels().List()
 }
 
 // text formats the content of tables: "key@seq=value … start~end@seq …", with bars between tables.

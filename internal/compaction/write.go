@@ -71,8 +71,10 @@ type tableWriter struct {
 	env   Env
 	limit limit
 	size  uint64            // bytes at which a table ends, at most env.TableSize
-	dels  rangedel.List     // not written yet
-	start []byte            // where the rest of dels[0] starts if a part of it was written; else nil
+	dels  rangedel.List     // that begin at or after the last key
+	open  rangedel.List     // that begin before it, in the order of their starts; not written yet
+	held  uint64            // bytes of open, but for the first
+	carry uint64            // bytes that the table began with: the rests of open range tombstones
 	grand []*manifest.Table // tables of the next level that end after the last key
 
 	writer  sstable.Writer // of all tables, one after another
@@ -91,16 +93,19 @@ type syncing struct {
 	done  chan error // receives the result
 }
 
-// add appends a version, after the range tombstones that end before its key.
+// add appends a version, after the range tombstones that begin before its key.
 func (w *tableWriter) add(k ikey.Key, value []byte) error {
 	if w.out != nil && w.out.holds(k.User) {
 		w.out.superseded = true
 		return w.out.w.Add(k, value)
 	}
-	for len(w.dels) > 0 && w.dels[0].End != nil && bytes.Compare(w.dels[0].End, k.User) <= 0 {
+	for len(w.dels) > 0 && bytes.Compare(w.dels[0].Start, k.User) < 0 {
 		if err := w.addRangeDel(); err != nil {
 			return err
 		}
+	}
+	if err := w.writeEnded(k.User); err != nil {
+		return err
 	}
 	if w.full(k.User) {
 		if err := w.cut(k.User); err != nil {
@@ -116,19 +121,16 @@ func (w *tableWriter) add(k ikey.Key, value []byte) error {
 	return w.out.w.Add(k, value)
 }
 
-// next returns the rest of the first range tombstone.
-func (w *tableWriter) next() rangedel.Fragment {
-	f := w.dels[0]
-	if w.start != nil {
-		f.Start = w.start
-	}
-	return f
-}
-
-// addRangeDel writes the rest of the first range tombstone, which must end before the next key.
+// addRangeDel begins the next range tombstone.
 func (w *tableWriter) addRangeDel() error {
-	f := w.next()
-	if w.out != nil && !w.out.reaches(f.Start) && w.full(f.Start) {
+	f := w.dels[0]
+	if err := w.writeEnded(f.Start); err != nil {
+		return err
+	}
+	// A cut is between keys, and between starts.
+	n := len(w.open)
+	if w.out != nil && !w.out.reaches(f.Start) && (n == 0 || bytes.Compare(w.open[n-1].Start, f.Start) < 0) &&
+		w.full(f.Start) {
 		if err := w.cut(f.Start); err != nil {
 			return err
 		}
@@ -136,8 +138,30 @@ func (w *tableWriter) addRangeDel() error {
 	if err := w.begin(); err != nil {
 		return err
 	}
-	w.dels, w.start = w.dels[1:], nil
-	return w.out.w.AddRangeDel(f)
+	w.dels = w.dels[1:]
+	if len(w.open) > 0 {
+		w.held += bytesOfDel(&f)
+	}
+	w.open = append(w.open, f)
+	return nil
+}
+
+// bytesOfDel returns the bytes that a fragment takes in a table.
+func bytesOfDel(f *rangedel.Fragment) uint64 {
+	return uint64(12 + len(f.Start) + len(f.End) + 8*len(f.Seqs))
+}
+
+// writeEnded writes the first open range tombstones as far as they end at or before key.
+func (w *tableWriter) writeEnded(key []byte) error {
+	for len(w.open) > 0 && w.open[0].End != nil && bytes.Compare(w.open[0].End, key) <= 0 {
+		if err := w.out.w.AddRangeDel(w.open[0]); err != nil {
+			return err
+		}
+		if w.open = w.open[1:]; len(w.open) > 0 {
+			w.held -= bytesOfDel(&w.open[0])
+		}
+	}
+	return nil
 }
 
 // full reports whether the table should end before key.
@@ -146,7 +170,9 @@ func (w *tableWriter) full(key []byte) bool {
 		w.overlap += w.grand[0].Size
 		w.grand = w.grand[1:]
 	}
-	return w.out != nil && (w.out.w.Size() >= w.size || w.overlap > maxOverlap*w.env.TableSize)
+	// Each table repeats what is open where it begins, so it is at least twice as large.
+	return w.out != nil && w.out.w.Size()+w.held >= 2*w.carry &&
+		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize)
 }
 
 // begin begins a table unless one is being written.
@@ -158,17 +184,25 @@ func (w *tableWriter) begin() (err error) {
 	return err
 }
 
-// cut ends the table before key. If a range tombstone extends beyond key, it writes the part before it.
+// cut ends the table before key, nil for the last table. Of range tombstones that extend beyond key, it writes the part
+// before it.
 func (w *tableWriter) cut(key []byte) error {
-	if len(w.dels) > 0 {
-		if f := w.next(); bytes.Compare(f.Start, key) < 0 {
-			f.End = key
-			if err := w.out.w.AddRangeDel(f); err != nil {
-				return err
+	var rest rangedel.List
+	w.held, w.carry = 0, 0
+	for _, f := range w.open {
+		if key != nil && (f.End == nil || bytes.Compare(key, f.End) < 0) {
+			r := rangedel.Fragment{Start: bytes.Clone(key), End: f.End, Seqs: f.Seqs}
+			if w.carry += bytesOfDel(&r); len(rest) > 0 {
+				w.held += bytesOfDel(&r)
 			}
-			w.start = bytes.Clone(key)
+			rest = append(rest, r)
+			f.End = r.Start
+		}
+		if err := w.out.w.AddRangeDel(f); err != nil {
+			return err
 		}
 	}
+	w.open = rest
 	out := w.out
 	w.out = nil
 	t, err := out.finish()
@@ -199,7 +233,7 @@ func (w *tableWriter) awaitSync() error {
 	return err
 }
 
-// finish writes the remaining range tombstones and ends the last table.
+// finish writes the remaining range tombstones, and ends the last table.
 func (w *tableWriter) finish(ctx context.Context) error {
 	for len(w.dels) > 0 {
 		if err := ctx.Err(); err != nil {

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -184,5 +186,86 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 	must(t, err)
 	if len(res.Tables) <= tables || syncs != len(res.Tables) {
 		t.Errorf("%d tables and %d syncs, want more than %d of both", len(res.Tables), syncs, tables)
+	}
+}
+
+// TestRangeTombstonesThatOverlapAreCutWithTheirTables writes tables of range tombstones that overlap, with keys between
+// and without, and compares what covers each key, for each snapshot. It counts the bytes too: each table repeats what
+// is open where it begins.
+func TestRangeTombstonesThatOverlapAreCutWithTheirTables(t *testing.T) {
+	flushes := 0
+	for seed := range uint64(60) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		const keys = 200
+		key := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }
+		var ts []rangedel.Tombstone
+		var snapshots []ikey.Seq
+		n := 40 + rng.IntN(200)
+		for i := range n {
+			lo := rng.IntN(keys - 1)
+			hi := lo + 1 + rng.IntN(keys-lo)
+			if seed%3 == 0 { // each inside the last
+				lo, hi = i*keys/2/n, keys-i*keys/2/n
+			}
+			d := rangedel.Tombstone{Start: key(lo), End: key(hi), Seq: ikey.Seq(2 * (i + 1))}
+			if rng.IntN(20) == 0 {
+				d.End = nil
+			}
+			ts = append(ts, d)
+			snapshots = append(snapshots, d.Seq)
+		}
+		var text strings.Builder
+		if seed%4 > 0 {
+			for i := range keys {
+				fmt.Fprintf(&text, "%s@%d=%s ", key(i), 2*n+3, strings.Repeat("v", rng.IntN(100)))
+			}
+		}
+		src, _ := source(text.String())
+		dels := rangedel.FragmentedFor(snapshots, ts)
+		if !dels.Overlaps() {
+			continue
+		}
+		d := newDisk(t)
+		res, err := Flush(t.Context(), src, dels, d.env(1000, snapshots...))
+		must(t, err)
+		var bytes, written uint64
+		var all rangedel.List
+		for i, m := range res.Tables {
+			if i > 0 && !res.Tables[i-1].EndsBefore(m.Smallest) {
+				t.Fatalf("seed %d: %v and %v overlap", seed, res.Tables[i-1], m)
+			}
+			all = append(all, d.rangeDels(m)...)
+			bytes += m.Size
+		}
+		flushes++
+		for i := range dels {
+			written += bytesOfDel(&dels[i])
+		}
+		most := 3*(uint64(text.Len())+written) + uint64(len(res.Tables))*500
+		if bytes > most {
+			t.Errorf("seed %d: %d tables have %d bytes, want at most %d", seed, len(res.Tables), bytes, most)
+		}
+		if len(res.Tables) == 1 {
+			t.Errorf("seed %d: one table of %d bytes", seed, bytes)
+		}
+		got := rangedel.NewIndex(all)
+		for i := range keys + 1 {
+			for range 20 {
+				seq := snapshots[rng.IntN(n)]
+				want := ikey.Seq(0)
+				for _, d := range ts {
+					k := string(key(i))
+					if d.Seq <= seq && string(d.Start) <= k && (d.End == nil || k < string(d.End)) {
+						want = max(want, d.Seq)
+					}
+				}
+				if got := got.Covering(key(i), seq); got != want {
+					t.Fatalf("seed %d: over %d at %d: got %d, want %d", seed, i, seq, got, want)
+				}
+			}
+		}
+	}
+	if flushes < 10 {
+		t.Errorf("%d flushes of range tombstones that overlap: the test tests nothing", flushes)
 	}
 }

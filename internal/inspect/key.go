@@ -103,7 +103,7 @@ func (t *KeyTable) ask(key []byte, name string) error {
 	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{},
 		"nothing"
 	return withTable(name, func(o *openTable) error {
-		for _, d := range o.reader.RangeDels() {
+		for _, d := range o.reader.RangeDels().List() {
 			if bytes.Compare(d.Start, key) <= 0 && (d.End == nil || bytes.Compare(key, d.End) < 0) {
 				t.RangeDeleted = true
 			}
@@ -222,15 +222,15 @@ func (k *Key) askTable(name string) error {
 			return err
 		}
 		low, high = p.Smallest, p.Largest
-		dels := o.reader.RangeDels()
+		dels := o.reader.RangeDels().List()
 		if len(dels) == 0 {
 			return nil
 		}
-		last := dels[len(dels)-1].End
+		first, last := dels.Bounds()
 		if p.Entries == 0 {
-			low, high = dels[0].Start, last
-		} else if bytes.Compare(dels[0].Start, low) < 0 {
-			low = dels[0].Start
+			low, high = first, last
+		} else if bytes.Compare(first, low) < 0 {
+			low = first
 		}
 		if last == nil {
 			t.NoEnd = true

@@ -147,9 +147,9 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	if err := errors.Join(r.Load(0), r.LoadParts()); err != nil {
 		return facts, err
 	}
-	if dels := r.RangeDels(); len(dels) > 0 {
-		facts.RangesFrom, facts.RangesTo = words.Escaped(dels[0].Start, words.KeyLimit),
-			words.Escaped(dels[len(dels)-1].End, words.KeyLimit)
+	if dels := r.RangeDels().List(); len(dels) > 0 {
+		from, to := dels.Bounds()
+		facts.RangesFrom, facts.RangesTo = words.Escaped(from, words.KeyLimit), words.Escaped(to, words.KeyLimit)
 	}
 	sample, err := r.Sample()
 	if take != nil {

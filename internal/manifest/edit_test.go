@@ -68,7 +68,7 @@ func TestEditsAreParsedAsTheyWereAppended(t *testing.T) {
 	infinite.Flags = LargestInfinite
 	ingested.Flags, ingested.FilterRate, ingested.FilterLen = SeqOverridden, 1, 0
 	long := table(7, strings.Repeat("k", maxBound), strings.Repeat("l", maxBound))
-	long.Flags = IndexInParts
+	long.Flags = IndexInParts | RangesOverlap
 	extreme := &Table{
 		Number: MaxNumber - 1, ID: math.MaxUint64, Size: maxSize, TailLen: maxSize - 1, FilterLen: 1,
 		Smallest: []byte{}, Largest: []byte{}, MinSeq: ikey.MaxSeq, MaxSeq: ikey.MaxSeq,
@@ -215,7 +215,7 @@ func TestMalformedEdits(t *testing.T) {
 		{"a short table", edit(field(7, tableBody[:tableSize-1]...)), false, false},
 		{"a smallest key longer than both", edit(field(7, longSmallest...)), false, false},
 		{"a smallest key of 2^32-1", edit(field(7, hugeSmallest...)), false, false},
-		{"an unknown flag of a table", edit(field(7, append([]byte{1, 32}, tableBody[2:]...)...)), true, false},
+		{"an unknown flag of a table", edit(field(7, append([]byte{1, 64}, tableBody[2:]...)...)), true, false},
 		{"an unknown tag", edit(field(10)), true, false},
 		{"a short mark", edit(field(9, 1, 2, 3)), false, false},
 		{"a mark of sequence 0", edit(field(9, append(make([]byte, 8), 'm')...)), false, false},

@@ -38,7 +38,8 @@ const (
 	SeqOverridden                      // ingested: every version has the sequence MaxSeq, whatever the file has
 	Superseded                         // some keys have older versions besides the newest, for snapshots
 	IndexInParts                       // the table has version 2, which older programs refuse
-	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded | IndexInParts
+	RangesOverlap                      // the table has version 2, since some of its range tombstones overlap
+	knownFlags       = LargestExclusive | LargestInfinite | SeqOverridden | Superseded | IndexInParts | RangesOverlap
 )
 
 // A Table describes one table, without opening it. It is immutable once it is in a Version.
@@ -313,6 +314,9 @@ func (t *Table) String() string {
 	}
 	if t.Flags&IndexInParts != 0 {
 		s += ", index in parts"
+	}
+	if t.Flags&RangesOverlap != 0 {
+		s += ", range deletes overlap"
 	}
 	return s
 }

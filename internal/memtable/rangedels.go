@@ -2,7 +2,6 @@ package memtable
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
@@ -10,7 +9,10 @@ import (
 
 // RangeDels holds the range tombstones of a table at one moment. It is immutable and safe for concurrent use, and what
 // it returns stays valid as long as it is referenced. Nil has no tombstones.
-type RangeDels struct{ root *stretch }
+type RangeDels struct {
+	root  *stretch
+	added []rangedel.Tombstone // as they were added
+}
 
 var _ rangedel.Set = (*RangeDels)(nil)
 
@@ -74,75 +76,11 @@ func (r *RangeDels) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 
 // List returns the tombstones as fragments, for a table file. Over each stretch of keys it keeps the newest tombstone
 // of all and the newest that a reader at each of the snapshots sees; no reader can distinguish the result from the
-// whole. snapshots are those in use that were taken before the table's last tombstone, ascending. Neighbouring
-// fragments that touch differ. The list shares the table's bytes.
+// whole. snapshots are those in use that were taken before the table's last tombstone, ascending. The list shares the
+// table's bytes. See rangedel.FragmentedFor.
 func (r *RangeDels) List(snapshots []ikey.Seq) rangedel.List {
 	if r == nil {
 		return nil
 	}
-	l := lister{snapshots: snapshots}
-	l.visit(r.root)
-	return l.list
-}
-
-// A lister builds a list while it walks over the stretches in order.
-type lister struct {
-	snapshots []ikey.Seq
-	list      rangedel.List
-	open      bool         // the last fragment has not ended yet
-	above     [][]ikey.Seq // tombstones over the whole subtree, from the root down: newest first
-	seqs      []ikey.Seq   // of the current stretch
-}
-
-func (l *lister) visit(n *stretch) {
-	if n == nil {
-		return
-	}
-	depth := len(l.above)
-	if len(n.all) > 0 {
-		l.above = append(l.above, n.all)
-	}
-	l.visit(n.left)
-	l.add(n)
-	l.visit(n.right)
-	l.above = l.above[:depth]
-}
-
-// add appends the next stretch.
-func (l *lister) add(n *stretch) {
-	l.seqs = l.seqs[:0]
-	for seq := l.newest(n, ikey.MaxSeq); seq > 0; {
-		l.seqs = append(l.seqs, seq)
-		older, _ := slices.BinarySearch(l.snapshots, seq)
-		if older == 0 {
-			break
-		}
-		seq = l.newest(n, l.snapshots[older-1])
-	}
-	slices.Reverse(l.seqs)
-	if l.open {
-		f := &l.list[len(l.list)-1]
-		if slices.Equal(f.Seqs, l.seqs) {
-			return
-		}
-		f.End = n.start
-	}
-	if l.open = len(l.seqs) > 0; !l.open {
-		return
-	}
-	seqs := slices.Clip(n.own) // in most tables every stretch has one tombstone, and own is the list
-	if !slices.Equal(seqs, l.seqs) {
-		seqs = slices.Clone(l.seqs)
-	}
-	l.list = append(l.list, rangedel.Fragment{Start: n.start, Seqs: seqs})
-}
-
-// newest returns the newest tombstone over a stretch that a reader at seq sees, or 0.
-func (l *lister) newest(n *stretch, seq ikey.Seq) ikey.Seq {
-	for _, list := range l.above {
-		if newest := newestOf(list, seq); newest != 0 {
-			return newest
-		}
-	}
-	return newestOf(n.own, seq)
+	return rangedel.FragmentedFor(snapshots, r.added)
 }

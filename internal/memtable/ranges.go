@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // A stretch is a range of keys under the same range tombstones: from start up to the next stretch. The stretches of a
@@ -31,6 +32,7 @@ type stretch struct {
 
 const (
 	seqBytes     = 8
+	addedBytes   = int64(unsafe.Sizeof(rangedel.Tombstone{}))
 	stretchBytes = int64(unsafe.Sizeof(stretch{}))
 	boundsChunk  = 512
 )
@@ -38,10 +40,11 @@ const (
 // ranges holds a table's range tombstones.
 type ranges struct {
 	published atomic.Pointer[RangeDels]
-	bytes     atomic.Int64 // of stretches and lists
+	bytes     atomic.Int64 // of stretches, lists and added
 
 	// Used by the writer alone.
 	root   *stretch
+	added  []rangedel.Tombstone
 	free   []byte // where clone copies bounds to
 	change uint32 // the current one: its stretches are not published yet
 	newest ikey.Seq
@@ -61,12 +64,14 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq) {
 		inside = r.join(r.newStretch(r.clone(start), cut.own), inside)
 		cut.own = slices.Clip(cut.own)
 	}
+	added := rangedel.Tombstone{Start: first(inside).start, Seq: seq}
 	var after *stretch
 	if end != nil {
 		inside, after = r.split(inside, end)
 		if after == nil || !bytes.Equal(first(after).start, end) {
 			after = r.join(r.newStretch(r.clone(end), slices.Clip(last(inside).own)), after)
 		}
+		added.End = first(after).start
 	}
 	if seq < r.newest {
 		inside = r.insert(inside, seq)
@@ -75,7 +80,10 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq) {
 		r.newest = seq
 	}
 	r.root = r.join(r.join(before, inside), after)
-	r.published.Store(&RangeDels{r.root})
+	was := cap(r.added)
+	r.added = append(r.added, added)
+	r.bytes.Add(int64(cap(r.added)-was) * addedBytes)
+	r.published.Store(&RangeDels{r.root, r.added})
 }
 
 // clone copies a bound. Bounds are in the collector's heap, since lookups of absent keys read them without a guard.

@@ -47,7 +47,7 @@ func last(seqs []ikey.Seq) ikey.Seq {
 	return seqs[len(seqs)-1]
 }
 
-// A Set is a reader's view of the tombstones of one source: a table's List, or a memtable's at a moment. It is
+// A Set is a reader's view of the tombstones of one source: a table's Index, or a memtable's at a moment. It is
 // immutable and safe for concurrent use. A lookup should call the concrete types: a key passed through an interface
 // escapes to the heap.
 type Set interface {
@@ -58,10 +58,9 @@ type Set interface {
 	Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
 }
 
-var _ Set = List(nil)
-
-// A List is a list of ascending, disjoint fragments. It is immutable, and so safe for concurrent use; nil is the empty
-// list.
+// A List is a list of fragments that ascend by their start. In most lists they are disjoint; an Index finds what covers
+// a key in any list, the methods of the list only if they are. It is immutable, and so safe for concurrent use; nil is
+// the empty list.
 type List []Fragment
 
 // after returns the number of fragments that start at or before key.
@@ -90,10 +89,10 @@ func (l List) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return l[i-1].Newest(seq)
 }
 
-// Around returns the range of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
+// around returns the range of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
 // ascending; if no tombstone covers key, seqs is empty. An empty lo is the least key, a nil hi is infinite. The results
 // belong to the list. It allocates nothing.
-func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
+func (l List) around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
 	i := l.after(key)
 	if i > 0 {
 		f := &l[i-1]
@@ -108,43 +107,12 @@ func (l List) Around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
 	return lo, hi, nil
 }
 
-// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq; see Around.
+// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq; see around.
 // It allocates nothing.
 func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
-	lo, hi, seqs := l.Around(key)
+	lo, hi, seqs := l.around(key)
 	f := Fragment{Seqs: seqs}
 	return lo, hi, f.Newest(seq)
-}
-
-// Clip returns the part of the list in [lo, hi), where a nil hi is infinite. It shares the list's bytes, and the list's
-// fragments too if it cuts none.
-func (l List) Clip(lo, hi []byte) List {
-	if !before(lo, hi) {
-		return nil
-	}
-	first, end := l.after(lo), len(l)
-	if first > 0 && before(lo, l[first-1].End) {
-		first--
-	}
-	if hi != nil {
-		if end = l.after(hi); end > 0 && bytes.Equal(l[end-1].Start, hi) {
-			end--
-		}
-	}
-	if first >= end {
-		return nil
-	}
-	c := l[first:end:end]
-	if cutLo, cutHi := bytes.Compare(c[0].Start, lo) < 0, hi != nil && before(hi, c[len(c)-1].End); cutLo || cutHi {
-		c = slices.Clone(c)
-		if cutLo {
-			c[0].Start = lo
-		}
-		if cutHi {
-			c[len(c)-1].End = hi
-		}
-	}
-	return c
 }
 
 // Bytes returns the memory that the list takes if it shares none of it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -96,41 +97,6 @@ func TestFragmented(t *testing.T) {
 	}
 }
 
-func TestClip(t *testing.T) {
-	const list = "b-d@1 d-f@1,2 h-k@3 m-∞@4"
-	for _, test := range []struct{ name, lo, hi, want string }{
-		{"all keys", "", "∞", list},
-		{"at bounds that it has", "b", "k", "b-d@1 d-f@1,2 h-k@3"},
-		{"bounds in gaps", "a", "g", "b-d@1 d-f@1,2"},
-		{"both ends are cut", "c", "i", "c-d@1 d-f@1,2 h-i@3"},
-		{"one fragment is cut twice", "hh", "i", "hh-i@3"},
-		{"the infinite one is cut", "l", "n", "m-n@4"},
-		{"from inside the infinite one", "n", "∞", "n-∞@4"},
-		{"a fragment that starts at the upper bound is outside", "a", "b", ""},
-		{"a fragment that ends at the lower bound is outside", "f", "h", ""},
-		{"inside a gap", "k", "l", ""},
-		{"nothing lies before the empty key", "", "", ""},
-		{"nothing lies in an inverted range", "i", "h", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			l := parse(t, list)
-			hi := []byte(test.hi)
-			if test.hi == "∞" {
-				hi = nil
-			}
-			if got := text(l.Clip([]byte(test.lo), hi)); got != test.want {
-				t.Errorf("got  %s\nwant %s", got, test.want)
-			}
-			if got := text(l); got != list {
-				t.Errorf("the list itself is now %s", got)
-			}
-		})
-	}
-	if got := List(nil).Clip(nil, nil); got != nil {
-		t.Errorf("a clip of nothing is %s", text(got))
-	}
-}
-
 func TestNewest(t *testing.T) {
 	for _, test := range []struct {
 		seqs      []ikey.Seq
@@ -193,11 +159,9 @@ func TestAgainstEachTombstone(t *testing.T) {
 				t.Fatalf("%v: equal neighbours in %s", ts, text(l))
 			}
 		}
-		lo, hi := keys[rng.IntN(len(keys))], keys[rng.IntN(len(keys))]
-		clip := l.Clip(lo, hi)
 		for _, key := range keys {
 			want := over(key)
-			from, to, seqs := l.Around(key)
+			from, to, seqs := l.around(key)
 			if !slices.Equal(seqs, want) {
 				t.Fatalf("%v around %q: got %v, want %v", ts, key, seqs, want)
 			}
@@ -215,13 +179,6 @@ func TestAgainstEachTombstone(t *testing.T) {
 				}
 				if a, b, got := l.Stretch(key, seq); got != covering || !bytes.Equal(a, from) || !bytes.Equal(b, to) {
 					t.Fatalf("%v: stretch of %q at %d: got %d in [%q, %q), want %d", ts, key, seq, got, a, b, covering)
-				}
-				if bytes.Compare(key, lo) < 0 || !before(key, hi) {
-					covering = 0
-				}
-				if got := clip.Covering(key, seq); got != covering {
-					t.Fatalf("%v clipped to [%q, %q), over %q at %d: got %d, want %d",
-						ts, lo, hi, key, seq, got, covering)
 				}
 			}
 		}
@@ -294,30 +251,43 @@ func BenchmarkCovering(b *testing.B) {
 // TestFragmentsForSnapshotsAreEnoughForTheirReaders compares with the whole list, for every key and every reader.
 func TestFragmentsForSnapshotsAreEnoughForTheirReaders(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	overlap := 0
+	for range 400 {
+		n, keys := 1+rng.IntN(60), 2+rng.IntN(60)
 		var ts []Tombstone
-		for range rng.IntN(12) {
-			start, end := []byte{byte(rng.IntN(20))}, []byte{byte(rng.IntN(20))}
-			ts = append(ts, Tombstone{start, end, ikey.Seq(rng.IntN(30))})
+		for range n {
+			t := Tombstone{[]byte{byte(rng.IntN(keys))}, []byte{byte(rng.IntN(keys))}, ikey.Seq(rng.IntN(2 * n))}
+			if rng.IntN(10) == 0 {
+				t.End = nil
+			}
+			ts = append(ts, t)
 		}
 		var snapshots []ikey.Seq
-		for range rng.IntN(4) {
-			snapshots = append(snapshots, ikey.Seq(rng.IntN(30)))
+		for range rng.IntN(n) {
+			snapshots = append(snapshots, ikey.Seq(rng.IntN(2*n)))
 		}
 		slices.Sort(snapshots)
-		got, want := FragmentedFor(snapshots, ts), Fragmented(ts)
-		for key := range 20 {
+		snapshots = slices.Compact(snapshots)
+		l, want := FragmentedFor(snapshots, ts), Fragmented(ts)
+		got := NewIndex(l)
+		for key := range keys {
 			for _, reader := range append(snapshots, ikey.MaxSeq) {
 				if g, w := got.Covering([]byte{byte(key)}, reader), want.Covering([]byte{byte(key)}, reader); g != w {
 					t.Fatalf("%v: snapshots %v: key %d at %d: got %d, want %d", ts, snapshots, key, reader, g, w)
 				}
 			}
 		}
-		for _, f := range got {
-			if len(f.Seqs) > len(snapshots)+1 {
-				t.Fatalf("%v: snapshots %v: a fragment has %v", ts, snapshots, f.Seqs)
+		if l.Overlaps() {
+			overlap++
+		}
+		for i, f := range l {
+			if len(f.Seqs) > len(snapshots)+1 || i > 0 && bytes.Compare(l[i-1].Start, f.Start) > 0 {
+				t.Fatalf("%v: snapshots %v: %s", ts, snapshots, text(l))
 			}
 		}
+	}
+	if overlap < 20 {
+		t.Errorf("%d lists overlap: the test has lost its point", overlap)
 	}
 }
 
@@ -333,5 +303,136 @@ func TestTombstonesOverEachOtherTakeTheMemoryOfTheirEdges(t *testing.T) {
 	}
 	if n := Fragmented(ts).Bytes(); n < 8<<20 {
 		t.Errorf("the whole list takes %d bytes: the test has lost its point", n)
+	}
+}
+
+// TestAnIndexFindsWhatCoversAKey compares indexes of tombstones that are not cut with a check of each tombstone.
+func TestAnIndexFindsWhatCoversAKey(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	key := func(i int) []byte { return []byte{byte(i)} }
+	for range 300 {
+		var l List
+		for range rng.IntN(20) {
+			i := rng.IntN(30)
+			f := Fragment{Start: key(i), End: key(i + 1 + rng.IntN(30-i)), Seqs: []ikey.Seq{ikey.Seq(1 + rng.IntN(20))}}
+			if rng.IntN(5) == 0 {
+				f.End = nil
+			}
+			if rng.IntN(3) == 0 {
+				f.Seqs = append(f.Seqs, f.Seqs[0]+3)
+			}
+			l = append(l, f)
+		}
+		slices.SortStableFunc(l, func(a, b Fragment) int { return bytes.Compare(a.Start, b.Start) })
+		x := NewIndex(l)
+		if (x == nil) != (len(l) == 0) || text(x.List()) != text(l) {
+			t.Fatalf("the list of the index is %s, want %s", text(x.List()), text(l))
+		}
+		for i := range 32 {
+			lo, hi, _ := x.Stretch(key(i), 9)
+			if bytes.Compare(lo, key(i)) > 0 || !before(key(i), hi) {
+				t.Fatalf("%s: the stretch of %d is [%v, %v)", text(l), i, lo, hi)
+			}
+			for seq := range ikey.Seq(26) {
+				want := covering(l, key(i), seq)
+				_, _, newest := x.Stretch(key(i), seq)
+				if got := x.Covering(key(i), seq); got != want || newest != want {
+					t.Fatalf("%s: over %d at %d: got %d, stretch %d, want %d", text(l), i, seq, got, newest, want)
+				}
+				for k := range 32 {
+					in := bytes.Compare(lo, key(k)) <= 0 && before(key(k), hi)
+					if other := covering(l, key(k), seq); in && other != want {
+						t.Fatalf("%s: %d and %d are in [%v, %v): %d and %d", text(l), i, k, lo, hi, want, other)
+					}
+				}
+			}
+		}
+		if len(l) > 0 {
+			lo, hi := l.Bounds()
+			for k := range 32 {
+				if covering(l, key(k), 99) > 0 && (bytes.Compare(key(k), lo) < 0 || !before(key(k), hi)) {
+					t.Fatalf("%s: the bounds are [%v, %v)", text(l), lo, hi)
+				}
+			}
+		}
+	}
+}
+
+// covering returns the newest of l over key up to seq.
+func covering(l List, key []byte, seq ikey.Seq) (newest ikey.Seq) {
+	for _, f := range l {
+		if bytes.Compare(f.Start, key) <= 0 && before(key, f.End) {
+			newest = max(newest, f.Newest(seq))
+		}
+	}
+	return newest
+}
+
+// overlapping returns n tombstones of a shape, with the snapshots between them.
+func overlapping(shape string, n int) (ts []Tombstone, snapshots []ikey.Seq) {
+	for i := range n {
+		lo, hi := i, 4*n-i // nested
+		switch shape {
+		case "staggered":
+			hi = i + n
+		case "comb":
+			lo = (i * 7919) % (2 * n)
+			hi = lo + n/2
+		case "the same":
+			lo, hi = 1, 2
+		}
+		ts = append(ts, Tombstone{number(lo), number(hi), ikey.Seq(2 * i)})
+		snapshots = append(snapshots, ikey.Seq(2*i+1))
+	}
+	return ts, snapshots
+}
+
+// TestTombstonesWithASnapshotAfterEachTakeSpaceInProportion has all readers see something else.
+func TestTombstonesWithASnapshotAfterEachTakeSpaceInProportion(t *testing.T) {
+	for _, shape := range []string{"nested", "staggered", "comb", "the same"} {
+		for _, n := range []int{10, 100, 1000, 10_000} {
+			ts, snapshots := overlapping(shape, n)
+			l := FragmentedFor(snapshots, ts)
+			numbers := 0
+			for _, f := range l {
+				numbers += len(f.Seqs)
+			}
+			if numbers > maxCut*n {
+				t.Errorf("%s: %d numbers for %d tombstones, want at most %d", shape, numbers, n, maxCut*n)
+			}
+			x := NewIndex(l)
+			if most := int64(n) * int64(250+16*bits.Len(uint(n))); x.Bytes() > most {
+				t.Errorf("%s: the index of %d tombstones takes %d bytes, want at most %d", shape, n, x.Bytes(), most)
+			}
+			rng := rand.New(rand.NewPCG(1, uint64(n)))
+			for range 200 {
+				key, seq := number(rng.IntN(4*n)), snapshots[rng.IntN(n)]
+				want := ikey.Seq(0)
+				for _, d := range ts {
+					if d.Seq <= seq && bytes.Compare(d.Start, key) <= 0 && before(key, d.End) {
+						want = max(want, d.Seq)
+					}
+				}
+				if got := x.Covering(key, seq); got != want {
+					t.Fatalf("%s of %d: over %x at %d: got %d, want %d", shape, n, key, seq, got, want)
+				}
+			}
+		}
+	}
+}
+
+// An op makes the list and the index for as many snapshots as there are tombstones. Quadratic time would be minutes
+// here.
+func BenchmarkFragmentedFor(b *testing.B) {
+	for _, shape := range []string{"nested", "staggered", "comb"} {
+		for _, n := range []int{10_000, 100_000} {
+			b.Run(fmt.Sprintf("%s/%d", shape, n), func(b *testing.B) {
+				ts, snapshots := overlapping(shape, n)
+				b.ReportAllocs()
+				for b.Loop() {
+					NewIndex(FragmentedFor(snapshots, ts))
+				}
+			})
+		}
 	}
 }

@@ -130,7 +130,7 @@ func (r *Reader) tablePart(t *tree.Table, seq ikey.Seq, maxRate float64) (*diges
 		Header: filter.Header, Units: filter.Units,
 	}
 	if m.RangeDeletes > 0 {
-		p.Deleted = deleted(t.Reader.RangeDels(), seq)
+		p.Deleted = deleted(t.Reader.RangeDels().List(), seq)
 		if m.MaxSeq > seq {
 			p.ID = 0 // a later digest may see more range tombstones
 		}
@@ -189,10 +189,12 @@ func deleted(l rangedel.List, seq ikey.Seq) (ranges []digest.Range) {
 		if f.Newest(seq) == 0 {
 			continue
 		}
-		if n := len(ranges); n > 0 && string(ranges[n-1].End) == string(f.Start) {
-			ranges[n-1].End = bytes.Clone(f.End) // nil stays nil
-		} else {
+		n := len(ranges) - 1
+		switch {
+		case n < 0 || ranges[n].End != nil && bytes.Compare(ranges[n].End, f.Start) < 0:
 			ranges = append(ranges, digest.Range{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)})
+		case ranges[n].End != nil && (f.End == nil || bytes.Compare(ranges[n].End, f.End) < 0):
+			ranges[n].End = bytes.Clone(f.End) // nil stays nil
 		}
 	}
 	return ranges

@@ -167,7 +167,7 @@ func (s *Salvage) count(logs []uint64) {
 
 // merge adds the newest version of each key that is not deleted to load.
 func (s *Salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) error {
-	dels := rangedel.Fragmented(s.dels)
+	dels := rangedel.FragmentedFor(nil, s.dels)
 	var last []byte
 	first := true
 	for q.next() {

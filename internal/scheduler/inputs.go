@@ -35,7 +35,7 @@ func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.Reader.RangeDels(), nil
+	return t.Reader.RangeDels().List(), nil
 }
 
 // Sample returns a sample of the keys of one table, or nil: a compaction needs none. It reports damage; other errors
@@ -91,7 +91,7 @@ func (s *Scheduler) facts(now *tree.State, asked bool) facts {
 // RangeDels returns the range tombstones of a table, or nil if they are not in memory.
 func (f facts) RangeDels(meta *manifest.Table) rangedel.List {
 	if t := f.now.Table(meta); t != nil {
-		return t.Reader.RangeDels()
+		return t.Reader.RangeDels().List()
 	}
 	return nil
 }

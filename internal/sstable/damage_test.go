@@ -81,7 +81,7 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 			honest(err)
 		}
 	}
-	if got := r.RangeDels(); got != nil && !reflect.DeepEqual(got, dels) || r.Loaded() && len(got) != len(dels) {
+	if got := r.RangeDels().List(); got != nil && !reflect.DeepEqual(got, dels) || r.Loaded() && len(got) != len(dels) {
 		t.Fatalf("%s: range deletes %v, want %v", what, got, dels)
 	}
 	for _, v := range kvs {

@@ -51,11 +51,11 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 		d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
 	}
 	if f.rangeDelLen > 0 {
-		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels))
+		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels.List()))
 	}
 	d.printf("properties %d: %d bytes\n", f.propsOff(), f.propsLen)
-	for i := range t.dels {
-		d.fragment(&t.dels[i])
+	for _, del := range t.dels.List() {
+		d.fragment(&del)
 	}
 
 	it := r.Iter(IterOptions{Bypass: true})

@@ -39,7 +39,8 @@ import (
 // there were samples. Data blocks or range deletes may be missing, but not both.
 //
 // A small index is one block in the tail (index.go). A larger one is cut into parts, which follow the data blocks, and
-// its top is in the tail (parts.go); only such a table has version 2, so that older programs read all others.
+// its top is in the tail (parts.go). Range deletes usually do not overlap, but may (rangedel.go). Only a table with one
+// of these has version 2, so that older programs read all others.
 //
 // A data, sample, index, range delete or properties block, a part and a top are followed by their trailer:
 //
@@ -71,7 +72,7 @@ import (
 //
 // In front of it version 2 has:
 //
-//	 0  flags           u64    1: the index is in parts
+//	 0  flags           u64    1: the index is in parts; 2: range deletes overlap
 //	 8  reserved        9×u32  0
 //	44  checksum        u32    as that of a block, of bytes 0…43
 //
@@ -85,8 +86,9 @@ const (
 	version     = 2
 	filterAlign = 64
 
-	flagParts  = 1
-	knownFlags = flagParts
+	flagParts   = 1
+	flagOverlap = 2
+	knownFlags  = flagParts | flagOverlap
 )
 
 // FormatVersion is the latest version of tables that a Writer writes. A Reader reads all up to it.
@@ -194,6 +196,9 @@ type footer struct {
 
 // inParts reports whether the index is in parts, so that the tail has its top.
 func (f *footer) inParts() bool { return f.flags&flagParts != 0 }
+
+// overlaps reports whether range deletes overlap.
+func (f *footer) overlaps() bool { return f.flags&flagOverlap != 0 }
 
 // indexKind returns the kind of the block at the index offset.
 func (f *footer) indexKind() kind {

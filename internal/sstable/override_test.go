@@ -39,7 +39,7 @@ func TestASequenceOfTheManifestCountsAndNotTheFiles(t *testing.T) {
 			for _, o := range []IterOptions{{}, {Bypass: true}} {
 				checkIter(t, r, o, want)
 			}
-			for _, f := range r.RangeDels() {
+			for _, f := range r.RangeDels().List() {
 				if len(f.Seqs) != 1 || f.Seqs[0] != seq {
 					t.Fatalf("range delete at %v, want %d", f.Seqs, seq)
 				}

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// The range deletes block of a table has fragments of its range tombstones in ascending order, which do not overlap:
+// The range deletes block of a table has fragments of its range tombstones, which ascend by their start:
 //
 //	0           4
 //	+-----------+------------------------------------------------------------------------------------+----
@@ -21,7 +22,7 @@ import (
 //
 // There is at least one fragment, and one tombstone in each; sequence numbers ascend and none is 0. A start is before
 // its end; both are user keys or, as where a range ends just after a key, one byte longer. An end of length 2³²−1 has
-// no bytes and is infinite.
+// no bytes and is infinite. Fragments overlap only in a table with flagOverlap, and there some do.
 const (
 	rangeDelHeader = 4
 	minFragment    = 4 + 4 + 4 + 8
@@ -46,48 +47,52 @@ func appendFragment(dst []byte, f *rangedel.Fragment) []byte {
 	return dst
 }
 
-// checkFragment checks f, which follows a fragment that ended at last. first reports that f is the first fragment.
-func checkFragment(f *rangedel.Fragment, last []byte, first bool) error {
+// checkFragment checks f, which follows a fragment that starts at before. first reports that f is the first fragment.
+func checkFragment(f *rangedel.Fragment, before []byte, first bool) error {
 	switch {
 	case len(f.Start) > maxBound || len(f.End) > maxBound:
 		return fmt.Errorf("%w: range from %d to %d bytes, want at most %d", ErrSize, len(f.Start), len(f.End), maxBound)
 	case f.End != nil && bytes.Compare(f.Start, f.End) >= 0:
 		return fmt.Errorf("%w: range from %s to %s", ErrOrder, words.Quoted(f.Start), words.Quoted(f.End))
-	case !first && (last == nil || bytes.Compare(f.Start, last) < 0):
-		return fmt.Errorf("%w: range from %s after one to %s", ErrOrder, words.Quoted(f.Start), words.Quoted(last))
+	case !first && bytes.Compare(f.Start, before) < 0:
+		return fmt.Errorf("%w: range from %s after one from %s", ErrOrder, words.Quoted(f.Start), words.Quoted(before))
 	case len(f.Seqs) == 0:
 		return errors.New("range without a tombstone")
 	}
-	before := ikey.Seq(0)
+	last := ikey.Seq(0)
 	for _, s := range f.Seqs {
-		if s <= before || s > ikey.MaxSeq {
-			return fmt.Errorf("%w: range tombstone %d after %d", ErrOrder, s, before)
+		if s <= last || s > ikey.MaxSeq {
+			return fmt.Errorf("%w: range tombstone %d after %d", ErrOrder, s, last)
 		}
-		before = s
+		last = s
 	}
 	return nil
 }
 
 // A rangeDelBuilder collects the range tombstones of a table.
 type rangeDelBuilder struct {
-	encoded []byte // fragments
-	n       uint32
-	first   []byte // start of the first
-	last    []byte // end of the last; nil is infinite
+	encoded  []byte // fragments
+	n        uint32
+	first    []byte // start of the first
+	start    []byte // start of the last
+	end      []byte // the last of their ends; nil is infinite
+	overlaps bool
 }
 
 func (b *rangeDelBuilder) add(f *rangedel.Fragment) error {
-	if err := checkFragment(f, b.last, b.n == 0); err != nil {
+	if err := checkFragment(f, b.start, b.n == 0); err != nil {
 		return err
 	}
-	if b.n == 0 {
-		b.first = append([]byte{}, f.Start...)
-	}
 	b.encoded = appendFragment(b.encoded, f)
-	if b.last = nil; f.End != nil {
-		b.last = append([]byte{}, f.End...)
+	b.start = append([]byte{}, f.Start...)
+	if b.n++; b.n == 1 {
+		b.first, b.end = b.start, slices.Clone(f.End)
+		return nil
 	}
-	b.n++
+	b.overlaps = b.overlaps || b.end == nil || bytes.Compare(f.Start, b.end) < 0
+	if b.end != nil && (f.End == nil || bytes.Compare(f.End, b.end) > 0) {
+		b.end = slices.Clone(f.End)
+	}
 	return nil
 }
 
@@ -110,8 +115,8 @@ func (i *Info) widen(first, last []byte) {
 }
 
 // parseRangeDels parses and checks the range tombstones of a table. It keeps no reference to b, and allocates at most
-// eight times its length while it runs.
-func parseRangeDels(b []byte) (rangedel.List, error) {
+// eight times its length while it runs, and for fragments that overlap n log n numbers for n of them.
+func parseRangeDels(b []byte) (*rangedel.Index, error) {
 	if len(b) < rangeDelHeader {
 		return nil, fmt.Errorf("range deletes: %d bytes, want at least %d", len(b), rangeDelHeader)
 	}
@@ -122,24 +127,24 @@ func parseRangeDels(b []byte) (rangedel.List, error) {
 	}
 	l := make(rangedel.List, count)
 	keys, seqs := 0, make([]ikey.Seq, 0, len(rest)/8)
-	var last []byte
+	var before []byte
 	for i := range l {
 		f := &l[i]
 		var err error
 		if rest, err = parseFragment(f, rest, &seqs); err == nil {
-			err = checkFragment(f, last, i == 0)
+			err = checkFragment(f, before, i == 0)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("range deletes: fragment %d: %w", i, err)
 		}
-		last = f.End
+		before = f.Start
 		keys += len(f.Start) + len(f.End)
 	}
 	if len(rest) != 0 {
 		return nil, fmt.Errorf("range deletes: %d bytes too many", len(rest))
 	}
 	compact(l, make([]byte, 0, keys), make([]ikey.Seq, 0, len(seqs)))
-	return l, nil
+	return rangedel.NewIndex(l), nil
 }
 
 // compact moves the bytes and numbers that the list refers to into keys and seqs, which have capacity for all of them.
@@ -211,12 +216,12 @@ func tombstones(l rangedel.List) (n uint64, low, high ikey.Seq) {
 	return n, low, high
 }
 
-// overridden returns the list with seq instead of all sequence numbers.
-func overridden(l rangedel.List, seq ikey.Seq) rangedel.List {
-	one := []ikey.Seq{seq}
+// overridden returns the list of x with seq instead of all sequence numbers.
+func overridden(x *rangedel.Index, seq ikey.Seq) *rangedel.Index {
+	l, one := x.List(), []ikey.Seq{seq}
 	o := make(rangedel.List, len(l))
 	for i := range l {
 		o[i] = rangedel.Fragment{Start: l[i].Start, End: l[i].End, Seqs: one}
 	}
-	return o
+	return rangedel.NewIndex(o)
 }

@@ -36,8 +36,8 @@ type Remains struct {
 	index  *index
 	top    *top // of an index in parts, instead of index
 	props  *Properties
-	dels   rangedel.List // as readers see them
-	counts *Counts       // nil: unknown
+	dels   *rangedel.Index // as readers see them
+	counts *Counts         // nil: unknown
 	lost   []Loss
 }
 
@@ -210,7 +210,7 @@ func (r *Remains) loseTail(from, to uint64) {
 func (r *Remains) Lost() []Loss { return r.lost }
 
 // RangeDels returns the range tombstones, nil if they cannot be read.
-func (r *Remains) RangeDels() rangedel.List { return r.dels }
+func (r *Remains) RangeDels() rangedel.List { return r.dels.List() }
 
 // Properties returns the properties of the table; false if they cannot be read.
 func (r *Remains) Properties() (Properties, bool) {

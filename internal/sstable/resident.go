@@ -144,7 +144,7 @@ func (s *resident) TopBytes() int64 { return s.topBytes.Load() }
 
 // RangeDels returns the table's range tombstones as readers see them, nil without any or before the tail was loaded.
 // Once loaded they stay in memory until Close, even if the index is dropped. It does no I/O.
-func (s *resident) RangeDels() rangedel.List {
+func (s *resident) RangeDels() *rangedel.Index {
 	if t := s.tail.Load(); t != nil {
 		return t.dels
 	}

@@ -14,8 +14,8 @@ type tail struct {
 	footer footer
 	top    *top // nil if the index is not in parts
 	props  Properties
-	dels   rangedel.List // as readers see them
-	bytes  int64         // of dels, in memory
+	dels   *rangedel.Index // as readers see them
+	bytes  int64           // of dels, in memory
 }
 
 // trustedTail is the largest tail, in bytes, that is read in one piece by the size in the manifest. For a larger one
@@ -107,8 +107,11 @@ func (t *tail) check(x *index, m *Meta) error {
 	} else {
 		blocks, seps = x.blocks(), &x.separators
 	}
-	n, low, high := tombstones(t.dels)
+	dels := t.dels.List()
+	n, low, high := tombstones(dels)
 	switch {
+	case dels.Overlaps() != t.footer.overlaps():
+		return fmt.Errorf("range deletes overlap: %v, flags %#x", dels.Overlaps(), t.footer.flags)
 	case p.Blocks != uint64(blocks) || p.RangeDeletes != n: //nolint:gosec // a length
 		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
 			p.Blocks, p.RangeDeletes, blocks, n)
@@ -129,8 +132,8 @@ func (t *tail) check(x *index, m *Meta) error {
 // info describes the file as its writer did, without the rate of its filter.
 func (t *tail) info(size uint64) Info {
 	i := t.props.info(&t.footer, size)
-	if n := len(t.dels); n > 0 {
-		i.widen(t.dels[0].Start, t.dels[n-1].End)
+	if l := t.dels.List(); len(l) > 0 {
+		i.widen(l.Bounds())
 	}
 	return i
 }

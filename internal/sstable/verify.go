@@ -246,7 +246,7 @@ func (v *verifier) totals() error {
 	if v.sample != nil && v.sample.Keys() != want.FilterKeys {
 		return v.f.damaged(f.sampleOff(), fmt.Errorf("sample of %d keys, want %d", v.sample.Keys(), want.FilterKeys))
 	}
-	if n, low, high := tombstones(v.t.dels); n > 0 {
+	if n, low, high := tombstones(v.t.dels.List()); n > 0 {
 		p.see(low, high)
 		p.RangeDeletes = n
 	}

@@ -68,6 +68,7 @@ type Info struct {
 	FilterKeys       uint64  // distinct user keys; 0 without a filter
 	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
 	IndexInParts     bool    // the table has version 2
+	RangesOverlap    bool    // the table has version 2, since some range tombstones overlap
 }
 
 // A Writer writes tables, each from front to back. The order of calls is
@@ -179,9 +180,9 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	return nil
 }
 
-// AddRangeDel appends a fragment of range tombstones, which must begin at or after the end of the fragment before it,
-// and copies it. It may be called before, between and after calls of Add. The error matches ErrOrder or ErrSize, or is
-// w's.
+// AddRangeDel appends a fragment of range tombstones, which must not begin before the one before it, and copies it. It
+// may be called before, between and after calls of Add. Older programs cannot read a table whose fragments overlap. The
+// error matches ErrOrder or ErrSize, or is w's.
 func (w *Writer) AddRangeDel(f rangedel.Fragment) error {
 	if w.err == nil {
 		if w.err = w.dels.add(&f); w.err == nil {
@@ -276,6 +277,9 @@ func (w *Writer) finish() (Info, error) {
 			w.addPlain(kindPart, func(dst []byte) []byte { return append(dst, payload...) })
 		})
 	}
+	if w.dels.overlaps {
+		f.version, f.flags = version, f.flags|flagOverlap
+	}
 	f.filterOff = w.offset()
 	if w.o.Filter != (bloomblock.Params{}) { // the filter of a table without versions denies all keys
 		w.addSample(&f)
@@ -318,7 +322,7 @@ func (w *Writer) finish() (Info, error) {
 	info := p.info(&f, size)
 	info.FilterRate = rate
 	if w.dels.n > 0 {
-		info.widen(w.dels.first, w.dels.last)
+		info.widen(w.dels.first, w.dels.end)
 	}
 	return info, nil
 }
@@ -330,7 +334,7 @@ func (p *Properties) info(f *footer, size uint64) Info {
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
 		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
-		IndexInParts: f.inParts(),
+		IndexInParts: f.inParts(), RangesOverlap: f.overlaps(),
 	}
 }
 
