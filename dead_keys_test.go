@@ -147,6 +147,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 		}
 	}()
 	const workers, rows = 4, 100
+	values := [][]byte{nil, make([]byte, 1<<20)} // a large one takes another way into the store
 	key := func(w, i int) []byte { return fmt.Appendf(nil, "%04d/%d", i, w) }
 	var wg sync.WaitGroup
 	var recorded atomic.Bool
@@ -161,7 +162,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 					}
 				}
 				mine := key(w, rng.IntN(rows))
-				if err := db.Put(mine, nil); err != nil {
+				if err := db.Put(mine, values[rng.IntN(20)/19]); err != nil {
 					t.Error(err)
 					return
 				}

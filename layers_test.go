@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	}},
 	"internal/commit": {4, []string{
 		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
-		"vfs", "internal/batch", "internal/ikey", "internal/filename",
+		"vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/pages",
 	}},
 	"internal/check": {4, []string{
 		"internal/words",

@@ -139,6 +139,11 @@ type Options struct {
 	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
 	// minimum is 8 MiB.
 	//
+	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
+	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
+	// Metrics count, and besides, for as long as a call or a flush takes, the copy that a put makes, and up to two for
+	// compression. Compactions and scans hold a large value for each run that they merge.
+	//
 	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
 	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
 	// their memory; with FilterBloom of 22 and 42 million. bloomkv plan --budget computes it for other options, and

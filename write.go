@@ -3,6 +3,9 @@ package bloomkv
 import (
 	"fmt"
 	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/commit"
 )
 
 // Put stores value under key, replacing an older value. Both are copied; nil means an empty key, or an empty value.
@@ -102,9 +105,20 @@ func recycle(b *Batch) {
 
 // Put stores value under key: see [DB.Put].
 func (w Writes) Put(key, value []byte) error {
+	if len(value) >= commit.MinPut && len(value) <= MaxValueSize && len(key) <= MaxKeySize {
+		return w.putLarge(key, value)
+	}
 	b := newBatch()
 	b.Put(key, value)
 	return w.applyPooled(b)
+}
+
+// putLarge is Put without a batch, which would be another copy of the value.
+func (w Writes) putLarge(key, value []byte) error {
+	if err := w.check(new(Batch)); err != nil {
+		return err
+	}
+	return w.db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, w.durability == Sync)
 }
 
 // Delete removes key: see [DB.Delete].

@@ -154,12 +154,12 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 		if err != nil || !ok {
 			return nil, nil, fmt.Errorf("member %s: %s, want a string", words.Quoted(member), tokenName(t, err))
 		}
-		b := []byte(text)
+		var b []byte
 		field, encoded := strings.CutSuffix(member, "_base64")
-		if encoded {
-			if b, err = base64.StdEncoding.Strict().DecodeString(text); err != nil {
-				return nil, nil, fmt.Errorf("member %s: %w", words.Quoted(member), err)
-			}
+		if !encoded {
+			b = []byte(text)
+		} else if b, err = base64.StdEncoding.Strict().DecodeString(text); err != nil {
+			return nil, nil, fmt.Errorf("member %s: %w", words.Quoted(member), err)
 		}
 		to := &key
 		switch field {
@@ -173,7 +173,7 @@ func parseJSON(line []byte) (key, value []byte, err error) {
 		if *to != nil {
 			return nil, nil, fmt.Errorf("member %s, but there is already a %s", words.Quoted(member), field)
 		}
-		*to = append([]byte{}, b...) // not nil
+		*to = b // not nil
 	}
 	if t, err := in.Token(); err != nil {
 		return nil, nil, fmt.Errorf("%s, want a comma or }", tokenName(t, err))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +12,7 @@ import (
 type lineReader struct {
 	in      *bufio.Reader
 	longest int
-	long    []byte // a line that did not fit the buffer of in
-	number  int    // of the line that next returned, from 1
+	number  int // of the line that next returned, from 1
 }
 
 func newLineReader(in io.Reader, longest int) *lineReader {
@@ -23,30 +23,27 @@ func newLineReader(in io.Reader, longest int) *lineReader {
 // Other errors, of reading and of a line that is too long, include the line number.
 func (l *lineReader) next() ([]byte, error) {
 	l.number++
-	l.long = l.long[:0]
-	for {
+	var parts [][]byte // of a line that does not fit the buffer
+	for n := 0; ; {
 		part, err := l.in.ReadSlice('\n')
 		end := err == nil
 		if end {
 			part = part[:len(part)-1]
 		}
-		if len(l.long)+len(part) > l.longest {
+		if n += len(part); n > l.longest {
 			return nil, fmt.Errorf("line %d: longer than %d bytes", l.number, l.longest)
 		}
 		switch {
-		case end && len(l.long) == 0:
-			return part, nil
-		case end:
-			l.long = append(l.long, part...)
-			return l.long, nil
-		case errors.Is(err, bufio.ErrBufferFull):
-			l.long = append(l.long, part...)
-		case errors.Is(err, io.EOF) && len(l.long)+len(part) == 0:
+		case errors.Is(err, bufio.ErrBufferFull): // a buffer that grew would be copied several times
+			parts = append(parts, bytes.Clone(part))
+		case errors.Is(err, io.EOF) && n == 0:
 			l.number--
 			return nil, io.EOF
-		case errors.Is(err, io.EOF):
-			l.long = append(l.long, part...)
-			return l.long, nil
+		case end || errors.Is(err, io.EOF):
+			if parts == nil {
+				return part, nil
+			}
+			return bytes.Join(append(parts, part), nil), nil
 		default:
 			return nil, fmt.Errorf("line %d: %w", l.number, err)
 		}

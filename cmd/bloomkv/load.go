@@ -132,6 +132,14 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 				return err
 			}
 		}
+		if len(value) > batchBytes { // a batch would copy it
+			if err := db.With(bloomkv.NoSync).Put(key, value); err != nil {
+				return fmt.Errorf("line %d: %w", in.number, err)
+			}
+			l.lines++
+			l.bytes += int64(len(key)) + int64(len(value))
+			continue
+		}
 		batch.Put(key, value)
 		bytes += int64(len(key)) + int64(len(value))
 	}

@@ -66,6 +66,20 @@ func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
 	return append(dst, value...)
 }
 
+// AppendPut appends a Set without its value, which follows in the log and has length bytes.
+func AppendPut(dst, key []byte, length int) []byte {
+	dst = append(dst, byte(ikey.Set))
+	dst = binary.AppendUvarint(dst, uint64(len(key)))
+	dst = append(dst, key...)
+	return binary.AppendUvarint(dst, uint64(length)) //nolint:gosec // a length
+}
+
+// PutKey returns the key of what AppendPut has appended to nothing, as a part of it.
+func PutKey(op []byte) []byte {
+	key, _, _ := cutField(op[1:], MaxKey)
+	return key
+}
+
 var (
 	errOpKind   = errors.New("batch: unknown kind of operation")
 	errOpLength = errors.New("batch: operation longer than the batch, or a key, value or mark over its limit")
@@ -155,21 +169,28 @@ func ReadRecord(
 	if first == 0 || first > ikey.MaxSeq-ikey.Seq(count) || count == 0 {
 		return 0, 0, fmt.Errorf("%w: sequence %d, %d operations", errRecord, first, count)
 	}
-	ops, seq := record[RecordHeader:], first
+	return first, count, ReadOps(first, count, record[RecordHeader:], each)
+}
+
+// ReadOps does what ReadRecord does for the operations of a record whose header has been read.
+func ReadOps(
+	first ikey.Seq, count uint32, ops []byte, each func(seq ikey.Seq, kind ikey.Kind, key, value []byte),
+) error {
+	seq := first
 	for len(ops) > 0 {
 		kind, key, value, rest, err := NextOp(ops)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		if seq-first == ikey.Seq(count) {
-			return 0, 0, fmt.Errorf("%w: more operations than the %d announced", errRecord, count)
+			return fmt.Errorf("%w: more operations than the %d announced", errRecord, count)
 		}
 		each(seq, kind, key, value)
 		ops = rest
 		seq++
 	}
 	if seq-first != ikey.Seq(count) {
-		return 0, 0, fmt.Errorf("%w: %d operations, want %d", errRecord, seq-first, count)
+		return fmt.Errorf("%w: %d operations, want %d", errRecord, seq-first, count)
 	}
-	return first, count, nil
+	return nil
 }

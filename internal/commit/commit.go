@@ -66,8 +66,9 @@ type Values interface {
 
 // Records follows what is written. Calls come one at a time, in the order of sequence numbers.
 type Records interface {
-	// Wrote is called for each record, after it is in the memtable and before it is visible.
-	Wrote(record []byte)
+	// Wrote is called for each record, after it is in the memtable and before it is visible. ops are its operations,
+	// encoded, of which a large one may have no value.
+	Wrote(ops []byte)
 }
 
 // An Observer is called when writes no longer wait for background work.

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
@@ -20,6 +21,7 @@ import (
 // they share one log write, one sync and one lock (LevelDB's writer queue).
 type commit struct {
 	ops   []byte
+	value []byte // of a put whose ops end before its value
 	count uint32
 	sync  bool
 	when  *condition // nil means unconditionally
@@ -30,8 +32,14 @@ type commit struct {
 	err  error
 }
 
-// maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones.
+func (c *commit) size() int { return len(c.ops) + len(c.value) }
+
+// maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones. A larger commit is
+// a group of its own. Its bytes are not copied on their way to the log.
 const maxGroup = 1 << 20
+
+// MinPut is the smallest value for CommitPut, in bytes.
+const MinPut = maxGroup
 
 type queue struct {
 	mu      sync.Mutex
@@ -46,7 +54,19 @@ type queue struct {
 // Without operations it only makes earlier writes durable. An error matching tree.ErrReadOnly means that they may or
 // may not be there when the store is opened again; after any other error nothing was written.
 func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
-	_, err := w.commit(ops, count, durable, nil, nil)
+	_, err := w.commit(ops, nil, count, durable, nil, nil)
+	return err
+}
+
+// CommitPut does what Commit does for a put of at least MinPut bytes: op is what batch.AppendPut has made. The value is
+// copied once, outside of the heap, and from there into the log and the memtable: the caller's bytes might change
+// between their checksum and the log.
+func (w *Writer) CommitPut(op, value []byte, durable bool) error {
+	pool := pages.NewPool()
+	own, _ := pool.Get(len(value))
+	defer pool.Free(own)
+	copy(own, value)
+	_, err := w.commit(op, own, 1, durable, nil, nil)
 	return err
 }
 
@@ -59,18 +79,18 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 	if held, err := w.Values.Compare(key, old); err != nil || !held {
 		return false, cmp.Or(w.Tree.Writable(), err) // if it is yes, the commit asks
 	}
-	_, err := w.commit(ops, count, durable, when, nil)
+	_, err := w.commit(ops, nil, count, durable, when, nil)
 	return err == nil && when.held, err
 }
 
-// commit queues the operations of one writer and returns once they are committed. If when is not nil, they are
-// committed only if it holds; then when.held is set. If reads is not nil, they are committed only if the reads are
-// still the same, and commit reports whether they are.
+// commit queues the operations of one writer and returns once they are committed; value is nil unless ops end before
+// it. If when is not nil, they are committed only if it holds; then when.held is set. If reads is not nil, they are
+// committed only if the reads are still the same, and commit reports whether they are.
 func (w *Writer) commit(
-	ops []byte, count uint32, durable bool, when *condition, reads *Reads,
+	ops, value []byte, count uint32, durable bool, when *condition, reads *Reads,
 ) (stood bool, err error) {
 	c := w.commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
-	c.ops, c.count, c.sync, c.when, c.err = ops, count, durable, when, nil
+	c.ops, c.value, c.count, c.sync, c.when, c.err = ops, value, count, durable, when, nil
 	c.reads, c.stood = reads, false
 	q := &w.queue
 	lead := reads != nil && reads.Turn.take()
@@ -85,7 +105,7 @@ func (w *Writer) commit(
 		w.lead(c)
 	}
 	stood, err = c.stood, c.err
-	c.ops, c.when, c.reads = nil, nil, nil
+	c.ops, c.value, c.when, c.reads = nil, nil, nil, nil
 	w.commits.Put(c)
 	return stood && err == nil, err
 }
@@ -95,10 +115,10 @@ func (w *Writer) lead(c *commit) {
 	q := &w.queue
 	group := append(w.group[:0], c)
 	q.mu.Lock()
-	size, n := len(c.ops), 0
-	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+len(q.waiting[n].ops) <= maxGroup &&
+	size, n := c.size(), 0
+	for n < len(q.waiting) && (c.sync || !q.waiting[n].sync) && size+q.waiting[n].size() <= maxGroup &&
 		(q.waiting[n].when == nil && q.waiting[n].reads == nil || size < maxConditional) {
-		size += len(q.waiting[n].ops)
+		size += q.waiting[n].size()
 		n++
 	}
 	group = append(group, q.waiting[:n]...)
@@ -136,6 +156,7 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	framed := append(w.framed[:0], make([]byte, wal.HeaderSize)...) // the record follows
 	framed = batch.AppendRecordHeader(framed, first, 0)
 	var count uint32
+	large := group[0] // if size is over maxGroup
 	for _, c := range group {
 		if c.when != nil {
 			if c.when.held, c.err = w.holds(c.when, framed[wal.HeaderSize+batch.RecordHeader:]); !c.when.held {
@@ -147,7 +168,9 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 				continue
 			}
 		}
-		framed = append(framed, c.ops...)
+		if size <= maxGroup {
+			framed = append(framed, c.ops...)
+		}
 		count += c.count
 	}
 	if count == 0 {
@@ -164,26 +187,41 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	}
 	record := framed[wal.HeaderSize:]
 	batch.SetRecordCount(record, count)
-	if cap(framed) <= 4*maxGroup {
-		w.framed = framed
+	w.framed = framed
+	ops, value := record[batch.RecordHeader:], []byte(nil)
+	var err error
+	switch {
+	case size <= maxGroup:
+		err = w.log.w.Append(framed)
+	case large.value == nil:
+		ops = large.ops
+		err = w.log.w.Append(framed, ops)
+	default:
+		ops, value = large.ops, large.value
+		err = w.log.w.Append(framed, ops, value)
 	}
-	if err := w.log.w.Append(framed); err != nil {
+	if err != nil {
 		return w.Tree.Fail(err)
 	}
 	w.log.name()
 	w.counts.groups.Add(1)
 	w.counts.operations.Add(uint64(count))
-	w.counts.logBytes.Add(uint64(len(record)))
+	w.counts.logBytes.Add(uint64(batch.RecordHeader + len(ops) + len(value)))
 	if durable {
 		if err := w.syncLog(); err != nil {
 			return err
 		}
 	}
-	marks, err := addRecord(w.Tree.Load().Mem, w.Seed, record)
-	if err != nil {
+	mem := w.Tree.Load().Mem
+	var marks recordMarks
+	if value != nil {
+		key := batch.PutKey(ops)
+		mem.Add(key, w.Seed.Mix(bloomblock.HashKey(key)), first, ikey.Set, value)
+		ops = batch.AppendOp(nil, ikey.Set, key, nil)
+	} else if marks, err = addOps(mem, w.Seed, first, count, ops); err != nil {
 		return w.Tree.Fail(fmt.Errorf("bloomkv: invalid record of its own: %w", err))
 	}
-	w.Records.Wrote(record)
+	w.Records.Wrote(ops)
 	w.lastSeq += ikey.Seq(count)
 	if marks.bytes > 0 {
 		w.mark = batch.Mark{Seq: marks.last.Seq, Bytes: bytes.Clone(marks.last.Bytes)}
@@ -231,12 +269,14 @@ type recordMarks struct {
 	bytes int64      // of all marks in the log, at most; 0 without a mark
 }
 
-// addRecord adds the operations of a record to a memtable, a few at a time, so that their cache misses overlap. It
-// returns the marks, which a memtable does not keep.
-func addRecord(mem *memtable.Table, seed bloomblock.Seed, record []byte) (marks recordMarks, err error) {
+// addOps adds the operations of a record to a memtable, a few at a time, so that their cache misses overlap. It returns
+// the marks, which a memtable does not keep.
+func addOps(
+	mem *memtable.Table, seed bloomblock.Seed, first ikey.Seq, count uint32, ops []byte,
+) (marks recordMarks, err error) {
 	var few [16]memtable.Op
 	n := 0
-	_, _, err = batch.ReadRecord(record, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+	err = batch.ReadOps(first, count, ops, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 		if kind == ikey.Mark {
 			marks.last = batch.Mark{Seq: seq, Bytes: value}
 			marks.bytes += wal.HeaderSize + batch.RecordHeader + batch.MaxOpHeader + int64(len(value))

@@ -45,7 +45,7 @@ func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (
 		}
 		r.seen = now
 	}
-	return w.commit(ops, count, durable, nil, r)
+	return w.commit(ops, nil, count, durable, nil, r)
 }
 
 // sort sorts the keys and ranges, and joins ranges that overlap.

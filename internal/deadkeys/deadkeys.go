@@ -257,17 +257,22 @@ func (s *set) add(r Range) {
 	s.replace(i, j, &r)
 }
 
-// Wrote cuts the ranges into which a log record puts keys, before they can be seen. Records come one at a time, after
-// they are in the memtable.
-func (d *Ranges) Wrote(record []byte) {
+// Wrote cuts the ranges into which a log record puts keys, before they can be seen; ops are its operations, of which
+// the values do not matter. Records come one at a time, after they are in the memtable.
+func (d *Ranges) Wrote(ops []byte) {
 	if d.now.Load() == nil {
 		return
 	}
-	_, _, _ = batch.ReadRecord(record, func(_ ikey.Seq, kind ikey.Kind, key, _ []byte) {
+	for len(ops) > 0 {
+		kind, key, _, rest, err := batch.NextOp(ops)
+		if err != nil {
+			return // the memtable has refused it
+		}
 		if kind == ikey.Set {
 			d.put(key)
 		}
-	})
+		ops = rest
+	}
 }
 
 // put ends the open reports of a key, and cuts the range that holds it.

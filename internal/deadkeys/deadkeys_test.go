@@ -11,13 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// record returns a log record of one operation.
-func record(kind ikey.Kind, key string) []byte {
-	r := batch.AppendRecordHeader(nil, 1, 0)
-	r = batch.AppendOp(r, kind, []byte(key), nil)
-	batch.SetRecordCount(r, 1)
-	return r
-}
+func op(kind ikey.Kind, key string) []byte { return batch.AppendOp(nil, kind, []byte(key), nil) }
 
 // report reports [lo, hi) as of seq.
 func report(d *Ranges, lo, hi string, seq ikey.Seq) {
@@ -61,9 +55,9 @@ func TestReportsJoinRangesAndPutsCutThem(t *testing.T) {
 			for word := range strings.FieldsSeq(test.do) {
 				switch word[0] {
 				case '+':
-					d.Wrote(record(ikey.Set, word[1:]))
+					d.Wrote(op(ikey.Set, word[1:]))
 				case '-':
-					d.Wrote(record(ikey.Delete, word[1:]))
+					d.Wrote(op(ikey.Delete, word[1:]))
 				default:
 					lo, rest, _ := strings.Cut(word, "-")
 					hi, number, _ := strings.Cut(rest, "@")
@@ -100,7 +94,7 @@ func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 			t.Errorf("open reports are believed: %s", got)
 		}
 		if test.put != "" {
-			d.Wrote(record(ikey.Set, test.put))
+			d.Wrote(op(ikey.Set, test.put))
 		}
 		d.Close(p, test.stands)
 		d.Close(other, false)
@@ -141,7 +135,7 @@ func TestRangesAgreeWithAModel(t *testing.T) {
 		for seq := ikey.Seq(1); seq < 200; seq++ {
 			lo, hi := rng.IntN(256), rng.IntN(256)
 			if rng.IntN(2) == 0 {
-				d.Wrote(record(ikey.Set, string(key(lo))))
+				d.Wrote(op(ikey.Set, string(key(lo))))
 				since[lo] = 0
 			} else {
 				report(&d, string(key(lo)), string(key(hi)), seq)

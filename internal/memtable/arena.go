@@ -142,7 +142,11 @@ func (a *arena) release() {
 	}
 	if chunks != nil {
 		for _, c := range (*chunks)[1:] {
-			a.pool.Put(c, false)
+			if len(c) > maxChunk {
+				a.pool.Free(c) // of one version: no other table needs just as much
+			} else {
+				a.pool.Put(c, false)
+			}
 		}
 	}
 	for _, b := range a.words {

@@ -151,17 +151,29 @@ func (s *shelf) keep(k block) {
 func (p *Pool) Put(b []byte, zeroed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	k, ok := p.lent[unsafe.SliceData(b)]
-	if !ok {
-		return // it is in the heap
-	}
-	delete(p.lent, &k.b[0])
-	if strict.Load() {
+	if k := p.back(b); k.b != nil && strict.Load() {
 		unmap(k.b)
-		return
+	} else if k.b != nil {
+		k.zeroed = zeroed
+		p.keep(k)
 	}
-	k.zeroed = zeroed
-	p.keep(k)
+}
+
+// Free gives memory that Get returned back to the system.
+func (p *Pool) Free(b []byte) {
+	p.mu.Lock()
+	k := p.back(b)
+	p.mu.Unlock()
+	if k.b != nil {
+		unmap(k.b)
+	}
+}
+
+// back takes a block back. It is empty if the memory is in the heap. mu is held.
+func (s *shelf) back(b []byte) (k block) {
+	k = s.lent[unsafe.SliceData(b)]
+	delete(s.lent, unsafe.SliceData(b))
+	return k
 }
 
 // Trim gives memory back to the system, until at most keep bytes wait for the next loan.

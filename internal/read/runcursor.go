@@ -49,7 +49,10 @@ func (r *runCursor) begin(c *Cursor, run *tree.Run) *merge.Concat {
 }
 
 // end releases the run. The merge has already closed what was open.
-func (r *runCursor) end() { r.reader, r.run = nil, nil }
+func (r *runCursor) end() {
+	r.reader, r.run = nil, nil
+	r.table.Trim()
+}
 
 // Len returns the number of tables.
 func (r *runCursor) Len() int { return r.to - r.from }

@@ -240,7 +240,7 @@ func (s *Scheduler) compact(j *job) error {
 		if s.pacer.rate > 0 {
 			env.Limiter = &s.pacer
 		}
-		if res, err = compaction.Run(j.era, v, plan, inputs{s}, env); err != nil {
+		if res, err = compaction.Run(j.era, v, plan, &inputs{s: s}, env); err != nil {
 			return err
 		}
 	}

@@ -16,21 +16,43 @@ import (
 
 // inputs gives a compaction access to its input tables. They stay in the tree and on the disk, since only compactions
 // remove tables, and no other running one has the same inputs.
-type inputs struct{ s *Scheduler }
+type inputs struct {
+	s    *Scheduler
+	idle []*input // closed, for the next tables: the values in their buffers may be large
+}
+
+// An input is a cursor over one table.
+type input struct {
+	sstable.Iter
+	of *inputs // nil after Close
+}
+
+// Close releases the table.
+func (it *input) Close() error {
+	if it.of != nil {
+		it.of.idle = append(it.of.idle, it)
+		it.of = nil
+	}
+	return it.Iter.Close()
+}
 
 // Open returns a cursor over one table.
-func (in inputs) Open(meta *manifest.Table) (merge.Source, error) {
+func (in *inputs) Open(meta *manifest.Table) (merge.Source, error) {
 	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
-	it := new(sstable.Iter)
+	it := new(input)
+	if n := len(in.idle) - 1; n >= 0 {
+		it, in.idle = in.idle[n], in.idle[:n]
+	}
+	it.of = in
 	it.Reset(t.Reader, sstable.IterOptions{Bypass: true})
 	return it, nil
 }
 
 // RangeDels returns the range tombstones of one table.
-func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
+func (in *inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
 	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
@@ -40,7 +62,7 @@ func (in inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
 
 // Sample returns a sample of the keys of one table, or nil: a compaction needs none. It reports damage; other errors
 // it leaves to the compaction, which will meet them again.
-func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
+func (in *inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
 	t, err := in.load(meta)
 	if err != nil {
 		return nil
@@ -53,7 +75,7 @@ func (in inputs) Sample(meta *manifest.Table) *bloomblock.Sample {
 }
 
 // Filter returns the part of a table's filter that is in memory, or nil.
-func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
+func (in *inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 	t, err := in.load(meta)
 	if err != nil {
 		return nil
@@ -62,7 +84,7 @@ func (in inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 }
 
 // load returns a table, with its index and filter loaded.
-func (in inputs) load(meta *manifest.Table) (*tree.Table, error) {
+func (in *inputs) load(meta *manifest.Table) (*tree.Table, error) {
 	t := in.s.Tree.Load().Table(meta)
 	if t == nil {
 		return nil, errGone

@@ -41,6 +41,7 @@ type blockBuilder struct {
 	entries []pending
 	keys    []byte // user keys, one after the other
 	values  []byte
+	large   []byte // the value of a block's only entry, which is not copied; then values is empty
 }
 
 // A shape determines the size of a block.
@@ -73,7 +74,7 @@ type pending struct {
 
 func (b *blockBuilder) reset() {
 	b.shape = shape{}
-	b.entries, b.keys, b.values = b.entries[:0], b.keys[:0], b.values[:0]
+	b.entries, b.keys, b.values, b.large = b.entries[:0], b.keys[:0], b.values[:0], nil
 }
 
 func (b *blockBuilder) key(i int) []byte {
@@ -85,6 +86,9 @@ func (b *blockBuilder) key(i int) []byte {
 }
 
 func (b *blockBuilder) value(i int) []byte {
+	if b.large != nil {
+		return b.large
+	}
 	start := 0
 	if i > 0 {
 		start = b.entries[i-1].valueEnd
@@ -138,6 +142,12 @@ func (b *blockBuilder) add(k ikey.Key, value []byte, s shape) {
 	b.entries = append(b.entries, pending{len(b.keys), len(b.values), k.Trailer})
 }
 
+// addLarge adds the only entry of a block. It keeps the value until reset.
+func (b *blockBuilder) addLarge(k ikey.Key, value []byte, s shape) {
+	b.add(k, nil, s)
+	b.large = value
+}
+
 // same reports whether an entry is as long as the first.
 func (b *blockBuilder) same(k ikey.Key, value []byte) bool {
 	f := &b.entries[0]
@@ -146,8 +156,13 @@ func (b *blockBuilder) same(k ikey.Key, value []byte) bool {
 
 // append appends the block to dst. There is at least one entry.
 func (b *blockBuilder) append(dst []byte) []byte {
+	return append(b.appendHead(slices.Grow(dst, b.size())), b.value(b.n-1)...)
+}
+
+// appendHead appends the block without the value of its last entry, which is the end of the block.
+func (b *blockBuilder) appendHead(dst []byte) []byte {
 	n, width := b.n, b.width()
-	dst = slices.Grow(dst, b.size())
+	dst = slices.Grow(dst, b.size()-len(b.value(n-1)))
 	start := len(dst)
 	//nolint:gosec // bounded by the block's size
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
@@ -179,7 +194,9 @@ func (b *blockBuilder) append(dst []byte) []byte {
 		if len(suffix) > 8 {
 			dst = append(dst, suffix[8:]...)
 		}
-		dst = append(dst, b.value(i)...)
+		if i < n-1 {
+			dst = append(dst, b.value(i)...)
+		}
 	}
 	return dst
 }

@@ -71,6 +71,9 @@ func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	return append(dst[:start], src...), None
 }
 
+// maxCompressed returns the capacity with which compress allocates nothing for n bytes.
+func maxCompressed(n int) int { return max(s2.MaxEncodedLen(n), n+n>>7+64) }
+
 // grow returns dst with capacity for n more bytes.
 func grow(dst []byte, n int) []byte {
 	if cap(dst)-len(dst) >= n {

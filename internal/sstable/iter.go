@@ -28,7 +28,7 @@ type IterOptions struct {
 
 const defaultReadAhead = 256 << 10
 
-// keepCursor is the largest buffer, in bytes, that a cursor keeps from one table to the next.
+// keepCursor is the largest buffer, in bytes, that Trim leaves.
 const keepCursor = defaultReadAhead
 
 // An Iter is a cursor over the versions of a table and a merge.Source. It holds the block that it stands in, so it may
@@ -38,7 +38,8 @@ const keepCursor = defaultReadAhead
 //
 //	(Reset move* Close)*
 //
-// A closed cursor keeps its buffers, so that Reset of a pooled cursor allocates nothing. It must not be copied.
+// A closed cursor keeps its buffers, so that Reset of a pooled cursor allocates nothing; Trim drops large ones. It must
+// not be copied.
 type Iter struct {
 	r   *Reader
 	o   IterOptions
@@ -363,18 +364,22 @@ func (it *Iter) Value() []byte { return it.cur.value }
 // Err returns the error of the last move, or nil.
 func (it *Iter) Err() error { return it.err }
 
-// Close releases the table and returns Err. Only Reset may follow, or another Close.
+// Close releases the table and returns Err. Only Reset may follow, Trim, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
 	it.r, it.t, it.x, it.o.Stats = nil, nil, nil, nil
 	if it.own != nil {
 		it.own = it.own.emptied()
 	}
-	it.ahead, it.aheadOff = kept(it.ahead), 0
-	it.plain, it.spare = kept(it.plain), kept(it.spare)
-	it.key, it.last = kept(it.key), kept(it.last)
-	it.lane.keys, it.lane.until = kept(it.lane.keys), nil
+	it.ahead, it.aheadOff = it.ahead[:0], 0
+	it.lane.until = nil
 	return it.err
+}
+
+// Trim drops large buffers of a closed cursor. Without it, they are there for the next table.
+func (it *Iter) Trim() {
+	it.ahead, it.plain, it.spare = kept(it.ahead), kept(it.plain), kept(it.spare)
+	it.key, it.last, it.lane.keys = kept(it.key), kept(it.last), kept(it.lane.keys)
 }
 
 // kept returns b emptied for reuse, or nil if it is too large to be kept.

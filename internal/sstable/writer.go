@@ -3,14 +3,17 @@ package sstable
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -160,7 +163,12 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	if w.ended.is {
 		w.addSeparator(k.User)
 	}
-	w.block.add(k, value, s)
+	large := s.n == 1 && len(value) > writeSize
+	if large {
+		w.block.addLarge(k, value, s)
+	} else {
+		w.block.add(k, value, s)
+	}
 	if w.o.Filter != (bloomblock.Params{}) {
 		w.filter.Add(bloomblock.HashKey(k.User))
 		// A key that begins with a prefix has that prefix, so the keys of one prefix are neighbours.
@@ -177,6 +185,9 @@ func (w *Writer) add(k ikey.Key, value []byte) error {
 	}
 	p.RawKeyBytes += uint64(len(k.User))
 	p.RawValueBytes += uint64(len(value))
+	if large {
+		return w.endBlock()
+	}
 	return nil
 }
 
@@ -201,18 +212,25 @@ func (w *Writer) addSeparator(next []byte) {
 	w.ended.is = false
 }
 
-// endBlock writes the pending block.
+// endBlock writes the pending block, if there is one.
 func (w *Writer) endBlock() error {
+	if w.block.n == 0 {
+		return nil
+	}
+	w.props.Blocks++
+	w.ended.is = true
+	w.ended.last = append(w.ended.last[:0], w.last...)
+	if w.block.large != nil {
+		return w.endLarge()
+	}
 	w.raw = w.block.append(w.raw[:0])
 	w.block.reset()
 	offset := w.offset()
 	start := len(w.out)
 	var c Codec
 	w.out, c = compress(w.out, w.raw, w.o.Codec)
-	w.ended.is, w.ended.stored, w.ended.decoded = true, len(w.out)-start, len(w.raw)
-	w.ended.last = append(w.ended.last[:0], w.last...)
+	w.ended.stored, w.ended.decoded = len(w.out)-start, len(w.raw)
 	w.out = w.seal.appendTrailer(w.out, start, kindData, offset, c)
-	w.props.Blocks++
 	if cap(w.raw) > keepBuffer {
 		w.raw, w.block.values = nil, nil
 	}
@@ -222,19 +240,60 @@ func (w *Writer) endBlock() error {
 	return nil
 }
 
+// endLarge writes the pending block of one large entry. It copies the value only to compress it, into memory that goes
+// back to the system at once.
+func (w *Writer) endLarge() error {
+	if err := w.flush(); err != nil {
+		return err
+	}
+	b, c, offset := &w.block, None, w.offset()
+	size := b.size()
+	w.out = b.appendHead(w.out)
+	head, value := w.out, b.large
+	if w.o.Codec != None && size <= maxCoded {
+		pool := pages.NewPool()
+		room := maxCompressed(size)
+		raw, _ := pool.Get(size)
+		coded, _ := pool.Get(room)
+		defer pool.Free(raw)
+		defer pool.Free(coded)
+		if coded, c = compress(coded[:0:room], b.append(raw[:0:size]), w.o.Codec); c != None {
+			head, value = nil, coded
+		}
+	}
+	w.ended.stored, w.ended.decoded = len(head)+len(value), size
+	sum := crc32.Update(w.seal.sum(kindData, offset, head), castagnoli, value)
+	if err := w.write(head); err != nil {
+		return err
+	}
+	if err := w.write(value); err != nil {
+		return err
+	}
+	b.reset()
+	w.out = append(w.out[:0], byte(c))
+	w.out = binary.LittleEndian.AppendUint32(w.out, crc32.Update(sum, castagnoli, w.out))
+	return nil
+}
+
 func (w *Writer) offset() uint64 { return w.written + uint64(len(w.out)) }
 
 // flush writes the buffered bytes to the file.
 func (w *Writer) flush() error {
-	n, err := w.w.Write(w.out)
-	if err == nil && n != len(w.out) {
-		err = io.ErrShortWrite
-	}
-	w.written += uint64(len(w.out))
+	err := w.write(w.out)
 	w.out = w.out[:0]
 	if cap(w.out) > keepBuffer {
 		w.out = nil
 	}
+	return err
+}
+
+// write writes to the file.
+func (w *Writer) write(b []byte) error {
+	n, err := w.w.Write(b)
+	if err == nil && n != len(b) {
+		err = io.ErrShortWrite
+	}
+	w.written += uint64(len(b))
 	return err
 }
 

@@ -90,25 +90,31 @@ func begin(f Sink, r Reserver, number, id uint64, reserve int64) (*Writer, error
 	return w, nil
 }
 
-// Append writes one record: HeaderSize bytes, which Append fills in, and the payload. If it returns nil, the record has
-// reached the operating system; after an error any part of it may be in the file. A payload over MaxPayload is refused
-// with ErrTooLarge before anything is written, and the Writer stays usable. Append does not keep the slice.
-func (w *Writer) Append(record []byte) error {
+// Append writes one record: HeaderSize bytes, which Append fills in, and the payload, whose end may be in more slices,
+// so that a large payload need not be copied. If it returns nil, the record has reached the operating system; after an
+// error any part of it may be in the file. A payload over MaxPayload is refused with ErrTooLarge before anything is
+// written, and the Writer stays usable. Append does not keep the slices.
+func (w *Writer) Append(record []byte, more ...[]byte) error {
 	if err := w.err(); err != nil {
 		return err
 	}
 	payload := record[HeaderSize:]
-	if len(payload) > MaxPayload {
-		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, len(payload), MaxPayload)
+	length, sum := len(payload), crc32.Checksum(payload, castagnoli)
+	for _, b := range more {
+		length += len(b)
+		sum = crc32.Update(sum, castagnoli, b)
+	}
+	if length > MaxPayload {
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, length, MaxPayload)
 	}
 	offset := w.size.Load()
-	end := offset + int64(len(record))
+	end := offset + HeaderSize + int64(length)
 	if end > maxEnd {
 		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxEnd))
 	}
 	h := recordHeader{
-		payloadCRC: crc32.Checksum(payload, castagnoli),
-		length:     uint32(len(payload)), //nolint:gosec // at most MaxPayload
+		payloadCRC: sum,
+		length:     uint32(length),
 		salt:       w.salt,
 		promise:    w.synced.Load(),
 	}
@@ -119,6 +125,11 @@ func (w *Writer) Append(record []byte) error {
 	w.reserveFor(offset, end)
 	if err := w.write(record); err != nil {
 		return err
+	}
+	for _, b := range more {
+		if err := w.write(b); err != nil {
+			return err
+		}
 	}
 	w.size.Store(end)
 	return nil

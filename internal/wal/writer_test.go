@@ -32,6 +32,26 @@ func TestLogByteForByte(t *testing.T) {
 	}
 }
 
+// TestARecordInPartsIsTheSameRecord appends payloads whose end is in other slices.
+func TestARecordInPartsIsTheSameRecord(t *testing.T) {
+	whole, parts := new(file), new(file)
+	a, b := newWriter(t, whole), newWriter(t, parts)
+	for _, payload := range [][]string{{"one"}, {"", "two"}, {"th", "re", "e"}, {"four", "", ""}} {
+		must(t, a.Append(framed(strings.Join(payload, ""))))
+		var more [][]byte
+		for _, p := range payload[1:] {
+			more = append(more, []byte(p))
+		}
+		must(t, b.Append(framed(payload[0]), more...))
+		if a.Size() != b.Size() || !slices.Equal(whole.data, parts.data) {
+			t.Errorf("%q: the log is\n%x, want\n%x", payload, parts.data, whole.data)
+		}
+	}
+	if err := b.Append(framed(""), make([]byte, MaxPayload), []byte{1}); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a payload that is too large in parts: %v, want ErrTooLarge", err)
+	}
+}
+
 func TestWhatIsAppendedIsReplayed(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for name, want := range map[string][]string{
