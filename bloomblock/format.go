@@ -37,7 +37,7 @@ import (
 //
 // A unit. An absent one is all zero. Each unit begins where the one before it ends, the first one behind the header:
 //
-//	  0  blocks     u64     1..2⁴⁰
+//	  0  blocks     u64     1..2⁴⁰, at most 64 and one for each 8 keys
 //	  8  rate       f64     the rate promised for this unit alone, above 0 and at most 1
 //	 16  checksum   u32     CRC-32C of the unit's bytes
 //	 20  probes     u8      1..14; columns of a Ribbon unit, 1..15
@@ -299,6 +299,8 @@ func parseUnit(b []byte, keys uint64, ribbon bool) (UnitHeader, error) {
 	switch {
 	case u.Blocks < 1 || u.Blocks > maxBlocks:
 		return u, damaged("%d blocks, want 1..%d", u.Blocks, uint64(maxBlocks))
+	case u.Blocks > pageBlocks+keys/8: // twice the largest number of bits for each key
+		return u, damaged("%d blocks for %d keys, want at most %d", u.Blocks, keys, pageBlocks+keys/8)
 	case !(u.Rate > 0 && u.Rate <= 1): // also refuses NaN
 		return u, damaged("rate %v, want above 0 and at most 1", u.Rate)
 	case !zero(b[unitReserved:]) || !ribbon && u.Overhead != 0:

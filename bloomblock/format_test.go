@@ -89,6 +89,20 @@ func TestEachHeaderFieldDamagedAloneIsRefused(t *testing.T) {
 	}
 }
 
+func TestAHeaderHasNoMoreBlocksThanItsKeysNeed(t *testing.T) {
+	block := blockOf(paramsOf(t, Unit{10, 6}), hashesOf(numbered, 0, 100))
+	for _, c := range []struct {
+		blocks byte
+		want   error
+	}{{pageBlocks + 100/8, nil}, {pageBlocks + 100/8 + 1, ErrDamaged}} {
+		block[offUnit] = c.blocks
+		sign(block)
+		if _, err := ParseHeader(block); !errors.Is(err, c.want) {
+			t.Errorf("%d blocks for 100 keys: %v, want %v", c.blocks, err, c.want)
+		}
+	}
+}
+
 func TestAnyFlippedBitIsRefused(t *testing.T) {
 	for _, p := range []Params{{}, paramsOf(t, Unit{10, 6}), paramsOf(t, Unit{10, 6}, Unit{5, 3}, Unit{2, 1})} {
 		block := blockOf(p, hashesOf(numbered, 0, 60))

@@ -212,7 +212,11 @@ func (v *vandal) table(t *forgedTable) {
 			if t.second != nil && r.IntN(2) == 0 {
 				which = &t.second
 			}
-			v.filter(*which)
+			if r.IntN(8) == 0 {
+				*which = v.hole(*which)
+			} else {
+				v.filter(*which)
+			}
 		}
 	case 14:
 		if t.sample != nil {
@@ -340,4 +344,21 @@ func (v *vandal) filter(b []byte) {
 		v.note("header of a filter, a word")
 	}
 	resumFilter(b, h)
+}
+
+// hole returns a filter whose header claims units of up to 32 MiB, with a hole in their place.
+func (v *vandal) hole(b []byte) []byte {
+	h, err := bloomblock.ParseHeader(b)
+	if err != nil || len(h.Units) == 0 || h.Units[0].Columns > 0 {
+		return b
+	}
+	blocks := uint64(1) << (19 - v.rng.IntN(4)*v.rng.IntN(4))
+	for i := range h.Units {
+		h.Units[i].Blocks = blocks
+	}
+	if v.rng.IntN(2) == 0 {
+		h.Keys = 16 * blocks
+	}
+	v.note("filter of %d keys with units of %d blocks, a hole", h.Keys, blocks)
+	return append(h.Append(nil), make([]byte, uint64(len(h.Units))*blocks*64)...)
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -80,7 +81,7 @@ type hostileCase struct {
 	kind  *hostileKind
 	fs    *countedFS
 	dir   string
-	size  uint64   // of all files, in bytes
+	size  uint64   // of all files without holes, in bytes
 	named []string // other files that errors may name
 	full  bool     // a write was refused, since the numbers are exhausted
 	bare  bool     // no table and no log is among them: without CURRENT that is no store
@@ -216,7 +217,7 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 	}
 	c.bare = true
 	for name, b := range files {
-		c.size += uint64(len(b))
+		c.size += dense(b)
 		c.bare = c.bare && !strings.HasSuffix(name, ".sst") && !strings.HasSuffix(name, ".log")
 	}
 	c.most = int(c.size) + 64
@@ -258,6 +259,17 @@ func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, syste
 		runtime.Gosched()
 	}
 	return c.hostileResult
+}
+
+// dense returns the bytes of a file that are not holes: that of its pages which are not all zero.
+func dense(b []byte) (n uint64) {
+	zero := make([]byte, 4096)
+	for page := range slices.Chunk(b, len(zero)) {
+		if !bytes.Equal(page, zero[:len(page)]) {
+			n += uint64(len(page))
+		}
+	}
+	return n
 }
 
 // salvage makes a new store of the old one, which opens and is sound whatever the files hold. It returns its contents,

@@ -81,6 +81,7 @@ type tableWriter struct {
 	out     *output        // nil between tables
 	overlap uint64         // bytes of the next level that out overlaps
 	keys    uint64         // distinct keys added
+	before  uint64         // of these, those that were added before out
 
 	syncing *syncing          // the last finished table; nil if it is in tables
 	tables  []*manifest.Table // finished and synced
@@ -164,6 +165,10 @@ func (w *tableWriter) writeEnded(key []byte) error {
 	return nil
 }
 
+// maxKeys is the number of keys at which a table ends, so that its filters, which take at most some 26 bytes for each,
+// are not too large for it.
+const maxKeys = 1 << 25
+
 // full reports whether the table should end before key.
 func (w *tableWriter) full(key []byte) bool {
 	for len(w.grand) > 0 && w.grand[0].EndsBefore(key) {
@@ -172,13 +177,13 @@ func (w *tableWriter) full(key []byte) bool {
 	}
 	// Each table repeats what is open where it begins, so it is at least twice as large.
 	return w.out != nil && w.out.w.Size()+w.held >= 2*w.carry &&
-		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize)
+		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys)
 }
 
 // begin begins a table unless one is being written.
 func (w *tableWriter) begin() (err error) {
 	if w.out == nil {
-		w.overlap = 0
+		w.overlap, w.before = 0, w.keys
 		w.out, err = begin(w.env, w.limit, &w.writer)
 	}
 	return err

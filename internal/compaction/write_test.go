@@ -117,6 +117,21 @@ func TestManyRangeTombstonesAreDividedAmongTables(t *testing.T) {
 	}
 }
 
+func TestATableEndsWhenItHasAsManyKeysAsItsFiltersCanHold(t *testing.T) {
+	d := newDisk(t)
+	w := tableWriter{env: d.env(1 << 30), size: 1 << 30}
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		must(t, w.add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil))
+		if key == "b" || key == "d" {
+			w.keys += maxKeys - 2 // as if there were more before it
+		}
+	}
+	must(t, w.finish(t.Context()))
+	if got, want := d.text(w.tables), "a@1= b@1= | c@1= d@1= | e@1="; got != want {
+		t.Errorf("tables %s, want %s", got, want)
+	}
+}
+
 // An output ends when it overlaps as many bytes of the next level as ten tables have.
 func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	d := newDisk(t)

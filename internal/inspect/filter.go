@@ -21,19 +21,6 @@ type Filter struct {
 	block []byte
 }
 
-// maxFilter is the maximum size of a filter block that is read: that of about 800 million keys. It bounds the memory
-// of inspect for any file.
-const maxFilter = 1 << 30
-
-// checkFilterSize returns an error if the filters would take too much memory.
-func checkFilterSize(m sstable.Meta) error {
-	if m.FilterLen > maxFilter {
-		return fmt.Errorf("%s: offset %d: filter of %d bytes, inspect reads at most %d", m.Name,
-			m.Size-m.TailLen-m.FilterLen, m.FilterLen, maxFilter)
-	}
-	return nil
-}
-
 // An openTable is a table that is being inspected.
 type openTable struct {
 	file     vfs.File
@@ -65,9 +52,6 @@ func withTable(name string, body func(t *openTable) error) (err error) {
 	}
 	m := t.reader.Meta()
 	t.offset = m.Size - m.TailLen - m.FilterLen
-	if err := checkFilterSize(m); err != nil {
-		return err
-	}
 	both, err := filterBlock(name, t.file, m.Size, m.TailLen, m.FilterLen)
 	if err != nil {
 		return err

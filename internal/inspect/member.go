@@ -56,9 +56,12 @@ type tree struct {
 	tops    int64     // of these, tops of indexes
 }
 
+// keptMemory is the number of bytes of filters and tails that are kept if the caller does not say how many.
+const keptMemory = 1 << 30
+
 func newTree(m *manifest.State, memory uint64, budget int64) *tree {
 	t := &tree{version: m.Version, plan: planOf(m, budget), budget: budget}
-	free := cmp.Or(memory, maxFilter)
+	free := cmp.Or(memory, keptMemory)
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
 			run := &memberRun{level: level, id: r.ID, run: r}

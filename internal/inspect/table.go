@@ -136,9 +136,6 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	meta := r.Meta()
 	facts.FilterBytes, facts.FilterKeys = meta.FilterLen-p.Prefixes.Bytes, p.FilterKeys
 	facts.BitsPerKey = bitsPerKey(facts.FilterBytes, p.FilterKeys)
-	if err := checkFilterSize(meta); err != nil {
-		return facts, err
-	}
 	if p.Prefixes.Bytes > 0 {
 		if facts.Prefix, err = readPrefixes(f, r, &p.Prefixes); err != nil {
 			return facts, err

@@ -32,6 +32,7 @@ import (
 const (
 	blockHeader = 8
 	maxPrefix   = 1<<24 - 1
+	leastEntry  = 8 + 1                  // bytes of a head and an entry
 	plainSet    = ikey.Trailer(ikey.Set) // Set at sequence number 0
 )
 

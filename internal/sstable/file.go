@@ -99,26 +99,26 @@ func (f *tableFile) openPlain(k kind, offset uint64, sealed []byte) ([]byte, err
 	return payload, nil
 }
 
-// readFilterHeader reads the header of a filter block of size bytes.
-func (f *tableFile) readFilterHeader(k kind, offset, size uint64, sum uint32) (bloomblock.Header, error) {
-	if size < bloomblock.HeaderSize {
-		return bloomblock.Header{}, f.damaged(offset,
-			fmt.Errorf("filter of %d bytes, want at least %d", size, bloomblock.HeaderSize))
+// readFilterHeader reads the header of a filter block, and compares it with what the tail says.
+func (f *tableFile) readFilterHeader(at filterPlace) (bloomblock.Header, error) {
+	if at.size < bloomblock.HeaderSize {
+		return bloomblock.Header{}, f.damaged(at.offset,
+			fmt.Errorf("filter of %d bytes, want at least %d", at.size, bloomblock.HeaderSize))
 	}
 	b := make([]byte, bloomblock.HeaderSize)
-	if err := f.readAt(b, offset); err != nil {
+	if err := f.readAt(b, at.offset); err != nil {
 		return bloomblock.Header{}, err
 	}
-	if got := f.seal.filterSum(k, offset, b); got != sum {
-		return bloomblock.Header{}, f.damaged(offset,
-			fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
+	if got := f.seal.filterSum(at.kind, at.offset, b); got != at.sum {
+		return bloomblock.Header{}, f.damaged(at.offset,
+			fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, at.sum))
 	}
 	h, err := bloomblock.ParseHeader(b)
-	if err == nil && h.BlockSize() != size {
-		err = fmt.Errorf("filter of %d bytes, want %d", size, h.BlockSize())
+	if err == nil && (h.BlockSize() != at.size || h.Keys != at.keys) {
+		err = fmt.Errorf("filter of %d keys in %d bytes, want %d keys in %d", h.Keys, h.BlockSize(), at.keys, at.size)
 	}
 	if err != nil {
-		return bloomblock.Header{}, f.damaged(offset, err)
+		return bloomblock.Header{}, f.damaged(at.offset, err)
 	}
 	return h, nil
 }

@@ -36,11 +36,12 @@ type filterPlace struct {
 	kind         kind
 	offset, size uint64
 	sum          uint32 // binds the header to the table
+	keys         uint64 // that the filter has
 }
 
 // keys returns the place of the filter of keys.
 func (t *tail) keys() filterPlace {
-	return filterPlace{kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum}
+	return filterPlace{kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum, t.props.FilterKeys}
 }
 
 // prefixes returns the place of the filter of prefixes, if it is by the given rule.
@@ -49,7 +50,13 @@ func (t *tail) prefixes(rule PrefixRule) filterPlace {
 	if x.Bytes == 0 || x.Rule != rule.String() {
 		return filterPlace{}
 	}
-	return filterPlace{kindPrefixes, t.prefixesOff(), x.Bytes, x.Sum}
+	return t.anyPrefixes()
+}
+
+// anyPrefixes returns the place of the filter of prefixes by any rule.
+func (t *tail) anyPrefixes() filterPlace {
+	x := &t.props.Prefixes
+	return filterPlace{kindPrefixes, t.prefixesOff(), x.Bytes, x.Sum, x.Keys}
 }
 
 // isDamage reports whether an error of reading a filter says that it cannot be used. Reads go on without it.
@@ -75,7 +82,7 @@ func (k *TableFilter) knowLocked() error {
 	var h bloomblock.Header
 	var err error
 	if at := &k.place; at.size > 0 {
-		h, err = k.of.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+		h, err = k.of.readFilterHeader(*at)
 		if err != nil && !isDamage(err) {
 			return err
 		}
@@ -344,7 +351,7 @@ type FilterCopy struct {
 
 // copyFilter reads the units of a filter that a promised rate of maxRate needs: see Reader.CopyFilter.
 func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, error) {
-	h, damage := f.readFilterHeader(at.kind, at.offset, at.size, at.sum)
+	h, damage := f.readFilterHeader(at)
 	c := FilterCopy{Read: bloomblock.HeaderSize}
 	if damage == nil {
 		var read uint64

@@ -57,7 +57,7 @@ import (
 //
 //	 0  table id        u64    random; the manifest has it too
 //	 8  filter offset   u64    the index offset if there is no filter
-//	16  filter length   u64    of both blocks, if there is one of prefixes
+//	16  filter length   u64    of both blocks, if there is one of prefixes; at most 1 GiB
 //	24  index offset    u64    of the index or the top; range deletes and properties follow
 //	32  index length    u64    payload only, as the next two
 //	40  range deletes   u64    length; 0 without range deletes, and then they have no trailer either
@@ -106,6 +106,7 @@ const (
 	maxRatio = 1024                   // decoded length of a compressed block, as a multiple of the stored one, at most
 	maxTail  = 1 << 30
 
+	maxFilter = 1 << 30 // of both filters: those of some 800 million keys
 	maxSample = 1 << 16 // of a sample block
 )
 
@@ -304,6 +305,8 @@ func parseFooter(b []byte, size uint64) (footer, error) {
 	case max(f.indexLen, f.rangeDelLen, f.propsLen) > maxTail: // so that their sum does not wrap
 		return f, fmt.Errorf("index of %d, range deletes of %d and properties of %d bytes, want at most %d",
 			f.indexLen, f.rangeDelLen, f.propsLen, maxTail)
+	case f.filterLen > maxFilter:
+		return f, fmt.Errorf("filter of %d bytes, want at most %d", f.filterLen, maxFilter)
 	case f.sampleLen > maxSample ||
 		f.sampleLen > 0 && (f.filterLen == 0 || f.filterOff < uint64(f.sampleLen)+trailerSize):
 		return f, fmt.Errorf("sample of %d bytes before a filter of %d at %d, want at most %d",

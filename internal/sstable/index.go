@@ -98,7 +98,7 @@ func (x *index) reset(n int, prefix []byte, seps int) {
 		x.slots = make([]cache.Slot, n)
 	}
 	x.slots = x.slots[:n]
-	x.handles = slices.Grow(x.handles[:0], n)[:n]
+	x.handles = slices.Grow(x.handles[:0], n)
 	s := &x.separators
 	s.prefix = prefix
 	s.heads, s.ends = slices.Grow(s.heads[:0], n), slices.Grow(s.ends[:0], n)
@@ -118,8 +118,7 @@ func (x *index) emptied() *index {
 // push adds a block of the given lengths, without and with compression, and its separator, which is the prefix, more
 // of it, and suffix.
 func (x *index) push(stored, decoded uint32, more, suffix []byte) {
-	i := len(x.heads)
-	x.handles[i].offset, x.handles[i].decoded = x.end, decoded
+	x.handles = append(x.handles, handle{x.end, decoded})
 	x.end += uint64(stored) + trailerSize
 	x.separators.push(more, suffix)
 }

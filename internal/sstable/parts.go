@@ -24,7 +24,7 @@ import (
 // As in index.go, a separator is the prefix and its suffix. But ends stand in place of lengths, so that a search needs
 // to look at few entries: the end of block i in the file, with its trailer, counts from the beginning of the part's
 // first block, and the end of its suffix from that of the first suffix. The prefix is the longest of the part's own
-// separators. The top is
+// separators. A part has at most 1024 blocks. The top is
 //
 //	0           4            8        8+p
 //	+-----------+------------+--------+-----------------------------------------------------------------+----------
@@ -42,6 +42,7 @@ const (
 
 	defaultPartSize = 4 << 10 // bytes of a part, at most, if that is enough for minPart blocks
 	minPart         = 16
+	maxPartBlocks   = 1 << 10 // blocks of a part that is read, at most; more do not fit 8192 bytes
 	maxPart         = 2 << 20 // bytes of a part that is read, at most; also with the prefix in front of each suffix
 )
 

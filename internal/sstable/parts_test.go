@@ -210,6 +210,22 @@ func TestPartsAndTheWholeIndexAgree(t *testing.T) {
 	}
 }
 
+func TestAPartOfMoreBlocksThanWritersPutIntoOneIsRefused(t *testing.T) {
+	for _, blocks := range []uint32{maxPartBlocks, maxPartBlocks + 1} {
+		b := binary.LittleEndian.AppendUint32(nil, 2)
+		b = binary.LittleEndian.AppendUint32(b, 0)
+		length, data := partHeader+blocks*partEntry, uint64(blocks)*(1+trailerSize)
+		for range 2 {
+			b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(b, length), blocks)
+			b = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(b, data), 1)
+		}
+		end := 2 * (data + uint64(length) + trailerSize)
+		if _, err := parseTop(append(b, "ab"...), end, 0); (err == nil) != (blocks == maxPartBlocks) {
+			t.Errorf("parts of %d blocks: %v", blocks, err)
+		}
+	}
+}
+
 // TestHostileTopsAndParts changes a field at a time, where no checksum would notice it.
 func TestHostileTopsAndParts(t *testing.T) {
 	file, _ := smallInParts(t, None)

@@ -101,17 +101,20 @@ func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, *top, error) {
 func (t *tail) check(x *index, m *Meta) error {
 	p, filters := &t.props, t.footer.filterLen
 	var blocks int
+	var end uint64 // of the data blocks
 	var seps *separators
 	if t.top != nil {
-		blocks, seps = t.top.blocks, &t.top.separators
+		blocks, end, seps = t.top.blocks, t.top.end, &t.top.separators
 	} else {
-		blocks, seps = x.blocks(), &x.separators
+		blocks, end, seps = x.blocks(), x.end, &x.separators
 	}
 	dels := t.dels.List()
 	n, low, high := tombstones(dels)
 	switch {
 	case dels.Overlaps() != t.footer.overlaps():
 		return fmt.Errorf("range deletes overlap: %v, flags %#x", dels.Overlaps(), t.footer.flags)
+	case p.Entries > end*maxRatio/leastEntry:
+		return fmt.Errorf("properties: %d entries in %d bytes", p.Entries, end)
 	case p.Blocks != uint64(blocks) || p.RangeDeletes != n: //nolint:gosec // a length
 		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
 			p.Blocks, p.RangeDeletes, blocks, n)

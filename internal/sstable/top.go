@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -63,7 +64,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 			length: binary.LittleEndian.Uint32(e), blocks: binary.LittleEndian.Uint32(e[4:]),
 			data: binary.LittleEndian.Uint64(e[8:]), sep: binary.LittleEndian.Uint32(e[16:]),
 		}
-		if least := partHeader + uint64(w.blocks)*partEntry; w.blocks == 0 || w.length > maxPart ||
+		if least := partHeader + uint64(w.blocks)*partEntry; w.blocks == 0 || w.blocks > maxPartBlocks || w.length > maxPart ||
 			uint64(w.length) < least || w.data > limit || w.data < uint64(w.blocks)*(1+trailerSize) {
 			return nil, fmt.Errorf("top: part %d of %d bytes for %d blocks of %d", i, w.length, w.blocks, w.data)
 		}
@@ -190,7 +191,7 @@ func (t *top) fill(x *index, p int, v *partView) bool {
 		heads[i], ends[i] = ikey.Head(x.seps[at:]), uint32(len(x.seps)) //nolint:gosec // at most maxPart
 		start, from = end, to
 	}
-	x.heads, x.ends, x.end = heads, ends, w.start+uint64(start)
+	x.handles, x.heads, x.ends, x.end = handles, heads, ends, w.start+uint64(start)
 	return x.end == w.start+w.data
 }
 
@@ -203,10 +204,10 @@ func (t *top) addTo(x *index, v *partView) {
 	}
 }
 
-// readWhole reads all parts of an index as one index.
+// readWhole reads all parts of an index as one index, which grows as they are read and not by what the top claims.
 func (f *tableFile) readWhole(t *top) (*index, error) {
 	x := new(index)
-	x.reset(t.blocks, t.prefix, 0)
+	x.reset(0, t.prefix, 0)
 	x.first, x.seqs, x.checked, x.last = t.first, t.seqs, t.checked, true
 	var b []byte
 	for p := range t.parts {
@@ -226,5 +227,6 @@ func (f *tableFile) readWhole(t *top) (*index, error) {
 		}
 		t.addTo(x, &v)
 	}
+	x.slots = make([]cache.Slot, t.blocks)
 	return x, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -105,64 +104,50 @@ func (r *Reader) readBesideBlocks() (*verifier, error) {
 	return v, nil
 }
 
-// readFilters reads both filters whole from the file, with the padding before them.
+// readFilters reads both filters whole from the file, and the padding before them.
 func (v *verifier) readFilters() (err error) {
-	f, ft, end := v.f, &v.t.footer, v.x.end
-	if v.t.top != nil {
-		end = v.t.top.partsEnd()
+	f, t, end := v.f, v.t, v.x.end
+	if t.top != nil {
+		end = t.top.partsEnd()
 	}
-	if ft.filterLen == 0 {
+	if t.footer.filterLen == 0 {
 		return nil
 	}
-	n := ft.indexOff - end
-	if n > math.MaxInt/2 {
-		return fmt.Errorf("%s: %w: filter of %d bytes", f.meta.Name, ErrSize, ft.filterLen)
-	}
-	b := make([]byte, n)
-	if err := f.readAt(b, end); err != nil {
+	pad := make([]byte, t.footer.sampleOff()-end) // at most that of slack
+	if err := f.readAt(pad, end); err != nil {
 		return err
 	}
-	pad := ft.sampleOff() - end
-	for _, c := range b[:pad] {
-		if c != 0 {
-			return f.damaged(end, errors.New("padding before the filter is not zero"))
-		}
+	if !bytes.Equal(pad, make([]byte, len(pad))) {
+		return f.damaged(end, errors.New("padding before the filter is not zero"))
 	}
-	keys, prefixes := b[ft.filterOff-end:][:v.t.keysLen()], b[ft.filterOff-end:][v.t.keysLen():]
-	if v.filter, err = v.parseFilter(kindFilter, ft.filterOff, keys, ft.filterSum, v.t.props.FilterKeys); err != nil {
+	if v.filter, err = f.readFilter(t.keys()); err != nil || t.props.Prefixes.Bytes == 0 {
 		return err
 	}
-	x := &v.t.props.Prefixes
-	if x.Bytes == 0 {
-		return nil
-	}
-	if v.prefixes, err = v.parseFilter(kindPrefixes, v.t.prefixesOff(), prefixes, x.Sum, x.Keys); err != nil {
+	if v.prefixes, err = f.readFilter(t.anyPrefixes()); err != nil {
 		return err
 	}
-	if v.rule, err = parsePrefixRule(x.Rule); err != nil { // of a later version: its prefixes are not known
+	if v.rule, err = parsePrefixRule(t.props.Prefixes.Rule); err != nil { // of a later version, and so not known
 		v.prefixes = nil
 	}
 	return nil
 }
 
-// parseFilter parses a filter block of the given number of keys. It returns nil for a filter of an unknown kind.
-func (v *verifier) parseFilter(k kind, offset uint64, b []byte, sum uint32, keys uint64) (*bloomblock.Filter, error) {
-	h, err := bloomblock.ParseHeader(b)
+// readFilter reads a whole filter block. It returns nil for a filter of an unknown kind.
+func (f *tableFile) readFilter(at filterPlace) (*bloomblock.Filter, error) {
+	_, err := f.readFilterHeader(at) // before memory is taken for what it claims (I30)
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, v.f.damaged(offset, err)
+		return nil, err
 	}
-	if got := v.f.seal.filterSum(k, offset, b); got != sum {
-		return nil, v.f.damaged(offset, fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, sum))
-	}
-	if h.Keys != keys {
-		return nil, v.f.damaged(offset, fmt.Errorf("filter of %d keys, want %d", h.Keys, keys))
+	b, err := f.readUnits(at, 0, at.size)
+	if err != nil {
+		return nil, err
 	}
 	filter, err := bloomblock.Parse(b)
 	if err != nil {
-		return nil, v.f.damaged(offset, err)
+		return nil, f.damaged(at.offset, err)
 	}
 	return &filter, nil
 }

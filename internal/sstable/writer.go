@@ -307,7 +307,7 @@ func (w *Writer) Size() uint64 {
 }
 
 // Finish writes the rest of the table and returns its description. It does not sync. The error is ErrEmpty for a table
-// without versions and range tombstones.
+// without versions and range tombstones, and matches ErrSize if filters or tail are larger than a table may have.
 func (w *Writer) Finish() (Info, error) {
 	if w.err != nil {
 		return Info{}, w.err
@@ -374,6 +374,9 @@ func (w *Writer) finish() (Info, error) {
 	size := w.offset()
 	if tail := size - f.indexOff; tail > maxTail {
 		return Info{}, fmt.Errorf("%w: index and range deletes of %d bytes, want at most %d", ErrSize, tail, maxTail)
+	}
+	if f.filterLen > maxFilter {
+		return Info{}, fmt.Errorf("%w: filters of %d bytes, want at most %d", ErrSize, f.filterLen, maxFilter)
 	}
 	if err := w.flush(); err != nil {
 		return Info{}, err
