@@ -277,6 +277,9 @@ func dense(b []byte) (n uint64) {
 func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
 	o := *opts
 	o.ReadOnly = false
+	if c.rng.IntN(8) == 0 {
+		o.FilterFPR, o.FilterMemory = 0, 64<<10
+	}
 	dir := c.dir + "-saved"
 	made, guess := false, false
 	c.do("Salvage", 4, func() {

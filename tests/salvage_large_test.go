@@ -2,6 +2,7 @@ package tests
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in overlapping levels, and logs time
@@ -86,4 +90,38 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	}
 	t.Logf("%d MB in %d tables: %v, at most %d MB of heap in use; %d keys of %d", size>>20, len(tables),
 		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
+}
+
+// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than MaxValueSize.
+func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
+	if !*everywhere {
+		t.Skip("takes a gigabyte: run it with -everywhere")
+	}
+	kind := hostileKinds[2] // without compression
+	want := salvagedContents(t, kind, kind.store(t))
+	s := kind.store(t)
+	lost := 0
+	number := s.bottom(0)
+	key := s.added(number).Table.Smallest
+	s.change(number, func(f *forgedTable) {
+		x := &f.blocks[0]
+		lost = int(binary.LittleEndian.Uint32(x.payload))
+		data := binary.LittleEndian.AppendUint32(nil, 1)
+		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(key))), key...)
+		data = append(data, make([]byte, -len(data)&7+8)...) // padding, and the head of an empty suffix
+		data = append(append(data, 0), make([]byte, bloomkv.MaxValueSize+1)...)
+		x.encode(data, sstable.None)
+	})
+	fsys := vfs.NewMem()
+	must(t, writeFiles(fsys, "db", s.join()))
+	report, err := bloomkv.Salvage(t.Context(), "db", "new", kind.options(fsys), nil)
+	must(t, err)
+	db, err := bloomkv.Open("new", kind.options(fsys))
+	must(t, err)
+	got, err := storetest.Contents(db)
+	must(t, errors.Join(err, db.Close()))
+	if len(report.Lost) != 1 || len(want)-len(got) > lost || len(got) == len(want) {
+		t.Errorf("%d of %d keys are left, lost %v; want those but of one block of %d entries",
+			len(got), len(want), report.Lost, lost)
+	}
 }

@@ -78,6 +78,9 @@ func (s *Salvage) into(
 	run := filterplan.Run{Level: bottom, Keys: s.recordedEntries()}
 	space := filterplan.Writing.Space(cmp.Or(c.Memory, filterplan.DefaultBudget), 0)
 	plan, err := c.Planner.For(c.Filters.FPR, []filterplan.Run{run}, space)
+	if err != nil && c.Planner.Memory > 0 {
+		plan, err = c.Planner.At(0), nil // the smallest filters: damaged tables may claim more keys than they have
+	}
 	if err != nil {
 		return res, err
 	}
@@ -88,6 +91,10 @@ func (s *Salvage) into(
 		env.Seed = bloomblock.NewSeed()
 	}
 	if res, err = s.write(ctx, env, c.Memory, progress); err != nil {
+		return res, err
+	}
+	run.Keys = res.Keys
+	if _, err := c.Planner.For(c.Filters.FPR, []filterplan.Run{run}, space); err != nil {
 		return res, err
 	}
 	e := &manifest.Edit{}

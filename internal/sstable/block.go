@@ -325,7 +325,7 @@ func (b *block) ascends(i int) bool {
 }
 
 var (
-	errEntryLength = errors.New("suffix does not fit")
+	errEntryLength = errors.New("suffix or value does not fit")
 	errEntryHead   = errors.New("head is longer than the key")
 )
 
@@ -353,7 +353,7 @@ func checkEntry(e []byte, head, maxSuffix uint64, s seqSpan) error {
 	} else if head<<(8*suffix) != 0 {
 		return errEntryHead
 	}
-	if suffix > maxSuffix || need > uint64(len(e)) {
+	if suffix > maxSuffix || uint64(len(e))-need > MaxValue { // also if need is longer than the entry
 		return errEntryLength
 	}
 	t := plainSet

@@ -39,6 +39,21 @@ func TestEntriesOfABlockAscendStrictly(t *testing.T) {
 	}
 }
 
+// TestAValueOfABlockIsNoLongerThanAnyThatIsWritten checks blocks of one entry, of zeros that are never touched.
+func TestAValueOfABlockIsNoLongerThanAnyThatIsWritten(t *testing.T) {
+	head := encode([]kv{set("a", 5, "")})
+	for _, tt := range []struct {
+		value int
+		want  error
+	}{{MaxValue, nil}, {MaxValue + 1, errEntryLength}, {maxPlain - len(head), errEntryLength}} {
+		data := make([]byte, len(head)+tt.value)
+		copy(data, head)
+		if err := checkBlock(data, anySeq); !errors.Is(err, tt.want) {
+			t.Errorf("value of %d bytes: %v, want %v", tt.value, err, tt.want)
+		}
+	}
+}
+
 func TestSequencesOfABlockAreThoseOfTheProperties(t *testing.T) {
 	data := encode([]kv{set("a", 5, "x"), set("b", 7, "y"), set("c", 0, "")})
 	for _, s := range []struct {
