@@ -64,8 +64,9 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 			length: binary.LittleEndian.Uint32(e), blocks: binary.LittleEndian.Uint32(e[4:]),
 			data: binary.LittleEndian.Uint64(e[8:]), sep: binary.LittleEndian.Uint32(e[16:]),
 		}
-		if least := partHeader + uint64(w.blocks)*partEntry; w.blocks == 0 || w.blocks > maxPartBlocks || w.length > maxPart ||
-			uint64(w.length) < least || w.data > limit || w.data < uint64(w.blocks)*(1+trailerSize) {
+		if least := partHeader + uint64(w.blocks)*partEntry; w.blocks == 0 || w.blocks > maxPartBlocks ||
+			w.length > maxPart || uint64(w.length) < least || w.data > limit ||
+			w.data < uint64(w.blocks)*(1+trailerSize) {
 			return nil, fmt.Errorf("top: part %d of %d bytes for %d blocks of %d", i, w.length, w.blocks, w.data)
 		}
 		if uint64(w.sep) > MaxKey-prefix || uint64(w.sep) > uint64(len(seps)) {
