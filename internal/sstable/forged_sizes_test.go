@@ -128,7 +128,8 @@ func TestWhatATableClaimsOfItsSizesIsNotAllocated(t *testing.T) {
 		{"a prefix filter of TiB", forgery{prefixes: true, blocks: tib / 128, keys: 36}, "want at most"},
 		{"a filter of MiB for few keys", forgery{blocks: 1 << 20, keys: 36}, "blocks for 36 keys"},
 		{
-			"a prefix filter of MiB for few prefixes", forgery{prefixes: true, blocks: 1 << 20, keys: 36},
+			"a prefix filter of MiB for few prefixes",
+			forgery{prefixes: true, blocks: 1 << 20, keys: 36},
 			"blocks for 36",
 		},
 		{"a filter of MiB for keys not in the properties", forgery{blocks: 1 << 20, keys: 1 << 23}, "want 36 keys"},
