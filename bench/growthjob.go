@@ -214,22 +214,27 @@ func (w *writer) end(err error) (int, error) {
 // watchEvery is the time between looks at a process and at its store.
 const watchEvery = 10 * time.Millisecond
 
-// watch looks at the promises of a store until stop is called, which sets k to their means.
+// watch looks at the promises of a store until stop is called, which sets k to their means over the lookups meanwhile.
 func (k *kept) watch(store *own.Store) (stop func()) {
-	var sum kept
-	looks := 0.0
+	var sum, last kept
+	seen := store.Metrics().Lookups.Gets
+	began := seen
 	look := func() {
 		m := store.Metrics()
-		sum.Reads += m.ReadsPromised
-		sum.Promised += m.FPRPromised
-		sum.Predicted += m.FPRPredicted
-		looks++
+		now := kept{m.ReadsPromised, m.FPRPromised, m.FPRPredicted}
+		half := float64(m.Lookups.Gets-seen) / 2
+		sum.Reads += half * (last.Reads + now.Reads)
+		sum.Promised += half * (last.Promised + now.Promised)
+		sum.Predicted += half * (last.Predicted + now.Predicted)
+		seen, last = m.Lookups.Gets, now
 	}
+	look()
 	end := cli.Every(watchEvery, look)
 	return func() {
 		end()
 		look()
-		*k = kept{sum.Reads / looks, sum.Promised / looks, sum.Predicted / looks}
+		n := max(float64(seen-began), 1)
+		*k = kept{sum.Reads / n, sum.Promised / n, sum.Predicted / n}
 	}
 }
 
