@@ -34,8 +34,8 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, w
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . ./tests -long 2
 	go test -count=1 -timeout 1h -run 'TestThePromiseBeyondMemory' -v . -long 16
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
-	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./internal/inspect -keys 1000000
-	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./cmd/bloomkv -keys 1000000
+	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./tools/internal/inspect -keys 1000000
+	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./tools/bloomkv -keys 1000000
 
 # The same numbers as the ordinary tests of package bloom, larger.
 sets: ## package bloom: 10⁷ operations of each kind against an exact set, rates of 10⁶ keys, other libraries, charts
@@ -51,8 +51,8 @@ kept: ## stores that every later version must open, in a new directory: make kep
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)
 
 screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
-	go test -count=1 -v -run 'TestScreenshots' ./cmd/bloomkv -shots $(CURDIR)/docs/images
-	go -C tests/browser test -count=1 -v -run 'TestPages|TestTheLivePage' . -shots $(CURDIR)/docs/images/pages
+	go test -count=1 -v -run 'TestScreenshots' ./tools/bloomkv -shots $(CURDIR)/docs/images
+	go -C tools/internal/browser test -count=1 -v -run 'TestPages|TestTheLivePage' . -shots $(CURDIR)/docs/images/pages
 
 bench: ## the store's own figures
 	go run ./bench

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls

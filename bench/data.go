@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // data are the flags for the pairs that a store holds, and for its memory.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // A floor is the least work that a lookup of an absent key needs in a tree of a given form: hash the key once, search

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func testSet(t *testing.T, shape workload.Shape, n int) *workload.Generated {

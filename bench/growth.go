@@ -13,11 +13,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/picture"
-	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
 // growth holds the flags of the command.

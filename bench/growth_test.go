@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // TestMain runs the program instead of the tests if the program has started the test binary to measure.

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // A growthReport is the result of growth. The names of its fields in JSON are part of the output.

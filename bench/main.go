@@ -4,7 +4,7 @@
 // Without arguments it runs the main benchmark. "bench sweep" shows how read amplification changes with the filters'
 // error rate, the number of runs and the number of keys. "bench growth" shows what lookups cost as a store outgrows its
 // memory, "bench floors" compares them with the least work that they need, and "bench scale" measures several
-// goroutines. The phases are those of internal/workload, which bench/compare runs on other stores too. README.md
+// goroutines. The phases are those of tools/workload, which bench/compare runs on other stores too. README.md
 // explains the output.
 package main
 
@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func main() {

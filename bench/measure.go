@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
 // writeSums adds up what all uses of a store wrote, because each Open starts the counters at zero.

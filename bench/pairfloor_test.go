@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func TestTheFloorOfPairsFindsThem(t *testing.T) {

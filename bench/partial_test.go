@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // cancelAt cancels once a text was written to it.

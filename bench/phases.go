@@ -3,7 +3,7 @@ package main
 import (
 	"slices"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // A part is a store and the phases that run in it.

@@ -6,7 +6,7 @@ import (
 	"io"
 	"strconv"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // print prints the report as text with lines for benchstat, which skips all others. The lines may have been printed

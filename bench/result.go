@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/internal/picture"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // result returns the result of a main run in a sentence, or nothing if no absent keys were looked up: the costs of

@@ -15,11 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
 const (

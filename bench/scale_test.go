@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func TestScaleMeasuresEachPoint(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // errWrong means that a store gave a wrong answer.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // states returns the states of the trees, in the order of the points.

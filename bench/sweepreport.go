@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // sweepReport is the result of a sweep. The names of its fields in JSON are part of the output.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
-	"github.com/bloomkv/bloomkv/internal/workload"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
 const (

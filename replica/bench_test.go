@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/bench/machine"
+	"github.com/bloomkv/bloomkv/tools/machine"
 )
 
 // served is a node with a server on a port of its own.

@@ -28,34 +28,6 @@ func openTiny(t *testing.T) *bloomkv.DB {
 	return db
 }
 
-// churn flushes, compacts and ingests other keys until stop is called, which waits for it.
-func churn(t *testing.T, db *bloomkv.DB) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for i := 0; ctx.Err() == nil; i++ {
-			var err error
-			switch i % 4 {
-			case 0, 1:
-				err = db.Flush(ctx)
-			case 2:
-				err = db.Compact(ctx, nil, nil)
-			default:
-				other := map[string]string{fmt.Sprintf("~other%d", i%7): "ingested"}
-				err = db.Ingest(ctx, storetest.PairsOf(other), bloomkv.IngestOptions{})
-			}
-			if err != nil && ctx.Err() == nil {
-				t.Errorf("background: %v", err)
-			}
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
 func number(get func([]byte) ([]byte, error), key string) (int, error) {
 	v, err := get([]byte(key))
 	if errors.Is(err, bloomkv.ErrNotFound) {
@@ -73,7 +45,7 @@ func TestIncrementsAreNotLost(t *testing.T) {
 		db := openTiny(t)
 		stop := func() {}
 		if background {
-			stop = churn(t, db)
+			stop = storetest.Churn(t, db)
 		}
 		const workers, each = 8, 150
 		var wg sync.WaitGroup
@@ -245,7 +217,7 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 // TestWriteSkewIsRefused lets pairs of transactions each take from one of two accounts what both have together.
 func TestWriteSkewIsRefused(t *testing.T) {
 	db := openTiny(t)
-	stop := churn(t, db)
+	stop := storetest.Churn(t, db)
 	defer func() {
 		stop()
 		must(t, db.Close())

@@ -9,8 +9,8 @@ import (
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // badgerStore is Badger.

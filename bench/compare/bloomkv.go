@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/workload/own"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
 // bloomkvStore is the store of this repository.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // config holds the flags.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // The settings that all engines share.

@@ -17,7 +17,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // A filterMaker builds an engine's filter of keys with the given number of bits per key.

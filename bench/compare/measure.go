@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/outfile"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/outfile"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // result is the value of one row and column in one round.

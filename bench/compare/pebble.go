@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/sstable"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 const (

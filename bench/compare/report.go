@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // report is a whole comparison. The names of its fields in JSON are part of the output.

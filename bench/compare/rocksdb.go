@@ -39,7 +39,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // rocksdbStore is RocksDB, through its C interface.

@@ -18,7 +18,7 @@ import (
 	"slices"
 	"unsafe"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // loopRocksdb is RocksDB with loops over the operations of a chunk in C, so that the cost of calls from Go is spread

@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func openNative(t *testing.T) *rocksdbStore {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // line is a row of the table.

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // state is a state of a store in which rows are measured, in a process of its own.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/workload"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // A tail is a figure of the distribution of times.

@@ -5,7 +5,7 @@ import (
 	"math"
 
 	"github.com/bloomkv/bloomkv/bloom"
-	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 func percent(v float64) string { return picture.Number(100*v) + " %" }

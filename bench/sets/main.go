@@ -13,9 +13,9 @@ import (
 	"os/signal"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bench/machine"
-	"github.com/bloomkv/bloomkv/internal/outfile"
-	"github.com/bloomkv/bloomkv/internal/picture"
+	"github.com/bloomkv/bloomkv/tools/machine"
+	"github.com/bloomkv/bloomkv/tools/outfile"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 func main() {

@@ -2,8 +2,8 @@
 // serves a store and its digest. A client keeps a digest of each server, a few bits a key, and brings it up to date by
 // patches.
 //
-//	go run ./cmd/bloomkv put fruits apple red
-//	go run ./cmd/bloomkv put trees oak tall
+//	go run ./tools/bloomkv put fruits apple red
+//	go run ./tools/bloomkv put trees oak tall
 //	go run ./examples/digest serve fruits localhost:8081 &
 //	go run ./examples/digest serve trees localhost:8082 &
 //	go run ./examples/digest get oak http://localhost:8081 http://localhost:8082

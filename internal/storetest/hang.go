@@ -78,7 +78,8 @@ func hung(tests []string, why string) {
 	panic(fmt.Sprintf("%s: %s", strings.Join(tests, ", "), why))
 }
 
-var testName = regexp.MustCompile(`(?m)^github\.com/bloomkv/bloomkv(?:_test|/tests)?\.((?:Test|Example|Fuzz)\w*)`)
+var testName = regexp.MustCompile(
+	`(?m)^github\.com/bloomkv/bloomkv(?:_test|/tests|/replica/internal/history)?\.((?:Test|Example|Fuzz)\w*)`)
 
 // runningTests returns the running tests, each with the number of its goroutine, except for those that wait for a
 // subtest.

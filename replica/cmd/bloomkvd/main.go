@@ -22,9 +22,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/bloomkv/bloomkv/internal/cli"
 	"github.com/bloomkv/bloomkv/internal/httpguard"
 	"github.com/bloomkv/bloomkv/replica"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // app is one run of the program.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// A report describes a copy.
+type report struct {
+	From string `json:"from"`
+	Path string `json:"path"`
+	Dir  string `json:"dir"`
+
+	figures
+	Lost losses `json:"not_kept"`
+}
+
+// copyStore copies the store in path into a new store in dir. The store is built and read again in a directory beside
+// dir, which is then renamed to dir. After an error nothing is left.
+func (a *app) copyStore(ctx context.Context, s store, path, dir string) (r report, err error) {
+	dir = filepath.Clean(dir)
+	r = report{From: s.name, Path: path, Dir: dir}
+	if err := isNew(dir, path); err != nil {
+		return r, err
+	}
+	unfinished, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".unfinished-*")
+	if err != nil {
+		return r, cli.PathError(filepath.Dir(dir), err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(unfinished))
+		}
+	}()
+	if err := a.fill(ctx, s, unfinished, &r); err != nil {
+		return r, err
+	}
+	got, err := a.readAgain(ctx, unfinished, r.KeyBytes+r.ValueBytes)
+	if err != nil {
+		return r, err
+	}
+	if got != r.figures {
+		return r, fmt.Errorf("the new store differs: it has %d pairs with SHA-256 %s, want %d with %s",
+			got.Pairs, got.SHA256, r.Pairs, r.SHA256)
+	}
+	if err := vfs.OS.Rename(unfinished, dir); err != nil {
+		return r, cli.PathError(dir, err)
+	}
+	return r, vfs.OS.SyncDir(filepath.Dir(dir))
+}
+
+// isNew returns an error unless dir can be created, outside of the source.
+func isNew(dir, source string) error {
+	_, err := os.Lstat(dir)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s exists already, want the name of a new directory", dir)
+	case !errors.Is(err, fs.ErrNotExist):
+		return cli.PathError(dir, err)
+	}
+	if inside, err := vfs.Inside(vfs.OS, filepath.Dir(dir), source); err == nil && inside {
+		return fmt.Errorf("%s lies inside %s, want a directory outside of it", dir, source)
+	}
+	return nil // what opens the source, or creates the directory, returns the other errors
+}
+
+// fill copies a store into an empty directory, and its figures into r.
+func (a *app) fill(ctx context.Context, s store, dir string, r *report) (err error) {
+	reading, cancel := context.WithCancel(ctx)
+	from, err := startReader(reading, s, r.Path)
+	if err != nil {
+		cancel()
+		return err
+	}
+	defer func() {
+		cancel()
+		_ = from.process.Wait() // pairs has returned its error
+	}()
+	db, err := bloomkv.Open(dir, &bloomkv.Options{ErrorIfExists: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	bar := a.Progress("copying", -1, true)
+	defer bar.End()
+	err = db.Ingest(ctx, from.pairs(bar), bloomkv.IngestOptions{})
+	if err == nil {
+		err = db.Compact(ctx, nil, nil) // moves the tables into the last level, where filters need half the memory
+	}
+	if ctx.Err() != nil {
+		return ctx.Err() // which has ended the reader
+	}
+	r.figures, r.Lost = from.end.Figures, from.end.Lost
+	return err
+}
+
+// readAgain opens a store, reads every pair, and returns their figures. size is the expected number of bytes.
+func (a *app) readAgain(ctx context.Context, dir string, size uint64) (f figures, err error) {
+	db, err := bloomkv.OpenContext(ctx, dir, &bloomkv.Options{ReadOnly: true})
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	bar := a.Progress("reading again", int64(min(size, 1<<62)), true)
+	defer bar.End()
+	c := newCounter()
+	for kv, err := range db.Scan(bloomkv.IterOptions{}) {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return f, err
+		}
+		c.add(kv)
+		_, _ = bar.Write(kv.Key) // never fails
+		_, _ = bar.Write(kv.Value)
+	}
+	return c.figures(), nil
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+var errBroken = errors.New("broken")
+
+// A fakeSource has numbered pairs. At pair 1000 it calls halfway.
+type fakeSource struct {
+	halfway          func() error
+	broken, unclosed error // of check and close
+}
+
+func (f fakeSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		for i := range 2000 {
+			var err error
+			if i == 1000 && f.halfway != nil {
+				err = f.halfway()
+			}
+			if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "%04d", i), Value: make([]byte, 1000)}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (f fakeSource) check() error { return f.broken }
+func (f fakeSource) close() error { return f.unclosed }
+
+// fakes are stores with one source each. The process that reads knows them by their names.
+var fakes = []store{
+	fake("fine", fakeSource{}),
+	fake("an error", fakeSource{halfway: func() error { return errBroken }}),
+	fake("a panic", fakeSource{halfway: func() error { panic("oh") }}),
+	fake("a panic elsewhere", fakeSource{halfway: func() error { go panic("oh"); select {} }}),
+	fake("an exit", fakeSource{halfway: func() error { os.Exit(0); return nil }}),
+	fake("a check that fails", fakeSource{broken: errBroken}),
+	fake("a close that fails", fakeSource{unclosed: errBroken}),
+	fake("a wait", fakeSource{halfway: func() error { time.Sleep(time.Hour); return nil }}),
+}
+
+func fake(name string, f fakeSource) store {
+	return store{name: name, open: func(string) (source, error) { return f, nil }}
+}
+
+func TestACopyThatFailsLeavesNothing(t *testing.T) {
+	const gaveUp = "path: damaged, or written by a later version: its library gave up: "
+	for _, c := range []struct{ fake, want string }{
+		{"an error", "path: broken"},
+		{"a panic", gaveUp + "panic: oh"},
+		{"a panic elsewhere", gaveUp + "panic: oh"},
+		{"an exit", gaveUp + "unexpected EOF"},
+		{"a check that fails", "path: broken"},
+		{"a close that fails", "path: broken"},
+		{"a wait", context.Canceled.Error()},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		parent := t.TempDir()
+		a := &app{cli.Streams{Err: &bytes.Buffer{}}}
+		if c.fake == "a wait" {
+			time.AfterFunc(100*time.Millisecond, cancel)
+		}
+		_, err := a.copyStore(ctx, store{name: c.fake}, "path", filepath.Join(parent, "new"))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.fake, err, c.want)
+		}
+		checkNothingLeft(t, parent)
+		cancel()
+	}
+}
+
+func TestTwoCopiesToOneNameLeaveOne(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "new")
+	results := make(chan error)
+	for range 2 {
+		go func() {
+			a := &app{cli.Streams{Err: &bytes.Buffer{}}}
+			_, err := a.copyStore(t.Context(), store{name: "fine"}, "path", dir)
+			results <- err
+		}()
+	}
+	first, second := <-results, <-results
+	if failed := cmp.Or(first, second); (first == nil) == (second == nil) ||
+		!strings.Contains(failed.Error(), "exists") {
+		t.Errorf("got %v and %v, want one success", first, second)
+	}
+	entries, err := os.ReadDir(parent)
+	if err != nil || len(entries) != 1 || len(stored(t, dir)) != 2000 {
+		t.Errorf("%v, %v; want one store", entries, err)
+	}
+}
+
+func TestFiguresDifferWhereSequencesDo(t *testing.T) {
+	of := func(words ...string) figures {
+		c := newCounter()
+		for i := 0; i < len(words); i += 2 {
+			c.add(bloomkv.KV{Key: []byte(words[i]), Value: []byte(words[i+1])})
+		}
+		return c.figures()
+	}
+	large := strings.Repeat("large", 50000)
+	sequences := [][]string{
+		{},
+		{"", ""},
+		{"a", ""},
+		{"", "a"},
+		{"a", "b"},
+		{"a", "", "b", ""},
+		{"b", "", "a", ""},
+		{"ab", ""},
+		{"a", large},
+		{"a", large[1:]},
+		{"a", large, "b", ""},
+	}
+	seen := make(map[string]int)
+	for i, words := range sequences {
+		f := of(words...)
+		if other, ok := seen[f.SHA256]; ok {
+			t.Errorf("%d and %d have the same hash", i, other)
+		}
+		seen[f.SHA256] = i
+		if f != of(words...) {
+			t.Errorf("%d: two figures of the same sequence differ", i)
+		}
+	}
+	const want = "fa4a350f5906021e27b2caf19409319e1606cf68ca77624c56ea19168e156b25" // of 01 61 01 62
+	if got := of("a", "b").SHA256; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A sourceOf has these keys, in this order.
+type sourceOf []string
+
+func (s sourceOf) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		for _, key := range s {
+			if !yield(bloomkv.KV{Key: []byte(key)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (sourceOf) check() error { return nil }
+func (sourceOf) close() error { return nil }
+
+func TestKeysOutOfOrderAreDamageOfTheSource(t *testing.T) {
+	for _, c := range []struct {
+		keys sourceOf
+		want string
+	}{
+		{sourceOf{}, ""},
+		{sourceOf{"", "a", "ab", "b"}, ""},
+		{sourceOf{"", ""}, `damaged: key "" comes after key ""`},
+		{sourceOf{"a", "a"}, `damaged: key "a" comes after key "a"`},
+		{sourceOf{"a", "b\x00", "b"}, `damaged: key "b" comes after key "b\x00"`},
+		{sourceOf{"a", ""}, `damaged: key "" comes after key "a"`},
+	} {
+		s := store{open: func(string) (source, error) { return c.keys, nil }}
+		got := ""
+		if err := s.serve("", bufio.NewWriter(io.Discard), &ending{}); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%q: %q, want %q", c.keys, got, c.want)
+		}
+	}
+}
+
+// TestADamagedStoreIsRefusedOrCopiedWhole flips bits of each kind of store, and cuts files short. bbolt has no
+// checksums of keys and values. Pebble takes a damaged record of its newest log for the end of the log.
+func TestADamagedStoreIsRefusedOrCopiedWhole(t *testing.T) {
+	for _, s := range stores {
+		t.Run(s.name, func(t *testing.T) {
+			f := write(t, s.name)
+			rnd := rand.New(rand.NewPCG(3, 4))
+			refused, whole := 0, 0
+			files := contents(t, f.path)
+			for _, name := range slices.Sorted(maps.Keys(files)) {
+				if len(files[name]) == 0 || name == "LOG" {
+					continue
+				}
+				for i := range 6 {
+					damaged := []byte(files[name])
+					if i == 0 {
+						damaged = damaged[:len(damaged)/2]
+					} else {
+						damaged[rnd.IntN(len(damaged))] ^= 1 << rnd.IntN(8)
+					}
+					path := clone(t, f.path)
+					must(t, os.WriteFile(filepath.Join(path, name), damaged, 0o600))
+					parent := t.TempDir()
+					dir := filepath.Join(parent, "new")
+					r := run(t.Context(), false, "--from", s.name, path, dir)
+					if r.code == 0 {
+						whole++
+						trusted := s.name != "bbolt" && (s.name != "pebble" || filepath.Ext(name) != ".log")
+						if got := stored(t, dir); trusted && !maps.Equal(got, f.pairs) {
+							t.Errorf("%s: copied, but not what was there", name)
+						}
+						continue
+					}
+					refused++
+					if r.code != 2 || !strings.HasPrefix(r.err, "bloomkv-import: "+path+": ") {
+						t.Errorf("%s: exit %d, %q", name, r.code, r.err)
+					}
+					checkNothingLeft(t, parent)
+				}
+			}
+			t.Logf("%d refused, %d copied whole", refused, whole)
+			if refused == 0 {
+				t.Error("nothing was refused")
+			}
+		})
+	}
+}

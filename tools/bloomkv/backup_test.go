@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
+	dir := uncleanStore(t, true)
+	tmp := t.TempDir()
+	target := filepath.Join(tmp, "back@ups")
+	if out := (tool{}).must(t, "backup", dir, target); !strings.HasPrefix(out, "generation 1: ") {
+		t.Errorf("printed %q", out)
+	}
+	tool{}.must(t, "put", dir, "c", "4")
+	if out := (tool{}).must(t, "backup", "--verify", dir, target); !strings.Contains(out, "1 of them new") {
+		t.Errorf("printed %q, want one new table", out)
+	}
+	const want = "a\t1\nb\t3\n"
+	for from, want := range map[string]string{"@1": want, "@2": want + "c\t4\n", "": want + "c\t4\n"} {
+		fresh := filepath.Join(tmp, "new"+from)
+		tool{}.must(t, "restore", target+from, fresh)
+		if got := (tool{}).must(t, "dump", fresh); got != want {
+			t.Errorf("%q has %q, want %q", from, got, want)
+		}
+	}
+	tool{}.must(t, "backup", "--prune", "1", dir, target)
+	for _, c := range []struct{ from, want string }{
+		{target + "@1", "no such file"},
+		{target + "@0", "no such file"},
+		{filepath.Join(tmp, "none"), "has no backups"},
+		{dir, "has no backups"},
+	} {
+		if r := (tool{}).run(t, "restore", c.from, filepath.Join(tmp, "x")); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.want) {
+			t.Errorf("restore %s: exit %d, %q, want %q", c.from, r.code, r.err, c.want)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(target, "tables", "*"))
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	b, err := os.ReadFile(names[0])
+	if err == nil {
+		b[len(b)/2] ^= 1
+		err = os.WriteFile(names[0], b, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := (tool{}).run(t, "backup", "--verify", dir, target); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, "checksum") || strings.Contains(r.err, "salvage") {
+		t.Errorf("a damaged table: exit %d, %q", r.code, r.err)
+	}
+}
+
+// TestACopyOfADamagedStoreSaysSo damages a table of a store, of an export, and of a backup, with right checksums of the
+// last two.
+func TestACopyOfADamagedStoreSaysSo(t *testing.T) {
+	dir, tmp := newStore(t, "a\t1\nb\t2\n"), t.TempDir()
+	file, target := filepath.Join(tmp, "export"), filepath.Join(tmp, "target")
+	tool{}.must(t, "export", dir, file)
+	tool{}.must(t, "backup", dir, target)
+	in, err := stream.NewReader(bytes.NewReader(readFile(t, file)))
+	must(t, err)
+	var table []byte
+	must(t, in.Table(in.Header.Tables[0].Size, func(p []byte) error {
+		table = append(table, p...)
+		return nil
+	}))
+	table[3] ^= 1
+	w, err := stream.NewWriter(in.Header)
+	must(t, err)
+	var damaged bytes.Buffer
+	_, err = w.Write(&damaged, func(int) (io.ReaderAt, string, error) { return bytes.NewReader(table), "", nil })
+	must(t, err)
+	writeFile(t, file, damaged.Bytes())
+	names, err := filepath.Glob(filepath.Join(target, "tables", "*"))
+	must(t, err)
+	table = binary.LittleEndian.AppendUint32(table, crc32.Checksum(table, crc32.MakeTable(crc32.Castagnoli)))
+	writeFile(t, names[0], table)
+	other := filepath.Join(tmp, "other")
+	tool{}.must(t, "checkpoint", dir, other)
+	flip(t, sstFiles(t, dir)[0], 3)
+
+	for _, c := range []struct {
+		args []string
+		made bool
+	}{
+		{[]string{"export", dir, filepath.Join(tmp, "new.export")}, false},
+		{[]string{"backup", dir, filepath.Join(tmp, "new.target")}, false},
+		{[]string{"import", filepath.Join(tmp, "imported"), file}, true},
+		{[]string{"restore", target, filepath.Join(tmp, "restored")}, true},
+		{[]string{"backup", "--verify", other, target}, false},
+	} {
+		r := tool{}.run(t, c.args...)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.err, "checksum") {
+			t.Errorf("%q: exit %d, %q; want %d and damage", c.args, r.code, r.err, cli.ExitTrouble)
+		}
+		if c.made && !strings.Contains(oneLine(r.err), "is complete, and is damaged as its original was") {
+			t.Errorf("%q: %q, want that a store was made", c.args, r.err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(tmp, "new.export")); err == nil {
+		t.Error("a damaged store was exported")
+	}
+	for _, made := range []string{"imported", "restored"} {
+		if r := (tool{}).run(t, "check", filepath.Join(tmp, made)); r.code != cli.ExitTrouble {
+			t.Errorf("check %s: exit %d", made, r.code)
+		}
+	}
+}

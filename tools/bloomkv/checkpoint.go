@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func (a *app) checkpointCommand() *cobra.Command {
+	var w writeFlags
+	c := &cobra.Command{
+		Use:   "checkpoint DIR DEST",
+		Short: "Make a copy of a store that shares its tables",
+		Long: `checkpoint copies the store DIR into DEST, a directory that must be empty or not exist, and returns when
+the copy is on stable storage. The tables are not copied but hard-linked, which takes no time and no space. If DEST is
+on another file system they are copied. The copy is an independent store: either may be written, moved or removed.
+
+If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR. Nothing is left in DEST
+after an error or an interrupt.`,
+		Example: `  bloomkv checkpoint ./store ./store-monday`,
+		Args:    cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
+		},
+	}
+	w.add(c)
+	return c
+}

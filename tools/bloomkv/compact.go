@@ -1,0 +1,132 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func (a *app) compactCommand() *cobra.Command {
+	var h byteFlags
+	var w writeFlags
+	var r rangeFlags
+	var asJSON bool
+	var compression string
+	o := bloomkv.Options{ErrorIfMissing: true}
+	c := &cobra.Command{
+		Use:   "compact DIR",
+		Short: "Merge a store, or a range of its keys, into the last level",
+		Long: `compact merges all tables into the last level, where reads are cheapest, and frees the space of deleted
+and overwritten data. Stores compact themselves as they are written, but not completely. compact prints the number of
+tables and their bytes before and after. If the store was not closed cleanly, the contents of its logs are first
+written into tables and are included in both.
+
+With --prefix, --from and --to, only tables with keys that match all given flags are merged. The numbers are still those
+of the whole store. A table that needs no merging is left alone, unless its filter differs from what --fpr,
+--filter-memory, --filter-kind and --filter-prefix ask for, or without them from what the store was last written with.
+Then the table is rewritten; stats prints how many such tables there are. With --compression or --block-size all tables
+in the range are rewritten that way. Other commands do not remember these two flags: they write blocks of 4096 bytes
+with s2.
+
+After an interrupt the store is intact and partly merged. compact temporarily needs at most as much disk space again as
+the store takes.`,
+		Example: `  bloomkv compact ./store
+  bloomkv del ./store --prefix user/ && bloomkv compact ./store --prefix user/
+  bloomkv compact ./store --fpr 0.001
+  bloomkv compact ./store --compression zstd`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			kr, err := r.keyRange(h)
+			if err != nil {
+				return err
+			}
+			rewrite := c.Flags().Changed("compression") || c.Flags().Changed("block-size")
+			if o.Compression, err = parseCompression(compression); err != nil {
+				return err
+			}
+			var before, after tableSum
+			var writes bloomkv.WriteMetrics
+			bar := a.Progress("compact", -1, true)
+			defer bar.End()
+			db, err := w.open(c.Context(), args[0], o)
+			err = with(db, err, func(db *bloomkv.DB) error {
+				before = sumTables(db) // Open has written the contents of logs into tables
+				if !nothing(kr) {
+					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedRead })
+					work := db.Compact
+					if rewrite {
+						work = db.Rewrite
+					}
+					err := work(c.Context(), kr.Lower, kr.Upper)
+					stop()
+					if err != nil {
+						return err
+					}
+				}
+				after, writes = sumTables(db), db.Metrics().Writes
+				return nil
+			})
+			bar.End()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.PrintJSON(struct {
+					TablesBefore   int    `json:"tables_before"`
+					BytesBefore    uint64 `json:"bytes_before"`
+					TablesAfter    int    `json:"tables_after"`
+					BytesAfter     uint64 `json:"bytes_after"`
+					CompactedBytes uint64 `json:"compacted_bytes"`
+					RewrittenBytes uint64 `json:"rewritten_bytes"`
+				}{before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes})
+			}
+			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before, after,
+				words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
+			return nil
+		},
+	}
+	r.add(c, "", "merge only tables with keys")
+	h.add(c, "PREFIX, FROM and TO")
+	c.Flags().StringVar(&compression, "compression", "s2",
+		"rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
+	c.Flags().IntVar(&o.BlockSize, "block-size", 4096,
+		"rewrite all tables in the range with blocks of `BYTES` before compression")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	w.add(c)
+	return c
+}
+
+// parseCompression returns the Options.Compression of a name.
+func parseCompression(name string) (bloomkv.Compression, error) {
+	switch name {
+	case "s2":
+		return bloomkv.CompressionS2, nil
+	case "zstd":
+		return bloomkv.CompressionZstdBottom, nil
+	case "none":
+		return bloomkv.CompressionNone, nil
+	}
+	return 0, fmt.Errorf("--compression %q, want s2, zstd or none", name)
+}
+
+// tableSum is the number and the size of all tables of a store.
+type tableSum struct {
+	tables int
+	bytes  uint64
+}
+
+func sumTables(db *bloomkv.DB) (s tableSum) {
+	for _, l := range db.Metrics().Levels {
+		s.tables += l.Tables
+		s.bytes += l.Bytes
+	}
+	return s
+}
+
+func (s tableSum) String() string {
+	return words.Plural(s.tables, "table") + ", " + words.Plural(s.bytes, "byte")
+}

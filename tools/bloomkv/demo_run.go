@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// demo is one run of the demo.
+type demo struct {
+	*app
+	set     *workload.Pairs
+	dir     string
+	options bloomkv.Options
+	absents int // lookups of absent keys
+}
+
+func (d *demo) run(ctx context.Context) (*demoResult, error) {
+	r := &demoResult{Keys: d.set.Len(), Absents: d.absents}
+	if err := d.fill(ctx, r); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.with, err = d.measure(ctx, d.options, "with filters"); err != nil {
+		return nil, err
+	}
+	bare := d.options
+	bare.FilterFPR = 1
+	if r.without, err = d.measure(ctx, bare, "without filters"); err != nil {
+		return nil, err
+	}
+	with, without := &r.with, &r.without
+	if !slices.EqualFunc(with.metrics.Levels, without.metrics.Levels, sameShape) {
+		return nil, errors.New("the tree changed while it was measured")
+	}
+	r.Levels = levelsOf(&with.metrics)
+	for _, l := range r.Levels {
+		r.Runs += l.Runs
+		r.FilterBytes += l.FilterBytesInMemory
+	}
+	r.BitsPerKey = 8 * float64(r.FilterBytes) / float64(r.Keys)
+	r.FPRPromised, r.FPRMeasured, r.FPRPerProbe = with.metrics.FPRPromised, with.wasted, with.absentLookups.FPR()
+	r.demoFlat = demoFlat{
+		with.wasted, without.wasted, without.wastedPerRun,
+		with.blocksPresent, with.blocksAbsent, without.blocksPresent, without.blocksAbsent,
+		with.absent.MedianNs, with.present.MedianNs, without.absent.MedianNs, without.present.MedianNs,
+		1e9 / with.absent.MedianNs, 1e9 / with.present.MedianNs, with.searches(), without.searches(),
+	}
+	r.WrongAnswers = with.wrong + without.wrong
+	r.firstWrong = with.firstWrong
+	if r.firstWrong == "" {
+		r.firstWrong = without.firstWrong
+	}
+	return r, d.pickBlock(r)
+}
+
+// searches returns the number of searches of tables by all lookups.
+func (c *demoCosts) searches() uint64 {
+	return c.absentLookups.TableSearches + c.presentLookups.TableSearches
+}
+
+func sameShape(a, b bloomkv.LevelMetrics) bool {
+	return a.Level == b.Level && a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes &&
+		a.Entries == b.Entries
+}
+
+// fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
+// 0.
+func (d *demo) fill(ctx context.Context, r *demoResult) error {
+	db, err := bloomkv.OpenContext(ctx, d.dir, &d.options)
+	return with(db, err, func(db *bloomkv.DB) error {
+		n, settle := d.set.Len(), (&own.Store{DB: db}).Settle
+		f := filler{
+			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
+			bar: d.Progress("storing", int64(n), false),
+		}
+		defer f.bar.End()
+		in := partKeys(n)
+		for n-f.done >= 5*in {
+			if err := f.part(ctx, in); err != nil {
+				return err
+			}
+			if levelZero(db) >= compactRuns {
+				if err := settle(ctx); err != nil {
+					return err
+				}
+			}
+		}
+		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
+		// compaction.
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		if levelZero(db) == compactRuns-1 {
+			if err := f.part(ctx, in); err != nil {
+				return err
+			}
+			if err := settle(ctx); err != nil {
+				return err
+			}
+		}
+		for parts := max(1, compactRuns-1-levelZero(db)); parts > 0; parts-- {
+			if err := f.part(ctx, (n-f.done)/parts); err != nil {
+				return err
+			}
+		}
+		if err := settle(ctx); err != nil {
+			return err
+		}
+		m := db.Metrics()
+		r.Flushes, r.Compactions, r.Moves = m.Writes.Flushes, m.Writes.Compactions, m.Writes.Moves
+		return nil
+	})
+}
+
+// partKeys returns the number of keys that are flushed at once.
+func partKeys(n int) int { return max(demoRun, n/demoFlushes) }
+
+// demoOptions scales all sizes so that a set of any size becomes a tree of several levels.
+func demoOptions(set *workload.Pairs) bloomkv.Options {
+	total, largest, part, inPart := int64(0), int64(0), int64(0), partKeys(set.Len())
+	var buf []byte
+	order := workload.NewPermutation(set.Len(), demoSeed)
+	for i := range set.Len() {
+		buf = set.AppendValue(set.AppendKey(buf[:0], order.At(i)), order.At(i))
+		total += int64(len(buf))
+		part += int64(len(buf))
+		if (i+1)%inPart == 0 {
+			part = 0
+		}
+		largest = max(largest, part)
+	}
+	o := bloomkv.Options{
+		Durability:    bloomkv.NoSync, // a power failure may lose the demo
+		TableSize:     min(max(total/32, 16<<10), 8<<20),
+		BaseLevelSize: max(total/8, 64<<10),
+		LevelRatio:    4,
+		// It fits a part, and also the five parts that may be flushed together: each flush makes one run.
+		MemtableSize: min(6*(largest+int64(inPart)*256)+64<<10, 1<<30),
+	}
+	o.MemoryBudget = max(64<<20, 4*o.MemtableSize)
+	return o
+}
+
+// filler stores a set part by part.
+type filler struct {
+	set   *workload.Pairs
+	db    *bloomkv.DB
+	order workload.Permutation
+	bar   cli.Progress
+	done  int
+}
+
+// part stores the next n keys and flushes them.
+func (f *filler) part(ctx context.Context, n int) error {
+	var b bloomkv.Batch
+	var key, value []byte
+	for range n {
+		i := f.order.At(f.done)
+		key, value = f.set.AppendKey(key[:0], i), f.set.AppendValue(value[:0], i)
+		b.Put(key, value)
+		f.done++
+		if b.Len() < 64 && b.Size() < batchBytes {
+			continue
+		}
+		if err := errors.Join(ctx.Err(), f.db.Apply(&b)); err != nil {
+			return err
+		}
+		b.Reset()
+		f.bar.Set(f.done, f.set.Len())
+	}
+	return errors.Join(f.db.Apply(&b), f.db.Flush(ctx))
+}
+
+func levelZero(db *bloomkv.DB) int {
+	for _, l := range db.Metrics().Levels {
+		if l.Level == 0 {
+			return l.Runs
+		}
+	}
+	return 0
+}
+
+// measure opens the store, looks up all keys, and closes it.
+func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {
+	o.ErrorIfMissing = true
+	db, err := bloomkv.OpenContext(ctx, d.dir, &o)
+	return c, with(db, err, func(db *bloomkv.DB) error {
+		look := func(kind workload.Kind, ops int) (workload.Figures, bloomkv.LookupMetrics, error) {
+			bar := d.Progress(fmt.Sprintf("%s keys %s", kind, how), int64(ops), false)
+			defer bar.End()
+			before := db.Metrics()
+			f, err := workload.Run(ctx, &own.Store{DB: db}, d.set,
+				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
+				bar.Set)
+			c.wrong += f.Wrong
+			if c.firstWrong == "" {
+				c.firstWrong = f.FirstWrong
+			}
+			return f, db.Metrics().Since(before).Lookups, err
+		}
+		n := d.set.Len()
+		if _, _, err := look(workload.Present, n); err != nil { // this also warms the cache
+			return err
+		}
+		if c.absent, c.absentLookups, err = look(workload.Absent, d.absents); err != nil {
+			return err
+		}
+		if c.present, c.presentLookups, err = look(workload.Present, n); err != nil {
+			return err
+		}
+		absent, present := &c.absentLookups, &c.presentLookups
+		c.wasted = float64(absent.WastedReads) / float64(c.absent.Ops)
+		c.wastedPerRun = float64(absent.WastedReads) / float64(max(absent.TablesInRange, 1))
+		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops),
+			float64(absent.BlocksRead)/float64(c.absent.Ops)
+		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops),
+			float64(present.BlocksRead)/float64(c.present.Ops)
+		c.metrics = db.Metrics()
+		return nil
+	})
+}
+
+// pickBlock reads the filter block of the largest table in the last level and measures its rate.
+func (d *demo) pickBlock(r *demoResult) error {
+	s, err := manifest.Load(vfs.OS, d.dir)
+	if err != nil {
+		return err
+	}
+	var pick *manifest.Table
+	for level, t := range s.Version.Tables() {
+		if pick == nil || level > r.blockLevel || level == r.blockLevel && t.Entries > pick.Entries {
+			pick, r.blockLevel = t, level
+		}
+	}
+	if pick == nil {
+		return errors.New("the store has no table")
+	}
+	name := filename.Make(d.dir, filename.Table, pick.Number)
+	r.blockTable = filepath.Base(name)
+	if r.filter, _, err = inspect.ReadFilters(name); err != nil || r.filter == nil {
+		return err
+	}
+	f, err := bloomblock.Parse(r.filter.Block())
+	if err != nil {
+		return err
+	}
+	maybe := 0
+	var key []byte
+	for i := range d.absents {
+		key = d.set.AppendAbsent(key[:0], i)
+		if f.MayContain(bloomblock.HashKey(key)) {
+			maybe++
+		}
+	}
+	r.blockAbsent = float64(maybe) / float64(d.absents)
+	return nil
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/outfile"
+)
+
+func (a *app) exportCommand() *cobra.Command {
+	var w writeFlags
+	var since string
+	var list bool
+	c := &cobra.Command{
+		Use:   "export DIR [FILE]",
+		Short: "Write a whole store, or its new tables, as one file",
+		Long: `export writes the store DIR as one stream, to FILE or to standard output: its tables as they are, with
+checksums. import makes a store of it, on this machine or another.
+
+With --since, tables that the receiver has are left out. Name the file of an earlier export that the receiver has
+imported, a list that --list wrote there, or a directory with the store itself. Only a receiver that still has these
+tables can import the rest.
+
+--list writes only the list of the store's tables, for --since. It changes nothing.
+
+If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR.`,
+		Example: `  bloomkv export ./store store.export
+  bloomkv export ./store | ssh host bloomkv import ./copy
+  bloomkv export --since monday.export ./store tuesday.export
+  ssh host bloomkv export --list ./copy > copy.list && bloomkv export --since copy.list ./store new.export`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) < 2 && a.OutTerminal {
+				return errors.New("standard output is a terminal: name a FILE, or use a pipe")
+			}
+			if list {
+				return a.exportList(c.Context(), args)
+			}
+			var opts bloomkv.ExportOptions
+			if since != "" {
+				var err error
+				if opts.Since, err = inventory(c.Context(), since); err != nil {
+					return err
+				}
+			}
+			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			return with(db, err, func(db *bloomkv.DB) error { return a.export(c.Context(), db, args[1:], opts) })
+		},
+	}
+	w.add(c)
+	c.Flags().StringVar(&since, "since", "", "leave out the tables in `FILE|DIR`")
+	c.Flags().BoolVar(&list, "list", false, "write only the list of the store's tables")
+	c.MarkFlagsMutuallyExclusive("since", "list")
+	return c
+}
+
+// export writes the stream of a store.
+func (a *app) export(ctx context.Context, db *bloomkv.DB, file []string, opts bloomkv.ExportOptions) (err error) {
+	x, err := db.Export(ctx, opts)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, x.Close()) }()
+	bar := a.Progress("export", x.Size(), true)
+	defer bar.End()
+	return a.writeOut(ctx, file, writerTo(func(to io.Writer) (int64, error) {
+		return x.WriteTo(io.MultiWriter(to, bar))
+	}))
+}
+
+// exportList writes the list of a store's tables.
+func (a *app) exportList(ctx context.Context, args []string) error {
+	db, err := openToRead(ctx, args[0])
+	return with(db, err, func(db *bloomkv.DB) error {
+		has, err := db.Inventory(ctx)
+		if err != nil {
+			return err
+		}
+		b, err := has.MarshalBinary()
+		if err != nil {
+			return err
+		}
+		return a.writeOut(ctx, args[1:], bytes.NewReader(b))
+	})
+}
+
+type writerTo func(io.Writer) (int64, error)
+
+func (f writerTo) WriteTo(w io.Writer) (int64, error) { return f(w) }
+
+// writeOut writes to the named file, or to standard output without a name or with "-".
+func (a *app) writeOut(ctx context.Context, file []string, from io.WriterTo) error {
+	if len(file) > 0 && file[0] != "-" {
+		return outfile.WriteFrom(ctx, file[0], from)
+	}
+	done := make(chan error, 1)
+	go func() { // the reader of a pipe may never read
+		_, err := from.WriteTo(cancellable{ctx, a.Out})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A cancellable writer takes no more once ctx has ended.
+type cancellable struct {
+	ctx context.Context //nolint:containedctx // Write has no parameter for it
+	io.Writer
+}
+
+func (c cancellable) Write(b []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.Writer.Write(b)
+}
+
+// inventory returns the list of the tables of a store, or that in a file.
+func inventory(ctx context.Context, name string) (has *bloomkv.Inventory, err error) {
+	if !isFile(name) {
+		db, err := openToRead(ctx, name)
+		err = with(db, err, func(db *bloomkv.DB) (err error) {
+			has, err = db.Inventory(ctx)
+			return err
+		})
+		return has, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, cli.PathError(name, err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	if has, err = bloomkv.ReadInventory(f); err != nil {
+		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
+		return nil, fmt.Errorf("%s: %v; want an export, or a list that export --list wrote", name, err)
+	}
+	return has, nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/bloomkv/bloomkv/tools/outfile"
+)
+
+// pageFlags name the files for the page and the charts; "" means none.
+type pageFlags struct {
+	html string // a file, or "-" for the output
+	plot string // a directory
+}
+
+// toOutput prints the page instead of the text.
+const toOutput = "-"
+
+func (f *pageFlags) asked() bool { return f.html != "" || f.plot != "" }
+
+// check returns an error if the page cannot be written, before anything is inspected.
+func (f *pageFlags) check() error {
+	if f.html == "" || f.html == toOutput {
+		return nil
+	}
+	if err := outfile.Check(f.html); err != nil {
+		return fmt.Errorf("--html %w", err)
+	}
+	return nil
+}
+
+// A page can be written, and its charts can be saved.
+type page interface {
+	WriteHTML(w io.Writer) error
+	Save(ctx context.Context, dir string) error
+}
+
+// write writes the page and the charts that are requested.
+func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
+	var errs []error
+	switch f.html {
+	case "":
+	case toOutput:
+		errs = append(errs, p.WriteHTML(a.Out))
+	default:
+		var b bytes.Buffer
+		err := p.WriteHTML(&b)
+		if err == nil {
+			err = outfile.Write(ctx, f.html, b.Bytes())
+		}
+		errs = append(errs, err)
+	}
+	if f.plot != "" {
+		errs = append(errs, p.Save(ctx, f.plot))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,495 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+)
+
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
+// names returns the members of a JSON object, sorted.
+func names(t *testing.T, text string) []string {
+	t.Helper()
+	var object map[string]any
+	if err := json.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return slices.Sorted(maps.Keys(object))
+}
+
+// firstOf returns the first member of a list in a JSON object.
+func firstOf(t *testing.T, text, list string) string {
+	t.Helper()
+	var object map[string]json.RawMessage
+	must(t, json.Unmarshal([]byte(text), &object))
+	var members []json.RawMessage
+	if err := json.Unmarshal(object[list], &members); err != nil || len(members) == 0 {
+		t.Fatalf("%s: %v, want members: %s", list, err, text)
+	}
+	return string(members[0])
+}
+
+func manyLines(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "key/%06d\tvalue %d\n", i, i*i)
+	}
+	return b.String()
+}
+
+// glob returns the only file of a store that matches a pattern.
+func glob(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s: %q, %v; want one file", pattern, found, err)
+	}
+	return found[0]
+}
+
+func TestJSONHasTheNamesThatArePromised(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table, manifest := glob(t, dir, "*.sst"), glob(t, dir, "MANIFEST-*")
+	tableNames := []string{
+		"bits_per_key", "blocks", "bytes", "deletes", "entries", "file", "filter_bytes", "filter_keys", "fpr_from_bits",
+		"fpr_promised", "keys_from_sample", "largest", "max_seq", "min_seq", "range_deletes", "sample_hashes",
+		"smallest", "units",
+	}
+	levelNames := []string{
+		"bits_per_key", "bytes", "deletes", "entries", "false_positives", "filter_bytes", "filter_bytes_in_memory",
+		"filter_negatives",
+		"filters_damaged", "filters_shed", "fpr_measured", "fpr_predicted", "fpr_promised", "ingested", "level",
+		"range_deletes", "runs", "tables", "tables_off_plan", "target",
+		"true_positives", "unfiltered",
+	}
+	tableStatsNames := []string{
+		"bytes", "deletes", "entries", "false_positives", "file", "filter_bytes", "filter_bytes_in_memory",
+		"filter_damaged",
+		"filter_negatives", "filter_shed", "filter_units", "filter_units_in_file", "fpr_measured", "fpr_predicted",
+		"fpr_promised",
+		"largest", "largest_exclusive", "level", "off_plan", "range_deletes", "run", "smallest", "true_positives",
+		"unfiltered",
+	}
+	statsNames := []string{
+		"backlog", "bits_per_key", "budget_needed", "bytes", "bytes_off_plan", "cache", "deletes", "entries", "files",
+		"filter_bytes", "filters_damaged", "filters_in_memory", "filters_shed", "fpr_asked", "fpr_measured",
+		"fpr_predicted", "fpr_promised", "ingested", "levels", "logs", "lookups", "memory", "memtable_bytes",
+		"prefixes", "range_deletes", "readers", "reads_promised", "resources", "runs", "settled", "tables",
+		"tables_off_plan", "uptime_ns", "warm", "work", "writes",
+	}
+	logNames := []string{"bytes", "durable_to", "end", "file", "older_logs_durable", "records"}
+	for _, c := range []struct {
+		args []string
+		want []string
+		list string // and the names in its first member
+		each []string
+	}{
+		{[]string{"get", dir, "key/000007", "--json"}, []string{"key", "value"}, "", nil},
+		{[]string{"stats", dir, "--json"}, statsNames, "levels", levelNames},
+		{
+			[]string{"stats", dir, "--tables", "--json"},
+			append([]string{"by_table"}, statsNames...), "by_table",
+			tableStatsNames,
+		},
+		{
+			[]string{"check", dir, "--json"},
+			[]string{"bytes", "damage", "entries", "levels", "logs", "ok", "records", "runs", "tables"},
+			"", nil,
+		},
+		{[]string{"load", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
+		{[]string{"ingest", dir, "--json"}, []string{"bytes", "lines"}, "", nil},
+		{
+			[]string{"compact", dir, "--from", "x", "--json"},
+			[]string{
+				"bytes_after", "bytes_before", "compacted_bytes", "rewritten_bytes", "tables_after",
+				"tables_before",
+			},
+			"", nil,
+		},
+		{
+			[]string{"inspect", table, "--json"},
+			append([]string{"filter"}, tableNames...), "units",
+			[]string{"blocks", "fill", "fpr_from_bits", "probes"},
+		},
+		{[]string{"inspect", dir, "--json"}, []string{
+			"flags", "last_seq", "levels", "logs", "manifest", "manifest_torn", "memory", "min_log", "missing",
+			"next_file",
+			"opening", "other_files", "plan", "promise", "tables", "tree",
+		}, "tables", append([]string{"level", "place", "run"}, tableNames...)},
+		{
+			[]string{"inspect", manifest, "--json"},
+			append([]string{"edit_offsets", "edits", "last_used_seq", "min_log", "next_file", "tables"},
+				logNames...), "", nil,
+		},
+	} {
+		out := (tool{}).must(t, c.args...)
+		slices.Sort(c.want)
+		if got := names(t, out); !slices.Equal(got, c.want) {
+			t.Errorf("%q: names %q, want %q", c.args, got, c.want)
+		}
+		if c.list == "" {
+			continue
+		}
+		slices.Sort(c.each)
+		if got := names(t, firstOf(t, out, c.list)); !slices.Equal(got, c.each) {
+			t.Errorf("%q: names in %s %q, want %q", c.args, c.list, got, c.each)
+		}
+	}
+}
+
+func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	if out := (tool{}).must(t, "stats",
+		dir); !regexp.MustCompile(`\n +0 +4\.17e-05 +\S+\n`).MatchString(out) {
+		t.Errorf("of a store that was never asked:\n%s", out)
+	}
+	db, err := bloomkv.Open(dir, nil)
+	must(t, err)
+	must(t, db.Compact(t.Context(), nil, nil))
+	for i := range 30000 {
+		if _, err := db.Get(fmt.Appendf(nil, "key/%06d.%d", i%2999, i)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(db.Put([]byte("key"), nil), db.Close()); err != nil { // so that Close writes a manifest
+		t.Fatal(err)
+	}
+	out := (tool{}).must(t, "stats", dir, "--tables")
+	shown := regexp.MustCompile(`(?m)^ *0*\d+ +6 +1/3 +\S+ kB +0\.00855 +0\.00\d+ +0\.0\d+ +\d+ +(2|3)\d,\d{3}\n`)
+	if !shown.MatchString(out) {
+		t.Errorf("no table with a measured rate:\n%s", out)
+	}
+	tables, _, _ := strings.Cut(out, "\n2 tables")
+	for line := range strings.Lines(tables) {
+		if len(line) > 81 {
+			t.Errorf("more than 80 columns: %s", line)
+		}
+	}
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "MANIFEST-*")); !strings.Contains(out,
+		" negative, 0 true positive, ") {
+		t.Errorf("the manifest without counts:\n%s", out)
+	}
+}
+
+func TestCheckNamesFileAndOffsetOfDamage(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	out := (tool{}).must(t, "check", dir)
+	if !strings.HasPrefix(out, "ok: 1 table in 1 run on 1 level, 3,000 entries") {
+		t.Errorf("of a whole store: %q", out)
+	}
+	table := glob(t, dir, "*.sst")
+	whole := readFile(t, table)
+	// A byte in the first data block, one in the filter (found by its magic number), one in the footer.
+	filter := bytes.Index(whole, []byte("bloomblk"))
+	for _, at := range []int{100, filter + bloomblock.HeaderSize + 3, len(whole) - 20} {
+		broken := bytes.Clone(whole)
+		broken[at] ^= 0x10
+		writeFile(t, table, broken)
+		r := tool{}.run(t, "check", dir)
+		if r.code != cli.ExitTrouble || r.out != "" || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("byte %d damaged: exit %d, %q, %q; want 2 and the address", at, r.code, r.out, r.err)
+		}
+		r = tool{}.run(t, "check", dir, "--json")
+		var report struct {
+			OK     bool
+			Damage []damageReport
+		}
+		must(t, json.Unmarshal([]byte(r.out), &report))
+		if r.code != cli.ExitTrouble || report.OK || len(report.Damage) != 1 ||
+			report.Damage[0].File != filepath.Base(table) || report.Damage[0].Reason == "" {
+			t.Errorf("byte %d damaged: exit %d, %+v; want 2 and one damage in the table", at, r.code, report)
+		}
+	}
+	must(t, os.Remove(table))
+	if r := (tool{}).run(t, "check", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, filepath.Base(table)) {
+		t.Errorf("without its table: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestInspectShowsADamagedFilterAndReadsGoOn(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table := glob(t, dir, "*.sst")
+	b := readFile(t, table)
+	b[bytes.Index(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
+	writeFile(t, table, b)
+	for _, of := range []string{dir, table} {
+		r := tool{}.run(t, "inspect", of)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, "3000") ||
+			!strings.Contains(r.err, filepath.Base(table)+": offset ") {
+			t.Errorf("inspect %s: exit %d, %q, %q; want 2, the facts, and the damage", filepath.Base(of), r.code, r.out,
+				r.err)
+		}
+	}
+	if out := (tool{}).must(t, "stats", dir); !strings.Contains(out, "1 table with a damaged filter") {
+		t.Errorf("stats: %s", out)
+	}
+	if out := (tool{}).must(t, "stats", "--json", dir); !strings.Contains(out, `"filters_damaged": 1,`) {
+		t.Errorf("stats --json: %s", out)
+	}
+	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
+		t.Errorf("get with a damaged filter: %q", out)
+	}
+	if r := (tool{}).run(t, "get", dir, "key/000007!"); r.code != exitAbsent {
+		t.Errorf("get of an absent key: exit %d, %q; want 1", r.code, r.err)
+	}
+}
+
+func TestInspectShowsADamagedSampleBesideTheFilter(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	table := glob(t, dir, "*.sst")
+	b := readFile(t, table)
+	b[bytes.Index(b, []byte("bloomsmp"))+30] ^= 1
+	writeFile(t, table, b)
+	r := tool{}.run(t, "inspect", table)
+	if r.code != cli.ExitTrouble || !strings.Contains(r.out, " blocked Bloom, ") ||
+		strings.Contains(r.out, "\n  sample ") || !strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		t.Errorf("exit %d, %q, %q; want 2, the filter, and the damage", r.code, r.out, r.err)
+	}
+	if out := (tool{}).must(t, "get", dir, "key/000007"); out != "value 49" {
+		t.Errorf("get with a damaged sample: %q", out)
+	}
+}
+
+func TestInspectShowsAManifestUpToItsDamage(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	db, err := bloomkv.Open(dir, nil)
+	must(t, err)
+	for range 3 { // each adds an edit, which confirms that the earlier ones were durable
+		must(t, errors.Join(db.Put([]byte("key"), nil), db.Flush(t.Context())))
+	}
+	name := glob(t, dir, "MANIFEST-*")
+	b, err := os.ReadFile(name)
+	must(t, errors.Join(err, db.Close()))
+	name = filepath.Join(t.TempDir(), filepath.Base(name))
+	writeFile(t, name, b)
+	_, number := filename.Parse(filepath.Base(name))
+	whole, err := inspect.ReadManifest(t.Context(), name, number)
+	if err != nil || len(whole.Offsets) < 4 {
+		t.Fatal(err, whole.Offsets)
+	}
+	b[whole.Offsets[2]-1] ^= 1
+	writeFile(t, name, b)
+	for _, c := range []struct{ arg, want string }{
+		{"--json=false", "edit 1: next file "},
+		{"--json", `"records": 1,`},
+	} {
+		r := tool{}.run(t, "inspect", name, c.arg)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.out, c.want) || strings.Contains(r.out, "edit 2") ||
+			!strings.Contains(r.err, fmt.Sprintf("offset %d: ", whole.Offsets[1])) {
+			t.Errorf("%s: exit %d, %q, %q; want 2, one edit, and the damage at %d", c.arg, r.code, r.out, r.err,
+				whole.Offsets[1])
+		}
+	}
+}
+
+func TestInspectPages(t *testing.T) {
+	dir := newStore(t, manyLines(3000))
+	db, err := bloomkv.Open(dir, nil) // and a log, while it is open
+	must(t, err)
+	defer db.Close()
+	for i := range 3 {
+		must(t, db.Put([]byte("late"), make([]byte, i)))
+	}
+	log := glob(t, dir, "*.log")
+	writeFile(t, filepath.Join(dir, "notes.txt"), nil)
+	for _, c := range []struct {
+		of   string
+		args []string
+		want []string
+	}{
+		{dir, nil, []string{
+			"MANIFEST-", "first key: key/000000; last key: key/002999", filepath.Base(log) + ": kind: log; ",
+			"3 records", fmt.Sprintf("sequences up to %d", 3000+1<<24),
+			"notes.txt: kind: unknown; bytes: 0; when opened: kept; ",
+		}},
+		{log, nil, []string{"3 records", "record 3: "}},
+		{log, []string{"--json"}, []string{`"records": 3`}},
+		{glob(t, dir, "MANIFEST-*"), nil, []string{"edit 1: ", "+ table ", "key/000000 … key/002999"}},
+		{glob(t, dir, "*.sst"), nil, []string{
+			"entries 3000, including 0 deletes", "keys from key/000000 to key/002999", "filter blocked Bloom, ",
+			"3000 recorded",
+			"unit 0: ", "false positive rate:", " sample 187 hashes; keys estimated from it: ",
+		}},
+		{glob(t, dir, "*.sst"), []string{"--json"}, []string{`"sample_hashes": 187`, `"keys_from_sample": `}},
+		{glob(t, dir, "*.sst"), []string{"--entries"}, []string{`"key/000007"`, `"value 49"`}},
+	} {
+		out := (tool{}).must(t, append([]string{"inspect", c.of}, c.args...)...)
+		fields := oneLine(out)
+		for _, want := range c.want {
+			if !strings.Contains(fields, want) {
+				t.Errorf("inspect %s %q lacks %q:\n%s", filepath.Base(c.of), c.args, want, out)
+			}
+		}
+	}
+}
+
+func TestStoresWithoutFiltersSaySo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	tool{in: manyLines(100)}.must(t, "load", dir, "--fpr", "1")
+	if out := (tool{}).must(t, "inspect", glob(t, dir, "*.sst")); !strings.Contains(out, "the table has no filter: ") ||
+		!strings.Contains(out, "  filter         none\n") {
+		t.Errorf("the page of the table:\n%s", out)
+	}
+	if out := (tool{}).must(t, "stats", dir, "--json"); !strings.Contains(out, `"filter_bytes": 0`) {
+		t.Errorf("stats: %s", out)
+	}
+}
+
+func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	must(t, err)
+	defer db.Close()
+	for range 2 {
+		must(t, db.Put([]byte("k"), []byte("value")))
+	}
+	name := glob(t, dir, "*.log")
+	b := readFile(t, name)
+	if out := (tool{}).must(t, "inspect", name); strings.Contains(out, "torn") {
+		t.Errorf("a log that is in use: %s", out)
+	}
+	torn := filepath.Join(t.TempDir(), filepath.Base(name))
+	written := bytes.TrimRight(b, "\x00")
+	writeFile(t, torn, written[:len(written)-1])
+	if out := (tool{}).must(t, "inspect", torn); !strings.Contains(out, "1 record up to") ||
+		!strings.Contains(out, "torn there: ") {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestInspectShowsRangeDeletesAndWhatWasIngested(t *testing.T) {
+	dir := newStore(t, manyLines(100))
+	old := glob(t, dir, "*.sst")
+	tool{}.must(t, "del", dir, "--from", "key/000050")
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) != 2 || tables[0] != old {
+		t.Fatalf("tables %q, %v; want two", tables, err)
+	}
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{tables[1]}, []string{" entries 0, including 0 deletes ", "1 range delete from key/000050 to the " +
+			"end "}},
+		{[]string{tables[1], "--entries"}, []string{`range delete "key/000050" … before the end`}},
+		{[]string{tables[1], "--json"}, []string{`"range_deletes": 1`, `"range_deletes_from": "key/000050"`}},
+		{[]string{dir}, []string{": level: 0; run: ", "entries: 0; bits/key: ", "deletes: 0; range deletes: 1; "}},
+	} {
+		out := (tool{}).must(t, append([]string{"inspect"}, c.args...)...)
+		fields := oneLine(out)
+		for _, want := range c.want {
+			if !strings.Contains(fields, want) || strings.Contains(out, "keys from ") ||
+				strings.Contains(out, "range_deletes_to") {
+				t.Errorf("inspect %q lacks %q, or says more:\n%s", c.args, want, out)
+			}
+		}
+	}
+	tool{in: "a\t1\nb\t2\n"}.must(t, "ingest", dir, "--replace-from", "a", "--replace-to", "c")
+	out := (tool{}).must(t, "inspect", dir, "--json")
+	const seq = 102 + 2<<24 // the store was opened twice since it was created
+	for _, want := range []string{`"range_deletes_to": "c"`, fmt.Sprintf(`"min_seq": %d`, seq)} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the store lacks %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestInspectShowsPrefixFilters(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	var lines strings.Builder
+	for i := range 3000 {
+		fmt.Fprintf(&lines, "user/%04d/%d\tvalue\n", i/2, i)
+	}
+	if r := (tool{in: lines.String()}).run(t, "load", dir, "--filter-prefix", "sep:/"); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, `prefix rule "sep:/"`) {
+		t.Errorf("a rule that is none: exit %d, %q", r.code, r.err)
+	}
+	tool{in: lines.String()}.must(t, "load", dir, "--filter-prefix", "sep:/:2")
+	table := glob(t, dir, "*.sst")
+	of := func() (out [4]result) {
+		return [4]result{
+			tool{}.run(t, "inspect", table), tool{}.run(t, "inspect", dir),
+			tool{}.run(t, "inspect", table, "--json"), tool{}.run(t, "inspect", dir, "--json"),
+		}
+	}
+	prefixNames := []string{
+		"bits_per_key", "filter_bytes", "filter_keys", "fpr_from_bits", "fpr_promised", "rule",
+		"units",
+	}
+	prefix := func(object string) (p inspect.Prefix) {
+		t.Helper()
+		var facts struct {
+			FilterKeys uint64          `json:"filter_keys"`
+			Prefix     json.RawMessage `json:"prefix_filter"`
+		}
+		err := json.Unmarshal([]byte(object), &facts)
+		if err == nil {
+			err = json.Unmarshal(facts.Prefix, &p)
+		}
+		if err != nil || facts.FilterKeys != 3000 {
+			t.Fatalf("%v, %d keys: %s", err, facts.FilterKeys, object)
+		}
+		// only for a single table
+		got := slices.DeleteFunc(names(t, string(facts.Prefix)), func(name string) bool { return name == "filter" })
+		if p.Damage == nil && !slices.Equal(got, prefixNames) {
+			t.Errorf("names %q, want %q", got, prefixNames)
+		}
+		return p
+	}
+	got := of()
+	for i, want := range [][]string{
+		{"3000 recorded", "prefix rule sep:/:2 ", "1500 recorded"}, {"prefix filter: sep:/:2: "}, {}, {},
+	} {
+		for _, want := range append(want, "3000") {
+			if fields := oneLine(got[i].out); got[i].code != cli.ExitOK || !strings.Contains(fields, want) {
+				t.Errorf("exit %d, %q lacks %q:\n%s", got[i].code, got[i].err, want, got[i].out)
+			}
+		}
+	}
+	for _, object := range []string{got[2].out, firstOf(t, got[3].out, "tables")} {
+		if p := prefix(object); p.Rule != "sep:/:2" || p.FilterKeys != 1500 || p.FPRPromised > 0.01 ||
+			p.FPRFromBits > 0.01 || len(p.Units) == 0 || p.BitsPerKey < 5 {
+			t.Errorf("%+v", p)
+		}
+	}
+	b := readFile(t, table)
+	b[bytes.LastIndex(b, []byte("bloomblk"))+bloomblock.HeaderSize+3] ^= 1
+	writeFile(t, table, b)
+	got = of()
+	for i, want := range []string{
+		"! prefix filter damaged: ", "prefix filter: sep:/:2: damaged", `"error": "`,
+		`"error": "`,
+	} {
+		if fields := oneLine(got[i].out); got[i].code != cli.ExitTrouble ||
+			!strings.Contains(fields, want) || !strings.Contains(got[i].err, filepath.Base(table)+": offset ") {
+			t.Errorf("damaged: exit %d, %q, want %q:\n%s", got[i].code, got[i].err, want, got[i].out)
+		}
+	}
+	if p := prefix(got[2].out); p.Damage == nil || len(p.Units) > 0 {
+		t.Errorf("damaged: %+v", p)
+	}
+	if out := (tool{}).must(t, "scan", dir, "--prefix",
+		"user/0007/"); out != "user/0007/14\tvalue\nuser/0007/15\tvalue\n" {
+		t.Errorf("scan: %q", out)
+	}
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func (a *app) loadCommand() *cobra.Command {
+	var w writeFlags
+	var lf lineFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "load DIR [FILE]",
+		Short: "Store the pairs of a file or of standard input",
+		Long: `load stores one pair for each line of FILE. Without FILE, or with "-", it reads standard input. If the
+store does not exist, load creates it in a new or empty directory. The last of several lines with the same key counts.
+When load returns, everything is on stable storage.
+
+` + formatHelp + crlfHelp + `
+
+At a line that cannot be read or stored, load stops, prints its number and returns exit status 2. If the store existed
+before, the lines before that one are stored; a store that load created is removed. After correcting the line, load the
+whole file again. After an interrupt, the lines before it are stored.`,
+		Example: `  bloomkv load ./store pairs.tsv
+  bloomkv dump ./old --format json | bloomkv load ./new --format json`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			l, err := lf.loader()
+			if err != nil {
+				return err
+			}
+			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, isNew bool) (bool, error) {
+				return l.load(c.Context(), db, in, isNew)
+			})
+		},
+	}
+	lf.add(c)
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
+	w.add(c)
+	return c
+}
+
+// store runs body on the input and the store that the arguments name, and prints what l has read. As in create, body
+// returns whether to keep a new store after an error.
+func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, asJSON bool,
+	body func(db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error),
+) error {
+	in, err := a.openInput(args[1:])
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	bar := a.Progress(c.Name(), in.size, true)
+	defer bar.End()
+	l.note = func(text string) { a.note(bar, in.name, text) }
+	err = w.create(c.Context(), args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
+		keep, err = body(db, in.read(c.Context(), bar), isNew)
+		return keep, in.named(err)
+	})
+	bar.End()
+	if err != nil {
+		return err
+	}
+	return a.printLoaded(l, asJSON)
+}
+
+const batchBytes = 256 << 10
+
+// load stores every line of in. It writes without syncing and syncs once at the end, also after an error, so that the
+// lines it reports as stored are durable. After an error a new store is not to be kept, unless an interrupt followed
+// some lines.
+func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error) {
+	lines, err := l.open(in)
+	if err == nil {
+		err = l.stream(ctx, db, lines)
+	}
+	keep = !isNew || l.lines > 0 && errors.Is(err, context.Canceled)
+	if err != nil && !keep {
+		return keep, fmt.Errorf("%w (the new store was removed)", err)
+	}
+	if sync := db.Sync(); sync != nil {
+		return keep, errors.Join(err, sync)
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (%s stored before it)", err, words.Plural(l.lines, "line"))
+	}
+	return keep, err
+}
+
+func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (err error) {
+	var batch bloomkv.Batch
+	var bytes int64
+	apply := func() error {
+		if batch.Len() == 0 {
+			return nil
+		}
+		first := l.lines + 1
+		if err := db.With(bloomkv.NoSync).Apply(&batch); err != nil {
+			return fmt.Errorf("lines %d to %d: %w", first, l.lines+batch.Len(), err)
+		}
+		l.lines += batch.Len()
+		l.bytes += bytes
+		bytes = 0
+		batch.Reset()
+		return nil
+	}
+	for {
+		line, err := in.next()
+		if errors.Is(err, io.EOF) {
+			return apply()
+		}
+		if err != nil { // it includes the line number
+			return errors.Join(err, apply())
+		}
+		key, value, err := l.parse(in.number, line)
+		if err != nil {
+			return errors.Join(fmt.Errorf("line %d: %w", in.number, err), apply())
+		}
+		if batch.Size() > 0 && batch.Size()+len(key)+len(value) > batchBytes {
+			if err := ctx.Err(); err != nil {
+				return errors.Join(fmt.Errorf("line %d: %w", in.number, err), apply())
+			}
+			if err := apply(); err != nil {
+				return err
+			}
+		}
+		if len(value) > batchBytes { // a batch would copy it
+			if err := db.With(bloomkv.NoSync).Put(key, value); err != nil {
+				return fmt.Errorf("line %d: %w", in.number, err)
+			}
+			l.lines++
+			l.bytes += int64(len(key)) + int64(len(value))
+			continue
+		}
+		batch.Put(key, value)
+		bytes += int64(len(key)) + int64(len(value))
+	}
+}

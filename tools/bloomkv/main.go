@@ -1,0 +1,83 @@
+// Command bloomkv stores, reads, checks and explains bloomkv stores from the command line.
+//
+// Run it without arguments for its commands. "bloomkv demo" shows what the filters are worth on the Go source tree.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+// exitAbsent is the exit code of a negative answer, as in grep: get found no key, demo got a wrong answer, or salvage
+// lost data.
+const exitAbsent = 1
+
+const exitHelp = `Exit status:
+  0    success
+  1    get: the key was not found; demo: the store gave a wrong answer; salvage: some data was lost, the rest is in NEW
+  2    damage, wrong usage, bad input, or any other error
+  130  interrupted, after the store was closed cleanly`
+
+// app is one run of the tool.
+type app struct{ cli.Streams }
+
+func main() {
+	a := &app{cli.Standard()}
+	os.Exit(a.run(cli.Context(), os.Args[1:]))
+}
+
+// run runs the tool with its arguments, prints its error, and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	err := a.Run(ctx, a.command(), args)
+	if err == nil {
+		return cli.ExitOK
+	}
+	a.PrintError("bloomkv", err)
+	switch {
+	case errors.Is(err, bloomkv.ErrCorruption):
+		fmt.Fprintf(a.Err, "bloomkv: %s\n", salvageHelp)
+		return cli.ExitTrouble
+	case cli.Interrupted(err):
+		return cli.ExitInterrupted
+	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers), errors.Is(err, errLost):
+		return exitAbsent
+	default:
+		return cli.ExitTrouble
+	}
+}
+
+// command returns the tree of commands.
+func (a *app) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "bloomkv",
+		Short: "Write, read, check and inspect bloomkv stores",
+		Long: `bloomkv works on stores of keys and values. A store is a directory.
+
+put, load, ingest and demo create the store if it does not exist; checkpoint, import, restore and salvage create a
+copy. The other commands fail if there is no store. Commands that read change nothing, not even in a store that was
+not closed cleanly. Several of them may read a store at the same time, but not while another command writes it. On a
+terminal, keys and values are escaped (\x1b for the byte 0x1b), so that stored data cannot control it. In a pipe, get
+and dump print the bytes unchanged.
+
+` + exitHelp,
+		Version: version(),
+		Args:    cobra.ArbitraryArgs, // arguments here are unknown commands
+		RunE:    cli.CommandsOnly,
+	}
+	root.SetVersionTemplate("{{.Version}}")
+	root.AddCommand(
+		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(), a.countCommand(), a.sizeCommand(),
+		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.exportCommand(),
+		a.importCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(),
+		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.serveCommand(),
+		a.digestCommand(), a.planCommand(), a.demoCommand(),
+	)
+	return root
+}

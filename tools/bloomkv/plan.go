@@ -1,0 +1,239 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+// planFacts is the result of plan in JSON.
+type planFacts struct {
+	Keys      uint64               `json:"keys"`
+	FilterFPR float64              `json:"fpr_promised"`
+	Predicted float64              `json:"fpr_predicted"` // the sum over Levels
+	Kind      string               `json:"kind"`
+	Levels    []filterplan.Figures `json:"levels"`
+	Bytes     uint64               `json:"bytes"`
+	Even      float64              `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
+	Budget    budgetNeeded         `json:"budget_needed"`
+	Table     []tableRow           `json:"table,omitempty"`
+}
+
+// budgetNeeded is the Options.MemoryBudget in bytes that holds filters.
+type budgetNeeded struct {
+	Writing int64 `json:"writing"`
+	Idle    int64 `json:"idle"`
+}
+
+// A tableRow has the smallest filters for a rate.
+type tableRow struct {
+	FPR        float64           `json:"fpr"`
+	BitsPerKey float64           `json:"bits_per_key"`
+	Units      []bloomblock.Unit `json:"units"`
+	Predicted  float64           `json:"predicted"`
+	Ribbon     float64           `json:"ribbon_bits_per_key,omitempty"` // 0 if no Ribbon filter has this rate
+	Classic    bloomblock.Unit   `json:"classic"`
+}
+
+// planner has the flags of plan.
+type planner struct {
+	*app
+
+	keys   uint64
+	fpr    float64
+	levels int
+	ratio  int
+	memory float64 // MiB
+	budget float64 // MiB
+	ribbon bool
+	table  bool
+	asJSON bool
+}
+
+func (a *app) planCommand() *cobra.Command {
+	p := planner{app: a}
+	c := &cobra.Command{
+		Use:   "plan",
+		Short: "Print the memory and the rates of filters for a store of a given size",
+		Long: `plan prints how much memory the filters of a store with the given number of keys take for a promised
+rate, level by level. With --memory it prints the best rate that fits. The rate is the expected number of wasted table
+reads for a lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same
+number of bits per key in every level, as in most stores.
+
+With --budget it prints what a store with this MemoryBudget promises, for each kind of filter: while it is written to,
+when memtables take half of the budget, and while it is idle, when they lend nearly all of that to filters. If the
+filters for the promised rate do not fit, they are kept in smaller forms that let more absent keys through: then more
+tables are searched in vain, or the whole filter is asked in the file, one page for each unit that is read. plan also
+prints the budget that holds all filters, and for how many keys the given budget does.
+
+--table also prints the smallest filters for each rate: the blocked Bloom filters of this store, Ribbon filters, and for
+comparison the classic unblocked Bloom filter.`,
+		Example: `  bloomkv plan --keys 100000000 --fpr 0.01
+  bloomkv plan --keys 100000000 --budget 64
+  bloomkv plan --keys 100000000 --memory 64 --ribbon
+  bloomkv plan --table`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, _ []string) error { return cli.Hint(c, p.run(c)) },
+	}
+	f := c.Flags()
+	f.Uint64Var(&p.keys, "keys", 1_000_000, "number of keys in the store")
+	f.Float64Var(&p.fpr, "fpr", 0.01, "promised `RATE`")
+	f.IntVar(&p.levels, "levels", 0, "number of levels; 0 derives it from the keys")
+	f.IntVar(&p.ratio, "ratio", 10, "size of each level relative to the level above")
+	f.Float64Var(&p.memory, "memory", 0, "memory for filters in `MIB`, instead of --fpr")
+	f.Float64Var(&p.budget, "budget", 0, "MemoryBudget of the store in `MIB`: print what it keeps of --fpr")
+	f.BoolVar(&p.ribbon, "ribbon", false, "plan Ribbon filters")
+	f.BoolVar(&p.table, "table", false, "also print the table of rates")
+	f.BoolVar(&p.asJSON, "json", false, "print JSON")
+	return c
+}
+
+func (p *planner) run(c *cobra.Command) error {
+	switch {
+	case c.Flags().Changed("fpr") && c.Flags().Changed("memory"):
+		return errors.New("--fpr and --memory are given, want only one of them")
+	case !(p.fpr > 0 && p.fpr <= 1): // 0 in Options would mean the default
+		return fmt.Errorf("--fpr %v, want more than 0, at most 1", p.fpr)
+	case p.keys == 0 || p.keys > 1<<48:
+		return fmt.Errorf("--keys %d, want 1 to %d", p.keys, uint64(1)<<48)
+	case c.Flags().Changed("memory") && !(p.memory > 0 && p.memory <= 1<<30): // also NaN
+		return fmt.Errorf("--memory %v, want more than 0, at most %d", p.memory, 1<<30)
+	case c.Flags().Changed("budget") && !(p.budget >= leastBudget && p.budget <= mostMemory): // also NaN
+		return fmt.Errorf("--budget %v, want %d to %d", p.budget, leastBudget, mostMemory)
+	case p.budget > 0 && (p.memory > 0 || p.ribbon):
+		return errors.New("--budget is given, want neither --memory nor --ribbon: it shows all kinds of filters")
+	case p.levels < 0:
+		return fmt.Errorf("--levels %d, want 1 to 6, or 0", p.levels)
+	case p.ratio < 2:
+		return fmt.Errorf("--ratio %d, want 2 to 100", p.ratio)
+	}
+	if p.budget > 0 {
+		return p.runBudget()
+	}
+	facts, err := p.plan()
+	if err != nil {
+		return err
+	}
+	facts.Even = bloomblock.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
+	if p.table {
+		if facts.Table, err = rateTable(); err != nil {
+			return err
+		}
+	}
+	if p.asJSON {
+		return p.PrintJSON(facts)
+	}
+	p.print(facts)
+	return nil
+}
+
+func (p *planner) plan() (planFacts, error) {
+	facts := planFacts{Keys: p.keys, Kind: "Bloom"}
+	o := filterplan.Options{FPR: p.fpr, Kind: filterplan.Bloom, Ratio: p.ratio}
+	if p.memory > 0 {
+		o.FPR, o.Memory = 0, int64(p.memory*(1<<20))
+	}
+	if p.ribbon {
+		facts.Kind, o.Kind = "Ribbon", filterplan.Ribbon
+	}
+	var err error
+	if facts.FilterFPR, facts.Levels, err = o.PlanAtRest(p.keys, p.levels); err != nil {
+		return facts, err
+	}
+	for _, l := range facts.Levels {
+		facts.Predicted += l.Predicted
+		facts.Bytes += l.Bytes
+	}
+	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
+	fixed := filterplan.FixedBytes(p.keys)
+	facts.Budget = budgetNeeded{filterplan.Writing.Budget(bytes, fixed), filterplan.Idle.Budget(bytes, fixed)}
+	return facts, nil
+}
+
+func (p *planner) print(facts planFacts) {
+	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n",
+		words.Plural(facts.Keys, "key"), words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
+	for _, l := range facts.Levels {
+		fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\t\n", l.Level, words.Count(l.Keys), l.FPR, l.Predicted,
+			l.BitsPerKey, words.Count(l.Bytes), unitsInWords(l.Units, l.Ribbon))
+	}
+	w.Flush()
+	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
+		"%.3g;\nevenly distributed, the same memory would waste %.3g;\na MemoryBudget of %s holds them, or of %s "+
+		"while nothing is written\n",
+		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted,
+		facts.FilterFPR, facts.Even, words.MiB(facts.Budget.Writing), words.MiB(facts.Budget.Idle))
+	p.printTable(facts.Table)
+}
+
+// printTable prints the table of rates, if there is one.
+func (p *planner) printTable(table []tableRow) {
+	if len(table) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(p.Out)
+	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
+	for _, r := range table {
+		ribbon := "-"
+		if r.Ribbon > 0 {
+			ribbon = fmt.Sprintf("%.2f", r.Ribbon)
+		}
+		fmt.Fprintf(w, "%g\t%.1f\t%s\t%.3g\t%s\t%.1f\t%d\t\n", r.FPR, r.BitsPerKey, probesInWords(r.Units), r.Predicted,
+			ribbon, r.Classic.BitsPerKey, r.Classic.Probes)
+	}
+	w.Flush()
+}
+
+// unitsInWords returns the bits per key and the probes of each unit.
+func unitsInWords(units []bloomblock.Unit, ribbon bool) string {
+	words := make([]string, len(units))
+	for i, u := range units {
+		if words[i] = fmt.Sprintf("%.1f/%d", u.BitsPerKey, u.Probes); i == 0 && ribbon {
+			words[i] = "Ribbon"
+		}
+	}
+	return cmp.Or(strings.Join(words, " + "), "none")
+}
+
+func probesInWords(units []bloomblock.Unit) string {
+	words := make([]string, len(units))
+	for i, u := range units {
+		words[i] = strconv.Itoa(u.Probes)
+	}
+	return strings.Join(words, "+")
+}
+
+// rateTable returns the smallest filters for a series of rates.
+func rateTable() (rows []tableRow, err error) {
+	for _, rate := range []float64{
+		0.5, 0.25, 0.1, 0.05, 0.025, 0.01, 0.005, 0.0025, 0.001, 0.0005, 0.0001, 1e-5, 1e-6,
+		1e-7, 1e-8, 1e-9,
+	} {
+		blocked, err := bloomblock.ParamsFor(rate)
+		if err != nil {
+			return nil, err
+		}
+		row := tableRow{
+			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(),
+			Classic: bloomblock.ClassicUnit(rate),
+		}
+		if ribbon, err := bloomblock.ParamsRibbon(rate); err == nil && ribbon.Ribbon() {
+			row.Ribbon = ribbon.BitsPerKey()
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func planned(t *testing.T, args ...string) (f planFacts) {
+	t.Helper()
+	out := (tool{}).must(t, append([]string{"plan", "--json"}, args...)...)
+	must(t, json.Unmarshal([]byte(out), &f))
+	return f
+}
+
+func TestPlanAddsUpAndKeepsThePromise(t *testing.T) {
+	for _, args := range [][]string{
+		nil,
+		{"--keys", "1"},
+		{"--keys", "100000000", "--fpr", "0.001"},
+		{"--keys", "5000000", "--levels", "6", "--ratio", "4"},
+		{"--keys", "100000000", "--ribbon"},
+		{"--fpr", "1"},
+		{"--fpr", "0.4", "--ribbon"},
+	} {
+		f := planned(t, args...)
+		var keys, bytes uint64
+		var predicted float64
+		for _, l := range f.Levels {
+			keys += l.Keys
+			bytes += l.Bytes
+			predicted += l.Predicted
+			if l.Predicted > l.FPR || (len(l.Units) == 0) != (f.FilterFPR >= 1) ||
+				l.Ribbon != (f.Kind == "Ribbon" && f.FilterFPR < 0.5) {
+				t.Errorf("%q: %+v", args, l)
+			}
+		}
+		if predicted > f.FilterFPR || predicted != f.Predicted || bytes != f.Bytes ||
+			math.Abs(float64(keys)-float64(f.Keys)) > 3 {
+			t.Errorf("%q: the levels have %d keys, %d bytes, and predict %g: want %d, %d, at most %g", args, keys,
+				bytes, predicted, f.Keys, f.Bytes, f.FilterFPR)
+		}
+		if len(f.Levels) > 1 && f.FilterFPR < 0.5 && f.Kind == "Bloom" && f.Even < 1.4*f.Predicted {
+			t.Errorf("%q: evenly %g, with shares %g", args, f.Even, f.Predicted)
+		}
+	}
+}
+
+func TestPlanFindsTheBestRateThatFits(t *testing.T) {
+	for _, kind := range [][]string{nil, {"--ribbon"}} {
+		before := 1.0
+		for _, memory := range []string{"2", "8", "12.5", "100"} {
+			f := planned(t, append([]string{"--keys", "10000000", "--memory", memory}, kind...)...)
+			better := planned(t, append([]string{"--keys", "10000000", "--fpr", jsonNumber(t, f.FilterFPR/1.2)},
+				kind...)...)
+			var most float64
+			must(t, json.Unmarshal([]byte(memory), &most))
+			most *= 1 << 20
+			if float64(f.Bytes) > most || f.FilterFPR > before || f.FilterFPR > 1.3e-4 &&
+				float64(better.Bytes) < 0.8*most {
+				t.Errorf("%s MiB: %g with %d bytes, and %g with %d", memory, f.FilterFPR, f.Bytes, better.FilterFPR,
+					better.Bytes)
+			}
+			before = f.FilterFPR
+		}
+	}
+}
+
+func jsonNumber(t *testing.T, x float64) string {
+	t.Helper()
+	b, err := json.Marshal(x)
+	must(t, err)
+	return string(b)
+}
+
+func TestPlanInWords(t *testing.T) {
+	out := (tool{}).must(t, "plan", "--keys", "100000000", "--table")
+	for _, want := range []string{
+		"100,000,000 keys in 4 levels, each 10 times as large", "10.3/6 + 4.8/3", "bits per key; an absent key wastes ",
+		" 0.01 9.9 6 0.00992 7.06 10.0 5 ",
+	} {
+		if !strings.Contains(oneLine(out), want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	for line := range strings.Lines(out) {
+		if n := len([]rune(line)); n > 121 {
+			t.Errorf("a line of %d characters: %s", n, line)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--fpr", "0"}, "--fpr 0, want more than 0, at most 1"},
+		{[]string{"--fpr", "NaN"}, "--fpr NaN, want more than 0"},
+		{[]string{"--fpr", "-0.1"}, "--fpr -0.1, want more than 0"},
+		{[]string{"--fpr", "1.5"}, "--fpr 1.5, want more than 0"},
+		{[]string{"--fpr", "1e-12"}, "out of reach with a level ratio of 10, the best is about "},
+		{[]string{"--memory", "0.001"}, "option FilterMemory: 1048, want 65536 to "},
+		{
+			[]string{"--memory", "0.07", "--keys", "100000000"},
+			"option FilterMemory: 73400, and filters of 100000000 keys take ",
+		},
+		{[]string{"--memory", "-1"}, "--memory -1, want more than 0"},
+		{[]string{"--memory", "NaN"}, "--memory NaN, want more than 0"},
+		{[]string{"--memory", "1", "--fpr", "0.1"}, "--fpr and --memory are given, want only one of them"},
+		{[]string{"--budget", "7"}, "--budget 7, want 8 to 1048576"},
+		{[]string{"--budget", "0"}, "--budget 0, want 8 to"},
+		{[]string{"--budget", "NaN"}, "--budget NaN, want 8 to"},
+		{[]string{"--budget", "64", "--memory", "8"}, "--budget is given, want neither --memory nor --ribbon"},
+		{[]string{"--budget", "64", "--ribbon"}, "--budget is given, want neither --memory nor --ribbon"},
+		{[]string{"--budget", "64", "--fpr", "1e-12"}, "out of reach with a level ratio of 10"},
+		{[]string{"--budget", "64", "--levels", "7"}, "7 levels, want 1 to 6"},
+		{[]string{"--keys", "0"}, "--keys 0, want 1 to "},
+		{[]string{"--levels", "7"}, "7 levels, want 1 to 6"},
+		{[]string{"--ratio", "1"}, "--ratio 1, want 2 to 100"},
+		{[]string{"--ratio", "101"}, "option LevelRatio: 101, want 2 to 100"},
+		{[]string{"more"}, "see bloomkv plan --help"},
+	} {
+		if r := (tool{}).run(t, append([]string{"plan"}, c.args...)...); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, c.want) || r.out != "" {
+			t.Errorf("%q: exit %d, %q, want 2 and %q", c.args, r.code, r.err, c.want)
+		}
+	}
+}
+
+// TestPlanSaysWhatABudgetKeeps compares the numbers of plan --budget with those of the planner, and the text with JSON.
+func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
+	for _, c := range []struct {
+		keys uint64
+		fpr  float64
+		mib  float64
+	}{{1000, 0.01, 8}, {20_000_000, 0.01, 64}, {100_000_000, 0.01, 64}, {5_000_000, 0.001, 12.5}, {1_000_000, 1, 64}} {
+		args := []string{
+			"plan", "--keys", jsonNumber(t, float64(c.keys)), "--fpr", jsonNumber(t, c.fpr), "--budget",
+			jsonNumber(t, c.mib),
+		}
+		var f budgetFacts
+		must(t, json.Unmarshal([]byte((tool{}).must(t, append(args, "--json")...)), &f))
+		text := oneLine(tool{}.must(t, append(args, "--table")...))
+		if f.Keys != c.keys || f.Asked != c.fpr || f.Budget != int64(c.mib*(1<<20)) || len(f.Kinds) != 3 {
+			t.Errorf("%q: %+v", args, f)
+		}
+		wants := []string{
+			words.Plural(f.Keys, "key") + " with a MemoryBudget of " + words.MiB(f.Budget), " classic probes ",
+		}
+		for i, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Bloom, filterplan.Ribbon} {
+			o := filterplan.Options{FPR: c.fpr, Kind: kind}
+			want, err := o.Forecast(c.keys, 0, f.Budget)
+			must(t, err)
+			idle, err := o.Holds(f.Budget, filterplan.Idle)
+			must(t, err)
+			k := f.Kinds[i]
+			if k.Kind != kind.String() || k.Writing != want.Writing || k.Idle != want.Idle || k.Bytes != want.Bytes ||
+				k.Holds.Idle != idle || k.Holds.Writing > idle {
+				t.Errorf("%q: %+v, want %+v and %d keys", args, k, want, idle)
+			}
+			wants = append(wants,
+				fmt.Sprintf("%s %s %.2f %.3g %.3g %.3g %.3g %s %s", k.Kind, words.Count(k.Bytes), k.BitsPerKey,
+					k.Writing.FPR, k.Writing.Pages, k.Idle.FPR, k.Idle.Pages, words.MiB(k.Writing.Budget),
+					words.MiB(k.Idle.Budget)),
+				fmt.Sprintf("%s %s %s ", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle)))
+		}
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%q: no %q in\n%s", args, want, text)
+			}
+		}
+	}
+}
+
+// TestThePlanOfABudgetIsThatOfTheFilters compares the budget that plan names with what the filters take.
+func TestThePlanOfABudgetIsThatOfTheFilters(t *testing.T) {
+	f := planned(t, "--keys", "100000000")
+	const fixed = 6_250_000 // for indexes and tables
+	writing, idle := filterplan.Writing.Space(f.Budget.Writing, fixed), filterplan.Idle.Space(f.Budget.Idle, fixed)
+	if bytes := int64(f.Bytes); writing < bytes || writing > bytes+1<<20 || idle < bytes || idle > bytes+1<<20 {
+		t.Errorf("%d bytes of filters, and budgets of %+v leave %d and %d", f.Bytes, f.Budget, writing, idle)
+	}
+	out := tool{}.must(t, "plan", "--keys", "100000000")
+	if want := "a MemoryBudget of " + words.MiB(f.Budget.Writing) + " holds them, or of " + words.MiB(f.Budget.Idle) +
+		" while nothing is written"; !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func (a *app) scanCommand() *cobra.Command {
+	var h byteFlags
+	var r rangeFlags
+	var limit int
+	var reverse, keysOnly, asJSON bool
+	c := &cobra.Command{
+		Use:   "scan DIR",
+		Short: "Print keys and values in order",
+		Long: `scan prints pairs in the order of their keys, one per line with a TAB between key and value, both
+escaped, on a terminal as well as in a pipe. For the unescaped bytes use dump or --json. With --prefix, --from and
+--to, only keys that match all given flags are printed. --reverse starts at the last key of the range and goes
+backwards, so --limit then selects the last pairs.
+` + onTable,
+		Example: `  bloomkv scan ./store --prefix user/ --limit 10
+  bloomkv scan ./store --from a --to b --keys
+  bloomkv scan ./store --prefix log/ --reverse --limit 1`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			o, err := r.options(h)
+			if err != nil {
+				return err
+			}
+			o.KeysOnly = keysOnly
+			if limit < 0 {
+				return fmt.Errorf("--limit %d, want 0 (all) or more", limit)
+			}
+			p := printer{limit: limit, reverse: reverse, line: func(dst, key, value []byte) ([]byte, error) {
+				switch {
+				case asJSON && keysOnly:
+					return append(appendMember(append(dst, '{'), "key", key), '}'), nil
+				case asJSON:
+					return appendJSON(dst, key, value)
+				case keysOnly:
+					return words.AppendEscaped(dst, key), nil
+				default:
+					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
+				}
+			}}
+			db, err := a.openData(c.Context(), args[0])
+			return with(db, err, func(db *bloomkv.DB) error {
+				_, err := a.printLines(c, db, o, p)
+				return err
+			})
+		},
+	}
+	r.add(c, "", "print only keys")
+	h.add(c, "PREFIX, FROM and TO")
+	c.Flags().BoolVar(&reverse, "reverse", false, "start at the last key and go backwards")
+	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` pairs; 0 means all")
+	c.Flags().BoolVar(&keysOnly, "keys", false, "print keys without values")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line, like dump --format json")
+	return c
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
+)
+
+func (a *app) sizeCommand() *cobra.Command {
+	var h byteFlags
+	var r rangeFlags
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "size DIR",
+		Short: "Print about how many bytes a range of keys takes on disk",
+		Long: `size prints about how many bytes the tables of a store take for its keys, or for those in the range of
+--prefix, --from and --to: keys that match all given flags. It includes deleted and overwritten versions that compaction
+has not removed yet, so a smaller number after compact shows what they took. It does not include what is only in logs.
+At the edges of the range whole blocks count. size reads no keys, only indexes, so it is quick; count reads every key.
+` + onTable,
+		Example: `  bloomkv size ./store
+  bloomkv size ./store --prefix user/`,
+		Args: cli.Arguments,
+		RunE: func(c *cobra.Command, args []string) error {
+			kr, err := r.keyRange(h)
+			if err != nil {
+				return err
+			}
+			var size uint64
+			db, err := a.openData(c.Context(), args[0])
+			err = with(db, err, func(db *bloomkv.DB) error {
+				size, err = db.ApproximateSize(kr.Lower, kr.Upper)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			// a single table has no logs
+			if n, err := countLogs(args[0]); err == nil && n > 0 {
+				fmt.Fprintf(a.Err, "bloomkv: what is in %s is not included; compact writes it into tables\n",
+					words.Plural(n, "log"))
+			}
+			if asJSON {
+				return a.PrintJSON(struct {
+					Bytes uint64 `json:"bytes"`
+				}{size})
+			}
+			fmt.Fprintln(a.Out, size)
+			return nil
+		},
+	}
+	r.add(c, "", "size of keys")
+	h.add(c, "PREFIX, FROM and TO")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return c
+}

@@ -1,0 +1,137 @@
+package debug
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+	"html"
+	"html/template"
+	"time"
+
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+// Limits of one inspection.
+const (
+	mostReading = time.Minute
+	mostMemory  = 64 << 20 // bytes of filters and indexes that are kept to compare tables
+)
+
+// files holds what the files of a store contained when they were read: a page with a gap for the live section.
+type files struct {
+	head, tail []byte
+	stamp      string         // of the files, before they were read
+	facts      *inspect.Store // nil if the store is open in this process, or if nothing is known
+	err        error          // why the files could not be read
+}
+
+// gap marks the live section. No text of a page can contain it.
+const gap = "<!--live-->"
+
+// readFiles reads the files of the store, unless that was done lately. It returns the error of ctx if ctx is done
+// before its turn comes. Once begun, reading ends even if the viewer leaves, since others may wait for the result.
+func (h *handler) readFiles(ctx context.Context) (files, error) {
+	return h.files.get(ctx, func() (files, time.Time) {
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostReading)
+		defer cancel()
+		f := h.inspect(ctx, began)
+		took := time.Since(began)
+		return f, time.Now().Add(max(h.options.Reread, 20*took))
+	})
+}
+
+// inspect reads the files and makes the page of what they show.
+func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
+	page := &picture.Page{}
+	if h.store == nil {
+		f.stamp = inspect.Stamp(h.dir)
+	}
+	switch s, err := h.facts(ctx); {
+	case err != nil:
+		f.err = err
+		page.Sections = []picture.Section{{ID: "unread", Heading: "The files", Notes: []picture.Note{
+			{Wrong: true, Title: "the files of the store could not be read", Text: err.Error()},
+		}}}
+	case s != nil:
+		page = s.Page()
+		if h.store == nil {
+			f.facts = s
+		}
+	}
+	if err := h.lay(page, at, &f); err != nil { // too large, for example
+		f.err = errors.Join(f.err, err)
+		page.Sections = []picture.Section{{ID: "unread", Heading: "The files", Notes: []picture.Note{
+			{Wrong: true, Title: "the page of the files cannot be shown", Text: err.Error()},
+		}}}
+		f.err = errors.Join(f.err, h.lay(page, at, &f))
+	}
+	return f
+}
+
+// facts inspects the store, one table at a time. It returns nil if the files cannot be seen.
+func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
+	if h.dir == "" {
+		return nil, nil // there is nothing to read, which is no error
+	}
+	o := inspect.Options{Full: true, Workers: 1, Memory: mostMemory}
+	if h.store != nil {
+		o.Budget = h.store.db.Metrics().Memory.Budget
+	}
+	s, err := inspect.ReadStore(ctx, h.dir, o)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
+	}
+	return s, err
+}
+
+// lay writes the page into f, with a gap for the live section before the other sections.
+func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
+	p := *page
+	frame := h.page()
+	p.Title, p.Scripts, p.Connect = h.options.Title, frame.Scripts, frame.Connect
+	clock := at.UTC().Format("15:04:05")
+	now := picture.Section{ID: "now", Heading: "Now", HTML: gap}
+	switch {
+	case h.store == nil:
+		now.Heading = "Files only"
+		now.Text = fmt.Sprintf("This page shows what the files of the store showed at %s UTC. It has no live figures: "+
+			"the store is not open in this process. Reload it to read the files again.", clock)
+		now.HTML = template.HTML(fmt.Sprintf(
+			"<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n"+gap,
+			html.EscapeString(f.stamp), h.options.Reread))
+	case h.dir == "":
+		p.Intro = "The store is not on the file system of the operating system, so its files are not shown."
+	default:
+		p.Intro += fmt.Sprintf("\n\nThe live section comes from the running store, all others from its files, as they "+
+			"were at %s UTC.", clock)
+	}
+	p.Sections = append([]picture.Section{now}, page.Sections...)
+	var b bytes.Buffer
+	if err := p.WriteHTML(&b); err != nil {
+		return err
+	}
+	head, tail, found := bytes.Cut(b.Bytes(), []byte(gap))
+	if !found {
+		return errors.New("the page has no live section") // broken logic
+	}
+	f.head, f.tail = head, tail
+	return nil
+}
+
+//go:embed files.js
+var filesScript string
+
+// page returns a page without sections, with the scripts of every page of the handler.
+func (h *handler) page() *picture.Page {
+	p := &picture.Page{Scripts: inspect.PageScripts(), Connect: true}
+	if h.store == nil {
+		p.Scripts = append(p.Scripts, filesScript)
+	} else {
+		p.Scripts = append(p.Scripts, liveScript)
+	}
+	return p
+}

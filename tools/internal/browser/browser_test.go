@@ -1,0 +1,495 @@
+// Package browser drives the pages of bloomkv in a headless Chromium. It is a module of its own, so that neither the
+// library nor the tool depends on what drives a browser. Without a Chromium its tests are skipped.
+package browser
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/page"
+	cdpruntime "github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/debug"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+)
+
+var shots = flag.String("shots", "", "write screenshots of the pages into this `directory`")
+
+// allowed is the time that a test may take; a busy machine needs half a minute to start a browser.
+const allowed = 3 * time.Minute
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A tab is a tab of a browser with what it has asked for and complained about.
+type tab struct {
+	context.Context
+
+	mu       sync.Mutex
+	requests []string // guarded by mu
+	wrong    []string // guarded by mu
+}
+
+// newTab starts a browser. Without one, it skips the test.
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	program := storetest.Browser(t)
+	ctx, cancel := context.WithTimeout(t.Context(), allowed)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.WSURLReadTimeout(time.Minute))...)
+	t.Cleanup(cancel)
+	b := &tab{}
+	b.Context, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	chromedp.ListenTarget(b.Context, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *network.EventRequestWillBeSent:
+			b.requests = append(b.requests, e.Request.URL)
+		case *cdpruntime.EventExceptionThrown:
+			b.wrong = append(b.wrong, e.ExceptionDetails.Error())
+		case *cdpruntime.EventConsoleAPICalled:
+			b.wrong = append(b.wrong, fmt.Sprintf("console: %s", e.Type))
+		}
+	})
+	must(t, chromedp.Run(b, network.Enable()))
+	return b
+}
+
+// do runs actions.
+func (b *tab) do(t *testing.T, actions ...chromedp.Action) {
+	t.Helper()
+	must(t, chromedp.Run(b, actions...))
+}
+
+// eval evaluates an expression.
+func eval[T any](t *testing.T, b *tab, expression string) (v T) {
+	t.Helper()
+	b.do(t, chromedp.Evaluate(expression, &v))
+	return v
+}
+
+// soon waits until an expression is true.
+func (b *tab) soon(t *testing.T, expression string) {
+	t.Helper()
+	const within = 30 * time.Second // of a busy machine
+	ctx, cancel := context.WithTimeout(b.Context, within)
+	defer cancel()
+	poll := chromedp.Poll(expression, nil, chromedp.WithPollingInterval(50*time.Millisecond))
+	if err := chromedp.Run(ctx, poll); err != nil {
+		t.Fatalf("%s is not true within %v: %v", expression, within, err)
+	}
+}
+
+// checkQuiet checks that the page asked for nothing but itself, and that nothing went wrong.
+func (b *tab) checkQuiet(t *testing.T, allowed func(url string) bool) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, url := range b.requests {
+		if !strings.HasPrefix(url, "data:") && !allowed(url) {
+			t.Errorf("the page asks for %s", url)
+		}
+	}
+	if len(b.wrong) > 0 {
+		t.Errorf("the browser complains: %q", b.wrong)
+	}
+}
+
+// newStore returns the directory of a store with tables in three levels, as small as that needs.
+func newStore(t *testing.T, tables int) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "orders")
+	db, err := bloomkv.Open(dir, &bloomkv.Options{
+		TableSize: 64 << 10, MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, Durability: bloomkv.NoSync,
+		MaxOpenFiles: 2000,
+	})
+	must(t, err)
+	value := make([]byte, 200)
+	random := rand.NewChaCha8([32]byte{1})
+	n := tables * 320 // 216 bytes each
+	for i := range n {
+		_, _ = random.Read(value) // does not fail
+		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
+	}
+	must(t, db.Flush(t.Context()))
+	must(t, errors.Join(db.Compact(t.Context(), nil, nil)))
+	for i := range n / 20 {
+		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*104729%n), value))
+	}
+	must(t, db.Flush(t.Context()))
+	for i := range 20_000 {
+		_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%n))
+		must(t, err)
+	}
+	must(t, db.Close())
+	return dir
+}
+
+// read inspects a store.
+func read(t *testing.T, dir string) *inspect.Store {
+	t.Helper()
+	s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{Full: true, Path: "/srv/orders"})
+	must(t, err)
+	return s
+}
+
+// show opens the page of a store.
+func (b *tab) show(t *testing.T, s *inspect.Store) {
+	t.Helper()
+	var doc bytes.Buffer
+	must(t, s.Page().WriteHTML(&doc))
+	file := filepath.Join(t.TempDir(), "page.html")
+	must(t, os.WriteFile(file, doc.Bytes(), 0o600))
+	b.do(t, emulation.SetDeviceMetricsOverride(1400, 900, 1, false),
+		chromedp.Navigate("file://"+filepath.ToSlash(file)))
+}
+
+// middle returns the middle of an element, which is scrolled into view.
+func (b *tab) middle(t *testing.T, element string) (x, y float64) {
+	t.Helper()
+	at := eval[[2]float64](t, b, `(() => { const e = `+element+`; e.scrollIntoView({block: "center"});
+		const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`)
+	return at[0], at[1]
+}
+
+const firstBox = `document.querySelector("figure[data-name=tree] svg.wide a rect")`
+
+func TestAPointerShowsWhatItIsAt(t *testing.T) {
+	b := newTab(t)
+	b.show(t, read(t, newStore(t, 8)))
+	x, y := b.middle(t, firstBox)
+	b.do(t, chromedp.MouseEvent("mouseMoved", x, y))
+	b.soon(t, `!document.querySelector(".tip").hidden`)
+	text := eval[string](t, b, `document.querySelector(".tip").textContent`)
+	for _, want := range []string{".sst: level ", " MB", "from user/", "to user/", "rate of the filter: "} {
+		if !strings.Contains(text, want) && !(want == " MB" && strings.Contains(text, " kB")) {
+			t.Errorf("beside the pointer is %q, want %q", text, want)
+		}
+	}
+	b.do(t, chromedp.Evaluate(`for (const d of document.querySelectorAll("details")) d.open = true`, nil))
+	x, y = b.middle(t, `document.querySelector("figure svg.wide g.cells image.light")`)
+	b.do(t, chromedp.MouseEvent("mouseMoved", x, y))
+	b.soon(t,
+		`/^block [0-9,]+( to [0-9,]+)?: [0-9.]+ %$/.test(document.querySelector(".tip").textContent)`)
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
+}
+
+func TestABoxLeadsToItsTableAndBack(t *testing.T) {
+	b := newTab(t)
+	b.show(t, read(t, newStore(t, 8)))
+	x, y := b.middle(t, firstBox)
+	b.do(t, chromedp.MouseClickXY(x, y))
+	b.soon(t, `location.hash.startsWith("#table-")`)
+	b.soon(t, `(() => {
+		const e = document.getElementById(location.hash.slice(1)), r = e.getBoundingClientRect();
+		return e.closest("details").open && r.top >= -60 && r.top < innerHeight; })()`)
+	b.do(t, chromedp.NavigateBack())
+	b.soon(t, `location.hash === ""`)
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
+}
+
+func TestTablesAreSortedAndChosen(t *testing.T) {
+	b := newTab(t)
+	b.show(t, read(t, newStore(t, 8)))
+	const table = `document.querySelector("section:has(#tables) table")`
+	column := func(name string) []string {
+		return eval[[]string](t, b, `(() => {
+			const t = `+table+`, i = [...t.tHead.rows[0].cells].findIndex(c => c.textContent === "`+name+`");
+			return [...t.tBodies[0].rows].map(r => r.cells[i].textContent); })()`)
+	}
+	number := func(s string) (n int) {
+		_, err := fmt.Sscan(strings.ReplaceAll(s, ",", ""), &n)
+		must(t, err)
+		return n
+	}
+	press := `[...` + table + `.tHead.querySelectorAll("button")].find(b => b.textContent === "bytes").click()`
+	for _, down := range []bool{false, true} {
+		b.do(t, chromedp.Evaluate(press, nil))
+		if bytes := column("bytes"); len(bytes) < 8 || !slices.IsSortedFunc(bytes, func(x, y string) int {
+			if down {
+				x, y = y, x
+			}
+			return number(x) - number(y)
+		}) {
+			t.Errorf("sorted, downwards %t: %q", down, bytes)
+		}
+	}
+	if visible := eval[bool](t, b, table+`.querySelector("th.more").offsetParent !== null`); visible {
+		t.Error("all columns are shown at once")
+	}
+	b.do(t, chromedp.Click("section:has(#tables) input.all", chromedp.ByQuery))
+	b.soon(t, table+`.querySelector("th.more").offsetParent !== null`)
+	const list = "section:has(#tables) select"
+	b.do(t, chromedp.SetValue(list, "level 0", chromedp.ByQuery),
+		chromedp.Evaluate(`document.querySelector("`+list+`").dispatchEvent(new Event("change"))`, nil))
+	levels := eval[[]string](t, b,
+		`[...`+table+`.tBodies[0].rows].filter(r => !r.hidden).map(r => r.cells[1].textContent)`)
+	if len(levels) == 0 || slices.ContainsFunc(levels, func(l string) bool { return l != "0" }) {
+		t.Errorf("levels %q are shown, want 0", levels)
+	}
+	if n := eval[int](t, b, `document.querySelectorAll("svg.wide a.dim").length`); n == 0 {
+		t.Error("the tables of other levels are as bright as before in the tree")
+	}
+}
+
+// TestAKeyIsFoundWhereItsFilterProbes compares what the page shows with what the filters say.
+func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
+	dir := newStore(t, 8)
+	for _, key := range []string{
+		"user/00000042", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
+	} {
+		s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{Full: true, Keys: [][]byte{[]byte(key)}})
+		must(t, err)
+		b := newTab(t)
+		b.show(t, s)
+		b.do(t, chromedp.SendKeys("#find-key", key+kb.Enter, chromedp.ByQuery))
+		b.soon(t, `document.querySelector("#found p") !== null`)
+		text := eval[string](t, b, `document.getElementById("found").innerText`)
+		if !strings.Contains(text, s.Key.Hash) {
+			t.Errorf("key %q: %q, want the hash %s", key, text, s.Key.Hash)
+		}
+		asked := 0
+		for _, x := range s.Key.Tables {
+			if !x.Within {
+				continue
+			}
+			asked++
+			var bits []string
+			for _, u := range x.Units[:1] { // later ones may not be in memory
+				for _, p := range u.Probes {
+					bits = append(bits, strconv.Itoa(p.Bit))
+				}
+				want := fmt.Sprintf("%s; unit 0: block %s of ", x.File, words.Count(u.Block))
+				if !strings.Contains(text, want) || !strings.Contains(text, "bits "+strings.Join(bits, " ")) {
+					t.Errorf("key %q: %q, want %q and bits %q", key, text, want, bits)
+				}
+			}
+		}
+		if n := eval[int](t, b, `document.querySelectorAll("tr.hit").length`); n != asked {
+			t.Errorf("key %q: %d rows are marked, want %d", key, n, asked)
+		}
+		if asked > 0 && eval[int](t, b, `document.querySelectorAll("svg .hit").length`) == 0 {
+			t.Errorf("key %q: no box of the tree is marked", key)
+		}
+	}
+}
+
+// TestTheKeyboardAloneReachesEverything presses Tab until the page begins again.
+func TestTheKeyboardAloneReachesEverything(t *testing.T) {
+	b := newTab(t)
+	b.show(t, read(t, newStore(t, 8)))
+	b.do(t, chromedp.Evaluate(`for (const d of document.querySelectorAll("details")) d.open = true;
+		window.met = new Set(); document.addEventListener("focusin", e => met.add(e.target));
+		document.querySelector("a.skip").focus()`, nil))
+	wanted := `[...document.querySelectorAll("a, button, input, select, summary, .scroll, g.cells[data-values]")]
+		.filter(e => e.getClientRects().length > 0)`
+	n := eval[int](t, b, wanted+`.length`)
+	for range n + 10 {
+		b.do(t, chromedp.KeyEvent(kb.Tab))
+	}
+	left := eval[[]string](t, b, wanted+`.filter(e => !met.has(e)).map(e => e.outerHTML.slice(0, 200))`)
+	if n < 20 || len(left) > 0 {
+		t.Errorf("%d of %d are not reached: %q", len(left), n, left)
+	}
+}
+
+func TestAChartIsStretched(t *testing.T) {
+	b := newTab(t)
+	b.show(t, read(t, newStore(t, 8)))
+	width := `document.querySelector("figure[data-name=tree] svg.wide svg.zoom").viewBox.baseVal.width`
+	whole := eval[float64](t, b, width)
+	b.do(t, chromedp.Click(`figure[data-name=tree] button[aria-label="Zoom in"]`, chromedp.ByQuery))
+	if got := eval[float64](t, b, width); got*2 != whole {
+		t.Errorf("%g of %g are shown, want half of it", got, whole)
+	}
+	b.do(t, chromedp.Click(`figure[data-name=tree] button[aria-label="Show everything"]`, chromedp.ByQuery))
+	if got := eval[float64](t, b, width); got != whole {
+		t.Errorf("%g of %g are shown, want all of it", got, whole)
+	}
+}
+
+func TestTheLivePageFollowsTheStore(t *testing.T) {
+	t.Chdir(t.TempDir()) // the page shows the directory as it was given
+	db, err := bloomkv.Open("orders", &bloomkv.Options{MemtableSize: 1 << 20, BaseLevelSize: 4 << 20})
+	must(t, err)
+	defer db.Close()
+	mux := http.NewServeMux()
+	mux.Handle("/debug/bloomkv/", debug.Handler(db, debug.Options{}))
+	server := httptest.NewServer(mux)
+	defer server.CloseClientConnections()
+	b := newTab(t)
+	b.do(t, chromedp.Navigate(server.URL+"/debug/bloomkv/"))
+	b.soon(t, `document.getElementById("live-log").innerText.includes("nothing yet")`)
+	// A flush is on the page within two seconds of its end. A busy machine may be later: one of five is enough.
+	const within = 2 * time.Second
+	took := within
+	for i := 1; took >= within && i <= 5; i++ {
+		must(t, db.Put([]byte("a"), []byte("b")))
+		must(t, db.Flush(t.Context()))
+		began := time.Now()
+		b.soon(t, fmt.Sprintf(`document.getElementById("live-log").innerText.split("1 flush").length > %d`, i))
+		took = time.Since(began)
+		t.Logf("flush %d is on the page after %v", i, took)
+	}
+	if took >= within {
+		t.Errorf("no flush is on the page within %v", within)
+	}
+	if *shots != "" {
+		work(t, db)
+	}
+	for _, width := range []int64{390, 1400} {
+		for _, dark := range []bool{false, true} {
+			b.picture(t, "live", width, 900, dark)
+		}
+	}
+	must(t, db.Close())
+	b.soon(t, `document.getElementById("live-state").innerText.includes("closed")`)
+	b.checkQuiet(t, func(url string) bool {
+		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events"
+	})
+}
+
+// work uses the store for long enough to see it on the page: more puts at the end than at the beginning.
+func work(t *testing.T, db *bloomkv.DB) {
+	t.Helper()
+	value := make([]byte, 200)
+	for round := range 100 {
+		for i := range 20 * round {
+			must(t, db.With(bloomkv.NoSync).Put(fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000), value))
+			_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%1_000_000))
+			must(t, err)
+		}
+		time.Sleep(400 * time.Millisecond)
+	}
+}
+
+// TestPagesFitTheirWindows looks at the page of a healthy, a damaged and a large store on a phone and on a desk.
+func TestPagesFitTheirWindows(t *testing.T) {
+	healthy := newStore(t, 8)
+	damaged := newStore(t, 8)
+	tables, err := filepath.Glob(filepath.Join(damaged, "*.sst"))
+	must(t, err)
+	must(t, os.Remove(tables[len(tables)/2]))
+	must(t, os.Truncate(tables[0], 1000))
+	for name, dir := range map[string]string{"healthy": healthy, "damaged": damaged, "large": newStore(t, 500)} {
+		b := newTab(t)
+		s := read(t, dir)
+		b.show(t, s)
+		if n := len(s.Tables); name == "large" && n < 500 {
+			t.Errorf("%d tables, want 500", n)
+		}
+		for _, width := range []int64{390, 1400} {
+			for _, dark := range []bool{false, true} {
+				b.picture(t, name, width, 900, dark)
+				if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
+					t.Errorf("%s at %d px: %d px wide", name, width, got)
+				}
+			}
+		}
+		if name == "damaged" {
+			first := eval[string](t, b, `document.querySelector(".note").innerText`)
+			if !strings.Contains(first, "Serious problem: opening the store is refused") {
+				t.Errorf("the first note is %q, want that opening is refused", first)
+			}
+		}
+		b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
+	}
+}
+
+// picture shows the page at a size, light or dark, and takes a screenshot if -shots asks for it.
+func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool) {
+	t.Helper()
+	scheme, kind := "light", "desk"
+	if dark {
+		scheme = "dark"
+	}
+	if width < 600 {
+		kind = "phone"
+	}
+	var data []byte
+	b.do(t, emulation.SetDeviceMetricsOverride(width, height, 1, false),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme},
+		}),
+		chromedp.Evaluate(`scrollTo(0, 0)`, nil),
+		chromedp.ActionFunc(func(ctx context.Context) (err error) {
+			data, err = page.CaptureScreenshot().Do(ctx)
+			return err
+		}))
+	if *shots == "" {
+		return
+	}
+	must(t, os.WriteFile(filepath.Join(*shots, fmt.Sprintf("%s-%s-%s.png", name, kind, scheme)), small(t, data), 0o644))
+}
+
+// small returns a PNG with the colors of a palette, which takes a third of the bytes.
+func small(t *testing.T, data []byte) []byte {
+	t.Helper()
+	img, err := png.Decode(bytes.NewReader(data))
+	must(t, err)
+	box := img.Bounds()
+	counts := map[color.RGBA]int{}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			r, g, b, _ := img.At(x, y).RGBA()
+			counts[color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}]++
+		}
+	}
+	all := make([]color.RGBA, 0, len(counts))
+	for c := range counts {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b color.RGBA) int { return counts[b] - counts[a] })
+	palette := color.Palette{}
+	for _, c := range all[:min(256, len(all))] {
+		palette = append(palette, c)
+	}
+	out := image.NewPaletted(box, palette)
+	index := map[color.RGBA]uint8{}
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			r, g, b, _ := img.At(x, y).RGBA()
+			c := color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
+			i, known := index[c]
+			if !known {
+				i = uint8(palette.Index(c))
+				index[c] = i
+			}
+			out.SetColorIndex(x, y, i)
+		}
+	}
+	var b bytes.Buffer
+	must(t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, out))
+	return b.Bytes()
+}

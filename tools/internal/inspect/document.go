@@ -1,0 +1,219 @@
+package inspect
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+// A document contains what is known of a file or a store, in the order in which it is shown. It is written as text or
+// as a page, from the same lines, notes and tables, so that both have the same digits.
+type document struct {
+	title    string   // of the page
+	where    string   // for the page: what was read, and when
+	remarks  []string // one sentence each: how it was read, first in text and last on a page
+	lines    []string // one sentence each, at the top
+	notes    []picture.Note
+	figures  []picture.Figure // for the page
+	summary  *picture.Table
+	sections []section
+	data     any      // for the scripts of the page
+	scripts  []string // of the page
+}
+
+// A section is a part of a document. A page adds an explanation and charts. Text has a drawing in place of the charts.
+type section struct {
+	id, heading string // the address and the heading on a page; a section without an id is not on the page
+	label       string // the heading in text
+	explain     string // for the page: paragraphs
+	lines       []string
+	notes       []picture.Note // for the page: notes of the document, repeated where they belong
+	charts      []picture.Chart
+	table       *picture.Table
+	draw        func(w io.Writer, color bool)
+	parts       []section // folded on the page
+	pageOnly    bool
+}
+
+// page returns the document as a page.
+func (d *document) page() *picture.Page {
+	glance := picture.Section{
+		ID: "glance", Heading: "At a glance", Notes: d.notes, Figures: d.figures, Table: d.summary,
+	}
+	p := &picture.Page{
+		Title: d.title, Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
+		Sections: []picture.Section{glance}, Scripts: d.scripts, Data: d.data,
+	}
+	for i := range d.sections {
+		p.Sections = append(p.Sections, d.sections[i].page())
+	}
+	if len(d.remarks) > 0 {
+		about := picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.remarks)}
+		p.Sections = append(p.Sections, about)
+	}
+	return p
+}
+
+// whereabouts says what was read, on which machine, when, and by which program.
+func whereabouts(name string) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	return words.Escaped([]byte(name), 200) + " on " + words.Escaped([]byte(host), 64) + ", read at " +
+		time.Now().UTC().Format("2006-01-02 15:04:05") + " UTC by bloomkv " + Version() + "."
+}
+
+func (s *section) page() picture.Section {
+	p := picture.Section{
+		ID: s.id, Heading: s.heading, Text: strings.Trim(s.explain+"\n\n"+sentences(s.lines), "\n"),
+		Notes: s.notes, Charts: s.charts, Table: s.table,
+	}
+	for i := range s.parts {
+		p.Folded = append(p.Folded, s.parts[i].page())
+	}
+	return p
+}
+
+// sentences returns lines as paragraphs of a page.
+func sentences(lines []string) string {
+	all := make([]string, len(lines))
+	for i, line := range lines {
+		all[i] = capital(line)
+		if !strings.HasSuffix(line, ".") {
+			all[i] += "."
+		}
+	}
+	return strings.Join(all, "\n\n")
+}
+
+// capital makes the first letter of an English sentence a capital.
+func capital(s string) string {
+	if s != "" && 'a' <= s[0] && s[0] <= 'z' {
+		return string(s[0]-'a'+'A') + s[1:]
+	}
+	return s
+}
+
+// writeText writes the document as text.
+func (d *document) writeText(w io.Writer, color bool) {
+	for _, line := range slices.Concat(d.remarks, d.lines) {
+		words.Wrapped(w, line)
+	}
+	for _, n := range d.notes {
+		writeNote(w, n, color)
+	}
+	if d.summary != nil {
+		fmt.Fprintln(w)
+		writeTable(w, d.summary)
+	}
+	for i := range d.sections {
+		d.sections[i].writeText(w, color)
+	}
+}
+
+func (s *section) writeText(w io.Writer, color bool) {
+	if s.pageOnly {
+		return
+	}
+	fmt.Fprintln(w)
+	if s.label != "" {
+		words.Wrapped(w, s.label+":")
+	}
+	for _, line := range s.lines {
+		words.Wrapped(w, line)
+	}
+	if s.table != nil {
+		writeTable(w, s.table)
+	}
+	if s.draw != nil {
+		s.draw(w, color)
+	}
+	for i := range s.parts {
+		s.parts[i].writeText(w, color)
+	}
+}
+
+// writeNote writes a note, red if something is wrong and text may have colors.
+func writeNote(w io.Writer, n picture.Note, color bool) {
+	text := strings.TrimSpace(n.Title + ". " + n.Text)
+	if n.Wrong {
+		text = strings.TrimSuffix("! "+n.Title+": "+n.Text, ": ")
+	}
+	if n.Wrong && color {
+		fmt.Fprint(w, "\x1b[1;31m")
+		defer fmt.Fprint(w, "\x1b[0m")
+	}
+	words.Wrapped(w, text)
+}
+
+// newTable returns a table without rows.
+func newTable(caption string, head ...string) *picture.Table {
+	return &picture.Table{Caption: caption, Head: head}
+}
+
+// noCell is the cell of a table that has no value.
+const noCell = "–"
+
+// writeTable writes a table in columns, or if these do not fit, a paragraph for each row. The columns of numbers are
+// aligned to the right.
+func writeTable(w io.Writer, t *picture.Table) {
+	const indent = 2
+	widths, text := make([]int, len(t.Head)), make([]bool, len(t.Head))
+	apart := 2
+	total := indent + apart*(len(t.Head)-1)
+	for i := range t.Head {
+		widths[i] = utf8.RuneCountInString(t.Head[i])
+		for _, row := range t.Rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+			text[i] = text[i] || strings.Trim(row[i], "0123456789,.+-e %"+noCell) != ""
+		}
+		total += widths[i]
+	}
+	if total > words.Width && len(t.Head) > 2 {
+		total -= len(t.Head) - 1
+		apart = 1
+	}
+	if total > words.Width && len(t.Head) > 2 {
+		for _, row := range t.Rows {
+			writeRecord(w, t.Head, row)
+		}
+		return
+	}
+	rows := t.Rows
+	if len(t.Head) > 2 {
+		rows = append([][]string{t.Head}, rows...)
+	}
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			fill := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if text[i] {
+				cells[i] = cell + fill
+			} else {
+				cells[i] = fill + cell
+			}
+		}
+		words.Wrapped(w, trimRight(strings.Repeat(" ", indent)+strings.Join(cells, strings.Repeat(" ", apart))))
+	}
+}
+
+// writeRecord writes a row as a paragraph: the first cell, then the others with the names of their columns.
+func writeRecord(w io.Writer, head, row []string) {
+	var cells []string
+	for i, cell := range row[1:] {
+		if cell != noCell {
+			cells = append(cells, head[i+1]+": "+cell)
+		}
+	}
+	words.Wrapped(w, row[0]+": "+strings.Join(cells, "; "))
+}
+
+func trimRight(s string) string { return strings.TrimRight(s, " ") }

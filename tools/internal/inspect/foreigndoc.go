@@ -1,0 +1,196 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+// Page returns the table as a page.
+func (f *Foreign) Page() *picture.Page { return f.document().page() }
+
+// WriteText writes what is known of the table.
+func (f *Foreign) WriteText(w io.Writer, s Style) { f.document().writeText(w, s.Color) }
+
+func (f *Foreign) document() *document {
+	title := fmt.Sprintf("table %s of %s", words.Escaped([]byte(f.File), 64), f.Store)
+	d := &document{
+		title: "bloomkv: " + title, where: whereabouts(f.path), lines: []string{title}, notes: f.notes(),
+		summary: f.summary(),
+	}
+	if f.Smallest != "" || f.Largest != "" {
+		d.lines = append(d.lines, fmt.Sprintf("keys from %s to %s", f.Smallest, f.Largest))
+	}
+	if f.Filter == nil {
+		d.lines = append(d.lines, "the table has no filter")
+	}
+	if len(f.Properties) > 0 {
+		s := section{
+			id: "properties", heading: "Properties", label: "properties", table: newTable("", "property", "value"),
+			explain: "The properties that the table records.",
+		}
+		for _, p := range f.Properties {
+			s.table.Rows = append(s.table.Rows, []string{p.Name, cmp.Or(p.Value, noCell)})
+		}
+		d.sections = append(d.sections, s)
+	}
+	for i := range f.Answers {
+		d.sections = append(d.sections, f.Answers[i].section(fmt.Sprintf("key%d", i+1), f.Filter == nil))
+	}
+	return d
+}
+
+// notes returns the problems of the table, and what is not known.
+func (f *Foreign) notes() (notes []picture.Note) {
+	if f.Damage != nil {
+		notes = append(notes, serious("damaged", f.Damage.Error))
+	}
+	for _, a := range f.Answers {
+		if a.Verdict == falseNegative {
+			text := fmt.Sprintf("The filter denies key %s, which the table holds.", a.Key)
+			notes = append(notes, serious(falseNegative, text))
+		}
+	}
+	if f.Filter != nil && f.Filter.Unread != "" {
+		notes = append(notes, picture.Note{
+			Wrong: f.Wrong() != nil, Title: "The filter cannot be read", Text: f.Filter.Unread,
+		})
+	}
+	for _, n := range f.Notes {
+		notes = append(notes, picture.Note{Title: "Not known", Text: capital(n) + "."})
+	}
+	return notes
+}
+
+// summary returns the facts of the table, one in a row.
+func (f *Foreign) summary() *picture.Table {
+	facts := newTable("Facts of the table and its filter", "what", "value")
+	add := func(name, format string, args ...any) {
+		facts.Rows = append(facts.Rows, []string{name, fmt.Sprintf(format, args...)})
+	}
+	add("store", "%s", f.Store)
+	add("format", "%s, checksums %s", f.Format, f.Checksum)
+	add("file", "%s", words.Plural(f.Bytes, "byte"))
+	add("data blocks", "%d", f.Blocks)
+	if f.Exam != nil && (f.Exam.Complete || f.Entries > 0) {
+		add("entries", "%d, including %s", f.Entries, words.Plural(f.Deletes, "delete"))
+	}
+	if f.RangeDels > 0 {
+		add("range deletes", "%d", f.RangeDels)
+	}
+	if f.Comparator != "" {
+		add("order of keys", "%s", f.Comparator)
+	}
+	if x := f.Exam; x != nil && !x.Complete {
+		add("read", "%d of %s", x.BlocksRead, words.Plural(f.Blocks, "data block"))
+	}
+	f.addFilter(add)
+	return facts
+}
+
+// addFilter adds the facts of the filter.
+func (f *Foreign) addFilter(add func(name, format string, args ...any)) {
+	if f.Filter == nil {
+		add("filter", "none")
+		return
+	}
+	add("filter", "%s: %s", f.Filter.Policy, f.Filter.Layout)
+	add("filter: size", "%s at offset %d", words.Plural(f.Filter.Bytes, "byte"), f.Filter.Offset)
+	if f.Filter.Unread != "" {
+		add("filter: contents", "not read")
+		return
+	}
+	add("filter: kind", "%s, %s, %s", f.Filter.Kind, words.Plural(f.Filter.Probes, f.Filter.Probe),
+		words.Plural(f.Filter.Units, "unit"))
+	add("filter: hash", "%s", f.Filter.Hash)
+	if f.Filter.Recorded > 0 {
+		add("filter: keys", "%d recorded", f.Filter.Recorded)
+	} else if f.Exam != nil && f.Exam.Complete {
+		add("filter: keys", "%d counted", f.Exam.Keys)
+	}
+	x := f.Exam
+	if x == nil || x.Bits == 0 {
+		return
+	}
+	if x.BitsPerKey > 0 {
+		add("filter: bits per key", "%.1f", x.BitsPerKey)
+	}
+	add("filter: fill", "%s of the bits set", percent(x.Fill))
+	formula, fromBits, _ := f.rates()
+	if x.Drawn > 0 {
+		add("filter: rate", "from bits %s, by %s drawn; if probes were independent %s", fromBits,
+			words.Plural(x.Drawn, "hash"), formula)
+	} else {
+		add("filter: rate", "from bits %s", fromBits)
+	}
+	if m := x.Between; m != nil {
+		add("filter: measured", "%s ± %s, %d of %s between those of the table", rate(m.Rate), errorFigure(m.Err),
+			m.Maybe, words.Plural(m.Probes, "absent key"))
+	} else {
+		add("filter: measured", "no: %s", x.Why)
+	}
+}
+
+// section shows the result for a key.
+func (a *ForeignAnswer) section(id string, without bool) section {
+	answer := "is not asked"
+	if a.Why != "" {
+		answer += ": " + a.Why
+	}
+	if a.Asked {
+		answer, _ = verdict(a.Maybe, false)
+		answer = "says " + answer
+	}
+	if without {
+		answer = "does not exist"
+	}
+	s := section{
+		id: id, heading: "One key", label: "key " + a.Key,
+		lines: []string{fmt.Sprintf("the filter %s; the table has %s: %s", answer, a.thing(), a.Verdict)},
+	}
+	t := a.Trace
+	if t == nil {
+		return s
+	}
+	place := fmt.Sprintf("unit %d at offset %d, hash %s", t.Part, t.Offset, t.Hash)
+	if t.Line != nil {
+		place += fmt.Sprintf(", line %d", *t.Line)
+	}
+	s.lines = append(s.lines, place)
+	if len(t.Columns) > 0 {
+		sums := make([]string, len(t.Columns))
+		for i, right := range t.Columns {
+			if sums[i] = "wrong"; right {
+				sums[i] = "right"
+			}
+		}
+		const text = "the sums of the columns (a key that was added has only right ones): "
+		s.lines = append(s.lines, text+strings.Join(sums, " "))
+		return s
+	}
+	s.table = newTable("", "probe", "bit", "is")
+	for i, p := range t.Probes {
+		state := "clear"
+		if p.Set {
+			state = "set"
+		}
+		s.table.Rows = append(s.table.Rows, []string{count(i), count(p.Bit), state})
+	}
+	return s
+}
+
+// thing describes what the table has of the key.
+func (a *ForeignAnswer) thing() string {
+	switch a.Found {
+	case "nothing":
+		return "nothing of the key"
+	case "unknown":
+		return "a data block for the key that cannot be read"
+	default:
+		return "a " + a.Found + " for the key"
+	}
+}

@@ -1,0 +1,187 @@
+package inspect
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
+	if err != nil {
+		tb.Helper()
+		tb.Fatal(err)
+	}
+}
+
+// bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
+func bigStore(upper, lower int) *Store {
+	s := &Store{Manifest: "MANIFEST-000001", Levels: []Level{{Level: 0}, {Level: 6}}}
+	add := func(level int, run uint64, from, to float64) {
+		s.Tables = append(s.Tables, Table{
+			Level: &level, Run: &run, File: fmt.Sprintf("%06d.sst", len(s.Tables)), Bytes: uint64(len(s.Tables)%97 + 1),
+			Entries: 1, FilterBytes: 64, FPRPromised: 0.01, FPRFromBits: 0.01, Smallest: "a", Largest: "b",
+			Place: &Place{From: from, To: to, FPR: 0.001},
+		})
+	}
+	for i := range upper {
+		add(0, uint64(100+upper-i), 0, 1)
+	}
+	for i := range lower {
+		add(6, 1, float64(i)/float64(lower), float64(i+1)/float64(lower))
+	}
+	return s
+}
+
+func TestThePageOfALargeStoreIsBounded(t *testing.T) {
+	s := bigStore(60, 9940)
+	s.Tables[5000].Damage = damageOf(errors.New("broken"))
+	for i := range 300 {
+		s.Flags = append(s.Flags, Flag{FilterDamaged, s.Tables[5000+i].File, "broken"})
+		s.Others = append(s.Others, File{File: fmt.Sprint("other", i)})
+	}
+	s.Overlap = &Overlap{Of: "runs", Members: make([]OverlapMember, 61)}
+	for i := range 61 {
+		for j := range 61 {
+			if i != j {
+				s.Overlap.Pairs = append(s.Overlap.Pairs, OverlapPair{A: i, B: j, Share: float64(i) / 61})
+			}
+		}
+	}
+	var b bytes.Buffer
+	must(t, s.Page().WriteHTML(&b))
+	if b.Len() > 2<<20 {
+		t.Errorf("%d bytes, want two million at most", b.Len())
+	}
+	for _, want := range []string{
+		"9800 are not listed", "Each box is up to 5 tables, in the color of the worst.",
+		"9,960 tables of further runs are not drawn.", "and 280 flags more", "200 are not listed",
+		"The largest 60 of 3660", "005000.sst",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
+func TestTheTreeIsDrawnTableByTable(t *testing.T) {
+	s := bigStore(2, 4)
+	s.Flags = []Flag{{NoFilter, "000003.sst", "it has no filter"}}
+	s.Tables[3].Place.FPR = 1
+	s.Tables[4].Damage = damageOf(errors.New("broken"))
+	spans := s.treeChart().Spans
+	var got []string
+	for _, r := range spans.Rows {
+		got = append(got, r.Name)
+		for _, b := range r.Spans {
+			got = append(got, fmt.Sprint(b.From, b.To, b.Value, " ", b.Name, " ", b.Marked, " ", b.Group))
+		}
+	}
+	want := []string{
+		"level 0, run 102", "0 1 0.001 000000 false level 0", "level 0, run 101", "0 1 0.001 000001 false level 0",
+		"level 6, run 1", "0 0.25 0.001 000002 false level 6", "0.25 0.5 1 000003 true level 6",
+		"0.5 0.75 0.001 000004 true level 6", "0.75 1 0.001 000005 false level 6",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	ticks := spans.Ticks
+	if len(ticks) != 5 || ticks[0] != (picture.SpanTick{Name: "a"}) ||
+		ticks[4] != (picture.SpanTick{At: 1, Name: "b"}) {
+		t.Errorf("ticks %v, want one at each end of a table", ticks)
+	}
+}
+
+func TestTablesThatStandOutAreThoseInTroubleAndTheLargest(t *testing.T) {
+	s := bigStore(30, 300)
+	s.Tables[200].Damage = damageOf(errors.New("broken"))
+	s.Tables[100].FPRFromBits = 0.02
+	s.Tables[101].FPRFromBits = 0.0101 // by chance
+	for i := range s.Tables {
+		s.Tables[i].Bytes = 1000 - uint64(i)
+	}
+	if got, want := s.standOut(), []int{0, 1, 2, 3, 4, 30, 31, 32, 33, 34, 100, 200}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want the damaged one, that above its promise, and the largest of both levels: %v", got, want)
+	}
+	if got := bigStore(1, 2).standOut(); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("of three tables: %v", got)
+	}
+}
+
+// TestChartsAreOfWhatThereIs checks the charts of intact, small, damaged and missing filters.
+func TestChartsAreOfWhatThereIs(t *testing.T) {
+	m := &bloomblock.Measured{}
+	bin := []bloomblock.Bin{{From: 200, To: 209, Blocks: 3, Want: 2.5}, {From: 210, To: 214, Blocks: 1, Want: 1.5}}
+	unit := bloomblock.UnitExam{
+		Blocks: 4, Promised: 0.01, ByTable: 0.01, FromBits: 0.01, Measured: m, Histogram: bin,
+		Regions: []float64{0.1, 0.2, 0.3, 0.4}, RegionBlocks: 1, SetBits: &bloomblock.Stat{Z: 7},
+	}
+	for _, c := range []struct {
+		name string
+		r    *Filter
+		want []string
+	}{
+		{
+			"a unit", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{unit}, Measured: m, Promised: 0.01}},
+			[]string{"x-occupancy-0", "x-regions-0", "x-theory"},
+		},
+		{
+			"a unit of one block",
+			&Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{
+				Blocks: 1, Measured: m, Histogram: bin[:1],
+				Regions: []float64{1},
+			}}, Measured: m}},
+			[]string{"x-theory"},
+		},
+		{"a damaged filter", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{Blocks: 4}}}}, nil},
+		{"none", nil, nil},
+	} {
+		var got []string
+		charts := c.r.charts("x-")
+		for _, chart := range charts {
+			got = append(got, chart.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		if err := (&picture.Page{Sections: []picture.Section{{
+			ID:     "s",
+			Charts: charts,
+		}}}).WriteHTML(&bytes.Buffer{}); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if l := occupancyChart("o", bin).Lines; !slices.Equal(l[0].X, []float64{204.5, 214.5}) ||
+		!slices.Equal(l[0].Y, []float64{3, 1}) || !slices.Equal(l[1].Y, []float64{2.5, 1.5}) {
+		t.Errorf("the histogram is %+v, want equal steps, blocks, and what there should be", l)
+	}
+	g := mapOf([]float64{31: 1, 40: 2}, "block", 100)
+	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 ||
+		!slices.Equal(g.Rows, []string{"0", "3,200"}) {
+		t.Errorf("the map is %+v, want rows of %d, the last shorter", g, mapColumns)
+	}
+}
+
+// A search in some of the tables only would say that no table spans a key.
+func TestThePageSearchesInAllTablesOrInNone(t *testing.T) {
+	s := bigStore(1, mostSearched-1)
+	s.Tables[7].unread, s.Tables[7].Entries = true, 0
+	s.Tables[8].Entries = 0 // range deletes alone
+	s.Tables[9].fences = manifest.Bounds{Lo: []byte("k"), Hi: bytes.Repeat([]byte("z"), 65), Exclusive: true}
+	all, _ := s.searchData().([]searchTable)
+	if len(all) != mostSearched-1 || !all[7].Damaged || all[8].File != s.Tables[9].File || !all[0].NoEnd {
+		t.Errorf("%d tables, the eighth damaged %t, want all but the one without versions", len(all), all[7].Damaged)
+	}
+	if x := all[8]; x.Low != "6b" || len(x.High) != 2*mostFence || !x.Cut || !x.Open || x.NoEnd {
+		t.Errorf("fences %+v, want those of the table, the long one cut", x)
+	}
+	if data := bigStore(1, mostSearched).searchData(); data != nil {
+		t.Error("a page of more tables searches in some")
+	}
+}

@@ -1,0 +1,195 @@
+package inspect
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// Page returns the table as a page.
+func (t *Table) Page() *picture.Page { return t.document().page() }
+
+// WriteText writes what is known of the table.
+func (t *Table) WriteText(w io.Writer, s Style) {
+	t.document().writeText(w, s.Color)
+	if s.Hex && t.Filter != nil {
+		fmt.Fprintln(w)
+		annotate(w, t.Filter)
+		if t.Prefix != nil {
+			annotate(w, t.Prefix.Filter)
+		}
+	}
+}
+
+func (t *Table) document() *document {
+	title := "table " + words.Escaped([]byte(t.File), 64)
+	d := &document{
+		title: "bloomkv: " + title, where: whereabouts(t.path),
+		lines: append([]string{title}, t.bounds()...), notes: t.notes(),
+		summary: t.summary(),
+	}
+	if t.FilterBytes == 0 {
+		d.lines = append(d.lines, "the table has no filter: every lookup of a key within its bounds searches it")
+	}
+	d.sections = t.Filter.sections("", "")
+	if t.Prefix != nil {
+		d.sections = append(d.sections, t.Prefix.Filter.sections("Prefix filter: ", "prefix-")...)
+	}
+	d.sections = append(d.sections, t.Keys.sections()...)
+	return d
+}
+
+// bounds describes where the keys and the range deletes of the table begin and end.
+func (t *Table) bounds() (lines []string) {
+	if t.Entries > 0 {
+		lines = append(lines, fmt.Sprintf("keys from %s to %s", t.Smallest, t.Largest))
+	}
+	if t.RangeDels > 0 {
+		lines = append(lines, fmt.Sprintf("%s from %s to %s", words.Plural(t.RangeDels, "range delete"),
+			cmp.Or(t.RangesFrom, "the first key"), cmp.Or(t.RangesTo, "the end")))
+	}
+	return lines
+}
+
+// notes returns the problems of the table, or the note that it has no problems.
+func (t *Table) notes() (notes []picture.Note) {
+	damage := func(name string, d *Damage) {
+		if d != nil {
+			notes = append(notes, problem(name+" damaged", d.Error+"; every lookup within the bounds searches the "+
+				"table"))
+		}
+	}
+	if t.filterDamaged {
+		damage("filter", t.Damage)
+	} else if t.Damage != nil {
+		notes = append(notes, serious("damaged", t.Damage.Error))
+	}
+	notes = append(notes, flagNotes("", t.Filter)...)
+	if t.Prefix != nil {
+		damage("prefix filter", t.Prefix.Damage)
+		notes = append(notes, flagNotes("prefix filter: ", t.Prefix.Filter)...)
+	}
+	verified, bad := t.verifyNotes()
+	notes = append(append(notes, bad...), t.Keys.notes()...)
+	if len(notes) == 0 && t.Filter != nil {
+		notes = append(notes, picture.Note{
+			Title: noProblems, Text: "Every checksum is right, and every figure is as near to theory as chance " +
+				"leaves it.",
+		})
+	}
+	return append(notes, verified...)
+}
+
+const noProblems = "No problems found"
+
+// verifyNotes describes what rebuilding the table's filters has shown: those that are right, and those that are not.
+func (t *Table) verifyNotes() (good, bad []picture.Note) {
+	if !t.verified {
+		return nil, nil
+	}
+	add := func(name string, v *Verify) {
+		text := name + v.verdict()
+		if v == nil || v.OK || v.Cannot != "" {
+			good = append(good, picture.Note{Title: "Verified", Text: capital(text) + "."})
+		} else {
+			bad = append(bad, serious("verify", text))
+		}
+	}
+	add("", t.Verify)
+	if t.Prefix != nil && t.Prefix.Verify != nil {
+		add("prefix filter: ", t.Prefix.Verify)
+	}
+	return good, bad
+}
+
+// filters returns the filters of the table that are known in full.
+func (t *Table) filters() (all []*Filter) {
+	if t.Filter != nil {
+		all = append(all, t.Filter)
+	}
+	if t.Prefix != nil && t.Prefix.Filter != nil {
+		all = append(all, t.Prefix.Filter)
+	}
+	return all
+}
+
+// summary returns the facts of the table, one in a row.
+func (t *Table) summary() *picture.Table {
+	facts := newTable("Facts of the table and its filter", "what", "value")
+	add := func(name, format string, args ...any) {
+		facts.Rows = append(facts.Rows, []string{name, fmt.Sprintf(format, args...)})
+	}
+	if t.Level != nil {
+		add("level, run", "%d, %d", *t.Level, *t.Run)
+	}
+	add("file", "%s", words.Plural(t.Bytes, "byte"))
+	add("data blocks", "%d", t.Blocks)
+	add("entries", "%d, including %s", t.Entries, words.Plural(t.Deletes, "delete"))
+	add("range deletes", "%d", t.RangeDels)
+	add("sequences", "%d to %d", t.MinSeq, t.MaxSeq)
+	if t.Filter == nil {
+		add("filter", "none")
+	}
+	t.Filter.addSummary(facts, "filter", t.FilterBytes, t.FilterKeys, t.Units)
+	if p := t.Prefix; p != nil {
+		add("prefix rule", "%s", p.Rule)
+		p.Filter.addSummary(facts, "prefix filter", p.FilterBytes, p.FilterKeys, p.Units)
+	}
+	if t.Sample > 0 {
+		add("sample", "%s; keys estimated from it: %.0f", words.Plural(t.Sample, "hash"), t.SampleKeys)
+	}
+	if t.Live != nil {
+		add("live", "%s; counted by the store with the units it had in memory", t.Live)
+	}
+	return facts
+}
+
+// String describes how a filter has answered.
+func (l *Live) String() string {
+	if l == nil {
+		return noCell
+	}
+	return fmt.Sprintf("rate %s: %s, %s, about %s, %d not asked", rate(l.Rate),
+		words.Plural(l.FalsePositives, "false positive"),
+		words.Plural(l.TruePositives, "true positive"), words.Plural(l.FilterNegatives, "negative"), l.Unfiltered)
+}
+
+// describeUnits describes the units of the table's filter: their blocks and probes, and their bits.
+func (t *Table) describeUnits() (units, fill string) {
+	var probes, fills []string
+	for _, u := range t.Units {
+		each := count(u.Probes)
+		if u.Columns > 0 {
+			each = fmt.Sprintf("Ribbon %d", u.Columns)
+		}
+		probes = append(probes, fmt.Sprintf("%d×64 B, %s", u.Blocks, each))
+		fills = append(fills, percent(u.Fill))
+	}
+	return cmp.Or(strings.Join(probes, " + "), noCell), cmp.Or(strings.Join(fills, " "), noCell)
+}
+
+// WriteEntries writes every block and entry of a table.
+func WriteEntries(w io.Writer, name string) (err error) {
+	f, err := vfs.OS.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	r, err := sstable.Open(f, size, name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return r.Dump(words.Printable{To: w}, true)
+}
