@@ -2,13 +2,21 @@
 
 .PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-random compare-small compare-shapes
 .PHONY: rocksdb cross long promise
-.PHONY: salvage demo screenshots sets digest kept
+.PHONY: salvage demo screenshots sets digest kept tidy
 
 check: ## all that CI runs
 	.ci/run
 
 test race lint fuzz cross demo:
 	.ci/run $@
+
+tidy: ## go mod tidy in each module; that of tools has no replace, so that go install takes it
+	go mod tidy
+	go -C tools mod edit -replace github.com/bloomkv/bloomkv=..
+	-go -C tools mod tidy
+	go -C tools mod edit -dropreplace github.com/bloomkv/bloomkv
+	go -C bench mod tidy
+	go -C replica mod tidy
 
 # Two processes, each with half of CASES stores, from number SEED on. To make case N again:
 # go test -run TestChangedFilesHarmNobody -seed N -cases 1 ./tests
@@ -23,7 +31,7 @@ fuzz-files: ## stores and exports with changed fields and right checksums, used 
 	$$run -seed $$(($(SEED) + half)) && wait $$first
 
 long: ## the model, crash and fuzz tests for hours instead of seconds
-	go test -count=1 -timeout 6h . ./tests -long 50
+	go test -count=1 -timeout 6h . ./tests ./replica/internal/history -long 50
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
 	FUZZTIME=5m .ci/run fuzz
 
@@ -52,7 +60,7 @@ kept: ## stores that every later version must open, in a new directory: make kep
 
 screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
 	go test -count=1 -v -run 'TestScreenshots' ./tools/bloomkv -shots $(CURDIR)/docs/images
-	go -C tools/internal/browser test -count=1 -v -run 'TestPages|TestTheLivePage' . -shots $(CURDIR)/docs/images/pages
+	go test -count=1 -v -run 'TestPages|TestTheLivePage' ./tools/internal/browser -shots $(CURDIR)/docs/images/pages
 
 bench: ## the store's own figures
 	go run ./bench

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -59,12 +60,13 @@ var rooms = map[string]room{
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	// those that know no store
-	"tools/workload":         {7, []string{"internal/words"}},                     // keys, choices, phases, figures of any store
-	"tools/picture":          {7, []string{"tools/outfile"}},                      // charts and pages: it measures nothing
-	"tools/outfile":          {7, []string{"internal/filename", "vfs"}},           // files named by the user of a program
-	"tools/cli":              {7, []string{"internal/words"}},                     // shared by the command-line programs
-	"tools/machine":          {7, nil},                                            // a description of the machine
-	"tools/internal/foreign": {7, []string{"internal/corrupt", "internal/words"}}, // tables that other stores have written
+	"tools/workload": {7, []string{"internal/words"}},           // keys, choices, phases, figures of any store
+	"tools/picture":  {7, []string{"tools/outfile"}},            // charts and pages: it measures nothing
+	"tools/outfile":  {7, []string{"internal/filename", "vfs"}}, // files named by the user of a program
+	"tools/cli":      {7, []string{"internal/words"}},           // shared by the command-line programs
+	"tools/machine":  {7, nil},                                  // a description of the machine
+
+	"tools/internal/foreign": {7, []string{"internal/corrupt", "internal/words"}}, // tables of other stores
 
 	// The store. "examples" is for the directories below it, of which a program imports one.
 	"examples":        {8, []string{".", "backup", "digest", "internal/httpguard"}},
@@ -196,12 +198,14 @@ var arrows = [][2]string{
 // the standard library. A door is a directory with all below it, or one file. A module without a door is for tests
 // only.
 var doors = map[string][]string{
-	"github.com/cespare/xxhash/v2":        {"bloomblock", "tools/internal/foreign"},
-	"github.com/google/btree":             {"internal/memtable"},
-	"github.com/klauspost/compress":       {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
-	"golang.org/x/sys":                    {"vfs", "internal/pages", "tools/machine"},
-	"golang.org/x/term":                   {"bench/compare", "tools/cli"},
-	"github.com/spf13/cobra":              {"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd"},
+	"github.com/cespare/xxhash/v2":  {"bloomblock", "tools/internal/foreign"},
+	"github.com/google/btree":       {"internal/memtable"},
+	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
+	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
+	"golang.org/x/term":             {"bench/compare", "tools/cli"},
+	"github.com/spf13/cobra": {
+		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd",
+	},
 	"github.com/spf13/pflag":              {"tools/cli"},
 	"github.com/schollz/progressbar/v3":   {"bench/compare", "tools/examples/frontier", "tools/cli"},
 	"gonum.org/v1/plot":                   {"tools/picture"},
@@ -216,7 +220,9 @@ var doors = map[string][]string{
 	"github.com/hashicorp/raft":           {"replica"},
 	"github.com/hashicorp/go-hclog":       {"replica/options.go"},
 	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
-	"syscall":                             {"tools/bloomkv", "tools/bloomkv-import", "tools/machine", "bench", "tools/cli"},
+	"syscall": {
+		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "tools/machine", "bench",
+	},
 	"net/http": {
 		"tools/debug", "tools/bloomkv", "examples", "tools/examples", "replica", "internal/httpguard",
 	},
@@ -240,7 +246,9 @@ var programs = []string{
 // unsafePlaces may use package unsafe beyond sizes: internal/epoch to choose a stripe by the address of a local, vfs
 // for a system call that takes an address, internal/pages for memory outside the collector's heap, internal/prefetch
 // for addresses of memory that may be gone, tools/internal/foreign/stores for C. Sizes are allowed anywhere.
-var unsafePlaces = []string{"internal/epoch", "internal/pages", "internal/prefetch", "vfs", "tools/internal/foreign/stores"}
+var unsafePlaces = []string{
+	"internal/epoch", "internal/pages", "internal/prefetch", "vfs", "tools/internal/foreign/stores",
+}
 
 // exampleRooms are rooms whose directories are examples, each a program or a package of its own.
 var exampleRooms = []string{"examples", "tools/examples"}
@@ -427,6 +435,46 @@ func mayEnter(s source, imported string, entered map[[2]string]bool) bool {
 		}
 	}
 	return false
+}
+
+// TestTheStoreRequiresFourModules reads go.mod, which lists what packages and tests of the store need, at any depth.
+func TestTheStoreRequiresFourModules(t *testing.T) {
+	want := []string{
+		"github.com/cespare/xxhash/v2", "github.com/google/btree", "github.com/klauspost/compress", "golang.org/x/sys",
+	}
+	if got := linesOf(t, "go.mod", `(?m)^(?:require)?\s+(\S+) v`); !slices.Equal(got, want) {
+		t.Errorf("the store requires %v, want %v", got, want)
+	}
+}
+
+// TestTheWorkspaceHasAllModules compares go.work with the go.mod files that there are.
+func TestTheWorkspaceHasAllModules(t *testing.T) {
+	used := linesOf(t, "go.work", `(?m)^\s+\./?(\S*)$`)
+	var modules []string
+	must(t, filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() && (d.Name() == "bin" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if path.Base(filepath.ToSlash(name)) == "go.mod" {
+			modules = append(modules, strings.TrimPrefix(path.Dir(filepath.ToSlash(name)), "."))
+		}
+		return err
+	}))
+	slices.Sort(modules)
+	if !slices.Equal(used, modules) {
+		t.Errorf("go.work uses %q, and the modules are %q", used, modules)
+	}
+}
+
+// linesOf returns what the group of the pattern matches in a file.
+func linesOf(t *testing.T, name, pattern string) (found []string) {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	must(t, err)
+	for _, m := range regexp.MustCompile(pattern).FindAllSubmatch(text, -1) {
+		found = append(found, string(m[1]))
+	}
+	return found
 }
 
 func TestFilesAreTouchedInVFSOnly(t *testing.T) {

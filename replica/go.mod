@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/bloomkv/bloomkv v0.0.0
+	github.com/bloomkv/bloomkv/tools v0.0.0
 	github.com/hashicorp/go-hclog v1.6.3
 	github.com/hashicorp/raft v1.8.0
 	github.com/spf13/cobra v1.10.2
@@ -25,9 +26,12 @@ require (
 	github.com/mitchellh/colorstring v0.0.0-20190213212951-d06e56a500db // indirect
 	github.com/rivo/uniseg v0.4.7 // indirect
 	github.com/schollz/progressbar/v3 v3.19.1 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/spf13/pflag v1.0.10 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 )
 
-replace github.com/bloomkv/bloomkv => ../
+replace (
+	github.com/bloomkv/bloomkv => ../
+	github.com/bloomkv/bloomkv/tools => ../tools
+)

@@ -1,5 +1,5 @@
 // Command sets compares the sets of package bloom with each other and with three other libraries, and draws their rates
-// and memory. It is a module of its own, so that the library does not depend on the others.
+// and memory.
 package main
 
 import (

@@ -1,8 +1,8 @@
 // Command bloomkv-import copies a store of goleveldb, Pebble, Badger or bbolt into a new bloomkv store.
 //
-//	go -C tools/bloomkv-import run . --from goleveldb /path/of/database /path/of/new/store
+//	go run ./tools/bloomkv-import --from goleveldb /path/of/database /path/of/new/store
 //
-// It is a module of its own, because it uses the libraries of those stores.
+// It is a program of its own, because it uses the libraries of those stores.
 package main
 
 import (

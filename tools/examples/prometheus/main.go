@@ -1,7 +1,6 @@
-// Prometheus publishes a store's metrics for a Prometheus server. It is a module of its own, so that the library does
-// not have its dependency.
+// Prometheus publishes a store's metrics for a Prometheus server.
 //
-//	go -C tools/examples/prometheus run . DIR &
+//	go run ./tools/examples/prometheus DIR &
 //	curl -s localhost:8080/metrics | grep bloomkv
 package main
 

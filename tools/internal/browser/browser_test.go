@@ -1,5 +1,4 @@
-// Package browser drives the pages of bloomkv in a headless Chromium. It is a module of its own, so that neither the
-// library nor the tool depends on what drives a browser. Without a Chromium its tests are skipped.
+// Package browser drives the pages of bloomkv in a headless Chromium. Without a Chromium its tests are skipped.
 package browser
 
 import (

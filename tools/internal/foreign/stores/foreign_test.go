@@ -1,4 +1,4 @@
-// Package foreign_test compares what tools/internal/foreign reads of tables with the stores that have written them: every
+// Package foreign_test compares what package foreign reads of tables with the stores that have written them: every
 // answer of their filters, and the rate that the bits give with that of absent keys.
 package foreign_test
 
