@@ -49,7 +49,8 @@ func ParseKey(text string) ([]byte, error) {
 	return key, nil
 }
 
-// Version returns the version of this module in the program, and its revision if the build has one.
+// Version returns the version of the store in the program, and its revision if the build has one. The programs of this
+// module have the store's version.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		return versionIn(info)
@@ -57,11 +58,14 @@ func Version() string {
 	return "(unknown)"
 }
 
-const module = "github.com/bloomkv/bloomkv"
+const (
+	module = "github.com/bloomkv/bloomkv"
+	tools  = module + "/tools"
+)
 
-// versionIn returns the version of this module in a program.
+// versionIn returns the version of the store in a program.
 func versionIn(info *debug.BuildInfo) string {
-	if info.Main.Path != module {
+	if info.Main.Path != tools {
 		for _, d := range info.Deps {
 			if d.Path == module {
 				return d.Version
