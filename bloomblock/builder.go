@@ -106,7 +106,7 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 		var crowded bool
 		if each, parts := p.inParts(h.Keys); parts > 0 {
 			h.putInParts(p, each, parts)
-			dst, crowded = b.appendParts(dst, &h, p, each)
+			dst, crowded = b.appendParts(dst, &h, each)
 		} else {
 			dst, crowded = b.appendUnits(dst, &h, p)
 		}
@@ -171,71 +171,96 @@ func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (cr
 	return true
 }
 
-// A full part has a page, if its units can be rounded to that with less than a sixteenth of additional blocks.
-const fullPart = pageBlocks - pageBlocks/16
+// roundedBy is the largest share of blocks that rounding up to parts of a whole, a half or a quarter of a page adds:
+// these lie in one page each. Other parts add less, and most of them lie in two.
+const roundedBy = 1.0 / 32
 
 // inParts returns the number of blocks of each unit in a part, and the number of parts, if the units of a filter are to
 // stand side by side. They do not, and parts is 0, if all are in one page, or if the uneven number of keys in parts
-// would show in the rate: the rate of a unit grows at most as the power of its probes with the keys, so that of two
-// grows with the variance of the keys of a part times the product of their probes.
+// would show in the rate. The parts are those with the fewest blocks that keep the promised rate.
 func (p Params) inParts(keys uint64) (each [MaxUnits]uint64, parts uint64) {
 	if !p.sideBySide || p.n < 2 || p.ribbon {
 		return each, 0
 	}
-	var blocks [MaxUnits]uint64
-	var all, sum uint64
-	for i, u := range p.units[:p.n] {
-		blocks[i] = u.blocks(keys)
-		all += blocks[i]
+	all := uint64(0)
+	for _, u := range p.units[:p.n] {
+		all += u.blocks(keys)
 	}
-	if parts = (all + pageBlocks - 1) / pageBlocks; parts < 2 {
+	if all <= pageBlocks {
 		return each, 0
 	}
-	for ; ; parts++ {
-		sum = 0
-		for i := range each {
-			each[i] = (blocks[i] + parts - 1) / parts
-			sum += each[i]
-		}
-		if sum <= pageBlocks {
-			break
-		}
-	}
-	for i := 0; sum >= fullPart && sum < pageBlocks; i++ {
-		each[i%p.n]++
-		sum++
-	}
-	pairs := 0
-	for i := range p.n {
-		for j := range i {
-			pairs += p.units[i].Probes * p.units[j].Probes
+	least := all + uint64(float64(all)*roundedBy) + 1
+	for size := uint64(pageBlocks); size >= pageBlocks/4; size /= 2 {
+		blocks := p.part(size)
+		for n := (all + size - 1) / size; n*size < least; n += 1 + n/1024 {
+			if p.keeps(keys, blocks, n) {
+				each, parts, least = blocks, n, n*size
+			}
 		}
 	}
-	if float64(pairs)*float64(parts) > unevenParts*float64(keys) {
-		return each, 0
+	pages := (all + pageBlocks - 1) / pageBlocks
+	for n := pages; n <= pages+1 && parts == 0; n++ {
+		for size := (all + n - 1) / n; size <= pageBlocks && parts == 0; size++ {
+			if blocks := p.part(size); p.keeps(keys, blocks, n) {
+				each, parts = blocks, n
+			}
+		}
 	}
 	return each, parts
+}
+
+// part returns the blocks of each unit in a part of the given number of blocks: shares in proportion to their bits.
+// That of a small unit may be 0, whose rate is no number, and keeps refuses it.
+func (p Params) part(size uint64) (each [MaxUnits]uint64) {
+	bits := p.BitsPerKey()
+	for i, u := range p.units[:p.n] {
+		each[i] = uint64(math.Round(float64(size) * u.BitsPerKey / bits))
+		size, bits = size-each[i], bits-u.BitsPerKey
+	}
+	return each
+}
+
+// keeps reports whether units in parts keep the promised rate of the filter. The uneven number of keys in parts raises
+// it: the rate of a unit grows at most as the power of its probes with the keys, so that of two grows with the variance
+// of the keys of a part times the product of their probes.
+func (p Params) keeps(keys uint64, each [MaxUnits]uint64, parts uint64) bool {
+	rate, pairs := 1.0, 0
+	for i, u := range p.units[:p.n] {
+		rate *= quickRate(keys, each[i]*parts, u.Probes)
+		for _, v := range p.units[:i] {
+			pairs += u.Probes * v.Probes
+		}
+	}
+	uneven := float64(pairs) * float64(parts) / float64(keys)
+	return uneven <= unevenParts && rate*(1+uneven) <= p.Rate()
 }
 
 // unevenParts is the largest share by which the uneven number of keys in parts may raise the rate of a filter.
 const unevenParts = 0.02
 
-// putInParts puts units side by side, with the given number of blocks of each in a part. Their rates are promised ones.
+// putInParts puts units side by side, with the given number of blocks of each in a part. They have other shares of the
+// bits than in p, and so other rates, of which each gets the same power: together they promise what p does.
 func (h *Header) putInParts(p Params, each [MaxUnits]uint64, parts uint64) {
 	h.parts = parts
-	for i := range p.n {
-		u := UnitHeader{Blocks: each[i] * parts, Offset: HeaderSize, Rate: p.rates[i]}
-		for _, n := range each[:i] {
-			u.Offset += n * blockBytes
-		}
-		u.Probes = bestProbes(h.Keys, u.Blocks, p.units[i])
+	offset, all := uint64(HeaderSize), 1.0
+	for i, n := range each[:p.n] {
+		u := UnitHeader{Blocks: n * parts, Offset: offset, Probes: bestProbes(h.Keys, n*parts, p.units[i])}
+		u.Rate = quickRate(h.Keys, u.Blocks, u.Probes)
+		offset, all = offset+n*blockBytes, all*u.Rate
 		h.Units = append(h.Units, u)
+	}
+	for i := range h.Units {
+		u := &h.Units[i]
+		u.Rate = rounded(math.Pow(u.Rate, math.Log(p.Rate())/math.Log(all)))
+		if i == p.n-1 {
+			u.Rate = p.Rate() / h.Rate(i)
+		}
 	}
 }
 
 // appendParts appends the units of h, side by side with the given number of blocks of each in a part, and sets their
-// rates and checksums.
-func (b *Builder) appendParts(dst []byte, h *Header, p Params, each [MaxUnits]uint64) (longer []byte, crowded bool) {
+// checksums, and the rates of those that miss theirs.
+func (b *Builder) appendParts(dst []byte, h *Header, each [MaxUnits]uint64) (longer []byte, crowded bool) {
 	base := len(dst) - HeaderSize
 	size := h.partBlocks() * blockBytes
 	dst, _ = grow(dst, int(h.partBlocks()*h.parts)) //nolint:gosec // about as large as hashes in memory
@@ -245,7 +270,7 @@ func (b *Builder) appendParts(dst []byte, h *Header, p Params, each [MaxUnits]ui
 		for _, hashes := range b.chunks {
 			h.fill(b.whole, hashes, i, u)
 		}
-		crowded = u.describe(b.whole, p.rates[i], h.Keys) || crowded
+		crowded = u.describe(b.whole, u.Rate, h.Keys) || crowded
 		n := each[i] * blockBytes
 		for part := range h.parts {
 			copy(dst[uint64(base)+u.Offset+part*size:][:n], b.whole[part*n:]) //nolint:gosec // a length

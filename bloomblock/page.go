@@ -238,7 +238,7 @@ func (s *ribbonShape) windowMayContain(window []byte, mixed Hash) bool {
 //	+----------------+----------------+-----+----------------+----------------+-----+
 //
 // All blocks of a key are in the same part, that of the first unit's block, so they are read at once. Inside a part
-// each unit places the key independently. A part has some thousand keys, so parts are filled almost evenly.
+// each unit places the key independently. A part has some hundred keys or more, so parts are filled almost evenly.
 
 // sideBySide reports whether the units stand side by side.
 func (h *Header) sideBySide() bool { return h.parts > 0 && len(h.Units) > 1 }

@@ -96,13 +96,21 @@ func TestUnitsSideBySideTakeOneReadAndLittleSpace(t *testing.T) {
 		if together.Steps() != 1 || apart.Steps() != 3 {
 			t.Errorf("%d keys: %d steps, and %d of units apart; want 1 and 3", n, together.Steps(), apart.Steps())
 		}
-		more := float64(together.UnitsSize())/float64(apart.UnitsSize()) - 1
-		limit := 1.0/16 + 3*float64(together.parts)/float64(apart.UnitsSize()/blockBytes)
-		if more < 0 || more > limit {
-			t.Errorf("%d keys: %.3f more bytes than apart, want at most %.3f", n, more, limit)
-		}
-		if blocks := together.partBlocks(); blocks > pageBlocks || n > 100_000 && blocks != pageBlocks {
-			t.Errorf("%d keys: parts of %d blocks, want %d", n, blocks, pageBlocks)
+	}
+	// Tables of some MB and large ones, at rates of the last level.
+	for _, rate := range []float64{0.03, 0.01, 0.00855} {
+		p, err := ParamsSplit(3, rate)
+		must(t, err)
+		for n := uint64(35_000); n < 10_000_000; n += 1 + n/50 {
+			apart, h := p.Header(n), p.SideBySide().Header(n)
+			if !h.sideBySide() || pageBlocks%h.partBlocks() != 0 {
+				t.Errorf("%d keys at %g: parts of %d blocks, want one part, or two or four, in a page",
+					n, rate, h.partBlocks())
+			}
+			more := float64(h.UnitsSize())/float64(apart.UnitsSize()) - 1
+			if limit := 0.005 + 16/float64(apart.UnitsSize()/blockBytes); more < 0 || more > limit {
+				t.Errorf("%d keys at %g: %.4f more bytes than apart, want at most %.4f", n, rate, more, limit)
+			}
 		}
 	}
 	for name, p := range map[string]Params{
@@ -125,6 +133,47 @@ func headerOfBlock(tb testing.TB, p Params, n uint64) Header {
 	h, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, n)))
 	must(tb, err)
 	return h
+}
+
+// TestUnitsInPartsPromiseWhatTheirBlocksKeep: shares of a part are not those of the parameters, and the promises follow
+// them. Some filters fill whole pages exactly, so that rounding adds nothing.
+func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
+	split, err := ParamsSplit(3, 0.0086)
+	must(t, err)
+	for name, p := range map[string]Params{
+		"equal units":       split,
+		"exact equal units": paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3.5, 2}),
+		"two units":         paramsOf(t, Unit{8, 5}, Unit{4, 3}),
+		"a tiny unit":       paramsOf(t, Unit{16, 2}, Unit{0.5, 1}),
+		"a full unit":       paramsOf(t, Unit{10, 4}, Unit{0.5, 8}),
+		"a lower rate":      paramsOf(t, Unit{4.5, 3}, Unit{4.5, 3}, Unit{4.5, 3}),
+	} {
+		for pages := uint64(2); pages < 400; pages += 1 + pages/20 {
+			n := uint64(float64(pages*pageBlocks*blockBits) / p.BitsPerKey())
+			h := p.SideBySide().Header(n)
+			if !h.sideBySide() {
+				t.Errorf("%s, %d keys: units are not side by side", name, n)
+				continue
+			}
+			if got := h.Rate(p.n); math.Abs(got/p.Rate()-1) > 1e-9 {
+				t.Errorf("%s, %d keys: promised %.6g, want %.6g", name, n, got, p.Rate())
+			}
+			rate, uneven := 1.0, 0.0
+			for i, u := range h.Units {
+				expected := binomialRate(n, u.Blocks, u.Probes)
+				for _, v := range h.Units[:i] {
+					uneven += float64(u.Probes*v.Probes) * float64(h.parts) / float64(n)
+				}
+				rate *= expected
+				if u.Rate < expected*(1-1e-5) || u.Rate > 1 {
+					t.Errorf("%s, %d keys: unit %d promises %.6g, expected %.6g", name, n, i, u.Rate, expected)
+				}
+			}
+			if rate *= 1 + uneven; rate > p.Rate()*(1+1e-5) || p == split && pages > 16 && p.Rate() > 1.1*rate {
+				t.Errorf("%s, %d keys: promised %.6g, expected %.6g", name, n, p.Rate(), rate)
+			}
+		}
+	}
 }
 
 // TestTheRateOfUnitsSideBySideIsThePromisedOne: the uneven number of keys in parts does not show.

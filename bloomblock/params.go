@@ -94,11 +94,11 @@ func (p Params) Units() []Unit { return slices.Clone(p.units[:p.n]) }
 func (p Params) Ribbon() bool { return p.ribbon }
 
 // SideBySide returns the parameters of the same filter with its Bloom units side by side in the block, so that one read
-// answers for a key, of one page of 4 KiB or, in a filter of less than some ten pages, of two: see Header.Steps. It is
-// for filters that are asked in their files: no unit can be read alone. Rounding to parts takes up to a sixteenth more
-// blocks, in a filter of few pages up to a tenth, and lowers the rate accordingly. Filters of one unit, of one page,
-// with a Ribbon unit, or of so low a rate that the uneven number of keys in parts would show in it, are built as
-// without it.
+// answers for a key, of one page of 4 KiB or, in some filters of few pages, of two: see Header.Steps. It is for filters
+// that are asked in their files: no unit can be read alone. Rounding to parts takes about a hundredth more blocks, in a
+// filter of few pages up to some hundredths. A block of parts shares these otherwise among the units: the rate of the
+// filter is that of Rate, and those of its units are in the header. Filters of one unit, of one page, with a Ribbon
+// unit, or of so low a rate that the uneven number of keys in parts would show in it, are built as without it.
 func (p Params) SideBySide() Params {
 	p.sideBySide = p.n > 1 && !p.ribbon
 	return p
@@ -253,13 +253,16 @@ func fitted(first int, rate float64) (Unit, float64) {
 			steps := math.Ceil((math.Log(low.Rate/rate) + rounding) / fall * rowSteps)
 			if bits := low.BitsPerKey + rowBits*steps/rowSteps; bits < least.BitsPerKey {
 				least = Unit{BitsPerKey: bits, Probes: low.Probes}
-				// Processors differ in the last bits of an exponential, and a block has the same bytes on all of them.
-				promised = float64(math.Nextafter32(float32(low.Rate*math.Exp(-fall*steps/rowSteps)), 1))
+				promised = rounded(low.Rate * math.Exp(-fall*steps/rowSteps))
 			}
 		}
 	}
 	return least, promised
 }
+
+// rounded returns a rate rounded up: processors differ in the last bits of an exponential, and a block has the same
+// bytes on all of them.
+func rounded(rate float64) float64 { return float64(math.Nextafter32(float32(rate), 1)) }
 
 // ParamsSplit returns the cheapest filter with the given number of units, 1 to MaxUnits, whose rate is at most rate.
 // The units have nearly the same size, so that two thirds or one third of the filter can be loaded. A rate of 1 or
