@@ -107,7 +107,8 @@ const (
 )
 
 // Bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The
-// last block of each unit is not full, and a Ribbon unit extends beyond the slot of its last key.
+// last block of each unit is not full, and a Ribbon unit extends beyond the slot of its last key. Units side by side
+// are rounded to whole parts, which takes a hundredth more.
 func (l *Level) Bytes(keys uint64, tables int) int64 {
 	each := len(l.Params.Units()) * blockBytes
 	if l.Params.Ribbon() {
