@@ -546,8 +546,8 @@ func TestErrorsQuoteDataByOneFunctionThatShortensIt(t *testing.T) {
 	verb := regexp.MustCompile(`%[^a-zA-Z%]*q`)
 	fset := token.NewFileSet()
 	for _, s := range parseSources(t, fset) {
-		if s.program() || within(s.room, "tools/picture", "tools/internal/foreign/stores") { // names of charts, tests
-			continue
+		if s.program() || within(s.room, "tools/picture", "tools/internal/foreign/stores") {
+			continue // names of charts, and keys of tests
 		}
 		eachCall(s.file, func(name string, args []ast.Expr) {
 			for _, arg := range args {
