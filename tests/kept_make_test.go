@@ -348,7 +348,6 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 		s.deleteRange(fmt.Sprintf("nested/%02d", i), fmt.Sprintf("nested/%02d", 50-i))
 		s.snapshot()
 	}
-	s.flush()
 	s.put("many versions", "the last version")
 	s.delete(fruit(1))
 	s.deleteRange(fruit(400), fruit(440))
