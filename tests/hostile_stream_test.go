@@ -282,6 +282,10 @@ func (c *hostileCase) restores(f *forgedStream) {
 	ctx := context.Background()
 	var target *backup.Dir
 	var verified error
+	c.size = 0
+	for _, b := range f.tables { // also those that do not travel in the stream
+		c.size += dense(b)
+	}
 	c.do("Verify", 4, func() {
 		var err error
 		if target, err = backup.OpenDir(c.fs, "target"); err != nil {

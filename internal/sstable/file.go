@@ -99,28 +99,29 @@ func (f *tableFile) openPlain(k kind, offset uint64, sealed []byte) ([]byte, err
 	return payload, nil
 }
 
-// readFilterHeader reads the header of a filter block, and compares it with what the tail says.
-func (f *tableFile) readFilterHeader(at filterPlace) (bloomblock.Header, error) {
+// readFilterHeader reads the header of a filter block, and compares it with what the tail says. It also returns the
+// bytes of the header.
+func (f *tableFile) readFilterHeader(at filterPlace) (h bloomblock.Header, b []byte, err error) {
 	if at.size < bloomblock.HeaderSize {
-		return bloomblock.Header{}, f.damaged(at.offset,
+		return h, nil, f.damaged(at.offset,
 			fmt.Errorf("filter of %d bytes, want at least %d", at.size, bloomblock.HeaderSize))
 	}
-	b := make([]byte, bloomblock.HeaderSize)
+	b = make([]byte, bloomblock.HeaderSize)
 	if err := f.readAt(b, at.offset); err != nil {
-		return bloomblock.Header{}, err
+		return h, nil, err
 	}
 	if got := f.seal.filterSum(at.kind, at.offset, b); got != at.sum {
-		return bloomblock.Header{}, f.damaged(at.offset,
+		return h, nil, f.damaged(at.offset,
 			fmt.Errorf("filter header: %w: got %08x, want %08x", errChecksum, got, at.sum))
 	}
-	h, err := bloomblock.ParseHeader(b)
+	h, err = bloomblock.ParseHeader(b)
 	if err == nil && (h.BlockSize() != at.size || h.Keys != at.keys) {
 		err = fmt.Errorf("filter of %d keys in %d bytes, want %d keys in %d", h.Keys, h.BlockSize(), at.keys, at.size)
 	}
 	if err != nil {
-		return bloomblock.Header{}, f.damaged(at.offset, err)
+		return bloomblock.Header{}, nil, f.damaged(at.offset, err)
 	}
-	return h, nil
+	return h, b, nil
 }
 
 // openBlock checks a data block that is not compressed and was read with its trailer, and returns it without.

@@ -82,7 +82,7 @@ func (k *TableFilter) knowLocked() error {
 	var h bloomblock.Header
 	var err error
 	if at := &k.place; at.size > 0 {
-		h, err = k.of.readFilterHeader(*at)
+		h, _, err = k.of.readFilterHeader(*at)
 		if err != nil && !isDamage(err) {
 			return err
 		}
@@ -351,7 +351,7 @@ type FilterCopy struct {
 
 // copyFilter reads the units of a filter that a promised rate of maxRate needs: see Reader.CopyFilter.
 func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, error) {
-	h, damage := f.readFilterHeader(at)
+	h, _, damage := f.readFilterHeader(at)
 	c := FilterCopy{Read: bloomblock.HeaderSize}
 	if damage == nil {
 		var read uint64

@@ -204,7 +204,7 @@ func (r *Reader) Info() (Info, error) {
 	i := t.info(r.meta.Size)
 	i.FilterRate = 1
 	if t.footer.filterLen > 0 {
-		h, err := r.readFilterHeader(t.keys())
+		h, _, err := r.readFilterHeader(t.keys())
 		if err != nil {
 			return Info{}, err
 		}

@@ -134,15 +134,18 @@ func (v *verifier) readFilters() (err error) {
 
 // readFilter reads a whole filter block. It returns nil for a filter of an unknown kind.
 func (f *tableFile) readFilter(at filterPlace) (*bloomblock.Filter, error) {
-	_, err := f.readFilterHeader(at) // before memory is taken for what it claims (I30)
+	_, header, err := f.readFilterHeader(at) // before memory is taken for what it claims (I30)
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	b, err := f.readUnits(at, 0, at.size)
-	if err != nil {
+	if err := f.checkUnits(at.size); err != nil {
+		return nil, err
+	}
+	b := append(make([]byte, 0, at.size), header...)[:at.size]
+	if err := f.readAt(b[len(header):], at.offset+uint64(len(header))); err != nil {
 		return nil, err
 	}
 	filter, err := bloomblock.Parse(b)
