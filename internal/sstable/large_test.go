@@ -56,7 +56,7 @@ func TestLargeEntriesAreReadAsTheyWereWritten(t *testing.T) {
 
 // TestATableOfLargeEntriesByteForByte compares a table with the one that was written when values were copied.
 func TestATableOfLargeEntriesByteForByte(t *testing.T) {
-	file, _ := build(t, WriterOptions{ID: 1}, largeEntries()[:9])
+	file, _ := build(t, WriterOptions{ID: 1, partSize: defaultPartSize}, largeEntries()[:9])
 	if got, want := crc32.ChecksumIEEE(file), uint32(0xbc6a342e); got != want {
 		t.Errorf("the checksum of the table is %08x, want %08x", got, want)
 	}
