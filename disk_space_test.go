@@ -3,7 +3,10 @@ package bloomkv_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -11,7 +14,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -27,15 +29,16 @@ func (s *spaciousFS) FreeSpace(string) (uint64, error) { return s.free.Load(), s
 
 func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	fsys := &spaciousFS{FS: vfs.NewMem()}
+	fsys.free.Store(1 << 40)
 	o := &bloomkv.Options{FS: fsys}
 	l := listen(o)
 	db := l.open(t, o)
-	putNumbers(t, db, 10_000, 1)
-	putNumbers(t, db, 10_000, 2)
-	fsys.free.Store(100)
-	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, compaction.ErrDiskSpace) ||
-		!strings.Contains(err.Error(), "100 bytes are free") {
-		t.Errorf("Compact: %v, want %v", err, compaction.ErrDiskSpace)
+	putNumbers(t, db, 30_000, 1)
+	putNumbers(t, db, 30_000, 2)
+	fsys.free.Store(50_000) // less than the tables, and more than a put needs
+	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, vfs.ErrNoSpace) ||
+		!errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "bytes are free") {
+		t.Errorf("Compact: %v, want %v", err, vfs.ErrNoSpace)
 	}
 	if err := db.Put([]byte("key"), nil); err != nil {
 		t.Errorf("a write after it: %v", err)
@@ -45,7 +48,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 		t.Errorf("Compact with room: %v", err)
 	}
 	l.close(t)
-	if len(l.failures)+len(l.readOnly) > 0 || l.merged(t).Keys != 10_001 {
+	if len(l.failures)+len(l.readOnly) > 0 || l.merged(t).Keys != 30_001 {
 		t.Errorf("failures %v, read-only %v, want one compaction and no reports", l.failures, l.readOnly)
 	}
 }
@@ -60,54 +63,28 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	}
 }
 
-// TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt checks that a compaction without disk space is reported once,
-// done when there is space, and tried anyway when level 0 is full.
-func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
+// TestACompactionWaitsForRoomAndWritesDoNotWaitForIt checks that a compaction without disk space is reported once, that
+// level 0 may grow beyond its stop limit meanwhile, and that the compaction is done when there is space.
+func TestACompactionWaitsForRoomAndWritesDoNotWaitForIt(t *testing.T) {
 	fsys := &spaciousFS{FS: vfs.NewMem()}
-	o := storetest.Tiny(fsys)
+	fsys.free.Store(1 << 40)
+	o := &bloomkv.Options{FS: fsys}
 	l := listen(o)
 	db := l.open(t, o)
-	runs := func() int { return len(db.Tree().Load().Version.Levels[0]) }
-	fill := func(want int) {
-		t.Helper()
-		for runs() < want {
-			putNumbers(t, db, 100, 1)
-		}
+	before := db.Metrics().Writes.Compactions
+	fsys.free.Store(200_000) // enough for one run, not for those that merge
+	for i := range bloomkv.StopRuns + 2 {
+		putRandom(t, db, i)
 	}
-	putOff := func(times int) {
-		t.Helper()
-		storetest.Soon(t, "the compaction is put off", func() bool {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			return len(l.failures) == times
-		})
-	}
-	putNumbers(t, db, 100, 1)
-	must(t, db.Compact(t.Context(), nil, nil))
-	fill(bloomkv.StopRuns - 1)
-	putOff(1)
-	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {
-		t.Errorf("%d compactions without disk space, settled %v", m.Writes.Compactions, m.Settled)
+	if m := db.Metrics(); m.Settled || m.Writes.Compactions > before || m.Levels[0].Runs <= bloomkv.StopRuns {
+		t.Errorf("%d compactions without disk space, %d runs in level 0, settled %v",
+			m.Writes.Compactions-before, m.Levels[0].Runs, m.Settled)
 	}
 	fsys.free.Store(1 << 40)
-	putNumbers(t, db, 100, 1) // changes the tree
 	storetest.Soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
-
-	fsys.free.Store(0)
-	before := db.Metrics().Writes.Compactions
-	fill(bloomkv.StopRuns - 1)
-	putOff(2)
-	putNumbers(t, db, 100, 1)
-	storetest.Soon(t, "the compaction is tried when writes wait for it",
-		func() bool { return db.Metrics().Writes.Compactions > before })
 	l.close(t)
-	for _, f := range l.failures { // the remaining work after the one that was tried may be postponed too
-		if !errors.Is(f.Err, compaction.ErrDiskSpace) {
-			t.Errorf("unexpected failure %v", f)
-		}
-	}
-	if len(l.failures) < 2 || len(l.readOnly) > 0 {
-		t.Errorf("failures %v, read-only %v; want at least two failures and no read-only", l.failures, l.readOnly)
+	if len(l.failures) != 1 || !errors.Is(l.failures[0].Err, vfs.ErrNoSpace) || len(l.readOnly) > 0 {
+		t.Errorf("failures %v, read-only %v; want one failure", l.failures, l.readOnly)
 	}
 }
 
@@ -115,29 +92,31 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := &spaciousFS{FS: vfs.NewMem()}
+		fsys.free.Store(1 << 40)
 		const spaceAgain = time.Second // after which a compaction that was put off is considered again
-		o := storetest.Tiny(fsys)
-		o.Durability = bloomkv.NoSync
+		o := &bloomkv.Options{FS: fsys, Durability: bloomkv.NoSync}
 		l := listen(o)
 		db := l.open(t, o)
+		before := db.Metrics().Writes.Compactions
+		fsys.free.Store(200_000)
 		for i := range bloomkv.TriggerRuns + 1 {
-			must(t, db.Put([]byte("key"), fmt.Append(nil, i)))
-			must(t, db.Flush(t.Context()))
+			putRandom(t, db, i)
 		}
 		synctest.Wait()
-		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
-			t.Fatalf("%d compactions, failures %v; want one postponed", w.Compactions, l.failures)
+		if w := db.Metrics().Writes; w.Compactions != before || len(l.failures) != 1 {
+			t.Fatalf("%d compactions, failures %v; want one postponed", w.Compactions-before, l.failures)
 		}
 		time.Sleep(3 * spaceAgain)
 		synctest.Wait()
-		if w := db.Metrics().Writes; w.Compactions != 0 || len(l.failures) != 1 {
-			t.Fatalf("%d compactions without disk space, failures %v; want one report", w.Compactions, l.failures)
+		if w := db.Metrics().Writes; w.Compactions != before || len(l.failures) != 1 {
+			t.Fatalf("%d compactions without disk space, failures %v; want one report",
+				w.Compactions-before, l.failures)
 		}
 		fsys.free.Store(1 << 40)
 		began := time.Now()
 		time.Sleep(spaceAgain)
 		synctest.Wait()
-		if m := db.Metrics(); m.Writes.Compactions == 0 || !m.Settled {
+		if m := db.Metrics(); m.Writes.Compactions == before || !m.Settled {
 			t.Errorf("%v after there was enough disk space, the compaction is not done", time.Since(began))
 		}
 		l.close(t)
@@ -187,12 +166,190 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 	}
 }
 
+// A fullDisk is a file system in memory of a limited size, in blocks of 4 KiB.
+type fullDisk struct {
+	vfs.FS
+	mem   *vfs.Mem
+	bytes atomic.Int64
+
+	mu      sync.Mutex
+	written map[string]int64 // guarded by mu; by name, of the bytes of a file, which may have more reserved
+}
+
+func newDisk(mem *vfs.Mem, bytes int64) *fullDisk {
+	d := &fullDisk{mem: mem, written: map[string]int64{}}
+	d.bytes.Store(bytes)
+	d.FS = vfs.NewHook(d.mem, func(op vfs.Op) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		n, free := int64(op.Size), d.free()
+		switch op.Kind { //nolint:exhaustive // the others take no space
+		case vfs.OpCreate:
+			d.written[op.Name] = 0
+		case vfs.OpReserve:
+			if n > free/16 {
+				return syscall.ENOSPC
+			}
+		case vfs.OpWrite:
+			info, err := d.mem.Stat(op.Name)
+			if err != nil {
+				return err
+			}
+			if inBlocks(d.written[op.Name]+n)-inBlocks(info.Size()) > free {
+				return syscall.ENOSPC
+			}
+			d.written[op.Name] += n
+		}
+		return nil
+	})
+	return d
+}
+
+func inBlocks(n int64) int64 { return (n + 4095) &^ 4095 }
+
+func (d *fullDisk) free() int64 {
+	free := d.bytes.Load()
+	names, _ := d.mem.List("db")
+	for _, name := range names {
+		if info, err := d.mem.Stat(filepath.Join("db", name)); err == nil {
+			free -= inBlocks(info.Size())
+		}
+	}
+	return free
+}
+
+func (d *fullDisk) FreeSpace(string) (uint64, error) { return uint64(max(d.free(), 0)), nil }
+
+// TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied writes or deletes single keys until the disk is full. The write that
+// does not fit is refused and nothing else is lost, the store opens again after a crash, and a range delete empties it.
+func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
+	const keys = 5000
+	random := make([]byte, 100*keys) // values that do not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	value := func(i int) []byte { return random[100*i:][:100] }
+	for _, free := range []int64{8 << 10, 20 << 10, 68 << 10, 200 << 10} {
+		for _, deletes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("free=%d/deletes=%v", free, deletes), func(t *testing.T) {
+				disk := newDisk(vfs.NewMem(), 1<<40)
+				o := &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync}
+				l := listen(o)
+				db := l.open(t, o)
+				for i := range keys {
+					must(t, db.Put(key(i), value(i)))
+				}
+				must(t, db.Compact(t.Context(), nil, nil))
+				l.close(t)
+				full := 1<<40 - disk.free()
+				disk.bytes.Store(full + free)
+				db = l.open(t, o)
+				done, err := 0, error(nil)
+				for done < keys && err == nil {
+					if deletes {
+						err = db.Delete(key(done))
+					} else {
+						err = db.Put(key(done), value(keys - 1 - done)[1:])
+					}
+					if err == nil {
+						done++
+					}
+				}
+				if !deletes && done == keys || err != nil && !errors.Is(err, syscall.ENOSPC) {
+					t.Fatalf("%d writes: %v, want an error that says that the disk is full", done, err)
+				}
+				holds := func(db *bloomkv.DB) {
+					t.Helper()
+					for i := range keys {
+						v, err := db.Get(key(i))
+						want := 100
+						if i < done {
+							want--
+						}
+						gone := deletes && i < done
+						if gone && !errors.Is(err, bloomkv.ErrNotFound) || !gone && len(v) != want {
+							t.Fatalf("key %d, %d written: %d bytes, %v", i, done, len(v), err)
+						}
+					}
+				}
+				holds(db)
+				killed := newDisk(disk.mem.Kill(), full+free)
+				l.close(t)
+				if len(l.readOnly) > 0 {
+					t.Errorf("read-only: %v", l.readOnly)
+				}
+				o = &bloomkv.Options{FS: killed, Durability: bloomkv.NoSync}
+				l = listen(o)
+				db = l.open(t, o)
+				holds(db)
+				must(t, db.DeleteRange(nil, nil))
+				must(t, db.Flush(t.Context()))
+				storetest.Soon(t, "the space is free", func() bool { return killed.free() > full*9/10 })
+				l.close(t)
+			})
+		}
+	}
+}
+
+// TestAFlushWaitsForDiskSpace has no space for tables, as when another program fills the disk. Writes fail once the
+// memtable is full, reads go on, and the store takes writes again as soon as there is space.
+func TestAFlushWaitsForDiskSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		o := storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+			if op.Kind == vfs.OpWrite && filepath.Ext(op.Name) == ".sst" && full.Load() {
+				return syscall.ENOSPC
+			}
+			return nil
+		}))
+		l := listen(o)
+		db := l.open(t, o)
+		full.Store(true)
+		n, err := 0, error(nil)
+		for ; err == nil; n++ {
+			err = db.Put(fmt.Append(nil, n), make([]byte, 100))
+		}
+		n-- // the last one failed
+		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, bloomkv.ErrReadOnly) {
+			t.Errorf("Put without space for tables: %v", err)
+		}
+		if err := db.Flush(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Flush without space for tables: %v", err)
+		}
+		full.Store(false)
+		time.Sleep(2 * time.Second) // the flush is tried once a second
+		must(t, db.Put(fmt.Append(nil, n), make([]byte, 100)))
+		for i := range n + 1 {
+			if v, err := db.Get(fmt.Append(nil, i)); err != nil || len(v) != 100 {
+				t.Fatalf("key %d of %d: %d bytes, %v", i, n, len(v), err)
+			}
+		}
+		l.close(t)
+		if len(l.failures) != 1 || len(l.readOnly) > 0 || n == 0 {
+			t.Errorf("%d writes, failures %v, read-only %v; want one failure", n, l.failures, l.readOnly)
+		}
+	})
+}
+
 // putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.
 func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	t.Helper()
 	var b bloomkv.Batch
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
+	}
+	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.Flush(t.Context()))
+}
+
+// putRandom makes run i of 20 values of 3,000 bytes, which do not compress.
+func putRandom(t *testing.T, db *bloomkv.DB, i int) {
+	t.Helper()
+	random := rand.NewChaCha8([32]byte{byte(i)})
+	var b bloomkv.Batch
+	for k := range 20 {
+		value := make([]byte, 3000)
+		_, _ = random.Read(value) // never fails
+		b.Put(fmt.Appendf(nil, "key%02d-%02d", k, i), value)
 	}
 	must(t, db.With(bloomkv.NoSync).Apply(&b))
 	must(t, db.Flush(t.Context()))

@@ -221,7 +221,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/go-hclog":       {"replica/options.go"},
 	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
 	"syscall": {
-		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "tools/machine", "bench",
+		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "tools/machine", "bench", "vfs/errors.go",
 	},
 	"net/http": {
 		"tools/debug", "tools/bloomkv", "examples", "tools/examples", "replica", "internal/httpguard",

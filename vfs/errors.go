@@ -3,6 +3,8 @@ package vfs
 import (
 	"errors"
 	"io/fs"
+	"runtime"
+	"syscall"
 )
 
 var (
@@ -18,6 +20,10 @@ var (
 	// link, a pipe, a socket or a device.
 	ErrNotRegular = errors.New("not a regular file")
 
+	// ErrNoSpace means that something was not written, since it, or what must be written after it, would not fit on the
+	// disk. It matches syscall.ENOSPC, and [IsNoSpace] is true for it.
+	ErrNoSpace error = noSpaceError{}
+
 	// ErrTooLarge is returned by [ReadFile] for a file longer than its caller allows.
 	ErrTooLarge = errors.New("file too large")
 
@@ -28,3 +34,16 @@ var (
 
 // notRegular returns ErrNotRegular for an operation on a name.
 func notRegular(op, name string) error { return &fs.PathError{Op: op, Path: name, Err: ErrNotRegular} }
+
+type noSpaceError struct{}
+
+func (noSpaceError) Error() string { return "not enough disk space" }
+
+func (noSpaceError) Is(target error) bool { return target == error(syscall.ENOSPC) }
+
+// IsNoSpace reports whether an error says that a file system, or the quota of a user, has no space left.
+func IsNoSpace(err error) bool {
+	const diskFull = syscall.Errno(112) // of Windows
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		runtime.GOOS == "windows" && errors.Is(err, diskFull)
+}

@@ -36,6 +36,7 @@ type Writer struct {
 	framed  []byte     // the record of the last group, after space for its header; reused
 	group   []*commit
 	grown   int64 // bytes of the memtable at the last call of Tree.Grow
+	roomFor int64 // bytes that may be written before the free space is asked for again
 	pace    pace
 }
 

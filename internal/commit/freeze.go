@@ -25,8 +25,8 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 		if v.State == nil || w.empty(v.State.Mem) {
 			return true
 		}
-		_, full := full(v.State, w.Policy)
-		return !full
+		_, full := full(v, w.Policy)
+		return !full || v.PutOff.Flush != nil
 	})
 	if err != nil {
 		return 0, err
@@ -48,29 +48,33 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 // empty reports whether neither the memtable nor its log has anything to flush.
 func (w *Writer) empty(mem *memtable.Table) bool { return mem.Len() == 0 && w.marked.Load() == 0 }
 
-// waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. mu is held.
+// waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. While a flush waits for
+// disk space, it returns that error. mu is held.
 func (w *Writer) waitToFreeze(ctx context.Context) error {
 	var stopped stop
+	var noSpace error
 	err := w.Tree.Wait(ctx, func(v tree.View) bool {
 		if v.State == nil {
 			return true
 		}
-		reason, full := full(v.State, w.Policy)
+		reason, full := full(v, w.Policy)
 		if full {
 			stopped.on(reason)
+			noSpace = v.PutOff.Flush
 		}
-		return !full
+		return !full || noSpace != nil
 	})
 	w.stopped(&stopped)
-	return err
+	return cmp.Or(err, noSpace)
 }
 
-// full reports whether no memtable can be frozen now, and why.
-func full(s *tree.State, p compaction.Policy) (Reason, bool) {
+// full reports whether no memtable can be frozen now, and why. Level 0 may grow beyond its stop limit while its
+// compaction waits for disk space: a range delete, which makes space, must not wait for it.
+func full(v tree.View, p compaction.Policy) (Reason, bool) {
 	switch {
-	case len(s.Frozen) >= maxFrozen:
+	case len(v.State.Frozen) >= maxFrozen:
 		return StoppedByMemtable, true
-	case p.Pressure(s.Version).Stop:
+	case v.PutOff.Compaction == nil && p.Pressure(v.State.Version).Stop:
 		return StoppedByLevel0, true
 	default:
 		return 0, false
@@ -108,7 +112,7 @@ func (w *Writer) Halt(ctx context.Context, above ikey.Seq) (next ikey.Seq, err e
 	if !w.empty(w.Tree.Load().Mem) {
 		w.rotate()
 	}
-	if err := w.Tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 }); err != nil {
+	if err := w.Tree.WaitFlushed(ctx, w.lastSeq); err != nil {
 		return 0, err
 	}
 	if err := cmp.Or(w.Tree.Writable(), ctx.Err()); err != nil {

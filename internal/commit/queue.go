@@ -148,6 +148,9 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 		return err
 	}
 	if size > 0 { // otherwise it is a barrier, which needs no space
+		if err := w.fitsOnDisk(batch.RecordHeader+int64(size), group); err != nil {
+			return err
+		}
 		if err := w.makeSpace(int64(size)); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package compaction
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -39,7 +38,7 @@ type Env struct {
 	Limiter Limiter // delays writes; nil means no limit
 	Recodes bool    // the inputs usually have another codec: sizes of outputs can't be predicted
 	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
-	// writes nothing and returns an error matching ErrDiskSpace (I22).
+	// writes nothing and returns an error matching vfs.ErrNoSpace (I22).
 	Free      uint64
 	FreeKnown bool
 }
@@ -64,9 +63,6 @@ type Limiter interface {
 	// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as ctx is done.
 	Wait(ctx context.Context, bytes int) error
 }
-
-// ErrDiskSpace means that a compaction did not begin, since its outputs would not fit on the disk.
-var ErrDiskSpace = errors.New("not enough disk space")
 
 // Inputs gives access to the tables that a compaction reads.
 type Inputs interface {

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // predicting returns an env whose inputs have samples and filters.
@@ -224,7 +225,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 	next := d.next
 	res, err := Run(t.Context(), v, p, d, env)
-	if !errors.Is(err, ErrDiskSpace) || len(res.Tables) > 0 || d.next != next {
+	if !errors.Is(err, vfs.ErrNoSpace) || len(res.Tables) > 0 || d.next != next {
 		t.Errorf("%+v, %v; want nothing but the error", res, err)
 	}
 	env.FreeKnown = false
@@ -240,8 +241,8 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 		t.Errorf("%d bytes are free and as many will be written: %v", written, err)
 	}
 	env.Free = written*9/10 - 1
-	if _, err := Run(t.Context(), v, p, d, env); !errors.Is(err, ErrDiskSpace) {
-		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, ErrDiskSpace)
+	if _, err := Run(t.Context(), v, p, d, env); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, vfs.ErrNoSpace)
 	}
 	env.Free, env.Recodes = 0, true
 	if _, err := Run(t.Context(), v, p, d, env); err != nil {

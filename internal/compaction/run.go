@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Result describes what a flush or a compaction did.
@@ -46,7 +47,7 @@ func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env E
 	}
 	if least := predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
 		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
-			env.Dir, ErrDiskSpace, env.Free, least)
+			env.Dir, vfs.ErrNoSpace, env.Free, least)
 		return Result{}, errors.Join(err, in.source.Close())
 	}
 	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize), limit: limit{ctx, env.Limiter}}

@@ -107,7 +107,7 @@ func (t *Target) space(h *stream.Header) error {
 		}
 	}
 	if need > free {
-		return fmt.Errorf("%w: %d bytes are free, want %d", compaction.ErrDiskSpace, free, need)
+		return fmt.Errorf("%w: %d bytes are free, want %d", vfs.ErrNoSpace, free, need)
 	}
 	return nil
 }

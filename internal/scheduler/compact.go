@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A Compaction describes a compaction, which merged or moved tables.
@@ -210,7 +211,7 @@ func (s *Scheduler) compactLoop() {
 				j.call.Manual = j.before
 			}
 			s.mu.Unlock()
-		case !errors.Is(err, compaction.ErrDiskSpace): // after a final failure, nextJob returns nil
+		case !errors.Is(err, vfs.ErrNoSpace): // after a final failure, nextJob returns nil
 			reported = reported && err != nil
 		case j.call != nil:
 			s.mu.Lock()
@@ -218,11 +219,7 @@ func (s *Scheduler) compactLoop() {
 			s.mu.Unlock()
 			s.Tree.Wake()
 		default:
-			if !reported {
-				s.Observer.WorkFailed("compaction", 1, err)
-				reported = true
-			}
-			s.putOff()
+			s.putOff(false, err, &reported)
 		}
 	}
 }
@@ -236,10 +233,8 @@ func (s *Scheduler) compact(j *job) error {
 		var err error
 		env := s.Env(plan.To)
 		env.Progress = &j.read
-		env.Free, env.FreeKnown = s.freeSpace(plan)
-		if s.pacer.rate > 0 {
-			env.Limiter = &s.pacer
-		}
+		env.Free, env.FreeKnown = s.freeSpace()
+		env.Limiter = &limiter{s, fewBytes}
 		if res, err = compaction.Run(j.era, v, plan, &inputs{s: s}, env); err != nil {
 			return err
 		}

@@ -2,12 +2,14 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A Flush describes the flush of a memtable.
@@ -20,6 +22,7 @@ type Flush struct {
 
 // flushLoop flushes frozen memtables, oldest first, until Close has frozen the last one and all are flushed.
 func (s *Scheduler) flushLoop() {
+	reported := false // whether the lack of disk space was
 	for {
 		var oldest tree.Frozen
 		end := false
@@ -34,8 +37,16 @@ func (s *Scheduler) flushLoop() {
 			return
 		}
 		if oldest.Mem != nil {
-			// The tree keeps the error.
-			_ = s.retry(context.Background(), "flush", func() error { return s.flush(oldest) })
+			err := s.retry(context.Background(), "flush", func() error { return s.flush(oldest) })
+			noSpace := errors.Is(err, vfs.ErrNoSpace)
+			switch {
+			case noSpace && s.Tree.View().Closing:
+				_ = s.Tree.Fail(err) // the log stays for the next Open
+			case noSpace:
+				s.putOff(true, err, &reported)
+			default: // the tree keeps the error
+				reported = reported && err != nil
+			}
 		}
 		_ = s.RemoveDead() // the next Open removes what could not be removed
 	}

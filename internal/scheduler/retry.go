@@ -7,26 +7,30 @@ import (
 	"sync"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// retry runs a background job until it succeeds, up to five times with growing pauses, since a full disk may get
-// space again. Each attempt writes new files. After the last failure the store becomes read-only; after damage or the
-// loss of the lock, which no pause repairs, at once. A job that did not begin for lack of disk space is left to the
-// caller.
+// retry runs a background job until it succeeds, up to five times with growing pauses. Each attempt writes new files.
+// After the last failure the store becomes read-only; after damage or the loss of the lock, which no pause repairs, at
+// once. A job that lacks disk space is left to the caller, as an error that matches vfs.ErrNoSpace: see putOff.
 func (s *Scheduler) retry(ctx context.Context, what string, job func() error) error {
 	const attempts = 5
 	pause := 10 * time.Millisecond
 	for i := 1; ; i++ {
 		err := job()
-		if err == nil || ctx.Err() != nil || errors.Is(err, compaction.ErrDiskSpace) {
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
 		if failed := s.Tree.View().Failed; failed != nil {
 			return failed
+		}
+		if errors.Is(err, vfs.ErrNoSpace) {
+			return err
+		}
+		if vfs.IsNoSpace(err) {
+			return fmt.Errorf("%s: %w: %w", what, vfs.ErrNoSpace, err)
 		}
 		if i == attempts || errors.Is(err, corrupt.Err) || errors.Is(err, vfs.ErrLockLost) {
 			return s.Tree.Fail(fmt.Errorf("%s: %w", what, err))
@@ -40,31 +44,48 @@ func (s *Scheduler) retry(ctx context.Context, what string, job func() error) er
 	}
 }
 
-// A compaction writes new tables before it removes old ones. If the disk has too little space for it, it would fill the
-// disk for everything else, including the store's own log, and then fail. Therefore it does not begin (I22). A Compact
-// call returns the error. A compaction in the background is put off until there is space, or until writes wait for it:
-// then it is tried anyway, since the reported free space may be wrong.
+// A flush or a compaction writes new tables before it removes logs or tables. On a disk with too little space it would
+// use what everything else needs, the store's own log too, and then fail. Therefore a compaction that does not fit does
+// not begin, and it ends if it would use what the tables of the memtables need (I22). A Compact call returns the error.
+// Work in the background is put off until there is space.
 
-// spaceAgain is the delay after which a compaction that was put off is considered again, unless the tree changes
-// earlier.
+// spaceAgain is the delay after which work that was put off is considered again, unless the tree changes earlier.
 const spaceAgain = time.Second
 
-// freeSpace returns the disk space that a plan may use, in bytes. It is unknown if the file system cannot report it,
-// or if writers wait for the plan, which is then tried in any case.
-func (s *Scheduler) freeSpace(plan *compaction.Plan) (free uint64, known bool) {
+const (
+	// writesKept is how many bytes are left free for writes, beside those that the tables of the memtables need. A
+	// compaction may use half of it, so that one that hardly writes frees what range deletes have deleted.
+	writesKept = 32 << 10
+	fewBytes   = writesKept / 2
+)
+
+// freeSpace returns the disk space that a compaction may use, in bytes: what writes do not need. It is unknown if the
+// file system cannot report it.
+func (s *Scheduler) freeSpace() (free uint64, known bool) {
 	fsys, ok := s.Tables.FS.(vfs.FreeSpacer)
 	if !ok {
 		return 0, false
 	}
-	if p := s.Policy.Pressure(s.Tree.Load().Version); p.Stop && plan.Inputs[0].Level == p.Level {
-		return 0, false
-	}
 	free, err := fsys.FreeSpace(s.Tables.Dir)
+	if now := s.Tree.Load(); now != nil {
+		free -= min(free, writesKept+uint64(now.Unflushed())) //nolint:gosec // G115: not negative
+	}
 	return free, err == nil
 }
 
-// putOff returns after spaceAgain, or when the tree changes.
-func (s *Scheduler) putOff() {
+// putOff puts a flush or a compaction off: it reports the error that why is, unless it has already, and returns after
+// spaceAgain, or when the tree changes.
+func (s *Scheduler) putOff(flush bool, why error, reported *bool) {
+	if !*reported {
+		what := "compaction"
+		if flush {
+			what = "flush"
+		}
+		s.Observer.WorkFailed(what, 1, why)
+		*reported = true
+	}
+	s.Tree.PutOff(flush, why)
+	defer s.Tree.PutOff(flush, nil)
 	timer := time.AfterFunc(spaceAgain, s.Tree.Wake)
 	defer timer.Stop()
 	woken := false
@@ -73,6 +94,34 @@ func (s *Scheduler) putOff() {
 		woken = true
 		return was || v.Closing || v.Failed != nil
 	})
+}
+
+// A limiter limits what one compaction writes: its rate, and its disk space.
+type limiter struct {
+	s    *Scheduler
+	left uint64 // bytes that it may write before it looks at the free space
+}
+
+// Wait implements [compaction.Limiter].
+func (l *limiter) Wait(ctx context.Context, bytes int) error {
+	const part, most = 16, 1 << 20 // of the free space between two looks
+	n := uint64(bytes)             //nolint:gosec // G115: a length
+	if n > l.left {
+		free, known := l.s.freeSpace()
+		if known && free < n {
+			return fmt.Errorf("%s: %w: %d bytes are free beside what writes may need",
+				l.s.Tables.Dir, vfs.ErrNoSpace, free)
+		}
+		l.left = n + min((free-n)/part, most)
+		if !known {
+			l.left = n + most
+		}
+	}
+	l.left -= n
+	if l.s.pacer.rate == 0 {
+		return ctx.Err()
+	}
+	return l.s.pacer.Wait(ctx, bytes)
 }
 
 // A pacer limits the writes of compactions. It is safe for concurrent use.

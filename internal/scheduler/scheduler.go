@@ -136,8 +136,7 @@ func (s *Scheduler) followMemtables() {
 // WaitForFlush returns once all memtables frozen up to the sequence number last are durable in tables, and filters
 // follow the plan.
 func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
-	err := s.Tree.Wait(ctx, func(v tree.View) bool { return len(v.Flushing) == 0 || v.Flushing[0].Last > last })
-	if err != nil {
+	if err := s.Tree.WaitFlushed(ctx, last); err != nil {
 		return err
 	}
 	s.Tree.Await(func(tree.View) bool { // new tables are visible before their filters follow the plan: see install

@@ -233,7 +233,7 @@ func TestWorkIsRetriedUnlessItCannotSucceed(t *testing.T) {
 		{"at the third attempt", []error{full, full}, 3, 2, nil, false},
 		{"never", []error{full, full, full, full, full, full}, 5, 5, full, true},
 		{"damage", []error{corrupt.Newf("f", 0, "damaged")}, 1, 1, corrupt.Err, true},
-		{"no disk space to begin", []error{compaction.ErrDiskSpace}, 1, 0, compaction.ErrDiskSpace, false},
+		{"no disk space to begin", []error{vfs.ErrNoSpace}, 1, 0, vfs.ErrNoSpace, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s, o := newScheduler(t, new(policy))

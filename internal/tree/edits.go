@@ -214,6 +214,19 @@ func (t *Tree) OwnManifest() (number uint64, err error) {
 	return t.recorded.ManifestNumber, err
 }
 
+// ManifestSpace returns how many bytes a new manifest would have, and how many the one in use needs for its next edits
+// beyond the last block of its file.
+func (t *Tree) ManifestSpace() (snapshot, tail int64) {
+	const block, edits = 4 << 10, 1 << 10
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	snapshot = int64(len(manifest.AppendEdit(nil, t.recorded.Snapshot()))) * 5 / 4 // with the counts of tables
+	if t.manifest != nil && -t.manifest.Size()&(block-1) < edits {
+		tail = block
+	}
+	return snapshot, tail
+}
+
 // CloseManifest closes the manifest, if there is one, after all work has ended. last is the last state, nil if Open
 // failed.
 //

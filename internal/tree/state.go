@@ -22,6 +22,17 @@ type State struct {
 	refs    atomic.Int64 // one if it is the current state, one for each reader that holds it
 }
 
+// Unflushed returns the largest size of the tables that the memtables will be written to, in bytes: the memory of the
+// memtables, since a version takes less in a table, its part of the filters included.
+func (s *State) Unflushed() (bytes int64) {
+	for _, mem := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
+		if mem.Len() > 0 {
+			bytes += mem.Bytes()
+		}
+	}
+	return bytes
+}
+
 // A Run is a sorted run of the tree. Flat arrays hold its fences: for each table, the heads of its bounds after the
 // prefix shared by all bounds of the run.
 type Run struct {

@@ -80,7 +80,8 @@ type Tree struct {
 	dead     []*Table   // tables in no state: to be removed from the disk
 	failed   error      // once set, no more writes are taken
 	closing  bool
-	drained  bool   // set after the last memtable was frozen
+	drained  bool // set after the last memtable was frozen
+	putOff   PutOff
 	next     uint64 // next file number
 	reserved uint64 // the manifest covers the numbers below
 	active   Log    // the log that takes writes, or nil

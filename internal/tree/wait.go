@@ -1,8 +1,11 @@
 package tree
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
 // A View is what a tree holds at one moment. Wait conditions depend on it.
@@ -14,14 +17,30 @@ type View struct {
 	Failed   error    // why no more writes are taken, or nil
 	Closing  bool     // after Close
 	Drained  bool     // no more memtables will be frozen
+	PutOff   PutOff   // work that waits for disk space
 	Next     uint64   // the next file number
 	Changes  uint64   // the number of changes so far, of the tree or announced by Wake
 }
 
+// PutOff tells why background work waits: errors for lack of disk space, or nil.
+type PutOff struct{ Flush, Compaction error }
+
 func (t *Tree) view() View {
 	return View{
-		t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.next, t.changes,
+		t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.putOff, t.next, t.changes,
 	}
+}
+
+// PutOff records why a flush or a compaction waits, or with nil that it waits no more.
+func (t *Tree) PutOff(flush bool, why error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if flush {
+		t.putOff.Flush = why
+	} else {
+		t.putOff.Compaction = why
+	}
+	t.notify()
 }
 
 // View returns what the tree holds now.
@@ -47,6 +66,21 @@ func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 		t.changed.Wait()
 	}
 	return nil
+}
+
+// WaitFlushed returns nil once all memtables that were frozen up to the sequence number last are in tables. While their
+// flush waits for disk space, it returns that error; otherwise it returns the errors of Wait.
+func (t *Tree) WaitFlushed(ctx context.Context, last ikey.Seq) error {
+	var noSpace error
+	err := t.Wait(ctx, func(v View) bool {
+		if len(v.Flushing) == 0 || v.Flushing[0].Last > last {
+			noSpace = nil
+			return true
+		}
+		noSpace = v.PutOff.Flush
+		return noSpace != nil
+	})
+	return cmp.Or(err, noSpace)
 }
 
 // Await returns once done returns true. It calls done as Wait does.

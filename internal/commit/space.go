@@ -1,0 +1,87 @@
+package commit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/vfs"
+)
+
+// What is in a log must become tables before the log can go, and Open must do that, too: a log that has taken the last
+// of the disk would leave a store that nobody can open before something else makes space. So a group is refused, before
+// anything is written, if the tables of what is in memory might not fit after it (I22). A refused group loses nothing:
+// the store takes the next one that fits. A range delete, which makes space, needs the least.
+
+const (
+	blockBytes = 4 << 10  // in which file systems count space
+	spareParts = 16       // the free space is asked for again once this part of what was spare may be in use,
+	spareMost  = 1 << 20  // or so many bytes: others write, too
+	rangesKept = 16 << 10 // bytes that only range deletes may use
+)
+
+func inBlocks(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes - 1) }
+
+// fitsOnDisk returns an error matching vfs.ErrNoSpace unless a group of the given number of bytes fits on the disk:
+// into the log, and then, beside the tables of what is in memory, into a table. If it does not fit, what is in memory
+// is flushed, and its log removed, before the group is refused. mu is held.
+func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
+	if w.roomFor -= 2 * size; w.roomFor >= 0 {
+		return nil
+	}
+	fsys, ok := w.FS.(vfs.FreeSpacer)
+	if !ok {
+		return nil
+	}
+	kept := int64(0)
+	if slices.ContainsFunc(group, (*commit).fills) {
+		kept = rangesKept
+	}
+	for {
+		mem, unflushed := w.Tree.Load().Mem, w.Tree.Load().Unflushed()
+		logged := int64(0)
+		if w.log != nil {
+			logged = w.log.w.Size()
+		}
+		snapshot, tail := w.Tree.ManifestSpace()
+		// A new manifest takes the place of the one before, and that before a table is written.
+		need := inBlocks(logged+size) - inBlocks(logged) + tail + kept +
+			max(inBlocks(unflushed+size), inBlocks(snapshot))
+		n, err := fsys.FreeSpace(w.Dir)
+		if err != nil {
+			return nil //nolint:nilerr // what is not known refuses nothing
+		}
+		free := int64(min(n, 1<<62))
+		if free >= need {
+			w.roomFor = min((free-need)/spareParts, spareMost)
+			return nil
+		}
+		if unflushed == 0 {
+			return fmt.Errorf("%s: %w: %d bytes are free, a write of %d bytes may need %d",
+				w.Dir, vfs.ErrNoSpace, free, size, need)
+		}
+		if err := w.waitToFreeze(context.Background()); err != nil {
+			return err
+		}
+		if !w.empty(mem) {
+			w.rotate()
+		}
+		if err := w.Tree.WaitFlushed(context.Background(), w.lastSeq); err != nil {
+			return err
+		}
+	}
+}
+
+// fills reports whether a commit has an operation that is no range delete.
+func (c *commit) fills() bool {
+	for ops := c.ops; len(ops) > 0; {
+		kind, _, _, rest, err := batch.NextOp(ops)
+		if kind != ikey.RangeDelete || err != nil {
+			return true
+		}
+		ops = rest
+	}
+	return false
+}
