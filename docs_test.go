@@ -109,6 +109,35 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 }
 
+// TestInvariantsAreDefinedOnceAndCited checks that ARCHITECTURE.md defines each number of an invariant once, and that
+// the code cites all of them, and no others.
+func TestInvariantsAreDefinedOnceAndCited(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	must(t, err)
+	defined, cited := make(map[string]int), make(map[string]bool)
+	for _, m := range regexp.MustCompile(`\*\*(I\d+)\*\*`).FindAllStringSubmatch(string(text), -1) {
+		defined[m[1]]++
+	}
+	comment := regexp.MustCompile(`//.*\bI\d+\b`)
+	number := regexp.MustCompile(`\bI\d+\b`)
+	for _, s := range parseSources(t, token.NewFileSet()) {
+		source, err := os.ReadFile(s.name)
+		must(t, err)
+		for _, line := range comment.FindAllString(string(source), -1) {
+			for _, n := range number.FindAllString(line, -1) {
+				if cited[n] = true; defined[n] == 0 {
+					t.Errorf("%s cites %s, which ARCHITECTURE.md does not define", s.name, n)
+				}
+			}
+		}
+	}
+	for n, times := range defined {
+		if times != 1 || !cited[n] {
+			t.Errorf("%s is defined %d times, want once; cited in the code: %v, want true", n, times, cited[n])
+		}
+	}
+}
+
 // exportedNames returns the names that this package exports: "Open", "DB.Put", "Options.FS".
 func exportedNames(t *testing.T) map[string]bool {
 	t.Helper()

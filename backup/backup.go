@@ -45,6 +45,8 @@ type Storage interface {
 //
 //	generations/00000001                from 1 to 2^62-1: an export (package bloomkv) that leaves out all tables
 //	tables/ID-SIZE-FINGERPRINT          in hexadecimal: the bytes of a table and their CRC-32C, u32 little-endian
+//
+// A generation is stored after its tables, and removed before them (I39).
 const (
 	generations = "generations/"
 	tables      = "tables/"

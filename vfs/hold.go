@@ -45,7 +45,7 @@ func (u unheld) inside(dir, outer string) (bool, error) { return Inside(u.FS, di
 // FreeSpace implements [FreeSpacer.FreeSpace].
 func (u unheld) FreeSpace(dir string) (uint64, error) { return freeSpaceIn(u.FS, dir) }
 
-// A heldDir is a directory that an osFS holds.
+// A heldDir is a directory that an osFS holds: a store stays where it was locked (I40).
 type heldDir struct {
 	name  string // as filepath.Clean returns it
 	root  *os.Root

@@ -92,7 +92,7 @@ func (l *logFile) name() {
 	})
 }
 
-// syncHead makes the name of the log durable, and its first bytes: its header and its first record. The manifest
+// syncHead makes the name of the log durable (I17), and its first bytes: its header and its first record. The manifest
 // records how much is durable when it names the log, so that a log without its beginning is damaged, and not one that
 // a crash left without it. The name comes first: meanwhile a synced write makes the first bytes durable.
 func (l *logFile) syncHead(bytes int64) error {
@@ -106,7 +106,8 @@ func (l *logFile) syncHead(bytes int64) error {
 	return nil
 }
 
-// syncLog makes the active log durable, and what it depends on: its own name and every older log. mu is held.
+// syncLog makes the active log durable, and what it depends on: its own name and every older log. Only after it is a
+// synced write acknowledged (I1, I6). mu is held.
 func (w *Writer) syncLog() error {
 	base := w.base
 	if w.log != nil {

@@ -140,7 +140,16 @@ func (w *Writer) lead(c *commit) {
 	}
 }
 
-// commitGroup makes a group durable, then visible.
+// commitGroup makes a group durable, then visible, in this order:
+//
+//  1. wait until the memtable has space;
+//  2. check the conditions of each writer, against the store and the writers before it in the group (I37);
+//  3. append one record for all to the log: a batch is whole or absent (I4), and the kernel has it (I2);
+//  4. if one of the writers asked for it, sync the log and all older ones (I1, I3, I6);
+//  5. add the operations to the memtable, set the newest mark (I36), and publish the sequence number.
+//
+// After a failure of 3 or 4 nothing is published and the tree takes no more writes, since it is unknown what the disk
+// has (I5).
 func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

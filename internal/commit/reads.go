@@ -11,7 +11,7 @@ import (
 )
 
 // Reads are what a transaction has read of the store, all at one moment. The transaction commits only if it would read
-// the same in its turn.
+// the same in its turn (I37).
 type Reads struct {
 	At     tree.Moment // held by the caller
 	Keys   [][]byte

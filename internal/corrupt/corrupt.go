@@ -1,4 +1,5 @@
-// Package corrupt describes damage in files: the file, the offset, what was found and what was expected.
+// Package corrupt describes damage in files: the file, the offset, what was found and what was expected. Whatever bytes
+// a file has, code that reads it returns such an error and never panics (I23).
 package corrupt
 
 import (

@@ -60,7 +60,8 @@ func (t *Target) Abandon() error {
 // durable, their names are not yet. After an error the caller must call Abandon.
 //
 // What it writes was under checksums with its position in the stream, and the fingerprint of each file is that of the
-// header. Whether the file is a table that fits its record shows when it is opened.
+// header. Whether the file is a table that fits its record shows when it is opened. It is part of a store only after
+// the edit that the caller makes (I42).
 func (t *Target) Stream(ctx context.Context, in *stream.Reader, have Have) ([]*manifest.Table, error) {
 	if err := t.space(in.Header); err != nil {
 		return nil, err
@@ -160,7 +161,7 @@ func missing(t *stream.Table) error {
 	return fmt.Errorf("%w: id %016x, %d bytes, fingerprint %016x", ErrMissing, t.ID, t.Size, t.Sum)
 }
 
-// Same checks that a table of the receiver, with the given fingerprint, is the one that a stream leaves out.
+// Same checks that a table of the receiver, with the given fingerprint, is the one that a stream leaves out (I38).
 func Same(of *stream.Table, own *manifest.Table, sum uint64) error {
 	numbered := *own
 	numbered.Number = of.Number

@@ -17,7 +17,7 @@ import (
 
 // A Mode says what opening a store may do.
 type Mode struct {
-	ReadOnly       bool // nothing on the disk is changed
+	ReadOnly       bool // nothing on the disk is changed (I32)
 	ErrorIfMissing bool // no store is created
 	ErrorIfExists  bool // no existing store is opened
 }
@@ -29,7 +29,7 @@ var (
 	errExists = fmt.Errorf("there is a store here: %w", fs.ErrExist)
 )
 
-// A Dir is the directory of a store, held and locked until Close.
+// A Dir is the directory of a store, held and locked until Close (I31, I40).
 type Dir struct {
 	FS   vfs.FS // holds the directory; nothing is changed in it any more once the lock was lost
 	Lock vfs.Lock
@@ -40,8 +40,8 @@ type Dir struct {
 // Close ends it.
 func (d *Dir) Close() error { return errors.Join(d.Lock.Close(), d.held.Close()) }
 
-// Enter holds and locks the directory of a store. For a new store, it creates the directory, durably, and missing
-// parents.
+// Enter holds and locks the directory of a store. For a new store, it creates the directory, durably (I17), and
+// missing parents.
 func Enter(fsys vfs.FS, dir string, mode Mode) (*Dir, error) {
 	if err := lookAt(fsys, dir, mode); err != nil {
 		return nil, err

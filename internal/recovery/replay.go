@@ -13,7 +13,7 @@ import (
 )
 
 // A Replay brings what the logs of a store hold into tables, or into memtables if the store must not be changed. If a
-// crash interrupts it, it can start again: logs are removed only after the manifest no longer needs them.
+// crash interrupts it, it can start again (I10): logs are removed only after the manifest no longer needs them.
 type Replay struct {
 	Logs         Logs
 	Strict       bool            // a gap in the logs is an error

@@ -44,7 +44,7 @@ import (
 //	+---------+---------+
 //
 // crc is the CRC-32C of: id u64, offset of the frame in the stream u64, payload. So a frame of another stream, or from
-// another position, is detected as damage.
+// another position, is detected as damage (I42).
 //
 // The header:
 //

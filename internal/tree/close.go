@@ -2,7 +2,8 @@ package tree
 
 import "context"
 
-// Close makes the tree refuse writes and ends the context of Life. It reports whether this was the first call.
+// Close makes the tree refuse writes and ends the context of Life. It reports whether this was the first call. From
+// then on every call on the store returns ErrClosed (I33).
 func (t *Tree) Close() (first bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,8 @@ type marks struct {
 	durable atomic.Pointer[batch.Mark]
 }
 
-// A markPair is the newest mark, and the one before it, which readers see until the sequence of the newest is visible.
+// A markPair is the newest mark, and the one before it, which readers see until the sequence of the newest is visible
+// (I36).
 type markPair struct{ mark, before batch.Mark }
 
 // at returns the mark that a reader at seq sees.

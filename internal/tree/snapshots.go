@@ -60,7 +60,8 @@ func (t *Tree) Unpin(p *Pin) error {
 	return nil
 }
 
-// keep makes all pins keep s, which is about to be replaced by a state that does not have their versions. mu is held.
+// keep makes all pins keep s, which is about to be replaced by a state that does not have their versions (I43). mu is
+// held.
 func (t *Tree) keep(s *State) {
 	t.snapshots.mu.Lock()
 	defer t.snapshots.mu.Unlock()

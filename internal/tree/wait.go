@@ -144,7 +144,7 @@ func (t *Tree) Fail(cause error) error {
 }
 
 // CheckLock makes the tree read-only, and returns the error for writers, if the lock of the directory was lost: then
-// another process may have the store open, and what this one writes would be no part of it.
+// another process may have the store open, and what this one writes would be no part of it (I40).
 func (t *Tree) CheckLock() error {
 	if t.lock == nil {
 		return nil

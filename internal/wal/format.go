@@ -5,7 +5,7 @@
 // Writer, from its first byte to its last: it is never appended to after it was read (I10) and never reused for another
 // number (I11). Space for records may be reserved ahead (NewReserving) as zeros, which are never a record: zeros up to
 // the file's end mark the end of the log. The length of the file therefore means nothing, except that a Writer makes no
-// file longer than MaxSize: a longer one, which may be sparse, is damaged and is not read.
+// file longer than MaxSize: a longer one, which may be sparse, is damaged and is not read (I41).
 package wal
 
 import (
