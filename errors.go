@@ -23,6 +23,10 @@ var (
 	// ErrTooLarge means that a key, a value, a mark or a batch exceeds its limit: [MaxKeySize], [MaxValueSize],
 	// [MaxMarkSize], [MaxBatchSize].
 	ErrTooLarge = errors.New("too large")
+	// ErrNoSpace means that a write, a flush or a compaction, with what must be written after it, would not fit on the
+	// disk. It matches syscall.ENOSPC. A write was refused before anything was written, and the store takes the next
+	// one that fits: the last 16 KB are for range deletes. Background work is tried again once a second.
+	ErrNoSpace = vfs.ErrNoSpace
 	// ErrConflict means that other writes changed what a transaction of [DB.Update] had read, at each of its
 	// attempts. Nothing was written.
 	ErrConflict = errors.New("conflict")
