@@ -18,12 +18,22 @@ const chunk = 8 << 10
 type Builder struct {
 	// Seed is the seed of the blocks to be written. Reset keeps it.
 	Seed Seed
+	// Scratch, if it is not nil, holds the equations of large Ribbon units while they are solved. Reset keeps it.
+	Scratch Scratch
 
 	chunks [][]Hash // all chunks in use except the last are full; empty ones follow
 	n      int
 	last   Hash
 	ribbon solver
 	whole  []byte // a unit, before it is cut into parts
+}
+
+// Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, and a Ribbon unit
+// takes 17 bytes a key while it is built.
+type Scratch interface {
+	// Rows returns n zeroed rows. They are used until the next call of Rows or Free.
+	Rows(n int) [][2]uint64
+	Free()
 }
 
 // Add adds a key's hash, unless it equals the one added before: several versions of a key are added in succession.
@@ -321,6 +331,8 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 // at a bounded cost. It measures the result: a unit that misses its rate by little gets a few more blocks; one that
 // misses it by much, because keys crowd, gets more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
+	b.ribbon.scratch = b.Scratch
+	defer b.ribbon.end()
 	start, rate := len(dst), p.rates[0]
 	bloom := p.units[0].blocks(uint64(b.n)) //nolint:gosec // a length
 	target, overhead := rate*ribbonMargin, usualOverhead

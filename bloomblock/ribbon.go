@@ -237,10 +237,16 @@ func (r *ribbon) measure(step uint64) float64 {
 }
 
 // A row is an equation: the slots of a band that count, from the first one that does. The zero row is no equation.
-type row [2]uint64
+type row = [2]uint64
 
-// A solver computes the bits of a unit. It keeps its memory for the next one.
-type solver struct{ rows []row }
+// A solver computes the bits of a unit. It keeps its own memory for the next one, and gives that of scratch back.
+type solver struct {
+	rows    []row
+	scratch Scratch
+}
+
+// manyRows is the number of equations from which on scratch holds them.
+const manyRows = 64 << 10
 
 // maxStepsPerKey bounds the elimination steps that a Builder spends on a Ribbon unit, over all its attempts. Random
 // hashes take five steps a key for a thousand keys, seven for 100,000 and nine for ten million; hashes chosen to
@@ -265,8 +271,20 @@ func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (le
 // begin allocates the equations of r.
 func (s *solver) begin(r *ribbon) {
 	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, or a Rebuild's bound, and a few
+	if s.scratch != nil && n >= manyRows {
+		s.rows = s.scratch.Rows(n)
+		return
+	}
 	s.rows = slices.Grow(s.rows[:0], n)[:n]
 	clear(s.rows)
+}
+
+// end gives memory of scratch back.
+func (s *solver) end() {
+	if len(s.rows) >= manyRows && s.scratch != nil {
+		s.scratch.Free()
+		s.rows = nil
+	}
 }
 
 // add eliminates an equation by those with the same start, until it has a start that no other has, or is redundant. It

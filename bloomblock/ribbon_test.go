@@ -328,3 +328,44 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 		}
 	}
 }
+
+// A countedScratch lends memory that must be given back before the next loan.
+type countedScratch struct {
+	t     *testing.T
+	lent  bool
+	loans int
+}
+
+func (c *countedScratch) Rows(n int) [][2]uint64 {
+	if n < 100_000 {
+		c.t.Errorf("%d rows, want more than there are keys", n)
+	}
+	c.lent = true
+	c.loans++
+	return make([][2]uint64, n)
+}
+
+func (c *countedScratch) Free() { c.lent = false }
+
+func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
+	scratch := &countedScratch{t: t}
+	with, without := Builder{Scratch: scratch}, Builder{}
+	p := ribbonOf(t, 0.01)
+	for range 2 {
+		for _, b := range []*Builder{&with, &without} {
+			b.Reset()
+			for i := range uint64(100_000) {
+				b.Add(HashKey(numbered(i)))
+			}
+		}
+		if !bytes.Equal(with.AppendBlock(nil, p), without.AppendBlock(nil, p)) {
+			t.Error("the filters differ")
+		}
+		if scratch.lent {
+			t.Error("the scratch is still lent")
+		}
+	}
+	if scratch.loans < 2 {
+		t.Errorf("%d loans for two filters", scratch.loans)
+	}
+}

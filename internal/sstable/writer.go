@@ -89,6 +89,7 @@ type Writer struct {
 	index   indexBuilder
 	filter  bloomblock.Builder
 	prefix  bloomblock.Builder // of prefixes
+	rows    rowPool            // of both filters, one after the other
 	self    selfCheck
 	props   Properties
 	dels    rangeDelBuilder
@@ -126,8 +127,34 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	w.index.reset(cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize))
 	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
 		b.Reset()
-		b.Seed = o.Seed
+		b.Seed, b.Scratch = o.Seed, &w.rows
 	}
+}
+
+// A rowPool holds what a filter needs while it is built, outside the collector's heap.
+type rowPool struct {
+	pool *pages.Pool
+	lent []byte
+}
+
+// Rows implements [bloomblock.Scratch].
+func (p *rowPool) Rows(n int) [][2]uint64 {
+	p.Free()
+	p.pool = pages.NewPool()
+	lent, zeroed := p.pool.Get(n * 2 * 8)
+	if !zeroed {
+		clear(lent)
+	}
+	p.lent = lent
+	return pages.As[[2]uint64](lent)
+}
+
+// Free implements [bloomblock.Scratch].
+func (p *rowPool) Free() {
+	if p.lent != nil {
+		p.pool.Free(p.lent)
+	}
+	p.pool, p.lent = nil, nil
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
