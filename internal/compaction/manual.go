@@ -22,7 +22,7 @@ type Manual struct {
 	from  []byte // within level, where to continue; nil means Lo
 }
 
-// Next returns the next plan, or nil when all is done. All plans that it returned before must have been carried out.
+// Next returns the next plan, or nil when all is done. After a plan was carried out, Done must be called with it.
 func (m *Manual) Next(v Shape, policy Policy) *Plan {
 	for ; m.level <= last; m.level, m.from = m.level+1, nil {
 		b := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}
@@ -45,7 +45,6 @@ func (m *Manual) Next(v Shape, policy Policy) *Plan {
 			}
 		}
 		if p != nil {
-			m.pass(p)
 			return p
 		}
 	}
@@ -59,8 +58,8 @@ func (m *Manual) wantsLevel0(v *Shape, b manifest.Bounds) bool {
 	})
 }
 
-// pass continues behind the tables that a plan takes from its level. Level 0 is done when nothing old is left in it.
-func (m *Manual) pass(p *Plan) {
+// Done continues behind the tables that a plan has taken from its level. Level 0 is done when nothing old is left.
+func (m *Manual) Done(p *Plan) {
 	if m.level == 0 {
 		return
 	}

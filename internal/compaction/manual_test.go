@@ -117,6 +117,7 @@ func TestManual(t *testing.T) {
 				}
 				got = append(got, p.text())
 				v = carry(t, v, p, &next)
+				m.Done(p)
 			}
 			if got := strings.Join(got, ", "); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
@@ -141,6 +142,7 @@ func TestARewrite(t *testing.T) {
 		}
 		got = append(got, p.text())
 		v = carry(t, v, p, &next)
+		m.Done(p)
 		for _, m := range v.Tables() {
 			m.Deletes = 0 // else it would be written once more for its tombstone
 		}
@@ -162,7 +164,11 @@ func TestAManualCompactionEndsWhileNewDataComesIn(t *testing.T) {
 			}
 			return
 		}
+		if again := m.Next(f.of(v), leveled); again.text() != p.text() {
+			t.Errorf("got %s before Done, want %s again", again.text(), p.text())
+		}
 		v = carry(t, v, p, &next)
+		m.Done(p)
 		e := &manifest.Edit{NextFile: 1 << 20}
 		for _, level := range []int{0, 5} { // a flush, and what the tree itself needs
 			m := *f.Levels[5][0].Tables[0]

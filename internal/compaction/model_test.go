@@ -180,6 +180,7 @@ func (w *world) compact() {
 			w.fail("a manual compaction does not end")
 		}
 		w.carryOut(p)
+		m.Done(p)
 		w.check()
 	}
 	b, v := manifest.Bounds{Lo: m.Lo, Hi: m.Hi}, w.shape()
@@ -273,6 +274,7 @@ func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
 			m := &Manual{UpTo: w.run + 1}
 			for p := m.Next(w.shape(), w.policy()); p != nil; p = m.Next(w.shape(), w.policy()) {
 				w.carryOut(p)
+				m.Done(p)
 			}
 			w.check()
 			var live, entries uint64

@@ -35,10 +35,9 @@ type Compaction struct {
 
 // A call is a call of Compact. It is carried out one plan at a time.
 type call struct {
-	compaction.Manual
-
-	done bool
-	err  error
+	manual compaction.Manual // used by compactLoop alone
+	done   bool
+	err    error
 }
 
 // Compact merges all data of the range [lo, hi) that is in tables into the last level, and returns when that is
@@ -48,8 +47,9 @@ func (s *Scheduler) Compact(ctx context.Context, lo, hi []byte, rewrite bool) er
 	if err := s.readRules(ctx, lo, hi); err != nil {
 		return err
 	}
-	c := &call{Manual: compaction.Manual{Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Rewrite: rewrite}}
-	c.UpTo = s.Tree.View().Next
+	c := &call{manual: compaction.Manual{
+		Lo: bytes.Clone(lo), Hi: bytes.Clone(hi), Rewrite: rewrite, UpTo: s.Tree.View().Next,
+	}}
 	s.mu.Lock()
 	s.calls = append(s.calls, c)
 	s.mu.Unlock()
@@ -65,10 +65,13 @@ func (s *Scheduler) Compact(ctx context.Context, lo, hi []byte, rewrite bool) er
 	return cmp.Or(err, c.err)
 }
 
-// end ends a call. mu is held.
+// end ends a call.
 func (s *Scheduler) end(c *call, err error) {
+	s.mu.Lock()
 	c.done, c.err = true, err
 	s.remove(c)
+	s.mu.Unlock()
+	s.Tree.Wake()
 }
 
 // remove removes a call from the waiting ones. mu is held.
@@ -80,12 +83,10 @@ func (s *Scheduler) remove(c *call) {
 type job struct {
 	version *manifest.Version
 	plan    *compaction.Plan
-	call    *call             // the call that the plan is for; nil if the tree needs it
-	manual  compaction.Manual // of the call once the job has begun
-	before  compaction.Manual // of the call until then
-	era     context.Context   //nolint:containedctx // set by begin
-	began   time.Time         // set by begin
-	read    atomic.Uint64     // versions of the inputs that were read
+	call    *call           // the call that the plan is for; nil if the tree needs it
+	era     context.Context //nolint:containedctx // the job ends with it
+	began   time.Time
+	read    atomic.Uint64 // versions of the inputs that were read
 }
 
 func (s *Scheduler) pick(now *tree.State) *compaction.Plan { return s.Policy.Pick(s.shape(now, false)) }
@@ -96,132 +97,87 @@ func (s *Scheduler) shape(now *tree.State, asked bool) compaction.Shape {
 	return compaction.Shape{Version: now.Version, Snapshots: s.Tree.Pinned(), Facts: s.facts(now, asked)}
 }
 
-// nextJob ends the job last, unless it is nil, and waits for the next compaction that is due. Compactions that the
-// tree needs alternate with those of calls. nextJob returns nil after Close and after the store has failed.
-func (s *Scheduler) nextJob(last *job) *job {
-	asked := last != nil && last.call != nil
-	s.mu.Lock()
-	s.running = slices.DeleteFunc(s.running, func(j *job) bool { return j == last })
-	s.mu.Unlock()
-	for ended := last != nil; ; ended = false {
-		v := s.Tree.View()
-		if v.Closing || v.Failed != nil { // then Compact returns by itself
-			if ended {
-				s.Tree.Wake() // see pause
-			}
-			return nil
-		}
-		now, release := s.Tree.Acquire() // the choice looks at tables
-		next := s.due(now, asked)
-		begun := s.begin(next, now)
-		release()
-		if ended || next != nil {
-			s.Tree.Wake() // others may wait for the end of the last job, or of a call
-		}
-		if begun {
-			return next
-		}
-		if next == nil && !ended {
-			s.Tree.Await(func(now tree.View) bool { return now.Changes != v.Changes })
-		}
-	}
-}
-
-// due returns a compaction that could begin now, or nil. asked reports whether the last one was for a call. If the
-// oldest call needs no compaction any more, due returns a job without a plan. It holds no lock while it chooses, since
-// that takes milliseconds in a large tree.
-func (s *Scheduler) due(now *tree.State, asked bool) *job {
-	plan := s.pick(now)
-	next := &job{version: now.Version}
-	s.mu.Lock()
-	if s.paused > 0 {
-		s.mu.Unlock()
-		return nil
-	}
-	if plan != nil && s.conflicts(plan) {
-		plan = nil
-	}
-	if len(s.calls) > 0 && (plan == nil || !asked) && !s.runs(s.calls[0]) {
-		next.call = s.calls[0]
-		next.manual = next.call.Manual // Next advances the copy
-	}
-	s.mu.Unlock()
-	if next.call != nil {
-		next.plan = next.manual.Next(s.shape(now, true), s.Policy)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if next.plan == nil || !s.conflicts(next.plan) {
-			return next
-		}
-		next.call = nil
-	}
-	if next.plan = plan; plan == nil {
-		return nil
-	}
-	return next
-}
-
-// begin counts a job that was due in a state as running, unless it is nil or the tree or the other jobs have changed
-// since. A job without a plan ends its call instead.
-func (s *Scheduler) begin(j *job, in *tree.State) bool {
-	if j == nil {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.paused > 0 || s.Tree.Load() != in || j.call != nil && (j.call.done || s.runs(j.call)) ||
-		j.plan != nil && s.conflicts(j.plan) {
-		return false
-	}
-	switch {
-	case j.plan == nil:
-		s.end(j.call, nil)
-		return false
-	case j.call != nil:
-		j.before = j.call.Manual
-		j.call.Manual = j.manual
-	}
-	j.began, j.era = time.Now(), s.era
-	s.running = append(s.running, j)
-	return true
-}
-
-// runs reports whether a plan of a call runs. mu is held.
-func (s *Scheduler) runs(c *call) bool {
-	return slices.ContainsFunc(s.running, func(j *job) bool { return j.call == c })
-}
-
-// conflicts reports whether a plan shares a level with a running compaction. Compactions of different levels share no
-// table, and neither changes what the other may drop: data only moves down. mu is held.
-func (s *Scheduler) conflicts(p *compaction.Plan) bool {
-	return slices.ContainsFunc(s.running, func(j *job) bool {
-		return p.Inputs[0].Level <= j.plan.To && j.plan.Inputs[0].Level <= p.To
-	})
-}
-
-// compactLoop runs compactions until Close.
+// compactLoop runs compactions, one at a time, until Close or until the store has failed.
 func (s *Scheduler) compactLoop() {
 	reported := false // whether the lack of disk space was
-	for j := s.nextJob(nil); j != nil; j = s.nextJob(j) {
+	for j := s.nextJob(false); j != nil; j = s.nextJob(j.call != nil) {
 		err := s.retry(j.era, "compaction", func() error { return s.compact(j) })
+		s.ended()
 		switch {
-		case err != nil && j.era.Err() != nil: // the tree is being replaced, or closed
-			s.mu.Lock()
+		case err == nil:
+			reported = false
 			if j.call != nil {
-				j.call.Manual = j.before
+				j.call.manual.Done(j.plan)
 			}
-			s.mu.Unlock()
-		case !errors.Is(err, vfs.ErrNoSpace): // after a final failure, nextJob returns nil
-			reported = reported && err != nil
+		case j.era.Err() != nil: // the tree is being replaced, or closed
+		case !errors.Is(err, vfs.ErrNoSpace): // the store has failed
 		case j.call != nil:
-			s.mu.Lock()
 			s.end(j.call, err)
-			s.mu.Unlock()
-			s.Tree.Wake()
 		default:
 			s.putOff(false, err, &reported)
 		}
 	}
+}
+
+// ended records that no compaction runs.
+func (s *Scheduler) ended() {
+	s.mu.Lock()
+	s.running = nil
+	s.mu.Unlock()
+	s.Tree.Wake()
+}
+
+// nextJob waits for the next compaction that is due and begins it. asked reports whether the last one was for a call:
+// compactions that the tree needs alternate with those of calls. nextJob returns nil after Close and after the store
+// has failed; then Compact returns by itself.
+func (s *Scheduler) nextJob(asked bool) *job {
+	for {
+		v := s.Tree.View()
+		if v.Closing || v.Failed != nil {
+			return nil
+		}
+		if j := s.begin(asked); j != nil {
+			return j
+		}
+		s.Tree.Await(func(now tree.View) bool { return now.Changes != v.Changes })
+	}
+}
+
+// begin begins the compaction that is due now and returns it, or nil. It holds no lock while it chooses, since that
+// takes milliseconds in a large tree. What flushes and ingests change meanwhile does not matter to a plan; if the tree
+// is replaced, the plan is discarded. A call that needs no compaction any more ends.
+func (s *Scheduler) begin(asked bool) *job {
+	s.mu.Lock()
+	j := &job{era: s.era}
+	if len(s.calls) > 0 {
+		j.call = s.calls[0]
+	}
+	s.mu.Unlock()
+	if j.era.Err() != nil {
+		return nil
+	}
+	now, release := s.Tree.Acquire() // the choice looks at tables
+	defer release()
+	j.version = now.Version
+	if j.call == nil || asked {
+		j.plan = s.pick(now)
+	}
+	switch {
+	case j.plan != nil:
+		j.call = nil
+	case j.call != nil:
+		if j.plan = j.call.manual.Next(s.shape(now, true), s.Policy); j.plan == nil {
+			s.end(j.call, nil) // which wakes nextJob
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.plan == nil || j.era.Err() != nil {
+		return nil
+	}
+	j.began = time.Now()
+	s.running = j
+	return j
 }
 
 // compact runs the plan of a job.

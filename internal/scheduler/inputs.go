@@ -15,7 +15,7 @@ import (
 )
 
 // inputs gives a compaction access to its input tables. They stay in the tree and on the disk, since only compactions
-// remove tables, and no other running one has the same inputs.
+// remove tables, and one runs at a time.
 type inputs struct {
 	s    *Scheduler
 	idle []*input // closed, for the next tables: the values in their buffers may be large

@@ -160,7 +160,7 @@ func (s *Scheduler) distinct(tables []*manifest.Table) error {
 
 // Replace makes tables, which are in no state, all that the store contains. seq is above all sequence numbers in use,
 // and at least that of the tables. mark becomes the mark of the store, even if it is empty. No memtable may have
-// anything, and no writer may write, until Replace returns. It cancels running compactions. After an error no file of
+// anything, and no writer may write, until Replace returns. It cancels a running compaction. After an error no file of
 // the tables is left, unless the edit may be in the manifest: then the store has failed.
 func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) error {
 	defer s.pause()()
@@ -171,23 +171,20 @@ func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) e
 	return s.install(e, tree.Change{Seq: seq, Replace: true}, Counts{})
 }
 
-// pause cancels running compactions, waits for their end, and lets none begin before resume is called.
+// pause cancels the compaction that runs, waits for its end, and lets none begin before resume is called. One caller at
+// a time may pause: the writers are halted.
 func (s *Scheduler) pause() (resume func()) {
 	s.mu.Lock()
-	s.paused++
 	s.endEra()
 	s.mu.Unlock()
-	s.Tree.Wake()                       // a compaction that was put off
-	s.Tree.Await(func(tree.View) bool { // the end of each wakes the tree
+	s.Tree.Await(func(tree.View) bool { // the end of a compaction wakes the tree
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.running) == 0
+		return s.running == nil
 	})
 	return func() {
 		s.mu.Lock()
-		if s.paused--; s.paused == 0 {
-			s.era, s.endEra = context.WithCancel(s.Tree.Life())
-		}
+		s.era, s.endEra = context.WithCancel(s.Tree.Life())
 		s.mu.Unlock()
 		s.Tree.Wake()
 	}

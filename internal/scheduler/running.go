@@ -38,10 +38,7 @@ func (s *Scheduler) Running() Running {
 	r.Flushed = min(s.Tree.Flushed.Load(), r.Versions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.running {
-		if j.plan.Move {
-			continue
-		}
+	if j := s.running; j != nil && !j.plan.Move {
 		c := RunningCompaction{
 			From: j.plan.Inputs[0].Level, To: j.plan.To, Bytes: j.plan.Bytes(), Read: j.read.Load(),
 			Duration: time.Since(j.began),

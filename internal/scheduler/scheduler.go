@@ -14,9 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// compactors is the number of goroutines that compact. More of them may only run plans that share no level.
-const compactors = 1
-
 // A Scheduler runs the background work of one store. It is safe for concurrent use.
 //
 // Locks are taken in this order: installMu, then those of the tree, then mu.
@@ -31,14 +28,13 @@ type Scheduler struct {
 
 	mu      sync.Mutex // guards what follows
 	calls   []*call    // calls of Compact, in their order
-	running []*job
+	running *job       // nil if no compaction runs
 	counts  Counts
 
 	installing int // calls of install whose filters do not follow the plan yet
 
-	era    context.Context //nolint:containedctx // of compactions; ended by Close, and where the tree is replaced
+	era    context.Context //nolint:containedctx // of compactions; ended by Close, and while the tree is replaced
 	endEra context.CancelFunc
-	paused int // calls of Replace: no compaction begins
 }
 
 // New returns a scheduler that does no work yet.
@@ -56,9 +52,7 @@ func (s *Scheduler) Start() {
 	}
 	s.workers.Go(s.followMemtables)
 	s.workers.Go(s.flushLoop)
-	for range compactors {
-		s.workers.Go(s.compactLoop)
-	}
+	s.workers.Go(s.compactLoop)
 	s.workers.Go(s.Tree.ReleaseStates)
 }
 
@@ -74,7 +68,7 @@ func (s *Scheduler) Settled() bool {
 	for {
 		v := s.Tree.View()
 		s.mu.Lock()
-		idle := len(s.calls) == 0 && len(s.running) == 0 && s.installing == 0
+		idle := len(s.calls) == 0 && s.running == nil && s.installing == 0
 		s.mu.Unlock()
 		now, release := s.Tree.Acquire()
 		if now == nil {

@@ -97,7 +97,10 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3)}})
-			j := s.nextJob(nil)
+			s.nextJob(false)
+			if s.Settled() {
+				t.Error("settled while a job runs")
+			}
 			paused := make(chan func(), 1)
 			go func() { paused <- s.pause() }()
 			synctest.Wait()
@@ -110,7 +113,8 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 			if len(paused) > 0 {
 				t.Error("the pause ended before the job")
 			}
-			if next := s.nextJob(j); next != nil {
+			s.ended()
+			if next := s.nextJob(false); next != nil {
 				t.Error("another job begins")
 			}
 			synctest.Wait()
@@ -124,62 +128,39 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	}
 }
 
-// TestCompactionsRunTogetherIfTheyShareNoLevel takes jobs as several goroutines would.
-func TestCompactionsRunTogetherIfTheyShareNoLevel(t *testing.T) {
+// TestNothingIsLockedWhileAPlanIsChosen takes the locks meanwhile. The plan of a tree that is replaced is discarded,
+// and none is made until the tree was replaced.
+func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &policy{plans: []*compaction.Plan{planOf(0, 3)}}
 		s, _ := newScheduler(t, p)
-		first := s.nextJob(nil)
-		p.plans = []*compaction.Plan{planOf(4, 5)}
-		second := s.nextJob(nil)
-		if first.plan.To != 3 || second.plan.To != 5 {
-			t.Fatalf("jobs to levels %d and %d, want 3 and 5", first.plan.To, second.plan.To)
-		}
-		for _, conflicting := range []*compaction.Plan{planOf(3, 4), planOf(0, 0), planOf(2, 2), planOf(5, 6)} {
-			p.plans = []*compaction.Plan{conflicting}
-			if j := s.due(s.Tree.Load(), false); j != nil {
-				t.Errorf("a plan from level %d to %d begins beside 0 to 3 and 4 to 5", conflicting.Inputs[0].Level,
-					conflicting.To)
+		var resume func()
+		picked := 0
+		p.meanwhile = func() {
+			if picked++; picked > 1 {
+				return
 			}
+			s.Counts()
+			s.Tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
+			resume = s.pause()
+			p.plans = []*compaction.Plan{planOf(4, 5)}
 		}
-		p.plans = []*compaction.Plan{planOf(0, 3)}
-		third := make(chan *job, 1)
-		go func() { third <- s.nextJob(nil) }()
+		next := make(chan *job, 1)
+		go func() { next <- s.nextJob(false) }()
 		synctest.Wait()
-		if len(third) > 0 || s.Settled() {
-			t.Error("a plan begins beside another one of its levels")
+		if len(next) > 0 || picked != 1 {
+			t.Fatalf("in a pause a job begins, after %d choices", picked)
 		}
-		if j := s.nextJob(first); j == nil || j.plan.To != 3 || len(third) > 0 {
-			t.Errorf("got %v after the first job ended, want its successor, once", j)
+		resume()
+		if j := <-next; j.plan.To != 5 || picked != 2 {
+			t.Errorf("got %+v, the %d. choice, want the second, to level 5", j.plan, picked)
 		}
-		if !s.Tree.Close() {
-			t.Error("closed twice")
+		s.ended()
+		if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
+			t.Error("settled with a compaction due")
 		}
-		if late, j := <-third, s.nextJob(second); late != nil || j != nil {
-			t.Errorf("got %v and %v after Close", late, j)
-		}
+		s.Tree.Close()
 	})
-}
-
-// TestNothingIsLockedWhileAPlanIsChosen changes the tree meanwhile; the plan of the old tree is discarded.
-func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
-	p := &policy{plans: []*compaction.Plan{planOf(0, 3)}}
-	s, _ := newScheduler(t, p)
-	picked := 0
-	p.meanwhile = func() {
-		if picked++; picked > 1 {
-			return
-		}
-		s.Counts()
-		s.Tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
-		p.plans = []*compaction.Plan{planOf(4, 5)}
-	}
-	if j := s.nextJob(nil); j == nil || j.plan.To != 5 || picked != 2 {
-		t.Errorf("got %+v, the %d. choice, want the second, to level 5", j, picked)
-	}
-	if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
-		t.Error("settled with a compaction due")
-	}
 }
 
 // TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that
@@ -187,18 +168,16 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
 	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
 	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
-	v, err := new(manifest.Version).Apply(&manifest.Edit{
-		Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}, NextFile: 51,
-	})
-	if err != nil {
+	e := &manifest.Edit{Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}}
+	if _, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	s.calls = []*call{{Manual: compaction.Manual{Rewrite: true, UpTo: 100}}}
-	now := &tree.State{Version: v}
+	s.calls = []*call{{manual: compaction.Manual{Rewrite: true, UpTo: 100}}}
 	for _, asked := range []bool{true, false} {
-		if j := s.due(now, asked); j == nil || (j.call != nil) == asked {
+		if j := s.nextJob(asked); j == nil || (j.call != nil) == asked {
 			t.Errorf("after a compaction for a call (%v) comes %+v, want the other kind", asked, j)
 		}
+		s.ended()
 	}
 }
 
