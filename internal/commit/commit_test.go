@@ -254,7 +254,9 @@ func TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed(t *testin
 			t.Fatal(err)
 		}
 		time.Sleep(100 * time.Microsecond)
-		before, frozen := uint64(ops), float64(s.pace.lastBytes)
+		before, frozen := ops, float64(s.pace.lastBytes)
+		flush, read := s.Tree.Load().Frozen[0].Flush(), 0
+		flush.First()
 		fill(0.5)
 		if len(s.stalls) != 0 {
 			t.Errorf("writes to a memtable that is half full waited: %v", s.stalls)
@@ -263,25 +265,27 @@ func TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed(t *testin
 		if filled := float64(s.Tree.Load().Mem.Bytes()) / float64(s.MemtableSize); filled > 0.9 {
 			t.Fatalf("the memtable is %.2f full", filled)
 		}
-		half := 20 * time.Millisecond // in which half of the last memtable was flushed
+		part, took := before/2/64*64, 20*time.Millisecond // the versions that were flushed, which is noted every 64
 		for _, tt := range []struct {
-			flushed uint64
+			flushed int
 			elapsed time.Duration
 			want    time.Duration // for each KiB
 		}{
 			{0, 0, 0},
 			{0, time.Second, flushMost},
-			{before / 2, half, time.Duration(float64(half) * 1024 / (0.25 * 0.5 * frozen))},
+			{part, took, time.Duration(float64(took) * 1024 / (0.25 * float64(part) / float64(before) * frozen))},
 			{before, time.Second, 0},
 		} {
-			s.Tree.Flushed.Store(tt.flushed)
+			for ; read < tt.flushed; read++ {
+				flush.Next()
+			}
 			s.pace.began = time.Now().Add(-tt.elapsed)
 			if got := s.flushDelay(); got < tt.want-tt.want/10 || got > tt.want+tt.want/10 {
 				t.Errorf("after %v and %d of %d versions a KiB is delayed by %v, want %v", tt.elapsed, tt.flushed,
 					before, got, tt.want)
 			}
 		}
-		s.Tree.Flushed.Store(0)
+		s.Tree.Load().Frozen[0].Flush() // anew
 		s.pace.debt, s.pace.began = 0, time.Now().Add(-time.Second)
 		earlier := s.Counts().Stalls[StoppedByMemtable]
 		began := time.Now()

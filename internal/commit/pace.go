@@ -85,7 +85,8 @@ func (w *Writer) flushDelay() time.Duration {
 	if filled < free {
 		return 0
 	}
-	done := float64(w.Tree.Flushed.Load()) / float64(s.Frozen[len(s.Frozen)-1].Len())
+	oldest := s.Frozen[len(s.Frozen)-1]
+	done := float64(oldest.Flushed()) / float64(oldest.Len())
 	if filled < free+paced*done {
 		return 0
 	}

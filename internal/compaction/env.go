@@ -30,10 +30,10 @@ type Env struct {
 	// anything in them.
 	Snapshots []ikey.Seq
 
+	// The rest is for Run alone.
+
 	// Progress, if not nil, is set to the number of versions read so far, every yieldEvery versions.
 	Progress *atomic.Uint64
-
-	// The rest is for Run alone.
 
 	Limiter Limiter // delays writes; nil means no limit
 	Recodes bool    // the inputs usually have another codec: sizes of outputs can't be predicted

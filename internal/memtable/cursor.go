@@ -62,13 +62,6 @@ const (
 	maxChain = 1 << 12 // capacity of chain that a closed cursor keeps
 )
 
-// Iter returns a cursor over all versions at or below seq. It stands at no version yet.
-func (t *Table) Iter(seq ikey.Seq) *Cursor {
-	c := new(Cursor)
-	c.Reset(t, seq, false)
-	return c
-}
-
 // Reset makes c a new cursor over the versions in t at or below seq: all of them, or the newest of each key. It stands
 // at no version yet. The zero Cursor may be Reset.
 func (c *Cursor) Reset(t *Table, seq ikey.Seq, newest bool) {

@@ -15,6 +15,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
+// Iter returns a cursor over all versions at or below seq. It stands at no version yet.
+func (t *Table) Iter(seq ikey.Seq) *Cursor {
+	c := new(Cursor)
+	c.Reset(t, seq, false)
+	return c
+}
+
 // all prints what a cursor sees from its position on.
 func all(c *Cursor, ok bool) string {
 	var b bytes.Buffer
@@ -289,5 +296,30 @@ func check(t *testing.T, c *Cursor, ok bool, want []entry) {
 	}
 	if ok && len(want) == 0 {
 		t.Fatalf("the cursor stands on %q, want nothing", c.Key().User)
+	}
+}
+
+// TestATableKnowsHowMuchOfItItsFlushHasRead reads all versions of a frozen table twice, as a flush that is tried again.
+func TestATableKnowsHowMuchOfItItsFlushHasRead(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	const n = 10*flushStep + 7
+	for i := range n {
+		add(tb, strconv.Itoa(i/3), ikey.Seq(i+1), ikey.Set, "")
+	}
+	tb.Freeze()
+	for range 2 {
+		src, read := tb.Flush(), uint64(0)
+		for ok := src.First(); ok; ok = src.Next() {
+			if got, want := tb.Flushed(), read-read%flushStep; got != want {
+				t.Fatalf("when %d versions were passed: %d, want %d", read, got, want)
+			}
+			read++
+		}
+		if got := tb.Flushed(); read != n || got != n {
+			t.Errorf("at the end, after %d versions: %d, want both %d", read, got, n)
+		}
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

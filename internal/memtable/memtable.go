@@ -58,6 +58,8 @@ type Table struct {
 	tail   tail
 	prefix []byte
 	newest [][]uint32 // by id: the ref of the key's newest version. The words are not guarded, but loaded atomically
+
+	flushed atomic.Uint64 // see Flushed
 }
 
 const (

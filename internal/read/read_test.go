@@ -213,7 +213,7 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := compaction.Flush(t.Context(), m.Iter(ikey.MaxSeq), dels, compaction.Env{
+	res, err := compaction.Flush(t.Context(), m.Flush(), dels, compaction.Env{
 		FS: fsys, Dir: "db", Numbers: r.tree, TableSize: 4 << 10, BlockSize: 512, Filter: params, Seed: seed,
 	})
 	if err != nil {

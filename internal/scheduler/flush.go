@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -56,9 +55,7 @@ func (s *Scheduler) flushLoop() {
 func (s *Scheduler) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := s.Env(0)
-	env.Progress = &s.Tree.Flushed
-	dels := f.Mem.RangeDelsFor(env.Snapshots)
-	res, err := compaction.Flush(context.Background(), f.Mem.Iter(ikey.MaxSeq), dels, env)
+	res, err := compaction.Flush(context.Background(), f.Mem.Flush(), f.Mem.RangeDelsFor(env.Snapshots), env)
 	if err != nil {
 		return err
 	}

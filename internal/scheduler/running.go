@@ -32,10 +32,10 @@ func (s *Scheduler) Running() Running {
 		r.Memtables = len(v.Flushing)
 		for _, f := range v.Flushing {
 			r.Versions += uint64(f.Mem.Len()) //nolint:gosec // G115: not negative
+			r.Flushed += f.Mem.Flushed()
 		}
 		return true
 	})
-	r.Flushed = min(s.Tree.Flushed.Load(), r.Versions)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.running; j != nil && !j.plan.Move {

@@ -301,7 +301,6 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 		if c.Flushed {
 			// Copy to new arrays: the old ones would keep the memory of the memtable until it is overwritten.
 			s.Frozen = append([]*memtable.Table(nil), s.Frozen[:len(s.Frozen)-1]...)
-			t.Flushed.Store(0)
 			t.flushing = append([]Frozen(nil), t.flushing[1:]...)
 		}
 		if c.Seq > 0 {
@@ -330,9 +329,6 @@ func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int6
 	next := memtable.NewIn(t.memory, mem.CommonPrefix(), mem.Keys(), memtableSize)
 	t.swap(func(s *State) {
 		s.Mem = next
-		if len(s.Frozen) == 0 {
-			t.Flushed.Store(0)
-		}
 		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
 		t.flushing = append(t.flushing, Frozen{mem, log, last, mark})
 		t.active = nil

@@ -52,9 +52,6 @@ type Tree struct {
 	visible atomic.Uint64         // the newest sequence visible to readers
 	marks   marks
 
-	// Flushed is the number of versions of the oldest frozen memtable that its flush has read.
-	Flushed atomic.Uint64
-
 	// SeqGate is set only by tests. It wraps each read of the visible sequence. A reader loads a state and then the
 	// sequence, with nothing between the two, and only here can a test intervene. If it is nil, it costs a lookup one
 	// load, next to that of the state, and a branch.

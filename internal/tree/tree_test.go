@@ -161,26 +161,6 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 	}
 }
 
-// TestWhatIsFlushedIsOfTheOldestFrozenMemtable starts from 0 for each.
-func TestWhatIsFlushedIsOfTheOldestFrozenMemtable(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
-	tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
-	tree.Flushed.Store(5)
-	tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
-	if n := tree.Flushed.Load(); n != 5 {
-		t.Errorf("with a second frozen memtable %d versions of the first are flushed, want 5", n)
-	}
-	for range 2 {
-		tree.Flushed.Store(7)
-		if _, _, _, err := tree.Install(&manifest.Edit{}, nil, Change{Flushed: true}); err != nil {
-			t.Fatal(err)
-		}
-		if n := tree.Flushed.Load(); n != 0 {
-			t.Errorf("after a flush %d versions of the next memtable are flushed, want 0", n)
-		}
-	}
-}
-
 // TestAManifestOfManyEditsStaysSmall records 50,000 edits: each Open reads the whole manifest.
 func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
 	fsys := vfs.NewMem()
