@@ -56,7 +56,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	must(t, err)
 	value := make([]byte, 1000)
 	rotated := func() bool {
-		return db.Metrics().Writes.Flushes > 0 || len(db.Tree().View().Flushing) > 0
+		return db.Metrics().Writes.Flushes > 0 || db.Tree().View().Flushing.Mem != nil
 	}
 	n := 0
 	for ; !rotated(); n++ {

@@ -310,18 +310,21 @@ func TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed(t *testin
 	})
 }
 
-// flush drops frozen memtables, as if they were in tables.
+// flush drops the frozen memtable, if there is one, as if it were in tables.
 func (s *store) flush(t *testing.T) {
 	t.Helper()
-	for range s.Tree.View().Flushing {
+	if s.waits() {
 		if _, _, _, err := s.Tree.Install(&manifest.Edit{}, nil, tree.Change{Flushed: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable has one frozen memtable, which is as many as may wait.
-func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
+// waits reports whether a memtable waits for a flush.
+func (s *store) waits() bool { return s.Tree.View().Flushing.Mem != nil }
+
+// TestAMemtableIsFrozenOnceTheLastIsFlushed has a frozen memtable, and one that is to be frozen.
+func TestAMemtableIsFrozenOnceTheLastIsFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
 		freeze := func() error { _, err := s.Freeze(t.Context()); return err }
@@ -335,7 +338,12 @@ func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
 			}
 			return err
 		}
-		for i, call := range []func() error{freeze, halt} {
+		drain := func() error {
+			s.Tree.Close()
+			s.Drain()
+			return nil
+		}
+		for i, call := range []func() error{freeze, halt, drain} {
 			if err := s.Commit(put("key", "v"), 1, false); err != nil {
 				t.Fatal(err)
 			}
@@ -348,21 +356,22 @@ func TestFreezeAndHaltWaitForTheFlushOfTheOldMemtable(t *testing.T) {
 			done := make(chan error, 1)
 			go func() { done <- call() }()
 			synctest.Wait()
-			if n := len(s.Tree.View().Flushing); n != 1 || len(done) != 0 {
-				t.Fatalf("call %d: %d memtables wait for a flush, want 1", i, n)
+			if !s.waits() || len(done) != 0 {
+				t.Fatalf("call %d does not wait for the flush", i)
 			}
+			second := s.Tree.Load().Mem
 			s.flush(t)
 			synctest.Wait()
-			if n := len(s.Tree.View().Flushing); n != 1 {
-				t.Errorf("call %d: %d memtables wait for a flush, want the second", i, n)
+			if got := s.Tree.View().Flushing.Mem; got != second {
+				t.Errorf("call %d: %p waits for a flush, want the second memtable, %p", i, got, second)
 			}
 			s.flush(t)
 			if err := <-done; err != nil {
 				t.Errorf("call %d: %v", i, err)
 			}
 		}
-		if s.lastSeq != 5 {
-			t.Errorf("after four writes and a halt, the newest sequence is %d, want 5", s.lastSeq)
+		if s.lastSeq != 7 {
+			t.Errorf("after six writes and a halt, the newest sequence is %d, want 7", s.lastSeq)
 		}
 		s.close(t)
 	})
@@ -430,11 +439,11 @@ func TestAMarkWaitsForTheFlushOfItsMemtable(t *testing.T) {
 			t.Fatal(err)
 		}
 		frozen := s.Tree.View().Flushing
-		if len(frozen) != 1 || string(frozen[0].Mark.Bytes) != want {
+		if frozen.Mem == nil || string(frozen.Mark.Bytes) != want {
 			t.Fatalf("frozen: %+v, want the mark %q", frozen, want)
 		}
 		s.flush(t)
-		if _, err := s.Freeze(t.Context()); err != nil || len(s.Tree.View().Flushing) != 0 {
+		if _, err := s.Freeze(t.Context()); err != nil || s.waits() {
 			t.Errorf("an empty memtable was frozen: %v", err)
 		}
 		if want == "" {

@@ -12,9 +12,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// maxFrozen is the number of memtables that may wait for a flush.
-const maxFrozen = 1
-
 // Freeze freezes the memtable, unless it is empty, so that background work flushes it, and returns the newest
 // sequence number. It waits until a memtable can be frozen, or until ctx ends.
 func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
@@ -72,7 +69,7 @@ func (w *Writer) waitToFreeze(ctx context.Context) error {
 // compaction waits for disk space: a range delete, which makes space, must not wait for it.
 func full(v tree.View, p compaction.Policy) (Reason, bool) {
 	switch {
-	case len(v.State.Frozen) >= maxFrozen:
+	case len(v.State.Frozen) > 0:
 		return StoppedByMemtable, true
 	case v.PutOff.Compaction == nil && p.Pressure(v.State.Version).Stop:
 		return StoppedByLevel0, true
@@ -136,7 +133,12 @@ func (w *Writer) Resume(used ikey.Seq) {
 func (w *Writer) Drain() {
 	w.mu.Lock() // a commit in progress has ended; later ones are refused
 	defer w.mu.Unlock()
-	if w.Tree.View().Failed == nil && !w.empty(w.Tree.Load().Mem) {
+	failed := false
+	w.Tree.Await(func(v tree.View) bool {
+		failed = v.Failed != nil
+		return failed || v.Flushing.Mem == nil
+	})
+	if !failed && !w.empty(w.Tree.Load().Mem) {
 		w.rotate()
 	}
 	w.Tree.Drain()

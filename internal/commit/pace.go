@@ -85,8 +85,7 @@ func (w *Writer) flushDelay() time.Duration {
 	if filled < free {
 		return 0
 	}
-	oldest := s.Frozen[len(s.Frozen)-1]
-	done := float64(oldest.Flushed()) / float64(oldest.Len())
+	done := float64(s.Frozen[0].Flushed()) / float64(s.Frozen[0].Len())
 	if filled < free+paced*done {
 		return 0
 	}

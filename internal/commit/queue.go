@@ -258,7 +258,7 @@ func (w *Writer) makeSpace(size int64) error {
 	used := mem.Bytes() + w.marked.Load()
 	fits := (w.empty(mem) || used < limit && (size <= limit/2 || used+size <= limit)) &&
 		(w.log == nil || w.log.w.HasSpace(batch.RecordHeader+size))
-	if first := w.log == nil && w.pace.began.IsZero(); first || !fits && !w.empty(mem) {
+	if first := w.log == nil && w.pace.began.IsZero(); first || !fits {
 		if err := w.waitToFreeze(context.Background()); err != nil {
 			return err
 		}

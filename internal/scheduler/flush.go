@@ -19,24 +19,22 @@ type Flush struct {
 	Duration time.Duration
 }
 
-// flushLoop flushes frozen memtables, oldest first, until Close has frozen the last one and all are flushed.
+// flushLoop flushes frozen memtables until Close has frozen the last one and it is flushed.
 func (s *Scheduler) flushLoop() {
 	reported := false // whether the lack of disk space was
 	for {
-		var oldest tree.Frozen
+		var frozen tree.Frozen
 		end := false
 		s.Tree.Await(func(v tree.View) bool {
-			if len(v.Flushing) > 0 {
-				oldest = v.Flushing[0]
-			}
-			end = v.Failed != nil || v.Drained && len(v.Flushing) == 0
-			return end || len(v.Flushing) > 0 || v.Dead > 0
+			frozen = v.Flushing
+			end = v.Failed != nil || v.Drained && frozen.Mem == nil
+			return end || frozen.Mem != nil || v.Dead > 0
 		})
 		if end {
 			return
 		}
-		if oldest.Mem != nil {
-			err := s.retry(context.Background(), "flush", func() error { return s.flush(oldest) })
+		if frozen.Mem != nil {
+			err := s.retry(context.Background(), "flush", func() error { return s.flush(frozen) })
 			noSpace := errors.Is(err, vfs.ErrNoSpace)
 			switch {
 			case noSpace && s.Tree.View().Closing:
@@ -51,7 +49,7 @@ func (s *Scheduler) flushLoop() {
 	}
 }
 
-// flush writes one frozen memtable as a run of level 0.
+// flush writes a frozen memtable as a run of level 0.
 func (s *Scheduler) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := s.Env(0)

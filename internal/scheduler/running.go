@@ -2,14 +2,12 @@ package scheduler
 
 import (
 	"time"
-
-	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Running describes the flushes and compactions in progress.
 type Running struct {
-	Memtables   int    // that wait for a flush, including the one that is flushed
-	Versions    uint64 // in these memtables
+	Memtables   int    // that wait for a flush or are flushed: 0 or 1
+	Versions    uint64 // in this memtable
 	Flushed     uint64 // versions among them that the flush has read
 	Compactions []RunningCompaction
 }
@@ -28,14 +26,9 @@ type RunningCompaction struct {
 // moment, which lookups never take.
 func (s *Scheduler) Running() Running {
 	var r Running
-	s.Tree.Await(func(v tree.View) bool {
-		r.Memtables = len(v.Flushing)
-		for _, f := range v.Flushing {
-			r.Versions += uint64(f.Mem.Len()) //nolint:gosec // G115: not negative
-			r.Flushed += f.Mem.Flushed()
-		}
-		return true
-	})
+	if mem := s.Tree.View().Flushing.Mem; mem != nil {
+		r.Memtables, r.Versions, r.Flushed = 1, uint64(mem.Len()), mem.Flushed() //nolint:gosec // G115: not negative
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.running; j != nil && !j.plan.Move {

@@ -74,7 +74,7 @@ func (s *Scheduler) Settled() bool {
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && len(v.Flushing) == 0 && s.pick(now) == nil && s.Share.Planned(now)
+		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.pick(now) == nil && s.Share.Planned(now)
 		release()
 		if now == v.State { // else idle is of another state
 			return settled
@@ -127,7 +127,7 @@ func (s *Scheduler) followMemtables() {
 	}
 }
 
-// WaitForFlush returns once all memtables frozen up to the sequence number last are durable in tables, and filters
+// WaitForFlush returns once a memtable that was frozen with the sequence number last is durable in tables, and filters
 // follow the plan.
 func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 	if err := s.Tree.WaitFlushed(ctx, last); err != nil {

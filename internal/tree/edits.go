@@ -2,7 +2,6 @@ package tree
 
 import (
 	"errors"
-	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -270,7 +269,7 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 
 // A Change is what an edit changes in addition to the tables.
 type Change struct {
-	Flushed bool     // the oldest frozen memtable is in the tables
+	Flushed bool     // the frozen memtable is in the tables
 	Seq     ikey.Seq // if not 0, the sequence of ingested tables, which becomes visible with them
 	Replace bool     // the added tables replace all others: open pins keep the state before
 }
@@ -299,9 +298,7 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 			t.keep(old)
 		}
 		if c.Flushed {
-			// Copy to new arrays: the old ones would keep the memory of the memtable until it is overwritten.
-			s.Frozen = append([]*memtable.Table(nil), s.Frozen[:len(s.Frozen)-1]...)
-			t.flushing = append([]Frozen(nil), t.flushing[1:]...)
+			s.Frozen, t.flushing = nil, Frozen{}
 		}
 		if c.Seq > 0 {
 			s.Ingests++
@@ -322,15 +319,14 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 
 // Freeze makes the memtable wait for a flush, and begins a new one of the given size in bytes. log is the log of its
 // writes, or nil, last its newest sequence, and mark the newest of its marks, if it has one. No goroutine may write
-// meanwhile.
+// meanwhile, and no other memtable may wait for a flush.
 func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int64) {
 	mem := t.state.Load().Mem
 	mem.Freeze()
 	next := memtable.NewIn(t.memory, mem.CommonPrefix(), mem.Keys(), memtableSize)
 	t.swap(func(s *State) {
 		s.Mem = next
-		s.Frozen = slices.Insert(slices.Clone(s.Frozen), 0, mem)
-		t.flushing = append(t.flushing, Frozen{mem, log, last, mark})
-		t.active = nil
+		s.Frozen = []*memtable.Table{mem}
+		t.flushing, t.active = Frozen{mem, log, last, mark}, nil
 	}, nil)
 }

@@ -15,7 +15,7 @@ import (
 // replaced as a whole. A short reader loads it inside an epoch guard; a long one holds a reference.
 type State struct {
 	Mem     *memtable.Table   // takes writes
-	Frozen  []*memtable.Table // waiting to be written out, newest first
+	Frozen  []*memtable.Table // newest first: one that waits for a flush, or in a store that is only read, of its logs
 	Version *manifest.Version
 	Runs    []*Run       // newest first
 	Ingests uint64       // changes of the tables that were not written by Apply: ingests and imports since Open

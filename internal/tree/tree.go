@@ -73,7 +73,7 @@ type Tree struct {
 	mu       sync.Mutex // guards what follows, and the swap of state
 	changed  sync.Cond  // broadcast after each change of what mu guards: see notify
 	changes  uint64     // number of broadcasts
-	flushing []Frozen   // the memtables of state.Frozen, oldest first
+	flushing Frozen     // its Mem is nil if no memtable waits for a flush
 	dead     []*Table   // tables in no state: to be removed from the disk
 	failed   error      // once set, no more writes are taken
 	closing  bool

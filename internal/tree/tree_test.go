@@ -141,23 +141,23 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 	tree, _ := newTree(t, vfs.NewMem())
 	frozen := make(chan error)
 	go func() {
-		frozen <- tree.Wait(t.Context(), func(v View) bool { return len(v.Flushing) == 1 && len(v.State.Frozen) == 1 })
+		frozen <- tree.Wait(t.Context(), func(v View) bool { return v.Flushing.Mem != nil && len(v.State.Frozen) == 1 })
 	}()
 	tree.Freeze(nil, 5, batch.Mark{}, 1<<16)
 	if err := <-frozen; err != nil {
 		t.Error(err)
 	}
-	if v := tree.View(); v.Flushing[0].Last != 5 || v.State.Mem == v.Flushing[0].Mem {
-		t.Errorf("the frozen memtable ends at %d, want 5", v.Flushing[0].Last)
+	if v := tree.View(); v.Flushing.Last != 5 || v.State.Mem == v.Flushing.Mem {
+		t.Errorf("the frozen memtable ends at %d, want 5", v.Flushing.Last)
 	}
 	old, now, _, err := tree.Install(&manifest.Edit{LastSeq: 5}, nil, Change{Flushed: true, Seq: 6})
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := tree.View()
-	if len(v.Flushing) != 0 || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
-		t.Errorf("after the flush: %d memtables wait, %d and before %d are in the state, the newest sequence is %d",
-			len(v.Flushing), len(now.Frozen), len(old.Frozen), tree.NewestSeq())
+	if v.Flushing.Mem != nil || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
+		t.Errorf("after the flush: %v waits, %d and before %d are in the state, the newest sequence is %d",
+			v.Flushing, len(now.Frozen), len(old.Frozen), tree.NewestSeq())
 	}
 }
 

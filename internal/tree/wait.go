@@ -11,15 +11,15 @@ import (
 // A View is what a tree holds at one moment. Wait conditions depend on it.
 type View struct {
 	State    *State
-	Flushing []Frozen // memtables that wait for a flush, oldest first
-	Log      Log      // of the memtable that takes writes; nil if there is none
-	Dead     int      // tables that TakeDead would return
-	Failed   error    // why no more writes are taken, or nil
-	Closing  bool     // after Close
-	Drained  bool     // no more memtables will be frozen
-	PutOff   PutOff   // work that waits for disk space
-	Next     uint64   // the next file number
-	Changes  uint64   // the number of changes so far, of the tree or announced by Wake
+	Flushing Frozen // the memtable that waits for a flush; its Mem is nil if none does
+	Log      Log    // of the memtable that takes writes; nil if there is none
+	Dead     int    // tables that TakeDead would return
+	Failed   error  // why no more writes are taken, or nil
+	Closing  bool   // after Close
+	Drained  bool   // no more memtables will be frozen
+	PutOff   PutOff // work that waits for disk space
+	Next     uint64 // the next file number
+	Changes  uint64 // the number of changes so far, of the tree or announced by Wake
 }
 
 // PutOff tells why background work waits: errors for lack of disk space, or nil.
@@ -68,12 +68,12 @@ func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 	return nil
 }
 
-// WaitFlushed returns nil once all memtables that were frozen up to the sequence number last are in tables. While their
+// WaitFlushed returns nil once a memtable that was frozen with the sequence number last is in tables. While its
 // flush waits for disk space, it returns that error; otherwise it returns the errors of Wait.
 func (t *Tree) WaitFlushed(ctx context.Context, last ikey.Seq) error {
 	var noSpace error
 	err := t.Wait(ctx, func(v View) bool {
-		if len(v.Flushing) == 0 || v.Flushing[0].Last > last {
+		if v.Flushing.Mem == nil || v.Flushing.Last > last {
 			noSpace = nil
 			return true
 		}
