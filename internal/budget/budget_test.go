@@ -350,6 +350,34 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	}
 }
 
+// TestADeletedTableIsReducedAfterItsLoad deletes a table while its filter is being loaded, which may read a file: the
+// plan does not wait for it, since flushes wait for the plan.
+func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	s.table.Loading.Lock()
+	deleted := []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: s.table.Meta.Number}}
+	old, now, _, err := s.tree.Install(&manifest.Edit{Deleted: deleted}, nil, tree.Change{})
+	must(t, err)
+	followed := make(chan bool)
+	go func() {
+		s.Follow(old, now, deleted)
+		close(followed)
+	}()
+	select {
+	case <-followed:
+	case <-time.After(20 * time.Second):
+		t.Error("the plan waits for the load of a table")
+	}
+	if got := s.table.Keys.Bytes(); got != s.whole {
+		t.Errorf("during the load %d bytes of the filter are in memory, want all %d", got, s.whole)
+	}
+	s.settle(s.table)
+	<-followed
+	if got := s.table.Keys.Bytes(); got != 0 {
+		t.Errorf("after the load %d bytes of the filter are in memory, want none", got)
+	}
+}
+
 // TestIdleMemtablesLendTheirMemory fills memtables of one store, which takes memory from the filter of another, and
 // empties them.
 func TestIdleMemtablesLendTheirMemory(t *testing.T) {

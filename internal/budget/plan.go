@@ -181,13 +181,14 @@ func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
 			if !gone[t.Meta.Number] {
 				return
 			}
-			t.Loading.Lock()
 			if !moved[t.Meta.Number] {
 				t.Keys.Most.Store(0)
 				t.Prefixes.Most.Store(0)
 			}
-			b.reduce(t)
-			t.Loading.Unlock()
+			if t.Loading.TryLock() { // else its loader, which may read a file, reduces it: see settle
+				b.reduce(t)
+				t.Loading.Unlock()
+			}
 		})
 	}
 	b.Rebalance()
