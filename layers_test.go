@@ -94,8 +94,9 @@ var rooms = map[string]room{
 		"internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 	"internal/commit": {4, []string{
-		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable", "bloomblock",
-		"vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/pages",
+		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable",
+		"internal/deadkeys", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/filename",
+		"internal/pages",
 	}},
 	"internal/check": {4, []string{
 		"internal/words",

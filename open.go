@@ -162,7 +162,7 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 	policy := db.opts.policy()
 	db.writer.Init(commit.Config{
 		FS: db.home.FS, Dir: db.dir, Tree: db.tree, Policy: policy, MemtableSize: db.opts.MemtableSize,
-		Seed: seed, Values: &db.read, Records: &db.read.DeadKeys, Observer: &db.report,
+		Seed: seed, Values: &db.read, DeadKeys: &db.read.DeadKeys, Observer: &db.report,
 	})
 	work := scheduler.Config{
 		Tree: db.tree, Share: db.share, Policy: policy, Rate: db.opts.CompactionRate, ReadOnly: db.opts.ReadOnly,

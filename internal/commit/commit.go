@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -49,7 +50,7 @@ type Config struct {
 	MemtableSize int64           // bytes
 	Seed         bloomblock.Seed // of memtables
 	Values       Values
-	Records      Records
+	DeadKeys     *deadkeys.Ranges // which puts cut
 	Observer     Observer
 }
 
@@ -63,13 +64,6 @@ type Values interface {
 	SameRange(lower, upper []byte, a, b tree.Moment) (bool, error)
 	// Hash returns the hash of key by which memtables find it.
 	Hash(key []byte) bloomblock.SeededHash
-}
-
-// Records follows what is written. Calls come one at a time, in the order of sequence numbers.
-type Records interface {
-	// Wrote is called for each record, after it is in the memtable and before it is visible. ops are its operations,
-	// encoded, of which a large one may have no value.
-	Wrote(ops []byte)
 }
 
 // An Observer is called when writes no longer wait for background work.

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -25,7 +26,6 @@ type store struct {
 	Writer
 
 	tables  map[string]string
-	written int  // records
 	changed bool // what SameKey and SameRange deny
 	asked   int  // calls of these
 	stalls  []Stall
@@ -34,7 +34,6 @@ type store struct {
 
 func (s *store) Stalled(stall Stall)                    { s.stalls = append(s.stalls, stall) }
 func (s *store) ReadOnly(error)                         {}
-func (s *store) Wrote([]byte)                           { s.written++ }
 func (s *store) Hash(key []byte) bloomblock.SeededHash  { return s.Seed.Hash(bloomblock.HashKey(key)) }
 func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
 func (s *store) MaxRuns(int) int                        { return 1 }
@@ -92,7 +91,7 @@ func newStore(t *testing.T) *store {
 	s.Tree.Begin(s.Tree.FirstState(nil, 1<<16), 0)
 	s.Init(Config{
 		FS: fsys, Dir: "db", Tree: s.Tree, Policy: s, MemtableSize: 1 << 16, Seed: 7,
-		Values: s, Records: s, Observer: s,
+		Values: s, DeadKeys: new(deadkeys.Ranges), Observer: s,
 	})
 	return s
 }
@@ -454,6 +453,46 @@ func TestAMarkWaitsForTheFlushOfItsMemtable(t *testing.T) {
 	}
 	if m := s.Tree.Mark(); string(m.Bytes) != "mark" || m.Seq != 4 {
 		t.Errorf("the mark is %q at sequence %d, want 4", m.Bytes, m.Seq)
+	}
+	s.close(t)
+}
+
+// TestPutsCutRangesOfDeadKeysAndNothingElseDoes writes into a range of dead keys.
+func TestPutsCutRangesOfDeadKeysAndNothingElseDoes(t *testing.T) {
+	s := newStore(t)
+	op := func(kind ikey.Kind, key, value string) []byte {
+		return batch.AppendOp(nil, kind, []byte(key), []byte(value))
+	}
+	large := make([]byte, MinPut)
+	for _, tt := range []struct {
+		name  string
+		write func() error
+		cuts  bool
+	}{
+		{"a put", func() error { return s.Commit(put("k", "v"), 1, false) }, true},
+		{"a put outside", func() error { return s.Commit(put("m", "v"), 1, false) }, false},
+		{"a delete", func() error { return s.Commit(op(ikey.Delete, "k", ""), 1, false) }, false},
+		{"a range delete", func() error { return s.Commit(op(ikey.RangeDelete, "k", "ka"), 1, false) }, false},
+		{"a mark", func() error { return s.Commit(op(ikey.Mark, "", "k"), 1, false) }, false},
+		{"the last of 40 puts", func() error {
+			return s.Commit(append(bytes.Repeat(put("m", "v"), 39), put("k", "v")...), 40, false)
+		}, true},
+		{"a large put", func() error {
+			return s.CommitPut(batch.AppendPut(nil, []byte("k"), len(large)), large, false)
+		}, true},
+		{"a large batch", func() error { return s.Commit(put("k", string(large)), 1, false) }, true},
+	} {
+		s.DeadKeys = new(deadkeys.Ranges)
+		s.DeadKeys.Close(s.DeadKeys.Open([]byte("j"), []byte("l"), deadkeys.Reader{Seq: s.Tree.NewestSeq()}), true)
+		if err := tt.write(); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.DeadKeys.Len(); n != map[bool]int{false: 1, true: 2}[tt.cuts] {
+			t.Errorf("after %s there are %d ranges; it cuts: %v", tt.name, n, tt.cuts)
+		}
+		if s.waits() {
+			s.flush(t)
+		}
 	}
 	s.close(t)
 }

@@ -15,7 +15,6 @@ type condition struct {
 	key  []byte
 	hash bloomblock.SeededHash
 	old  []byte // the value that key must have; nil if key must be absent
-	held bool   // the result of the last check
 
 	state *tree.State // of the first check
 	seq   ikey.Seq    // the first check saw all writes up to this, or more
@@ -32,7 +31,7 @@ func (when *condition) wants(value []byte, found bool) bool {
 // holds checks the condition for the commit. ops are the operations of its group that were written before it. mu is
 // held.
 func (w *Writer) holds(when *condition, ops []byte) (bool, error) {
-	held, decided := false, false
+	held, decided := false, false // by ops
 	for len(ops) > 0 {
 		kind, key, value, rest, err := batch.NextOp(ops)
 		if err != nil {

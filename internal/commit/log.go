@@ -126,15 +126,6 @@ func (w *Writer) syncLog() error {
 	return w.Tree.CheckLock() // whoever takes the lock later finds what is durable now
 }
 
-// syncAll makes all that was written durable. mu is held.
-func (w *Writer) syncAll() error {
-	err := w.syncLog()
-	if err == nil {
-		w.Tree.Synced()
-	}
-	return err
-}
-
 // Number returns the number of the log's file.
 func (l *logFile) Number() uint64 { return l.number }
 

@@ -24,30 +24,6 @@ type Reads struct {
 // A Range is the range of keys [Lo, Hi); a nil Hi means no end.
 type Range struct{ Lo, Hi []byte }
 
-// CommitReads does what Commit does if the reads are still the same, and reports whether it did. The check and the
-// commit are one step to all other writers and readers. It sorts the reads.
-//
-// What was written since is only in the memtable, as long as the state is the one that the transaction has read. Only
-// if there is another state, because a memtable was frozen or tables have changed, are the reads repeated and compared:
-// tables drop versions and their sequence numbers, so these do not show what has changed. It is done once before the
-// commit queues, so that files are read while no other writer waits.
-func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (bool, error) {
-	r.sort()
-	r.seen = r.At
-	if w.Tree.Load() != r.At.State {
-		now, err := w.Tree.Now()
-		if err != nil {
-			return false, err
-		}
-		defer w.Tree.Release(now.State)
-		if same, err := w.repeat(r, now); err != nil || !same {
-			return false, err
-		}
-		r.seen = now
-	}
-	return w.commit(ops, nil, count, durable, nil, r)
-}
-
 // sort sorts the keys and ranges, and joins ranges that overlap.
 func (r *Reads) sort() {
 	if len(r.Keys) > 1 {
@@ -71,9 +47,9 @@ func (r *Reads) sort() {
 	r.Ranges = joined
 }
 
-// stand reports whether the reads are still the same in their turn. ops are the operations of their group that were
+// unchanged reports whether the reads are still the same in their turn. ops are the operations of their group that were
 // written before. mu is held.
-func (w *Writer) stand(r *Reads, ops []byte) (bool, error) {
+func (w *Writer) unchanged(r *Reads, ops []byte) (bool, error) {
 	if touched, err := r.touchedBy(ops); err != nil || touched {
 		return false, err
 	}

@@ -83,7 +83,7 @@ func TestReadsStandByWhatWasWrittenSince(t *testing.T) {
 				}
 				ops = nil
 			}
-			if got, err := s.stand(&r, ops); err != nil || got != tt.stands || s.asked != 0 {
+			if got, err := s.unchanged(&r, ops); err != nil || got != tt.stands || s.asked != 0 {
 				t.Errorf("%s, in the %s: %v, %v, want %v; asked %d times", tt.name, where, got, err, tt.stands, s.asked)
 			}
 			s.Tree.Release(now.State)
@@ -115,7 +115,7 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 		if want := map[bool]int{false: 3, true: 1}[changed]; err != nil || stood == changed || s.asked != want {
 			t.Errorf("changed: %v: stood %v, %v after %d questions, want %d", changed, stood, err, s.asked, want)
 		}
-		if got := s.written; got != map[bool]int{false: 3, true: 2}[changed] {
+		if got := s.Counts().Groups; got != map[bool]uint64{false: 3, true: 2}[changed] {
 			t.Errorf("changed: %v: %d records", changed, got)
 		}
 		s.Tree.Release(now.State)
@@ -140,7 +140,7 @@ func TestReadsOfAnOlderStateAreRepeatedThoughTheirSequenceIsTheNewest(t *testing
 	}
 	s.changed = true
 	r := Reads{At: now, Keys: [][]byte{[]byte("key")}, seen: now}
-	if stands, err := s.stand(&r, nil); err != nil || stands || s.asked != 1 {
+	if stands, err := s.unchanged(&r, nil); err != nil || stands || s.asked != 1 {
 		t.Errorf("reads of another state stand: %v, %v after %d questions, want 1", stands, err, s.asked)
 	}
 	s.Tree.Release(now.State)
@@ -166,8 +166,8 @@ func TestTheFirstOfAGroupThatReadsTheSameWins(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, c := range group[:3] {
-		if c.stood != (i == 0) || c.err != nil {
-			t.Errorf("commit %d of the group: stood %v, %v", i, c.stood, c.err)
+		if c.satisfied != (i == 0) || c.err != nil {
+			t.Errorf("commit %d of the group: satisfied %v, %v", i, c.satisfied, c.err)
 		}
 	}
 	v, _, _ := s.Tree.Load().Mem.Get([]byte("key"), s.Hash([]byte("key")).Mixed, ikey.MaxSeq)

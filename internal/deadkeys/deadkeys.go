@@ -257,25 +257,14 @@ func (s *set) add(r Range) {
 	s.replace(i, j, &r)
 }
 
-// Wrote cuts the ranges into which a log record puts keys, before they can be seen; ops are its operations, of which
-// the values do not matter. Records come one at a time, after they are in the memtable.
-func (d *Ranges) Wrote(ops []byte) {
-	if d.now.Load() == nil {
-		return
-	}
-	for len(ops) > 0 {
-		kind, key, _, rest, err := batch.NextOp(ops)
-		if err != nil {
-			return // the memtable has refused it
-		}
-		if kind == ikey.Set {
-			d.put(key)
-		}
-		ops = rest
+// Put cuts the range that holds a key, and ends the open reports of it. It is called for each put, after that is in the
+// memtable and before it can be seen.
+func (d *Ranges) Put(key []byte) {
+	if d.now.Load() != nil {
+		d.put(key)
 	}
 }
 
-// put ends the open reports of a key, and cuts the range that holds it.
 func (d *Ranges) put(key []byte) {
 	hit := func(s *set) (i int, in bool) {
 		if s == nil {

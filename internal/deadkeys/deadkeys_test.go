@@ -11,8 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-func op(kind ikey.Kind, key string) []byte { return batch.AppendOp(nil, kind, []byte(key), nil) }
-
 // report reports [lo, hi) as of seq.
 func report(d *Ranges, lo, hi string, seq ikey.Seq) {
 	if p := d.Open([]byte(lo), []byte(hi), Reader{Seq: seq}); p != nil {
@@ -46,7 +44,6 @@ func TestReportsJoinRangesAndPutsCutThem(t *testing.T) {
 		{"a put at the start", "b-h@5 +b", "b⁺-h@5"},
 		{"a put at the end is outside", "b-h@5 +h", "b-h@5"},
 		{"a range of one key", "b-b\x00@5 +b", ""},
-		{"a delete cuts nothing", "b-h@5 -d", "b-h@5"},
 		{"a gap is closed", "b-h@5 +d d-d\x00@9", "b-h@9"},
 		{"without an end", "b-∞@5 +d", "b-d@5 d⁺-∞@5"},
 	} {
@@ -55,9 +52,7 @@ func TestReportsJoinRangesAndPutsCutThem(t *testing.T) {
 			for word := range strings.FieldsSeq(test.do) {
 				switch word[0] {
 				case '+':
-					d.Wrote(op(ikey.Set, word[1:]))
-				case '-':
-					d.Wrote(op(ikey.Delete, word[1:]))
+					d.Put([]byte(word[1:]))
 				default:
 					lo, rest, _ := strings.Cut(word, "-")
 					hi, number, _ := strings.Cut(rest, "@")
@@ -94,7 +89,7 @@ func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 			t.Errorf("open reports are believed: %s", got)
 		}
 		if test.put != "" {
-			d.Wrote(op(ikey.Set, test.put))
+			d.Put([]byte(test.put))
 		}
 		d.Close(p, test.stands)
 		d.Close(other, false)
@@ -135,7 +130,7 @@ func TestRangesAgreeWithAModel(t *testing.T) {
 		for seq := ikey.Seq(1); seq < 200; seq++ {
 			lo, hi := rng.IntN(256), rng.IntN(256)
 			if rng.IntN(2) == 0 {
-				d.Wrote(op(ikey.Set, string(key(lo))))
+				d.Put(key(lo))
 				since[lo] = 0
 			} else {
 				report(&d, string(key(lo)), string(key(hi)), seq)

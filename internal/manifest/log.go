@@ -104,7 +104,7 @@ func (l *Log) accept(e *Edit) error {
 }
 
 func (l *Log) write(e *Edit) error {
-	if err := l.w.Append(AppendEdit(make([]byte, wal.HeaderSize), e)); err != nil {
+	if err := l.w.Append(AppendEdit(wal.Begin(nil), e)); err != nil {
 		return err
 	}
 	return l.w.Sync()

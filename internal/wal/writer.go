@@ -90,6 +90,9 @@ func begin(f Sink, r Reserver, number, id uint64, reserve int64) (*Writer, error
 	return w, nil
 }
 
+// Begin returns the beginning of a record for Append, HeaderSize bytes in the memory of b. The payload follows.
+func Begin(b []byte) []byte { return append(b[:0], make([]byte, HeaderSize)...) }
+
 // Append writes one record: HeaderSize bytes, which Append fills in, and the payload, whose end may be in more slices,
 // so that a large payload need not be copied. If it returns nil, the record has reached the operating system; after an
 // error any part of it may be in the file. A payload over MaxPayload is refused with ErrTooLarge before anything is
