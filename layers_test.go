@@ -79,7 +79,7 @@ var rooms = map[string]room{
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
 		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "internal/overlay", "digest",
-		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel", "internal/epoch",
+		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
 		"internal/filename", "internal/corrupt", "internal/words",
 	}},
 
@@ -106,7 +106,7 @@ var rooms = map[string]room{
 	}},
 	"internal/budget": {4, []string{
 		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
-		"internal/sstable", "bloomblock", "internal/cache", "internal/pages",
+		"internal/sstable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/pages",
 	}},
 
 	"internal/intake": {4, []string{

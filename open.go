@@ -14,7 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
@@ -64,11 +63,9 @@ func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error)
 	}
 	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool, closed: make(chan struct{})}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
-	domain := new(epoch.Domain)
 	config := tree.Config{
-		FS: home.FS, Dir: dir, Lock: home.Lock, Domain: domain, Filters: opts.filters(), Observer: &db.report,
-		Files: db.pool.Files.NewDir(home.FS, dir, domain), Blocks: db.pool.Blocks.NewCache(domain),
-		Parts: db.pool.Parts, Pieces: db.pool.Pieces,
+		FS: home.FS, Dir: dir, Lock: home.Lock, Filters: opts.filters(), Observer: &db.report,
+		Shared: pool.Shared(home.FS, dir),
 	}
 	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
 		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)

@@ -10,7 +10,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -69,10 +68,9 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	must(t, f.Close())
 
 	s := &testStore{told: new(observer)}
-	domain := new(epoch.Domain)
 	tr := tree.New(tree.Config{
-		FS: fsys, Dir: "db", Domain: domain, Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
-		Files: p.Files.NewDir(fsys, "db", domain), Blocks: p.Blocks.NewCache(domain), Pieces: p.Pieces, Parts: p.Parts,
+		FS: fsys, Dir: "db", Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Shared: p.Shared(fsys, "db"),
 	})
 	version := &manifest.Version{}
 	meta := compaction.Table(number, info)

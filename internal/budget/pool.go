@@ -15,11 +15,13 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // ErrNoRoom means that the memtables of one more store do not fit.
@@ -66,6 +68,14 @@ func NewPool(memory int64, openFiles int) *Pool {
 	return &Pool{
 		Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles), Pieces: pages.NewPieces(),
 		Parts: sstable.NewPartPool(memory),
+	}
+}
+
+// Shared returns what the tables of a new store share.
+func (p *Pool) Shared(fsys vfs.FS, dir string) tree.Shared {
+	d := new(epoch.Domain)
+	return tree.Shared{
+		Domain: d, Files: p.Files.NewDir(fsys, dir, d), Blocks: p.Blocks.NewCache(d), Parts: p.Parts, Pieces: p.Pieces,
 	}
 }
 

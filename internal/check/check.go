@@ -90,9 +90,7 @@ func stops(err error) bool {
 
 // A checker reads tables one by one.
 type checker struct {
-	files       *tablefile.Dir
-	blocks      *cache.Cache
-	parts       *sstable.PartPool
+	tree.Shared
 	progress    func(done, total uint64)
 	done, total uint64
 }
@@ -103,7 +101,10 @@ func Tables(
 	ctx context.Context, v *manifest.Version, files *tablefile.Dir, d *epoch.Domain, progress func(done, total uint64),
 ) (report Report, err error) {
 	c := checker{
-		files: files, blocks: cache.New(cacheSize, d), parts: sstable.NewPartPool(cacheSize), progress: progress,
+		Shared: tree.Shared{
+			Domain: d, Files: files, Blocks: cache.New(cacheSize, d), Parts: sstable.NewPartPool(cacheSize),
+		},
+		progress: progress,
 	}
 	damage := []error{v.Check()}
 	if err := ctx.Err(); err != nil { // there may be many tables
@@ -145,7 +146,7 @@ func Table(ctx context.Context, f io.ReaderAt, name string, meta *manifest.Table
 
 // table verifies one table by itself and against the manifest. Verify does the latter once it has read the tail.
 func (c *checker) table(ctx context.Context, meta *manifest.Table) (err error) {
-	t := tree.NewTable(meta, c.files, c.blocks, c.parts)
+	t := c.NewTable(meta)
 	defer func() {
 		t.Reader.Close()
 		err = errors.Join(err, t.File.Close())

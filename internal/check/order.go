@@ -139,7 +139,7 @@ func (c *checker) suspects(
 	for i, s := range all {
 		for _, meta := range runs[i].Tables {
 			if marked[meta] {
-				s.tables = append(s.tables, tree.NewTable(meta, c.files, c.blocks, c.parts))
+				s.tables = append(s.tables, c.NewTable(meta))
 			}
 		}
 		if len(s.tables) > 0 {

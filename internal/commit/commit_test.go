@@ -81,9 +81,11 @@ func newStore(t *testing.T) *store {
 	}
 	s, domain := &store{tables: map[string]string{}}, new(epoch.Domain)
 	s.Tree = tree.New(tree.Config{
-		FS: fsys, Dir: "db", Domain: domain, Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
-		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
-		Parts: sstable.NewPartPool(1 << 20),
+		FS: fsys, Dir: "db", Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Shared: tree.Shared{
+			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+			Parts: sstable.NewPartPool(1 << 20),
+		},
 	})
 	if err := s.Tree.Create(1, 7); err != nil {
 		t.Fatal(err)

@@ -64,13 +64,16 @@ func fill(ctx context.Context, in *stream.Reader, n *newstore.Store, have Have) 
 // opens checks that each file is a table that fits its record.
 func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Table) (err error) {
 	d := new(epoch.Domain)
-	files, blocks, parts := tablefile.NewPool(1).NewDir(fsys, dir, d), cache.New(1<<20, d), sstable.NewPartPool(0)
-	defer func() { err = errors.Join(err, files.Close()) }()
+	shared := tree.Shared{
+		Domain: d, Files: tablefile.NewPool(1).NewDir(fsys, dir, d), Blocks: cache.New(1<<20, d),
+		Parts: sstable.NewPartPool(0),
+	}
+	defer func() { err = errors.Join(err, shared.Files.Close()) }()
 	for _, meta := range tables {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		t := tree.NewTable(meta, files, blocks, parts)
+		t := shared.NewTable(meta)
 		err := t.Reader.Load(1) // without the filter
 		if err == nil {
 			err = t.Reader.LoadParts()

@@ -45,9 +45,11 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 		t.Fatal(err)
 	}
 	living := tree.New(tree.Config{
-		FS: mem, Dir: "db", Domain: domain, Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
-		Files: tablefile.NewPool(8).NewDir(mem, "db", domain), Blocks: cache.New(1<<20, domain),
-		Parts: sstable.NewPartPool(1 << 20),
+		FS: mem, Dir: "db", Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
+		Shared: tree.Shared{
+			Domain: domain, Files: tablefile.NewPool(8).NewDir(mem, "db", domain), Blocks: cache.New(1<<20, domain),
+			Parts: sstable.NewPartPool(1 << 20),
+		},
 	})
 	if err := living.Create(1, uint64(seed)); err != nil {
 		t.Fatal(err)
@@ -221,7 +223,7 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	}
 	var tables []*tree.Table
 	for _, meta := range res.Tables {
-		table := tree.NewTable(meta, r.tree.Files, r.tree.Blocks, r.tree.Parts)
+		table := r.tree.NewTable(meta)
 		if err := table.Reader.Load(1); err != nil {
 			t.Fatal(err)
 		}
@@ -252,7 +254,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 		// One table is not loaded: neither its filter nor its range tombstones can be queried.
 		last := whole[len(whole)-1]
 		tables := slices.Clone(last.Tables)
-		tables[len(tables)/2] = tree.NewTable(tables[len(tables)/2].Meta, r.tree.Files, r.tree.Blocks, r.tree.Parts)
+		tables[len(tables)/2] = r.tree.NewTable(tables[len(tables)/2].Meta)
 		whole[len(whole)-1] = tree.NewRun(last.Level, last.ID, tables)
 		for _, times := range []int{1, 2, 7, 20} {
 			s := &tree.State{Mem: r.tree.Load().Mem, Runs: slices.Repeat(whole, times)}

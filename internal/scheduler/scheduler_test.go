@@ -68,9 +68,11 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 		t.Fatal(err)
 	}
 	state := tree.New(tree.Config{
-		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
-		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
-		Parts: sstable.NewPartPool(1 << 20),
+		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Shared: tree.Shared{
+			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+			Parts: sstable.NewPartPool(1 << 20),
+		},
 	})
 	share, err := budget.NewPool(8<<20, 8).Join(budget.Config{
 		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plans: plans, Observer: o,

@@ -28,29 +28,20 @@ func (t *Tree) Create(first, seed uint64) error {
 // Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
-	t.recovered = make(map[uint64]*Table, s.Version.NumTables())
-	t.makeTables()
-}
-
-// makeTables makes those tables of the recorded tree that are not among the recovered ones.
-func (t *Tree) makeTables() {
-	for _, meta := range t.recorded.Version.Tables() {
-		if t.recovered[meta.Number] == nil {
-			table := NewTable(meta, t.Files, t.Blocks, t.Parts)
-			table.Reader.UseMemory(t.pieces)
-			table.RestoreCounts(t.recorded.Counts[meta.Number])
-			t.recovered[meta.Number] = table
-		}
-	}
 }
 
 // FirstState returns the state of the recorded tree, for Begin, with recovered memtables, newest first, and a new one
 // of the given size in bytes.
 func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *State {
 	s := &State{Mem: memtable.NewIn(t.memory, nil, 0, memtableSize), Frozen: recovered}
-	t.makeTables() // of logs
-	s.setVersion(t.recorded.Version, t.recovered)
-	t.recovered, t.recorded.Counts = nil, nil // from now on the tables hold the counts
+	tables := make(map[uint64]*Table, t.recorded.Version.NumTables())
+	for _, meta := range t.recorded.Version.Tables() {
+		table := t.NewTable(meta)
+		table.RestoreCounts(t.recorded.Counts[meta.Number])
+		tables[meta.Number] = table
+	}
+	s.setVersion(t.recorded.Version, tables)
+	t.recorded.Counts = nil // from now on the tables hold the counts
 	return s
 }
 
@@ -259,8 +250,7 @@ func (t *Tree) Fresh(e *manifest.Edit) []*Table {
 		if moved[a.Table.Number] {
 			continue
 		}
-		table := NewTable(a.Table, t.Files, t.Blocks, t.Parts)
-		table.Reader.UseMemory(t.pieces)
+		table := t.NewTable(a.Table)
 		table.Level.Store(int32(a.Level)) //nolint:gosec // below NumLevels
 		fresh = append(fresh, table)
 	}

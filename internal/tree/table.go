@@ -9,7 +9,9 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
@@ -54,11 +56,21 @@ func (b TableBytes) Minus(o TableBytes) TableBytes {
 // Fixed returns the bytes of what stays as long as its table.
 func (b TableBytes) Fixed() int64 { return b.Top + b.RangeDeletes + b.Description }
 
+// Shared is what the tables of a store share.
+type Shared struct {
+	Domain *epoch.Domain // of the readers of tables and cached blocks
+	Files  *tablefile.Dir
+	Blocks *cache.Cache
+	Parts  *sstable.PartPool // of indexes
+	Pieces *pages.Pieces     // memory of filters; nil: the collector's heap
+}
+
 // NewTable returns the table described by a manifest. It reads nothing.
-func NewTable(meta *manifest.Table, files *tablefile.Dir, blocks *cache.Cache, parts *sstable.PartPool) *Table {
-	t := &Table{Meta: meta, File: files.File(meta.Number)}
+func (s Shared) NewTable(meta *manifest.Table) *Table {
+	t := &Table{Meta: meta, File: s.Files.File(meta.Number)}
 	t.Keys.Most.Store(math.MaxInt64)
-	t.Reader = sstable.NewReader(t.File, MetaOf(meta, t.File.Name), blocks, parts, files.Domain)
+	t.Reader = sstable.NewReader(t.File, MetaOf(meta, t.File.Name), s.Blocks, s.Parts, s.Domain)
+	t.Reader.UseMemory(s.Pieces)
 	t.Keys.TableFilter, t.Prefixes.TableFilter = &t.Reader.Keys, &t.Reader.Prefixes
 	return t
 }

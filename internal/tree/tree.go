@@ -10,14 +10,9 @@ import (
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
-	"github.com/bloomkv/bloomkv/internal/cache"
-	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
-	"github.com/bloomkv/bloomkv/internal/pages"
-	"github.com/bloomkv/bloomkv/internal/sstable"
-	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -34,17 +29,13 @@ var (
 // Locks are taken in this order: editMu, mu, then the lock of the snapshots.
 type Tree struct {
 	// constant after New
-	Domain   *epoch.Domain     // of the readers of tables and cached blocks
-	Files    *tablefile.Dir    // of the tables
-	Blocks   *cache.Cache      // of the tables
-	Parts    *sstable.PartPool // of the tables' indexes
+	Shared
 	fs       vfs.FS
 	dir      string
 	lock     vfs.Lock         // nil if nobody else may take it
 	filters  manifest.Filters // of the options
 	observer Observer
 	memory   *memtable.Memory // of the memtables
-	pieces   *pages.Pieces    // memory of filters
 	life     context.Context  //nolint:containedctx // of background work; ended by Close
 	stop     context.CancelFunc
 
@@ -67,8 +58,7 @@ type Tree struct {
 	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
 	manifest     *manifest.Log // nil until the first edit
 	recorded     manifest.State
-	snapshotSize int64             // of the manifest when it was begun
-	recovered    map[uint64]*Table // those of Recover, by number, until FirstState
+	snapshotSize int64 // of the manifest when it was begun
 
 	mu       sync.Mutex // guards what follows, and the swap of state
 	changed  sync.Cond  // broadcast after each change of what mu guards: see notify
@@ -87,14 +77,10 @@ type Tree struct {
 
 // A Config holds the parameters of New.
 type Config struct {
+	Shared
 	FS       vfs.FS
 	Dir      string
 	Lock     vfs.Lock // of the directory; nil if nobody else may take it
-	Domain   *epoch.Domain
-	Files    *tablefile.Dir
-	Blocks   *cache.Cache
-	Pieces   *pages.Pieces // memory of the tables' filters; nil: the collector's heap
-	Parts    *sstable.PartPool
 	Filters  manifest.Filters
 	Observer Observer
 	ReadOnly error // if not nil, the tree never takes writes, for this reason
@@ -123,8 +109,8 @@ type Frozen struct {
 // New returns a tree without a state.
 func New(c Config) *Tree {
 	t := &Tree{
-		Domain: c.Domain, Files: c.Files, Blocks: c.Blocks, Parts: c.Parts, fs: c.FS, dir: c.Dir, lock: c.Lock,
-		filters: c.Filters, observer: c.Observer, memory: memtable.NewMemory(), pieces: c.Pieces,
+		Shared: c.Shared, fs: c.FS, dir: c.Dir, lock: c.Lock,
+		filters: c.Filters, observer: c.Observer, memory: memtable.NewMemory(),
 		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu

@@ -28,9 +28,11 @@ func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	}
 	o, domain := new(observer), new(epoch.Domain)
 	tree := New(Config{
-		FS: fsys, Dir: "db", Domain: domain, Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
-		Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
-		Parts: sstable.NewPartPool(1 << 20),
+		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		Shared: Shared{
+			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
+			Parts: sstable.NewPartPool(1 << 20),
+		},
 	})
 	if err := tree.Create(1, 7); err != nil {
 		t.Fatal(err)
