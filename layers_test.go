@@ -78,7 +78,7 @@ var rooms = map[string]room{
 		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
-		"internal/salvage", "internal/manifest", "internal/sstable", "internal/memtable", "internal/overlay", "digest",
+		"internal/salvage", "internal/manifest", "internal/sstable", "internal/overlay", "digest",
 		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
 		"internal/filename", "internal/corrupt", "internal/words",
 	}},

@@ -10,18 +10,13 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Open opens the store in dir. Unless options forbid it, Open creates a missing store, and missing parent directories.
@@ -42,24 +37,33 @@ func Open(dir string, options *Options) (*DB, error) {
 // OpenContext opens a store as Open does. When ctx ends first, it stops soon and returns an error matching that of ctx:
 // reading long logs may take a while. Once it has returned, ctx has no effect on the DB.
 func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error) {
+	db, err := open(ctx, dir, options)
+	if err != nil {
+		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+	}
+	return db, nil
+}
+
+// open opens a store: it enters the directory (I31, I40), joins those that share its memory, recovers what was written,
+// and starts the background work. If a step fails, it undoes those before.
+func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 	opts := options.withDefaults()
 	if err := opts.check(); err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+		return nil, err
 	}
 	plans, err := opts.planner().First(opts.FilterFPR)
 	if err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+		return nil, err
 	}
 	pool := opts.pool()
 	if !opts.ReadOnly {
-		err = pool.HasRoom(opts.MemtableSize) // before the directory is created; Join asks again
+		if err := pool.HasRoom(opts.MemtableSize); err != nil { // before the directory is created; Join asks again
+			return nil, err
+		}
 	}
-	var home *recovery.Dir
-	if err == nil {
-		home, err = recovery.Enter(opts.FS, dir, opts.mode())
-	}
+	home, err := recovery.Enter(opts.FS, dir, opts.mode())
 	if err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
+		return nil, err
 	}
 	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool, closed: make(chan struct{})}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
@@ -71,18 +75,19 @@ func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error)
 		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
 	}
 	db.tree = tree.New(config)
-	if db.share, err = db.pool.Join(budget.Config{
+	db.share, err = pool.Join(budget.Config{
 		Tree: db.tree, MemtableSize: opts.MemtableSize, ReadOnly: opts.ReadOnly,
 		Scaled:  options == nil || options.MemtableSize == 0,
 		Planner: opts.planner(), Plans: plans, Prefix: opts.FilterPrefix.rule, Observer: &db.report,
-	}); err == nil {
-		if err = db.open(ctx); err != nil {
-			err = errors.Join(err, db.share.Leave(db.tree.End()))
+	})
+	if err == nil {
+		if err = db.recover(ctx); err != nil {
+			err = errors.Join(err, db.tree.CloseManifest(nil), db.share.Leave(db.tree.End()))
 		}
 	}
 	if err != nil {
 		db.tree.Close() // ends its context
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, errors.Join(err, home.Close()))
+		return nil, errors.Join(err, home.Close())
 	}
 	db.work.Start()
 	db.report.opened(uint64(db.tree.NewestSeq()))
@@ -94,21 +99,26 @@ func (o *Options) mode() recovery.Mode {
 	return recovery.Mode{ReadOnly: o.ReadOnly, ErrorIfMissing: o.ErrorIfMissing, ErrorIfExists: o.ErrorIfExists}
 }
 
-// open recovers the store in the directory and begins its tree. After an error only the directory stays open.
-func (db *DB) open(ctx context.Context) (err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, db.tree.CloseManifest(nil))
-		}
-	}()
+// recover begins the tree with what was written, in this order:
+//
+//	load     the manifest, and a list of the files. Data without CURRENT is refused (I18).
+//	create   the first manifest of a new store (I14).
+//	check    whether the files are those of the manifest (I15): last if replay writes nothing, since many take long.
+//	clear    the tables of unfinished work, whose space replay may need (I22).
+//	replay   the logs into tables, once all were read and are intact (I8, I10); then the newest mark is durable (I36).
+//	begin    the first state: readers see what was recovered (I3).
+//	remove   the files whose numbers are out of use (I19).
+//
+// With Options.ReadOnly nothing on the disk changes, and what the logs hold stays in memtables (I32). Otherwise load
+// or replay skips the sequence numbers that lost writes may have used (I20).
+func (db *DB) recover(ctx context.Context) error {
 	fsys := recovery.Until(ctx, db.home.FS)
 	found, recorded, err := recovery.Load(fsys, db.dir, db.opts.mode())
 	if err != nil {
 		return err
 	}
-	var replayed []*memtable.Table
-	var last ikey.Seq
-	checked := sync.OnceValue(func() error { return found.Check(recorded) })
+	check := sync.OnceValue(func() error { return found.Check(recorded) })
+	var replayed recovery.Replayed
 	if recorded == nil {
 		seed := cmp.Or(bloomblock.Seed(db.opts.FilterSeed), bloomblock.NewSeed())
 		if err := db.tree.Create(found.NextManifest(), uint64(seed)); err != nil {
@@ -118,27 +128,39 @@ func (db *DB) open(ctx context.Context) (err error) {
 	} else {
 		db.tree.Recover(*recorded)
 		db.assemble(bloomblock.Seed(recorded.Seed))
-		if len(found.LogsFrom(recorded.MinLog)) > 0 || recorded.Mark.Seq > 0 { // else replay writes nothing
-			if err := checked(); err != nil {
+		r := recovery.Replay{
+			Logs: recovery.Logs{FS: fsys, Dir: db.dir, Mark: recorded.Log, Last: recorded.LastSeq},
+			Mark: recorded.Mark, Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(recorded.Seed),
+			MemtableSize: db.opts.MemtableSize, Env: db.work.Env(0), Observer: &db.report,
+		}
+		if !db.opts.ReadOnly {
+			r.Manifest = db.tree
+		}
+		logs := found.LogsFrom(recorded.MinLog)
+		if len(logs) > 0 || recorded.Mark.Seq > 0 { // else nothing is written
+			if err := check(); err != nil {
 				return err
 			}
 			if !db.opts.ReadOnly {
 				found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report)
 			}
 		}
-		if replayed, last, err = db.replay(ctx, fsys, found, recorded); err != nil {
+		if replayed, err = r.Run(ctx, logs); err != nil {
+			return err
+		}
+		if err := db.tree.RecoverMark(replayed.Mark); err != nil {
 			return err
 		}
 	}
-	s := db.tree.FirstState(replayed, db.opts.MemtableSize)
+	s := db.tree.FirstState(replayed.Memtables, db.opts.MemtableSize)
 	if err := db.share.Replan(s); err != nil {
 		return err
 	}
-	db.writer.Start(last)
-	db.tree.Begin(s, last)
-	db.share.StartSeq(uint64(db.tree.NewestSeq()))
-	if recorded != nil { // late, since many files take long to look at
-		if err := checked(); err != nil {
+	db.writer.Start(replayed.Last)
+	db.tree.Begin(s, replayed.Last)
+	db.share.StartSeq(uint64(replayed.Last))
+	if recorded != nil {
+		if err := check(); err != nil {
 			return err
 		}
 	}
@@ -174,40 +196,4 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 		work.Codecs[level] = db.opts.codec(level)
 	}
 	db.work = scheduler.New(work)
-}
-
-// replay brings what the logs hold into tables, or into memtables, which it returns, newest first. It also returns the
-// newest sequence number in use.
-func (db *DB) replay(
-	ctx context.Context, fsys vfs.FS, found recovery.Found, s *manifest.State,
-) ([]*memtable.Table, ikey.Seq, error) {
-	r := recovery.Replay{
-		Logs:   recovery.Logs{FS: fsys, Dir: db.dir, Mark: s.Log, Last: s.LastSeq},
-		Strict: db.opts.StrictWAL, Seed: bloomblock.Seed(s.Seed), MemtableSize: db.opts.MemtableSize,
-		Env: db.work.Env(0), Observer: &db.report,
-	}
-	if !db.opts.ReadOnly {
-		r.Manifest = db.tree
-	}
-	mems, last, err := r.Run(ctx, found.LogsFrom(s.MinLog))
-	if err == nil {
-		err = db.recoverMark(s.Mark, r.Logs.Newest)
-	}
-	return mems, last, err
-}
-
-// recoverMark sets the mark: that of the logs, or else that of the manifest.
-func (db *DB) recoverMark(recorded, logged batch.Mark) error {
-	if logged.Seq == 0 {
-		logged = recorded
-	}
-	if logged.Seq == 0 {
-		return nil
-	}
-	db.tree.SetMark(logged)
-	if db.opts.ReadOnly {
-		return nil
-	}
-	_, err := db.tree.OwnManifest() // so that the mark is durable
-	return err
 }

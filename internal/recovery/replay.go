@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -16,6 +17,7 @@ import (
 // crash interrupts it, it can start again (I10): logs are removed only after the manifest no longer needs them.
 type Replay struct {
 	Logs         Logs
+	Mark         batch.Mark      // of the manifest
 	Strict       bool            // a gap in the logs is an error
 	Seed         bloomblock.Seed // of memtables
 	MemtableSize int64           // bytes
@@ -48,32 +50,41 @@ const seqGap = 1 << 24
 // record more. Then no write follows, since each is refused, and no number is used again.
 func skip(last ikey.Seq) ikey.Seq { return min(last+seqGap, manifest.MaxSeq) }
 
-// Run replays the given logs, ascending by number. It returns the memtables, newest first, if there is no manifest, and
-// the newest sequence number in use. When ctx ends, it stops as an error stops it.
-func (r *Replay) Run(ctx context.Context, logs []uint64) ([]*memtable.Table, ikey.Seq, error) {
+// Replayed is the result of a replay.
+type Replayed struct {
+	Memtables []*memtable.Table // newest first; none if there is a manifest
+	Last      ikey.Seq          // the newest sequence number in use
+	Mark      batch.Mark        // the newest, of the logs or else of the manifest; none if its Seq is 0
+}
+
+// Run replays the given logs, ascending by number. When ctx ends, it stops as an error stops it.
+func (r *Replay) Run(ctx context.Context, logs []uint64) (Replayed, error) {
 	if len(logs) == 0 {
-		return nil, r.Logs.Last, nil
+		return Replayed{nil, r.Logs.Last, r.Mark}, nil
 	}
 	// Damage is found before the first change. Writes after a gap are newer than those lost in it, and are discarded.
 	counted, err := r.Logs.Check(logs, r.Strict)
 	if err != nil {
-		return nil, 0, err
+		return Replayed{}, err
+	}
+	if r.Logs.Newest.Seq > 0 {
+		r.Mark = r.Logs.Newest
 	}
 	r.mem = memtable.New(nil, 0, r.MemtableSize)
 	if r.Manifest == nil {
 		err := r.read(ctx, counted)
-		return r.frozen, r.Logs.Last, err
+		return Replayed{r.frozen, r.Logs.Last, r.Mark}, err
 	}
 	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
 	// them.
 	if err := r.Manifest.Record(&manifest.Edit{}); err != nil {
-		return nil, 0, err
+		return Replayed{}, err
 	}
 	if err := r.read(ctx, counted); err != nil {
-		return nil, 0, err
+		return Replayed{}, err
 	}
 	last, err := r.install(logs)
-	return nil, last, err
+	return Replayed{nil, last, r.Mark}, err
 }
 
 // install makes the new tables part of the store, in place of the logs, which it removes.

@@ -39,6 +39,20 @@ func (t *Tree) SetMark(m batch.Mark) {
 	t.marks.newest.Store(p)
 }
 
+// RecoverMark sets the mark that recovery has found, if there is one, and makes it durable, unless the tree takes no
+// writes.
+func (t *Tree) RecoverMark(m batch.Mark) error {
+	if m.Seq == 0 {
+		return nil
+	}
+	t.SetMark(m)
+	var err error
+	if t.Writable() == nil {
+		_, err = t.OwnManifest()
+	}
+	return err
+}
+
 // Mark returns the newest visible mark. Its bytes must not be changed.
 func (t *Tree) Mark() batch.Mark {
 	p := t.marks.newest.Load() // before the sequence: then that of the mark before is visible in any case
