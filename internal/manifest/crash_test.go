@@ -130,8 +130,8 @@ func TestErrorAtEveryOperation(t *testing.T) {
 						must(t, trying.Note(e))
 						trying.Version = mustApply(t, acked.Version, e)
 						if err := l.Append(e); err != nil {
-							size := l.Size()
-							if err := l.Append(e); !errors.Is(err, failure) || l.Size() != size {
+							size := l.w.Size()
+							if err := l.Append(e); !errors.Is(err, failure) || l.w.Size() != size {
 								t.Fatalf("operation %d: the error does not stay: %v", at, err)
 							}
 							return errors.Join(err, l.Close())

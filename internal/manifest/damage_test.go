@@ -71,7 +71,7 @@ func TestEveryFlippedBitOfAManifestIsNoticed(t *testing.T) {
 	s, edits := history(t)
 	l := create(t, m, 9, s)
 	appendEdits(t, l, edits[0])
-	before, last := load(t, m), l.Size()
+	before, last := load(t, m), l.w.Size()
 	appendEdits(t, l, edits[1])
 	whole := contentOf(t, m, "MANIFEST-000009")
 	before.Torn = true
@@ -94,10 +94,10 @@ func TestATornLastEditIsNotThere(t *testing.T) {
 	m := newFS(t)
 	s, edits := history(t)
 	l := create(t, m, 9, s)
-	states, ends := []State{load(t, m)}, []int64{l.Size()}
+	states, ends := []State{load(t, m)}, []int64{l.w.Size()}
 	for _, e := range edits {
 		appendEdits(t, l, e)
-		states, ends = append(states, load(t, m)), append(ends, l.Size())
+		states, ends = append(states, load(t, m)), append(ends, l.w.Size())
 	}
 	whole := contentOf(t, m, "MANIFEST-000009")
 	for n := range whole {

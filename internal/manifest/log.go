@@ -19,7 +19,11 @@ import (
 type Log struct {
 	w     *wal.Writer
 	state State // the manifest's numbers; Version stays nil
+	full  int64 // bytes
 }
+
+// minFull is the smallest size in bytes at which a manifest is full. Open reads all of it.
+const minFull = 256 << 10
 
 // Create begins the manifest of that number with a snapshot and makes it current, in an order in which no crash does
 // harm (I14): write the manifest, sync it, sync its name, then replace CURRENT. The number must be below
@@ -51,6 +55,7 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 		}
 		return nil, err
 	}
+	l.full = max(minFull, 2*l.w.Size())
 	return l, nil
 }
 
@@ -112,6 +117,9 @@ func (l *Log) write(e *Edit) error {
 
 // Size returns the length of the manifest in bytes.
 func (l *Log) Size() int64 { return l.w.Size() }
+
+// Full reports whether the manifest is more than twice as long as its snapshot, and so long that a new one is worth it.
+func (l *Log) Full() bool { return l.w.Size() > l.full }
 
 // Number returns the manifest's number.
 func (l *Log) Number() uint64 { return l.w.Number() }

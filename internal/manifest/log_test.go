@@ -74,7 +74,7 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 		t.Errorf("after Create the state is %+v, want %+v", got, want)
 	}
 	for i, e := range edits {
-		size := l.Size()
+		size := l.w.Size()
 		appendEdits(t, l, e)
 		must(t, want.Note(e))
 		want.Version = mustApply(t, want.Version, e)
@@ -85,8 +85,8 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 			t.Errorf("after edit %d the state is %+v\n%s, want %+v\n%s", i, got, got.Version, want, want.Version)
 		}
 		info, err := m.Stat(filename.Make(dir, filename.Manifest, 9))
-		if err != nil || l.Size() <= size || l.Size() != info.Size() {
-			t.Errorf("size is %d, file %v, %v", l.Size(), info, err)
+		if err != nil || l.w.Size() <= size || l.w.Size() != info.Size() {
+			t.Errorf("size is %d, file %v, %v", l.w.Size(), info, err)
 		}
 	}
 	if l.Number() != 9 {
@@ -160,9 +160,9 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 			if test.edit.Added != nil {
 				return
 			}
-			size := l.Size()
-			if err := l.Append(&test.edit); (err == nil) != test.ok || !test.ok && l.Size() != size {
-				t.Errorf("Append returns %v, size %d after %d", err, l.Size(), size)
+			size := l.w.Size()
+			if err := l.Append(&test.edit); (err == nil) != test.ok || !test.ok && l.w.Size() != size {
+				t.Errorf("Append returns %v, size %d after %d", err, l.w.Size(), size)
 			}
 			appendEdits(t, l, &Edit{LastSeq: 99})
 			got = load(t, m)
@@ -177,7 +177,7 @@ func TestNumbersAreOnlyRaised(t *testing.T) {
 func TestIllegalEditsAreNotWritten(t *testing.T) {
 	m := newFS(t)
 	l := create(t, m, 1, State{NextFile: 5})
-	size := l.Size()
+	size := l.w.Size()
 	for _, e := range []*Edit{
 		{NextFile: MaxNumber + 1},
 		{LastSeq: ikey.MaxSeq + 1},
@@ -185,8 +185,8 @@ func TestIllegalEditsAreNotWritten(t *testing.T) {
 		{Added: []Added{add(-1, 1, table(1, "a", "b"))}},
 		{Added: []Added{add(1, 1, table(3, "b", "a"))}},
 	} {
-		if err := l.Append(e); err == nil || l.Size() != size {
-			t.Errorf("Append(%+v) returns %v, size %d after %d", e, err, l.Size(), size)
+		if err := l.Append(e); err == nil || l.w.Size() != size {
+			t.Errorf("Append(%+v) returns %v, size %d after %d", e, err, l.w.Size(), size)
 		}
 	}
 	for _, number := range []uint64{0, 5, math.MaxUint64} {

@@ -79,10 +79,10 @@ func TestOneDamagedByteCostsOneEdit(t *testing.T) {
 	s, edits := history(t)
 	m := newFS(t)
 	l := create(t, m, 9, s)
-	ends := []int64{wal.FirstRecord, l.Size()}
+	ends := []int64{wal.FirstRecord, l.w.Size()}
 	for _, e := range edits {
 		appendEdits(t, l, e)
-		ends = append(ends, l.Size())
+		ends = append(ends, l.w.Size())
 	}
 	name := filename.Base(filename.Manifest, 9)
 	for at := range ends[len(ends)-1] {

@@ -35,6 +35,6 @@ const (
 	Install       Function = "internal/scheduler.(*Scheduler).install"
 	InstallIngest Function = "internal/scheduler.(*Scheduler).Ingest"
 	WarmUp        Function = "internal/budget.(*Share).WarmUp"
-	WaitForCalls  Function = "internal/tree.(*Tree).WaitForCalls"
+	WaitForCalls  Function = "internal/tree.(*calls).WaitForCalls"
 	ReleaseStates Function = "internal/tree.(*Tree).ReleaseStates"
 )

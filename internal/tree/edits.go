@@ -14,20 +14,18 @@ import (
 // can then only mean that the manifest was rolled back.
 const NumbersAhead = 128
 
-// minManifest is the smallest size in bytes at which a new manifest begins, with a snapshot. A manifest with a large
-// snapshot may grow to twice the size of the snapshot. Open reads all of it.
-const minManifest = 256 << 10
-
 // Create begins a tree without tables. Its first file has the given number.
 func (t *Tree) Create(first, seed uint64) error {
-	t.next = first
+	t.next.Store(first)
 	t.recorded = manifest.State{Version: &manifest.Version{}, Seed: seed}
 	return t.appendEdit(&manifest.Edit{}, t.recorded.Version)
 }
 
 // Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
-	t.recorded, t.next, t.reserved = s, s.NextFile, s.NextFile
+	t.recorded = s
+	t.next.Store(s.NextFile)
+	t.reserved.Store(s.NextFile)
 }
 
 // FirstState returns the state of the recorded tree, for Begin, with recovered memtables, newest first, and a new one
@@ -45,6 +43,29 @@ func (t *Tree) FirstState(recovered []*memtable.Table, memtableSize int64) *Stat
 	return s
 }
 
+// RecoverMark sets the mark that recovery has found, if there is one, and makes it durable, unless the tree takes no
+// writes.
+func (t *Tree) RecoverMark(m batch.Mark) error {
+	if m.Seq == 0 {
+		return nil
+	}
+	t.SetMark(m)
+	var err error
+	if t.Writable() == nil {
+		_, err = t.OwnManifest()
+	}
+	return err
+}
+
+// Begin makes s the first state, and all writes up to seq visible.
+func (t *Tree) Begin(s *State, seq ikey.Seq) {
+	t.set(s)
+	t.Publish(seq)
+	t.editMu.Lock()
+	defer t.editMu.Unlock()
+	t.noteDurable()
+}
+
 // Recorded returns the recorded state of the manifest, and the state of the same tree, with a reference; the latter
 // is nil before Begin and after End.
 func (t *Tree) Recorded() (manifest.State, *State) {
@@ -56,26 +77,19 @@ func (t *Tree) Recorded() (manifest.State, *State) {
 
 // CheckNumbers returns an error if the file numbers are exhausted, so that no write may begin. What was written before
 // still gets numbers: flushes, compactions and recovery use those above manifest.MaxFile.
-func (t *Tree) CheckNumbers() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return manifest.CheckFile(t.next)
-}
+func (t *Tree) CheckNumbers() error { return manifest.CheckFile(t.next.Load()) }
 
 // NewNumber returns a file number that was never used before.
 func (t *Tree) NewNumber() (uint64, error) {
-	t.mu.Lock()
-	if t.next < t.reserved {
-		t.next++
-		n := t.next - 1
-		t.mu.Unlock()
-		return n, nil
+	for {
+		if n := t.next.Load(); n >= t.reserved.Load() {
+			if err := t.Record(&manifest.Edit{}); err != nil {
+				return 0, err
+			}
+		} else if t.next.CompareAndSwap(n, n+1) {
+			return n, nil
+		}
 	}
-	t.mu.Unlock()
-	if err := t.Record(&manifest.Edit{}); err != nil {
-		return 0, err
-	}
-	return t.NewNumber()
 }
 
 // Record durably records an edit in the manifest, but does not change the state. An error makes the tree read-only,
@@ -111,13 +125,10 @@ func (t *Tree) SetActive(l Log) {
 // appendEdit records an edit that turns the recorded version into v. An error makes the tree read-only: it is unknown
 // whether the edit is on the disk, so neither its inputs nor its outputs may be removed. editMu is held.
 func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
-	t.mu.Lock()
-	failed := t.failed
-	e.NextFile = t.next + NumbersAhead
-	t.mu.Unlock()
-	if failed != nil {
+	if failed := t.View().Failed; failed != nil {
 		return failed
 	}
+	e.NextFile = t.next.Load() + NumbersAhead
 	if err := t.CheckLock(); err != nil {
 		return err
 	}
@@ -130,7 +141,7 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 		return t.Fail(err)
 	}
 	var err error
-	if t.manifest == nil || t.manifest.Size() > max(minManifest, 2*t.snapshotSize) {
+	if t.manifest == nil || t.manifest.Full() {
 		err = t.newManifest(&next, t.state.Load())
 	} else {
 		err = t.manifest.Append(e)
@@ -140,20 +151,15 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	}
 	t.recorded = next
 	t.noteDurable()
-	t.mu.Lock()
-	t.reserved = next.NextFile
-	t.mu.Unlock()
+	t.reserved.Store(next.NextFile)
 	return nil
 }
 
 // newManifest begins a manifest with a snapshot of s and removes the previous one. The snapshot has the counts of the
 // tables of counted, or, if that is nil, as in Open, the counts of s. editMu is held.
 func (t *Tree) newManifest(s *manifest.State, counted *State) error {
-	t.mu.Lock()
-	number := t.next // may be above the reserved numbers: the snapshot itself reserves it
-	t.next++
-	s.NextFile = max(s.NextFile, t.next+NumbersAhead)
-	t.mu.Unlock()
+	number := t.next.Add(1) - 1 // may be above the reserved numbers: the snapshot itself reserves it
+	s.NextFile = max(s.NextFile, number+1+NumbersAhead)
 	old := s.ManifestNumber
 	snapshot := *s
 	if counted != nil {
@@ -167,7 +173,7 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	if t.manifest != nil {
 		err = t.manifest.Close()
 	}
-	t.manifest, t.snapshotSize = m, m.Size()
+	t.manifest = m
 	if old != 0 {
 		_ = t.fs.Remove(filename.Make(t.dir, filename.Manifest, old)) // if it fails, the next Open does it
 	}
@@ -319,4 +325,12 @@ func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int6
 		s.Frozen = []*memtable.Table{mem}
 		t.flushing, t.active = Frozen{mem, log, last, mark}, nil
 	}, nil)
+}
+
+// noteDurable records that the mark of the manifest is durable, unless it is not visible yet or the manifest is that of
+// an earlier use, which may not be durable: see OwnManifest. editMu is held.
+func (t *Tree) noteDurable() {
+	if m := t.recorded.Mark; t.manifest != nil && m.Seq > 0 && m.Seq <= ikey.Seq(t.visible.Load()) {
+		t.raiseDurable(&m)
+	}
 }

@@ -42,7 +42,7 @@ func (t *Tree) Pin() (*Pin, error) {
 	// not newer than this pin, and keeps the newest of them.
 	p := &Pin{Opened: time.Now()}
 	p.Seq, p.Mark = t.markedSeq()
-	t.snapshots.open = append(t.snapshots.open, p)
+	t.open = append(t.open, p)
 	return p, nil
 }
 
@@ -65,7 +65,7 @@ func (t *Tree) Unpin(p *Pin) error {
 func (t *Tree) keep(s *State) {
 	t.snapshots.mu.Lock()
 	defer t.snapshots.mu.Unlock()
-	for _, p := range t.snapshots.open {
+	for _, p := range t.open {
 		if p.Kept.Load() == nil {
 			s.Hold()
 			p.Kept.Store(s)
@@ -74,8 +74,7 @@ func (t *Tree) keep(s *State) {
 }
 
 // Pinned returns the pinned sequences, ascending and each once, except those of pins with a state of their own.
-func (t *Tree) Pinned() []ikey.Seq {
-	s := &t.snapshots
+func (s *snapshots) Pinned() []ikey.Seq {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var seqs []ikey.Seq
@@ -88,8 +87,7 @@ func (t *Tree) Pinned() []ikey.Seq {
 }
 
 // OldestPin returns the number of open pins, and the time when the oldest was opened.
-func (t *Tree) OldestPin() (count int, opened time.Time) {
-	s := &t.snapshots
+func (s *snapshots) OldestPin() (count int, opened time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.open) == 0 {

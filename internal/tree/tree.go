@@ -28,6 +28,9 @@ var (
 //
 // Locks are taken in this order: editMu, mu, then the lock of the snapshots.
 type Tree struct {
+	calls
+	snapshots
+
 	// constant after New
 	Shared
 	fs       vfs.FS
@@ -36,29 +39,22 @@ type Tree struct {
 	filters  manifest.Filters // of the options
 	observer Observer
 	memory   *memtable.Memory // of the memtables
-	life     context.Context  //nolint:containedctx // of background work; ended by Close
-	stop     context.CancelFunc
 
-	state   atomic.Pointer[State] // nil before Begin and after End; swapped under mu
-	visible atomic.Uint64         // the newest sequence visible to readers
-	marks   marks
-
-	// SeqGate is set only by tests. It wraps each read of the visible sequence. A reader loads a state and then the
-	// sequence, with nothing between the two, and only here can a test intervene. If it is nil, it costs a lookup one
-	// load, next to that of the state, and a branch.
-	SeqGate func(read func() uint64) uint64
-	// HoldGate is set only by tests, too. Hold calls it between its two steps.
+	state atomic.Pointer[State] // nil before Begin and after End; swapped under mu
+	published
+	// HoldGate is set only by tests. Hold calls it between its two steps.
 	HoldGate atomic.Pointer[func()]
 
-	refusal   atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
-	retired   chan struct{}         // capacity 1; holds an element after a state was retired
-	grown     chan struct{}         // capacity 1; holds an element after the memtable has grown by a step
-	snapshots snapshots
+	refusal atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
+	retired chan struct{}         // capacity 1; holds an element after a state was retired
+	grown   chan struct{}         // capacity 1; holds an element after the memtable has grown by a step
 
-	editMu       sync.Mutex    // orders edits; guards the fields down to the next blank line
-	manifest     *manifest.Log // nil until the first edit
-	recorded     manifest.State
-	snapshotSize int64 // of the manifest when it was begun
+	next     atomic.Uint64 // next file number
+	reserved atomic.Uint64 // the manifest covers the numbers below
+
+	editMu   sync.Mutex    // orders edits; guards the fields down to the next blank line
+	manifest *manifest.Log // nil until the first edit
+	recorded manifest.State
 
 	mu       sync.Mutex // guards what follows, and the swap of state
 	changed  sync.Cond  // broadcast after each change of what mu guards: see notify
@@ -66,29 +62,9 @@ type Tree struct {
 	flushing Frozen     // its Mem is nil if no memtable waits for a flush
 	dead     []*Table   // tables in no state: to be removed from the disk
 	failed   error      // once set, no more writes are taken
-	closing  bool
-	drained  bool // set after the last memtable was frozen
+	drained  bool       // set after the last memtable was frozen
 	putOff   PutOff
-	next     uint64 // next file number
-	reserved uint64 // the manifest covers the numbers below
-	active   Log    // the log that takes writes, or nil
-	calls    sync.WaitGroup
-}
-
-// A Config holds the parameters of New.
-type Config struct {
-	Shared
-	FS       vfs.FS
-	Dir      string
-	Lock     vfs.Lock // of the directory; nil if nobody else may take it
-	Filters  manifest.Filters
-	Observer Observer
-	ReadOnly error // if not nil, the tree never takes writes, for this reason
-}
-
-// An Observer is called when a tree stops taking writes.
-type Observer interface {
-	ReadOnly(cause error)
+	active   Log // the log that takes writes, or nil
 }
 
 // A Log is the write-ahead log of a memtable.
@@ -114,27 +90,14 @@ func New(c Config) *Tree {
 		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1), failed: c.ReadOnly,
 	}
 	t.changed.L = &t.mu
-	t.decide()
 	t.life, t.stop = context.WithCancel(context.Background())
+	t.decide()
 	return t
 }
 
 // Load returns the current state, nil before Begin and after End. A reader that uses versions of memtables, files or
 // cached blocks must be inside a guard of t.Domain when it loads the state, or hold a reference: see Hold.
 func (t *Tree) Load() *State { return t.state.Load() }
-
-// NewestSeq returns the newest sequence visible to readers. A reader loads its state first: a state older than the
-// sequence lacks only what is newer than the call. In the other order, a compaction could have dropped the version
-// that an older sequence needs.
-func (t *Tree) NewestSeq() ikey.Seq {
-	if t.SeqGate != nil {
-		return ikey.Seq(t.SeqGate(t.visible.Load))
-	}
-	return ikey.Seq(t.visible.Load())
-}
-
-// Publish makes all writes up to seq visible to readers.
-func (t *Tree) Publish(seq ikey.Seq) { t.visible.Store(uint64(seq)) }
 
 // Hold returns the current state with a reference, for long readers. Release drops the reference. Hold returns false
 // before Begin and after End.
@@ -288,15 +251,6 @@ func (t *Tree) ReleaseStates() {
 			t.Domain.Wait()
 		}
 	}
-}
-
-// Begin makes s the first state, and all writes up to seq visible.
-func (t *Tree) Begin(s *State, seq ikey.Seq) {
-	t.set(s)
-	t.Publish(seq)
-	t.editMu.Lock()
-	defer t.editMu.Unlock()
-	t.noteDurable()
 }
 
 // End removes the state and returns it, or nil if there was no state. When it returns, all lookups that had loaded

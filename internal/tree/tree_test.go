@@ -178,7 +178,7 @@ func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
 		}
 		most = max(most, info.Size())
 	}
-	if most < minManifest || most > minManifest+1000 {
-		t.Errorf("a manifest of up to %d bytes, want about %d", most, minManifest)
+	if want := int64(256 << 10); most < want || most > want+1000 {
+		t.Errorf("a manifest of up to %d bytes, want about %d", most, want)
 	}
 }

@@ -27,7 +27,8 @@ type PutOff struct{ Flush, Compaction error }
 
 func (t *Tree) view() View {
 	return View{
-		t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.closing, t.drained, t.putOff, t.next, t.changes,
+		t.state.Load(), t.flushing, t.active, len(t.dead), t.failed, t.life.Err() != nil, t.drained, t.putOff,
+		t.next.Load(), t.changes,
 	}
 }
 
@@ -117,7 +118,7 @@ func (t *Tree) Writable() error {
 // decide stores what Writable returns from now on. mu is held.
 func (t *Tree) decide() {
 	err := t.failed
-	if t.closing {
+	if t.life.Err() != nil {
 		err = ErrClosed
 	}
 	if err != nil {
