@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -21,7 +20,7 @@ const maxStep = 256 << 20
 // than what has to be read to merge level 0 into the level to.
 func (v *Shape) dropsFromLevel0(to int) bool {
 	var c cover
-	runs := v.all(0)
+	runs := v.level0Runs()
 	for _, r := range runs {
 		if l := v.rangeDels(r.Tables); len(l) > 0 {
 			c = append(c, rangedel.NewIndex(l))
@@ -31,17 +30,16 @@ func (v *Shape) dropsFromLevel0(to int) bool {
 		return false
 	}
 	b := boundsOf(runs)
-	return v.covered(0, c, b) > bytesOf(runs)+v.uncovered(v.closed(to, b), c)
+	return v.covered(0, c, b) > bytesOf(runs)+v.uncovered(v.overlapping(to, b), c)
 }
 
 // pickDrop returns a compaction of one of the levels below level 0 that pays by the data it drops, or nil.
 func (v *Shape) pickDrop() *Plan {
 	for l := 1; l < last; l++ {
-		if runs := v.Levels[l]; len(runs) > 0 {
-			oldest := runs[len(runs)-1]
-			for _, t := range oldest.Tables {
+		for _, r := range v.Levels[l] {
+			for _, t := range r.Tables {
 				if v.dense(l, t) {
-					return v.down(l+1, Input{l, oldest.ID, []*manifest.Table{t}})
+					return v.down(l+1, Input{l, r.ID, []*manifest.Table{t}})
 				}
 			}
 		}
@@ -60,7 +58,7 @@ func (v *Shape) dense(level int, t *manifest.Table) bool {
 	if !points && t.RangeDeletes == 0 {
 		return false
 	}
-	below := v.closed(level+1, t.Bounds())
+	below := v.overlapping(level+1, t.Bounds())
 	if v.settled(t) {
 		var entries uint64
 		for _, in := range below {
@@ -84,25 +82,19 @@ func (v *Shape) dense(level int, t *manifest.Table) bool {
 // rewriteLast rewrites neighboring tables of the last level, the first within b that are wanted, or returns nil.
 // They must be neighbors, since the outputs may span everything between the inputs.
 func (v *Shape) rewriteLast(b manifest.Bounds, wanted func(*manifest.Table) bool) *Plan {
-	var best []*manifest.Table
-	for _, r := range v.Levels[last] {
-		tables := r.Touching(b)
-		from := slices.IndexFunc(tables, wanted)
+	for _, in := range v.overlapping(last, b) {
+		from := slices.IndexFunc(in.Tables, wanted)
 		if from < 0 {
 			continue
 		}
-		to, size := from+1, tables[from].Size
-		for ; to < len(tables) && wanted(tables[to]) && size < maxStep; to++ {
-			size += tables[to].Size
+		to, size := from+1, in.Tables[from].Size
+		for ; to < len(in.Tables) && wanted(in.Tables[to]) && size < maxStep; to++ {
+			size += in.Tables[to].Size
 		}
-		if best == nil || bytes.Compare(tables[from].Smallest, best[0].Smallest) < 0 {
-			best = tables[from:to:to]
-		}
+		in.Tables = in.Tables[from:to:to]
+		return &Plan{To: last, Inputs: []Input{in}}
 	}
-	if best == nil {
-		return nil
-	}
-	return &Plan{To: last, Inputs: v.closed(last, boundsOfTables(best))}
+	return nil
 }
 
 // leftover reports whether a table of the last level holds data that only snapshots need: a tombstone has nothing

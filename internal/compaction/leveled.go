@@ -61,27 +61,21 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 // Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
 // as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
 // comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
-func (l Leveled) Pick(v Shape) *Plan { return l.pickFrom(v, 0) }
-
-// pickFrom picks like Pick, but disregards the size of the levels above first.
-func (l Leveled) pickFrom(v Shape, first int) *Plan {
+func (l Leveled) Pick(v Shape) *Plan {
 	base, targets := l.targets(v.Version)
 	if p := l.moveIngested(&v, base); p != nil {
 		return p
 	}
 	level, worst := -1, 1.0
 	level0 := l.level0(&v, base)
-	if first == 0 && level0 != nil {
+	if level0 != nil {
 		level, worst = 0, float64(len(v.Levels[0]))/float64(l.Trigger)
 	}
-	for i := max(first, 1); i < last; i++ {
+	for i := 1; i < last; i++ {
 		if len(v.Levels[i]) == 0 {
 			continue
 		}
 		score := float64(v.Bytes(i)) / float64(max(targets[i], 1))
-		if len(v.Levels[i]) > 1 {
-			score = max(score, 2)
-		}
 		if score > worst || level < 0 && score >= worst {
 			level, worst = i, score
 		}
@@ -127,10 +121,9 @@ func (l Leveled) moveIngested(v *Shape, base int) *Plan {
 func (v *Shape) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64
-	runs := v.Levels[level]
-	oldest := runs[len(runs)-1] // the tables of newer runs stay above it
-	for _, t := range oldest.Tables {
-		p := v.down(level+1, Input{level, oldest.ID, []*manifest.Table{t}})
+	run := v.Levels[level][0]
+	for _, t := range run.Tables {
+		p := v.down(level+1, Input{level, run.ID, []*manifest.Table{t}})
 		if cost := float64(p.Bytes()) / float64(max(t.Size, 1)); best == nil || cost < bestCost {
 			best, bestCost = p, cost
 		}

@@ -220,10 +220,6 @@ func TestPick(t *testing.T) {
 			"0: a-b:10 | a-b:10 | a-b:10 | b-∞:10\n6: a-c:40 d-d:40 x-z:40",
 			"0[a-b] 0[a-b] 0[a-b] 0[b-∞] 6[a-c d-d x-z] merge to 6",
 		},
-		{
-			"of several runs of a level the oldest gives, and all that its table and those below touch takes part",
-			"4: a-b:9 | c-d:9\n5: e-f:1 | d-e:1 f-g:1 h-i:1\n6: a-z:1", "4[c-d] 5[e-f] 5[d-e f-g] merge to 5",
-		},
 
 		{"an ingested run moves at once, as far as it gets", "0: c-d:10:i\n6: a-b:20000 e-f:9", "0[c-d] move to 6"},
 		{"it stops above what it overlaps", "0: c-d:10:i\n6: a-c:20000", "0[c-d] move to 5"},

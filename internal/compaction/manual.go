@@ -81,19 +81,17 @@ func (m *Manual) Done(p *Plan) {
 
 // chunk merges the tables of a level within b into the next one, as many as one plan should take, or returns nil.
 func (v *Shape) chunk(level int, b manifest.Bounds) *Plan {
-	in := v.closed(level, b)
+	in := v.overlapping(level, b)
 	if len(in) == 0 {
 		return nil
 	}
-	if len(v.Levels[level]) == 1 {
-		tables, size, n := in[0].Tables, uint64(0), 0
-		for ; n < len(tables) && size < maxStep; n++ {
-			size += tables[n].Size + bytesOf(v.overlapping(level+1, tables[n].Bounds()))
-		}
-		in[0].Tables = tables[:n:n]
-		if len(v.overlapping(level+1, boundsOfTables(in[0].Tables))) == 0 { // nothing is merged: tables may move
-			in[0].Tables = v.alike(in[0].Tables, level+1)
-		}
+	tables, size, n := in[0].Tables, uint64(0), 0
+	for ; n < len(tables) && size < maxStep; n++ {
+		size += tables[n].Size + bytesOf(v.overlapping(level+1, tables[n].Bounds()))
+	}
+	in[0].Tables = tables[:n:n]
+	if len(v.overlapping(level+1, boundsOfTables(in[0].Tables))) == 0 { // nothing is merged: tables may move
+		in[0].Tables = v.alike(in[0].Tables, level+1)
 	}
 	return v.down(level+1, in...)
 }

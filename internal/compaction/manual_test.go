@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -96,10 +95,6 @@ func TestManual(t *testing.T) {
 			"what is below counts", "5: a-b:1 c-d:1 e-f:1\n6: a-b:200000000 c-d:200000000 e-f:200000000", "", "",
 			"5[a-b c-d] 6[a-b c-d] merge to 6, 5[e-f] 6[e-f] merge to 6, 6[a-d] merge to 6, 6[e-f] merge to 6",
 		},
-		{
-			"several runs go down together", "4: a-b:9 x-y:9 | b-d:9\n5: e-f:1 | d-e:1 f-g:1 h-i:1\n", "a", "a",
-			"4[a-b] 4[b-d] 5[e-f] 5[d-e f-g] merge to 5, 5[a-g] merge to 6, 6[a-g] merge to 6",
-		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := tree(t, c.tree)
@@ -184,25 +179,4 @@ func TestAManualCompactionEndsWhileNewDataComesIn(t *testing.T) {
 		}
 	}
 	t.Error("it does not end")
-}
-
-// If a level has several runs, a plan includes all tables that overlap its outputs.
-func TestClosed(t *testing.T) {
-	f := tree(t, "5: a-b:1 c-e:1 | e-g:1 p-q:1 | g-k):1 k-m:1")
-	for _, c := range []struct{ lo, hi, want string }{
-		{"d", "d", "5[c-e] 5[e-g] 5[g-k)] merge to 5"},
-		{"k", "k", "5[k-m] merge to 5"},
-		{"n", "o", "nothing"},
-		{"a", "d", "5[a-b c-e] 5[e-g] 5[g-k)] merge to 5"},
-	} {
-		v := f.shape()
-		in := v.closed(5, manifest.Bounds{Lo: []byte(c.lo), Hi: []byte(c.hi)})
-		var p *Plan
-		if len(in) > 0 {
-			p = &Plan{To: 5, Inputs: slices.Clone(in)}
-		}
-		if got := p.text(); got != c.want {
-			t.Errorf("%s to %s: got %s, want %s", c.lo, c.hi, got, c.want)
-		}
-	}
 }

@@ -57,7 +57,9 @@ func (w *world) shape() Shape {
 }
 
 // policy returns a policy with a random trigger.
-func (w *world) policy() Policy { return w.policies(2 + w.rng.IntN(3)) }
+func (w *world) policy() Policy {
+	return Leveled{Trigger: 2 + w.rng.IntN(3), Slow: 8, Stop: 12, Ratio: 2, TableSize: 16000, BaseLevelSize: 4000}
+}
 
 // resident is a disk all of whose range tombstones are in memory.
 type resident struct{ *disk }
@@ -249,13 +251,7 @@ func (w *world) step() {
 // TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	testHistories(t, 300**long, func(trigger int) Policy {
-		return Leveled{Trigger: trigger, Slow: 8, Stop: 12, Ratio: 2, TableSize: 16000, BaseLevelSize: 4000}
-	})
-}
-
-func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
-	t.Helper()
+	n := 300 * *long
 	if testing.Short() {
 		n /= 5
 	}
@@ -263,7 +259,6 @@ func testHistories(t *testing.T, n int, policies func(trigger int) Policy) {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			w := &world{
 				t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{},
-				policies: policies,
 			}
 			for range 40 {
 				w.step()

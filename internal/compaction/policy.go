@@ -15,7 +15,8 @@ type Policy interface {
 	// Pick returns the most urgent compaction, or nil if the tree is in shape.
 	Pick(v Shape) *Plan
 	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
-	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far.
+	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far, and the
+	// methods of Shape make no plans for them.
 	MaxRuns(level int) int
 	// Pressure returns how far writers are ahead of compaction.
 	Pressure(v *manifest.Version) Pressure

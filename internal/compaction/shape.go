@@ -7,12 +7,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// Policies and Manual build their plans with the methods of Shape in this file.
+// Policies and Manual build their plans with the methods of Shape in this file. A level below level 0 has one run: what
+// is merged into it overlaps only the tables that are among the inputs.
 
-// all returns the runs of a level, newest first.
-func (v *Shape) all(level int) (in []Input) {
-	for _, r := range v.Levels[level] {
-		in = append(in, Input{level, r.ID, r.Tables})
+// level0Runs returns the runs of level 0, newest first.
+func (v *Shape) level0Runs() (in []Input) {
+	for _, r := range v.Levels[0] {
+		in = append(in, Input{0, r.ID, r.Tables})
 	}
 	return in
 }
@@ -28,20 +29,9 @@ func (v *Shape) overlapping(level int, b manifest.Bounds) []Input {
 	return in
 }
 
-// closed returns the tables of a level that share a key with b, and if the level has several runs those that share
-// a key with these, and so on: the result of merging them overlaps no other table of the level.
-func (v *Shape) closed(level int, b manifest.Bounds) []Input {
-	in := v.overlapping(level, b)
-	for n := 0; len(v.Levels[level]) > 1 && len(in) > 0 && n != count(in); {
-		n = count(in)
-		in = v.overlapping(level, b.Union(boundsOf(in)))
-	}
-	return in
-}
-
 // down merges tables, of one run or of several, into a level below theirs, or moves them there.
 func (v *Shape) down(to int, in ...Input) *Plan {
-	below := v.closed(to, boundsOf(in))
+	below := v.overlapping(to, boundsOf(in))
 	move := len(below) == 0 && len(in) == 1 && v.movable(in[0].Tables, to)
 	return &Plan{To: to, Inputs: slices.Concat(in, below), Move: move}
 }
@@ -50,11 +40,11 @@ func (v *Shape) down(to int, in ...Input) *Plan {
 // as it is if that overlaps nothing there, as after sequential writes.
 func (v *Shape) mergeLevel0(base int) *Plan {
 	to := v.lowered(base)
-	runs := v.all(0)
+	runs := v.level0Runs()
 	if oldest := runs[len(runs)-1]; v.fits(to, oldest.Tables) {
 		return &Plan{To: to, Inputs: []Input{oldest}, Move: true}
 	}
-	return &Plan{To: to, Inputs: append(runs, v.closed(to, boundsOf(runs))...)}
+	return &Plan{To: to, Inputs: append(runs, v.overlapping(to, boundsOf(runs))...)}
 }
 
 // lowered returns the level that level 0 is merged into. A tree that shrank has tables above the base level. They

@@ -45,7 +45,7 @@ func neighbors(sizes []uint64) (from, to int) {
 // and overlaps nothing below, as after sequential writes. If no neighbors are to be merged, there may be as many runs
 // as slow no writer; then all are merged down.
 func (l Leveled) level0(v *Shape, base int) *Plan {
-	runs := v.all(0)
+	runs := v.level0Runs()
 	n := len(runs)
 	if n < l.Trigger {
 		return nil
@@ -76,7 +76,7 @@ func (l Leveled) level0(v *Shape, base int) *Plan {
 // of the runs. If no table does, they are the small tables next to the range, at most one on each side.
 func (l Leveled) mergedWith(v *Shape, to int, runs []Input) []Input {
 	b := boundsOf(runs)
-	if in := v.closed(to, b); len(in) > 0 || len(v.Levels[to]) != 1 {
+	if in := v.overlapping(to, b); len(in) > 0 || len(v.Levels[to]) == 0 {
 		return in
 	}
 	r := v.Levels[to][0]

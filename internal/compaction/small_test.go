@@ -195,7 +195,7 @@ func TestAJoinedRunIsAsOldAsItsOldestData(t *testing.T) {
 	f := tree(t, "0: a-f:10 | e-h:10 | a-b:10\n6: a-c:61 d-d:60")
 	oldest, newer := f.Levels[0][2].ID, f.Levels[0][0].ID
 	shape := f.shape()
-	p := &Plan{To: 0, Inputs: shape.all(0)}
+	p := &Plan{To: 0, Inputs: shape.level0Runs()}
 	out := *f.Levels[0][0].Tables[0]
 	out.Number, out.ID = 500, 500
 	v, err := f.Apply(withNext(Edit(f.Version, p, []*manifest.Table{&out}, 900)))

@@ -32,7 +32,6 @@ type world struct {
 	seq       ikey.Seq
 	snapshots []ikey.Seq
 	run       uint64
-	policies  func(trigger int) Policy
 	log       []string // the steps, to be printed after a failure
 }
 
