@@ -19,10 +19,11 @@ import (
 // plan, from the file: memory may have less of it. A memtable counts as a run of level 0. Digest reads no data block.
 func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Digest, error) {
 	mark := r.tree.Mark() // before the state, which then has all writes up to it
-	s, seq, ok := r.tree.HoldNow()
-	if !ok {
-		return nil, tree.ErrClosed
+	now, err := r.tree.Now()
+	if err != nil {
+		return nil, err
 	}
+	s, seq := now.State, now.Seq
 	defer r.tree.Release(s)
 	var runs [][]*digest.Part
 	for _, m := range append([]*memtable.Table{s.Mem}, s.Frozen...) {

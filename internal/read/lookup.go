@@ -129,20 +129,20 @@ func (at AsOf) state(current *tree.State) *tree.State {
 
 // hold returns the state to read, with a reference, and the newest sequence visible in it.
 func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, bool) {
-	s, seq, ok := r.tree.HoldNow()
-	if !ok {
+	now, err := r.tree.Now()
+	if err != nil {
 		return nil, 0, false
 	}
 	g := r.tree.Domain.Enter()
-	kept := at.state(s) // after the current state was loaded
-	if kept != s {
+	kept := at.state(now.State) // after the current state was loaded
+	if kept != now.State {
 		kept.Hold()
 	}
 	g.Leave()
-	if kept != s {
-		r.tree.Release(s)
+	if kept != now.State {
+		r.tree.Release(now.State)
 	}
-	return kept, min(seq, at.Seq), true
+	return kept, min(now.Seq, at.Seq), true
 }
 
 // A lookup follows one key through memtables and tables. It lives on its caller's stack.

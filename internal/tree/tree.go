@@ -114,19 +114,26 @@ func (t *Tree) Hold() (*State, bool) {
 	return s, s != nil
 }
 
-// HoldNow returns the current state with a reference, like Hold, and the newest sequence visible in it: the state has
-// all writes up to it, and no later ones visible at it. A long reader must not load the two separately, as a lookup
-// may: between the loads, a rotation may have sent writes to a memtable that the state does not have, and an ingest
-// may have added tables that it does not have.
-func (t *Tree) HoldNow() (*State, ikey.Seq, bool) {
+// A Moment is a state of a tree and a sequence number that was visible in it. While the state is held, nothing that a
+// reader at Seq sees in it changes, whatever is flushed and compacted meanwhile: no snapshot is needed for that.
+type Moment struct {
+	State *State // has all writes up to Seq
+	Seq   ikey.Seq
+}
+
+// Now returns the present moment, whose state the caller must Release: the state has all writes up to Seq, and no later
+// ones visible at it. A long reader must not load the two separately, as a lookup may: between the loads, a rotation
+// may have sent writes to a memtable that the state does not have, and an ingest may have added tables that it does not
+// have. The error is ErrClosed.
+func (t *Tree) Now() (Moment, error) {
 	for {
 		s, ok := t.Hold()
 		if !ok {
-			return nil, 0, false
+			return Moment{}, ErrClosed
 		}
 		seq := t.NewestSeq() // after the state
 		if t.state.Load() == s {
-			return s, seq, true
+			return Moment{s, seq}, nil
 		}
 		t.Release(s)
 	}
