@@ -15,7 +15,6 @@ import (
 // and every older log are durable too. Background goroutines make them durable, so that a new memtable never makes
 // writers wait for the sync of the old log, and writes without a sync do not wait for it.
 type logFile struct {
-	number uint64
 	writer *Writer
 	w      *wal.Writer
 	naming bool // the goroutine that names the log has begun; guarded by the writer's mu
@@ -60,8 +59,7 @@ func (w *Writer) ensureLog() error {
 		return err
 	}
 	l := &logFile{
-		number: number, writer: w, w: log,
-		logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
+		writer: w, w: log, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
 	}
 	w.log = l
 	w.Tree.SetActive(l)
@@ -84,7 +82,7 @@ func (l *logFile) name() {
 			l.basedErr = cmp.Or(l.basedErr, older.basedErr)
 		}
 		if l.basedErr == nil {
-			l.basedErr = l.writer.Tree.RecordLog(manifest.LogMark{Number: l.number, Synced: l.w.Synced()})
+			l.basedErr = l.writer.Tree.RecordLog(manifest.LogMark{Number: l.Number(), Synced: l.w.Synced()})
 		}
 		if l.basedErr == nil {
 			l.w.SetOlderDurable()
@@ -127,14 +125,14 @@ func (w *Writer) syncLog() error {
 }
 
 // Number returns the number of the log's file.
-func (l *logFile) Number() uint64 { return l.number }
+func (l *logFile) Number() uint64 { return l.w.Number() }
 
 // Mark returns how much of the log is durable, or nil while its name or an older log is not durable.
 func (l *logFile) Mark() *manifest.LogMark {
 	select {
 	case <-l.based:
 		if l.basedErr == nil {
-			return &manifest.LogMark{Number: l.number, Synced: l.w.Synced()}
+			return &manifest.LogMark{Number: l.Number(), Synced: l.w.Synced()}
 		}
 	default:
 	}
@@ -162,5 +160,5 @@ func (l *logFile) retire() *logBase {
 // Remove deletes a log whose memtable is durable in tables. If it fails, the next Open removes the file.
 func (l *logFile) Remove() {
 	<-l.retired
-	_ = l.writer.FS.Remove(filename.Make(l.writer.Dir, filename.Log, l.number))
+	_ = l.writer.FS.Remove(filename.Make(l.writer.Dir, filename.Log, l.Number()))
 }
