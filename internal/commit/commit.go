@@ -18,15 +18,17 @@ import (
 
 // A Writer commits the writes of one store. It is safe for concurrent use after Init.
 //
-// Locks are taken in this order: queue.mu alone; mu, then those of the tree.
+// Locks are taken in this order: queue.mu alone; mu, then those of the tree, or countsMu.
 type Writer struct {
 	Config // constant after Init
 
 	queue   queue
-	commits sync.Pool // of *commit; not shared with other stores, since channels must not leave a synctest bubble
-	counts  counts
+	commits sync.Pool      // of *commit; not shared with other stores, since channels must not leave a synctest bubble
 	marked  atomic.Int64   // bytes of the marks in the log of the memtable; 0 without one. Stored with mu
 	logs    sync.WaitGroup // goroutines that make logs durable
+
+	countsMu sync.Mutex // so that Counts waits for no write
+	counts   Counts
 
 	mu      sync.Mutex // the order of writes; guards what follows
 	log     *logFile   // nil until the next write
@@ -78,6 +80,20 @@ func (w *Writer) Init(c Config) {
 	for reason := range w.pace.spells {
 		w.pace.spells[reason].Reason = Reason(reason)
 	}
+}
+
+// Counts are figures of all writes so far.
+type Counts struct {
+	Operations, Groups uint64
+	LogBytes, LogSyncs uint64
+	Stalls             [Reasons]StallCount
+}
+
+// Counts returns the present figures.
+func (w *Writer) Counts() Counts {
+	w.countsMu.Lock()
+	defer w.countsMu.Unlock()
+	return w.counts
 }
 
 // Start sets the newest sequence number in use.

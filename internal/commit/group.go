@@ -152,9 +152,11 @@ func (w *Writer) writeLog(count uint32, large *commit) error {
 		return w.Tree.Fail(err)
 	}
 	w.log.name()
-	w.counts.groups.Add(1)
-	w.counts.operations.Add(uint64(count))
-	w.counts.logBytes.Add(uint64(size)) //nolint:gosec // a length
+	w.countsMu.Lock()
+	defer w.countsMu.Unlock()
+	w.counts.Groups++
+	w.counts.Operations += uint64(count)
+	w.counts.LogBytes += uint64(size) //nolint:gosec // a length
 	return nil
 }
 

@@ -110,7 +110,9 @@ func (w *Writer) syncLog() error {
 	base := w.base
 	if w.log != nil {
 		base = w.log.logBase
-		w.counts.logSyncs.Add(1)
+		w.countsMu.Lock()
+		w.counts.LogSyncs++
+		w.countsMu.Unlock()
 		if err := w.log.w.Sync(); err != nil {
 			return w.Tree.Fail(err)
 		}

@@ -1,9 +1,6 @@
 package commit
 
-import (
-	"sync/atomic"
-	"time"
-)
+import "time"
 
 // A Reason is the reason why writes had to wait for background work.
 type Reason uint8
@@ -30,20 +27,13 @@ type StallCount struct {
 	Duration time.Duration
 }
 
-type stallCount struct {
-	count atomic.Uint64
-	nanos atomic.Int64
-}
-
-func (c *stallCount) load() StallCount {
-	return StallCount{c.count.Load(), time.Duration(c.nanos.Load())}
-}
-
 // stall counts one group of writes that waited. mu is held.
 func (w *Writer) stall(reason Reason, waited time.Duration) {
-	c := &w.counts.stalls[reason]
-	c.count.Add(1)
-	c.nanos.Add(int64(waited))
+	w.countsMu.Lock()
+	defer w.countsMu.Unlock()
+	c := &w.counts.Stalls[reason]
+	c.Count++
+	c.Duration += waited
 }
 
 // stopped counts and reports the time that a group of writes has waited. mu is held.

@@ -25,7 +25,7 @@ func TestACommitThatATurnDelayedComesBeforeTheNextTurn(t *testing.T) {
 				if err != nil && !errors.Is(err, context.Canceled) {
 					t.Errorf("turn %s: %v, want the context's error", name, err)
 				}
-				came <- fmt.Sprintf("%s, ended %v, after %d groups", name, err != nil, s.counts.groups.Load())
+				came <- fmt.Sprintf("%s, ended %v, after %d groups", name, err != nil, s.Counts().Groups)
 				turn.End()
 			}()
 			synctest.Wait()
