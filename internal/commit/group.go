@@ -19,7 +19,8 @@ import (
 //	space    the disk has space for the group and for what must be written after it (I22); the memtable and its log
 //	         have space, or are frozen and new ones begin
 //	checks   of each commit: its condition and its reads, after the operations of the group before it (I37)
-//	log      one record of the operations that passed: whole or absent after a crash (I4)
+//	log      one record of the operations that passed: the kernel has it (I2), and it is whole or absent after a
+//	         crash (I4)
 //	sync     if one wants it: the log is durable, and every older one (I1, I3)
 //	apply    the record is in the memtable, where no reader sees it yet
 //	publish  readers see the mark of the record (I36), and then all of the record at once
