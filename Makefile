@@ -1,14 +1,15 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz fuzz-files bench bench-compare compare compare-random compare-small compare-shapes
-.PHONY: rocksdb cross long promise
-.PHONY: salvage demo screenshots sets digest kept tidy
+.PHONY: check test race lint fuzz cross demo help tidy fuzz-files long salvage promise digest kept screenshots bench-compare
 
 check: ## all that CI runs
 	.ci/run
 
-test race lint fuzz cross demo:
+test race lint fuzz cross demo: ## one of its steps
 	.ci/run $@
+
+help: ## this list; bench/Makefile has measurements
+	@awk -F ':.*## ' '/^[a-z].*:.*## / { printf "%-31s %s\n", $$1, $$2 }' Makefile
 
 tidy: ## go mod tidy in each module; that of tools has no replace, so that go install takes it
 	go mod tidy
@@ -45,12 +46,6 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, w
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./tools/internal/inspect -keys 1000000
 	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./tools/bloomkv -keys 1000000
 
-# The same numbers as the ordinary tests of package bloom, larger.
-sets: ## package bloom: 10⁷ operations of each kind against an exact set, rates of 10⁶ keys, other libraries, charts
-	go test -count=1 -timeout 1h -v ./bloom -operations 10000000 -ratekeys 1000000 -leastrate 1e-4 -positives 20000
-	go -C bench/sets run . -rounds 11 -out ../results/sets.txt
-	go -C bench/sets run . -draw ../../bin/sets && cp bin/sets/*.svg docs/images/
-
 # The same as the ordinary tests, larger.
 digest: ## digests of a million keys in four runs: time, reads, size, rate; a patch after a flush
 	go test -count=1 -timeout 1h -run 'ADigestKeeps|APatchIs' -v ./tests -digestkeys 1000000 -digestpositives 10000
@@ -62,36 +57,11 @@ screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
 	go test -count=1 -v -run 'TestScreenshots' ./tools/bloomkv -shots $(CURDIR)/docs/images
 	go test -count=1 -v -run 'TestPages|TestTheLivePage' ./tools/internal/browser -shots $(CURDIR)/docs/images/pages
 
-bench: ## the store's own figures
-	go run ./bench
-
-# RocksDB takes part if its library was built.
-ROCKSDB = $(if $(wildcard bin/rocksdb/lib/librocksdb.a),-tags rocksdb)
-compare: ## side by side with other stores, taking turns: two hours, on a machine that does nothing else
-	go -C bench/compare run $(ROCKSDB) . --ycsb --out ../results/compare-decimal.txt
-
-compare-random: ## the same with random keys
-	go -C bench/compare run $(ROCKSDB) . --ycsb --shape random --out ../results/compare-random.txt
-
-compare-small: ## the rows of reads, all with a cache of 7 % of keys and values: half an hour
-	go -C bench/compare run $(ROCKSDB) . --ycsb --small-cache --out ../results/compare-small.txt --rows \
-		absent,absent-unc,absent-ow,absent-2t,present,present-unc,present-ow,present-2t,mixed,seek10,seek10-new,seek100,scan
-
-compare-shapes: ## some of the rows with other keys, one round
-	for shape in prefixed bigendian; do \
-		go -C bench/compare run $(ROCKSDB) . --shape $$shape --rounds 1 --out ../results/compare-$$shape.txt \
-			--rows absent,absent-unc,absent-small,present,present-small,misses-absent,seek10,scan,load,disk || exit 1; \
-	done
-
-rocksdb: bin/rocksdb/lib/librocksdb.a ## the library for go -C bench/compare run -tags rocksdb .; most of an hour
-bin/rocksdb/lib/librocksdb.a:
-	bench/compare/rocksdb.sh bin/rocksdb
-
-# The A/B of a change: the benchmarks of the tree as it is against those of REF, six runs each, taking turns.
+# Six runs of each, taking turns.
 REF ?= main
 PKG ?= ./...
 BENCH ?= .
-bench-compare:
+bench-compare: ## the benchmarks of the tree as it is against those of REF: make bench-compare REF=main PKG=. BENCH=Get
 	rm -rf bin/ref && git worktree prune && git worktree add --detach bin/ref $(REF)
 	rm -f bin/old.txt bin/new.txt
 	for i in 1 2 3 4 5 6; do \

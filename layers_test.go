@@ -44,9 +44,11 @@ var rooms = map[string]room{
 		"tools/workload/own",
 	}},
 	"bench/compare": {9, []string{
-		".", "bloomblock", "tools/machine", "tools/outfile", "tools/workload", "tools/workload/own",
+		".", "bloomblock", "tools/machine", "tools/cli", "tools/outfile", "tools/workload", "tools/workload/own",
 	}},
-	"bench/sets": {9, []string{"bloomblock", "bloom", "tools/machine", "tools/outfile", "tools/picture"}},
+	"bench/sets": {9, []string{
+		"bloomblock", "bloom", "tools/machine", "tools/cli", "tools/outfile", "tools/picture", "tools/workload",
+	}},
 
 	// what programs are made of
 	"tools/debug": {8, []string{".", "vfs", "tools/internal/inspect", "tools/picture", "internal/words"}},
@@ -203,12 +205,12 @@ var doors = map[string][]string{
 	"github.com/google/btree":       {"internal/memtable"},
 	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
 	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
-	"golang.org/x/term":             {"bench/compare", "tools/cli"},
+	"golang.org/x/term":             {"tools/cli"},
 	"github.com/spf13/cobra": {
 		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd",
 	},
 	"github.com/spf13/pflag":              {"tools/cli"},
-	"github.com/schollz/progressbar/v3":   {"bench/compare", "tools/examples/frontier", "tools/cli"},
+	"github.com/schollz/progressbar/v3":   {"tools/examples/frontier", "tools/cli"},
 	"gonum.org/v1/plot":                   {"tools/picture"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare", "tools/bloomkv-import"},
 	"github.com/syndtr/goleveldb":         {"bench/compare", "tools/bloomkv-import"},

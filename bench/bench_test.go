@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
@@ -32,6 +33,18 @@ func runJSON(t *testing.T, into any, args ...string) {
 	}
 	if err := json.Unmarshal(out.Bytes(), into); err != nil {
 		t.Fatalf("%q: %v in %s", args, err, out.String())
+	}
+}
+
+func execute(ctx context.Context, args []string, s *cli.Streams) error {
+	return s.Run(ctx, rootCommand(s, args), args)
+}
+
+// leftNothing checks that a directory for stores is empty.
+func leftNothing(t *testing.T, dir string) {
+	t.Helper()
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("%d entries left in %s, %v", len(entries), dir, err)
 	}
 }
 
@@ -179,7 +192,7 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 	} {
 		c := config{
 			data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both",
-			phases: []string{"all"},
+			phases: []string{"all"}, choice: "shuffled",
 		}
 		if err := c.check(); err != nil || c.keys != test.want {
 			t.Errorf("--keys %d --value %d: %d keys, %v, want %d", test.keys, test.value, c.keys, err, test.want)
@@ -187,19 +200,44 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 	}
 }
 
-func TestThePageHasTablesAndLinesForBenchstat(t *testing.T) {
-	var out, errs bytes.Buffer
-	if code := run(t.Context(), strings.Fields("--keys 500 --memory 64 --phases absent,put-seek,seek-10"),
-		&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
-		t.Fatalf("exit code %d: %s", code, errs.String())
-	}
-	for _, want := range []string{
-		"command: go run ./bench --keys 500", "go: go1.", "off÷on", "p999 off", "system reads",
-		"put-seek, the put alone", "bits per key", "space amplification",
-		"\nBenchmarkload-random/filters=on/shape=random 500 ", "\nBenchmarkabsent/filters=off/shape=random 499 ",
+// TestThePageHasWhatIsAskedFor runs the same phases with the tables of all, with the table of the phases that are asked
+// for, and with the table of the lookups, which has at most six rows.
+func TestThePageHasWhatIsAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		rows int // of the first table
+		also []string
+	}{
+		{"--phases absent,put-seek,seek-10", 3, nil},
+		{"--phases queue-pop --load sequential --filters on", 2, nil},
+		{"", 6, nil},
+		{"--phases absent,put-seek,seek-10 --all", 3, []string{
+			"p999 off", "system reads", "put alone on", "\nBenchmarkload-random/filters=on/shape=random 500 ",
+			"\nBenchmarkabsent/filters=off/shape=random 499 ",
+		}},
 	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in:\n%s", want, out.String())
+		var out, errs bytes.Buffer
+		args := append(strings.Fields("--keys 500 --memory 64"), strings.Fields(c.args)...)
+		if code := run(t.Context(), args, &cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
+			t.Fatalf("%q: exit code %d: %s", c.args, code, errs.String())
+		}
+		for _, want := range append(c.also, "command: go run ./bench --keys 500", "go: go1.", "ns on") {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%q: no %q in:\n%s", c.args, want, &out)
+			}
+		}
+		_, table, _ := strings.Cut(out.String(), " runs on")
+		table, _, _ = strings.Cut(table, "\n\n")
+		if rows := strings.Count(table, "\n"); rows != c.rows {
+			t.Errorf("%q: %d rows, want %d:\n%s", c.args, rows, c.rows, &out)
+		}
+		for line := range strings.Lines(table) {
+			if n := len(line); n > 100 {
+				t.Errorf("%q: a line of %d columns, want at most 100:\n%s", c.args, n, line)
+			}
+		}
+		if all := strings.Contains(out.String(), "\nBenchmark"); all != strings.Contains(c.args, "--all") {
+			t.Errorf("%q: lines for benchstat: %v:\n%s", c.args, all, &out)
 		}
 	}
 }
@@ -213,7 +251,7 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 	}{
 		{
 			"sweep fpr --keys 2000 --from 0.1 --to 0.1",
-			[]string{"fpr-wasted", "fpr-present", "fpr-ns"},
+			[]string{"fpr-wasted", "fpr-absent", "fpr-present", "fpr-ns-absent", "fpr-ns-present"},
 			[]string{"bits per key", "promised"},
 		},
 		{
@@ -357,29 +395,50 @@ func TestWrongUsageIsNamed(t *testing.T) {
 }
 
 func TestWrongAnswersAreTrouble(t *testing.T) {
-	r := report{Sides: []side{{Phases: make([]phase, 3)}, {Phases: make([]phase, 3)}}}
-	s := sweepReport{Points: make([]point, 2)}
-	for _, asJSON := range []bool{false, true} {
-		out := &cli.Streams{Out: &bytes.Buffer{}, Err: &bytes.Buffer{}}
-		if err := errors.Join(show(out, asJSON, &r), show(out, asJSON, &s)); err != nil {
-			t.Errorf("all is right: %v", err)
-		}
+	bad := func(n int, first string) phase {
+		return phase{Figures: workload.Figures{Wrong: n, FirstWrong: first}}
 	}
-	r.Sides[1].Phases[1].Wrong, r.Sides[1].Phases[1].FirstWrong = 2, "key a"
-	r.Sides[1].Phases[2].Wrong, r.Sides[1].Phases[2].FirstWrong = 1, "key b"
-	s.Points[1].Present.Wrong, s.Points[1].Present.FirstWrong = 1, "key c"
-	for _, asJSON := range []bool{false, true} {
-		var out bytes.Buffer
-		if err := show(&cli.Streams{Out: &out}, asJSON, &r); !errors.Is(err, errWrong) ||
-			err.Error() != "3 wrong answers; the first: key a" {
-			t.Errorf("%v", err)
+	mainRun := func(phases ...phase) figures {
+		return &report{Sides: []side{{Phases: make([]phase, len(phases))}, {Phases: phases}}}
+	}
+	swept := func(points ...point) figures {
+		r := newSweepReport(new(sweep), "")
+		for _, p := range points {
+			r.add(p)
 		}
-		if out.Len() == 0 {
-			t.Error("nothing is printed beside the error")
+		return r
+	}
+	grew := func(rows ...grown) figures {
+		r := newGrowthReport(new(growth), "")
+		for _, row := range rows {
+			r.add(row)
 		}
-		if err := show(&cli.Streams{Out: &out}, asJSON, &s); !errors.Is(err, errWrong) ||
-			err.Error() != "1 wrong answers; the first: key c" {
-			t.Errorf("%v", err)
+		return r
+	}
+	for _, c := range []struct {
+		name   string
+		report figures
+		want   string
+	}{
+		{"a run that is right", mainRun(phase{}, phase{}, phase{}), ""},
+		{"a run", mainRun(phase{}, bad(2, "key a"), bad(1, "key b")), "3 wrong answers; the first: key a"},
+		{"a sweep that is right", swept(point{}, point{}), ""},
+		{"a sweep", swept(point{}, point{Present: bad(1, "key c")}), "1 wrong answers; the first: key c"},
+		{"growth that is right", grew(grown{}, grown{}), ""},
+		{
+			"growth", grew(grown{}, grown{measured: measured{Absent: bad(4, "key d")}}),
+			"4 wrong answers; the first: key d",
+		},
+	} {
+		for _, asJSON := range []bool{false, true} {
+			var out bytes.Buffer
+			err := show(&cli.Streams{Out: &out}, asJSON, c.report)
+			if errors.Is(err, errWrong) != (c.want != "") || err != nil && err.Error() != c.want {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+			if out.Len() == 0 {
+				t.Errorf("%s: nothing is printed beside %v", c.name, err)
+			}
 		}
 	}
 }

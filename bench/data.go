@@ -53,7 +53,7 @@ func (d *data) check() error {
 }
 
 func (d *data) set() (*workload.Generated, error) {
-	return workload.NewGenerated(d.shape, d.keys, d.seed, workload.Values{Bytes: d.value})
+	return workload.NewGenerated(d.shape, d.keys, d.seed, d.value)
 }
 
 // smallMemory returns the memory, in MiB, of which the cache is about 7 % of the keys and values: half is for
@@ -100,29 +100,7 @@ func runsOf(m bloomkv.Metrics) (n int) {
 	return n
 }
 
-// choice is a workload.Choice as a flag.
-type choice workload.Choice
-
+// choices are the orders of the looked-up keys, by their names in --choice.
 var choices = map[string]workload.Choice{
 	"shuffled": workload.Shuffled, "uniform": workload.Uniform, "zipf": workload.Zipfian,
-}
-
-// MarshalText returns the name.
-func (c choice) MarshalText() ([]byte, error) {
-	for name, value := range choices {
-		if value == workload.Choice(c) {
-			return []byte(name), nil
-		}
-	}
-	return nil, fmt.Errorf("unknown %v", workload.Choice(c))
-}
-
-// UnmarshalText sets the choice with the given name.
-func (c *choice) UnmarshalText(name []byte) error {
-	value, ok := choices[string(name)]
-	if !ok {
-		return fmt.Errorf("unknown choice %q; want shuffled, uniform or zipf", name)
-	}
-	*c = choice(value)
-	return nil
 }

@@ -32,8 +32,13 @@ type growth struct {
 	dir, plot     string
 	json          bool
 
-	report growthReport
+	report *growthReport
 }
+
+const (
+	promisedFPR = 0.01 // of a store with default options
+	fewestKeys  = 1000 // and fewest lookups
+)
 
 // kinds of filters, by their names in --kind.
 var kinds = map[string]bloomkv.FilterKind{
@@ -81,7 +86,8 @@ disk space. The whole range of 64 MiB takes an hour and 26 GB:
 	f.IntVar(&w.value, "value", w.value, "length of each value, in `BYTES`")
 	f.Uint64Var(&w.seed, "seed", w.seed, "seed of keys, values and choices")
 	f.StringVar(&w.plot, "plot", "", "also write a chart for each store as SVG and PNG into `DIR`")
-	f.StringVar(&w.dir, "dir", "", dirHelp)
+	f.StringVar(&w.dir, "dir", "", "create the stores in a new directory in `DIR`, and remove it afterwards "+
+		"(default: the directory for temporary files)")
 	f.BoolVar(&w.json, "json", false, jsonHelp)
 	return c
 }
@@ -108,11 +114,8 @@ func (w *growth) run(ctx context.Context, command string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &w.report
-	*r = growthReport{
-		Machine: machine.Here(), Command: command, ValueBytes: w.value, Seed: w.seed, FilterFPR: promisedFPR,
-		Lookups: w.lookups, PutsPerSecond: w.puts,
-	}
+	r := newGrowthReport(w, command)
+	w.report = r
 	for _, kind := range w.kinds {
 		for _, budget := range w.budgets {
 			if err == nil {
@@ -208,9 +211,9 @@ func (w *growth) measureCopy(
 		case err != nil:
 			return err
 		}
-		w.report.Rows = append(w.report.Rows, row)
+		w.report.add(row)
 		if !w.json {
-			if err := w.report.printRows(w.Out); err != nil {
+			if err := w.report.table.Print(w.Out); err != nil {
 				return err
 			}
 		}
@@ -220,27 +223,13 @@ func (w *growth) measureCopy(
 
 // load puts pairs from..to-1 of the set into a store. Random keys are in no order.
 func (w *growth) load(ctx context.Context, store *own.Store, from, to int, what string) error {
-	set, err := workload.NewGenerated(workload.Random, to, w.seed, workload.Values{Bytes: w.value})
+	set, err := workload.NewGenerated(workload.Random, to, w.seed, w.value)
 	if err != nil {
 		return err
 	}
 	bar := w.Progress(what, int64(to), false)
 	defer bar.End()
-	var batch bloomkv.Batch
-	var key, value []byte
-	for i := from; i < to; i++ {
-		key, value = set.AppendKey(key[:0], i), set.AppendValue(value[:0], i)
-		batch.Put(key, value)
-		if batch.Len() < batchPairs && batch.Size() < 1<<20 && i+1 < to {
-			continue
-		}
-		if err := errors.Join(ctx.Err(), store.DB.Apply(&batch)); err != nil {
-			return err
-		}
-		batch.Reset()
-		bar.Set(i+1, to)
-	}
-	return nil
+	return put(ctx, store, set, func(i int) int { return i }, from, to, bar)
 }
 
 // copyOf makes a copy of a store in the directory of a job, compacts it if it shall, and returns its tables.

@@ -164,7 +164,7 @@ func TestAMeasurementInAGroupIsWithinItsMemory(t *testing.T) {
 	}
 }
 
-func TestWrongFlagsOfGrowthFloorsAndScaleAreNamed(t *testing.T) {
+func TestWrongFlagsOfGrowthAreNamed(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"growth --keys 10", "--keys 10: want at least 1000"},
 		{"growth --keys many", `"many"`},
@@ -177,19 +177,6 @@ func TestWrongFlagsOfGrowthFloorsAndScaleAreNamed(t *testing.T) {
 		{"growth --value -1", "--value"},
 		{"growth extra", "extra"},
 		{"growth --keys 1k --dir /dev/null/none", "/dev/null/none"},
-		{"floors --keys 10", "--keys 10: want at least 1000"},
-		{"floors --rounds 0", "--rounds 0"},
-		{"floors --memory 1", "--memory 1"},
-		{"floors --value -1", "--value -1"},
-		{"floors --shape round", "round"},
-		{"scale --keys 10", "--keys 10"},
-		{"scale --ops 10", "--ops 10"},
-		{"scale --workers 2,4", "--workers 2,4"},
-		{"scale --workers 1,1", "--workers 1,1"},
-		{"scale --workers 1,4,2", "--workers 1,4,2"},
-		{"scale --workers 1,1000", "--workers 1,1k"},
-		{"scale --rounds -1", "--rounds -1"},
-		{"scale --dir /dev/null/none", "/dev/null/none"},
 	} {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), strings.Fields(c.args), &cli.Streams{Out: &out, Err: &errs})
@@ -203,17 +190,15 @@ func TestWrongFlagsOfGrowthFloorsAndScaleAreNamed(t *testing.T) {
 }
 
 func TestAnInterruptRemovesTheStores(t *testing.T) {
-	for _, command := range []string{"growth", "floors", "scale"} {
-		dir := t.TempDir()
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, cancel)
-		var out, errs bytes.Buffer
-		if code := run(ctx, []string{command, "--keys=1000000", "--dir=" + dir},
-			&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitInterrupted {
-			t.Errorf("%s: exit code %d, %s", command, code, errs.String())
-		}
-		leftNothing(t, dir)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	var out, errs bytes.Buffer
+	if code := run(ctx, []string{"growth", "--keys=1000000", "--dir=" + dir},
+		&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d, %s", code, errs.String())
 	}
+	leftNothing(t, dir)
 }
 
 // TestAnInterruptedGrowthKeepsItsRows interrupts it while the second size is measured.

@@ -116,7 +116,7 @@ func measureCommand(s *cli.Streams) *cobra.Command {
 
 // run opens the store and looks up absent and present keys at random, beside a writer if the job has puts.
 func (j growthJob) run(ctx context.Context) (m measured, err error) {
-	set, err := workload.NewGenerated(workload.Random, j.Keys, j.Seed, workload.Values{Bytes: j.Value})
+	set, err := workload.NewGenerated(workload.Random, j.Keys, j.Seed, j.Value)
 	if err != nil {
 		return m, err
 	}

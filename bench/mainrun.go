@@ -23,14 +23,17 @@ import (
 type config struct {
 	data
 
-	choice  choice
+	choice  string
 	workers int
 	fpr     float64
 	filters string // on, off or both
 	loads   []string
 	phases  []string
 	dir     string
+	all     bool
 	json    bool
+
+	shown []string // the phases in the first table
 }
 
 const (
@@ -44,11 +47,11 @@ func mainCommand(s *cli.Streams, command string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure bloomkv: times and read amplification, with filters and without",
-		Long: `bench creates a store with filters and a store without, does the same work in both, and prints the
-results side by side: times, and what each lookup read by the counters of the store and of the operating
-system. Every answer is checked. The default memory caches about 7 % of the data, so that reads from files
-show. A line is printed for each phase that ended, and tables at the end. After an interrupt or an error,
-they have the phases that ended until then.
+		Long: `bench creates a store with filters and a store without, does the same work in both, and prints what
+lookups cost in each. --all prints all figures side by side: times, and what each lookup read by the
+counters of the store and of the operating system. Every answer is checked. The default memory caches about
+7 % of the data, so that reads from files show. After an interrupt or an error, the figures are those of the
+phases that ended until then.
 
 The work: load generated pairs; look up present and absent keys right after the load, after overwriting
 every pair, and after a compaction; seek and scan; mix reads and writes; and run the inner loops of two
@@ -57,8 +60,6 @@ common programs, check-and-insert and a queue.
 The commands measure one thing each:
   sweep   how read amplification changes with the filters' error rate, the number of runs and the number of keys
   growth  what lookups cost as a store outgrows its memory
-  floors  lookups, seeks and scans in memory, compared with the least work that they need
-  scale   lookups on several goroutines
 
 Exit status:
   0    success
@@ -81,7 +82,7 @@ func (c *config) flags(cmd *cobra.Command) {
 	c.data = data{value: 100, shape: workload.Random, seed: 1}
 	c.data.flags(cmd, "pairs in the store; 0 means a million, or fewer large ones: 256 MiB of keys and values",
 		"memory budget of a store, in `MIB`; 0 means a cache of about 7 % of the data; 1024 holds a million pairs")
-	f.TextVar(&c.choice, "choice", choice(workload.Shuffled),
+	f.StringVar(&c.choice, "choice", "shuffled",
 		"order of the looked-up keys, a `NAME`: shuffled (each once), uniform or zipf")
 	f.IntVar(&c.workers, "workers", 1, "goroutines in each phase that can use several, 1 to 16")
 	f.Float64Var(&c.fpr, "fpr", 0.01, fprHelp)
@@ -92,6 +93,7 @@ func (c *config) flags(cmd *cobra.Command) {
 		"phases to measure, a `LIST` of "+strings.Join(phaseNames(), ", "))
 	f.StringVar(&c.dir, "dir", "", "create the stores in `DIR`, which must be new or empty, and keep them "+
 		"(default: a temporary directory)")
+	f.BoolVar(&c.all, "all", false, "print the figures of all phases, and lines for benchstat")
 	f.BoolVar(&c.json, "json", false, jsonHelp)
 }
 
@@ -110,6 +112,9 @@ func (c *config) check() error {
 	if small {
 		c.memory = c.smallMemory()
 	}
+	if _, ok := choices[c.choice]; !ok {
+		return fmt.Errorf("--choice %q: want shuffled, uniform or zipf", c.choice)
+	}
 	if c.workers < 1 || c.workers > maxWorkers {
 		return fmt.Errorf("--workers %d: want 1 to %d", c.workers, maxWorkers)
 	}
@@ -125,6 +130,13 @@ func (c *config) check() error {
 	}
 	if err := checkNames("--phases", c.phases, phaseNames()); err != nil {
 		return err
+	}
+	c.shown = slices.Clone(c.phases)
+	if all {
+		c.shown = slices.Clone(answerPhases)
+	}
+	for _, name := range c.loads {
+		c.shown = append(c.shown, "load "+name)
 	}
 	switch {
 	case len(c.loads) > 0:
@@ -154,8 +166,7 @@ func checkNames(flag string, given, names []string) error {
 }
 
 // run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
-// is the memory of one store. It prints a line for each phase that ended, and then the report. If it fails, the report
-// is of the phases that ended until then.
+// is the memory of one store, and prints the report. If it fails, the report is of the phases that ended until then.
 func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
@@ -179,10 +190,7 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 	}
 	m := mainRun{c, s, r}
 	if err = m.measure(ctx, parts, dir); err != nil {
-		done, all := 0, 0
-		for _, s := range r.Sides {
-			done += len(s.Phases)
-		}
+		done, all := len(r.phases()), 0
 		for _, p := range parts {
 			all += len(r.Sides) * len(p.steps)
 		}
@@ -214,12 +222,11 @@ func (m *mainRun) measure(ctx context.Context, parts []part, dir string) error {
 }
 
 func (c *config) report(command string) *report {
-	name, _ := c.choice.MarshalText() // it was parsed from its name
 	return &report{
 		Machine: machine.Here(), Command: command,
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: string(name),
+		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: c.choice,
 		Workers: c.workers, Seed: c.seed,
-		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(),
+		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(), shown: c.shown, all: c.all,
 	}
 }
 
@@ -270,12 +277,6 @@ func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store)
 			u.inserted = row.Ops
 		}
 		kind.Phases = append(kind.Phases, row)
-		if m.json {
-			continue
-		}
-		if err := m.report.printPhase(m.out.Out, kind, &row); err != nil {
-			return u, err
-		}
 	}
 	if p.name != "main" { // only the main part reports metrics
 		return u, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"path/filepath"
 
@@ -42,7 +43,7 @@ func measure(ctx context.Context, store *own.Store, set workload.Set, p workload
 		before = bloomkv.Metrics{}
 	}
 	after := store.Metrics()
-	row.charge(after.Since(before).Lookups)
+	row.Cost = costsOf(after.Since(before).Lookups)
 	if counted {
 		if now, ok := machine.Read(); ok {
 			row.chargeSystem(now, now.Sub(system))
@@ -53,6 +54,28 @@ func measure(ctx context.Context, store *own.Store, set workload.Set, p workload
 		row.TableBytes += l.Bytes
 	}
 	return row, nil
+}
+
+// put puts pairs from..to-1 of an order of a set into a store, in batches.
+func put(ctx context.Context, store *own.Store, set workload.Set, order func(i int) int, from, to int,
+	bar cli.Progress,
+) error {
+	var batch bloomkv.Batch
+	var key, value []byte
+	for n := from; n < to; n++ {
+		i := order(n)
+		key, value = set.AppendKey(key[:0], i), set.AppendValue(value[:0], i)
+		batch.Put(key, value)
+		if batch.Len() < batchPairs && batch.Size() < 1<<20 && n+1 < to {
+			continue
+		}
+		if err := errors.Join(ctx.Err(), store.DB.Apply(&batch)); err != nil {
+			return err
+		}
+		batch.Reset()
+		bar.Set(n+1, set.Len())
+	}
+	return nil
 }
 
 // diskBytes returns the size of all files in a directory.

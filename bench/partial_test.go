@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,21 +14,23 @@ import (
 
 // cancelAt cancels once a text was written to it.
 type cancelAt struct {
-	bytes.Buffer
-	text   string
-	cancel context.CancelFunc
+	text    string
+	cancel  context.CancelFunc
+	written strings.Builder
 }
 
 func (w *cancelAt) Write(p []byte) (int, error) {
-	n, err := w.Buffer.Write(p)
+	w.written.Write(p)
 	if strings.Contains(w.String(), w.text) {
 		w.cancel()
 	}
-	return n, err
+	return len(p), nil
 }
 
-// TestWhatWasMeasuredBeforeAnInterruptIsKept interrupts runs when their first row is printed, which is long before the
-// end: the rest of the page follows, and the pictures.
+func (w *cancelAt) String() string { return w.written.String() }
+
+// TestWhatWasMeasuredBeforeAnInterruptIsKept interrupts sweeps when their first row is printed, and main runs when a
+// progress bar is drawn, which is long before the end: the rest of the page follows, and the pictures.
 func TestWhatWasMeasuredBeforeAnInterruptIsKept(t *testing.T) {
 	for _, c := range []struct {
 		args, row string
@@ -35,13 +38,13 @@ func TestWhatWasMeasuredBeforeAnInterruptIsKept(t *testing.T) {
 		html      bool
 	}{
 		{
-			"--keys 3000 --memory 64 --phases absent,present", "Benchmarkload-random/filters=on",
-			[]string{"stopped after 1 of 16 measurements: interrupted", "ns/op on", "load random"},
+			"--keys 3000 --memory 64 --phases absent,present", "filters on: warm",
+			[]string{"stopped after 5 of 16 measurements: interrupted", "ns on", "load random"},
 			false,
 		},
 		{
-			"--keys 3000 --memory 64 --phases absent-loaded", "Benchmarkabsent-loaded/filters=on",
-			[]string{"stopped after 5 of 10 measurements: interrupted", "warm-loaded", "absent-loaded"},
+			"--keys 3000 --memory 64 --phases absent-loaded", "filters off: warm",
+			[]string{"stopped after 8 of 10 measurements: interrupted", "warm-loaded", "absent-loaded"},
 			false,
 		},
 		{"sweep runs --keys 2000 --to 3", "loaded ", []string{"stopped after 1 of 6 measurements"}, true},
@@ -49,17 +52,21 @@ func TestWhatWasMeasuredBeforeAnInterruptIsKept(t *testing.T) {
 		{"sweep fpr --keys 2000", "loaded ", []string{"stopped after 1 of 26 measurements: interrupted"}, true},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		out, errs := &cancelAt{text: c.row, cancel: cancel}, &bytes.Buffer{}
+		var out, errs strings.Builder
+		seen := &cancelAt{text: c.row, cancel: cancel}
 		args, page := strings.Fields(c.args), filepath.Join(t.TempDir(), "page.html")
 		if c.html {
 			args = append(args, "--html", page)
 		}
-		if code := run(ctx, args, &cli.Streams{Out: out, Err: errs}); code != cli.ExitInterrupted {
-			t.Errorf("%s: exit code %d, %s", c.args, code, errs)
+		streams := &cli.Streams{
+			Out: io.MultiWriter(&out, seen), Err: io.MultiWriter(&errs, seen), ErrTerminal: !c.html,
+		}
+		if code := run(ctx, args, streams); code != cli.ExitInterrupted {
+			t.Errorf("%s: exit code %d, %s", c.args, code, &errs)
 		}
 		for _, want := range c.want {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s: no %q in\n%s", c.args, want, out)
+				t.Errorf("%s: no %q in\n%s", c.args, want, &out)
 			}
 		}
 		if c.html {
@@ -95,8 +102,9 @@ func TestAPageBeginsWithItsResult(t *testing.T) {
 		if code := run(t.Context(), fields, &cli.Streams{Out: &out, Err: &errs}); code != cli.ExitOK {
 			t.Fatalf("%s: exit code %d, %s", args, code, &errs)
 		}
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("%s: no %q in\n%s", args, want, &out)
+		at := strings.Index(out.String(), want)
+		if at < 0 || fields[0] != "sweep" && at > 100 {
+			t.Errorf("%s: %q is at %d in\n%s", args, want, at, &out)
 		}
 		if fields[0] != "sweep" {
 			continue
@@ -119,7 +127,7 @@ func TestTheDefaultMemoryCachesAFewHundredths(t *testing.T) {
 	} {
 		c := config{
 			data: data{keys: int(test.keys), value: 100, memory: test.memory}, workers: 1, fpr: 0.01, filters: "both",
-			phases: []string{"all"},
+			phases: []string{"all"}, choice: "shuffled",
 		}
 		if err := c.check(); err != nil || c.memory != test.want {
 			t.Errorf("--keys %d --memory %d: %d MiB, %v, want %d", test.keys, test.memory, c.memory, err, test.want)

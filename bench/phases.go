@@ -25,6 +25,11 @@ func phaseNames() []string {
 	}
 }
 
+// answerPhases are the phases in the first table, unless --phases names others.
+var answerPhases = []string{
+	"absent-loaded", "present-loaded", "absent-overwritten", "present-overwritten", "absent", "present",
+}
+
 func loadNames() []string {
 	return []string{"random", "sequential", "batched", "sequential-batched", "sync"}
 }
@@ -70,7 +75,7 @@ func (c *config) parts() ([]part, error) {
 	if slices.Contains(c.phases, "queue-pop") {
 		// The keys of a queue are in order, put at its end and taken from its head.
 		keys := max(1, c.keys/10)
-		queue, err := workload.NewGenerated(workload.BigEndian, keys, c.seed, workload.Values{Bytes: c.value})
+		queue, err := workload.NewGenerated(workload.BigEndian, keys, c.seed, c.value)
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +102,7 @@ func (c *config) mainSteps(load string) []workload.Phase {
 		seed++
 		p.Seed, p.Workers = seed, c.workers
 		if p.Kind != workload.Load && p.Kind != workload.Insert {
-			p.Choice = workload.Choice(c.choice)
+			p.Choice = choices[c.choice]
 		}
 		return p
 	}

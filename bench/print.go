@@ -1,65 +1,61 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
+	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
-// print prints the report as text with lines for benchstat, which skips all others. The lines may have been printed
-// before, as the phases ended.
+// print prints the answer first: what lookups cost with filters and without. With all it also prints tables of all
+// phases, and lines for benchstat, which skips everything else.
 func (r *report) print(w io.Writer) error {
-	var err error
-	if !r.headed {
-		for i := range r.Sides {
-			for k := range r.Sides[i].Phases {
-				err = errors.Join(err, r.printPhase(w, &r.Sides[i], &r.Sides[i].Phases[k]))
+	fmt.Fprintf(w, "%s\n\n", wrapped(paragraphs(r.Stopped, r.result())))
+	tables := []*cli.Table{r.table("Per operation with filters (on) and without (off): time, blocks searched, and "+
+		"reads from files.\n\n",
+		func(p *phase) bool { return r.Stopped != "" || slices.Contains(r.shown, p.Phase) },
+		[]column{{"", func(p *phase) string { return p.Phase }}, {"runs " + r.Sides[0].Filters, (*phase).runs}},
+		[]column{{"ns", (*phase).took}, {"blocks", (*phase).blocks}, {"reads", (*phase).reads}})}
+	if r.all {
+		tables = append(tables, r.times(), r.costs())
+	}
+	for _, t := range tables {
+		if err := t.Print(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
+	}
+	for i := range r.Sides {
+		if s := &r.Sides[i]; s.DiskBytes > 0 { // with the phase queue-pop alone, there is no store that was read
+			fmt.Fprintln(w, wrapped(s.summary()))
+		}
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n%s\n", r.Machine.Header(r.Command, "bench"), wrapped(r.intro()))
+	if !r.all {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, s := range r.Sides {
+		for _, p := range s.Phases {
+			if !p.once() {
+				_, err = fmt.Fprintln(w, p.Benchmark(p.Phase+"/filters="+s.Filters+"/shape="+r.Shape))
 			}
 		}
 	}
-	for _, line := range []string{r.Stopped, r.result()} {
-		if line != "" {
-			fmt.Fprintf(w, "\n%s\n", line)
-		}
-	}
-	fmt.Fprintln(w)
-	times, work := r.times(), r.costs()
-	if err := times.print(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w, "\nMeans per lookup, or per operation in phases without lookups:")
-	fmt.Fprintln(w)
-	if err := work.print(w); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	for _, s := range r.read() {
-		fmt.Fprintln(w, s.summary())
-	}
-	return err
-}
-
-// printPhase prints a line for a phase that ended, unless it is a single call. Before the first one it prints the head.
-func (r *report) printPhase(w io.Writer, s *side, p *phase) error {
-	if !r.headed {
-		r.Machine.Header(w, r.Command, "bench")
-		fmt.Fprintf(w, "\n%s\n\n", r.intro())
-		r.headed = true
-	}
-	if p.once() {
-		return nil
-	}
-	_, err := fmt.Fprintln(w, p.Benchmark(p.Phase+"/filters="+s.Filters+"/shape="+r.Shape))
 	return err
 }
 
 func (r *report) intro() string {
-	return fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, "+
+	text := fmt.Sprintf("%d %s keys, values of %d bytes, choice %s, workers %d, %d MiB of memory, "+
 		"memtable %d MiB, no compression",
 		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
+	if !r.all {
+		text += "\n--all prints the figures of all phases, --json everything."
+	}
+	return text
 }
 
 func (s *side) summary() string {
@@ -75,108 +71,112 @@ func (s *side) summary() string {
 		s.WriteAmplification, s.SpaceAmplification, s.Flushes, s.Compactions)
 }
 
-// times returns a table with a row for each phase and the sides next to each other.
-func (r *report) times() grid {
-	g := grid{head: []string{"phase", "ops", "time is"}}
-	each := func(name string) {
-		for _, s := range r.Sides {
-			g.head = append(g.head, name+" "+s.Filters)
-		}
+// A column is a figure of phases.
+type column struct {
+	name string
+	cell func(p *phase) string
+}
+
+// table returns a table of phases: columns of the first side, then columns of each side, the first of which is followed
+// by the ratio of their times.
+func (r *report) table(intro string, wanted func(p *phase) bool, first, sides []column) *cli.Table {
+	t := &cli.Table{Intro: intro}
+	for _, c := range first {
+		t.Head = append(t.Head, c.name)
 	}
-	each("ns/op")
 	both := len(r.Sides) == 2
-	if both {
-		g.head = append(g.head, "off÷on")
+	for i, c := range sides {
+		for _, s := range r.Sides {
+			t.Head = append(t.Head, c.name+" "+s.Filters)
+		}
+		if i == 0 && both {
+			t.Head = append(t.Head, "off÷on")
+		}
 	}
-	for _, name := range []string{"p50", "p99", "p999", "allocs", "peak MB"} {
-		each(name)
-	}
-	g.head = append(g.head, "wrong")
 	for i := range r.rows() {
-		row := []*phase{}
-		wrong := 0
+		row := make([]*phase, len(r.Sides)) // the last side is the one that is not complete
 		for k := range r.Sides {
-			p := r.Sides[k].at(i)
-			if row = append(row, p); p != nil {
-				wrong += p.Wrong
-			}
+			row[k] = r.Sides[k].at(i)
 		}
-		first := row[0] // the last side is the one that is not complete
-		cells := []string{first.Phase, "", first.average()}
-		if !first.once() {
-			cells[1] = strconv.Itoa(first.Ops)
+		if !wanted(row[0]) {
+			continue
 		}
-		add := func(cell func(p *phase) string) {
+		var cells []string
+		for _, c := range first {
+			cells = append(cells, c.cell(row[0]))
+		}
+		for i, c := range sides {
 			for _, p := range row {
-				if p == nil {
-					cells = append(cells, "")
-				} else {
-					cells = append(cells, cell(p))
+				cell := ""
+				if p != nil {
+					cell = c.cell(p)
 				}
+				cells = append(cells, cell)
+			}
+			if i == 0 && both {
+				cells = append(cells, ratio(row[0], row[1]))
 			}
 		}
-		add((*phase).took)
-		if both {
-			ratio := ""
-			if on := row[0].nsPerOp(); on > 0 && !first.once() && row[1] != nil {
-				ratio = fmt.Sprintf("%.2f", row[1].nsPerOp()/on)
-			}
-			cells = append(cells, ratio)
-		}
-		for _, quantile := range []func(p *phase) float64{
-			func(p *phase) float64 { return p.P50Ns },
-			func(p *phase) float64 { return p.P99Ns },
-			func(p *phase) float64 { return p.P999Ns },
-		} {
-			add(func(p *phase) string {
-				if p.once() || quantile(p) == 0 {
-					return ""
-				}
-				return fmt.Sprintf("%.0f", quantile(p))
-			})
-		}
-		add(func(p *phase) string {
-			if p.once() {
+		t.Add(cells...)
+	}
+	return t
+}
+
+func ratio(on, off *phase) string {
+	if off == nil || on.once() || on.nsPerOp() == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", off.nsPerOp()/on.nsPerOp())
+}
+
+// times returns a table of all phases, with the sides next to each other.
+func (r *report) times() *cli.Table {
+	calls := func(format string, of func(p *phase) float64) func(p *phase) string {
+		return func(p *phase) string {
+			if p.once() || of(p) == 0 {
 				return ""
 			}
-			return fmt.Sprintf("%.2f", p.AllocsPerOp)
-		})
-		add(func(p *phase) string {
+			return fmt.Sprintf(format, of(p))
+		}
+	}
+	return r.table("", func(*phase) bool { return true }, []column{
+		{"phase", func(p *phase) string { return p.Phase }},
+		{"ops", calls("%.0f", func(p *phase) float64 { return float64(p.Ops) })},
+		{"time is", (*phase).average},
+	}, []column{
+		{"ns/op", (*phase).took},
+		{"put alone", calls("%.0f", func(p *phase) float64 { return p.PutNs })},
+		{"p50", calls("%.0f", func(p *phase) float64 { return p.P50Ns })},
+		{"p99", calls("%.0f", func(p *phase) float64 { return p.P99Ns })},
+		{"p999", calls("%.0f", func(p *phase) float64 { return p.P999Ns })},
+		{"allocs", calls("%.2f", func(p *phase) float64 { return p.AllocsPerOp })},
+		{"peak MB", func(p *phase) string {
 			if p.System == nil {
 				return ""
 			}
 			return fmt.Sprintf("%.0f", float64(p.System.PeakResident)/1e6)
-		})
-		g.add(append(cells, strconv.Itoa(wrong))...)
-		if first.PutNs > 0 {
-			alone := append(make([]string, 0, len(g.head)), first.Phase+", the put alone", "", "mean")
-			for _, p := range row {
-				cell := ""
-				if p != nil {
-					cell = fmt.Sprintf("%.0f", p.PutNs)
-				}
-				alone = append(alone, cell)
-			}
-			g.add(append(alone, make([]string, len(g.head)-len(alone))...)...)
-		}
-	}
-	return g
+		}},
+		{"wrong", func(p *phase) string { return strconv.Itoa(p.Wrong) }},
+	})
 }
 
 // costs returns a table with a row for each phase and side.
-func (r *report) costs() grid {
-	g := grid{head: []string{
-		"phase", "filters", "runs", "considered", "probed", "negative", "true pos", "false pos", "wasted",
-		"blocks", "bytes", "cache hits", "file reads", "system reads", "system bytes",
-	}}
+func (r *report) costs() *cli.Table {
+	t := &cli.Table{
+		Intro: "Means per lookup, or per operation in phases without lookups:\n\n",
+		Head: []string{
+			"phase", "filters", "runs", "considered", "probed", "negative", "true pos", "false pos", "wasted",
+			"blocks", "bytes", "cache hits", "file reads", "system reads", "system bytes",
+		},
+	}
 	for i := range r.rows() {
 		for k := range r.Sides {
-			s := &r.Sides[k]
-			p := s.at(i)
+			p := r.Sides[k].at(i)
 			if p == nil || p.Kind == workload.Load.String() || p.once() || p.Cost == nil && p.System == nil {
 				continue
 			}
-			cells := []string{p.Phase, s.Filters, strconv.Itoa(p.Runs)}
+			cells := make([]string, 3, len(t.Head))
+			cells[0], cells[1], cells[2] = p.Phase, r.Sides[k].Filters, p.runs()
 			if c := p.Cost; c != nil {
 				hits := ""
 				if c.Blocks > 0 {
@@ -187,16 +187,12 @@ func (r *report) costs() grid {
 					perLookup(c.TruePositives), perLookup(c.FalsePositives), perLookup(c.WastedReads),
 					perLookup(c.Blocks), fmt.Sprintf("%.1f", c.BytesRead), hits, perLookup(c.fileReads()),
 				)
-			} else {
-				cells = append(cells, make([]string, 10)...)
 			}
-			if p.System != nil {
-				cells = append(cells, perLookup(p.System.Reads), fmt.Sprintf("%.1f", p.System.ReadBytes))
-			} else {
-				cells = append(cells, "", "")
+			if s := p.System; s != nil {
+				cells = append(cells[:len(t.Head)-2], perLookup(s.Reads), fmt.Sprintf("%.1f", s.ReadBytes))
 			}
-			g.add(cells...)
+			t.Add(cells...)
 		}
 	}
-	return g
+	return t
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"slices"
+	"strconv"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -28,7 +28,8 @@ type report struct {
 
 	Sides []side `json:"sides"` // with filters, without, or both
 
-	headed bool // the head was printed, and a line for each phase as it ended
+	shown []string // the phases in the first table
+	all   bool     // print the figures of all phases
 }
 
 // side is the result for stores of one kind.
@@ -115,8 +116,6 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 // of filters that were not in memory.
 func (c *costs) fileReads() float64 { return c.BlocksRead + c.IndexParts + c.FilterParts }
 
-func (p *phase) charge(l bloomkv.LookupMetrics) { p.Cost = costsOf(l) }
-
 func (p *phase) chargeSystem(now, spent machine.Counters) {
 	ops := float64(max(p.Ops, 1))
 	if p.Cost != nil {
@@ -163,22 +162,13 @@ func (s *side) at(row int) *phase {
 	return nil
 }
 
-// read returns the sides with a store that lookups used. With the phase queue-pop alone there is no such store.
-func (r *report) read() []side {
-	return slices.DeleteFunc(slices.Clone(r.Sides), func(s side) bool { return s.DiskBytes == 0 })
-}
-
-// wrong returns the number of wrong answers and a description of the first.
-func (r *report) wrong() (n int, first string) {
-	for _, s := range r.Sides {
-		for _, p := range s.Phases {
-			if n == 0 {
-				first = p.FirstWrong
-			}
-			n += p.Wrong
+func (r *report) phases() (all []*phase) {
+	for i := range r.Sides {
+		for k := range r.Sides[i].Phases {
+			all = append(all, &r.Sides[i].Phases[k])
 		}
 	}
-	return n, first
+	return all
 }
 
 // once reports whether a phase is a single call.
@@ -221,6 +211,27 @@ func (p *phase) took() string {
 	default:
 		return fmt.Sprintf("%.0f", p.nsPerOp())
 	}
+}
+
+func (p *phase) runs() string { return strconv.Itoa(p.Runs) }
+
+// blocks returns the blocks that a lookup searches.
+func (p *phase) blocks() string {
+	if p.Cost == nil {
+		return ""
+	}
+	return perLookup(p.Cost.Blocks)
+}
+
+// reads returns the parts of files that a lookup uses, or the read calls of another operation.
+func (p *phase) reads() string {
+	switch {
+	case p.Cost != nil:
+		return perLookup(p.Cost.fileReads())
+	case p.System != nil:
+		return perLookup(p.System.Reads)
+	}
+	return ""
 }
 
 // cost returns the costs of lookups, or zeros without lookups.

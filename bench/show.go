@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -14,7 +18,7 @@ var errWrong = errors.New("wrong answers")
 // figures are the results of a command.
 type figures interface {
 	print(w io.Writer) error
-	wrong() (n int, first string) // wrong answers of the stores
+	phases() []*phase // all that were measured
 }
 
 // show prints figures as text or JSON. Wrong answers are an error, after printing.
@@ -25,11 +29,71 @@ func show(s *cli.Streams, asJSON bool, f figures) error {
 	} else {
 		err = f.print(s.Out)
 	}
-	if n, first := f.wrong(); n > 0 {
+	n, first := 0, ""
+	for _, p := range f.phases() {
+		n, first = n+p.Wrong, cmp.Or(first, p.FirstWrong)
+	}
+	if n > 0 {
 		err = errors.Join(err, fmt.Errorf("%d %w; the first: %s", n, errWrong, first))
 	}
 	return err
 }
+
+// stopped describes why a report is not complete.
+func stopped(err error, done, all int) string {
+	reason := err.Error()
+	if errors.Is(err, context.Canceled) {
+		reason = "interrupted"
+	}
+	return fmt.Sprintf("stopped after %d of %d measurements: %s", done, all, reason)
+}
+
+// paragraphs returns texts with an empty line between, and leaves out those that are empty.
+func paragraphs(texts ...string) string {
+	var all []string
+	for _, text := range texts {
+		if text != "" {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "\n\n")
+}
+
+// wrapped breaks the lines of a text before the hundredth column.
+func wrapped(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		column := 0
+		for word := range strings.FieldsSeq(line) {
+			n := utf8.RuneCountInString(word)
+			switch {
+			case column+n > 98:
+				b.WriteByte('\n')
+				column = 0
+			case column > 0:
+				b.WriteByte(' ')
+				column++
+			}
+			b.WriteString(word)
+			column += n
+		}
+		if strings.HasSuffix(line, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// perLookup formats a number per lookup with enough digits to distinguish a thousandth from zero.
+func perLookup(x float64) string {
+	if x >= 1 {
+		return fmt.Sprintf("%.3f", x)
+	}
+	return fmt.Sprintf("%.5f", x)
+}
+
+// cellWidth is the least width of a column of rows that are printed as they are measured.
+const cellWidth = 8
 
 const tempPattern = "bloomkv-bench-" // begins the names of temporary directories
 

@@ -72,7 +72,7 @@ type sweep struct {
 	json   bool
 	html   string // file for the page
 	plot   string // directory for the charts
-	report sweepReport
+	report *sweepReport
 }
 
 // A span is the range of a sweep.

@@ -29,11 +29,14 @@ const allValues = -1
 
 // line returns a line through the points with the given state and filters whose figure is above a limit, or no line if
 // there is no such point. A logarithmic axis needs a limit of 0.
-func (r *sweepReport) line(name, state, filters string, limit float64, x, y func(p *point) float64) []picture.Line {
+func (r *sweepReport) line(name, state string, filters []string, limit float64, x, y func(p *point) float64,
+) []picture.Line {
 	l := picture.Line{Name: name}
-	for i := range r.Points {
-		if p := &r.Points[i]; p.State == state && p.Filters == filters && y(p) > limit {
-			l.X, l.Y = append(l.X, x(p)), append(l.Y, y(p))
+	for _, f := range filters {
+		for i := range r.Points {
+			if p := &r.Points[i]; p.State == state && p.Filters == f && y(p) > limit {
+				l.X, l.Y = append(l.X, x(p)), append(l.Y, y(p))
+			}
 		}
 	}
 	if len(l.X) == 0 {
@@ -42,14 +45,10 @@ func (r *sweepReport) line(name, state, filters string, limit float64, x, y func
 	return []picture.Line{l}
 }
 
-const timesCaption = "median over chunks of operations, one goroutine"
-
-func (r *sweepReport) readsCaption() string {
-	return fmt.Sprintf("by the counter of the operating system, with %d MiB of memory", r.MemoryBudget>>20)
-}
-
 // charts returns charts of blocks, reads and times per lookup with a line for each state, with filters and without.
-func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture.Chart) {
+func (r *sweepReport) charts(x func(p *point) float64) (all []picture.Chart) {
+	const times = "median over chunks of operations, one goroutine"
+	system := fmt.Sprintf("by the counter of the operating system, with %d MiB of memory", r.MemoryBudget>>20)
 	for _, c := range []struct {
 		name, title, unit, caption string
 		logY, reads                bool
@@ -65,28 +64,35 @@ func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture
 		},
 		{
 			"-reads-absent", "Reads from files for an absent key", "reads per lookup",
-			r.readsCaption(), false, true, absentReads,
+			system, false, true, absentReads,
 		},
 		{
 			"-reads-present", "Reads from files for a present key", "reads per lookup",
-			r.readsCaption(), false, true, presentReads,
+			system, false, true, presentReads,
 		},
-		{"-ns-absent", "Time of a lookup of an absent key", "ns", timesCaption, true, false, absentNs},
-		{"-ns-present", "Time of a lookup of a present key", "ns", timesCaption, true, false, presentNs},
+		{"-ns-absent", "Time of a lookup of an absent key", "ns", times, true, false, absentNs},
+		{"-ns-present", "Time of a lookup of a present key", "ns", times, true, false, presentNs},
 	} {
 		if c.reads && !r.readFiles() {
 			continue
 		}
 		chart := picture.Chart{
-			Name: r.Sweep + c.name, Title: c.title, Caption: c.caption, X: r.Sweep, Y: c.unit, LogX: logX, LogY: c.logY,
+			Name: r.Sweep + c.name, Title: c.title, Caption: c.caption, X: r.Sweep, Y: c.unit,
+			LogX: r.Sweep == sweepSize, LogY: c.logY,
 		}
 		limit := float64(allValues)
 		if c.logY {
 			limit = 0
 		}
 		for _, state := range r.states() {
+			if r.Sweep == sweepFPR { // a line begins at the store without filters, at 0 bits
+				chart.X = "filter bits per key, in memory"
+				chart.Lines = append(chart.Lines, r.line(state, state, []string{"off", "on"}, limit, x, c.y)...)
+				continue
+			}
 			for _, filters := range []string{"on", "off"} {
-				chart.Lines = append(chart.Lines, r.line(state+", filters "+filters, state, filters, limit, x, c.y)...)
+				chart.Lines = append(chart.Lines,
+					r.line(state+", filters "+filters, state, []string{filters}, limit, x, c.y)...)
 			}
 		}
 		all = append(all, chart)
@@ -94,44 +100,19 @@ func (r *sweepReport) charts(logX bool, x func(p *point) float64) (all []picture
 	return all
 }
 
-// fprCharts returns charts over bits per key. A line begins at the store without filters, at 0 bits.
-func (r *sweepReport) fprCharts() []picture.Chart {
-	bits := func(p *point) float64 { return p.FilterBitsPerKey }
-	chart := func(name, title, unit, caption string, logY bool) picture.Chart {
-		return picture.Chart{
-			Name: "fpr-" + name, Title: title, Caption: caption,
-			X: "filter bits per key, in memory", Y: unit, LogY: logY,
-		}
-	}
-	waste := chart("wasted", "Wasted reads for an absent key", "wasted reads per lookup",
-		"a point at 0 is not drawn", true)
-	blocks := chart("present", "Data blocks searched for a present key", "blocks per lookup",
-		"cached or not; the minimum is 1", false)
-	reads := chart("reads", "Reads from files", "reads per lookup", r.readsCaption(), false)
-	times := chart("ns", "Time of a lookup", "ns", timesCaption, true)
-	add := func(c *picture.Chart, name, state string, limit float64, y func(p *point) float64) {
-		l := picture.Line{Name: name}
-		for _, filters := range []string{"off", "on"} {
-			for _, part := range r.line(name, state, filters, limit, bits, y) {
-				l.X, l.Y = append(l.X, part.X...), append(l.Y, part.Y...)
-			}
-		}
-		if len(l.X) > 0 {
-			c.Lines = append(c.Lines, l)
-		}
+// wastedChart returns a chart of wasted reads over bits per key, with what is promised and what is possible.
+func (r *sweepReport) wastedChart() picture.Chart {
+	chart := picture.Chart{
+		Name: "fpr-wasted", Title: "Wasted reads for an absent key", Caption: "a point at 0 is not drawn",
+		X: "filter bits per key, in memory", Y: "wasted reads per lookup", LogY: true,
 	}
 	most := 0.0
 	for _, state := range r.states() {
-		add(&waste, "measured, "+state, state, 0, wasted)
-		add(&blocks, state, state, allValues, presentBlocks)
-		add(&reads, "absent, "+state, state, allValues, absentReads)
-		add(&reads, "present, "+state, state, allValues, presentReads)
-		add(&times, "absent, "+state, state, 0, absentNs)
-		add(&times, "present, "+state, state, 0, presentNs)
-		for _, l := range r.line("promised, "+state, state, "on",
+		chart.Lines = append(chart.Lines, r.line("measured, "+state, state, []string{"off", "on"}, 0, bits, wasted)...)
+		for _, l := range r.line("promised, "+state, state, []string{"on"},
 			0, bits, func(p *point) float64 { return p.FilterFPR }) {
 			l.Dashed = true
-			waste.Lines = append(waste.Lines, l)
+			chart.Lines = append(chart.Lines, l)
 			most = max(most, slices.Max(l.X))
 		}
 	}
@@ -139,9 +120,6 @@ func (r *sweepReport) fprCharts() []picture.Chart {
 	for b := 0.0; b <= most; b += 0.5 {
 		ideal.X, ideal.Y = append(ideal.X, b), append(ideal.Y, math.Pow(0.5, b*math.Ln2))
 	}
-	waste.Lines = append(waste.Lines, ideal)
-	if !r.readFiles() {
-		return []picture.Chart{waste, blocks, times}
-	}
-	return []picture.Chart{waste, blocks, reads, times}
+	chart.Lines = append(chart.Lines, ideal)
+	return chart
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
@@ -24,7 +25,24 @@ type sweepReport struct {
 	Stopped      string  `json:"stopped,omitempty"` // why the report is not complete
 	Points       []point `json:"points"`
 
-	printed int // points whose row was printed
+	table cli.Table // a row for each point
+}
+
+func newSweepReport(w *sweep, command string) *sweepReport {
+	r := &sweepReport{
+		Machine: machine.Here(), Command: command, Sweep: w.kind,
+		ValueBytes: w.value, Shape: w.shape.String(), Seed: w.seed, MemoryBudget: w.memory << 20,
+	}
+	r.table = cli.Table{
+		Intro: fmt.Sprintf("%s\n%s\n\n", r.Machine.Header(command, "bench"), r.intro()),
+		Head: []string{
+			"tree", "filters", "promised", "predicted", "keys", "runs", "filter bits/key", "index bits/key",
+			"wasted/absent", "blocks/absent", "file reads", "system reads", "median ns/absent",
+			"blocks/present", "file reads", "system reads", "median ns/present", "wrong",
+		},
+		Least: cellWidth,
+	}
+	return r
 }
 
 // A point is the result for one store in one state.
@@ -58,6 +76,7 @@ func (p *point) fill(m bloomkv.Metrics, keys int) {
 	p.IndexBitsPerKey = 8 * float64(m.Memory.Indexes) / float64(p.Keys)
 }
 
+func bits(p *point) float64          { return p.FilterBitsPerKey }
 func wasted(p *point) float64        { return p.Absent.cost().WastedReads }
 func absentBlocks(p *point) float64  { return p.Absent.cost().Blocks }
 func presentBlocks(p *point) float64 { return p.Present.cost().Blocks }
@@ -66,70 +85,43 @@ func presentReads(p *point) float64  { return p.Present.systemReads() }
 func absentNs(p *point) float64      { return p.Absent.nsPerOp() }
 func presentNs(p *point) float64     { return p.Present.nsPerOp() }
 
-// wrong returns the number of wrong answers and a description of the first.
-func (r *sweepReport) wrong() (n int, first string) {
-	for _, p := range r.Points {
-		for _, row := range []*phase{&p.Absent, &p.Present} {
-			if n == 0 {
-				first = row.FirstWrong
-			}
-			n += row.Wrong
-		}
+// add adds a point.
+func (r *sweepReport) add(p point) {
+	r.Points = append(r.Points, p)
+	cells := []string{
+		fmt.Sprintf("%-9s", p.State), p.Filters, fmt.Sprintf("%g", p.FilterFPR), fmt.Sprintf("%.3g", p.Predicted),
+		strconv.Itoa(p.Keys), strconv.Itoa(p.Runs),
+		fmt.Sprintf("%.2f", p.FilterBitsPerKey), fmt.Sprintf("%.2f", p.IndexBitsPerKey), perLookup(wasted(&p)),
 	}
-	return n, first
+	for _, row := range []*phase{&p.Absent, &p.Present} {
+		reads := ""
+		if row.System != nil {
+			reads = perLookup(row.System.Reads)
+		}
+		cells = append(cells, row.blocks(), row.reads(), reads, row.took())
+	}
+	r.table.Add(append(cells, strconv.Itoa(p.Absent.Wrong+p.Present.Wrong))...)
+}
+
+func (r *sweepReport) phases() (all []*phase) {
+	for i := range r.Points {
+		all = append(all, &r.Points[i].Absent, &r.Points[i].Present)
+	}
+	return all
 }
 
 // print prints the report as text, except for rows that were printed before.
 func (r *sweepReport) print(w io.Writer) error {
-	err := r.printRows(w)
-	for _, line := range []string{r.Stopped, r.result()} {
-		if line != "" {
-			fmt.Fprintf(w, "\n%s\n", line)
-		}
+	err := r.table.Print(w)
+	if end := paragraphs(r.Stopped, r.result()); end != "" {
+		_, err = fmt.Fprintf(w, "\n%s\n", end)
 	}
 	return err
-}
-
-// printRows prints the rows of the points that were measured since the last call.
-func (r *sweepReport) printRows(w io.Writer) error {
-	if r.printed == 0 {
-		r.Machine.Header(w, r.Command, "bench")
-		fmt.Fprintf(w, "\n%s\n\n", r.intro())
-	}
-	g := r.grid()
-	from := r.printed
-	r.printed = len(g.rows)
-	return g.printFrom(w, from)
 }
 
 func (r *sweepReport) intro() string {
 	return fmt.Sprintf("%s keys, values of %d bytes, %d MiB of memory during lookups, no compression",
 		r.Shape, r.ValueBytes, r.MemoryBudget>>20)
-}
-
-// grid returns a table with a row for each point.
-func (r *sweepReport) grid() grid {
-	g := grid{head: []string{
-		"tree", "filters", "promised", "predicted", "keys", "runs", "filter bits/key", "index bits/key",
-		"wasted/absent", "blocks/absent", "file reads", "system reads", "median ns/absent",
-		"blocks/present", "file reads", "system reads", "median ns/present", "wrong",
-	}}
-	for _, p := range r.Points {
-		cells := []string{
-			p.State, p.Filters, fmt.Sprintf("%g", p.FilterFPR), fmt.Sprintf("%.3g", p.Predicted),
-			strconv.Itoa(p.Keys), strconv.Itoa(p.Runs),
-			ratio(p.FilterBitsPerKey), ratio(p.IndexBitsPerKey), perLookup(wasted(&p)),
-		}
-		for _, row := range []*phase{&p.Absent, &p.Present} {
-			reads := ""
-			if row.System != nil {
-				reads = perLookup(row.System.Reads)
-			}
-			cells = append(cells, perLookup(row.cost().Blocks), perLookup(row.cost().fileReads()), reads, row.took())
-		}
-		g.add(append(cells, strconv.Itoa(p.Absent.Wrong+p.Present.Wrong))...)
-	}
-	return g
 }
 
 // page returns the sweep as a page.
@@ -140,34 +132,29 @@ func (r *sweepReport) page() *picture.Page {
 	case sweepRuns:
 		heading = "Read amplification as a function of the number of runs"
 		text = "Each point is a store whose keys are spread over runs of equal size, and each run may hold any key."
-		all = r.charts(false, func(p *point) float64 { return float64(p.Runs) })
+		all = r.charts(func(p *point) float64 { return float64(p.Runs) })
 	case sweepSize:
 		heading, text = "Costs as a function of the number of keys", "Each point is a store of its own."
-		all = r.charts(true, func(p *point) float64 { return float64(p.Keys) })
+		all = r.charts(func(p *point) float64 { return float64(p.Keys) })
 	default:
 		heading = "Read amplification as a function of bits per key"
 		text = "Each point is a store. Bits per key count the filters in memory; the store without filters is at 0. " +
 			"The dashed lines are the promised rate and (1/2)^(bits·ln 2), the rate of an ideal Bloom filter " +
 			"over all keys in one run."
-		all = r.fprCharts()
+		all = append([]picture.Chart{r.wastedChart()}, r.charts(bits)...)
 	}
-	g, m := r.grid(), r.Machine
+	m := r.Machine
 	all = slices.DeleteFunc(all, func(c picture.Chart) bool { return len(c.Lines) == 0 })
 	for i := range all {
 		all[i].Caption += tooSmall(&all[i])
 	}
-	intro := fmt.Sprintf("%s.\n\n%s, %d processors, %s/%s, %s. Command: %s",
-		r.intro(), m.CPU, m.CPUs, m.OS, m.Arch, m.Go, r.Command)
-	for _, first := range []string{r.Stopped, r.result()} {
-		if first != "" {
-			intro = first + "\n\n" + intro
-		}
-	}
 	return &picture.Page{
-		Title: "bloomkv: " + heading, Intro: intro,
+		Title: "bloomkv: " + heading,
+		Intro: paragraphs(r.result(), r.Stopped, r.intro()+".", fmt.Sprintf(
+			"%s, %d processors, %s/%s, %s. Command: %s", m.CPU, m.CPUs, m.OS, m.Arch, m.Go, r.Command)),
 		Sections: []picture.Section{{
 			ID: "sweep", Heading: heading, Text: text, Charts: all,
-			Table: &picture.Table{Caption: "Each store", Head: g.head, Rows: g.rows},
+			Table: &picture.Table{Caption: "Each store", Head: r.table.Head, Rows: r.table.Rows},
 		}},
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
-	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/outfile"
 	"github.com/bloomkv/bloomkv/tools/picture"
 	"github.com/bloomkv/bloomkv/tools/workload"
@@ -27,11 +26,8 @@ func (w *sweep) run(ctx context.Context, command string) (err error) {
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	w.dir = dir
-	r := &w.report
-	*r = sweepReport{
-		Machine: machine.Here(), Command: command, Sweep: w.kind,
-		ValueBytes: w.value, Shape: w.shape.String(), Seed: w.seed, MemoryBudget: w.memory << 20,
-	}
+	r := newSweepReport(w, command)
+	w.report = r
 	err = w.measureAll(ctx)
 	if len(r.Points) == 0 {
 		return err
@@ -70,15 +66,6 @@ func (w *sweep) expected() int {
 		n *= 2 // loaded and compacted
 	}
 	return n
-}
-
-// stopped describes why a report is not complete.
-func stopped(err error, done, all int) string {
-	reason := err.Error()
-	if errors.Is(err, context.Canceled) {
-		reason = "interrupted"
-	}
-	return fmt.Sprintf("stopped after %d of %d measurements: %s", done, all, reason)
 }
 
 // draw writes the page and the charts that the flags ask for.
@@ -180,25 +167,13 @@ func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to,
 	bar cli.Progress,
 ) error {
 	order := workload.NewPermutation(set.Len(), seed)
-	var batch bloomkv.Batch
-	var key, value []byte
 	for run := from; run < to; run++ {
-		end := set.Len() * (run + 1) / n
-		for done := set.Len() * run / n; done < end; done++ {
-			i := order.At(done)
-			key, value = set.AppendKey(key[:0], i), set.AppendValue(value[:0], i)
-			batch.Put(key, value)
-			if batch.Len() < batchPairs && batch.Size() < 1<<20 && done+1 < end {
-				continue
-			}
-			if err := errors.Join(ctx.Err(), store.DB.With(bloomkv.NoSync).Apply(&batch)); err != nil {
-				return fmt.Errorf("run %d of %d: %w", run+1, n, err)
-			}
-			batch.Reset()
-			bar.Set(done+1, set.Len())
+		err := put(ctx, store, set, order.At, set.Len()*run/n, set.Len()*(run+1)/n, bar)
+		if err == nil {
+			err = store.Flush(ctx)
 		}
-		if err := store.Flush(ctx); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("run %d of %d: %w", run+1, n, err)
 		}
 	}
 	return nil
@@ -225,10 +200,10 @@ func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set,
 		*look.row = row
 	}
 	p.fill(store.Metrics(), set.Len())
-	w.report.Points = append(w.report.Points, p)
+	w.report.add(p)
 	if w.json {
 		return nil
 	}
 	bar.End() // the row must not be drawn into the bar
-	return w.report.printRows(w.Out)
+	return w.report.table.Print(w.Out)
 }

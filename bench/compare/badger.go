@@ -107,23 +107,6 @@ func appendItem(txn *badger.Txn, dst, key []byte) (out []byte, found bool, err e
 	return dst, err == nil, err
 }
 
-func (h *badgerStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return h.db.View(func(txn *badger.Txn) error {
-		var value []byte
-		for i, key := range keys {
-			var found bool
-			var err error
-			if value, found, err = appendItem(txn, value[:0], key); err == nil {
-				err = each(i, value, found)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 func (h *badgerStore) Put(key, value []byte) error {
 	return h.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
 }
@@ -134,12 +117,6 @@ func (h *badgerStore) PutSync(key, value []byte) error {
 		err = h.db.Sync()
 	}
 	return err
-}
-
-func (h *badgerStore) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(h, key, value) }
-
-func (h *badgerStore) Delete(key []byte) error {
-	return h.db.Update(func(txn *badger.Txn) error { return txn.Delete(key) })
 }
 
 func (h *badgerStore) Apply(pairs workload.Batch) error {

@@ -95,19 +95,6 @@ func (t *bboltStore) AppendGet(dst, key []byte) (out []byte, found bool, err err
 	return dst, found, err
 }
 
-func (t *bboltStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return t.db.View(func(tx *bolt.Tx) error {
-		b := tx.Bucket(bucketName)
-		for i, key := range keys {
-			value := b.Get(key)
-			if err := each(i, value, value != nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // update runs a transaction on the bucket. If keys arrive in order, pages are filled completely.
 func (t *bboltStore) update(do func(b *bolt.Bucket) error) error {
 	return t.db.Update(func(tx *bolt.Tx) error {
@@ -129,21 +116,6 @@ func (t *bboltStore) PutSync(key, value []byte) error {
 		err = t.db.Sync()
 	}
 	return err
-}
-
-func (t *bboltStore) PutIfAbsent(key, value []byte) (stored bool, err error) {
-	err = t.update(func(b *bolt.Bucket) error {
-		if b.Get(key) != nil {
-			return nil
-		}
-		stored = true
-		return b.Put(key, value)
-	})
-	return stored, err
-}
-
-func (t *bboltStore) Delete(key []byte) error {
-	return t.update(func(b *bolt.Bucket) error { return b.Delete(key) })
 }
 
 // Apply passes the pairs to one transaction, which ends before it returns.

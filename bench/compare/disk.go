@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // diskBytes returns the disk space of the files below dir. Files that vanish in the meantime are not counted.
@@ -40,30 +43,17 @@ func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
 
 // watchDisk measures diskBytes fifty times a second, and once more when stop is called, which returns the maximum.
 func watchDisk(dir string) (stop func() (int64, error)) {
-	end, done := make(chan struct{}), make(chan struct{})
 	var most int64
 	var failed error
-	go func() {
-		defer close(done)
-		for failed == nil {
-			var now int64
-			now, failed = diskBytes(dir)
-			most = max(most, now)
-			select {
-			case <-end:
-				return
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}()
+	look := func() {
+		now, err := diskBytes(dir)
+		most, failed = max(most, now), cmp.Or(failed, err)
+	}
+	end := cli.Every(20*time.Millisecond, look)
 	return func() (int64, error) {
-		close(end)
-		<-done
-		if failed != nil {
-			return most, failed
-		}
-		last, err := diskBytes(dir)
-		return max(most, last), err
+		end()
+		look()
+		return most, failed
 	}
 }
 

@@ -171,31 +171,6 @@ func module(path string) func() string {
 	}
 }
 
-// getMany looks up one key after another, for engines without such a call.
-func getMany(s workload.Store, keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	var value []byte
-	for i, key := range keys {
-		var found bool
-		var err error
-		if value, found, err = s.AppendGet(value[:0], key); err == nil {
-			err = each(i, value, found)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// putIfAbsent looks up the key and then puts it, for engines without such a call.
-func putIfAbsent(s workload.Store, key, value []byte) (stored bool, err error) {
-	_, found, err := s.AppendGet(nil, key)
-	if found || err != nil {
-		return false, err
-	}
-	return true, s.Put(key, value)
-}
-
 // reopened closes a store, opens it again, and returns the time of the opening.
 func reopened(closing func() error, opening func() error) (time.Duration, error) {
 	if err := closing(); err != nil {

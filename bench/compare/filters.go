@@ -1,13 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -17,6 +14,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
@@ -125,18 +123,18 @@ var filterKeys = []struct {
 // compareFilters measures the filters of all engines at equal bits per key: the rate for each shape of keys, the
 // memory, and the time of a negative answer.
 func compareFilters(out io.Writer, keys int) error {
-	fmt.Fprintf(out, "False positives for %d absent keys between %d present ones, in percent, and the time of a "+
-		"negative answer in ns\n\n", keys, keys)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "bits per key\tfilter\ttakes\t")
-	for _, shape := range filterKeys {
-		fmt.Fprintf(w, "%s\t", shape.name)
+	t := cli.Table{
+		Intro: fmt.Sprintf("False positives for %d absent keys between %d present ones, in percent, and the time of a "+
+			"negative answer in ns\n\n", keys, keys),
+		Head: []string{"bits per key", "filter", "takes"},
 	}
-	fmt.Fprintln(w, "ns\t")
+	for _, shape := range filterKeys {
+		t.Head = append(t.Head, shape.name)
+	}
+	t.Head = append(t.Head, "ns")
 	for _, bits := range []int{10, 16, 20} {
 		for _, m := range filterMakers {
-			fmt.Fprintf(w, "%d\t%s\t", bits, m.name)
-			var cells strings.Builder
+			var rates []string
 			times, bytes := []float64{}, 0
 			for _, shape := range filterKeys {
 				present, absent := make([][]byte, keys), make([][]byte, keys)
@@ -161,12 +159,13 @@ func compareFilters(out io.Writer, keys int) error {
 					}
 				}
 				times = append(times, float64(time.Since(from))/float64(keys))
-				fmt.Fprintf(&cells, "%.3g\t", 100*float64(found)/float64(keys))
+				rates = append(rates, fmt.Sprintf("%.3g", 100*float64(found)/float64(keys)))
 				bytes = size
 			}
-			slices.SortFunc(times, cmp.Compare[float64])
-			fmt.Fprintf(w, "%.2f\t%s%.1f\t\n", 8*float64(bytes)/float64(keys), cells.String(), workload.Median(times))
+			cells := append([]string{strconv.Itoa(bits), m.name, fmt.Sprintf("%.2f", 8*float64(bytes)/float64(keys))},
+				rates...)
+			t.Add(append(cells, fmt.Sprintf("%.1f", workload.Median(times)))...)
 		}
 	}
-	return w.Flush()
+	return t.Print(out)
 }

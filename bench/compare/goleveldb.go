@@ -56,21 +56,11 @@ func (s *goleveldbStore) AppendGet(dst, key []byte) (out []byte, found bool, err
 	return append(dst, value...), err == nil, err
 }
 
-func (s *goleveldbStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return getMany(s, keys, each)
-}
-
 func (s *goleveldbStore) Put(key, value []byte) error { return s.db.Put(key, value, nil) }
 
 func (s *goleveldbStore) PutSync(key, value []byte) error {
 	return s.db.Put(key, value, &opt.WriteOptions{Sync: true})
 }
-
-func (s *goleveldbStore) PutIfAbsent(key, value []byte) (bool, error) {
-	return putIfAbsent(s, key, value)
-}
-
-func (s *goleveldbStore) Delete(key []byte) error { return s.db.Delete(key, nil) }
 
 func (s *goleveldbStore) Apply(pairs workload.Batch) error {
 	var b leveldb.Batch

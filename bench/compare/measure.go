@@ -37,7 +37,7 @@ type outcome struct {
 // worker measures one engine in one state. After an error its methods do nothing.
 type worker struct {
 	ctx    context.Context //nolint:containedctx // of one call of measureState
-	config config
+	config *config
 	entry  engineEntry
 	round  int
 	set    workload.Set
@@ -48,7 +48,7 @@ type worker struct {
 }
 
 // measureState measures the rows of one state on one engine. The store is in config.dir and is kept.
-func measureState(ctx context.Context, c config, name string, s state, round int) (outcome, error) {
+func measureState(ctx context.Context, c *config, name string, s state, round int) (outcome, error) {
 	entry, err := findEngine(name)
 	if err != nil {
 		return outcome{}, err
@@ -281,9 +281,9 @@ func (w *worker) scans(keep bool, f func(column string, v view)) {
 	}
 }
 
-// profile starts a processor profile of a row, if profiles are requested.
+// profile starts a processor profile of a row in the last round, if profiles are requested.
 func (w *worker) profile(column, row string) (stop func() error, err error) {
-	if w.config.profiles == "" {
+	if w.config.profiles == "" || w.round < w.config.rounds-1 {
 		return func() error { return nil }, nil
 	}
 	name := filepath.Join(w.config.profiles, column+"-"+row+".prof")

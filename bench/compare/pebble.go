@@ -100,10 +100,6 @@ func (s *pebbleStore) AppendGet(dst, key []byte) (out []byte, found bool, err er
 	return dst, true, closer.Close()
 }
 
-func (s *pebbleStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	return getMany(s, keys, each)
-}
-
 func (s *pebbleStore) Put(key, value []byte) error {
 	defer s.written.Add(1)
 	return s.db.Set(key, value, pebble.NoSync)
@@ -112,13 +108,6 @@ func (s *pebbleStore) Put(key, value []byte) error {
 func (s *pebbleStore) PutSync(key, value []byte) error {
 	defer s.written.Add(1)
 	return s.db.Set(key, value, pebble.Sync)
-}
-
-func (s *pebbleStore) PutIfAbsent(key, value []byte) (bool, error) { return putIfAbsent(s, key, value) }
-
-func (s *pebbleStore) Delete(key []byte) error {
-	defer s.written.Add(1)
-	return s.db.Delete(key, pebble.NoSync)
 }
 
 func (s *pebbleStore) Apply(pairs workload.Batch) error {

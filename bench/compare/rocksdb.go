@@ -11,14 +11,8 @@ package main
 #cgo nocallback kv_get
 #cgo noescape kv_put
 #cgo nocallback kv_put
-#cgo noescape kv_put_if_absent
-#cgo nocallback kv_put_if_absent
-#cgo noescape kv_delete
-#cgo nocallback kv_delete
 #cgo noescape kv_apply
 #cgo nocallback kv_apply
-#cgo noescape kv_get_many
-#cgo nocallback kv_get_many
 #cgo noescape kv_scan
 #cgo nocallback kv_scan
 #cgo noescape kv_scan_on
@@ -50,7 +44,6 @@ type rocksdbStore struct {
 
 	// The following are nil if the store is closed.
 	db      *C.rocksdb_t
-	family  *C.rocksdb_column_family_handle_t
 	read    *C.rocksdb_readoptions_t
 	write   *C.rocksdb_writeoptions_t
 	durable *C.rocksdb_writeoptions_t
@@ -111,13 +104,10 @@ func (s *rocksdbStore) open() error {
 	C.rocksdb_block_based_options_set_filter_policy(t, C.rocksdb_filterpolicy_create_bloom_full(filterBits))
 	C.rocksdb_options_set_block_based_table_factory(o, t)
 
-	// A lookup of many keys needs the handle of the column family, so the family is opened by its name.
-	dir, name := C.CString(s.dir), C.CString("default")
+	dir := C.CString(s.dir)
 	defer C.rocksdb_free(unsafe.Pointer(dir))
-	defer C.rocksdb_free(unsafe.Pointer(name))
 	var failed *C.char
-	s.db = C.rocksdb_open_column_families(o, dir, 1, &name, &o, &s.family, &failed)
-	if failed != nil {
+	if s.db = C.rocksdb_open(o, dir, &failed); failed != nil {
 		return failure(failed)
 	}
 	s.read = C.rocksdb_readoptions_create()
@@ -136,7 +126,6 @@ func (s *rocksdbStore) Close() error {
 	for b := range s.batches {
 		C.rocksdb_writebatch_destroy(b)
 	}
-	C.rocksdb_column_family_handle_destroy(s.family)
 	C.rocksdb_close(s.db)
 	C.rocksdb_readoptions_destroy(s.read)
 	C.rocksdb_writeoptions_destroy(s.write)
@@ -180,59 +169,12 @@ func (s *rocksdbStore) AppendGet(dst, key []byte) (out []byte, found bool, err e
 	return dst, true, nil
 }
 
-// question holds the keys of a GetMany: their bytes end to end, and their sizes.
-type question struct {
-	keys  []byte
-	sizes []C.size_t
-}
-
-var questions = sync.Pool{New: func() any { return new(question) }}
-
-// GetMany uses RocksDB's MultiGet and passes values without copying them from the cache.
-func (s *rocksdbStore) GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error {
-	if len(keys) == 0 {
-		return nil
-	}
-	q := questions.Get().(*question) //nolint:errcheck // the pool's own
-	defer questions.Put(q)
-	q.keys, q.sizes = q.keys[:0], q.sizes[:0]
-	for _, key := range keys {
-		q.keys = append(q.keys, key...)
-		q.sizes = append(q.sizes, size(key))
-	}
-	n := C.size_t(len(keys))
-	a := C.kv_get_many(s.db, s.read, s.family, chars(q.keys), unsafe.SliceData(q.sizes), n)
-	if a.keys == nil {
-		return fmt.Errorf("rocksdb: no memory for %d answers", n)
-	}
-	defer C.kv_free_answers(a, n)
-	errs, values, sizes := unsafe.Slice(a.errs, n), unsafe.Slice(a.values, n), unsafe.Slice(a.sizes, n)
-	for i := range keys {
-		if errs[i] != nil {
-			return errors.New("rocksdb: " + C.GoString(errs[i]))
-		}
-		if err := each(i, bytesAt(values[i], sizes[i]), values[i] != nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *rocksdbStore) Put(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.write, chars(key), size(key), chars(value), size(value)))
 }
 
 func (s *rocksdbStore) PutSync(key, value []byte) error {
 	return failure(C.kv_put(s.db, s.durable, chars(key), size(key), chars(value), size(value)))
-}
-
-func (s *rocksdbStore) PutIfAbsent(key, value []byte) (stored bool, err error) {
-	v := C.kv_put_if_absent(s.db, s.read, s.write, chars(key), size(key), chars(value), size(value))
-	return v.found == 0 && v.err == nil, failure(v.err)
-}
-
-func (s *rocksdbStore) Delete(key []byte) error {
-	return failure(C.kv_delete(s.db, s.write, chars(key), size(key)))
 }
 
 // Sizes of buffers for packed pairs: of a batch, and of a part of a scan.

@@ -50,28 +50,6 @@ static char *kv_put(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *
 	return err;
 }
 
-// kv_put_if_absent looks up the key and puts it if there is none. In the result found is 1 if there was one.
-static kv_value kv_put_if_absent(rocksdb_t *db, const rocksdb_readoptions_t *r, const rocksdb_writeoptions_t *w,
-	const char *key, size_t key_size, const char *value, size_t size)
-{
-	kv_value v = {0};
-	rocksdb_pinnableslice_t *slice = rocksdb_get_pinned(db, r, key, key_size, &v.err);
-	if (slice != NULL) {
-		v.found = 1;
-		rocksdb_pinnableslice_destroy(slice);
-	} else if (v.err == NULL) {
-		v.err = kv_put(db, w, key, key_size, value, size);
-	}
-	return v;
-}
-
-static char *kv_delete(rocksdb_t *db, const rocksdb_writeoptions_t *o, const char *key, size_t key_size)
-{
-	char *err = NULL;
-	rocksdb_delete(db, o, key, key_size, &err);
-	return err;
-}
-
 // A packed pair is the size of the key and that of the value, four bytes each in the machine's order, and their bytes.
 enum { kv_head = 8 };
 
@@ -90,51 +68,6 @@ static char *kv_apply(rocksdb_t *db, const rocksdb_writeoptions_t *o, rocksdb_wr
 	}
 	rocksdb_write(db, o, b, &err);
 	return err;
-}
-
-// The answers to many keys, in the order of the keys. A value is NULL if there is none.
-typedef struct {
-	const char **keys;
-	rocksdb_pinnableslice_t **slices;
-	char **errs;
-	const char **values;
-	size_t *sizes;
-} kv_answers;
-
-// kv_get_many looks up n > 0 keys, whose bytes follow each other. The caller reads the answers in place and frees them
-// with kv_free_answers. If there is no memory for them, keys is NULL.
-static kv_answers kv_get_many(rocksdb_t *db, const rocksdb_readoptions_t *o, rocksdb_column_family_handle_t *f,
-	const char *keys, const size_t *key_sizes, size_t n)
-{
-	kv_answers a = {0};
-	void **block = calloc(n, 5 * sizeof *block);
-	if (block == NULL)
-		return a;
-	a.keys = (const char **)block;
-	a.slices = (rocksdb_pinnableslice_t **)(block + n);
-	a.errs = (char **)(block + 2 * n);
-	a.values = (const char **)(block + 3 * n);
-	a.sizes = (size_t *)(block + 4 * n);
-	for (size_t i = 0; i < n; i++) {
-		a.keys[i] = keys;
-		keys += key_sizes[i];
-	}
-	rocksdb_batched_multi_get_cf(db, o, f, n, a.keys, key_sizes, a.slices, a.errs, 0);
-	for (size_t i = 0; i < n; i++)
-		if (a.slices[i] != NULL)
-			a.values[i] = rocksdb_pinnableslice_value(a.slices[i], &a.sizes[i]);
-	return a;
-}
-
-static void kv_free_answers(kv_answers a, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (a.slices[i] != NULL)
-			rocksdb_pinnableslice_destroy(a.slices[i]);
-		if (a.errs[i] != NULL)
-			rocksdb_free(a.errs[i]);
-	}
-	free(a.keys);
 }
 
 // A part of a scan: packed pairs, and an iterator at the first pair of the next part.

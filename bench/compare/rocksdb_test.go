@@ -143,38 +143,6 @@ func TestRocksdbValuesFitOrAreFetched(t *testing.T) {
 	}
 }
 
-func TestRocksdbManyAreAnsweredInTheirOrder(t *testing.T) {
-	s := openNative(t)
-	putSizes(t, s)
-	var keys [][]byte
-	for i := range 3 * len(sizes) { // each key, and two that are absent
-		keys = append(keys, []byte(sizedKey(len(sizes)-1-i/3)+strings.Repeat("x", i%3)))
-	}
-	next := 0
-	err := s.GetMany(keys, func(i int, value []byte, found bool) error {
-		key := string(keys[i])
-		at := len(sizes) - 1 - i/3
-		if i != next || found != (i%3 == 0) || found && !bytes.Equal(value, sized(key, sizes[at])) ||
-			!found && value != nil {
-			t.Errorf("answer %d, want %d: %q: %t, %d bytes", i, next, key, found, len(value))
-		}
-		next++
-		return nil
-	})
-	if err != nil || next != len(keys) {
-		t.Errorf("%d answers, want %d; %v", next, len(keys), err)
-	}
-	if err := s.GetMany(nil, nil); err != nil {
-		t.Errorf("no keys: %v", err)
-	}
-	stop := errors.New("stop")
-	calls := 0
-	err = s.GetMany(keys, func(int, []byte, bool) error { calls++; return stop })
-	if !errors.Is(err, stop) || calls != 1 {
-		t.Errorf("%d calls, %v, want one and %v", calls, err, stop)
-	}
-}
-
 func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
 	s := openNative(t)
 	putSizes(t, s)
@@ -241,7 +209,7 @@ func TestRocksdbScansGoOverTheEndsOfParts(t *testing.T) {
 func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 	s := openNative(t)
 	var wait sync.WaitGroup
-	set, err := workload.NewGenerated(workload.Random, 4000, 1, workload.Values{Bytes: 100})
+	set, err := workload.NewGenerated(workload.Random, 4000, 1, 100)
 	must(t, err)
 	for _, batch := range []int{0, 300} { // one by one, and in batches
 		wait.Go(func() {
@@ -252,24 +220,14 @@ func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	stored, err := s.PutIfAbsent([]byte("a"), []byte("first"))
-	if err != nil || !stored {
-		t.Errorf("an absent key: stored %t, %v", stored, err)
-	}
-	if stored, err := s.PutIfAbsent([]byte("a"), []byte("second")); err != nil || stored {
-		t.Errorf("a present key: stored %t, %v", stored, err)
-	}
-	if err := errors.Join(s.PutSync([]byte("b"), []byte("durable")), s.Put([]byte("c"), nil), s.Delete([]byte("c")),
-		s.Delete([]byte("d"))); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(s.PutSync([]byte("b"), []byte("durable")), s.Put([]byte("c"), nil)))
 	opening, err := s.Reopen()
 	if err != nil || opening <= 0 {
 		t.Fatalf("opened again in %v, %v", opening, err)
 	}
-	for key, want := range map[string]string{"a": "first", "b": "durable", "c": "", "d": ""} {
+	for key, want := range map[string]string{"b": "durable", "c": "", "d": ""} {
 		got, found, err := s.AppendGet(nil, []byte(key))
-		if err != nil || found != (want != "") || string(got) != want {
+		if err != nil || found != (key != "d") || string(got) != want {
 			t.Errorf("%s: %q, %t, %v, want %q", key, got, found, err, want)
 		}
 	}
@@ -284,20 +242,19 @@ func TestRocksdbWritesAreThereAfterReopen(t *testing.T) {
 
 func TestRocksdbBatchesHoldWhatIsTheirOwn(t *testing.T) {
 	s := openNative(t)
-	for seed := range uint64(2) {
-		set, err := workload.NewGenerated(workload.Random, 30, seed, workload.Values{Bytes: 10})
+	var sets [2]*workload.Generated
+	for i := range sets { // the second load uses the batches of the first again
+		set, err := workload.NewGenerated(workload.Random, 30, uint64(i), 10)
 		must(t, err)
-		if _, err := workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10},
-			nil); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		err = s.Scan(nil, 0, func(key, _ []byte) error {
-			n++
-			return s.Delete(key)
-		})
-		if err != nil || n != 30 {
-			t.Errorf("%d pairs, want 30; %v", n, err)
+		_, err = workload.Run(t.Context(), s, set, workload.Phase{Kind: workload.Load, Batch: 10}, nil)
+		must(t, err)
+		sets[i] = set
+		for k := range sets[0].Len() {
+			if key := sets[0].AppendKey(nil, k); i == 0 {
+				must(t, s.Put(key, []byte("newer")))
+			} else if got, _, err := s.AppendGet(nil, key); string(got) != "newer" || err != nil {
+				t.Errorf("key %d: %q, %v, want newer: a batch put the pairs of the one before again", k, got, err)
+			}
 		}
 	}
 }
@@ -341,12 +298,9 @@ func TestRocksdbErrorsAreReturned(t *testing.T) {
 	key := []byte(sizedKey(0))
 	each := func([]byte, []byte) error { return nil }
 	_, _, got := s.AppendGet(nil, key)
-	_, absent := s.PutIfAbsent(key, nil)
 	for what, err := range map[string]error{
-		"AppendGet":   got,
-		"PutIfAbsent": absent,
-		"GetMany":     s.GetMany([][]byte{key}, func(int, []byte, bool) error { return nil }),
-		"Scan":        s.Scan(nil, 0, each),
+		"AppendGet": got,
+		"Scan":      s.Scan(nil, 0, each),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "orruption") {
 			t.Errorf("%s in a damaged table: %v", what, err)

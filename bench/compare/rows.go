@@ -14,9 +14,6 @@ type line struct {
 	name string
 	unit unit
 	must bar
-	// there holds the values of Pebble and RocksDB that were measured in one run on another machine: see standIn.
-	// Pebble's is from the column that uses all filters if the row has it.
-	there struct{ pebble, rocksdb float64 }
 }
 
 // unit is the unit of the figures of a row.
@@ -69,55 +66,55 @@ var absentReads, presentReads = atMost(1.15 * promisedFPR), atMost(0.95 + promis
 
 // lines are all rows in the order of the table.
 var lines = slices.Concat([]line{
-	{"absent", "absent, cached, compacted", nanoseconds, below(0.6, rocksdbName), there(614, 217)},
-	{"absent-unc", "absent, cached, uncompacted", nanoseconds, below(0.7, rocksdbName), there(1054, 277)},
-	{"absent-ow", "absent, cached, overwritten", nanoseconds, below(0.7, rocksdbName), there(1483, 383)},
-	{"absent-small", "absent, small cache", nanoseconds, below(0.8, rocksdbName), there(886, 220)},
-	{"absent-2t", "absent, two goroutines", nanoseconds, below(0.7, rocksdbName), there(375, 116)},
-	{"present", "present, cached, compacted", nanoseconds, below(0.6, bestPeer), there(1863, 1805)},
-	{"present-unc", "present, cached, uncompacted", nanoseconds, below(1, bestPeer), there(2458, 1941)},
-	{"present-ow", "present, cached, overwritten", nanoseconds, below(1, bestPeer), there(3827, 2434)},
-	{"present-small", "present, small cache", nanoseconds, below(1, rocksdbName), there(4118, 2581)},
-	{"present-2t", "present, two goroutines", nanoseconds, below(1, bestPeer), there(1100, 1223)},
-	{"zipf", "Zipf 0.99, small cache, compacted", nanoseconds, below(0.8, bestPeer), nowhere},
-	{"zipf-unc", "Zipf 0.99, small cache, uncompacted", nanoseconds, below(0.8, bestPeer), nowhere},
-	{"zipf-2t", "… compacted, two goroutines", nanoseconds, below(0.8, bestPeer), nowhere},
-	{"zipf-2t-unc", "… uncompacted, two goroutines", nanoseconds, below(0.8, bestPeer), nowhere},
-	{"mixed", "95 % get, 5 % put", nanoseconds, below(1, bestPeer), there(2797, 2670)},
-	{"seek10", "seek + 10 next", nanoseconds, below(1, pebbleTuned), there(2751, 2519)},
-	{"seek10-new", "seek + 10 next, new iterator", nanoseconds, below(1, pebbleTuned), there(3141, 3735)},
-	{"seek100", "seek + 100 next", nanoseconds, below(1, pebbleTuned), there(7867, 10189)},
-	{"scan", "full scan, per entry", nanoseconds, below(1, pebbleName), there(47, 65)},
-	{rowLoad, "random load, one by one", nanoseconds, below(0.5, rocksdbName), there(1857, 3336)},
-	{"load-batched", "random load, batches of 100", nanoseconds, below(1, pebbleName), there(1177, 1741)},
-	{"load-seq", "sequential load, one by one", nanoseconds, below(0.6, rocksdbName), there(754, 1922)},
-	{"load-seq-batched", "sequential load, batches of 100", nanoseconds, below(1, pebbleName), there(257, 281)},
-	{"overwrite", "overwrite", nanoseconds, below(0.6, rocksdbName), there(1887, 3652)},
-	{"fillsync", "load, each put synced (µs)", microseconds, upTo(1.05, bestPeer), there(134e3, 122e3)},
+	{"absent", "absent, cached, compacted", nanoseconds, below(0.6, rocksdbName)},
+	{"absent-unc", "absent, cached, uncompacted", nanoseconds, below(0.7, rocksdbName)},
+	{"absent-ow", "absent, cached, overwritten", nanoseconds, below(0.7, rocksdbName)},
+	{"absent-small", "absent, small cache", nanoseconds, below(0.8, rocksdbName)},
+	{"absent-2t", "absent, two goroutines", nanoseconds, below(0.7, rocksdbName)},
+	{"present", "present, cached, compacted", nanoseconds, below(0.6, bestPeer)},
+	{"present-unc", "present, cached, uncompacted", nanoseconds, below(1, bestPeer)},
+	{"present-ow", "present, cached, overwritten", nanoseconds, below(1, bestPeer)},
+	{"present-small", "present, small cache", nanoseconds, below(1, rocksdbName)},
+	{"present-2t", "present, two goroutines", nanoseconds, below(1, bestPeer)},
+	{"zipf", "Zipf 0.99, small cache, compacted", nanoseconds, below(0.8, bestPeer)},
+	{"zipf-unc", "Zipf 0.99, small cache, uncompacted", nanoseconds, below(0.8, bestPeer)},
+	{"zipf-2t", "… compacted, two goroutines", nanoseconds, below(0.8, bestPeer)},
+	{"zipf-2t-unc", "… uncompacted, two goroutines", nanoseconds, below(0.8, bestPeer)},
+	{"mixed", "95 % get, 5 % put", nanoseconds, below(1, bestPeer)},
+	{"seek10", "seek + 10 next", nanoseconds, below(1, pebbleTuned)},
+	{"seek10-new", "seek + 10 next, new iterator", nanoseconds, below(1, pebbleTuned)},
+	{"seek100", "seek + 100 next", nanoseconds, below(1, pebbleTuned)},
+	{"scan", "full scan, per entry", nanoseconds, below(1, pebbleName)},
+	{rowLoad, "random load, one by one", nanoseconds, below(0.5, rocksdbName)},
+	{"load-batched", "random load, batches of 100", nanoseconds, below(1, pebbleName)},
+	{"load-seq", "sequential load, one by one", nanoseconds, below(0.6, rocksdbName)},
+	{"load-seq-batched", "sequential load, batches of 100", nanoseconds, below(1, pebbleName)},
+	{"overwrite", "overwrite", nanoseconds, below(0.6, rocksdbName)},
+	{"fillsync", "load, each put synced (µs)", microseconds, upTo(1.05, bestPeer)},
 
-	{"misses-absent", "blocks read per absent lookup, small cache, compacted", reads, absentReads, nowhere},
-	{"misses-absent-unc", "blocks read per absent lookup, small cache, uncompacted", reads, absentReads, nowhere},
-	{"misses-present", "blocks read per present lookup, small cache, compacted", reads, presentReads, nowhere},
-	{"misses-present-unc", "blocks read per present lookup, small cache, uncompacted", reads, presentReads, nowhere},
-	{"misses-zipf", "blocks read per Zipf lookup, small cache, compacted", reads, upTo(1, bestPeer), nowhere},
-	{"misses-zipf-unc", "blocks read per Zipf lookup, small cache, uncompacted", reads, upTo(1, bestPeer), nowhere},
-	{"reads-absent", "read calls per absent lookup, small cache, compacted", reads, bar{}, nowhere},
-	{"reads-absent-unc", "read calls per absent lookup, small cache, uncompacted", reads, bar{}, nowhere},
-	{"reads-present", "read calls per present lookup, small cache, compacted", reads, bar{}, nowhere},
-	{"reads-present-unc", "read calls per present lookup, small cache, uncompacted", reads, bar{}, nowhere},
-	{"reads-zipf", "read calls per Zipf lookup, small cache, compacted", reads, bar{}, nowhere},
-	{"reads-zipf-unc", "read calls per Zipf lookup, small cache, uncompacted", reads, bar{}, nowhere},
-	{rowWriteAmp, "write amplification with the log, random load", times, upTo(1, pebbleName), nowhere},
-	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}, nowhere},
-	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}, nowhere},
-	{rowReopen, "reopen after a clean close (ms)", milliseconds, upTo(1, pebbleName), nowhere},
-	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}, nowhere},
-	{rowFilters, "filters, compacted (MB)", megabytes, bar{}, nowhere},
+	{"misses-absent", "blocks read per absent lookup, small cache, compacted", reads, absentReads},
+	{"misses-absent-unc", "blocks read per absent lookup, small cache, uncompacted", reads, absentReads},
+	{"misses-present", "blocks read per present lookup, small cache, compacted", reads, presentReads},
+	{"misses-present-unc", "blocks read per present lookup, small cache, uncompacted", reads, presentReads},
+	{"misses-zipf", "blocks read per Zipf lookup, small cache, compacted", reads, upTo(1, bestPeer)},
+	{"misses-zipf-unc", "blocks read per Zipf lookup, small cache, uncompacted", reads, upTo(1, bestPeer)},
+	{"reads-absent", "read calls per absent lookup, small cache, compacted", reads, bar{}},
+	{"reads-absent-unc", "read calls per absent lookup, small cache, uncompacted", reads, bar{}},
+	{"reads-present", "read calls per present lookup, small cache, compacted", reads, bar{}},
+	{"reads-present-unc", "read calls per present lookup, small cache, uncompacted", reads, bar{}},
+	{"reads-zipf", "read calls per Zipf lookup, small cache, compacted", reads, bar{}},
+	{"reads-zipf-unc", "read calls per Zipf lookup, small cache, uncompacted", reads, bar{}},
+	{rowWriteAmp, "write amplification with the log, random load", times, upTo(1, pebbleName)},
+	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}},
+	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}},
+	{rowReopen, "reopen after a clean close (ms)", milliseconds, upTo(1, pebbleName)},
+	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}},
+	{rowFilters, "filters, compacted (MB)", megabytes, bar{}},
 }, tailLines(rowPuts, "many random puts", map[string]bar{
 	"p999": below(0.8, bestLSM), "p9999": upTo(1, bestLSM), "max": upTo(1, bestLSM),
 }), []line{
-	{rowPutsLong, "many random puts, number over 10 ms", count, bar{}, nowhere},
-	{rowPutsAmp, "many random puts, write amplification with the log", times, bar{}, nowhere},
+	{rowPutsLong, "many random puts, number over 10 ms", count, bar{}},
+	{rowPutsAmp, "many random puts, write amplification with the log", times, bar{}},
 }, tailLines(rowBusyAbsent, "busy: absent", map[string]bar{"max": upTo(1, bestLSM)}),
 	tailLines(rowBusyPresent, "busy: present", map[string]bar{"max": upTo(1, bestLSM)}),
 	tailLines(rowBusyPut, "busy: put, from its intended start", map[string]bar{
@@ -125,23 +122,16 @@ var lines = slices.Concat([]line{
 	}), tailLines(rowBusyCall, "busy: put, from its call", map[string]bar{
 		"p99": upTo(1, bestLSM), "p999": upTo(1, bestLSM), "max": upTo(1, bestLSM),
 	}), []line{
-		{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}, nowhere},
-		{"ycsb-b", "YCSB B: 95 % read, 5 % update", nanoseconds, bar{}, nowhere},
-		{"ycsb-c", "YCSB C: read", nanoseconds, bar{}, nowhere},
-		{"ycsb-d", "YCSB D: 95 % read of the latest, 5 % insert", nanoseconds, bar{}, nowhere},
-		{"ycsb-e", "YCSB E: 95 % scan, 5 % insert", nanoseconds, bar{}, nowhere},
-		{"ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write", nanoseconds, bar{}, nowhere},
+		{"ycsb-a", "YCSB A: 50 % read, 50 % update", nanoseconds, bar{}},
+		{"ycsb-b", "YCSB B: 95 % read, 5 % update", nanoseconds, bar{}},
+		{"ycsb-c", "YCSB C: read", nanoseconds, bar{}},
+		{"ycsb-d", "YCSB D: 95 % read of the latest, 5 % insert", nanoseconds, bar{}},
+		{"ycsb-e", "YCSB E: 95 % scan, 5 % insert", nanoseconds, bar{}},
+		{"ycsb-f", "YCSB F: 50 % read, 50 % read-modify-write", nanoseconds, bar{}},
 	})
 
 // ycsbRow is the prefix of rows that are measured only with --ycsb or --rows.
 const ycsbRow = "ycsb-"
-
-// nowhere marks rows without a stand-in for RocksDB.
-var nowhere struct{ pebble, rocksdb float64 }
-
-func there(pebble, rocksdb float64) struct{ pebble, rocksdb float64 } {
-	return struct{ pebble, rocksdb float64 }{pebble, rocksdb}
-}
 
 // rowNames returns the names of all rows, or of those that are measured by default.
 func rowNames(ycsb bool) []string {
@@ -159,7 +149,7 @@ type bar struct {
 	factor  float64
 	of      string // a column, bestPeer or bestLSM
 	orEqual bool   // at most the factor, instead of below it
-	limit   func(config) float64
+	limit   func(*config) float64
 }
 
 // Names of the fastest of several columns in a round.
@@ -172,11 +162,11 @@ func below(factor float64, of string) bar { return bar{factor: factor, of: of} }
 
 func upTo(factor float64, of string) bar { return bar{factor: factor, of: of, orEqual: true} }
 
-func atMost(limit float64) bar { return bar{limit: func(config) float64 { return limit }} }
+func atMost(limit float64) bar { return bar{limit: func(*config) float64 { return limit }} }
 
 // ofDecimalKeys returns a limit of 120 bytes for each pair of 16 and 100 bytes with decimal keys, which have long
 // common prefixes, and no limit for other pairs.
-func ofDecimalKeys(c config) float64 {
+func ofDecimalKeys(c *config) float64 {
 	if c.shape != workload.Decimal || c.value != 100 {
 		return 0
 	}
@@ -184,8 +174,8 @@ func ofDecimalKeys(c config) float64 {
 }
 
 // atAMillion returns a limit for a million pairs of 16 and 100 bytes, and no limit for other pairs.
-func atAMillion(limit float64) func(config) float64 {
-	return func(c config) float64 {
+func atAMillion(limit float64) func(*config) float64 {
+	return func(c *config) float64 {
 		if c.keys != 1_000_000 || c.dataBytes() != 116e6 {
 			return 0
 		}
@@ -194,7 +184,7 @@ func atAMillion(limit float64) func(config) float64 {
 }
 
 // describe returns the target in words, or "" without a target.
-func (b bar) describe(u unit, c config) string {
+func (b bar) describe(u unit, c *config) string {
 	sign := "<"
 	if b.orEqual {
 		sign = "≤"

@@ -14,7 +14,7 @@ type state struct {
 	rows []string
 	// alone: the store starts empty and is removed afterwards. The other states pass one store on, in their order.
 	alone    bool
-	settings func(c config) settings
+	settings func(c *config) settings
 	run      func(w *worker)
 }
 
@@ -66,48 +66,48 @@ var states = []state{
 // ycsbRows are in the order that the authors of YCSB recommend: A to F, with the inserting ones last.
 var ycsbRows = []string{"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-f", "ycsb-d", "ycsb-e"}
 
-func large(config) settings { return settings{cache: largeCache, memtable: memtableBytes} }
+func large(*config) settings { return settings{cache: largeCache, memtable: memtableBytes} }
 
 // small returns settings with memtables of half the cache: bloomkv has one budget for both.
-func small(c config) settings {
+func small(c *config) settings {
 	cache := c.smallCache()
 	return settings{cache: cache, memtable: min(memtableBytes, cache/2)}
 }
 
 // cached returns the settings of states in which everything is cached, unless flag --small-cache is given.
-func cached(c config) settings {
+func cached(c *config) settings {
 	if c.small {
 		return small(c)
 	}
 	return large(c)
 }
 
-func loading(c config) settings {
+func loading(c *config) settings {
 	s := large(c)
 	s.ascending = c.ordered
 	return s
 }
 
-func ascending(c config) settings {
+func ascending(c *config) settings {
 	s := large(c)
 	s.ascending = true
 	return s
 }
 
-func durable(c config) settings {
+func durable(c *config) settings {
 	s := large(c)
 	s.durable = true
 	return s
 }
 
-func busySettings(c config) settings {
+func busySettings(c *config) settings {
 	s := cached(c)
 	s.memtable = min(s.memtable, busyMemtable)
 	return s
 }
 
 // wantedStates returns the states that have a requested row, and the state that creates the store for them.
-func wantedStates(c config) []state {
+func wantedStates(c *config) []state {
 	var wanted []state
 	for _, s := range states {
 		if slices.ContainsFunc(s.rows, c.wants) {

@@ -66,7 +66,7 @@ func tailLines(prefix, title string, targets map[string]bar) []line {
 	var all []line
 	for _, t := range tails {
 		name := title + ", " + t.title + " (µs)"
-		all = append(all, line{prefix + t.name, name, microseconds, targets[t.name], nowhere})
+		all = append(all, line{prefix + t.name, name, microseconds, targets[t.name]})
 	}
 	return all
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"math"
 	"slices"
-	"text/tabwriter"
 	"time"
+
+	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
 // key returns key number n: 16 bytes.
@@ -38,11 +40,15 @@ type row struct {
 func compare(ctx context.Context, out io.Writer, keys, rounds, positives int) error {
 	kinds := slices.Concat(own, others)
 	in, absent := keysFrom(0, keys), keysFrom(absentFrom, keys)
-	fmt.Fprintf(out, "\n%d keys of 16 bytes. ns a key from the key to the answer, medians of %d rounds in which the "+
-		"kinds take turns,\nof medians over %d keys each; in parentheses divided by the time of blocked in the same "+
-		"round, median.\nIdeal: the bits of a classic filter with the measured rate.\n\n", keys, rounds, chunk)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "rate\tset\tmeasured %\tbits/key\t/ ideal\tadd\t\tabsent\t\tpresent\t\t")
+	t := cli.Table{
+		Intro: fmt.Sprintf("%d keys of 16 bytes. ns a key from the key to the answer, medians of %d rounds in which "+
+			"the kinds take turns,\nof medians over %d keys each; in parentheses divided by the time of blocked in "+
+			"the same round, median.\nIdeal: the bits of a classic filter with the measured rate.\n\n",
+			keys, rounds, chunk),
+		Head: []string{
+			"rate", "set", "measured %", "bits/key", "/ ideal", "add", "", "absent", "", "present", "",
+		},
+	}
 	for _, rate := range []float64{0.01, 0.001} {
 		rows := make([]row, len(kinds))
 		for round := range rounds {
@@ -71,8 +77,11 @@ func compare(ctx context.Context, out io.Writer, keys, rounds, positives int) er
 		}
 		for i, k := range kinds {
 			r := &rows[i]
-			fmt.Fprintf(w, "%v\t%s\t%.3f\t%.2f\t%.2f\t", rate, k.name, 100*r.rate, r.bitsPerKey,
-				r.bitsPerKey/(-math.Log(r.rate)/(math.Ln2*math.Ln2)))
+			ideal := -math.Log(r.rate) / (math.Ln2 * math.Ln2)
+			cells := []string{
+				fmt.Sprint(rate), k.name, fmt.Sprintf("%.3f", 100*r.rate), fmt.Sprintf("%.2f", r.bitsPerKey),
+				fmt.Sprintf("%.2f", r.bitsPerKey/ideal),
+			}
 			for _, times := range [][2][]float64{
 				{r.add, rows[0].add}, {r.absent, rows[0].absent}, {r.present, rows[0].present},
 			} {
@@ -80,12 +89,13 @@ func compare(ctx context.Context, out io.Writer, keys, rounds, positives int) er
 				for round := range ratios {
 					ratios[round] = times[0][round] / times[1][round]
 				}
-				fmt.Fprintf(w, "%.1f\t(%.1f)\t", median(times[0]), median(ratios))
+				cells = append(cells, fmt.Sprintf("%.1f", workload.Median(times[0])),
+					fmt.Sprintf("(%.1f)", workload.Median(ratios)))
 			}
-			fmt.Fprintln(w)
+			t.Add(cells...)
 		}
 	}
-	return w.Flush()
+	return t.Print(out)
 }
 
 // chunk is the number of keys that are timed together.
@@ -99,7 +109,7 @@ func perKey(keys [][]byte, do func(keys [][]byte)) float64 {
 		do(some)
 		times = append(times, float64(time.Since(begin))/float64(len(some)))
 	}
-	return median(times)
+	return workload.Median(times)
 }
 
 // rateOf returns the rate of absent keys that pass, from about the given number of them if it is near the given one.
@@ -111,10 +121,4 @@ func rateOf(s set, near float64, positives int) float64 {
 		found += s.count(one)
 	}
 	return float64(found) / float64(asked)
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }

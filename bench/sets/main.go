@@ -54,7 +54,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return picture.Save(ctx, *draw, charts)
 	}
 	var page bytes.Buffer
-	machine.Here().Header(&page, strings.TrimSpace("go -C bench/sets run . "+strings.Join(args, " ")), "bench/sets")
+	command := strings.TrimSpace("go -C bench/sets run . " + strings.Join(args, " "))
+	page.WriteString(machine.Here().Header(command, "bench/sets") + "\n")
 	if err := compare(ctx, &page, *keys, *rounds, *positives); err != nil {
 		return err
 	}

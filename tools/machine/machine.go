@@ -4,7 +4,6 @@ package machine
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -42,9 +41,9 @@ func processor() string {
 	return ""
 }
 
-// Header prints the lines that benchstat expects above results: the command to repeat them, the machine, and the
+// Header returns the lines that benchstat expects above results: the command to repeat them, the machine, and the
 // directory of the program.
-func (m Machine) Header(w io.Writer, command, dir string) {
-	fmt.Fprintf(w, "command: %s\ngo: %s\ngoos: %s\ngoarch: %s\npkg: github.com/bloomkv/bloomkv/%s\ncpu: %s\ncpus: %d\n",
-		command, m.Go, m.OS, m.Arch, dir, m.CPU, m.CPUs)
+func (m Machine) Header(command, dir string) string {
+	return fmt.Sprintf("command: %s\ngo: %s\ngoos: %s\ngoarch: %s\n"+
+		"pkg: github.com/bloomkv/bloomkv/%s\ncpu: %s\ncpus: %d\n", command, m.Go, m.OS, m.Arch, dir, m.CPU, m.CPUs)
 }

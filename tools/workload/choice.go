@@ -160,6 +160,9 @@ func (c Choice) String() string {
 	}
 }
 
+// skew is that of Zipfian and Latest, as in YCSB.
+const skew = 0.99
+
 // chooser picks numbers below n. The picks for a chunk depend on the seed and on the first operation of the chunk, not
 // on the worker.
 type chooser struct {
@@ -170,7 +173,7 @@ type chooser struct {
 	zipf   Zipf
 }
 
-func newChooser(c Choice, n int, skew float64, seed uint64) (chooser, error) {
+func newChooser(c Choice, n int, seed uint64) (chooser, error) {
 	ch := chooser{choice: c, n: n, seed: seed, perm: NewPermutation(n, seed)}
 	if n < 1 {
 		return ch, errors.New("no keys to choose from")
@@ -232,15 +235,4 @@ func (d *dice) seeded(seed uint64, first int) *rand.Rand {
 // position below p.
 func position(seed uint64, k int) int {
 	return NewPermutation(100, mix(seed^mix(word(k/100)))).At(k % 100)
-}
-
-// placedBefore returns the number of operations before k whose position is below percent.
-func placedBefore(seed uint64, percent, k int) int {
-	n := k / 100 * percent
-	for i := k / 100 * 100; i < k; i++ {
-		if position(seed, i) < percent {
-			n++
-		}
-	}
-	return n
 }

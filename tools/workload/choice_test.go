@@ -90,7 +90,7 @@ func TestZipfFollowsItsDistribution(t *testing.T) {
 func TestChoicesPick(t *testing.T) {
 	const n = 1000
 	picks := func(c Choice, seed uint64) []int {
-		ch, err := newChooser(c, n, 0.99, seed)
+		ch, err := newChooser(c, n, seed)
 		must(t, err)
 		all := make([]int, 2*n)
 		for first := 0; first < len(all); first += 100 {
@@ -120,16 +120,16 @@ func TestChoicesPick(t *testing.T) {
 			t.Errorf("%v: picks from %d to %d of %d", c, slices.Min(a), slices.Max(a), n)
 		}
 	}
-	if _, err := newChooser(Latest+1, n, 1, 1); err == nil {
+	if _, err := newChooser(Latest+1, n, 1); err == nil {
 		t.Error("a choice that does not exist: no error")
 	}
-	if _, err := newChooser(Uniform, 0, 1, 1); err == nil {
+	if _, err := newChooser(Uniform, 0, 1); err == nil {
 		t.Error("no keys: no error")
 	}
 }
 
 func TestTheLatestAreChosenMostOften(t *testing.T) {
-	ch, err := newChooser(Latest, 1000, 0.99, 1)
+	ch, err := newChooser(Latest, 1000, 1)
 	must(t, err)
 	picks := make([]int, 10_000)
 	ch.fill(picks, 0, newDice())
@@ -160,24 +160,12 @@ func TestEveryHundredHasEachPositionOnce(t *testing.T) {
 	if same > 100 {
 		t.Errorf("%d of 2000 positions are as in the hundred before, want about 20", same)
 	}
-	n := 0
-	for k := range 1000 {
-		if got := placedBefore(7, 33, k); got != n {
-			t.Fatalf("%d placed before %d, want %d", got, k, n)
-		}
-		if position(7, k) < 33 {
-			n++
-		}
-	}
-	if n != 330 {
-		t.Errorf("%d of 1000 below 33, want 330", n)
-	}
 }
 
 func BenchmarkKeyAndValue(b *testing.B) {
 	for _, shape := range Shapes {
 		b.Run(shape.String(), func(b *testing.B) {
-			g, err := NewGenerated(shape, 1_000_000, 1, Values{Bytes: 100})
+			g, err := NewGenerated(shape, 1_000_000, 1, 100)
 			must(b, err)
 			p := NewPermutation(g.Len(), 1)
 			var buf []byte

@@ -13,10 +13,10 @@ import (
 // run is the state of a running phase.
 type run struct {
 	store     Store
+	full      FullStore // nil if the phase does not need it
 	set       Set
 	phase     Phase   // with defaults applied
-	chooser   chooser // of keys of the set; for Absent, of absent keys
-	absents   chooser // Insert, Delete: chooser of absent keys
+	chooser   chooser // of keys of the set; for Absent and Insert, of absent keys
 	chunk     int     // operations in a chunk
 	chunkMem  int     // approximate bytes of values in a chunk
 	clockCost time.Duration
@@ -48,13 +48,10 @@ func (r *run) choose() (err error) {
 		n = set.Absents()
 	case Pop:
 		choice = InOrder
-	case Insert, Delete:
-		each := Shuffled // each key once
-		if choice == InOrder {
-			each = InOrder
-		}
-		if r.absents, err = newChooser(each, set.Absents(), 0, p.Seed); err != nil {
-			return err
+	case Insert:
+		n = set.Absents()
+		if choice != InOrder {
+			choice = Shuffled // each key once
 		}
 	case Serve:
 		n, choice = set.Len(), p.Mix.Choice
@@ -63,7 +60,7 @@ func (r *run) choose() (err error) {
 		}
 	default:
 	}
-	r.chooser, err = newChooser(choice, n, p.Skew, p.Seed)
+	r.chooser, err = newChooser(choice, n, p.Seed)
 	if choice == Zipfian && p.Ranks != 0 {
 		r.chooser.perm = NewPermutation(n, p.Ranks)
 	}

@@ -37,7 +37,7 @@ func onProcessors(t *testing.T, n int) {
 // Four workers on one processor are no faster than one, although none is interrupted while its clock runs.
 func TestMoreWorkersThanProcessorsGainNothing(t *testing.T) {
 	onProcessors(t, 1)
-	set := generated(t, Random, 1000, Values{Bytes: 10})
+	set := generated(t, Random, 1000, 10)
 	for _, ops := range []int{640, 7} { // with 7 operations, one worker has nothing to do in the second round
 		f, err := Run(t.Context(), &busyStore{}, set, Phase{Kind: Absent, Ops: ops, Workers: 4}, nil)
 		if err != nil || f.Ops != ops {
@@ -52,7 +52,7 @@ func TestMoreWorkersThanProcessorsGainNothing(t *testing.T) {
 
 func TestAFailureOfOneWorkerEndsThemAll(t *testing.T) {
 	onProcessors(t, 1)
-	set := generated(t, Random, 1000, Values{Bytes: 10})
+	set := generated(t, Random, 1000, 10)
 	for _, fail := range []int64{1, 2, 50, 500, 640} {
 		s := &busyStore{}
 		s.fail.Store(fail)

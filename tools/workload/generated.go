@@ -75,27 +75,27 @@ func (s Shape) KeyBytes() int {
 // keys the odd ones. In the ordered shapes each absent key lies between two neighbors, in the others between two random
 // keys.
 type Generated struct {
-	shape  Shape
-	n      int
-	seed   uint64
-	values Values
+	shape Shape
+	n     int
+	seed  uint64
+	value int // bytes of each value
 }
 
 var _ Set = (*Generated)(nil)
 
-// NewGenerated returns a set of n pairs. Sets with different seeds have different values, and different keys if these
-// look random.
-func NewGenerated(shape Shape, n int, seed uint64, values Values) (*Generated, error) {
+// NewGenerated returns a set of n pairs with values of the given number of bytes. Sets with different seeds have
+// different values, and different keys if these look random.
+func NewGenerated(shape Shape, n int, seed uint64, value int) (*Generated, error) {
 	if int(shape) >= len(Shapes) {
 		return nil, fmt.Errorf("unknown key %v", shape)
 	}
 	if n < 0 || uint64(n) > maxDecimal {
 		return nil, fmt.Errorf("%d keys, want 0..%d", n, int64(maxDecimal))
 	}
-	if values.Bytes < 0 {
-		return nil, fmt.Errorf("values of %d bytes, want 0 or more", values.Bytes)
+	if value < 0 {
+		return nil, fmt.Errorf("values of %d bytes, want 0 or more", value)
 	}
-	return &Generated{shape: shape, n: n, seed: mix(seed + golden), values: values}, nil
+	return &Generated{shape: shape, n: n, seed: mix(seed + golden), value: value}, nil
 }
 
 // Len returns the number of pairs.
@@ -120,7 +120,14 @@ func (g *Generated) AppendVersion(dst []byte, i int, version uint32) []byte {
 	if version > 0 {
 		seed = mix(seed + uint64(version)*golden)
 	}
-	return g.values.Append(dst, seed)
+	left := g.value
+	for ; left >= 8; left -= 8 {
+		seed += golden
+		dst = binary.LittleEndian.AppendUint64(dst, mix(seed))
+	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], mix(seed+golden))
+	return append(dst, last[:left]...)
 }
 
 // Absents returns Len-1, the number of gaps between the keys.

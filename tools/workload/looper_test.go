@@ -59,7 +59,7 @@ func (s *loopStore) LoopScan(answers *Packed, n int, part func() error) error {
 }
 
 func TestAStoreWithLoopsIsCalledOnceForAChunk(t *testing.T) {
-	set := generated(t, Random, 10*chunkOps, Values{Bytes: 20})
+	set := generated(t, Random, 10*chunkOps, 20)
 	s := &loopStore{mapStore: load(t, set)}
 	for _, p := range []Phase{
 		{Kind: Absent},
@@ -87,7 +87,7 @@ func TestAStoreWithLoopsIsCalledOnceForAChunk(t *testing.T) {
 }
 
 func TestPhasesCanShareTheOrderOfPopularity(t *testing.T) {
-	set := generated(t, Decimal, 10_000, Values{})
+	set := generated(t, Decimal, 10_000, 0)
 	often := func(p Phase) int {
 		r := run{set: set, phase: p}
 		if err := r.choose(); err != nil {
@@ -104,7 +104,7 @@ func TestPhasesCanShareTheOrderOfPopularity(t *testing.T) {
 		}
 		return best
 	}
-	zipf := Phase{Kind: Present, Choice: Zipfian, Skew: 0.99, Workers: 1, Ops: 1000}
+	zipf := Phase{Kind: Present, Choice: Zipfian, Workers: 1, Ops: 1000}
 	first, second := zipf, zipf
 	first.Seed, second.Seed = 1, 2
 	if often(first) == often(second) {

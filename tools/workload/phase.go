@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 )
 
@@ -17,8 +16,7 @@ const (
 	Present             // looks up keys of the set
 	Mixed               // looks up keys of the set and puts some of them
 	Seek                // seeks a key of the set and reads on from there
-	Insert              // calls PutIfAbsent with absent keys and with keys of the set: see NewPercent
-	Delete              // deletes the absent keys that an Insert with the same Ops, NewPercent, Choice and Seed put
+	Insert              // calls PutIfAbsent with absent keys
 	PutSeek             // puts a pair of the set and finds it with a Scan of one entry: an iterator for each write
 	Serve               // runs a Mix of operations, such as those of YCSB
 	Scan                // reads all pairs in order; this kind and those below have one worker
@@ -32,7 +30,7 @@ const (
 // String returns the name of the kind.
 func (k Kind) String() string {
 	names := [...]string{
-		"load", "absent", "present", "mixed", "seek", "insert", "delete", "put and seek", "serve", "scan", "pop",
+		"load", "absent", "present", "mixed", "seek", "insert", "put and seek", "serve", "scan", "pop",
 		"flush", "settle", "compact", "reopen",
 	}
 	if int(k) < len(names) {
@@ -49,15 +47,13 @@ type Phase struct {
 	Name       string  // in the figures; default: the name of the kind or, for Serve, of the mix
 	Kind       Kind    // what an operation does
 	Ops        int     // default: as many as keys (Absent: absent keys, at most as many as keys); Scan, Pop: all
-	Choice     Choice  // order of the keys; Insert and Delete use each absent key once, InOrder or Shuffled
-	Skew       float64 // of Zipfian and Latest; default 0.99
+	Choice     Choice  // order of the keys; Insert uses each absent key once, InOrder or Shuffled
 	Ranks      uint64  // Zipfian: seed of the order of popularity, so that phases can share it; default Seed
 	Batch      int     // Load: pairs per batch; Absent, Present: keys per GetMany; default: single calls
 	Durable    bool    // Load: use PutSync; not with Batch
 	Records    int     // Load: number of pairs, the first of the set; default: all
 	Limit      int     // Seek: entries that an operation reads, including the one that it seeks; default 10
 	PutPercent int     // Mixed: share of puts, 0 to 100
-	NewPercent int     // Insert: share of operations with an absent key; default 100
 	Mix        Mix     // Serve
 	Ledger     *Ledger // Serve: what the store holds before the phase and, afterwards, what it then holds
 	Workers    int     // goroutines; default 1
@@ -81,11 +77,9 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 	if p.Kind > Reopen {
 		return p, fmt.Errorf("unknown %v", p.Kind)
 	}
-	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 ||
-		p.NewPercent < 0 || p.NewPercent > 100 {
-		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want 0 or more; "+
-			"put percent %d, new percent %d: want 0..100",
-			p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent, p.NewPercent)
+	if p.Ops < 0 || p.Batch < 0 || p.Limit < 0 || p.Workers < 0 || p.PutPercent < 0 || p.PutPercent > 100 {
+		return p, fmt.Errorf("ops %d, batch %d, limit %d, workers %d: want 0 or more; put percent %d: want 0..100",
+			p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent)
 	}
 	p.Workers = max(p.Workers, 1)
 	if p.Limit == 0 {
@@ -93,12 +87,6 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 	}
 	if p.Kind == PutSeek {
 		p.Limit = 1
-	}
-	if p.Skew == 0 {
-		p.Skew = 0.99
-	}
-	if p.NewPercent == 0 {
-		p.NewPercent = 100
 	}
 	switch {
 	case p.Kind >= Scan && p.Workers > 1:
@@ -157,10 +145,8 @@ func (p Phase) withOps(set Set) (Phase, error) {
 	n, absents := set.Len(), set.Absents()
 	if p.Ops == 0 {
 		switch p.Kind {
-		case Absent:
+		case Absent, Insert:
 			p.Ops = min(n, absents)
-		case Insert, Delete:
-			p.Ops = min(n, int(min(int64(absents)*100/int64(p.NewPercent), math.MaxInt)))
 		case Load:
 			p.Ops = cmp.Or(p.Records, n)
 		default:
@@ -168,13 +154,9 @@ func (p Phase) withOps(set Set) (Phase, error) {
 		}
 	}
 	switch p.Kind {
-	case Insert, Delete:
-		inserts := placedBefore(p.Seed, p.NewPercent, p.Ops)
-		if inserts > absents {
-			return p, fmt.Errorf("%d absent keys, want at least %d", absents, inserts)
-		}
-		if p.Kind == Delete {
-			p.Ops = inserts
+	case Insert:
+		if p.Ops > absents {
+			return p, fmt.Errorf("%d absent keys, want at least %d", absents, p.Ops)
 		}
 	case Scan, Pop:
 		p.Ops = min(p.Ops, n)
@@ -183,4 +165,9 @@ func (p Phase) withOps(set Set) (Phase, error) {
 	default:
 	}
 	return p, nil
+}
+
+// full reports whether a phase needs a FullStore.
+func (p *Phase) full() bool {
+	return p.Kind == Insert || p.Kind == Pop || p.Kind != Load && p.perCall() > 1
 }

@@ -21,6 +21,12 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	if p.Kind == Seek || p.Kind == Scan || (p.Kind == Absent || p.Kind == Present) && p.perCall() == 1 {
 		r.loops, _ = store.(Looper)
 	}
+	if p.full() {
+		var ok bool
+		if r.full, ok = store.(FullStore); !ok {
+			return Figures{}, fmt.Errorf("phase %s: %T is no FullStore", p.Name, store)
+		}
+	}
 	switch p.Kind {
 	case Scan:
 		err = r.scan(ctx)

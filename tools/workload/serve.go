@@ -55,7 +55,7 @@ func (w *worker) prepareServe(first, n int) {
 	if records := ledger.Records(); records != s.records {
 		s.records = records
 		// cannot fail: the arguments were valid before, and records only grow
-		s.zipf, _ = NewZipf(records, r.phase.Skew)
+		s.zipf, _ = NewZipf(records, skew)
 	}
 	dice := w.dice.seeded(r.phase.Seed, first)
 	for i := range n {

@@ -16,7 +16,7 @@ type worker struct {
 	dice *dice
 
 	picks    []int    // numbers of the keys
-	puts     []bool   // Mixed: which operations put; Insert: which have an absent key
+	puts     []bool   // Mixed: which operations put
 	requests Packed   // keys, and values to put
 	keys     [][]byte // the same keys, for GetMany
 	answers  Packed   // results from the store; lookups leave the keys empty

@@ -18,18 +18,11 @@ type Store interface {
 	Put(key, value []byte) error
 	// PutSync is Put, but durable when it returns.
 	PutSync(key, value []byte) error
-	// PutIfAbsent sets a key unless the store holds it, and reports whether it did.
-	PutIfAbsent(key, value []byte) (stored bool, err error)
-	// Delete deletes one key. An absent key is not an error.
-	Delete(key []byte) error
 	// Apply sets all keys of a batch, or none.
 	Apply(b Batch) error
 	// AppendGet appends the value of key to dst and returns the longer slice. For an absent key it returns dst and
 	// false.
 	AppendGet(dst, key []byte) (out []byte, found bool, err error)
-	// GetMany looks up keys and calls each for all of them, in their order; i is the index in keys. The value is valid
-	// until each returns; it may be nil if found is false. An error of each ends the call and is returned.
-	GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error
 	// Scan calls each for up to limit keys, or all if limit is 0, in order, starting with the first key that is not
 	// below from. The slices are valid until each returns. An error of each ends the scan and is returned.
 	Scan(from []byte, limit int, each func(key, value []byte) error) error
@@ -44,6 +37,18 @@ type Store interface {
 	Reopen() (opening time.Duration, err error)
 	// Close closes the store.
 	Close() error
+}
+
+// A FullStore has the calls that some phases need: Insert, Pop, and Absent and Present with Batch.
+type FullStore interface {
+	Store
+	// PutIfAbsent sets a key unless the store holds it, and reports whether it did.
+	PutIfAbsent(key, value []byte) (stored bool, err error)
+	// Delete deletes one key. An absent key is not an error.
+	Delete(key []byte) error
+	// GetMany looks up keys and calls each for all of them, in their order; i is the index in keys. The value is valid
+	// until each returns; it may be nil if found is false. An error of each ends the call and is returned.
+	GetMany(keys [][]byte, each func(i int, value []byte, found bool) error) error
 }
 
 // A Looper is a Store that can also run all operations of a chunk in one call, for a store in another language, where

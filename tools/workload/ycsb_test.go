@@ -36,7 +36,7 @@ func TestEveryYCSBWorkloadOfAGoodStoreIsRight(t *testing.T) {
 	for _, shape := range []Shape{Random, Decimal} {
 		for _, workers := range []int{1, 4} {
 			t.Run(fmt.Sprintf("%v keys, %d workers", shape, workers), func(t *testing.T) {
-				set := generated(t, shape, records+2*ops*5/100, Values{Bytes: 50})
+				set := generated(t, shape, records+2*ops*5/100, 50)
 				s := newMapStore()
 				if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
 					t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
 		{'f', 2000, 4000, 0},
 	}
 	for _, tt := range tests {
-		set := generated(t, Decimal, records+ops*5/100, Values{Bytes: 8})
+		set := generated(t, Decimal, records+ops*5/100, 8)
 		s := &countingStore{mapStore: newMapStore(), most: make(map[string]int)}
 		if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
 }
 
 func TestAMixRepeatsItself(t *testing.T) {
-	set := generated(t, Random, 1000, Values{Bytes: 8})
+	set := generated(t, Random, 1000, 8)
 	run := func(seed uint64) map[string]int {
 		s := &countingStore{mapStore: load(t, set), most: make(map[string]int)}
 		if _, err := Run(t.Context(), s, set, Phase{Kind: Serve, Mix: ycsb(t, 'f'), Seed: seed}, nil); err != nil {
@@ -254,7 +254,7 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 				if tt.letter == 'e' {
 					ops = 400
 				}
-				set := generated(t, shape, records+ops*5/100, Values{Bytes: 20})
+				set := generated(t, shape, records+ops*5/100, 20)
 				s := &wornStore{mapStore: newMapStore(), first: make(map[string][]byte), set: set}
 				if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
 					t.Fatal(err)
@@ -273,7 +273,7 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 
 func TestAScanOfWhatWasNeverPutIsFound(t *testing.T) {
 	for _, shape := range []Shape{Random, Decimal} {
-		set := generated(t, shape, 600, Values{Bytes: 20})
+		set := generated(t, shape, 600, 20)
 		f, err := Run(t.Context(), load(t, set), set, Phase{Kind: Serve, Mix: ycsb(t, 'e'), Records: 500, Ops: 200},
 			nil)
 		if err != nil || f.Wrong == 0 || !strings.Contains(f.FirstWrong, "never put") {
@@ -283,7 +283,7 @@ func TestAScanOfWhatWasNeverPutIsFound(t *testing.T) {
 }
 
 func TestAScanOfOldVersionsIsFound(t *testing.T) {
-	set := generated(t, Random, 500, Values{Bytes: 20})
+	set := generated(t, Random, 500, 20)
 	for way, wrong := range map[string]bool{"is right": false, "scans the first put": true} {
 		s := &wornStore{mapStore: load(t, set), first: make(map[string][]byte), set: set, way: way}
 		f, err := Run(t.Context(), s, set,
@@ -295,8 +295,8 @@ func TestAScanOfOldVersionsIsFound(t *testing.T) {
 }
 
 func TestImpossibleMixesAreRefused(t *testing.T) {
-	set := generated(t, Random, 100, Values{Bytes: 8})
-	other := generated(t, Random, 100, Values{Bytes: 8})
+	set := generated(t, Random, 100, 8)
+	other := generated(t, Random, 100, 8)
 	c, d := ycsb(t, 'c'), ycsb(t, 'd')
 	tests := []struct {
 		name  string
@@ -312,7 +312,7 @@ func TestImpossibleMixesAreRefused(t *testing.T) {
 		{"a ledger of other records", set, Phase{Mix: c, Ledger: NewLedger(set, 100), Records: 99}},
 		{"no pairs to insert", set, Phase{Mix: d}},
 		{"too few pairs to insert", set, Phase{Mix: d, Records: 95, Ops: 200}},
-		{"no records", generated(t, Random, 0, Values{}), Phase{Mix: c, Ops: 1}},
+		{"no records", generated(t, Random, 0, 0), Phase{Mix: c, Ops: 1}},
 	}
 	for _, tt := range tests {
 		tt.phase.Kind = Serve
@@ -337,7 +337,7 @@ func TestALedgerAllowsWhatALinearStoreAnswers(t *testing.T) {
 		got     uint32
 		called  bool
 	}
-	set := generated(t, Decimal, 3, Values{Bytes: 8})
+	set := generated(t, Decimal, 3, 8)
 	tight, loose := 0, 0
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

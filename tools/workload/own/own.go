@@ -19,7 +19,7 @@ type Store struct {
 	options bloomkv.Options
 }
 
-var _ workload.Store = (*Store)(nil)
+var _ workload.FullStore = (*Store)(nil)
 
 // errForeign is returned by Reopen for a DB that was not opened by Open.
 var errForeign = errors.New("reopen: the store was not opened by Open, so its options are not known")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
@@ -27,7 +28,26 @@ type growthReport struct {
 
 	Rows []grown `json:"rows"`
 
-	printed int // rows
+	table cli.Table
+}
+
+func newGrowthReport(w *growth, command string) *growthReport {
+	r := &growthReport{
+		Machine: machine.Here(), Command: command, ValueBytes: w.value, Seed: w.seed, FilterFPR: promisedFPR,
+		Lookups: w.lookups, PutsPerSecond: w.puts,
+	}
+	r.table = cli.Table{
+		Intro: fmt.Sprintf("%s\nrandom keys, values of %d bytes, default options but for budget and kind of filter, "+
+			"%g asked for; %d lookups of each kind after Open, a fifth in the state quarter; writing: "+
+			"%d puts a second\n\n%s\n\n", r.Machine.Header(command, "bench"),
+			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth),
+		Head: []string{
+			"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory",
+			"ns/present", "reads", "anonymous", "mapped", "open", "wrong",
+		},
+		Least: cellWidth,
+	}
+	return r
 }
 
 // grown is a measurement of a store at one size, in one state.
@@ -51,17 +71,11 @@ func (g *grown) theory() float64 {
 	return max(promisedFPR, bloomblock.LadderOf(g.Kind != "bloom").Rate(8*float64(memory)/float64(g.Keys)))
 }
 
-// wrong returns the number of wrong answers and a description of the first.
-func (r *growthReport) wrong() (n int, first string) {
+func (r *growthReport) phases() (all []*phase) {
 	for i := range r.Rows {
-		for _, p := range []*phase{&r.Rows[i].Absent, &r.Rows[i].Present} {
-			if n == 0 {
-				first = p.FirstWrong
-			}
-			n += p.Wrong
-		}
+		all = append(all, &r.Rows[i].Absent, &r.Rows[i].Present)
 	}
-	return n, first
+	return all
 }
 
 // aboutGrowth explains the columns of the table.
@@ -72,47 +86,23 @@ theory is the lowest rate of one filter in all memory that memtables leave, but 
 for. Anonymous is the most memory of the process that is of no file, mapped are the bytes of tables in
 its address space, both in MB.`
 
-func (r *growthReport) grid() grid {
-	g := grid{head: []string{
-		"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory",
-		"ns/present", "reads", "anonymous", "mapped", "open", "wrong",
-	}}
+// add adds a measurement.
+func (r *growthReport) add(s grown) {
+	r.Rows = append(r.Rows, s)
 	rate := func(x float64) string { return fmt.Sprintf("%.4f", x) }
 	size := func(bytes float64) string { return fmt.Sprintf("%.1f", bytes/1e6) }
-	for i := range r.Rows {
-		s := &r.Rows[i]
-		g.add(fmt.Sprintf("%s, %d MiB", s.Kind, s.Budget>>20), countName(s.Keys), s.State, s.Absent.took(),
-			rate(s.Absent.cost().fileReads()), rate(s.Reads), rate(s.Absent.cost().WastedReads), rate(s.Promised),
-			rate(s.Predicted),
-			rate(s.theory()), s.Present.took(), rate(s.Present.cost().fileReads()), size(float64(s.PeakAnonymous)),
-			size(float64(s.Memory.Mapped)), s.Open.Round(10*time.Microsecond).String(),
-			strconv.Itoa(s.Absent.Wrong+s.Present.Wrong))
-	}
-	return g
-}
-
-// printRows prints the rows that were measured since the last call.
-func (r *growthReport) printRows(w io.Writer) error {
-	if r.printed == 0 {
-		r.Machine.Header(w, r.Command, "bench")
-		fmt.Fprintf(w, "\nrandom keys, values of %d bytes, default options but for budget and kind of filter, %g "+
-			"asked for; %d lookups of each kind after Open, a fifth in the state quarter; writing: "+
-			"%d puts a second\n\n%s\n\n",
-			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth)
-	}
-	g := r.grid()
-	from := r.printed
-	r.printed = len(g.rows)
-	return g.printFrom(w, from)
+	r.table.Add(fmt.Sprintf("%s, %d MiB", s.Kind, s.Budget>>20), countName(s.Keys), s.State, s.Absent.took(),
+		rate(s.Absent.cost().fileReads()), rate(s.Reads), rate(s.Absent.cost().WastedReads), rate(s.Promised),
+		rate(s.Predicted), rate(s.theory()), s.Present.took(), rate(s.Present.cost().fileReads()),
+		size(float64(s.PeakAnonymous)), size(float64(s.Memory.Mapped)),
+		s.Open.Round(10*time.Microsecond).String(), strconv.Itoa(s.Absent.Wrong+s.Present.Wrong))
 }
 
 // print prints the report as text, except for rows that were printed before.
 func (r *growthReport) print(w io.Writer) error {
-	err := r.printRows(w)
-	for _, line := range []string{r.Stopped, r.Skipped} {
-		if line != "" {
-			fmt.Fprintf(w, "\n%s\n", line)
-		}
+	err := r.table.Print(w)
+	if end := paragraphs(r.Stopped, r.Skipped); end != "" {
+		_, err = fmt.Fprintf(w, "\n%s\n", end)
 	}
 	return err
 }
