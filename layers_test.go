@@ -204,7 +204,7 @@ var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":  {"bloomblock", "tools/internal/foreign"},
 	"github.com/google/btree":       {"internal/memtable"},
 	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
-	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
+	"golang.org/x/sys":              {"vfs", "internal/pages"},
 	"golang.org/x/term":             {"tools/cli"},
 	"github.com/spf13/cobra": {
 		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd",
@@ -232,7 +232,7 @@ var doors = map[string][]string{
 	"log": {"examples", "tools/examples", "internal/httpguard"},
 	// a library logs only through Options.Logger (log/slog)
 	"flag":      {"bench", "examples", "tools/examples"},
-	"os/exec":   {"tools/bloomkv", "tools/bloomkv-import", "bench"},
+	"os/exec":   {"tools/bloomkv", "tools/bloomkv-import", "tools/cli"},
 	"os/signal": {"bench", "examples", "tools/cli"},
 	"io/ioutil": {},
 }

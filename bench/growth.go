@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
-	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/picture"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
@@ -62,7 +60,6 @@ and counts from the first lookup on, right after Open. Every answer is checked. 
   loaded    as idle, but the checkpoint is not compacted: its tables are as the writes have left them
   idle      nothing else uses the store, and the system has its files in memory
   unmapped  as idle, with files that are read and not mapped
-  quarter   as idle, in a control group that holds a quarter of the files besides the process (Linux, as root)
   writing   beside a goroutine that puts existing pairs at a steady rate, after one and a half memtables
 
 A line is printed for each measurement as soon as it ends. By default this takes some minutes, and 6 GB of
@@ -165,7 +162,7 @@ func (w *growth) grow(ctx context.Context, dir, kind string, budget int64) (err 
 }
 
 // statesOf returns the states to measure in a compacted copy of a store, or in another one, in an order in which each
-// may depend on those before: the quarter on the memory of the idle process, and the writer changes the store.
+// leaves the store as the next one wants it: the writer changes it.
 func (w *growth) statesOf(compacted bool) (of []string) {
 	for _, s := range allStates {
 		if compacted == (s != loadedState) && slices.Contains(w.states, s) {
@@ -187,28 +184,12 @@ func (w *growth) measureCopy(
 	if err != nil {
 		return err
 	}
-	row := grown{Kind: job.Kind, Budget: job.Budget, Keys: job.Keys}
-	for _, name := range files {
-		info, err := os.Stat(name)
-		if err != nil {
-			return err
-		}
-		row.FileBytes += info.Size()
-	}
 	for _, state := range states {
-		if state == quarterState && w.report.Skipped != "" {
-			continue
-		}
-		row.State = state
 		bar := w.Progress(what+state, -1, false)
 		bar.Set(0, -1)
-		err := w.measure(ctx, job, files, &row)
+		row, err := w.measure(ctx, job, files, state)
 		bar.End()
-		switch {
-		case err != nil && state == quarterState && ctx.Err() == nil:
-			w.report.Skipped = fmt.Sprintf("%s at %s keys: %v", state, countName(job.Keys), err)
-			continue
-		case err != nil:
+		if err != nil {
 			return err
 		}
 		w.report.add(row)
@@ -219,6 +200,23 @@ func (w *growth) measureCopy(
 		}
 	}
 	return os.RemoveAll(job.Dir)
+}
+
+// measure measures a state of a store in a process of its own.
+func (w *growth) measure(ctx context.Context, job growthJob, files []string, state string) (row grown, err error) {
+	row = grown{Kind: job.Kind, Budget: job.Budget, Keys: job.Keys, State: state}
+	for _, name := range files {
+		n, err := remember(name)
+		if err != nil {
+			return row, err
+		}
+		row.FileBytes += n
+	}
+	job.Unmapped = state == unmappedState
+	if state == writingState {
+		job.Puts = w.puts
+	}
+	return row, cli.Again(ctx, []string{measureName}, job, &row.measured)
 }
 
 // load puts pairs from..to-1 of the set into a store. Random keys are in no order.
@@ -247,43 +245,14 @@ func copyOf(ctx context.Context, store *own.Store, job growthJob, compact bool) 
 	return filepath.Glob(filepath.Join(job.Dir, "*.sst"))
 }
 
-// measure measures the row's state of a store in a process of its own.
-func (w *growth) measure(ctx context.Context, job growthJob, files []string, row *grown) (err error) {
-	var g *group
-	forget := machine.DropCached
-	if row.State == quarterState {
-		job.Lookups = max(fewestKeys, job.Lookups/5)              // most wait for the disk
-		anonymous := cmp.Or(int64(row.PeakAnonymous), row.Budget) //nolint:gosec // less than the machine's memory
-		if g, err = newGroup(row.FileBytes/4 + anonymous + groupSlack); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, g.remove()) }()
-	} else {
-		forget = remember
-	}
-	for _, name := range files {
-		if err := forget(name); err != nil {
-			return err
-		}
-	}
-	switch row.State {
-	case writingState:
-		job.Puts = w.puts
-	case unmappedState:
-		job.Unmapped = true
-	}
-	row.measured, err = job.start(ctx, g)
-	return err
-}
-
-// remember makes the system have a file in memory.
-func remember(name string) error {
+// remember makes the system have a file in memory, and returns its size.
+func remember(name string) (int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = io.Copy(io.Discard, f)
-	return errors.Join(err, f.Close())
+	n, err := io.Copy(io.Discard, f)
+	return n, errors.Join(err, f.Close())
 }
 
 // The states in which a store is measured.
@@ -291,8 +260,7 @@ const (
 	loadedState   = "loaded"
 	idleState     = "idle"
 	unmappedState = "unmapped"
-	quarterState  = "quarter"
 	writingState  = "writing"
 )
 
-var allStates = []string{loadedState, idleState, unmappedState, quarterState, writingState}
+var allStates = []string{loadedState, idleState, unmappedState, writingState}

@@ -17,7 +17,7 @@ import (
 
 // TestMain runs the program instead of the tests if the program has started the test binary to measure.
 func TestMain(m *testing.M) {
-	if os.Getenv(childVariable) != "" {
+	if os.Getenv(cli.AgainVariable) != "" {
 		main()
 		return
 	}
@@ -33,7 +33,7 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 		"--plot", plot)
 	_, counted := machine.Read()
 	if len(r.Rows) != 8 || r.Lookups != 20_000 || r.PutsPerSecond != 20_000 || r.FilterFPR != promisedFPR ||
-		r.Stopped+r.Skipped != "" {
+		r.Stopped != "" {
 		t.Fatalf("%d rows, %+v", len(r.Rows), r)
 	}
 	for i, s := range r.Rows {
@@ -65,28 +65,20 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 	leftNothing(t, os.Getenv("TMPDIR"))
 }
 
-// TestGrowthPrintsRowsAndWhatIsMissing measures in a control group too, if the system has them.
-func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
+func TestGrowthPrintsRows(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	args := []string{
-		"growth", "--keys=2k", "--state=quarter,loaded,unmapped,idle", "--lookups=2000", "--budget=8", "--dir=" + dir,
+		"growth", "--keys=2k", "--state=loaded,unmapped,idle", "--lookups=2000", "--budget=8", "--dir=" + dir,
 	}
 	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
 		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nauto, 8 MiB ", " 2k ",
-		" loaded ", " idle ", " unmapped ", "quarter ",
+		" loaded ", " idle ", " unmapped ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
-	}
-	g, err := newGroup(1 << 30)
-	if err == nil {
-		must(t, g.remove())
-	}
-	if skipped := strings.Contains(out.String(), "quarter at 2k keys: "); skipped != (err != nil) {
-		t.Errorf("a control group: %v; the quarter was skipped: %v\n%s", err, skipped, out.String())
 	}
 	leftNothing(t, dir)
 }
@@ -114,7 +106,7 @@ func TestTheoryIsTheBestRateOfTheMemory(t *testing.T) {
 func TestAChartHasALineForEachFigureAndState(t *testing.T) {
 	var r growthReport
 	for _, kind := range []string{"bloom", "ribbon"} {
-		for i, state := range []string{idleState, quarterState, writingState} {
+		for i, state := range []string{idleState, unmappedState, writingState} {
 			g := grown{Kind: kind, Budget: 8 << 20, Keys: 1000, State: state}
 			g.Reads = 0.01
 			g.Absent = phase{Figures: workload.Figures{MedianNs: 100}, Cost: &costs{BlocksRead: float64(i)}}
@@ -132,34 +124,24 @@ func TestAChartHasALineForEachFigureAndState(t *testing.T) {
 			t.Errorf("line %q: %v, %v", l.Name, l.X, l.Y)
 		}
 	}
-	if got, want := strings.Join(names, "; "), "µs, idle; promised, idle; theory, idle; µs, quarter; "+
+	if got, want := strings.Join(names, "; "), "µs, idle; promised, idle; theory, idle; "+
+		"µs, unmapped; reads, unmapped; promised, unmapped; theory, unmapped; "+
 		"µs, writing; reads, writing; promised, writing; theory, writing"; got != want {
 		t.Errorf("lines %s\nwant  %s", got, want)
 	}
 	must(t, all[0].SVG(new(bytes.Buffer)))
 }
 
-func TestAMeasurementInAGroupIsWithinItsMemory(t *testing.T) {
-	g, err := newGroup(48 << 20)
-	if err != nil {
-		t.Skip(err)
-	}
-	defer func() { must(t, g.remove()) }()
+func TestAMeasurementThatFailsIsAnError(t *testing.T) {
 	job := growthJob{Dir: t.TempDir(), Keys: 1000, Value: 100, Budget: 8 << 20, Lookups: 1000}
-	m, err := job.start(t.Context(), g) // an empty store: every present key is missing
-	if err != nil || m.Present.Wrong != 1000 || m.Absent.Wrong != 0 || m.PeakAnonymous > 48<<20 {
-		t.Errorf("%v: %d of 1000 keys are not found, %d bytes", err, m.Present.Wrong, m.PeakAnonymous)
-	}
-	tiny, err := newGroup(8 << 20)
-	must(t, err)
-	defer func() { must(t, tiny.remove()) }()
-	large := job
-	large.Budget, large.Puts = 64<<20, 1000 // memtables of 16 MiB
-	if _, err := large.start(t.Context(), tiny); err == nil || !strings.Contains(err.Error(), "killed") {
-		t.Errorf("in 8 MiB of memory: %v", err)
+	var m measured
+	err := cli.Again(t.Context(), []string{measureName}, job, &m) // an empty store: every present key is missing
+	if err != nil || m.Present.Wrong != 1000 || m.Absent.Wrong != 0 {
+		t.Errorf("%v: %d of 1000 keys are not found", err, m.Present.Wrong)
 	}
 	job.Dir = filepath.Join(job.Dir, "none", "none\x00")
-	if _, err := job.start(t.Context(), g); err == nil || !strings.Contains(err.Error(), "open") {
+	if err := cli.Again(t.Context(), []string{measureName}, job, &m); err == nil ||
+		!strings.Contains(err.Error(), "open") {
 		t.Errorf("a store that cannot be opened: %v", err)
 	}
 }

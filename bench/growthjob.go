@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,41 +58,6 @@ func (j growthJob) options() *bloomkv.Options {
 	return o
 }
 
-// childVariable is set in the environment of processes that measure, so that a test binary runs the program.
-const childVariable = "BLOOMKV_BENCH_CHILD"
-
-// start runs the job in another process, in a control group if there is one, and returns its result.
-func (j growthJob) start(ctx context.Context, g *group) (m measured, err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return m, err
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, program, measureName)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	// it ends cleanly, so that the directory can be removed
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = append(os.Environ(), childVariable+"=1")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		return m, err
-	}
-	if err := cmd.Start(); err != nil {
-		return m, err
-	}
-	if g != nil {
-		err = g.add(cmd.Process.Pid)
-	}
-	if err == nil { // it begins once it has read its job
-		err = json.NewEncoder(in).Encode(j)
-	}
-	if err = errors.Join(err, in.Close(), cmd.Wait()); err != nil {
-		return m, errors.Join(context.Cause(ctx), err, errors.New(strings.TrimSpace(errs.String())))
-	}
-	return m, json.Unmarshal(out.Bytes(), &m)
-}
-
 // measureName is the hidden command that runs a job.
 const measureName = "growth-measure"
 
@@ -131,7 +92,7 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 	w := writer{store: store, set: set, order: workload.NewPermutation(set.Len(), j.Seed+1)}
 	if j.Puts > 0 {
 		memtable := j.Budget / 4 // by default
-		if err := w.put(int(3 * memtable / 2 / int64(set.Shape().KeyBytes()+j.Value))); err != nil {
+		if err := w.put(int(3 * memtable / 2 / int64(workload.Random.KeyBytes()+j.Value))); err != nil {
 			return m, err
 		}
 		w.begin(j.Puts)
@@ -145,7 +106,7 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		if p.kind == workload.Absent {
 			watched = m.watch(store)
 		}
-		row, failed := measure(ctx, store, set, lookups, &writeSums{}, cli.Progress{})
+		row, failed := measure(ctx, store, set, lookups, new(bloomkv.WriteMetrics), cli.Progress{})
 		watched()
 		row.Latencies = nil // of all measurements together they would be most of the report
 		*p.row, err = row, errors.Join(err, failed)

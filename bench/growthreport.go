@@ -18,7 +18,6 @@ type growthReport struct {
 	Machine machine.Machine `json:"machine"`
 	Command string          `json:"command"`
 	Stopped string          `json:"stopped,omitempty"` // why measurements are missing
-	Skipped string          `json:"skipped,omitempty"` // why the quarter was not measured any more
 
 	ValueBytes    int     `json:"value_bytes"`
 	Seed          uint64  `json:"seed"`
@@ -38,9 +37,8 @@ func newGrowthReport(w *growth, command string) *growthReport {
 	}
 	r.table = cli.Table{
 		Intro: fmt.Sprintf("%s\nrandom keys, values of %d bytes, default options but for budget and kind of filter, "+
-			"%g asked for; %d lookups of each kind after Open, a fifth in the state quarter; writing: "+
-			"%d puts a second\n\n%s\n\n", r.Machine.Header(command, "bench"),
-			r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth),
+			"%g asked for; %d lookups of each kind after Open; writing: %d puts a second\n\n%s\n\n",
+			r.Machine.Header(command, "bench"), r.ValueBytes, r.FilterFPR, r.Lookups, r.PutsPerSecond, aboutGrowth),
 		Head: []string{
 			"store", "keys", "state", "ns/absent", "reads", "promised", "wasted", "promised", "predicted", "theory",
 			"ns/present", "reads", "anonymous", "mapped", "open", "wrong",
@@ -101,8 +99,8 @@ func (r *growthReport) add(s grown) {
 // print prints the report as text, except for rows that were printed before.
 func (r *growthReport) print(w io.Writer) error {
 	err := r.table.Print(w)
-	if end := paragraphs(r.Stopped, r.Skipped); end != "" {
-		_, err = fmt.Fprintf(w, "\n%s\n", end)
+	if r.Stopped != "" {
+		_, err = fmt.Fprintf(w, "\n%s\n", r.Stopped)
 	}
 	return err
 }
@@ -135,11 +133,9 @@ func (r *growthReport) charts() (all []picture.Chart) {
 		for ; i < len(r.Rows) && r.Rows[i].Kind == first.Kind && r.Rows[i].Budget == first.Budget; i++ {
 			s := &r.Rows[i]
 			add("µs, "+s.State, s.Keys, s.Absent.nsPerOp()/1000, false)
-			if s.State != quarterState { // as idle
-				add("reads, "+s.State, s.Keys, s.Absent.cost().fileReads(), false)
-				add("promised, "+s.State, s.Keys, s.Reads, true)
-				add("theory, "+s.State, s.Keys, s.theory(), true)
-			}
+			add("reads, "+s.State, s.Keys, s.Absent.cost().fileReads(), false)
+			add("promised, "+s.State, s.Keys, s.Reads, true)
+			add("theory, "+s.State, s.Keys, s.theory(), true)
 		}
 		all = append(all, c)
 	}

@@ -177,7 +177,12 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	r := c.report(command)
+	r := &report{
+		Machine: machine.Here(), Command: command,
+		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: c.choice,
+		Workers: c.workers, Seed: c.seed,
+		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(), shown: c.shown, all: c.all,
+	}
 	for _, filters := range []string{"on", "off"} {
 		if c.filters != "both" && c.filters != filters {
 			continue
@@ -221,15 +226,6 @@ func (m *mainRun) measure(ctx context.Context, parts []part, dir string) error {
 	return nil
 }
 
-func (c *config) report(command string) *report {
-	return &report{
-		Machine: machine.Here(), Command: command,
-		Keys: c.keys, ValueBytes: c.value, Shape: c.shape.String(), Choice: c.choice,
-		Workers: c.workers, Seed: c.seed,
-		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(), shown: c.shown, all: c.all,
-	}
-}
-
 // part creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store is
 // removed at once, so that the next one has the disk to itself.
 func (m *mainRun) part(ctx context.Context, kind *side, p part, dir string) (err error) {
@@ -244,47 +240,35 @@ func (m *mainRun) part(ctx context.Context, kind *side, p part, dir string) (err
 	if err != nil {
 		return err
 	}
-	used, err := m.use(ctx, kind, p, store)
+	pairs, err := m.use(ctx, kind, p, store)
 	if err = errors.Join(err, store.Close()); err != nil || p.name != "main" {
 		return err
 	}
-	disk, err := diskBytes(dir) // after Close, which removes files that are no longer needed
-	if err != nil {
-		return err
-	}
-	kind.fill(used.metrics, used.writes, disk, int64(m.keys+used.inserted)*int64(m.shape.KeyBytes()+m.value))
-	return nil
+	kind.DiskBytes, err = diskBytes(dir) // after Close, which removes files that are no longer needed
+	kind.SpaceAmplification = float64(kind.DiskBytes) / (float64(pairs) * float64(m.shape.KeyBytes()+m.value))
+	return err
 }
 
-// A use is what a part did to its store.
-type use struct {
-	metrics  bloomkv.Metrics // of the main part, at its end, after flushing and compaction
-	writes   writeSums
-	inserted int // pairs beyond those of the set
-}
-
-// use runs the phases of a part.
-func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store) (u use, err error) {
+// use runs the phases of a part and returns the number of pairs in the store afterwards.
+func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store) (pairs int, err error) {
+	var writes bloomkv.WriteMetrics
+	pairs = p.set.Len()
 	for _, phase := range p.steps {
 		bar := m.out.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
-		row, err := measure(ctx, store, p.set, phase, &u.writes, bar)
+		row, err := measure(ctx, store, p.set, phase, &writes, bar)
 		bar.End()
 		if err != nil {
-			return u, err
+			return 0, err
 		}
 		row.Part = p.name
 		if phase.Kind == workload.Insert {
-			u.inserted = row.Ops
+			pairs += row.Ops
 		}
 		kind.Phases = append(kind.Phases, row)
 	}
-	if p.name != "main" { // only the main part reports metrics
-		return u, nil
+	if p.name == "main" { // only the main part reports metrics
+		err = errors.Join(store.Flush(ctx), store.Settle(ctx))
+		kind.fill(store.Metrics(), writes)
 	}
-	if err := errors.Join(store.Flush(ctx), store.Settle(ctx)); err != nil {
-		return u, err
-	}
-	u.metrics = store.Metrics()
-	u.writes.add(u.metrics.Writes)
-	return u, nil
+	return pairs, err
 }

@@ -13,21 +13,19 @@ import (
 	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
 
-// writeSums adds up what all uses of a store wrote, because each Open starts the counters at zero.
-type writeSums struct{ before bloomkv.WriteMetrics }
-
-// add adds the counters of a use of the store that ends now.
-func (w *writeSums) add(m bloomkv.WriteMetrics) {
-	w.before.LogBytes += m.LogBytes
-	w.before.IngestBytes += m.IngestBytes
-	w.before.FlushBytes += m.FlushBytes
-	w.before.CompactedBytes += m.CompactedBytes
-	w.before.Flushes += m.Flushes
-	w.before.Compactions += m.Compactions
+// addWrites adds what a use of a store wrote to a sum over all uses, because each Open starts the counters at zero.
+func addWrites(sum *bloomkv.WriteMetrics, m bloomkv.WriteMetrics) {
+	sum.LogBytes += m.LogBytes
+	sum.IngestBytes += m.IngestBytes
+	sum.FlushBytes += m.FlushBytes
+	sum.CompactedBytes += m.CompactedBytes
+	sum.Flushes += m.Flushes
+	sum.Compactions += m.Compactions
 }
 
-// measure runs one phase and returns its costs by the counters of the store and of the operating system.
-func measure(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase, writes *writeSums,
+// measure runs one phase and returns its costs by the counters of the store and of the operating system. If the phase
+// opens the store again, it adds what was written before.
+func measure(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase, writes *bloomkv.WriteMetrics,
 	bar cli.Progress,
 ) (phase, error) {
 	before := store.Metrics()
@@ -39,7 +37,7 @@ func measure(ctx context.Context, store *own.Store, set workload.Set, p workload
 	}
 	row := phase{Figures: f, Kind: p.Kind.String()}
 	if p.Kind == workload.Reopen {
-		writes.add(before.Writes)
+		addWrites(writes, before.Writes)
 		before = bloomkv.Metrics{}
 	}
 	after := store.Metrics()

@@ -128,22 +128,19 @@ func (p *phase) chargeSystem(now, spent machine.Counters) {
 	}
 }
 
-// fill sets the figures of the store that lookups used.
-func (s *side) fill(m bloomkv.Metrics, w writeSums, disk, pairs int64) {
+// fill sets the figures of the store that lookups used, except those of the disk.
+func (s *side) fill(m bloomkv.Metrics, w bloomkv.WriteMetrics) {
 	var entries uint64
 	for _, l := range m.Levels {
 		s.Tables += l.Tables
 		entries += l.Entries
 	}
-	s.DiskBytes, s.FilterBytes, s.MemoryBytes = disk, m.Memory.Filters, m.Memory.Sum()
+	s.FilterBytes, s.MemoryBytes = m.Memory.Filters, m.Memory.Sum()
 	if entries > 0 {
 		s.FilterBitsPerKey = 8 * float64(s.FilterBytes) / float64(entries)
 	}
-	s.WriteAmplification = w.before.WriteAmplification()
-	if pairs > 0 {
-		s.SpaceAmplification = float64(disk) / float64(pairs)
-	}
-	s.Flushes, s.Compactions = w.before.Flushes, w.before.Compactions
+	addWrites(&w, m.Writes)
+	s.WriteAmplification, s.Flushes, s.Compactions = w.WriteAmplification(), w.Flushes, w.Compactions
 }
 
 // rows returns the number of phases of the side with the most: a side that was not completed has fewer.

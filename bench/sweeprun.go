@@ -192,7 +192,7 @@ func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set,
 		row  *phase
 	}{{workload.Absent, set.Absents(), &p.Absent}, {workload.Present, set.Len(), &p.Present}} {
 		lookups := workload.Phase{Kind: look.kind, Ops: max(look.keys, fewestOps), Seed: w.seed + 2}
-		row, err := measure(ctx, store, set, lookups, &writeSums{}, bar)
+		row, err := measure(ctx, store, set, lookups, new(bloomkv.WriteMetrics), bar)
 		if err != nil {
 			return err
 		}

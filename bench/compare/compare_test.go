@@ -31,7 +31,7 @@ func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer th
 // TestMain runs the program instead of the tests if the program has started the test binary as a worker.
 func TestMain(m *testing.M) {
 	stillness = 100 * time.Millisecond
-	if os.Getenv(workerVariable) != "" {
+	if os.Getenv(cli.AgainVariable) != "" {
 		main()
 		return
 	}
@@ -165,7 +165,7 @@ func TestKeptIteratorsSeeWhatWasPut(t *testing.T) {
 }
 
 func TestTheFirstSortedLevelOfGoleveldbIsTheBaseLevel(t *testing.T) {
-	e, err := openGoleveldb(filepath.Join(t.TempDir(), "store"), large(&config{}))
+	e, err := openGoleveldb(filepath.Join(t.TempDir(), "store"), settings{cache: largeCache, memtable: memtableBytes})
 	must(t, err)
 	s, ok := e.(*goleveldbStore)
 	if !ok {

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -150,7 +149,9 @@ func (c *config) takeTurns(ctx context.Context, streams *cli.Streams) (all outco
 		what := fmt.Sprintf("round %d, %s, %s", s.round+1, s.state.name, s.engine)
 		bar := streams.Progress(what, int64(len(steps)), false)
 		bar.Set(i, len(steps))
-		o, err := c.process(ctx, i, used)
+		var o outcome
+		worker := append(slices.Clone(c.args), "--worker", strconv.Itoa(i), "--dir", used)
+		err := cli.Again(ctx, worker, nil, &o)
 		bar.End()
 		switch {
 		case err != nil:
@@ -170,28 +171,3 @@ func (c *config) takeTurns(ctx context.Context, streams *cli.Streams) (all outco
 	}
 	return all, nil
 }
-
-// process runs a worker in a process of its own, with the same arguments.
-func (c *config) process(ctx context.Context, step int, dir string) (o outcome, err error) {
-	program, err := os.Executable()
-	if err != nil {
-		return o, err
-	}
-	var errs bytes.Buffer
-	args := append(slices.Clone(c.args), "--worker", strconv.Itoa(step), "--dir", dir)
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Stderr = &errs
-	// the worker ends cleanly, so that its directory can be removed
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Env = append(os.Environ(), workerVariable+"=1")
-	out, err := cmd.Output()
-	if err != nil {
-		return o, errors.Join(context.Cause(ctx), err, errors.New(strings.TrimSpace(errs.String())))
-	}
-	err = json.Unmarshal(out, &o)
-	return o, err
-}
-
-// workerVariable is set in the environment of workers, so that the test binary runs the program instead of the tests.
-const workerVariable = "BLOOMKV_COMPARE_WORKER"

@@ -12,99 +12,79 @@ import (
 type state struct {
 	name string
 	rows []string
+	run  func(w *worker)
 	// alone: the store starts empty and is removed afterwards. The other states pass one store on, in their order.
-	alone    bool
-	settings func(c *config) settings
-	run      func(w *worker)
+	alone bool
+
+	// settings
+	small, reads       bool  // the small cache; the large one, unless flag --small-cache is given
+	durable, ascending bool  // all writes are synced; keys are put in order
+	memtable           int64 // at most, unless it is 0
 }
 
 // states are all states in the order in which they are measured.
 var states = []state{
-	{"loaded", []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, false, loading, (*worker).loaded},
-	{"uncompacted", []string{"absent-unc", "present-unc"}, false, cached, (*worker).uncompacted},
+	{name: "loaded", rows: []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, run: (*worker).loaded},
 	{
-		"uncompacted, small cache",
-		[]string{
+		name: "uncompacted", rows: []string{"absent-unc", "present-unc"}, reads: true,
+		run: (*worker).uncompacted,
+	},
+	{
+		name: "uncompacted, small cache", small: true, run: (*worker).uncompactedSmall,
+		rows: []string{
 			"reads-absent-unc", "reads-present-unc", "reads-zipf-unc", "misses-absent-unc", "misses-present-unc",
 			"misses-zipf-unc", "zipf-unc", "zipf-2t-unc",
 		},
-		false, small,
-		(*worker).uncompactedSmall,
 	},
 	{
-		"compacted",
-		[]string{
+		name: "compacted", reads: true, run: (*worker).compacted,
+		rows: []string{
 			rowDisk, rowReopen, "absent", "present", "absent-2t", "present-2t", "seek10", "seek10-new", "seek100",
 			"scan", "mixed", rowFilters,
 		},
-		false, cached, (*worker).compacted,
 	},
 	{
-		"compacted, small cache",
-		[]string{
+		name: "compacted, small cache", small: true, run: (*worker).compactedSmall,
+		rows: []string{
 			"absent-small", "present-small", "reads-absent", "reads-present", "reads-zipf", "misses-absent",
 			"misses-present", "misses-zipf", "zipf", "zipf-2t",
 		},
-		false, small,
-		(*worker).compactedSmall,
 	},
-	{"overwritten", []string{"overwrite", "absent-ow", "present-ow"}, false, cached, (*worker).overwritten},
-	{"busy", busyRows(), false, busySettings, (*worker).busy},
-	{"loaded in batches", []string{"load-batched"}, true, large, (*worker).loadedInBatches},
-	{"loaded in order", []string{"load-seq"}, true, ascending, (*worker).loadedInOrder},
 	{
-		"loaded in order and in batches",
-		[]string{"load-seq-batched"},
-		true, ascending,
-		(*worker).loadedInOrderAndBatches,
+		name: "overwritten", rows: []string{"overwrite", "absent-ow", "present-ow"}, reads: true,
+		run: (*worker).overwritten,
 	},
-	{"many puts", putsRows(), true, large, (*worker).manyPuts},
-	{"synced", []string{"fillsync"}, true, durable, (*worker).synced},
-	{"serving", ycsbRows, true, cached, (*worker).serving},
+	{name: "busy", rows: busyRows(), reads: true, memtable: busyMemtable, run: (*worker).busy},
+	{name: "loaded in batches", rows: []string{"load-batched"}, alone: true, run: (*worker).loadedInBatches},
+	{name: "loaded in order", rows: []string{"load-seq"}, alone: true, ascending: true, run: (*worker).loadedInOrder},
+	{
+		name: "loaded in order and in batches", rows: []string{"load-seq-batched"}, alone: true, ascending: true,
+		run: (*worker).loadedInOrderAndBatches,
+	},
+	{name: "many puts", rows: putsRows(), alone: true, run: (*worker).manyPuts},
+	{name: "synced", rows: []string{"fillsync"}, alone: true, durable: true, run: (*worker).synced},
+	{name: "serving", rows: ycsbRows, alone: true, reads: true, run: (*worker).serving},
+}
+
+// settings returns the settings of the state. With the small cache memtables have half its size: bloomkv has one budget
+// for both.
+func (s *state) settings(c *config) settings {
+	to := settings{
+		cache: largeCache, memtable: memtableBytes, durable: s.durable,
+		ascending: s.ascending || c.ordered && s.name == states[0].name,
+	}
+	if s.small || s.reads && c.small {
+		to.cache = c.smallCache()
+		to.memtable = min(to.memtable, to.cache/2)
+	}
+	if s.memtable > 0 {
+		to.memtable = min(to.memtable, s.memtable)
+	}
+	return to
 }
 
 // ycsbRows are in the order that the authors of YCSB recommend: A to F, with the inserting ones last.
 var ycsbRows = []string{"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-f", "ycsb-d", "ycsb-e"}
-
-func large(*config) settings { return settings{cache: largeCache, memtable: memtableBytes} }
-
-// small returns settings with memtables of half the cache: bloomkv has one budget for both.
-func small(c *config) settings {
-	cache := c.smallCache()
-	return settings{cache: cache, memtable: min(memtableBytes, cache/2)}
-}
-
-// cached returns the settings of states in which everything is cached, unless flag --small-cache is given.
-func cached(c *config) settings {
-	if c.small {
-		return small(c)
-	}
-	return large(c)
-}
-
-func loading(c *config) settings {
-	s := large(c)
-	s.ascending = c.ordered
-	return s
-}
-
-func ascending(c *config) settings {
-	s := large(c)
-	s.ascending = true
-	return s
-}
-
-func durable(c *config) settings {
-	s := large(c)
-	s.durable = true
-	return s
-}
-
-func busySettings(c *config) settings {
-	s := cached(c)
-	s.memtable = min(s.memtable, busyMemtable)
-	return s
-}
 
 // wantedStates returns the states that have a requested row, and the state that creates the store for them.
 func wantedStates(c *config) []state {

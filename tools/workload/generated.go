@@ -101,9 +101,6 @@ func NewGenerated(shape Shape, n int, seed uint64, value int) (*Generated, error
 // Len returns the number of pairs.
 func (g *Generated) Len() int { return g.n }
 
-// Shape returns the form of the keys.
-func (g *Generated) Shape() Shape { return g.shape }
-
 // Sorted reports whether the keys are in the order of their numbers.
 func (g *Generated) Sorted() bool { return g.shape == Decimal || g.shape == BigEndian }
 
