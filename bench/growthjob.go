@@ -92,9 +92,7 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 	w := writer{store: store, set: set, order: workload.NewPermutation(set.Len(), j.Seed+1)}
 	if j.Puts > 0 {
 		memtable := j.Budget / 4 // by default
-		if err := w.put(int(3 * memtable / 2 / int64(workload.Random.KeyBytes()+j.Value))); err != nil {
-			return m, err
-		}
+		w.put(int(3 * memtable / 2 / int64(workload.Random.KeyBytes()+j.Value)))
 		w.begin(j.Puts)
 	}
 	for _, p := range []struct {
@@ -112,7 +110,8 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		*p.row, err = row, errors.Join(err, failed)
 	}
 	if j.Puts > 0 {
-		m.Puts, err = w.end(err)
+		w.stop()
+		m.Puts, err = w.next, errors.Join(err, w.err)
 	}
 	m.Memory, m.PeakAnonymous = store.Metrics().Memory, peak()
 	return m, err
@@ -124,52 +123,31 @@ type writer struct {
 	set   *workload.Generated
 	order workload.Permutation
 	next  int // the number of puts
-	stop  chan struct{}
-	ended chan error
+	err   error
+	stop  func()
 
 	key, value []byte
 }
 
-// put puts the next n pairs.
-func (w *writer) put(n int) error {
-	for ; n > 0; n-- {
+// put puts the next n pairs, until one fails.
+func (w *writer) put(n int) {
+	for ; n > 0 && w.err == nil; n-- {
 		i := w.order.At(w.next % w.set.Len())
 		w.key, w.value = w.set.AppendKey(w.key[:0], i), w.set.AppendValue(w.value[:0], i)
-		if err := w.store.Put(w.key, w.value); err != nil {
-			return err
-		}
+		w.err = w.store.Put(w.key, w.value)
 		w.next++
 	}
-	return nil
 }
 
-// begin starts a goroutine that puts pairs at a steady rate, as far as the store takes them, and starts counting them.
+// begin starts to put pairs at a steady rate, as far as the store takes them, and starts counting them, until stop is
+// called.
 func (w *writer) begin(perSecond int) {
-	w.next, w.stop, w.ended = 0, make(chan struct{}), make(chan error)
-	go func() {
-		begin, tick := time.Now(), time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-w.stop:
-				w.ended <- nil
-				return
-			case <-tick.C:
-				due := int(time.Since(begin).Seconds() * float64(perSecond))
-				if err := w.put(min(due-w.next, perSecond/10)); err != nil {
-					w.ended <- err
-					return
-				}
-			}
-		}
-	}()
-}
-
-// end ends the goroutine, and returns the number of its puts, and err with its error.
-func (w *writer) end(err error) (int, error) {
-	close(w.stop)
-	err = errors.Join(err, <-w.ended)
-	return w.next, err
+	w.next = 0
+	begin := time.Now()
+	w.stop = cli.Every(time.Millisecond, func() {
+		due := int(time.Since(begin).Seconds() * float64(perSecond))
+		w.put(min(due-w.next, perSecond/10))
+	})
 }
 
 // watchEvery is the time between looks at a process and at its store.

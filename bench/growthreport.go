@@ -116,26 +116,12 @@ func (r *growthReport) charts() (all []picture.Chart) {
 			Caption: fmt.Sprintf("%d lookups after Open, default options; a count of 0 is not drawn", r.Lookups),
 			X:       "keys", Y: "reads, or µs", LogX: true, LogY: true,
 		}
-		lines := map[string]int{} // by name
-		add := func(name string, keys int, y float64, dashed bool) {
-			if y <= 0 {
-				return
-			}
-			at, ok := lines[name]
-			if !ok {
-				at = len(c.Lines)
-				lines[name] = at
-				c.Lines = append(c.Lines, picture.Line{Name: name, Dashed: dashed})
-			}
-			l := &c.Lines[at]
-			l.X, l.Y = append(l.X, float64(keys)), append(l.Y, y)
-		}
 		for ; i < len(r.Rows) && r.Rows[i].Kind == first.Kind && r.Rows[i].Budget == first.Budget; i++ {
 			s := &r.Rows[i]
-			add("µs, "+s.State, s.Keys, s.Absent.nsPerOp()/1000, false)
-			add("reads, "+s.State, s.Keys, s.Absent.cost().fileReads(), false)
-			add("promised, "+s.State, s.Keys, s.Reads, true)
-			add("theory, "+s.State, s.Keys, s.theory(), true)
+			addPoint(&c, "µs, "+s.State, float64(s.Keys), s.Absent.nsPerOp()/1000, false)
+			addPoint(&c, "reads, "+s.State, float64(s.Keys), s.Absent.cost().fileReads(), false)
+			addPoint(&c, "promised, "+s.State, float64(s.Keys), s.Reads, true)
+			addPoint(&c, "theory, "+s.State, float64(s.Keys), s.theory(), true)
 		}
 		all = append(all, c)
 	}

@@ -132,16 +132,16 @@ func (r *sweepReport) page() *picture.Page {
 	case sweepRuns:
 		heading = "Read amplification as a function of the number of runs"
 		text = "Each point is a store whose keys are spread over runs of equal size, and each run may hold any key."
-		all = r.charts(func(p *point) float64 { return float64(p.Runs) })
+		all = r.charts("runs", func(p *point) float64 { return float64(p.Runs) })
 	case sweepSize:
 		heading, text = "Costs as a function of the number of keys", "Each point is a store of its own."
-		all = r.charts(func(p *point) float64 { return float64(p.Keys) })
+		all = r.charts("keys", func(p *point) float64 { return float64(p.Keys) })
 	default:
 		heading = "Read amplification as a function of bits per key"
 		text = "Each point is a store. Bits per key count the filters in memory; the store without filters is at 0. " +
 			"The dashed lines are the promised rate and (1/2)^(bits·ln 2), the rate of an ideal Bloom filter " +
 			"over all keys in one run."
-		all = append([]picture.Chart{r.wastedChart()}, r.charts(bits)...)
+		all = append([]picture.Chart{r.wastedChart()}, r.charts(bitsUnit, bits)...)
 	}
 	m := r.Machine
 	all = slices.DeleteFunc(all, func(c picture.Chart) bool { return len(c.Lines) == 0 })

@@ -366,7 +366,7 @@ func TestBlocksReadThroughAMappingAreThoseThatTheEngineCounts(t *testing.T) {
 	r := new(countingReader)
 	w := &worker{ctx: t.Context(), config: testConfig(t), engine: r}
 	w.use(w.config.setOf(workload.Decimal, 3000))
-	w.countIn("column", "absent", "", whole(r), workload.Phase{Kind: workload.Absent})
+	w.countIn("column", "absent", "", r, workload.Phase{Kind: workload.Absent})
 	if blocks, _ := figure(w.outcome.Results, "misses-absent", "column"); blocks != 2 || w.err != nil {
 		t.Errorf("%v blocks per lookup, %v; want 2", blocks, w.err)
 	}
@@ -508,7 +508,7 @@ func TestReadsOfFilesAreCounted(t *testing.T) {
 	for _, mapped := range []bool{false, true} {
 		w := &worker{ctx: t.Context(), config: testConfig(t), entry: engineEntry{mapped: mapped}}
 		w.use(w.config.setOf(workload.Decimal, 3000))
-		w.countIn("column", "absent", "absent-small", whole(reader{nil, f}),
+		w.countIn("column", "absent", "absent-small", reader{nil, f},
 			workload.Phase{Kind: workload.Absent})
 		if w.err != nil || w.outcome.Wrong > 0 {
 			t.Fatalf("%v, %+v", w.err, w.outcome)

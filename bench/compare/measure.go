@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"runtime/pprof"
 	"slices"
-	"strings"
 
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/outfile"
@@ -84,16 +83,10 @@ func seed(phase string, round int) uint64 {
 	return h.Sum64()
 }
 
-// store returns the engine as a view, for phases that do not belong to one column of lookups.
-func (w *worker) store() view { return whole(w.engine) }
-
 // phase runs a phase that is not a row.
 func (w *worker) phase(s workload.Store, p workload.Phase) workload.Figures {
 	if w.err != nil {
 		return workload.Figures{}
-	}
-	if v, ok := s.(view); ok {
-		s = v.Store // which may be a workload.Looper
 	}
 	p.Seed = seed(p.Name, w.round)
 	runtime.GC() // garbage of the previous phase
@@ -123,16 +116,16 @@ func (w *worker) verify() { w.phase(w.engine, workload.Phase{Name: "verify", Kin
 
 // warm loads what lookups need into memory, as far as the cache allows. The columns of an engine share its caches, so
 // that the first one does it for all.
-func (w *worker) warm(column string, v view) {
+func (w *worker) warm(column string, s workload.Store) {
 	if column == w.entry.columns[0] {
-		p := w.each(workload.Present)
+		p := w.eachKey(workload.Present)
 		p.Name = "warm"
-		w.phase(v, p)
+		w.phase(s, p)
 	}
 }
 
 // do runs a phase and, if the row is requested, records its time.
-func (w *worker) do(column, row string, v view, p workload.Phase) {
+func (w *worker) do(column, row string, s workload.Store, p workload.Phase) {
 	if w.err != nil {
 		return
 	}
@@ -141,7 +134,7 @@ func (w *worker) do(column, row string, v view, p workload.Phase) {
 	if stop, w.err = w.profile(column, row); w.err != nil {
 		return
 	}
-	f := w.phase(v, p)
+	f := w.phase(s, p)
 	w.fail(stop())
 	f.Latencies = nil // the table shows only percentiles
 	w.noteIn(column, row, nsPerOp(p.Kind, f), &f)
@@ -157,15 +150,15 @@ func nsPerOp(k workload.Kind, f workload.Figures) float64 {
 }
 
 // measureIn runs a phase only if its row is requested.
-func (w *worker) measureIn(column, row string, v view, p workload.Phase) {
+func (w *worker) measureIn(column, row string, s workload.Store, p workload.Phase) {
 	if w.config.wants(row) {
-		w.do(column, row, v, p)
+		w.do(column, row, s, p)
 	}
 }
 
 // measure calls measureIn for the first column of the engine.
-func (w *worker) measure(row string, v view, p workload.Phase) {
-	w.measureIn(w.entry.columns[0], row, v, p)
+func (w *worker) measure(row string, s workload.Store, p workload.Phase) {
+	w.measureIn(w.entry.columns[0], row, s, p)
 }
 
 // Prefixes of the rows of countIn.
@@ -177,7 +170,6 @@ const (
 // wantsAny reports whether a row of countIn with one of the given ends is requested.
 func (w *worker) wantsAny(ends ...string) bool {
 	return slices.ContainsFunc(ends, func(end string) bool {
-		end = strings.TrimPrefix(end, "-")
 		return w.config.wants(systemReads+end) || w.config.wants(cacheMisses+end)
 	})
 }
@@ -185,7 +177,7 @@ func (w *worker) wantsAny(ends ...string) bool {
 // countIn runs a phase of lookups. It records the time in the row timed, and reads per lookup in two more: the read
 // calls that the system counted, and the blocks that the engine read outside its cache. An engine that does not count
 // these reads each of them by a call. A mapped one has neither figure, unless it counts blocks.
-func (w *worker) countIn(column, counted, timed string, v view, p workload.Phase) {
+func (w *worker) countIn(column, counted, timed string, s workload.Store, p workload.Phase) {
 	if !w.wantsAny(counted) && !w.config.wants(timed) {
 		return
 	}
@@ -196,7 +188,7 @@ func (w *worker) countIn(column, counted, timed string, v view, p workload.Phase
 		misses = own.blockReads()
 	}
 	before, system := machine.Read()
-	f := w.phase(v, p)
+	f := w.phase(s, p)
 	after, _ := machine.Read()
 	if w.err != nil {
 		return
@@ -240,45 +232,44 @@ func (w *worker) noteFilters() {
 	}
 }
 
-// lookups calls f for each column of the engine, with a view that is valid until f returns.
-func (w *worker) lookups(f func(column string, v view)) {
-	if w.err != nil {
-		return
-	}
-	for i, v := range w.engine.lookups() {
-		f(w.entry.columns[i], v)
+// each calls f with the store of each view, for the columns of the engine in their order, and ends the view.
+func (w *worker) each(columns []string, views []view, f func(column string, s workload.Store)) {
+	for i, v := range views {
+		f(columns[i], v.Store)
 		w.fail(v.end())
 	}
 }
 
-// first calls f with the view of the first column of the engine.
-func (w *worker) first(f func(v view)) {
+// lookups calls f for each column of the engine, with a store that is valid until f returns.
+func (w *worker) lookups(f func(column string, s workload.Store)) {
 	if w.err == nil {
-		v := w.engine.lookups()[0]
-		f(v)
-		w.fail(v.end())
+		w.each(w.entry.columns, w.engine.lookups(), f)
 	}
 }
 
-// scans calls f for each column with seeks and scans, with a view that keeps an iterator if keep is true.
-func (w *worker) scans(keep bool, f func(column string, v view)) {
+// first calls f for the first column of the engine.
+func (w *worker) first(f func(column string, s workload.Store)) {
+	if w.err == nil {
+		w.each(w.entry.columns, w.engine.lookups()[:1], f)
+	}
+}
+
+// scans calls f for each column with seeks and scans, with a store that keeps an iterator if keep is true.
+func (w *worker) scans(keep bool, f func(column string, s workload.Store)) {
 	if w.err != nil {
 		return
 	}
-	v, err := whole(w.engine), error(nil)
+	v := whole(w.engine)
 	if keep {
-		v, err = w.engine.kept()
+		if v, w.err = w.engine.kept(); w.err != nil {
+			return
+		}
 	}
-	if w.err = err; err != nil {
-		return
-	}
-	f(w.entry.columns[0], v)
-	w.fail(v.end())
+	views := []view{v}
 	if e, ok := w.engine.(looping); ok {
-		v := e.loops(keep)
-		f(nativeName, v)
-		w.fail(v.end())
+		views = append(views, e.loops(keep))
 	}
+	w.each([]string{w.entry.columns[0], nativeName}, views, f)
 }
 
 // profile starts a processor profile of a row in the last round, if profiles are requested.

@@ -218,23 +218,8 @@ func (r *report) print(w io.Writer) error {
 		"and %d synced puts; a tenth for YCSB E, a quarter for Zipf. Many puts: %d, in bbolt a tenth. "+
 		"Busy: %v, %d puts a second.\n",
 		maxLookups, seeks, longSeeks, syncedPuts, r.Puts, r.Busy, busyPuts)
-	for _, note := range []struct {
-		is   bool
-		text string
-	}{
-		{r.AllSmall, "All states that read have the small cache, and memtables of half its size."},
-		{r.Ordered, "The store is loaded in key order, one by one, where a row says random load too."},
-		{r.Rounds > 1, "Medians of the rounds, with minimum and maximum."},
-		{
-			slices.ContainsFunc(r.Columns, frozen), "Columns that end in txn or tx keep a read transaction and do " +
-				"not see later writes; \"the best peer\" is one of the others.",
-		},
-		{true, "A cell is empty if the engine has no such figure; bench/compare/README.md explains rows and columns."},
-	} {
-		if note.is {
-			b.WriteString(note.text + "\n")
-		}
-	}
+	b.WriteString("Medians of the rounds, with minimum and maximum. A cell is empty if the engine has no such figure." +
+		" README.md explains rows, columns and flags.\n")
 	b.WriteString("\nNanoseconds per operation, unless the row names another unit.\n\n")
 	figures := r.table(b.String(), r.Columns, "", func(l line, c cell) string {
 		return r.spread(&c.Value, l.unit.print)

@@ -55,14 +55,23 @@ var states = []state{
 		run: (*worker).overwritten,
 	},
 	{name: "busy", rows: busyRows(), reads: true, memtable: busyMemtable, run: (*worker).busy},
-	{name: "loaded in batches", rows: []string{"load-batched"}, alone: true, run: (*worker).loadedInBatches},
-	{name: "loaded in order", rows: []string{"load-seq"}, alone: true, ascending: true, run: (*worker).loadedInOrder},
+	{
+		name: "loaded in batches", rows: []string{"load-batched"}, alone: true,
+		run: loading("load-batched", workload.Phase{Batch: perBatch}),
+	},
+	{
+		name: "loaded in order", rows: []string{"load-seq"}, alone: true, ascending: true,
+		run: loading("load-seq", workload.Phase{Choice: workload.InOrder}),
+	},
 	{
 		name: "loaded in order and in batches", rows: []string{"load-seq-batched"}, alone: true, ascending: true,
-		run: (*worker).loadedInOrderAndBatches,
+		run: loading("load-seq-batched", workload.Phase{Choice: workload.InOrder, Batch: perBatch}),
 	},
 	{name: "many puts", rows: putsRows(), alone: true, run: (*worker).manyPuts},
-	{name: "synced", rows: []string{"fillsync"}, alone: true, durable: true, run: (*worker).synced},
+	{
+		name: "synced", rows: []string{"fillsync"}, alone: true, durable: true,
+		run: loading("fillsync", workload.Phase{Durable: true}),
+	},
 	{name: "serving", rows: ycsbRows, alone: true, reads: true, run: (*worker).serving},
 }
 
@@ -110,8 +119,8 @@ const (
 	zipfPart   = 4         // Zipf: the pairs divided by this are looked up
 )
 
-// each returns the phase that looks up each key, or maxLookups of them in random order.
-func (w *worker) each(k workload.Kind) workload.Phase {
+// eachKey returns the phase that looks up each key, or maxLookups of them in random order.
+func (w *worker) eachKey(k workload.Kind) workload.Phase {
 	p := workload.Phase{Kind: k}
 	if w.config.keys > maxLookups {
 		p.Ops = maxLookups
@@ -127,7 +136,7 @@ func (w *worker) loaded() {
 	if w.config.ordered {
 		load.Choice = workload.InOrder
 	}
-	w.do(w.entry.columns[0], rowLoad, w.store(), load)
+	w.do(w.entry.columns[0], rowLoad, w.engine, load)
 	w.rest(workload.Flush, workload.Settle)
 	most, err := watch()
 	w.fail(err)
@@ -158,29 +167,33 @@ func (w *worker) countWrites() func(row string) {
 
 func (w *worker) uncompacted() {
 	w.rest(workload.Settle)
-	w.lookups(func(column string, v view) {
-		w.warm(column, v)
-		w.measureIn(column, "absent-unc", v, w.each(workload.Absent))
-		w.measureIn(column, "present-unc", v, w.each(workload.Present))
+	w.lookupsOf("-unc")
+}
+
+// lookupsOf measures lookups of absent and present keys, in rows with the given suffix.
+func (w *worker) lookupsOf(suffix string) {
+	w.lookups(func(column string, s workload.Store) {
+		w.warm(column, s)
+		w.measureIn(column, "absent"+suffix, s, w.eachKey(workload.Absent))
+		w.measureIn(column, "present"+suffix, s, w.eachKey(workload.Present))
 	})
 }
 
 func (w *worker) uncompactedSmall() {
 	w.rest(workload.Settle)
-	w.lookups(func(column string, v view) {
-		if !w.entry.mapped && w.wantsAny("-absent-unc", "-present-unc") {
-			w.warm(column, v)
-			w.countIn(column, "absent-unc", "", v, w.each(workload.Absent))
-			w.countIn(column, "present-unc", "", v, w.each(workload.Present))
+	w.lookups(func(column string, s workload.Store) {
+		if !w.entry.mapped && w.wantsAny("absent-unc", "present-unc") {
+			w.warm(column, s)
+			w.countIn(column, "absent-unc", "", s, w.eachKey(workload.Absent))
+			w.countIn(column, "present-unc", "", s, w.eachKey(workload.Present))
 		}
-		w.zipf(column, "-unc", v)
+		w.zipf(column, "-unc", s)
 	})
 }
 
 // zipf measures lookups of present keys by a Zipf distribution, with a small cache that has served as many before.
-func (w *worker) zipf(column, suffix string, v view) {
-	if !w.config.wants("zipf"+suffix) && !w.config.wants("zipf-2t"+suffix) && !w.config.wants("reads-zipf"+suffix) &&
-		!w.config.wants("misses-zipf"+suffix) {
+func (w *worker) zipf(column, suffix string, s workload.Store) {
+	if !w.wantsAny("zipf"+suffix) && !w.config.wants("zipf"+suffix) && !w.config.wants("zipf-2t"+suffix) {
 		return
 	}
 	p := workload.Phase{
@@ -188,11 +201,11 @@ func (w *worker) zipf(column, suffix string, v view) {
 		Ops: min(max(1, w.config.keys/zipfPart), maxLookups),
 	}
 	if column == w.entry.columns[0] {
-		w.phase(v, p)
+		w.phase(s, p)
 	}
-	w.countIn(column, "zipf"+suffix, "zipf"+suffix, v, p)
+	w.countIn(column, "zipf"+suffix, "zipf"+suffix, s, p)
 	p.Workers = 2
-	w.measureIn(column, "zipf-2t"+suffix, v, p)
+	w.measureIn(column, "zipf-2t"+suffix, s, p)
 }
 
 func (w *worker) compacted() {
@@ -209,34 +222,34 @@ func (w *worker) compacted() {
 		}
 		w.note(rowReopen, workload.Median(took))
 	}
-	w.lookups(func(column string, v view) {
-		w.warm(column, v)
-		w.measureIn(column, "absent", v, w.each(workload.Absent))
-		w.measureIn(column, "present", v, w.each(workload.Present))
-		two := w.each(workload.Absent)
+	w.lookups(func(column string, s workload.Store) {
+		w.warm(column, s)
+		w.measureIn(column, "absent", s, w.eachKey(workload.Absent))
+		w.measureIn(column, "present", s, w.eachKey(workload.Present))
+		two := w.eachKey(workload.Absent)
 		two.Workers = 2
-		w.measureIn(column, "absent-2t", v, two)
+		w.measureIn(column, "absent-2t", s, two)
 		two.Kind = workload.Present
-		w.measureIn(column, "present-2t", v, two)
+		w.measureIn(column, "present-2t", s, two)
 	})
 	w.noteFilters()
-	w.scans(true, func(column string, v view) {
-		w.measureIn(column, "seek10", v, workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
-		w.measureIn(column, "seek100", v,
+	w.scans(true, func(column string, s workload.Store) {
+		w.measureIn(column, "seek10", s, workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
+		w.measureIn(column, "seek100", s,
 			workload.Phase{Kind: workload.Seek, Ops: min(longSeeks, w.config.keys), Limit: 100})
 	})
-	w.scans(false, func(column string, v view) {
-		w.measureIn(column, "seek10-new", v,
+	w.scans(false, func(column string, s workload.Store) {
+		w.measureIn(column, "seek10-new", s,
 			workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
-		w.measureIn(column, "scan", v, workload.Phase{Kind: workload.Scan})
+		w.measureIn(column, "scan", s, workload.Phase{Kind: workload.Scan})
 	})
 	if w.config.wants("mixed") { // last, because it changes the store
-		w.lookups(func(column string, v view) {
+		w.lookups(func(column string, s workload.Store) {
 			if frozen(column) || column == nativeName {
 				return
 			}
-			w.warm(column, v)
-			w.measureIn(column, "mixed", v, workload.Phase{Kind: workload.Mixed, PutPercent: 5})
+			w.warm(column, s)
+			w.measureIn(column, "mixed", s, workload.Phase{Kind: workload.Mixed, PutPercent: 5})
 		})
 		w.rest(workload.Flush, workload.Compact, workload.Settle)
 	}
@@ -244,52 +257,38 @@ func (w *worker) compacted() {
 
 func (w *worker) compactedSmall() {
 	w.rest(workload.Compact, workload.Settle)
-	w.lookups(func(column string, v view) {
-		if w.wantsAny("-absent", "-present") || w.config.wants("absent-small") || w.config.wants("present-small") {
-			w.warm(column, v)
-			w.countIn(column, "absent", "absent-small", v, w.each(workload.Absent))
-			w.countIn(column, "present", "present-small", v, w.each(workload.Present))
+	w.lookups(func(column string, s workload.Store) {
+		if w.wantsAny("absent", "present") || w.config.wants("absent-small") || w.config.wants("present-small") {
+			w.warm(column, s)
+			w.countIn(column, "absent", "absent-small", s, w.eachKey(workload.Absent))
+			w.countIn(column, "present", "present-small", s, w.eachKey(workload.Present))
 		}
-		w.zipf(column, "", v)
+		w.zipf(column, "", s)
 	})
 }
 
 func (w *worker) overwritten() {
 	w.rest(workload.Compact, workload.Settle)
-	w.do(w.entry.columns[0], "overwrite", w.store(), workload.Phase{Kind: workload.Load})
+	w.do(w.entry.columns[0], "overwrite", w.engine, workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
 	if w.config.small { // Pebble takes the memory of its memtables, which have grown, from its cache
 		w.rest(workload.Reopen, workload.Settle)
 	}
-	w.lookups(func(column string, v view) {
-		w.warm(column, v)
-		w.measureIn(column, "absent-ow", v, w.each(workload.Absent))
-		w.measureIn(column, "present-ow", v, w.each(workload.Present))
-	})
+	w.lookupsOf("-ow")
 }
 
-func (w *worker) loadedInBatches() {
-	w.measure("load-batched", w.store(), workload.Phase{Kind: workload.Load, Batch: perBatch})
-	w.verify()
-}
-
-func (w *worker) loadedInOrder() {
-	w.use(w.config.sortedSet())
-	w.measure("load-seq", w.store(), workload.Phase{Kind: workload.Load, Choice: workload.InOrder})
-	w.verify()
-}
-
-func (w *worker) loadedInOrderAndBatches() {
-	w.use(w.config.sortedSet())
-	w.measure("load-seq-batched",
-		w.store(), workload.Phase{Kind: workload.Load, Choice: workload.InOrder, Batch: perBatch})
-	w.verify()
-}
-
-func (w *worker) synced() {
-	w.use(w.config.setOf(w.config.shape, max(1, min(syncedPuts, w.config.keys/10))))
-	w.measure("fillsync", w.store(), workload.Phase{Kind: workload.Load, Durable: true})
-	w.verify()
+// loading returns a function that measures a load, as p says, of a store of its own.
+func loading(row string, p workload.Phase) func(w *worker) {
+	return func(w *worker) {
+		switch {
+		case p.Choice == workload.InOrder:
+			w.use(w.config.sortedSet())
+		case p.Durable:
+			w.use(w.config.setOf(w.config.shape, max(1, min(syncedPuts, w.config.keys/10))))
+		}
+		w.measure(row, w.engine, p)
+		w.verify()
+	}
 }
 
 // serving runs the YCSB workloads on one store, E with a tenth of the operations.
@@ -319,8 +318,8 @@ func (w *worker) serving() {
 	warm := workload.Mix{Name: "warm", Read: 100, Choice: workload.Uniform}
 	w.phase(w.engine, workload.Phase{Kind: workload.Serve, Mix: warm, Ledger: ledger, Ops: w.config.keys})
 	for i, mix := range letters {
-		w.first(func(v view) {
-			w.measure(mix.Name, v, workload.Phase{Kind: workload.Serve, Mix: mix, Ledger: ledger, Ops: ops[i]})
+		w.first(func(_ string, s workload.Store) {
+			w.measure(mix.Name, s, workload.Phase{Kind: workload.Serve, Mix: mix, Ledger: ledger, Ops: ops[i]})
 		})
 		w.rest(workload.Settle)
 	}

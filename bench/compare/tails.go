@@ -147,13 +147,13 @@ type crowd struct {
 // busy looks keys up on eight goroutines while another one overwrites pairs with equal ones.
 func (w *worker) busy() {
 	w.rest(workload.Compact, workload.Settle)
-	w.first(func(v view) {
-		w.warm(w.entry.columns[0], v)
+	w.first(func(column string, s workload.Store) {
+		w.warm(column, s)
 		if w.err != nil {
 			return
 		}
 		runtime.GC() // garbage of the previous phase
-		c := &crowd{store: v, set: w.set, time: w.config.busy, seed: seed("busy", w.round)}
+		c := &crowd{store: s, set: w.set, time: w.config.busy, seed: seed("busy", w.round)}
 		w.fail(c.run(w.ctx))
 		w.wrong("busy", c.wrong, c.firstWrong)
 		w.noteTails(rowBusyAbsent, &c.absent)
