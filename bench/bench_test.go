@@ -182,6 +182,26 @@ func TestOnlyWhatIsAskedForIsRun(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotPrintedIsNotMeasured(t *testing.T) {
+	for _, test := range []struct {
+		all, json     bool
+		phases, loads []string
+	}{
+		{phases: answerPhases, loads: []string{"random"}},
+		{all: true, phases: phaseNames(), loads: loadNames()},
+		{json: true, phases: phaseNames(), loads: loadNames()},
+	} {
+		c := config{
+			data: data{value: 100}, workers: 1, fpr: 0.01, filters: "both", choice: "shuffled", all: test.all,
+			json: test.json,
+		}
+		if err := c.check(); err != nil || !slices.Equal(c.phases, test.phases) || !slices.Equal(c.loads, test.loads) {
+			t.Errorf("--all %v --json %v: phases %v and loads %v, %v; want %v and %v", test.all, test.json, c.phases,
+				c.loads, err, test.phases, test.loads)
+		}
+	}
+}
+
 func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 	for _, test := range []struct{ keys, value, want int }{
 		{0, 100, 1_000_000},
@@ -192,7 +212,7 @@ func TestKeysAreFewerWhereValuesAreLarge(t *testing.T) {
 	} {
 		c := config{
 			data: data{keys: test.keys, value: test.value, memory: 64}, workers: 1, fpr: 0.01, filters: "both",
-			phases: []string{"all"}, choice: "shuffled",
+			choice: "shuffled",
 		}
 		if err := c.check(); err != nil || c.keys != test.want {
 			t.Errorf("--keys %d --value %d: %d keys, %v, want %d", test.keys, test.value, c.keys, err, test.want)

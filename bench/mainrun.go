@@ -48,12 +48,12 @@ func mainCommand(s *cli.Streams, command string) *cobra.Command {
 		Use:   "bench",
 		Short: "Measure bloomkv: times and read amplification, with filters and without",
 		Long: `bench creates a store with filters and a store without, does the same work in both, and prints what
-lookups cost in each. --all prints all figures side by side: times, and what each lookup read by the
-counters of the store and of the operating system. Every answer is checked. The default memory caches about
-7 % of the data, so that reads from files show. After an interrupt or an error, the figures are those of the
-phases that ended until then.
+lookups cost in each. --all measures more and prints all figures side by side: times, and what each lookup
+read by the counters of the store and of the operating system. Every answer is checked. The default memory
+caches about 7 % of the data, so that reads from files show. After an interrupt or an error, the figures are
+those of the phases that ended until then.
 
-The work: load generated pairs; look up present and absent keys right after the load, after overwriting
+The work with --all: load generated pairs; look up present and absent keys right after the load, after overwriting
 every pair, and after a compaction; seek and scan; mix reads and writes; and run the inner loops of two
 common programs, check-and-insert and a queue.
 
@@ -88,12 +88,12 @@ func (c *config) flags(cmd *cobra.Command) {
 	f.Float64Var(&c.fpr, "fpr", 0.01, fprHelp)
 	f.StringVar(&c.filters, "filters", "both", "`WHICH` stores to create: with filters (on), without (off) or both")
 	f.StringSliceVar(&c.loads, "load", nil, "ways to load, a `LIST` of "+strings.Join(loadNames(), ", ")+
-		"; lookups use the store of the first (default: all, or random with --phases)")
-	f.StringSliceVar(&c.phases, "phases", []string{"all"},
-		"phases to measure, a `LIST` of "+strings.Join(phaseNames(), ", "))
+		"; lookups use the store of the first (default: random, or all if all phases are measured)")
+	f.StringSliceVar(&c.phases, "phases", nil, "phases to measure, a `LIST` of "+strings.Join(phaseNames(), ", ")+
+		" (default: the lookups, or all with --all or --json)")
 	f.StringVar(&c.dir, "dir", "", "create the stores in `DIR`, which must be new or empty, and keep them "+
 		"(default: a temporary directory)")
-	f.BoolVar(&c.all, "all", false, "print the figures of all phases, and lines for benchstat")
+	f.BoolVar(&c.all, "all", false, "measure all phases, and print all figures and lines for benchstat")
 	f.BoolVar(&c.json, "json", false, jsonHelp)
 }
 
@@ -124,24 +124,24 @@ func (c *config) check() error {
 	if !slices.Contains([]string{"on", "off", "both"}, c.filters) {
 		return fmt.Errorf("--filters %q: want on, off or both", c.filters)
 	}
-	all := slices.Equal(c.phases, []string{"all"})
-	if all {
-		c.phases = phaseNames()
+	everything := len(c.phases) == 0 && (c.all || c.json)
+	c.shown = c.phases
+	switch {
+	case everything:
+		c.phases, c.shown = phaseNames(), answerPhases
+	case len(c.phases) == 0:
+		c.phases, c.shown = answerPhases, answerPhases
 	}
 	if err := checkNames("--phases", c.phases, phaseNames()); err != nil {
 		return err
 	}
-	c.shown = slices.Clone(c.phases)
-	if all {
-		c.shown = slices.Clone(answerPhases)
-	}
 	for _, name := range c.loads {
-		c.shown = append(c.shown, "load "+name)
+		c.shown = append(slices.Clone(c.shown), "load "+name)
 	}
 	switch {
 	case len(c.loads) > 0:
 		return checkNames("--load", c.loads, loadNames())
-	case all:
+	case everything:
 		c.loads = loadNames()
 	case c.readsMain():
 		c.loads = loadNames()[:1]

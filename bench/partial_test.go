@@ -127,7 +127,7 @@ func TestTheDefaultMemoryCachesAFewHundredths(t *testing.T) {
 	} {
 		c := config{
 			data: data{keys: int(test.keys), value: 100, memory: test.memory}, workers: 1, fpr: 0.01, filters: "both",
-			phases: []string{"all"}, choice: "shuffled",
+			choice: "shuffled",
 		}
 		if err := c.check(); err != nil || c.memory != test.want {
 			t.Errorf("--keys %d --memory %d: %d MiB, %v, want %d", test.keys, test.memory, c.memory, err, test.want)

@@ -53,7 +53,7 @@ func (r *report) intro() string {
 		"memtable %d MiB, no compression",
 		r.Keys, r.Shape, r.ValueBytes, r.Choice, r.Workers, r.MemoryBudget>>20, r.MemtableSize>>20)
 	if !r.all {
-		text += "\n--all prints the figures of all phases, --json everything."
+		text += "\n--all measures all phases and prints all figures."
 	}
 	return text
 }
