@@ -36,8 +36,8 @@ var (
 	// ([Options.ReadOnly]) can have it open together; a writer excludes all others.
 	ErrLocked = vfs.ErrLocked
 	// ErrCorruption is matched by every error of damage: errors.Is(err, ErrCorruption). For damage in a file,
-	// errors.As finds the *[CorruptionError]. [Check] finds all damage of a store. [Salvage] saves what is readable
-	// into a new store; the alternative is to restore a copy made by [DB.Checkpoint].
+	// errors.As finds the *[CorruptionError]. [Check] finds all damage of a store. Package salvage saves what is
+	// readable into a new store; the alternative is to restore a copy made by [DB.Checkpoint].
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a newer version of the library wrote a file. Nothing was changed.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion

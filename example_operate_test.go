@@ -190,33 +190,3 @@ func ExampleCheck() {
 	fmt.Println(report.Tables, report.Entries, err)
 	// Output: 1 1 <nil>
 }
-
-// Open refuses a store whose manifest is lost. Salvage saves all readable data in a new store.
-func ExampleSalvage() {
-	files := vfs.NewMem() // stands for the disk
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("key"), []byte("value")), db.Close()); err != nil {
-		log.Fatal(err)
-	}
-	if err := files.Remove("data/CURRENT"); err != nil { // one kind of damage
-		log.Fatal(err)
-	}
-	_, err = bloomkv.Open("data", &bloomkv.Options{FS: files})
-	fmt.Println(errors.Is(err, bloomkv.ErrCorruption))
-
-	report, err := bloomkv.Salvage(context.Background(), "data", "saved", &bloomkv.Options{FS: files}, nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, l := range report.Lost {
-		fmt.Printf("%s: %v; harmless: %v\n", l.File, l.Err, l.Harmless)
-	}
-	fmt.Println(report.Keys, "keys, nothing lost:", report.Whole())
-	// Output:
-	// true
-	// CURRENT: missing; harmless: true
-	// 1 keys, nothing lost: true
-}

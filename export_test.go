@@ -13,7 +13,7 @@ import (
 // What the tests of package bloomkv_test see of a store besides its API: its options, its owners and its constants.
 
 const (
-	Bottom      = bottom
+	Bottom      = manifest.NumLevels - 1
 	StopRuns    = stopRuns
 	TriggerRuns = triggerRuns
 )

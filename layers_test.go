@@ -31,7 +31,7 @@ type room struct {
 var rooms = map[string]room{
 	// the programs, and examples that need modules which the store does not
 	"tools/bloomkv": {9, []string{
-		".", "backup", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "internal/manifest",
+		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "internal/manifest",
 		"internal/filterplan", "internal/filename", "tools/cli", "internal/httpguard", "tools/internal/inspect",
 		"tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
 	}},
@@ -74,13 +74,18 @@ var rooms = map[string]room{
 	"examples":        {8, []string{".", "backup", "digest", "internal/httpguard"}},
 	"examples/bucket": {0, nil},
 
+	"salvage": {7, []string{
+		".", "internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan",
+		"internal/manifest", "internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch",
+		"internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words",
+	}},
 	"backup": {7, []string{".", "internal/check", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
 	".": {6, []string{
 		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
-		"internal/salvage", "internal/manifest", "internal/sstable", "internal/overlay", "digest",
+		"internal/manifest", "internal/sstable", "internal/overlay", "digest",
 		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
 		"internal/filename", "internal/corrupt", "internal/words",
 	}},
@@ -145,12 +150,6 @@ var rooms = map[string]room{
 	}},
 
 	"internal/overlay": {2, []string{"internal/memtable", "bloomblock", "internal/batch", "internal/ikey"}},
-	"internal/salvage": {3, []string{
-		"internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan", "internal/manifest",
-		"internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/rangedel", "internal/ikey",
-		"internal/filename", "internal/words",
-	}},
-
 	"internal/manifest": {1, []string{
 		"internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt",
 		"internal/words",

@@ -11,8 +11,8 @@ import (
 // the data, without a key of its own: the applied index of a replica, the offset of a stream that it consumes, the
 // number of a load. A batch that sets it ([Batch.SetMark]) is applied and recovered with it or not at all, and so is
 // the sequence of [IngestOptions.Mark]. Who sees the mark sees all writes of its batch and of earlier ones;
-// [Snapshot.Mark] is for reads that need no later ones. [DB.Checkpoint] and [DB.Digest] carry the mark; [Salvage] does
-// if nothing is lost.
+// [Snapshot.Mark] is for reads that need no later ones. [DB.Checkpoint] and [DB.Digest] carry the mark; package
+// salvage does if nothing is lost.
 //
 // Mark reads memory and takes no lock. The error is ErrClosed.
 func (db *DB) Mark() ([]byte, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -118,7 +119,7 @@ func TestAStoreThatCannotBeginAManifestIsOpenedToRead(t *testing.T) {
 		t.Errorf("to read: %v, %v", ok, err)
 	}
 	must(t, db.Close())
-	_, err = bloomkv.Salvage(t.Context(), "db", "new", storetest.Small(mem), nil)
+	_, err = salvage.Run(t.Context(), "db", "new", salvage.Options{Store: storetest.Small(mem)})
 	if err := errors.Join(err, holds(mem, "new", "old")); err != nil {
 		t.Errorf("Salvage: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestWhatTheLastSequenceNumberWroteTravels(t *testing.T) {
 	if err := holds(mem, "to", "old", "last"); err != nil {
 		t.Errorf("the store with the import: %v", err)
 	}
-	_, err = bloomkv.Salvage(t.Context(), "to", "new", storetest.Small(mem), nil)
+	_, err = salvage.Run(t.Context(), "to", "new", salvage.Options{Store: storetest.Small(mem)})
 	must(t, err)
 	db, err := bloomkv.Open("new", storetest.Small(mem))
 	must(t, err)

@@ -68,8 +68,9 @@ func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool, closed: make(chan struct{})}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	config := tree.Config{
-		FS: home.FS, Dir: dir, Lock: home.Lock, Filters: opts.filters(), Observer: &db.report,
-		Shared: pool.Shared(home.FS, dir),
+		FS: home.FS, Dir: dir, Lock: home.Lock, Observer: &db.report,
+		Filters: opts.planOptions().Recorded(opts.FilterPrefix.String()),
+		Shared:  pool.Shared(home.FS, dir),
 	}
 	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
 		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
@@ -193,7 +194,7 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 		},
 	}
 	for level := range work.Codecs {
-		work.Codecs[level] = db.opts.codec(level)
+		work.Codecs[level] = db.opts.tableOptions().Codec(level)
 	}
 	db.work = scheduler.New(work)
 }

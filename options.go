@@ -11,13 +11,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
 )
-
-// bottom is the number of the last level.
-const bottom = manifest.NumLevels - 1
 
 // Limits of a single operation. Larger ones fail with [ErrTooLarge] and change nothing.
 const (
@@ -242,8 +238,8 @@ func (o *Options) withDefaults() Options {
 		d.MaxMappedBytes = cmp.Or(d.MaxMappedBytes, defaultMapped)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
 	}
-	d.BlockSize = cmp.Or(d.BlockSize, 4096)
-	d.TableSize = cmp.Or(d.TableSize, 8<<20)
+	tables := d.tableOptions().WithDefaults()
+	d.BlockSize, d.TableSize = tables.BlockSize, tables.TableSize
 	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, 64<<20)
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
@@ -287,10 +283,7 @@ func (o *Options) check() error {
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MaxMappedBytes", mapped, math.MinInt64, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
-		{"BlockSize", int64(o.BlockSize), 256, 1 << 20},
-		{"TableSize", o.TableSize, 16 << 10, 1 << 30},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
-		{"Compression", int64(o.Compression), int64(CompressionS2), int64(CompressionNone)},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	} {
@@ -301,7 +294,7 @@ func (o *Options) check() error {
 	if err := o.FilterPrefix.rule.Check(); err != nil {
 		return fmt.Errorf("option FilterPrefix: %w", err)
 	}
-	if err := o.planOptions().Check(memory); err != nil {
+	if err := cmp.Or(o.tableOptions().Check(), o.planOptions().Check(memory)); err != nil {
 		return err
 	}
 	if o.ErrorIfExists && (o.ErrorIfMissing || o.ReadOnly) {
@@ -337,22 +330,9 @@ func (o *Options) planner() filterplan.Planner {
 	return f
 }
 
-// filters returns the options that filters depend on, as the manifest keeps them.
-func (o *Options) filters() manifest.Filters {
-	return manifest.Filters{
-		FPR: o.FilterFPR, Memory: uint64(o.FilterMemory), Kind: uint8(o.FilterKind), //nolint:gosec // not negative
-		Ratio: uint32(o.LevelRatio), Prefix: o.FilterPrefix.String(), //nolint:gosec // at most 100
-	}
-}
-
-// codec returns the compression of blocks of tables written to a level.
-func (o *Options) codec(level int) sstable.Codec {
-	switch {
-	case o.Compression == CompressionNone:
-		return sstable.None
-	case o.Compression == CompressionZstdBottom && level == bottom:
-		return sstable.Zstd
-	default:
-		return sstable.S2
+// tableOptions returns the options that tables depend on.
+func (o *Options) tableOptions() compaction.Options {
+	return compaction.Options{
+		BlockSize: o.BlockSize, TableSize: o.TableSize, Compression: compaction.Compression(o.Compression),
 	}
 }

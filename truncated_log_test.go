@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -141,9 +142,9 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 						t.Errorf("%s: %v, want damage: %s: %s", call, err, base, c.want)
 					}
 				}
-				report, err := bloomkv.Salvage(t.Context(), "db", "new", storetest.Small(fsys), nil)
+				report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: storetest.Small(fsys)})
 				must(t, err)
-				if !slices.ContainsFunc(report.Lost, func(l bloomkv.SalvageLoss) bool {
+				if !slices.ContainsFunc(report.Lost, func(l salvage.Loss) bool {
 					return l.File == base && !l.Harmless
 				}) {
 					t.Errorf("Salvage lost %v, want a loss in %s that may have held keys", report.Lost, base)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -45,7 +46,7 @@ func TestTheRootOfAVolumeTakesAStore(t *testing.T) {
 	must(t, errors.Join(target.Close(), db.Close()))
 	salvaged := filepath.Join(base, "salvaged")
 	must(t, os.MkdirAll(filepath.Join(salvaged, "lost+found"), 0o700))
-	if _, err := bloomkv.Salvage(ctx, source, salvaged, nil, nil); err != nil {
+	if _, err := salvage.Run(ctx, source, salvaged, salvage.Options{}); err != nil {
 		t.Errorf("salvage: %v", err)
 	}
 	must(t, have(t, salvaged, keys))

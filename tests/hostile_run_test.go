@@ -17,6 +17,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -285,7 +286,7 @@ func (c *hostileCase) salvage(opts *bloomkv.Options) (saved map[string]string) {
 	dir := c.dir + "-saved"
 	made, guess := false, false
 	c.do("Salvage", 4, func() {
-		report, err := bloomkv.Salvage(context.Background(), c.dir, dir, &o, nil)
+		report, err := salvage.Run(context.Background(), c.dir, dir, salvage.Options{Store: &o})
 		made = err == nil
 		unknown := strings.Join(report.Unknown, " ")
 		guess = !report.Whole() || strings.Contains(unknown, "does not name") ||

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -92,7 +93,7 @@ func TestTheGroupOfADirectoryMayUseWhatIsMadeInIt(t *testing.T) {
 	must(t, err)
 	must(t, backup.Restore(ctx, to, 1, at("restored"), bloomkv.NewStoreOptions{}))
 	must(t, to.Close())
-	_, err = bloomkv.Salvage(ctx, at("checkpoint"), at("salvaged"), nil, nil)
+	_, err = salvage.Run(ctx, at("checkpoint"), at("salvaged"), salvage.Options{})
 	must(t, err)
 	must(t, filepath.WalkDir(parent, func(name string, _ fs.DirEntry, err error) error {
 		must(t, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -318,7 +319,7 @@ func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 			b[at] ^= 1
 			must(t, vfs.WriteFileAtomic(fsys, "db", "damaged", name, b))
 		}
-		report, err := bloomkv.Salvage(t.Context(), "db", "saved", storetest.Tiny(fsys), nil)
+		report, err := salvage.Run(t.Context(), "db", "saved", salvage.Options{Store: storetest.Tiny(fsys)})
 		must(t, err)
 		if report.Whole() != (tt.part == "") {
 			t.Fatalf("damage in %q: lost %v", tt.part, report.Lost)

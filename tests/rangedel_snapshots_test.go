@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -187,7 +188,8 @@ func copied(t *testing.T, db *bloomkv.DB, want map[string]string, keys []string)
 		dir string
 		fs  vfs.FS
 	}{{"imported", imported}, {"checkpoint", db.FS()}} {
-		_, err = bloomkv.Salvage(t.Context(), c.dir, "salvaged of "+c.dir, &bloomkv.Options{FS: c.fs}, nil)
+		opts := salvage.Options{Store: &bloomkv.Options{FS: c.fs}}
+		_, err = salvage.Run(t.Context(), c.dir, "salvaged of "+c.dir, opts)
 		must(t, err)
 		for _, dir := range []string{c.dir, "salvaged of " + c.dir} {
 			db, err := bloomkv.Open(dir, &bloomkv.Options{FS: c.fs})

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -79,12 +80,13 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	var peak runtime.MemStats
 	most, calls := uint64(0), 0
 	began := time.Now()
-	report, err := bloomkv.Salvage(t.Context(), dir, filepath.Join(t.TempDir(), "new"), nil, func(done, total uint64) {
+	progress := func(done, total uint64) {
 		if calls++; calls%256 == 0 {
 			runtime.ReadMemStats(&peak)
 			most = max(most, peak.HeapInuse)
 		}
-	})
+	}
+	report, err := salvage.Run(t.Context(), dir, filepath.Join(t.TempDir(), "new"), salvage.Options{Progress: progress})
 	if err != nil || len(report.Lost) != 10 || report.Keys < keys-200 || report.Keys > keys {
 		t.Errorf("%d keys, want about %d; lost %v, %v", report.Keys, keys, report.Lost, err)
 	}
@@ -114,7 +116,7 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 	})
 	fsys := vfs.NewMem()
 	must(t, writeFiles(fsys, "db", s.join()))
-	report, err := bloomkv.Salvage(t.Context(), "db", "new", kind.options(fsys), nil)
+	report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: kind.options(fsys)})
 	must(t, err)
 	db, err := bloomkv.Open("new", kind.options(fsys))
 	must(t, err)

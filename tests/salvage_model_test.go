@@ -24,6 +24,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -426,7 +427,7 @@ func (d *salvageStore) try(t *testing.T, damage salvageDamage) {
 	fsys := d.fs.Kill()
 	storetest.Rewrite(t, fsys, filepath.Join("db", damage.file), damage.change)
 	before := filesIn(t, fsys)
-	report, err := bloomkv.Salvage(context.Background(), "db", "new", salvageOptions(fsys), nil)
+	report, err := salvage.Run(context.Background(), "db", "new", salvage.Options{Store: salvageOptions(fsys)})
 	fail := func(format string, args ...any) {
 		t.Helper()
 		t.Errorf("%s, %s: %s\nlost %+v", damage.file, damage.what, fmt.Sprintf(format, args...), report.Lost)
@@ -506,7 +507,7 @@ func (d *salvageStore) leavesATrace(damage salvageDamage) bool {
 }
 
 // placesAreRight checks that every lost key lies in the key range and the byte range of a reported loss of its file.
-func (d *salvageStore) placesAreRight(report bloomkv.SalvageReport, cut bool, lost func(*salvageItem) bool,
+func (d *salvageStore) placesAreRight(report salvage.Report, cut bool, lost func(*salvageItem) bool,
 	fail func(format string, args ...any),
 ) {
 	for n := range d.items {
@@ -515,7 +516,7 @@ func (d *salvageStore) placesAreRight(report bloomkv.SalvageReport, cut bool, lo
 			continue
 		}
 		for _, v := range i.versions {
-			if !slices.ContainsFunc(report.Lost, func(l bloomkv.SalvageLoss) bool {
+			if !slices.ContainsFunc(report.Lost, func(l salvage.Loss) bool {
 				// A log is missing or truncated.
 				if cut && filepath.Ext(l.File) == ".log" && filepath.Ext(i.file) == ".log" {
 					return true

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -90,13 +91,13 @@ func salvagedContents(t *testing.T, kind *hostileKind, s *forgedStore) map[strin
 	mem := vfs.NewMem()
 	must(t, writeFiles(mem, "db", s.join()))
 	o := kind.options(mem)
-	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); err != nil {
+	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); err != nil {
 		t.Errorf("Salvage: %v", err)
 		return nil
 	}
 	little := *o // tables may claim more keys than this holds filters for
 	little.FilterFPR, little.FilterMemory = 0, 64<<10
-	_, err := bloomkv.Salvage(t.Context(), "db", "little", &little, nil)
+	_, err := salvage.Run(t.Context(), "db", "little", salvage.Options{Store: &little})
 	if err != nil {
 		t.Errorf("Salvage with FilterMemory: %v", err)
 		return nil

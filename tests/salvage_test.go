@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/newstore"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -50,7 +51,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	o := salvageOptions(fsys)
 	writer, err := bloomkv.Open("db", o)
 	must(t, err)
-	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); !errors.Is(err, bloomkv.ErrLocked) {
+	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); !errors.Is(err, bloomkv.ErrLocked) {
 		t.Errorf("while the store is open for writing: %v, want ErrLocked", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
@@ -61,12 +62,12 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	readOnly.ReadOnly = true
 	reader, err := bloomkv.Open("db", &readOnly)
 	must(t, err)
-	if _, err := bloomkv.Salvage(t.Context(), "db", "new", o, nil); err != nil {
+	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); err != nil {
 		t.Errorf("while a reader has the store open: %v", err)
 	}
 	must(t, reader.Close())
 	must(t, fsys.Remove(filepath.Join("db", "LOCK")))
-	if _, err := bloomkv.Salvage(t.Context(), "db", "other", o, nil); err != nil {
+	if _, err := salvage.Run(t.Context(), "db", "other", salvage.Options{Store: o}); err != nil {
 		t.Errorf("without a file LOCK: %v", err)
 	}
 	if _, err := fsys.Stat(filepath.Join("db", "LOCK")); !errors.Is(err, fs.ErrNotExist) {
@@ -85,7 +86,7 @@ func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
 			}
 			return nil
 		})
-		report, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(fsys), nil)
+		report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(fsys)})
 		if err != nil || len(report.Lost) > 0 || report.Keys != uint64(len(d.full)) {
 			t.Errorf("%+v, %v", report, err)
 		}
@@ -117,7 +118,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 		{"of foreign files", "full", "new", fs.ErrNotExist},
 	} {
 		before := filesIn(t, fsys)
-		_, err := bloomkv.Salvage(t.Context(), test.dir, test.new, salvageOptions(fsys), nil)
+		_, err := salvage.Run(t.Context(), test.dir, test.new, salvage.Options{Store: salvageOptions(fsys)})
 		if !errors.Is(err, test.is) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.is)
 		}
@@ -128,7 +129,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 			t.Errorf("%s: a directory was left: %v", test.name, err)
 		}
 	}
-	if _, err := bloomkv.Salvage(t.Context(), "db", "empty", salvageOptions(fsys), nil); err != nil {
+	if _, err := salvage.Run(t.Context(), "db", "empty", salvage.Options{Store: salvageOptions(fsys)}); err != nil {
 		t.Errorf("an empty directory: %v", err)
 	}
 }
@@ -141,14 +142,15 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := d.fs.Kill()
 		n := 0
-		_, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(vfs.NewHook(mem, func(op vfs.Op) error {
+		hook := vfs.NewHook(mem, func(op vfs.Op) error {
 			if op.Kind.Changes() && op.Kind != vfs.OpRemove {
 				if n++; n == at {
 					return errFails
 				}
 			}
 			return nil
-		})), nil)
+		})
+		_, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(hook)})
 		if n < at {
 			break
 		}
@@ -167,11 +169,12 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 		mem := d.fs.Kill()
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		_, err := bloomkv.Salvage(ctx, "db", "new", salvageOptions(mem), func(done, total uint64) {
+		progress := func(done, total uint64) {
 			if n++; n > at || done > total {
 				cancel()
 			}
-		})
+		}
+		_, err := salvage.Run(ctx, "db", "new", salvage.Options{Store: salvageOptions(mem), Progress: progress})
 		cancel()
 		if err == nil {
 			break
@@ -187,14 +190,14 @@ func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
 	d := newSalvageStore(t, true)
 	mem := d.fs.Kill()
 	var crashed []*vfs.Mem
-	if _, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(vfs.NewHook(mem, func(op vfs.Op) error {
+	hook := vfs.NewHook(mem, func(op vfs.Op) error {
 		if op.Kind.Changes() {
 			crashed = append(crashed, mem.Kill())
 		}
 		return nil
-	})), nil); err != nil {
-		t.Fatal(err)
-	}
+	})
+	_, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(hook)})
+	must(t, err)
 	for i, c := range crashed {
 		db, err := bloomkv.Open("new", &bloomkv.Options{FS: c, ReadOnly: true, MemoryBudget: 8 << 20})
 		if err == nil { // if CURRENT exists, all the rest must, too
@@ -207,7 +210,7 @@ func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
 }
 
 // says reports whether one of the report's Unknown texts contains a part.
-func says(r bloomkv.SalvageReport, part string) bool {
+func says(r salvage.Report, part string) bool {
 	return slices.ContainsFunc(r.Unknown, func(s string) bool { return strings.Contains(s, part) })
 }
 
@@ -249,7 +252,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 				must(t, errors.Join(err, f.Close()))
 			}
 		}
-		report, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil)
+		report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(mem)})
 		if err != nil || back == 0 || !says(report, "these tables were replaced") {
 			t.Errorf("tables %s: %d, %v, %q", name, back, err, report.Unknown)
 		}
@@ -262,7 +265,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 				must(t, mem.Remove(filepath.Join("db", name)))
 			}
 		}
-		report, err = bloomkv.Salvage(t.Context(), "db", "without", salvageOptions(mem), nil)
+		report, err = salvage.Run(t.Context(), "db", "without", salvage.Options{Store: salvageOptions(mem)})
 		if err != nil || report.Manifest != "" || !says(report, "No manifest could be read") {
 			t.Errorf("without a manifest: %v, %q", err, report.Unknown)
 		}
@@ -282,9 +285,8 @@ func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	for _, m := range s.Version.Tables() {
 		storetest.Rewrite(t, fsys, filename.Make("db", filename.Table, m.Number), futureFooter)
 	}
-	if _, err := bloomkv.Salvage(t.Context(), "db", "new",
-		salvageOptions(fsys), nil); !errors.Is(err, bloomkv.ErrUnsupportedVersion) ||
-		errors.Is(err, bloomkv.ErrCorruption) {
+	_, err = salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(fsys)})
+	if !errors.Is(err, bloomkv.ErrUnsupportedVersion) || errors.Is(err, bloomkv.ErrCorruption) {
 		t.Errorf("%v, want ErrUnsupportedVersion", err)
 	}
 	if _, err := fsys.Stat("new"); !errors.Is(err, fs.ErrNotExist) {
@@ -312,7 +314,7 @@ func TestSalvageOfManyDamages(t *testing.T) {
 				})
 			}
 		}
-		if _, err := bloomkv.Salvage(t.Context(), "db", "new", salvageOptions(mem), nil); err != nil {
+		if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(mem)}); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		if _, err := bloomkv.Check(t.Context(), "new", bloomkv.CheckOptions{FS: mem}); err != nil {

@@ -3,6 +3,8 @@ package filterplan
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
 // A Kind is Options.FilterKind of the root package.
@@ -82,6 +84,14 @@ func (o Options) Check(memory int64) error {
 func (o Options) Checked() (Options, error) {
 	o = o.WithDefaults()
 	return o, o.Check(2 * maxMemory)
+}
+
+// Recorded returns the options as the manifest records them, with the text of the rule of prefix filters.
+func (o Options) Recorded(prefix string) manifest.Filters {
+	//nolint:gosec // checked: not negative, and at most 100
+	return manifest.Filters{
+		FPR: o.FPR, Memory: uint64(o.Memory), Kind: uint8(o.Kind), Ratio: uint32(o.Ratio), Prefix: prefix,
+	}
 }
 
 // Planner returns the planner of a store with these options.

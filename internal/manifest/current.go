@@ -25,8 +25,8 @@ func currentFor(number uint64) []byte {
 	return fmt.Appendf(nil, "%s %08x\n", name, crc32.Checksum([]byte(name), crc32.MakeTable(crc32.Castagnoli)))
 }
 
-// readCurrent returns the number of the manifest that CURRENT names. The content of CURRENT is never used as a path.
-func readCurrent(fsys vfs.FS, dir string) (uint64, error) {
+// ReadCurrent returns the number of the manifest that CURRENT names. The content of CURRENT is never used as a path.
+func ReadCurrent(fsys vfs.FS, dir string) (uint64, error) {
 	b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), maxCurrent)
 	if errors.Is(err, vfs.ErrTooLarge) {
 		return 0, corrupt.At(filename.CurrentName, 0, err)

@@ -268,7 +268,7 @@ func FuzzCurrent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		m := newFS(t)
 		put(t, m, "CURRENT", content)
-		n, err := readCurrent(m, dir)
+		n, err := ReadCurrent(m, dir)
 		if err != nil && !errors.Is(err, corrupt.Err) || err == nil && string(currentFor(n)) != content {
 			t.Fatalf("%q is %d, %v", content, n, err)
 		}

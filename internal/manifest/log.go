@@ -50,7 +50,7 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 		}
 	}
 	if err != nil {
-		if current, e := readCurrent(fsys, dir); errors.Is(e, fs.ErrNotExist) || e == nil && current != number {
+		if current, e := ReadCurrent(fsys, dir); errors.Is(e, fs.ErrNotExist) || e == nil && current != number {
 			err = errors.Join(err, fsys.Remove(filename.Make(dir, filename.Manifest, number))) // it takes space
 		}
 		return nil, err
@@ -77,7 +77,7 @@ func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {
 	if !errors.Is(err, fs.ErrExist) {
 		return f, err
 	}
-	switch current, damage := readCurrent(fsys, dir); {
+	switch current, damage := ReadCurrent(fsys, dir); {
 	case damage != nil && !errors.Is(damage, fs.ErrNotExist):
 		return nil, errors.Join(err, damage)
 	case damage == nil && current == number:

@@ -136,7 +136,7 @@ func (e *Edit) State() (State, error) {
 // After the death of a process, the last edit or CURRENT may be in the system's cache only. So no file may be deleted
 // because of a State until Create, which writes everything anew, has returned.
 func Load(fsys vfs.FS, dir string) (s State, err error) {
-	number, err := readCurrent(fsys, dir)
+	number, err := ReadCurrent(fsys, dir)
 	if err != nil {
 		return State{}, err
 	}

@@ -38,7 +38,7 @@ type Facts interface {
 type tableFile struct {
 	file io.ReaderAt
 	meta Meta
-	seal sealer
+	seal Seal
 
 	memory *pages.Pieces // constant after UseMemory; of filters. nil: the collector's heap
 }
@@ -88,8 +88,8 @@ func (f *tableFile) checkFooter(b []byte) (footer, error) {
 }
 
 // openPlain checks a block that is never compressed and was read with its trailer, and returns its payload.
-func (f *tableFile) openPlain(k kind, offset uint64, sealed []byte) ([]byte, error) {
-	payload, c, err := f.seal.open(k, offset, sealed)
+func (f *tableFile) openPlain(k Kind, offset uint64, sealed []byte) ([]byte, error) {
+	payload, c, err := f.seal.Open(k, offset, sealed)
 	if err == nil && c != None {
 		err = fmt.Errorf("%v in the tail, want %v", c, None)
 	}
@@ -141,7 +141,7 @@ type packed struct {
 
 // unseal checks the trailer of a data block, and its decoded length before the caller allocates memory for that (I30).
 func (f *tableFile) unseal(s *spot, sealed []byte) (packed, error) {
-	payload, c, err := f.seal.open(kindData, s.offset, sealed)
+	payload, c, err := f.seal.Open(KindData, s.offset, sealed)
 	switch {
 	case err != nil:
 	case s.stored != s.decoded:

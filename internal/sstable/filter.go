@@ -33,7 +33,7 @@ type TableFilter struct {
 
 // A filterPlace says where a filter block is in a table's file. The zero value is no filter.
 type filterPlace struct {
-	kind         kind
+	kind         Kind
 	offset, size uint64
 	sum          uint32 // binds the header to the table
 	keys         uint64 // that the filter has
@@ -41,7 +41,7 @@ type filterPlace struct {
 
 // keys returns the place of the filter of keys.
 func (t *tail) keys() filterPlace {
-	return filterPlace{kindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum, t.props.FilterKeys}
+	return filterPlace{KindFilter, t.footer.filterOff, t.keysLen(), t.footer.filterSum, t.props.FilterKeys}
 }
 
 // prefixes returns the place of the filter of prefixes, if it is by the given rule.
@@ -56,7 +56,7 @@ func (t *tail) prefixes(rule PrefixRule) filterPlace {
 // anyPrefixes returns the place of the filter of prefixes by any rule.
 func (t *tail) anyPrefixes() filterPlace {
 	x := &t.props.Prefixes
-	return filterPlace{kindPrefixes, t.prefixesOff(), x.Bytes, x.Sum, x.Keys}
+	return filterPlace{KindPrefixes, t.prefixesOff(), x.Bytes, x.Sum, x.Keys}
 }
 
 // isDamage reports whether an error of reading a filter says that it cannot be used. Reads go on without it.

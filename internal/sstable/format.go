@@ -119,38 +119,43 @@ var (
 	errShort    = errors.New("file ends too early")
 )
 
-// A kind of block is part of its checksum.
-type kind uint8
+// A Kind of block is part of its checksum.
+type Kind uint8
 
 const (
-	kindData       kind = 1
-	kindIndex      kind = 2
-	kindProperties kind = 3
-	kindFilter     kind = 4
-	kindRangeDels  kind = 5
-	kindSample     kind = 6
-	kindPrefixes   kind = 7
-	kindPart       kind = 8
-	kindTop        kind = 9
-	kindExtra      kind = 10 // what is in front of the footer
+	KindData       Kind = 1
+	KindIndex      Kind = 2
+	KindProperties Kind = 3
+	KindFilter     Kind = 4
+	KindRangeDels  Kind = 5
+	KindSample     Kind = 6
+	KindPrefixes   Kind = 7
+	KindPart       Kind = 8
+	KindTop        Kind = 9
+	KindExtra      Kind = 10 // what is in front of the footer
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// A sealer makes the checksums of one table's blocks.
-type sealer struct{ id uint32 } // the state of the CRC after the table id
+// A Seal makes and checks the checksums of one table's blocks.
+type Seal struct{ id uint32 } // the state of the CRC after the table id
 
-func newSealer(id uint64) sealer { return sealer{crcWord(^uint32(0), id)} }
+// NewSeal returns the Seal of the table with that id.
+func NewSeal(id uint64) Seal { return Seal{crcWord(^uint32(0), id)} }
 
 // sum returns the checksum of a block (I24). body is the payload and the codec byte.
-func (s sealer) sum(k kind, offset uint64, body []byte) uint32 {
-	c := castagnoli[s.id&0xff^uint32(k)] ^ s.id>>8
-	return crc32.Update(^crcWord(c, offset), castagnoli, body)
+func (s Seal) sum(k Kind, offset uint64, body []byte) uint32 {
+	return crc32.Update(^s.Before(k, offset), castagnoli, body)
+}
+
+// Before returns the state of the CRC before a payload at that offset.
+func (s Seal) Before(k Kind, offset uint64) uint32 {
+	return crcWord(castagnoli[s.id&0xff^uint32(k)]^s.id>>8, offset)
 }
 
 // filterSum returns a checksum that binds a filter, of keys or of prefixes, to its table and offset. b begins with the
 // filter's header.
-func (s sealer) filterSum(k kind, offset uint64, b []byte) uint32 {
+func (s Seal) filterSum(k Kind, offset uint64, b []byte) uint32 {
 	return s.sum(k, offset, b[:bloomblock.HeaderSize-4])
 }
 
@@ -165,13 +170,13 @@ func crcWord(c uint32, v uint64) uint32 {
 }
 
 // appendTrailer appends codec and checksum to dst. The payload is dst[start:].
-func (s sealer) appendTrailer(dst []byte, start int, k kind, offset uint64, c Codec) []byte {
+func (s Seal) appendTrailer(dst []byte, start int, k Kind, offset uint64, c Codec) []byte {
 	dst = append(dst, byte(c))
 	return binary.LittleEndian.AppendUint32(dst, s.sum(k, offset, dst[start:]))
 }
 
-// open checks a block that was read with its trailer, and returns payload and codec.
-func (s sealer) open(k kind, offset uint64, sealed []byte) ([]byte, Codec, error) {
+// Open checks a block that was read with its trailer, and returns payload and codec.
+func (s Seal) Open(k Kind, offset uint64, sealed []byte) ([]byte, Codec, error) {
 	n := len(sealed) - trailerSize
 	if n < 0 {
 		return nil, 0, fmt.Errorf("block of %d bytes, want at least %d", len(sealed), trailerSize)
@@ -202,11 +207,11 @@ func (f *footer) inParts() bool { return f.flags&flagParts != 0 }
 func (f *footer) overlaps() bool { return f.flags&flagOverlap != 0 }
 
 // indexKind returns the kind of the block at the index offset.
-func (f *footer) indexKind() kind {
+func (f *footer) indexKind() Kind {
 	if f.inParts() {
-		return kindTop
+		return KindTop
 	}
-	return kindIndex
+	return KindIndex
 }
 
 // size returns the length of the footer, with what is in front of it.
@@ -223,7 +228,7 @@ func (f *footer) append(dst []byte, offset uint64) []byte {
 		start := len(dst)
 		dst = binary.LittleEndian.AppendUint64(dst, f.flags)
 		dst = append(dst, make([]byte, extraSize-8-4)...)
-		dst = binary.LittleEndian.AppendUint32(dst, newSealer(f.id).sum(kindExtra, offset, dst[start:]))
+		dst = binary.LittleEndian.AppendUint32(dst, NewSeal(f.id).sum(KindExtra, offset, dst[start:]))
 	}
 	start := len(dst)
 	for _, v := range [...]uint64{f.id, f.filterOff, f.filterLen, f.indexOff, f.indexLen, f.rangeDelLen, f.propsLen} {
@@ -335,7 +340,7 @@ func (f *footer) parseExtra(b []byte, end uint64) error {
 	}
 	const sealed = extraSize - 4
 	b = b[len(b)-extraSize:]
-	got, want := newSealer(f.id).sum(kindExtra, end-extraSize, b[:sealed]), binary.LittleEndian.Uint32(b[sealed:])
+	got, want := NewSeal(f.id).sum(KindExtra, end-extraSize, b[:sealed]), binary.LittleEndian.Uint32(b[sealed:])
 	if got != want {
 		return fmt.Errorf("footer: %w in front of it: got %08x, want %08x", errChecksum, got, want)
 	}

@@ -91,7 +91,7 @@ func FuzzProperties(f *testing.F) {
 	p := partsOf(f, file)
 	f.Add(file[p.props : len(file)-footerSize-trailerSize])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if p, err := parseProperties(b); err == nil && !bytes.Equal(p.append(nil), b) {
+		if p, err := ParseProperties(b); err == nil && !bytes.Equal(p.append(nil), b) {
 			t.Fatal("encoded again it differs")
 		}
 	})
@@ -309,7 +309,7 @@ func fixFooter(b []byte, size uint64) {
 	binary.LittleEndian.PutUint32(b[64:], footerSum(b))
 	if n := len(before) - extraSize; n >= 0 && binary.LittleEndian.Uint32(b[68:]) == version {
 		extra, sealed := before[n:], extraSize-4
-		sum := newSealer(binary.LittleEndian.Uint64(b)).sum(kindExtra, size-footerSize-extraSize, extra[:sealed])
+		sum := NewSeal(binary.LittleEndian.Uint64(b)).sum(KindExtra, size-footerSize-extraSize, extra[:sealed])
 		binary.LittleEndian.PutUint32(extra[sealed:], sum)
 	}
 }
@@ -322,33 +322,33 @@ func fixSums(file []byte) {
 	if err != nil {
 		return
 	}
-	s := newSealer(ft.id)
-	fix := func(k kind, offset, n uint64) {
+	s := NewSeal(ft.id)
+	fix := func(k Kind, offset, n uint64) {
 		if offset < size && n < size-offset && trailerSize <= size-offset-n {
 			binary.LittleEndian.PutUint32(file[offset+n+1:], s.sum(k, offset, file[offset:offset+n+1]))
 		}
 	}
 	fix(ft.indexKind(), ft.indexOff, ft.indexLen)
 	if ft.rangeDelLen > 0 {
-		fix(kindRangeDels, ft.rangeDelOff(), ft.rangeDelLen)
+		fix(KindRangeDels, ft.rangeDelOff(), ft.rangeDelLen)
 	}
-	fix(kindProperties, ft.propsOff(), ft.propsLen)
+	fix(KindProperties, ft.propsOff(), ft.propsLen)
 	if ft.sampleLen >= 24 {
 		b := file[ft.sampleOff():][:ft.sampleLen]
 		binary.LittleEndian.PutUint32(b[12:], crc32.Update(crc32.Checksum(b[:12], castagnoli), castagnoli, b[16:]))
-		fix(kindSample, ft.sampleOff(), uint64(ft.sampleLen))
+		fix(KindSample, ft.sampleOff(), uint64(ft.sampleLen))
 	}
 	// The properties have the length of the prefix filter and the checksum of its header.
 	if at := ft.propsOff(); at < size && ft.propsLen < size-at {
-		if p, err := parseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 &&
+		if p, err := ParseProperties(file[at:][:ft.propsLen]); err == nil && p.Prefixes.Bytes > 0 &&
 			p.Prefixes.Bytes < ft.indexOff {
 			offset := ft.indexOff - p.Prefixes.Bytes
 			h := file[offset:][:bloomblock.HeaderSize]
 			binary.LittleEndian.PutUint32(h[bloomblock.HeaderSize-4:],
 				crc32.Checksum(h[:bloomblock.HeaderSize-4], castagnoli))
-			p.Prefixes.Sum = s.filterSum(kindPrefixes, offset, h)
+			p.Prefixes.Sum = s.filterSum(KindPrefixes, offset, h)
 			copy(file[at:], p.append(nil))
-			fix(kindProperties, at, ft.propsLen)
+			fix(KindProperties, at, ft.propsLen)
 		}
 	}
 	payload := file[ft.indexOff:][:ft.indexLen]
@@ -359,11 +359,11 @@ func fixSums(file []byte) {
 		}
 		for p := range top.parts {
 			w := &top.parts[p]
-			fix(kindPart, w.offset, uint64(w.length))
+			fix(KindPart, w.offset, uint64(w.length))
 			v, err := viewPart(file[w.offset:][:w.length])
 			for i := 0; err == nil && i < v.blocks(); i++ {
 				if start, end := v.span(i); start < end {
-					fix(kindData, w.start+uint64(start), uint64(end-start-min(trailerSize, end-start)))
+					fix(KindData, w.start+uint64(start), uint64(end-start-min(trailerSize, end-start)))
 				}
 			}
 		}
@@ -372,7 +372,7 @@ func fixSums(file []byte) {
 	if x, err := parseIndex(payload, ft.sampleOff(), filterAlign); err == nil {
 		for i := range x.blocks() {
 			offset, stored, _ := x.extent(i)
-			fix(kindData, offset, uint64(stored))
+			fix(KindData, offset, uint64(stored))
 		}
 	}
 }

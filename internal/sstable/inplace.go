@@ -76,7 +76,7 @@ func (b *scratch) keep(s *spot) {
 // openPart checks the payload of part p with its trailer, which was read or is mapped, as of a moment.
 func (r *Reader) openPart(t *top, p int, sealed []byte, at moment) (v partView, err error) {
 	w := &t.parts[p]
-	payload, err := r.openPlain(kindPart, w.offset, sealed)
+	payload, err := r.openPlain(KindPart, w.offset, sealed)
 	if err != nil {
 		return v, err
 	}

@@ -357,7 +357,7 @@ func TestPropertiesOfAPrefixFilterThatMakeNoSense(t *testing.T) {
 		Entries: 9, Blocks: 1, FilterKeys: 9, Smallest: []byte("a"), Largest: []byte("b"),
 		Prefixes: PrefixProperties{Rule: "len:1", Keys: 9, Bytes: bloomblock.HeaderSize + filterAlign},
 	}
-	if p, err := parseProperties(whole.append(nil)); err != nil || p.Prefixes != whole.Prefixes {
+	if p, err := ParseProperties(whole.append(nil)); err != nil || p.Prefixes != whole.Prefixes {
 		t.Fatalf("%+v, %v", p, err)
 	}
 	for _, tt := range []struct {
@@ -373,7 +373,7 @@ func TestPropertiesOfAPrefixFilterThatMakeNoSense(t *testing.T) {
 	} {
 		p := whole
 		tt.change(&p.Prefixes)
-		if _, err := parseProperties(p.append(nil)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := ParseProperties(p.append(nil)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: got %v, want %q", p.Prefixes, err, tt.want)
 		}
 	}

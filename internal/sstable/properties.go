@@ -72,8 +72,8 @@ func (p *Properties) see(low, high ikey.Seq) {
 	p.MinSeq, p.MaxSeq = min(p.MinSeq, low), max(p.MaxSeq, high)
 }
 
-// parseProperties checks a properties block. It keeps no reference to b.
-func parseProperties(b []byte) (Properties, error) {
+// ParseProperties checks a properties block. It keeps no reference to b.
+func ParseProperties(b []byte) (Properties, error) {
 	var p Properties
 	if len(b) < propertyWords*8 {
 		return p, fmt.Errorf("properties of %d bytes, want at least %d", len(b), propertyWords*8)

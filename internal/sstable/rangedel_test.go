@@ -415,11 +415,11 @@ func TestPropertiesOfNoVersionsAreChecked(t *testing.T) {
 		{"a sequence number too large", func(p *Properties) { p.MaxSeq = ikey.MaxSeq + 1 }},
 	} {
 		p := Properties{RangeDeletes: 2, MinSeq: 3, MaxSeq: 4, BlockSize: 4096}
-		if _, err := parseProperties(p.append(nil)); err != nil {
+		if _, err := ParseProperties(p.append(nil)); err != nil {
 			t.Fatal(err)
 		}
 		c.damage(&p)
-		if got, err := parseProperties(p.append(nil)); err == nil {
+		if got, err := ParseProperties(p.append(nil)); err == nil {
 			t.Errorf("%s: accepted: %+v", c.name, got)
 		}
 	}

@@ -53,7 +53,7 @@ type Reader struct {
 // The reader loads its index into parts.
 func NewReader(f io.ReaderAt, m Meta, c *cache.Cache, parts *PartPool, d *epoch.Domain) *Reader {
 	r := &Reader{
-		tableFile: tableFile{file: f, meta: m, seal: newSealer(m.ID)},
+		tableFile: tableFile{file: f, meta: m, seal: NewSeal(m.ID)},
 		seq:       m.Seq, cache: c, parts: parts, domain: d,
 	}
 	r.mapped, _ = f.(mappable)

@@ -22,7 +22,7 @@ func (f *tableFile) readSample(ft *footer) (*bloomblock.Sample, error) {
 	if err := f.readAt(b, ft.sampleOff()); err != nil {
 		return nil, err
 	}
-	payload, err := f.openPlain(kindSample, ft.sampleOff(), b)
+	payload, err := f.openPlain(KindSample, ft.sampleOff(), b)
 	if err != nil {
 		return nil, err
 	}

@@ -191,7 +191,7 @@ func TestOverlapsOfTables(t *testing.T) {
 
 func TestTheChecksumOfASampleIsNotTheSameForAll(t *testing.T) {
 	// A CRC over a block followed by its own CRC would be.
-	s := newSealer(1)
+	s := NewSeal(1)
 	sums := map[uint32]bool{}
 	for i := range 10 {
 		var b bloomblock.Builder
@@ -201,7 +201,7 @@ func TestTheChecksumOfASampleIsNotTheSameForAll(t *testing.T) {
 			block[16:]) {
 			t.Fatal("the checksum of a sample is another one than this test takes it for")
 		}
-		sums[s.sum(kindSample, 64, append(block, byte(None)))] = true
+		sums[s.sum(KindSample, 64, append(block, byte(None)))] = true
 	}
 	if len(sums) != 10 {
 		t.Errorf("%d checksums of 10 samples", len(sums))

@@ -50,7 +50,7 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	t := &tail{footer: ft, top: top}
 	if ft.rangeDelLen > 0 {
 		sealed := b[ft.rangeDelOff()-start:][:ft.rangeDelLen+trailerSize]
-		payload, err := f.openPlain(kindRangeDels, ft.rangeDelOff(), sealed)
+		payload, err := f.openPlain(KindRangeDels, ft.rangeDelOff(), sealed)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,11 +58,11 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 			return nil, nil, f.damaged(ft.rangeDelOff(), err)
 		}
 	}
-	payload, err := f.openPlain(kindProperties, ft.propsOff(), b[ft.propsOff()-start:][:ft.propsLen+trailerSize])
+	payload, err := f.openPlain(KindProperties, ft.propsOff(), b[ft.propsOff()-start:][:ft.propsLen+trailerSize])
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.props, err = parseProperties(payload); err != nil {
+	if t.props, err = ParseProperties(payload); err != nil {
 		return nil, nil, f.damaged(ft.propsOff(), err)
 	}
 	if err := t.check(x, m); err != nil {

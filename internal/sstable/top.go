@@ -218,7 +218,7 @@ func (f *tableFile) readWhole(t *top) (*index, error) {
 		if err := f.readAt(b, w.offset); err != nil {
 			return nil, err
 		}
-		payload, err := f.openPlain(kindPart, w.offset, b)
+		payload, err := f.openPlain(KindPart, w.offset, b)
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,7 @@ func (r *Reader) VerifySums(ctx context.Context) error {
 		}
 		for ; i < next; i++ {
 			offset, stored, _ := v.x.extent(i)
-			if _, _, err := r.seal.open(kindData, offset, b[offset-start:][:stored+trailerSize]); err != nil {
+			if _, _, err := r.seal.Open(KindData, offset, b[offset-start:][:stored+trailerSize]); err != nil {
 				return r.damaged(offset, err)
 			}
 		}

@@ -82,7 +82,7 @@ type Info struct {
 type Writer struct {
 	w       io.Writer
 	o       WriterOptions
-	seal    sealer
+	seal    Seal
 	limit   int // of a decoded block, in bytes
 	err     error
 	block   blockBuilder
@@ -118,7 +118,7 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	o.BlockSize = min(max(cmp.Or(o.BlockSize, defaultBlockSize), minBlockSize), maxCoded)
 	old := *w
 	*w = Writer{
-		w: to, o: o, seal: newSealer(o.ID), limit: o.BlockSize - cache.Slack,
+		w: to, o: o, seal: NewSeal(o.ID), limit: o.BlockSize - cache.Slack,
 		block: old.block, index: old.index, filter: old.filter, prefix: old.prefix,
 		out: old.out[:0], raw: old.raw, sep: old.sep, last: old.last[:0],
 	}
@@ -257,7 +257,7 @@ func (w *Writer) endBlock() error {
 	var c Codec
 	w.out, c = compress(w.out, w.raw, w.o.Codec)
 	w.ended.stored, w.ended.decoded = len(w.out)-start, len(w.raw)
-	w.out = w.seal.appendTrailer(w.out, start, kindData, offset, c)
+	w.out = w.seal.appendTrailer(w.out, start, KindData, offset, c)
 	if cap(w.raw) > keepBuffer {
 		w.raw, w.block.values = nil, nil
 	}
@@ -289,7 +289,7 @@ func (w *Writer) endLarge() error {
 		}
 	}
 	w.ended.stored, w.ended.decoded = len(head)+len(value), size
-	sum := crc32.Update(w.seal.sum(kindData, offset, head), castagnoli, value)
+	sum := crc32.Update(w.seal.sum(KindData, offset, head), castagnoli, value)
 	if err := w.write(head); err != nil {
 		return err
 	}
@@ -360,7 +360,7 @@ func (w *Writer) finish() (Info, error) {
 	if w.index.inParts() {
 		f.version, f.flags = version, flagParts
 		w.index.eachPart(func(payload []byte) {
-			w.addPlain(kindPart, func(dst []byte) []byte { return append(dst, payload...) })
+			w.addPlain(KindPart, func(dst []byte) []byte { return append(dst, payload...) })
 		})
 	}
 	if w.dels.overlaps {
@@ -380,7 +380,7 @@ func (w *Writer) finish() (Info, error) {
 		}
 		rate = h.Rate(len(h.Units))
 		w.self.check(w.out, func(key []byte) []byte { return key })
-		f.filterSum = w.seal.filterSum(kindFilter, f.filterOff, w.out)
+		f.filterSum = w.seal.filterSum(KindFilter, f.filterOff, w.out)
 		if w.o.Prefix != (PrefixRule{}) {
 			w.addPrefixes()
 		}
@@ -388,15 +388,15 @@ func (w *Writer) finish() (Info, error) {
 	}
 	f.indexOff = w.offset()
 	if f.inParts() {
-		f.indexLen = w.addPlain(kindTop, w.index.appendTop)
+		f.indexLen = w.addPlain(KindTop, w.index.appendTop)
 	} else {
-		f.indexLen = w.addPlain(kindIndex, w.index.part.appendIndex)
+		f.indexLen = w.addPlain(KindIndex, w.index.part.appendIndex)
 	}
 	if p.RangeDeletes > 0 {
-		f.rangeDelLen = w.addPlain(kindRangeDels, w.dels.append)
+		f.rangeDelLen = w.addPlain(KindRangeDels, w.dels.append)
 	}
 	p.BlockSize = uint64(w.o.BlockSize) //nolint:gosec // a size
-	f.propsLen = w.addPlain(kindProperties, p.append)
+	f.propsLen = w.addPlain(KindProperties, p.append)
 	w.out = f.append(w.out, w.offset())
 	size := w.offset()
 	if tail := size - f.indexOff; tail > maxTail {
@@ -440,7 +440,7 @@ func (w *Writer) addSample(f *footer) {
 	w.out = append(w.out, make([]byte, pad)...)
 	f.filterOff += pad
 	if f.sampleLen > 0 {
-		w.addPlain(kindSample, func(dst []byte) []byte { return append(dst, w.raw...) })
+		w.addPlain(KindSample, func(dst []byte) []byte { return append(dst, w.raw...) })
 	}
 }
 
@@ -452,12 +452,12 @@ func (w *Writer) addPrefixes() {
 	w.self.check(block, w.o.Prefix.Of)
 	w.props.Prefixes = PrefixProperties{
 		Rule: w.o.Prefix.String(), Keys: uint64(w.prefix.Len()), Bytes: uint64(len(block)), //nolint:gosec // lengths
-		Sum: w.seal.filterSum(kindPrefixes, offset, block),
+		Sum: w.seal.filterSum(KindPrefixes, offset, block),
 	}
 }
 
 // addPlain writes a block without compression and returns the length of its payload.
-func (w *Writer) addPlain(k kind, payload func(dst []byte) []byte) uint64 {
+func (w *Writer) addPlain(k Kind, payload func(dst []byte) []byte) uint64 {
 	offset, start := w.offset(), len(w.out)
 	w.out = payload(w.out)
 	n := uint64(len(w.out[start:]))

@@ -73,11 +73,11 @@ func TestTornOrDamaged(t *testing.T) {
 			add(append(make([]byte, scanChunk), 1)...), 4, torn, 143,
 		},
 		{"zeros behind, and a record that does not promise them", unsynced, func(b []byte) []byte {
-			h := recordHeader{salt: saltOf(testID), promise: 59}
+			h := RecordHeader{salt: saltOf(testID), promise: 59}
 			return appendRecordHeader(append(b, make([]byte, 5000)...), h, testNumber, 5143)
 		}, 4, torn, 143},
 		{"zeros behind, and a record that promises them", unsynced, func(b []byte) []byte {
-			h := recordHeader{salt: saltOf(testID), promise: 144}
+			h := RecordHeader{salt: saltOf(testID), promise: 144}
 			return appendRecordHeader(append(b, make([]byte, 5000)...), h, testNumber, 5143)
 		}, 4, damaged, 143},
 		{"a part of the file header, and zeros", synced, func(b []byte) []byte { clear(b[12:]); return b }, 0, torn, 0},

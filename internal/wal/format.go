@@ -121,8 +121,8 @@ func fileHeaderCRC(h []byte) uint32 {
 // errBroken marks errors that an interrupted write can cause; any other reason is certain damage.
 var errBroken = errors.New("broken")
 
-// parseFileHeader returns the id in a file header of fileHeaderSize bytes.
-func parseFileHeader(h []byte, number uint64) (id uint64, err error) {
+// ParseFileHeader returns the salt of all records of a log with that number. h is the file header, FirstRecord bytes.
+func ParseFileHeader(h []byte, number uint64) (salt uint32, err error) {
 	if string(h[:8]) != magic {
 		return 0, fmt.Errorf("%w file header: magic %q, want %q", errBroken, h[:8], magic)
 	}
@@ -135,11 +135,11 @@ func parseFileHeader(h []byte, number uint64) (id uint64, err error) {
 	if got := binary.LittleEndian.Uint64(h[16:]); got != number {
 		return 0, fmt.Errorf("file header: log number %d, want %d", got, number)
 	}
-	return binary.LittleEndian.Uint64(h[24:]), nil
+	return saltOf(binary.LittleEndian.Uint64(h[24:])), nil
 }
 
-// A recordHeader is the header of a record without its own checksum.
-type recordHeader struct {
+// A RecordHeader is the header of a record without its own checksum.
+type RecordHeader struct {
 	payloadCRC uint32
 	length     uint32
 	salt       uint32
@@ -147,7 +147,33 @@ type recordHeader struct {
 	flags      uint8
 }
 
-func appendRecordHeader(dst []byte, h recordHeader, number uint64, offset int64) []byte {
+// Length returns the length of the payload in bytes.
+func (h RecordHeader) Length() int64 { return int64(h.length) }
+
+// Salt returns the salt of the log, which is not 0.
+func (h RecordHeader) Salt() uint32 { return h.salt }
+
+// CheckLength returns an error if the payload does not fit the given number of bytes after the header, or is larger
+// than MaxPayload.
+func (h RecordHeader) CheckLength(left int64) error {
+	switch {
+	case h.Length() > left:
+		return fmt.Errorf("%w record: %d bytes of payload, want %d", errBroken, left, h.length)
+	case h.length > MaxPayload:
+		return fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, MaxPayload)
+	}
+	return nil
+}
+
+// Check returns an error if the payload is not the one that was written with the header.
+func (h RecordHeader) Check(payload []byte) error {
+	if got := crc32.Checksum(payload, castagnoli); got != h.payloadCRC {
+		return fmt.Errorf("%w record: payload checksum %08x, want %08x", errBroken, got, h.payloadCRC)
+	}
+	return nil
+}
+
+func appendRecordHeader(dst []byte, h RecordHeader, number uint64, offset int64) []byte {
 	start := len(dst)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
 	dst = binary.LittleEndian.AppendUint32(dst, h.payloadCRC)
@@ -162,13 +188,13 @@ func appendRecordHeader(dst []byte, h recordHeader, number uint64, offset int64)
 
 // parseRecordHeader parses the recordHeaderSize bytes of b, which lie at offset. It returns false if they are not a
 // header that was written at that offset of a log with that number.
-func parseRecordHeader(b []byte, number uint64, offset int64) (recordHeader, bool) {
+func parseRecordHeader(b []byte, number uint64, offset int64) (RecordHeader, bool) {
 	if b[kindAt] != recordKind ||
 		binary.LittleEndian.Uint32(b) != crc32.Update(seed(number, offset), castagnoli, b[4:recordHeaderSize]) {
-		return recordHeader{}, false
+		return RecordHeader{}, false
 	}
 	word := binary.LittleEndian.Uint64(b[16:])
-	return recordHeader{
+	return RecordHeader{
 		payloadCRC: binary.LittleEndian.Uint32(b[4:]),
 		length:     binary.LittleEndian.Uint32(b[8:]),
 		salt:       binary.LittleEndian.Uint32(b[saltAt:]),
@@ -177,9 +203,9 @@ func parseRecordHeader(b []byte, number uint64, offset int64) (recordHeader, boo
 	}, true
 }
 
-// findHeader returns the index of the first valid header of a log in b, which lies at offset, or -1. Only headers with
-// the salt are found, or any if the salt is 0, which means unknown.
-func findHeader(b []byte, number uint64, salt uint32, offset int64) (int, recordHeader) {
+// FindHeader returns the index of the first valid header of a log in b, which lies at offset, or -1. Only headers with
+// the salt are found, or any if the salt is 0, which means unknown. It finds a header of HeaderSize bytes.
+func FindHeader(b []byte, number uint64, salt uint32, offset int64) (int, RecordHeader) {
 	// Search for a pattern at its position in a header before checking any checksum.
 	pattern, at := binary.LittleEndian.AppendUint32(make([]byte, 0, 4), salt), saltAt
 	if salt == 0 {
@@ -195,5 +221,5 @@ func findHeader(b []byte, number uint64, salt uint32, offset int64) (int, record
 			return o, h
 		}
 	}
-	return -1, recordHeader{}
+	return -1, RecordHeader{}
 }

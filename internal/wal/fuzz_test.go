@@ -30,7 +30,7 @@ func FuzzReplay(f *testing.F) {
 			fixAll(data, fix&2 != 0)
 		}
 		at := int64(fileHeaderSize)
-		var last recordHeader
+		var last RecordHeader
 		r, err := Replay(&file{data: data}, "x", testNumber, func(payload []byte, end int64) error {
 			h, ok := parseRecordHeader(data[at:at+recordHeaderSize], testNumber, at)
 			again := append(appendRecordHeader(nil, h, testNumber, at), payload...)

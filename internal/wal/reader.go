@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -94,11 +93,11 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 	if err := r.read(in, head[:]); err != nil {
 		return err
 	}
-	id, err := parseFileHeader(head[:], r.number)
+	salt, err := ParseFileHeader(head[:], r.number)
 	if err != nil {
 		return r.stop(err)
 	}
-	r.salt = saltOf(id)
+	r.salt = salt
 	r.result.End = fileHeaderSize
 
 	var payload []byte
@@ -122,8 +121,8 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 		if err := r.read(in, payload); err != nil {
 			return err
 		}
-		if got := crc32.Checksum(payload, castagnoli); got != h.payloadCRC {
-			return r.stop(fmt.Errorf("%w record: payload checksum %08x, want %08x", errBroken, got, h.payloadCRC))
+		if err := h.Check(payload); err != nil {
+			return r.stop(err)
 		}
 		r.result.Records++
 		r.result.End += recordHeaderSize + int64(h.length)
@@ -139,7 +138,7 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 }
 
 // header parses the header at End, with left bytes of file behind it.
-func (r *replay) header(b []byte, left int64) (recordHeader, error) {
+func (r *replay) header(b []byte, left int64) (RecordHeader, error) {
 	offset := r.result.End
 	h, ok := parseRecordHeader(b, r.number, offset)
 	switch {
@@ -155,15 +154,11 @@ func (r *replay) header(b []byte, left int64) (recordHeader, error) {
 		return h, errors.New("record: older logs are no longer durable")
 	case h.length > maxLength:
 		return h, fmt.Errorf("record: length %d, want at most %d", h.length, maxLength)
-	case int64(h.length) > left:
-		return h, fmt.Errorf("%w record: %d bytes of payload, want %d", errBroken, left, h.length)
-	case h.length > MaxPayload:
-		return h, fmt.Errorf("%w: %d bytes, limit %d", ErrTooLarge, h.length, MaxPayload)
 	}
-	return h, nil
+	return h, h.CheckLength(left)
 }
 
-func (r *replay) note(h recordHeader) {
+func (r *replay) note(h RecordHeader) {
 	r.result.Promise = max(r.result.Promise, h.promise)
 	r.result.OlderDurable = r.result.OlderDurable || h.flags&flagOlder != 0
 }
@@ -240,7 +235,7 @@ func (r *replay) search(from int64) error {
 			return err
 		}
 		for o := 0; ; o++ {
-			i, h := findHeader(buf[o:], r.number, r.salt, base+int64(o))
+			i, h := FindHeader(buf[o:], r.number, r.salt, base+int64(o))
 			if i < 0 {
 				break
 			}

@@ -112,7 +112,7 @@ func TestARecordEndsAtEachOfTheLastBytes(t *testing.T) {
 func TestSearchIsLinear(t *testing.T) {
 	data, _ := build(t, "a")
 	base := int64(len(data))
-	h := recordHeader{length: 1 << 20, salt: saltOf(testID)}
+	h := RecordHeader{length: 1 << 20, salt: saltOf(testID)}
 	for len(data) < 8<<20 {
 		data = appendRecordHeader(data, h, testNumber, int64(len(data)))
 	}
@@ -137,7 +137,7 @@ func TestSearchIsLinear(t *testing.T) {
 func TestALengthIsBelievedWithinTheFileOnly(t *testing.T) {
 	data, _ := build(t, "a")
 	offset := int64(len(data))
-	data = appendRecordHeader(data, recordHeader{length: maxLength, salt: saltOf(testID)}, testNumber, offset)
+	data = appendRecordHeader(data, RecordHeader{length: maxLength, salt: saltOf(testID)}, testNumber, offset)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	if r, err := Replay(&file{data: data}, "x", testNumber, nil); err != nil || r.TornAt != offset {

@@ -115,7 +115,7 @@ func (w *Writer) Append(record []byte, more ...[]byte) error {
 	if end > maxEnd {
 		return fmt.Errorf("%w: log %d would have %d bytes, limit %d", ErrTooLarge, w.number, end, int64(maxEnd))
 	}
-	h := recordHeader{
+	h := RecordHeader{
 		payloadCRC: sum,
 		length:     uint32(length),
 		salt:       w.salt,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
@@ -43,9 +44,7 @@ created. In that case nothing is left in NEW.`,
 				return err
 			}
 			bar := a.Progress("salvage", -1, true)
-			r, err := bloomkv.Salvage(c.Context(), args[0], args[1], &o, func(done, total uint64) {
-				bar.SetBytes(done, total)
-			})
+			r, err := salvage.Run(c.Context(), args[0], args[1], salvage.Options{Store: &o, Progress: bar.SetBytes})
 			bar.End()
 			if err != nil {
 				return err
@@ -67,7 +66,7 @@ created. In that case nothing is left in NEW.`,
 }
 
 // printSalvage prints a report as text.
-func (a *app) printSalvage(dir string, r *bloomkv.SalvageReport) {
+func (a *app) printSalvage(dir string, r *salvage.Report) {
 	keys, size := words.Plural(r.Keys, "key"), words.Plural(r.Bytes, "byte")
 	fmt.Fprintf(a.Out, "%s: %s in %s\n", words.Escaped([]byte(dir), 200), keys, size)
 	manifest := r.Manifest
@@ -112,7 +111,7 @@ type salvageLoss struct {
 }
 
 // salvageJSON returns a report for JSON.
-func salvageJSON(r *bloomkv.SalvageReport) any {
+func salvageJSON(r *salvage.Report) any {
 	lost := []salvageLoss{}
 	for i := range r.Lost {
 		l := &r.Lost[i]

@@ -28,28 +28,28 @@ type table struct {
 	failed error           // why the file cannot be opened
 }
 
-// findTables decides which tables count and reads their range tombstones.
-func (s *Salvage) findTables(ctx context.Context) error {
+// findTables decides which tables count and reads their tails.
+func (s *salvage) findTables(ctx context.Context) error {
 	t := &s.traces
 	for _, n := range s.found[filename.Table] {
 		name := filename.Base(filename.Table, n)
-		added, placed := t.Placed[n]
+		added, placed := t.placed[n]
 		switch {
-		case t.Gone[n], !placed && t.Whole && n < t.Number:
+		case t.gone[n], !placed && t.whole && n < t.number:
 			s.leftOver = append(s.leftOver, name)
 			continue
 		case placed:
 			s.tables = append(s.tables, &table{number: n, name: name, placed: &added, meta: *added.Table})
 		default:
-			if t.Number != 0 {
+			if t.number != 0 {
 				s.unnamed = append(s.unnamed, name)
 			}
 			unknown := manifest.Table{Number: n, Flags: manifest.LargestInfinite}
 			s.tables = append(s.tables, &table{number: n, name: name, meta: unknown})
 		}
 	}
-	for n, added := range t.Placed {
-		if _, there := slices.BinarySearch(s.found[filename.Table], n); !there && !t.Gone[n] {
+	for n, added := range t.placed {
+		if _, there := slices.BinarySearch(s.found[filename.Table], n); !there && !t.gone[n] {
 			b := added.Table
 			s.lose(Loss{
 				File: filename.Base(filename.Table, n), Part: "table", Lower: b.Smallest, Upper: b.Upper(),
@@ -61,7 +61,7 @@ func (s *Salvage) findTables(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.survey(ctx, t); err != nil {
+		if err := s.surveyTable(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -69,19 +69,19 @@ func (s *Salvage) findTables(ctx context.Context) error {
 	return nil
 }
 
-// survey reads range tombstones from the tail of a table, and properties if the manifest does not have them. Damage is
-// reported later, when the whole table is read.
-func (s *Salvage) survey(ctx context.Context, t *table) error {
+// surveyTable reads range tombstones from the tail of a table, and properties if the manifest does not have them.
+// Damage is reported later, when the whole table is read.
+func (s *salvage) surveyTable(ctx context.Context, t *table) error {
 	f, r, err := s.open(ctx, t)
 	if err != nil || r == nil {
 		return err
 	}
-	for _, d := range r.RangeDels() {
+	for _, d := range r.dels {
 		for _, seq := range d.Seqs {
 			s.dels = append(s.dels, rangedel.Tombstone{Start: d.Start, End: d.End, Seq: seq})
 		}
 	}
-	if p, ok := r.Properties(); ok && t.placed == nil {
+	if p := r.props; p != nil && t.placed == nil {
 		m := &t.meta
 		m.Flags, m.Smallest, m.Largest, m.Entries = 0, p.Smallest, p.Largest, p.Entries
 		if p.MaxSeq <= 1 && p.Entries > 0 {
@@ -92,7 +92,7 @@ func (s *Salvage) survey(ctx context.Context, t *table) error {
 }
 
 // open opens a table and reads its tail. It returns nil results if the file cannot be opened.
-func (s *Salvage) open(ctx context.Context, t *table) (vfs.File, *sstable.Remains, error) {
+func (s *salvage) open(ctx context.Context, t *table) (vfs.File, *remains, error) {
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Table, t.number))
 	if t.failed = err; err != nil {
 		return nil, nil, nil //nolint:nilerr // kept in t.failed
@@ -102,16 +102,16 @@ func (s *Salvage) open(ctx context.Context, t *table) (vfs.File, *sstable.Remain
 		return nil, nil, f.Close()
 	}
 	t.size = uint64(size) //nolint:gosec // not negative
-	m, counts := sstable.Meta{Name: t.name}, (*sstable.Counts)(nil)
+	m, known := sstable.Meta{Name: t.name}, (*counts)(nil)
 	if t.placed != nil {
 		b := t.placed.Table
 		m.ID, m.Size, m.TailLen, m.FilterLen = b.ID, b.Size, b.TailLen, b.FilterLen
 		if b.Flags&manifest.SeqOverridden != 0 {
 			m.Seq = b.MaxSeq
 		}
-		counts = &sstable.Counts{Entries: b.Entries, RangeDeletes: b.RangeDeletes}
+		known = &counts{b.Entries, b.RangeDeletes}
 	}
-	r, err := sstable.Survey(ctx, f, t.size, m, counts)
+	r, err := readTail(ctx, f, t.size, m, known)
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
@@ -119,7 +119,7 @@ func (s *Salvage) open(ctx context.Context, t *table) (vfs.File, *sstable.Remain
 }
 
 // rank sorts tables from the newest to the oldest and sets their ages.
-func (s *Salvage) rank() {
+func (s *salvage) rank() {
 	all := !slices.ContainsFunc(s.tables, func(t *table) bool { return t.placed == nil })
 	slices.SortFunc(s.tables, func(a, b *table) int {
 		if all {
@@ -134,7 +134,7 @@ func (s *Salvage) rank() {
 }
 
 // chains divides the tables among as few sources as their bounds allow.
-func (s *Salvage) chains(ctx context.Context) (chains []*chain) {
+func (s *salvage) chains(ctx context.Context) (chains []*chain) {
 	tables := slices.Clone(s.tables)
 	slices.SortFunc(tables, func(a, b *table) int {
 		return cmp.Or(bytes.Compare(a.meta.Smallest, b.meta.Smallest), cmp.Compare(a.number, b.number))
@@ -155,10 +155,10 @@ func (s *Salvage) chains(ctx context.Context) (chains []*chain) {
 // A chain reads tables with ascending bounds one after the other.
 type chain struct {
 	ctx    context.Context //nolint:containedctx // Next has no parameter for it
-	s      *Salvage
+	s      *salvage
 	tables []*table // the first is open if file is not nil
 	file   vfs.File
-	it     *sstable.RemainsIter
+	it     *versions
 	offset uint64 // bytes of the open table that were read
 	begun  bool   // a version of the open table was returned
 	last   []byte // last key of the tables before; nil before the first
@@ -175,14 +175,14 @@ func (c *chain) Next() bool {
 			continue
 		}
 		more := c.it.Next()
-		for _, l := range c.it.TakeLosses() {
+		for _, l := range c.it.takeLosses() {
 			c.lose(l)
 		}
 		if !more {
 			c.leave()
 			continue
 		}
-		if n := c.it.Offset(); n > c.offset {
+		if n := c.it.at; n > c.offset {
 			c.s.advance(n - c.offset)
 			c.offset = n
 		}
@@ -191,8 +191,8 @@ func (c *chain) Next() bool {
 			c.begun = true
 			return true
 		}
-		c.s.lose(Loss{
-			File: c.tables[0].name, Part: "table", Lower: bytes.Clone(k), Upper: c.tables[0].meta.Upper(),
+		c.lose(Loss{
+			Part: "table", Lower: bytes.Clone(k),
 			Err: fmt.Errorf("key %s, want keys after %s, the last key of the table before",
 				words.Quoted(k), words.Quoted(c.last)),
 		})
@@ -210,33 +210,30 @@ func (c *chain) open() bool {
 		return false
 	}
 	if r == nil {
-		c.lose(sstable.Loss{Part: "table", Err: t.failed})
+		c.lose(Loss{Part: "table", Err: t.failed})
 		c.tables = c.tables[1:]
 		return true
 	}
-	for _, l := range r.Lost() {
+	for _, l := range r.lost {
 		// A table without a footer that no edit of a whole manifest names was never finished.
-		l.Harmless = l.Harmless || c.s.traces.Whole && t.placed == nil && !r.Readable()
+		l.Harmless = l.Harmless || c.s.traces.whole && t.placed == nil && !r.readable()
 		c.lose(l)
 	}
-	c.file, c.it, c.offset = f, r.Iter(), 0
+	c.file, c.it, c.offset = f, r.versions(), 0
 	return true
 }
 
 // lose reports a loss in the first table.
-func (c *chain) lose(l sstable.Loss) {
+func (c *chain) lose(l Loss) {
 	t := c.tables[0]
-	upper := l.Upper
-	if upper == nil {
-		upper = t.meta.Upper()
+	l.File = t.name
+	if l.Upper == nil {
+		l.Upper = t.meta.Upper()
 	}
 	if len(l.Lower) == 0 {
 		l.Lower = t.meta.Smallest
 	}
-	c.s.lose(Loss{
-		File: t.name, Offset: int64(l.Offset), Bytes: int64(l.Bytes), //nolint:gosec // within a file
-		Part: l.Part, Harmless: l.Harmless, Lower: l.Lower, Upper: upper, Err: l.Err,
-	})
+	c.s.lose(l)
 }
 
 // leave closes the open table.
@@ -246,7 +243,7 @@ func (c *chain) leave() {
 		c.s.advance(t.size - c.offset)
 	}
 	if c.begun {
-		c.last = append([]byte{}, c.it.Last()...)
+		c.last = append([]byte{}, c.it.last.User...)
 	}
 	c.err = c.file.Close()
 	c.file, c.it, c.begun, c.tables = nil, nil, false, c.tables[1:]
@@ -256,7 +253,7 @@ func (c *chain) leave() {
 func (c *chain) Key() ikey.Key { return c.it.Key() }
 
 // Value returns the value of the current version.
-func (c *chain) Value() []byte { return c.it.Value() }
+func (c *chain) Value() []byte { return c.it.value }
 
 // Age returns the age of the open table.
 func (c *chain) Age() int { return c.tables[0].age }

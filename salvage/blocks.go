@@ -1,12 +1,14 @@
-package sstable
+package salvage
 
 import (
 	"cmp"
 	"encoding/binary"
+	"hash/crc32"
 	"slices"
 	"sort"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // A blockSearch finds the blocks of one kind in a part of a file without an index. A block is found where its checksum
@@ -23,16 +25,21 @@ import (
 // so both sides are computed once for each position, and equal ones are looked up.
 type blockSearch struct {
 	src    *corrupt.Reader
-	seal   sealer
-	kind   kind
-	end    uint64                             // of the part that is searched
-	accept func(payload []byte, c Codec) bool // reports whether the content is that of a block
+	seal   sstable.Seal
+	kind   sstable.Kind
+	end    uint64 // of the part that is searched
+	accept accept
 	buf    []byte
 
 	// Limits of the work for a file that was forged to be slow.
 	far   uint64 // bytes that may still be read to find blocks longer than nearBlock
 	wrong int    // checksums that fitted by chance or were forged
 }
+
+// An accept function reports whether the content of a payload is that of a block.
+type accept func(payload []byte, c sstable.Codec) bool
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const (
 	nearBlock    = 512 << 10 // longer blocks are found only after an intact block or at the start
@@ -41,10 +48,8 @@ const (
 )
 
 // newBlockSearch returns a search up to end.
-func newBlockSearch(
-	src *corrupt.Reader, seal sealer, k kind, end uint64, accept func(payload []byte, c Codec) bool,
-) *blockSearch {
-	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: accept, far: 4 * end}
+func newBlockSearch(src *corrupt.Reader, seal sstable.Seal, k sstable.Kind, end uint64, is accept) *blockSearch {
+	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: is, far: 4 * end}
 }
 
 // next returns the offset of the first block at or after from, and the length of its payload. from is the start of the
@@ -58,7 +63,7 @@ func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 		if at, n, ok := q.anywhere(from); ok {
 			return at, n, true
 		}
-		if cost := min(q.end-begin, maxPlain+trailerSize); from == begin && cost > nearBlock && cost <= q.far {
+		if cost := min(q.end-begin, sstable.MaxBlock); from == begin && cost > nearBlock && cost <= q.far {
 			q.far -= cost
 			if n, ok := q.length(begin, cost); ok {
 				return begin, n, true
@@ -71,10 +76,10 @@ func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 // length returns the length of the payload of the block at from, if that is at most limit.
 func (q *blockSearch) length(from, limit uint64) (int, bool) {
 	const chunk = 64 << 10
-	sum := q.start(from)
+	sum := q.seal.Before(q.kind, from)
 	b := q.buf[:0]
 	for i := 0; ; i++ {
-		if i+trailerSize > len(b) {
+		if i+sstable.TrailerSize > len(b) {
 			n := min(chunk, q.end-min(q.end, from+uint64(len(b))))
 			if n == 0 || uint64(len(b)) > limit {
 				return 0, false
@@ -82,12 +87,13 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 			b = slices.Grow(b, int(n))[:len(b)+int(n)]
 			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n)
 			q.buf = b
-			if i+trailerSize > len(b) {
+			if i+sstable.TrailerSize > len(b) {
 				return 0, false
 			}
 		}
 		sum = castagnoli[byte(sum&0xff)^b[i]] ^ sum>>8
-		if i > 0 && b[i] <= byte(lastCodec) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) && q.believes(b[:i], b[i]) {
+		if i > 0 && b[i] <= byte(sstable.LastCodec) && ^sum == binary.LittleEndian.Uint32(b[i+1:]) &&
+			q.believes(b[:i], b[i]) {
 			return i, true
 		}
 	}
@@ -98,16 +104,11 @@ func (q *blockSearch) believes(payload []byte, c byte) bool {
 	if q.wrong == maxWrong {
 		return false
 	}
-	ok := q.accept(payload, Codec(c))
+	ok := q.accept(payload, sstable.Codec(c))
 	if !ok {
 		q.wrong++
 	}
 	return ok
-}
-
-// start returns the state of the CRC before the payload of a block at offset.
-func (q *blockSearch) start(offset uint64) uint32 {
-	return crcWord(castagnoli[q.seal.id&0xff^uint32(q.kind)]^q.seal.id>>8, offset)
 }
 
 // anywhere returns the first block that begins in the window at from and ends within two windows.
@@ -125,18 +126,18 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	power, state := uint32(crcOne), uint32(0)
 	for i := range b {
 		if i < searchWindow {
-			sum := crcTimes(power, q.start(from+uint64(i))^state)
+			sum := crcTimes(power, q.seal.Before(q.kind, from+uint64(i))^state)
 			starts = append(starts, start{sum, uint32(i)})
 		}
 		state = castagnoli[byte(state)^b[i]] ^ state>>8
 		power = crcBack(power)
-		if i+trailerSize <= len(b) && b[i] <= byte(lastCodec) {
+		if i+sstable.TrailerSize <= len(b) && b[i] <= byte(sstable.LastCodec) {
 			ends[i] = crcTimes(power, state^^binary.LittleEndian.Uint32(b[i+1:]))
 		}
 	}
 	slices.SortFunc(starts, func(a, b start) int { return cmp.Compare(a.sum, b.sum) })
-	for e := 1; e+trailerSize <= len(b); e++ {
-		if b[e] > byte(lastCodec) {
+	for e := 1; e+sstable.TrailerSize <= len(b); e++ {
+		if b[e] > byte(sstable.LastCodec) {
 			continue
 		}
 		sum := ends[e]

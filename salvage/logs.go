@@ -15,14 +15,14 @@ import (
 )
 
 // readLogs reads the logs with the given numbers, which must ascend.
-func (s *Salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error {
+func (s *salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error {
 	r := logReader{s: s, ctx: ctx, to: to, gap: -1}
-	s.behindMark = len(s.losses) // logs are newer than the mark of the manifest
-	defer func() { s.behindLogs = len(s.losses) }()
-	if s.traces.Whole {
+	s.behindMark = len(s.report.Lost) // logs are newer than the mark of the manifest
+	defer func() { s.behindLogs = len(s.report.Lost) }()
+	if s.traces.whole {
 		r.next = s.last + 1
 	}
-	if m := s.traces.Log; m != nil && !slices.Contains(logs, m.Number) {
+	if m := s.traces.log; m != nil && !slices.Contains(logs, m.Number) {
 		s.lose(Loss{File: filename.Base(filename.Log, m.Number), Part: "log", Err: s.missing()})
 	}
 	for _, n := range logs {
@@ -35,7 +35,7 @@ func (s *Salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error
 
 // A logReader reads logs one after the other.
 type logReader struct {
-	s    *Salvage
+	s    *salvage
 	ctx  context.Context //nolint:containedctx // of one call of readLogs
 	to   *spills
 	next ikey.Seq // sequence number expected next; 0 if not known
@@ -58,7 +58,7 @@ func (r *logReader) read(number uint64) error {
 		if from == 0 {
 			l.Part, l.Harmless = "header of the log", to == wal.FirstRecord
 		} else {
-			r.gap = len(s.losses)
+			r.gap = len(s.report.Lost)
 		}
 		s.lose(l)
 	}
@@ -68,7 +68,7 @@ func (r *logReader) read(number uint64) error {
 		return nil //nolint:nilerr // reported as a loss
 	}
 	read, told := uint64(0), int64(0) // bytes before told are records or reported as lost
-	err = wal.Salvage(r.ctx, f, name, number, func(payload []byte, at int64) error {
+	err = readRecords(r.ctx, f, name, number, func(payload []byte, at int64) error {
 		if n := uint64(at) + uint64(len(payload)); n > read { //nolint:gosec // not negative
 			s.advance(n - read)
 			read = n
@@ -86,7 +86,7 @@ func (r *logReader) read(number uint64) error {
 		err = errors.Join(err, e)
 	} else {
 		s.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
-		if m := s.traces.Log; m != nil && m.Number == number && told < m.Synced {
+		if m := s.traces.log; m != nil && m.Number == number && told < m.Synced {
 			lose(told, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
 		}
 	}
@@ -110,18 +110,18 @@ func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, r
 	}
 	if r.gap >= 0 {
 		s.behindGap = true
-		if l := &s.losses[r.gap]; missing {
+		if l := &s.report.Lost[r.gap]; missing {
 			l.Err = fmt.Errorf("%w: operations %d to %d are lost", l.Err, r.next, first-1)
 		}
 		r.gap = -1
 	}
 	r.next = max(r.next, first+ikey.Seq(count))
 	s.last = max(s.last, r.next-1)
-	s.records++
+	s.report.Records++
 	for _, o := range r.ops {
 		if o.kind == ikey.Mark {
 			if o.seq > s.mark.Seq {
-				s.mark, s.behindMark = batch.Mark{Seq: o.seq, Bytes: bytes.Clone(o.value)}, len(s.losses)
+				s.mark, s.behindMark = batch.Mark{Seq: o.seq, Bytes: bytes.Clone(o.value)}, len(s.report.Lost)
 			}
 			continue
 		}

@@ -1,0 +1,163 @@
+package salvage
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/wal"
+)
+
+// readRecords reads the intact records of the log with that number, including those behind damage, where wal.Replay
+// stops. It calls each for every record, with its payload, valid until each returns, and the offset of the payload; an
+// error of each ends it and is returned unchanged. It calls lost for each stretch that is not a record, including a
+// damaged file header, before it continues behind it. Zeros up to the end of the file are not lost records; what lies
+// behind wal.MaxSize is lost, and not read. If the file header is damaged, the salt of the first intact record is that
+// of the file. Other errors are wal.ErrUnsupportedVersion, those of Size, and that of ctx, once it ends.
+//
+// The time is linear in the file's size, also for valid headers with forged payloads. The memory is at most that of the
+// largest record.
+func readRecords(
+	ctx context.Context,
+	f wal.Source,
+	name string,
+	number uint64,
+	each func(payload []byte, at int64) error,
+	lost func(from, to int64, reason error),
+) error {
+	size, err := f.Size()
+	if err != nil {
+		return fmt.Errorf("size of %s: %w", name, err)
+	}
+	if size == 0 {
+		return nil
+	}
+	whole := size
+	size = min(size, wal.MaxSize)
+	src := corrupt.NewReader(ctx, f, uint64(size)) //nolint:gosec // not negative
+	s := &recordReader{src: src, size: size, number: number, budget: 4 * size}
+	s.salt, err = wal.ParseFileHeader(s.bytes(0, wal.FirstRecord), number)
+	switch {
+	case errors.Is(err, wal.ErrUnsupportedVersion):
+		return fmt.Errorf("%s: offset 0: %w", name, err)
+	case err != nil:
+		lost(0, min(size, wal.FirstRecord), cmp.Or(s.failed, err))
+	}
+	for at := int64(wal.FirstRecord); at < size; {
+		payload, bad := s.record(at)
+		if bad == nil {
+			if err := each(payload, at+wal.HeaderSize); err != nil {
+				return err
+			}
+			at += wal.HeaderSize + int64(len(payload))
+			continue
+		}
+		from := at
+		for at = s.next(at + 1); at < size; at = s.next(at + 1) {
+			if _, err := s.record(at); err == nil {
+				break
+			}
+		}
+		to := at
+		if to == size {
+			to = s.written(from)
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if from < to {
+			lost(from, to, bad)
+		}
+	}
+	if whole > size {
+		lost(size, whole, fmt.Errorf("%d bytes, want at most %d", whole, int64(wal.MaxSize)))
+	}
+	return ctx.Err()
+}
+
+// chunk is the number of bytes of a file that are read at once.
+const chunk = 256 << 10
+
+// A recordReader finds the records of one log.
+type recordReader struct {
+	src    *corrupt.Reader
+	size   int64
+	number uint64
+	salt   uint32 // 0 until it is known
+	budget int64  // bytes of bad payloads that may still be read
+
+	buf    []byte
+	bufAt  int64
+	failed error // of the read that filled buf
+}
+
+// bytes returns n bytes of the file from an offset on, padded with zeros behind its end. They are valid until the next
+// call.
+func (s *recordReader) bytes(at int64, n int) []byte {
+	if at < s.bufAt || at+int64(n) > s.bufAt+int64(len(s.buf)) {
+		m := max(n, int(min(chunk, s.size-min(at, s.size))))
+		if cap(s.buf) < m {
+			s.buf = make([]byte, m)
+		}
+		s.buf, s.bufAt = s.buf[:m], at
+		s.failed = s.src.Read(s.buf, uint64(at)) //nolint:gosec // not negative
+	}
+	return s.buf[at-s.bufAt:][:n]
+}
+
+// record returns the payload of the record at an offset, or the reason why there is no record.
+func (s *recordReader) record(at int64) ([]byte, error) {
+	left := s.size - at - wal.HeaderSize
+	if left < 0 {
+		return nil, fmt.Errorf("broken record: %d bytes, want %d", left+wal.HeaderSize, wal.HeaderSize)
+	}
+	b := s.bytes(at, wal.HeaderSize)
+	i, h := wal.FindHeader(b, s.number, s.salt, at)
+	if i < 0 {
+		return nil, cmp.Or(s.failed, fmt.Errorf("broken record: header %x", b))
+	}
+	if err := h.CheckLength(left); err != nil {
+		return nil, err
+	}
+	if h.Length() > s.budget {
+		return nil, errors.New("broken record: among too many bad ones")
+	}
+	payload := s.bytes(at+wal.HeaderSize, int(h.Length()))
+	if err := h.Check(payload); err != nil {
+		s.budget -= h.Length()
+		return nil, cmp.Or(s.failed, err)
+	}
+	s.salt = h.Salt()
+	return payload, nil
+}
+
+// next returns the offset of the first valid header at from or behind it, or the size of the file. It reads at most
+// twice as many bytes as lie in between, and some KiB.
+func (s *recordReader) next(from int64) int64 {
+	n := 4 << 10
+	for s.size-from >= wal.HeaderSize && s.src.Err() == nil {
+		b := s.bytes(from, int(min(int64(n), s.size-from)))
+		n = min(2*n, chunk)
+		if i, _ := wal.FindHeader(b, s.number, s.salt, from); i >= 0 {
+			return from + int64(i)
+		}
+		from += int64(len(b)) - wal.HeaderSize + 1
+	}
+	return s.size
+}
+
+// written returns the end of the last nonzero byte from an offset on, or that offset.
+func (s *recordReader) written(from int64) int64 {
+	end := from
+	for at := from; at < s.size && s.src.Err() == nil; {
+		b := s.bytes(at, int(min(chunk, s.size-at)))
+		if b[0] != 0 || !bytes.Equal(b[1:], b[:len(b)-1]) {
+			end = at + int64(len(bytes.TrimRight(b, "\x00")))
+		}
+		at += int64(len(b))
+	}
+	return end
+}

@@ -1,0 +1,439 @@
+package salvage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/sstable"
+)
+
+// A kv is one version and its value.
+type kv struct {
+	key   string
+	t     ikey.Trailer
+	value string
+}
+
+func (v kv) ikey() ikey.Key { return ikey.Key{User: []byte(v.key), Trailer: v.t} }
+
+func set(key string, seq ikey.Seq, value string) kv {
+	return kv{key, ikey.MakeTrailer(seq, ikey.Set), value}
+}
+
+// smallDels holds the range tombstones of small.
+var smallDels = rangedel.List{
+	{Start: []byte("key"), End: []byte("key003"), Seqs: []ikey.Seq{3}},
+	{Start: []byte("key003"), End: []byte("key0031"), Seqs: []ikey.Seq{3, 5, 1 << 40}},
+	{Start: []byte("key9"), Seqs: []ikey.Seq{ikey.MaxSeq}},
+}
+
+// small builds a table with every feature and few bytes.
+func small(tb testing.TB, c sstable.Codec, inParts bool) ([]byte, sstable.Info, []kv) {
+	tb.Helper()
+	var kvs []kv
+	for i := range 36 {
+		key := fmt.Sprintf("key%03d", i)
+		kvs = append(kvs, kv{key, ikey.MakeTrailer(7, ikey.Delete), ""},
+			set(key, ikey.Seq(i%3), strings.Repeat("value", i%7)))
+	}
+	filter, err := bloomblock.ParamsNested(0.05, 0.01)
+	must(tb, err)
+	if inParts {
+		sstable.SetPartSize(1)
+		defer sstable.SetPartSize(0)
+	}
+	file, info := build(tb, sstable.WriterOptions{
+		ID: 0x0123456789abcdef, BlockSize: 512, Codec: c, Filter: filter, Prefix: sstable.PrefixLen(5),
+	}, kvs, smallDels...)
+	if info.IndexInParts != inParts {
+		tb.Fatalf("the index is in parts: %v, want %v", info.IndexInParts, inParts)
+	}
+	return file, info, kvs
+}
+
+// build writes a table into memory.
+func build(
+	tb testing.TB, o sstable.WriterOptions, kvs []kv, dels ...rangedel.Fragment,
+) ([]byte, sstable.Info) {
+	tb.Helper()
+	var buf bytes.Buffer
+	w := sstable.NewWriter(&buf, o)
+	for _, v := range kvs {
+		must(tb, w.Add(v.ikey(), []byte(v.value)))
+	}
+	for _, d := range dels {
+		must(tb, w.AddRangeDel(d))
+	}
+	info, err := w.Finish()
+	must(tb, err)
+	return buf.Bytes(), info
+}
+
+func metaOf(i sstable.Info) sstable.Meta {
+	return sstable.Meta{Name: "000001.sst", ID: i.ID, Size: i.Size, TailLen: i.TailLen, FilterLen: i.FilterLen}
+}
+
+// salvaged reads what can be read of a table, and what is lost of it.
+func salvaged(t *testing.T, f io.ReaderAt, size int, m sstable.Meta) (r *remains, got []kv, lost []Loss) {
+	t.Helper()
+	r, err := readTail(t.Context(), f, uint64(size), m, nil)
+	must(t, err)
+	lost = slices.Clone(r.lost)
+	it := r.versions()
+	for more := true; more; {
+		if more = it.Next(); more {
+			k := it.Key()
+			got = append(got, kv{string(k.User), k.Trailer, string(it.value)})
+		}
+		lost = append(lost, it.takeLosses()...)
+	}
+	return r, got, lost
+}
+
+// extents returns the positions of the data blocks of a whole table, with their trailers, and the number of versions
+// before each.
+func extents(t *testing.T, file []byte) (starts []int, before []int) {
+	t.Helper()
+	r, err := readTail(t.Context(), bytes.NewReader(file), uint64(len(file)), sstable.Meta{}, nil)
+	must(t, err)
+	it, end := r.versions(), 0
+	for n := 0; it.Next(); n++ {
+		if it.i == 1 { // the first version of a block
+			starts, before = append(starts, end), append(before, n)
+			end = int(it.at)
+		}
+	}
+	return append(starts, end), append(before, int(it.n))
+}
+
+// TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
+// manifest and, if the footer is intact, without.
+func TestOneDamagedByteCostsOneBlock(t *testing.T) {
+	for codec, inParts := range map[sstable.Codec]bool{sstable.Zstd: false, sstable.S2: true} {
+		t.Run(fmt.Sprintf("%v, index in parts: %v", codec, inParts), func(t *testing.T) {
+			file, info, kvs := small(t, codec, inParts)
+			whole, err := sstable.ParseFooter(file[len(file)-2*sstable.FooterSize:], info.Size)
+			must(t, err)
+			footer := int(whole.Properties.Offset + whole.Properties.Length + sstable.TrailerSize)
+			starts, versions := extents(t, file)
+			if len(starts) < 4 {
+				t.Fatalf("blocks at %v, want more", starts)
+			}
+			tail := int(info.Size - info.TailLen)
+			without := func(from, to int) []kv { // what is outside of the blocks in these bytes
+				var want []kv
+				for b := range len(starts) - 1 {
+					if starts[b+1] <= from || starts[b] >= to {
+						want = append(want, kvs[versions[b]:versions[b+1]]...)
+					}
+				}
+				return want
+			}
+			check := func(what string, data []byte, m sstable.Meta, from, to int) {
+				t.Helper()
+				r, got, lost := salvaged(t, bytes.NewReader(data), len(data), m)
+				if want := without(from, to); !slices.Equal(got, want) {
+					t.Fatalf("%s: %d versions, want %d; lost %v", what, len(got), len(want), lost)
+				}
+				harmless := !slices.ContainsFunc(lost, harmful)
+				if data := from < starts[len(starts)-1]; data && harmless {
+					t.Errorf("%s: %v is lost, want a block", what, lost)
+				}
+				dels := reflect.DeepEqual(r.dels, smallDels)
+				if !dels && harmless || r.dels != nil && !dels {
+					t.Errorf("%s: range deletes %v, and %v is lost", what, r.dels, lost)
+				}
+				for _, l := range lost {
+					if l.Err == nil || l.Bytes == 0 || l.Part == "" || uint64(l.Offset) > info.Size ||
+						l.Upper != nil && bytes.Compare(l.Lower, l.Upper) > 0 {
+						t.Errorf("%s: lost %+v", what, l)
+					}
+				}
+				// The lost versions are within the reported bounds.
+				for _, v := range kvs {
+					if slices.Contains(got, v) {
+						continue
+					}
+					if !slices.ContainsFunc(lost, func(l Loss) bool {
+						return bytes.Compare(l.Lower, []byte(v.key)) <= 0 &&
+							(l.Upper == nil || bytes.Compare([]byte(v.key), l.Upper) <= 0)
+					}) {
+						t.Errorf("%s: %q is lost, and not between the keys of any of %v", what, v.key, lost)
+					}
+				}
+			}
+			stride := 1
+			if testing.Short() {
+				stride = 7
+			}
+			for i := 0; i < len(file); i += stride {
+				bad := bytes.Clone(file)
+				bad[i] ^= 0x41
+				check(fmt.Sprintf("byte %d", i), bad, metaOf(info), i, i+1)
+				if i < footer {
+					check(fmt.Sprintf("byte %d without a manifest", i), bad, sstable.Meta{Name: "x"}, i, i+1)
+				}
+				check(fmt.Sprintf("%d bytes", i), file[:i], metaOf(info), i, len(file))
+			}
+			_, got, lost := salvaged(t, bytes.NewReader(file), len(file), metaOf(info))
+			if len(lost) > 0 || !slices.Equal(got, kvs) {
+				t.Errorf("of a whole table %v is lost", lost)
+			}
+			// Two damages: without the index and one block, the other blocks are still found.
+			for _, b := range []int{0, 1, len(starts) - 2} {
+				bad := bytes.Clone(file)
+				bad[starts[b]+9] ^= 1
+				bad[tail+9] ^= 1
+				check(fmt.Sprintf("block %d and the index", b), bad, metaOf(info), starts[b], starts[b]+1)
+				bad[len(bad)-1] ^= 1
+				check(fmt.Sprintf("block %d, index and footer", b), bad, metaOf(info), starts[b], starts[b]+1)
+			}
+		})
+	}
+}
+
+func TestATableThatNothingNamesIsNotRead(t *testing.T) {
+	file, _, _ := small(t, sstable.S2, false)
+	file[len(file)-1]++
+	r, got, lost := salvaged(t, bytes.NewReader(file), len(file), sstable.Meta{Name: "x"})
+	if len(got) > 0 || len(lost) != 1 || lost[0].Harmless || !errors.Is(lost[0].Err, errNoID) || r.readable() {
+		t.Errorf("%d versions, lost %v", len(got), lost)
+	}
+}
+
+func TestATableOfTheFutureIsRefused(t *testing.T) {
+	file, info, _ := small(t, sstable.S2, false)
+	foot := file[len(file)-sstable.FooterSize:]
+	binary.LittleEndian.PutUint32(foot[68:], sstable.FormatVersion+1)
+	sealFooter(foot)
+	_, err := readTail(t.Context(), bytes.NewReader(file), uint64(len(file)), metaOf(info), nil)
+	if !errors.Is(err, sstable.ErrVersion) || errors.Is(err, corrupt.Err) {
+		t.Errorf("error is %v, want %v", err, sstable.ErrVersion)
+	}
+}
+
+// TestBlocksAreFoundByTheirChecksums damages index, footer and blocks: small, large and huge ones.
+func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
+	var kvs []kv
+	for i := range 300 {
+		n := 100
+		switch {
+		case i%100 == 50:
+			n = 3 * nearBlock
+		case i%10 == 0:
+			n = 100_000
+		}
+		kvs = append(kvs, set(fmt.Sprintf("key%03d", i), 9, strings.Repeat(strconv.Itoa(i), n)[:n]))
+	}
+	file, info := build(t, sstable.WriterOptions{ID: 77}, kvs)
+	starts, versions := extents(t, file)
+	damage := []int{0, 3, 4, len(starts) - 2}
+	for i, at := range starts[:len(starts)-1] {
+		if size := starts[i+1] - at; size > 90_000 && size < 110_000 {
+			damage = append(damage, i)
+			break
+		}
+	}
+	clear(file[len(file)-int(info.TailLen):])
+	var want []kv
+	for b := range len(starts) - 1 {
+		if slices.Contains(damage, b) {
+			file[starts[b+1]-sstable.TrailerSize-1]++
+			continue
+		}
+		want = append(want, kvs[versions[b]:versions[b+1]]...)
+	}
+	_, got, lost := salvaged(t, bytes.NewReader(file), len(file), metaOf(info))
+	if !slices.Equal(got, want) {
+		t.Errorf("%d versions, want %d; lost %v", len(got), len(want), lost)
+	}
+}
+
+// badSector fails to read one page.
+type badSector struct {
+	io.ReaderAt
+	from, to int64
+}
+
+func (b badSector) ReadAt(p []byte, off int64) (int, error) {
+	if off < b.to && off+int64(len(p)) > b.from {
+		return 0, errBadSector
+	}
+	return b.ReaderAt.ReadAt(p, off)
+}
+
+var errBadSector = errors.New("bad sector")
+
+func TestABadSectorCostsItsBlocks(t *testing.T) {
+	var kvs []kv
+	for i := range 2000 {
+		kvs = append(kvs, set(fmt.Sprintf("key%04d", i), 9, strings.Repeat(strconv.Itoa(i), 20)))
+	}
+	file, info := build(t, sstable.WriterOptions{ID: 77, BlockSize: 1024}, kvs)
+	starts, versions := extents(t, file)
+	sector := badSector{bytes.NewReader(file), 2 * 4096, 3 * 4096}
+	var want []kv
+	for b := range len(starts) - 1 {
+		if int64(starts[b+1]) <= sector.from || int64(starts[b]) >= sector.to {
+			want = append(want, kvs[versions[b]:versions[b+1]]...)
+		}
+	}
+	_, got, lost := salvaged(t, sector, len(file), metaOf(info))
+	if !slices.Equal(got, want) || len(lost) == 0 || !errors.Is(lost[0].Err, errBadSector) {
+		t.Errorf("%d versions, want %d; lost %v", len(got), len(want), lost)
+	}
+}
+
+// FuzzTable reads any bytes as a damaged table: versions in order and no panic.
+func FuzzTable(f *testing.F) {
+	for _, codec := range []sstable.Codec{sstable.None, sstable.S2, sstable.Zstd} {
+		for _, inParts := range []bool{false, true} {
+			file, info, _ := small(f, codec, inParts)
+			f.Add(file, uint64(0), uint64(0), false)
+			f.Add(file, info.TailLen, info.FilterLen, true)
+			f.Add(file[:len(file)-1], info.TailLen, info.FilterLen, true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, file []byte, tail, filter uint64, known bool) {
+		m := sstable.Meta{Name: "x"}
+		if known {
+			m = sstable.Meta{
+				Name: "x", ID: 0x0123456789abcdef, Size: uint64(len(file)) + 1, TailLen: tail, FilterLen: filter,
+			}
+		}
+		r, err := readTail(t.Context(), bytes.NewReader(file), uint64(len(file)), m, nil)
+		if err != nil {
+			if !errors.Is(err, sstable.ErrVersion) {
+				t.Fatal(err)
+			}
+			return
+		}
+		var last *kv
+		it := r.versions()
+		for it.Next() {
+			v := kv{string(it.Key().User), it.Key().Trailer, string(it.value)}
+			if last != nil && ikey.Compare(last.ikey(), v.ikey()) >= 0 {
+				t.Fatalf("%v after %v", v, *last)
+			}
+			last = &v
+		}
+	})
+}
+
+// TestASearchForBlocksEndsWithItsContext reads a table of 8 TiB without an index, as far as the manifest knows.
+func TestASearchForBlocksEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reads := 0
+	hole := readerAt(func(b []byte, _ int64) (int, error) {
+		if reads++; reads > 4 {
+			cancel()
+		}
+		clear(b)
+		return len(b), nil
+	})
+	const size = 8 << 40
+	r, err := readTail(ctx, hole, size, sstable.Meta{ID: 1, Size: size, TailLen: sstable.FooterSize + 100}, nil)
+	must(t, err)
+	if it := r.versions(); it.Next() || reads > 40 {
+		t.Errorf("%d reads, want none after the end of the context, and no version", reads)
+	}
+}
+
+type readerAt func(b []byte, off int64) (int, error)
+
+func (f readerAt) ReadAt(b []byte, off int64) (int, error) { return f(b, off) }
+
+// TestWhatATableClaimsOfItsSizesIsNotAllocated reads tables with a hole in front of their tail, and a footer that
+// claims large parts. All checksums are right.
+func TestWhatATableClaimsOfItsSizesIsNotAllocated(t *testing.T) {
+	whole, info, kvs := small(t, sstable.S2, false)
+	f, err := sstable.ParseFooter(whole, info.Size)
+	must(t, err)
+	front := whole[:f.Index.Offset]
+	for _, hole := range []uint64{0, 1 << 20, 1 << 29, 1 << 40} {
+		for _, c := range []struct {
+			name  string
+			at    int // in the footer; 0 for none
+			claim uint64
+		}{
+			{"nothing", 0, 0},
+			{"an index of GiB", 32, 1 << 30},
+			{"an index of TiB", 32, 1 << 40},
+			{"range deletes of TiB", 40, 1 << 40},
+			{"properties of TiB", 48, 1 << 40},
+			{"a sample of GiB", 60, 1 << 30},
+		} {
+			tail := bytes.Clone(whole[f.Index.Offset:])
+			size, end := info.Size+hole, f.Index.Offset+hole
+			for _, e := range []sstable.Extent{f.Index, f.RangeDels, f.Properties} { // at their new offsets
+				body := tail[e.Offset-f.Index.Offset:][:e.Length+sstable.TrailerSize]
+				n := len(body) - 4
+				sum := crc32.Update(^sstable.NewSeal(f.ID).Before(e.Kind, e.Offset+hole), castagnoli, body[:n])
+				binary.LittleEndian.PutUint32(body[n:], sum)
+			}
+			foot := tail[len(tail)-sstable.FooterSize:]
+			binary.LittleEndian.PutUint64(foot[16:], info.FilterLen+hole)
+			binary.LittleEndian.PutUint64(foot[24:], end)
+			if c.at == 60 {
+				binary.LittleEndian.PutUint32(foot[c.at:], uint32(c.claim))
+			} else if c.at > 0 {
+				binary.LittleEndian.PutUint64(foot[c.at:], c.claim)
+			}
+			sealFooter(foot)
+			file := readerAt(func(b []byte, off int64) (int, error) {
+				clear(b)
+				if off < int64(len(front)) {
+					copy(b, front[off:])
+				}
+				if at := int64(end) - off; at < 0 {
+					copy(b, tail[min(-at, int64(len(tail))):])
+				} else if at < int64(len(b)) {
+					copy(b[at:], tail)
+				}
+				return len(b), nil
+			})
+			m := metaOf(info)
+			m.Size, m.FilterLen = size, info.FilterLen+hole
+			before := allocatedBytes()
+			r, err := readTail(t.Context(), file, size, m, nil)
+			must(t, err)
+			it := r.versions()
+			for it.Next() {
+			}
+			if got := allocatedBytes() - before; got > 64<<20 {
+				t.Errorf("%s, a hole of %d bytes: %d bytes are allocated", c.name, hole, got)
+			}
+			if it.n != uint64(len(kvs)) {
+				t.Errorf("%s, a hole of %d bytes: %d versions, want %d", c.name, hole, it.n, len(kvs))
+			}
+		}
+	}
+}
+
+func allocatedBytes() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// sealFooter corrects the checksum of a footer.
+func sealFooter(foot []byte) {
+	sum := crc32.Update(crc32.Checksum(foot[:64], castagnoli), castagnoli, foot[68:])
+	binary.LittleEndian.PutUint32(foot[64:], sum)
+}
