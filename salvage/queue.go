@@ -2,8 +2,8 @@ package salvage
 
 import (
 	"cmp"
-	"container/heap"
 	"errors"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -24,7 +24,7 @@ type source interface {
 // of two sources depends on the tables they have reached.
 type queue struct {
 	sources []source
-	top     []position // a heap of the sources that have a version
+	top     []position // of the sources that have a version, in order
 	begun   bool
 	err     error
 }
@@ -40,28 +40,25 @@ func (q *queue) add(s source) { q.sources = append(q.sources, s) }
 
 // next moves to the next version of all sources.
 func (q *queue) next() bool {
-	if !q.begun {
-		q.begun = true
-		for _, s := range q.sources {
-			if s.Next() {
-				q.top = append(q.top, position{s, s.Key(), s.Age()})
-			} else if q.err = s.Err(); q.err != nil {
+	move := q.sources
+	if q.begun {
+		move = []source{q.top[0].src}
+		q.top = slices.Delete(q.top, 0, 1)
+	}
+	q.begun = true
+	for _, s := range move {
+		if !s.Next() {
+			if q.err = s.Err(); q.err != nil {
 				return false
 			}
+			continue
 		}
-		heap.Init(q)
-		return len(q.top) > 0
+		p := position{s, s.Key(), s.Age()}
+		i, _ := slices.BinarySearchFunc(q.top, p, func(a, b position) int {
+			return cmp.Or(ikey.Compare(a.key, b.key), cmp.Compare(a.age, b.age))
+		})
+		q.top = slices.Insert(q.top, i, p)
 	}
-	p := &q.top[0]
-	if p.src.Next() {
-		p.key, p.age = p.src.Key(), p.src.Age()
-		heap.Fix(q, 0)
-		return true
-	}
-	if q.err = p.src.Err(); q.err != nil {
-		return false
-	}
-	heap.Pop(q)
 	return len(q.top) > 0
 }
 
@@ -75,31 +72,4 @@ func (q *queue) close() error {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
-}
-
-// Len returns the number of positions. It is one of the methods that package heap needs, as are the next four.
-func (q *queue) Len() int { return len(q.top) }
-
-// Less orders positions by their versions.
-func (q *queue) Less(i, j int) bool {
-	a, b := &q.top[i], &q.top[j]
-	return cmp.Or(ikey.Compare(a.key, b.key), cmp.Compare(a.age, b.age)) < 0
-}
-
-// Swap swaps two positions.
-func (q *queue) Swap(i, j int) { q.top[i], q.top[j] = q.top[j], q.top[i] }
-
-// Push adds a position. It is not called, since all sources join before the heap is made.
-func (q *queue) Push(p any) {
-	if p, ok := p.(position); ok {
-		q.top = append(q.top, p)
-	}
-}
-
-// Pop removes the last position.
-func (q *queue) Pop() any {
-	n := len(q.top) - 1
-	p := q.top[n]
-	q.top = q.top[:n]
-	return p
 }
