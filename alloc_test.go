@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // lookupStore has keys "key%05d" with even numbers in tables of several levels, all loaded and cached, "mem" and "o" in
@@ -22,7 +22,7 @@ import (
 func lookupStore(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	storetest.Roomy(t)
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -60,7 +60,7 @@ func TestWritesAllocateNothing(t *testing.T) {
 	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
 	must(t, err)
 	defer db.Close()
 	for i := range 2 * deadkeys.Worth { // writes look whether they are in a range of deleted keys

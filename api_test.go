@@ -19,6 +19,7 @@ var update = flag.Bool("update", false, "write api.txt anew")
 // publicPackages are the packages that programs may import, from the root of the module.
 var publicPackages = []string{
 	".", "backup", "bloom", "bloomblock", "digest", "memtable", "salvage", "sstable", "tools/debug", "vfs",
+	"vfs/vfstest",
 }
 
 // TestExportedAPI compares what the public packages export with api.txt, as it is on linux/amd64. A change of the API

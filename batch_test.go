@@ -10,7 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/wal"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // writes records the writes that it receives, and fails at the limit.
@@ -244,7 +244,7 @@ func FuzzBatch(f *testing.F) {
 }
 
 func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
-	db, err := Open("db", &Options{FS: vfs.NewMem()})
+	db, err := Open("db", &Options{FS: vfstest.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}

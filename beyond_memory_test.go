@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestThePromiseBeyondMemory opens stores with less and less memory for their filters, down to a twentieth of what the
@@ -39,7 +39,7 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 			r := newTestResources(t, 64<<20, 0)
 			pool := r.Pool()
 			limit := func(bytes int64) { leaveForFilters(pool, bytes) }
-			options := planOptionsFor(vfs.NewMem(), 0.01, func(o *bloomkv.Options) {
+			options := planOptionsFor(vfstest.NewMem(), 0.01, func(o *bloomkv.Options) {
 				o.MemoryBudget, o.Resources, o.MemtableSize, o.TableSize = 0, r, 1<<20, 256<<10
 				o.FilterKind, o.BlockSize, o.BaseLevelSize = c.kind, 4<<10, 64<<20
 			})
@@ -122,7 +122,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 	r := newTestResources(t, 64<<20, 0)
 	pool := r.Pool()
 	told := make(chan bloomkv.PromiseInfo, 100)
-	options := planOptionsFor(vfs.NewMem(), 0.01, func(o *bloomkv.Options) {
+	options := planOptionsFor(vfstest.NewMem(), 0.01, func(o *bloomkv.Options) {
 		o.MemoryBudget, o.Resources = 0, r
 		o.Events.PromiseChanged = func(p bloomkv.PromiseInfo) { told <- p }
 	})
@@ -163,7 +163,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	const memtable = 256 << 10
 	db, err := bloomkv.Open("db", &bloomkv.Options{
-		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
+		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
 	})
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
@@ -215,12 +215,12 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 // TestNothingWaitsForAFilterToLoad writes to a store while its first filter after Open is being read: memory is divided
 // all the same, and metrics come at once.
 func TestNothingWaitsForAFilterToLoad(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	must(t, planStore(t, planOptionsFor(mem, 0.01, nil), 5000).Close())
 	release := make(chan struct{})
 	var begun atomic.Bool
-	slow := vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Size == bloomblock.HeaderSize {
+	slow := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Size == bloomblock.HeaderSize {
 			begun.Store(true)
 			<-release
 		}

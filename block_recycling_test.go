@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // withBlocks runs a test with blocks in the heap, and with blocks in frames outside of it.
@@ -27,7 +27,7 @@ func withBlocks(t *testing.T, test func(t *testing.T, blockSize int)) {
 func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func(int) []byte) {
 	t.Helper()
 	storetest.Roomy(t) // so that blocks stay cached until spoilAll
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.Compression, o.BlockSize = bloomkv.NoSync, bloomkv.CompressionNone, blockSize
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

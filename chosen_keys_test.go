@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // The constants of XXH64: Collet, "xxHash fast digest algorithm", format specification 0.2.
@@ -107,7 +107,7 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, keys uint64) {
 	t.Helper()
 	o := &bloomkv.Options{
-		FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
+		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
 	db, err := bloomkv.Open("db", o)
@@ -162,7 +162,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 
 // TestAStoreKeepsItsSeed follows the seed from the first Open to the filters of tables, over a reopen and a checkpoint.
 func TestAStoreKeepsItsSeed(t *testing.T) {
-	files := vfs.NewMem()
+	files := vfstest.NewMem()
 	seedOf := func(dir string, o bloomkv.Options) (store bloomblock.Seed, filters []bloomblock.Seed) {
 		t.Helper()
 		o.FS = files
@@ -224,7 +224,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 // TestTablesOfOtherSeedsAreAsked looks up keys in a store whose filters have different seeds, as after reseeding or an
 // ingest of tables from elsewhere.
 func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), FilterSeed: 3})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), FilterSeed: 3})
 	must(t, err)
 	defer func() {
 		if err := db.Close(); err != nil {
@@ -292,7 +292,7 @@ func BenchmarkChosenKeys(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					db, err := bloomkv.Open("db", &bloomkv.Options{
-						FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind,
+						FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind,
 						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
 					})
 					must(b, err)

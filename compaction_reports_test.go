@@ -13,12 +13,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestBytesReadByCompactionsAreThoseOfTablesThatWereRead deletes a range that covers whole tables, which compactions
 // drop without reading them. The numbers in events and Metrics are compared with the reads of each file.
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
-	files := storetest.LogFiles(vfs.NewMem())
+	files := storetest.LogFiles(vfstest.NewMem())
 	o := storetest.Tiny(files)
 	o.Durability = bloomkv.NoSync
 	l := listen(o)
@@ -66,7 +67,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	atRest(t, db)
 	opened := map[string]bool{} // tables whose data compaction has read
 	for _, op := range files.Take() {
-		if end, known := dataEnd[op.Name]; op.Kind == vfs.OpReadAt && op.Compacting && (!known || op.Offset < end) {
+		if end, known := dataEnd[op.Name]; op.Kind == vfstest.OpReadAt && op.Compacting && (!known || op.Offset < end) {
 			opened[op.Name] = true
 		}
 	}
@@ -114,7 +115,7 @@ func (l *listener) merged(t *testing.T) (merge bloomkv.CompactionInfo) {
 // TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
-		o := &bloomkv.Options{FS: vfs.NewMem(), FilterKind: kind}
+		o := &bloomkv.Options{FS: vfstest.NewMem(), FilterKind: kind}
 		l := listen(o)
 		db := l.open(t, o)
 		putNumbers(t, db, 40_000, 2)
@@ -131,7 +132,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 
 // TestADamagedSampleIsReportedAndNotMissed checks that a compaction works without a sample and reports the damaged one.
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys})
 	must(t, err)
 	putNumbers(t, db, 40_000, 2)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck stops the first check at its read of the key's old value
@@ -33,8 +33,8 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 		for _, place := range []string{"reading the file", "first sequence", "second sequence"} {
 			g := storetest.NewGate()
 			gated := false
-			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-				if gated && op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
+			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+				if gated && op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
 					storetest.Inside(storetest.Compare) {
 					g.Pass()
 				}
@@ -87,8 +87,8 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 // TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt queues a range delete and then conditional writes behind a
 // sync, so that one group contains them all.
 func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
-	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
+	slow, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	must(t, err)

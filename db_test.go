@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // pairs is the number of pairs that TestTheStoreInOneReading puts.
@@ -27,7 +27,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fsys := vfs.NewMem() // a file system in memory
+	fsys := vfstest.NewMem() // a file system in memory
 	options := &bloomkv.Options{
 		FS: fsys, Durability: bloomkv.NoSync,
 		// So small that 20,000 keys make a tree of several levels.

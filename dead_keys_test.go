@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestStretchesOfDeadKeysHideNothing deletes long ranges of keys, puts some back, and compares iterators in both
@@ -25,7 +25,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	recorded := 0 // steps after which a range was recorded
 	for seed := range uint64(max(3, storetest.AtStride(60))) {
 		rng := rand.New(rand.NewPCG(seed, 7))
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.NoSync
 		if seed%2 == 0 {
 			o.MemtableSize = 1 << 20
@@ -137,7 +137,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 
 // TestAPutIntoADeadStretchIsSeenAtOnce puts keys where other readers have just remembered a range without live keys.
 func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -238,7 +238,7 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 // TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
 // it.
 func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
 	want := map[string]string{"a": "", "z": ""}
@@ -381,7 +381,7 @@ func TestWhatASnapshotFindsDeadIsNotDeadForOthers(t *testing.T) {
 // dead returns options, and fills a store with n dead keys, m00000 on, between the keys a and z.
 func dead(tb testing.TB, n int) *bloomkv.Options {
 	tb.Helper()
-	o := &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync}
+	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync}
 	db, err := bloomkv.Open("db", o)
 	must(tb, err)
 	must(tb, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)))
@@ -497,7 +497,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 
 // TestPollsOfManyRangesStepOverTheirKeysOnce polls a thousand ranges in turns.
 func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 	must(t, err)
 	const ranges, n = 1000, 2 * deadkeys.Worth
 	for i := range ranges * n {
@@ -531,7 +531,7 @@ func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
 func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		for _, tx := range []bool{false, true} {
-			o := &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync}
+			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync}
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			const n = 20_000

@@ -11,13 +11,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace counts open files while memtables, manifests and tables are
 // replaced.
 func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
-	files := storetest.TrackOpen(vfs.NewMem())
+	files := storetest.TrackOpen(vfstest.NewMem())
 	o := storetest.Tiny(files)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -92,9 +92,9 @@ func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	var failing atomic.Bool
 	var opened atomic.Int64
-	files, broken := storetest.TrackOpen(vfs.NewMem()), errors.New("injected failure")
-	o := storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") {
+	files, broken := storetest.TrackOpen(vfstest.NewMem()), errors.New("injected failure")
+	o := storetest.Tiny(vfstest.NewHook(files, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && strings.HasSuffix(op.Name, ".sst") {
 			if failing.Load() {
 				return broken
 			}
@@ -155,9 +155,9 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 	} {
 		g := storetest.NewGate()
 		var slow atomic.Pointer[string] // the table whose reads wait
-		files := storetest.TrackOpen(vfs.NewMem())
-		o := storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
-			if name := slow.Load(); name != nil && op.Kind == vfs.OpReadAt && op.Name == *name &&
+		files := storetest.TrackOpen(vfstest.NewMem())
+		o := storetest.Tiny(vfstest.NewHook(files, func(op vfstest.Op) error {
+			if name := slow.Load(); name != nil && op.Kind == vfstest.OpReadAt && op.Name == *name &&
 				storetest.Inside(who) {
 				g.Pass()
 			}
@@ -204,7 +204,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 // TestNothingStaysOpenAfterAFailedOpen fails each operation of opening a store after a crash, alone or with all that
 // follow.
 func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	fsys, open := storetest.Gated(mem, storetest.CreatesTable)
 	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	must(t, err)
@@ -226,7 +226,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 				files := storetest.TrackOpen(again)
 				var at atomic.Int64
 				var opened atomic.Bool
-				o := storetest.Tiny(vfs.NewHook(files, func(vfs.Op) error {
+				o := storetest.Tiny(vfstest.NewHook(files, func(vfstest.Op) error {
 					if opened.Load() {
 						return nil
 					}

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A spaciousFS reports any amount of free space that a test sets. It never runs out of space.
@@ -28,7 +29,7 @@ type spaciousFS struct {
 func (s *spaciousFS) FreeSpace(string) (uint64, error) { return s.free.Load(), s.err }
 
 func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
-	fsys := &spaciousFS{FS: vfs.NewMem()}
+	fsys := &spaciousFS{FS: vfstest.NewMem()}
 	fsys.free.Store(1 << 40)
 	o := &bloomkv.Options{FS: fsys}
 	l := listen(o)
@@ -54,7 +55,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 }
 
 func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfs.NewMem(), err: errors.ErrUnsupported}})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfstest.NewMem(), err: errors.ErrUnsupported}})
 	must(t, err)
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
@@ -66,7 +67,7 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 // TestACompactionWaitsForRoomAndWritesDoNotWaitForIt checks that a compaction without disk space is reported once, that
 // level 0 may grow beyond its stop limit meanwhile, and that the compaction is done when there is space.
 func TestACompactionWaitsForRoomAndWritesDoNotWaitForIt(t *testing.T) {
-	fsys := &spaciousFS{FS: vfs.NewMem()}
+	fsys := &spaciousFS{FS: vfstest.NewMem()}
 	fsys.free.Store(1 << 40)
 	o := &bloomkv.Options{FS: fsys}
 	l := listen(o)
@@ -91,7 +92,7 @@ func TestACompactionWaitsForRoomAndWritesDoNotWaitForIt(t *testing.T) {
 // TestACompactionThatWasPutOffIsLookedAtAgain has too little disk space, and later enough, without any other change.
 func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fsys := &spaciousFS{FS: vfs.NewMem()}
+		fsys := &spaciousFS{FS: vfstest.NewMem()}
 		fsys.free.Store(1 << 40)
 		const spaceAgain = time.Second // after which a compaction that was put off is considered again
 		o := &bloomkv.Options{FS: fsys, Durability: bloomkv.NoSync}
@@ -134,7 +135,7 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 		{"a file that is no table", "db/notes", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
 			must(t, err)
 			must(t, db.Put([]byte("key"), []byte("value")))
@@ -143,8 +144,8 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 			must(t, left.Close())
 			image := mem.Kill()
 			must(t, db.Close())
-			full := vfs.NewHook(image, func(op vfs.Op) error {
-				if op.Kind == vfs.OpWrite {
+			full := vfstest.NewHook(image, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpWrite {
 					if _, err := image.Stat(c.file); err == nil {
 						return syscall.ENOSPC
 					}
@@ -169,28 +170,28 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 // A fullDisk is a file system in memory of a limited size, in blocks of 4 KiB.
 type fullDisk struct {
 	vfs.FS
-	mem   *vfs.Mem
+	mem   *vfstest.Mem
 	bytes atomic.Int64
 
 	mu      sync.Mutex
 	written map[string]int64 // guarded by mu; by name, of the bytes of a file, which may have more reserved
 }
 
-func newDisk(mem *vfs.Mem, bytes int64) *fullDisk {
+func newDisk(mem *vfstest.Mem, bytes int64) *fullDisk {
 	d := &fullDisk{mem: mem, written: map[string]int64{}}
 	d.bytes.Store(bytes)
-	d.FS = vfs.NewHook(d.mem, func(op vfs.Op) error {
+	d.FS = vfstest.NewHook(d.mem, func(op vfstest.Op) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		n, free := int64(op.Size), d.free()
 		switch op.Kind { //nolint:exhaustive // the others take no space
-		case vfs.OpCreate:
+		case vfstest.OpCreate:
 			d.written[op.Name] = 0
-		case vfs.OpReserve:
+		case vfstest.OpReserve:
 			if n > free/16 {
 				return syscall.ENOSPC
 			}
-		case vfs.OpWrite:
+		case vfstest.OpWrite:
 			info, err := d.mem.Stat(op.Name)
 			if err != nil {
 				return err
@@ -231,7 +232,7 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 	for _, free := range []int64{8 << 10, 20 << 10, 68 << 10, 200 << 10} {
 		for _, deletes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("free=%d/deletes=%v", free, deletes), func(t *testing.T) {
-				disk := newDisk(vfs.NewMem(), 1<<40)
+				disk := newDisk(vfstest.NewMem(), 1<<40)
 				o := &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync}
 				l := listen(o)
 				db := l.open(t, o)
@@ -295,8 +296,8 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 func TestAFlushWaitsForDiskSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var full atomic.Bool
-		o := storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-			if op.Kind == vfs.OpWrite && filepath.Ext(op.Name) == ".sst" && full.Load() {
+		o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" && full.Load() {
 				return syscall.ENOSPC
 			}
 			return nil

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A listener records events and log records, and calls Metrics at each.
@@ -112,7 +112,7 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 }
 
 func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	l := listen(o)
 	db := l.open(t, o)
@@ -210,7 +210,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 }
 
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	must(t, db.Put([]byte("key"), nil))
@@ -227,7 +227,7 @@ func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 }
 
 func TestDamageIsToldOncePerPlace(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Compression, o.TableSize, o.MemtableSize = bloomkv.CompressionNone, 1<<20, 1<<20
 	db, err := bloomkv.Open("db", o)
@@ -274,7 +274,7 @@ func TestWorkThatFailsIsToldAndThenThatTheStoreIsReadOnly(t *testing.T) {
 	cause := errors.New("the disk is full")
 	var full bool
 	var mu sync.Mutex
-	o := storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if full && storetest.CreatesTable(op) {
@@ -326,7 +326,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
+			fsys, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
 				return storetest.CreatesTable(op) && storetest.Inside(tt.gate)
 			})
 			o := storetest.Small(fsys)
@@ -385,11 +385,11 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 
 // TestSyncNeedsNoRoom fills the memtable while no flush can run: Sync must still make the writes durable.
 func TestSyncNeedsNoRoom(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if opened.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if opened.Load() && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
 		return nil
@@ -417,8 +417,8 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 
 func TestALoggerMayAskForMetrics(t *testing.T) {
 	broken := false
-	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if broken && op.Kind == vfs.OpSync {
+	opts := storetest.Small(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if broken && op.Kind == vfstest.OpSync {
 			return errors.New("the disk is gone")
 		}
 		return nil

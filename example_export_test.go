@@ -9,12 +9,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A store is sent as a stream, here through a buffer, and becomes a store elsewhere.
 func ExampleDB_Export() {
-	fs := vfs.NewMem() // default: the operating system's files
+	fs := vfstest.NewMem() // default: the operating system's files
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: fs})
 	if err != nil {
 		log.Fatal(err)
@@ -54,7 +54,7 @@ func ExampleDB_Export() {
 // A follower says which tables it has, and gets the others.
 func ExampleDB_Import() {
 	open := func(dir string) *bloomkv.DB {
-		db, err := bloomkv.Open(dir, &bloomkv.Options{FS: vfs.NewMem()})
+		db, err := bloomkv.Open(dir, &bloomkv.Options{FS: vfstest.NewMem()})
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func ExampleDB_Import() {
 
 // A table is built without a store, and becomes a part of one.
 func ExampleDB_IngestTables() {
-	fs := vfs.NewMem() // default: the operating system's files
+	fs := vfstest.NewMem() // default: the operating system's files
 	f, err := fs.Create("users.sst")
 	if err != nil {
 		log.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A checkpoint is a copy of a store in use. It is an independent store.
@@ -43,7 +43,7 @@ func ExampleDB_Checkpoint() {
 
 // Any number of processes may read one store at a time, from a disk that may be write-protected.
 func ExampleOptions_readOnly() {
-	files := vfs.NewMem() // stands for the shared disk
+	files := vfstest.NewMem() // stands for the shared disk
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)
@@ -75,7 +75,7 @@ func ExampleOptions_readOnly() {
 
 // A file system in memory can simulate a power cut, to check that all acknowledged writes survive.
 func Example_powerCut() {
-	files := vfs.NewMem()
+	files := vfstest.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)
@@ -92,9 +92,9 @@ func Example_powerCut() {
 
 	for _, cut := range []struct {
 		what  string
-		files *vfs.Mem
+		files *vfstest.Mem
 	}{
-		{"after a power cut", files.Crash(vfs.KeepNothing)}, // the worst case: no unsynced data is left
+		{"after a power cut", files.Crash(vfstest.KeepNothing)}, // the worst case: no unsynced data is left
 		{"after a kill", files.Kill()},
 	} {
 		again, err := bloomkv.Open("data", &bloomkv.Options{FS: cut.files})
@@ -122,14 +122,14 @@ func Example_powerCut() {
 func Example_powerCutAnywhere() {
 	var (
 		mu     sync.Mutex // the store's goroutines work on files too
-		after  []*vfs.Mem
-		memory = vfs.NewMem()
+		after  []*vfstest.Mem
+		memory = vfstest.NewMem()
 	)
-	files := vfs.NewHook(memory, func(op vfs.Op) error {
+	files := vfstest.NewHook(memory, func(op vfstest.Op) error {
 		if op.Kind.Changes() {
 			mu.Lock()
 			defer mu.Unlock()
-			after = append(after, memory.Crash(vfs.KeepSome(uint64(len(after)), 50)))
+			after = append(after, memory.Crash(vfstest.KeepSome(uint64(len(after)), 50)))
 		}
 		return nil
 	})
@@ -174,7 +174,7 @@ func Example_powerCutAnywhere() {
 
 // Check verifies every checksum of a store that is not open for writing. Damage is reported by file and offset.
 func ExampleCheck() {
-	files := vfs.NewMem()
+	files := vfstest.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)

@@ -7,12 +7,12 @@ import (
 	"strconv"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Scan yields the keys with a prefix, in order. An error comes as the last element.
 func ExampleDB_Scan() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()}) // in memory; without FS, in files
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func ExampleDB_Scan() {
 
 // An iterator moves in both directions and seeks any key.
 func ExampleDB_Iter() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func ExampleDB_Iter() {
 
 // Newest first: keys that end in a time, iterated from the last one backward.
 func ExampleIterator_Backward() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func ExampleIterator_Backward() {
 
 // Reads that must be consistent with each other use one snapshot.
 func ExampleDB_Snapshot() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func ExampleDB_Snapshot() {
 
 // GetMany looks up many keys at once, as of one moment.
 func ExampleDB_GetMany() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func ExampleDB_GetMany() {
 
 // View reads a value in place, without a copy.
 func ExampleDB_View() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func ExampleDB_View() {
 
 // MayContain never reads the disk: false is certain, true is worth a Get.
 func ExampleDB_MayContain() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func ExampleDB_MayContain() {
 
 // GetTraced shows the cost of one lookup: the tables that it searched, and the blocks that it read.
 func ExampleDB_GetTraced() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func ExampleDB_GetTraced() {
 // With a filter of prefixes, a scan for a user without keys reads no block.
 func ExamplePrefixSeparator() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{
-		FS:           vfs.NewMem(),
+		FS:           vfstest.NewMem(),
 		FilterPrefix: bloomkv.PrefixSeparator('/', 2), // the prefix of user/17/name is user/17/
 	})
 	if err != nil {
@@ -258,7 +258,7 @@ func balance(r bloomkv.Reader) (total int, err error) {
 
 // A function that takes a Reader works on the current state of a store and on a snapshot.
 func ExampleReader() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}

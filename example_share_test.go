@@ -5,7 +5,7 @@ import (
 	"log"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Stores of one process share one budget of memory and descriptors, here 32 MiB.
@@ -14,7 +14,7 @@ func ExampleNewResources() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fs := vfs.NewMem() // default: the operating system's files
+	fs := vfstest.NewMem() // default: the operating system's files
 	for _, name := range []string{"users", "orders"} {
 		db, err := bloomkv.Open(name, &bloomkv.Options{FS: fs, Resources: shared})
 		if err != nil {
@@ -33,7 +33,7 @@ func ExampleNewResources() {
 // Events report the background work of a store.
 func ExampleEvents() {
 	db, err := bloomkv.Open("store", &bloomkv.Options{
-		FS: vfs.NewMem(), // default: the operating system's files
+		FS: vfstest.NewMem(), // default: the operating system's files
 		Events: bloomkv.Events{
 			Flushed: func(f bloomkv.FlushInfo) {
 				fmt.Println("flushed", f.Versions, "versions into", f.Tables, "table")

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // inTemp runs the rest of an example in its own temporary directory.
@@ -106,7 +106,7 @@ func ExampleOpen() {
 
 // An absent key is a result, not a failure.
 func ExampleDB_Get() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()}) // in memory; without FS, in files
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,13 +9,13 @@ import (
 	"strconv"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // PutIfAbsent checks and inserts in one step: of many concurrent callers, one gets true. For a new key, the filters
 // answer the check.
 func ExampleDB_PutIfAbsent() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()}) // in memory; without FS, in files
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()}) // in memory; without FS, in files
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func ExampleDB_PutIfAbsent() {
 // A counter that any number of goroutines may increment: create it, or read, compute and swap; and retry if another
 // goroutine was faster.
 func ExampleDB_CompareAndSwap() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func ExampleDB_CompareAndSwap() {
 
 // Apply writes related operations atomically.
 func ExampleDB_Apply() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func ExampleDB_Apply() {
 // One write is durable when it returns, in a store whose writes otherwise need not be. The writes before it are
 // durable then, too.
 func ExampleDB_With() {
-	disk := vfs.NewMem()
+	disk := vfstest.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync})
 	if err != nil {
 		log.Fatal(err)
@@ -108,7 +108,7 @@ func ExampleDB_With() {
 		log.Fatal(err)
 	}
 
-	disk = disk.Crash(vfs.KeepNothing) // a power cut
+	disk = disk.Crash(vfstest.KeepNothing) // a power cut
 	after, err := bloomkv.Open("data", &bloomkv.Options{FS: disk})
 	if err != nil {
 		log.Fatal(err)
@@ -125,7 +125,7 @@ func ExampleDB_With() {
 
 // A batch can be sent as bytes: here to a second store that follows the first.
 func ExampleBatch_MarshalBinary() {
-	follower, err := bloomkv.Open("follower", &bloomkv.Options{FS: vfs.NewMem()})
+	follower, err := bloomkv.Open("follower", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func ExampleBatch_MarshalBinary() {
 // A consumer of a stream keeps its offset as the mark of the store, in the same batch as what it makes of the messages.
 // After a crash it goes on where the store is: no message is lost or counted twice.
 func ExampleDB_Mark() {
-	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func ExampleDB_Mark() {
 
 // Update moves money between two accounts. If another writer changes one of them meanwhile, the function runs again.
 func ExampleDB_Update() {
-	db, err := bloomkv.Open("bank", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("bank", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func ExampleBatch_Replay() {
 
 // DeleteRange removes everything before a day at the cost of one write.
 func ExampleDB_DeleteRange() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func ExampleDB_DeleteRange() {
 // Ingest loads keys in bulk from any function that yields them in ascending order. With Replace, the loaded keys
 // replace the whole contents of the store in one step.
 func ExampleDB_Ingest() {
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		log.Fatal(err)
 	}

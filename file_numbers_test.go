@@ -16,19 +16,21 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A numberWatch is a file system that compares each new table and log with the manifest on the disk at that moment. The
 // manifest must already reserve the file's number: otherwise, after a crash, the number could be assigned again.
 type numberWatch struct {
-	mem *vfs.Mem
+	mem *vfstest.Mem
 	t   *testing.T
 
-	mu     sync.Mutex
-	made   map[uint64]bool
-	first  uint64         // lower numbers may have been assigned by an earlier DB
-	since  int            // tables made since the test last reset it
-	atEdit func(*vfs.Mem) // called once, when more tables are made than an edit reserves, before the names are durable
+	mu    sync.Mutex
+	made  map[uint64]bool
+	first uint64 // lower numbers may have been assigned by an earlier DB
+	since int    // tables made since the test last reset it
+	// called once, when more tables are made than an edit reserves, before the names are durable
+	atEdit func(*vfstest.Mem)
 }
 
 func (n *numberWatch) fs() vfs.FS {
@@ -36,18 +38,18 @@ func (n *numberWatch) fs() vfs.FS {
 	if s, err := manifest.Load(n.mem, "db"); err == nil {
 		n.first = s.NextFile
 	}
-	return vfs.NewHook(n.mem, func(op vfs.Op) error {
+	return vfstest.NewHook(n.mem, func(op vfstest.Op) error {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/"))
 		switch {
-		case op.Kind == vfs.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead &&
+		case op.Kind == vfstest.OpSyncDir && op.Name == "db" && n.since > tree.NumbersAhead &&
 			!storetest.Inside(storetest.NameLog):
 			if n.atEdit != nil {
 				n.atEdit(n.mem)
 				n.atEdit = nil
 			}
-		case op.Kind != vfs.OpCreate || kind != filename.Table && kind != filename.Log:
+		case op.Kind != vfstest.OpCreate || kind != filename.Table && kind != filename.Log:
 		default:
 			if n.made[number] || number < n.first {
 				n.t.Errorf("%s may have been made before: numbers below %d were assigned, and %v", op.Name, n.first,
@@ -97,11 +99,11 @@ func numberedOptions(fsys vfs.FS) *bloomkv.Options {
 func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
 		t.Helper()
-		var left []*vfs.Mem
+		var left []*vfstest.Mem
 		n.mu.Lock()
 		n.since = 0
-		n.atEdit = func(mem *vfs.Mem) {
-			left = append(left, mem.Kill(), mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepSome(7, 50)))
+		n.atEdit = func(mem *vfstest.Mem) {
+			left = append(left, mem.Kill(), mem.Crash(vfstest.KeepNothing), mem.Crash(vfstest.KeepSome(7, 50)))
 		}
 		n.mu.Unlock()
 		if err := work(); err != nil {
@@ -133,7 +135,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 			}
 		}
 	}
-	n := &numberWatch{mem: vfs.NewMem(), t: t}
+	n := &numberWatch{mem: vfstest.NewMem(), t: t}
 	db, err := bloomkv.Open("db", numberedOptions(n.fs()))
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("first"), []byte("x")), db.Sync(), db.Flush(t.Context())))
@@ -156,7 +158,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	must(t, db.Close())
 
 	// The next Open writes one log out into small tables.
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := numberedOptions(mem)
 	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
 	if db, err = bloomkv.Open("db", o); err != nil {
@@ -180,7 +182,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 // TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves allocates a few hundred numbers while the manifest is
 // rewritten.
 func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	last := uint64(0)
@@ -190,7 +192,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		}
 		n, err := db.Tree().NewNumber()
 		must(t, err)
-		s, err := manifest.Load(mem.Crash(vfs.KeepNothing), "db")
+		s, err := manifest.Load(mem.Crash(vfstest.KeepNothing), "db")
 		if err != nil || n >= s.NextFile || n <= last || s.NextFile > n+2*tree.NumbersAhead+2 {
 			t.Fatalf("number %d after %d, but a crash leaves a manifest that reserves those below %d: %v",
 				n, last, s.NextFile, err)

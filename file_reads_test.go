@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // uncached disables the block cache, so that each use of a block is a read.
@@ -51,7 +52,7 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *blo
 func TestMayContainTouchesNoFile(t *testing.T) {
 	const n = 3000
 	key := storetest.KeyShapes[0].Key
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := shapedStore(t, mem, key, n)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -123,7 +124,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 	lookups := max(storetest.AtStride(100)*1500, 3*n) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			o := shapedStore(t, mem, shape.Key, n)
 			files := storetest.LogFiles(mem)
 			o.FS = files

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestWhatFiltersAnswerIsCountedByTable compares exact counts over memtables, level 0, moved tables, range tombstones
@@ -23,8 +24,8 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 		fpr  float64
 	}{{"with filters", 0.3}, {"without", 1}} {
 		t.Run(test.name, func(t *testing.T) {
-			mem, held, gate := vfs.NewMem(), new(atomic.Bool), make(chan struct{})
-			o := storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+			mem, held, gate := vfstest.NewMem(), new(atomic.Bool), make(chan struct{})
+			o := storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 				if held.Load() && storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop) {
 					<-gate
 				}
@@ -137,7 +138,7 @@ func answersOf(db *bloomkv.DB) map[string]bloomkv.FilterAnswers {
 // after writes, and at no other time.
 func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	const n = 2000
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := shapedStore(t, mem, storetest.KeyShapes[0].Key, n)
 	open := func(fsys vfs.FS, readOnly bool) *bloomkv.DB {
 		t.Helper()
@@ -211,7 +212,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 	closeIt(db)
 	for _, op := range files.Take() {
 		switch op.Kind {
-		case vfs.OpCreate, vfs.OpWrite, vfs.OpRename, vfs.OpRemove, vfs.OpSync:
+		case vfstest.OpCreate, vfstest.OpWrite, vfstest.OpRename, vfstest.OpRemove, vfstest.OpSync:
 			t.Errorf("a store without writes performed %v", op)
 		default:
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestABudgetHasItsFiltersBackWhenCompactReturns overwrites a store whose filters take more than half of their memory,
@@ -19,7 +19,7 @@ import (
 func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	const n = 60_000
 	lookups := storetest.AtStride(60_000)
-	o := planOptionsFor(vfs.NewMem(), 1e-4, nil)
+	o := planOptionsFor(vfstest.NewMem(), 1e-4, nil)
 	db := planStore(t, o, n)
 	m := db.Metrics().Memory
 	free := db.Pool().Free()
@@ -66,7 +66,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 		{"Ribbon filters of twelve bits a key", bloomkv.FilterRibbon, 92 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			o := planOptionsFor(mem, 0, func(o *bloomkv.Options) {
 				o.FilterMemory, o.FilterKind, o.BaseLevelSize, o.LevelRatio, o.TableSize = c.memory, c.kind, 1<<20, 4,
 					256<<10
@@ -187,7 +187,7 @@ func wastesLikeEntries(t *testing.T, db *bloomkv.DB, n, lookups int) (rate, weig
 // filters have made space for that of the new table.
 func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	const n = 60_000
-	db := planStore(t, planOptionsFor(vfs.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 }), n)
+	db := planStore(t, planOptionsFor(vfstest.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 }), n)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	storetest.Settle(t, db)
 	for i := range uint64(300) { // less than a memtable

@@ -12,7 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestFiltersKeepToTheirMemoryAsTheStoreGrows grows stores until their filters have a few bits per key, and shrinks
@@ -30,7 +30,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 		{"Ribbon filters", bloomkv.FilterRibbon, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := storetest.Tiny(vfs.NewMem())
+			o := storetest.Tiny(vfstest.NewMem())
 			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.NoSync, memory, tt.kind, 4
 			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
 			o.FilterSeed = 5
@@ -118,7 +118,7 @@ func asPlanned(db *bloomkv.DB) bool {
 }
 
 func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	for _, tt := range []struct {
 		want string
 		o    bloomkv.Options
@@ -182,7 +182,7 @@ func poissonLimit(mean, chance float64) float64 {
 // TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters need. Once all filters have
 // been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	bloom := func(memory int64) *bloomkv.Options {
 		return planOptionsFor(mem, 0, func(o *bloomkv.Options) {
 			o.FilterMemory, o.FilterKind = memory, bloomkv.FilterBloom
@@ -206,7 +206,7 @@ func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 // freed for those of the new tables, and the iterator still works.
 func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	const n = 20_000
-	db := planStore(t, planOptionsFor(vfs.NewMem(), 0.01, nil), n)
+	db := planStore(t, planOptionsFor(vfstest.NewMem(), 0.01, nil), n)
 	storetest.Soon(t, "the tables that the last compaction replaced are removed",
 		func() bool { return db.Metrics().Files.Obsolete == 0 })
 	before := db.Metrics()
@@ -234,7 +234,7 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 // TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = bloomkv.NoSync, kind,
 			1<<20,
 			1<<20, 10, 1<<20

@@ -17,12 +17,13 @@ import (
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // usual returns options with which a few puts are several tables, on the system's own files. The hook sees operations.
-func usual(d bloomkv.Durability, hook func(vfs.Op)) *bloomkv.Options {
+func usual(d bloomkv.Durability, hook func(vfstest.Op)) *bloomkv.Options {
 	return &bloomkv.Options{
-		FS:         vfs.NewHook(vfs.OS, func(op vfs.Op) error { hook(op); return nil }),
+		FS:         vfstest.NewHook(vfs.OS, func(op vfstest.Op) error { hook(op); return nil }),
 		Durability: d, MemoryBudget: 8 << 20, MemtableSize: 64 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10,
 	}
 }
@@ -73,7 +74,7 @@ func have(t *testing.T, dir string, keys []string) error {
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{}); err != nil {
 		return err
 	}
-	db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(vfstest.Op) {}))
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
 		t.Skip("the system does not move a directory that is in use")
 	}
 	template := filepath.Join(t.TempDir(), "template")
-	db, err := bloomkv.Open(template, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	db, err := bloomkv.Open(template, usual(bloomkv.NoSync, func(vfstest.Op) {}))
 	must(t, err)
 	_, err = usualWork(db, "other")
 	must(t, errors.Join(err, db.Close()))
@@ -129,11 +130,11 @@ func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
 				must(t, os.Mkdir(parent, 0o700))
 				var n atomic.Int64
 				var held atomic.Bool
-				keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfs.Op) {
+				keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfstest.Op) {
 					if held.Load() && n.Add(1) == at {
 						now, done = c.do(parent, dir), true
 					}
-					if op.Kind == vfs.OpLock {
+					if op.Kind == vfstest.OpLock {
 						held.Store(true)
 					}
 				})))
@@ -172,13 +173,13 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 	for at := int64(0); at <= total; at += max(total/int64(12**storetest.Long), 1) { // 0: no change
 		dir, done := filepath.Join(t.TempDir(), "store"), false
 		var n atomic.Int64
-		keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfs.Op) {
-			if op.Kind != vfs.OpStat || filepath.Base(op.Name) != "LOCK" || n.Add(1) != at {
+		keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfstest.Op) {
+			if op.Kind != vfstest.OpStat || filepath.Base(op.Name) != "LOCK" || n.Add(1) != at {
 				return
 			}
 			done = true
 			must(t, os.Remove(op.Name))
-			second, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(vfs.Op) {}))
+			second, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(vfstest.Op) {}))
 			must(t, err)
 			must(t, second.Put([]byte("second"), nil))
 			must(t, second.Close())
@@ -210,7 +211,7 @@ func TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges(t *testing.T) 
 		must(t, errors.Join(other.Put([]byte("other"), nil), other.Close()))
 		want := files(t, two)
 		t.Chdir(one)
-		db, err := bloomkv.Open(name, usual(bloomkv.NoSync, func(vfs.Op) {}))
+		db, err := bloomkv.Open(name, usual(bloomkv.NoSync, func(vfstest.Op) {}))
 		must(t, err)
 		t.Chdir(two)
 		keys, err := usualWork(db, "first")
@@ -228,15 +229,15 @@ func TestABackupTargetIsHeld(t *testing.T) {
 		t.Skip("the system does not move a directory that is in use")
 	}
 	base := t.TempDir()
-	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.NoSync, func(vfs.Op) {}))
+	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.NoSync, func(vfstest.Op) {}))
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
 	keys, err := usualWork(db, "first")
 	must(t, err)
 	target, moved := filepath.Join(base, "target"), filepath.Join(base, "moved")
 	creates := 0
-	fsys := vfs.NewHook(vfs.OS, func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate {
+	fsys := vfstest.NewHook(vfs.OS, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpCreate {
 			if creates++; creates == 2 {
 				must(t, errors.Join(os.Rename(target, moved), os.MkdirAll(filepath.Join(target, "tables"), 0o700)))
 			}

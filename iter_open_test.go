@@ -14,7 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A records handler keeps the log records.
@@ -42,7 +42,7 @@ func (r *records) Handle(_ context.Context, rec slog.Record) error {
 // TestIteratorsLeftOpenAreNamedAtClose checks that Close logs the file and line that opened each iterator.
 func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var log records
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Logger = slog.New(&log)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestLargeValuesAreCopiedOnce counts what operations with one large value allocate in the heap, per byte of the value.
@@ -88,7 +88,7 @@ func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
 // TestLargePutsSurviveACrash writes values that are not copied on their way to the log, with and without others, reads
 // them, and recovers them.
 func TestLargePutsSurviveACrash(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.MemtableSize = 2 << 20
 	db, err := bloomkv.Open("db", o)
@@ -113,7 +113,7 @@ func TestLargePutsSurviveACrash(t *testing.T) {
 		}
 	}
 	check(db)
-	o.FS = mem.Crash(func(vfs.Unsynced) bool { return false })
+	o.FS = mem.Crash(func(vfstest.Unsynced) bool { return false })
 	again, err := bloomkv.Open("db", o)
 	must(t, err)
 	check(again)

@@ -31,9 +31,9 @@ type room struct {
 var rooms = map[string]room{
 	// the programs, and examples that need modules which the store does not
 	"tools/bloomkv": {9, []string{
-		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "internal/manifest",
-		"internal/filterplan", "internal/filename", "tools/cli", "internal/httpguard", "tools/internal/inspect",
-		"tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
+		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
+		"internal/manifest", "internal/filterplan", "internal/filename", "tools/cli", "internal/httpguard",
+		"tools/internal/inspect", "tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},
 	"tools/examples":                {9, []string{".", "bloom", "internal/httpguard"}},
@@ -168,6 +168,7 @@ var rooms = map[string]room{
 
 	"bloomblock":         {0, nil},
 	"vfs":                {0, nil},
+	"vfs/vfstest":        {1, []string{"vfs"}}, // file systems for tests
 	"internal/deadkeys":  {1, []string{"internal/batch", "internal/ikey"}},
 	"internal/merge":     {0, []string{"internal/ikey"}},
 	"internal/batch":     {0, []string{"internal/ikey"}},
@@ -237,7 +238,7 @@ var doors = map[string][]string{
 }
 
 // osNames are the names of package os that touch no file. The others may be used only in vfs.
-var osNames = []string{"FileInfo", "FileMode", "ErrNotExist", "ErrClosed", "Hostname"}
+var osNames = []string{"FileInfo", "FileMode", "LinkError", "ErrNotExist", "ErrClosed", "Hostname"}
 
 // programs are the directories whose packages are not the library: they may open files, print, log and exit.
 var programs = []string{

@@ -12,14 +12,14 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	fails := 3
-	opts := storetest.Small(vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && fails > 0 {
+	opts := storetest.Small(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && strings.HasSuffix(op.Name, ".sst") && fails > 0 {
 			fails--
 			return errors.New("no descriptor is left")
 		}
@@ -51,8 +51,8 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 
 func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	manifests := 0
-	opts := storetest.Small(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpCreate && strings.Contains(op.Name, "MANIFEST-") {
+	opts := storetest.Small(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpCreate && strings.Contains(op.Name, "MANIFEST-") {
 			manifests++
 		}
 		return nil
@@ -101,7 +101,7 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 	must(t, err)
 	defer func() { _ = db.Close() }()
 	for i := range 3 {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // memoryKey returns a key of 8 bytes; odd numbers are never stored.
@@ -26,7 +26,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	}
 	const n = 900_000
 	opts := &bloomkv.Options{
-		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
 		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
@@ -92,7 +92,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 }
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
-	opts := storetest.Small(vfs.NewMem())
+	opts := storetest.Small(vfstest.NewMem())
 	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
@@ -127,7 +127,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 
 // TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
 func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, err)
 	for range 2 {
 		must(t, db.Put([]byte("key"), []byte("value")))
@@ -156,7 +156,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 		return m.HeapAlloc
 	}
 	takes := func(tables int) (counted, taken int64) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.NoSync, 1<<20, 2*many
 		db, err := bloomkv.Open("db", o)
 		must(t, err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // metricNames are the names that programs read. Names may be added, but never removed.
@@ -181,7 +181,7 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 // TestWhatIsPromisedPredictedAndMeasuredAgrees compares the three rates, with all filters and with some.
 func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	const n = 20_000
-	o := storetest.Small(vfs.NewMem())
+	o := storetest.Small(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.05
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -266,7 +266,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 }
 
 func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
-	o := storetest.Small(vfs.NewMem())
+	o := storetest.Small(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -356,8 +356,8 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 }
 
 func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
-	mem := vfs.NewMem()
-	fsys, open := storetest.Gated(mem, func(op vfs.Op) bool {
+	mem := vfstest.NewMem()
+	fsys, open := storetest.Gated(mem, func(op vfstest.Op) bool {
 		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
 	})
 	o := storetest.Small(fsys)
@@ -408,7 +408,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 
 // TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
 func TestAFlushIsCountedWhenItReturns(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	for i := range uint64(100) {
 		must(t, errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())))

@@ -11,12 +11,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestTheTextOfMetricsFitsAndLeavesOutZeros prints the figures of a new store, of one in use, and large ones.
 func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
-	o := storetest.Small(vfs.NewMem())
+	o := storetest.Small(vfstest.NewMem())
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	fresh := db.Metrics()

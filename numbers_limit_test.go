@@ -14,12 +14,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // storeAt returns a store with one key, whose manifest a function then changes.
-func storeAt(t *testing.T, change func(s *manifest.State)) *vfs.Mem {
+func storeAt(t *testing.T, change func(s *manifest.State)) *vfstest.Mem {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Small(mem))
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("old"), nil), db.Close()))
@@ -92,7 +93,7 @@ func TestAStoreWhoseNumbersEndRefusesWritesAndOpensAgain(t *testing.T) {
 			}
 			killed := mem.Kill()
 			_ = db.Close() // if the numbers of files are exhausted, it may not write a manifest
-			for how, fsys := range map[string]*vfs.Mem{"Close": mem, "the death of the process": killed} {
+			for how, fsys := range map[string]*vfstest.Mem{"Close": mem, "the death of the process": killed} {
 				for range 2 {
 					if err := holds(fsys.Kill(), "db", keys...); err != nil {
 						t.Errorf("after %s: %v", how, err)

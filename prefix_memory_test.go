@@ -8,13 +8,13 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with enough memory, without, and with enough
 // again.
 func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = bloomkv.NoSync, bloomkv.PrefixSeparator('/', 1), 64<<10,
 		64<<10
 	db, err := bloomkv.Open("db", o)

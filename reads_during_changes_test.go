@@ -7,7 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A reader loads its state and its sequence separately. These tests change the store between the two loads.
@@ -81,7 +81,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 		for _, place := range []string{"a memtable", "a table"} {
 			for side, gate := range map[string]func(*bloomkv.DB, int, func()){"before": beforeSeq, "after": afterSeq} {
 				for times := 1; times <= 3; times++ { // a reader that finds another state reads the sequence again
-					db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+					db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 					must(t, err)
 					// Versions newer than a snapshot keep their sequence numbers through a compaction.
 					snapshot, err := db.Snapshot()
@@ -121,7 +121,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
 	for _, work := range []storetest.Function{storetest.CompactLoop, storetest.FlushLoop} {
 		g := storetest.NewGate()
-		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 			if storetest.CreatesTable(op) && storetest.Inside(work) {
 				g.Pass()
 			}
@@ -179,7 +179,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	}
 	for name, read := range readers {
 		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
-			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 			must(t, err)
 			write := func(key, value string) {
 				if err := errors.Join(db.Put([]byte(key), []byte(value)), db.Flush(t.Context())); err != nil {
@@ -230,9 +230,9 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	g := storetest.NewGate()
 	slow := false
-	files := storetest.TrackOpen(vfs.NewMem())
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(files, func(op vfs.Op) error {
-		if slow && op.Kind == vfs.OpReadAt && storetest.Inside(storetest.Search) {
+	files := storetest.TrackOpen(vfstest.NewMem())
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(files, func(op vfstest.Op) error {
+		if slow && op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.Search) {
 			g.Pass()
 		}
 		return nil

@@ -15,12 +15,12 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // sharing returns options like those of tiny, for a store that shares r.
 func sharing(r *bloomkv.Resources) *bloomkv.Options {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.NoSync
 	return o
 }
@@ -172,7 +172,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	r := newTestResources(t, 16<<20, 0)
 	var open []*bloomkv.DB
 	for i := range 16 { // the default number of stores
-		db, err := bloomkv.Open(fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfs.NewMem(), Resources: r})
+		db, err := bloomkv.Open(fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfstest.NewMem(), Resources: r})
 		must(t, err)
 		if db.Options().MemtableSize != 256<<10 {
 			t.Fatalf("a memtable of %d bytes, want 256 KiB", db.Options().MemtableSize)
@@ -180,7 +180,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 		open = append(open, db)
 	}
 	accounts(t, r, open...)
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	late := &bloomkv.Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
 	_, err := bloomkv.Open("late", late)
 	if !errors.Is(err, bloomkv.ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
@@ -226,7 +226,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 		},
 		{"option Resources: not made by NewResources", bloomkv.Options{Resources: new(bloomkv.Resources)}},
 	} {
-		tt.o.FS = vfs.NewMem()
+		tt.o.FS = vfstest.NewMem()
 		if _, err := bloomkv.Open("db", &tt.o); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %v, want %q", err, tt.want)
 		}
@@ -311,8 +311,8 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	r := newTestResources(t, 8<<20, 8)
 	var gate sync.Mutex // while it is locked, reads of the hanging store wait
 	o := sharing(r)
-	o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
-		if (op.Kind == vfs.OpReadAt || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, ".sst") {
+	o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
+		if (op.Kind == vfstest.OpReadAt || op.Kind == vfstest.OpOpen) && strings.HasSuffix(op.Name, ".sst") {
 			gate.Lock()
 			defer gate.Unlock()
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // planKey has a 6-byte prefix for each 16 numbers; odd numbers are never stored, nor numbers from 1<<40 on.
@@ -127,7 +128,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			db := planStore(t, planOptionsFor(mem, c.fpr, c.with), n)
 			if m := db.Metrics(); m.TablesOffPlan != 0 || m.BytesOffPlan != 0 {
 				t.Errorf("before the change, %d tables are off the plan\n%v", m.TablesOffPlan, m)
@@ -213,7 +214,7 @@ func scanAbsentPrefixes(t *testing.T, db *bloomkv.DB, rule bloomkv.PrefixRule, s
 
 // TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the new plan's promise and fit in memory.
 func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	options := func(memory int64) *bloomkv.Options {
 		return planOptionsFor(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = memory })
 	}
@@ -231,7 +232,7 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 
 // TestCompactLeavesTablesThatAreUpToPlan compacts one half of a store, and then all of it.
 func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	const n = 20_000
 	db := planStore(t, planOptionsFor(mem, 0.1, nil), n)
 	before := db.Tables()
@@ -274,7 +275,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 // TestBackgroundCompactionBringsOldTablesAlong loads keys in order, so that tables only move, first with a high rate,
 // then with a low one: tables that reach another level get a filter of the new plan, and the others stay as they are.
 func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	options := func(fpr float64) *bloomkv.Options {
 		o := storetest.Tiny(mem)
 		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.NoSync, fpr, 4
@@ -328,7 +329,7 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 
 // TestCompactReadsTheRulesOfTablesThatWereNotLoaded opens a store whose tables could not be read then.
 func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	const n = 5_000
 	by := func(rule bloomkv.PrefixRule) *bloomkv.Options {
 		return planOptionsFor(mem, 0.01, func(o *bloomkv.Options) { o.FilterPrefix = rule })
@@ -352,7 +353,7 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 
 // TestCompactMendsADamagedFilter checks that a table with a damaged filter counts as one without a filter.
 func TestCompactMendsADamagedFilter(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := planOptionsFor(mem, 0.01, nil)
 	const n = 20_000
 	db := planStore(t, o, n)
@@ -380,7 +381,7 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 // TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites no table, and Rewrite all of
 // them.
 func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	const n = 20_000
 	db := planStore(t, planOptionsFor(mem, 0.01, nil), n)
 	db = reopened(t, db, planOptionsFor(mem, 0.01, func(o *bloomkv.Options) {

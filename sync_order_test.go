@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestASyncWriterBehindANoSyncWriterIsDurable queues both during a sync, so that the NoSync writer leads the next
@@ -21,9 +21,9 @@ import (
 func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	g := storetest.NewGate()
 	var gated atomic.Bool
-	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog) {
+	mem := vfstest.NewMem()
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if gated.Load() && op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog) {
 			gated.Store(false)
 			g.Pass()
 		}
@@ -50,7 +50,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	for _, out := range done {
 		must(t, <-out)
 	}
-	lost := mem.Crash(vfs.KeepNothing)
+	lost := mem.Crash(vfstest.KeepNothing)
 	must(t, db.Close())
 	if db, err = bloomkv.Open("db", storetest.Tiny(lost)); err != nil {
 		t.Fatal(err)
@@ -67,9 +67,9 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	g, flush := storetest.NewGate(), make(chan struct{})
 	var gated atomic.Bool
-	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if gated.Load() && op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncOldLog) {
+	mem := vfstest.NewMem()
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if gated.Load() && op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog) {
 			g.Pass()
 		}
 		if storetest.CreatesTable(op) {
@@ -122,11 +122,11 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 // but not the disk. Then the power fails at each operation of the next Open, which removes the files replaced by the
 // edit, and after it.
 func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
-	mem := vfs.NewMem()
-	var left *vfs.Mem
+	mem := vfstest.NewMem()
+	var left *vfstest.Mem
 	editing := false
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if editing && op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") &&
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if editing && op.Kind == vfstest.OpSync && strings.Contains(op.Name, "MANIFEST") &&
 			storetest.Inside(storetest.Install) {
 			left = mem.Kill() // the last copy has the edit that merges; earlier edits may only move tables
 		}
@@ -149,7 +149,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	}
 	type cut struct {
 		before string
-		left   *vfs.Mem
+		left   *vfstest.Mem
 	}
 	var cuts []cut
 	var mu sync.Mutex
@@ -157,12 +157,12 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		// Removed files are lost for good.
-		left := left.Crash(func(u vfs.Unsynced) bool { return u.What == vfs.UnsyncedName })
+		left := left.Crash(func(u vfstest.Unsynced) bool { return u.What == vfstest.UnsyncedName })
 		cuts = append(cuts, cut{before, left})
 	}
 	removed := 0
-	db, err = bloomkv.Open("db", storetest.Tiny(vfs.NewHook(left, func(op vfs.Op) error {
-		if op.Kind == vfs.OpRemove && strings.HasSuffix(op.Name, ".sst") {
+	db, err = bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(left, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpRemove && strings.HasSuffix(op.Name, ".sst") {
 			removed++
 		}
 		fail(op.String())
@@ -193,8 +193,8 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	var db *bloomkv.DB
 	var leave func()
 	var err error
-	db, err = bloomkv.Open("db", storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
+	db, err = bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
 			storetest.Inside(storetest.InstallIngest) {
 			leave()
 			leave = nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // manyTables returns a closed store of the given number of tables, as small as possible, in the last level.
@@ -45,7 +46,7 @@ const tablesForOpen = 10_000
 func BenchmarkOpenManyTables(b *testing.B) {
 	for _, place := range []string{"memory", "disk"} {
 		b.Run(place, func(b *testing.B) {
-			fsys, dir := vfs.FS(vfs.NewMem()), "db"
+			fsys, dir := vfs.FS(vfstest.NewMem()), "db"
 			if place == "disk" {
 				fsys, dir = vfs.OS, filepath.Join(b.TempDir(), "db")
 			}
@@ -67,7 +68,7 @@ func BenchmarkOpenManyTables(b *testing.B) {
 // that makes the plans.
 func BenchmarkFlushManyTables(b *testing.B) {
 	for _, memory := range []int64{0, 1 << 20} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		o := manyTables(b, mem, "db", tablesForOpen)
 		o.FilterMemory, o.MemoryBudget = memory, 256<<20
 		db, err := bloomkv.Open("db", o)

@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // sumOfLookups returns a + sign·b, field by field.
@@ -134,7 +134,7 @@ func (s *traced) get(k []byte) error {
 // TestTracesAddUpToTheMetrics looks up keys of all kinds in stores that were just opened, in loaded stores, without a
 // cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	options, want := storetest.Layered(t, mem)
 	var memory bloomkv.Batch
 	memory.Put([]byte("key00100"), []byte("sixth"))

@@ -14,12 +14,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestALogCutShortBelowWhatTheManifestKnowsIsDamage truncates a log by complete records, or replaces them by zeros so
 // that the file keeps its size: the log itself shows no damage.
 func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	fs, open := storetest.Gated(mem, storetest.CreatesTable)
 	opts := storetest.Small(fs)
 	db, err := bloomkv.Open("db", opts)
@@ -87,7 +88,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 // not a write asked for a sync: the manifest names a log once its first record is durable.
 func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 	for name, durability := range map[string]bloomkv.Durability{"synced": bloomkv.Sync, "not synced": bloomkv.NoSync} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		db, err := bloomkv.Open("db", storetest.Small(mem))
 		must(t, err)
 		must(t, db.Put([]byte("flushed"), nil))
@@ -96,7 +97,7 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 		log := db.Tree().View().Log
 		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
 		must(t, db.With(durability).Put([]byte("second"), nil))
-		left, lost := mem.Kill(), mem.Crash(vfs.KeepNothing)
+		left, lost := mem.Kill(), mem.Crash(vfstest.KeepNothing)
 		must(t, db.Close())
 
 		crashed, err := bloomkv.Open("db", storetest.Small(lost))

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // BenchmarkUpdate compares transactions that read and write one key with a Get and a Put, in turns of 64 keys, of keys
@@ -23,7 +23,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}{{"present", 0}, {"absent", keys}} {
 		b.Run(kind.name, func(b *testing.B) {
 			o := benchOptions()
-			o.FS, o.Durability = vfs.NewMem(), bloomkv.NoSync
+			o.FS, o.Durability = vfstest.NewMem(), bloomkv.NoSync
 			db, err := bloomkv.Open("db", o)
 			must(b, err)
 			value := make([]byte, 100)

@@ -10,14 +10,14 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/salvage"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestTheRootOfAVolumeTakesAStore makes stores in directories that hold nothing but a lost+found, in each way.
 func TestTheRootOfAVolumeTakesAStore(t *testing.T) {
 	ctx, base := t.Context(), t.TempDir()
 	source := filepath.Join(base, "source")
-	db, err := bloomkv.Open(source, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	db, err := bloomkv.Open(source, usual(bloomkv.NoSync, func(vfstest.Op) {}))
 	must(t, err)
 	keys, err := usualWork(db, "key")
 	must(t, err)

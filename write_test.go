@@ -12,12 +12,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestWritersThatWaitShareOneSync(t *testing.T) {
-	fs := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+	fs := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".log") {
 			time.Sleep(time.Millisecond) // like a disk
 		}
 		return nil
@@ -47,8 +47,8 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 }
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
-	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncOldLog)
+	fs, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog)
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
@@ -89,8 +89,8 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 }
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
-	fs, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
+	fs, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpCreate && storetest.Inside(storetest.CompactLoop)
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
@@ -139,7 +139,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 }
 
 func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Small(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
 	must(t, err)
 	must(t, db.Put([]byte("before"), nil))
 	var b bloomkv.Batch
@@ -165,7 +165,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 }
 
 func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
-	fs, open := storetest.Gated(vfs.NewMem(), storetest.CreatesTable)
+	fs, open := storetest.Gated(vfstest.NewMem(), storetest.CreatesTable)
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", opts)
@@ -189,8 +189,8 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 func TestALogReservesWhatTheOneBeforeItHad(t *testing.T) {
 	var reserves atomic.Int64
 	db, err := bloomkv.Open("db", &bloomkv.Options{
-		FS: vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-			if op.Kind == vfs.OpReserve {
+		FS: vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpReserve {
 				reserves.Add(1)
 			}
 			return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func must(tb testing.TB, err error) {
@@ -42,7 +43,7 @@ func oneGeneration(t *testing.T) *backup.Dir {
 	t.Helper()
 	db, write := written(t)
 	write()
-	d := open(t, vfs.NewMem())
+	d := open(t, vfstest.NewMem())
 	_, err := backup.Make(t.Context(), db, d)
 	must(t, err)
 	return d
@@ -60,7 +61,7 @@ func content(t *testing.T, s backup.Storage, name string) []byte {
 
 // restores restores a generation and compares it.
 func restores(s backup.Storage, n uint64, want map[string]string) error {
-	mem, ctx := vfs.NewMem(), context.Background()
+	mem, ctx := vfstest.NewMem(), context.Background()
 	if err := backup.Restore(ctx, s, n, "restored", bloomkv.NewStoreOptions{FS: mem}); err != nil {
 		return err
 	}
@@ -82,7 +83,7 @@ func restores(s backup.Storage, n uint64, want map[string]string) error {
 // written returns an open store, and a function that writes more keys and returns what there is then.
 func written(tb testing.TB) (*bloomkv.DB, func() map[string]string) {
 	tb.Helper()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), FilterSeed: 1})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), FilterSeed: 1})
 	must(tb, err)
 	tb.Cleanup(func() { _ = db.Close() })
 	all, n := map[string]string{}, 0
@@ -98,7 +99,7 @@ func written(tb testing.TB) (*bloomkv.DB, func() map[string]string) {
 }
 
 func TestGenerationsShareTablesAndAreRestoredOneByOne(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
+	mem, ctx := vfstest.NewMem(), t.Context()
 	db, write := written(t)
 	d := open(t, mem)
 	var want []map[string]string
@@ -139,14 +140,14 @@ func TestGenerationsShareTablesAndAreRestoredOneByOne(t *testing.T) {
 
 // TestACrashOfABackupLeavesWholeGenerations crashes before each operation of a backup and of a prune.
 func TestACrashOfABackupLeavesWholeGenerations(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
-	var found []*vfs.Mem
+	mem, ctx := vfstest.NewMem(), t.Context()
+	var found []*vfstest.Mem
 	armed := false
-	d := open(t, vfs.NewHook(mem, func(op vfs.Op) error {
+	d := open(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if armed && op.Kind.Changes() {
 			seed := uint64(len(found))
-			found = append(found, mem.Kill(), mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepAll),
-				mem.Crash(vfs.KeepSome(seed, 50)))
+			found = append(found, mem.Kill(), mem.Crash(vfstest.KeepNothing), mem.Crash(vfstest.KeepAll),
+				mem.Crash(vfstest.KeepSome(seed, 50)))
 		}
 		return nil
 	}))
@@ -203,8 +204,8 @@ func TestEveryFailedOperationOfABackupLeavesWholeGenerations(t *testing.T) {
 	want := write()
 	fault := errors.New("fault")
 	for at := 0; ; at++ {
-		mem, ops, armed := vfs.NewMem(), 0, false
-		d := open(t, vfs.NewHook(mem, func(op vfs.Op) error {
+		mem, ops, armed := vfstest.NewMem(), 0, false
+		d := open(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
 			if op.Kind.Changes() && armed {
 				if ops++; ops == at+1 {
 					return fault
@@ -224,7 +225,7 @@ func TestEveryFailedOperationOfABackupLeavesWholeGenerations(t *testing.T) {
 			err = errors.Join(backup.Verify(t.Context(), d, nil), d.Close())
 		}
 		if err == nil {
-			err = restores(open(t, mem.Crash(vfs.KeepNothing)), r.Generation, want)
+			err = restores(open(t, mem.Crash(vfstest.KeepNothing)), r.Generation, want)
 		}
 		if err != nil {
 			t.Fatalf("operation %d: %v", at, err)
@@ -269,14 +270,14 @@ func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
 
 func TestABackupInANewDirectoryIsDurable(t *testing.T) {
 	for _, name := range []string{"backups", "backups/", "./backups//"} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		db, write := written(t)
 		want := write()
 		d, err := backup.OpenDir(mem, name)
 		must(t, err)
 		_, err = backup.Make(t.Context(), db, d)
 		must(t, err)
-		again, err := backup.OpenDir(mem.Crash(vfs.KeepNothing), name)
+		again, err := backup.OpenDir(mem.Crash(vfstest.KeepNothing), name)
 		must(t, err)
 		if err := restores(again, 1, want); err != nil {
 			t.Errorf("%q after a power cut: %v", name, err)
@@ -288,10 +289,10 @@ func TestABackupInANewDirectoryIsDurable(t *testing.T) {
 // TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded lets the removal of a generation become visible and not
 // durable.
 func TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
+	mem, ctx := vfstest.NewMem(), t.Context()
 	fail := false
-	d, err := backup.OpenDir(vfs.NewHook(mem, func(op vfs.Op) error {
-		if fail && op.Kind == vfs.OpSyncDir && strings.HasSuffix(op.Name, "generations") {
+	d, err := backup.OpenDir(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if fail && op.Kind == vfstest.OpSyncDir && strings.HasSuffix(op.Name, "generations") {
 			return errors.New("no sync")
 		}
 		return nil
@@ -310,11 +311,11 @@ func TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded(t *testing.T) {
 			t.Error("Prune does not report that a directory could not be synced")
 		}
 	}
-	crashed := open(t, mem.Crash(vfs.KeepNothing))
+	crashed := open(t, mem.Crash(vfstest.KeepNothing))
 	must(t, errors.Join(backup.Verify(ctx, crashed, nil), crashed.Close()))
 	fail = false
 	must(t, backup.Prune(ctx, d, 1))
-	crashed = open(t, mem.Crash(vfs.KeepNothing))
+	crashed = open(t, mem.Crash(vfstest.KeepNothing))
 	must(t, errors.Join(backup.Verify(ctx, crashed, nil), crashed.Close(), d.Close()))
 	if all, err := backup.List(ctx, d); err != nil || len(all) != 1 {
 		t.Errorf("generations %v, %v; want one", all, err)
@@ -355,7 +356,7 @@ func (c *counted) Close() error {
 // TestAStorageThatRefusesLeavesNothingRunning is in a bubble, whose end would find a goroutine that still runs.
 func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := open(t, vfs.NewMem())
+		d := open(t, vfstest.NewMem())
 		s := &refusing{Storage: d}
 		db, write := written(t)
 		write()
@@ -374,7 +375,7 @@ func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
 }
 
 func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T) {
-	ctx, d := t.Context(), open(t, vfs.NewMem())
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
 	db, write := written(t)
 	for range 2 {
 		write()
@@ -399,7 +400,7 @@ func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T)
 // TestManyUnknownObjectsAreNamedAtACostOfTheirNumber has an error that names them all. Joined one to the other, they
 // would take half the square of their number.
 func TestManyUnknownObjectsAreNamedAtACostOfTheirNumber(t *testing.T) {
-	ctx, d := t.Context(), open(t, vfs.NewMem())
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
 	const objects = 2000
 	for i := range objects {
 		must(t, d.Put(ctx, fmt.Sprintf("generations/junk-%04d", i), strings.NewReader("")))
@@ -430,7 +431,7 @@ func TestANumberOutOfRangeIsNoGeneration(t *testing.T) {
 	for _, foreign := range []string{
 		"generations/18446744073709551615", "generations/4611686018427387904", "generations/00000000",
 	} {
-		ctx, d := t.Context(), open(t, vfs.NewMem())
+		ctx, d := t.Context(), open(t, vfstest.NewMem())
 		db, write := written(t)
 		write()
 		_, err := backup.Make(ctx, db, d)
@@ -471,7 +472,7 @@ func TestANumberOutOfRangeIsNoGeneration(t *testing.T) {
 }
 
 func Example() {
-	files, ctx := vfs.NewMem(), context.Background() // default: the operating system's files
+	files, ctx := vfstest.NewMem(), context.Background() // default: the operating system's files
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)
@@ -546,7 +547,7 @@ func TestVerifyChecksTables(t *testing.T) {
 }
 
 func TestADamagedStoreGivesNoGeneration(t *testing.T) {
-	mem, ctx := vfs.NewMem(), t.Context()
+	mem, ctx := vfstest.NewMem(), t.Context()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("k"), bytes.Repeat([]byte("v"), 100)), db.Close()))
@@ -603,7 +604,7 @@ func TestVerifyComparesFingerprints(t *testing.T) {
 	must(t, errors.Join(err, d.Put(ctx, "generations/00000001", &generation)))
 	for what, err := range map[string]error{
 		"Verify":  backup.Verify(ctx, d, nil),
-		"Restore": backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: vfs.NewMem()}),
+		"Restore": backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: vfstest.NewMem()}),
 	} {
 		if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), "fingerprint") {
 			t.Errorf("%s: %v, want another fingerprint", what, err)

@@ -9,12 +9,12 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/digest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A peer asks a digest in place of the store. A patch brings the digest up to date.
 func Example() {
-	db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfs.NewMem()}) // default: the operating system's files
+	db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfstest.NewMem()}) // default: the operating system's files
 	if err != nil {
 		log.Fatal(err)
 	}

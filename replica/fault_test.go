@@ -13,7 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/replica/internal/history"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 var (
@@ -72,22 +72,22 @@ func (g *group) hurt(random *rand.Rand, ids []string) string {
 		g.open(id, false)
 		return "kill"
 	case 1: // long enough for others to truncate their logs
-		g.crash(id, vfs.KeepSome(random.Uint64(), 50))
+		g.crash(id, vfstest.KeepSome(random.Uint64(), 50))
 		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
 		g.open(id, false)
 		return "power cut of one"
 	case 2:
 		other := ids[random.IntN(len(ids))]
-		g.crash(id, vfs.KeepNothing)
+		g.crash(id, vfstest.KeepNothing)
 		if other != id {
-			g.crash(other, vfs.KeepSome(random.Uint64(), 50))
+			g.crash(other, vfstest.KeepSome(random.Uint64(), 50))
 			g.open(other, false)
 		}
 		g.open(id, false)
 		return "power cut of two"
 	case 3:
 		for _, each := range ids {
-			g.crash(each, vfs.KeepSome(random.Uint64(), 30))
+			g.crash(each, vfstest.KeepSome(random.Uint64(), 30))
 		}
 		for _, each := range ids {
 			g.open(each, false)

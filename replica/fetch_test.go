@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // sender answers requests of a node for a store.
@@ -45,7 +45,7 @@ func receiver(t *testing.T, s sender) *Node {
 // source returns a store with the given number of keys and an index.
 func source(t *testing.T, keys int, index uint64) *bloomkv.DB {
 	t.Helper()
-	db, err := bloomkv.Open("source", &bloomkv.Options{FS: vfs.NewMem(), MemoryBudget: 8 << 20})
+	db, err := bloomkv.Open("source", &bloomkv.Options{FS: vfstest.NewMem(), MemoryBudget: 8 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // election is short, since the nodes of a test share a process.
@@ -37,7 +37,7 @@ type group struct {
 // member is one node of a group, over its restarts.
 type member struct {
 	id        string
-	fs        *vfs.Mem
+	fs        *vfstest.Mem
 	node      *Node // nil while it is down
 	transport *link
 }
@@ -192,7 +192,7 @@ func (g *group) open(id string, bootstrap bool) {
 	g.mu.Lock()
 	m := g.members[id]
 	if m == nil {
-		m = &member{id: id, fs: vfs.NewMem()}
+		m = &member{id: id, fs: vfstest.NewMem()}
 		g.members[id] = m
 		if err := m.fs.Mkdir("/node"); err != nil {
 			g.t.Fatal(err)
@@ -294,7 +294,7 @@ func (g *group) stop(id string) *Node {
 
 // crash ends a node without Close. keep says which part of what was not synced survives; nil keeps all, as a killed
 // process does.
-func (g *group) crash(id string, keep vfs.Keep) {
+func (g *group) crash(id string, keep vfstest.Keep) {
 	n := g.stop(id) // nobody hears of what it does from here on
 	m := g.members[id]
 	if keep == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // configuration returns the members of a group as raft encodes them.
@@ -101,7 +101,7 @@ func TestMessagesThatRaftCannotReadChangeNothing(t *testing.T) {
 		t.Errorf("afterwards: %+v, want the term and the role of %+v", after, before)
 	}
 	g.put("a", "k", "2")
-	g.crash("a", vfs.KeepNothing)
+	g.crash("a", vfstest.KeepNothing)
 	g.open("a", false)
 	g.want("a", "k", "2")
 }

@@ -19,11 +19,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestOneNodeKeepsItsWritesOverKillsAndPowerCuts(t *testing.T) {
-	for name, keep := range map[string]vfs.Keep{
-		"kill": nil, "power cut": vfs.KeepNothing, "part": vfs.KeepSome(1, 50),
+	for name, keep := range map[string]vfstest.Keep{
+		"kill": nil, "power cut": vfstest.KeepNothing, "part": vfstest.KeepSome(1, 50),
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGroup(t, nil)
@@ -65,7 +66,7 @@ func TestAStoreThatDoesNotBelongToTheLogIsRefused(t *testing.T) {
 		"without a mark": nil, "of another group": mark(7), "foreign mark": []byte("x"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			if err := vfs.MkdirAll(fsys, "/node/data"); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +137,7 @@ func TestTheDeathOfALeaderLosesNothing(t *testing.T) {
 	for round := range 3 {
 		leader := g.leader()
 		g.put(leader, key(round), "v")
-		g.crash(leader, vfs.KeepNothing)
+		g.crash(leader, vfstest.KeepNothing)
 		next := g.leader()
 		g.want(next, key(round), "v")
 		g.put(next, key(100+round), "w")
@@ -184,7 +185,7 @@ func TestJoinWaitsUntilTheOthersKnow(t *testing.T) {
 	if err := <-joined; err != nil {
 		t.Fatal(err)
 	}
-	g.crash("a", vfs.KeepNothing)
+	g.crash("a", vfstest.KeepNothing)
 	g.put(g.leader(), "k", "v")
 	g.open("a", false)
 	g.equal("a", "b", "c")
@@ -215,7 +216,7 @@ func TestANodeThatIsNotReachedIsNotAdded(t *testing.T) {
 		}
 	}
 	g.put("a", "k", "2")
-	g.crash("a", vfs.KeepNothing)
+	g.crash("a", vfstest.KeepNothing)
 	g.open("a", false)
 	g.put("a", "k", "3")
 	g.join("a", "b")
@@ -294,7 +295,7 @@ func TestLeaveWaitsUntilTheChangeIsCommitted(t *testing.T) {
 func TestANodeJoinsWhileAnotherIsDown(t *testing.T) {
 	g := newGroup(t, nil)
 	g.three()
-	g.crash("c", vfs.KeepNothing)
+	g.crash("c", vfstest.KeepNothing)
 	g.open("d", false)
 	g.join(g.leader(), "d")
 	g.put("d", "k", "v")
@@ -372,7 +373,7 @@ func TestAFollowerFarBehindGetsTheTables(t *testing.T) {
 	}
 	g.equal(ids...)
 	// What it got is its own: it survives a power cut, and the log continues.
-	g.crash(behind, vfs.KeepNothing)
+	g.crash(behind, vfstest.KeepNothing)
 	g.put(g.leader(), "after", "v")
 	g.open(behind, false)
 	g.want(behind, "after", "v")
@@ -577,8 +578,9 @@ func TestANodeWithAFullDiskStopsAndComesBack(t *testing.T) {
 	full.Store("")
 	g := newGroup(t, func(o *Options) {
 		id := o.ID
-		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
-			if full.Load() == id && (op.Kind == vfs.OpCreate || op.Kind == vfs.OpWrite || op.Kind == vfs.OpReserve) {
+		o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
+			if full.Load() == id &&
+				(op.Kind == vfstest.OpCreate || op.Kind == vfstest.OpWrite || op.Kind == vfstest.OpReserve) {
 				return syscall.ENOSPC
 			}
 			return nil
@@ -599,7 +601,7 @@ func TestANodeWithAFullDiskStopsAndComesBack(t *testing.T) {
 			g.put(id, key(round*100+i), "v")
 		}
 		full.Store("")
-		g.crash(hurt, vfs.KeepNothing)
+		g.crash(hurt, vfstest.KeepNothing)
 		g.open(hurt, false)
 		g.want(hurt, key(round*100+1), "v")
 		g.equal(ids...)
@@ -613,9 +615,9 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 		if o.ID != "a" {
 			return
 		}
-		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
+		o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
 			table := strings.HasPrefix(op.Name, "/node/log/") && strings.HasSuffix(op.Name, ".sst")
-			if table && op.Kind == vfs.OpReadAt && broken.Load() {
+			if table && op.Kind == vfstest.OpReadAt && broken.Load() {
 				return syscall.EIO
 			}
 			return nil
@@ -650,8 +652,8 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 	_, transport := raft.NewInmemTransport("a")
 	o := Options{
 		ID: "a", Address: "a", Dir: "/node", Transport: transport, Election: election,
-		FS: vfs.NewHook(m.fs, func(op vfs.Op) error {
-			if op.Kind == vfs.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
+		FS: vfstest.NewHook(m.fs, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
 				return syscall.EIO
 			}
 			return nil
@@ -673,8 +675,9 @@ func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
 	release := func() { once.Do(func() { close(goOn) }) }
 	g := newGroup(t, func(o *Options) {
 		id := o.ID
-		o.FS = vfs.NewHook(o.FS, func(op vfs.Op) error {
-			if _, wait := slow.Load(id); wait && op.Kind == vfs.OpWrite && strings.HasPrefix(op.Name, "/node/data/") {
+		o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
+			if _, wait := slow.Load(id); wait && op.Kind == vfstest.OpWrite &&
+				strings.HasPrefix(op.Name, "/node/data/") {
 				<-goOn
 			}
 			return nil

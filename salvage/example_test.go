@@ -8,12 +8,12 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/salvage"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Open refuses a store whose manifest is lost. Run saves all readable data in a new store.
 func ExampleRun() {
-	files := vfs.NewMem() // stands for the disk
+	files := vfstest.NewMem() // stands for the disk
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: files})
 	if err != nil {
 		log.Fatal(err)

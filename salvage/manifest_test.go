@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const dir = "db"
@@ -67,9 +68,9 @@ func create(tb testing.TB, fsys vfs.FS, number uint64, s manifest.State, edits .
 	return ends
 }
 
-func newFS(tb testing.TB) *vfs.Mem {
+func newFS(tb testing.TB) *vfstest.Mem {
 	tb.Helper()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	must(tb, m.Mkdir(dir))
 	return m
 }

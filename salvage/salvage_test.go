@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestAnInvalidOptionIsRefusedBeforeAFileIsTouched(t *testing.T) {
-	fsys := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
+	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		t.Errorf("%v", op)
 		return nil
 	})

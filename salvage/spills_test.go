@@ -10,12 +10,12 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-func newEnv(tb testing.TB) (compaction.Env, *vfs.Mem) {
+func newEnv(tb testing.TB) (compaction.Env, *vfstest.Mem) {
 	tb.Helper()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	if err := m.Mkdir("new"); err != nil {
 		tb.Fatal(err)
 	}

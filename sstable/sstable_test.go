@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func build(t *testing.T, o sstable.WriterOptions, keys int) []byte {
@@ -103,7 +103,7 @@ func TestATableIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestVersionsAndRangeDeletesOfAStore(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
 	if err != nil {
 		t.Fatal(err)

@@ -10,11 +10,11 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestApproximateSizesAddUp(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
@@ -65,7 +65,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 // TestApproximateSizesOfPartsAreThatOfTheWhole cuts a tree of several levels, with tombstones of both kinds, at random
 // keys. The parts add up to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
-	o, _ := storetest.Layered(t, vfs.NewMem())
+	o, _ := storetest.Layered(t, vfstest.NewMem())
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

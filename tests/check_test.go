@@ -12,7 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A countdown is a context whose end comes when its Err is called for the nth time; never if n is 0.
@@ -37,7 +37,7 @@ func (c *countdown) Err() error {
 // key, if the background work came in an order that leads to this, and with a log. It returns options to open it.
 func newCheckStore(t *testing.T) *bloomkv.Options {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
@@ -47,7 +47,7 @@ func newCheckStore(t *testing.T) *bloomkv.Options {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)))
 	}
 	must(t, db.Sync())
-	o.FS = mem.Crash(vfs.KeepNothing)
+	o.FS = mem.Crash(vfstest.KeepNothing)
 	return o
 }
 
@@ -135,7 +135,7 @@ func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 // TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen flips bytes of loaded and cached tables, one at a time, and restores
 // them.
 func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o, want := storetest.Layered(t, mem)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestACrashDuringACheckpointLeavesTheWholeStoreOrNone crashes by power cut and by process death before each operation.
@@ -26,9 +26,9 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 		there  bool // the directory exists before
 	}{{"of links", false, false}, {"of copies into an empty directory", true, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			type state struct {
-				fs   *vfs.Mem
+				fs   *vfstest.Mem
 				what string
 			}
 			var found []state
@@ -41,21 +41,21 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 					return fmt.Sprintf("before operation %d (%s), %s", len(found), op, kind)
 				}
 				found = append(found, state{mem.Kill(), at("process death")},
-					state{mem.Crash(vfs.KeepNothing), at("nothing kept")},
-					state{mem.Crash(vfs.KeepAll), at("all kept")})
+					state{mem.Crash(vfstest.KeepNothing), at("nothing kept")},
+					state{mem.Crash(vfstest.KeepAll), at("all kept")})
 				for i := range 6 * *storetest.Long {
 					seed, percent := uint64(len(found)), (15+14*i)%100
 					found = append(found, state{
-						mem.Crash(vfs.KeepSome(seed, percent)),
+						mem.Crash(vfstest.KeepSome(seed, percent)),
 						at(fmt.Sprintf("%d %% kept by seed %d", percent, seed)),
 					})
 				}
 			}
-			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+			db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
 				if armed.Load() && op.Kind.Changes() {
 					crash(op.String())
 				}
-				if c.copies && op.Kind == vfs.OpLink {
+				if c.copies && op.Kind == vfstest.OpLink {
 					return errors.ErrUnsupported
 				}
 				return nil
@@ -71,7 +71,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 			armed.Store(true)
 			must(t, db.Checkpoint(t.Context(), "copy"))
 			armed.Store(false)
-			if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
+			if err := holds(mem.Crash(vfstest.KeepNothing), "copy", want); err != nil {
 				t.Errorf("after it: %v", err)
 			}
 			whole := 0
@@ -100,7 +100,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 
 // wholeOrNone opens what a crash left of a checkpoint in each mode: the checkpoint is complete, or it is absent, or
 // Open refuses it; and opening does not complete it.
-func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) {
+func wholeOrNone(fsys *vfstest.Mem, want map[string]string) (there bool, err error) {
 	for _, o := range []bloomkv.Options{{ReadOnly: true}, {ErrorIfMissing: true}} {
 		o.FS = fsys.Kill()
 		db, err := bloomkv.Open("copy", &o)
@@ -135,13 +135,13 @@ func wholeOrNone(fsys *vfs.Mem, want map[string]string) (there bool, err error) 
 // TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing fails each operation in turn, once or permanently,
 // with an I/O error or a full disk.
 func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.T) {
-	source := vfs.NewMem()
+	source := vfstest.NewMem()
 	db, want := grown(t, source)
 	must(t, db.Close())
 	for _, kind := range []fault{
 		{"EIO once", syscall.EIO, 1, anyOp},
 		{"EIO from then on", syscall.EIO, forEver, anyOp},
-		{"a short write", vfs.ErrShortWrite, 1, func(k vfs.OpKind) bool { return k == vfs.OpWrite }},
+		{"a short write", vfstest.ErrShortWrite, 1, func(k vfstest.OpKind) bool { return k == vfstest.OpWrite }},
 		{"a full disk from then on", syscall.ENOSPC, forEver, needsSpace},
 	} {
 		for _, there := range []bool{false, true} {
@@ -167,20 +167,20 @@ func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.
 }
 
 // failedCheckpoint makes a checkpoint under a fault; done is true if the fault did not strike.
-func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, copies bool) (done bool, err error) {
+func failedCheckpoint(mem *vfstest.Mem, f *faulty, want map[string]string, there, copies bool) (done bool, err error) {
 	if there {
 		if err := errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")); err != nil {
 			return false, err
 		}
 	}
 	var armed atomic.Bool
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if armed.Load() {
 			if err := f.hook(op); err != nil {
 				return err
 			}
 		}
-		if copies && op.Kind == vfs.OpLink {
+		if copies && op.Kind == vfstest.OpLink {
 			return errors.ErrUnsupported
 		}
 		return nil
@@ -212,7 +212,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 	}
 	switch {
 	case made == nil:
-		if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
+		if err := holds(mem.Crash(vfstest.KeepNothing), "copy", want); err != nil {
 			return false, fmt.Errorf("%v: returned nil, but %w", f.where.Load(), err)
 		}
 	case !struck || !errors.Is(made, f.err) || !strings.Contains(made.Error(), "checkpoint copy: "):
@@ -222,7 +222,7 @@ func failedCheckpoint(mem *vfs.Mem, f *faulty, want map[string]string, there, co
 			return false, fmt.Errorf("%v: left %s", f.where.Load(), left)
 		}
 	default:
-		for _, found := range []*vfs.Mem{mem, mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepAll)} {
+		for _, found := range []*vfstest.Mem{mem, mem.Crash(vfstest.KeepNothing), mem.Crash(vfstest.KeepAll)} {
 			if _, err := wholeOrNone(found, want); err != nil {
 				return false, fmt.Errorf("%v: %w", f.where.Load(), err)
 			}

@@ -17,21 +17,21 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // isOfCopy reports whether op is on a checkpoint's files.
-func isOfCopy(op vfs.Op) bool {
+func isOfCopy(op vfstest.Op) bool {
 	return strings.HasPrefix(op.Name, "copy") || strings.HasPrefix(op.To, "copy")
 }
 
 // TestOfTwoWhoMakeAStoreInADirectoryOneDoes lets a competitor act before each operation of a checkpoint.
 func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	must(t, db.Close())
-	for name, other := range map[string]func(db *bloomkv.DB, mem *vfs.Mem) error{
-		"Open": func(_ *bloomkv.DB, mem *vfs.Mem) error {
+	for name, other := range map[string]func(db *bloomkv.DB, mem *vfstest.Mem) error{
+		"Open": func(_ *bloomkv.DB, mem *vfstest.Mem) error {
 			o := storetest.Tiny(mem)
 			o.ErrorIfExists = true
 			other, err := bloomkv.Open("copy", o)
@@ -40,7 +40,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 			}
 			return err
 		},
-		"Checkpoint": func(db *bloomkv.DB, _ *vfs.Mem) error { return db.Checkpoint(context.Background(), "copy") },
+		"Checkpoint": func(db *bloomkv.DB, _ *vfstest.Mem) error { return db.Checkpoint(context.Background(), "copy") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			both := 0
@@ -50,7 +50,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				var db *bloomkv.DB
 				op := 0
 				var otherErr error
-				db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(o vfs.Op) error {
+				db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(o vfstest.Op) error {
 					if isOfCopy(o) && armed && !inside { // not in the competitor's own operations
 						if op++; op == at+1 {
 							inside = true
@@ -115,16 +115,16 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			interrupted := 0
 			for at, ended := 1, false; !ended; at += max(1, 5/storetest.AtStride(5)) {
-				mem := vfs.NewMem()
+				mem := vfstest.NewMem()
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan error, 1)
 				var db *bloomkv.DB
 				var armed, over atomic.Bool
 				op, locked := 0, false
-				db, want := grown(t, vfs.NewHook(mem, func(o vfs.Op) error {
+				db, want := grown(t, vfstest.NewHook(mem, func(o vfstest.Op) error {
 					if o.Name == filepath.Join("copy", filename.LockName) {
-						locked = o.Kind == vfs.OpLock || locked && o.Kind != vfs.OpClose
-						if locked && c.keepsOpen && o.Kind == vfs.OpRemove {
+						locked = o.Kind == vfstest.OpLock || locked && o.Kind != vfstest.OpClose
+						if locked && c.keepsOpen && o.Kind == vfstest.OpRemove {
 							return fs.ErrPermission
 						}
 					}
@@ -147,7 +147,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 							t.Errorf("at operation %d: %v after Close", at, o)
 						}
 					}
-					if c.copies && o.Kind == vfs.OpLink {
+					if c.copies && o.Kind == vfstest.OpLink {
 						return errors.ErrUnsupported
 					}
 					return nil
@@ -198,8 +198,8 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 }
 
 // leftOf describes what a failed checkpoint left, also after a power cut; "" for nothing.
-func leftOf(mem *vfs.Mem, there bool) string {
-	for _, fsys := range []*vfs.Mem{mem, mem.Crash(vfs.KeepNothing), mem.Crash(vfs.KeepAll)} {
+func leftOf(mem *vfstest.Mem, there bool) string {
+	for _, fsys := range []*vfstest.Mem{mem, mem.Crash(vfstest.KeepNothing), mem.Crash(vfstest.KeepAll)} {
 		names, err := fsys.List("copy")
 		if there && (err != nil || len(names) > 0) || !there && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Sprintf("%q, %v; there before: %v", names, err, there)
@@ -217,7 +217,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	for i := range hs {
 		hs[i] = &history{prefix: fmt.Sprintf("w%d/", i), clock: &clock}
 	}
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	var wg sync.WaitGroup
@@ -276,7 +276,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	lost := mem.Crash(vfs.KeepNothing)
+	lost := mem.Crash(vfstest.KeepNothing)
 	for n := range checkpoints {
 		dir := fmt.Sprint("copy", n)
 		if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: lost}); err != nil {

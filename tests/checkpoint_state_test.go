@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces all tables of the
@@ -20,9 +20,9 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 		for stop := range 3 {
 			g := storetest.NewGate()
 			n := 0
-			mem := vfs.NewMem()
-			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
-				if op.Kind == vfs.OpLink && isOfCopy(op) {
+			mem := vfstest.NewMem()
+			db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpLink && isOfCopy(op) {
 					if n++; n == stop+1 {
 						g.Pass()
 					}
@@ -60,14 +60,14 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	enter, edit, take := storetest.NewGate(), storetest.NewGate(), storetest.NewGate()
 	var editing atomic.Bool
-	mem := vfs.NewMem()
-	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+	mem := vfstest.NewMem()
+	db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
 		switch {
-		case op.Kind == vfs.OpLock && op.Name == "copy/"+filename.LockName:
+		case op.Kind == vfstest.OpLock && op.Name == "copy/"+filename.LockName:
 			enter.Pass()
-		case op.Kind == vfs.OpLink && isOfCopy(op):
+		case op.Kind == vfstest.OpLink && isOfCopy(op):
 			take.Pass()
-		case op.Kind == vfs.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
+		case op.Kind == vfstest.OpSync && strings.Contains(op.Name, "MANIFEST") && editing.Load() &&
 			storetest.Inside(storetest.CompactLoop):
 			edit.Pass()
 		}
@@ -115,7 +115,7 @@ func removeObsolete(t *testing.T, db *bloomkv.DB) {
 
 // TestAScanKeepsItsTablesOnTheDisk stops a scan in the middle and replaces all tables that it reads.
 func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	got := map[string]string{}
 	for kv, err := range db.Scan(bloomkv.IterOptions{}) {

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // grown returns a store with tables on several levels and writes in memory, and its contents.
@@ -91,13 +92,13 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 }
 
 func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var created, linked atomic.Int64
-	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
+	db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
 		switch {
-		case op.Kind == vfs.OpCreate && strings.HasPrefix(op.Name, "copy") && strings.HasSuffix(op.Name, ".sst"):
+		case op.Kind == vfstest.OpCreate && strings.HasPrefix(op.Name, "copy") && strings.HasSuffix(op.Name, ".sst"):
 			created.Add(1)
-		case op.Kind == vfs.OpLink:
+		case op.Kind == vfstest.OpLink:
 			linked.Add(1)
 		}
 		return nil
@@ -105,7 +106,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 	defer db.Close()
 	enlarge(t, db, want)
 	must(t, db.Checkpoint(t.Context(), "copy"))
-	lost := mem.Crash(vfs.KeepNothing)
+	lost := mem.Crash(vfstest.KeepNothing)
 	names, err := lost.List("copy")
 	if err != nil || !slices.Contains(names, filename.LockName) ||
 		slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".log") }) {
@@ -164,16 +165,16 @@ func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
 }
 
 func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
-	mem := vfs.NewMem()
-	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpLink {
+	mem := vfstest.NewMem()
+	db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpLink {
 			return fmt.Errorf("another device: %w", errors.ErrUnsupported)
 		}
 		return nil
 	}))
 	defer db.Close()
 	must(t, db.Checkpoint(t.Context(), "copy"))
-	if err := holds(mem.Crash(vfs.KeepNothing), "copy", want); err != nil {
+	if err := holds(mem.Crash(vfstest.KeepNothing), "copy", want); err != nil {
 		t.Errorf("after a power cut: %v", err)
 	}
 	must(t, db.Compact(t.Context(), nil, nil))
@@ -202,7 +203,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 		{"an empty store that was reopened", func(*testing.T, *bloomkv.DB) {}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			db, err := bloomkv.Open("db", storetest.Tiny(mem))
 			must(t, err)
 			c.make(t, db)
@@ -219,7 +220,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 				if err := db.Checkpoint(t.Context(), dir); err != nil {
 					t.Errorf("%s: %v", dir, err)
 				}
-				if err := holds(mem.Crash(vfs.KeepNothing), dir, want); err != nil {
+				if err := holds(mem.Crash(vfstest.KeepNothing), dir, want); err != nil {
 					t.Errorf("%s: %v", dir, err)
 				}
 			}
@@ -235,7 +236,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 
 // TestACheckpointOfACheckpointHasItsNumbers checks the numbers from which the copy continues.
 func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	source := "db"
 	for i := range 3 {
@@ -279,7 +280,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 }
 
 func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
-	for _, fsys := range []vfs.FS{vfs.OS, vfs.NewMem()} {
+	for _, fsys := range []vfs.FS{vfs.OS, vfstest.NewMem()} {
 		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			o := storetest.Tiny(fsys)
@@ -325,7 +326,7 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 }
 
 func TestACheckpointOverwritesNothing(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, _ := grown(t, mem)
 	defer db.Close()
 	other, err := bloomkv.Open("open", storetest.Tiny(mem))

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestCloseBesideEveryOtherCall closes a store in use: concurrent calls succeed or return ErrClosed, and no goroutine
@@ -30,7 +31,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 	var flushes, compactions uint64 // before Close
 	begun, during := int64(0), int64(0)
 	for round := range rounds {
-		var fsys vfs.FS = vfs.NewMem()
+		var fsys vfs.FS = vfstest.NewMem()
 		dir := "db"
 		if round%8 == 0 {
 			fsys, dir = vfs.OS, filepath.Join(t.TempDir(), "db")
@@ -263,7 +264,7 @@ func closedErr(db *bloomkv.DB) error {
 // stored.
 func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	for _, where := range []string{"memtable", "tables"} {
-		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 		must(t, err)
 		for i := range 300 {
 			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
@@ -362,10 +363,10 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 // TestASecondCloseWaitsForTheFirst holds the first Close back before it gives up the lock: whoever has closed a store,
 // first or not, can open it again.
 func TestASecondCloseWaitsForTheFirst(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	begun, goOn := make(chan bool), make(chan bool)
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpClose && filepath.Base(op.Name) == "LOCK" {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpClose && filepath.Base(op.Name) == "LOCK" {
 			begun <- true
 			<-goOn
 		}

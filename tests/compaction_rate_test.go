@@ -11,7 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestCompactionsKeepTheirRate uses the clock of a synctest bubble, which advances only while all goroutines are
@@ -19,7 +19,7 @@ import (
 func TestCompactionsKeepTheirRate(t *testing.T) {
 	const rate = 100 << 10
 	synctest.Test(t, func(t *testing.T) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
 			bloomkv.CompressionNone, rate
 		db, err := bloomkv.Open("db", o)

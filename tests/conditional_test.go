@@ -8,7 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
@@ -101,7 +101,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 // TestAReadOnlyStoreRefusesEveryWriteAlike compares the error of each write with that of Put, whatever a condition
 // would decide, and even if there is nothing to write.
 func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
@@ -146,8 +146,8 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 // TestConditionalWritesOfOneGroupSeeEachOther queues writers behind a slow sync, so that the next group contains many
 // of them.
 func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
-	slow, open := storetest.Gated(vfs.NewMem(), func(op vfs.Op) bool {
-		return op.Kind == vfs.OpSync && storetest.Inside(storetest.SyncLog)
+	slow, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog)
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	must(t, err)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Crashes at different operations often leave the same bytes. A store with these bytes is recovered only once; each
@@ -14,7 +14,7 @@ import (
 
 // An image is a file system left by one or more crashes.
 type image struct {
-	fs    *vfs.Mem
+	fs    *vfstest.Mem
 	once  sync.Once
 	found finding
 }
@@ -28,7 +28,7 @@ type finding struct {
 }
 
 // recovered returns the result of calling f with the image; f is called only once per image.
-func (i *image) recovered(f func(*vfs.Mem) finding) finding {
+func (i *image) recovered(f func(*vfstest.Mem) finding) finding {
 	i.once.Do(func() { i.found, i.fs = f(i.fs), nil })
 	return i.found
 }
@@ -41,7 +41,7 @@ type images struct {
 }
 
 // of returns the image with these bytes. Which of them are durable makes no difference.
-func (m *images) of(fsys *vfs.Mem) *image {
+func (m *images) of(fsys *vfstest.Mem) *image {
 	d := hashOfFiles(fsys)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +63,7 @@ func (m *images) len() int {
 var filesSeed = maphash.MakeSeed()
 
 // hashOfFiles returns a hash of the names and bytes of all files in "db", and of the error, if one occurs.
-func hashOfFiles(fsys *vfs.Mem) uint64 {
+func hashOfFiles(fsys *vfstest.Mem) uint64 {
 	var h maphash.Hash
 	h.SetSeed(filesSeed)
 	names, err := fsys.List("db")

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestACrashDuringAManifestRoll fills a manifest with long keys until the next one begins, and crashes at the
@@ -25,13 +26,13 @@ import (
 func TestACrashDuringAManifestRoll(t *testing.T) {
 	h := &history{}
 	manifests, rolling := 0, false
-	c := &crasher{mem: vfs.NewMem(), h: h, seed: 99, random: 1, want: func(op vfs.Op) bool {
+	c := &crasher{mem: vfstest.NewMem(), h: h, seed: 99, random: 1, want: func(op vfstest.Op) bool {
 		if strings.Contains(op.Name, "MANIFEST-") {
 			switch op.Kind {
-			case vfs.OpCreate:
+			case vfstest.OpCreate:
 				manifests++
 				rolling = true
-			case vfs.OpRemove:
+			case vfstest.OpRemove:
 				rolling = false
 				return true
 			default:
@@ -39,7 +40,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 		}
 		return rolling && manifests > 1
 	}}
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(c.mem, c.hook)))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(c.mem, c.hook)))
 	must(t, err)
 	long := strings.Repeat("k", bloomkv.MaxKeySize-8)
 	for i := 0; ; i++ {
@@ -74,15 +75,15 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		hs[i] = &history{prefix: fmt.Sprintf("w%d/", i), clock: &clock}
 	}
 	type state struct {
-		fs        *vfs.Mem
+		fs        *vfstest.Mem
 		low, high [writers]int64
 		what      string
 	}
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var mu sync.Mutex
 	var found []state
 	ops := 0
-	fsys := vfs.NewHook(mem, func(op vfs.Op) error {
+	fsys := vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if !op.Kind.Changes() {
 			return nil
 		}
@@ -99,7 +100,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		found = append(found,
 			state{fs: mem.Kill(), low: acked, what: fmt.Sprintf("process death before operation %d (%v)", ops, op)},
 			state{
-				fs: mem.Crash(vfs.KeepSome(uint64(ops), 10+ops%81)), low: synced,
+				fs: mem.Crash(vfstest.KeepSome(uint64(ops), 10+ops%81)), low: synced,
 				what: fmt.Sprintf("power cut before operation %d (%v)", ops, op),
 			})
 		for i, h := range hs {
@@ -257,14 +258,14 @@ func lastRecord(t *testing.T, fsys vfs.FS, name string) (at int) {
 }
 
 // twoLogs returns the files that a process death leaves with two logs, and the number of writes in them.
-func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
+func twoLogs(t *testing.T, promised bool) (left *vfstest.Mem, writes int) {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if opened.Load() && (op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") ||
-			!promised && (op.Kind == vfs.OpSyncDir || op.Kind == vfs.OpSync)) {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if opened.Load() && (op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") ||
+			!promised && (op.Kind == vfstest.OpSyncDir || op.Kind == vfstest.OpSync)) {
 			<-release
 		}
 		return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // At every file operation that could matter, the power fails, with none, all or random parts of the unsynced data kept;
@@ -176,7 +177,7 @@ func checkMarks(db *bloomkv.DB, commits int64) error {
 // crashed is a file system after a crash. It must hold at least low and at most high commits; cut is the lower bound
 // after a further power cut.
 type crashed struct {
-	fs             *vfs.Mem
+	fs             *vfstest.Mem
 	image          *image // used instead of fs
 	low, cut, high int64
 	op             int  // the crash was before this operation
@@ -188,12 +189,12 @@ type crashed struct {
 
 // A crasher clones a file system at every operation that may change what a crash leaves.
 type crasher struct {
-	mem    *vfs.Mem
+	mem    *vfstest.Mem
 	h      *history
 	seed   uint64
-	random int               // number of random subsets for each operation
-	pause  func(vfs.Op)      // called before the operation; may be nil
-	want   func(vfs.Op) bool // nil for every operation
+	random int                   // number of random subsets for each operation
+	pause  func(vfstest.Op)      // called before the operation; may be nil
+	want   func(vfstest.Op) bool // nil for every operation
 
 	mu       sync.Mutex
 	op       int
@@ -201,7 +202,7 @@ type crasher struct {
 	promised int64 // commits that only a DurableMark promised, over all operations
 }
 
-func (c *crasher) hook(op vfs.Op) error {
+func (c *crasher) hook(op vfstest.Op) error {
 	if !op.Kind.Changes() {
 		return nil
 	}
@@ -231,12 +232,12 @@ func (c *crasher) clone(op string) {
 	at := func(kind string) string { return fmt.Sprintf("before operation %d (%s), %s", c.op, op, kind) }
 	c.found = append(c.found,
 		crashed{fs: c.mem.Kill(), low: acked, cut: synced, unsynced: true, what: at("process death")},
-		crashed{fs: c.mem.Crash(vfs.KeepNothing), low: synced, cut: synced, what: at("nothing kept")},
-		crashed{fs: c.mem.Crash(vfs.KeepAll), low: acked, cut: acked, what: at("all kept")})
+		crashed{fs: c.mem.Crash(vfstest.KeepNothing), low: synced, cut: synced, what: at("nothing kept")},
+		crashed{fs: c.mem.Crash(vfstest.KeepAll), low: acked, cut: acked, what: at("all kept")})
 	for i := range c.random * *storetest.Long {
 		seed, percent := c.seed<<48+uint64(c.op)<<16+uint64(i), (15+35*i)%100
 		c.found = append(c.found, crashed{
-			fs: c.mem.Crash(vfs.KeepSome(seed, percent)), low: synced, cut: synced,
+			fs: c.mem.Crash(vfstest.KeepSome(seed, percent)), low: synced, cut: synced,
 			what: at(fmt.Sprintf("%d %% kept by seed %#x", percent, seed)),
 		})
 	}
@@ -275,7 +276,7 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 				s := &c.found[i]
 				var err error
 				if s.image != nil {
-					err = s.judge(s.image.recovered(func(fsys *vfs.Mem) finding { return verify(fsys, states) }))
+					err = s.judge(s.image.recovered(func(fsys *vfstest.Mem) finding { return verify(fsys, states) }))
 				} else {
 					var n, m int
 					n, m, err = s.verifyNested(states)
@@ -310,7 +311,7 @@ func (s *crashed) judge(r finding) error {
 }
 
 // verify opens a crashed file system and returns the number of commits in it. The store must then be fully usable.
-func verify(fsys *vfs.Mem, states []map[string]string) (r finding) {
+func verify(fsys *vfstest.Mem, states []map[string]string) (r finding) {
 	if r = recoverFrom(fsys, states, func() {}, func() {}); r.err != nil {
 		return r
 	}
@@ -382,7 +383,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 	var again []crashed
 	var exact []bool // the result of the first recovery is durable
 	var opened, written atomic.Bool
-	first := recoverFrom(vfs.NewHook(s.fs, func(op vfs.Op) error {
+	first := recoverFrom(vfstest.NewHook(s.fs, func(op vfstest.Op) error {
 		if !op.Kind.Changes() {
 			return nil
 		}
@@ -390,7 +391,9 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		defer mu.Unlock()
 		after := written.Load()
 		durable := after || !s.unsynced
-		for i, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepAll, vfs.KeepSome(uint64(len(again)), 50)} {
+		for i, keep := range []vfstest.Keep{
+			vfstest.KeepNothing, vfstest.KeepAll, vfstest.KeepSome(uint64(len(again)), 50),
+		} {
 			again = append(again, crashed{
 				fs: s.fs.Crash(keep), low: s.cut, high: s.high, after: after, marked: opened.Load(),
 				what: fmt.Sprintf("then before %v, kind %d", op, i),
@@ -411,7 +414,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 		if exact[i] {
 			a.low, a.high = first.commits, first.commits
 		}
-		found := left.of(a.fs).recovered(func(fsys *vfs.Mem) finding { return reopen(fsys, states) })
+		found := left.of(a.fs).recovered(func(fsys *vfstest.Mem) finding { return reopen(fsys, states) })
 		if err := a.judge(found); err != nil {
 			return i, left.len(), fmt.Errorf("%s: %w", a.what, err)
 		}
@@ -420,7 +423,7 @@ func (s *crashed) verifyNested(states []map[string]string) (n, distinct int, err
 }
 
 // reopen opens a store that may contain the write of an earlier recovery, reads it and closes it.
-func reopen(fsys *vfs.Mem, states []map[string]string) (r finding) {
+func reopen(fsys *vfstest.Mem, states []map[string]string) (r finding) {
 	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
 	if err != nil {
 		return finding{err: err}
@@ -542,24 +545,24 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 	for i, tt := range []struct {
 		name  string
-		pause func(vfs.Op)
+		pause func(vfstest.Op)
 	}{
 		{"at every operation of a script", nil},
-		{"while syncs are slow and unsynced writes overtake them", func(op vfs.Op) {
-			if op.Kind == vfs.OpSync || op.Kind == vfs.OpSyncDir {
+		{"while syncs are slow and unsynced writes overtake them", func(op vfstest.Op) {
+			if op.Kind == vfstest.OpSync || op.Kind == vfstest.OpSyncDir {
 				time.Sleep(3 * time.Millisecond)
 			}
 		}},
-		{"while writing tables is slow", func(op vfs.Op) {
-			if op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+		{"while writing tables is slow", func(op vfstest.Op) {
+			if op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := &history{}
-			c := &crasher{mem: vfs.NewMem(), h: h, seed: uint64(i + 1), random: 3, pause: tt.pause}
-			must(t, h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(uint64(i), 7))))
+			c := &crasher{mem: vfstest.NewMem(), h: h, seed: uint64(i + 1), random: 3, pause: tt.pause}
+			must(t, h.script(vfstest.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(uint64(i), 7))))
 			c.mu.Lock()
 			c.clone("the end")
 			c.mu.Unlock()
@@ -583,9 +586,11 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 	}
 	const lost = 1000
 	for _, named := range []bool{true, false} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		var unnamed atomic.Bool
-		fsys, open := storetest.Gated(mem, func(op vfs.Op) bool { return op.Kind == vfs.OpSyncDir && unnamed.Load() })
+		fsys, open := storetest.Gated(mem, func(op vfstest.Op) bool {
+			return op.Kind == vfstest.OpSyncDir && unnamed.Load()
+		})
 		o := storetest.Tiny(fsys)
 		o.MemtableSize = 1 << 20 // no flush
 		o.Events.Ingested = func(i bloomkv.IngestInfo) { sequence = i.Sequence }
@@ -602,7 +607,7 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		for range lost {
 			must(t, db.With(bloomkv.NoSync).Put([]byte("lost"), nil))
 		}
-		o.FS = mem.Crash(vfs.KeepNothing)
+		o.FS = mem.Crash(vfstest.KeepNothing)
 		open()
 		must(t, db.Close())
 		db, err = bloomkv.Open("db", o)

@@ -21,11 +21,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A damageStore is a small store with files of all kinds, to be damaged.
 type damageStore struct {
-	fs     *vfs.Mem
+	fs     *vfstest.Mem
 	files  []string            // all but LOCK
 	want   map[string]string   // its contents
 	states []map[string]string // contents after each trailing unsynced write; nil if it was closed
@@ -45,12 +46,12 @@ func (d *damageStore) options(fsys vfs.FS) *bloomkv.Options {
 // older is durable, and ends with unsynced writes.
 func newDamageStore(t *testing.T, closed bool) *damageStore {
 	t.Helper()
-	d := &damageStore{fs: vfs.NewMem(), want: map[string]string{}}
+	d := &damageStore{fs: vfstest.NewMem(), want: map[string]string{}}
 	var hold atomic.Bool
 	release := make(chan struct{})
 	defer close(release)
-	db, err := bloomkv.Open("db", d.options(vfs.NewHook(d.fs, func(op vfs.Op) error {
-		if hold.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+	db, err := bloomkv.Open("db", d.options(vfstest.NewHook(d.fs, func(op vfstest.Op) error {
+		if hold.Load() && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
 		return nil
@@ -197,7 +198,7 @@ func (d *damageStore) judge(o outcome, file string, mayEndEarly bool) error {
 func written(b []byte) []byte { return bytes.TrimRight(b, "\x00") }
 
 // damaged returns a copy of the store with one file changed; a nil result of change removes the file.
-func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfs.Mem {
+func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) []byte) *vfstest.Mem {
 	t.Helper()
 	fsys := d.fs.Kill()
 	storetest.Rewrite(t, fsys, filepath.Join("db", file), change)

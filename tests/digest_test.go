@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/digest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 var (
@@ -92,8 +92,8 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		t.Run(fmt.Sprint("kind ", kind), func(t *testing.T) {
 			var reads atomic.Int64
-			o := &bloomkv.Options{FS: vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-				if op.Kind == vfs.OpReadAt {
+			o := &bloomkv.Options{FS: vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpReadAt {
 					reads.Add(1)
 				}
 				return nil
@@ -139,7 +139,7 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 // TestAPatchIsTheSizeOfWhatIsNew flushes keys into a store, and brings an older digest up to date.
 func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 	n := uint64(*digestKeys)
-	db := digestStore(t, &bloomkv.Options{FS: vfs.NewMem()}, n)
+	db := digestStore(t, &bloomkv.Options{FS: vfstest.NewMem()}, n)
 	defer db.Close()
 	must(t, db.Compact(t.Context(), nil, nil)) // so that no compaction begins below
 	peer := travelled(t, digestOf(t, db, bloomkv.DigestOptions{}))
@@ -188,7 +188,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 // TestADigestFollowsTheStore compares digests with the store through writes, deletes of keys and ranges, flushes,
 // compactions and a reopen. A copy is kept up to date by patches alone.
 func TestADigestFollowsTheStore(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -268,7 +268,7 @@ func TestADigestFollowsTheStore(t *testing.T) {
 // TestAColdDigestReadsOnlyTailsAndFilters opens a store without loading its tables. Each byte that a digest reads is
 // counted as one of a tail or filter, and none is in front of the filter, where the data blocks are.
 func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	db := digestStore(t, &bloomkv.Options{FS: fsys}, 20_000)
 	want := digestOf(t, db, bloomkv.DigestOptions{}).ID()
 	blocks := map[string]int64{} // where the data blocks of a table end, at most
@@ -285,8 +285,8 @@ func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
 	}
 	must(t, db.Close())
 	var bytesRead, early atomic.Int64
-	db = storetest.OpenCold(t, &bloomkv.Options{ReadOnly: true, FS: vfs.NewHook(fsys, func(op vfs.Op) error {
-		if end, isTable := blocks[filepath.Base(op.Name)]; isTable && op.Kind == vfs.OpReadAt {
+	db = storetest.OpenCold(t, &bloomkv.Options{ReadOnly: true, FS: vfstest.NewHook(fsys, func(op vfstest.Op) error {
+		if end, isTable := blocks[filepath.Base(op.Name)]; isTable && op.Kind == vfstest.OpReadAt {
 			bytesRead.Add(int64(op.Size))
 			if op.Offset < end {
 				early.Add(1)
@@ -309,7 +309,7 @@ func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
 // maybe and is reported; damage elsewhere in the tail is an error.
 func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 	const n = 2000
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	db := digestStore(t, &bloomkv.Options{FS: fsys, FilterSeed: 1, FilterFPR: 0.001}, n)
 	file := "db/" + db.Tables()[0].File
 	size := int(db.Tables()[0].Bytes)
@@ -352,7 +352,7 @@ func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 // TestADigestBesideWriters makes digests while keys are written, flushed and compacted. Each has all keys whose write
 // had returned before.
 func TestADigestBesideWriters(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // writeCalls are the calls of a DB, or of With, that write.
@@ -70,7 +70,7 @@ func check(
 	t *testing.T, name string, option bloomkv.Durability, durable bool, left []string, write func(*bloomkv.DB) error,
 ) {
 	t.Helper()
-	disk := vfs.NewMem()
+	disk := vfstest.NewMem()
 	o := storetest.Tiny(disk)
 	o.Durability = option
 	db, err := bloomkv.Open("db", o)
@@ -85,7 +85,7 @@ func check(
 	if err := write(db); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	o.FS = disk.Crash(vfs.KeepNothing)
+	o.FS = disk.Crash(vfstest.KeepNothing)
 	after, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func check(
 
 // TestWithReturnsTheErrorsOfTheDB compares errors after Close, and of a durability that does not exist.
 func TestWithReturnsTheErrorsOfTheDB(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

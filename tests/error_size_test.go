@@ -8,14 +8,14 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestErrorsAboutLongKeysAreShort damages a table whose keys have 60,000 bytes and differ in the last ones.
 func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 	const most = 2 << 10 // bytes of an error
 	key := func(i int) []byte { return fmt.Appendf(bytes.Repeat([]byte{0}, 60_000), "%03d", i) }
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync, BlockSize: 256})
 	must(t, err)
 	for i := range 5 {
@@ -45,7 +45,7 @@ func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 		t.Run(damage.name, func(t *testing.T) {
 			s := built.clone()
 			damage.change(s, s.bottom(0))
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			must(t, writeFiles(fsys, "db", s.join()))
 			short := func(call string, err error) {
 				t.Helper()

@@ -13,12 +13,13 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestReadersAndWritersMeetEvictedParts looks up and scans keys of a store in several goroutines while a writer changes
 // it, and memory has few parts of its indexes and no filters. Its files are read, or mapped.
 func TestReadersAndWritersMeetEvictedParts(t *testing.T) {
-	read := vfs.NewHook(vfs.NewMem(), func(vfs.Op) error { return nil }) // has no mapped files
+	read := vfstest.NewHook(vfstest.NewMem(), func(vfstest.Op) error { return nil }) // has no mapped files
 	for name, fsys := range map[string]vfs.FS{"read": read, "mapped": vfs.OS} {
 		t.Run(name, func(t *testing.T) {
 			dir := "db"

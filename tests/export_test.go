@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // exported returns the stream of a store, and checks its promises: Size is exact, and each WriteTo writes the same.
@@ -75,7 +75,7 @@ func contains(db bloomkv.Reader, want map[string]string) error {
 
 // TestAnExportCarriesTheMark has a mark in the export, and in the store that it replaces.
 func TestAnExportCarriesTheMark(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, _ := grown(t, mem)
 	markless := exported(t, db, bloomkv.ExportOptions{})
 	must(t, db.SetMark([]byte("of the export")))
@@ -129,7 +129,7 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 }
 
 func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	must(t, db.Compact(t.Context(), nil, nil))
 	storetest.Settle(t, db)
@@ -149,7 +149,7 @@ func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 		if rest, err := io.ReadAll(r); string(rest) != "behind" {
 			t.Errorf("behind the stream is %q, %v, want it unread", rest, err)
 		}
-		if err := holds(mem.Crash(vfs.KeepNothing), dir, want); err != nil {
+		if err := holds(mem.Crash(vfstest.KeepNothing), dir, want); err != nil {
 			t.Errorf("%s: after a power cut: %v", dir, err)
 		}
 		if err := bloomkv.Import(t.Context(), bytes.NewReader(s), dir, bloomkv.NewStoreOptions{FS: mem}); !errors.Is(
@@ -166,7 +166,7 @@ func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 }
 
 func TestAnExportOfNothing(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	s := exported(t, db, bloomkv.ExportOptions{})
@@ -185,7 +185,7 @@ func TestAnExportOfNothing(t *testing.T) {
 
 // TestAnExportIsOfItsMomentAndEndsWithItsStore writes, compacts, and closes the store under an open export.
 func TestAnExportIsOfItsMomentAndEndsWithItsStore(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
 	must(t, err)
@@ -228,7 +228,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestAnImportReplacesAnOpenStoreUnderItsReaders has iterators and snapshots open.
 func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	s := exported(t, db, bloomkv.ExportOptions{})
 	must(t, db.Close())
@@ -294,7 +294,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 
 // TestAnIncrementalExportHasTheNewTablesOnly imports it into an open store, and into a new directory beside a base.
 func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
 	storetest.Settle(t, db)
@@ -347,7 +347,7 @@ func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 
 // TestADamagedStreamIsRefusedWithItsOffset cuts a stream at each byte and flips a bit of each.
 func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	want := map[string]string{}
@@ -423,7 +423,7 @@ func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 func TestATableOfAnotherStoreIsNotTakenForTheOneThatIsLeftOut(t *testing.T) {
 	params, err := bloomblock.ParamsFor(0.01)
 	must(t, err)
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	store := func(name, middle string) *bloomkv.DB {
 		f, err := mem.Create(name + ".sst")
 		must(t, err)

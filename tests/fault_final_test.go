@@ -14,7 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAFailedSyncIsFinal fails one sync. A failed sync of a log or of the manifest makes the store read-only at once,
@@ -22,24 +22,24 @@ import (
 func TestAFailedSyncIsFinal(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		kind     vfs.OpKind
+		kind     vfstest.OpKind
 		file     string // the failing file's name contains it
 		readOnly bool
 	}{
-		{"of a log", vfs.OpSync, ".log", true},
-		{"of the manifest", vfs.OpSync, "MANIFEST-", true},
-		{"of the directory", vfs.OpSyncDir, "db", true},
-		{"of a table", vfs.OpSync, ".sst", false},
+		{"of a log", vfstest.OpSync, ".log", true},
+		{"of the manifest", vfstest.OpSync, "MANIFEST-", true},
+		{"of the directory", vfstest.OpSyncDir, "db", true},
+		{"of a table", vfstest.OpSync, ".sst", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			var armed atomic.Bool
 			var mu sync.Mutex
 			failed := "" // the file
-			db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 				mu.Lock()
 				defer mu.Unlock()
-				if failed != "" && op.Name == failed && (op.Kind == vfs.OpSync || op.Kind == vfs.OpWrite) {
+				if failed != "" && op.Name == failed && (op.Kind == vfstest.OpSync || op.Kind == vfstest.OpWrite) {
 					t.Errorf("%v after its sync failed", op)
 				}
 				if failed == "" && armed.Load() && op.Kind == tt.kind && strings.Contains(op.Name, tt.file) {
@@ -91,7 +91,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if err := db.Close(); errors.Is(err, bloomkv.ErrReadOnly) != tt.readOnly {
 				t.Errorf("close: %v", err)
 			}
-			if db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfs.KeepNothing))); err != nil {
+			if db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfstest.KeepNothing))); err != nil {
 				t.Fatal(err)
 			}
 			defer db.Close()
@@ -112,18 +112,18 @@ type smallDisk struct {
 	reserved map[string]int64 // guarded by mu; by name, bytes reserved and not written yet
 }
 
-func (d *smallDisk) take(op vfs.Op) error {
+func (d *smallDisk) take(op vfstest.Op) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := int64(op.Size)
 	switch op.Kind {
-	case vfs.OpCreate:
+	case vfstest.OpCreate:
 		n = 0
-	case vfs.OpReserve:
+	case vfstest.OpReserve:
 		if n -= d.reserved[op.Name]; n <= d.free {
 			d.reserved[op.Name] += n
 		}
-	case vfs.OpWrite:
+	case vfstest.OpWrite:
 		covered := min(n, d.reserved[op.Name])
 		d.reserved[op.Name] -= covered
 		n -= covered
@@ -131,7 +131,7 @@ func (d *smallDisk) take(op vfs.Op) error {
 		return nil
 	}
 	if n > d.free || d.free == 0 {
-		if op.Kind == vfs.OpWrite {
+		if op.Kind == vfstest.OpWrite {
 			d.free = 0 // a part of the data used up the rest
 		}
 		return syscall.ENOSPC
@@ -144,9 +144,9 @@ func (d *smallDisk) take(op vfs.Op) error {
 // otherwise it is read-only until reopened. It also uses the last space when no more can be reserved.
 func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	const free = 150 << 10
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	disk := &smallDisk{free: free, reserved: map[string]int64{}}
-	fsys := vfs.NewHook(mem, disk.take)
+	fsys := vfstest.NewHook(mem, disk.take)
 	o := storetest.Tiny(fsys)
 	o.MemtableSize = 1 << 20 // so that a log reserves more than once
 	db, err := bloomkv.Open("db", o)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Every file operation fails, once or permanently, in each of the ways in which a disk fails. The calls that depend on
@@ -27,13 +27,14 @@ type fault struct {
 	name string
 	err  error
 	last int64 // number of consecutive operations that fail
-	hits func(vfs.OpKind) bool
+	hits func(vfstest.OpKind) bool
 }
 
-func anyOp(vfs.OpKind) bool { return true }
+func anyOp(vfstest.OpKind) bool { return true }
 
-func needsSpace(k vfs.OpKind) bool {
-	return k == vfs.OpCreate || k == vfs.OpWrite || k == vfs.OpReserve || k == vfs.OpMkdir || k == vfs.OpSync
+func needsSpace(k vfstest.OpKind) bool {
+	return k == vfstest.OpCreate || k == vfstest.OpWrite || k == vfstest.OpReserve || k == vfstest.OpMkdir ||
+		k == vfstest.OpSync
 }
 
 const forEver = int64(1) << 60
@@ -42,8 +43,8 @@ var faults = []fault{
 	{"EIO once", syscall.EIO, 1, anyOp},
 	{"EIO five times", syscall.EIO, 5, anyOp},
 	{"EIO from then on", syscall.EIO, forEver, anyOp},
-	{"a short write", vfs.ErrShortWrite, 1, func(k vfs.OpKind) bool { return k == vfs.OpWrite }},
-	{"a short write, and then EIO", vfs.ErrShortWrite, forEver, vfs.OpKind.Changes},
+	{"a short write", vfstest.ErrShortWrite, 1, func(k vfstest.OpKind) bool { return k == vfstest.OpWrite }},
+	{"a short write, and then EIO", vfstest.ErrShortWrite, forEver, vfstest.OpKind.Changes},
 	{"a full disk from then on", syscall.ENOSPC, forEver, needsSpace},
 	{"a full disk for a while", syscall.ENOSPC, 4, needsSpace},
 }
@@ -60,7 +61,7 @@ type faulty struct {
 	where  atomic.Value       // string: the first operation that failed
 }
 
-func (f *faulty) hook(op vfs.Op) error {
+func (f *faulty) hook(op vfstest.Op) error {
 	if f.hits == nil || !f.hits(op.Kind) {
 		return nil
 	}
@@ -127,9 +128,9 @@ func (u *uncertain) matches(got map[string]string, must []bool) error {
 }
 
 // faultScript uses a store whose files fail, and returns an error unless the fault explains it.
-func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
+func faultScript(u *uncertain, f *faulty, mem *vfstest.Mem, seed uint64) error {
 	files := storetest.TrackOpen(mem)
-	fsys := vfs.NewHook(files, f.hook)
+	fsys := vfstest.NewHook(files, f.hook)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	ctx := context.Background()
 	excused := func(what string, err error) error {
@@ -243,7 +244,7 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 	}
 	t.Run("EIO once while filters are asked in their files", func(t *testing.T) {
 		t.Parallel()
-		reads := fault{"EIO of a read", syscall.EIO, 1, func(k vfs.OpKind) bool { return k == vfs.OpReadAt }}
+		reads := fault{"EIO of a read", syscall.EIO, 1, func(k vfstest.OpKind) bool { return k == vfstest.OpReadAt }}
 		failEach(t, reads, storetest.LittleMemory(t, 0))
 	})
 }
@@ -261,7 +262,7 @@ func failEach(t *testing.T, kind fault, memory *bloomkv.Resources) {
 			for missed.Load() == 0 && !t.Failed() {
 				f := &faulty{fault: kind, first: (next.Add(1) - 1) * stride, memory: memory}
 				u := &uncertain{left: left}
-				mem := vfs.NewMem()
+				mem := vfstest.NewMem()
 				what := fmt.Sprintf("%s at operation %d", kind.name, f.first)
 				storetest.Within(t, 60*time.Second, what, func() {
 					if err := survives(u, f, mem); err != nil {
@@ -282,7 +283,7 @@ func failEach(t *testing.T, kind fault, memory *bloomkv.Resources) {
 }
 
 // survives runs the script, repairs the disk, and checks the contents.
-func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
+func survives(u *uncertain, f *faulty, mem *vfstest.Mem) error {
 	if err := faultScript(u, f, mem, 1); err != nil {
 		return err
 	}
@@ -293,14 +294,14 @@ func survives(u *uncertain, f *faulty, mem *vfs.Mem) error {
 }
 
 // crashes opens the store as a process death or a power cut would leave it now, on a repaired disk.
-func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
+func (u *uncertain) crashes(mem *vfstest.Mem, f *faulty) error {
 	for _, after := range []struct {
 		name string
-		fs   *vfs.Mem
+		fs   *vfstest.Mem
 		must []bool
 	}{
-		{"a power cut", mem.Crash(vfs.KeepNothing), u.durable},
-		{"a power cut that kept half", mem.Crash(vfs.KeepSome(uint64(f.first), 50)), u.durable},
+		{"a power cut", mem.Crash(vfstest.KeepNothing), u.durable},
+		{"a power cut that kept half", mem.Crash(vfstest.KeepSome(uint64(f.first), 50)), u.durable},
 		{"the process's death", mem.Kill(), u.acked},
 	} {
 		u.crashed++
@@ -316,7 +317,7 @@ func (u *uncertain) crashes(mem *vfs.Mem, f *faulty) error {
 }
 
 // heal recovers a store, reads it, and uses it further.
-func heal(mem *vfs.Mem) (f finding) {
+func heal(mem *vfstest.Mem) (f finding) {
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		return finding{err: err}

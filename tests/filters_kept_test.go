@@ -5,11 +5,11 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	recorded := func(dir string) manifest.Filters {
 		t.Helper()
 		s, err := manifest.Load(mem, dir)

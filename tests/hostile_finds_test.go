@@ -17,7 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // eachTable calls change with each table added by an edit of the manifest, and writes the result back.
@@ -306,7 +306,7 @@ func TestFoundByAttacks(t *testing.T) {
 			s := kind.store(t)
 			find.change(s)
 			files := s.join()
-			fsys := vfs.NewMem()
+			fsys := vfstest.NewMem()
 			must(t, writeFiles(fsys, "db", files))
 			damage := func(call string, err error) {
 				if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), find.want) {
@@ -350,7 +350,7 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 			}
 		})
 		files := s.join()
-		fsys, size := vfs.NewMem(), uint64(0)
+		fsys, size := vfstest.NewMem(), uint64(0)
 		for _, b := range files {
 			size += uint64(len(b))
 		}

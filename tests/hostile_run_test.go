@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A hostileResult is the result of using a store whose files were changed.
@@ -205,7 +206,7 @@ func watch(limit time.Duration) (stop func()) {
 // hostileRun uses a store of these files in every way, in memory or in a directory of the operating system.
 func hostileRun(kind *hostileKind, files map[string][]byte, readOnly bool, system bool, seed uint64) hostileResult {
 	c := &hostileCase{
-		kind: kind, fs: &countedFS{FS: vfs.NewMem()}, dir: "db", rng: rand.New(rand.NewPCG(seed, 1)),
+		kind: kind, fs: &countedFS{FS: vfstest.NewMem()}, dir: "db", rng: rand.New(rand.NewPCG(seed, 1)),
 		alloc: []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}},
 	}
 	if system {

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A hostileKind is a way to build a small store, with the options to open it.
@@ -119,8 +120,8 @@ func (k *hostileKind) store(t *testing.T) *forgedStore {
 }
 
 // build writes a last level, newer versions above it that a snapshot kept, tombstones, and an ingested run on top.
-func (k *hostileKind) build() (*vfs.Mem, error) {
-	mem := vfs.NewMem()
+func (k *hostileKind) build() (*vfstest.Mem, error) {
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", k.options(mem))
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/stream"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A forgedStream is a decoded export, to be changed and encoded again with correct checksums.
@@ -34,7 +34,7 @@ type forgedStream struct {
 
 // streamOf returns the export of a store of these files, or nil if its manifest or a table's tail is damaged.
 func streamOf(files map[string][]byte) *forgedStream {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	if err := writeFiles(mem, "db", files); err != nil {
 		panic(err) // a failure of the test itself
 	}
@@ -178,7 +178,7 @@ func hostileStreamSeeded(t *testing.T, seed uint64) (string, hostileResult) {
 	}
 	did := fmt.Sprintf("stream of %v: %q", kind, v.did)
 	watched.begin(did)
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	c := &hostileCase{
 		kind: kind, fs: &countedFS{FS: mem}, dir: "new", rng: rand.New(rand.NewPCG(seed, 1)), size: uint64(len(b)),
 		most: 1100*len(b) + 64, alloc: []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}, named: []string{"stream"},

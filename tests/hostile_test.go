@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestALostOrWrongCurrentIsRefusedAndNothingIsTouched(t *testing.T) {
@@ -141,7 +142,7 @@ func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
 		{"MaxOpenFiles", func(o *bloomkv.Options) { o.MaxOpenFiles = 1 }},
 		{"MaxOpenFiles", func(o *bloomkv.Options) { o.MaxOpenFiles = -1 }},
 	} {
-		o := &bloomkv.Options{FS: vfs.NewMem()}
+		o := &bloomkv.Options{FS: vfstest.NewMem()}
 		tt.set(o)
 		if _, err := bloomkv.Open("db", o); err == nil || !strings.Contains(err.Error(), "option "+tt.option+":") ||
 			!strings.Contains(err.Error(), "db") {
@@ -151,7 +152,7 @@ func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
 			t.Errorf("%+v: left %q, %v", o, names, err)
 		}
 	}
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	if _, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, ErrorIfMissing: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("ErrorIfMissing: %v", err)
 	}
@@ -162,14 +163,14 @@ func TestOddOptionsAreRefusedByNameAndCreateNothing(t *testing.T) {
 
 func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
 	readOnly := func(fsys vfs.FS) vfs.FS {
-		return vfs.NewHook(fsys, func(op vfs.Op) error {
+		return vfstest.NewHook(fsys, func(op vfstest.Op) error {
 			if op.Kind.Changes() {
 				return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: syscall.EROFS}
 			}
 			return nil
 		})
 	}
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	if _, err := bloomkv.Open("db", &bloomkv.Options{FS: readOnly(mem)}); !errors.Is(err, syscall.EROFS) ||
 		!strings.Contains(err.Error(), "db") {
 		t.Errorf("a new store: %v, want EROFS and the directory", err)
@@ -191,7 +192,7 @@ func TestADirectoryThatCannotBeWrittenIsRefusedClearly(t *testing.T) {
 }
 
 func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
-	for name, fsys := range map[string]vfs.FS{"memory": vfs.NewMem(), "system": vfs.OS} {
+	for name, fsys := range map[string]vfs.FS{"memory": vfstest.NewMem(), "system": vfs.OS} {
 		dir := filepath.Join(t.TempDir(), "db")
 		if name == "memory" {
 			dir = "db"
@@ -224,7 +225,7 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, err)
 	must(t, db.Put([]byte("k"), []byte("v")))
 	scan := db.Scan(bloomkv.IterOptions{})

@@ -14,23 +14,23 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // crashes collects what crashes before each changing operation leave, while it is armed.
 type crashes struct {
 	armed atomic.Bool
 	mu    sync.Mutex
-	mem   *vfs.Mem
+	mem   *vfstest.Mem
 	found []crashImage
 }
 
 type crashImage struct {
-	fs   *vfs.Mem
+	fs   *vfstest.Mem
 	what string
 }
 
-func (c *crashes) hook(op vfs.Op) error {
+func (c *crashes) hook(op vfstest.Op) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.armed.Load() || !op.Kind.Changes() {
@@ -40,9 +40,9 @@ func (c *crashes) hook(op vfs.Op) error {
 	seed := uint64(len(c.found))
 	c.found = append(c.found,
 		crashImage{c.mem.Kill(), at("process death")},
-		crashImage{c.mem.Crash(vfs.KeepNothing), at("nothing kept")},
-		crashImage{c.mem.Crash(vfs.KeepAll), at("all kept")},
-		crashImage{c.mem.Crash(vfs.KeepSome(seed, 50)), at("half kept")})
+		crashImage{c.mem.Crash(vfstest.KeepNothing), at("nothing kept")},
+		crashImage{c.mem.Crash(vfstest.KeepAll), at("all kept")},
+		crashImage{c.mem.Crash(vfstest.KeepSome(seed, 50)), at("half kept")})
 	return nil
 }
 
@@ -60,7 +60,7 @@ func (c *crashes) take() []crashImage {
 // first.
 func sources(t *testing.T) (whole, more []byte, first, second map[string]string) {
 	t.Helper()
-	db, want := grown(t, vfs.NewMem())
+	db, want := grown(t, vfstest.NewMem())
 	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
 	storetest.Settle(t, db)
 	whole, first = exported(t, db, bloomkv.ExportOptions{}), maps.Clone(want)
@@ -78,9 +78,9 @@ func sources(t *testing.T) (whole, more []byte, first, second map[string]string)
 // TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew imports a whole export, then an incremental one.
 func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing.T) {
 	whole, more, first, second := sources(t)
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	c := crashes{mem: mem}
-	db, old := grown(t, vfs.NewHook(mem, c.hook)) // with writes in memory
+	db, old := grown(t, vfstest.NewHook(mem, c.hook)) // with writes in memory
 	must(t, db.With(bloomkv.Sync).Put([]byte("own"), []byte("v")))
 	old["own"] = "v"
 	storetest.Settle(t, db)
@@ -90,9 +90,9 @@ func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing
 	}{{whole, old, first}, {more, first, second}} {
 		c.armed.Store(true)
 		must(t, db.Import(t.Context(), bytes.NewReader(step.stream), bloomkv.ImportOptions{Replace: true}))
-		must(t, c.hook(vfs.Op{Kind: vfs.OpSync})) // after the last one
+		must(t, c.hook(vfstest.Op{Kind: vfstest.OpSync})) // after the last one
 		found := c.take()
-		must(t, holds(mem.Crash(vfs.KeepNothing), "db", step.now))
+		must(t, holds(mem.Crash(vfstest.KeepNothing), "db", step.now))
 		olds, news := 0, 0
 		for i, s := range found {
 			if i%(20/storetest.AtStride(20)) > 0 {
@@ -119,7 +119,7 @@ func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing
 
 func TestACrashDuringAnImportLeavesTheWholeStoreOrNone(t *testing.T) {
 	whole, more, first, second := sources(t)
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "base", bloomkv.NewStoreOptions{FS: mem}))
 	for _, step := range []struct {
 		stream []byte
@@ -128,10 +128,10 @@ func TestACrashDuringAnImportLeavesTheWholeStoreOrNone(t *testing.T) {
 	}{{whole, "", first}, {more, "base", second}} {
 		c := crashes{mem: mem.Kill()}
 		c.armed.Store(true)
-		o := bloomkv.NewStoreOptions{FS: vfs.NewHook(c.mem, c.hook), Base: step.base}
+		o := bloomkv.NewStoreOptions{FS: vfstest.NewHook(c.mem, c.hook), Base: step.base}
 		must(t, bloomkv.Import(t.Context(), bytes.NewReader(step.stream), "copy", o))
 		found := c.take()
-		must(t, holds(c.mem.Crash(vfs.KeepNothing), "copy", step.want))
+		must(t, holds(c.mem.Crash(vfstest.KeepNothing), "copy", step.want))
 		wholes := 0
 		for i, s := range found {
 			if i%(20/storetest.AtStride(20)) > 0 {
@@ -158,11 +158,11 @@ func TestACrashDuringAnImportLeavesTheWholeStoreOrNone(t *testing.T) {
 // TestEveryFailedOperationOfAnImportLeavesTheStoreAsItWas fails each operation in turn.
 func TestEveryFailedOperationOfAnImportLeavesTheStoreAsItWas(t *testing.T) {
 	whole, more, first, second := sources(t)
-	source := vfs.NewMem()
+	source := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "db", bloomkv.NewStoreOptions{FS: source}))
 	for _, kind := range []fault{
-		{"EIO once", syscall.EIO, 1, vfs.OpKind.Changes},
-		{"EIO from then on", syscall.EIO, forEver, vfs.OpKind.Changes},
+		{"EIO once", syscall.EIO, 1, vfstest.OpKind.Changes},
+		{"EIO from then on", syscall.EIO, forEver, vfstest.OpKind.Changes},
 		{"a full disk from then on", syscall.ENOSPC, forEver, needsSpace},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
@@ -182,9 +182,9 @@ func TestEveryFailedOperationOfAnImportLeavesTheStoreAsItWas(t *testing.T) {
 }
 
 // failedImport imports under a fault; done is true if the fault did not strike.
-func failedImport(mem *vfs.Mem, f *faulty, stream []byte, old, now map[string]string) (done bool, err error) {
+func failedImport(mem *vfstest.Mem, f *faulty, stream []byte, old, now map[string]string) (done bool, err error) {
 	var armed atomic.Bool
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if !armed.Load() {
 			return nil
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestReadsDoNotFailWhileImportsReplaceTheStore imports two stores in turn under readers, writers and compactions.
@@ -25,7 +25,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
 	var streams [2][]byte
 	for v := range streams {
-		db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 		must(t, err)
 		for range 1 + 2*v { // the second has larger sequence numbers
 			for i := range keys {
@@ -35,7 +35,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 		streams[v] = exported(t, db, bloomkv.ExportOptions{})
 		must(t, db.Close())
 	}
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(streams[0]), "db", bloomkv.NewStoreOptions{FS: mem}))
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
@@ -149,7 +149,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 // TestOfTwoImportersOneComesAfterTheOther imports into one store, and into one directory, at once.
 func TestOfTwoImportersOneComesAfterTheOther(t *testing.T) {
 	whole, _, first, _ := sources(t)
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	for _, replace := range []bool{false, true} {
@@ -220,7 +220,7 @@ func (b *blocking) Read(p []byte) (int, error) {
 func TestAnImportOfAReaderThatBlocksEndsWithItsContextAndWithItsStore(t *testing.T) {
 	whole, _, _, _ := sources(t)
 	for _, n := range []int{0, 10, 100, len(whole) / 2, len(whole) - 1} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		db, err := bloomkv.Open("db", storetest.Tiny(mem))
 		must(t, err)
 		for _, how := range []string{"cancel, new store", "cancel", "close"} {

@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // An ingestRun holds a store, its expected contents, and snapshots.
@@ -183,7 +184,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 	} {
 		for _, where := range []string{"memory", "a table", "the last level", "an ingested table"} {
 			t.Run(tt.name+", over "+where, func(t *testing.T) {
-				mem := vfs.NewMem()
+				mem := vfstest.NewMem()
 				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
@@ -284,7 +285,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 				continue // there is no element before it, or the case equals position 1 and is slow
 			}
 			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
-				mem := vfs.NewMem()
+				mem := vfstest.NewMem()
 				db, err := bloomkv.Open("db", storetest.Tiny(mem))
 				if err != nil {
 					t.Fatal(err)
@@ -422,7 +423,7 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 // TestIngestOfOddSequences ingests a store's own scan, a sequence that panics, and one that uses the store during the
 // ingest.
 func TestIngestOfOddSequences(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // built writes a table of keys from..to-1 outside of a store, unsynced.
@@ -36,9 +37,9 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprint("links ", links), func(t *testing.T) {
-			mem := vfs.NewMem()
-			db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
-				if op.Kind == vfs.OpLink && !links {
+			mem := vfstest.NewMem()
+			db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpLink && !links {
 					return errors.ErrUnsupported
 				}
 				return nil
@@ -55,7 +56,7 @@ func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 			must(t, contains(db, want))
 			must(t, contains(snapshot, before))
 			must(t, snapshot.Close())
-			must(t, holds(mem.Crash(vfs.KeepNothing), "db", want)) // durable, though nobody had synced the tables
+			must(t, holds(mem.Crash(vfstest.KeepNothing), "db", want)) // durable, though nobody had synced the tables
 			must(t, errors.Join(mem.Remove("a"), mem.Remove("b")))
 			must(t, db.Compact(t.Context(), nil, nil))
 			must(t, contains(db, want))
@@ -66,7 +67,7 @@ func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 }
 
 func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
 	must(t, err)
 	built(t, mem, "a", 0, 10, "a")
@@ -84,10 +85,11 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 }
 
 func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var full atomic.Bool
-	db, want := grown(t, vfs.NewHook(mem, func(op vfs.Op) error {
-		if full.Load() && (op.Kind == vfs.OpLink || op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".sst")) {
+	db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if full.Load() &&
+			(op.Kind == vfstest.OpLink || op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".sst")) {
 			return &fs.PathError{Op: "link", Path: op.To, Err: errors.New("no space")}
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // tableFilesIn counts the tables in a directory.
@@ -40,10 +41,10 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 	}
 	boom := errors.New("boom")
 	for fail := 0; ; fail++ {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		var armed atomic.Bool
 		var ops atomic.Int64
-		fsys := vfs.NewHook(mem, func(op vfs.Op) error {
+		fsys := vfstest.NewHook(mem, func(op vfstest.Op) error {
 			if armed.Load() && op.Kind.Changes() && ops.Add(1)-1 == int64(fail) {
 				return fmt.Errorf("%v: %w", op, boom)
 			}
@@ -110,7 +111,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 
 // TestAnIngestThatIsRefusedLeavesNothing ingests keys and values that must be refused.
 func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	must(t, db.Put([]byte("k"), []byte("v")))
@@ -176,7 +177,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 
 // TestAnIngestIsSeenWholeOrNotAtAll runs readers of every kind during ingests that write one number under all keys.
 func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	const keys = 60
 	write := func(n int) error {

@@ -8,13 +8,13 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestIteratorsThatEndLeaveNothingToOthers closes iterators concurrently: an iterator must read what it recorded before
 // another one may reuse its cursor. It is a test for the race detector.
 func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	defer db.Close()
 	must(t, db.Put([]byte("key"), nil))
@@ -35,7 +35,7 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 
 // TestASecondCloseIsErrClosed closes everything twice, before and after the store is closed.
 func TestASecondCloseIsErrClosed(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	first, err := db.Snapshot()
 	must(t, err)
@@ -68,7 +68,7 @@ func TestASecondCloseIsErrClosed(t *testing.T) {
 
 // TestTheEmptyKeyIsNotNil checks that Key distinguishes the empty key from no key.
 func TestTheEmptyKeyIsNotNil(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, err)
 	defer db.Close()
 	must(t, db.Put(nil, nil))
@@ -96,7 +96,7 @@ func TestTheEmptyKeyIsNotNil(t *testing.T) {
 // TestAnEmptyValueIsNeverNil checks that Value keeps the promise of Get, whatever values the iterator's cursor has read
 // before.
 func TestAnEmptyValueIsNeverNil(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, err)
 	defer db.Close()
 	for key, value := range map[string][]byte{"empty": nil, "large": make([]byte, 2<<20)} {
@@ -123,7 +123,7 @@ func TestAnEmptyValueIsNeverNil(t *testing.T) {
 // TestAppendingToWhatAnIteratorShowsChangesNothing walks over a store, in tables and in a memtable, and appends to each
 // key and value.
 func TestAppendingToWhatAnIteratorShowsChangesNothing(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, err)
 	defer db.Close()
 	const n = 500

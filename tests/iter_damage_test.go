@@ -16,12 +16,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A brittleStore has several runs of many blocks with tombstones of both kinds, and the expected contents.
 type brittleStore struct {
-	mem  *vfs.Mem
+	mem  *vfstest.Mem
 	o    *bloomkv.Options
 	want map[string]string
 	keys []string // the keys of want
@@ -29,7 +29,7 @@ type brittleStore struct {
 
 func newBrittleStore(t *testing.T) *brittleStore {
 	t.Helper()
-	s := &brittleStore{mem: vfs.NewMem(), want: map[string]string{}}
+	s := &brittleStore{mem: vfstest.NewMem(), want: map[string]string{}}
 	s.o = storetest.Tiny(s.mem)
 	s.o.Durability, s.o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
@@ -146,8 +146,8 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 			for n := int64(0); ; n += int64(20 / storetest.AtStride(20)) {
 				var count, armed atomic.Int64
 				o := *s.o
-				o.FS = vfs.NewHook(s.mem.Kill(), func(op vfs.Op) error {
-					if armed.Load() == 0 || op.Kind != vfs.OpReadAt && op.Kind != vfs.OpOpen ||
+				o.FS = vfstest.NewHook(s.mem.Kill(), func(op vfstest.Op) error {
+					if armed.Load() == 0 || op.Kind != vfstest.OpReadAt && op.Kind != vfstest.OpOpen ||
 						!strings.HasSuffix(op.Name, ".sst") {
 						return nil
 					}
@@ -206,8 +206,8 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 63))
 		var failing atomic.Bool
 		o := *s.o
-		o.FS = vfs.NewHook(s.mem.Kill(), func(op vfs.Op) error {
-			if failing.Load() && (op.Kind == vfs.OpReadAt || op.Kind == vfs.OpOpen) {
+		o.FS = vfstest.NewHook(s.mem.Kill(), func(op vfstest.Op) error {
+			if failing.Load() && (op.Kind == vfstest.OpReadAt || op.Kind == vfstest.OpOpen) {
 				return syscall.EIO
 			}
 			return nil

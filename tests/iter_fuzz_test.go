@@ -14,7 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // readersOf returns a store with versions of a small number of keys in a memtable and in several runs of several
@@ -23,13 +23,13 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 71))
 	m := &modelRun{
-		next: func(n int) int { return rng.IntN(n) }, fs: vfs.NewMem(), now: map[string]string{},
+		next: func(n int) int { return rng.IntN(n) }, fs: vfstest.NewMem(), now: map[string]string{},
 		durable: map[string]string{},
 	}
 	m.opts = storetest.Tiny(m.fs)
 	var fileReads atomic.Int64
-	m.opts.FS = vfs.NewHook(m.fs, func(op vfs.Op) error {
-		if op.Kind == vfs.OpReadAt {
+	m.opts.FS = vfstest.NewHook(m.fs, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt {
 			fileReads.Add(1)
 		}
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // tablesBetween returns the tables that share a key with [lo, hi], nil for no bound.
@@ -31,7 +31,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 		t.Run(fmt.Sprintf("%d runs", runs), func(t *testing.T) {
 			const n = 6000
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			o := storetest.Tiny(mem)
 			o.Durability, o.Compression, o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20
 			db, err := bloomkv.Open("db", o)

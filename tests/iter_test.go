@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // walks compares all that an iterator shows, in both directions and from the middle, with a map.
@@ -69,7 +69,7 @@ func walks(it *bloomkv.Iterator, want map[string]string) error {
 // TestIteratorsShowTheMomentTheyWereMade keeps iterators open while the store is written to in every way, flushed,
 // compacted and at last closed.
 func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
@@ -181,7 +181,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 
 // TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators in every position.
 func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
@@ -253,7 +253,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 // an iterator shows one state. Each commit writes the same number under all keys.
 func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range storetest.AtStride(6) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)

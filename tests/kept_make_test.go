@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // keptSize is the size that a directory of kept stores may have, in bytes.
@@ -27,7 +28,7 @@ const keptSize = 256 << 10
 // A keptStore builds a store in memory and records what it should hold.
 type keptStore struct {
 	t    *testing.T
-	mem  *vfs.Mem
+	mem  *vfstest.Mem
 	gate atomic.Pointer[gate] // nil: open
 	db   *bloomkv.DB
 	rng  *rand.Rand
@@ -43,12 +44,12 @@ func makeKept(t *testing.T) map[string][]byte {
 	t.Helper()
 	setPartSize(t, 0)
 	files := make(map[string][]byte)
-	for name, build := range map[string]func(*keptStore) *vfs.Mem{
+	for name, build := range map[string]func(*keptStore) *vfstest.Mem{
 		"closed": (*keptStore).makeClosed, "memory": (*keptStore).makeMemory, "killed": (*keptStore).makeKilled,
 		"short": (*keptStore).makeShort,
 	} {
 		s := &keptStore{
-			t: t, mem: vfs.NewMem(), rng: rand.New(rand.NewPCG(1, 2)),
+			t: t, mem: vfstest.NewMem(), rng: rand.New(rand.NewPCG(1, 2)),
 			want: map[string]string{}, gone: map[string]bool{},
 		}
 		for file, b := range filesBelow(t, build(s), "db") {
@@ -163,8 +164,8 @@ func (s *keptStore) open(change func(*bloomkv.Options)) {
 		MemoryBudget: 8 << 20, TableSize: 64 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2,
 	}
 	change(o)
-	o.FS = vfs.NewHook(s.mem, func(op vfs.Op) error {
-		if g := s.gate.Load(); g != nil && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+	o.FS = vfstest.NewHook(s.mem, func(op vfstest.Op) error {
+		if g := s.gate.Load(); g != nil && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			select {
 			case g.arrived <- struct{}{}:
 			default:
@@ -304,7 +305,7 @@ func fruit(i int) string {
 
 // makeClosed makes a store of several levels that was closed: zstd, Ribbon filters and an index in parts in the last
 // level, s2 and Bloom filters above, and versions that snapshots held.
-func (s *keptStore) makeClosed() *vfs.Mem {
+func (s *keptStore) makeClosed() *vfstest.Mem {
 	s.open(func(o *bloomkv.Options) {
 		o.Compression, o.FilterKind = bloomkv.CompressionZstdBottom, bloomkv.FilterRibbon
 		o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
@@ -370,7 +371,7 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 }
 
 // makeMemory makes a store with FilterMemory over tables without filters.
-func (s *keptStore) makeMemory() *vfs.Mem {
+func (s *keptStore) makeMemory() *vfstest.Mem {
 	s.open(func(o *bloomkv.Options) { o.FilterFPR, o.Compression, o.TableSize = 1, bloomkv.CompressionNone, 16<<10 })
 	for i := range 40 {
 		s.put(fruit(i), s.noise(500))
@@ -391,7 +392,7 @@ func (s *keptStore) makeMemory() *vfs.Mem {
 // makeShort makes a store whose last level was built while memory was far too short for its filter, so that its Bloom
 // units stand side by side. The filter of level 0, of a low rate, was built with memory to spare. Each takes more than
 // a page.
-func (s *keptStore) makeShort() *vfs.Mem {
+func (s *keptStore) makeShort() *vfstest.Mem {
 	const keys = 3400
 	key := func(i int) string { return fmt.Sprintf("%c%03x", 'a'+i%3, i) }
 	s.open(func(o *bloomkv.Options) {
@@ -414,7 +415,7 @@ func (s *keptStore) makeShort() *vfs.Mem {
 
 // makeKilled makes a store whose process was killed, once before and once at the end, with two logs that were not
 // replayed.
-func (s *keptStore) makeKilled() *vfs.Mem {
+func (s *keptStore) makeKilled() *vfstest.Mem {
 	options := func(o *bloomkv.Options) { o.FilterFPR = 0.02 }
 	s.open(options)
 	for i := range 30 {

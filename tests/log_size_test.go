@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A lengths keeps the lengths of logs, and not their contents.
@@ -42,7 +43,7 @@ func (l *length) Write(b []byte) (int, error) {
 // TestALogEndsBeforeItsLargestSize deletes a range between long bounds so often that its records, of which a memtable
 // keeps little, are longer than a log may be.
 func TestALogEndsBeforeItsLargestSize(t *testing.T) {
-	fsys := &lengths{FS: vfs.NewMem()}
+	fsys := &lengths{FS: vfstest.NewMem()}
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, Durability: bloomkv.NoSync})
 	must(t, err)
 	var b bloomkv.Batch

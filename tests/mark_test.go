@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // wantMark checks the newest mark of a store, a snapshot or another holder of a mark.
@@ -36,7 +37,7 @@ func marked(mark string, keys ...string) *bloomkv.Batch {
 
 // TestAMarkStaysThroughAllThatMovesData follows marks through flushes, compactions, copies and new opens.
 func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var db *bloomkv.DB
 	open := func() {
 		t.Helper()
@@ -125,7 +126,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 
 // TestAReadOnlyStoreShowsTheMarkOfItsLogs opens what a killed process left, whose mark may not be durable.
 func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	must(t, db.Apply(marked("flushed", "a")))
@@ -137,7 +138,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	removed := mem.Kill()
 	must(t, db.Close())
 	for _, tt := range []struct {
-		fsys *vfs.Mem
+		fsys *vfstest.Mem
 		want string
 	}{{flushed, "flushed"}, {logged, "logged"}, {removed, ""}} {
 		o := storetest.Tiny(tt.fsys)
@@ -161,7 +162,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 
 // TestAMarkIsDurableOnlyAfterASync writes with NoSync. Only what syncs or flushes makes the mark durable.
 func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
 	for i, makeDurable := range []func() error{
 		db.Sync,
@@ -187,7 +188,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 
 // TestMarksAloneDoNotGrowTheLog writes nothing but marks. Logs are replaced as if the memtable had filled.
 func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.NoSync
 	var flushed atomic.Int64
@@ -211,7 +212,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 
 // TestAMarkIsNoKey writes the empty key conditionally together with marks: a mark is not taken for it.
 func TestAMarkIsNoKey(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -244,7 +245,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 
 // TestASnapshotHasTheMarkOfItsWrites takes snapshots under writers. Each batch sets the mark to the value of a key.
 func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -294,7 +295,7 @@ func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
 
 // TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost damages a log before and behind the mark, and a table.
 func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	must(t, err)
 	must(t, db.Apply(marked("in a table", "a", "b")))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of this seed")
@@ -110,7 +110,7 @@ type modelRun struct {
 	little []*bloomkv.Resources // memory that stores may share, less and less
 	pages  uint64               // pages of filters that were asked in files
 
-	fs   *vfs.Mem
+	fs   *vfstest.Mem
 	opts *bloomkv.Options
 	db   *bloomkv.DB
 	log  []string // the operations so far
@@ -161,7 +161,7 @@ func (m *modelRun) tail() string {
 }
 
 func (m *modelRun) run() (err error) {
-	m.fs = vfs.NewMem()
+	m.fs = vfstest.NewMem()
 	m.now, m.durable = map[string]string{}, map[string]string{}
 	if err := m.open(); err != nil {
 		return err
@@ -583,9 +583,9 @@ func (m *modelRun) crash() error {
 	m.count()
 	switch kind {
 	case 0:
-		m.fs = m.fs.Crash(vfs.KeepNothing)
+		m.fs = m.fs.Crash(vfstest.KeepNothing)
 	case 1, 2:
-		m.fs = m.fs.Crash(vfs.KeepSome(uint64(m.next(256)), 10+m.next(81)))
+		m.fs = m.fs.Crash(vfstest.KeepSome(uint64(m.next(256)), 10+m.next(81)))
 	default: // all acknowledged writes have reached the operating system
 		m.fs = m.fs.Kill()
 		if err := m.barrier(nil); err != nil {

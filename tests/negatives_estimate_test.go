@@ -11,13 +11,13 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table, and for all together, with
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
 	lookups := storetest.AtStride(1 << 17)
@@ -35,7 +35,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	} {
 		for _, way := range []string{"one by one", "many at a time", "by many goroutines"} {
 			t.Run(test.name+", "+way, func(t *testing.T) {
-				o.FS = vfs.NewMem()
+				o.FS = vfstest.NewMem()
 				db, err := bloomkv.Open("db", o)
 				must(t, err)
 				defer db.Close()

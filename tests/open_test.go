@@ -16,12 +16,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // refuseChanges returns fsys with a hook: every operation that could change a file fails, and fails the test.
 func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 	t.Helper()
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
+	return vfstest.NewHook(fsys, func(op vfstest.Op) error {
 		if op.Kind.Changes() {
 			t.Errorf("%v, want no change", op)
 			return fs.ErrPermission
@@ -31,7 +32,7 @@ func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 }
 
 func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.ErrorIfExists = true
 	db, err := bloomkv.Open("db", o)
@@ -54,10 +55,10 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 
 // TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile creates a store between Open's first look and its lock.
 func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	made := false
-	o := storetest.Tiny(vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind != vfs.OpLock || made {
+	o := storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind != vfstest.OpLock || made {
 			return nil
 		}
 		made = true
@@ -83,11 +84,11 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 }
 
 func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	db, err := bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: fsys})
 	must(t, err)
 	must(t, db.Put([]byte("key"), []byte("value")))
-	after := fsys.Crash(vfs.KeepNothing) // every name must be durable
+	after := fsys.Crash(vfstest.KeepNothing) // every name must be durable
 	must(t, db.Close())
 	db, err = bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: after, ErrorIfMissing: true})
 	must(t, err)
@@ -106,7 +107,7 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 
 // TestOpenEndsWithItsContext ends the context at each operation on a file while a store with logs is opened.
 func TestOpenEndsWithItsContext(t *testing.T) {
-	left := vfs.NewMem()
+	left := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(left))
 	must(t, err)
 	for i := range 400 {
@@ -121,7 +122,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 			before := filesIn(t, mem)
 			ctx, cancel := context.WithCancel(t.Context())
 			var ops atomic.Int64 // of background goroutines too
-			o := storetest.Tiny(vfs.NewHook(mem, func(vfs.Op) error {
+			o := storetest.Tiny(vfstest.NewHook(mem, func(vfstest.Op) error {
 				if ops.Add(1) > n {
 					cancel()
 				}

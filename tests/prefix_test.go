@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // places are moves of an iterator that finds nothing: from each side and from within its range.
@@ -50,7 +50,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 		{bloomkv.PrefixRule{}, 0.01, bloomkv.FilterBloom},
 	} {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
-			files := storetest.LogFiles(vfs.NewMem())
+			files := storetest.LogFiles(vfstest.NewMem())
 			db, err := bloomkv.Open("db", &bloomkv.Options{
 				FS: files, FilterSeed: 1, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
@@ -179,7 +179,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 
 // TestAFilterOfAnotherRuleIsNotAsked opens a store with one rule after the other.
 func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	want := map[string]string{}
 	rng := rand.New(rand.NewPCG(83, 84))
 	first := bloomkv.PrefixSeparator('/', 1)
@@ -277,7 +277,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 		}, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			o := storetest.Tiny(vfs.NewMem())
+			o := storetest.Tiny(vfstest.NewMem())
 			o.FilterPrefix, o.FilterFPR = bloomkv.PrefixSeparator('/', 2), 0.0001
 			db, err := bloomkv.Open("db", o)
 			if err != nil {
@@ -319,7 +319,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 
 // TestADamagedPrefixFilterAnswersMaybeAndIsReported damages every part of the block.
 func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
 	db, err := bloomkv.Open("db", o)
@@ -397,7 +397,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 		{bloomkv.PrefixLen(bloomkv.MaxKeySize + 1), "option FilterPrefix: prefix up to length 65537"},
 		{bloomkv.PrefixSeparator('/', 0), "option FilterPrefix: prefix up to separator number 0, want 1 to 65536"},
 	} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		if _, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, FilterPrefix: tt.rule}); err == nil ||
 			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: got %v, want %q", tt.rule, err, tt.want)
@@ -410,7 +410,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 
 // TestBoundedIteratorsTouchNoTableBeyondTheirBounds iterates over ranges that end between two tables.
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)

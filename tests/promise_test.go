@@ -12,7 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // ratedShapes are the kinds of keys for which the promise is measured; even numbers are stored, odd ones lie between
@@ -73,8 +73,8 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	// After armed is set, a compaction waits for hold to be closed before it writes.
 	var armed atomic.Bool
 	waits, hold := make(chan struct{}, 1), make(chan struct{})
-	files := vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if armed.Load() && op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, ".sst") {
+	files := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if armed.Load() && op.Kind == vfstest.OpWrite && strings.HasSuffix(op.Name, ".sst") {
 			select {
 			case waits <- struct{}{}:
 			default:

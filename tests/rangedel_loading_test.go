@@ -7,7 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack opens a store whose range tombstones are not loaded yet when
@@ -30,16 +30,16 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	for _, byLookup := range []bool{false, true} { // otherwise by the warm-up
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
 			mem := deleted.Kill()
-			cold := vfs.NewHook(mem, func(op vfs.Op) error {
-				if byLookup && op.Kind == vfs.OpReadAt && storetest.Inside(storetest.WarmUp) {
+			cold := vfstest.NewHook(mem, func(op vfstest.Op) error {
+				if byLookup && op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.WarmUp) {
 					return storetest.ErrCold
 				}
 				return nil
 			})
 			o := *w.o
 			var warm func()
-			o.FS, warm = storetest.Gated(cold, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpOpen && storetest.Inside(storetest.WarmUp)
+			o.FS, warm = storetest.Gated(cold, func(op vfstest.Op) bool {
+				return op.Kind == vfstest.OpOpen && storetest.Inside(storetest.WarmUp)
 			})
 			db, err := bloomkv.Open("db", &o)
 			must(t, err)

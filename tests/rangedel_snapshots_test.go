@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // rangeShapes are n range deletes that lie over each other, and the largest key among their bounds.
@@ -36,7 +37,7 @@ func numberKey(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(
 func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 	for _, shape := range rangeShapes {
 		for _, n := range []int{100, 1000, 4000} {
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 			must(t, err)
 			var snaps []*bloomkv.Snapshot
 			put := func() {
@@ -84,7 +85,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 	for of, shape := range rangeShapes {
 		for seed := range uint64(max(1, storetest.AtStride(3))) {
 			rng := rand.New(rand.NewPCG(seed, uint64(of)))
-			o := storetest.Tiny(vfs.NewMem())
+			o := storetest.Tiny(vfstest.NewMem())
 			o.Durability = bloomkv.NoSync
 			o.MemtableSize = int64(16<<10) << (4 * (seed % 2))
 			db, err := bloomkv.Open("db", o)
@@ -181,7 +182,7 @@ func copied(t *testing.T, db *bloomkv.DB, want map[string]string, keys []string)
 	must(t, err)
 	_, err = e.WriteTo(&stream)
 	must(t, errors.Join(err, e.Close()))
-	imported := vfs.NewMem()
+	imported := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), &stream, "imported", bloomkv.NewStoreOptions{FS: imported}))
 	must(t, db.Checkpoint(t.Context(), "checkpoint"))
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // bytesOfTables returns the size of all tables in a store's directory.
@@ -39,7 +40,7 @@ func bytesOfTables(t *testing.T, fsys vfs.FS) (size int64) {
 // A wideStore has keys from 0 on, in several levels. Its test deletes those in [lo, hi).
 type wideStore struct {
 	keys, lo, hi int
-	mem          *vfs.Mem
+	mem          *vfstest.Mem
 	o            *bloomkv.Options
 }
 
@@ -47,7 +48,7 @@ func (w *wideStore) key(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 
 func newWideStore(t *testing.T) *wideStore {
 	t.Helper()
-	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfs.NewMem()}
+	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfstest.NewMem()}
 	w.o = storetest.Tiny(w.mem)
 	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 64<<10
 	db, err := bloomkv.Open("db", w.o)
@@ -176,8 +177,8 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			w := *wide
 			w.mem = wide.mem.Kill()
 			files := storetest.LogFiles(w.mem)
-			compacting, open := storetest.Gated(files, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpCreate && storetest.Inside(storetest.CompactLoop)
+			compacting, open := storetest.Gated(files, func(op vfstest.Op) bool {
+				return op.Kind == vfstest.OpCreate && storetest.Inside(storetest.CompactLoop)
 			})
 			o := *w.o
 			o.FS = compacting

@@ -9,7 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // edgeKeys are keys at which bounds are easily wrong.
@@ -43,7 +43,7 @@ func TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast(t *testing.T)
 // deletesRange deletes one range in a new store; n chooses how.
 func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	if err := agree("in memory"); err != nil {
 		return err
 	}
-	killed, cut := mem.Kill(), mem.Crash(vfs.KeepNothing)
+	killed, cut := mem.Kill(), mem.Crash(vfstest.KeepNothing)
 	for _, step := range []struct {
 		where string
 		do    func() error
@@ -156,7 +156,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 	if err := db.Close(); err != nil {
 		return err
 	}
-	for where, left := range map[string]*vfs.Mem{
+	for where, left := range map[string]*vfstest.Mem{
 		"reopened": mem, "after the death of the process": killed,
 		"after a power cut": cut,
 	} {
@@ -186,7 +186,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		"alone in their table", "beside other keys", "in the run of other tables",
 		"over what is left of a merge",
 	} {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		o := storetest.Tiny(mem)
 		o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)

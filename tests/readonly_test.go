@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // openToRead opens db read-only on a file system that allows no change.
@@ -96,8 +97,8 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 // TestReadOnlyShowsWhatRecoveryFinds opens the store after every kind of crash, first read-only and then for writing.
 func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 	h := &history{}
-	c := &crasher{mem: vfs.NewMem(), h: h, seed: 32, random: 1}
-	must(t, h.script(vfs.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(32, 7))))
+	c := &crasher{mem: vfstest.NewMem(), h: h, seed: 32, random: 1}
+	must(t, h.script(vfstest.NewHook(c.mem, c.hook), rand.New(rand.NewPCG(32, 7))))
 	states := h.all()
 	stride := 3000 / storetest.AtStride(1000)
 	for i := 0; i < len(c.found); i += stride {
@@ -174,33 +175,33 @@ func TestReadOnlyFindsTheDamageThatOpenFinds(t *testing.T) {
 func TestReadOnlyOfNoStoreMakesNone(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		make func(mem *vfs.Mem) error
+		make func(mem *vfstest.Mem) error
 		want error
 	}{
-		{"nothing", func(*vfs.Mem) error { return nil }, fs.ErrNotExist},
-		{"an empty directory", func(mem *vfs.Mem) error { return mem.Mkdir("db") }, fs.ErrNotExist},
-		{"a lock", func(mem *vfs.Mem) error {
+		{"nothing", func(*vfstest.Mem) error { return nil }, fs.ErrNotExist},
+		{"an empty directory", func(mem *vfstest.Mem) error { return mem.Mkdir("db") }, fs.ErrNotExist},
+		{"a lock", func(mem *vfstest.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/LOCK"))
 		}, fs.ErrNotExist},
-		{"a manifest that is not current yet", func(mem *vfs.Mem) error {
+		{"a manifest that is not current yet", func(mem *vfstest.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/MANIFEST-000001"))
 		}, fs.ErrNotExist},
-		{"a log", func(mem *vfs.Mem) error {
+		{"a log", func(mem *vfstest.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.log"))
 		}, bloomkv.ErrCorruption},
-		{"a table", func(mem *vfs.Mem) error {
+		{"a table", func(mem *vfstest.Mem) error {
 			return errors.Join(mem.Mkdir("db"), replaceNone(mem, "db/000001.sst"))
 		}, bloomkv.ErrCorruption},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			must(t, c.make(mem))
 			if _, err := openToRead(t, mem); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "db") {
 				t.Errorf("got %v, want %v and the directory", err, c.want)
 			}
 		})
 	}
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.ReadOnly, o.ErrorIfExists = true, true
 	if _, err := bloomkv.Open("db", o); err == nil || !strings.Contains(err.Error(), "ErrorIfExists") {
 		t.Errorf("with ErrorIfExists: %v, want an error naming the option", err)
@@ -237,10 +238,10 @@ func TestReadOnlyNeedsNoLockFile(t *testing.T) {
 // TestAReaderNeverRunsBesideAWriter has a writer make the store and keep it open, before each operation of a reader.
 func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 	for at := 0; ; at++ {
-		mem := vfs.NewMem()
+		mem := vfstest.NewMem()
 		var writer *bloomkv.DB
 		op := 0
-		o := storetest.Tiny(vfs.NewHook(mem, func(vfs.Op) (err error) {
+		o := storetest.Tiny(vfstest.NewHook(mem, func(vfstest.Op) (err error) {
 			if op++; op == at+1 {
 				writer, err = bloomkv.Open("db", storetest.Tiny(mem))
 			}
@@ -265,7 +266,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 
 // TestLogsLargerThanTheMemtablesStayInMemory reads logs with much smaller memtables than they were written with.
 func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.MemtableSize, o.Durability = 2<<20, bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)

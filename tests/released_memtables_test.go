@@ -11,7 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // The memory of a memtable is given back after its flush. In these tests, as in all tests of stores, a read that comes
@@ -72,7 +72,7 @@ func TestAValueOfAMemtableOutlivesTheMemtable(t *testing.T) {
 
 // TestReadersOfMemtablesThatComeAndGo reads in every way while small memtables are frozen and flushed all the time.
 func TestReadersOfMemtablesThatComeAndGo(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

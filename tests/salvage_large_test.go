@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in overlapping levels, and logs time
@@ -114,7 +114,7 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 		data = append(append(data, 0), make([]byte, bloomkv.MaxValueSize+1)...)
 		x.encode(data, sstable.None)
 	})
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	must(t, writeFiles(fsys, "db", s.join()))
 	report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: kind.options(fsys)})
 	must(t, err)

@@ -26,12 +26,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A salvageStore is a small store with all features that occur in a store. The contents of each block and record are
 // known.
 type salvageStore struct {
-	fs    *vfs.Mem
+	fs    *vfstest.Mem
 	files []string                   // except LOCK
 	sizes map[string]int             // without the zeros reserved at the end of logs
 	ever  map[string]map[string]bool // all values ever written, by key
@@ -63,11 +64,11 @@ func salvageOptions(fsys vfs.FS) *bloomkv.Options {
 // newSalvageStore makes a store of about 60 KB. It is closed cleanly, or killed while it has two logs.
 func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	t.Helper()
-	d := &salvageStore{fs: vfs.NewMem(), sizes: map[string]int{}, ever: map[string]map[string]bool{}}
+	d := &salvageStore{fs: vfstest.NewMem(), sizes: map[string]int{}, ever: map[string]map[string]bool{}}
 	var hold atomic.Bool
 	release := make(chan struct{})
-	o := salvageOptions(vfs.NewHook(d.fs, func(op vfs.Op) error {
-		if hold.Load() && op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst") {
+	o := salvageOptions(vfstest.NewHook(d.fs, func(op vfstest.Op) error {
+		if hold.Load() && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestSalvageKeepsTheDataWhateverTheNumbersAre sets each number of a store to values at its limits, with right
@@ -88,7 +88,7 @@ func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
 // salvagedContents returns what Salvage keeps of a store, after a check of the new store and a write to it.
 func salvagedContents(t *testing.T, kind *hostileKind, s *forgedStore) map[string]string {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	must(t, writeFiles(mem, "db", s.join()))
 	o := kind.options(mem)
 	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // writeStore makes a closed store of n keys with a value.
@@ -46,7 +47,7 @@ func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 }
 
 func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 10, "v")
 	o := salvageOptions(fsys)
 	writer, err := bloomkv.Open("db", o)
@@ -79,7 +80,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
 	for _, closed := range []bool{true, false} {
 		d := newSalvageStore(t, closed)
-		fsys := vfs.NewHook(d.fs, func(op vfs.Op) error {
+		fsys := vfstest.NewHook(d.fs, func(op vfstest.Op) error {
 			if op.Kind.Changes() && (filepath.Dir(op.Name) == "db" || op.Name == "db") {
 				t.Errorf("%v", op)
 				return fs.ErrPermission
@@ -97,7 +98,7 @@ func TestSalvageChangesNothingOfTheOldDirectory(t *testing.T) {
 }
 
 func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 10, "v")
 	for _, dir := range []string{"empty", "full"} {
 		must(t, fsys.Mkdir(dir))
@@ -142,8 +143,8 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := d.fs.Kill()
 		n := 0
-		hook := vfs.NewHook(mem, func(op vfs.Op) error {
-			if op.Kind.Changes() && op.Kind != vfs.OpRemove {
+		hook := vfstest.NewHook(mem, func(op vfstest.Op) error {
+			if op.Kind.Changes() && op.Kind != vfstest.OpRemove {
 				if n++; n == at {
 					return errFails
 				}
@@ -189,8 +190,8 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 func TestSalvageThatIsCutShortLeavesNoStore(t *testing.T) {
 	d := newSalvageStore(t, true)
 	mem := d.fs.Kill()
-	var crashed []*vfs.Mem
-	hook := vfs.NewHook(mem, func(op vfs.Op) error {
+	var crashed []*vfstest.Mem
+	hook := vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if op.Kind.Changes() {
 			crashed = append(crashed, mem.Kill())
 		}
@@ -216,7 +217,7 @@ func says(r salvage.Report, part string) bool {
 
 // TestWhatIsLeftOverDoesNotCount restores tables that a compaction has replaced, as a crash may leave them.
 func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 100, "old")
 	old := filesIn(t, fsys)
 	db, err := bloomkv.Open("db", salvageOptions(fsys))
@@ -236,7 +237,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	}
 	running := fsys.Kill() // the manifest has an edit that deletes the table
 	must(t, db.Close())
-	for name, mem := range map[string]*vfs.Mem{"which an edit deletes": running, "from before the manifest": fsys} {
+	for name, mem := range map[string]*vfstest.Mem{"which an edit deletes": running, "from before the manifest": fsys} {
 		back := 0
 		for name, b := range old {
 			if filepath.Ext(name) != ".sst" {
@@ -278,7 +279,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 }
 
 func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 10, "v")
 	s, err := manifest.Load(fsys, "db")
 	must(t, err)

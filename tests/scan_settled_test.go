@@ -11,7 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestIteratorsOfSettledDataAgreeWithAMap walks at random over one compacted run, where most versions have no sequence
@@ -33,7 +33,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 			}
 			return fmt.Appendf(nil, "%d.%d%s", i, round, strings.Repeat("v", n))
 		}
-		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 		must(t, err)
 		want := map[string]string{}
 		put := func(i, round int) {

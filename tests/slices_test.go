@@ -8,13 +8,13 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the
 // contents of the store stay the same.
 func TestSlicesAreTheCallers(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfs.NewMem()))
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}

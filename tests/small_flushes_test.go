@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // sound returns the damage that Check finds.
@@ -31,7 +32,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 		"one key":        func(int) string { return "key" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			o := &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync}
 			want, most := map[string]string{}, 0
 			for i := range sessions {
@@ -84,7 +85,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := vfs.NewMem()
+			mem := vfstest.NewMem()
 			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync})
 			must(t, err)
 			want := map[string]string{}
@@ -109,7 +110,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 
 // TestSmallTablesAreJoinedOnceAStoreIsOpen makes tables that only become small by a larger TableSize.
 func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := &bloomkv.Options{
 		FS: mem, Durability: bloomkv.NoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
 	}

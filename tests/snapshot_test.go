@@ -16,13 +16,13 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A snapshotRun writes to a store and takes snapshots in between. All values are different.
 type snapshotRun struct {
 	rng   *rand.Rand
-	mem   *vfs.Mem
+	mem   *vfstest.Mem
 	db    *bloomkv.DB
 	now   map[string]string
 	keys  []string
@@ -33,7 +33,7 @@ type snapshotRun struct {
 
 func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
-	r := &snapshotRun{mem: vfs.NewMem(), rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
+	r := &snapshotRun{mem: vfstest.NewMem(), rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
 	o := storetest.Tiny(r.mem)
 	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
 	if seed%2 == 0 {
@@ -236,7 +236,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 // drop at once what only it needed. Every commit writes its number under all keys, or deletes all.
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range storetest.AtStride(40) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
@@ -366,7 +366,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 
 // TestSnapshotsOfAStoreThatIsReadOnlyOrClosed checks that snapshots work in a read-only store, and end with it.
 func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
 	if err != nil {
 		t.Fatal(err)

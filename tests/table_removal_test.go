@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // tablesOnDisk counts the tables in a store's directory.
@@ -28,10 +29,10 @@ func tablesOnDisk(t *testing.T, fsys vfs.FS) (n int) {
 // TestTablesGoWhenTheLastLookupInThemEnds has a lookup read tables while a compaction replaces them. Nothing uses the
 // store afterwards.
 func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	var reading atomic.Bool
-	slow, open := storetest.Gated(mem, func(op vfs.Op) bool {
-		waits := op.Kind == vfs.OpReadAt && storetest.Inside(storetest.DBGet)
+	slow, open := storetest.Gated(mem, func(op vfstest.Op) bool {
+		waits := op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.DBGet)
 		if waits {
 			reading.Store(true)
 		}

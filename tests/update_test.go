@@ -15,13 +15,13 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // openTiny opens a store in memory that flushes and compacts often.
 func openTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.NoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
@@ -494,7 +494,7 @@ func TestAnUpdateEndsWell(t *testing.T) {
 
 // TestAReadOnlyStoreTakesTransactionsThatOnlyRead runs both kinds.
 func TestAReadOnlyStoreTakesTransactionsThatOnlyRead(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

@@ -12,14 +12,14 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // openSlow opens a store in memory whose syncs take a while, in which others read and queue.
 func openSlow(t *testing.T) *bloomkv.DB {
 	t.Helper()
-	o := storetest.Tiny(vfs.NewHook(vfs.NewMem(), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync {
+	o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpSync {
 			time.Sleep(100 * time.Microsecond)
 		}
 		return nil

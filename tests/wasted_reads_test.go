@@ -8,7 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key, before and after
@@ -18,7 +18,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	lookups := max(storetest.AtStride(100)*2500, keys) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
-			o := storetest.Tiny(vfs.NewMem())
+			o := storetest.Tiny(vfstest.NewMem())
 			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
 				64<<10, 4
 			db, err := bloomkv.Open("db", o)
@@ -85,7 +85,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 
 // TestWithoutFiltersEveryRunInRangeIsSearched shows the cost that filters avoid.
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
-	o := storetest.Tiny(vfs.NewMem())
+	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.NoSync, 1
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

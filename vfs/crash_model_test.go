@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestCrashOfContentByTheModel writes and syncs a file in random pieces, some of them into reserved space, and checks
@@ -15,7 +15,7 @@ import (
 func TestCrashOfContentByTheModel(t *testing.T) {
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		m := vfs.NewMem()
+		m := vfstest.NewMem()
 		f, err := m.Create("a")
 		must(t, err)
 		must(t, m.SyncDir(""))
@@ -45,7 +45,7 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 		}
 		sizes := map[int]bool{}
 		for crash := range uint64(20) {
-			got := get(t, m.Crash(vfs.KeepSome(crash, []int{0, 10, 50, 90, 100}[crash%5])), "a")
+			got := get(t, m.Crash(vfstest.KeepSome(crash, []int{0, 10, 50, 90, 100}[crash%5])), "a")
 			sizes[len(got)] = true
 			if crash%5 == 0 && got != string(all[:synced])+strings.Repeat("\x00", durable-synced) {
 				t.Fatalf("seed %d: with nothing kept got %d bytes, want %d", seed, len(got), durable)
@@ -83,7 +83,7 @@ func TestCrashOfNamesByTheModel(t *testing.T) {
 	dirs := []string{"p", "q", "r"}
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 2))
-		m := vfs.NewMem()
+		m := vfstest.NewMem()
 		for _, d := range dirs {
 			must(t, m.Mkdir(d))
 		}
@@ -142,7 +142,7 @@ func TestCrashOfNamesByTheModel(t *testing.T) {
 				settle(dirs[rng.IntN(3)])
 			}
 		}
-		check := func(c *vfs.Mem, what string) {
+		check := func(c *vfstest.Mem, what string) {
 			found := map[string]int{}
 			for _, d := range dirs {
 				for _, n := range []string{"a", "b", "c"} {
@@ -166,15 +166,15 @@ func TestCrashOfNamesByTheModel(t *testing.T) {
 			}
 		}
 		for i := range uint64(30) {
-			check(m.Crash(vfs.KeepSome(i, 50)), fmt.Sprint("crash ", i))
+			check(m.Crash(vfstest.KeepSome(i, 50)), fmt.Sprint("crash ", i))
 		}
-		check(m.Crash(vfs.KeepNothing), "nothing kept")
+		check(m.Crash(vfstest.KeepNothing), "nothing kept")
 		for _, d := range dirs {
 			settle(d)
 		}
-		if got, want := state(t, m.Crash(vfs.KeepNothing)), state(t, m); got != want {
+		if got, want := state(t, m.Crash(vfstest.KeepNothing)), state(t, m); got != want {
 			t.Errorf("seed %d: after a sync of all got %q, want %q", seed, got, want)
 		}
-		check(m.Crash(vfs.KeepNothing), "all synced")
+		check(m.Crash(vfstest.KeepNothing), "all synced")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // state returns a whole file system on one line: names in order, content of files after "=", zeros as dots, runs as
@@ -56,7 +57,7 @@ func runs(content string) string {
 }
 
 // outcomes returns every state that a crash may leave, each once, in order.
-func outcomes(t *testing.T, m *vfs.Mem) []string {
+func outcomes(t *testing.T, m *vfstest.Mem) []string {
 	t.Helper()
 	var all []string
 	for c := range m.Crashes() {
@@ -87,7 +88,7 @@ func write(t *testing.T, f vfs.File, content string) {
 }
 
 // run executes the steps of a script, separated by commas. Content is in the notation of runs.
-func run(t *testing.T, m *vfs.Mem, script string) {
+func run(t *testing.T, m *vfstest.Mem, script string) {
 	t.Helper()
 	open := map[string]vfs.File{}
 	for step := range strings.SplitSeq(script, ", ") {
@@ -322,7 +323,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			m := vfs.NewMem()
+			m := vfstest.NewMem()
 			run(t, m, test.do)
 			before := state(t, m)
 			got := outcomes(t, m)
@@ -335,10 +336,10 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 			if got := state(t, m); got != before {
 				t.Errorf("the crashed one was changed from %q to %q", before, got)
 			}
-			if got := state(t, m.Crash(vfs.KeepAll)); got != before {
+			if got := state(t, m.Crash(vfstest.KeepAll)); got != before {
 				t.Errorf("with all kept got %q, want %q", got, before)
 			}
-			nothing := m.Crash(vfs.KeepNothing)
+			nothing := m.Crash(vfstest.KeepNothing)
 			if got := outcomes(t, nothing); !slices.Equal(got, []string{state(t, nothing)}) {
 				t.Errorf("what a crash left is not durable: a second one leaves %q", got)
 			}
@@ -350,7 +351,7 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 				t.Errorf("a crash after a kill leaves %q, want %q", got, test.want)
 			}
 			for seed := range uint64(50) {
-				if got := state(t, m.Crash(vfs.KeepSome(seed, 50))); !slices.Contains(test.want, got) {
+				if got := state(t, m.Crash(vfstest.KeepSome(seed, 50))); !slices.Contains(test.want, got) {
 					t.Errorf("seed %d leaves %q, want one of %q", seed, got, test.want)
 				}
 			}
@@ -359,13 +360,13 @@ func TestCrashLeavesExactlyThese(t *testing.T) {
 }
 
 func TestKeepCanLoseOnePartAlone(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	puts(t, m, "CURRENT", "x")
 	must(t, m.SyncDir(""))
 	put(t, m, "tmp", strings.Repeat("y", 600))
 	must(t, m.Rename("tmp", "CURRENT"))
 	must(t, m.Link("CURRENT", "link"))
-	type part = vfs.Unsynced
+	type part = vfstest.Unsynced
 	tests := []struct {
 		name string
 		lose func(part) bool
@@ -373,27 +374,27 @@ func TestKeepCanLoseOnePartAlone(t *testing.T) {
 	}{
 		{
 			"renames, and the changes after them",
-			func(u part) bool { return u.Op == vfs.OpRename },
+			func(u part) bool { return u.Op == vfstest.OpRename },
 			"CURRENT=x link=y600 tmp=y600",
 		},
 		{
 			"links",
-			func(u part) bool { return u.Op == vfs.OpLink && u.Name == "CURRENT" && u.To == "link" },
+			func(u part) bool { return u.Op == vfstest.OpLink && u.Name == "CURRENT" && u.To == "link" },
 			"CURRENT=y600",
 		},
-		{"content", func(u part) bool { return u.What == vfs.UnsyncedSector }, "CURRENT=.600 link=.600"},
+		{"content", func(u part) bool { return u.What == vfstest.UnsyncedSector }, "CURRENT=.600 link=.600"},
 		{
 			"the first sector",
-			func(u part) bool { return u.What == vfs.UnsyncedSector && u.Offset == 0 },
+			func(u part) bool { return u.What == vfstest.UnsyncedSector && u.Offset == 0 },
 			"CURRENT=.512y88 link=.512y88",
 		},
-		{"growth", func(u part) bool { return u.What == vfs.UnsyncedSize }, "CURRENT= link="},
+		{"growth", func(u part) bool { return u.What == vfstest.UnsyncedSize }, "CURRENT= link="},
 		{
 			"growth beyond a size",
-			func(u part) bool { return u.What == vfs.UnsyncedSize && u.End > 550 },
+			func(u part) bool { return u.What == vfstest.UnsyncedSize && u.End > 550 },
 			"CURRENT=y512 link=y512",
 		},
-		{"names", func(u part) bool { return u.What == vfs.UnsyncedName }, "CURRENT=x"},
+		{"names", func(u part) bool { return u.What == vfstest.UnsyncedName }, "CURRENT=x"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -405,7 +406,7 @@ func TestKeepCanLoseOnePartAlone(t *testing.T) {
 }
 
 func TestWhatWasNotSyncedBeforeAKillMustBeSyncedAfterIt(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	put(t, m, "a", "x")
 	lock, err := m.Lock("LOCK")
 	must(t, err)
@@ -414,26 +415,26 @@ func TestWhatWasNotSyncedBeforeAKillMustBeSyncedAfterIt(t *testing.T) {
 	must(t, err)
 	must(t, lock2.Close())
 	must(t, lock.Close())
-	if got := state(t, killed.Crash(vfs.KeepNothing)); got != "" {
+	if got := state(t, killed.Crash(vfstest.KeepNothing)); got != "" {
 		t.Errorf("got %q, want nothing", got)
 	}
 	syncFile(t, killed, "a")
 	must(t, killed.SyncDir(""))
-	if got, want := state(t, killed.Crash(vfs.KeepNothing)), "LOCK= a=x"; got != want {
+	if got, want := state(t, killed.Crash(vfstest.KeepNothing)), "LOCK= a=x"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := state(t, m.Crash(vfs.KeepNothing)); got != "" {
+	if got := state(t, m.Crash(vfstest.KeepNothing)); got != "" {
 		t.Errorf("a sync after the kill made %q durable before it", got)
 	}
 }
 
 func TestACrashedMemLivesOnApart(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	f, err := m.Create("a")
 	must(t, err)
 	must(t, m.SyncDir(""))
 	write(t, f, "xx")
-	c := m.Crash(vfs.KeepAll)
+	c := m.Crash(vfstest.KeepAll)
 	write(t, f, "yy")
 	puts(t, c, "b", "z")
 	must(t, c.Remove("a"))
@@ -445,11 +446,11 @@ func TestACrashedMemLivesOnApart(t *testing.T) {
 // TestCrashSeesOneMoment crashes while two files are written in turn: everything in the second must also be in the
 // first.
 func TestCrashSeesOneMoment(t *testing.T) {
-	m := vfs.NewMem()
-	var crashes []*vfs.Mem
-	hooked := vfs.NewHook(m, func(op vfs.Op) error {
-		if op.Kind == vfs.OpSync {
-			crashes = append(crashes, m.Crash(vfs.KeepNothing)) // from within a hook, which only the writer calls
+	m := vfstest.NewMem()
+	var crashes []*vfstest.Mem
+	hooked := vfstest.NewHook(m, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpSync {
+			crashes = append(crashes, m.Crash(vfstest.KeepNothing)) // from within a hook, which only the writer calls
 		}
 		return nil
 	})
@@ -459,10 +460,10 @@ func TestCrashSeesOneMoment(t *testing.T) {
 	must(t, err)
 	must(t, m.SyncDir(""))
 	var wg sync.WaitGroup
-	var beside []*vfs.Mem
+	var beside []*vfstest.Mem
 	wg.Go(func() {
 		for range 300 {
-			beside = append(beside, m.Crash(vfs.KeepNothing))
+			beside = append(beside, m.Crash(vfstest.KeepNothing))
 		}
 	})
 	wg.Go(func() { // meanwhile, another name comes and goes
@@ -491,7 +492,7 @@ func TestCrashSeesOneMoment(t *testing.T) {
 }
 
 func TestOfManyUnsyncedWritesTheNewestAreCutExactly(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	f, err := m.Create("a")
 	must(t, err)
 	must(t, m.SyncDir(""))
@@ -508,7 +509,8 @@ func TestOfManyUnsyncedWritesTheNewestAreCutExactly(t *testing.T) {
 		3*writes + 1_000_000:   3 * writes,
 		512 * (3 * 2500 / 512): 512 * (3 * 2500 / 512),
 	} {
-		got := get(t, m.Crash(func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSize || u.End <= most }), "a")
+		keep := func(u vfstest.Unsynced) bool { return u.What != vfstest.UnsyncedSize || u.End <= most }
+		got := get(t, m.Crash(keep), "a")
 		if got != strings.Repeat("x", want) {
 			t.Errorf("at most %d: got %s, want x%d", most, runs(got), want)
 		}
@@ -516,7 +518,7 @@ func TestOfManyUnsyncedWritesTheNewestAreCutExactly(t *testing.T) {
 }
 
 func TestCrashesCanBeStopped(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	put(t, m, "a", strings.Repeat("x", 1<<20)) // 2^2049 outcomes
 	n := 0
 	for range m.Crashes() {
@@ -531,7 +533,7 @@ func TestCrashesCanBeStopped(t *testing.T) {
 
 // BenchmarkCrash crashes a small store: 16 files, 200 KiB in total; the last 8 KiB of one file are not synced.
 func BenchmarkCrash(b *testing.B) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	if err := m.Mkdir("db"); err != nil {
 		b.Fatal(err)
 	}
@@ -555,8 +557,8 @@ func BenchmarkCrash(b *testing.B) {
 	}
 	for _, test := range []struct {
 		name string
-		keep vfs.Keep
-	}{{"nothing", vfs.KeepNothing}, {"all", vfs.KeepAll}, {"some", vfs.KeepSome(1, 50)}} {
+		keep vfstest.Keep
+	}{{"nothing", vfstest.KeepNothing}, {"all", vfstest.KeepAll}, {"some", vfstest.KeepSome(1, 50)}} {
 		b.Run(test.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -26,10 +26,6 @@ var (
 
 	// ErrTooLarge is returned by [ReadFile] for a file longer than its caller allows.
 	ErrTooLarge = errors.New("file too large")
-
-	// ErrShortWrite is returned, wrapped or not, by the hook of [NewHook] to have half of the bytes written before the
-	// write fails.
-	ErrShortWrite = errors.New("short write")
 )
 
 // notRegular returns ErrNotRegular for an operation on a name.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // everyFS returns each file system by name, as a function that makes an empty directory on it.
@@ -24,13 +25,13 @@ func everyFS() map[string]func(t *testing.T) (fsys vfs.FS, dir string) {
 		},
 		"Mem": func(t *testing.T) (vfs.FS, string) {
 			t.Helper()
-			m := vfs.NewMem()
+			m := vfstest.NewMem()
 			must(t, m.Mkdir("dir"))
 			return m, "dir"
 		},
 		"Hook": func(t *testing.T) (vfs.FS, string) {
 			t.Helper()
-			return vfs.NewHook(vfs.NewMem(), func(vfs.Op) error { return nil }), string(filepath.Separator)
+			return vfstest.NewHook(vfstest.NewMem(), func(vfstest.Op) error { return nil }), string(filepath.Separator)
 		},
 	}
 }
@@ -470,7 +471,7 @@ func TestTheHolderOfALockMayRemoveItsFile(t *testing.T) {
 }
 
 func TestMemNamesAreCleaned(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	must(t, m.Mkdir("a"))
 	put(t, m, "a/b", "x")
 	for _, name := range []string{"a/b", "/a/b", "./a//b", "a/../a/./b", "../a/b", "/../a/b"} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Holder is an [FS] that can hold directories. [OS] is one, and the result of [NewHook] is one if the wrapped FS is.
+// A Holder is an [FS] that can hold directories. [OS] is one.
 type Holder interface {
 	// Hold returns an FS with the same files, for which dir, and each name in it, is in the directory that dir is now,
 	// wherever that is moved, and whatever gets its name later. dir must exist. The other names, and what the FS held
@@ -40,7 +40,8 @@ type unheld struct{ FS }
 
 func (unheld) Close() error { return nil }
 
-func (u unheld) inside(dir, outer string) (bool, error) { return Inside(u.FS, dir, outer) }
+// Inside implements Inside.
+func (u unheld) Inside(dir, outer string) (bool, error) { return Inside(u.FS, dir, outer) }
 
 // FreeSpace implements [FreeSpacer.FreeSpace].
 func (u unheld) FreeSpace(dir string) (uint64, error) { return freeSpaceIn(u.FS, dir) }
@@ -248,7 +249,8 @@ func (g guarded) Hold(dir string) (HeldFS, error) {
 // FreeSpace implements [FreeSpacer.FreeSpace].
 func (g guarded) FreeSpace(dir string) (uint64, error) { return freeSpaceIn(g.HeldFS, dir) }
 
-func (g guarded) inside(dir, outer string) (bool, error) { return Inside(g.HeldFS, dir, outer) }
+// Inside implements Inside.
+func (g guarded) Inside(dir, outer string) (bool, error) { return Inside(g.HeldFS, dir, outer) }
 
 func freeSpaceIn(fsys FS, dir string) (uint64, error) {
 	if f, ok := fsys.(FreeSpacer); ok {

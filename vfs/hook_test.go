@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // everyOp performs each kind of operation once and returns the errors by operation.
@@ -58,8 +59,8 @@ func freeSpace(fsys vfs.FS, dir string) (uint64, error) {
 
 func TestHookSeesEveryOperation(t *testing.T) {
 	var got []string
-	m := vfs.NewMem()
-	for what, err := range everyOp(vfs.NewHook(spacious{m}, func(op vfs.Op) error {
+	m := vfstest.NewMem()
+	for what, err := range everyOp(vfstest.NewHook(spacious{m}, func(op vfstest.Op) error {
 		got = append(got, op.String())
 		return nil
 	})) {
@@ -82,8 +83,8 @@ func TestHookSeesEveryOperation(t *testing.T) {
 
 func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	boom := errors.New("boom")
-	kinds := map[string]vfs.OpKind{}
-	for k := vfs.OpCreate; k <= vfs.OpClose; k++ {
+	kinds := map[string]vfstest.OpKind{}
+	for k := vfstest.OpCreate; k <= vfstest.OpClose; k++ {
 		kinds[k.String()] = k
 	}
 	if len(kinds) != 18 {
@@ -91,8 +92,8 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
-			m := vfs.NewMem()
-			errs := everyOp(vfs.NewHook(spacious{m}, func(op vfs.Op) error {
+			m := vfstest.NewMem()
+			errs := everyOp(vfstest.NewHook(spacious{m}, func(op vfstest.Op) error {
 				if op.Kind == kind {
 					return boom
 				}
@@ -102,19 +103,19 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 				t.Errorf("got %v, want %v", errs[name], boom)
 			}
 			switch kind {
-			case vfs.OpClose: // it is closed all the same
+			case vfstest.OpClose: // it is closed all the same
 				lock, err := m.Lock("d/LOCK")
 				must(t, err)
 				must(t, lock.Close())
-			case vfs.OpWrite:
+			case vfstest.OpWrite:
 				if got := get(t, m, "d/c"); got != "\x00\x00\x00\x00\x00" {
 					t.Errorf("a write that failed left %q", got)
 				}
-			case vfs.OpReserve:
+			case vfstest.OpReserve:
 				if got := get(t, m, "d/c"); got != "abcde" {
 					t.Errorf("without what was to be reserved there is %q", got)
 				}
-			case vfs.OpMkdir, vfs.OpCreate:
+			case vfstest.OpMkdir, vfstest.OpCreate:
 				if got := state(t, m); strings.Contains(got, "c=") {
 					t.Errorf("done all the same: %q", got)
 				}
@@ -125,8 +126,8 @@ func TestHookFailsEveryOperationWithItsError(t *testing.T) {
 }
 
 func TestHookReservesOnlyIfTheWrappedFileDoes(t *testing.T) {
-	m := vfs.NewMem()
-	f, err := vfs.NewHook(plain{m}, func(vfs.Op) error { return nil }).Create("a")
+	m := vfstest.NewMem()
+	f, err := vfstest.NewHook(plain{m}, func(vfstest.Op) error { return nil }).Create("a")
 	must(t, err)
 	wantErr(t, reserve(f, 5), errors.ErrUnsupported)
 	write(t, f, "abc")
@@ -136,19 +137,19 @@ func TestHookReservesOnlyIfTheWrappedFileDoes(t *testing.T) {
 }
 
 func TestHookReturnsFreeSpaceOnlyIfTheWrappedFSDoes(t *testing.T) {
-	free := func(fsys vfs.FS, hook func(vfs.Op) error) (uint64, error) {
-		return freeSpace(vfs.NewHook(fsys, hook), "d")
+	free := func(fsys vfs.FS, hook func(vfstest.Op) error) (uint64, error) {
+		return freeSpace(vfstest.NewHook(fsys, hook), "d")
 	}
-	_, err := free(vfs.NewMem(), func(op vfs.Op) error { t.Errorf("hook called for %v", op); return nil })
+	_, err := free(vfstest.NewMem(), func(op vfstest.Op) error { t.Errorf("hook called for %v", op); return nil })
 	wantErr(t, err, errors.ErrUnsupported)
 	var ops []string
-	n, err := free(spacious{vfs.NewMem()}, func(op vfs.Op) error { ops = append(ops, op.String()); return nil })
+	n, err := free(spacious{vfstest.NewMem()}, func(op vfstest.Op) error { ops = append(ops, op.String()); return nil })
 	must(t, err)
 	if n != 5 || !slices.Equal(ops, []string{"freespace d"}) {
 		t.Errorf("%d bytes, hook called for %q; want 5, and freespace d", n, ops)
 	}
 	refused := errors.New("refused")
-	_, err = free(spacious{vfs.NewMem()}, func(vfs.Op) error { return refused })
+	_, err = free(spacious{vfstest.NewMem()}, func(vfstest.Op) error { return refused })
 	wantErr(t, err, refused)
 }
 
@@ -180,10 +181,10 @@ func (p plain) Create(name string) (vfs.File, error) {
 }
 
 func TestHookCanMakeAWriteShort(t *testing.T) {
-	m := vfs.NewMem()
-	full := fmt.Errorf("disk full: %w", vfs.ErrShortWrite)
-	fsys := vfs.NewHook(m, func(op vfs.Op) error {
-		if op.Kind == vfs.OpWrite {
+	m := vfstest.NewMem()
+	full := fmt.Errorf("disk full: %w", vfstest.ErrShortWrite)
+	fsys := vfstest.NewHook(m, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpWrite {
 			return full
 		}
 		return nil
@@ -199,7 +200,7 @@ func TestHookCanMakeAWriteShort(t *testing.T) {
 
 func TestOpKindsThatChange(t *testing.T) {
 	var got []string
-	for k := vfs.OpKind(0); k <= vfs.OpClose+1; k++ {
+	for k := vfstest.OpKind(0); k <= vfstest.OpClose+1; k++ {
 		if k.Changes() {
 			got = append(got, k.String())
 		}
@@ -208,7 +209,7 @@ func TestOpKindsThatChange(t *testing.T) {
 	if got := strings.Join(got, " "); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := vfs.OpKind(200).String(), "OpKind(200)"; got != want {
+	if got, want := vfstest.OpKind(200).String(), "OpKind(200)"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

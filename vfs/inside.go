@@ -7,23 +7,21 @@ import (
 )
 
 // Inside reports whether dir is the directory outer or lies below it. Both must exist. For [OS] symbolic links are
-// followed and directories are compared, not names. For an [FS] of another package, only the names are compared.
+// followed and directories are compared, not names. An [FS] of another package that has a method like this function,
+// without the first parameter, is asked; for others only the names are compared, and a relative one begins at the root.
 func Inside(fsys FS, dir, outer string) (bool, error) {
 	if f, ok := fsys.(interface {
-		inside(dir, outer string) (bool, error)
+		Inside(dir, outer string) (bool, error)
 	}); ok {
-		return f.inside(dir, outer)
+		return f.Inside(dir, outer)
 	}
-	return below(filepath.Clean(dir), filepath.Clean(outer)), nil
+	root := string(filepath.Separator)
+	rel, err := filepath.Rel(filepath.Join(root, outer), filepath.Join(root, dir))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+root), nil
 }
 
-// below compares clean names.
-func below(dir, outer string) bool {
-	rel, err := filepath.Rel(outer, dir)
-	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
-}
-
-func (o osFS) inside(dir, outer string) (bool, error) {
+// Inside implements Inside.
+func (o osFS) Inside(dir, outer string) (bool, error) {
 	want, err := o.stat(outer)
 	if err != nil {
 		return false, err
@@ -46,11 +44,3 @@ func (o osFS) inside(dir, outer string) (bool, error) {
 		dir = parent
 	}
 }
-
-// inside compares names, since a Mem has no links. A relative name begins at the root.
-func (m *Mem) inside(dir, outer string) (bool, error) { //nolint:unparam // as the others are called
-	root := string(filepath.Separator)
-	return below(filepath.Join(root, dir), filepath.Join(root, outer)), nil
-}
-
-func (h *hookFS) inside(dir, outer string) (bool, error) { return Inside(h.fsys, dir, outer) }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // foreign is an FS of another package, with only the methods of the interface.
@@ -29,7 +30,7 @@ func TestInsideFollowsLinksOnTheSystem(t *testing.T) {
 	}
 	wd, err := os.Getwd()
 	must(t, err)
-	hooked := vfs.NewHook(vfs.OS, func(vfs.Op) error { return nil })
+	hooked := vfstest.NewHook(vfs.OS, func(vfstest.Op) error { return nil })
 	for _, c := range []struct {
 		dir, outer string
 		want       bool
@@ -79,14 +80,14 @@ func TestInsideByNames(t *testing.T) {
 		{"..a", ".", true},
 		{"b", "a", false},
 	} {
-		for _, fsys := range []vfs.FS{vfs.NewMem(), foreign{vfs.NewMem()}} {
+		for _, fsys := range []vfs.FS{vfstest.NewMem(), foreign{vfstest.NewMem()}} {
 			got, err := vfs.Inside(fsys, filepath.FromSlash(c.dir), filepath.FromSlash(c.outer))
 			if err != nil || got != c.want {
 				t.Errorf("%T: %s inside %s: %v, %v, want %v", fsys, c.dir, c.outer, got, err, c.want)
 			}
 		}
 	}
-	if got, err := vfs.Inside(vfs.NewMem(), filepath.FromSlash("/a/b"), "a"); err != nil || !got {
+	if got, err := vfs.Inside(vfstest.NewMem(), filepath.FromSlash("/a/b"), "a"); err != nil || !got {
 		t.Errorf("a relative name begins at the root: %v, %v", got, err)
 	}
 }

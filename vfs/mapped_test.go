@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestAMappedFileHasTheContent(t *testing.T) {
@@ -76,7 +77,7 @@ func TestReadMappedReturnsRuntimeErrorsAndNoOtherPanics(t *testing.T) {
 }
 
 func TestAMappingOfMemoryIsOverwrittenAtItsEnd(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	put(t, m, "a", "content")
 	f, err := m.Open("a")
 	must(t, err)

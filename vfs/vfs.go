@@ -1,8 +1,7 @@
 // Package vfs is the boundary between bloomkv and files: the store reads and writes every byte through an [FS].
 //
-// There are three. [OS] is the operating system's file system. [NewMem] keeps files in memory and can crash, losing any
-// part of what was not synced, so that a program can prove its own durability. [NewHook] wraps another FS and can
-// observe, delay or fail each operation. All are safe for concurrent use.
+// [OS] is the operating system's file system. Package vfstest has one in memory that can crash, and one that can
+// observe, delay or fail each operation of another. All are safe for concurrent use.
 //
 // [Hold] returns an FS that keeps to one directory, wherever it is moved.
 //
@@ -75,8 +74,8 @@ type File interface {
 	Size() (int64, error)
 }
 
-// A Reserver is a [File] that can be extended ahead of what is written. The files of [NewMem] are Reservers, those of
-// [OS] are if the system supports it, and those of [NewHook] are if the wrapped files are.
+// A Reserver is a [File] that can be extended ahead of what is written. The files of [OS] are
+// Reservers if the system supports it.
 type Reserver interface {
 	// Reserve extends the file with zeros to at least n bytes, n > 0, beyond what was written. Size includes the zeros.
 	// Subsequent calls of Write fill them in order, without using more of the disk and without changing the size that a
@@ -89,8 +88,7 @@ type Reserver interface {
 	Reserve(n int64) error
 }
 
-// A FreeSpacer is an [FS] that knows its free space. [OS] is one; the result of [NewHook] is one and returns
-// errors.ErrUnsupported if the wrapped FS is not.
+// A FreeSpacer is an [FS] that knows its free space. [OS] is one.
 type FreeSpacer interface {
 	// FreeSpace returns the number of bytes that the files of a directory may still take. It is an estimate: other
 	// writers change it. If it is unknown, the error matches errors.ErrUnsupported.

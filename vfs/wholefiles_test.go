@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestReadFile(t *testing.T) {
@@ -53,11 +54,11 @@ func (f lyingFile) Size() (int64, error) {
 }
 
 func TestReadFileReportsEveryError(t *testing.T) {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	put(t, m, "a", "abc")
 	boom := errors.New("boom")
-	for _, kind := range []vfs.OpKind{vfs.OpOpen, vfs.OpSize, vfs.OpReadAt, vfs.OpClose} {
-		got, err := vfs.ReadFile(vfs.NewHook(m, func(op vfs.Op) error {
+	for _, kind := range []vfstest.OpKind{vfstest.OpOpen, vfstest.OpSize, vfstest.OpReadAt, vfstest.OpClose} {
+		got, err := vfs.ReadFile(vfstest.NewHook(m, func(op vfstest.Op) error {
 			if op.Kind == kind {
 				return boom
 			}
@@ -79,17 +80,17 @@ func TestWriteFileAtomicLeavesOldOrNew(t *testing.T) {
 		{"a file, and one half-made", "put d/a o3, sync d/a, syncdir d, put d/tmp h4", "ooo"},
 	} {
 		t.Run(before.name, func(t *testing.T) {
-			m := vfs.NewMem()
+			m := vfstest.NewMem()
 			must(t, vfs.MkdirAll(m, "d"))
 			run(t, m, before.do)
 			seen := map[string]bool{}
-			crash := func(vfs.Op) error {
+			crash := func(vfstest.Op) error {
 				for c := range m.Crashes() {
 					seen[get(t, c, "d/a")] = true
 				}
 				return nil
 			}
-			must(t, vfs.WriteFileAtomic(vfs.NewHook(m, crash), "d", "tmp", "a", []byte("new")))
+			must(t, vfs.WriteFileAtomic(vfstest.NewHook(m, crash), "d", "tmp", "a", []byte("new")))
 			if len(seen) != 2 || !seen[before.old] || !seen["new"] {
 				t.Errorf("crashes leave %v, want %q or new", seen, before.old)
 			}
@@ -101,15 +102,16 @@ func TestWriteFileAtomicLeavesOldOrNew(t *testing.T) {
 }
 
 func TestWriteFileAtomicReportsEveryError(t *testing.T) {
-	for _, kind := range []vfs.OpKind{
-		vfs.OpCreate, vfs.OpWrite, vfs.OpSync, vfs.OpClose, vfs.OpRename, vfs.OpRemove, vfs.OpSyncDir,
+	for _, kind := range []vfstest.OpKind{
+		vfstest.OpCreate, vfstest.OpWrite, vfstest.OpSync, vfstest.OpClose, vfstest.OpRename, vfstest.OpRemove,
+		vfstest.OpSyncDir,
 	} {
 		t.Run(kind.String(), func(t *testing.T) {
-			m := vfs.NewMem()
+			m := vfstest.NewMem()
 			must(t, vfs.WriteFileAtomic(m, "", "tmp", "a", []byte("old")))
 			put(t, m, "tmp", "left")
 			boom := errors.New("boom")
-			err := vfs.WriteFileAtomic(vfs.NewHook(m, func(op vfs.Op) error {
+			err := vfs.WriteFileAtomic(vfstest.NewHook(m, func(op vfstest.Op) error {
 				if op.Kind == kind {
 					return boom
 				}
@@ -118,9 +120,9 @@ func TestWriteFileAtomicReportsEveryError(t *testing.T) {
 			wantErr(t, err, boom)
 			want := "a=old"
 			switch kind {
-			case vfs.OpSyncDir:
+			case vfstest.OpSyncDir:
 				want = "a=new"
-			case vfs.OpCreate, vfs.OpRemove: // before anything happened
+			case vfstest.OpCreate, vfstest.OpRemove: // before anything happened
 				want = "a=old tmp=left"
 			default:
 			}
@@ -147,15 +149,15 @@ func TestMkdirAllIsDurable(t *testing.T) {
 			}
 		})
 	}
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	must(t, vfs.MkdirAll(m, filepath.Join("a", "b")))
-	if got, want := state(t, m.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/"); got != want {
+	if got, want := state(t, m.Crash(vfstest.KeepNothing)), filepath.FromSlash("a/ a/b/"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	must(t, m.Mkdir("c")) // by a process that died before it synced the name
 	k := m.Kill()
 	must(t, vfs.MkdirAll(k, "c"))
-	if got, want := state(t, k.Crash(vfs.KeepNothing)), filepath.FromSlash("a/ a/b/ c/"); got != want {
+	if got, want := state(t, k.Crash(vfstest.KeepNothing)), filepath.FromSlash("a/ a/b/ c/"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

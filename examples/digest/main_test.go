@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAClientGoesToTheStoreThatMayHaveTheKey asks three servers for present and absent keys. It counts the requests,
@@ -19,7 +19,7 @@ func TestAClientGoesToTheStoreThatMayHaveTheKey(t *testing.T) {
 	var dbs []*bloomkv.DB
 	var urls []string
 	for range stores {
-		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,11 +6,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestTheVariableIsTheMetrics(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}

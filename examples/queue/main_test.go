@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestLinesComeOutInTheirOrder(t *testing.T) {
@@ -36,7 +36,7 @@ func TestLinesComeOutInTheirOrder(t *testing.T) {
 
 func TestEachItemIsTakenOnce(t *testing.T) {
 	const pushers, each = 4, 50
-	db, err := bloomkv.Open("jobs", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("jobs", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const mib = 1 << 20
@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 // join returns a store that shares p. Its table has the given number of keys, its memtables the given size in bytes.
 func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	t.Helper()
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Options{FPR: 0.01, Ratio: 10}.Planner()
 	plans, err := planner.First(0.01)

@@ -18,7 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A store is a writer on a tree without tables. tables has values of keys that would be in tables.
@@ -75,7 +75,7 @@ func (s *store) SameRange([]byte, []byte, tree.Moment, tree.Moment) (bool, error
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	if err := fsys.Mkdir("db"); err != nil {
 		t.Fatal(err)
 	}

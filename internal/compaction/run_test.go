@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
@@ -289,9 +289,9 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		_, err := Flush(context.Background(), src, dels, env)
 		return err
 	}
-	failing := func(d *disk, fails func(op vfs.Op) bool) Env { // an env in whose file system some operations fail
+	failing := func(d *disk, fails func(op vfstest.Op) bool) Env { // an env in whose file system some operations fail
 		env := d.env(4 << 10)
-		env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+		env.FS = vfstest.NewHook(d.fs, func(op vfstest.Op) error {
 			if fails(op) {
 				return boom
 			}
@@ -319,21 +319,21 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		},
 		"a write fails": func(d *disk) error {
 			writes := 0
-			return flush(failing(d, func(op vfs.Op) bool {
-				if op.Kind == vfs.OpWrite {
+			return flush(failing(d, func(op vfstest.Op) bool {
+				if op.Kind == vfstest.OpWrite {
 					writes++
 				}
-				return op.Kind == vfs.OpWrite && writes > 2
+				return op.Kind == vfstest.OpWrite && writes > 2
 			}), text)
 		},
 		"a sync fails": func(d *disk) error {
-			return flush(failing(d, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "2.sst")
+			return flush(failing(d, func(op vfstest.Op) bool {
+				return op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, "2.sst")
 			}), text)
 		},
 		"the last sync fails": func(d *disk) error {
-			return flush(failing(d, func(op vfs.Op) bool {
-				return op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, "4.sst")
+			return flush(failing(d, func(op vfstest.Op) bool {
+				return op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, "4.sst")
 			}), text)
 		},
 		"keys out of order": func(d *disk) error {

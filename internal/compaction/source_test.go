@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // versions is a source of the given versions.
@@ -94,7 +95,7 @@ type disk struct {
 
 func newDisk(tb testing.TB) *disk {
 	tb.Helper()
-	fs := vfs.NewMem()
+	fs := vfstest.NewMem()
 	must(tb, fs.Mkdir("db"))
 	return &disk{t: tb, fs: fs}
 }

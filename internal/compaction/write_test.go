@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Outputs are cut before the first key of the next table, and range tombstones with them.
@@ -176,11 +176,11 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 	const tables = 3
 	created := make(chan struct{}, 2*tables)
 	syncs := 0
-	env.FS = vfs.NewHook(d.fs, func(op vfs.Op) error {
+	env.FS = vfstest.NewHook(d.fs, func(op vfstest.Op) error {
 		switch op.Kind {
-		case vfs.OpCreate:
+		case vfstest.OpCreate:
 			created <- struct{}{}
-		case vfs.OpSync: // syncs follow each other
+		case vfstest.OpSync: // syncs follow each other
 			if syncs++; syncs <= tables {
 				for range 2 { // its own, and that of the next table
 					select {

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestCrashAtEveryOperation crashes before each operation of writing two manifests with edits. Load finds everything
@@ -18,17 +18,17 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	s, edits := history(t)
 	for _, keep := range []struct {
 		name string
-		make func(seed uint64) vfs.Keep
+		make func(seed uint64) vfstest.Keep
 		n    uint64
 	}{
-		{"nothing unsynced is kept", func(uint64) vfs.Keep { return vfs.KeepNothing }, 1},
-		{"everything is kept", func(uint64) vfs.Keep { return vfs.KeepAll }, 1},
-		{"half is kept", func(seed uint64) vfs.Keep { return vfs.KeepSome(seed, 50) }, 30},
+		{"nothing unsynced is kept", func(uint64) vfstest.Keep { return vfstest.KeepNothing }, 1},
+		{"everything is kept", func(uint64) vfstest.Keep { return vfstest.KeepAll }, 1},
+		{"half is kept", func(seed uint64) vfstest.Keep { return vfstest.KeepSome(seed, 50) }, 30},
 	} {
 		t.Run(keep.name, func(t *testing.T) {
 			acked, trying, crashes := State{}, State{}, 0
 			m := newFS(t)
-			check := func(op vfs.Op) {
+			check := func(op vfstest.Op) {
 				for seed := range keep.n {
 					crashes++
 					got, err := Load(m.Crash(keep.make(seed)), dir)
@@ -44,7 +44,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 					}
 				}
 			}
-			fsys := vfs.NewHook(m, func(op vfs.Op) error { check(op); return nil })
+			fsys := vfstest.NewHook(m, func(op vfstest.Op) error { check(op); return nil })
 			trying = s
 			for number := uint64(8); number < 10; number++ {
 				l := create(t, fsys, number, trying)
@@ -59,7 +59,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 					appendEdits(t, l, e)
 					acked = trying
 				}
-				check(vfs.Op{})
+				check(vfstest.Op{})
 				must(t, l.Close())
 			}
 			if crashes < 40 {
@@ -76,7 +76,7 @@ func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 	s, edits := history(t)
 	create(t, m, 7, s)
 	deaths := 0
-	fsys := vfs.NewHook(m, func(op vfs.Op) error {
+	fsys := vfstest.NewHook(m, func(op vfstest.Op) error {
 		next := m.Kill()
 		found := load(t, next)
 		number := found.NextFile
@@ -84,7 +84,7 @@ func TestWhatWasLoadedStaysOnceWrittenAnew(t *testing.T) {
 		create(t, next, number, found)
 		must(t, next.Remove(filename.Make(dir, filename.Manifest, found.ManifestNumber)))
 		for seed := range uint64(10) {
-			if got := load(t, next.Crash(vfs.KeepSome(seed, int(10*seed)))); !same(got, found) {
+			if got := load(t, next.Crash(vfstest.KeepSome(seed, int(10*seed)))); !same(got, found) {
 				t.Fatalf("before %v: loaded %+v, want %+v", op, got, found)
 			}
 		}
@@ -107,13 +107,13 @@ func same(a, b State) bool {
 // Every operation fails in turn, once or from then on. The error is returned, and what was acknowledged stays.
 func TestErrorAtEveryOperation(t *testing.T) {
 	s, edits := history(t)
-	for _, failure := range []error{errDisk, vfs.ErrShortWrite} {
+	for _, failure := range []error{errDisk, vfstest.ErrShortWrite} {
 		for _, once := range []bool{true, false} {
 			for at := 0; ; at++ {
 				n, failed := 0, false
 				m := newFS(t)
 				create(t, m, 7, s)
-				fsys := vfs.NewHook(m, func(vfs.Op) error {
+				fsys := vfstest.NewHook(m, func(vfstest.Op) error {
 					if n++; n == at+1 || n > at && !once {
 						failed = true
 						return failure
@@ -171,7 +171,7 @@ func TestLoadReportsErrorsOfReadingAsTheyAre(t *testing.T) {
 	create(t, m, 8, s)
 	for at := 0; ; at++ {
 		n := 0
-		_, err := Load(vfs.NewHook(m, func(vfs.Op) error {
+		_, err := Load(vfstest.NewHook(m, func(vfstest.Op) error {
 			if n++; n == at+1 {
 				return errDisk
 			}

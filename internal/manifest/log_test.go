@@ -15,15 +15,16 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const dir = "db"
 
 var errDisk = errors.New("disk on fire")
 
-func newFS(tb testing.TB) *vfs.Mem {
+func newFS(tb testing.TB) *vfstest.Mem {
 	tb.Helper()
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	must(tb, vfs.MkdirAll(m, dir))
 	return m
 }
@@ -208,7 +209,7 @@ func TestIllegalEditsAreNotWritten(t *testing.T) {
 // recorder returns fsys, and a list of the operations on it that change something.
 func recorder(fsys vfs.FS) (vfs.FS, *[]string) {
 	ops := new([]string)
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
+	return vfstest.NewHook(fsys, func(op vfstest.Op) error {
 		if op.Kind.Changes() {
 			words := []string{op.Kind.String(), filepath.Base(op.Name)}
 			if op.To != "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const seed = bloomblock.Seed(7)
@@ -40,7 +41,7 @@ func newReader(t *testing.T) *Reader {
 // newReaderIn returns a reader of an empty tree in a directory of an in-memory file system.
 func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	t.Helper()
-	mem, domain := vfs.NewMem(), new(epoch.Domain)
+	mem, domain := vfstest.NewMem(), new(epoch.Domain)
 	if err := mem.Mkdir("db"); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -102,17 +101,6 @@ func (Unlocked) Check() error { return nil }
 
 // Close does nothing.
 func (Unlocked) Close() error { return nil }
-
-// Until returns an FS whose operations fail with the error of ctx once ctx has ended, so that all that reads files
-// stops soon. Files and locks can still be closed.
-func Until(ctx context.Context, fsys vfs.FS) vfs.FS {
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
-		if op.Kind == vfs.OpClose {
-			return nil
-		}
-		return ctx.Err()
-	})
-}
 
 // Found are the files that Load has found, and begun to look at.
 type Found struct {

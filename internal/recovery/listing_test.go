@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func put(t *testing.T, fsys vfs.FS, name, content string) {
@@ -25,9 +26,9 @@ func put(t *testing.T, fsys vfs.FS, name, content string) {
 }
 
 // storeOf returns a directory db with empty files of those names.
-func storeOf(t *testing.T, names ...string) *vfs.Mem {
+func storeOf(t *testing.T, names ...string) *vfstest.Mem {
 	t.Helper()
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	must(t, mem.Mkdir("db"))
 	for _, name := range names {
 		put(t, mem, "db/"+name, "")
@@ -151,8 +152,8 @@ func TestATableMustBeAFileThatCanBeRead(t *testing.T) {
 	if err := found.Check(mem, "db", stateOf(table(7, 0))); !isDamage(err, want) {
 		t.Errorf("a directory in place of a table: %v, want damage: %s", err, want)
 	}
-	broken := vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpStat {
+	broken := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpStat {
 			return os.ErrPermission
 		}
 		return nil
@@ -196,8 +197,8 @@ func TestManyTablesAreLookedAtAhead(t *testing.T) {
 	}
 	tables[0].Size = 0
 	asked := atomic.Int32{}
-	broken := vfs.NewHook(mem, func(op vfs.Op) error {
-		if op.Kind == vfs.OpStat && asked.Add(1) > fewTables {
+	broken := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpStat && asked.Add(1) > fewTables {
 			return os.ErrPermission
 		}
 		return nil

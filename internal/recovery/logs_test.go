@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
@@ -35,7 +36,7 @@ const (
 // A store is a directory with logs.
 type store struct {
 	t    *testing.T
-	mem  *vfs.Mem
+	mem  *vfstest.Mem
 	seq  ikey.Seq // the last that was written
 	logs []uint64 // ascending
 }
@@ -398,15 +399,15 @@ func TestLogsAreClosedHoweverReadingEnds(t *testing.T) {
 	open, failing := 0, false
 	ioError := errors.New("input/output error")
 	l := s.reader(nil)
-	l.FS = vfs.NewHook(s.mem, func(op vfs.Op) error {
+	l.FS = vfstest.NewHook(s.mem, func(op vfstest.Op) error {
 		switch op.Kind {
-		case vfs.OpOpen:
+		case vfstest.OpOpen:
 			open++
-		case vfs.OpClose:
+		case vfstest.OpClose:
 			open--
 		default:
 		}
-		if failing && (op.Kind == vfs.OpClose || op.Kind == vfs.OpReadAt) {
+		if failing && (op.Kind == vfstest.OpClose || op.Kind == vfstest.OpReadAt) {
 			return ioError
 		}
 		return nil

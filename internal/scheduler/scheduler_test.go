@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A policy picks the first of its plans that was not taken yet, after it has called meanwhile, unless that is nil.
@@ -55,7 +56,7 @@ func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = appen
 // newScheduler returns a scheduler of an empty tree, which does no work.
 func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	t.Helper()
-	fsys, domain, o := vfs.NewMem(), new(epoch.Domain), new(observer)
+	fsys, domain, o := vfstest.NewMem(), new(epoch.Domain), new(observer)
 	if err := fsys.Mkdir("db"); err != nil {
 		t.Fatal(err)
 	}

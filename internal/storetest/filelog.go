@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A FileLog is a file system that records the operations on it.
@@ -22,7 +23,7 @@ type FileLog struct {
 
 // A LoggedOp is an operation. Compaction runs in the background of a test: its operations are marked.
 type LoggedOp struct {
-	vfs.Op
+	vfstest.Op
 
 	Compacting bool
 }
@@ -30,7 +31,7 @@ type LoggedOp struct {
 // LogFiles returns a file system that records the operations on fsys.
 func LogFiles(fsys vfs.FS) *FileLog {
 	l := &FileLog{silent: fsys}
-	l.FS = vfs.NewHook(fsys, func(op vfs.Op) error {
+	l.FS = vfstest.NewHook(fsys, func(op vfstest.Op) error {
 		compacting := Inside(CompactLoop)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -67,7 +68,7 @@ func (l *FileLog) Reads() (blocks, tails int) {
 	}
 	for _, op := range ops {
 		switch end, ok := data[op.Name]; {
-		case op.Kind != vfs.OpReadAt || !ok || op.Compacting:
+		case op.Kind != vfstest.OpReadAt || !ok || op.Compacting:
 		case op.Offset < end:
 			blocks++
 		default:
@@ -89,7 +90,7 @@ func touched(ops []LoggedOp) map[uint64]int {
 	n := map[uint64]int{}
 	for _, op := range ops {
 		if kind, number := filename.Parse(strings.TrimPrefix(op.Name, "db/")); kind == filename.Table &&
-			(op.Kind == vfs.OpOpen || op.Kind == vfs.OpReadAt) {
+			(op.Kind == vfstest.OpOpen || op.Kind == vfstest.OpReadAt) {
 			n[number]++
 		}
 	}

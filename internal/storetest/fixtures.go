@@ -9,13 +9,13 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Layered returns a store with keys in all kinds of positions: in several levels, rewritten, deleted one by one and by
 // ranges, in tables and in memory. Keys are "key%05d" with n below 3000; odd ones are absent. The store is left in mem,
 // as the options say.
-func Layered(t *testing.T, mem *vfs.Mem) (o *bloomkv.Options, want map[string]string) {
+func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[string]string) {
 	t.Helper()
 	o = Tiny(mem)
 	// A rate of 0.5 makes filters often wrong.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Inside reports whether f is among the caller's callers.
@@ -61,9 +62,9 @@ func anyStack(a, b string) bool {
 func WritesStopped() bool { return Blocked(waitToFreeze, "sync.Cond.Wait") }
 
 // Gated returns a file system on which the operations selected by waits block until open is called, once.
-func Gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
+func Gated(fsys vfs.FS, waits func(vfstest.Op) bool) (gatedFS vfs.FS, open func()) {
 	gate := make(chan struct{})
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
+	return vfstest.NewHook(fsys, func(op vfstest.Op) error {
 		if waits(op) {
 			<-gate
 		}
@@ -72,8 +73,8 @@ func Gated(fsys vfs.FS, waits func(vfs.Op) bool) (gatedFS vfs.FS, open func()) {
 }
 
 // CreatesTable selects the first operation of a flush or compaction on a new table.
-func CreatesTable(op vfs.Op) bool {
-	return op.Kind == vfs.OpCreate && strings.HasSuffix(op.Name, ".sst")
+func CreatesTable(op vfstest.Op) bool {
+	return op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst")
 }
 
 // ErrCold is the error of a read on a file system of Cold.
@@ -81,8 +82,8 @@ var ErrCold = errors.New("no reading ahead")
 
 // Cold returns a file system on which Open loads no table: the first operation that needs a table has to load it.
 func Cold(fsys vfs.FS) vfs.FS {
-	return vfs.NewHook(fsys, func(op vfs.Op) error {
-		if op.Kind == vfs.OpOpen && strings.HasSuffix(op.Name, ".sst") && Inside(WarmUp) {
+	return vfstest.NewHook(fsys, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && strings.HasSuffix(op.Name, ".sst") && Inside(WarmUp) {
 			return ErrCold
 		}
 		return nil

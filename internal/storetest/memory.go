@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A tenant is a store that takes most of the memory of Resources, by range tombstones with large keys.
 type tenant struct {
 	once  sync.Once
-	files *vfs.Mem
+	files *vfstest.Mem
 	takes int64 // bytes
 	err   error
 }
@@ -22,7 +22,7 @@ var theTenant tenant
 
 // build makes the store.
 func (s *tenant) build() error {
-	s.files = vfs.NewMem()
+	s.files = vfstest.NewMem()
 	db, err := bloomkv.Open("db", s.options(nil))
 	if err != nil {
 		return err

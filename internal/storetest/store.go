@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Tiny returns options with which a hundred writes flush, compact and move tables.
@@ -31,7 +32,7 @@ func Small(fsys vfs.FS) *bloomkv.Options {
 // OpenTiny opens an empty store in memory.
 func OpenTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
-	o := Tiny(vfs.NewMem())
+	o := Tiny(vfstest.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // newMappingPool returns a pool of at most limit descriptors and maxMapped bytes of mapped files.
@@ -52,7 +53,7 @@ func openABC(t *testing.T, files *Dir) *File {
 }
 
 func TestAMappingNeedsNoDescriptor(t *testing.T) {
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	d := new(epoch.Domain)
 	files := newMappingPool(1, 100).NewDir(mem, ".", d)
 	var of [2]*File
@@ -127,7 +128,7 @@ func (f denierFile) Map(n int) (vfs.Mapping, error) {
 func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 	defer func(last time.Duration) { mapAgain = last }(mapAgain)
 	mapAgain = time.Hour
-	fsys := &denier{FS: vfs.NewMem(), denied: true}
+	fsys := &denier{FS: vfstest.NewMem(), denied: true}
 	pool := newMappingPool(1, 3)
 	files := pool.NewDir(fsys, ".", new(epoch.Domain))
 	f := openABC(t, files)
@@ -156,7 +157,7 @@ func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 
 func TestAMappingOutlivesCloseUntilItsReadersHaveLeft(t *testing.T) {
 	d := new(epoch.Domain)
-	files := newMappingPool(1, 3).NewDir(vfs.NewMem(), ".", d)
+	files := newMappingPool(1, 3).NewDir(vfstest.NewMem(), ".", d)
 	f := openABC(t, files)
 	g := d.Enter()
 	b := f.Mapped(0, 3, true)
@@ -223,7 +224,7 @@ func TestMappedFilesStayWithinTheirBound(t *testing.T) {
 		{"a file that never fits evicts nothing", 8, []int{3, 3, 9}, []int{2}, []bool{true, true, false}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fsys, pool := &denier{FS: vfs.NewMem()}, newMappingPool(8, tt.maxMapped)
+			fsys, pool := &denier{FS: vfstest.NewMem()}, newMappingPool(8, tt.maxMapped)
 			dir := pool.NewDir(fsys, ".", new(epoch.Domain))
 			var files []*File
 			for i, size := range tt.sizes {
@@ -256,7 +257,8 @@ func TestMappedFilesStayWithinTheirBound(t *testing.T) {
 // TestAnEvictedMappingCountsUntilItsReadersHaveLeft also checks that nothing more is evicted meanwhile.
 func TestAnEvictedMappingCountsUntilItsReadersHaveLeft(t *testing.T) {
 	pool := newMappingPool(8, 6)
-	one, other := pool.NewDir(vfs.NewMem(), ".", new(epoch.Domain)), pool.NewDir(vfs.NewMem(), ".", new(epoch.Domain))
+	one := pool.NewDir(vfstest.NewMem(), ".", new(epoch.Domain))
+	other := pool.NewDir(vfstest.NewMem(), ".", new(epoch.Domain))
 	files := []*File{
 		openFile(t, one, 1, "abc"), openFile(t, one, 2, "def"), openFile(t, other, 1, "ghi"),
 		openFile(t, other, 2, "jkl"),
@@ -301,7 +303,7 @@ func TestReadersOfMappedFilesSeeNoOthersLeave(t *testing.T) {
 	var dirs [2]*Dir
 	var files [2][each]atomic.Pointer[File]
 	for d := range dirs {
-		dirs[d] = pool.NewDir(vfs.NewMem(), ".", new(epoch.Domain))
+		dirs[d] = pool.NewDir(vfstest.NewMem(), ".", new(epoch.Domain))
 		for i := range each {
 			files[d][i].Store(openFile(t, dirs[d], uint64(i), strings.Repeat(string(rune('a'+i)), size)))
 		}

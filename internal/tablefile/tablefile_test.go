@@ -5,21 +5,21 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo makes a late reader, such as a scan, hang in the file
 // system.
 func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	entered, gate, closed := make(chan struct{}), make(chan struct{}), 0
-	mem := vfs.NewMem()
+	mem := vfstest.NewMem()
 	pool := NewPool(8)
-	files := pool.NewDir(vfs.NewHook(mem, func(op vfs.Op) error {
+	files := pool.NewDir(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		switch op.Kind {
-		case vfs.OpOpen:
+		case vfstest.OpOpen:
 			close(entered)
 			<-gate
-		case vfs.OpClose:
+		case vfstest.OpClose:
 			closed++
 		default:
 		}

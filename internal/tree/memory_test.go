@@ -7,7 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func value(t *testing.T, s *State, key string) string {
@@ -21,7 +21,7 @@ func value(t *testing.T, s *State, key string) string {
 
 // TestTheMemoryOfAMemtableStaysAsLongAsAReference freezes and flushes a memtable while readers hold its states.
 func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	put := func(v string) {
 		key := []byte("key")
 		tree.Load().Mem.Add(key, bloomblock.HashKey(key), 1, ikey.Set, []byte(v))
@@ -67,7 +67,7 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 // meanwhile.
 func TestIdleMemoryIsThatOfOneMemtable(t *testing.T) {
 	const size = 8 << 20
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	defer tree.End()
 	seq := ikey.Seq(0)
 	fill := func(to int64) {

@@ -6,12 +6,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestAMarkIsVisibleWithItsSequence looks at a mark before and after its sequence is published.
 func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	want := func(what string, visible, pinned, durable string) {
 		t.Helper()
 		p, err := tree.Pin()
@@ -63,7 +63,7 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 
 // TestAPinReadsSequenceAndMarkTogether sets a mark each time when a pin has read the sequence.
 func TestAPinReadsSequenceAndMarkTogether(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	next, left := ikey.Seq(1), 3
 	tree.SeqGate = func(read func() uint64) uint64 {
 		seq := read()

@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 type observer struct{ causes []error }
@@ -55,7 +56,7 @@ func locked(mu interface {
 
 // A reader of the list that does not find a pin has no version newer than the pin.
 func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	tree.Publish(3)
 	reads := 0
 	tree.SeqGate = func(read func() uint64) uint64 {
@@ -95,7 +96,7 @@ func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
 }
 
 func TestWhatIsRecordedAndItsStateAreTakenBetweenTwoEdits(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	held := false
 	gate := func() { held = locked(&tree.editMu) }
 	tree.HoldGate.Store(&gate)
@@ -110,7 +111,7 @@ func TestWhatIsRecordedAndItsStateAreTakenBetweenTwoEdits(t *testing.T) {
 }
 
 func TestAFailureIsKeptAndToldOnce(t *testing.T) {
-	tree, o := newTree(t, vfs.NewMem())
+	tree, o := newTree(t, vfstest.NewMem())
 	first, second := errors.New("first"), errors.New("second")
 	for _, cause := range []error{first, second} {
 		if err := tree.Fail(cause); !errors.Is(err, first) || errors.Is(err, second) || !errors.Is(err, ErrReadOnly) {
@@ -140,7 +141,7 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 }
 
 func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
-	tree, _ := newTree(t, vfs.NewMem())
+	tree, _ := newTree(t, vfstest.NewMem())
 	frozen := make(chan error)
 	go func() {
 		frozen <- tree.Wait(t.Context(), func(v View) bool { return v.Flushing.Mem != nil && len(v.State.Frozen) == 1 })
@@ -165,7 +166,7 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 
 // TestAManifestOfManyEditsStaysSmall records 50,000 edits: each Open reads the whole manifest.
 func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
-	fsys := vfs.NewMem()
+	fsys := vfstest.NewMem()
 	tree, _ := newTree(t, fsys)
 	most := int64(0)
 	for range 50_000 {

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // onTable is a part of the help of commands that also read a table.
@@ -77,7 +78,7 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &oneTable{FS: vfs.NewMem(), name: filename.Make(oneDir, filename.Table, oneNumber), path: resolved}
+	o := &oneTable{FS: vfstest.NewMem(), name: filename.Make(oneDir, filename.Table, oneNumber), path: resolved}
 	if err := o.Mkdir(oneDir); err != nil {
 		return nil, err
 	}

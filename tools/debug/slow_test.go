@@ -14,7 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A pipeListener accepts connections without buffers: a viewer that reads nothing holds up a write at once.
@@ -65,7 +65,7 @@ func TestTooManyViewersAreTurnedAway(t *testing.T) {
 // sends heartbeats, and one reads nothing. At the end nothing samples the store.
 func TestViewersThatReadNothingAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db, err := bloomkv.Open("db", storetest.Small(vfs.NewMem()))
+		db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A register is one key of the store, as the checker sees it: its state is a value, or nil.
@@ -73,7 +73,7 @@ var registers = porcupine.Model{
 // flushes and compacts, and passes the history to a checker.
 func TestConditionalWritesAreLinearizable(t *testing.T) {
 	for round := range storetest.AtStride(60) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.Durability(round % 2)
 		db, err := bloomkv.Open("db", o)
 		must(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const accountKeys = 5
@@ -44,7 +44,7 @@ var wholeStore = porcupine.Model{
 // which none comes before another that had returned when it was called.
 func TestTransactionsAreSerializable(t *testing.T) {
 	for round := range storetest.AtStride(40) {
-		o := storetest.Tiny(vfs.NewMem())
+		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.NoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloom"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 const billion = 1_000_000_000
@@ -126,7 +126,7 @@ func bytesPerURL(t *testing.T) string {
 	fmt.Fprintf(&out, "%-22s%4d bytes\n", "a URL", length/len(urls))
 	measure := func(what string, pairs iter.Seq2[bloomkv.KV, error]) {
 		t.Helper()
-		db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfs.NewMem()})
+		db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfstest.NewMem()})
 		if err != nil {
 			t.Fatal(err)
 		}

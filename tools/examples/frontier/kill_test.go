@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestMain runs the program itself in the processes that TestTwentyKills starts.
@@ -140,20 +140,20 @@ func TestEveryCrash(t *testing.T) {
 	c := crawler{site: web(9)}
 	want := pages(c.site)
 	type state struct {
-		files         *vfs.Mem
+		files         *vfstest.Mem
 		before, after string // what was visited just before and just after the crash
 		power         bool   // a power cut
 	}
 	var mu sync.Mutex
 	var states []state
 	var visited lockedBuilder
-	mem := vfs.NewMem()
-	hook := vfs.NewHook(mem, func(vfs.Op) error {
+	mem := vfstest.NewMem()
+	hook := vfstest.NewHook(mem, func(vfstest.Op) error {
 		mu.Lock()
 		defer mu.Unlock()
 		before, killed, after := visited.String(), mem.Kill(), visited.String()
 		states = append(states, state{killed, before, after, false})
-		for _, keep := range []vfs.Keep{vfs.KeepNothing, vfs.KeepSome(uint64(len(states)), 50)} {
+		for _, keep := range []vfstest.Keep{vfstest.KeepNothing, vfstest.KeepSome(uint64(len(states)), 50)} {
 			states = append(states, state{killed.Crash(keep), before, after, true})
 		}
 		return nil

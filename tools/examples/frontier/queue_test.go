@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloom"
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // small is a filter with space for a few hundred URLs.
@@ -59,7 +60,7 @@ func do(t *testing.T, err error) {
 }
 
 func TestURLsComeOutInTheOrderOfTheirFirstPush(t *testing.T) {
-	files := vfs.NewMem()
+	files := vfstest.NewMem()
 	q := open(t, files, small)
 	push(t, q, "z", "a", "z", "", "m", "a")
 	do(t, q.done(pop(t, q, "z")))
@@ -92,7 +93,7 @@ func TestURLsComeOutInTheOrderOfTheirFirstPush(t *testing.T) {
 // TestPopWaitsForPagesInFlight checks that a worker does not end while another may still push.
 func TestPopWaitsForPagesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := open(t, vfs.NewMem(), small)
+		q := open(t, vfstest.NewMem(), small)
 		push(t, q, "a")
 		a := pop(t, q, "a")
 		answer := make(chan error, 1)
@@ -139,7 +140,7 @@ func TestAFilterOfAnyKindLosesNoURL(t *testing.T) {
 		{"a full filter", full, func(*bloomkv.DB) error { return nil }, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			files := vfs.NewMem()
+			files := vfstest.NewMem()
 			var visited strings.Builder
 			c := crawler{site: web(400), visited: &visited}
 			q := open(t, files, small)
@@ -176,7 +177,7 @@ func TestWorkersShareAQueue(t *testing.T) {
 	for _, workers := range []int{2, 16} {
 		var visited lockedBuilder
 		c := crawler{site: web(400), visited: &visited}
-		q := open(t, vfs.NewMem(), small)
+		q := open(t, vfstest.NewMem(), small)
 		do(t, c.crawl(q, workers))
 		do(t, q.close())
 		eachOnce(t, c.site, visited.String())
@@ -185,7 +186,7 @@ func TestWorkersShareAQueue(t *testing.T) {
 
 func TestAWorkerThatFailsEndsTheCrawl(t *testing.T) {
 	c := crawler{site: web(400), visited: failing{}}
-	q := open(t, vfs.NewMem(), small)
+	q := open(t, vfstest.NewMem(), small)
 	if err := c.crawl(q, 4); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("got %v, want %v", err, io.ErrClosedPipe)
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func TestTheFiguresAreCollected(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem()})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
@@ -110,12 +110,12 @@ func TestADeletedKeyStaysDeleted(t *testing.T) {
 }
 
 func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
-	disk := vfs.NewMem()
+	disk := vfstest.NewMem()
 	// The options ask for durable writes, but Put must not wait for the disk.
 	s, err := own.Open("store", &bloomkv.Options{FS: disk, Durability: bloomkv.Sync})
 	must(t, err)
 	must(t, errors.Join(s.PutSync([]byte("synced"), []byte("1")), s.Put([]byte("not"), []byte("2"))))
-	left, err := own.Open("store", &bloomkv.Options{FS: disk.Crash(vfs.KeepNothing)})
+	left, err := own.Open("store", &bloomkv.Options{FS: disk.Crash(vfstest.KeepNothing)})
 	must(t, err)
 	for key, want := range map[string]bool{"synced": true, "not": false} {
 		if value, found, err := left.AppendGet(nil, []byte(key)); err != nil || found != want {

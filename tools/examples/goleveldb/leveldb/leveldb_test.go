@@ -15,7 +15,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A store has the methods that a program needs of its database.
@@ -49,7 +49,7 @@ func (s subject) NewSnapshot() (view, error) { return s.Database.NewSnapshot() }
 // TestSameAsGoleveldb runs the same random programs on both and compares every answer.
 func TestSameAsGoleveldb(t *testing.T) {
 	for seed := range uint64(40) {
-		files, stor := vfs.NewMem(), storage.NewMemStorage()
+		files, stor := vfstest.NewMem(), storage.NewMemStorage()
 		ours := &program{open: func() (store, error) {
 			options := bloomkv.Options{FS: files, MemtableSize: 16 << 10, Durability: bloomkv.NoSync}
 			db, err := bloomkv.Open("data", &options)
@@ -72,7 +72,7 @@ func TestSameAsGoleveldb(t *testing.T) {
 
 // TestCloseNeedsNoLock closes the store while readers and writers run and an iterator is open.
 func TestCloseNeedsNoLock(t *testing.T) {
-	opened, err := bloomkv.Open("data", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	opened, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"errors"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Mem is a file system in memory. Its root is an empty directory; a relative name begins at the root.
@@ -113,8 +115,8 @@ func (m *Mem) vacant(op, name string) (slot, error) {
 	return at, nil
 }
 
-// Create implements [FS.Create]. The file can be read too.
-func (m *Mem) Create(name string) (File, error) {
+// Create implements [vfs.FS.Create]. The file can be read too.
+func (m *Mem) Create(name string) (vfs.File, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, err := m.vacant("open", name)
@@ -126,8 +128,8 @@ func (m *Mem) Create(name string) (File, error) {
 	return &memHandle{m: m, node: node, name: name, writable: true}, nil
 }
 
-// Open implements [FS.Open].
-func (m *Mem) Open(name string) (File, error) {
+// Open implements [vfs.FS.Open].
+func (m *Mem) Open(name string) (vfs.File, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	_, node, err := m.lookup("open", name)
@@ -135,12 +137,12 @@ func (m *Mem) Open(name string) (File, error) {
 		return nil, err
 	}
 	if node.names != nil {
-		return nil, notRegular("open", name)
+		return nil, &fs.PathError{Op: "open", Path: name, Err: vfs.ErrNotRegular}
 	}
 	return &memHandle{m: m, node: node, name: name}, nil
 }
 
-// Remove implements [FS.Remove]. Open handles of the file can still read and write it.
+// Remove implements [vfs.FS.Remove]. Open handles of the file can still read and write it.
 func (m *Mem) Remove(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -158,7 +160,7 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-// Rename implements [FS.Rename]. If both names refer to one file it does nothing, as POSIX requires.
+// Rename implements [vfs.FS.Rename]. If both names refer to one file it does nothing, as POSIX requires.
 func (m *Mem) Rename(oldname, newname string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,7 +189,7 @@ func (m *Mem) Rename(oldname, newname string) error {
 	return nil
 }
 
-// Link implements [FS.Link].
+// Link implements [vfs.FS.Link].
 func (m *Mem) Link(oldname, newname string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -196,7 +198,7 @@ func (m *Mem) Link(oldname, newname string) error {
 		return err
 	}
 	if node.names != nil {
-		return notRegular("link", oldname)
+		return &fs.PathError{Op: "link", Path: oldname, Err: vfs.ErrNotRegular}
 	}
 	at, err := m.vacant("link", newname)
 	if err != nil {
@@ -206,7 +208,7 @@ func (m *Mem) Link(oldname, newname string) error {
 	return nil
 }
 
-// Mkdir implements [FS.Mkdir].
+// Mkdir implements [vfs.FS.Mkdir].
 func (m *Mem) Mkdir(name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -218,7 +220,7 @@ func (m *Mem) Mkdir(name string) error {
 	return nil
 }
 
-// List implements [FS.List].
+// List implements [vfs.FS.List].
 func (m *Mem) List(dir string) ([]string, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -253,7 +255,7 @@ func (m *Mem) lookupDir(op, dir string) (*inode, error) {
 	return node, nil
 }
 
-// Stat implements [FS.Stat]. The modification time is the time of creation.
+// Stat implements [vfs.FS.Stat]. The modification time is the time of creation.
 func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -261,16 +263,16 @@ func (m *Mem) Stat(name string) (os.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	info := memInfo{name: filepath.Base(name), mode: fileMode, made: node.made}
+	info := memInfo{name: filepath.Base(name), mode: 0o600, made: node.made}
 	if node.names != nil {
-		info.mode = fs.ModeDir | dirMode
+		info.mode = fs.ModeDir | 0o700
 	} else {
 		info.size = node.file.length()
 	}
 	return info, nil
 }
 
-// SyncDir implements [FS.SyncDir].
+// SyncDir implements [vfs.FS.SyncDir].
 func (m *Mem) SyncDir(dir string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -285,8 +287,8 @@ func (m *Mem) SyncDir(dir string) error {
 // exclusive stands for an exclusive lock, in place of the number of holders of a shared one.
 const exclusive = -1
 
-// Lock implements [FS.Lock], against other calls on the same Mem. The result of [Mem.Crash] has no locks.
-func (m *Mem) Lock(name string) (Lock, error) {
+// Lock implements [vfs.FS.Lock], against other calls on the same Mem. The result of [Mem.Crash] has no locks.
+func (m *Mem) Lock(name string) (vfs.Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, node, err := m.find(name)
@@ -297,8 +299,8 @@ func (m *Mem) Lock(name string) (Lock, error) {
 	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
 }
 
-// LockShared implements [FS.LockShared], against other calls on the same Mem.
-func (m *Mem) LockShared(name string) (Lock, error) {
+// LockShared implements [vfs.FS.LockShared], against other calls on the same Mem.
+func (m *Mem) LockShared(name string) (vfs.Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, node, err := m.find(name)
@@ -311,13 +313,13 @@ func (m *Mem) LockShared(name string) (Lock, error) {
 
 // lock sets the lock state of the file that find returned, if it is a file and its lock is free for that. The caller
 // holds mu.
-func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (Lock, error) {
+func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (vfs.Lock, error) {
 	switch {
 	case err != nil:
 	case node.names != nil:
-		err = ErrNotRegular
+		err = vfs.ErrNotRegular
 	case !free:
-		err = ErrLocked
+		err = vfs.ErrLocked
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
@@ -334,12 +336,12 @@ type memLock struct {
 	closed bool // guarded by m.mu
 }
 
-// Check implements [Lock.Check].
+// Check implements [vfs.Lock.Check].
 func (l *memLock) Check() error {
 	l.m.mu.RLock()
 	defer l.m.mu.RUnlock()
 	if _, node, err := l.m.find(l.name); err != nil || node != l.node {
-		return &fs.PathError{Op: "lock", Path: l.name, Err: ErrLockLost}
+		return &fs.PathError{Op: "lock", Path: l.name, Err: vfs.ErrLockLost}
 	}
 	return nil
 }

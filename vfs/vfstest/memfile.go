@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"math"
 	"sync"
 	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 const (
@@ -145,7 +147,7 @@ func (h *memHandle) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reserve implements [Reserver.Reserve]. There is always space.
+// Reserve implements [vfs.Reserver.Reserve]. There is always space.
 func (h *memHandle) Reserve(n int64) error {
 	if err := h.check("reserve"); err != nil {
 		return err
@@ -162,7 +164,7 @@ func (h *memHandle) Reserve(n int64) error {
 	return nil
 }
 
-// Sync implements [File.Sync]. A read-only handle syncs what other handles wrote, too.
+// Sync implements [vfs.File.Sync]. A read-only handle syncs what other handles wrote, too.
 func (h *memHandle) Sync() error {
 	if err := h.check("sync"); err != nil {
 		return err
@@ -173,15 +175,15 @@ func (h *memHandle) Sync() error {
 	return nil
 }
 
-var _ Mapper = (*memHandle)(nil)
+var _ vfs.Mapper = (*memHandle)(nil)
 
 // memMapMost is the size of the largest file that Map copies. The tables of tests are smaller, and the data of a
 // program is not in memory twice.
 const memMapMost = 1 << 20
 
-// Map implements [Mapper.Map] for files of at most 1 MiB, by a copy of what the file holds now. Close of the Mapping
-// overwrites the copy, so that late reads are noticed.
-func (h *memHandle) Map(n int) (Mapping, error) {
+// Map implements [vfs.Mapper.Map] for files of at most 1 MiB, by a copy of what the file holds now. Close of the
+// Mapping overwrites the copy, so that late reads are noticed.
+func (h *memHandle) Map(n int) (vfs.Mapping, error) {
 	size, err := h.Size()
 	if err == nil && size > memMapMost {
 		err = &fs.PathError{Op: "mmap", Path: h.name, Err: errors.ErrUnsupported}
@@ -210,7 +212,7 @@ func (m memMapping) Close() error {
 	return nil
 }
 
-// Size implements [File.Size].
+// Size implements [vfs.File.Size].
 func (h *memHandle) Size() (int64, error) {
 	if err := h.check("stat"); err != nil {
 		return 0, err

@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 // change is one operation on names that is not durable yet. It sets one name, or two at once if it is a rename.
 //

@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"iter"
@@ -14,8 +14,8 @@ import (
 // [KeepNothing] and [KeepAll] are the extremes and [KeepSome] lies between. A function of your own can lose just one
 // thing:
 //
-//	func(u vfs.Unsynced) bool { return u.Op != vfs.OpRename }            // loses each rename
-//	func(u vfs.Unsynced) bool { return u.What != vfs.UnsyncedSector }    // keeps sizes, but zeros replace content
+//	func(u vfstest.Unsynced) bool { return u.Op != vfstest.OpRename }         // loses each rename
+//	func(u vfstest.Unsynced) bool { return u.What != vfstest.UnsyncedSector } // keeps sizes, zeros replace content
 type Keep func(Unsynced) bool
 
 // Unsynced is a part that a crash may lose on its own.

@@ -1,14 +1,15 @@
-package vfs_test
+package vfstest_test
 
 import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // A program forgets one step, and the enumeration of all crashes finds what that can cost.
 func ExampleMem_Crashes() {
-	m := vfs.NewMem()
+	m := vfstest.NewMem()
 	f, _ := m.Create("settings.tmp")
 	_, _ = f.Write([]byte("colour=blue"))
 	// f.Sync() belongs here.
@@ -28,16 +29,16 @@ func ExampleMem_Crashes() {
 
 // A crash before every operation of a program, with all that was not synced lost.
 func ExampleNewHook() {
-	m := vfs.NewMem()
-	hooked := vfs.NewHook(m, func(op vfs.Op) error {
-		names, err := m.Crash(vfs.KeepNothing).List(".")
+	m := vfstest.NewMem()
+	hooked := vfstest.NewHook(m, func(op vfstest.Op) error {
+		names, err := m.Crash(vfstest.KeepNothing).List(".")
 		fmt.Printf("%q before %s\n", names, op)
 		return err
 	})
 	if err := vfs.WriteFileAtomic(hooked, ".", "tmp", "settings", []byte("colour=blue")); err != nil {
 		fmt.Println(err)
 	}
-	names, err := m.Crash(vfs.KeepNothing).List(".")
+	names, err := m.Crash(vfstest.KeepNothing).List(".")
 	fmt.Printf("%q after all, %v\n", names, err)
 	// Output:
 	// [] before create tmp

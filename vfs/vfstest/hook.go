@@ -1,4 +1,4 @@
-package vfs
+package vfstest
 
 import (
 	"errors"
@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"math"
 	"os"
+
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// OpKind is a kind of operation on an [FS] or a [File].
+// OpKind is a kind of operation on a [vfs.FS] or a [vfs.File].
 type OpKind uint8
 
 // The operations. OpClose is the Close of a file or of a lock.
@@ -34,6 +36,10 @@ const (
 	OpClose
 	OpHold
 )
+
+// ErrShortWrite is returned, wrapped or not, by the hook of [NewHook] to have half of the bytes written before the
+// write fails.
+var ErrShortWrite = errors.New("short write")
 
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpRemove: "remove", OpRename: "rename", OpLink: "link", OpMkdir: "mkdir",
@@ -91,14 +97,14 @@ func (o Op) String() string {
 //
 // The hook runs on the goroutine of the operation, so it must be safe for concurrent use. It may use fsys, wait, crash
 // it ([Mem.Crash]), or not return.
-func NewHook(fsys FS, hook func(Op) error) FS { return &hookFS{fsys, hook} }
+func NewHook(fsys vfs.FS, hook func(Op) error) vfs.FS { return &hookFS{fsys, hook} }
 
 type hookFS struct {
-	fsys FS
+	fsys vfs.FS
 	hook func(Op) error
 }
 
-func (h *hookFS) Create(name string) (File, error) {
+func (h *hookFS) Create(name string) (vfs.File, error) {
 	if err := h.hook(Op{Kind: OpCreate, Name: name}); err != nil {
 		return nil, err
 	}
@@ -106,7 +112,7 @@ func (h *hookFS) Create(name string) (File, error) {
 	return h.wrap(f, err, name)
 }
 
-func (h *hookFS) Open(name string) (File, error) {
+func (h *hookFS) Open(name string) (vfs.File, error) {
 	if err := h.hook(Op{Kind: OpOpen, Name: name}); err != nil {
 		return nil, err
 	}
@@ -114,7 +120,7 @@ func (h *hookFS) Open(name string) (File, error) {
 	return h.wrap(f, err, name)
 }
 
-func (h *hookFS) wrap(f File, err error, name string) (File, error) {
+func (h *hookFS) wrap(f vfs.File, err error, name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -163,9 +169,9 @@ func (h *hookFS) Stat(name string) (os.FileInfo, error) {
 	return h.fsys.Stat(name)
 }
 
-// FreeSpace implements [FreeSpacer.FreeSpace].
+// FreeSpace implements [vfs.FreeSpacer.FreeSpace].
 func (h *hookFS) FreeSpace(dir string) (uint64, error) {
-	f, ok := h.fsys.(FreeSpacer)
+	f, ok := h.fsys.(vfs.FreeSpacer)
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
@@ -182,12 +188,12 @@ func (h *hookFS) SyncDir(dir string) error {
 	return h.fsys.SyncDir(dir)
 }
 
-// Hold implements [Holder.Hold]: the operations in the held directory have the names that the caller passes.
-func (h *hookFS) Hold(dir string) (HeldFS, error) {
+// Hold implements [vfs.Holder.Hold]: the operations in the held directory have the names that the caller passes.
+func (h *hookFS) Hold(dir string) (vfs.HeldFS, error) {
 	if err := h.hook(Op{Kind: OpHold, Name: dir}); err != nil {
 		return nil, err
 	}
-	held, err := Hold(h.fsys, dir)
+	held, err := vfs.Hold(h.fsys, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -202,13 +208,16 @@ type heldHook struct {
 
 func (h heldHook) Close() error { return h.held.Close() }
 
-func (h *hookFS) Lock(name string) (Lock, error) { return h.lock(OpLock, name, h.fsys.Lock) }
+// Inside implements [vfs.Inside].
+func (h *hookFS) Inside(dir, outer string) (bool, error) { return vfs.Inside(h.fsys, dir, outer) }
 
-func (h *hookFS) LockShared(name string) (Lock, error) {
+func (h *hookFS) Lock(name string) (vfs.Lock, error) { return h.lock(OpLock, name, h.fsys.Lock) }
+
+func (h *hookFS) LockShared(name string) (vfs.Lock, error) {
 	return h.lock(OpLockShared, name, h.fsys.LockShared)
 }
 
-func (h *hookFS) lock(kind OpKind, name string, take func(string) (Lock, error)) (Lock, error) {
+func (h *hookFS) lock(kind OpKind, name string, take func(string) (vfs.Lock, error)) (vfs.Lock, error) {
 	if err := h.hook(Op{Kind: kind, Name: name}); err != nil {
 		return nil, err
 	}
@@ -221,12 +230,12 @@ func (h *hookFS) lock(kind OpKind, name string, take func(string) (Lock, error))
 
 // hookLock is a lock of a hookFS.
 type hookLock struct {
-	lock Lock
+	lock vfs.Lock
 	fs   *hookFS
 	name string
 }
 
-// Check implements [Lock.Check], as an OpStat of the lock's name.
+// Check implements [vfs.Lock.Check], as an OpStat of the lock's name.
 func (l *hookLock) Check() error {
 	if err := l.fs.hook(Op{Kind: OpStat, Name: l.name}); err != nil {
 		return err
@@ -248,7 +257,7 @@ func (h *hookFS) close(c io.Closer, name string) error {
 
 // hookFile is a file of a hookFS.
 type hookFile struct {
-	f    File
+	f    vfs.File
 	fs   *hookFS
 	name string
 }
@@ -277,7 +286,7 @@ func (f *hookFile) Reserve(n int64) error {
 	if err := f.fs.hook(Op{Kind: OpReserve, Name: f.name, Size: int(min(n, math.MaxInt))}); err != nil {
 		return err
 	}
-	if r, ok := f.f.(Reserver); ok {
+	if r, ok := f.f.(vfs.Reserver); ok {
 		return r.Reserve(n)
 	}
 	return &fs.PathError{Op: "reserve", Path: f.name, Err: errors.ErrUnsupported}
