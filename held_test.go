@@ -8,8 +8,10 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -220,6 +222,30 @@ func TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges(t *testing.T) 
 			t.Errorf("%s: the store in the other directory has changed", name)
 		}
 		must(t, have(t, filepath.Join(one, name), keys))
+	}
+}
+
+// TestCheckReadsTheDirectoryThatItLocked moves a store, and puts another one in its place, while Check reads it.
+func TestCheckReadsTheDirectoryThatItLocked(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
+		t.Skip("the system does not move a directory that is in use")
+	}
+	base := t.TempDir()
+	dir, other, moved := filepath.Join(base, "store"), filepath.Join(base, "other"), filepath.Join(base, "moved")
+	for _, d := range []string{dir, other} {
+		db, err := bloomkv.Open(d, nil)
+		must(t, err)
+		for i := range 3 { // tables
+			must(t, errors.Join(db.Put(fmt.Append(nil, d, i), nil), db.Flush(t.Context())))
+		}
+		must(t, db.Close())
+	}
+	want, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{})
+	must(t, err)
+	once := sync.OnceFunc(func() { must(t, errors.Join(os.Rename(dir, moved), os.Rename(other, dir))) })
+	got, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{Progress: func(uint64, uint64) { once() }})
+	if err != nil || got.Tables < 2 || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v; want %+v of several tables", got, err, want)
 	}
 }
 

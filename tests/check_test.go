@@ -79,7 +79,7 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 		must(t, check(&countdown{Context: t.Context(), each: look}))
 	}
 	for _, name := range []string{
-		"recovery.Enter", "recovery.Load", "recovery.Listing.lookAt", "check.Tables", "sstable.(*Reader).Verify",
+		"recovery.Load", "recovery.Listing.lookAt", "check.Tables", "sstable.(*Reader).Verify",
 		"sstable.(*tableFile).readTail", "check.(*checker).suspects", "check.(*suspect).load", "check.(*checker).order",
 		"recovery.(*Logs).Check",
 	} {

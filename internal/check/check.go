@@ -43,13 +43,13 @@ const (
 func Store(
 	ctx context.Context, fsys vfs.FS, dir string, strictWAL bool, progress func(done, total uint64),
 ) (report Report, err error) {
-	fsys = recovery.Until(ctx, fsys)
 	mode := recovery.Mode{ReadOnly: true}
-	lock, err := recovery.Enter(fsys, dir, mode)
+	home, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer func() { err = errors.Join(err, home.Close()) }()
+	fsys = recovery.Until(ctx, home.FS)
 	found, s, err := recovery.Load(fsys, dir, mode)
 	if err != nil {
 		return report, err

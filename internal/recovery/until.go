@@ -2,7 +2,6 @@ package recovery
 
 import (
 	"context"
-	"io"
 	"os"
 
 	"github.com/bloomkv/bloomkv/vfs"
@@ -40,20 +39,6 @@ func (u until) Stat(name string) (os.FileInfo, error) {
 		return nil, err
 	}
 	return u.FS.Stat(name)
-}
-
-// Hold implements [vfs.Holder.Hold].
-func (u until) Hold(dir string) (vfs.HeldFS, error) {
-	held, err := vfs.Hold(u.FS, dir)
-	if err != nil {
-		return nil, err
-	}
-	return heldUntil{until{held, u.ctx}, held}, nil
-}
-
-type heldUntil struct {
-	until
-	io.Closer
 }
 
 type fileUntil struct {

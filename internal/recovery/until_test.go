@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -18,29 +19,20 @@ func TestNothingIsReadOnceTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	fsys := Until(ctx, mem)
-	held, err := vfs.Hold(fsys, "db")
-	must(t, err)
-	for _, ended := range []bool{false, true} {
-		for name, fsys := range map[string]vfs.FS{"the whole": fsys, "a held directory": held} {
-			_, list := fsys.List("db")
-			_, stat := fsys.Stat("db/a")
-			f, open := fsys.Open("db/a")
-			for call, err := range map[string]error{"List": list, "Stat": stat, "Open": open} {
-				if errors.Is(err, context.Canceled) != ended {
-					t.Errorf("%s of %s: %v, the context has ended: %v", call, name, err, ended)
-				}
-			}
-			if ended {
-				continue
-			}
-			defer func() {
-				if _, err := f.ReadAt(nil, 0); !errors.Is(err, context.Canceled) {
-					t.Errorf("ReadAt: %v, want that the context has ended", err)
-				}
-				must(t, f.Close())
-			}()
-		}
-		cancel()
+	calls := func(f vfs.File) (vfs.File, map[string]error) {
+		_, list := fsys.List("db")
+		_, stat := fsys.Stat("db/a")
+		opened, open := fsys.Open("db/a")
+		_, read := cmp.Or(f, opened).ReadAt(nil, 0)
+		return opened, map[string]error{"List": list, "Stat": stat, "Open": open, "ReadAt": read}
 	}
-	must(t, held.Close())
+	f, before := calls(nil)
+	cancel()
+	_, after := calls(f)
+	for call, err := range after {
+		if before[call] != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v, then %v; want no error, then %v", call, before[call], err, context.Canceled)
+		}
+	}
+	must(t, f.Close())
 }
