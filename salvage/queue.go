@@ -8,9 +8,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A source returns versions in the order of package ikey, once. Key and Value are valid until Next. After Next has
-// returned false, Err returns nil at the end, or the error that ends the whole salvage.
+// A source returns versions in the order of package ikey, once: First, then Next until one returns false. Then Err
+// returns nil at the end, or the error that ends the whole salvage. Key and Value are valid until Next.
 type source interface {
+	First() bool
 	Next() bool
 	Key() ikey.Key
 	Value() []byte
@@ -40,14 +41,14 @@ func (q *queue) add(s source) { q.sources = append(q.sources, s) }
 
 // next moves to the next version of all sources.
 func (q *queue) next() bool {
-	move := q.sources
+	move, step := q.sources, source.First
 	if q.begun {
-		move = []source{q.top[0].src}
+		move, step = []source{q.top[0].src}, source.Next
 		q.top = slices.Delete(q.top, 0, 1)
 	}
 	q.begun = true
 	for _, s := range move {
-		if !s.Next() {
+		if !step(s) {
 			if q.err = s.Err(); q.err != nil {
 				return false
 			}

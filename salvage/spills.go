@@ -90,7 +90,7 @@ func (s *spills) spill() error {
 // sources returns sorted sources of all versions that were added.
 func (s *spills) sources() (all []source) {
 	for _, r := range s.tables {
-		all = append(all, &spilled{Iter: r.Iter(sstable.IterOptions{Bypass: true})})
+		all = append(all, spilled{r.Iter(sstable.IterOptions{Bypass: true})})
 	}
 	s.sort()
 	return append(all, &sorted{versions: s.held})
@@ -109,37 +109,22 @@ func (s *spills) close() error {
 }
 
 // A spilled source reads versions from a file.
-type spilled struct {
-	*sstable.Iter
-	begun bool
-}
-
-// Next moves to the next version.
-func (s *spilled) Next() bool {
-	if !s.begun {
-		s.begun = true
-		return s.First()
-	}
-	return s.Iter.Next()
-}
+type spilled struct{ *sstable.Iter }
 
 // Age returns 0, which is less than the age of any table. If logs and tables have equal versions, any of
 // them is right.
-func (s *spilled) Age() int { return 0 }
+func (spilled) Age() int { return 0 }
 
 // A sorted source has its versions in memory.
-type sorted struct {
-	versions []version // the first one is current once begun
-	begun    bool
-}
+type sorted struct{ versions []version } // the first one is the current one
+
+// First reports whether there is a version.
+func (s *sorted) First() bool { return len(s.versions) > 0 }
 
 // Next moves to the next version.
 func (s *sorted) Next() bool {
-	if s.begun {
-		s.versions = s.versions[1:]
-	}
-	s.begun = true
-	return len(s.versions) > 0
+	s.versions = s.versions[1:]
+	return s.First()
 }
 
 // Key returns the key of the current version.

@@ -165,6 +165,9 @@ type chain struct {
 	err    error
 }
 
+// First moves to the first version that can be read.
+func (c *chain) First() bool { return c.Next() }
+
 // Next moves to the next version that can be read.
 func (c *chain) Next() bool {
 	for c.err == nil {
