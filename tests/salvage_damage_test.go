@@ -61,6 +61,7 @@ func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
 							return
 						}
 						d.try(t, all[i])
+						storetest.Progress.Add(1)
 					}
 				})
 			}
