@@ -61,7 +61,7 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 				m := db.Metrics()
 				l := m.Since(before).Lookups
 				bits := 8 * space / float64(n)
-				best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), last.Rate)
+				best := max(filterplan.LadderOf(c.ribbon).Rate(bits), last.Rate)
 				passed := float64(l.FilterParts+l.AbsentWasted) / float64(lookups)
 				t.Logf("%4g times what fits, %5.2f bits a key: %.4f pass, the best is %.4f; %.4f wasted of %.4f "+
 					"promised, %.4f reads of %.4f", times, bits, passed, best, l.WastedPerAbsent(), m.FPRPromised,

@@ -40,8 +40,8 @@ var rooms = map[string]room{
 	"tools/internal/foreign/stores": {9, nil}, // tests of tools/internal/foreign, with the stores' own code
 	"replica/cmd/bloomkvd":          {9, []string{"replica", "tools/cli", "internal/httpguard"}},
 	"bench": {9, []string{
-		".", "bloomblock", "tools/machine", "tools/cli", "tools/outfile", "tools/picture", "tools/workload",
-		"tools/workload/own",
+		".", "bloomblock", "internal/filterplan", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
+		"tools/workload", "tools/workload/own",
 	}},
 	"bench/compare": {9, []string{
 		".", "bloomblock", "tools/machine", "tools/cli", "tools/outfile", "tools/workload", "tools/workload/own",
@@ -53,7 +53,8 @@ var rooms = map[string]room{
 	// what programs are made of
 	"tools/debug": {8, []string{".", "vfs", "tools/internal/inspect", "tools/picture", "internal/words"}},
 	"tools/internal/inspect": {8, []string{
-		".", "bloomblock", "internal/sstable", "tools/internal/foreign", "vfs", "internal/recovery",
+		".", "bloomblock", "internal/sstable", "tools/internal/filterexam", "tools/internal/foreign", "vfs",
+		"internal/recovery",
 		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/wal", "internal/batch",
 		"internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "tools/picture",
 	}},
@@ -67,6 +68,8 @@ var rooms = map[string]room{
 	"tools/outfile":  {7, []string{"internal/filename", "vfs"}}, // files named by the user of a program
 	"tools/cli":      {7, []string{"internal/words"}},           // shared by the command-line programs
 	"tools/machine":  {7, nil},                                  // a description of the machine
+
+	"tools/internal/filterexam": {7, []string{"bloomblock"}}, // filter blocks and what they should be
 
 	"tools/internal/foreign": {7, []string{"internal/corrupt", "internal/words"}}, // tables of other stores
 

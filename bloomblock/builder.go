@@ -1,6 +1,7 @@
 package bloomblock
 
 import (
+	"fmt"
 	"math"
 	"slices"
 )
@@ -26,14 +27,6 @@ type Builder struct {
 	last   Hash
 	ribbon solver
 	whole  []byte // a unit, before it is cut into parts
-}
-
-// Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, and a Ribbon unit
-// takes 17 bytes a key while it is built.
-type Scratch interface {
-	// Rows returns n zeroed rows. They are used until the next call of Rows or Free.
-	Rows(n int) [][2]uint64
-	Free()
 }
 
 // Add adds a key's hash, unless it equals the one added before: several versions of a key are added in succession.
@@ -173,7 +166,7 @@ func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (cr
 	if u.Probes == 0 {
 		return false
 	}
-	rate := censusOf(payload).rate(u.Probes)
+	rate := bitsRate(payload, u.Probes)
 	if plausible(rate, promised, keys, u) {
 		return false
 	}
@@ -296,7 +289,7 @@ func plausible(rate, promised float64, keys uint64, u *UnitHeader) bool {
 	if rate <= slack*promised {
 		return true
 	}
-	return rate <= slack*promised+deviations*math.Sqrt(theoryOf(keys, u.Blocks, u.Probes).rateVar())
+	return rate <= slack*promised+deviations*math.Sqrt(rateVar(keys, u.Blocks, u.Probes))
 }
 
 // appendBloom appends the bits of the nth Bloom unit of a filter.
@@ -368,6 +361,39 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		}
 	}
 	return dst[:start], UnitHeader{}, false
+}
+
+// maxRebuildSlots bounds the memory of Rebuild: 16 bytes a slot of a Ribbon unit.
+const maxRebuildSlots = 1 << 27
+
+// Rebuild returns the bytes of each unit that h describes, built from the added hashes with its numbers of blocks and
+// of probes, or of columns and overhead. If h is the header of a block that was built from the same hashes, the units
+// are those of the block, as Split returns them; bits that differ show what is wrong with the block. The error matches
+// ErrParams if h describes no filter, or a Ribbon unit of more than 2²⁷ slots, for which Rebuild takes 16 bytes each.
+func (b *Builder) Rebuild(h Header) ([][]byte, error) {
+	b.ribbon.scratch = b.Scratch
+	defer b.ribbon.end()
+	units, blooms := make([][]byte, len(h.Units)), 0
+	for i := range h.Units {
+		u := &h.Units[i]
+		shape, ribboned, ok := h.shape(i)
+		if !ok || shape.starts > maxRebuildSlots {
+			return nil, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns, %d slots, want at most %d",
+				ErrParams, i, u.Blocks, u.Probes, u.Columns, shape.starts, maxRebuildSlots)
+		}
+		units[i] = make([]byte, u.Bytes())
+		if ribboned {
+			r := ribbon{shape, units[i]}
+			b.ribbon.eliminate(&r, b.chunks, h.Seed, math.MaxInt)
+			b.ribbon.substitute(&r)
+			continue
+		}
+		for _, hashes := range b.chunks {
+			h.fill(units[i], hashes, blooms, u)
+		}
+		blooms++
+	}
+	return units, nil
 }
 
 // grow appends zeroed blocks to dst.

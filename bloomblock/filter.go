@@ -26,8 +26,6 @@ type Filter struct {
 
 // figures are what no probe needs to know about a filter.
 type figures struct {
-	form Form // zero if the units are whole
-
 	once sync.Once
 	rate float64 // of the bits, measured when it is first needed
 }
@@ -290,47 +288,69 @@ func (f *Filter) FalsePositiveRate() float64 {
 			m.rate = f.ribbon.sampledRate()
 		}
 		for i := range f.n {
-			m.rate *= f.units[i].rate(censusOf(f.units[i].bits))
+			m.rate *= f.units[i].rate()
 		}
 	})
 	return m.rate
 }
 
-// rate returns the exact false positive rate of a unit with the given census. The last block of a folded unit may
-// replace fewer blocks than the others, so that fewer keys ask it.
-func (u *unit) rate(c *census) float64 {
+// rate returns the exact false positive rate of a unit's bits. The last block of a folded unit may replace fewer blocks
+// than the others, so that fewer keys ask it.
+func (u *unit) rate() float64 {
 	probes := int(u.probes)
-	blocks := u.blocks
-	rest := blocks & (1<<u.folds - 1)
+	rate := bitsRate(u.bits, probes)
+	rest := u.blocks & (1<<u.folds - 1)
 	if rest == 0 {
-		return c.rate(probes)
+		return rate
 	}
-	each := float64(uint64(1) << u.folds)
-	last := passes(setBits(u.bits[len(u.bits)-blockBytes:]), probes)
-	return (c.rate(probes)*float64(c.blocks)*each - last*(each-float64(rest))) / float64(blocks)
+	each, last := float64(uint64(1)<<u.folds), bitsRate(u.bits[len(u.bits)-blockBytes:], probes)
+	return (rate*float64(u.folded())*each - last*(each-float64(rest))) / float64(u.blocks)
 }
 
-// ExpectedRate returns the mean rate of filters with this number of keys, blocks and probes over all sets of keys, in
-// the form that f has, to five digits. It is 1 without units. It takes microseconds, or milliseconds if the rate of a
-// unit that is not folded is below 10⁻⁷.
-func (f *Filter) ExpectedRate() float64 { return f.expectedRate(quickLow) }
+// UnitBits are the figures of the bits of one unit in memory.
+type UnitBits struct {
+	Fill float64 // share of the bits that are set
+	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes,
+	// where the last block of a folded unit may count for less; for a Ribbon unit the mean over the starts of bands of
+	// 2 to the power of minus the rank of the columns there.
+	Rate float64
+}
 
-// expectedRate returns ExpectedRate, with rates of units below exactBelow computed exactly, which takes milliseconds.
-func (f *Filter) expectedRate(exactBelow float64) float64 {
+// UnitBits counts the bits of each unit, at about the speed of memory.
+func (f *Filter) UnitBits() []UnitBits {
+	defer runtime.KeepAlive(f)
+	var units []UnitBits
+	if r := f.ribbon; r != nil {
+		units = append(units, UnitBits{Fill: fill(r.bits), Rate: r.measure(1)})
+	}
+	for i := range f.n {
+		if u := &f.units[i]; !u.absent {
+			units = append(units, UnitBits{Fill: fill(u.bits), Rate: u.rate()})
+		}
+	}
+	return units
+}
+
+// fill returns the share of the bits of a unit that are set.
+func fill(payload []byte) float64 {
+	set := 0
+	for b := payload; len(b) >= blockBytes; b = b[blockBytes:] {
+		set += setBits(b)
+	}
+	return float64(set) / float64(8*len(payload))
+}
+
+// expectedRate returns the mean rate of filters with this number of keys, blocks and probes over all sets of keys, in
+// the form that f has, to five digits for each unit that is not below quickLow. It is 1 without units.
+func (f *Filter) expectedRate() float64 {
 	rate := 1.0
 	if f.ribbon != nil {
 		rate = f.ribbon.rate()
 	}
 	for i := range f.n {
-		u := &f.units[i]
-		if u.absent {
-			continue
+		if u := &f.units[i]; !u.absent {
+			rate *= u.expectedRate(f.keys)
 		}
-		r := u.expectedRate(f.keys)
-		if r < exactBelow && u.folds == 0 {
-			r = binomialRate(f.keys, u.blocks, int(u.probes))
-		}
-		rate *= r
 	}
 	return rate
 }

@@ -127,6 +127,49 @@ func (h Header) PrefixSize(n int) uint64 {
 	return size
 }
 
+// pagesOf returns the number of pages of the given number of bytes.
+func pagesOf(bytes uint64) uint64 { return (bytes + pageBytes - 1) / pageBytes }
+
+// sumsSize returns the size of the array of checksums of units with the given size; 0 if they are one page.
+func sumsSize(bytes uint64) uint64 {
+	if bytes <= pageBytes {
+		return 0
+	}
+	return (pagesOf(bytes)*sumBytes + blockBytes - 1) &^ (blockBytes - 1)
+}
+
+// UnitsSize returns the size in bytes of all units, which are in the block directly behind the header.
+func (h Header) UnitsSize() uint64 { return h.PrefixSize(len(h.Units)) - HeaderSize }
+
+// SumsSpan returns where in the block the checksums of its pages are. The size is 0 if the block has none: a caller
+// then verifies the units as a whole once, and makes the checksums with SumPages.
+func (h Header) SumsSpan() (offset, size uint64) {
+	if !h.paged {
+		return 0, 0
+	}
+	return HeaderSize + h.UnitsSize(), sumsSize(h.UnitsSize())
+}
+
+// sideBySide reports whether the units stand side by side.
+func (h *Header) sideBySide() bool { return h.parts > 0 && len(h.Units) > 1 }
+
+// Parts returns the number of parts into which units side by side are cut, or 0 if each unit is whole in the block. No
+// unit in parts can be read alone: Split takes all of them apart.
+func (h Header) Parts() uint64 {
+	if h.sideBySide() {
+		return h.parts
+	}
+	return 0
+}
+
+// partBlocks returns the number of blocks in a part of all units side by side.
+func (h *Header) partBlocks() (n uint64) {
+	for i := range h.Units {
+		n += h.Units[i].Blocks / h.parts
+	}
+	return n
+}
+
 // Rate returns the rate promised for the first n units: their product.
 func (h Header) Rate(n int) float64 { return product(h.rates()[:n]) }
 
@@ -323,81 +366,6 @@ func zero(b []byte) bool {
 		}
 	}
 	return true
-}
-
-// Parse reads a whole block: the header, every field of it, and the checksums of units and pages. The filter refers to
-// block, which must not change while the filter is in use, unless the units stand side by side: then it has copies.
-// Errors are those of ParseHeader.
-func Parse(block []byte) (Filter, error) {
-	h, err := ParseHeader(block)
-	if err != nil {
-		return Filter{}, err
-	}
-	if want := h.BlockSize(); uint64(len(block)) != want {
-		return Filter{}, damaged("%d bytes, want %d", len(block), want)
-	}
-	units := block[HeaderSize:][:h.UnitsSize()]
-	if h.paged {
-		sums, err := h.ParseSums(block[HeaderSize+len(units):])
-		if err != nil {
-			return Filter{}, err
-		}
-		if err := sums.Verify(HeaderSize, units); err != nil {
-			return Filter{}, err
-		}
-	}
-	return h.Filter(h.Split(units))
-}
-
-// Filter returns a filter made from units that were loaded separately, or by Split: units[i] has the bytes of
-// h.Units[i]. Units may be missing at the end, which raises the rate; without any every answer is maybe. The filter
-// refers to the slices, which must not change while it is in use. The error matches ErrDamaged if a size or a checksum
-// is wrong, and ErrParams if there are too many units.
-func (h Header) Filter(units [][]byte) (Filter, error) {
-	if len(units) > len(h.Units) || len(units) > MaxUnits {
-		return Filter{}, fmt.Errorf("%w: %d units, the header has %d", ErrParams, len(units), len(h.Units))
-	}
-	return h.load(units, func(i int) bool { return i < len(units) })
-}
-
-// load returns a filter of the units for which has reports true, and verifies them.
-func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
-	f := Filter{keys: h.Keys, seed: h.Seed, parts: h.Parts(), figures: new(figures)}
-	blooms := 0
-	for i := range h.Units[:min(len(h.Units), MaxUnits)] {
-		u := &h.Units[i]
-		if !has(i) {
-			if u.Columns == 0 {
-				f.units[blooms] = absentUnit
-				blooms++
-			}
-			continue
-		}
-		var b []byte
-		if i < len(units) {
-			b = units[i]
-		}
-		if uint64(len(b)) != u.Bytes() {
-			return Filter{}, damaged("unit %d: %d bytes, want %d", i, len(b), u.Bytes())
-		}
-		if got := checksum(b); got != u.CRC {
-			return Filter{}, damaged("unit %d: checksum %08x, want %08x", i, got, u.CRC)
-		}
-		shape, ribboned, ok := h.shape(i)
-		switch {
-		case !ok:
-			return Filter{}, fmt.Errorf("%w: unit %d: %d blocks, %d probes, %d columns",
-				ErrParams, i, u.Blocks, u.Probes, u.Columns)
-		case ribboned:
-			f.ribbon = &ribbon{shape, b}
-		default:
-			f.units[blooms] = h.bloom(blooms, u, 0)
-			f.units[blooms].bits = b
-			blooms++
-			f.n = blooms
-		}
-	}
-	return f, nil
 }
 
 // shape reports whether unit i is a Ribbon unit, and which shape it has. ok is false if it is no unit at all, which a

@@ -29,9 +29,9 @@ func main() {
 
 package bloomblock
 
-// table has the units worth building: see Row. Rates are exact. Measured rates come from 10⁶ keys, and as many absent
-// keys as give about a thousand false positives, at most 2²⁶.
-var table = [...]Row{
+// table has the units worth building: see tableRow. Bits per key ascend, rates descend and are exact. Measured rates
+// come from 10⁶ keys, and as many absent keys as give about a thousand false positives, at most 2²⁶.
+var table = [...]tableRow{
 `)
 	best := 1.0
 	for bits := step; bits <= maxBits; bits += step {

@@ -21,20 +21,6 @@ const (
 	sumBytes   = 4
 )
 
-// pagesOf returns the number of pages of the given number of bytes.
-func pagesOf(bytes uint64) uint64 { return (bytes + pageBytes - 1) / pageBytes }
-
-// sumsSize returns the size of the array of checksums of units with the given size; 0 if they are one page.
-func sumsSize(bytes uint64) uint64 {
-	if bytes <= pageBytes {
-		return 0
-	}
-	return (pagesOf(bytes)*sumBytes + blockBytes - 1) &^ (blockBytes - 1)
-}
-
-// UnitsSize returns the size in bytes of all units, which are in the block directly behind the header.
-func (h Header) UnitsSize() uint64 { return h.PrefixSize(len(h.Units)) - HeaderSize }
-
 // PageSums are the checksums of the pages of a filter: four bytes for each 4 KiB of it. They are immutable.
 type PageSums struct{ sums []byte }
 
@@ -50,15 +36,6 @@ func appendSums(dst, units []byte) []byte {
 		units = units[n:]
 	}
 	return dst
-}
-
-// SumsSpan returns where in the block the checksums of its pages are. The size is 0 if the block has none: a caller
-// then verifies the units as a whole once, and makes the checksums with SumPages.
-func (h Header) SumsSpan() (offset, size uint64) {
-	if !h.paged {
-		return 0, 0
-	}
-	return HeaderSize + h.UnitsSize(), sumsSize(h.UnitsSize())
 }
 
 // ParseSums returns the checksums of the pages. It refers to b, the bytes of SumsSpan, which must not change. The error
@@ -240,26 +217,6 @@ func (s *ribbonShape) windowMayContain(window []byte, mixed Hash) bool {
 // All blocks of a key are in the same part, that of the first unit's block, so they are read at once. Inside a part
 // each unit places the key independently. A part has some hundred keys or more, so parts are filled almost evenly.
 
-// sideBySide reports whether the units stand side by side.
-func (h *Header) sideBySide() bool { return h.parts > 0 && len(h.Units) > 1 }
-
-// Parts returns the number of parts into which units side by side are cut, or 0 if each unit is whole in the block. No
-// unit in parts can be read alone: Split takes all of them apart.
-func (h Header) Parts() uint64 {
-	if h.sideBySide() {
-		return h.parts
-	}
-	return 0
-}
-
-// partBlocks returns the number of blocks in a part of all units side by side.
-func (h *Header) partBlocks() (n uint64) {
-	for i := range h.Units {
-		n += h.Units[i].Blocks / h.parts
-	}
-	return n
-}
-
 // Split returns the bytes of each unit, from those of all units as they are in the block, UnitsSize of them. Units side
 // by side are copied, others refer to units. Bytes of another size are split as far as they go, and Header.Filter or In
 // refuses what is missing.
@@ -300,12 +257,9 @@ func (h *Header) eachChunk(units []byte, do func(i int, chunk []byte)) {
 	}
 }
 
-// BlockOffset returns the offset in the filter block of 64 bytes of a unit: of a block, of a Bloom unit.
-func (h Header) BlockOffset(unit int, block uint64) uint64 {
-	u := &h.Units[unit]
-	if !h.sideBySide() {
-		return u.Offset + block*blockBytes
-	}
-	n := u.Blocks / h.parts
-	return u.Offset + (block/n*h.partBlocks()+block%n)*blockBytes
+// AlignedBytes returns n zeroed bytes that begin at a multiple of 64, so that no block lies in two cache lines.
+func AlignedBytes(n int64) []byte {
+	// The runtime places objects without pointers whose size is a multiple of 64 at multiples of 64: so are all of its
+	// size classes that such sizes get, and larger objects begin with a page.
+	return make([]byte, (n+blockBytes-1)&^(blockBytes-1))[:n:n]
 }

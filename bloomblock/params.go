@@ -38,17 +38,13 @@ type Unit struct {
 // to some milliseconds.
 func (u Unit) Rate() float64 { return poissonRate(blockBits/u.BitsPerKey, u.Probes) }
 
-// A Row of the table is a unit worth building: no unit with fewer bits, or with as many bits and fewer probes, has as
+// A tableRow is a unit worth building: no unit with fewer bits, or with as many bits and fewer probes, has as
 // low a rate.
-type Row struct {
+type tableRow struct {
 	Unit
 	Rate     float64 // exact, as Unit.Rate computes it
 	Measured float64 // false positives found by fpr_gen.go in a filter of 10⁶ keys
 }
-
-// Table returns a copy of the generated table: bits per key ascending, for equal bits probes ascending, rates strictly
-// descending.
-func Table() []Row { return slices.Clone(table[:]) }
 
 // Params describe how a filter is built: its units and the rate they promise. The zero value means no filter. Params
 // are values and may be compared with ==.

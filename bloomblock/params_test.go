@@ -33,9 +33,6 @@ func TestTableIsWhatTheFormulaSays(t *testing.T) {
 	if len(rows) != 0 {
 		t.Errorf("rows left over: %v", rows)
 	}
-	if len(Table()) != len(table) || Table()[0] != table[0] {
-		t.Error("Table is not the table")
-	}
 }
 
 func TestTableWasMeasured(t *testing.T) {
@@ -47,52 +44,6 @@ func TestTableWasMeasured(t *testing.T) {
 		if got := row.Measured / row.Rate; math.Abs(got-1) > 0.02+noise {
 			t.Errorf("%v: measured %v, exact %v", row.Unit, row.Measured, row.Rate)
 		}
-	}
-}
-
-// TestRateOfKnownUnits checks values published elsewhere or computed by other means.
-func TestRateOfKnownUnits(t *testing.T) {
-	for _, tt := range []struct {
-		unit Unit
-		want float64
-	}{
-		{Unit{1, 1}, 1 - math.Exp(-1)}, // one probe needs no mixture
-		{Unit{8, 1}, 1 - math.Exp(-1.0/8)},
-		{Unit{10, 6}, 9.665e-3},
-		{Unit{16, 9}, 8.439e-4},
-		{Unit{20, 11}, 1.978e-4},
-		{Unit{32, 14}, 5.382e-6},
-	} {
-		if got := tt.unit.Rate(); math.Abs(got/tt.want-1) > 2e-4 {
-			t.Errorf("%v: rate %v, want %v", tt.unit, got, tt.want)
-		}
-	}
-}
-
-func TestRateOfFewKeys(t *testing.T) {
-	for _, tt := range []struct {
-		keys, blocks uint64
-		want         float64
-	}{
-		{0, 1, 0},
-		{0, 5, 0},
-		{1, 1, 2.5e-12},
-		{2, 1, 1.6e-10},
-		{50, 1, 7.7e-3},
-		{64, 2, 1.1e-3},
-		{1000, 20, 8.70e-3},
-		{10_000, 196, 9.52e-3},
-		{1 << 40, 512 * 1 << 20, 1},
-		{math.MaxUint64, 1, 1},
-		{math.MaxUint64, 1 << 40, 1},
-		{1, 1 << 40, 0},
-	} {
-		if got := binomialRate(tt.keys, tt.blocks, 6); math.Abs(got-tt.want) > 0.03*tt.want+1e-12 {
-			t.Errorf("%d keys in %d blocks: rate %v, want %v", tt.keys, tt.blocks, got, tt.want)
-		}
-	}
-	if got, want := binomialRate(1e9, 1e9/50, 6), poissonRate(50, 6); math.Abs(got/want-1) > 1e-6 {
-		t.Errorf("a billion keys: rate %v, want nearly %v", got, want)
 	}
 }
 
@@ -276,6 +227,22 @@ func TestAHeaderIsDescribedWithoutBuildingTheFilter(t *testing.T) {
 		}
 		if most := p.Header(1 << 38); len(most.Units) > 0 && len(most.Forms(0)) < 3 {
 			t.Errorf("%v: %d forms of the filter of 2³⁸ keys, want some", p, len(most.Forms(0)))
+		}
+	}
+}
+
+func TestLeadingUnitsAreAFilterOfTheirOwn(t *testing.T) {
+	for _, of := range []func(...float64) (Params, error){ParamsNested, ParamsRibbon} {
+		p, err := of(0.01, 0.001, 0.0001)
+		must(t, err)
+		if p.Leading(3) != p || p.Leading(0) != (Params{}) {
+			t.Errorf("%+v: all of it %+v, none %+v", p, p.Leading(3), p.Leading(0))
+		}
+		for n, rate := range []float64{0.01, 0.001, 0.0001} {
+			want, err := of([]float64{0.01, 0.001, 0.0001}[:n+1]...)
+			if got := p.Leading(n + 1); err != nil || got != want || got.Rate() > rate {
+				t.Errorf("%d units: %+v, want %+v", n+1, got, want)
+			}
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package bloomblock
 
-import "math"
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
 
 // A block with j keys has X of its 512 bits set, where X is the number of distinct values among j·k independent
 // throws. An absent key that falls into it passes with probability E[(X/512)^k]. The number of keys in a block is
@@ -12,11 +16,23 @@ import "math"
 
 // poissonRate returns the rate of one unit with very many blocks, mean keys in each, and k probes.
 func poissonRate(mean float64, k int) float64 {
-	return mixtureRate(mean, k, -mean, math.Inf(1), func(j float64) float64 { return mean / (j + 1) })
+	return mixture(mean, k, -mean, math.Inf(1), func(j float64) float64 { return mean / (j + 1) }, (*occupancy).pass)
 }
 
 // binomialRate returns the rate of one unit with the given keys, blocks and k probes.
 func binomialRate(keys, blocks uint64, k int) float64 {
+	return binomial(keys, blocks, k, (*occupancy).pass)
+}
+
+// rateVar returns the variance of the rate of one unit with the given keys, blocks and k probes over all sets of keys,
+// for many blocks, which depend on each other a little.
+func rateVar(keys, blocks uint64, k int) float64 {
+	rate := binomialRate(keys, blocks, k)
+	return max(0, binomial(keys, blocks, k, (*occupancy).passSquare)-rate*rate) / float64(blocks)
+}
+
+// binomial returns the mean of a figure of a block in such a unit, which is 1 for a full block.
+func binomial(keys, blocks uint64, k int, figure func(*occupancy) float64) float64 {
 	n, p := float64(keys), 1/float64(blocks)
 	if blocks == 1 {
 		// Every key is in the one block: a mixture of one term.
@@ -27,9 +43,10 @@ func binomialRate(keys, blocks uint64, k int) float64 {
 		for range keys {
 			o.add()
 		}
-		return o.pass()
+		return figure(o)
 	}
-	return mixtureRate(n*p, k, n*math.Log1p(-p), n, func(j float64) float64 { return (n - j) / (j + 1) * p / (1 - p) })
+	ratio := func(j float64) float64 { return (n - j) / (j + 1) * p / (1 - p) }
+	return mixture(n*p, k, n*math.Log1p(-p), n, ratio, figure)
 }
 
 // quickLow is the lowest rate for which quickRate has five digits.
@@ -70,8 +87,11 @@ func shareRate(keys uint64, share float64, k int) float64 {
 // saturated is the number of throws into one block after which fewer than one bit in a million blocks remains clear.
 const saturated = 20 * blockBits
 
-// mixtureRate sums P(j)·E[(X_j/512)^k] over j = 0..most, where ln P(0) is log0 and P(j+1)/P(j) is ratio(j).
-func mixtureRate(mean float64, k int, log0, most float64, ratio func(j float64) float64) float64 {
+// mixture sums P(j)·figure(X_j) over j = 0..most, where X_j is the occupancy of a block with j keys, ln P(0) is log0
+// and P(j+1)/P(j) is ratio(j).
+func mixture(mean float64, k int, log0, most float64, ratio func(j float64) float64,
+	figure func(*occupancy) float64,
+) float64 {
 	if mean*float64(k) > saturated {
 		return 1
 	}
@@ -79,7 +99,7 @@ func mixtureRate(mean float64, k int, log0, most float64, ratio func(j float64) 
 	o := newOccupancy(k)
 	for j := 0.0; j <= most; j++ {
 		p := math.Exp(logP)
-		sum += p * o.pass()
+		sum += p * figure(o)
 		if j > mean && p < 1e-17*sum {
 			break // the terms after this one shrink at least geometrically
 		}
@@ -127,4 +147,37 @@ func (o *occupancy) pass() float64 {
 		sum += o.p[x] * o.pow[x]
 	}
 	return sum
+}
+
+// passSquare returns the mean square of the probability that an absent key passes, over the sets of set bits.
+func (o *occupancy) passSquare() float64 {
+	sum := 0.0
+	for x := range o.top + 1 {
+		sum += o.p[x] * o.pow[x] * o.pow[x]
+	}
+	return sum
+}
+
+// bitsRate returns the exact false positive rate of the bits of a Bloom unit: the mean over its blocks, of which there
+// is at least one, of (set bits / 512)^probes.
+func bitsRate(payload []byte, probes int) float64 {
+	var blocks [blockBits + 1]uint64 // by the number of their set bits
+	for b := payload; len(b) >= blockBytes; b = b[blockBytes:] {
+		blocks[setBits(b)]++
+	}
+	sum := 0.0
+	for set, n := range blocks {
+		if n > 0 {
+			sum += float64(n) * math.Pow(float64(set)/blockBits, float64(probes))
+		}
+	}
+	return sum / float64(len(payload)/blockBytes)
+}
+
+// setBits counts the bits of a block.
+func setBits(block []byte) (set int) {
+	for w := 0; w < blockBytes; w += wordBytes {
+		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
+	}
+	return set
 }

@@ -105,6 +105,20 @@ func (s *ribbonShape) rate() float64 {
 	return math.Ldexp(1-wide/2, -int(s.columns)) //nolint:gosec // ≤ maxColumns
 }
 
+// narrower returns the shape of the same keys with the given number of columns, and its size in blocks. The words up to
+// a whole block are columns of its front part, as in any unit.
+func (s *ribbonShape) narrower(keys uint64, columns, overhead int) (narrow ribbonShape, blocks uint64) {
+	blocks = blocksOf(s.segments * uint64(columns)) //nolint:gosec // ≤ maxColumns
+	narrow, _ = shapeOf(keys, blocks, columns, overhead)
+	return narrow, blocks
+}
+
+// includes reports whether a unit of shape s has all columns of one of shape other.
+func (s *ribbonShape) includes(other *ribbonShape) bool {
+	return s.starts == other.starts && s.segments == other.segments &&
+		(s.columns > other.columns || s.columns == other.columns && s.wide >= other.wide)
+}
+
 // ribbonColumns returns the number of columns for a rate, and the share of keys that need one more.
 func ribbonColumns(rate float64) (columns int, more float64) {
 	columns = min(max(int(-math.Log2(rate)), 1), maxColumns)
@@ -239,6 +253,14 @@ func (r *ribbon) measure(step uint64) float64 {
 // A row is an equation: the slots of a band that count, from the first one that does. The zero row is no equation.
 type row = [2]uint64
 
+// Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, and a Ribbon unit
+// takes 17 bytes a key while it is built.
+type Scratch interface {
+	// Rows returns n zeroed rows. They are used until the next call of Rows or Free.
+	Rows(n int) [][2]uint64
+	Free()
+}
+
 // A solver computes the bits of a unit. It keeps its own memory for the next one, and gives that of scratch back.
 type solver struct {
 	rows    []row
@@ -270,7 +292,7 @@ func (s *solver) eliminate(r *ribbon, chunks [][]Hash, seed Seed, steps int) (le
 
 // begin allocates the equations of r.
 func (s *solver) begin(r *ribbon) {
-	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, or a Rebuild's bound, and a few
+	n := int(r.starts) + bandSlots - 1 //nolint:gosec // as many as hashes in memory, or maxRebuildSlots, and a few
 	if s.scratch != nil && n >= manyRows {
 		s.rows = s.scratch.Rows(n)
 		return

@@ -32,12 +32,12 @@ func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
 				}
 			}
 			exact := rateOfBits(&f)
-			if exact > rate*1.001 || f.ExpectedRate() > rate { // the builder samples one start in 64
+			if exact > rate*1.001 || exactRate(&f) > rate { // the builder samples one start in 64
 				t.Errorf("%d keys: rate %g from the bits, %g expected, want at most %g",
-					n, exact, f.ExpectedRate(), rate)
+					n, exact, exactRate(&f), rate)
 			}
-			if r := exact / f.ExpectedRate(); f.ribbon != nil && n >= 10_000 && (r < 0.999 || r > 1.03) {
-				t.Errorf("%d keys, rate %g: %g from the bits, %g expected", n, rate, exact, f.ExpectedRate())
+			if r := exact / exactRate(&f); f.ribbon != nil && n >= 10_000 && (r < 0.999 || r > 1.03) {
+				t.Errorf("%d keys, rate %g: %g from the bits, %g expected", n, rate, exact, exactRate(&f))
 			}
 			const probes = 300_000
 			found := 0
@@ -102,15 +102,14 @@ func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
 			t.Errorf("%d units of %d bytes, want %d of %d", f.Units(), f.Bytes(), i+1, h.PrefixSize(i+1)-HeaderSize)
 		}
 		units := f.UnitBits()
-		if got := rateOfBits(&f); got > rate || len(units) != i+1 || units[0].Columns == 0 {
+		if got := rateOfBits(&f); got > rate || len(units) != i+1 || h.Units[0].Columns == 0 {
 			t.Errorf("%d units: rate %g, want %d, at most %g", len(units), got, i+1, rate)
 		}
-		keys := 0.0
-		for _, u := range f.units[:f.n] {
-			keys += censusOf(u.bits).keys(int(u.probes)) / float64(f.n)
-		}
-		if i > 0 && math.Abs(keys/n-1) > 0.02 {
-			t.Errorf("%d units: %g keys, want %d", len(units), keys, n)
+		for k, u := range f.units[:f.n] { // each has all keys
+			want := binomialRate(n, u.blocks, int(u.probes))
+			if got := bitsRate(u.bits, int(u.probes)); math.Abs(got/want-1) > 0.05 {
+				t.Errorf("Bloom unit %d: rate %g by its bits, want %g", k, got, want)
+			}
 		}
 		for key := range hashesOf(numbered, 0, n) {
 			if !f.MayContain(key) {
@@ -367,5 +366,19 @@ func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
 	}
 	if scratch.loans < 2 {
 		t.Errorf("%d loans for two filters", scratch.loans)
+	}
+	h, want := unitsOf(t, without.AppendBlock(nil, p))
+	if got, err := with.Rebuild(h); err != nil || !bytes.Equal(got[0], want[0]) || scratch.lent {
+		t.Errorf("built again: %v, or other bits; the scratch is still lent: %v", err, scratch.lent)
+	}
+}
+
+func TestARibbonOfTooManySlotsIsNotBuiltAgain(t *testing.T) {
+	var b Builder
+	if units, err := b.Rebuild(ribbonOf(t, 0.01).Header(maxRebuildSlots)); !errors.Is(err, ErrParams) {
+		t.Errorf("%d units, %v, want ErrParams", len(units), err)
+	}
+	if units, err := b.Rebuild(Header{Units: []UnitHeader{{Blocks: 1}}}); !errors.Is(err, ErrParams) {
+		t.Errorf("a unit without probes and columns: %d units, %v, want ErrParams", len(units), err)
 	}
 }

@@ -26,25 +26,14 @@ type filterMaker struct {
 
 var filterMakers = []filterMaker{
 	{"bloomkv", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
-		return blockFilter(keys, func() (p bloomblock.Params, err error) {
-			for _, r := range bloomblock.Table() { // the last row with this number of bits has the lowest rate
-				if r.BitsPerKey == float64(bits) {
-					p, err = bloomblock.NewParams(r.Unit)
-				}
-			}
-			return p, err
+		return blockFilter(keys, func() (bloomblock.Params, error) {
+			return bloomblock.NewParams(bestUnit(float64(bits)))
 		})
 	}},
 	{"bloomkv, two units", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
 		return blockFilter(keys, func() (bloomblock.Params, error) {
-			half := float64(bits) / 2
-			best := bloomblock.Unit{}
-			for _, r := range bloomblock.Table() {
-				if r.BitsPerKey == half {
-					best = r.Unit
-				}
-			}
-			return bloomblock.NewParams(best, best)
+			half := bestUnit(float64(bits) / 2)
+			return bloomblock.NewParams(half, half)
 		})
 	}},
 	{"bloomkv, Ribbon", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
@@ -86,6 +75,17 @@ var filterMakers = []filterMaker{
 		f := y.NewFilter(hashes, bits)
 		return f.MayContainKey, len(f), nil
 	}},
+}
+
+// bestUnit returns the unit with the lowest rate among those with the given number of bits per key.
+func bestUnit(bits float64) (best bloomblock.Unit) {
+	lowest := 1.0
+	for u := (bloomblock.Unit{BitsPerKey: bits, Probes: 1}); u.Probes <= bloomblock.MaxProbes; u.Probes++ {
+		if rate := u.Rate(); rate < lowest {
+			best, lowest = u, rate
+		}
+	}
+	return best
 }
 
 // blockFilter wraps a filter of package bloomblock.

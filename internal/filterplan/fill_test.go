@@ -50,7 +50,7 @@ func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
 			memory := int64(bits * keys * tables / 8)
 			wasted := demands.Wasted(demands.Fill(memory))
-			best := max(bloomblock.LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
+			best := max(LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
 			if wasted > c.worst*best {
 				t.Errorf("%s, %g bits a key: %.4f wasted, the best is %.4f", c.name, bits, wasted, best)
 			}

@@ -65,7 +65,8 @@ func TestEveryFlagIsDocumented(t *testing.T) {
 	text := string(readFile(t, filepath.Join(root, "docs", "filter-block.md")))
 	rows := strings.Count(text, "\n| `")
 	for _, name := range []string{
-		filepath.Join("bloomblock", "exam_flags.go"), filepath.Join("tools", "internal", "inspect", "tree.go"),
+		filepath.Join("tools", "internal", "filterexam", "flags.go"),
+		filepath.Join("tools", "internal", "inspect", "tree.go"),
 	} {
 		found := flagName.FindAllStringSubmatch(string(readFile(t, filepath.Join(root, name))), -1)
 		for _, m := range found {

@@ -63,8 +63,8 @@ with charts and explanations. "-" prints the page. --plot DIR saves the charts a
 not printed, unless --hex or --entries is given. The page of a store shows some tables in full: those with problems and
 the largest.
 
-The names in --json are documented with the types Exam, UnitTrace and Difference of package bloomblock, and in package
-tools/internal/inspect. They do not change.
+The names in --json are documented in the packages tools/internal/filterexam, with the types Exam, UnitTrace and
+Difference, and tools/internal/inspect. They do not change.
 
 Keys are escaped, also in JSON. The exit status is 2 if what was read is damaged, or if a filter does not match the keys
 of its table. Data blocks are only read for --entries, --key and --verify: to verify a whole store use check.`,

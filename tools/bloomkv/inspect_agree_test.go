@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
@@ -36,7 +36,7 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 		}
 		t.Errorf("no row %q in\n%s", label, in)
 	}
-	rates := func(label string, promised, table, bits float64, m *bloomblock.Measured) {
+	rates := func(label string, promised, table, bits float64, m *filterexam.Measured) {
 		t.Helper()
 		_, in, _ := strings.Cut(text, "\nfalse positive rate:\n")
 		row(in, label, promised, table, bits, m.Rate, m.Err, m.Z, float64(m.Maybe), float64(m.Probes))
@@ -46,7 +46,7 @@ func agreeOnRows(t *testing.T, text string, f *inspect.Filter) {
 		_, in, _ := strings.Cut(text, fmt.Sprintf("\n\nunit %d: ", i))
 		for _, s := range []struct {
 			label string
-			stat  *bloomblock.Stat
+			stat  *filterexam.Stat
 		}{
 			{"set bits of a block, of 512", u.SetBits},
 			{"their standard deviation", u.Spread},

@@ -19,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
@@ -214,7 +215,7 @@ func agreeOnUnits(t *testing.T, doc, object string) {
 	rates, stats := "Rates of each unit, and of all together", "Figures of the unit, and what they should be"
 	rateRows, statRows := rowsUnder(doc, rates), rowsUnder(doc, stats)
 	i, k := 0, 0
-	row := func(promised, table, bits float64, m *bloomblock.Measured) {
+	row := func(promised, table, bits float64, m *filterexam.Measured) {
 		agreeOnRow(t, rates, rateRows, i, promised, table, bits, m.Rate, m.Err, m.Z, float64(m.Maybe),
 			float64(m.Probes))
 		i++
@@ -226,7 +227,7 @@ func agreeOnUnits(t *testing.T, doc, object string) {
 	for _, f := range filters {
 		for _, u := range f.Units {
 			row(u.Promised, u.ByTable, u.FromBits, u.Measured)
-			for _, s := range []*bloomblock.Stat{u.SetBits, u.Spread, u.NumKeys, u.Positions, u.Evenness, u.Density} {
+			for _, s := range []*filterexam.Stat{u.SetBits, u.Spread, u.NumKeys, u.Positions, u.Evenness, u.Density} {
 				if s != nil {
 					agreeOnRow(t, stats, statRows, k, s.Got, s.Want, s.Err, s.Z)
 					k++

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -124,7 +125,7 @@ func (p *planner) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	facts.Even = bloomblock.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
+	facts.Even = filterplan.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
 	if p.table {
 		if facts.Table, err = rateTable(); err != nil {
 			return err
@@ -228,7 +229,7 @@ func rateTable() (rows []tableRow, err error) {
 		}
 		row := tableRow{
 			FPR: rate, BitsPerKey: blocked.BitsPerKey(), Units: blocked.Units(), Predicted: blocked.Rate(),
-			Classic: bloomblock.ClassicUnit(rate),
+			Classic: classicUnit(rate),
 		}
 		if ribbon, err := bloomblock.ParamsRibbon(rate); err == nil && ribbon.Ribbon() {
 			row.Ribbon = ribbon.BitsPerKey()
@@ -236,4 +237,25 @@ func rateTable() (rows []tableRow, err error) {
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// classicRate returns the rate of an unblocked Bloom filter, whose probes fall anywhere in it, with many keys:
+// (1-e^(-probes/bits))^probes (Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 1970). It is
+// for comparison: a filter of bloomblock, whose probes fall into one cache line, needs more bits for the same rate,
+// and a table of classic rates promises too much for it.
+func classicRate(bitsPerKey float64, probes int) float64 {
+	return math.Pow(-math.Expm1(-float64(probes)/bitsPerKey), float64(probes))
+}
+
+// classicUnit returns the smallest unblocked filter whose rate is at most rate, in half bits per key, with the fewest
+// probes. The rate must be above 0.
+func classicUnit(rate float64) bloomblock.Unit {
+	const step = 0.5
+	for u := (bloomblock.Unit{BitsPerKey: step}); ; u.BitsPerKey += step {
+		for u.Probes = 1; float64(u.Probes) <= u.BitsPerKey; u.Probes++ {
+			if classicRate(u.BitsPerKey, u.Probes) <= rate {
+				return u
+			}
+		}
+	}
 }

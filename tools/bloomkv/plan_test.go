@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
@@ -188,5 +189,43 @@ func TestThePlanOfABudgetIsThatOfTheFilters(t *testing.T) {
 	if want := "a MemoryBudget of " + words.MiB(f.Budget.Writing) + " holds them, or of " + words.MiB(f.Budget.Idle) +
 		" while nothing is written"; !strings.Contains(out, want) {
 		t.Errorf("no %q in\n%s", want, out)
+	}
+}
+
+// TestClassicRatesAreThoseOfTheBooks checks published values.
+func TestClassicRatesAreThoseOfTheBooks(t *testing.T) {
+	for _, tt := range []struct {
+		bits   float64
+		probes int
+		want   float64
+	}{
+		{20, 10, 8.894e-5},
+		{10, 7, 8.194e-3},
+		{16, 11, 4.587e-4},
+		{8, 6, 2.158e-2},
+		{4, 3, 1.469e-1},
+		{1, 1, 1 - 1/math.E},
+	} {
+		if got := classicRate(tt.bits, tt.probes); math.Abs(got/tt.want-1) > 5e-4 {
+			t.Errorf("%g bits, %d probes: %.4g, want %.4g", tt.bits, tt.probes, got, tt.want)
+		}
+	}
+}
+
+func TestTheLeastClassicFilterForARate(t *testing.T) {
+	for _, tt := range []struct {
+		rate, bits float64
+		probes     int
+	}{{0.01, 10, 5}, {0.025, 8, 4}, {0.001, 14.5, 9}, {0.0001, 19.5, 11}, {0.9, 1, 1}} {
+		want := bloomblock.Unit{BitsPerKey: tt.bits, Probes: tt.probes}
+		got := classicUnit(tt.rate)
+		if got != want {
+			t.Errorf("%g: %+v at %.4g, want %+v at %.4g", tt.rate,
+				got, classicRate(got.BitsPerKey, got.Probes), want, classicRate(want.BitsPerKey, want.Probes))
+		}
+		blocked, err := bloomblock.ParamsFor(tt.rate)
+		if err != nil || blocked.BitsPerKey()+0.5 < got.BitsPerKey-2 {
+			t.Errorf("%g: %v bits, classic %v, %v", tt.rate, blocked.BitsPerKey(), got.BitsPerKey, err)
+		}
 	}
 }

@@ -70,7 +70,7 @@ func (t *tree) compare(s *Store, demands []demand) {
 		for k, r := range t.runs {
 			if r.level == l.Level {
 				l.Optimum += demands[k].share * rates[k]
-				l.Even += demands[k].share * bloomblock.LadderOf(demands[k].ribbon).Rate(all.BitsPerKey)
+				l.Even += demands[k].share * filterplan.LadderOf(demands[k].ribbon).Rate(all.BitsPerKey)
 			}
 		}
 		all.Optimum += l.Optimum

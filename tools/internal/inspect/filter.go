@@ -7,16 +7,16 @@ import (
 	"math"
 	"path/filepath"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A Filter is a filter block in its file.
 type Filter struct {
 	Offset uint64 `json:"offset"` // in the file
-	bloomblock.Exam
+	filterexam.Exam
 
 	block []byte
 }
@@ -78,7 +78,7 @@ func newFilter(block []byte, offset uint64) *Filter {
 	if len(block) == 0 {
 		return nil
 	}
-	exam, _ := bloomblock.Examine(block) // damage is one of the flags
+	exam, _ := filterexam.Examine(block) // damage is one of the flags
 	return &Filter{Offset: offset, Exam: exam, block: block}
 }
 

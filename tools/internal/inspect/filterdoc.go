@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -43,7 +43,7 @@ func flagNotes(prefix string, r *Filter) (notes []picture.Note) {
 	return notes
 }
 
-func flagNote(prefix string, f bloomblock.Flag) picture.Note {
+func flagNote(prefix string, f filterexam.Flag) picture.Note {
 	return problem(prefix+string(f.Name), f.Meaning)
 }
 
@@ -166,7 +166,7 @@ func (r *Filter) headerTable() *picture.Table {
 func (r *Filter) rateTable() *picture.Table {
 	t := newTable("Rates of each unit, and of all together",
 		"unit", "promised", "by table", "from bits", "measured", "± error", "z", "maybe", "of probes")
-	add := func(name string, promised, table, bits float64, m *bloomblock.Measured) {
+	add := func(name string, promised, table, bits float64, m *filterexam.Measured) {
 		t.Rows = append(t.Rows, []string{
 			name, rate(promised), rate(table), rate(bits), rate(m.Rate), errorFigure(m.Err), deviations(m.Z),
 			count(m.Maybe),
@@ -183,7 +183,7 @@ func (r *Filter) rateTable() *picture.Table {
 }
 
 // statTable returns the figures of a unit and those of theory.
-func statTable(u *bloomblock.UnitExam) *picture.Table {
+func statTable(u *filterexam.UnitExam) *picture.Table {
 	t := newTable("Figures of the unit, and what they should be", "figure", "is", "should be", "± error", "z")
 	for _, s := range statsOf(u) {
 		t.Rows = append(t.Rows, []string{s.name, figure(s.Got), figure(s.Want), errorFigure(s.Err), deviations(s.Z)})
@@ -192,7 +192,7 @@ func statTable(u *bloomblock.UnitExam) *picture.Table {
 }
 
 // binTable returns the number of blocks for each range of set bits.
-func binTable(bins []bloomblock.Bin) *picture.Table {
+func binTable(bins []filterexam.Bin) *picture.Table {
 	t := newTable("", "set bits", "blocks", "want")
 	for _, b := range bins {
 		t.Rows = append(t.Rows,
@@ -207,7 +207,7 @@ const (
 )
 
 // drawHistogram draws a bar for each bin, with a mark where it should end.
-func drawHistogram(w io.Writer, bins []bloomblock.Bin) {
+func drawHistogram(w io.Writer, bins []filterexam.Bin) {
 	most := 0.0
 	for _, b := range bins {
 		most = max(most, float64(b.Blocks), b.Want)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 )
 
 // labelColumns is the width that an offset and 16 bytes leave in a line.
@@ -39,7 +40,7 @@ func annotate(w io.Writer, r *Filter) {
 			break // the block is cut off
 		}
 		for b := range u.Blocks {
-			at := h.BlockOffset(i, b)
+			at := filterexam.BlockOffset(&h, i, b)
 			line := r.block[at:][:lineBytes]
 			set := 0
 			for _, c := range line {

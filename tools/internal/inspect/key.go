@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 )
 
 // A Key is one key, followed through the tables that may hold it. Logs are not searched.
@@ -35,7 +36,7 @@ type KeyTable struct {
 	Within   bool    `json:"within"` // the key is within the fences, so a lookup asks the filter
 
 	Answer string                 `json:"answer"` // of the filter: "no", "maybe", or "none" without a filter
-	Units  []bloomblock.UnitTrace `json:"units"`  // with offsets in the file
+	Units  []filterexam.UnitTrace `json:"units"`  // with offsets in the file
 	// by reading: "value" or "delete" for the newest version, or "nothing"
 	Found string `json:"found"`
 	// RangeDeleted reports whether a range delete of the table covers the key. It ends a lookup, whatever the filter
@@ -54,7 +55,7 @@ type KeyPrefix struct {
 	Prefix string                 `json:"prefix,omitempty"`
 	Hash   string                 `json:"hash,omitempty"` // of the prefix
 	Answer string                 `json:"answer"`         // "no", "maybe", or "none" if it is not asked
-	Units  []bloomblock.UnitTrace `json:"units"`
+	Units  []filterexam.UnitTrace `json:"units"`
 	Found  bool                   `json:"found"` // by reading: the table has a key with that prefix
 	// Verdict is like that of the key: a false positive costs a scan of the prefix a read, and a false negative hides
 	// data from it.
@@ -100,7 +101,7 @@ func (k *Keys) damage() error {
 
 // ask adds the answer of the filter and the contents of the table to t.
 func (t *KeyTable) ask(key []byte, name string) error {
-	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []bloomblock.UnitTrace{},
+	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []filterexam.UnitTrace{},
 		"nothing"
 	return withTable(name, func(o *openTable) error {
 		for _, d := range o.reader.RangeDels().List() {
@@ -122,33 +123,22 @@ func (t *KeyTable) ask(key []byte, name string) error {
 		if t.Prefix, err = o.askPrefix(key); err != nil {
 			return err
 		}
-		maybe, units, err := trace(o.block, o.offset, bloomblock.HashKey(key))
-		if err != nil || units == nil {
-			return err
+		if maybe, units := trace(o.block, o.offset, bloomblock.HashKey(key)); units != nil {
+			t.Units = units
+			t.judge(maybe)
 		}
-		t.Units = units
-		t.judge(maybe)
 		return nil
 	})
 }
 
 // trace asks a filter block and returns what it probed, with offsets in the file. It returns nil without a filter, or
 // if the filter is damaged, which is reported with the table.
-func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units []bloomblock.UnitTrace, err error) {
-	filter, err := bloomblock.Parse(block)
-	if err != nil || filter.Units() == 0 {
-		return false, nil, nil //nolint:nilerr // reported with the table
-	}
-	h, err := bloomblock.ParseHeader(block)
-	if err != nil {
-		return false, nil, err
-	}
-	units = filter.Trace(hash)
+func trace(block []byte, offset uint64, hash bloomblock.Hash) (maybe bool, units []filterexam.UnitTrace) {
+	maybe, units, _ = filterexam.Trace(block, hash) // damage is reported with the table
 	for i := range units {
-		u := &units[i]
-		u.Offset = offset + h.BlockOffset(i, u.Offset/lineBytes) + u.Offset%lineBytes
+		units[i].Offset += offset
 	}
-	return filter.MayContain(hash), units, nil
+	return maybe, units
 }
 
 // askPrefix asks the prefix filter for the prefix of a key. It returns nil if there is no prefix filter.
@@ -159,7 +149,7 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 	}
 	p := &KeyPrefix{
 		Rule: words.Escaped([]byte(props.Prefixes.Rule), words.KeyLimit), Answer: "none",
-		Units: []bloomblock.UnitTrace{}, Verdict: "not asked",
+		Units: []filterexam.UnitTrace{}, Verdict: "not asked",
 	}
 	var rule sstable.PrefixRule
 	// a rule of a later version stays empty, which gives no key a prefix
@@ -175,12 +165,11 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 	if err := it.Close(); err != nil {
 		return p, err
 	}
-	maybe, units, err := trace(o.prefixes, o.offset+uint64(len(o.block)), hash)
-	if err == nil && units != nil {
+	if maybe, units := trace(o.prefixes, o.offset+uint64(len(o.block)), hash); units != nil {
 		p.Units = units
 		p.Answer, p.Verdict = verdict(maybe, p.Found)
 	}
-	return p, err
+	return p, nil
 }
 
 // judge sets the verdict on an answer.
@@ -251,7 +240,7 @@ func (k *Key) askTable(name string) error {
 
 // askRun asks the table of a run that covers the key, if there is one.
 func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
-	t := KeyTable{Level: &level, Run: &run.ID, Units: []bloomblock.UnitTrace{}}
+	t := KeyTable{Level: &level, Run: &run.ID, Units: []filterexam.UnitTrace{}}
 	var err error
 	if m := run.Find(k.key); m != nil {
 		t.Within, t.NoEnd = true, m.Upper() == nil

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -122,7 +122,7 @@ func (t *KeyTable) found() string {
 }
 
 // traceSection shows what a key, or its prefix, probes in unit n of a filter.
-func traceSection(id, name string, n int, u *bloomblock.UnitTrace) section {
+func traceSection(id, name string, n int, u *filterexam.UnitTrace) section {
 	s := section{id: id, heading: fmt.Sprintf("%s, %s: what is probed", name, unitName(n))}
 	if u.Kind == "ribbon" {
 		sums := make([]string, len(u.Columns))

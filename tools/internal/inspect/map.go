@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 var shades = []rune(" ░▒▓█")
 
 // drawMap draws how full the regions of a unit are.
-func drawMap(w io.Writer, u *bloomblock.UnitExam, color bool) {
+func drawMap(w io.Writer, u *filterexam.UnitExam, color bool) {
 	low, high := slices.Min(u.Regions), slices.Max(u.Regions)
 	cells := make([]float64, len(u.Regions)) // 0 is the emptiest, 1 the fullest
 	for i, fill := range u.Regions {

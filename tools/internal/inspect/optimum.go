@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 // A demand is what a run asks of the memory for filters.
@@ -28,7 +28,7 @@ func optimum(runs []demand, bits float64) []float64 {
 	rates := make([]float64, len(runs))
 	for i, r := range runs {
 		rates[i] = 1
-		rungs := bloomblock.LadderOf(r.ribbon)
+		rungs := filterplan.LadderOf(r.ribbon)
 		for k := 1; k < len(rungs) && r.keys > 0; k++ {
 			a, b := rungs[k-1], rungs[k]
 			s := step{run: i, bits: r.keys * (b.BitsPerKey - a.BitsPerKey), rate: a.Rate - b.Rate}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -18,14 +18,14 @@ func (r *Filter) theoryChart(prefix string) *picture.Chart {
 		Name: prefix + "theory", Title: "Deviation of the figures from theory", X: "figure",
 		Y: "standard errors above or below theory",
 		Caption: fmt.Sprintf("Chance alone moves a figure by one or two standard errors, and beyond the dashed "+
-			"lines, at %g, only once in millions of times. Figures beyond them are flagged.", bloomblock.FarOff),
+			"lines, at %g, only once in millions of times. Figures beyond them are flagged.", filterexam.FarOff),
 	}
 	at := make(map[string]float64)
 	for i := range r.Units {
 		u := &r.Units[i]
 		l := picture.Line{Name: unitName(i), Kind: picture.Points}
 		for _, s := range append(statsOf(u),
-			namedStat{short: "measured rate", Stat: &bloomblock.Stat{Z: u.Measured.Z}}) {
+			namedStat{short: "measured rate", Stat: &filterexam.Stat{Z: u.Measured.Z}}) {
 			x, known := at[s.short]
 			if !known {
 				x = float64(len(at))
@@ -39,7 +39,7 @@ func (r *Filter) theoryChart(prefix string) *picture.Chart {
 	for _, limit := range []struct {
 		name string
 		y    float64
-	}{{"flagged above", bloomblock.FarOff}, {"flagged below", -bloomblock.FarOff}} {
+	}{{"flagged above", filterexam.FarOff}, {"flagged below", -filterexam.FarOff}} {
 		c.Lines = append(c.Lines,
 			picture.Line{Name: limit.name, X: ends, Y: []float64{limit.y, limit.y}, Kind: picture.Curve, Dashed: true})
 	}
@@ -81,7 +81,7 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 }
 
 // occupancyChart draws a histogram with the curve of theory.
-func occupancyChart(name string, bins []bloomblock.Bin) picture.Chart {
+func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 	c := picture.Chart{
 		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512",
 		Y: "blocks",

@@ -38,12 +38,13 @@ type Unit struct {
 
 func bitsPerKey(bytes, keys uint64) float64 { return 8 * float64(bytes) / float64(max(keys, 1)) }
 
-// inspectFilter returns the false positive rate of a filter's bits, and its units.
-func inspectFilter(f *bloomblock.Filter) (rate float64, units []Unit) {
+// inspectFilter returns the false positive rate of a filter's bits, and its units. f has all units of h.
+func inspectFilter(h bloomblock.Header, f *bloomblock.Filter) (rate float64, units []Unit) {
 	rate = 1
-	for _, u := range f.UnitBits() {
-		units = append(units, Unit{u.Probes, u.Columns, u.Blocks, u.Fill, u.Rate})
-		rate *= u.Rate
+	for i, bits := range f.UnitBits() {
+		u := &h.Units[i]
+		units = append(units, Unit{u.Probes, u.Columns, u.Blocks, bits.Fill, bits.Rate})
+		rate *= bits.Rate
 	}
 	return rate, units
 }
@@ -74,7 +75,7 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 		return facts, err
 	}
 	facts.header, facts.FPRPromised = h, h.Rate(len(h.Units))
-	facts.FPRFromBits, facts.Units = inspectFilter(&filter)
+	facts.FPRFromBits, facts.Units = inspectFilter(h, &filter)
 	return facts, nil
 }
 

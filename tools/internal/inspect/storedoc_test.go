@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -116,11 +116,11 @@ func TestTablesThatStandOutAreThoseInTroubleAndTheLargest(t *testing.T) {
 
 // TestChartsAreOfWhatThereIs checks the charts of intact, small, damaged and missing filters.
 func TestChartsAreOfWhatThereIs(t *testing.T) {
-	m := &bloomblock.Measured{}
-	bin := []bloomblock.Bin{{From: 200, To: 209, Blocks: 3, Want: 2.5}, {From: 210, To: 214, Blocks: 1, Want: 1.5}}
-	unit := bloomblock.UnitExam{
+	m := &filterexam.Measured{}
+	bin := []filterexam.Bin{{From: 200, To: 209, Blocks: 3, Want: 2.5}, {From: 210, To: 214, Blocks: 1, Want: 1.5}}
+	unit := filterexam.UnitExam{
 		Blocks: 4, Promised: 0.01, ByTable: 0.01, FromBits: 0.01, Measured: m, Histogram: bin,
-		Regions: []float64{0.1, 0.2, 0.3, 0.4}, RegionBlocks: 1, SetBits: &bloomblock.Stat{Z: 7},
+		Regions: []float64{0.1, 0.2, 0.3, 0.4}, RegionBlocks: 1, SetBits: &filterexam.Stat{Z: 7},
 	}
 	for _, c := range []struct {
 		name string
@@ -128,18 +128,18 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 		want []string
 	}{
 		{
-			"a unit", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{unit}, Measured: m, Promised: 0.01}},
+			"a unit", &Filter{Exam: filterexam.Exam{Units: []filterexam.UnitExam{unit}, Measured: m, Promised: 0.01}},
 			[]string{"x-occupancy-0", "x-regions-0", "x-theory"},
 		},
 		{
 			"a unit of one block",
-			&Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{
+			&Filter{Exam: filterexam.Exam{Units: []filterexam.UnitExam{{
 				Blocks: 1, Measured: m, Histogram: bin[:1],
 				Regions: []float64{1},
 			}}, Measured: m}},
 			[]string{"x-theory"},
 		},
-		{"a damaged filter", &Filter{Exam: bloomblock.Exam{Units: []bloomblock.UnitExam{{Blocks: 4}}}}, nil},
+		{"a damaged filter", &Filter{Exam: filterexam.Exam{Units: []filterexam.UnitExam{{Blocks: 4}}}}, nil},
 		{"none", nil, nil},
 	} {
 		var got []string

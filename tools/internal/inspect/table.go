@@ -164,8 +164,8 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	}
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
-		facts.FPRFromBits, facts.Units = inspectFilter(filter)
 		header, _ := r.Keys.Header()
+		facts.FPRFromBits, facts.Units = inspectFilter(header, filter)
 		facts.seed, facts.parts = filter.Seed(), header.Parts()
 	}
 	return facts, nil

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 )
 
 func unitName(i int) string { return fmt.Sprintf("unit %d", i) }
@@ -13,11 +13,11 @@ func unitName(i int) string { return fmt.Sprintf("unit %d", i) }
 // A namedStat is a figure of a unit with its name, and a short name for charts.
 type namedStat struct {
 	name, short string
-	*bloomblock.Stat
+	*filterexam.Stat
 }
 
 // statsOf returns the figures that a unit has.
-func statsOf(u *bloomblock.UnitExam) (all []namedStat) {
+func statsOf(u *filterexam.UnitExam) (all []namedStat) {
 	for _, s := range []namedStat{
 		{"set bits of a block, of 512", "fill", u.SetBits},
 		{"their standard deviation", "spread", u.Spread},
@@ -51,12 +51,12 @@ func (r *Filter) unitLine(i int) string {
 }
 
 // extremes describes the emptiest and the fullest block of a unit.
-func extremes(u *bloomblock.UnitExam) string {
+func extremes(u *filterexam.UnitExam) string {
 	return fmt.Sprintf("the emptiest block has %d bits set, the fullest %d", u.Min, u.Max)
 }
 
 // worstLine describes the worst block of a unit, if it has one.
-func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
+func (r *Filter) worstLine(u *filterexam.UnitExam) string {
 	b := u.Worst
 	if b == nil {
 		return ""
@@ -66,7 +66,7 @@ func (r *Filter) worstLine(u *bloomblock.UnitExam) string {
 }
 
 // mapScale describes the cells of a unit's map.
-func mapScale(u *bloomblock.UnitExam, scale string) string {
+func mapScale(u *filterexam.UnitExam, scale string) string {
 	return fmt.Sprintf("a cell is %s, the %s the fuller: %s to %s of the bits set",
 		words.Plural(u.RegionBlocks, "block"), scale, percent(slices.Min(u.Regions)), percent(slices.Max(u.Regions)))
 }

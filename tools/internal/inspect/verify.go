@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 )
 
 // A Verify is the result of rebuilding a filter of a table from its keys.
@@ -21,7 +22,7 @@ type Verify struct {
 	Recorded uint64 `json:"keys_recorded"`    // in the filter's header
 	// versions whose keys or prefixes the filter denies, so that lookups or scans miss them
 	Denied uint64 `json:"keys_denied"`
-	bloomblock.Difference
+	filterexam.Difference
 
 	err error // unless OK, with file and offset
 }
@@ -30,27 +31,23 @@ type Verify struct {
 type verifier struct {
 	Verify
 
-	name    string // of the table
-	of      string // "table's keys" or their prefixes
-	offset  uint64 // of the block in the file
-	filter  bloomblock.Filter
-	rebuild *bloomblock.Rebuild
+	name   string // of the table
+	of     string // "table's keys" or their prefixes
+	block  []byte
+	offset uint64 // of the block in the file
+	filter bloomblock.Filter
+	again  bloomblock.Builder
 }
 
 // newVerifier returns nil if there is no filter, or if it is damaged, which is reported with the table.
-func newVerifier(name string, block []byte, offset uint64, of string) (*verifier, error) {
+func newVerifier(name string, block []byte, offset uint64, of string) *verifier {
 	filter, err := bloomblock.Parse(block)
 	if err != nil {
-		return nil, nil //nolint:nilerr,nilnil // reported with the table
-	}
-	rebuild, err := bloomblock.NewRebuild(block)
-	if err != nil {
-		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(name), offset, err)
+		return nil
 	}
 	return &verifier{
-		Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, offset: offset, filter: filter,
-		rebuild: rebuild,
-	}, nil
+		Verify: Verify{Recorded: filter.Keys()}, name: name, of: of, block: block, offset: offset, filter: filter,
+	}
 }
 
 // see adds the hash of a version, in order. If again is true, the previous version had the same hash.
@@ -62,18 +59,21 @@ func (v *verifier) see(h bloomblock.Hash, again bool) {
 		v.Denied++
 	}
 	if !again {
-		v.rebuild.Add(h)
+		v.again.Add(h)
 	}
 }
 
 // finish compares the filters.
-func (v *verifier) finish() *Verify {
+func (v *verifier) finish() (*Verify, error) {
 	if v == nil {
-		return nil
+		return nil, nil //nolint:nilnil // there is no filter
 	}
-	v.Difference = v.rebuild.Finish()
+	var err error
+	if v.Difference, err = filterexam.Compare(v.block, &v.again); err != nil {
+		return nil, fmt.Errorf("%s: offset %d: %w", filepath.Base(v.name), v.offset, err)
+	}
 	if v.OK = v.Denied+v.Missing+v.Extra == 0 && v.Keys == v.Recorded; v.OK {
-		return &v.Verify
+		return &v.Verify, nil
 	}
 	at := v.offset
 	if v.First != nil {
@@ -81,21 +81,15 @@ func (v *verifier) finish() *Verify {
 	}
 	offset := int64(at) //nolint:gosec // an offset in a file
 	v.err = corrupt.Newf(v.name, offset, "the filter does not match the %s: %s", v.of, &v.Verify)
-	return &v.Verify
+	return &v.Verify, nil
 }
 
 // verifyFilters rebuilds the filters of a table from its keys and compares. The result is nil without a readable
 // filter. An error is one of reading the table.
 func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, err error) {
 	return keys, prefixes, withTable(name, func(t *openTable) error {
-		k, err := newVerifier(name, t.block, t.offset, "table's keys")
-		if err != nil {
-			return err
-		}
-		p, err := newVerifier(name, t.prefixes, t.offset+uint64(len(t.block)), "prefixes of the table's keys")
-		if err != nil {
-			return err
-		}
+		k := newVerifier(name, t.block, t.offset, "table's keys")
+		p := newVerifier(name, t.prefixes, t.offset+uint64(len(t.block)), "prefixes of the table's keys")
 		props, err := t.reader.Properties()
 		if err != nil {
 			return err
@@ -109,7 +103,7 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		var last []byte // prefix
 		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 			user := it.Key().User
-			k.see(bloomblock.HashKey(user), false) // a Rebuild ignores a repeated hash
+			k.see(bloomblock.HashKey(user), false) // a Builder ignores a repeated hash
 			if prefix := rule.Of(user); p != nil && prefix != nil {
 				// The keys of one prefix come one after the other.
 				p.see(bloomblock.HashKey(prefix), bytes.Equal(prefix, last))
@@ -119,8 +113,12 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		if err := errors.Join(it.Close(), ctx.Err()); err != nil {
 			return err
 		}
-		keys, prefixes = k.finish(), cmp.Or(p.finish(), cannot)
-		return nil
+		if keys, err = k.finish(); err != nil {
+			return err
+		}
+		prefixes, err = p.finish()
+		prefixes = cmp.Or(prefixes, cannot)
+		return err
 	})
 }
 

@@ -1,4 +1,4 @@
-package bloomblock
+package filterexam
 
 import (
 	"encoding/binary"
@@ -6,10 +6,34 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// fields returns the fields of the header at the start of block, without checking them, as many as are complete. See
-// the drawing in format.go.
+// Offsets in a header, and in a unit of it, by the drawing in bloomblock/format.go.
+const (
+	offVersion  = 8
+	offKind     = 9
+	offHash     = 10
+	offUnits    = 11
+	offLine     = 12
+	offReserved = 13
+	offKeys     = 16
+	offSeed     = 24
+	offUnit     = 32
+	offParts    = 104
+	offSums     = 112
+	offPage     = 116
+	offChecksum = 124
+
+	unitSize                                                  = 24
+	unitRate, unitCRC, unitProbes, unitOverhead, unitReserved = 8, 16, 20, 21, 22
+
+	kindRibbon   = 2
+	versionPages = 3 // the first with the fields from offParts on
+)
+
+// fields returns the fields of the header at the start of block, without checking them, as many as are complete.
 func fields(block []byte) []Field {
 	list := []Field{}
 	add := func(offset, n int, name string, value func(b []byte) string) {
@@ -25,16 +49,16 @@ func fields(block []byte) []Field {
 	rate := func(b []byte) string {
 		return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
 	}
-	add(0, len(magic), "magic", func(b []byte) string { return strconv.QuoteToASCII(string(b)) })
+	add(0, offVersion, "magic", func(b []byte) string { return strconv.QuoteToASCII(string(b)) })
 	add(offVersion, 1, "version", number)
 	add(offKind, 1, "kind", number)
 	add(offHash, 1, "hash", number)
 	add(offUnits, 1, "units", number)
 	add(offLine, 1, "line", number)
-	add(offLine+1, offKeys-offLine-1, "reserved", digits)
+	add(offReserved, offKeys-offReserved, "reserved", digits)
 	add(offKeys, 8, "keys", long)
 	add(offSeed, 8, "seed", digits64)
-	for i := range MaxUnits {
+	for i := range bloomblock.MaxUnits {
 		at, name := offUnit+i*unitSize, fmt.Sprintf("unit %d ", i)
 		if len(block) > offUnits && i >= int(block[offUnits]) {
 			add(at, unitSize, name+"absent", digits)

@@ -1,9 +1,11 @@
-package bloomblock
+package filterexam
 
 import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 const (
@@ -12,22 +14,22 @@ const (
 	leastHits   = 16      // with fewer, more probes than leastProbes would show little more
 )
 
-// ask measures the rate of f by many, which is MayContainMany, with random hashes, the same ones at each call. rate is
-// the expected value.
-func ask(rate float64, f *Filter, many asker) *Measured {
+// ask measures the rate of f with random hashes, the same ones at each call, by many, which is
+// bloomblock.MayContainMany. rate is the expected value.
+func ask(rate float64, f *bloomblock.Filter, many asker) *Measured {
 	m := Measured{Probes: leastProbes}
 	if rate*mostProbes >= leastHits {
 		m.Probes = uint64(min(max(hitsWanted/rate, leastProbes), mostProbes))
 	}
 	random := rand.NewPCG(0x626c6f6f6d, 0x626c6f636b)
-	filters, hashes := [64]*Filter{}, [64]SeededHash{}
+	filters, hashes := [64]*bloomblock.Filter{}, [64]bloomblock.SeededHash{}
 	for i := range filters {
 		filters[i] = f
 	}
 	for left := m.Probes; left > 0; {
 		n := min(left, uint64(len(hashes)))
 		for i := range hashes[:n] {
-			hashes[i] = f.seed.Hash(Hash(random.Uint64()))
+			hashes[i] = f.Seed().Hash(bloomblock.Hash(random.Uint64()))
 		}
 		m.Maybe += uint64(bits.OnesCount64(many(filters[:n], hashes[:n]))) //nolint:gosec // at most 64
 		left -= n

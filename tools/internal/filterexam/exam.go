@@ -1,6 +1,20 @@
-package bloomblock
+// Package filterexam finds out everything about filter blocks that programs for people show: it examines their bits and
+// compares them with theory, follows a key through them, and compares them with filters built again from the same keys.
+package filterexam
 
-import "fmt"
+import (
+	"fmt"
+	"hash/crc32"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+)
+
+// The layout of a block; see the drawings in bloomblock/format.go.
+const (
+	blockBytes = 64
+	blockBits  = 8 * blockBytes
+	wordBytes  = 8
+)
 
 // An Exam is everything that can be found out about a filter block: its header, the figures of its bits with what they
 // should be, and how it answers. Its names in JSON, and those of its parts, do not change.
@@ -11,10 +25,10 @@ type Exam struct {
 	BitsPerKey float64    `json:"bits_per_key"`           // of the units, for each of these keys
 	Header     []Field    `json:"header"`                 // in the order of the bytes; empty if there is no header
 	Promised   float64    `json:"fpr_promised"`           // by the header, for all units; 1 without any
-	ByTable    float64    `json:"fpr_by_table"`           // Filter.ExpectedRate, by keys, blocks and probes
+	ByTable    float64    `json:"fpr_by_table"`           // by keys, blocks and probes: the mean over all sets of keys
 	FromBits   float64    `json:"fpr_from_bits"`          // exact for these bits and random hashes
 	Measured   *Measured  `json:"fpr_measured,omitempty"` // by asking; nil without units
-	Parts      uint64     `json:"parts,omitempty"`        // into which units side by side are cut: see Header.Parts
+	Parts      uint64     `json:"parts,omitempty"`        // into which units side by side are cut
 	Units      []UnitExam `json:"units"`
 	Flags      []Flag     `json:"flags"` // figures that are off: of the whole filter, then of each unit
 }
@@ -117,10 +131,10 @@ type Bin struct {
 // Examine examines a whole block. The error is that of Parse; the Exam then has what could be read, and a flag for the
 // damage. Examine makes a few passes over the bits, and asks for up to 17 million random hashes for each unit and for
 // all of them: more for a lower rate.
-func Examine(block []byte) (Exam, error) { return examine(block, MayContainMany) }
+func Examine(block []byte) (Exam, error) { return examine(block, bloomblock.MayContainMany) }
 
-// An asker asks filters as MayContainMany does.
-type asker func(filters []*Filter, hashes []SeededHash) uint64
+// An asker asks filters as bloomblock.MayContainMany does.
+type asker func(filters []*bloomblock.Filter, hashes []bloomblock.SeededHash) uint64
 
 // examine implements Examine. Tests pass a function that answers wrongly.
 func examine(block []byte, many asker) (Exam, error) {
@@ -128,11 +142,11 @@ func examine(block []byte, many asker) (Exam, error) {
 		Kind: "unknown", Bytes: len(block), Promised: 1, ByTable: 1, FromBits: 1,
 		Units: []UnitExam{}, Flags: []Flag{}, Header: fields(block),
 	}
-	h, err := ParseHeader(block)
+	h, err := bloomblock.ParseHeader(block)
 	if err == nil {
 		e.describe(&h, block)
 	}
-	f, parseErr := Parse(block)
+	f, parseErr := bloomblock.Parse(block)
 	if parseErr != nil {
 		flag := flagged(Damaged, "%v: a store takes every answer for maybe, which costs a read", parseErr)
 		e.Flags = append(e.Flags, flag)
@@ -141,18 +155,23 @@ func examine(block []byte, many asker) (Exam, error) {
 	if f.Units() == 0 {
 		return e, nil
 	}
-	e.ByTable = f.ExpectedRate()
-	units := h.Split(block[HeaderSize:][:h.UnitsSize()])
+	units, bits := h.Split(block[bloomblock.HeaderSize:][:h.UnitsSize()]), f.UnitBits()
 	for i := range e.Units {
 		u := &e.Units[i]
-		alone := f.unit(i)
-		u.ByTable = alone.ExpectedRate()
-		u.examine(alone, units[i])
-		if u.Worst != nil {
-			u.Worst.Offset = h.BlockOffset(i, u.Worst.Index)
+		// A unit alone is a filter too. It does not apply Hash.Next: a random hash is as good as its Next.
+		header := bloomblock.Header{Keys: h.Keys, Seed: h.Seed, Units: h.Units[i : i+1]}
+		alone, err := header.Filter(units[i : i+1])
+		if err != nil {
+			return e, err
 		}
+		u.FromBits = bits[i].Rate
+		u.examine(&header, units[i])
+		if u.Worst != nil {
+			u.Worst.Offset = BlockOffset(&h, i, u.Worst.Index)
+		}
+		e.ByTable *= u.ByTable
 		e.FromBits *= u.FromBits
-		u.Measured = ask(u.FromBits, alone, many)
+		u.Measured = ask(u.FromBits, &alone, many)
 		u.judge(e.Keys)
 	}
 	e.Measured = e.Units[0].Measured
@@ -164,13 +183,13 @@ func examine(block []byte, many asker) (Exam, error) {
 }
 
 // describe copies the fields of the header.
-func (e *Exam) describe(h *Header, block []byte) {
+func (e *Exam) describe(h *bloomblock.Header, block []byte) {
 	e.Kind, e.Keys, e.Promised = "none", h.Keys, h.Rate(len(h.Units))
 	e.BitsPerKey = perKey(h.UnitsSize(), h.Keys)
 	e.Parts = h.Parts()
 	var found [][]byte
-	if size := h.UnitsSize(); uint64(len(block)-HeaderSize) >= size { //nolint:gosec // a header was parsed
-		found = h.Split(block[HeaderSize:][:size])
+	if size := h.UnitsSize(); uint64(len(block)-bloomblock.HeaderSize) >= size { //nolint:gosec // a header was parsed
+		found = h.Split(block[bloomblock.HeaderSize:][:size])
 	}
 	for i, u := range h.Units {
 		x := UnitExam{
@@ -197,15 +216,19 @@ func (e *Exam) describe(h *Header, block []byte) {
 
 func perKey(bytes, keys uint64) float64 { return 8 * float64(bytes) / float64(max(keys, 1)) }
 
-// unit returns the filter of unit i alone. It does not apply Hash.Next: a random hash is as good as its Next.
-func (f *Filter) unit(i int) *Filter {
-	if f.ribbon != nil {
-		if i == 0 {
-			return &Filter{ribbon: f.ribbon, keys: f.keys, seed: f.seed}
-		}
-		i--
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+
+// BlockOffset returns the offset in a filter block of 64 bytes of a unit: of a block, if it is a Bloom unit.
+func BlockOffset(h *bloomblock.Header, unit int, block uint64) uint64 {
+	u, parts := &h.Units[unit], h.Parts()
+	if parts == 0 {
+		return u.Offset + block*blockBytes
 	}
-	u := f.units[i]
-	u.scale = u.blocks << (blockShift - u.folds) // as of a first unit
-	return &Filter{n: 1, units: [MaxUnits]unit{u}, keys: f.keys, seed: f.seed}
+	n, all := u.Blocks/parts, uint64(0) // blocks in a part, of this unit and of all
+	for i := range h.Units {
+		all += h.Units[i].Blocks / parts
+	}
+	return u.Offset + (block/n*all+block%n)*blockBytes
 }

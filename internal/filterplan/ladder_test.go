@@ -1,14 +1,16 @@
-package bloomblock
+package filterplan
 
 import (
 	"math"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 	for _, ribbon := range []bool{false, true} {
 		l := LadderOf(ribbon)
-		if l[0] != (Rung{0, 1}) || len(l) < 50 || l[len(l)-1].Rate > 2*BestRate {
+		if l[0] != (Rung{0, 1}) || len(l) < 50 || l[len(l)-1].Rate > 2*bloomblock.BestRate {
 			t.Fatalf("from %v to %v, %d filters", l[0], l[len(l)-1], len(l))
 		}
 		last := math.Inf(1)
@@ -25,11 +27,13 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 			}
 		}
 		for rate := 0.9; rate > 1e-9; rate /= 1.3 {
-			p, err := ParamsFor(rate)
-			if ribbon && rate > BestRibbonRate {
-				p, err = ParamsRibbon(rate)
+			p, err := bloomblock.ParamsFor(rate)
+			if ribbon && rate > bloomblock.BestRibbonRate {
+				p, err = bloomblock.ParamsRibbon(rate)
 			}
-			must(t, err)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if on := l.Rate(p.BitsPerKey()); on > p.Rate()*1.005 {
 				t.Errorf("ribbon %t: %g bits give %g, and by the ladder %g", ribbon, p.BitsPerKey(), p.Rate(), on)
 			}
@@ -40,21 +44,5 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 	}
 	if bloom, ribbon := LadderOf(false).Rate(7.25), LadderOf(true).Rate(7.25); ribbon > bloom/3 {
 		t.Errorf("7.25 bits: Ribbon %g, Bloom %g", ribbon, bloom)
-	}
-}
-
-func TestLeadingUnitsAreAFilterOfTheirOwn(t *testing.T) {
-	for _, of := range []func(...float64) (Params, error){ParamsNested, ParamsRibbon} {
-		p, err := of(0.01, 0.001, 0.0001)
-		must(t, err)
-		if p.Leading(3) != p || p.Leading(0) != (Params{}) {
-			t.Errorf("%+v: all of it %+v, none %+v", p, p.Leading(3), p.Leading(0))
-		}
-		for n, rate := range []float64{0.01, 0.001, 0.0001} {
-			want, err := of([]float64{0.01, 0.001, 0.0001}[:n+1]...)
-			if got := p.Leading(n + 1); err != nil || got != want || got.Rate() > rate {
-				t.Errorf("%d units: %+v, want %+v", n+1, got, want)
-			}
-		}
 	}
 }

@@ -1,9 +1,11 @@
-package bloomblock
+package filterexam
 
 import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 const (
@@ -12,8 +14,9 @@ const (
 	maxZ       = 1e6
 )
 
-// examine sets the figures of the bits of an intact unit; f is the filter of the unit alone.
-func (u *UnitExam) examine(f *Filter, payload []byte) {
+// examine sets the figures of the bits of an intact unit, except FromBits. h is the header of a filter of this unit
+// alone.
+func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	c := censusOf(payload)
 	mean, deviation := c.moments()
 	u.Min, u.Max = c.emptiest, c.fullest
@@ -22,16 +25,17 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 	for i, sum := range sums {
 		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
 	}
-	if f.ribbon != nil {
-		u.FromBits = f.ribbon.measure(1)
-		s := f.ribbon.ribbonShape
-		u.Slots, u.Segments, u.Wide = s.starts, s.segments, s.wide
+	if u.Columns > 0 {
+		forms := h.Forms(0)
+		u.ByTable = forms[len(forms)-1].Rate
+		s := shapeOf(h.Keys, &h.Units[0])
+		u.Slots, u.Segments, u.Wide = s.slots, s.segments, s.wide
 		n := float64(s.at(s.segments) * segmentSlots) // without the zeros that round the unit up to a whole block
 		u.Density = stat(mean*float64(u.Blocks)/n, 0.5, 0.5/math.Sqrt(n))
 		return
 	}
-	u.FromBits = c.rate(u.Probes)
-	t := theoryOf(f.keys, u.Blocks, u.Probes)
+	t := theoryOf(h.Keys, u.Blocks, u.Probes)
+	u.ByTable = t.rate()
 	blocks := float64(u.Blocks)
 	u.SetBits = stat(mean, t.mean(), math.Sqrt(t.meanVar()))
 	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
@@ -39,7 +43,7 @@ func (u *UnitExam) examine(f *Filter, payload []byte) {
 		u.Spread = stat(deviation*math.Sqrt(blocks/(blocks-1)), dev, math.Sqrt(t.varianceVar())/(2*dev))
 	}
 	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
-	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(f.keys), keysErr)
+	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(h.Keys), keysErr)
 	counts := positions(payload)
 	for _, count := range counts {
 		u.Shares = append(u.Shares, float64(count)/blocks)

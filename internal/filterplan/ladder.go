@@ -1,10 +1,12 @@
-package bloomblock
+package filterplan
 
 import (
 	"cmp"
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 // A Ladder lists the filters of many keys that are worth their bits, beginning with none, in ascending order of bits.
@@ -25,9 +27,11 @@ func LadderOf(ribbon bool) Ladder {
 }
 
 var (
-	bloomLadder  = sync.OnceValue(func() Ladder { return climb(ParamsFor) })
+	bloomLadder  = sync.OnceValue(func() Ladder { return climb(bloomblock.ParamsFor) })
 	ribbonLadder = sync.OnceValue(func() Ladder {
-		return climb(ParamsFor, func(rate float64) (Params, error) { return ParamsRibbon(rate) })
+		return climb(bloomblock.ParamsFor, func(rate float64) (bloomblock.Params, error) {
+			return bloomblock.ParamsRibbon(rate)
+		})
 	})
 )
 
@@ -48,10 +52,10 @@ func (l Ladder) Rate(bitsPerKey float64) float64 {
 }
 
 // climb returns the lower convex hull of the filters that builders return for descending rates.
-func climb(builders ...func(rate float64) (Params, error)) (hull Ladder) {
+func climb(builders ...func(rate float64) (bloomblock.Params, error)) (hull Ladder) {
 	all := Ladder{{0, 1}}
 	const steps = 64 // for each factor of two
-	for i := 1.0; i <= -math.Log2(BestRate)*steps; i++ {
+	for i := 1.0; i <= -math.Log2(bloomblock.BestRate)*steps; i++ {
 		for _, build := range builders {
 			if p, err := build(math.Exp2(-i / steps)); err == nil { // otherwise out of this builder's range
 				all = append(all, Rung{p.BitsPerKey(), p.Rate()})

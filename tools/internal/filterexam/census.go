@@ -1,49 +1,10 @@
-package bloomblock
+package filterexam
 
 import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-	"runtime"
 )
-
-// A UnitBits describes the bits of one unit in memory. Examine reports far more, and takes far longer.
-type UnitBits struct {
-	Probes  int // of a Bloom unit; 0 for a Ribbon unit
-	Columns int // of a Ribbon unit, except for the extra one of its front part; 0 for a Bloom unit
-	Blocks  uint64
-	Fill    float64 // share of the bits that are set
-	// Rate is the false positive rate, exact for random hashes: the mean over the blocks of (set bits / 512)^probes,
-	// where the last block of a folded unit may count for less;
-	// for a Ribbon unit the mean over the starts of bands of 2 to the power of minus the rank of the columns there.
-	Rate float64
-}
-
-// UnitBits counts the bits of each unit, at about the speed of memory.
-func (f *Filter) UnitBits() []UnitBits {
-	defer runtime.KeepAlive(f)
-	var units []UnitBits
-	if r := f.ribbon; r != nil {
-		c := censusOf(r.bits)
-		mean, _ := c.moments()
-		units = append(units, UnitBits{
-			Columns: int(r.columns), //nolint:gosec // ≤ maxColumns
-			Blocks:  c.blocks, Fill: mean / blockBits, Rate: r.measure(1),
-		})
-	}
-	for i := range f.n {
-		u := &f.units[i]
-		if u.absent {
-			continue
-		}
-		c := censusOf(u.bits)
-		mean, _ := c.moments()
-		units = append(units, UnitBits{
-			Probes: int(u.probes), Blocks: c.blocks, Fill: mean / blockBits, Rate: u.rate(c),
-		})
-	}
-	return units
-}
 
 // A census counts the blocks of a unit by the number of their set bits. There is at least one block.
 type census struct {
@@ -84,11 +45,6 @@ func (c *census) moments() (mean, deviation float64) {
 	mean = c.sum(func(set int) float64 { return float64(set) }) / blocks
 	squares := c.sum(func(set int) float64 { return float64(set * set) }) / blocks
 	return mean, math.Sqrt(max(squares-mean*mean, 0))
-}
-
-// rate returns the exact false positive rate of a Bloom unit.
-func (c *census) rate(probes int) float64 {
-	return c.sum(func(set int) float64 { return passes(set, probes) }) / float64(c.blocks)
 }
 
 // keys estimates the number of keys of a Bloom unit, from each block alone, summed up (Swamidass, Baldi, "Mathematical

@@ -1,4 +1,4 @@
-package bloomblock
+package filterexam
 
 import "math"
 
@@ -11,6 +11,9 @@ import "math"
 // (1-2/512)^probes. With all keys, each in this block with probability 1/blocks, a bit stays clear with probability
 // clear, two bits of a block with both, and two bits of two blocks with apart. For many blocks these are the Poisson
 // forms e^(-λ(1-q1)), e^(-λ(1-q2)) and e^(-2λ(1-q1)), with λ keys in a block.
+//
+// The distribution is computed key by key and probe by probe: P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are
+// positive, so nothing cancels.
 type theory struct {
 	keys, blocks float64
 	probes       int
@@ -43,10 +46,10 @@ func (t *theory) mix() {
 		t.set[blockBits] = 1
 		return
 	}
-	o := newOccupancy(t.probes)
+	o := &occupancy{p: [blockBits + 1]float64{1}}
 	if t.blocks == 1 {
 		for range int(t.keys) {
-			o.add()
+			o.add(t.probes)
 		}
 		t.take(1, t.keys, o)
 		return
@@ -59,7 +62,27 @@ func (t *theory) mix() {
 			return // the terms after this one shrink at least geometrically
 		}
 		logP += math.Log((t.keys - j) / (j + 1) * p / (1 - p))
-		o.add()
+		o.add(t.probes)
+	}
+}
+
+// saturated is the number of throws into one block after which fewer than one bit in a million blocks remains clear.
+const saturated = 20 * blockBits
+
+// occupancy is the distribution of the number of set bits in one block.
+type occupancy struct {
+	p   [blockBits + 1]float64 // p[x] is the probability of x set bits
+	top int                    // p is 0 above
+}
+
+// add throws the probes of one more key.
+func (o *occupancy) add(probes int) {
+	for range probes {
+		o.top = min(o.top+1, blockBits)
+		for x := o.top; x > 0; x-- {
+			o.p[x] = o.p[x]*float64(x)/blockBits + o.p[x-1]*float64(blockBits-x+1)/blockBits
+		}
+		o.p[0] = 0
 	}
 }
 
@@ -100,15 +123,22 @@ func (t *theory) varianceVar() float64 {
 	return max(0, fourth-v*v) / t.blocks
 }
 
-// rateVar returns the variance of the rate of all blocks, the mean of (set bits / 512)^probes, for many of them.
-func (t *theory) rateVar() float64 {
-	sum, squares := 0.0, 0.0
+// rate returns the expected rate, the mean of (set bits / 512)^probes.
+func (t *theory) rate() float64 {
+	sum := 0.0
 	for x, p := range t.set {
-		r := passes(x, t.probes)
-		sum += p * r
-		squares += p * r * r
+		sum += p * passes(x, t.probes)
 	}
-	return max(0, squares-sum*sum) / t.blocks
+	return min(sum, 1)
+}
+
+// rateVar returns the variance of the rate of all blocks, for many of them.
+func (t *theory) rateVar() float64 {
+	squares, rate := 0.0, t.rate()
+	for x, p := range t.set {
+		squares += p * passes(x, t.probes) * passes(x, t.probes)
+	}
+	return max(0, squares-rate*rate) / t.blocks
 }
 
 // atLeast returns the probability that some block has at least the given number of bits set, to first order in that of

@@ -1,6 +1,6 @@
 //go:build !race
 
-package bloomblock
+package filterexam
 
 // mostProbes is the largest number of random hashes used to measure a filter's rate. Rates below 10⁻⁴ are therefore
 // measured less exactly; see Measured.Err.

@@ -1,4 +1,4 @@
-package bloomblock
+package filterexam
 
 import (
 	"fmt"

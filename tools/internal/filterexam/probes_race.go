@@ -1,6 +1,6 @@
 //go:build race
 
-package bloomblock
+package filterexam
 
 // mostProbes is smaller here because the race detector makes each probe forty times as slow.
 const mostProbes = 1 << 19
