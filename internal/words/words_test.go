@@ -1,6 +1,10 @@
 package words
 
-import "testing"
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
 
 func TestNounsAgreeWithTheirNumbers(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
@@ -33,6 +37,101 @@ func TestMemoryIsCountedInMiB(t *testing.T) {
 	} {
 		if got := MiB(bytes); got != want {
 			t.Errorf("%d bytes: %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+func TestWrappedFitsTheWidthAndLosesNothing(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"nothing", "", "\n"},
+		{"a short line", "a  b", "a  b\n"},
+		{"an indented line", "  a b", "  a b\n"},
+		{"a break at a space", strings.Repeat("x", 78) + " yz", strings.Repeat("x", 78) + "\n  yz\n"},
+		{"a line that just fits", strings.Repeat("x", 78) + " y", strings.Repeat("x", 78) + " y\n"},
+		{"a long word", strings.Repeat("é", 100), strings.Repeat("é", 80) + "\n  " + strings.Repeat("é", 20) + "\n"},
+		{"two long words", "a " + strings.Repeat("b", 90), "a\n  " + strings.Repeat("b", 78) + "\n  " +
+			strings.Repeat("b", 12) + "\n"},
+	} {
+		var b strings.Builder
+		Wrapped(&b, c.text)
+		if got := b.String(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+		for line := range strings.Lines(b.String()) {
+			if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > Width {
+				t.Errorf("%s: %q is too long", c.name, line)
+			}
+		}
+	}
+}
+
+func TestColumnsFitAndLeaveOutWhatIsZero(t *testing.T) {
+	for _, c := range []struct {
+		name, head, rows, want string
+	}{
+		{"two rows", "level runs", "0 3|6 1", "level  runs\n    0     3\n    6     1\n"},
+		{"zeros", "level deletes runs rate", "0 0 3 -|6 0 1 -", "level  runs\n    0     3\n    6     1\n"},
+		{"a zero among others", "level deletes", "0 0|6 12", "level  deletes\n    0        0\n    6       12\n"},
+		{"only zeros in the first column", "level runs", "0 0", "level\n    0\n"},
+		{"no rows", "level runs", "", "level\n"},
+		{
+			"too wide for two spaces", "a " + strings.Repeat("b", 76) + " c", "1 2 3",
+			"a " + strings.Repeat("b", 76) + " c\n1 " + strings.Repeat(" ", 75) + "2 3\n",
+		},
+	} {
+		var rows [][]string
+		for row := range strings.SplitSeq(c.rows, "|") {
+			if row != "" {
+				rows = append(rows, strings.Fields(row))
+			}
+		}
+		var b strings.Builder
+		if Columns(&b, strings.Fields(c.head), rows); b.String() != c.want {
+			t.Errorf("%s:\n%s\nwant\n%s", c.name, b.String(), c.want)
+		}
+	}
+}
+
+func TestSizesHaveThreeDigits(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 bytes", 1: "1 byte", 999: "999 bytes", 1000: "1 kB", 1234: "1.23 kB", 999_499: "999 kB",
+		999_500: "1 MB", 64 << 20: "67.1 MB", 5_000_000_000: "5 GB", 1 << 63: "9.22 EB",
+	} {
+		if got := Size(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestEscapedTellsEveryByte(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"plain é 漢", "plain é 漢"},
+		{`a\b`, `a\\b`},
+		{"\t\n\r\x00\x1b\x7f", `\t\n\r\x00\x1b\x7f`},
+		{"\u009b\u202e", `\u009b\u202e`},
+		{"\U000e0001", `\U000e0001`},
+		{"\xff\xc2", `\xff\xc2`},
+		{"\ufffd", "\ufffd"},
+	} {
+		if got := string(AppendEscaped(nil, []byte(c.in))); got != c.want {
+			t.Errorf("%q is escaped as %q, want %q", c.in, got, c.want)
+		}
+	}
+	if got, want := Escaped([]byte("aéb"), 2), "a… (4 bytes)"; got != want {
+		t.Errorf("cut in a character: %q, want %q", got, want)
+	}
+}
+
+func TestQuotedIsALiteralOrTheBeginningOfOne(t *testing.T) {
+	long := strings.Repeat("a", KeyLimit-1)
+	for _, c := range []struct{ in, want string }{
+		{"a\"é\x00\xff", `"a\"é\x00\xff"`},
+		{long + "b", `"` + long + `b"`},
+		{long + "bc", `"` + long + `b"… (49 bytes)`},
+		{long + "é", `"` + long + `"… (49 bytes)`},
+	} {
+		if got, of := Quoted(c.in), Quoted([]byte(c.in)); got != c.want || of != c.want {
+			t.Errorf("%q: %s, of bytes %s, want %s", c.in, got, of, c.want)
 		}
 	}
 }
