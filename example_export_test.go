@@ -105,8 +105,7 @@ func ExampleDB_IngestTables() {
 			log.Fatal(err)
 		}
 	}
-	_, err = w.Finish()
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := errors.Join(w.Finish(), f.Close()); err != nil {
 		log.Fatal(err)
 	}
 

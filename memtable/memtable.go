@@ -17,22 +17,21 @@ import (
 	engine "github.com/bloomkv/bloomkv/internal/memtable"
 )
 
-// Limits of a table, in bytes.
-const (
-	MaxKey   = 64 << 10
-	MaxValue = 256 << 20
-	MaxBytes = engine.MaxBytes // of a whole table, as Bytes counts
-)
-
-// Errors that a caller may test for with errors.Is.
+// Errors of Put, for errors.Is.
 var (
 	ErrSize = errors.New("key or value too large")
 	ErrFull = errors.New("table is full")
 )
 
-// A Table is a sorted map. Put and Delete may be called by one goroutine at a time, all other methods by any number of
-// goroutines at the same time. Put and Delete keep the old value until the whole table is garbage: what a table takes
-// in memory never shrinks.
+// The largest key and value, in bytes, as in package sstable.
+const (
+	maxKey   = 64 << 10
+	maxValue = 256 << 20
+)
+
+// A Table is a sorted map. Put may be called by one goroutine at a time, all other methods by any number of goroutines
+// at the same time. Put keeps the old value until the whole table is garbage: what a table takes in memory never
+// shrinks.
 type Table struct {
 	t    *engine.Table
 	seed bloomblock.Seed // so that nobody can choose keys that crowd
@@ -42,23 +41,18 @@ type Table struct {
 // New returns an empty table.
 func New() *Table { return &Table{t: engine.New(nil, 0, 0), seed: bloomblock.NewSeed()} }
 
-// Put sets the value of a key. Both are copied. The error matches ErrSize or ErrFull.
-func (t *Table) Put(key, value []byte) error { return t.add(key, ikey.Set, value) }
-
-// Delete deletes a key. The error matches ErrSize or ErrFull.
-func (t *Table) Delete(key []byte) error { return t.add(key, ikey.Delete, nil) }
-
-func (t *Table) add(key []byte, kind ikey.Kind, value []byte) error {
-	n := int64(len(key)) + int64(len(value))
-	switch {
-	case len(key) > MaxKey || len(value) > MaxValue:
+// Put sets the value of a key. Both are copied. The error matches ErrSize, or ErrFull if the table would take more than
+// 8 GiB.
+func (t *Table) Put(key, value []byte) error {
+	switch n := int64(len(key)) + int64(len(value)); {
+	case len(key) > maxKey || len(value) > maxValue:
 		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d",
-			ErrSize, len(key), len(value), MaxKey, MaxValue)
-	case t.t.Bytes() > MaxBytes-n:
-		return fmt.Errorf("%w: %d bytes, want at most %d", ErrFull, t.t.Bytes()+n, MaxBytes)
+			ErrSize, len(key), len(value), maxKey, maxValue)
+	case t.t.Bytes() > engine.MaxBytes-n:
+		return fmt.Errorf("%w: %d bytes, want at most %d", ErrFull, t.t.Bytes()+n, engine.MaxBytes)
 	}
 	seq := t.seq.Load() + 1
-	t.t.Add(key, t.hash(key), ikey.Seq(seq), kind, value)
+	t.t.Add(key, t.hash(key), ikey.Seq(seq), ikey.Set, value)
 	t.seq.Store(seq)
 	return nil
 }
@@ -68,11 +62,8 @@ func (t *Table) hash(key []byte) bloomblock.Hash { return t.seed.Mix(bloomblock.
 // Get returns the value of a key and whether the table has it. The value must not be changed; it stays valid. Get
 // allocates nothing.
 func (t *Table) Get(key []byte) (value []byte, found bool) {
-	value, trailer, found := t.t.Get(key, t.hash(key), ikey.Seq(t.seq.Load()))
-	if !found || trailer.Kind() == ikey.Delete {
-		return nil, false
-	}
-	return value, true
+	value, _, found = t.t.Get(key, t.hash(key), ikey.Seq(t.seq.Load()))
+	return value, found
 }
 
 // All returns the keys and values in ascending order, as they are when the loop begins. The slices must not be changed;
@@ -81,11 +72,7 @@ func (t *Table) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		var c engine.Cursor
 		c.Reset(t.t, ikey.Seq(t.seq.Load()), true)
-		for ok := c.First(); ok; ok = c.Next() {
-			k := c.Key()
-			if k.Trailer.Kind() != ikey.Delete && !yield(k.User, c.Value()) {
-				return
-			}
+		for ok := c.First(); ok && yield(c.Key().User, c.Value()); ok = c.Next() {
 		}
 	}
 }

@@ -1,7 +1,7 @@
 package memtable_test
 
 import (
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/sstable"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// Keys that come in any order are sorted in memory and written to a table file.
+// Keys that come in any order are sorted in memory, written to a table file, and added to a store in one step.
 func Example() {
 	t := memtable.New()
 	for _, word := range []string{"pear", "apple", "quince", "fig", "apple"} {
@@ -23,24 +25,33 @@ func Example() {
 			log.Fatal(err)
 		}
 	}
-	if err := t.Delete([]byte("fig")); err != nil {
+
+	fs := vfs.NewMem() // default: the operating system's files
+	f, err := fs.Create("words.sst")
+	if err != nil {
 		log.Fatal(err)
 	}
-	value, found := t.Get([]byte("pear"))
-	fmt.Printf("pear = %s %v\n", value, found)
-
-	var file bytes.Buffer
-	w := sstable.NewWriter(&file, sstable.WriterOptions{})
+	w := sstable.NewWriter(f, sstable.WriterOptions{})
 	for key, value := range t.All() {
 		if err := w.Add(key, value); err != nil {
 			log.Fatal(err)
 		}
 	}
-	props, err := w.Finish()
-	fmt.Printf("%d keys from %s to %s, %v\n", props.Entries, props.Smallest, props.Largest, err)
-	// Output:
-	// pear = 4 true
-	// 3 keys from apple to quince, <nil>
+	if err := errors.Join(w.Finish(), f.Close()); err != nil {
+		log.Fatal(err)
+	}
+
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: fs})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.IngestTables(context.Background(), "words.sst"); err != nil {
+		log.Fatal(err)
+	}
+	value, err := db.Get([]byte("pear"))
+	fmt.Printf("pear = %s %v\n", value, err)
+	// Output: pear = 4 <nil>
 }
 
 func TestATableIsASortedMap(t *testing.T) {
@@ -48,13 +59,6 @@ func TestATableIsASortedMap(t *testing.T) {
 	table, want := memtable.New(), map[string]string{}
 	for i := range 5000 {
 		key, value := strconv.Itoa(r.IntN(1000)), strconv.Itoa(i)
-		if r.IntN(3) == 0 {
-			delete(want, key)
-			if err := table.Delete([]byte(key)); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
 		want[key] = value
 		if err := table.Put([]byte(key), []byte(value)); err != nil {
 			t.Fatal(err)
@@ -70,7 +74,7 @@ func TestATableIsASortedMap(t *testing.T) {
 	if sorted := slices.Sorted(maps.Keys(want)); !slices.Equal(keys, sorted) {
 		t.Errorf("keys %v, want %v", keys, sorted)
 	}
-	for i := range 1000 {
+	for i := range 1100 {
 		key := strconv.Itoa(i)
 		value, found := table.Get([]byte(key))
 		if w, ok := want[key]; found != ok || string(value) != w {
@@ -83,11 +87,15 @@ func TestATableIsASortedMap(t *testing.T) {
 }
 
 func TestWhatIsTooLargeIsRefused(t *testing.T) {
+	const maxKey = 64 << 10
 	table := memtable.New()
-	if err := table.Put(make([]byte, memtable.MaxKey+1), nil); !errors.Is(err, memtable.ErrSize) {
-		t.Error(err)
+	if err := table.Put(make([]byte, maxKey+1), nil); !errors.Is(err, memtable.ErrSize) {
+		t.Errorf("%v, want ErrSize", err)
 	}
-	if _, found := table.Get(make([]byte, memtable.MaxKey+1)); found {
+	if err := table.Put(make([]byte, maxKey), nil); err != nil {
+		t.Errorf("%v, want nil", err)
+	}
+	if _, found := table.Get(make([]byte, maxKey+1)); found {
 		t.Error("the key is there")
 	}
 }

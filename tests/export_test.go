@@ -431,8 +431,7 @@ func TestATableOfAnotherStoreIsNotTakenForTheOneThatIsLeftOut(t *testing.T) {
 		for _, k := range []string{"a", middle, "z"} {
 			must(t, w.Add([]byte(k), []byte("value")))
 		}
-		_, err = w.Finish()
-		must(t, errors.Join(err, f.Close()))
+		must(t, errors.Join(w.Finish(), f.Close()))
 		db, err := bloomkv.Open(name, &bloomkv.Options{FS: mem})
 		must(t, err)
 		must(t, db.IngestTables(t.Context(), name+".sst"))

@@ -30,8 +30,7 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 	for i := from; i < to; i++ {
 		must(t, w.Add(fmt.Appendf(nil, "k%03d", i), []byte(value)))
 	}
-	_, err = w.Finish()
-	must(t, errors.Join(err, f.Close()))
+	must(t, errors.Join(w.Finish(), f.Close()))
 }
 
 func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {

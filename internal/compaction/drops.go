@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	engine "github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -27,22 +28,20 @@ func TestOurRates(t *testing.T) {
 			for _, key := range keys(*presents) {
 				must(t, w.Add(key, value(key)))
 			}
-			_, err = w.Finish()
-			must(t, err)
+			must(t, w.Finish())
 			must(t, out.Close())
 			facts, err := inspect.ReadTable(t.Context(), file, inspect.Options{})
 			must(t, err)
 			f, err := os.Open(file)
 			must(t, err)
 			defer f.Close()
-			own, err := sstable.Open(f, int64(facts.Bytes), file)
+			own, err := engine.Open(f, int64(facts.Bytes), file)
 			must(t, err)
 			defer own.Close()
-			filter, err := own.Filter()
-			must(t, err)
+			must(t, own.Load(0))
 			positives := 0
 			for i := range *absents {
-				if filter.MayContain(bloomblock.HashKey(absent(i))) {
+				if maybe, _ := own.MayContain(bloomblock.HashKey(absent(i))); maybe {
 					positives++
 				}
 			}
