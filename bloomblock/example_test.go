@@ -50,7 +50,8 @@ func ExampleParamsNested() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(p.Units(), p.UnitsFor(0.001), p.UnitsFor(0.01))
+	h := p.Header(1_000_000)
+	fmt.Println(p.Units(), h.UnitsFor(0.001), h.UnitsFor(0.01))
 	// Output:
 	// [{9.9375 6} {4.84375 3}] 2 1
 }

@@ -40,16 +40,6 @@ const (
 // Has reports whether the form needs unit i of the file.
 func (f Form) Has(unit int) bool { return unit >= 0 && unit < MaxUnits && f.kept[unit] != keptNone }
 
-// Whole reports whether the units of the form are as in the file: none is folded and none has fewer columns.
-func (f Form) Whole() bool {
-	for _, k := range f.kept {
-		if k > keptWhole {
-			return false
-		}
-	}
-	return true
-}
-
 // Forms returns the forms of the filter that are worth their memory, in ascending order of Bytes and descending order
 // of Rate. The first has no units. The last has the leading units that UnitsFor(rate) counts, whole; with a rate of 1
 // or more it is the first. Forms that Rate says deny nothing are left out.

@@ -171,18 +171,23 @@ func (h *Header) partBlocks() (n uint64) {
 }
 
 // Rate returns the rate promised for the first n units: their product.
-func (h Header) Rate(n int) float64 { return product(h.rates()[:n]) }
+func (h Header) Rate(n int) float64 {
+	rate := 1.0
+	for i := range h.Units[:n] {
+		rate *= h.Units[i].Rate
+	}
+	return rate
+}
 
 // UnitsFor returns the smallest number of leading units whose promised rate is at most rate, or all of them if that is
 // not low enough.
-func (h Header) UnitsFor(rate float64) int { return unitsFor(h.rates(), rate) }
-
-func (h Header) rates() []float64 {
-	rates := make([]float64, len(h.Units))
-	for i, u := range h.Units {
-		rates[i] = u.Rate
+func (h Header) UnitsFor(rate float64) int {
+	for n := range h.Units {
+		if h.Rate(n) <= rate {
+			return n
+		}
 	}
-	return rates
+	return len(h.Units)
 }
 
 // Append appends the header to dst, as it is at the start of a block of these units without checksums of pages. A

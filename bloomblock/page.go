@@ -79,9 +79,6 @@ func (s PageSums) Verify(offset uint64, pages []byte) error {
 	return nil
 }
 
-// Bytes returns the memory that the checksums take.
-func (s PageSums) Bytes() int64 { return int64(len(s.sums)) }
-
 // Steps returns the number of reads that it takes to ask the whole filter in the file: 1 if its Bloom units stand side
 // by side, otherwise one for each unit. A step that answers no ends the search.
 func (h Header) Steps() int {
@@ -89,14 +86,6 @@ func (h Header) Steps() int {
 		return 1
 	}
 	return len(h.Units)
-}
-
-// StepRate returns the promised rate of a step alone.
-func (h Header) StepRate(step int) float64 {
-	if h.sideBySide() {
-		return h.Rate(len(h.Units))
-	}
-	return h.Units[step].Rate
 }
 
 // StepPages returns the pages that a step reads for a key: their offset in the block, a multiple of 4096 behind the

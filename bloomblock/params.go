@@ -102,23 +102,13 @@ func (p Params) SideBySide() Params {
 
 // Rate returns the promised false positive rate, the product over the units: an upper bound, with many keys at most 1 %
 // above the exact rate of each unit. It is 1 without units.
-func (p Params) Rate() float64 { return p.prefixRate(p.n) }
-
-// prefixRate returns the rate of the first n units. It multiplies in the same order as ParamsFor and ParamsNested, so
-// that a rate they found low enough is found low enough again.
-func (p Params) prefixRate(n int) float64 { return product(p.rates[:n]) }
-
-func product(rates []float64) float64 {
-	rate := 1.0
-	for _, r := range rates {
+func (p Params) Rate() float64 {
+	rate := 1.0 // multiplied in the order in which units are added, so that a rate found low enough is found so again
+	for _, r := range p.rates[:p.n] {
 		rate *= r
 	}
 	return rate
 }
-
-// UnitsFor returns the smallest number of leading units whose rate is at most rate, or all of them if that is not low
-// enough.
-func (p Params) UnitsFor(rate float64) int { return unitsFor(p.rates[:p.n], rate) }
 
 // Leading returns the filter of the first n units alone, 0 to all of them.
 func (p Params) Leading(n int) Params {
@@ -126,15 +116,6 @@ func (p Params) Leading(n int) Params {
 	copy(q.units[:], p.units[:n])
 	copy(q.rates[:], p.rates[:n])
 	return q
-}
-
-func unitsFor(rates []float64, rate float64) int {
-	for n := range rates {
-		if product(rates[:n]) <= rate {
-			return n
-		}
-	}
-	return len(rates)
 }
 
 // BitsPerKey returns the size of a filter of many keys. Few keys take more, since each unit is a whole number of
@@ -281,8 +262,8 @@ func ParamsSplit(units int, rate float64) (Params, error) {
 }
 
 // ParamsNested returns a filter for a table that may move to levels where a higher rate is enough. The rates descend,
-// one to MaxUnits of them. For each i the first UnitsFor(rates[i]) units have a rate of at most rates[i], so that a
-// table which moves drops whole units and keeps the rest. A rate of 1 or more needs no unit.
+// one to MaxUnits of them. For each i the first Header.UnitsFor(rates[i]) units have a rate of at most rates[i], so
+// that a table which moves drops whole units and keeps the rest. A rate of 1 or more needs no unit.
 //
 // Each step is one unit, so neighbouring rates may be at most a factor of 10⁵ apart. Errors are ErrRate for a rate out
 // of range and ErrParams for rates that are too many, too few or ascending.

@@ -154,17 +154,17 @@ func TestNestedUnitsKeepEachRate(t *testing.T) {
 		h, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, 10)))
 		must(t, err)
 		for i, rate := range rates {
-			n := p.UnitsFor(rate)
-			if n > i+1 || p.prefixRate(n) > rate {
-				t.Errorf("%v: %d units for %v have rate %v", rates, n, rate, p.prefixRate(n))
+			n := h.UnitsFor(rate)
+			if n > i+1 || p.Leading(n).Rate() > rate {
+				t.Errorf("%v: %d units for %v have rate %v", rates, n, rate, p.Leading(n).Rate())
 			}
-			if h.UnitsFor(rate) != n || h.Rate(n) != p.prefixRate(n) {
-				t.Errorf("%v: the header has %d units for %v, want %d", rates, h.UnitsFor(rate), rate, n)
+			if h.Rate(n) != p.Leading(n).Rate() {
+				t.Errorf("%v: by the header %d units have rate %v, want %v", rates, n, h.Rate(n), p.Leading(n).Rate())
 			}
 		}
 	}
-	if p := paramsFor(t, 0.01); p.UnitsFor(1e-5) != 1 || p.UnitsFor(1) != 0 {
-		t.Errorf("units for a rate out of reach %d, for none %d, want 1, 0", p.UnitsFor(1e-5), p.UnitsFor(1))
+	if h := paramsFor(t, 0.01).Header(1000); h.UnitsFor(1e-5) != 1 || h.UnitsFor(1) != 0 {
+		t.Errorf("units for a rate out of reach %d, for none %d, want 1, 0", h.UnitsFor(1e-5), h.UnitsFor(1))
 	}
 	for _, rates := range [][]float64{nil, {0.1, 0.01, 0.001, 0.0001}, {0.01, 0.1}} {
 		if _, err := ParamsNested(rates...); !errors.Is(err, ErrParams) {

@@ -28,12 +28,6 @@ type step struct {
 	units       uint8  // of each part that stay
 }
 
-// Base returns the ID of the digest that the patch applies to.
-func (p *Patch) Base() uint64 { return p.base }
-
-// ID returns the ID of the digest that Apply returns.
-func (p *Patch) ID() uint64 { return p.id }
-
 // Since returns the patch that leads from an older digest to d: the filters of new tables and of memtables, and which
 // others stay. It shares the parts of d. The error matches ErrMismatch if the older digest is of another store.
 func (d *Digest) Since(older *Digest) (*Patch, error) {

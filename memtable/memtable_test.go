@@ -64,6 +64,9 @@ func TestATableIsASortedMap(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if n := table.Bytes(); n < 5000 {
+		t.Errorf("%d bytes for 5,000 values", n)
+	}
 	var keys []string
 	for key, value := range table.All() {
 		keys = append(keys, string(key))

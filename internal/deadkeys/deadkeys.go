@@ -34,9 +34,9 @@ const (
 	// Chunk is the number of dead keys in a row after which a cursor reports them and goes on: a put that interferes
 	// with the report costs no more than these.
 	Chunk = 1024
-	// MaxBytes bounds the memory of the ranges of one store: two with the longest keys, some 2,000 with keys of 16
+	// maxBytes bounds the memory of the ranges of one store: two with the longest keys, some 2,000 with keys of 16
 	// bytes. If they need more, some taken at random are forgotten, so that polls of more ranges slow down gradually.
-	MaxBytes = 256 << 10
+	maxBytes = 256 << 10
 )
 
 // Beyond is greater than every key. It must not be changed.
@@ -143,7 +143,7 @@ func (d *Ranges) Len() int {
 	return 0
 }
 
-// Bytes returns the memory of the ranges, at most MaxBytes.
+// Bytes returns the memory of the ranges, at most maxBytes.
 func (d *Ranges) Bytes() int64 {
 	if s := d.now.Load(); s != nil {
 		return int64(s.bytes)
@@ -219,7 +219,7 @@ func (d *Ranges) copy() *set {
 
 // store makes s what there is, less what is too much. mu is held.
 func (d *Ranges) store(s *set) {
-	for s.bytes > MaxBytes {
+	for s.bytes > maxBytes {
 		i := rand.IntN(len(s.ranges))
 		s.replace(i, i+1)
 	}

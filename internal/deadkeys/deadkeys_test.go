@@ -161,8 +161,8 @@ func TestTheMemoryOfRangesIsBoundedAndMoreAreForgottenGradually(t *testing.T) {
 	added := 0
 	for ; added < 8000; added++ {
 		report(&d, key(2*added), key(2*added+1), 5)
-		if d.Bytes() > MaxBytes {
-			t.Fatalf("%d ranges take %d bytes, want at most %d", d.Len(), d.Bytes(), MaxBytes)
+		if d.Bytes() > maxBytes {
+			t.Fatalf("%d ranges take %d bytes, want at most %d", d.Len(), d.Bytes(), maxBytes)
 		}
 	}
 	n := d.Len()

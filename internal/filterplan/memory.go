@@ -12,23 +12,23 @@ import (
 // With a bound on memory, a planner looks for the best rate whose filters fit. It tries rates in steps of a fourth root
 // of two.
 const (
-	Steps    = 4          // rates tried for each factor of two
-	BestFPR  = 1.0 / 8192 // the lowest of them: what a store that is still small gets, however much memory there is
-	allSteps = 13 * Steps
+	perOctave = 4          // rates tried for each factor of two
+	BestFPR   = 1.0 / 8192 // the lowest of them: what a store that is still small gets, however much memory there is
+	allSteps  = 13 * perOctave
 )
 
-// At returns the plan of one of the rates that Within tries, from the highest on.
+// At returns the plan of one of the rates that within tries, from the highest on.
 func (f Planner) At(step int) *Plan {
-	p, err := f.Plan(math.Exp2(-float64(step+1) / Steps))
+	p, err := f.Plan(math.Exp2(-float64(step+1) / perOctave))
 	if err != nil {
 		panic(err) // broken logic: rates that are out of reach are far below
 	}
 	return p
 }
 
-// Within returns the step of the plan with the lowest rate whose filters take at most f.Memory, where bytes returns
+// within returns the step of the plan with the lowest rate whose filters take at most f.Memory, where bytes returns
 // what the filters of a plan take. If none fits, it returns the step with the highest rate, and fits is false.
-func (f Planner) Within(bytes func(*Plan) int64) (step int, fits bool) {
+func (f Planner) within(bytes func(*Plan) int64) (step int, fits bool) {
 	tooLarge := sort.Search(allSteps, func(i int) bool { return bytes(f.At(i)) > f.Memory })
 	return max(tooLarge-1, 0), tooLarge > 0
 }
@@ -69,7 +69,7 @@ func (f Planner) ForSpace(before *Plans, runs []Run, space int64) *Plans {
 	}
 	need := int64(0)
 	for _, r := range runs {
-		need += roomy.Levels[r.Level].Bytes(r.Keys, r.Tables)
+		need += roomy.Levels[r.Level].bytes(r.Keys, r.Tables)
 	}
 	was := *before.Now == *short
 	if 2*need > space || was && 3*need > space {
@@ -84,7 +84,7 @@ func (f Planner) ForSpace(before *Plans, runs []Run, space int64) *Plans {
 // two while a Compact brings levels together, so a Compact does not write its own tables anew.
 func (f Planner) Near(step int, cut bool) *Plans {
 	plans := &Plans{Now: f.At(step)}
-	for i := max(step-Steps, 0); i < allSteps; i++ {
+	for i := max(step-perOctave, 0); i < allSteps; i++ {
 		p := f.At(i)
 		plans.Fine = append(plans.Fine, p)
 		if i <= step || !cut {
@@ -107,10 +107,10 @@ const (
 	bandBytes  = 3 * 8 // the words of a Ribbon column at which no key's band begins
 )
 
-// Bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The
+// bytes returns the most memory that filters built for the level take, for the given numbers of keys and tables. The
 // last block of each unit is not full, and a Ribbon unit extends beyond the slot of its last key. Units side by side
 // are rounded to whole parts, which takes a hundredth more.
-func (l *Level) Bytes(keys uint64, tables int) int64 {
+func (l *Level) bytes(keys uint64, tables int) int64 {
 	each := len(l.Params.Units()) * blockBytes
 	if l.Params.Ribbon() {
 		each += bandBytes * int(math.Ceil(l.Params.Leading(1).BitsPerKey()))
@@ -118,9 +118,9 @@ func (l *Level) Bytes(keys uint64, tables int) int64 {
 	return int64(float64(keys)*l.Params.BitsPerKey()/8) + int64(tables*each)
 }
 
-// BuildLevel returns the level as which a level counts when memory is shared out for building: the keys of level 0 soon
+// buildLevel returns the level as which a level counts when memory is shared out for building: the keys of level 0 soon
 // lie in the last level.
-func BuildLevel(level int) int {
+func buildLevel(level int) int {
 	if level == 0 {
 		return bottom
 	}
@@ -134,11 +134,11 @@ type Run struct {
 	Tables int
 }
 
-// ForRuns returns the step of the best plan whose filters of all runs take at most f.Memory, as Within does.
+// ForRuns returns the step of the best plan whose filters of all runs take at most f.Memory, as within does.
 func (f Planner) ForRuns(runs []Run) (step int, fits bool) {
-	return f.Within(func(p *Plan) (sum int64) {
+	return f.within(func(p *Plan) (sum int64) {
 		for _, r := range runs {
-			sum += p.Levels[BuildLevel(r.Level)].Bytes(r.Keys, r.Tables)
+			sum += p.Levels[buildLevel(r.Level)].bytes(r.Keys, r.Tables)
 		}
 		return sum
 	})
@@ -146,5 +146,5 @@ func (f Planner) ForRuns(runs []Run) (step int, fits bool) {
 
 // Off reports whether a table on a level, whose filter promises a rate, follows none of the plans.
 func Off(good []*Plan, level int, rate float64) bool {
-	return !slices.ContainsFunc(good, func(p *Plan) bool { return p.Has(level, rate) })
+	return !slices.ContainsFunc(good, func(p *Plan) bool { return p.has(level, rate) })
 }

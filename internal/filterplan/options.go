@@ -46,8 +46,8 @@ type Options struct {
 }
 
 const (
-	// Level0Runs is the largest number of runs that level 0 of a store may have.
-	Level0Runs = 12
+	// level0Runs is the largest number of runs that level 0 of a store may have.
+	level0Runs = 12
 
 	minMemory = 64 << 10 // the smallest Memory
 	maxMemory = 1 << 49  // the largest: half of the largest memory of a store
@@ -100,7 +100,7 @@ func (o Options) Planner() Planner {
 	for l := range f.Runs {
 		f.Runs[l] = 1
 	}
-	f.Runs[0] = Level0Runs
+	f.Runs[0] = level0Runs
 	return f
 }
 
@@ -121,5 +121,5 @@ func (o Options) PlanTree(runs []Run, space int64) (Promise, []Figures, error) {
 	if err != nil {
 		return Promise{}, nil, err
 	}
-	return o.Planner().Tree(o.FPR, runs, space)
+	return o.Planner().tree(o.FPR, runs, space)
 }

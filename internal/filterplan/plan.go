@@ -143,10 +143,10 @@ func (p *Plan) between(level int) (rate float64) {
 // sameRate is the relative difference below which two rates count as equal: processors round differently.
 const sameRate = 1e-9
 
-// Has reports whether the plan builds filters of the given rate for the level or one above it: tables move down and
+// has reports whether the plan builds filters of the given rate for the level or one above it: tables move down and
 // never up. Other plans, kinds and divisions into units have other rates, since a rate is a product of the rates of
 // units.
-func (p *Plan) Has(level int, rate float64) bool {
+func (p *Plan) has(level int, rate float64) bool {
 	return slices.ContainsFunc(p.Levels[:level+1], func(l Level) bool {
 		return math.Abs(rate/l.Params.Rate()-1) < sameRate
 	})

@@ -168,15 +168,15 @@ func TestEveryPlanThatMemoryMayAskForCanBeMade(t *testing.T) {
 			for _, memory := range []int64{64 << 10, 1 << 50} {
 				f := Planner{Ratio: ratio, Runs: runs, Kind: kind, Memory: memory}
 				steps := 0
-				for fpr := math.Exp2(-1. / Steps); fpr > BestFPR*0.99; fpr *= math.Exp2(-1. / Steps) {
+				for fpr := math.Exp2(-1. / perOctave); fpr > BestFPR*0.99; fpr *= math.Exp2(-1. / perOctave) {
 					if _, err := f.Plan(fpr); err != nil {
 						t.Fatalf("ratio %d, %v, %g: %v", ratio, kind, fpr, err)
 					}
 					steps++
 				}
-				step, fits := f.Within(func(*Plan) int64 { return 0 })
+				step, fits := f.within(func(*Plan) int64 { return 0 })
 				p := f.At(step)
-				if math.Abs(p.FPR/BestFPR-1) > 1e-9 || !fits || steps != 13*Steps {
+				if math.Abs(p.FPR/BestFPR-1) > 1e-9 || !fits || steps != 13*perOctave {
 					t.Fatalf("ratio %d, %v: %g after %d steps, %v; want %g",
 						ratio, kind, p.FPR, steps, fits, BestFPR)
 				}

@@ -24,8 +24,8 @@ type Promise struct {
 	Budget int64   `json:"budget_needed"` // memory in bytes that holds all filters, and so keeps what was asked
 }
 
-// Add adds a filter by its weight: in the form that is in memory, and whole.
-func (p *Promise) Add(weight float64, form, whole bloomblock.Form) {
+// add adds a filter by its weight: in the form that is in memory, and whole.
+func (p *Promise) add(weight float64, form, whole bloomblock.Form) {
 	p.Passed += weight * form.Rate
 	if WorthAsking(form, whole.Rate) {
 		p.Pages += weight * form.Rate
@@ -35,8 +35,8 @@ func (p *Promise) Add(weight float64, form, whole bloomblock.Form) {
 	p.Reads = p.ReadsWith(2)
 }
 
-// AtLeast raises the promise to the rate of the plan, which other filters may need.
-func (p *Promise) AtLeast(fpr float64) {
+// atLeast raises the promise to the rate of the plan, which other filters may need.
+func (p *Promise) atLeast(fpr float64) {
 	p.FPR, p.Passed = max(p.FPR, fpr), max(p.Passed, fpr)
 	p.Reads = p.ReadsWith(2)
 }
@@ -47,8 +47,8 @@ func (p *Promise) ReadsWith(search float64) float64 { return p.Pages + search*p.
 // Promise returns the promise of filters with the chosen forms, and of a plan for a rate.
 func (demands Demands) Promise(fpr float64, chosen []int) (p Promise) {
 	for i, d := range demands {
-		p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
+		p.add(d.Weight, d.Forms[chosen[i]], d.Whole)
 	}
-	p.AtLeast(fpr)
+	p.atLeast(fpr)
 	return p
 }

@@ -34,8 +34,8 @@ func (p *Plan) figures(level int, keys float64) Figures {
 // bytes. Each factor of the ratio adds a level.
 const keysOfOneLevel = 600_000
 
-// LevelsAtRest returns the usual number of levels of a tree at rest, from 1 to 6.
-func (f Planner) LevelsAtRest(keys uint64) (levels int) {
+// levelsAtRest returns the usual number of levels of a tree at rest, from 1 to 6.
+func (f Planner) levelsAtRest(keys uint64) (levels int) {
 	levels = 1
 	for n := float64(keys); n > keysOfOneLevel && levels < bottom; n /= float64(f.Ratio) {
 		levels++
@@ -44,10 +44,10 @@ func (f Planner) LevelsAtRest(keys uint64) (levels int) {
 }
 
 // shape returns the keys of the levels of a tree at rest, from the highest of the given number of levels to the last
-// one: each is full and f.Ratio times as large as the one above. 0 levels means LevelsAtRest; else 1 to 6.
+// one: each is full and f.Ratio times as large as the one above. 0 levels means levelsAtRest; else 1 to 6.
 func (f Planner) shape(keys uint64, levels int) ([]float64, error) {
 	if levels == 0 {
-		levels = f.LevelsAtRest(keys)
+		levels = f.levelsAtRest(keys)
 	}
 	if levels < 1 || levels > bottom {
 		return nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
@@ -68,7 +68,7 @@ func (f Planner) shape(keys uint64, levels int) ([]float64, error) {
 
 // AtRest returns the rate of a tree at rest and the figures of its levels, with all filters whole: one run on each of
 // the given number of levels, from 1 to 6, each full and f.Ratio times as large as the one above. 0 levels means
-// LevelsAtRest. fpr is the promised rate, unused if f.Memory is set: then the rate is the best one that fits.
+// levelsAtRest. fpr is the promised rate, unused if f.Memory is set: then the rate is the best one that fits.
 func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
 	shape, err := f.shape(keys, levels)
 	if err != nil {
@@ -81,7 +81,7 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 		return all
 	}
 	p, err := f.choose(fpr, []Run{{Keys: keys}}, func() (step int, fits bool) {
-		return f.Within(func(p *Plan) (sum int64) {
+		return f.within(func(p *Plan) (sum int64) {
 			for _, l := range of(p) {
 				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
 			}
@@ -98,11 +98,11 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 	return max(p.FPR, predicted), all, nil // without filters, each run costs a read
 }
 
-// Tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
+// tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
 // been written by this planner and had stayed on their level. space is the memory for filters, in bytes; f.Memory may
 // bound it further. As in a store, level 0 counts as the last level when f.Memory is divided among the filters that are
 // built, and filters that do not fit are reduced by Fill. fpr is the rate that is asked for, unused if f.Memory is set.
-func (f Planner) Tree(fpr float64, runs []Run, space int64) (Promise, []Figures, error) {
+func (f Planner) tree(fpr float64, runs []Run, space int64) (Promise, []Figures, error) {
 	runs = cut(runs)
 	p, err := f.For(fpr, runs, space)
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
 	}
 	for i, d := range f.demands {
 		if f.levels[i] == l.Level {
-			p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
+			p.add(d.Weight, d.Forms[chosen[i]], d.Whole)
 			bytes += d.Forms[chosen[i]].Bytes
 		}
 	}

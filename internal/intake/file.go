@@ -16,8 +16,8 @@ import (
 var (
 	// ErrOverlap means that two files have ranges of keys that overlap.
 	ErrOverlap = errors.New("tables overlap")
-	// ErrVersions means that a table may have several versions of a key.
-	ErrVersions = errors.New("want a table with one version of each key, as a Writer of package sstable writes it")
+	// errVersions means that a table may have several versions of a key.
+	errVersions = errors.New("want a table with one version of each key, as a Writer of package sstable writes it")
 )
 
 // Files links or copies tables, and returns them ascending by key, with new numbers. Each must have at most one version
@@ -50,7 +50,7 @@ func (t *Target) file(ctx context.Context, path string) (*manifest.Table, error)
 	}
 	if info.MinSeq != info.MaxSeq || info.RangeDeletes > 0 {
 		return nil, fmt.Errorf("sequence numbers %d…%d and %d range tombstones: %w",
-			info.MinSeq, info.MaxSeq, info.RangeDeletes, ErrVersions)
+			info.MinSeq, info.MaxSeq, info.RangeDeletes, errVersions)
 	}
 	to, number, err := t.add()
 	if err != nil {

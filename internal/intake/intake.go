@@ -154,15 +154,15 @@ func (t *Target) table(
 // Have returns the file of a table that a stream leaves out. The error matches ErrMissing if there is none.
 type Have func(t *stream.Table) (path string, err error)
 
-// None is the Have of a receiver without tables.
-func None(t *stream.Table) (string, error) { return "", missing(t) }
+// none is the Have of a receiver without tables.
+func none(t *stream.Table) (string, error) { return "", missing(t) }
 
 func missing(t *stream.Table) error {
 	return fmt.Errorf("%w: id %016x, %d bytes, fingerprint %016x", ErrMissing, t.ID, t.Size, t.Sum)
 }
 
-// Same checks that a table of the receiver, with the given fingerprint, is the one that a stream leaves out (I38).
-func Same(of *stream.Table, own *manifest.Table, sum uint64) error {
+// same checks that a table of the receiver, with the given fingerprint, is the one that a stream leaves out (I38).
+func same(of *stream.Table, own *manifest.Table, sum uint64) error {
 	numbered := *own
 	numbered.Number = of.Number
 	if !numbered.Equal(of.Table) {

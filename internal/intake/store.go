@@ -25,7 +25,7 @@ func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 // NewStore makes a store of a stream in dir, as package newstore does. base is empty, or the directory of a store that
 // has the tables that the stream leaves out; no one may write to it meanwhile.
 func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base string) (err error) {
-	have := None
+	have := none
 	if base != "" {
 		b, err := openBase(ctx, fsys, base)
 		if err != nil {
@@ -123,7 +123,7 @@ func (b *base) have(t *stream.Table) (_ string, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	sum, err := stream.Fingerprint(f, path, own)
 	if err == nil {
-		err = Same(t, own, sum)
+		err = same(t, own, sum)
 	}
 	return path, err
 }
@@ -157,7 +157,7 @@ func Of(s *tree.State) Have {
 		}
 		sum, err := own.Fingerprint()
 		if err == nil {
-			err = Same(t, own.Meta, sum)
+			err = same(t, own.Meta, sum)
 		}
 		return own.File.Path, err
 	}

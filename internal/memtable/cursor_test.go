@@ -204,9 +204,6 @@ func TestAVersionThatComesLateTakesItsPlace(t *testing.T) {
 	if got := get(tb, "k", 8); got != "SET seven" {
 		t.Errorf("Get at 8 = %s, want SET seven", got)
 	}
-	if lo, hi := tb.Seqs(); lo != 1 || hi != 9 {
-		t.Errorf("Seqs = %d, %d, want 1, 9", lo, hi)
-	}
 }
 
 // Keys of all shapes and a prefix that suits few of them: against a sorted slice.

@@ -45,11 +45,10 @@ type Table struct {
 	ranges ranges
 
 	// Used by the writer alone.
-	size           int64  // see New
-	added          uint64 // what counts will be after publish
-	inTail         int    // items in the tail, of which tail.n are published
-	sample         sample
-	minSeq, maxSeq ikey.Seq
+	size   int64  // see New
+	added  uint64 // what counts will be after publish
+	inTail int    // items in the tail, of which tail.n are published
+	sample sample
 
 	// guarded by mu until the table is frozen; only the writer changes them, and it reads them without mu
 	mu     sync.RWMutex
@@ -108,9 +107,9 @@ func (t *Table) Release() (last bool) {
 	return true
 }
 
-// Prepare makes the processor fetch the memory that an Add of a key with this hash will need. Call it for several keys
+// prefetch makes the processor fetch the memory that an Add of a key with this hash will need. Call it for several keys
 // before the first is added, so that their cache misses overlap.
-func (t *Table) Prepare(h bloomblock.Hash) {
+func (t *Table) prefetch(h bloomblock.Hash) {
 	x, g := t.index.Load(), tagOf(h)
 	x.filter.mayContain(g)
 	x.touch(g)
@@ -141,7 +140,7 @@ func (t *Table) publishTail() {
 
 // add does what Add does; publish must follow.
 func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
-	t.begin(seq)
+	t.begin()
 	trailer, g := ikey.MakeTrailer(seq, kind), tagOf(h)
 	head := ikey.HeadAfter(t.prefix, key)
 	x, last := t.index.Load(), t.isLast(key, head)
@@ -205,7 +204,7 @@ type Op struct {
 func (t *Table) AddOps(ops []Op) {
 	if len(ops) > 1 {
 		for i := range ops {
-			t.Prepare(ops[i].Hash)
+			t.prefetch(ops[i].Hash)
 		}
 	}
 	for i := range ops {
@@ -226,21 +225,17 @@ func (t *Table) AddOps(ops []Op) {
 // It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. If many wide ones
 // overlap at random, each also copies lists of sequence numbers.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
-	t.begin(seq)
+	t.begin()
 	t.ranges.add(start, end, seq)
 	t.added += 1 << 32
 	t.publish()
 }
 
-// begin checks that a version may be added, and records its sequence number.
-func (t *Table) begin(seq ikey.Seq) {
+// begin checks that a version may be added.
+func (t *Table) begin() {
 	if t.frozen.Load() {
 		panic("memtable: Add after Freeze")
 	}
-	if t.added == 0 {
-		t.minSeq, t.maxSeq = seq, seq
-	}
-	t.minSeq, t.maxSeq = min(t.minSeq, seq), max(t.maxSeq, seq)
 }
 
 // find returns the newest version of key and its slot, or 0. The slot is noSlot for a key that overflowed.
@@ -359,7 +354,3 @@ func (t *Table) Keys() int { return int(uint32(t.counts.Load())) } //nolint:gose
 
 // Size returns the size by Bytes at which the owner will freeze the table, or 0: see New.
 func (t *Table) Size() int64 { return t.size }
-
-// Seqs returns the smallest and the largest sequence number, both 0 for an empty table. Only the writer may call it
-// until the table is frozen.
-func (t *Table) Seqs() (smallest, largest ikey.Seq) { return t.minSeq, t.maxSeq }

@@ -67,9 +67,6 @@ func TestGet(t *testing.T) {
 	if n, k := tb.Len(), tb.Keys(); n != 6 || k != 4 {
 		t.Errorf("Len, Keys = %d, %d, want 6, 4", n, k)
 	}
-	if lo, hi := tb.Seqs(); lo != 1 || hi != 8 {
-		t.Errorf("Seqs = %d, %d, want 1, 8", lo, hi)
-	}
 }
 
 func TestNilIsTheEmptyKey(t *testing.T) {
@@ -89,9 +86,6 @@ func TestAnEmptyTable(t *testing.T) {
 	c := tb.Iter(ikey.MaxSeq)
 	if c.First() || c.SeekGE(ikey.Search([]byte("a"), ikey.MaxSeq)) || c.Next() {
 		t.Error("a cursor of an empty table stands somewhere")
-	}
-	if lo, hi := tb.Seqs(); lo != 0 || hi != 0 {
-		t.Errorf("Seqs = %d, %d, want 0, 0", lo, hi)
 	}
 	if p := tb.CommonPrefix(); len(p) != 0 {
 		t.Errorf("CommonPrefix = %q, want none", p)

@@ -200,9 +200,6 @@ func TestRangeDels(t *testing.T) {
 	if got := get(tb, "b", ikey.MaxSeq); got != "SET four" {
 		t.Errorf("Get = %s: it must not look at range tombstones", got)
 	}
-	if lo, hi := tb.Seqs(); lo != 1 || hi != 7 {
-		t.Errorf("Seqs = %d, %d, want 1, 7", lo, hi)
-	}
 	if n, k := tb.Len(), tb.Keys(); n != 4 || k != 1 {
 		t.Errorf("Len, Keys = %d, %d, want 4, 1", n, k)
 	}

@@ -167,7 +167,7 @@ func (b *blockBuilder) appendHead(dst []byte) []byte {
 	start := len(dst)
 	//nolint:gosec // bounded by the block's size
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(n))
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(b.prefix)|uint32(width)<<24) //nolint:gosec // at most MaxKey
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(b.prefix)|uint32(width)<<24) //nolint:gosec // at most maxKey
 	dst = append(dst, b.keys[:b.prefix]...)
 	for (len(dst)-start)%8 != 0 {
 		dst = append(dst, 0)
@@ -228,7 +228,7 @@ func checkHeader(data []byte) (block, error) {
 	count := binary.LittleEndian.Uint32(data)
 	word := binary.LittleEndian.Uint32(data[4:])
 	prefix, width := uint64(word&maxPrefix), uint64(word>>24)
-	if width != 0 && width != 2 && width != 4 || prefix > MaxKey || count == 0 {
+	if width != 0 && width != 2 && width != 4 || prefix > maxKey || count == 0 {
 		return block{}, errBlockLayout
 	}
 	first := blockHeader + (prefix+7)&^7 + uint64(count)*(8+width)
@@ -272,7 +272,7 @@ func (b *block) check(lo, hi int, s seqSpan) error {
 			return errBlockHeads
 		}
 		entry := b.data[b.entries+start : b.entries+end]
-		if err := checkEntry(entry, head, uint64(MaxKey-b.prefix), s); err != nil { //nolint:gosec // at most MaxKey
+		if err := checkEntry(entry, head, uint64(maxKey-b.prefix), s); err != nil { //nolint:gosec // at most maxKey
 			return fmt.Errorf("block: entry %d: %w", i, err)
 		}
 		if i > lo && head == last && !b.ascends(i) {
@@ -353,14 +353,14 @@ func checkEntry(e []byte, head, maxSuffix uint64, s seqSpan) error {
 	} else if head<<(8*suffix) != 0 {
 		return errEntryHead
 	}
-	if suffix > maxSuffix || uint64(len(e))-need > MaxValue { // also if need is longer than the entry
+	if suffix > maxSuffix || uint64(len(e))-need > maxValue { // also if need is longer than the entry
 		return errEntryLength
 	}
 	t := plainSet
 	if tag&1 != 0 {
 		t = ikey.Trailer(binary.LittleEndian.Uint64(e[n:]))
 		if k := t.Kind(); k != ikey.Set && k != ikey.Delete {
-			return fmt.Errorf("%w: %v", ErrKind, k)
+			return fmt.Errorf("%w: %v", errKind, k)
 		}
 	}
 	return s.check(t.Seq())

@@ -45,7 +45,7 @@ func TestAValueOfABlockIsNoLongerThanAnyThatIsWritten(t *testing.T) {
 	for _, tt := range []struct {
 		value int
 		want  error
-	}{{MaxValue, nil}, {MaxValue + 1, errEntryLength}, {maxPlain - len(head), errEntryLength}} {
+	}{{maxValue, nil}, {maxValue + 1, errEntryLength}, {maxPlain - len(head), errEntryLength}} {
 		data := make([]byte, len(head)+tt.value)
 		copy(data, head)
 		if err := checkBlock(data, anySeq); !errors.Is(err, tt.want) {

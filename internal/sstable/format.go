@@ -94,14 +94,14 @@ const (
 // FormatVersion is the latest version of tables that a Writer writes. A Reader reads all up to it.
 const FormatVersion = version
 
-// MaxKey and MaxValue are the largest lengths of a user key and of a value, in bytes.
+// maxKey and maxValue are the largest lengths of a user key and of a value, in bytes.
 const (
-	MaxKey   = 64 << 10
-	MaxValue = 256 << 20
+	maxKey   = 64 << 10
+	maxValue = 256 << 20
 )
 
 const (
-	maxPlain = MaxValue + MaxKey + 64 // a block of one entry, at most
+	maxPlain = maxValue + maxKey + 64 // a block of one entry, at most
 	maxCoded = 64 << 20               // decoded length of a compressed block, at most
 	maxRatio = 1024                   // decoded length of a compressed block, as a multiple of the stored one, at most
 	maxTail  = 1 << 30

@@ -314,7 +314,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
 	rest := uint64(len(b)) - indexHeader
-	if prefix > MaxKey || prefix+count*indexEntry > rest || count == 0 && prefix > 0 {
+	if prefix > maxKey || prefix+count*indexEntry > rest || count == 0 && prefix > 0 {
 		return nil, fmt.Errorf("index: %d blocks and a prefix of %d do not fit %d bytes", count, prefix, len(b))
 	}
 	n := int(count) //nolint:gosec // below len(b)
@@ -328,7 +328,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 			return nil, fmt.Errorf("index: block %d of %d bytes, %d decoded", i, stored, decoded)
 		}
 		suffix := uint64(binary.LittleEndian.Uint32(e[8:]))
-		if suffix > MaxKey-prefix || suffix > uint64(len(seps)) {
+		if suffix > maxKey-prefix || suffix > uint64(len(seps)) {
 			return nil, fmt.Errorf("index: separator %d of %d bytes", i, prefix+suffix)
 		}
 		x.push(stored, decoded, nil, seps[:suffix])

@@ -13,17 +13,17 @@ import (
 
 // IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
-	// Bypass does not use the cache. The cursor reads ReadAhead bytes at once into its own memory and checks them. It
+	// Bypass does not use the cache. The cursor reads readAhead bytes at once into its own memory and checks them. It
 	// is for compaction and verification, which read every block once. It reads the index for itself, too, unless that
 	// is in one part and in memory.
 	Bypass bool
 	// NoFill uses cached blocks, and parts of the index that are in memory, but puts none there.
 	NoFill bool
-	// ReadAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
+	// readAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
 	// one after the other. 0 means 256 KiB.
-	ReadAhead int
-	// Stats, if not nil, receives the cursor's work. The caller must not use it until Close.
-	Stats *Stats
+	readAhead int
+	// stats, if not nil, receives the cursor's work. The caller must not use it until Close.
+	stats *Stats
 }
 
 const defaultReadAhead = 256 << 10
@@ -90,12 +90,12 @@ func (r *Reader) Iter(o IterOptions) *Iter {
 // Reset makes it a new cursor over r that stands at no version, as Iter does. The zero value may be Reset.
 func (it *Iter) Reset(r *Reader, o IterOptions) {
 	_ = it.Close()
-	if o.ReadAhead <= 0 {
-		o.ReadAhead = defaultReadAhead
+	if o.readAhead <= 0 {
+		o.readAhead = defaultReadAhead
 	}
-	if o.Stats == nil {
+	if o.stats == nil {
 		it.stats = Stats{}
-		o.Stats = &it.stats
+		o.stats = &it.stats
 	}
 	it.r, it.o, it.seq, it.err, it.resident = r, o, r.seq, nil, residence{}
 }
@@ -107,9 +107,9 @@ func (it *Iter) start() bool {
 		return true
 	}
 	if it.o.Bypass {
-		it.x, it.t, it.err = it.r.readIndex(it.o.Stats)
+		it.x, it.t, it.err = it.r.readIndex(it.o.stats)
 	} else if it.x, it.t = it.r.index.Load(), it.r.top.Load(); it.x == nil && it.t == nil {
-		it.x, it.t, it.err = it.r.load(it.o.Stats)
+		it.x, it.t, it.err = it.r.load(it.o.stats)
 	}
 	return it.err == nil
 }
@@ -136,12 +136,12 @@ func (it *Iter) enterPart(p int) bool {
 	case x != nil && !it.o.Bypass:
 		x.use()
 	case it.o.Bypass || it.o.NoFill || !it.r.admits(it.t, p):
-		it.o.Stats.IndexParts++
+		it.o.stats.IndexParts++
 		if x, it.err = it.r.loadPart(it.t, p, it.own); it.err == nil {
 			it.own = x
 		}
 	default:
-		x, it.err = it.r.part(it.t, p, it.o.Stats)
+		x, it.err = it.r.part(it.t, p, it.o.stats)
 	}
 	if it.err != nil {
 		it.x = nil // it may have been the cursor's own
@@ -367,7 +367,7 @@ func (it *Iter) Err() error { return it.err }
 // Close releases the table and returns Err. Only Reset may follow, Trim, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
-	it.r, it.t, it.x, it.o.Stats = nil, nil, nil, nil
+	it.r, it.t, it.x, it.o.stats = nil, nil, nil, nil
 	if it.own != nil {
 		it.own = it.own.emptied()
 	}
@@ -450,7 +450,7 @@ func (it *Iter) load(at int, p part) bool {
 	if !it.reach(at) {
 		return it.leave()
 	}
-	it.o.Stats.Blocks++
+	it.o.stats.Blocks++
 	var c *cache.Block
 	var own []byte
 	if !it.o.Bypass {
@@ -503,7 +503,7 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	i := it.local(at)
 	switch c = it.r.cache.Get(&it.x.slots[i]); {
 	case c != nil:
-		it.o.Stats.CacheHits++
+		it.o.stats.CacheHits++
 		switch p.from {
 		case fromKey:
 			it.x.touch(i + 1)
@@ -525,7 +525,7 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 				return nil, own, nil
 			}
 		}
-		if c, err = it.r.loadBlock(it.x, i, inPlace, it.o.Stats); err != nil {
+		if c, err = it.r.loadBlock(it.x, i, inPlace, it.o.stats); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -582,14 +582,14 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := need
 		if ahead {
-			n = min(max(need, uint64(it.o.ReadAhead)), it.end()-offset) //nolint:gosec // a size
+			n = min(max(need, uint64(it.o.readAhead)), it.end()-offset) //nolint:gosec // a size
 		}
 		if uint64(cap(it.ahead)) < n {
 			it.ahead = make([]byte, n)
 		}
 		it.ahead, it.aheadOff = it.ahead[:n], offset
-		it.o.Stats.FileReads++
-		it.o.Stats.FileBytes += n
+		it.o.stats.FileReads++
+		it.o.stats.FileBytes += n
 		if err := it.r.readAt(it.ahead, offset); err != nil {
 			it.ahead = it.ahead[:0]
 			return nil, err

@@ -92,7 +92,7 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 			return nil
 		}
 	}
-	it.o.Stats.Mapped++
+	it.o.stats.Mapped++
 	return own
 }
 

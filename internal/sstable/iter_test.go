@@ -63,7 +63,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 			}
 		}
 	}
-	if st := it.o.Stats; st.CacheHits+st.Mapped > st.Blocks {
+	if st := it.o.stats; st.CacheHits+st.Mapped > st.Blocks {
 		t.Errorf("%+v: more blocks in the cache and mapped than searched", *st)
 	}
 	must(t, it.Close())
@@ -285,7 +285,7 @@ func TestAPooledCursorAllocatesNothing(t *testing.T) {
 	r, other := newReader(file, info, 1<<20), newReader(file, info, 1<<20)
 	var it Iter
 	n := 0
-	for _, o := range []IterOptions{{}, {NoFill: true}, {Bypass: true, ReadAhead: 8 << 10}, {Bypass: true}} {
+	for _, o := range []IterOptions{{}, {NoFill: true}, {Bypass: true, readAhead: 8 << 10}, {Bypass: true}} {
 		walk := func() {
 			n = (n + 577) % len(kvs)
 			for _, r := range []*Reader{r, other} {

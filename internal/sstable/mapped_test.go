@@ -218,7 +218,7 @@ func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 		var it Iter
 		held := 0
 		walk := func() (st Stats) {
-			it.Reset(r, IterOptions{Stats: &st})
+			it.Reset(r, IterOptions{stats: &st})
 			i := 0
 			for ok := it.First(); ok; ok = it.Next() {
 				if string(it.Key().User) != kvs[i].key || string(it.Value()) != kvs[i].value {

@@ -83,7 +83,7 @@ func TestALookupUsesOnePartAndOneBlock(t *testing.T) {
 			}
 		}
 		var st Stats
-		it := r.Iter(IterOptions{Stats: &st})
+		it := r.Iter(IterOptions{stats: &st})
 		for _, i := range rand.Perm(len(kvs)) {
 			r.DropIndex()
 			st = Stats{}

@@ -98,7 +98,7 @@ func (x *partBuilder) appendIndex(dst []byte) []byte {
 	for i := range x.n {
 		p := dst[start+i*indexEntry+8:]
 		n := binary.LittleEndian.Uint32(p)
-		binary.LittleEndian.PutUint32(p, n-uint32(x.prefix)) //nolint:gosec // at most MaxKey
+		binary.LittleEndian.PutUint32(p, n-uint32(x.prefix)) //nolint:gosec // at most maxKey
 	}
 	return x.appendSuffixes(dst)
 }
@@ -110,7 +110,7 @@ func (x *partBuilder) appendPart(dst []byte) []byte {
 	for i := range x.n {
 		p := dst[start+i*partEntry:]
 		data += binary.LittleEndian.Uint32(p) + trailerSize         // the builder of the index keeps it below 2³²
-		sep += binary.LittleEndian.Uint32(p[8:]) - uint32(x.prefix) //nolint:gosec // at most MaxKey
+		sep += binary.LittleEndian.Uint32(p[8:]) - uint32(x.prefix) //nolint:gosec // at most maxKey
 		binary.LittleEndian.PutUint32(p, data)
 		binary.LittleEndian.PutUint32(p[8:], sep)
 	}
@@ -120,7 +120,7 @@ func (x *partBuilder) appendPart(dst []byte) []byte {
 // appendHeader appends everything in front of the suffixes; the entries have lengths of blocks and whole separators.
 func (x *partBuilder) appendHeader(dst []byte) (with []byte, entries int) {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(x.n))      //nolint:gosec // below the size of the table
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(x.prefix)) //nolint:gosec // at most MaxKey
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(x.prefix)) //nolint:gosec // at most maxKey
 	dst = append(dst, x.seps[:x.prefix]...)
 	return append(dst, x.fixed...), len(dst)
 }
@@ -203,13 +203,13 @@ func (x *indexBuilder) appendTop(dst []byte) []byte {
 	last := x.tops[len(x.tops)-1].sep
 	prefix := ikey.CommonPrefix(x.first, x.seps[len(x.seps)-int(last):])
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(x.tops))) //nolint:gosec // below the size of the table
-	dst = binary.LittleEndian.AppendUint32(dst, uint32(prefix))      //nolint:gosec // at most MaxKey
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(prefix))      //nolint:gosec // at most maxKey
 	dst = append(dst, x.first[:prefix]...)
 	for _, p := range x.tops {
 		dst = binary.LittleEndian.AppendUint32(dst, p.length)
 		dst = binary.LittleEndian.AppendUint32(dst, p.blocks)
 		dst = binary.LittleEndian.AppendUint64(dst, p.data)
-		dst = binary.LittleEndian.AppendUint32(dst, p.sep-uint32(prefix)) //nolint:gosec // at most MaxKey
+		dst = binary.LittleEndian.AppendUint32(dst, p.sep-uint32(prefix)) //nolint:gosec // at most maxKey
 	}
 	seps := x.seps
 	for _, p := range x.tops {
@@ -232,7 +232,7 @@ func viewPart(b []byte) (partView, error) {
 		return partView{}, fmt.Errorf("part of the index of %d bytes, want %d to %d", len(b), partHeader, maxPart)
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-	if rest := uint64(len(b)) - partHeader; count == 0 || prefix > MaxKey || prefix+count*partEntry > rest {
+	if rest := uint64(len(b)) - partHeader; count == 0 || prefix > maxKey || prefix+count*partEntry > rest {
 		return partView{}, fmt.Errorf("part of the index: %d blocks and a prefix of %d do not fit %d bytes",
 			count, prefix, len(b))
 	}
@@ -274,7 +274,7 @@ func (v *partView) fits(i int) bool {
 	start, end := v.span(i)
 	from, to := v.suffixEnds(i)
 	return start <= end && end-start >= trailerSize && possible(end-start-trailerSize, v.decoded(i)) &&
-		from <= to && uint64(to) <= uint64(len(v.seps)) && int64(to-from) <= int64(MaxKey-len(v.prefix))
+		from <= to && uint64(to) <= uint64(len(v.seps)) && int64(to-from) <= int64(maxKey-len(v.prefix))
 }
 
 // check checks a whole part against the top: w is its entry there, lower the last separator of the part before, nil for

@@ -94,8 +94,8 @@ func TestAPartEndsBeforeItsOffsetsOverflow(t *testing.T) {
 	b.limit = defaultPartSize
 	data := uint64(0)
 	for i := range 40 {
-		b.add([]byte{byte(i)}, MaxValue, MaxValue)
-		data += MaxValue + trailerSize
+		b.add([]byte{byte(i)}, maxValue, maxValue)
+		data += maxValue + trailerSize
 	}
 	var parts [][]byte
 	b.eachPart(func(payload []byte) { parts = append(parts, payload) })
@@ -111,7 +111,7 @@ func TestAPartEndsBeforeItsOffsetsOverflow(t *testing.T) {
 	for p := range parts {
 		x, err := top.parsePart(p, parts[p])
 		must(t, err)
-		if want := uint64(top.parts[p].base) * (MaxValue + trailerSize); x.handles[0].offset != want {
+		if want := uint64(top.parts[p].base) * (maxValue + trailerSize); x.handles[0].offset != want {
 			t.Errorf("part %d begins at %d, want %d", p, x.handles[0].offset, want)
 		}
 	}

@@ -28,13 +28,13 @@ const (
 	noPrefix  prefixKind = iota
 	firstN               // the first n bytes
 	upToNth              // up to and with the nth separator
-	prefixMax = MaxKey   // of n
+	prefixMax = maxKey   // of n
 )
 
-// PrefixLen returns the rule of the first n bytes, 1 to MaxKey. A shorter key has no prefix.
+// PrefixLen returns the rule of the first n bytes, 1 to maxKey. A shorter key has no prefix.
 func PrefixLen(n int) PrefixRule { return PrefixRule{kind: firstN, n: n} }
 
-// PrefixSeparator returns the rule of all bytes up to and with the nth separator; n is 1 to MaxKey. A key with fewer
+// PrefixSeparator returns the rule of all bytes up to and with the nth separator; n is 1 to maxKey. A key with fewer
 // separators has no prefix.
 func PrefixSeparator(sep byte, n int) PrefixRule { return PrefixRule{kind: upToNth, sep: sep, n: n} }
 

@@ -66,7 +66,7 @@ func TestRulesAsText(t *testing.T) {
 	}{
 		{"", PrefixRule{}},
 		{"len:1", PrefixLen(1)},
-		{"len:65536", PrefixLen(MaxKey)},
+		{"len:65536", PrefixLen(maxKey)},
 		{"sep:/:1", PrefixSeparator('/', 1)},
 		{"sep:::3", PrefixSeparator(':', 3)},
 		{"sep:0:2", PrefixSeparator('0', 2)},
@@ -112,7 +112,7 @@ func TestRulesAsText(t *testing.T) {
 			t.Errorf("%.99q: %v, %.400v, want %q", tt.text, r, err, tt.want)
 		}
 	}
-	for _, r := range []PrefixRule{PrefixLen(0), PrefixLen(-1), PrefixSeparator('/', 0), PrefixLen(MaxKey + 1)} {
+	for _, r := range []PrefixRule{PrefixLen(0), PrefixLen(-1), PrefixSeparator('/', 0), PrefixLen(maxKey + 1)} {
 		if r.Check() == nil || r == (PrefixRule{}) {
 			t.Errorf("%v is accepted", r)
 		}

@@ -52,7 +52,7 @@ func (p *Properties) append(dst []byte) []byte {
 		dst = binary.LittleEndian.AppendUint64(dst, v)
 	}
 	for _, k := range [...][]byte{p.Smallest, p.Largest} {
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(k))) //nolint:gosec // at most MaxKey
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(k))) //nolint:gosec // at most maxKey
 		dst = append(dst, k...)
 	}
 	if x := &p.Prefixes; *x != (PrefixProperties{}) {
@@ -92,8 +92,8 @@ func ParseProperties(b []byte) (Properties, error) {
 		}
 		n := binary.LittleEndian.Uint32(b)
 		b = b[4:]
-		if n > MaxKey || int(n) > len(b) {
-			return p, fmt.Errorf("properties: bound of %d bytes, want at most %d", n, min(len(b), MaxKey))
+		if n > maxKey || int(n) > len(b) {
+			return p, fmt.Errorf("properties: bound of %d bytes, want at most %d", n, min(len(b), maxKey))
 		}
 		*k = append([]byte{}, b[:n]...)
 		b = b[n:]

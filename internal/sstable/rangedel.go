@@ -26,7 +26,7 @@ import (
 const (
 	rangeDelHeader = 4
 	minFragment    = 4 + 4 + 4 + 8
-	maxBound       = MaxKey + 1
+	maxBound       = maxKey + 1
 	infinite       = math.MaxUint32
 )
 

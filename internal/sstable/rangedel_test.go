@@ -180,7 +180,7 @@ func TestInfoCoversVersionsAndRangeDeletes(t *testing.T) {
 }
 
 func TestWriterRefusesRangesThatATableCannotHold(t *testing.T) {
-	long := strings.Repeat("k", MaxKey)
+	long := strings.Repeat("k", maxKey)
 	for _, c := range []struct {
 		name string
 		dels rangedel.List

@@ -148,8 +148,8 @@ func shapes() map[string][]kv {
 			set("p"+strings.Repeat("\x00", i)+"\x01", 3, strconv.Itoa(-i)))
 		m["prefixes of each other"] = append(m["prefixes of each other"],
 			set(strings.Repeat("ab", i), ikey.Seq(i%3), random(i)))
-		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", MaxKey-i), 1, random(9)),
-			set(strings.Repeat("k", MaxKey-9)+random(9), 1, random(9)))
+		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", maxKey-i), 1, random(9)),
+			set(strings.Repeat("k", maxKey-9)+random(9), 1, random(9)))
 	}
 	long := strings.Repeat("tenant/0123456789/object/", 8)
 	for i := range 1500 {
@@ -205,7 +205,7 @@ func TestTableAnswersAsAMapDoes(t *testing.T) {
 				}
 				r := newReader(file, info, 0)
 				must(t, r.Verify(t.Context(), nil))
-				must(t, r.Dump(io.Discard, info.RawValueBytes < 1<<20))
+				must(t, r.Dump(io.Discard, info.Size < 1<<20))
 			})
 		}
 	}
@@ -257,7 +257,7 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 			}
 		}
 	}
-	for _, o := range []IterOptions{{}, {NoFill: true, ReadAhead: 1}, {Bypass: true}, {Bypass: true, ReadAhead: 5000}} {
+	for _, o := range []IterOptions{{}, {NoFill: true, readAhead: 1}, {Bypass: true}, {Bypass: true, readAhead: 5000}} {
 		checkIter(t, r, o, kvs)
 	}
 	p, err := r.Properties()
@@ -281,8 +281,8 @@ func TestWriterRefusesWhatATableCannotHold(t *testing.T) {
 		{"the same version twice", []kv{set("a", 1, ""), set("a", 1, "")}, ErrOrder},
 		{"an older version first", []kv{set("a", 1, ""), set("a", 2, "")}, ErrOrder},
 		{"keys out of order", []kv{set("b", 1, ""), set("a", 1, "")}, ErrOrder},
-		{"a key too long", []kv{set(strings.Repeat("k", MaxKey+1), 1, "")}, ErrSize},
-		{"a range tombstone", []kv{{"a", ikey.MakeTrailer(1, ikey.RangeDelete), "b"}}, ErrKind},
+		{"a key too long", []kv{set(strings.Repeat("k", maxKey+1), 1, "")}, ErrSize},
+		{"a range tombstone", []kv{{"a", ikey.MakeTrailer(1, ikey.RangeDelete), "b"}}, errKind},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := NewWriter(io.Discard, WriterOptions{})

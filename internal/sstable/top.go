@@ -45,7 +45,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 		return nil, fmt.Errorf("top of %d bytes, want at least %d", len(b), topHeader)
 	}
 	count, prefix := uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[4:]))
-	if rest := uint64(len(b)) - topHeader; count < 2 || prefix > MaxKey || prefix+count*topEntry > rest {
+	if rest := uint64(len(b)) - topHeader; count < 2 || prefix > maxKey || prefix+count*topEntry > rest {
 		return nil, fmt.Errorf("top: %d parts and a prefix of %d do not fit %d bytes", count, prefix, len(b))
 	}
 	fixed, seps := b[topHeader+prefix:], b[topHeader+prefix+count*topEntry:]
@@ -69,7 +69,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 			w.data < uint64(w.blocks)*(1+trailerSize) {
 			return nil, fmt.Errorf("top: part %d of %d bytes for %d blocks of %d", i, w.length, w.blocks, w.data)
 		}
-		if uint64(w.sep) > MaxKey-prefix || uint64(w.sep) > uint64(len(seps)) {
+		if uint64(w.sep) > maxKey-prefix || uint64(w.sep) > uint64(len(seps)) {
 			return nil, fmt.Errorf("top: separator %d of %d bytes", i, prefix+uint64(w.sep))
 		}
 		t.push(nil, seps[:w.sep])

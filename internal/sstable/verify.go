@@ -178,7 +178,7 @@ func (v *verifier) version(it *Iter) error {
 		p.Deletes++
 	case ikey.Set:
 	default:
-		return v.f.damaged(offset, fmt.Errorf("%w: %v", ErrKind, kind))
+		return v.f.damaged(offset, fmt.Errorf("%w: %v", errKind, kind))
 	}
 	if p.Entries == 0 {
 		p.Smallest = bytes.Clone(k.User)

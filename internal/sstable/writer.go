@@ -29,7 +29,7 @@ const (
 var (
 	ErrOrder = errors.New("versions are not in strictly ascending order")
 	ErrSize  = errors.New("key or value too large")
-	ErrKind  = errors.New("kind of version that a table cannot hold")
+	errKind  = errors.New("kind of version that a table cannot hold")
 	ErrEmpty = errors.New("table without versions and range tombstones")
 )
 
@@ -66,9 +66,6 @@ type Info struct {
 	RangeDeletes     uint64 // range tombstones, each once for each fragment that it is cut into
 	MinSeq, MaxSeq   ikey.Seq
 	Blocks           uint64
-	RawKeyBytes      uint64
-	RawValueBytes    uint64
-	FilterKeys       uint64  // distinct user keys; 0 without a filter
 	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
 	IndexInParts     bool    // the table has version 2
 	RangesOverlap    bool    // the table has version 2, since some range tombstones overlap
@@ -158,7 +155,7 @@ func (p *rowPool) Free() {
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
-// key is the empty key. The error matches ErrOrder, ErrSize or ErrKind, or is w's.
+// key is the empty key. The error matches ErrOrder, ErrSize or errKind, or is w's.
 func (w *Writer) Add(k ikey.Key, value []byte) error {
 	if w.err == nil {
 		w.err = w.add(k, value)
@@ -167,12 +164,12 @@ func (w *Writer) Add(k ikey.Key, value []byte) error {
 }
 
 func (w *Writer) add(k ikey.Key, value []byte) error {
-	if len(k.User) > MaxKey || len(value) > MaxValue {
+	if len(k.User) > maxKey || len(value) > maxValue {
 		return fmt.Errorf("%w: %d and %d bytes, want at most %d and %d",
-			ErrSize, len(k.User), len(value), MaxKey, MaxValue)
+			ErrSize, len(k.User), len(value), maxKey, maxValue)
 	}
 	if kind := k.Trailer.Kind(); kind != ikey.Set && kind != ikey.Delete {
-		return fmt.Errorf("%w: %v", ErrKind, kind)
+		return fmt.Errorf("%w: %v", errKind, kind)
 	}
 	p := &w.props
 	if p.Entries == 0 {
@@ -422,7 +419,6 @@ func (p *Properties) info(f *footer, size uint64) Info {
 		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
 		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
-		RawKeyBytes: p.RawKeyBytes, RawValueBytes: p.RawValueBytes, FilterKeys: p.FilterKeys,
 		IndexInParts: f.inParts(), RangesOverlap: f.overlaps(),
 	}
 }

@@ -74,9 +74,6 @@ const (
 	name = "stream"
 )
 
-// FormatVersion is the version of the streams that this package writes. It reads no other.
-const FormatVersion = version
-
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // A Header describes a store and its tables.
