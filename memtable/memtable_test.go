@@ -14,7 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/memtable"
 	"github.com/bloomkv/bloomkv/sstable"
-	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // Keys that come in any order are sorted in memory, written to a table file, and added to a store in one step.
@@ -26,7 +26,7 @@ func Example() {
 		}
 	}
 
-	fs := vfs.NewMem() // default: the operating system's files
+	fs := vfstest.NewMem() // default: the operating system's files
 	f, err := fs.Create("words.sst")
 	if err != nil {
 		log.Fatal(err)
