@@ -81,15 +81,11 @@ func TestWritesAllocateNothing(t *testing.T) {
 		call func() error
 	}{
 		{"Put", 0, func() error { return db.Put(key, value) }},
-		{"Put with Sync", 0, func() error { return db.With(bloomkv.Sync).Put(key, value) }},
 		{"Delete", 0, func() error { return db.Delete(key) }},
 		{"Apply", 0, func() error { return db.Apply(&b) }},
-		{"Apply with Sync", 0, func() error { return db.With(bloomkv.Sync).Apply(&b) }},
+		{"ApplyWith", 0, func() error { return db.ApplyWith(&b, bloomkv.Sync) }},
 		{"PutIfAbsent", 1, func() error { _, err := db.PutIfAbsent(key, value); return err }},
-		{"CompareAndSwap with Sync", 1, func() error {
-			_, err := db.With(bloomkv.Sync).CompareAndSwap(key, value, value)
-			return err
-		}},
+		{"CompareAndSwap", 1, func() error { _, err := db.CompareAndSwap(key, value, value); return err }},
 		{"Update", 1, func() error {
 			return db.Update(t.Context(), func(tx *bloomkv.Tx) error { // which is not kept
 				_, err := tx.Has(key)

@@ -99,8 +99,7 @@ func (b *Batch) Size() int { return len(b.ops) }
 // Reset removes all operations and keeps the memory.
 func (b *Batch) Reset() { b.ops, b.count, b.mark, b.err = b.ops[:0], 0, 0, nil }
 
-// A Writer receives single writes. [DB] and [Writes] are Writers, and [Batch.Replay] passes the operations of a batch
-// to any.
+// A Writer receives single writes. [DB] is a Writer, and [Batch.Replay] passes the operations of a batch to any.
 type Writer interface {
 	Put(key, value []byte) error
 	Delete(key []byte) error
@@ -108,10 +107,7 @@ type Writer interface {
 	SetMark(mark []byte) error       // a mark of length 0 removes the mark
 }
 
-var (
-	_ Writer = (*DB)(nil)
-	_ Writer = Writes{}
-)
+var _ Writer = (*DB)(nil)
 
 // Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
 // error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the

@@ -147,7 +147,7 @@ func BenchmarkLoad(b *testing.B) {
 					if size == 1 {
 						err = db.Put(key, value)
 					} else if batch.Put(key, value); batch.Len() == size {
-						err = db.With(bloomkv.NoSync).Apply(&batch)
+						err = db.ApplyWith(&batch, bloomkv.NoSync)
 						batch.Reset()
 					}
 					must(b, err)

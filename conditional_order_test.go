@@ -96,7 +96,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	type outcome struct {
 		done bool
 		err  error

@@ -52,7 +52,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	var batch bloomkv.Batch
 	batch.Put(key(0), []byte("from a batch"))
 	batch.DeleteRange(key(5000), key(6000)) // the end is exclusive
-	must(db.With(bloomkv.Sync).Apply(&batch))
+	must(db.ApplyWith(&batch, bloomkv.Sync))
 	want[string(key(0))] = "from a batch"
 	maps.DeleteFunc(want, func(k, _ string) bool { return string(key(5000)) <= k && k < string(key(6000)) })
 	// A conditional write.

@@ -194,6 +194,6 @@ func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	must(t, db.Flush(t.Context()))
 }

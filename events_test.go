@@ -404,7 +404,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		var b bloomkv.Batch
 		b.Put(fmt.Append(nil, i), value)
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	}
 	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {

@@ -91,7 +91,7 @@ func ExampleDB_Apply() {
 
 // One write is durable when it returns, in a store whose writes otherwise need not be. The writes before it are
 // durable then, too.
-func ExampleDB_With() {
+func ExampleDB_ApplyWith() {
 	disk := vfs.NewMem()
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync})
 	if err != nil {
@@ -104,7 +104,9 @@ func ExampleDB_With() {
 			log.Fatal(err)
 		}
 	}
-	if err := db.With(bloomkv.Sync).Put([]byte("invoice"), nil); err != nil {
+	var b bloomkv.Batch
+	b.Put([]byte("invoice"), nil)
+	if err := db.ApplyWith(&b, bloomkv.Sync); err != nil {
 		log.Fatal(err)
 	}
 

@@ -57,7 +57,9 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	}
 	tables, err := db.writeSorted(ctx, sorted, opts)
 	if err == nil && len(tables) == 0 && mark != nil {
-		return db.With(Sync).SetMark(mark)
+		var b Batch
+		b.SetMark(mark)
+		return db.ApplyWith(&b, Sync)
 	}
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			must(t, db.With(bloomkv.NoSync).Apply(&b))
+			must(t, db.ApplyWith(&b, bloomkv.NoSync))
 			b.Reset()
 		}
 	}

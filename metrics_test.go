@@ -343,7 +343,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	// A batch larger than the budget gets a memtable of its own.
 	var b bloomkv.Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget by ") {
 		t.Errorf("%d bytes over budget, want at least a mebibyte:\n%v", m.Resources.OverBudget, m)
 	}

@@ -73,7 +73,7 @@ const (
 type Options struct {
 	// FS is the file system. nil means the operating system's.
 	FS vfs.FS
-	// Durability applies to all writes except those by [DB.With]. The zero value means Sync.
+	// Durability applies to all writes except [DB.ApplyWith] and [Tx.SetDurability]. The zero value means Sync.
 	Durability Durability
 	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
 	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.

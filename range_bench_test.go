@@ -101,7 +101,7 @@ func BenchmarkIngest(b *testing.B) {
 				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
 				batch.Put(key, value)
 				if i%100 == 99 {
-					must(b, db.With(bloomkv.NoSync).Apply(&batch))
+					must(b, db.ApplyWith(&batch, bloomkv.NoSync))
 					batch.Reset()
 				}
 			}

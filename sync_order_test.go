@@ -39,7 +39,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 		go func() {
 			var b bloomkv.Batch
 			b.Put(fmt.Append(nil, "writer ", i), nil)
-			out <- db.With(d).Apply(&b)
+			out <- db.ApplyWith(&b, d)
 		}()
 		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
 			leading, waiting := storetest.Writers()
@@ -82,7 +82,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Helper()
 		var b bloomkv.Batch
 		b.Put([]byte(key), nil)
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	}
 	promises := func(number uint64) bool {
 		t.Helper()

@@ -91,10 +91,10 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 		must(t, err)
 		must(t, db.Put([]byte("flushed"), nil))
 		must(t, db.Flush(t.Context()))
-		must(t, db.With(durability).Put([]byte("first"), nil))
+		must(t, storetest.PutWith(db, durability, []byte("first"), nil))
 		log := db.Tree().View().Log
 		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
-		must(t, db.With(durability).Put([]byte("second"), nil))
+		must(t, storetest.PutWith(db, durability, []byte("second"), nil))
 		left, lost := mem.Kill(), mem.Crash(vfs.KeepNothing)
 		must(t, db.Close())
 

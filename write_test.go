@@ -68,7 +68,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	go func() {
 		var b bloomkv.Batch
 		b.Put([]byte("durable"), nil)
-		done <- db.With(bloomkv.Sync).Apply(&b)
+		done <- db.ApplyWith(&b, bloomkv.Sync)
 	}()
 	storetest.Soon(t, "the Sync write has its own log synced", func() bool { return db.Writer().Counts().LogSyncs > 0 })
 	select {
@@ -146,7 +146,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	for i := range 1000 {
 		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
 	}
-	must(t, db.With(bloomkv.Sync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.Sync))
 	if _, err := db.Get([]byte("before")); err != nil {
 		t.Error(err)
 	}
@@ -155,7 +155,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
-	must(t, db.With(bloomkv.Sync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.Sync))
 	if got := db.Tree().Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the next memtable, want 1", got)
 	}

@@ -118,7 +118,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 			"Delete":                       db.Delete([]byte("k")),
 			"DeleteRange":                  db.DeleteRange(nil, nil),
 			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
-			"Apply of an empty batch":      db.With(d).Apply(new(bloomkv.Batch)),
+			"Apply of an empty batch":      db.ApplyWith(new(bloomkv.Batch), d),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),
 			"Compact":                      db.Compact(t.Context(), nil, nil),
@@ -151,7 +151,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	must(t, err)
-	must(t, db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)))
+	must(t, db.ApplyWith(new(bloomkv.Batch), bloomkv.NoSync))
 	var wg sync.WaitGroup
 	wg.Go(func() { // leads its group, and waits at the gate
 		if err := db.Put([]byte("first"), nil); err != nil {

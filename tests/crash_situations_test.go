@@ -283,7 +283,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfs.Mem, writes int) {
 		var b bloomkv.Batch
 		b.Put([]byte("last"), fmt.Append(nil, writes))
 		b.Put(fmt.Append(nil, "fill", writes), bytes.Repeat([]byte{byte(writes)}, 3000))
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.NoSync))
 	}
 	for logs := 0; logs < 2; {
 		put()

@@ -41,7 +41,7 @@ type history struct {
 const counterKey = "~commits"
 
 func (h *history) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) error {
-	return h.commit(d, w, func(w modelWrite) error { return db.With(d).Apply(w.batch()) })
+	return h.commit(d, w, func(w modelWrite) error { return db.ApplyWith(w.batch(), d) })
 }
 
 // ingest commits puts by an Ingest. If replace is true, the Ingest replaces a range, which is the first operation of w.
@@ -350,7 +350,7 @@ func recoverFrom(fsys vfs.FS, states []map[string]string, opened, written func()
 		err = storetest.LookupsAgree(db, got)
 	}
 	if err == nil {
-		if err = db.With(bloomkv.Sync).Apply((modelWrite{{key: afterKey, value: "x"}}).batch()); err == nil {
+		if err = db.ApplyWith((modelWrite{{key: afterKey, value: "x"}}).batch(), bloomkv.Sync); err == nil {
 			written()
 		}
 	}
@@ -595,12 +595,12 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		if named {
 			must(t, db.Put([]byte("kept"), nil))
 		} else {
-			must(t, db.With(bloomkv.NoSync).Put([]byte("kept"), nil))
+			must(t, storetest.PutWith(db, bloomkv.NoSync, []byte("kept"), nil))
 			must(t, db.Flush(t.Context()))
 		}
 		unnamed.Store(!named)
 		for range lost {
-			must(t, db.With(bloomkv.NoSync).Put([]byte("lost"), nil))
+			must(t, storetest.PutWith(db, bloomkv.NoSync, []byte("lost"), nil))
 		}
 		o.FS = mem.Crash(vfs.KeepNothing)
 		open()

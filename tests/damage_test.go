@@ -62,7 +62,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
 			{key: fmt.Sprintf("key%03d", i-7), del: true},
 		}
-		must(t, db.With(how).Apply(w.batch()))
+		must(t, db.ApplyWith(w.batch(), how))
 		w.apply(d.want)
 	}
 	for i := range 200 {

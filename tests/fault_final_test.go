@@ -50,7 +50,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			})))
 			must(t, err)
 			put := func(k string, d bloomkv.Durability) error {
-				return db.With(d).Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch())
+				return db.ApplyWith(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
 			}
 			must(t, put("before", bloomkv.Sync))
 			armed.Store(true)

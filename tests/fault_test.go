@@ -93,7 +93,7 @@ func (u *uncertain) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) er
 	u.commits = append(u.commits, w)
 	u.acked, u.durable = append(u.acked, false), append(u.durable, false)
 	u.mu.Unlock()
-	if err := db.With(d).Apply(w.batch()); err != nil {
+	if err := db.ApplyWith(w.batch(), d); err != nil {
 		return err
 	}
 	u.mu.Lock()

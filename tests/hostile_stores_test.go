@@ -159,25 +159,25 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 			b.Put(key(i), value(i))
 			k.keys = append(k.keys, key(i))
 			if b.Size() > 8<<10 { // half a memtable
-				must(db.With(bloomkv.NoSync).Apply(&b))
+				must(db.ApplyWith(&b, bloomkv.NoSync))
 				b.Reset()
 				flush()
 			}
 		}
-		must(db.With(bloomkv.NoSync).Apply(&b))
+		must(db.ApplyWith(&b, bloomkv.NoSync))
 	}
 	settle()
 	put(0, 60, 1)
 	b.Reset()
 	b.Put(nil, []byte("the empty key"))
-	must(db.With(bloomkv.NoSync).Apply(&b))
+	must(db.ApplyWith(&b, bloomkv.NoSync))
 	k.keys = append(k.keys, []byte{})
 	if k.short > 0 {
 		b.Reset()
 		for i := range 4500 {
 			b.Put(fmt.Appendf(nil, "bb%04d", i), nil)
 		}
-		must(db.With(bloomkv.NoSync).Apply(&b))
+		must(db.ApplyWith(&b, bloomkv.NoSync))
 	}
 	settle()
 	must(db.Compact(context.Background(), nil, nil))

@@ -254,10 +254,10 @@ func allCalls(ctx context.Context, db *bloomkv.DB) map[string]error {
 		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
 		"compact":            db.Compact(ctx, nil, nil),
 		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
-		"apply sync": db.With(bloomkv.Sync).Apply(&b), "apply nosync": db.With(bloomkv.NoSync).Apply(&b),
-		"apply nothing":                db.With(bloomkv.NoSync).Apply(&empty),
-		"apply of too much":            db.With(bloomkv.NoSync).Apply(&bad),
-		"apply with an odd durability": db.With(2).Apply(&b), "put with an odd durability": db.With(77).Put(k, k),
+		"apply sync": db.ApplyWith(&b, bloomkv.Sync), "apply nosync": db.ApplyWith(&b, bloomkv.NoSync),
+		"apply nothing":                db.ApplyWith(&empty, bloomkv.NoSync),
+		"apply of too much":            db.ApplyWith(&bad, bloomkv.NoSync),
+		"apply with an odd durability": db.ApplyWith(&b, 77),
 	}
 	_, calls["get"] = db.Get(k)
 	_, calls["appendget"] = db.AppendGet(nil, k)

@@ -51,7 +51,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))},
 				modelOp{key: key(60*layer + 7), value: "back"})
 		}
-		must(t, errors.Join(db.With(bloomkv.NoSync).Apply(w.batch()), db.Flush(t.Context())))
+		must(t, errors.Join(db.ApplyWith(w.batch(), bloomkv.NoSync), db.Flush(t.Context())))
 		w.apply(s.want)
 		if layer == 0 {
 			must(t, db.Compact(t.Context(), nil, nil))

@@ -74,7 +74,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 					w = w[1:]
 				}
 			}
-			must("write", m.wrote(m.db.With(bloomkv.NoSync).Apply(w.batch()), bloomkv.NoSync, w))
+			must("write", m.wrote(m.db.ApplyWith(w.batch(), bloomkv.NoSync), bloomkv.NoSync, w))
 		}
 		if layer%2 == 1 || layer == 6 {
 			snap, err := m.db.Snapshot()

@@ -266,7 +266,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 			for i := range keys {
 				b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Appendf(nil, "%08d%0*d", n, n%100, 0))
 			}
-			return db.With(bloomkv.NoSync).Apply(&b)
+			return db.ApplyWith(&b, bloomkv.NoSync)
 		}
 		must(t, commit(0))
 		var wg sync.WaitGroup

@@ -450,7 +450,7 @@ func (s *keptStore) makeKilled() *vfs.Mem {
 	b.DeleteRange([]byte("z"), nil)
 	s.mark = "in a log"
 	b.SetMark([]byte(s.mark))
-	s.must(s.db.With(bloomkv.Sync).Apply(&b))
+	s.must(s.db.ApplyWith(&b, bloomkv.Sync))
 	s.want["third log"], s.want[""], s.want["empty value"] = value, "the empty key", ""
 	s.forget(fruit(9))
 	s.until(func() bool { // a record has the promise once the older log is durable

@@ -94,7 +94,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Mark: []byte("nothing else")}))
 	wantMark(t, "an empty ingest", db.DurableMark, "nothing else")
 
-	must(t, db.With(bloomkv.NoSync).SetMark([]byte("copied")))
+	must(t, db.ApplyWith(marked("copied"), bloomkv.NoSync))
 	must(t, db.Checkpoint(t.Context(), "copy"))
 	digest, err := db.Digest(t.Context(), bloomkv.DigestOptions{})
 	must(t, err)
@@ -130,9 +130,9 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
 	flushed := mem.Kill()
-	must(t, db.With(bloomkv.NoSync).Apply(marked("logged", "b")))
+	must(t, db.ApplyWith(marked("logged", "b"), bloomkv.NoSync))
 	logged := mem.Kill()
-	must(t, db.With(bloomkv.NoSync).SetMark(nil))
+	must(t, db.ApplyWith(marked(""), bloomkv.NoSync))
 	removed := mem.Kill()
 	must(t, db.Close())
 	for _, tt := range []struct {
@@ -164,9 +164,9 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 	must(t, err)
 	for i, makeDurable := range []func() error{
 		db.Sync,
-		func() error { return db.With(bloomkv.Sync).Put([]byte("k"), nil) },
+		func() error { return storetest.PutWith(db, bloomkv.Sync, []byte("k"), nil) },
 		func() error { return db.Flush(t.Context()) },
-		func() error { return db.With(bloomkv.Sync).Apply(new(bloomkv.Batch)) },
+		func() error { return db.ApplyWith(new(bloomkv.Batch), bloomkv.Sync) },
 		func() error { return db.Compact(t.Context(), nil, nil) },
 		func() error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"k": "v"}), bloomkv.IngestOptions{})
@@ -175,7 +175,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 		before, err := db.DurableMark()
 		must(t, err)
 		mark := fmt.Sprint("mark ", i)
-		must(t, db.With(bloomkv.NoSync).Apply(marked(mark, "a")))
+		must(t, db.ApplyWith(marked(mark, "a"), bloomkv.NoSync))
 		wantMark(t, "at once", db.Mark, mark)
 		wantMark(t, "at once", db.DurableMark, string(before))
 		must(t, makeDurable())

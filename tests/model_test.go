@@ -417,7 +417,7 @@ func (m *modelRun) batch() error {
 	apply, d := m.db.Apply, m.opts.Durability
 	if n := m.next(3); n > 0 {
 		d = bloomkv.Durability(n - 1)
-		apply = m.db.With(d).Apply
+		apply = func(b *bloomkv.Batch) error { return m.db.ApplyWith(b, d) }
 	}
 	m.note("batch of %d, %d bytes, durability %d", b.Len(), b.Size(), d)
 	return m.wrote(apply(&b), d, w)

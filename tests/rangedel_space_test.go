@@ -193,7 +193,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			must(t, db.With(bloomkv.Sync).DeleteRange(w.key(w.lo), w.key(w.hi)))
+			must(t, errors.Join(db.DeleteRange(w.key(w.lo), w.key(w.hi)), db.Sync()))
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
 				t.Errorf("in memory: %v", err)
 			}

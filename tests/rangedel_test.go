@@ -77,7 +77,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		{key: "c", del: true},
 	}
 	if n%2 == 0 {
-		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
+		if err := db.ApplyWith(w.batch(), bloomkv.Sync); err != nil {
 			return err
 		}
 	} else {

@@ -117,10 +117,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	raw, err = three.MarshalBinary()
 	must(err)
 	spoil(raw)
-	must(db.With(bloomkv.Sync).Apply(&three))
+	must(db.ApplyWith(&three, bloomkv.Sync))
 	want["batch"] = "ed"
 	delete(want, "put3")
-	must(db.With(bloomkv.Sync).Apply(&two))
+	must(db.ApplyWith(&two, bloomkv.Sync))
 	two.Reset()
 	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")

@@ -70,7 +70,7 @@ func (r *snapshotRun) write() error {
 		}
 	}
 	w.apply(r.now)
-	return r.db.With(bloomkv.NoSync).Apply(w.batch())
+	return r.db.ApplyWith(w.batch(), bloomkv.NoSync)
 }
 
 func (r *snapshotRun) take() error {
@@ -252,7 +252,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 					b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Append(nil, n))
 				}
 			}
-			return db.With(bloomkv.NoSync).Apply(&b)
+			return db.ApplyWith(&b, bloomkv.NoSync)
 		}
 		var closed, right atomic.Int64
 		for n := range 12 {

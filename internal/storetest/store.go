@@ -56,6 +56,13 @@ func OpenCold(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	return db
 }
 
+// PutWith puts one key with a durability of its own.
+func PutWith(db *bloomkv.DB, d bloomkv.Durability, key, value []byte) error {
+	var b bloomkv.Batch
+	b.Put(key, value)
+	return db.ApplyWith(&b, d)
+}
+
 // Settle waits until no flush or compaction is left to do.
 func Settle(t *testing.T, db *bloomkv.DB) {
 	t.Helper()

@@ -43,7 +43,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 			for _, i := range part {
 				b.Put(scaleKey(i), fmt.Appendf(nil, "%064d", i))
 			}
-			must(t, db.With(bloomkv.NoSync).Apply(&b))
+			must(t, db.ApplyWith(&b, bloomkv.NoSync))
 		}
 		must(t, db.Flush(t.Context()))
 	}

@@ -385,7 +385,8 @@ func work(t *testing.T, db *bloomkv.DB) {
 	value := make([]byte, 200)
 	for round := range 100 {
 		for i := range 20 * round {
-			must(t, db.With(bloomkv.NoSync).Put(fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000), value))
+			key := fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000)
+			must(t, storetest.PutWith(db, bloomkv.NoSync, key, value))
 			_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%1_000_000))
 			must(t, err)
 		}

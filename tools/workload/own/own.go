@@ -74,7 +74,9 @@ var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
 
 // PutSync syncs the log, whatever the options are.
 func (s *Store) PutSync(key, value []byte) error {
-	return s.DB.With(bloomkv.Sync).Put(key, value)
+	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
+	b.Put(key, value)
+	return s.apply(b, bloomkv.Sync)
 }
 
 // Apply copies the pairs into a batch of the DB, as an application would do.
@@ -83,7 +85,12 @@ func (s *Store) Apply(pairs workload.Batch) error {
 	for key, value := range pairs.All() {
 		b.Put(key, value)
 	}
-	err := s.DB.Apply(b)
+	return s.apply(b, bloomkv.NoSync)
+}
+
+// apply applies a batch of the pool and gives it back.
+func (s *Store) apply(b *bloomkv.Batch, d bloomkv.Durability) error {
+	err := s.DB.ApplyWith(b, d)
 	b.Reset()
 	batches.Put(b)
 	return err
