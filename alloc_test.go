@@ -44,7 +44,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	put("n")
 	put("nz")
 	put("o")
-	must(t, db.DeleteRange([]byte("n"), []byte("nzz")))
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: []byte("n"), Upper: []byte("nzz")}))
 	for i := range 8000 { // loads indexes and filters, fills the cache
 		if _, err := db.Has(fmt.Appendf(nil, "key%05d", i)); err != nil {
 			t.Fatal(err)

@@ -36,11 +36,10 @@ func (b *Batch) Put(key, value []byte) { b.add(ikey.Set, key, value) }
 // Delete adds an operation that deletes key. The key is copied.
 func (b *Batch) Delete(key []byte) { b.add(ikey.Delete, key, nil) }
 
-// DeleteRange adds an operation that deletes all keys in the range [lo, hi): lo is inclusive, hi exclusive. With a
-// nil lo the range begins at the first key; with a nil hi it has no end. An empty or inverted range adds nothing.
-// Both bounds are copied. Keys that the batch puts later are not deleted.
-func (b *Batch) DeleteRange(lo, hi []byte) {
-	lo, hi = cutBound(lo), cutBound(hi)
+// DeleteRange adds an operation that deletes all keys of a range. An empty range adds nothing. The bounds are copied.
+// Keys that the batch puts later are not deleted.
+func (b *Batch) DeleteRange(r KeyRange) {
+	lo, hi := cutBound(r.Lower), cutBound(r.Upper)
 	if hi == nil || bytes.Compare(lo, hi) < 0 {
 		b.add(ikey.RangeDelete, lo, hi)
 	}
@@ -103,16 +102,15 @@ func (b *Batch) Reset() { b.ops, b.count, b.mark, b.err = b.ops[:0], 0, 0, nil }
 type Writer interface {
 	Put(key, value []byte) error
 	Delete(key []byte) error
-	DeleteRange(lo, hi []byte) error // nil bounds are unbounded
-	SetMark(mark []byte) error       // a mark of length 0 removes the mark
+	DeleteRange(r KeyRange) error
+	SetMark(mark []byte) error // a mark of length 0 removes the mark
 }
 
 var _ Writer = (*DB)(nil)
 
 // Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
 // error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the
-// batch changes, which it must not during Replay. An empty lo and a nil hi mean that the range has no bound on that
-// side.
+// batch changes, which it must not during Replay.
 func (b *Batch) Replay(w Writer) error {
 	for ops := b.ops; len(ops) > 0; {
 		kind, key, value, rest, err := batch.NextOp(ops)
@@ -124,7 +122,7 @@ func (b *Batch) Replay(w Writer) error {
 		case ikey.Delete:
 			err = w.Delete(key)
 		case ikey.RangeDelete:
-			err = w.DeleteRange(key, value)
+			err = w.DeleteRange(KeyRange{key, value})
 		case ikey.Mark:
 			err = w.SetMark(value)
 		default:

@@ -33,9 +33,9 @@ func (w *writes) add(format string, args ...any) error {
 func (w *writes) Put(key, value []byte) error { return w.add("put %q=%q", key, value) }
 func (w *writes) Delete(key []byte) error     { return w.add("delete %q", key) }
 
-func (w *writes) DeleteRange(lo, hi []byte) error {
-	w.longest = max(w.longest, len(lo), len(hi))
-	return w.add("delete range %q to %q, unbounded %v", lo, hi, hi == nil)
+func (w *writes) DeleteRange(r KeyRange) error {
+	w.longest = max(w.longest, len(r.Lower), len(r.Upper))
+	return w.add("delete range %q to %q, unbounded %v", r.Lower, r.Upper, r.Upper == nil)
 }
 
 func (w *writes) SetMark(mark []byte) error { return w.add("mark %q", mark) }
@@ -43,10 +43,13 @@ func (w *writes) SetMark(mark []byte) error { return w.add("mark %q", mark) }
 // batchWriter adds writes to a batch.
 type batchWriter struct{ *Batch }
 
-func (w batchWriter) Put(key, value []byte) error     { w.Batch.Put(key, value); return nil }
-func (w batchWriter) Delete(key []byte) error         { w.Batch.Delete(key); return nil }
-func (w batchWriter) DeleteRange(lo, hi []byte) error { w.Batch.DeleteRange(lo, hi); return nil }
-func (w batchWriter) SetMark(mark []byte) error       { w.Batch.SetMark(mark); return nil }
+func (w batchWriter) Put(key, value []byte) error { w.Batch.Put(key, value); return nil }
+func (w batchWriter) Delete(key []byte) error     { w.Batch.Delete(key); return nil }
+func (w batchWriter) DeleteRange(r KeyRange) error {
+	w.Batch.DeleteRange(r)
+	return nil
+}
+func (w batchWriter) SetMark(mark []byte) error { w.Batch.SetMark(mark); return nil }
 
 func TestABatchSaysWhatItHolds(t *testing.T) {
 	var b Batch
@@ -71,11 +74,11 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	b.Put([]byte("a"), []byte("1"))
 	b.Put(nil, nil)
 	b.Delete([]byte("b"))
-	b.DeleteRange([]byte("c"), []byte("d"))
-	b.DeleteRange(nil, nil)
-	b.DeleteRange([]byte("d"), []byte("c")) // inverted
-	b.DeleteRange([]byte("d"), []byte("d")) // empty
-	b.DeleteRange(nil, []byte{})            // empty
+	b.DeleteRange(KeyRange{Lower: []byte("c"), Upper: []byte("d")})
+	b.DeleteRange(KeyRange{})
+	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("c")}) // inverted
+	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("d")}) // empty
+	b.DeleteRange(KeyRange{Upper: []byte{}})                        // empty
 	show := func(b *Batch) []string {
 		var w writes
 		if err := b.Replay(&w); err != nil {
@@ -179,14 +182,14 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	// A bound may be longer than any key: it is truncated to an equivalent bound.
 	c.Reset()
 	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
-	c.DeleteRange(long[:MaxKeySize], long)
-	c.DeleteRange(long, nil)
+	c.DeleteRange(KeyRange{Lower: long[:MaxKeySize], Upper: long})
+	c.DeleteRange(KeyRange{Lower: long})
 	var w writes
 	if err := c.Replay(&w); err != nil || len(w.all) != 2 || w.longest > batch.MaxBound || c.err != nil {
 		t.Errorf("%d ranges with bounds of up to %d bytes, %v, %v", len(w.all), w.longest, err, c.err)
 	}
 	c.Reset()
-	c.DeleteRange(long, append(bytes.Clone(long), 'x')) // no key lies between
+	c.DeleteRange(KeyRange{Lower: long, Upper: append(bytes.Clone(long), 'x')}) // no key lies between
 	if c.Len() != 0 {
 		t.Errorf("%d ranges without a key", c.Len())
 	}
@@ -195,7 +198,7 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 func TestDamagedBytesOfABatchAreRefused(t *testing.T) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))
-	b.DeleteRange([]byte("from"), []byte("to"))
+	b.DeleteRange(KeyRange{Lower: []byte("from"), Upper: []byte("to")})
 	raw, err := b.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +223,7 @@ func FuzzBatch(f *testing.F) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))
 	b.Delete(nil)
-	b.DeleteRange([]byte("from"), nil)
+	b.DeleteRange(KeyRange{Lower: []byte("from")})
 	f.Add(b.ops, uint32(3))
 	f.Add([]byte{2, 0, 0}, uint32(1))
 	f.Add([]byte{2, 0, 0x80, 0}, uint32(1))

@@ -57,7 +57,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	}
 	files.Take()
 	if err := errors.Join(
-		db.DeleteRange([]byte("key00200"), []byte("key01200")),
+		db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key00200"), Upper: []byte("key01200")}),
 		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
 		db.Compact(t.Context(), nil, nil),
 	); err != nil {

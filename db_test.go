@@ -51,7 +51,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	// A batch is visible, and durable, as a whole or not at all. With sets the durability of one call.
 	var batch bloomkv.Batch
 	batch.Put(key(0), []byte("from a batch"))
-	batch.DeleteRange(key(5000), key(6000)) // the end is exclusive
+	batch.DeleteRange(bloomkv.KeyRange{Lower: key(5000), Upper: key(6000)}) // the end is exclusive
 	must(db.ApplyWith(&batch, bloomkv.Sync))
 	want[string(key(0))] = "from a batch"
 	maps.DeleteFunc(want, func(k, _ string) bool { return string(key(5000)) <= k && k < string(key(6000)) })

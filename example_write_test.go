@@ -239,8 +239,8 @@ func (printer) Put(key, value []byte) error {
 }
 func (printer) Delete(key []byte) error { _, err := fmt.Printf("delete %s\n", key); return err }
 
-func (printer) DeleteRange(lo, hi []byte) error {
-	_, err := fmt.Printf("delete from %s to %s\n", lo, hi)
+func (printer) DeleteRange(r bloomkv.KeyRange) error {
+	_, err := fmt.Printf("delete from %s to %s\n", r.Lower, r.Upper)
 	return err
 }
 
@@ -251,7 +251,7 @@ func ExampleBatch_Replay() {
 	var b bloomkv.Batch
 	b.Put([]byte("lamp"), []byte("on"))
 	b.Delete([]byte("radio"))
-	b.DeleteRange([]byte("room/1"), []byte("room/5"))
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("room/1"), Upper: []byte("room/5")})
 	if err := b.Replay(printer{}); err != nil {
 		log.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func ExampleDB_DeleteRange() {
 			log.Fatal(err)
 		}
 	}
-	if err := db.DeleteRange([]byte("log/"), []byte("log/2026-03-03")); err != nil {
+	if err := db.DeleteRange(bloomkv.KeyRange{Lower: []byte("log/"), Upper: []byte("log/2026-03-03")}); err != nil {
 		log.Fatal(err)
 	}
 	for kv, err := range db.Scan(bloomkv.IterOptions{KeysOnly: true}) {

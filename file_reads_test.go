@@ -55,7 +55,8 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	o := shapedStore(t, mem, key, n)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
-	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of range tombstones
+	// a table of range tombstones
+	if err := db.DeleteRange(bloomkv.KeyRange{Lower: key(1000), Upper: key(1400)}); err != nil {
 		t.Fatal(err)
 	}
 	must(t, db.Close())

@@ -54,7 +54,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			for range 50 {
 				put(2 * rng.IntN(n))
 			}
-			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			m.wrote(key(300), key(350), db.DeleteRange(bloomkv.KeyRange{Lower: key(300), Upper: key(350)}))
 			m.look(keys, nil)
 			m.look(keys, snap)
 			m.compare("with a memtable")
@@ -100,7 +100,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 
 			// Range tombstones above tables that they delete from, as left by a process death before any compaction.
 			held.Store(true)
-			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			m.wrote(key(300), key(350), db.DeleteRange(bloomkv.KeyRange{Lower: key(300), Upper: key(350)}))
 			must(t, db.Flush(t.Context()))
 			killed := mem.Kill()
 			close(gate)

@@ -96,7 +96,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if again := rest("opened again", steps*step); again != grown {
 				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
-			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()),
+			if err := errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()),
 				db.Compact(t.Context(), nil, nil)); err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ import (
 // IngestOptions are options of Ingest.
 type IngestOptions struct {
 	// Replace, if not nil, is a range whose present keys are deleted in the same step. Ingested keys are not deleted.
-	// The range is deleted even if nothing is ingested. A zero KeyRange is the whole store. The bounds are copied.
+	// The range is deleted even if nothing is ingested. The bounds are copied.
 	Replace *KeyRange
 	// Mark, if not nil, becomes the mark of the store in the same step, even if nothing is ingested: see DB.Mark. A
 	// mark of length 0 removes the mark. It is copied, and has at most MaxMarkSize bytes.

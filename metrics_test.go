@@ -295,7 +295,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	if !it.First() {
 		t.Fatal(it.Err())
 	}
-	must(t, db.DeleteRange([]byte("key01000"), []byte("key02000")))
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key01000"), Upper: []byte("key02000")}))
 	must(t, db.Flush(t.Context()))
 	pair := func(yield func(bloomkv.KV, error) bool) { yield(bloomkv.KV{[]byte("key01500"), value}, nil) }
 	must(t, db.Ingest(t.Context(), pair, bloomkv.IngestOptions{}))

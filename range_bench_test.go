@@ -51,7 +51,7 @@ func BenchmarkDeleteRange(b *testing.B) {
 				i++
 				binary.BigEndian.PutUint64(lo, uint64(from))
 				binary.BigEndian.PutUint64(hi, uint64(from+n))
-				must(b, db.DeleteRange(lo, hi))
+				must(b, db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}))
 			}
 		})
 	}

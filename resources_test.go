@@ -42,7 +42,7 @@ func fillStore(t *testing.T, db *bloomkv.DB, n uint64) {
 		key = memoryKey(key, 2*i)
 		must(t, db.Put(key, key))
 	}
-	must(t, errors.Join(db.DeleteRange(bytes.Repeat([]byte{0xff}, 9), nil), db.Flush(t.Context())))
+	must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: bytes.Repeat([]byte{0xff}, 9)}), db.Flush(t.Context())))
 	must(t, db.Compact(t.Context(), nil, nil))
 	lookUp(t, db, n)
 }

@@ -139,7 +139,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 	var memory bloomkv.Batch
 	memory.Put([]byte("key00100"), []byte("sixth"))
 	memory.Delete([]byte("key00102"))
-	memory.DeleteRange([]byte("key01600"), []byte("key01620"))
+	memory.DeleteRange(bloomkv.KeyRange{Lower: []byte("key01600"), Upper: []byte("key01620")})
 	memory.Put([]byte("key01604"), []byte("kept"))
 	want["key00100"] = "sixth"
 	delete(want, "key00102")

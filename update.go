@@ -222,10 +222,10 @@ func (tx *Tx) Delete(key []byte) error {
 	return tx.write(func(b *Batch) { b.Delete(key) })
 }
 
-// DeleteRange removes the keys in [lo, hi) when the transaction commits: see [DB.DeleteRange]. The errors are those of
+// DeleteRange removes the keys of a range when the transaction commits: see [DB.DeleteRange]. The errors are those of
 // Put.
-func (tx *Tx) DeleteRange(lo, hi []byte) error {
-	return tx.write(func(b *Batch) { b.DeleteRange(lo, hi) })
+func (tx *Tx) DeleteRange(r KeyRange) error {
+	return tx.write(func(b *Batch) { b.DeleteRange(r) })
 }
 
 // SetMark sets the mark of the store when the transaction commits: see [Batch.SetMark]. The errors are those of Put.

@@ -35,14 +35,14 @@ func (db *DB) Delete(key []byte) error {
 	return db.applyPooled(b)
 }
 
-// DeleteRange removes every key k with lo ≤ k < hi. A nil lo means from the first key, a nil hi means no end. An
-// empty or inverted range is not an error and does nothing. The cost does not depend on the number of keys:
-// DeleteRange writes one range tombstone. Lookups and iterators apply it at once, and compaction removes the deleted
-// keys, whole tables without reading them. Both bounds are copied, and may be longer than a key. Durability and
-// errors are those of Put. [PrefixRange] returns the bounds of a prefix.
-func (db *DB) DeleteRange(lo, hi []byte) error {
+// DeleteRange removes every key of a range, with the same durability and errors as Put. The cost does not depend on
+// the number of keys: DeleteRange writes one range tombstone. Lookups and iterators apply it at once, and compaction
+// removes the deleted keys, whole tables without reading them. The bounds are copied, and may be longer than a key.
+//
+//	err := db.DeleteRange(bloomkv.PrefixRange([]byte("user/")))
+func (db *DB) DeleteRange(r KeyRange) error {
 	b := newBatch()
-	b.DeleteRange(lo, hi)
+	b.DeleteRange(r)
 	return db.applyPooled(b)
 }
 

@@ -118,7 +118,7 @@ func TestVersionsAndRangeDeletesOfAStore(t *testing.T) {
 	snap, err := db.Snapshot()
 	must(err)
 	must(db.Put([]byte("a"), []byte("new")))
-	must(db.DeleteRange([]byte("b"), []byte("d")))
+	must(db.DeleteRange(bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("d")}))
 	must(db.Flush(t.Context()))
 	snap.Close()
 	must(db.Close())

@@ -27,7 +27,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	must(t, db.Compact(t.Context(), nil, nil))
 	size := func(lo, hi []byte) int64 {
 		t.Helper()
-		s, err := db.ApproximateSize(lo, hi)
+		s, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi})
 		must(t, err)
 		return int64(s)
 	}
@@ -57,7 +57,8 @@ func TestApproximateSizesAddUp(t *testing.T) {
 		last = up
 	}
 	must(t, db.Close())
-	if _, err := db.ApproximateSize(nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+	_, err = db.ApproximateSize(bloomkv.KeyRange{})
+	if err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -71,7 +72,7 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	defer db.Close()
 	size := func(lo, hi []byte) uint64 {
 		t.Helper()
-		n, err := db.ApproximateSize(lo, hi)
+		n, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi})
 		must(t, err)
 		return n
 	}

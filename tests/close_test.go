@@ -101,7 +101,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				return db.Delete(key(rng))
 			}
 			lo := key(rng)
-			return db.DeleteRange(lo, append(lo, '0'))
+			return db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: append(lo, '0')})
 		})
 		call("conditional writes", func(rng *rand.Rand) error {
 			k := key(rng)
@@ -180,7 +180,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			return db.Checkpoint(ctx, fmt.Sprint(dir, "-copy", copies.Add(1)))
 		})
 		call("check and size", func(rng *rand.Rand) error {
-			if _, err := db.ApproximateSize(key(rng), nil); err != nil {
+			if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: key(rng)}); err != nil {
 				return err
 			}
 			_, err := db.Check(ctx, nil)

@@ -52,7 +52,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		{"a deletion", func() (bool, error) { return db.CompareAndDelete(key, []byte("x")) }, true, "-"},
 		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{"deleted by a range", func() (bool, error) {
-			if err := db.DeleteRange(nil, nil); err != nil {
+			if err := db.DeleteRange(bloomkv.KeyRange{}); err != nil {
 				return false, err
 			}
 			return db.PutIfAbsent(key, []byte("y"))
@@ -116,8 +116,8 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 		}
 		calls := map[string]error{
 			"Delete":                       db.Delete([]byte("k")),
-			"DeleteRange":                  db.DeleteRange(nil, nil),
-			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
+			"DeleteRange":                  db.DeleteRange(bloomkv.KeyRange{}),
+			"DeleteRange, inverted":        db.DeleteRange(bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("a")}),
 			"Apply of an empty batch":      db.ApplyWith(new(bloomkv.Batch), d),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),

@@ -123,7 +123,7 @@ func (w modelWrite) batch() *bloomkv.Batch {
 	for _, op := range w {
 		switch {
 		case op.ranged:
-			b.DeleteRange([]byte(op.key), op.end)
+			b.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 		case op.del:
 			b.Delete([]byte(op.key))
 		default:

@@ -204,7 +204,7 @@ func TestADigestFollowsTheStore(t *testing.T) {
 				err = db.Delete(key(n))
 			case 1:
 				if i == 1 {
-					err = db.DeleteRange(key(n), key(n+300))
+					err = db.DeleteRange(bloomkv.KeyRange{Lower: key(n), Upper: key(n + 300)})
 				}
 			default:
 				err = db.Put(key(n), bytes.Repeat([]byte("v"), i))

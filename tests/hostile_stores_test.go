@@ -197,13 +197,13 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 	}
 	must(db.Delete(key(11)))
 	if k.ranges {
-		must(db.DeleteRange(key(30), key(33)))
-		must(db.DeleteRange(key(50), nil))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(30), Upper: key(33)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(50)}))
 	}
 	flush()
 	if k.ranges {
-		must(db.DeleteRange(key(1), key(4)))
-		must(db.DeleteRange(key(31), key(42)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(1), Upper: key(4)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(31), Upper: key(42)}))
 	}
 	put(5, 58, 9)
 	must(db.Delete(key(14)))
@@ -237,7 +237,7 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 	put(3, 60, 13)
 	flush()
 	if k.ranges {
-		must(db.DeleteRange(key(8), key(9)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(8), Upper: key(9)}))
 	}
 	must(db.Put(key(40), value(40)))
 	put(4, 60, 17)

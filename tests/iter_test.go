@@ -115,7 +115,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 		case 2:
 			op := modelOp{key: key(), ranged: true}
 			op.end = append([]byte(op.key[:4]), '9')
-			err = db.DeleteRange([]byte(op.key), op.end)
+			err = db.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 			modelWrite{op}.apply(now)
 		case 4:
 			err = db.Flush(t.Context())
@@ -261,7 +261,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 		commit := func(n int) error {
 			var b bloomkv.Batch
 			if n%5 == 4 {
-				b.DeleteRange(nil, nil)
+				b.DeleteRange(bloomkv.KeyRange{})
 			}
 			for i := range keys {
 				b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Appendf(nil, "%08d%0*d", n, n%100, 0))

@@ -68,8 +68,8 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 	b.Put([]byte("a"), []byte("value"))
 	b.Put(nil, nil)
 	b.Delete([]byte("b"))
-	b.DeleteRange([]byte("c"), []byte("d"))
-	b.DeleteRange([]byte("e"), nil)
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("c"), Upper: []byte("d")})
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("e")})
 	b.SetMark([]byte("a short mark"))
 	raw, err := b.MarshalBinary()
 	must(t, err)
@@ -86,10 +86,12 @@ func listOps(t *testing.T, b *bloomkv.Batch) []byte {
 
 type opLister struct{ bytes.Buffer }
 
-func (l *opLister) Put(key, value []byte) error     { return l.line("put", key, value, nil) }
-func (l *opLister) Delete(key []byte) error         { return l.line("delete", key, nil, nil) }
-func (l *opLister) DeleteRange(lo, hi []byte) error { return l.line("delete range", lo, nil, hi) }
-func (l *opLister) SetMark(mark []byte) error       { return l.line("mark", nil, mark, nil) }
+func (l *opLister) Put(key, value []byte) error { return l.line("put", key, value, nil) }
+func (l *opLister) Delete(key []byte) error     { return l.line("delete", key, nil, nil) }
+func (l *opLister) DeleteRange(r bloomkv.KeyRange) error {
+	return l.line("delete range", r.Lower, nil, r.Upper)
+}
+func (l *opLister) SetMark(mark []byte) error { return l.line("mark", nil, mark, nil) }
 
 func (l *opLister) line(op string, key, value, end []byte) error {
 	_, err := fmt.Fprintf(l, "%s %q %q %q\n", op, key, value, end)
@@ -224,7 +226,7 @@ func (s *keptStore) deleteRange(lo, hi string) {
 	if hi == "" {
 		end = nil
 	}
-	s.must(s.db.DeleteRange([]byte(lo), end))
+	s.must(s.db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
 	s.forgetRange(lo, hi)
 }
 
@@ -447,7 +449,7 @@ func (s *keptStore) makeKilled() *vfs.Mem {
 	b.Put(nil, []byte("the empty key"))
 	b.Put([]byte("empty value"), nil)
 	b.Delete([]byte(fruit(9)))
-	b.DeleteRange([]byte("z"), nil)
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("z")})
 	s.mark = "in a log"
 	b.SetMark([]byte(s.mark))
 	s.must(s.db.ApplyWith(&b, bloomkv.Sync))

@@ -48,7 +48,7 @@ func TestALogEndsBeforeItsLargestSize(t *testing.T) {
 	var b bloomkv.Batch
 	lower, upper := bytes.Repeat([]byte("a"), bloomkv.MaxKeySize), bytes.Repeat([]byte("b"), bloomkv.MaxKeySize)
 	for range 100 {
-		b.DeleteRange(lower, upper)
+		b.DeleteRange(bloomkv.KeyRange{Lower: lower, Upper: upper})
 	}
 	n := wal.MaxSize/int64(b.Size()) + 1
 	for range n {

@@ -291,7 +291,8 @@ func (m *modelRun) step() error {
 	case n < 95:
 		op := m.rangeOp()
 		m.note("delete range %q to %q", op.key, op.end)
-		return m.wrote(m.db.DeleteRange([]byte(op.key), op.end), m.opts.Durability, modelWrite{op})
+		err := m.db.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
+		return m.wrote(err, m.opts.Durability, modelWrite{op})
 	case n < 115:
 		return m.batch()
 	case n < 125:
@@ -395,7 +396,7 @@ func (m *modelRun) batch() error {
 			w = append(w, deleteOp(k))
 		case 2:
 			op := m.rangeOp()
-			b.DeleteRange([]byte(op.key), op.end)
+			b.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 			w = append(w, op)
 		default:
 			k, v := m.key(), m.value()

@@ -266,10 +266,10 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			false,
 		},
 		{"a range tombstone is no key", func(db *bloomkv.DB) error {
-			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte("user/1"), Upper: []byte("user/2")})
 		}, true},
 		{"a range tombstone to the end", func(db *bloomkv.DB) error {
-			return db.DeleteRange([]byte("user/17/a"), nil)
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte("user/17/a")})
 		}, true},
 		{"an ingest that replaces a range", func(db *bloomkv.DB) error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),

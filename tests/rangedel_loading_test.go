@@ -20,7 +20,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	must(t, err)
 	snap, err := db.Snapshot() // so that nothing is compacted at first
 	if err == nil {
-		err = errors.Join(db.DeleteRange(nil, w.key(w.keys/2)), db.Flush(t.Context()))
+		err = errors.Join(db.DeleteRange(bloomkv.KeyRange{Upper: w.key(w.keys / 2)}), db.Flush(t.Context()))
 	}
 	must(t, err)
 	storetest.Settle(t, db)

@@ -44,7 +44,7 @@ func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 			put()
 			for i := range n {
 				lo, hi := shape.of(i, n)
-				must(t, db.DeleteRange(numberKey(lo), numberKey(hi)))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: numberKey(lo), Upper: numberKey(hi)}))
 				s, err := db.Snapshot()
 				must(t, err)
 				snaps = append(snaps, s)
@@ -107,7 +107,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 					must(t, db.Put([]byte(k), []byte(now[k])))
 				}
 				lo, hi := shape.of(i, n)
-				must(t, db.DeleteRange(numberKey(lo), numberKey(hi)))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: numberKey(lo), Upper: numberKey(hi)}))
 				maps.DeleteFunc(now, func(k, _ string) bool {
 					return k >= string(numberKey(lo)) && k < string(numberKey(hi))
 				})

@@ -193,7 +193,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			must(t, errors.Join(db.DeleteRange(w.key(w.lo), w.key(w.hi)), db.Sync()))
+			must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: w.key(w.lo), Upper: w.key(w.hi)}), db.Sync()))
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
 				t.Errorf("in memory: %v", err)
 			}
@@ -323,7 +323,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 						bounds[i] = wide.key(at)
 					}
 				}
-				must(t, db.DeleteRange(bounds[0], bounds[1]))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: bounds[0], Upper: bounds[1]}))
 				end := r[1]
 				if end < 0 {
 					end = wide.keys

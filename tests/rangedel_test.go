@@ -85,7 +85,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			var err error
 			switch {
 			case op.ranged:
-				err = db.DeleteRange(lo, hi) // keeps nil bounds nil
+				err = db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}) // keeps nil bounds nil
 			case op.del:
 				err = db.Delete([]byte(op.key))
 			default:
@@ -214,16 +214,16 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 				}
 			}
 		}
-		must(db.DeleteRange(key(100), key(110)))
-		must(db.DeleteRange(key(100), key(105)))
-		must(db.DeleteRange(key(200), key(201)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(110)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(105)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(200), Upper: key(201)}))
 		if beside == "over what is left of a merge" {
 			must(db.Flush(t.Context()))
 			must(db.Put(key(102), nil))
 			must(db.Delete(key(102)))
 			must(db.Put(key(50), nil))
 			must(db.Flush(t.Context()))
-			must(db.DeleteRange(key(103), key(110)))
+			must(db.DeleteRange(bloomkv.KeyRange{Lower: key(103), Upper: key(110)}))
 		}
 		must(db.Close())
 

@@ -90,7 +90,9 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	}
 	put := func(i int) { do(db.Put([]byte(key(i)), []byte(value(i)))) }
 	del := func(i int) { do(db.Delete([]byte(key(i)))) }
-	delRange := func(from, to int) { do(db.DeleteRange([]byte(key(from)), []byte(key(to)))) }
+	delRange := func(from, to int) {
+		do(db.DeleteRange(bloomkv.KeyRange{Lower: []byte(key(from)), Upper: []byte(key(to))}))
+	}
 	for i := range 450 {
 		put(i * 7 % 450)
 	}

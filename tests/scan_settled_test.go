@@ -96,7 +96,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 		must(t, snap.Close())
 
 		must(t, db.Compact(t.Context(), nil, nil))
-		must(t, db.DeleteRange(key(501), key(1502)))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(501), Upper: key(1502)}))
 		maps.DeleteFunc(want, func(k, _ string) bool { return k >= string(key(501)) && k < string(key(1502)) })
 		check("a range deleted in memory", db, want)
 		put(4*keys, 2)

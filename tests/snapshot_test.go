@@ -246,7 +246,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 		commit := func(n int) error {
 			var b bloomkv.Batch
 			if n%4 == 3 {
-				b.DeleteRange(nil, nil)
+				b.DeleteRange(bloomkv.KeyRange{})
 			} else {
 				for i := range keys {
 					b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Append(nil, n))
@@ -441,7 +441,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 		must("snapshot", err)
 		between = append(between, snap)
 	}
-	must("delete", r.db.DeleteRange([]byte("new"), nil))
+	must("delete", r.db.DeleteRange(bloomkv.KeyRange{Lower: []byte("new")}))
 	must("flush", r.db.Flush(t.Context()))
 	must("new snapshot", r.take())
 	for i, snap := range between {

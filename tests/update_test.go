@@ -135,7 +135,9 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 		return func(db *bloomkv.DB) error { return db.Delete([]byte(k)) }
 	}
 	cut := func(lo, hi string) func(db *bloomkv.DB) error {
-		return func(db *bloomkv.DB) error { return db.DeleteRange([]byte(lo), []byte(hi)) }
+		return func(db *bloomkv.DB) error {
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: []byte(hi)})
+		}
 	}
 	ingest := func(k string) func(db *bloomkv.DB) error {
 		return func(db *bloomkv.DB) error {
@@ -144,7 +146,7 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 	}
 	own := func(tx *bloomkv.Tx) {
 		_ = tx.Put([]byte("c"), []byte("own"))
-		_ = tx.DeleteRange([]byte("x"), []byte("y"))
+		_ = tx.DeleteRange(bloomkv.KeyRange{Lower: []byte("x"), Upper: []byte("y")})
 		_, _ = tx.Get([]byte("c"))
 		_, _ = tx.Has([]byte("xx"))
 	}
@@ -277,7 +279,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 					if rng.IntN(10) == 0 {
 						w[0].end = nil
 					}
-					must(t, tx.DeleteRange([]byte(k), w[0].end))
+					must(t, tx.DeleteRange(bloomkv.KeyRange{Lower: []byte(k), Upper: w[0].end}))
 					if w[0].end == nil || k < string(w[0].end) {
 						w.apply(now)
 					}
@@ -420,7 +422,8 @@ func TestAnUpdateEndsWell(t *testing.T) {
 	for what, err := range map[string]error{
 		"Get": getErr, "Has": hasErr, "Put": kept.Put(k, k), "Delete": kept.Delete(k),
 		"Iter": it.Err(), "Close": it.Close(),
-		"DeleteRange": kept.DeleteRange(k, nil), "SetMark": kept.SetMark(k), "a closed iterator": left.Close(),
+		"DeleteRange": kept.DeleteRange(bloomkv.KeyRange{Lower: k}), "SetMark": kept.SetMark(k),
+		"SetDurability": kept.SetDurability(bloomkv.Sync), "a closed iterator": left.Close(),
 	} {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // returned bare
 			t.Errorf("%s after the end: %v, want ErrClosed", what, err)

@@ -43,7 +43,7 @@ func Layered(t *testing.T, mem *vfs.Mem) (o *bloomkv.Options, want map[string]st
 		if hi != "" {
 			end = []byte(hi)
 		}
-		must(db.DeleteRange([]byte(lo), end))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
 		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
 	}
 	key := func(n int) string { return fmt.Sprintf("key%05d", n) }

@@ -31,7 +31,7 @@ func (s *tenant) build() error {
 		lower := append(fmt.Appendf(nil, "%08d", i), bytes.Repeat([]byte("k"), bloomkv.MaxKeySize-8)...)
 		upper := bytes.Clone(lower)
 		upper[len(upper)-1]++
-		err = db.DeleteRange(lower, upper)
+		err = db.DeleteRange(bloomkv.KeyRange{Lower: lower, Upper: upper})
 	}
 	if err == nil {
 		err = db.Close()

@@ -365,7 +365,8 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 	for _, k := range []string{attack[:40], attack, "\x00" + attack} {
 		err = errors.Join(err, db.Put([]byte(k), []byte(attack)))
 	}
-	must(t, errors.Join(err, db.DeleteRange([]byte(attack+"a"), []byte(attack+"b")), db.Close()))
+	err = errors.Join(err, db.DeleteRange(bloomkv.KeyRange{Lower: []byte(attack + "a"), Upper: []byte(attack + "b")}))
+	must(t, errors.Join(err, db.Close()))
 	table := filepath.Join(t.TempDir(), "<script>alert(2)<"+"&\".sst")
 	b := readFile(t, glob(t, dir, "*.sst"))
 	if err := os.WriteFile(table, b, 0o600); err != nil {

@@ -110,7 +110,7 @@ func randomCall(t *testing.T, db *bloomkv.DB, rng *rand.Rand, fresh string, done
 		for k := first; k < accountKeys; k++ {
 			done.writes[k] = ""
 		}
-		return db.DeleteRange(key(first), nil)
+		return db.DeleteRange(bloomkv.KeyRange{Lower: key(first)})
 	case 3:
 		done.writes[first] = fresh
 		return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{string(key(first)): fresh}),

@@ -109,7 +109,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 			t.Errorf("%.0f ± %.0f keys would be written and %.0f entries dropped, want %.0f of %.0f", o.Written, o.Err,
 				o.Garbage, total, entries)
 		}
-		must(t, g.db.DeleteRange(treeKey(5), treeKey(6)))
+		must(t, g.db.DeleteRange(bloomkv.KeyRange{Lower: treeKey(5), Upper: treeKey(6)}))
 		g.put(each(0, 1))
 		if o := g.inspect(inspect.Options{}).Overlap; o.Known || o.Written != 0 {
 			t.Errorf("with range deletes: %+v, want nothing known", o)
