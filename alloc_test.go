@@ -23,7 +23,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	storetest.Roomy(t)
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {
@@ -60,7 +60,8 @@ func TestWritesAllocateNothing(t *testing.T) {
 	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
+	o := &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterSeed: 1}
+	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
 	for i := range 2 * deadkeys.Worth { // writes look whether they are in a range of deleted keys
@@ -83,7 +84,7 @@ func TestWritesAllocateNothing(t *testing.T) {
 		{"Put", 0, func() error { return db.Put(key, value) }},
 		{"Delete", 0, func() error { return db.Delete(key) }},
 		{"Apply", 0, func() error { return db.Apply(&b) }},
-		{"ApplyWith", 0, func() error { return db.ApplyWith(&b, bloomkv.Sync) }},
+		{"ApplyWith", 0, func() error { return db.ApplyWith(&b, bloomkv.DurabilitySync) }},
 		{"PutIfAbsent", 1, func() error { _, err := db.PutIfAbsent(key, value); return err }},
 		{"CompareAndSwap", 1, func() error { _, err := db.CompareAndSwap(key, value, value); return err }},
 		{"Update", 1, func() error {

@@ -268,7 +268,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	later.Put([]byte("fine too"), nil)
 	for what, err := range map[string]error{
 		"a key": db.Put(tooLong, nil), "a key to delete": db.Delete(tooLong), "a value": db.Put([]byte("k"), tooLarge),
-		"a batch": db.ApplyWith(&full, NoSync), "a key in a batch": db.ApplyWith(&later, Sync),
+		"a batch": db.ApplyWith(&full, DurabilityNoSync), "a key in a batch": db.ApplyWith(&later, DurabilitySync),
 	} {
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", what, err)
@@ -283,7 +283,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	largest := tooLong[:MaxKeySize]
 	later.Put(largest, tooLarge[:9<<20]) // more than a memtable
 	later.Put(nil, nil)
-	if err := db.ApplyWith(&later, Sync); err != nil {
+	if err := db.ApplyWith(&later, DurabilitySync); err != nil {
 		t.Fatalf("the largest key: %v", err)
 	}
 	for range 2 {

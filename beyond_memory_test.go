@@ -163,7 +163,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	const memtable = 256 << 10
 	db, err := bloomkv.Open("db", &bloomkv.Options{
-		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
+		FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
 	})
 	must(t, err)
 	defer func() { must(t, db.Close()) }()

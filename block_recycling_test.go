@@ -28,7 +28,7 @@ func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func
 	t.Helper()
 	storetest.Roomy(t) // so that blocks stay cached until spoilAll
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.Compression, o.BlockSize = bloomkv.NoSync, bloomkv.CompressionNone, blockSize
+	o.Durability, o.Compression, o.BlockSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, blockSize
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {

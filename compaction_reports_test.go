@@ -20,7 +20,7 @@ import (
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	files := storetest.LogFiles(vfs.NewMem())
 	o := storetest.Tiny(files)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	l := listen(o)
 	db := l.open(t, o)
 	rng := rand.New(rand.NewPCG(41, 0))

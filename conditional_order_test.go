@@ -98,7 +98,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	must(t, db.ApplyWith(&b, bloomkv.NoSync))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	type outcome struct {
 		done bool
 		err  error

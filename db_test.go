@@ -29,7 +29,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	}
 	fsys := vfs.NewMem() // a file system in memory
 	options := &bloomkv.Options{
-		FS: fsys, Durability: bloomkv.NoSync,
+		FS: fsys, Durability: bloomkv.DurabilityNoSync,
 		// So small that 20,000 keys make a tree of several levels.
 		MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 4, BlockSize: 1 << 10,
 	}
@@ -52,7 +52,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	var batch bloomkv.Batch
 	batch.Put(key(0), []byte("from a batch"))
 	batch.DeleteRange(bloomkv.KeyRange{Lower: key(5000), Upper: key(6000)}) // the end is exclusive
-	must(db.ApplyWith(&batch, bloomkv.Sync))
+	must(db.ApplyWith(&batch, bloomkv.DurabilitySync))
 	want[string(key(0))] = "from a batch"
 	maps.DeleteFunc(want, func(k, _ string) bool { return string(key(5000)) <= k && k < string(key(6000)) })
 	// A conditional write.

@@ -117,7 +117,7 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 		fsys := &spaciousFS{FS: vfs.NewMem()}
 		const spaceAgain = time.Second // after which a compaction that was put off is considered again
 		o := storetest.Tiny(fsys)
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		l := listen(o)
 		db := l.open(t, o)
 		for i := range bloomkv.TriggerRuns + 1 {
@@ -194,6 +194,6 @@ func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	must(t, db.ApplyWith(&b, bloomkv.NoSync))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	must(t, db.Flush(t.Context()))
 }

@@ -113,7 +113,7 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 
 func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	l := listen(o)
 	db := l.open(t, o)
 	for i := range 4000 {
@@ -317,12 +317,12 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 		{
 			"compaction is stopped", storetest.CompactLoop,
 			func(s *tree.State) bool { return len(s.Version.Levels[0]) == bloomkv.StopRuns },
-			[]bloomkv.StallReason{bloomkv.SlowedByLevel0, bloomkv.StoppedByLevel0},
+			[]bloomkv.StallReason{bloomkv.StallSlowedByLevel0, bloomkv.StallStoppedByLevel0},
 		},
 		{
 			"flushes are stopped", storetest.FlushLoop,
 			func(s *tree.State) bool { return len(s.Frozen) == 1 },
-			[]bloomkv.StallReason{bloomkv.StoppedByMemtable},
+			[]bloomkv.StallReason{bloomkv.StallStoppedByMemtable},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				return storetest.CreatesTable(op) && storetest.Inside(tt.gate)
 			})
 			o := storetest.Small(fsys)
-			o.Durability = bloomkv.NoSync
+			o.Durability = bloomkv.DurabilityNoSync
 			l := listen(o)
 			db := l.open(t, o)
 			done := make(chan error, 1)
@@ -366,8 +366,8 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				}
 			}
 			for reason, counted := range map[bloomkv.StallReason]bloomkv.StallMetrics{
-				bloomkv.SlowedByLevel0: w.SlowedByLevel0, bloomkv.StoppedByLevel0: w.StoppedByLevel0,
-				bloomkv.StoppedByMemtable: w.StoppedByMemtable,
+				bloomkv.StallSlowedByLevel0: w.SlowedByLevel0, bloomkv.StallStoppedByLevel0: w.StoppedByLevel0,
+				bloomkv.StallStoppedByMemtable: w.StoppedByMemtable,
 			} {
 				if sums[reason] != counted {
 					t.Errorf("%v: reported %v, counted %v", reason, sums[reason], counted)
@@ -404,7 +404,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		var b bloomkv.Batch
 		b.Put(fmt.Append(nil, i), value)
-		must(t, db.ApplyWith(&b, bloomkv.NoSync))
+		must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {

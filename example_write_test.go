@@ -93,7 +93,7 @@ func ExampleDB_Apply() {
 // durable then, too.
 func ExampleDB_ApplyWith() {
 	disk := vfs.NewMem()
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func ExampleDB_ApplyWith() {
 	}
 	var b bloomkv.Batch
 	b.Put([]byte("invoice"), nil)
-	if err := db.ApplyWith(&b, bloomkv.Sync); err != nil {
+	if err := db.ApplyWith(&b, bloomkv.DurabilitySync); err != nil {
 		log.Fatal(err)
 	}
 
@@ -158,7 +158,7 @@ func ExampleBatch_MarshalBinary() {
 // A consumer of a stream keeps its offset as the mark of the store, in the same batch as what it makes of the messages.
 // After a crash it goes on where the store is: no message is lost or counted twice.
 func ExampleDB_Mark() {
-	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -20,7 +20,7 @@ const exportKeys = 1_000_000
 func exportStore(b *testing.B) (db *bloomkv.DB, dir string) {
 	b.Helper()
 	dir = filepath.Join(b.TempDir(), "store")
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		b.Fatal(err)
 	}

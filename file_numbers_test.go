@@ -87,7 +87,7 @@ func ascending(all map[string]string) iter.Seq2[bloomkv.KV, error] {
 
 func numberedOptions(fsys vfs.FS) *bloomkv.Options {
 	o := storetest.Tiny(fsys)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	return o
 }
 

@@ -19,7 +19,8 @@ func uncached(db *bloomkv.DB) { db.Pool().Blocks.SetCapacity(0) }
 func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *bloomkv.Options {
 	t.Helper()
 	o := storetest.Tiny(fsys)
-	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 1024, 64<<10, 32<<10, 4
+	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 1024, 64<<10,
+		32<<10, 4
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(11, 12))

@@ -30,7 +30,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				}
 				return nil
 			}))
-			o.Durability, o.FilterFPR = bloomkv.NoSync, test.fpr
+			o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, test.fpr
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			m := newAnswersModel(t, db)

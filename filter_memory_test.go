@@ -31,7 +31,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := storetest.Tiny(vfs.NewMem())
-			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.NoSync, memory, tt.kind, 4
+			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.DurabilityNoSync, memory, tt.kind, 4
 			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
 			o.FilterSeed = 5
 			db, err := bloomkv.Open("db", o)
@@ -143,8 +143,8 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		}
 	}
 	o := storetest.Tiny(mem)
-	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<20, 4<<20, 4<<20,
-		64<<20
+	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.DurabilityNoSync, 64<<20,
+		4<<20, 4<<20, 64<<20
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	for i := range uint64(600_000) { // more keys than bits
@@ -235,9 +235,8 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = bloomkv.NoSync, kind,
-			1<<20,
-			1<<20, 10, 1<<20
+		o.Durability, o.FilterKind = bloomkv.DurabilityNoSync, kind
+		o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = 1<<20, 1<<20, 10, 1<<20
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		const keys = 300_000

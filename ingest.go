@@ -59,7 +59,7 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err == nil && len(tables) == 0 && mark != nil {
 		var b Batch
 		b.SetMark(mark)
-		return db.ApplyWith(&b, Sync)
+		return db.ApplyWith(&b, DurabilitySync)
 	}
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 	key, value := []byte("key"), bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for _, compression := range []bloomkv.Compression{bloomkv.CompressionNone, bloomkv.CompressionS2} {
 		db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{
-			Durability: bloomkv.NoSync, Compression: compression, MemoryBudget: 8 << 20,
+			Durability: bloomkv.DurabilityNoSync, Compression: compression, MemoryBudget: 8 << 20,
 		})
 		must(t, err)
 		var batch bloomkv.Batch
@@ -69,7 +69,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
 	const size = 16 << 20
-	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync, MemoryBudget: 8 << 20})
+	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
 	must(t, err)
 	value := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for i := range 4 {

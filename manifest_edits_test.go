@@ -57,7 +57,7 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 		}
 		return nil
 	}))
-	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.NoSync
+	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	key := bytes.Repeat([]byte("k"), 60_000) // bounds that fill a manifest
@@ -101,7 +101,7 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	defer func() { _ = db.Close() }()
 	for i := range 3 {

@@ -26,7 +26,8 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	}
 	const n = 900_000
 	opts := &bloomkv.Options{
-		FS: vfs.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+		FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20,
+		BlockSize: 256,
 		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
@@ -44,7 +45,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			must(t, db.ApplyWith(&b, bloomkv.NoSync))
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 			b.Reset()
 		}
 	}
@@ -93,7 +94,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	opts := storetest.Small(vfs.NewMem())
-	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.DurabilityNoSync, 8, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	defer func() {
@@ -157,7 +158,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 	}
 	takes := func(tables int) (counted, taken int64) {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.NoSync, 1<<20, 2*many
+		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.DurabilityNoSync, 1<<20, 2*many
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		value := make([]byte, 1000)

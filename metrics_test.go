@@ -182,7 +182,7 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	const n = 20_000
 	o := storetest.Small(vfs.NewMem())
-	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.05
+	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.05
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
@@ -267,7 +267,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 
 func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	o := storetest.Small(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	value := make([]byte, 200)
@@ -343,7 +343,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	// A batch larger than the budget gets a memtable of its own.
 	var b bloomkv.Batch
 	b.Put([]byte("large"), make([]byte, 9<<20))
-	must(t, db.ApplyWith(&b, bloomkv.NoSync))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget by ") {
 		t.Errorf("%d bytes over budget, want at least a mebibyte:\n%v", m.Resources.OverBudget, m)
 	}
@@ -361,7 +361,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
 	})
 	o := storetest.Small(fsys)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	value := make([]byte, 1000)

@@ -21,7 +21,7 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 	must(t, err)
 	fresh := db.Metrics()
 	for i := range 2000 {
-		must(t, storetest.PutWith(db, bloomkv.NoSync, fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
+		must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
 	}
 	must(t, db.Compact(t.Context(), nil, nil))
 	for i := range 100 {

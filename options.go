@@ -34,11 +34,13 @@ const (
 type Durability uint8
 
 const (
-	// Sync acknowledges a write once it is on stable storage: the write survives a power cut. It is the default.
-	Sync Durability = iota
-	// NoSync acknowledges a write once the operating system has it: the write survives the death of the process, but
-	// a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes durable.
-	NoSync
+	// DurabilitySync acknowledges a write once it is on stable storage: the write survives a power cut. It is the
+	// default.
+	DurabilitySync Durability = iota
+	// DurabilityNoSync acknowledges a write once the operating system has it: the write survives the death of the
+	// process, but a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes
+	// durable.
+	DurabilityNoSync
 )
 
 // A Compression determines how data blocks are stored. A block that does not become at least an eighth smaller is
@@ -73,7 +75,8 @@ const (
 type Options struct {
 	// FS is the file system. nil means the operating system's.
 	FS vfs.FS
-	// Durability applies to all writes except [DB.ApplyWith] and [Tx.SetDurability]. The zero value means Sync.
+	// Durability applies to all writes except [DB.ApplyWith] and [Tx.SetDurability]. The zero value means
+	// DurabilitySync.
 	Durability Durability
 	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
 	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.
@@ -282,7 +285,7 @@ func (o *Options) check() error {
 		name           string
 		got, low, high int64
 	}{
-		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
+		{"Durability", int64(o.Durability), int64(DurabilitySync), int64(DurabilityNoSync)},
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MaxMappedBytes", mapped, math.MinInt64, maxMemory},

@@ -15,8 +15,8 @@ import (
 // again.
 func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = bloomkv.NoSync, bloomkv.PrefixSeparator('/', 1), 64<<10,
-		64<<10
+	o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, bloomkv.PrefixSeparator('/', 1)
+	o.MemtableSize, o.TableSize = 64<<10, 64<<10
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

@@ -21,7 +21,7 @@ import (
 // sharing returns options like those of tiny, for a store that shares r.
 func sharing(r *bloomkv.Resources) *bloomkv.Options {
 	o := storetest.Tiny(vfs.NewMem())
-	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.NoSync
+	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.DurabilityNoSync
 	return o
 }
 

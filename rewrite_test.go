@@ -48,7 +48,7 @@ func reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 // planOptionsFor returns options with which a few thousand keys are some tables in two levels.
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *bloomkv.Options)) *bloomkv.Options {
 	o := &bloomkv.Options{
-		FS: fs, FilterSeed: 1, Durability: bloomkv.NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
+		FS: fs, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
 		MemtableSize: 256 << 10,
 		TableSize:    64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: bloomkv.CompressionNone,
 	}
@@ -277,7 +277,7 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	mem := vfs.NewMem()
 	options := func(fpr float64) *bloomkv.Options {
 		o := storetest.Tiny(mem)
-		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.NoSync, fpr, 4
+		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.DurabilityNoSync, fpr, 4
 		return o
 	}
 	put := func(db *bloomkv.DB, from, to uint64) {

@@ -33,7 +33,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	must(t, db.Put([]byte("begin"), nil))
 	gated.Store(true)
 	var done []chan error
-	for i, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync, bloomkv.Sync} {
+	for i, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync, bloomkv.DurabilitySync} {
 		out := make(chan error, 1)
 		done = append(done, out)
 		go func() {
@@ -82,7 +82,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Helper()
 		var b bloomkv.Batch
 		b.Put([]byte(key), nil)
-		must(t, db.ApplyWith(&b, bloomkv.NoSync))
+		must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	promises := func(number uint64) bool {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Options {
 	b.Helper()
 	o := &bloomkv.Options{
-		FS: fsys, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
+		FS: fsys, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
 	}
 	db, err := bloomkv.Open(dir, o)
 	must(b, err)

@@ -167,7 +167,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				s.want, s.files = want, storetest.LogFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
 				s.db = storetest.OpenCold(t, &o)
-				must(t, s.db.ApplyWith(&memory, bloomkv.Sync))
+				must(t, s.db.ApplyWith(&memory, bloomkv.DurabilitySync))
 				tables := uint64(0)
 				s.db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 					tables++

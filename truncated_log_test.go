@@ -85,7 +85,9 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 // TestALogWithoutItsBeginningIsDamage removes or overwrites the beginning of a log that the manifest names, whether or
 // not a write asked for a sync: the manifest names a log once its first record is durable.
 func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
-	for name, durability := range map[string]bloomkv.Durability{"synced": bloomkv.Sync, "not synced": bloomkv.NoSync} {
+	for name, durability := range map[string]bloomkv.Durability{
+		"synced": bloomkv.DurabilitySync, "not synced": bloomkv.DurabilityNoSync,
+	} {
 		mem := vfs.NewMem()
 		db, err := bloomkv.Open("db", storetest.Small(mem))
 		must(t, err)

@@ -112,9 +112,9 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 		return false, err
 	}
 	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 && turn == nil {
-		return true, db.writer.Commit(b.ops, b.count, tx.durability == Sync)
+		return true, db.writer.Commit(b.ops, b.count, tx.durability == DurabilitySync)
 	}
-	return db.writer.CommitReads(b.ops, b.count, tx.durability == Sync, &tx.reads)
+	return db.writer.CommitReads(b.ops, b.count, tx.durability == DurabilitySync, &tx.reads)
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it

@@ -23,7 +23,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}{{"present", 0}, {"absent", keys}} {
 		b.Run(kind.name, func(b *testing.B) {
 			o := benchOptions()
-			o.FS, o.Durability = vfs.NewMem(), bloomkv.NoSync
+			o.FS, o.Durability = vfs.NewMem(), bloomkv.DurabilityNoSync
 			db, err := bloomkv.Open("db", o)
 			must(b, err)
 			value := make([]byte, 100)

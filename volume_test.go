@@ -16,7 +16,7 @@ import (
 func TestTheRootOfAVolumeTakesAStore(t *testing.T) {
 	ctx, base := t.Context(), t.TempDir()
 	source := filepath.Join(base, "source")
-	db, err := bloomkv.Open(source, usual(bloomkv.NoSync, func(vfs.Op) {}))
+	db, err := bloomkv.Open(source, usual(bloomkv.DurabilityNoSync, func(vfs.Op) {}))
 	must(t, err)
 	keys, err := usualWork(db, "key")
 	must(t, err)

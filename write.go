@@ -25,7 +25,7 @@ func (db *DB) putLarge(key, value []byte) error {
 	if err := db.check(new(Batch), db.opts.Durability); err != nil {
 		return err
 	}
-	return db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, db.opts.Durability == Sync)
+	return db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, db.opts.Durability == DurabilitySync)
 }
 
 // Delete removes key, with the same durability and errors as Put. Deleting an absent key is not an error.
@@ -72,15 +72,16 @@ func (db *DB) Apply(b *Batch) error { return db.ApplyWith(b, db.opts.Durability)
 
 // ApplyWith applies b as Apply does, with durability d instead of Options.Durability. Use it for the writes that must
 // be synced in a store that does not sync each write, or the other way round. A write is durable only together with
-// all earlier ones, so a synced write makes these durable too. An empty batch with [Sync] is the same as [DB.Sync].
+// all earlier ones, so a synced write makes these durable too. An empty batch with [DurabilitySync] is the same as
+// [DB.Sync].
 func (db *DB) ApplyWith(b *Batch, d Durability) error {
 	if err := db.check(b, d); err != nil {
 		return err
 	}
 	switch {
 	case b.count > 0:
-		return db.writer.Commit(b.ops, b.count, d == Sync)
-	case d == Sync:
+		return db.writer.Commit(b.ops, b.count, d == DurabilitySync)
+	case d == DurabilitySync:
 		return db.Sync()
 	default:
 		return db.tree.Writable()
@@ -92,14 +93,14 @@ func (db *DB) check(b *Batch, d Durability) error {
 	switch {
 	case db.tree.Load() == nil:
 		return ErrClosed
-	case d > NoSync:
-		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, Sync, NoSync)
+	case d > DurabilityNoSync:
+		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, DurabilitySync, DurabilityNoSync)
 	}
 	return b.err
 }
 
-// Sync makes every write that has returned durable; it is the barrier after NoSync writes. If it fails, the store
-// takes no more writes (ErrReadOnly).
+// Sync makes every write that has returned durable; it is the barrier after writes with DurabilityNoSync. If it fails,
+// the store takes no more writes (ErrReadOnly).
 func (db *DB) Sync() error {
 	if db.tree.Load() == nil {
 		return ErrClosed
@@ -150,7 +151,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 	if err := db.check(b, db.opts.Durability); err != nil {
 		return false, err
 	}
-	return db.writer.CommitIf(b.ops, b.count, db.opts.Durability == Sync, key, old)
+	return db.writer.CommitIf(b.ops, b.count, db.opts.Durability == DurabilitySync, key, old)
 }
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}

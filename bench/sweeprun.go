@@ -191,7 +191,7 @@ func fillRuns(ctx context.Context, store *own.Store, set workload.Set, from, to,
 			if batch.Len() < batchPairs && batch.Size() < 1<<20 && done+1 < end {
 				continue
 			}
-			if err := errors.Join(ctx.Err(), store.DB.ApplyWith(&batch, bloomkv.NoSync)); err != nil {
+			if err := errors.Join(ctx.Err(), store.DB.ApplyWith(&batch, bloomkv.DurabilityNoSync)); err != nil {
 				return fmt.Errorf("run %d of %d: %w", run+1, n, err)
 			}
 			batch.Reset()

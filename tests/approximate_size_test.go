@@ -16,7 +16,7 @@ import (
 func TestApproximateSizesAddUp(t *testing.T) {
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
-	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.NoSync
+	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }

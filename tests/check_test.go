@@ -39,7 +39,7 @@ func newCheckStore(t *testing.T) *bloomkv.Options {
 	t.Helper()
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

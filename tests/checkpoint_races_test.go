@@ -239,7 +239,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
 					})
 				}
-				if err := h.write(db, bloomkv.Sync+bloomkv.Durability(rng.IntN(2)), w); err != nil {
+				if err := h.write(db, bloomkv.DurabilitySync+bloomkv.Durability(rng.IntN(2)), w); err != nil {
 					t.Error(err)
 					return
 				}

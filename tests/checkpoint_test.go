@@ -23,7 +23,7 @@ import (
 func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 	t.Helper()
 	o := storetest.Tiny(fsys)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(35, 0))
@@ -33,7 +33,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
 		}
-		must(t, db.ApplyWith(w.batch(), bloomkv.NoSync))
+		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync))
 		w.apply(want)
 		if i == 400 {
 			must(t, db.Compact(t.Context(), nil, nil))
@@ -266,7 +266,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
-		must(t, db.ApplyWith(w.batch(), bloomkv.Sync))
+		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilitySync))
 		w.apply(want)
 		all, err := storetest.Contents(db)
 		if err != nil || storetest.Diff(all, want) != "" {

@@ -78,7 +78,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				b.Put(key(rng), make([]byte, rng.IntN(200)))
 				b.Delete(key(rng))
 			}
-			return db.ApplyWith(&b, bloomkv.NoSync)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		})
 		call("get", func(rng *rand.Rand) error {
 			if _, err := db.Get(key(rng)); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
@@ -267,7 +267,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 		must(t, err)
 		for i := range 300 {
 			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
-			must(t, storetest.PutWith(db, bloomkv.NoSync, []byte(key), []byte(value)))
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte(key), []byte(value)))
 		}
 		if where == "tables" {
 			must(t, db.Compact(t.Context(), nil, nil))
@@ -311,7 +311,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	before := count()
 	o := storetest.Tiny(vfs.OS)
 	o.MaxOpenFiles = 8
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
 		db, err := bloomkv.Open(dir, o)

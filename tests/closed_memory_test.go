@@ -27,7 +27,7 @@ func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
 	use := func() (kept []any) {
 		dir := t.TempDir()
 		db, err := bloomkv.Open(dir, &bloomkv.Options{
-			Durability: bloomkv.NoSync, MemtableSize: 256 << 10, TableSize: 16 << 10, BlockSize: 1 << 10,
+			Durability: bloomkv.DurabilityNoSync, MemtableSize: 256 << 10, TableSize: 16 << 10, BlockSize: 1 << 10,
 			Compression: bloomkv.CompressionNone,
 		})
 		must(t, err)

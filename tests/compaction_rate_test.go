@@ -20,8 +20,8 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 	const rate = 100 << 10
 	synctest.Test(t, func(t *testing.T) {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
-			bloomkv.CompressionNone, rate
+		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.DurabilityNoSync, 1<<20,
+			1<<20, bloomkv.CompressionNone, rate
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		rng := rand.New(rand.NewPCG(1, 2))

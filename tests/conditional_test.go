@@ -105,7 +105,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
-	for _, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync} {
+	for _, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync} {
 		o.ReadOnly, o.Durability = true, d
 		if db, err = bloomkv.Open("db", o); err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	must(t, err)
-	must(t, db.ApplyWith(new(bloomkv.Batch), bloomkv.NoSync))
+	must(t, db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilityNoSync))
 	var wg sync.WaitGroup
 	wg.Go(func() { // leads its group, and waits at the gate
 		if err := db.Put([]byte("first"), nil); err != nil {

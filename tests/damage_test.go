@@ -66,7 +66,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		w.apply(d.want)
 	}
 	for i := range 200 {
-		put(i*37%211, 5, bloomkv.NoSync)
+		put(i*37%211, 5, bloomkv.DurabilityNoSync)
 		if i%50 == 20 {
 			must(t, db.Flush(t.Context()))
 		}
@@ -85,7 +85,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		}
 		hold.Store(true)
 		for i := range 20 {
-			put(300+i, 5, bloomkv.Sync)
+			put(300+i, 5, bloomkv.DurabilitySync)
 		}
 		flushed := make(chan struct{})
 		go func() {
@@ -94,11 +94,11 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		}()
 		storetest.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
 		for i := range 5 {
-			put(320+i, 3, bloomkv.Sync)
+			put(320+i, 3, bloomkv.DurabilitySync)
 		}
 		d.states = []map[string]string{maps.Clone(d.want)}
 		for i := range 5 {
-			put(340+i, 3, bloomkv.NoSync)
+			put(340+i, 3, bloomkv.DurabilityNoSync)
 			d.states = append(d.states, maps.Clone(d.want))
 		}
 		left = d.fs.Kill()

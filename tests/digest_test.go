@@ -189,7 +189,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 // compactions and a reopen. A copy is kept up to date by patches alone.
 func TestADigestFollowsTheStore(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer func() { _ = db.Close() }()
@@ -353,7 +353,7 @@ func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 // had returned before.
 func TestADigestBesideWriters(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

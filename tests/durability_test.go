@@ -70,14 +70,14 @@ func TestEachWriteHasItsDurability(t *testing.T) {
 			})
 		}, []string{"b=v", "c=v"}},
 	}
-	durabilities := []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync}
+	durabilities := []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync}
 	for _, option := range durabilities {
 		for _, tt := range calls {
-			check(t, tt.name, option, option == bloomkv.Sync, tt.left, tt.call)
+			check(t, tt.name, option, option == bloomkv.DurabilitySync, tt.left, tt.call)
 		}
 		for _, tt := range with {
 			for _, d := range durabilities {
-				check(t, tt.name, option, d == bloomkv.Sync, tt.left,
+				check(t, tt.name, option, d == bloomkv.DurabilitySync, tt.left,
 					func(db *bloomkv.DB) error { return tt.call(db, d) })
 			}
 		}
@@ -97,8 +97,8 @@ func check(
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := errors.Join(storetest.PutWith(db, bloomkv.Sync, []byte("a"), []byte("v")),
-		storetest.PutWith(db, bloomkv.NoSync, []byte("b"), []byte("v"))); err != nil {
+	if err := errors.Join(storetest.PutWith(db, bloomkv.DurabilitySync, []byte("a"), []byte("v")),
+		storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("b"), []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := write(db); err != nil {

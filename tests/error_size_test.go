@@ -16,7 +16,7 @@ func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 	const most = 2 << 10 // bytes of an error
 	key := func(i int) []byte { return fmt.Appendf(bytes.Repeat([]byte{0}, 60_000), "%03d", i) }
 	mem := vfs.NewMem()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync, BlockSize: 256})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync, BlockSize: 256})
 	must(t, err)
 	for i := range 5 {
 		must(t, db.Put(key(i), nil))

@@ -36,7 +36,8 @@ func meetEvictedParts(t *testing.T, fsys vfs.FS, dir string) {
 	const left = 96 << 10
 	setPartSize(t, 100)
 	o := storetest.Small(fsys)
-	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, storetest.LittleMemory(t, left), 256, bloomkv.NoSync
+	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, storetest.LittleMemory(t, left), 256,
+		bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open(dir, o)
 	must(t, err)
 	const keys = 20_000

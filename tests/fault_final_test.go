@@ -52,9 +52,9 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			put := func(k string, d bloomkv.Durability) error {
 				return db.ApplyWith(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
 			}
-			must(t, put("before", bloomkv.Sync))
+			must(t, put("before", bloomkv.DurabilitySync))
 			armed.Store(true)
-			err = put("during", bloomkv.Sync)
+			err = put("during", bloomkv.DurabilitySync)
 			flushErr := db.Flush(t.Context())
 			if !tt.readOnly {
 				if err != nil || flushErr != nil {
@@ -66,7 +66,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and its path", err)
 				}
 				for what, err := range map[string]error{
-					"put": put("after", bloomkv.NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
+					"put": put("after", bloomkv.DurabilityNoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
 					"compact": db.Compact(t.Context(), nil, nil),
 				} {
 					if !errors.Is(err, bloomkv.ErrReadOnly) || !errors.Is(err, syscall.EIO) {
@@ -98,7 +98,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
 				t.Errorf("after reopening: %d bytes, %v", len(v), err)
 			}
-			if err := put("after", bloomkv.Sync); err != nil {
+			if err := put("after", bloomkv.DurabilitySync); err != nil {
 				t.Errorf("after reopening: %v", err)
 			}
 		})

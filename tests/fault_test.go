@@ -99,7 +99,7 @@ func (u *uncertain) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) er
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.acked[n] = true
-	if d == bloomkv.Sync {
+	if d == bloomkv.DurabilitySync {
 		u.barrier()
 	}
 	return nil
@@ -171,7 +171,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 			continue
 		}
 		for i := range 46 {
-			d := bloomkv.Sync + bloomkv.Durability(rng.IntN(2))
+			d := bloomkv.DurabilitySync + bloomkv.Durability(rng.IntN(2))
 			w := modelWrite{
 				{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(1500))},
 				{key: fmt.Sprintf("k%02d", rng.IntN(20)), del: true},

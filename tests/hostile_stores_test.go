@@ -159,25 +159,25 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 			b.Put(key(i), value(i))
 			k.keys = append(k.keys, key(i))
 			if b.Size() > 8<<10 { // half a memtable
-				must(db.ApplyWith(&b, bloomkv.NoSync))
+				must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 				b.Reset()
 				flush()
 			}
 		}
-		must(db.ApplyWith(&b, bloomkv.NoSync))
+		must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	settle()
 	put(0, 60, 1)
 	b.Reset()
 	b.Put(nil, []byte("the empty key"))
-	must(db.ApplyWith(&b, bloomkv.NoSync))
+	must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	k.keys = append(k.keys, []byte{})
 	if k.short > 0 {
 		b.Reset()
 		for i := range 4500 {
 			b.Put(fmt.Appendf(nil, "bb%04d", i), nil)
 		}
-		must(db.ApplyWith(&b, bloomkv.NoSync))
+		must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	settle()
 	must(db.Compact(context.Background(), nil, nil))

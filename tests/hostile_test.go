@@ -254,9 +254,10 @@ func allCalls(ctx context.Context, db *bloomkv.DB) map[string]error {
 		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
 		"compact":            db.Compact(ctx, nil, nil),
 		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
-		"apply sync": db.ApplyWith(&b, bloomkv.Sync), "apply nosync": db.ApplyWith(&b, bloomkv.NoSync),
-		"apply nothing":                db.ApplyWith(&empty, bloomkv.NoSync),
-		"apply of too much":            db.ApplyWith(&bad, bloomkv.NoSync),
+		"apply sync":                   db.ApplyWith(&b, bloomkv.DurabilitySync),
+		"apply nosync":                 db.ApplyWith(&b, bloomkv.DurabilityNoSync),
+		"apply nothing":                db.ApplyWith(&empty, bloomkv.DurabilityNoSync),
+		"apply of too much":            db.ApplyWith(&bad, bloomkv.DurabilityNoSync),
 		"apply with an odd durability": db.ApplyWith(&b, 77),
 	}
 	_, calls["get"] = db.Get(k)

@@ -81,7 +81,7 @@ func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing
 	mem := vfs.NewMem()
 	c := crashes{mem: mem}
 	db, old := grown(t, vfs.NewHook(mem, c.hook)) // with writes in memory
-	must(t, storetest.PutWith(db, bloomkv.Sync, []byte("own"), []byte("v")))
+	must(t, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("own"), []byte("v")))
 	old["own"] = "v"
 	storetest.Settle(t, db)
 	for _, step := range []struct {

@@ -33,7 +33,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 			mem := vfs.NewMem()
 			o := storetest.Tiny(mem)
-			o.Durability, o.Compression, o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20
+			o.Durability, o.Compression, o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			for i := range n {

@@ -71,7 +71,7 @@ func walks(it *bloomkv.Iterator, want map[string]string) error {
 func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	now := map[string]string{}
@@ -254,7 +254,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range storetest.AtStride(6) {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		const keys = 40
@@ -266,7 +266,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 			for i := range keys {
 				b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Appendf(nil, "%08d%0*d", n, n%100, 0))
 			}
-			return db.ApplyWith(&b, bloomkv.NoSync)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		}
 		must(t, commit(0))
 		var wg sync.WaitGroup

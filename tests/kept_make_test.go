@@ -161,7 +161,7 @@ func (s *keptStore) must(err error) {
 func (s *keptStore) open(change func(*bloomkv.Options)) {
 	s.t.Helper()
 	o := &bloomkv.Options{
-		FilterSeed: 1, Durability: bloomkv.NoSync, BlockSize: 2 << 10,
+		FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, BlockSize: 2 << 10,
 		MemoryBudget: 8 << 20, TableSize: 64 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2,
 	}
 	change(o)
@@ -452,7 +452,7 @@ func (s *keptStore) makeKilled() *vfs.Mem {
 	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("z")})
 	s.mark = "in a log"
 	b.SetMark([]byte(s.mark))
-	s.must(s.db.ApplyWith(&b, bloomkv.Sync))
+	s.must(s.db.ApplyWith(&b, bloomkv.DurabilitySync))
 	s.want["third log"], s.want[""], s.want["empty value"] = value, "the empty key", ""
 	s.forget(fruit(9))
 	s.until(func() bool { // a record has the promise once the older log is durable

@@ -40,7 +40,7 @@ func openMapped(
 	t.Helper()
 	skipUnmapped(t)
 	o := storetest.Tiny(vfs.OS)
-	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.NoSync
+	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.DurabilityNoSync
 	for _, limit := range limit {
 		limit(o)
 	}

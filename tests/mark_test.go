@@ -94,7 +94,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Mark: []byte("nothing else")}))
 	wantMark(t, "an empty ingest", db.DurableMark, "nothing else")
 
-	must(t, db.ApplyWith(marked("copied"), bloomkv.NoSync))
+	must(t, db.ApplyWith(marked("copied"), bloomkv.DurabilityNoSync))
 	must(t, db.Checkpoint(t.Context(), "copy"))
 	digest, err := db.Digest(t.Context(), bloomkv.DigestOptions{})
 	must(t, err)
@@ -130,9 +130,9 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
 	flushed := mem.Kill()
-	must(t, db.ApplyWith(marked("logged", "b"), bloomkv.NoSync))
+	must(t, db.ApplyWith(marked("logged", "b"), bloomkv.DurabilityNoSync))
 	logged := mem.Kill()
-	must(t, db.ApplyWith(marked(""), bloomkv.NoSync))
+	must(t, db.ApplyWith(marked(""), bloomkv.DurabilityNoSync))
 	removed := mem.Kill()
 	must(t, db.Close())
 	for _, tt := range []struct {
@@ -164,9 +164,9 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 	must(t, err)
 	for i, makeDurable := range []func() error{
 		db.Sync,
-		func() error { return storetest.PutWith(db, bloomkv.Sync, []byte("k"), nil) },
+		func() error { return storetest.PutWith(db, bloomkv.DurabilitySync, []byte("k"), nil) },
 		func() error { return db.Flush(t.Context()) },
-		func() error { return db.ApplyWith(new(bloomkv.Batch), bloomkv.Sync) },
+		func() error { return db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilitySync) },
 		func() error { return db.Compact(t.Context(), nil, nil) },
 		func() error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"k": "v"}), bloomkv.IngestOptions{})
@@ -175,7 +175,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 		before, err := db.DurableMark()
 		must(t, err)
 		mark := fmt.Sprint("mark ", i)
-		must(t, db.ApplyWith(marked(mark, "a"), bloomkv.NoSync))
+		must(t, db.ApplyWith(marked(mark, "a"), bloomkv.DurabilityNoSync))
 		wantMark(t, "at once", db.Mark, mark)
 		wantMark(t, "at once", db.DurableMark, string(before))
 		must(t, makeDurable())
@@ -188,7 +188,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	var flushed atomic.Int64
 	o.Events.Flushed = func(bloomkv.FlushInfo) { flushed.Add(1) }
 	db, err := bloomkv.Open("db", o)
@@ -211,7 +211,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 // TestAMarkIsNoKey writes the empty key conditionally together with marks: a mark is not taken for it.
 func TestAMarkIsNoKey(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	var wg sync.WaitGroup
@@ -244,7 +244,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 // TestASnapshotHasTheMarkOfItsWrites takes snapshots under writers. Each batch sets the mark to the value of a key.
 func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	var wg sync.WaitGroup

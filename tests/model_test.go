@@ -363,7 +363,7 @@ func (m *modelRun) wrote(err error, d bloomkv.Durability, w modelWrite) error {
 	}
 	w.apply(m.now)
 	m.pending = append(m.pending, w)
-	if d != bloomkv.NoSync {
+	if d != bloomkv.DurabilityNoSync {
 		return m.barrier(nil)
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.001 // false positives shift the counts of the tables below
+	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
 	lookups := storetest.AtStride(1 << 17)
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }

@@ -52,7 +52,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
 			files := storetest.LogFiles(vfs.NewMem())
 			db, err := bloomkv.Open("db", &bloomkv.Options{
-				FS: files, FilterSeed: 1, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
+				FS: files, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
@@ -198,7 +198,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 		{first, false, true, false},
 	} {
 		o := storetest.Tiny(mem)
-		o.Durability, o.FilterPrefix = bloomkv.NoSync, tt.rule
+		o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, tt.rule
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -412,7 +412,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfs.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func numberKey(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(
 func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 	for _, shape := range rangeShapes {
 		for _, n := range []int{100, 1000, 4000} {
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.NoSync})
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfs.NewMem(), Durability: bloomkv.DurabilityNoSync})
 			must(t, err)
 			var snaps []*bloomkv.Snapshot
 			put := func() {
@@ -84,7 +84,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 		for seed := range uint64(max(1, storetest.AtStride(3))) {
 			rng := rand.New(rand.NewPCG(seed, uint64(of)))
 			o := storetest.Tiny(vfs.NewMem())
-			o.Durability = bloomkv.NoSync
+			o.Durability = bloomkv.DurabilityNoSync
 			o.MemtableSize = int64(16<<10) << (4 * (seed % 2))
 			db, err := bloomkv.Open("db", o)
 			must(t, err)

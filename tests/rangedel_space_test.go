@@ -49,7 +49,7 @@ func newWideStore(t *testing.T) *wideStore {
 	t.Helper()
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfs.NewMem()}
 	w.o = storetest.Tiny(w.mem)
-	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 64<<10
+	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 64<<10
 	db, err := bloomkv.Open("db", w.o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(31, 32))

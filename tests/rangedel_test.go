@@ -77,7 +77,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		{key: "c", del: true},
 	}
 	if n%2 == 0 {
-		if err := db.ApplyWith(w.batch(), bloomkv.Sync); err != nil {
+		if err := db.ApplyWith(w.batch(), bloomkv.DurabilitySync); err != nil {
 			return err
 		}
 	} else {
@@ -188,7 +188,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 	} {
 		mem := vfs.NewMem()
 		o := storetest.Tiny(mem)
-		o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+		o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)

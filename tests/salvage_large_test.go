@@ -44,7 +44,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		_, _ = rng.Read(value)
 		b.Put(key(i*7919%keys), value)
 		if b.Len() == 100 || i == keys/2-1 {
-			must(t, db.ApplyWith(&b, bloomkv.NoSync))
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 			b.Reset()
 		}
 	}

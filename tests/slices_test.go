@@ -117,10 +117,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	raw, err = three.MarshalBinary()
 	must(err)
 	spoil(raw)
-	must(db.ApplyWith(&three, bloomkv.Sync))
+	must(db.ApplyWith(&three, bloomkv.DurabilitySync))
 	want["batch"] = "ed"
 	delete(want, "put3")
-	must(db.ApplyWith(&two, bloomkv.Sync))
+	must(db.ApplyWith(&two, bloomkv.DurabilitySync))
 	two.Reset()
 	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")

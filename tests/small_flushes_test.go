@@ -32,7 +32,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			o := &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync}
+			o := &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync}
 			want, most := map[string]string{}, 0
 			for i := range sessions {
 				db, err := bloomkv.Open("db", o)
@@ -86,7 +86,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync})
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync})
 			must(t, err)
 			want := map[string]string{}
 			for i := range flushes {
@@ -112,7 +112,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
 	mem := vfs.NewMem()
 	o := &bloomkv.Options{
-		FS: mem, Durability: bloomkv.NoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
+		FS: mem, Durability: bloomkv.DurabilityNoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
 	}
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

@@ -35,7 +35,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
 	r := &snapshotRun{mem: vfs.NewMem(), rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
 	o := storetest.Tiny(r.mem)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // only the test flushes
 	}
@@ -70,7 +70,7 @@ func (r *snapshotRun) write() error {
 		}
 	}
 	w.apply(r.now)
-	return r.db.ApplyWith(w.batch(), bloomkv.NoSync)
+	return r.db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync)
 }
 
 func (r *snapshotRun) take() error {
@@ -237,7 +237,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range storetest.AtStride(40) {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -252,7 +252,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 					b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Append(nil, n))
 				}
 			}
-			return db.ApplyWith(&b, bloomkv.NoSync)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		}
 		var closed, right atomic.Int64
 		for n := range 12 {

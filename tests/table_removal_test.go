@@ -38,7 +38,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 		return waits
 	})
 	opts := storetest.Tiny(slow)
-	opts.Durability, opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	opts.Durability, opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })

@@ -22,7 +22,7 @@ import (
 func openTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	return db
@@ -423,7 +423,7 @@ func TestAnUpdateEndsWell(t *testing.T) {
 		"Get": getErr, "Has": hasErr, "Put": kept.Put(k, k), "Delete": kept.Delete(k),
 		"Iter": it.Err(), "Close": it.Close(),
 		"DeleteRange": kept.DeleteRange(bloomkv.KeyRange{Lower: k}), "SetMark": kept.SetMark(k),
-		"SetDurability": kept.SetDurability(bloomkv.Sync), "a closed iterator": left.Close(),
+		"SetDurability": kept.SetDurability(bloomkv.DurabilitySync), "a closed iterator": left.Close(),
 	} {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // returned bare
 			t.Errorf("%s after the end: %v, want ErrClosed", what, err)

@@ -19,8 +19,8 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			o := storetest.Tiny(vfs.NewMem())
-			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
-				64<<10, 4
+			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 4096,
+				128<<10, 64<<10, 4
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			defer db.Close()
@@ -86,7 +86,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 // TestWithoutFiltersEveryRunInRangeIsSearched shows the cost that filters avoid.
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	o := storetest.Tiny(vfs.NewMem())
-	o.Durability, o.FilterFPR = bloomkv.NoSync, 1
+	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 1
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

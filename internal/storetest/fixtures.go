@@ -19,7 +19,8 @@ func Layered(t *testing.T, mem *vfs.Mem) (o *bloomkv.Options, want map[string]st
 	t.Helper()
 	o = Tiny(mem)
 	// A rate of 0.5 makes filters often wrong.
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20, 0.5
+	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20,
+		0.5
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)

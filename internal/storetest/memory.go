@@ -47,7 +47,7 @@ func (s *tenant) build() error {
 }
 
 func (s *tenant) options(r *bloomkv.Resources) *bloomkv.Options {
-	return &bloomkv.Options{FS: s.files, Resources: r, FilterFPR: 1, Durability: bloomkv.NoSync}
+	return &bloomkv.Options{FS: s.files, Resources: r, FilterFPR: 1, Durability: bloomkv.DurabilityNoSync}
 }
 
 // open opens the store, to read, and loads it.

@@ -32,7 +32,7 @@ func Small(fsys vfs.FS) *bloomkv.Options {
 func OpenTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := Tiny(vfs.NewMem())
-	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
+	o.Durability, o.MemtableSize = bloomkv.DurabilityNoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)

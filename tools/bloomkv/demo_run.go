@@ -143,7 +143,7 @@ func demoOptions(set *workload.Pairs) bloomkv.Options {
 		largest = max(largest, part)
 	}
 	o := bloomkv.Options{
-		Durability:    bloomkv.NoSync, // a power failure may lose the demo
+		Durability:    bloomkv.DurabilityNoSync, // a power failure may lose the demo
 		TableSize:     min(max(total/32, 16<<10), 8<<20),
 		BaseLevelSize: max(total/8, 64<<10),
 		LevelRatio:    4,

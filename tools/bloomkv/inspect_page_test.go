@@ -26,7 +26,7 @@ import (
 func treeStore(t *testing.T, o bloomkv.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.NoSync, 64<<10, 128<<10, 1
+	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.DurabilityNoSync, 64<<10, 128<<10, 1
 	db, err := bloomkv.Open(dir, &o)
 	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key/%06d", i) }

@@ -357,7 +357,7 @@ func TestStoresWithoutFiltersSaySo(t *testing.T) {
 
 func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	defer db.Close()
 	for range 2 {

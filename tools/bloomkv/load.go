@@ -61,7 +61,7 @@ func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, a
 	bar := a.Progress(c.Name(), in.size, true)
 	defer bar.End()
 	l.note = func(text string) { a.note(bar, in.name, text) }
-	o := bloomkv.Options{Durability: bloomkv.NoSync} // load syncs once, at the end
+	o := bloomkv.Options{Durability: bloomkv.DurabilityNoSync} // load syncs once, at the end
 	err = w.create(c.Context(), args[0], o, func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 		keep, err = body(db, in.read(c.Context(), bar), isNew)
 		return keep, in.named(err)

@@ -83,7 +83,7 @@ func benchKey(dst []byte, i uint64) []byte {
 
 func benchStore(b *testing.B) *bloomkv.DB {
 	b.Helper()
-	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	must(b, err)
 	value := make([]byte, 100)
 	for i := range uint64(benchKeys) {

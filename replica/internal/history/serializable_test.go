@@ -45,7 +45,7 @@ var wholeStore = porcupine.Model{
 func TestTransactionsAreSerializable(t *testing.T) {
 	for round := range storetest.AtStride(40) {
 		o := storetest.Tiny(vfs.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		stop := storetest.Churn(t, db)

@@ -130,7 +130,7 @@ func newStore(t *testing.T, tables int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "orders")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
-		TableSize: 64 << 10, MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, Durability: bloomkv.NoSync,
+		TableSize: 64 << 10, MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, Durability: bloomkv.DurabilityNoSync,
 		MaxOpenFiles: 2000,
 	})
 	must(t, err)
@@ -386,7 +386,7 @@ func work(t *testing.T, db *bloomkv.DB) {
 	for round := range 100 {
 		for i := range 20 * round {
 			key := fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000)
-			must(t, storetest.PutWith(db, bloomkv.NoSync, key, value))
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, key, value))
 			_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%1_000_000))
 			must(t, err)
 		}

@@ -16,7 +16,7 @@ import (
 func TestThePageOfTwentyFiveTablesIsSmall(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
-		TableSize: 1 << 20, MemtableSize: 4 << 20, BaseLevelSize: 8 << 20, Durability: bloomkv.NoSync,
+		TableSize: 1 << 20, MemtableSize: 4 << 20, BaseLevelSize: 8 << 20, Durability: bloomkv.DurabilityNoSync,
 		FilterPrefix: bloomkv.PrefixLen(8),
 	})
 	must(t, err)

@@ -31,7 +31,7 @@ func Open(dir string, options *bloomkv.Options) (*Store, error) {
 	if options != nil {
 		s.options = *options
 	}
-	s.options.Durability = bloomkv.NoSync
+	s.options.Durability = bloomkv.DurabilityNoSync
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
 func (s *Store) PutSync(key, value []byte) error {
 	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
 	b.Put(key, value)
-	return s.apply(b, bloomkv.Sync)
+	return s.apply(b, bloomkv.DurabilitySync)
 }
 
 // Apply copies the pairs into a batch of the DB, as an application would do.
@@ -85,7 +85,7 @@ func (s *Store) Apply(pairs workload.Batch) error {
 	for key, value := range pairs.All() {
 		b.Put(key, value)
 	}
-	return s.apply(b, bloomkv.NoSync)
+	return s.apply(b, bloomkv.DurabilityNoSync)
 }
 
 // apply applies a batch of the pool and gives it back.
