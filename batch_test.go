@@ -293,7 +293,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 		if v, err := db.Get(nil); err != nil || v == nil || len(v) > 0 {
 			t.Errorf("the empty key: %v, %v", v, err)
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
+		if err := db.Compact(t.Context(), CompactOptions{}); err != nil {
 			t.Error(err)
 		}
 	}

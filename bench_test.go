@@ -50,7 +50,7 @@ func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *bloomkv.DB {
 		key = benchKey(key, 2*(i*7919%keys))
 		must(b, db.Put(key, value))
 	}
-	must(b, db.Compact(context.Background(), nil, nil))
+	must(b, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	for _, err := range db.Scan(bloomkv.IterOptions{}) {
 		must(b, err)
 	}
@@ -283,7 +283,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 			}
 			if run == 0 {
-				must(b, db.Compact(context.Background(), nil, nil))
+				must(b, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 			}
 			must(b, db.Flush(context.Background())) // fewer than begin a compaction
 		}

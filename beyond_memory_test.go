@@ -174,7 +174,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 		}
 	}
 	write(0)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	longest := time.Duration(0)
 	for n := range 100 {
 		var locked []sync.Locker

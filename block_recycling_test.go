@@ -41,7 +41,7 @@ func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func
 	for i := range n {
 		must(t, db.Put(key(i), value(i)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	return db, key, value
 }

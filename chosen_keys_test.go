@@ -151,7 +151,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 	}
 	must(t, db.Flush(t.Context()))
 	measure("flushed")
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	measure("compacted")
 	for i := uint64(0); i < keys; i += share {
 		if v, err := db.Get(chosenKey(set, i)); err != nil || string(v) != string(chosenKey(set, i)[:4]) {

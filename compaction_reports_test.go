@@ -31,7 +31,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		}
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%1500), value))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	heard := func() (read uint64, removed []bloomkv.TableInfo) {
 		l.mu.Lock()
@@ -59,7 +59,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	if err := errors.Join(
 		db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key00200"), Upper: []byte("key01200")}),
 		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
-		db.Compact(t.Context(), nil, nil),
+		db.Compact(t.Context(), bloomkv.CompactOptions{}),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 		db := l.open(t, o)
 		putNumbers(t, db, 40_000, 2)
 		putNumbers(t, db, 80_000, 4)
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		l.close(t)
 		c := l.merged(t)
 		if off := float64(c.PredictedKeys)/float64(c.Keys) - 1; c.Keys != 30_000 || math.Abs(off) > 0.03 {
@@ -153,7 +153,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if _, err := db.Get([]byte("key00000002")); err != nil {
 		t.Error(err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	l.close(t)
 	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
 		t.Errorf("%d keys were written, want 30,000; predicted %d, want 0", c.Keys, c.PredictedKeys)

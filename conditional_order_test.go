@@ -28,7 +28,7 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 			return errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: key}), db.Flush(t.Context()))
 		},
 		"put and compacted": func(db *bloomkv.DB) error {
-			return errors.Join(db.Put(key, other), db.Compact(t.Context(), nil, nil))
+			return errors.Join(db.Put(key, other), db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		},
 	}
 	for name, change := range changes {

@@ -72,7 +72,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	shows(t, db, want)
 
 	// Compact merges all levels into one. Overwritten and deleted values stay only for the snapshot.
-	must(db.Compact(t.Context(), nil, nil))
+	must(db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	shows(t, snap, then)
 	shows(t, db, want)
 	must(snap.Close())

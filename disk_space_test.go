@@ -33,7 +33,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
 	fsys.free.Store(100)
-	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, compaction.ErrDiskSpace) ||
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); !errors.Is(err, compaction.ErrDiskSpace) ||
 		!strings.Contains(err.Error(), "100 bytes are free") {
 		t.Errorf("Compact: %v, want %v", err, compaction.ErrDiskSpace)
 	}
@@ -41,7 +41,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 		t.Errorf("a write after it: %v", err)
 	}
 	fsys.free.Store(1 << 40)
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Errorf("Compact with room: %v", err)
 	}
 	l.close(t)
@@ -55,7 +55,7 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	must(t, err)
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,7 +83,7 @@ func TestACompactionWaitsForRoomAsLongAsWritesDoNotWaitForIt(t *testing.T) {
 		})
 	}
 	putNumbers(t, db, 100, 1)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	fill(bloomkv.StopRuns - 1)
 	putOff(1)
 	if m := db.Metrics(); m.Settled || m.Writes.Compactions > 0 {

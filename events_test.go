@@ -128,7 +128,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}, bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	m := db.Metrics()
 	l.close(t)
@@ -236,7 +236,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 	for i := range 1000 {
 		must(t, db.Put(key(i), bytes.Repeat(key(i), 4)))
 	}
-	must(t, errors.Join(db.Compact(t.Context(), nil, nil), db.Close()))
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 	names, err := mem.List("db")
 	must(t, err)
 	name := names[slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == ".sst" })]

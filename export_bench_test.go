@@ -26,7 +26,7 @@ func exportStore(b *testing.B) (db *bloomkv.DB, dir string) {
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	put(b, db, 0, exportKeys, func(i int) int { return 10 * i })
-	if err := db.Compact(b.Context(), nil, nil); err != nil {
+	if err := db.Compact(b.Context(), bloomkv.CompactOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	return db, dir
@@ -145,7 +145,7 @@ func BenchmarkIncrementalExport(b *testing.B) {
 				put(b, db, exportKeys, exportKeys+exportKeys/100, c.key)
 				for _, when := range []string{"at_once", "compacted"} {
 					if when == "compacted" {
-						if err := db.Compact(ctx, nil, nil); err != nil {
+						if err := db.Compact(ctx, bloomkv.CompactOptions{}); err != nil {
 							b.Fatal(err)
 						}
 					}

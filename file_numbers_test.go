@@ -152,7 +152,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	}
 	must(t, ingest(all))
 	maps.Copy(want, all)
-	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), nil, nil) })
+	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) })
 	must(t, db.Close())
 
 	// The next Open writes one log out into small tables.

@@ -65,7 +65,8 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.compare("with tables of level 0")
 			must(t, snap.Close())
 
-			if err := db.Compact(t.Context(), nil, nil); err != nil { // the ingest below then leaves its tables alone
+			// The ingest below then leaves its tables alone.
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			m.settle()
@@ -193,7 +194,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 
 	db := open(mem, false)
 	// So that no later compaction replaces the tables with counts.
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	write(db)
 	look(db)
 	want := answersOf(db)

@@ -87,7 +87,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if before < 4*filterplan.BestFPR {
 				t.Errorf("the last rate is %g: too few keys for a meaningful test", before)
 			}
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			grown := rest("compacted", steps*step)
 			must(t, db.Close())
 			if db, err = bloomkv.Open("db", o); err != nil {
@@ -97,7 +97,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
 			if err := errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()),
-				db.Compact(t.Context(), nil, nil)); err != nil {
+				db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
 				t.Fatal(err)
 			}
 			if m := db.Metrics(); m.FPRPromised != filterplan.BestFPR {
@@ -214,7 +214,7 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	if !it.First() {
 		t.Fatal(it.Close())
 	}
-	must(t, db.Rewrite(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 	m := db.Metrics()
 	if m.Files.Obsolete != before.Files.Tables {
 		t.Errorf("the iterator holds %d tables, want %d", m.Files.Obsolete, before.Files.Tables)

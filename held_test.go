@@ -38,7 +38,8 @@ func usualWork(db *bloomkv.DB, tag string) (acknowledged []string, err error) {
 			}
 			err = errors.Join(err, putErr)
 		}
-		err = errors.Join(err, db.Flush(context.Background()), db.Compact(context.Background(), nil, nil))
+		ctx := context.Background()
+		err = errors.Join(err, db.Flush(ctx), db.Compact(ctx, bloomkv.CompactOptions{}))
 	}
 	return acknowledged, err
 }

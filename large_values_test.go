@@ -50,7 +50,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 			{"Update", 1.1, func() error {
 				return db.Update(t.Context(), func(tx *bloomkv.Tx) error { return tx.Put(key, value) })
 			}},
-			{"Compact", 4.3, func() error { return db.Compact(t.Context(), nil, nil) }},
+			{"Compact", 4.3, func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -64,7 +64,7 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	for i := range 80 {
 		must(t, db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	version := db.Recorded().Version
 	if tables := len(version.Levels[bloomkv.Bottom][0].Tables); tables < 40 {
 		t.Fatalf("%d bytes in %d tables, want 40", version.Bytes(bloomkv.Bottom), tables)

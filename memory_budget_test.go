@@ -49,7 +49,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 			b.Reset()
 		}
 	}
-	must(t, db.Compact(context.Background(), nil, nil))
+	must(t, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	lookups := func() {
 		t.Helper()
 		for i := uint64(0); i < n; i += 7 {
@@ -108,7 +108,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		must(t, db.Put(key, value))
 	}
-	must(t, db.Compact(context.Background(), nil, nil))
+	must(t, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	db.Pool().Blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
@@ -169,7 +169,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 				must(t, db.Put(fmt.Appendf(nil, "a key of 24 bytes%07d", 100*i+n), value))
 			}
 			if i%10 == 9 {
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 		}
 		must(t, db.Close())

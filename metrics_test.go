@@ -190,7 +190,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	for i := range n {
 		must(t, db.Put(key(i*7919%n*2), []byte("0123456789abcdef")))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	look := func() bloomkv.Metrics {
 		t.Helper()
 		before := db.Metrics()
@@ -274,7 +274,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	for i := range 3000 {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%3000), value))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	m := db.Metrics()
 	if !m.Settled || m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || m.Backlog.Base < 1 || m.Files.Obsolete != 0 ||
@@ -303,7 +303,7 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	for _, l := range db.Metrics().Levels {
 		ingested += l.Ingested
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	m = db.Metrics()
 	rangeDeletes := uint64(0)

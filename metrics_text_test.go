@@ -23,7 +23,7 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 	for i := range 2000 {
 		must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range 100 {
 		if _, err := db.Get(fmt.Appendf(nil, "key%05d/", i)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)

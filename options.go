@@ -70,8 +70,8 @@ const (
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
 // from one Open of a store to the next: tables keep what they were written with until compaction rewrites them.
-// [DB.Compact] rewrites tables whose filters differ from what the options ask for (Metrics.TablesOffPlan), and
-// [DB.Rewrite] rewrites all tables.
+// [DB.Compact] rewrites tables whose filters differ from what the options ask for (Metrics.TablesOffPlan), and with
+// CompactOptions.Rewrite all tables.
 type Options struct {
 	// FS is the file system. nil means the operating system's.
 	FS vfs.FS

@@ -23,7 +23,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	for i := range 8000 {
 		must(t, db.Put(fmt.Appendf(nil, "%05d/key", i), nil))
 	}
-	must(t, errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)))
+	must(t, errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), bloomkv.CompactOptions{})))
 	storetest.Settle(t, db)
 	unasked := uint64(0)
 	// scan scans for all prefixes, and checks whether filters were loaded and whether tables lacked them.

@@ -43,7 +43,7 @@ func fillStore(t *testing.T, db *bloomkv.DB, n uint64) {
 		must(t, db.Put(key, key))
 	}
 	must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: bytes.Repeat([]byte{0xff}, 9)}), db.Flush(t.Context())))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	lookUp(t, db, n)
 }
 

@@ -144,7 +144,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	}
 	atRest(t, db)
 	editing = true
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil || left == nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil || left == nil {
 		t.Fatal(err)
 	}
 	type cut struct {

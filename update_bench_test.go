@@ -32,7 +32,7 @@ func BenchmarkUpdate(b *testing.B) {
 				key = benchKey(key, i)
 				must(b, db.Put(key, value))
 			}
-			must(b, db.Compact(b.Context(), nil, nil))
+			must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 			next := kind.from
 			step := func() []byte {
 				if next++; next == keys {

@@ -24,7 +24,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	for i := range n {
 		must(t, db.Put(key(i*7919%n), []byte(strings.Repeat("v", 100))))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	size := func(lo, hi []byte) int64 {
 		t.Helper()
 		s, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi})

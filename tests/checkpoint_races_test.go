@@ -252,7 +252,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond):
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
+				if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -183,12 +183,15 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: key(rng)}); err != nil {
 				return err
 			}
-			_, err := db.Check(ctx, nil)
+			_, err := db.Check(ctx, bloomkv.CheckOptions{})
 			return err
 		})
 		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
 		call("flush", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Flush(ctx) })
-		call("compact", func(*rand.Rand) error { time.Sleep(2 * time.Millisecond); return db.Compact(ctx, nil, nil) })
+		call("compact", func(*rand.Rand) error {
+			time.Sleep(2 * time.Millisecond)
+			return db.Compact(ctx, bloomkv.CompactOptions{})
+		})
 		call("checkpoint", func(rng *rand.Rand) error {
 			time.Sleep(2 * time.Millisecond)
 			return db.Checkpoint(ctx, fmt.Sprint(dir, rng.Uint64()))
@@ -270,7 +273,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte(key), []byte(value)))
 		}
 		if where == "tables" {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 		steps := 0
 		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
@@ -322,7 +325,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		for i := range 3000 {
 			if _, err := db.Get(fmt.Appendf(nil, "k%05d", i)); err != nil {
 				t.Fatal(err)

@@ -34,7 +34,7 @@ func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
 		for i := range 1500 {
 			must(t, db.Put(fmt.Appendf(nil, "key%d", i*7919%1500), make([]byte, 1000)))
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		if n := db.Metrics().Files.Tables; n < 50 {
 			t.Errorf("%d tables, want 50 or more", n)
 		}

@@ -114,17 +114,19 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 		if !errors.Is(want, bloomkv.ErrReadOnly) {
 			t.Fatalf("Put returned %v, want ErrReadOnly", want)
 		}
+		inverted := bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("a")}
 		calls := map[string]error{
 			"Delete":                       db.Delete([]byte("k")),
 			"DeleteRange":                  db.DeleteRange(bloomkv.KeyRange{}),
-			"DeleteRange, inverted":        db.DeleteRange(bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("a")}),
+			"DeleteRange, inverted":        db.DeleteRange(inverted),
 			"Apply of an empty batch":      db.ApplyWith(new(bloomkv.Batch), d),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),
-			"Compact":                      db.Compact(t.Context(), nil, nil),
-			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
-			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
-			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
+			"Compact":                      db.Compact(t.Context(), bloomkv.CompactOptions{}),
+			"Compact of an inverted range": db.Compact(t.Context(), bloomkv.CompactOptions{Range: inverted}),
+			"Rewrite":                      db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}),
+			"Rewrite of an inverted range": db.Compact(t.Context(),
+				bloomkv.CompactOptions{Range: inverted, Rewrite: true}),
 			"Ingest": db.Ingest(t.Context(), func(func(bloomkv.KV, error) bool) {},
 				bloomkv.IngestOptions{}),
 		}

@@ -512,7 +512,7 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		return h.barrier(db.Close())
 	}
 	flush := func(db *bloomkv.DB) error { return h.barrier(db.Flush(ctx)) }
-	compact := func(db *bloomkv.DB) error { return h.barrier(db.Compact(ctx, nil, nil)) }
+	compact := func(db *bloomkv.DB) error { return h.barrier(db.Compact(ctx, bloomkv.CompactOptions{})) }
 	sync := func(db *bloomkv.DB) error { return h.barrier(db.Sync()) }
 	writes := func(n int, d bloomkv.Durability, size int) func(*bloomkv.DB) error {
 		return func(db *bloomkv.DB) error { return several(db, n, d, size) }

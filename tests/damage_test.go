@@ -71,7 +71,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			must(t, db.Flush(t.Context()))
 		}
 		if i == 120 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 	}
 	must(t, db.Flush(t.Context()))
@@ -150,7 +150,7 @@ func (d *damageStore) read(on vfs.FS) (o outcome) {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, db.Compact(context.Background(), nil, nil))
+		errs = append(errs, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	}
 	_ = db.Close() // it may have met the damage too
 	if wrong > 0 {
@@ -418,7 +418,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := bloomkv.Open("db", d.options(d.fs))
 	must(t, err)
-	report, err := db.Check(t.Context(), nil)
+	report, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("an intact store: %+v, %v", report, err)
 	}
@@ -426,13 +426,14 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	must(t, db.Close())
 	db, err = bloomkv.Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
 	must(t, err)
-	_, err = db.Check(t.Context(), nil)
+	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
 	var c *bloomkv.CorruptionError
 	if !errors.As(err, &c) || c.File != file {
 		t.Errorf("a damaged store: %v, want damage in %s", err, file)
 	}
 	must(t, db.Close())
-	if _, err := db.Check(t.Context(), nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
+	if err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 	for i := range 5 {
 		must(t, db.Put(key(i), nil))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	must(t, db.Close())
 	built, err := openForged(mem, "db")
 	must(t, err)

@@ -131,7 +131,7 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	for i := range 2 { // runs above the last level, too few for a compaction, which the clone would begin
 		k := fmt.Sprintf("k%03d", i)
@@ -192,7 +192,7 @@ func TestAnExportIsOfItsMomentAndEndsWithItsStore(t *testing.T) {
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("later")))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	var b bytes.Buffer
 	_, err = x.WriteTo(&b)
 	must(t, err)
@@ -261,7 +261,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 		must(t, other.Put([]byte(k), []byte("new")))
 		now[k] = "new"
 	}
-	must(t, other.Compact(t.Context(), nil, nil))
+	must(t, other.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if err := contains(snapshot, old); err != nil {
 		t.Errorf("the snapshot: %v", err)
 	}
@@ -296,7 +296,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 	mem := vfs.NewMem()
 	db, want := grown(t, mem)
-	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{})) // so that no follower compacts
 	storetest.Settle(t, db)
 	whole := exported(t, db, bloomkv.ExportOptions{})
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "base", bloomkv.NewStoreOptions{FS: mem}))

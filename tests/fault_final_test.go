@@ -67,7 +67,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				}
 				for what, err := range map[string]error{
 					"put": put("after", bloomkv.DurabilityNoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
-					"compact": db.Compact(t.Context(), nil, nil),
+					"compact": db.Compact(t.Context(), bloomkv.CompactOptions{}),
 				} {
 					if !errors.Is(err, bloomkv.ErrReadOnly) || !errors.Is(err, syscall.EIO) {
 						t.Errorf("%s: %v, want ErrReadOnly and the cause", what, err)

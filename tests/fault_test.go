@@ -203,7 +203,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfs.Mem, seed uint64) error {
 					u.barrier()
 				}
 			case 38:
-				note("compact", db.Compact(ctx, nil, nil))
+				note("compact", db.Compact(ctx, bloomkv.CompactOptions{}))
 			case 20, 44:
 				got, err := storetest.Contents(db)
 				note("scan", err)

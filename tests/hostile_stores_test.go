@@ -180,7 +180,7 @@ func (k *hostileKind) build() (*vfs.Mem, error) {
 		must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	settle()
-	must(db.Compact(context.Background(), nil, nil))
+	must(db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	settle()
 	snap, e := db.Snapshot()
 	must(e)

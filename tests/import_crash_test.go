@@ -61,7 +61,7 @@ func (c *crashes) take() []crashImage {
 func sources(t *testing.T) (whole, more []byte, first, second map[string]string) {
 	t.Helper()
 	db, want := grown(t, vfs.NewMem())
-	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{})) // so that no follower compacts
 	storetest.Settle(t, db)
 	whole, first = exported(t, db, bloomkv.ExportOptions{}), maps.Clone(want)
 	has, err := bloomkv.ReadInventory(bytes.NewReader(whole))

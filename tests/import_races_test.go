@@ -124,7 +124,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 		if rng.IntN(200) > 0 {
 			return nil
 		}
-		return db.Compact(context.Background(), nil, nil)
+		return db.Compact(context.Background(), bloomkv.CompactOptions{})
 	})
 	run(func(*rand.Rand) error {
 		_, err := db.PutIfAbsent([]byte("z-if"), []byte("v"))

@@ -57,7 +57,7 @@ func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 			must(t, snapshot.Close())
 			must(t, holds(mem.Crash(vfs.KeepNothing), "db", want)) // durable, though nobody had synced the tables
 			must(t, errors.Join(mem.Remove("a"), mem.Remove("b")))
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			must(t, contains(db, want))
 			must(t, db.Close())
 			must(t, holds(mem, "db", want))
@@ -76,7 +76,7 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 		t.Errorf("a table that is there: %v, want ErrSameTable", err)
 	}
 	must(t, db.IngestTables(t.Context(), "b"))
-	must(t, db.Rewrite(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 	must(t, db.IngestTables(t.Context(), "a"))
 	must(t, db.Close())
 	_, err = bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
@@ -92,7 +92,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		}
 		return nil
 	}))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	built(t, mem, "a", 0, 100, "a")
 	built(t, mem, "overlap", 50, 60, "b")

@@ -54,7 +54,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 		must(t, errors.Join(db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync), db.Flush(t.Context())))
 		w.apply(s.want)
 		if layer == 0 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 		storetest.Settle(t, db)
 	}

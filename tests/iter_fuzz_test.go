@@ -83,7 +83,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		}
 		switch layer {
 		case 1:
-			must("compact", m.db.Compact(context.Background(), nil, nil))
+			must("compact", m.db.Compact(context.Background(), bloomkv.CompactOptions{}))
 		case 4:
 			must("ingest", m.ingest())
 		case 6: // stays in memory

@@ -39,7 +39,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			for i := range n {
 				must(t, db.Put(key(i), make([]byte, 100)))
 			}
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			for r := range runs - 1 { // each with some tables of its own range
 				for i := r; i < n; i += 10 {
 					must(t, db.Put(key(i), bytes.Repeat([]byte{byte(r)}, 100)))

@@ -129,7 +129,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
 		case 7:
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		}
 		if err != nil {
 			t.Fatalf("step %d: %v", step, err)
@@ -186,7 +186,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "memory%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
@@ -287,7 +287,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 		until("writing", func(*rand.Rand) error { n++; return commit(n) })
 		until("flushing", func(rng *rand.Rand) error {
 			if rng.IntN(4) == 0 {
-				return db.Compact(t.Context(), nil, nil)
+				return db.Compact(t.Context(), bloomkv.CompactOptions{})
 			}
 			return db.Flush(t.Context())
 		})

@@ -262,7 +262,7 @@ func (s *keptStore) flush() {
 
 func (s *keptStore) compact() {
 	s.t.Helper()
-	s.must(s.db.Compact(s.t.Context(), nil, nil))
+	s.must(s.db.Compact(s.t.Context(), bloomkv.CompactOptions{}))
 	s.settle()
 }
 

@@ -53,7 +53,7 @@ func openMapped(
 		must(t, db.Put(mappedKey(i), []byte(value(i))))
 	}
 	must(t, db.Flush(t.Context()))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	largest := slices.MaxFunc(db.Tables(), func(a, b bloomkv.TableMetrics) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	return db, value, filepath.Join(dir, largest.File)
 }

@@ -78,7 +78,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	must(t, db.Apply(both))
 	wantMark(t, "the snapshot from before", before.Mark, long)
 	wantMark(t, "the last of two marks", db.Mark, "three")
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	wantMark(t, "the snapshot after a compaction", before.Mark, long)
 	must(t, before.Close())
 	if _, err := before.Mark(); !errors.Is(err, bloomkv.ErrClosed) {
@@ -167,7 +167,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 		func() error { return storetest.PutWith(db, bloomkv.DurabilitySync, []byte("k"), nil) },
 		func() error { return db.Flush(t.Context()) },
 		func() error { return db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilitySync) },
-		func() error { return db.Compact(t.Context(), nil, nil) },
+		func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) },
 		func() error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"k": "v"}), bloomkv.IngestOptions{})
 		},

@@ -565,7 +565,7 @@ func (m *modelRun) compact() error {
 		lo, hi = m.key(), m.key()
 	}
 	m.note("compact %q to %q", lo, hi)
-	err := m.db.Compact(context.Background(), lo, hi)
+	err := m.db.Compact(context.Background(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}})
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		if err != nil {
 			return fmt.Errorf("compact of nothing: %w", err)
@@ -666,7 +666,7 @@ func (m *modelRun) checkpoint() error {
 				return err
 			}
 		}
-		if err := m.barrier(m.db.Compact(context.Background(), nil, nil)); err != nil {
+		if err := m.barrier(m.db.Compact(context.Background(), bloomkv.CompactOptions{})); err != nil {
 			return err
 		}
 	}

@@ -45,7 +45,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				tables := db.Tables()
 				if len(tables) < 8 {
 					t.Fatalf("%d tables are too few to show anything", len(tables))

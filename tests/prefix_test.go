@@ -169,7 +169,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				}
 			}
 			measure("overwritten", 2)
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			measure("compacted", 1)
@@ -238,11 +238,11 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 			}
 		}
 		if tt.compact {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			scans()
-			if _, err := db.Check(t.Context(), nil); err != nil {
+			if _, err := db.Check(t.Context(), bloomkv.CheckOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -291,7 +291,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 				}
 			}
 			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
-				db.Compact(t.Context(), nil, nil)))
+				db.Compact(t.Context(), bloomkv.CompactOptions{})))
 			snap, err := db.Snapshot() // so that the deleted keys stay in the tables below
 			must(err)
 			defer snap.Close()
@@ -334,7 +334,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if it := db.Iter(bloomkv.IterOptions{Prefix: []byte("1/")}); it.First() || it.Close() != nil {
@@ -422,7 +422,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	files := storetest.LogFiles(mem)

@@ -199,7 +199,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	for _, i := range order[min(at, keys):] {
 		put(i)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	measure("compacted", 0, 1)
 }
 

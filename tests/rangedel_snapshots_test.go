@@ -66,7 +66,7 @@ func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 			must(t, db.Flush(t.Context()))
 			check("flushed")
 			put()
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			check("compacted")
 			for _, s := range snaps {
 				must(t, s.Close())
@@ -143,7 +143,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 			check("written")
 			must(t, db.Flush(t.Context()))
 			check("flushed")
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			check("compacted")
 			for i := range n / 4 {
 				write(i)
@@ -156,7 +156,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 					must(t, open[i].s.Close())
 					open = slices.Delete(open, i, i+1)
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				check("with fewer snapshots")
 			}
 			must(t, db.Close())
@@ -203,6 +203,6 @@ func copied(t *testing.T, db *bloomkv.DB, want map[string]string, keys []string)
 
 func checked(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
-	_, err := db.Check(t.Context(), nil)
+	_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	must(t, err)
 }

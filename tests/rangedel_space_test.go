@@ -232,7 +232,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			files.Take()
 			open()
 			if asked {
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			storetest.Settle(t, db)
 			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })

@@ -60,7 +60,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			}
 		}
 		if n%3 == 2 && i == len(edgeKeys)-1 {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				return err
 			}
 		}
@@ -132,8 +132,8 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		do    func() error
 	}{
 		{"flushed", func() error { return db.Flush(t.Context()) }},
-		{"compacted", func() error { return db.Compact(t.Context(), nil, nil) }},
-		{"compacted again", func() error { return db.Compact(t.Context(), nil, nil) }},
+		{"compacted", func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
+		{"compacted again", func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
 	} {
 		if err := step.do(); err != nil {
 			return err
@@ -142,7 +142,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			return err
 		}
 	}
-	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), nil, nil),
+	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{}),
 		storetest.Shows(db, want, keys)); err != nil {
 		return fmt.Errorf("compacted without snapshots: %w", err)
 	}
@@ -202,7 +202,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		for i := range 400 {
 			must(db.Put(key(i), make([]byte, 100)))
 		}
-		must(db.Compact(t.Context(), nil, nil))
+		must(db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		switch beside {
 		case "beside other keys":
 			must(db.Put(key(0), nil))

@@ -96,7 +96,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	for i := range 450 {
 		put(i * 7 % 450)
 	}
-	do(db.Compact(t.Context(), nil, nil)) // moves all keys to the last level, with sequence number 0
+	do(db.Compact(t.Context(), bloomkv.CompactOptions{})) // moves all keys to the last level, with sequence number 0
 	snap, err := db.Snapshot()
 	do(err)
 	for i := range 120 {
@@ -106,7 +106,8 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 	}
 	delRange(200, 215)
-	do(db.Compact(t.Context(), []byte(key(100)), []byte(key(260)))) // the snapshot keeps old versions
+	part := bloomkv.KeyRange{Lower: []byte(key(100)), Upper: []byte(key(260))}
+	do(db.Compact(t.Context(), bloomkv.CompactOptions{Range: part})) // the snapshot keeps old versions
 	do(db.Close())
 	do(snap.Close())     // after Close: otherwise a compaction could drop them
 	o.CompactionRate = 1 // so that new tables stay in their level

@@ -202,7 +202,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi}); err != nil {
 			t.Error(err)
 		}
-		must(db.Compact(ctx, lo, hi))
+		must(db.Compact(ctx, bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}}))
 		spoil(lo, hi)
 		agree("Compact")
 	}

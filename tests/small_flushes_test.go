@@ -17,7 +17,7 @@ import (
 // sound returns the damage that Check finds.
 func sound(t *testing.T, db *bloomkv.DB) error {
 	t.Helper()
-	_, err := db.Check(t.Context(), nil)
+	_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	return err
 }
 

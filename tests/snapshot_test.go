@@ -126,7 +126,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 		compact := func(what string) {
 			t.Helper()
 			storetest.Within(t, 20*time.Second, "Compact while snapshots keep tombstones",
-				func() { must(what, r.db.Compact(t.Context(), nil, nil)) })
+				func() { must(what, r.db.Compact(t.Context(), bloomkv.CompactOptions{})) })
 			levels := r.db.Metrics().Levels
 			for _, l := range levels[:len(levels)-1] {
 				if l.Tables > 0 {
@@ -145,7 +145,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 			case r.rng.IntN(40) == 0:
 				must("flush", r.db.Flush(t.Context()))
 			case r.rng.IntN(150) == 0:
-				must("compact", r.db.Compact(t.Context(), nil, nil))
+				must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			if step%100 == 99 {
 				must("compare", r.agree())
@@ -208,7 +208,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 				}
 			}
 		}
-		if err := r.db.Compact(t.Context(), nil, nil); err != nil {
+		if err := r.db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		storetest.Settle(t, r.db)
@@ -338,7 +338,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				<-started
 			}
 			beside := snap.Iter(bloomkv.IterOptions{}) // the iterator outlives the snapshot
-			if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil)); err != nil {
+			if err := errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
 				t.Fatal(err)
 			}
 			wg.Wait()
@@ -433,7 +433,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 	for i := range 3000 {
 		must("put", r.db.Put(fmt.Appendf(nil, "new%06d", i), make([]byte, 100)))
 	}
-	must("compact", r.db.Compact(t.Context(), nil, nil))
+	must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	full := bytesOfTables(t, mem)
 	var between []*bloomkv.Snapshot // several of one state
 	for range 3 {

@@ -68,6 +68,6 @@ func fillTables(t *testing.T, db *bloomkv.DB) {
 	for i := range 1000 {
 		must(t, db.Put(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte{byte(i)}, 100)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 }

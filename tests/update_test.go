@@ -193,15 +193,17 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 		{"a seek beyond the bound", iterate(bounds("a", "d"), seek("q")), put("q"), false},
 	} {
 		for after, do := range map[string]func(db *bloomkv.DB) error{
-			"at once":            func(*bloomkv.DB) error { return nil },
-			"after a flush":      func(db *bloomkv.DB) error { return db.Flush(t.Context()) },
-			"after a compaction": func(db *bloomkv.DB) error { return db.Compact(t.Context(), nil, nil) },
+			"at once":       func(*bloomkv.DB) error { return nil },
+			"after a flush": func(db *bloomkv.DB) error { return db.Flush(t.Context()) },
+			"after a compaction": func(db *bloomkv.DB) error {
+				return db.Compact(t.Context(), bloomkv.CompactOptions{})
+			},
 		} {
 			db := openTiny(t)
 			for i, k := range []string{"a", "c", "e", "g", "i"} {
 				must(t, db.Put([]byte(k), []byte("old")))
 				if i == 2 {
-					must(t, db.Compact(t.Context(), nil, nil))
+					must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				}
 			}
 			want := 1
@@ -326,7 +328,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 			must(t, db.Flush(t.Context()))
 		}
 		if round%100 == 0 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			got, err := storetest.Contents(db)
 			must(t, err)
 			if d := storetest.Diff(got, model); d != "" {

@@ -62,7 +62,7 @@ func Layered(t *testing.T, mem *vfs.Mem) (o *bloomkv.Options, want map[string]st
 	for _, i := range rng.Perm(1500) {
 		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	over := func(what string) {

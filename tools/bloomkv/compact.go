@@ -57,11 +57,7 @@ the store takes.`,
 				before = sumTables(db) // Open has written the contents of logs into tables
 				if !nothing(kr) {
 					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedRead })
-					work := db.Compact
-					if rewrite {
-						work = db.Rewrite
-					}
-					err := work(c.Context(), kr.Lower, kr.Upper)
+					err := db.Compact(c.Context(), bloomkv.CompactOptions{Range: kr, Rewrite: rewrite})
 					stop()
 					if err != nil {
 						return err

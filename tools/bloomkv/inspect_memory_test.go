@@ -22,7 +22,7 @@ func shortStore(t *testing.T) (dir string) {
 	must(t, errors.Join(db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := 0; i < 2_200_000 && yield(bloomkv.KV{Key: fmt.Appendf(nil, "%09d", i)}, nil); i++ {
 		}
-	}, bloomkv.IngestOptions{}), db.Compact(t.Context(), nil, nil), db.Close()))
+	}, bloomkv.IngestOptions{}), db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 	return dir
 }
 

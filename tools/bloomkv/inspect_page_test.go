@@ -39,7 +39,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 		}
 		must(t, db.Flush(t.Context()))
 		if part == 5 {
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		}
 	}
 	for i := range 5000 {

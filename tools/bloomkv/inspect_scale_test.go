@@ -49,7 +49,8 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	put(rng.Perm(n))
-	if err := db.Compact(t.Context(), scaleKey(0), scaleKey(n/2)); err != nil { // the rest stays where it is
+	half := bloomkv.KeyRange{Upper: scaleKey(n / 2)} // the rest stays where it is
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{Range: half}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

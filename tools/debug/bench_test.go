@@ -89,7 +89,7 @@ func benchStore(b *testing.B) *bloomkv.DB {
 	for i := range uint64(benchKeys) {
 		must(b, db.Put(benchKey(nil, 2*i), value))
 	}
-	must(b, db.Compact(b.Context(), nil, nil))
+	must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 	return db
 }
 

@@ -91,7 +91,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 				case 0, 1:
 					err = db.Flush(ctx)
 				default:
-					err = db.Compact(ctx, nil, nil)
+					err = db.Compact(ctx, bloomkv.CompactOptions{})
 				}
 				if err != nil && ctx.Err() == nil {
 					t.Errorf("background: %v", err)

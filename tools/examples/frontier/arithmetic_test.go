@@ -134,7 +134,7 @@ func bytesPerURL(t *testing.T) string {
 		if err := db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
+		if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		size := uint64(0)

@@ -142,7 +142,7 @@ func newStore(t *testing.T, tables int) string {
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
 	}
 	must(t, db.Flush(t.Context()))
-	must(t, errors.Join(db.Compact(t.Context(), nil, nil)))
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{})))
 	for i := range n / 20 {
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*104729%n), value))
 	}

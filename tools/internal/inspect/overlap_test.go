@@ -16,7 +16,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 	const n = 40_000
 	for _, tableSize := range []int64{1 << 20, 32 << 10} { // a few tables, and more than 64
 		g := steady(t, n, bloomkv.Options{TableSize: tableSize})
-		must(t, g.db.Compact(t.Context(), nil, nil))
+		must(t, g.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		all := n + n/50
 		g.put(each(n/4, n/2))
 		// the last 4,000 keys, and 4,000 new ones after them

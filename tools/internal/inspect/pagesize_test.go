@@ -26,7 +26,7 @@ func TestThePageOfTwentyFiveTablesIsSmall(t *testing.T) {
 		_, _ = random.Read(value) // does not fail
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range n {
 		_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i))
 		must(t, err)

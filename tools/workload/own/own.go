@@ -124,4 +124,6 @@ func (s *Store) Settle(ctx context.Context) error {
 }
 
 // Compact merges everything into the last level.
-func (s *Store) Compact(ctx context.Context) error { return s.DB.Compact(ctx, nil, nil) }
+func (s *Store) Compact(ctx context.Context) error {
+	return s.DB.Compact(ctx, bloomkv.CompactOptions{})
+}

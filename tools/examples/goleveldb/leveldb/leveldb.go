@@ -68,7 +68,10 @@ func (d Database) DeleteRange(start, end []byte) error {
 }
 
 // Compact compacts the range between two keys; nil is no bound.
-func (d Database) Compact(lo, hi []byte) error { return d.DB.Compact(context.Background(), lo, hi) }
+func (d Database) Compact(lo, hi []byte) error {
+	r := bloomkv.KeyRange{Lower: lo, Upper: hi}
+	return d.DB.Compact(context.Background(), bloomkv.CompactOptions{Range: r})
+}
 
 // SyncKeyValue makes all earlier writes durable.
 func (d Database) SyncKeyValue() error { return d.Sync() }
