@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -98,41 +99,48 @@ func (b *Batch) Size() int { return len(b.ops) }
 // Reset removes all operations and keeps the memory.
 func (b *Batch) Reset() { b.ops, b.count, b.mark, b.err = b.ops[:0], 0, 0, nil }
 
-// A Writer receives single writes. [DB] is a Writer, and [Batch.Replay] passes the operations of a batch to any.
-type Writer interface {
-	Put(key, value []byte) error
-	Delete(key []byte) error
-	DeleteRange(r KeyRange) error
-	SetMark(mark []byte) error // a mark of length 0 removes the mark
+// An Op is one operation of a [Batch]: see [Batch.Ops].
+type Op struct {
+	Kind  OpKind
+	Key   []byte   // of OpPut and OpDelete
+	Value []byte   // of OpPut; of OpSetMark the mark
+	Range KeyRange // of OpDeleteRange
 }
 
-var _ Writer = (*DB)(nil)
+// An OpKind says which method of Batch has added an operation.
+type OpKind uint8
 
-// Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
-// error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the
-// batch changes, which it must not during Replay.
-func (b *Batch) Replay(w Writer) error {
-	for ops := b.ops; len(ops) > 0; {
-		kind, key, value, rest, err := batch.NextOp(ops)
-		if err != nil { // impossible: add and UnmarshalBinary make only valid operations
-			return err
-		}
-		ops = rest
-		switch kind {
-		case ikey.Delete:
-			err = w.Delete(key)
-		case ikey.RangeDelete:
-			err = w.DeleteRange(KeyRange{key, value})
-		case ikey.Mark:
-			err = w.SetMark(value)
-		default:
-			err = w.Put(key, value)
-		}
-		if err != nil {
-			return err
+// The kinds of operations.
+const (
+	OpPut OpKind = iota
+	OpDelete
+	OpDeleteRange
+	OpSetMark
+)
+
+// Ops returns the operations of the batch, in the order in which they were added. The slices belong to the batch: they
+// must not be changed, and are valid until the batch changes, which it must not during the loop.
+func (b *Batch) Ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for ops := b.ops; len(ops) > 0; {
+			kind, key, value, rest, err := batch.NextOp(ops)
+			op := Op{Key: key, Value: value}
+			switch kind {
+			case ikey.Delete:
+				op.Kind = OpDelete
+			case ikey.RangeDelete:
+				op = Op{Kind: OpDeleteRange, Range: KeyRange{key, value}}
+			case ikey.Mark:
+				op.Kind = OpSetMark
+			default: // OpPut
+			}
+			// An error is impossible: add and UnmarshalBinary make only valid operations.
+			if err != nil || !yield(op) {
+				return
+			}
+			ops = rest
 		}
 	}
-	return nil
 }
 
 // A marshaled batch, all numbers little-endian:

@@ -13,43 +13,39 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// writes records the writes that it receives, and fails at the limit.
-type writes struct {
-	all     []string
-	limit   int // fail instead of the write with this number, from 1; 0 is never
-	longest int // bytes of a bound
-}
-
-var errLimit = errors.New("no more writes")
-
-func (w *writes) add(format string, args ...any) error {
-	if len(w.all)+1 == w.limit {
-		return errLimit
+// shown returns the operations of a batch as text.
+func shown(b *Batch) (all []string) {
+	for op := range b.Ops() {
+		text := ""
+		switch op.Kind {
+		case OpPut:
+			text = fmt.Sprintf("put %q=%q", op.Key, op.Value)
+		case OpDelete:
+			text = fmt.Sprintf("delete %q", op.Key)
+		case OpDeleteRange:
+			r := op.Range
+			text = fmt.Sprintf("delete range %q to %q, unbounded %v", r.Lower, r.Upper, r.Upper == nil)
+		case OpSetMark:
+			text = fmt.Sprintf("mark %q", op.Value)
+		}
+		all = append(all, text)
 	}
-	w.all = append(w.all, fmt.Sprintf(format, args...))
-	return nil
+	return all
 }
 
-func (w *writes) Put(key, value []byte) error { return w.add("put %q=%q", key, value) }
-func (w *writes) Delete(key []byte) error     { return w.add("delete %q", key) }
-
-func (w *writes) DeleteRange(r KeyRange) error {
-	w.longest = max(w.longest, len(r.Lower), len(r.Upper))
-	return w.add("delete range %q to %q, unbounded %v", r.Lower, r.Upper, r.Upper == nil)
+// add adds an operation of another batch to b.
+func add(b *Batch, op Op) {
+	switch op.Kind {
+	case OpPut:
+		b.Put(op.Key, op.Value)
+	case OpDelete:
+		b.Delete(op.Key)
+	case OpDeleteRange:
+		b.DeleteRange(op.Range)
+	case OpSetMark:
+		b.SetMark(op.Value)
+	}
 }
-
-func (w *writes) SetMark(mark []byte) error { return w.add("mark %q", mark) }
-
-// batchWriter adds writes to a batch.
-type batchWriter struct{ *Batch }
-
-func (w batchWriter) Put(key, value []byte) error { w.Batch.Put(key, value); return nil }
-func (w batchWriter) Delete(key []byte) error     { w.Batch.Delete(key); return nil }
-func (w batchWriter) DeleteRange(r KeyRange) error {
-	w.Batch.DeleteRange(r)
-	return nil
-}
-func (w batchWriter) SetMark(mark []byte) error { w.Batch.SetMark(mark); return nil }
 
 func TestABatchSaysWhatItHolds(t *testing.T) {
 	var b Batch
@@ -79,28 +75,28 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("c")}) // inverted
 	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("d")}) // empty
 	b.DeleteRange(KeyRange{Upper: []byte{}})                        // empty
-	show := func(b *Batch) []string {
-		var w writes
-		if err := b.Replay(&w); err != nil {
-			t.Fatal(err)
-		}
-		return w.all
-	}
 	want := []string{
 		`put "a"="1"`, `put ""=""`, `delete "b"`, `delete range "c" to "d", unbounded false`,
 		`delete range "" to "", unbounded true`,
 	}
-	if got := show(&b); !slices.Equal(got, want) || b.Len() != len(want) {
+	if got := shown(&b); !slices.Equal(got, want) || b.Len() != len(want) {
 		t.Errorf("%d operations %q, want %q", b.Len(), got, want)
 	}
 	for n := range want {
-		w := writes{limit: n + 1}
-		if err := b.Replay(&w); !errors.Is(err, errLimit) || !slices.Equal(w.all, want[:n]) {
-			t.Errorf("a writer that fails after %d operations: %v, %q", n, err, w.all)
+		var got []string
+		for op := range b.Ops() {
+			var one Batch
+			add(&one, op)
+			if got = append(got, shown(&one)...); len(got) > n {
+				break
+			}
+		}
+		if !slices.Equal(got, want[:n+1]) {
+			t.Errorf("a loop that ends after %d operations: %q", n+1, got)
 		}
 	}
 	b.Append(&b)
-	if got := show(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
+	if got := shown(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
 		t.Errorf("appended to itself: %q", got)
 	}
 	raw, err := b.MarshalBinary()
@@ -112,8 +108,8 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	}
 	var other Batch
 	other.Put([]byte("gone"), nil)
-	if err := other.UnmarshalBinary(raw); err != nil || !slices.Equal(show(&other), show(&b)) {
-		t.Errorf("unmarshaled: %v, %q", err, show(&other))
+	if err := other.UnmarshalBinary(raw); err != nil || !slices.Equal(shown(&other), shown(&b)) {
+		t.Errorf("unmarshaled: %v, %q", err, shown(&other))
 	}
 	if empty, err := new(Batch).MarshalBinary(); err != nil || other.UnmarshalBinary(empty) != nil || other.Len() != 0 {
 		t.Errorf("an empty batch: %v, %d operations", err, other.Len())
@@ -144,11 +140,10 @@ func TestTheLastMarkOfABatchCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("unmarshaled", &copied, "two", true)
-	var w writes
-	if err := copied.Replay(&w); err != nil || copied.Len() != 5 || !slices.Equal(w.all, []string{
+	if got := shown(&copied); copied.Len() != 5 || !slices.Equal(got, []string{
 		`put "key"="value"`, `mark "one"`, `put ""=""`, `delete "key"`, `mark "two"`,
 	}) {
-		t.Errorf("replayed %q, %v", w.all, err)
+		t.Errorf("operations %q", got)
 	}
 	copied.SetMark(nil)
 	want("removed", &copied, "", true)
@@ -184,9 +179,12 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
 	c.DeleteRange(KeyRange{Lower: long[:MaxKeySize], Upper: long})
 	c.DeleteRange(KeyRange{Lower: long})
-	var w writes
-	if err := c.Replay(&w); err != nil || len(w.all) != 2 || w.longest > batch.MaxBound || c.err != nil {
-		t.Errorf("%d ranges with bounds of up to %d bytes, %v, %v", len(w.all), w.longest, err, c.err)
+	longest := 0
+	for op := range c.Ops() {
+		longest = max(longest, len(op.Range.Lower), len(op.Range.Upper))
+	}
+	if c.Len() != 2 || longest > batch.MaxBound || c.err != nil {
+		t.Errorf("%d ranges with bounds of up to %d bytes, %v", c.Len(), longest, c.err)
 	}
 	c.Reset()
 	c.DeleteRange(KeyRange{Lower: long, Upper: append(bytes.Clone(long), 'x')}) // no key lies between
@@ -240,8 +238,11 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		if err := b.Replay(batchWriter{&again}); err != nil || again.Len() != b.Len() || again.err != nil {
-			t.Fatalf("%v, %d operations, %v, want %d", err, again.Len(), again.err, b.Len())
+		for op := range b.Ops() {
+			add(&again, op)
+		}
+		if again.err != nil || !slices.Equal(shown(&again), shown(&b)) {
+			t.Fatalf("again %q, %v, want %q", shown(&again), again.err, shown(&b))
 		}
 	})
 }

@@ -230,30 +230,23 @@ func ExampleDB_Update() {
 	// 3 7
 }
 
-// A printer is a Writer that prints.
-type printer struct{}
-
-func (printer) Put(key, value []byte) error {
-	_, err := fmt.Printf("put %s = %s\n", key, value)
-	return err
-}
-func (printer) Delete(key []byte) error { _, err := fmt.Printf("delete %s\n", key); return err }
-
-func (printer) DeleteRange(r bloomkv.KeyRange) error {
-	_, err := fmt.Printf("delete from %s to %s\n", r.Lower, r.Upper)
-	return err
-}
-
-func (printer) SetMark(mark []byte) error { _, err := fmt.Printf("mark %s\n", mark); return err }
-
-// Replay passes the operations of a batch to a Writer, which may be a DB, a log, or another index over the same data.
-func ExampleBatch_Replay() {
+// Ops yields the operations of a batch, for a log, another store, or another index over the same data.
+func ExampleBatch_Ops() {
 	var b bloomkv.Batch
 	b.Put([]byte("lamp"), []byte("on"))
 	b.Delete([]byte("radio"))
 	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("room/1"), Upper: []byte("room/5")})
-	if err := b.Replay(printer{}); err != nil {
-		log.Fatal(err)
+	for op := range b.Ops() {
+		switch op.Kind {
+		case bloomkv.OpPut:
+			fmt.Printf("put %s = %s\n", op.Key, op.Value)
+		case bloomkv.OpDelete:
+			fmt.Printf("delete %s\n", op.Key)
+		case bloomkv.OpDeleteRange:
+			fmt.Printf("delete from %s to %s\n", op.Range.Lower, op.Range.Upper)
+		case bloomkv.OpSetMark:
+			fmt.Printf("mark %s\n", op.Value)
+		}
 	}
 	// Output:
 	// put lamp = on

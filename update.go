@@ -118,7 +118,7 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it
-// what the Tx has written. It is a [Writer], so [Batch.Replay] can write to it. After the function has returned, all
+// what the Tx has written. After the function has returned, all
 // methods return ErrClosed. A Tx must not be used by several goroutines at a time.
 type Tx struct {
 	db    *DB
@@ -134,8 +134,6 @@ type Tx struct {
 	keyRoom  [2][]byte
 	byteRoom [48]byte
 }
-
-var _ Writer = (*Tx)(nil)
 
 // end ends the transaction.
 func (tx *Tx) end() {

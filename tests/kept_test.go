@@ -250,7 +250,7 @@ func TestKeptStoresOpen(t *testing.T) {
 			if err := b.UnmarshalBinary(files["batch"]); err != nil {
 				t.Fatalf("%v%s", err, whatToDo)
 			}
-			if got, want := string(listOps(t, &b)), string(files["batch.txt"]); got != want {
+			if got, want := string(listOps(&b)), string(files["batch.txt"]); got != want {
 				t.Errorf("the batch has\n%s\nwant\n%s%s", got, want, whatToDo)
 			}
 		})

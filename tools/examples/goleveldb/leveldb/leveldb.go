@@ -88,21 +88,30 @@ func (b *batch) Put(key, value []byte) error { b.Batch.Put(key, value); return n
 func (b *batch) Delete(key []byte) error     { b.Batch.Delete(key); return nil }
 func (b *batch) ValueSize() int              { return b.Size() }
 func (b *batch) Write() error                { return b.db.Apply(&b.Batch) }
-func (b *batch) Replay(w Writer) error       { return b.Batch.Replay(unmarked{w}) }
 
 func (b *batch) DeleteRange(start, end []byte) error {
 	b.Batch.DeleteRange(bloomkv.KeyRange{Lower: start, Upper: end})
 	return nil
 }
 
-// unmarked makes a Writer one of bloomkv's. Its batches never have a mark.
-type unmarked struct{ Writer }
-
-func (u unmarked) DeleteRange(r bloomkv.KeyRange) error {
-	return u.Writer.DeleteRange(r.Lower, r.Upper)
+func (b *batch) Replay(w Writer) (err error) {
+	for op := range b.Ops() {
+		switch op.Kind {
+		case bloomkv.OpPut:
+			err = w.Put(op.Key, op.Value)
+		case bloomkv.OpDelete:
+			err = w.Delete(op.Key)
+		case bloomkv.OpDeleteRange:
+			err = w.DeleteRange(op.Range.Lower, op.Range.Upper)
+		case bloomkv.OpSetMark:
+			err = errors.New("the batch sets a mark")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
-
-func (unmarked) SetMark([]byte) error { return errors.New("the batch sets a mark") }
 
 type iterator struct {
 	*bloomkv.Iterator
