@@ -26,7 +26,6 @@ import (
 type Batch struct {
 	ops   []byte // encoded by package batch; also the payload of a log record
 	count uint32
-	mark  int   // where the last mark begins in ops, plus 1; 0 without a mark
 	err   error // the first limit that an operation exceeded
 }
 
@@ -53,20 +52,7 @@ func (b *Batch) SetMark(mark []byte) {
 	if b.err == nil {
 		b.err = checkMark(mark)
 	}
-	at := len(b.ops)
-	if b.add(ikey.Mark, nil, mark); b.err == nil {
-		b.mark = at + 1
-	}
-}
-
-// Mark returns the mark that Apply will set, and whether the batch sets one. It is empty if the batch removes the mark
-// of the store. The slice belongs to the batch: it must not be changed, and is valid until the batch changes.
-func (b *Batch) Mark() (mark []byte, ok bool) {
-	if b.mark == 0 {
-		return nil, false
-	}
-	_, _, mark, _, _ = batch.NextOp(b.ops[b.mark-1:]) // valid, since SetMark or UnmarshalBinary has seen it
-	return mark, true
+	b.add(ikey.Mark, nil, mark)
 }
 
 // cutBound shortens a bound that is longer than any key can be. The result has the same keys before it.
@@ -82,9 +68,6 @@ func (b *Batch) Append(other *Batch) {
 	case batch.RecordHeader+len(b.ops)+len(other.ops) > MaxBatchSize:
 		b.err = errBatchSize
 	default:
-		if other.mark > 0 {
-			b.mark = len(b.ops) + other.mark
-		}
 		b.ops = append(b.ops, other.ops...)
 		b.count += other.count
 	}
@@ -97,7 +80,7 @@ func (b *Batch) Len() int { return int(b.count) }
 func (b *Batch) Size() int { return len(b.ops) }
 
 // Reset removes all operations and keeps the memory.
-func (b *Batch) Reset() { b.ops, b.count, b.mark, b.err = b.ops[:0], 0, 0, nil }
+func (b *Batch) Reset() { b.ops, b.count, b.err = b.ops[:0], 0, nil }
 
 // An Op is one operation of a [Batch]: see [Batch.Ops].
 type Op struct {
@@ -196,21 +179,18 @@ func (b *Batch) UnmarshalBinary(raw []byte) error {
 	if got, want := checksum(raw[8:]), binary.LittleEndian.Uint32(raw[4:]); got != want {
 		return fmt.Errorf("bloomkv: %w: %w: checksum %08x, want %08x", ErrCorruption, errBatchBytes, got, want)
 	}
-	count, mark := uint32(0), 0
+	count := uint32(0)
 	for ops := raw[batchHeader:]; len(ops) > 0; count++ {
-		kind, _, _, rest, err := batch.NextOp(ops)
+		_, _, _, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return fmt.Errorf("bloomkv: %w: %w", ErrCorruption, err)
-		}
-		if kind == ikey.Mark {
-			mark = len(raw) - batchHeader - len(ops) + 1
 		}
 		ops = rest
 	}
 	if want := binary.LittleEndian.Uint32(raw[8:]); count != want {
 		return fmt.Errorf("bloomkv: %w: %w: %d operations, want %d", ErrCorruption, errBatchBytes, count, want)
 	}
-	b.ops, b.count, b.mark, b.err = append(b.ops[:0], raw[batchHeader:]...), count, mark, nil
+	b.ops, b.count, b.err = append(b.ops[:0], raw[batchHeader:]...), count, nil
 	return nil
 }
 

@@ -46,14 +46,6 @@ func (db *DB) DeleteRange(r KeyRange) error {
 	return db.applyPooled(b)
 }
 
-// SetMark makes mark the mark of the store, with the durability of Put, as a batch with a mark alone does. See
-// [DB.Mark] and [Batch.SetMark]. A mark of length 0 removes the mark; a longer one than MaxMarkSize is ErrTooLarge.
-func (db *DB) SetMark(mark []byte) error {
-	b := newBatch()
-	b.SetMark(mark)
-	return db.applyPooled(b)
-}
-
 func (db *DB) applyPooled(b *Batch) error {
 	err := db.Apply(b)
 	recycle(b)

@@ -78,15 +78,15 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	mem := vfs.NewMem()
 	db, _ := grown(t, mem)
 	markless := exported(t, db, bloomkv.ExportOptions{})
-	must(t, db.SetMark([]byte("of the export")))
+	must(t, db.Apply(marked("of the export")))
 	x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
 	must(t, err)
 	if got := x.Mark(); string(got) != "of the export" {
 		t.Errorf("the export has the mark %q", got)
 	}
 	must(t, x.Close())
-	marked := exported(t, db, bloomkv.ExportOptions{})
-	must(t, bloomkv.Import(t.Context(), bytes.NewReader(marked), "copy", bloomkv.NewStoreOptions{FS: mem}))
+	withMark := exported(t, db, bloomkv.ExportOptions{})
+	must(t, bloomkv.Import(t.Context(), bytes.NewReader(withMark), "copy", bloomkv.NewStoreOptions{FS: mem}))
 	must(t, db.Close())
 	other, err := bloomkv.Open("copy", &bloomkv.Options{FS: mem})
 	must(t, err)
@@ -102,8 +102,8 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	for _, c := range []struct {
 		stream []byte
 		want   string
-	}{{marked, "of the export"}, {markless, ""}, {marked, "of the export"}} {
-		must(t, other.SetMark([]byte("its own")))
+	}{{withMark, "of the export"}, {markless, ""}, {withMark, "of the export"}} {
+		must(t, other.Apply(marked("its own")))
 		snap, err := other.Snapshot()
 		must(t, err)
 		must(t, other.Import(t.Context(), bytes.NewReader(c.stream), bloomkv.ImportOptions{Replace: true}))
@@ -120,8 +120,8 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	must(t, other.Close())
 	empty, err := bloomkv.Open("a mark alone", &bloomkv.Options{FS: mem})
 	must(t, err)
-	must(t, empty.SetMark([]byte("its own")))
-	err = empty.Import(t.Context(), bytes.NewReader(marked), bloomkv.ImportOptions{})
+	must(t, empty.Apply(marked("its own")))
+	err = empty.Import(t.Context(), bytes.NewReader(withMark), bloomkv.ImportOptions{})
 	if got, markErr := empty.Mark(); !errors.Is(err, fs.ErrExist) || markErr != nil || string(got) != "its own" {
 		t.Errorf("a store with a mark: %v, then the mark %q, %v; want fs.ErrExist", err, got, markErr)
 	}

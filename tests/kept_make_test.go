@@ -355,7 +355,7 @@ func (s *keptStore) makeClosed() *vfs.Mem {
 	s.delete(fruit(3))
 	s.deleteRange(fruit(5), fruit(21))
 	s.mark = "a mark\x00 of \xff 24 bytes"
-	s.must(s.db.SetMark([]byte(s.mark)))
+	s.must(s.db.Apply(marked(s.mark)))
 	s.flush()
 	s.lookUp()
 	s.close()

@@ -61,7 +61,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	wantMark(t, "from the manifest", db.Mark, "one")
 	wantMark(t, "from the manifest", db.DurableMark, "one")
 
-	must(t, db.SetMark([]byte("alone")))
+	must(t, db.Apply(marked("alone")))
 	must(t, db.Flush(t.Context()))
 	if n := len(db.Tables()); n != 1 {
 		t.Errorf("the flush of a mark alone left %d tables, want the one from before", n)
@@ -103,7 +103,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	if string(digest.Mark()) != "copied" || string(rebuilt.Mark()) != "copied" {
 		t.Errorf("digests have the marks %q and %q, want that of the store", digest.Mark(), rebuilt.Mark())
 	}
-	must(t, db.SetMark(nil))
+	must(t, db.Apply(marked("")))
 	wantMark(t, "a removed mark", db.Mark, "")
 	wantMark(t, "a removed mark", db.DurableMark, "")
 	reopen()
@@ -147,7 +147,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 		if m, err := db.DurableMark(); m != nil || !errors.Is(err, bloomkv.ErrReadOnly) {
 			t.Errorf("DurableMark of a store that is only read: %q, %v, want ErrReadOnly", m, err)
 		}
-		if err := db.SetMark([]byte("new")); !errors.Is(err, bloomkv.ErrReadOnly) {
+		if err := db.Apply(marked("new")); !errors.Is(err, bloomkv.ErrReadOnly) {
 			t.Errorf("SetMark in a store that is only read: %v, want ErrReadOnly", err)
 		}
 		must(t, db.Close())
@@ -195,7 +195,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	must(t, err)
 	const marks = 5000
 	for i := range marks {
-		must(t, db.SetMark(fmt.Appendf(nil, "mark %200d", i)))
+		must(t, db.Apply(marked(fmt.Sprintf("mark %200d", i))))
 	}
 	must(t, db.Flush(t.Context()))
 	flushes := int(flushed.Load())
@@ -219,7 +219,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 300 {
-				if err := db.SetMark([]byte(strconv.Itoa(i))); err != nil {
+				if err := db.Apply(marked(strconv.Itoa(i))); err != nil {
 					t.Error(err)
 				}
 			}

@@ -69,7 +69,9 @@ func TestTheMarkIsShownEscaped(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	db, err := bloomkv.Open(dir, nil)
 	must(t, err)
-	must(t, db.SetMark([]byte("index\t7\x1b")))
+	var b bloomkv.Batch
+	b.SetMark([]byte("index\t7\x1b"))
+	must(t, db.Apply(&b))
 	saved, digest := filepath.Join(t.TempDir(), "saved"), filepath.Join(t.TempDir(), "digest")
 	must(t, db.Close())
 	const escaped = `index\t7\x1b`
