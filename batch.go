@@ -170,20 +170,26 @@ var (
 )
 
 // UnmarshalBinary replaces the operations of b with those that MarshalBinary encoded in raw. raw is copied. If raw is
-// damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is) and b is not
-// changed.
+// damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is); if a version with
+// other limits made it, [ErrTooLarge]. After an error, b is not changed.
 func (b *Batch) UnmarshalBinary(raw []byte) error {
-	if len(raw) < batchHeader || string(raw[:4]) != batchMagic || len(raw) > MaxBatchSize {
+	if len(raw) < batchHeader || string(raw[:4]) != batchMagic {
 		return fmt.Errorf("bloomkv: %w: %w: %d bytes", ErrCorruption, errBatchBytes, len(raw))
+	}
+	if len(raw) > MaxBatchSize {
+		return errBatchSize
 	}
 	if got, want := checksum(raw[8:]), binary.LittleEndian.Uint32(raw[4:]); got != want {
 		return fmt.Errorf("bloomkv: %w: %w: checksum %08x, want %08x", ErrCorruption, errBatchBytes, got, want)
 	}
 	count := uint32(0)
 	for ops := raw[batchHeader:]; len(ops) > 0; count++ {
-		_, _, _, rest, err := batch.NextOp(ops)
+		_, _, value, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return fmt.Errorf("bloomkv: %w: %w", ErrCorruption, err)
+		}
+		if len(value) > MaxValueSize {
+			return errValueSize(value)
 		}
 		ops = rest
 	}
@@ -196,6 +202,10 @@ func (b *Batch) UnmarshalBinary(raw []byte) error {
 
 var errBatchSize = fmt.Errorf("bloomkv: batch of more than %d bytes: %w", MaxBatchSize, ErrTooLarge)
 
+func errValueSize(value []byte) error {
+	return fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
+}
+
 func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 	limit := MaxKeySize
 	if kind == ikey.RangeDelete {
@@ -206,7 +216,7 @@ func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 	case len(key) > limit:
 		b.err = fmt.Errorf("bloomkv: key of %d bytes, want at most %d: %w", len(key), MaxKeySize, ErrTooLarge)
 	case len(value) > MaxValueSize:
-		b.err = fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
+		b.err = errValueSize(value)
 	case batch.RecordHeader+len(b.ops)+batch.MaxOpHeader+len(key)+len(value) > MaxBatchSize:
 		b.err = errBatchSize
 	default:

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -237,7 +238,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	if MaxBatchSize > wal.MaxPayload {
 		t.Errorf("a batch of %d bytes exceeds a log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
 	}
-	if MaxKeySize != batch.MaxKey || MaxValueSize != batch.MaxValue {
+	if MaxKeySize > batch.MaxKey || MaxValueSize > batch.MaxValue {
 		t.Errorf("keys of %d and values of %d bytes may be written, but only %d and %d can be read", MaxKeySize,
 			MaxValueSize, batch.MaxKey, batch.MaxValue)
 	}
@@ -277,6 +278,23 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 		}
 		if err := db.Compact(t.Context(), CompactOptions{}); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestABatchOfLargerLimitsIsRefused unmarshals what versions with larger limits could marshal.
+func TestABatchOfLargerLimitsIsRefused(t *testing.T) {
+	value := Batch{ops: batch.AppendOp(nil, ikey.Set, nil, make([]byte, MaxValueSize+1)), count: 1}
+	whole := Batch{ops: make([]byte, MaxBatchSize), count: 1}
+	for what, b := range map[string]*Batch{"a value": &value, "a batch": &whole} {
+		raw, err := b.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var to Batch
+		to.Delete(nil)
+		if err := to.UnmarshalBinary(raw); !errors.Is(err, ErrTooLarge) || to.Len() != 1 {
+			t.Errorf("%s: %v, %d operations, want ErrTooLarge and no change", what, err, to.Len())
 		}
 	}
 }

@@ -37,9 +37,9 @@ var (
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a newer version of the library wrote a file. Nothing was changed.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
-	// ErrNoRoom means that Options.Resources have not enough memory for the memtables of one more store. It helps to
-	// close another store, to use a smaller MemtableSize or larger Resources.
-	ErrNoRoom = budget.ErrNoRoom
+	// ErrMemoryBudget means that Options.Resources have not enough memory for the memtables of one more store. It helps
+	// to close another store, to use a smaller MemtableSize or larger Resources.
+	ErrMemoryBudget = budget.ErrMemoryBudget
 	// ErrFilterRate means that a filter rate cannot be reached. The error names the best possible rate.
 	ErrFilterRate = bloomblock.ErrRate
 )

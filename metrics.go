@@ -157,7 +157,7 @@ type LookupMetrics struct {
 	Gets            uint64 `json:"gets"`             // lookups
 	MemtableHits    uint64 `json:"memtable_hits"`    // answered by a memtable
 	TableHits       uint64 `json:"table_hits"`       // a table held a version of the key, or a tombstone
-	TablesInRange   uint64 `json:"tables_in_range"`  // runs with a table whose bounds include the key
+	RunsInRange     uint64 `json:"runs_in_range"`    // runs with a table whose bounds include the key
 	FilterProbes    uint64 `json:"filter_probes"`    // filters queried
 	FilterNegatives uint64 `json:"filter_negatives"` // filters that excluded the key: the table was skipped
 	TruePositives   uint64 `json:"true_positives"`   // filters that did not, and the table held a version of the key

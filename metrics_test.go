@@ -34,8 +34,8 @@ lookups.absent_reads lookups.absent_wasted lookups.blocks lookups.blocks_mapped 
 lookups.false_positives
 lookups.filter_negatives
 lookups.filter_parts
-lookups.filter_probes lookups.gets lookups.index_parts lookups.memtable_hits lookups.table_hits lookups.table_searches
-lookups.tables_in_range
+lookups.filter_probes lookups.gets lookups.index_parts lookups.memtable_hits lookups.runs_in_range
+lookups.table_hits lookups.table_searches
 lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
 memory.budget memory.cache memory.filters memory.indexes memory.mapped memory.max_mapped memory.memtables
 memory.prefix_filters memory.range_deletes memory.tables
@@ -223,7 +223,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 		t.Errorf("predicted %v, want at most the %v promised", m.FPRPredicted, m.FPRPromised)
 	}
 	// All keys are in one run, and two of every three lookups of absent keys are outside its key range.
-	inRange := float64(l.TablesInRange-l.TableHits) / float64(l.Absent())
+	inRange := float64(l.RunsInRange-l.TableHits) / float64(l.Absent())
 	if got, want := l.WastedPerAbsent(), m.FPRPredicted*inRange; math.Abs(got/want-1) > 0.2 {
 		t.Errorf("measured %v wasted reads per absent key, %v of the lookups in range: want about %v", got, inRange,
 			want)

@@ -183,9 +183,9 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	fs := vfs.NewMem()
 	late := &bloomkv.Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
 	_, err := bloomkv.Open("late", late)
-	if !errors.Is(err, bloomkv.ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
+	if !errors.Is(err, bloomkv.ErrMemoryBudget) || !strings.Contains(err.Error(), "late") ||
 		!strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes and the 8388608 of other stores") {
-		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the numbers", err)
+		t.Errorf("a seventeenth store: %v, want ErrMemoryBudget and the numbers", err)
 	}
 	if names, err := fs.List("."); err != nil || len(names) > 0 {
 		t.Errorf("it left files %q, %v", names, err)

@@ -92,7 +92,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
 }
 
-// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than MaxValueSize.
+// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than any version has written.
 func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 	if !*everywhere {
 		t.Skip("takes a gigabyte: run it with -everywhere")
@@ -109,7 +109,7 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 		data := binary.LittleEndian.AppendUint32(nil, 1)
 		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(key))), key...)
 		data = append(data, make([]byte, -len(data)&7+8)...) // padding, and the head of an empty suffix
-		data = append(append(data, 0), make([]byte, bloomkv.MaxValueSize+1)...)
+		data = append(append(data, 0), make([]byte, sstable.MaxValue+1)...)
 		x.encode(data, sstable.None)
 	})
 	fsys := vfs.NewMem()

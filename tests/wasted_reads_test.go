@@ -64,7 +64,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 				n := float64(after.Gets - before.Gets)
 				wasted := float64(after.WastedReads-before.WastedReads) / n
 				blocks := float64(after.Blocks-before.Blocks) / n
-				inRange := float64(after.TablesInRange-before.TablesInRange) / n
+				inRange := float64(after.RunsInRange-before.RunsInRange) / n
 				t.Logf("%s: %d runs, %.2f tables in range, %.5f wasted reads and %.5f blocks per lookup, promised %g",
 					tree, runs, inRange, wasted, blocks, promise)
 				if wasted > 1.15*promise || blocks > 1.15*promise*1.01 {
@@ -102,8 +102,8 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	}
 	m := db.Metrics()
 	l := m.Lookups
-	if l.WastedReads != l.TablesInRange || l.WastedReads < 2990 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
+	if l.WastedReads != l.RunsInRange || l.WastedReads < 2990 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
 		t.Errorf("%d wasted reads of %d tables in range, %d probes, %d bytes of filters; want all searched unfiltered",
-			l.WastedReads, l.TablesInRange, l.FilterProbes, m.Memory.Filters)
+			l.WastedReads, l.RunsInRange, l.FilterProbes, m.Memory.Filters)
 	}
 }
