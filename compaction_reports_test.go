@@ -52,8 +52,8 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	})
 	before := db.Metrics().Writes
 	beforeRead, beforeRemoved := heard()
-	if beforeRead != before.CompactedRead {
-		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedRead)
+	if beforeRead != before.CompactedBytesRead {
+		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedBytesRead)
 	}
 	files.Take()
 	if err := errors.Join(
@@ -86,7 +86,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 			"want some of both",
 			got, want, skipped)
 	}
-	if got := after.CompactedRead - before.CompactedRead; got != want {
+	if got := after.CompactedBytesRead - before.CompactedBytesRead; got != want {
 		t.Errorf("Metrics reports %d bytes read, want %d", got, want)
 	}
 }

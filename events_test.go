@@ -160,7 +160,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 	w := m.Writes
 	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
-		read != w.CompactedRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
+		read != w.CompactedBytesRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
 		t.Errorf("events report %d flushes with %d bytes, %d ingested, %d merges of %d bytes into %d, %d moves; "+
 			"metrics are\n%v",
 			len(l.flushes), flushed, ingested, merges, read, written, moves, m)

@@ -278,9 +278,9 @@ type WriteMetrics struct {
 	Ingests     uint64 `json:"ingests"`      // ingests that stored something
 	IngestBytes uint64 `json:"ingest_bytes"` // bytes of their tables
 	Compactions uint64 `json:"compactions"`  // compactions that rewrote tables
-	// CompactedRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
-	CompactedRead  uint64 `json:"compacted_read"`
-	CompactedBytes uint64 `json:"compacted_bytes"` // of the outputs
+	// CompactedBytesRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
+	CompactedBytesRead uint64 `json:"compacted_bytes_read"`
+	CompactedBytes     uint64 `json:"compacted_bytes"` // of the outputs
 	// RewrittenBytes is the part of CompactedBytes for tables of one run that were rewritten, to get other filters, or
 	// joined because they were small: nothing else was merged with them, nothing dropped.
 	RewrittenBytes uint64 `json:"rewritten_bytes"`
