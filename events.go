@@ -125,12 +125,12 @@ type StallReason uint8
 const (
 	// StallSlowedByLevel0 means that each write was delayed a little, because compaction was falling behind: level 0
 	// had too many runs.
-	StallSlowedByLevel0 = StallReason(commit.SlowedByLevel0)
+	StallSlowedByLevel0 StallReason = iota
 	// StallStoppedByLevel0 means that writes waited until level 0 had fewer runs.
-	StallStoppedByLevel0 = StallReason(commit.StoppedByLevel0)
+	StallStoppedByLevel0
 	// StallStoppedByMemtable means that writes were faster than a flush: they were delayed so that the memtable would
 	// not be full before the last one was flushed, or waited until it was.
-	StallStoppedByMemtable = StallReason(commit.StoppedByMemtable)
+	StallStoppedByMemtable
 )
 
 // String returns the reason as text, such as "slowed by level 0".
