@@ -60,8 +60,8 @@ func TestATableIsReadAsItWasWritten(t *testing.T) {
 	const n = 3000
 	for _, o := range []sstable.WriterOptions{
 		{},
-		{Codec: sstable.S2, Filter: params(t, 0.01)},
-		{Codec: sstable.Zstd, BlockSize: 700, Seed: 7, ID: 9, Filter: params(t, 0.0001)},
+		{Codec: sstable.CodecS2, Filter: params(t, 0.01)},
+		{Codec: sstable.CodecZstd, BlockSize: 700, Seed: 7, ID: 9, Filter: params(t, 0.0001)},
 	} {
 		r := open(t, build(t, o, n))
 		for i := range n {

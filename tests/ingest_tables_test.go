@@ -25,7 +25,7 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 	must(t, err)
 	f, err := fsys.Create(path)
 	must(t, err)
-	w := sstable.NewWriter(f, sstable.WriterOptions{Filter: params, Codec: sstable.S2})
+	w := sstable.NewWriter(f, sstable.WriterOptions{Filter: params, Codec: sstable.CodecS2})
 	for i := from; i < to; i++ {
 		must(t, w.Add(fmt.Appendf(nil, "k%03d", i), []byte(value)))
 	}

@@ -68,7 +68,7 @@ func arithmetic() string {
 // classicBits returns the bits for each URL of a classic filter.
 func classicBits(rate float64) float64 {
 	const keys = 1_000_000
-	f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate, Layout: bloom.Classic})
+	f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate, Layout: bloom.LayoutClassic})
 	if err != nil {
 		panic(err)
 	}
