@@ -23,7 +23,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	storetest.Roomy(t)
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {
@@ -44,7 +44,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	put("n")
 	put("nz")
 	put("o")
-	must(t, db.DeleteRange([]byte("n"), []byte("nzz")))
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: []byte("n"), Upper: []byte("nzz")}))
 	for i := range 8000 { // loads indexes and filters, fills the cache
 		if _, err := db.Has(fmt.Appendf(nil, "key%05d", i)); err != nil {
 			t.Fatal(err)
@@ -60,7 +60,8 @@ func TestWritesAllocateNothing(t *testing.T) {
 	if storetest.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterSeed: 1})
+	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterSeed: 1}
+	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
 	for i := range 2 * deadkeys.Worth { // writes look whether they are in a range of deleted keys
@@ -81,15 +82,11 @@ func TestWritesAllocateNothing(t *testing.T) {
 		call func() error
 	}{
 		{"Put", 0, func() error { return db.Put(key, value) }},
-		{"Put with Sync", 0, func() error { return db.With(bloomkv.Sync).Put(key, value) }},
 		{"Delete", 0, func() error { return db.Delete(key) }},
 		{"Apply", 0, func() error { return db.Apply(&b) }},
-		{"Apply with Sync", 0, func() error { return db.With(bloomkv.Sync).Apply(&b) }},
+		{"ApplyWith", 0, func() error { return db.ApplyWith(&b, bloomkv.DurabilitySync) }},
 		{"PutIfAbsent", 1, func() error { _, err := db.PutIfAbsent(key, value); return err }},
-		{"CompareAndSwap with Sync", 1, func() error {
-			_, err := db.With(bloomkv.Sync).CompareAndSwap(key, value, value)
-			return err
-		}},
+		{"CompareAndSwap", 1, func() error { _, err := db.CompareAndSwap(key, value, value); return err }},
 		{"Update", 1, func() error {
 			return db.Update(t.Context(), func(tx *bloomkv.Tx) error { // which is not kept
 				_, err := tx.Has(key)

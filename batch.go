@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"iter"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -25,7 +26,6 @@ import (
 type Batch struct {
 	ops   []byte // encoded by package batch; also the payload of a log record
 	count uint32
-	mark  int   // where the last mark begins in ops, plus 1; 0 without a mark
 	err   error // the first limit that an operation exceeded
 }
 
@@ -36,11 +36,10 @@ func (b *Batch) Put(key, value []byte) { b.add(ikey.Set, key, value) }
 // Delete adds an operation that deletes key. The key is copied.
 func (b *Batch) Delete(key []byte) { b.add(ikey.Delete, key, nil) }
 
-// DeleteRange adds an operation that deletes all keys in the range [lo, hi): lo is inclusive, hi exclusive. With a
-// nil lo the range begins at the first key; with a nil hi it has no end. An empty or inverted range adds nothing.
-// Both bounds are copied. Keys that the batch puts later are not deleted.
-func (b *Batch) DeleteRange(lo, hi []byte) {
-	lo, hi = cutBound(lo), cutBound(hi)
+// DeleteRange adds an operation that deletes all keys of a range. An empty range adds nothing. The bounds are copied.
+// Keys that the batch puts later are not deleted.
+func (b *Batch) DeleteRange(r KeyRange) {
+	lo, hi := cutBound(r.Lower), cutBound(r.Upper)
 	if hi == nil || bytes.Compare(lo, hi) < 0 {
 		b.add(ikey.RangeDelete, lo, hi)
 	}
@@ -53,20 +52,7 @@ func (b *Batch) SetMark(mark []byte) {
 	if b.err == nil {
 		b.err = checkMark(mark)
 	}
-	at := len(b.ops)
-	if b.add(ikey.Mark, nil, mark); b.err == nil {
-		b.mark = at + 1
-	}
-}
-
-// Mark returns the mark that Apply will set, and whether the batch sets one. It is empty if the batch removes the mark
-// of the store. The slice belongs to the batch: it must not be changed, and is valid until the batch changes.
-func (b *Batch) Mark() (mark []byte, ok bool) {
-	if b.mark == 0 {
-		return nil, false
-	}
-	_, _, mark, _, _ = batch.NextOp(b.ops[b.mark-1:]) // valid, since SetMark or UnmarshalBinary has seen it
-	return mark, true
+	b.add(ikey.Mark, nil, mark)
 }
 
 // cutBound shortens a bound that is longer than any key can be. The result has the same keys before it.
@@ -82,9 +68,6 @@ func (b *Batch) Append(other *Batch) {
 	case batch.RecordHeader+len(b.ops)+len(other.ops) > MaxBatchSize:
 		b.err = errBatchSize
 	default:
-		if other.mark > 0 {
-			b.mark = len(b.ops) + other.mark
-		}
 		b.ops = append(b.ops, other.ops...)
 		b.count += other.count
 	}
@@ -97,48 +80,50 @@ func (b *Batch) Len() int { return int(b.count) }
 func (b *Batch) Size() int { return len(b.ops) }
 
 // Reset removes all operations and keeps the memory.
-func (b *Batch) Reset() { b.ops, b.count, b.mark, b.err = b.ops[:0], 0, 0, nil }
+func (b *Batch) Reset() { b.ops, b.count, b.err = b.ops[:0], 0, nil }
 
-// A Writer receives single writes. [DB] and [Writes] are Writers, and [Batch.Replay] passes the operations of a batch
-// to any.
-type Writer interface {
-	Put(key, value []byte) error
-	Delete(key []byte) error
-	DeleteRange(lo, hi []byte) error // nil bounds are unbounded
-	SetMark(mark []byte) error       // a mark of length 0 removes the mark
+// An Op is one operation of a [Batch]: see [Batch.Ops].
+type Op struct {
+	Kind  OpKind
+	Key   []byte   // of OpPut and OpDelete
+	Value []byte   // of OpPut; of OpSetMark the mark
+	Range KeyRange // of OpDeleteRange
 }
 
-var (
-	_ Writer = (*DB)(nil)
-	_ Writer = Writes{}
+// An OpKind says which method of Batch has added an operation.
+type OpKind uint8
+
+// The kinds of operations.
+const (
+	OpPut OpKind = iota
+	OpDelete
+	OpDeleteRange
+	OpSetMark
 )
 
-// Replay calls w with each operation of the batch, in the order in which they were added, until a call returns an
-// error, which Replay returns. The slices belong to the batch: they must not be changed, and are valid until the
-// batch changes, which it must not during Replay. An empty lo and a nil hi mean that the range has no bound on that
-// side.
-func (b *Batch) Replay(w Writer) error {
-	for ops := b.ops; len(ops) > 0; {
-		kind, key, value, rest, err := batch.NextOp(ops)
-		if err != nil { // impossible: add and UnmarshalBinary make only valid operations
-			return err
-		}
-		ops = rest
-		switch kind {
-		case ikey.Delete:
-			err = w.Delete(key)
-		case ikey.RangeDelete:
-			err = w.DeleteRange(key, value)
-		case ikey.Mark:
-			err = w.SetMark(value)
-		default:
-			err = w.Put(key, value)
-		}
-		if err != nil {
-			return err
+// Ops returns the operations of the batch, in the order in which they were added. The slices belong to the batch: they
+// must not be changed, and are valid until the batch changes, which it must not during the loop.
+func (b *Batch) Ops() iter.Seq[Op] {
+	return func(yield func(Op) bool) {
+		for ops := b.ops; len(ops) > 0; {
+			kind, key, value, rest, err := batch.NextOp(ops)
+			op := Op{Key: key, Value: value}
+			switch kind {
+			case ikey.Delete:
+				op.Kind = OpDelete
+			case ikey.RangeDelete:
+				op = Op{Kind: OpDeleteRange, Range: KeyRange{key, value}}
+			case ikey.Mark:
+				op.Kind = OpSetMark
+			default: // OpPut
+			}
+			// An error is impossible: add and UnmarshalBinary make only valid operations.
+			if err != nil || !yield(op) {
+				return
+			}
+			ops = rest
 		}
 	}
-	return nil
 }
 
 // A marshaled batch, all numbers little-endian:
@@ -185,34 +170,41 @@ var (
 )
 
 // UnmarshalBinary replaces the operations of b with those that MarshalBinary encoded in raw. raw is copied. If raw is
-// damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is) and b is not
-// changed.
+// damaged, truncated or was not made by MarshalBinary, the error matches [ErrCorruption] (errors.Is); if a version with
+// other limits made it, [ErrTooLarge]. After an error, b is not changed.
 func (b *Batch) UnmarshalBinary(raw []byte) error {
-	if len(raw) < batchHeader || string(raw[:4]) != batchMagic || len(raw) > MaxBatchSize {
+	if len(raw) < batchHeader || string(raw[:4]) != batchMagic {
 		return fmt.Errorf("bloomkv: %w: %w: %d bytes", ErrCorruption, errBatchBytes, len(raw))
+	}
+	if len(raw) > MaxBatchSize {
+		return errBatchSize
 	}
 	if got, want := checksum(raw[8:]), binary.LittleEndian.Uint32(raw[4:]); got != want {
 		return fmt.Errorf("bloomkv: %w: %w: checksum %08x, want %08x", ErrCorruption, errBatchBytes, got, want)
 	}
-	count, mark := uint32(0), 0
+	count := uint32(0)
 	for ops := raw[batchHeader:]; len(ops) > 0; count++ {
-		kind, _, _, rest, err := batch.NextOp(ops)
+		_, _, value, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return fmt.Errorf("bloomkv: %w: %w", ErrCorruption, err)
 		}
-		if kind == ikey.Mark {
-			mark = len(raw) - batchHeader - len(ops) + 1
+		if len(value) > MaxValueSize {
+			return errValueSize(value)
 		}
 		ops = rest
 	}
 	if want := binary.LittleEndian.Uint32(raw[8:]); count != want {
 		return fmt.Errorf("bloomkv: %w: %w: %d operations, want %d", ErrCorruption, errBatchBytes, count, want)
 	}
-	b.ops, b.count, b.mark, b.err = append(b.ops[:0], raw[batchHeader:]...), count, mark, nil
+	b.ops, b.count, b.err = append(b.ops[:0], raw[batchHeader:]...), count, nil
 	return nil
 }
 
 var errBatchSize = fmt.Errorf("bloomkv: batch of more than %d bytes: %w", MaxBatchSize, ErrTooLarge)
+
+func errValueSize(value []byte) error {
+	return fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
+}
 
 func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 	limit := MaxKeySize
@@ -224,7 +216,7 @@ func (b *Batch) add(kind ikey.Kind, key, value []byte) {
 	case len(key) > limit:
 		b.err = fmt.Errorf("bloomkv: key of %d bytes, want at most %d: %w", len(key), MaxKeySize, ErrTooLarge)
 	case len(value) > MaxValueSize:
-		b.err = fmt.Errorf("bloomkv: value of %d bytes, want at most %d: %w", len(value), MaxValueSize, ErrTooLarge)
+		b.err = errValueSize(value)
 	case batch.RecordHeader+len(b.ops)+batch.MaxOpHeader+len(key)+len(value) > MaxBatchSize:
 		b.err = errBatchSize
 	default:

@@ -9,44 +9,44 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-// writes records the writes that it receives, and fails at the limit.
-type writes struct {
-	all     []string
-	limit   int // fail instead of the write with this number, from 1; 0 is never
-	longest int // bytes of a bound
-}
-
-var errLimit = errors.New("no more writes")
-
-func (w *writes) add(format string, args ...any) error {
-	if len(w.all)+1 == w.limit {
-		return errLimit
+// shown returns the operations of a batch as text.
+func shown(b *Batch) (all []string) {
+	for op := range b.Ops() {
+		text := ""
+		switch op.Kind {
+		case OpPut:
+			text = fmt.Sprintf("put %q=%q", op.Key, op.Value)
+		case OpDelete:
+			text = fmt.Sprintf("delete %q", op.Key)
+		case OpDeleteRange:
+			r := op.Range
+			text = fmt.Sprintf("delete range %q to %q, unbounded %v", r.Lower, r.Upper, r.Upper == nil)
+		case OpSetMark:
+			text = fmt.Sprintf("mark %q", op.Value)
+		}
+		all = append(all, text)
 	}
-	w.all = append(w.all, fmt.Sprintf(format, args...))
-	return nil
+	return all
 }
 
-func (w *writes) Put(key, value []byte) error { return w.add("put %q=%q", key, value) }
-func (w *writes) Delete(key []byte) error     { return w.add("delete %q", key) }
-
-func (w *writes) DeleteRange(lo, hi []byte) error {
-	w.longest = max(w.longest, len(lo), len(hi))
-	return w.add("delete range %q to %q, unbounded %v", lo, hi, hi == nil)
+// add adds an operation of another batch to b.
+func add(b *Batch, op Op) {
+	switch op.Kind {
+	case OpPut:
+		b.Put(op.Key, op.Value)
+	case OpDelete:
+		b.Delete(op.Key)
+	case OpDeleteRange:
+		b.DeleteRange(op.Range)
+	case OpSetMark:
+		b.SetMark(op.Value)
+	}
 }
-
-func (w *writes) SetMark(mark []byte) error { return w.add("mark %q", mark) }
-
-// batchWriter adds writes to a batch.
-type batchWriter struct{ *Batch }
-
-func (w batchWriter) Put(key, value []byte) error     { w.Batch.Put(key, value); return nil }
-func (w batchWriter) Delete(key []byte) error         { w.Batch.Delete(key); return nil }
-func (w batchWriter) DeleteRange(lo, hi []byte) error { w.Batch.DeleteRange(lo, hi); return nil }
-func (w batchWriter) SetMark(mark []byte) error       { w.Batch.SetMark(mark); return nil }
 
 func TestABatchSaysWhatItHolds(t *testing.T) {
 	var b Batch
@@ -71,33 +71,33 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	b.Put([]byte("a"), []byte("1"))
 	b.Put(nil, nil)
 	b.Delete([]byte("b"))
-	b.DeleteRange([]byte("c"), []byte("d"))
-	b.DeleteRange(nil, nil)
-	b.DeleteRange([]byte("d"), []byte("c")) // inverted
-	b.DeleteRange([]byte("d"), []byte("d")) // empty
-	b.DeleteRange(nil, []byte{})            // empty
-	show := func(b *Batch) []string {
-		var w writes
-		if err := b.Replay(&w); err != nil {
-			t.Fatal(err)
-		}
-		return w.all
-	}
+	b.DeleteRange(KeyRange{Lower: []byte("c"), Upper: []byte("d")})
+	b.DeleteRange(KeyRange{})
+	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("c")}) // inverted
+	b.DeleteRange(KeyRange{Lower: []byte("d"), Upper: []byte("d")}) // empty
+	b.DeleteRange(KeyRange{Upper: []byte{}})                        // empty
 	want := []string{
 		`put "a"="1"`, `put ""=""`, `delete "b"`, `delete range "c" to "d", unbounded false`,
 		`delete range "" to "", unbounded true`,
 	}
-	if got := show(&b); !slices.Equal(got, want) || b.Len() != len(want) {
+	if got := shown(&b); !slices.Equal(got, want) || b.Len() != len(want) {
 		t.Errorf("%d operations %q, want %q", b.Len(), got, want)
 	}
 	for n := range want {
-		w := writes{limit: n + 1}
-		if err := b.Replay(&w); !errors.Is(err, errLimit) || !slices.Equal(w.all, want[:n]) {
-			t.Errorf("a writer that fails after %d operations: %v, %q", n, err, w.all)
+		var got []string
+		for op := range b.Ops() {
+			var one Batch
+			add(&one, op)
+			if got = append(got, shown(&one)...); len(got) > n {
+				break
+			}
+		}
+		if !slices.Equal(got, want[:n+1]) {
+			t.Errorf("a loop that ends after %d operations: %q", n+1, got)
 		}
 	}
 	b.Append(&b)
-	if got := show(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
+	if got := shown(&b); !slices.Equal(got, append(want, want...)) || b.Len() != 2*len(want) {
 		t.Errorf("appended to itself: %q", got)
 	}
 	raw, err := b.MarshalBinary()
@@ -109,58 +109,38 @@ func TestABatchIsWhatWasAdded(t *testing.T) {
 	}
 	var other Batch
 	other.Put([]byte("gone"), nil)
-	if err := other.UnmarshalBinary(raw); err != nil || !slices.Equal(show(&other), show(&b)) {
-		t.Errorf("unmarshaled: %v, %q", err, show(&other))
+	if err := other.UnmarshalBinary(raw); err != nil || !slices.Equal(shown(&other), shown(&b)) {
+		t.Errorf("unmarshaled: %v, %q", err, shown(&other))
 	}
 	if empty, err := new(Batch).MarshalBinary(); err != nil || other.UnmarshalBinary(empty) != nil || other.Len() != 0 {
 		t.Errorf("an empty batch: %v, %d operations", err, other.Len())
 	}
 }
 
-func TestTheLastMarkOfABatchCounts(t *testing.T) {
+func TestABatchKeepsItsMarks(t *testing.T) {
 	var b, other, copied Batch
-	want := func(what string, b *Batch, mark string, ok bool) {
-		t.Helper()
-		if got, is := b.Mark(); string(got) != mark || is != ok {
-			t.Errorf("%s: mark %q, %v, want %q, %v", what, got, is, mark, ok)
-		}
-	}
-	want("an empty batch", &b, "", false)
 	b.Put([]byte("key"), []byte("value"))
 	b.SetMark([]byte("one"))
 	b.Put(nil, nil)
-	want("with a mark", &b, "one", true)
-	b.Append(&other)
-	want("with another batch without a mark", &b, "one", true)
 	other.Delete([]byte("key"))
 	other.SetMark([]byte("two"))
 	b.Append(&other)
-	want("with another batch", &b, "two", true)
+	b.SetMark(nil)
 	raw, err := b.MarshalBinary()
 	if err != nil || copied.UnmarshalBinary(raw) != nil {
 		t.Fatal(err)
 	}
-	want("unmarshaled", &copied, "two", true)
-	var w writes
-	if err := copied.Replay(&w); err != nil || copied.Len() != 5 || !slices.Equal(w.all, []string{
-		`put "key"="value"`, `mark "one"`, `put ""=""`, `delete "key"`, `mark "two"`,
+	if got := shown(&copied); copied.Len() != 6 || !slices.Equal(got, []string{
+		`put "key"="value"`, `mark "one"`, `put ""=""`, `delete "key"`, `mark "two"`, `mark ""`,
 	}) {
-		t.Errorf("replayed %q, %v", w.all, err)
+		t.Errorf("operations %q", got)
 	}
-	copied.SetMark(nil)
-	want("removed", &copied, "", true)
 	copied.SetMark(make([]byte, MaxMarkSize))
 	copied.SetMark(make([]byte, MaxMarkSize+1))
-	want("of the largest size", &copied, string(make([]byte, MaxMarkSize)), true)
-	if !errors.Is(copied.err, ErrTooLarge) {
-		t.Errorf("a longer mark: %v, want ErrTooLarge", copied.err)
+	if copied.Len() != 7 || !errors.Is(copied.err, ErrTooLarge) {
+		t.Errorf("%d operations and %v after a mark of the largest size and a longer one, want 7 and ErrTooLarge",
+			copied.Len(), copied.err)
 	}
-	copied.Reset()
-	want("reset", &copied, "", false)
-	if raw, err := copied.MarshalBinary(); err != nil || b.UnmarshalBinary(raw) != nil {
-		t.Fatal(err)
-	}
-	want("unmarshaled from an empty batch", &b, "", false)
 }
 
 func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
@@ -179,14 +159,17 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	// A bound may be longer than any key: it is truncated to an equivalent bound.
 	c.Reset()
 	long := bytes.Repeat([]byte{'k'}, 3*MaxKeySize)
-	c.DeleteRange(long[:MaxKeySize], long)
-	c.DeleteRange(long, nil)
-	var w writes
-	if err := c.Replay(&w); err != nil || len(w.all) != 2 || w.longest > batch.MaxBound || c.err != nil {
-		t.Errorf("%d ranges with bounds of up to %d bytes, %v, %v", len(w.all), w.longest, err, c.err)
+	c.DeleteRange(KeyRange{Lower: long[:MaxKeySize], Upper: long})
+	c.DeleteRange(KeyRange{Lower: long})
+	longest := 0
+	for op := range c.Ops() {
+		longest = max(longest, len(op.Range.Lower), len(op.Range.Upper))
+	}
+	if c.Len() != 2 || longest > batch.MaxBound || c.err != nil {
+		t.Errorf("%d ranges with bounds of up to %d bytes, %v", c.Len(), longest, c.err)
 	}
 	c.Reset()
-	c.DeleteRange(long, append(bytes.Clone(long), 'x')) // no key lies between
+	c.DeleteRange(KeyRange{Lower: long, Upper: append(bytes.Clone(long), 'x')}) // no key lies between
 	if c.Len() != 0 {
 		t.Errorf("%d ranges without a key", c.Len())
 	}
@@ -195,7 +178,7 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 func TestDamagedBytesOfABatchAreRefused(t *testing.T) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))
-	b.DeleteRange([]byte("from"), []byte("to"))
+	b.DeleteRange(KeyRange{Lower: []byte("from"), Upper: []byte("to")})
 	raw, err := b.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
@@ -220,7 +203,7 @@ func FuzzBatch(f *testing.F) {
 	var b Batch
 	b.Put([]byte("key"), []byte("value"))
 	b.Delete(nil)
-	b.DeleteRange([]byte("from"), nil)
+	b.DeleteRange(KeyRange{Lower: []byte("from")})
 	f.Add(b.ops, uint32(3))
 	f.Add([]byte{2, 0, 0}, uint32(1))
 	f.Add([]byte{2, 0, 0x80, 0}, uint32(1))
@@ -237,8 +220,11 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		if err := b.Replay(batchWriter{&again}); err != nil || again.Len() != b.Len() || again.err != nil {
-			t.Fatalf("%v, %d operations, %v, want %d", err, again.Len(), again.err, b.Len())
+		for op := range b.Ops() {
+			add(&again, op)
+		}
+		if again.err != nil || !slices.Equal(shown(&again), shown(&b)) {
+			t.Fatalf("again %q, %v, want %q", shown(&again), again.err, shown(&b))
 		}
 	})
 }
@@ -252,7 +238,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	if MaxBatchSize > wal.MaxPayload {
 		t.Errorf("a batch of %d bytes exceeds a log record, which has at most %d", MaxBatchSize, wal.MaxPayload)
 	}
-	if MaxKeySize != batch.MaxKey || MaxValueSize != batch.MaxValue {
+	if MaxKeySize > batch.MaxKey || MaxValueSize > batch.MaxValue {
 		t.Errorf("keys of %d and values of %d bytes may be written, but only %d and %d can be read", MaxKeySize,
 			MaxValueSize, batch.MaxKey, batch.MaxValue)
 	}
@@ -265,7 +251,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	later.Put([]byte("fine too"), nil)
 	for what, err := range map[string]error{
 		"a key": db.Put(tooLong, nil), "a key to delete": db.Delete(tooLong), "a value": db.Put([]byte("k"), tooLarge),
-		"a batch": db.With(NoSync).Apply(&full), "a key in a batch": db.With(Sync).Apply(&later),
+		"a batch": db.ApplyWith(&full, DurabilityNoSync), "a key in a batch": db.ApplyWith(&later, DurabilitySync),
 	} {
 		if !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v, want ErrTooLarge", what, err)
@@ -280,7 +266,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 	largest := tooLong[:MaxKeySize]
 	later.Put(largest, tooLarge[:9<<20]) // more than a memtable
 	later.Put(nil, nil)
-	if err := db.With(Sync).Apply(&later); err != nil {
+	if err := db.ApplyWith(&later, DurabilitySync); err != nil {
 		t.Fatalf("the largest key: %v", err)
 	}
 	for range 2 {
@@ -290,8 +276,25 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 		if v, err := db.Get(nil); err != nil || v == nil || len(v) > 0 {
 			t.Errorf("the empty key: %v, %v", v, err)
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
+		if err := db.Compact(t.Context(), CompactOptions{}); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestABatchOfLargerLimitsIsRefused unmarshals what versions with larger limits could marshal.
+func TestABatchOfLargerLimitsIsRefused(t *testing.T) {
+	value := Batch{ops: batch.AppendOp(nil, ikey.Set, nil, make([]byte, MaxValueSize+1)), count: 1}
+	whole := Batch{ops: make([]byte, MaxBatchSize), count: 1}
+	for what, b := range map[string]*Batch{"a value": &value, "a batch": &whole} {
+		raw, err := b.MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var to Batch
+		to.Delete(nil)
+		if err := to.UnmarshalBinary(raw); !errors.Is(err, ErrTooLarge) || to.Len() != 1 {
+			t.Errorf("%s: %v, %d operations, want ErrTooLarge and no change", what, err, to.Len())
 		}
 	}
 }

@@ -25,7 +25,7 @@ func benchKey(dst []byte, i uint64) []byte {
 
 func benchOptions() *bloomkv.Options {
 	return &bloomkv.Options{
-		Durability: bloomkv.NoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20,
+		Durability: bloomkv.DurabilityNoSync, MemoryBudget: 512 << 20, MemtableSize: 64 << 20,
 		Compression: bloomkv.CompressionNone,
 	}
 }
@@ -50,7 +50,7 @@ func benchStoreOf(b *testing.B, keys uint64, valueBytes int) *bloomkv.DB {
 		key = benchKey(key, 2*(i*7919%keys))
 		must(b, db.Put(key, value))
 	}
-	must(b, db.Compact(context.Background(), nil, nil))
+	must(b, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	for _, err := range db.Scan(bloomkv.IterOptions{}) {
 		must(b, err)
 	}
@@ -147,7 +147,7 @@ func BenchmarkLoad(b *testing.B) {
 					if size == 1 {
 						err = db.Put(key, value)
 					} else if batch.Put(key, value); batch.Len() == size {
-						err = db.With(bloomkv.NoSync).Apply(&batch)
+						err = db.ApplyWith(&batch, bloomkv.DurabilityNoSync)
 						batch.Reset()
 					}
 					must(b, err)
@@ -161,7 +161,7 @@ func BenchmarkLoad(b *testing.B) {
 // BenchmarkPutSync puts keys singly, each durable when Put returns.
 func BenchmarkPutSync(b *testing.B) {
 	o := benchOptions()
-	o.Durability = bloomkv.Sync
+	o.Durability = bloomkv.DurabilitySync
 	db, err := bloomkv.Open(b.TempDir(), o)
 	must(b, err)
 	var key []byte
@@ -283,7 +283,7 @@ func BenchmarkScan(b *testing.B) {
 				}
 			}
 			if run == 0 {
-				must(b, db.Compact(context.Background(), nil, nil))
+				must(b, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 			}
 			must(b, db.Flush(context.Background())) // fewer than begin a compaction
 		}

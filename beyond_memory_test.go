@@ -163,7 +163,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	const memtable = 256 << 10
 	db, err := bloomkv.Open("db", &bloomkv.Options{
-		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
 	})
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
@@ -174,7 +174,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 		}
 	}
 	write(0)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	longest := time.Duration(0)
 	for n := range 100 {
 		var locked []sync.Locker

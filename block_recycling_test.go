@@ -28,7 +28,7 @@ func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func
 	t.Helper()
 	storetest.Roomy(t) // so that blocks stay cached until spoilAll
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability, o.Compression, o.BlockSize = bloomkv.NoSync, bloomkv.CompressionNone, blockSize
+	o.Durability, o.Compression, o.BlockSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, blockSize
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {
@@ -41,7 +41,7 @@ func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func
 	for i := range n {
 		must(t, db.Put(key(i), value(i)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	return db, key, value
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// CheckOptions are options of Check. The zero value is right for most stores.
+// CheckOptions are options of [Check] and [DB.Check]. The zero value is right for most stores.
 type CheckOptions struct {
-	// FS is the file system. nil means the operating system's.
-	FS vfs.FS
-	// StrictWAL makes a log that ends in the middle of a record damage, as Options.StrictWAL does.
-	StrictWAL bool
 	// Progress, if not nil, is called now and then, on the goroutine that called Check, with the bytes of tables read
 	// so far and in total.
 	Progress func(done, total uint64)
+
+	// FS and StrictWAL are as in Options. They are for a store in a directory; DB.Check has them from its DB.
+	FS        vfs.FS
+	StrictWAL bool
 }
 
 // A CheckReport counts what Check has read. If there is damage, it counts what the manifest names, whether or not that
@@ -54,15 +54,14 @@ func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, err
 
 // Check reads all tables of the store as it is now, and verifies them as the package-level Check does. It does not
 // verify logs or what is in memory. It may run concurrently with all other calls, and reads blocks without filling
-// the cache. progress, if not nil, is called as CheckOptions.Progress is. The error joins all damage found. When ctx
-// ends, Check stops soon and returns the error of ctx.
-func (db *DB) Check(ctx context.Context, progress func(done, total uint64)) (CheckReport, error) {
+// the cache. The error joins all damage found. When ctx ends, Check stops soon and returns the error of ctx.
+func (db *DB) Check(ctx context.Context, opts CheckOptions) (CheckReport, error) {
 	ctx, end, err := db.tree.BeginCall(ctx)
 	if err != nil {
 		return CheckReport{}, err
 	}
 	s, _ := db.tree.Hold() // not nil: Close waits for end
-	report, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, progress)
+	report, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, opts.Progress)
 	db.tree.Release(s)
 	report.Mark = copyOf(db.tree.Mark())
 	return CheckReport(report), end(err)

@@ -107,7 +107,7 @@ func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
 func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, keys uint64) {
 	t.Helper()
 	o := &bloomkv.Options{
-		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
 	db, err := bloomkv.Open("db", o)
@@ -151,7 +151,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 	}
 	must(t, db.Flush(t.Context()))
 	measure("flushed")
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	measure("compacted")
 	for i := uint64(0); i < keys; i += share {
 		if v, err := db.Get(chosenKey(set, i)); err != nil || string(v) != string(chosenKey(set, i)[:4]) {
@@ -292,7 +292,7 @@ func BenchmarkChosenKeys(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					db, err := bloomkv.Open("db", &bloomkv.Options{
-						FS: vfstest.NewMem(), Durability: bloomkv.NoSync, FilterKind: kind,
+						FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterKind: kind,
 						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
 					})
 					must(b, err)

@@ -21,7 +21,7 @@ import (
 func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	files := storetest.LogFiles(vfstest.NewMem())
 	o := storetest.Tiny(files)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	l := listen(o)
 	db := l.open(t, o)
 	rng := rand.New(rand.NewPCG(41, 0))
@@ -32,7 +32,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		}
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%1500), value))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	heard := func() (read uint64, removed []bloomkv.TableInfo) {
 		l.mu.Lock()
@@ -53,14 +53,14 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	})
 	before := db.Metrics().Writes
 	beforeRead, beforeRemoved := heard()
-	if beforeRead != before.CompactedRead {
-		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedRead)
+	if beforeRead != before.CompactedBytesRead {
+		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedBytesRead)
 	}
 	files.Take()
 	if err := errors.Join(
-		db.DeleteRange([]byte("key00200"), []byte("key01200")),
+		db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key00200"), Upper: []byte("key01200")}),
 		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
-		db.Compact(t.Context(), nil, nil),
+		db.Compact(t.Context(), bloomkv.CompactOptions{}),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 			"want some of both",
 			got, want, skipped)
 	}
-	if got := after.CompactedRead - before.CompactedRead; got != want {
+	if got := after.CompactedBytesRead - before.CompactedBytesRead; got != want {
 		t.Errorf("Metrics reports %d bytes read, want %d", got, want)
 	}
 }
@@ -120,7 +120,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 		db := l.open(t, o)
 		putNumbers(t, db, 40_000, 2)
 		putNumbers(t, db, 80_000, 4)
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		l.close(t)
 		c := l.merged(t)
 		if off := float64(c.PredictedKeys)/float64(c.Keys) - 1; c.Keys != 30_000 || math.Abs(off) > 0.03 {
@@ -154,7 +154,7 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	if _, err := db.Get([]byte("key00000002")); err != nil {
 		t.Error(err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	l.close(t)
 	if c := l.merged(t); c.Keys != 30_000 || c.PredictedKeys != 0 {
 		t.Errorf("%d keys were written, want 30,000; predicted %d, want 0", c.Keys, c.PredictedKeys)

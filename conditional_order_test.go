@@ -16,17 +16,19 @@ import (
 func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 	key, old, other := []byte("key"), []byte("old"), []byte("other")
 	changes := map[string]func(*bloomkv.DB) error{
-		"put":                func(db *bloomkv.DB) error { return db.Put(key, other) },
-		"deleted":            func(db *bloomkv.DB) error { return db.Delete(key) },
-		"deleted by a range": func(db *bloomkv.DB) error { return db.DeleteRange([]byte("a"), []byte("z")) },
+		"put":     func(db *bloomkv.DB) error { return db.Put(key, other) },
+		"deleted": func(db *bloomkv.DB) error { return db.Delete(key) },
+		"deleted by a range": func(db *bloomkv.DB) error {
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte("a"), Upper: []byte("z")})
+		},
 		"put, in a new table": func(db *bloomkv.DB) error {
 			return errors.Join(db.Put(key, other), db.Flush(t.Context()))
 		},
 		"deleted by a range, in a new table": func(db *bloomkv.DB) error {
-			return errors.Join(db.DeleteRange(key, nil), db.Flush(t.Context()))
+			return errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: key}), db.Flush(t.Context()))
 		},
 		"put and compacted": func(db *bloomkv.DB) error {
-			return errors.Join(db.Put(key, other), db.Compact(t.Context(), nil, nil))
+			return errors.Join(db.Put(key, other), db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		},
 	}
 	for name, change := range changes {
@@ -96,7 +98,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))
 	}
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	type outcome struct {
 		done bool
 		err  error
@@ -104,7 +106,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%d", i) }
 	calls := []func() (bool, error){
 		func() (bool, error) { return true, db.Put([]byte("leader"), nil) }, // waits at the gate
-		func() (bool, error) { return true, db.DeleteRange(key(0), key(3)) },
+		func() (bool, error) { return true, db.DeleteRange(bloomkv.KeyRange{Lower: key(0), Upper: key(3)}) },
 		func() (bool, error) { return db.CompareAndSwap(key(0), []byte("old"), []byte("new")) },
 		func() (bool, error) { return db.CompareAndSwap(key(3), []byte("old"), []byte("new")) }, // not deleted
 		func() (bool, error) { return db.CompareAndSwap(key(2), []byte("old"), nil) },

@@ -8,11 +8,12 @@
 //	err = db.Put([]byte("key"), []byte("value"))
 //	value, err := db.Get([]byte("key")) // bloomkv.ErrNotFound if the key is absent
 //
-// Keys are bytes in bytewise order, 0 to 64 KiB long; values are 0 to 256 MiB long. The empty key is legal, and nil
-// is the empty key. Writes are durable when they return, unless asked otherwise ([NoSync]). A store can be open in
-// one [DB] that writes, or in any number of DBs with Options.ReadOnly, in this process and in others. All methods of
-// [DB] are safe for concurrent use. There are examples of iterators, snapshots, conditional writes, bulk loads and
-// copies. The library never panics on damaged files, never exits the process, and logs only to Options.Logger.
+// Keys are bytes in bytewise order, 0 to 64 KiB long; values are 0 to 64 MiB long. The empty key is legal, and nil
+// is the empty key. Writes are durable when they return, unless asked otherwise ([DurabilityNoSync]). A store can be
+// open in one [DB] that writes, or in any number of DBs with Options.ReadOnly, in this process and in others. All
+// methods of [DB] are safe for concurrent use. There are examples of iterators, snapshots, conditional writes, bulk
+// loads and copies. The library never panics on damaged files, never exits the process, and logs only to
+// Options.Logger.
 package bloomkv
 
 import (

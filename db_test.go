@@ -29,7 +29,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	}
 	fsys := vfstest.NewMem() // a file system in memory
 	options := &bloomkv.Options{
-		FS: fsys, Durability: bloomkv.NoSync,
+		FS: fsys, Durability: bloomkv.DurabilityNoSync,
 		// So small that 20,000 keys make a tree of several levels.
 		MemtableSize: 32 << 10, TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 4, BlockSize: 1 << 10,
 	}
@@ -51,8 +51,8 @@ func TestTheStoreInOneReading(t *testing.T) {
 	// A batch is visible, and durable, as a whole or not at all. With sets the durability of one call.
 	var batch bloomkv.Batch
 	batch.Put(key(0), []byte("from a batch"))
-	batch.DeleteRange(key(5000), key(6000)) // the end is exclusive
-	must(db.With(bloomkv.Sync).Apply(&batch))
+	batch.DeleteRange(bloomkv.KeyRange{Lower: key(5000), Upper: key(6000)}) // the end is exclusive
+	must(db.ApplyWith(&batch, bloomkv.DurabilitySync))
 	want[string(key(0))] = "from a batch"
 	maps.DeleteFunc(want, func(k, _ string) bool { return string(key(5000)) <= k && k < string(key(6000)) })
 	// A conditional write.
@@ -72,7 +72,7 @@ func TestTheStoreInOneReading(t *testing.T) {
 	shows(t, db, want)
 
 	// Compact merges all levels into one. Overwritten and deleted values stay only for the snapshot.
-	must(db.Compact(t.Context(), nil, nil))
+	must(db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	shows(t, snap, then)
 	shows(t, db, want)
 	must(snap.Close())

@@ -26,7 +26,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	for seed := range uint64(max(3, storetest.AtStride(60))) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		if seed%2 == 0 {
 			o.MemtableSize = 1 << 20
 		}
@@ -138,7 +138,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 // TestAPutIntoADeadStretchIsSeenAtOnce puts keys where other readers have just remembered a range without live keys.
 func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
+	o.Durability, o.MemtableSize = bloomkv.DurabilityNoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer func() {
@@ -381,7 +381,7 @@ func TestWhatASnapshotFindsDeadIsNotDeadForOthers(t *testing.T) {
 // dead returns options, and fills a store with n dead keys, m00000 on, between the keys a and z.
 func dead(tb testing.TB, n int) *bloomkv.Options {
 	tb.Helper()
-	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync}
+	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
 	db, err := bloomkv.Open("db", o)
 	must(tb, err)
 	must(tb, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)))
@@ -497,7 +497,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 
 // TestPollsOfManyRangesStepOverTheirKeysOnce polls a thousand ranges in turns.
 func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	const ranges, n = 1000, 2 * deadkeys.Worth
 	for i := range ranges * n {
@@ -531,7 +531,7 @@ func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
 func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		for _, tx := range []bool{false, true} {
-			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync}
+			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			const n = 20_000

@@ -79,7 +79,7 @@ func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	if tables := db.Metrics().Files.Tables; tables < 2*o.MaxOpenFiles {
 		t.Fatalf("%d tables, want twice the %d descriptors", tables, o.MaxOpenFiles)
@@ -150,7 +150,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			return err
 		},
 		storetest.CompactLoop: func(db *bloomkv.DB, key []byte) error {
-			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), nil, nil))
+			return errors.Join(db.Put(key, nil), db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		},
 	} {
 		g := storetest.NewGate()

@@ -21,8 +21,8 @@ type DigestOptions struct {
 	Rebuild bool
 	Kind    FilterKind // of the filter that Rebuild builds
 	// Progress, if not nil, is called by Rebuild now and then, on the goroutine that called Digest, with the number of
-	// keys read.
-	Progress func(keys uint64)
+	// keys read and that of all versions in tables.
+	Progress func(done, total uint64)
 }
 
 // Digest returns the digest of the store as it is now, with every write that has returned: which keys the store may

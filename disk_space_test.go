@@ -37,7 +37,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 	putNumbers(t, db, 30_000, 1)
 	putNumbers(t, db, 30_000, 2)
 	fsys.free.Store(50_000) // less than the tables, and more than a put needs
-	if err := db.Compact(t.Context(), nil, nil); !errors.Is(err, vfs.ErrNoSpace) ||
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); !errors.Is(err, vfs.ErrNoSpace) ||
 		!errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "bytes are free") {
 		t.Errorf("Compact: %v, want %v", err, vfs.ErrNoSpace)
 	}
@@ -45,7 +45,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 		t.Errorf("a write after it: %v", err)
 	}
 	fsys.free.Store(1 << 40)
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Errorf("Compact with room: %v", err)
 	}
 	l.close(t)
@@ -59,7 +59,7 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	must(t, err)
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
 		t.Error(err)
 	}
 }
@@ -95,7 +95,7 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 		fsys := &spaciousFS{FS: vfstest.NewMem()}
 		fsys.free.Store(1 << 40)
 		const spaceAgain = time.Second // after which a compaction that was put off is considered again
-		o := &bloomkv.Options{FS: fsys, Durability: bloomkv.NoSync}
+		o := &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync}
 		l := listen(o)
 		db := l.open(t, o)
 		before := db.Metrics().Writes.Compactions
@@ -233,13 +233,13 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 		for _, deletes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("free=%d/deletes=%v", free, deletes), func(t *testing.T) {
 				disk := newDisk(vfstest.NewMem(), 1<<40)
-				o := &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync}
+				o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync}
 				l := listen(o)
 				db := l.open(t, o)
 				for i := range keys {
 					must(t, db.Put(key(i), value(i)))
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				l.close(t)
 				full := 1<<40 - disk.free()
 				disk.bytes.Store(full + free)
@@ -278,11 +278,11 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 				if len(l.readOnly) > 0 {
 					t.Errorf("read-only: %v", l.readOnly)
 				}
-				o = &bloomkv.Options{FS: killed, Durability: bloomkv.NoSync}
+				o = &bloomkv.Options{FS: killed, Durability: bloomkv.DurabilityNoSync}
 				l = listen(o)
 				db = l.open(t, o)
 				holds(db)
-				must(t, db.DeleteRange(nil, nil))
+				must(t, db.DeleteRange(bloomkv.KeyRange{}))
 				must(t, db.Flush(t.Context()))
 				storetest.Soon(t, "the space is free", func() bool { return killed.free() > full*9/10 })
 				l.close(t)
@@ -338,7 +338,7 @@ func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
 	for i := 0; i < hi; i += step {
 		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
 	}
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	must(t, db.Flush(t.Context()))
 }
 
@@ -352,6 +352,6 @@ func putRandom(t *testing.T, db *bloomkv.DB, i int) {
 		_, _ = random.Read(value) // never fails
 		b.Put(fmt.Appendf(nil, "key%02d-%02d", k, i), value)
 	}
-	must(t, db.With(bloomkv.NoSync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	must(t, db.Flush(t.Context()))
 }

@@ -6,7 +6,9 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/read"
+	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -41,9 +43,14 @@ var (
 	ErrCorruption = corrupt.Err
 	// ErrUnsupportedVersion means that a newer version of the library wrote a file. Nothing was changed.
 	ErrUnsupportedVersion = corrupt.ErrUnsupportedVersion
-	// ErrNoRoom means that Options.Resources have not enough memory for the memtables of one more store. It helps to
-	// close another store, to use a smaller MemtableSize or larger Resources.
-	ErrNoRoom = budget.ErrNoRoom
+	// ErrMemoryBudget means that Options.Resources have not enough memory for the memtables of one more store. It helps
+	// to close another store, to use a smaller MemtableSize or larger Resources.
+	ErrMemoryBudget = budget.ErrMemoryBudget
+	// ErrMissingTable means that an export leaves out a table that the receiver does not have, or no longer: see
+	// [ExportOptions]. An export of the whole store helps.
+	ErrMissingTable = intake.ErrMissing
+	// ErrSameTable means that a table to be ingested is in the store already.
+	ErrSameTable = scheduler.ErrSameTable
 	// ErrFilterRate means that a filter rate cannot be reached. The error names the best possible rate.
 	ErrFilterRate = bloomblock.ErrRate
 )

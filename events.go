@@ -123,24 +123,24 @@ type PromiseInfo struct {
 type StallReason uint8
 
 const (
-	// SlowedByLevel0 means that each write was delayed a little, because compaction was falling behind: level 0 had
-	// too many runs.
-	SlowedByLevel0 = StallReason(commit.SlowedByLevel0)
-	// StoppedByLevel0 means that writes waited until level 0 had fewer runs.
-	StoppedByLevel0 = StallReason(commit.StoppedByLevel0)
-	// StoppedByMemtable means that writes were faster than a flush: they were delayed so that the memtable would not be
-	// full before the last one was flushed, or waited until it was.
-	StoppedByMemtable = StallReason(commit.StoppedByMemtable)
+	// StallSlowedByLevel0 means that each write was delayed a little, because compaction was falling behind: level 0
+	// had too many runs.
+	StallSlowedByLevel0 StallReason = iota
+	// StallStoppedByLevel0 means that writes waited until level 0 had fewer runs.
+	StallStoppedByLevel0
+	// StallStoppedByMemtable means that writes were faster than a flush: they were delayed so that the memtable would
+	// not be full before the last one was flushed, or waited until it was.
+	StallStoppedByMemtable
 )
 
 // String returns the reason as text, such as "slowed by level 0".
 func (r StallReason) String() string {
 	switch r {
-	case SlowedByLevel0:
+	case StallSlowedByLevel0:
 		return "slowed by level 0"
-	case StoppedByLevel0:
+	case StallStoppedByLevel0:
 		return "stopped by level 0"
-	case StoppedByMemtable:
+	case StallStoppedByMemtable:
 		return "stopped by a memtable"
 	}
 	return "unknown"

@@ -113,7 +113,7 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 
 func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	l := listen(o)
 	db := l.open(t, o)
 	for i := range 4000 {
@@ -128,7 +128,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}, bloomkv.IngestOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	atRest(t, db)
 	m := db.Metrics()
 	l.close(t)
@@ -160,7 +160,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 	w := m.Writes
 	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
-		read != w.CompactedRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
+		read != w.CompactedBytesRead || written != w.CompactedBytes || merges != w.Compactions || moves != w.Moves {
 		t.Errorf("events report %d flushes with %d bytes, %d ingested, %d merges of %d bytes into %d, %d moves; "+
 			"metrics are\n%v",
 			len(l.flushes), flushed, ingested, merges, read, written, moves, m)
@@ -236,7 +236,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 	for i := range 1000 {
 		must(t, db.Put(key(i), bytes.Repeat(key(i), 4)))
 	}
-	must(t, errors.Join(db.Compact(t.Context(), nil, nil), db.Close()))
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 	names, err := mem.List("db")
 	must(t, err)
 	name := names[slices.IndexFunc(names, func(n string) bool { return filepath.Ext(n) == ".sst" })]
@@ -317,12 +317,12 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 		{
 			"compaction is stopped", storetest.CompactLoop,
 			func(s *tree.State) bool { return len(s.Version.Levels[0]) == bloomkv.StopRuns },
-			[]bloomkv.StallReason{bloomkv.SlowedByLevel0, bloomkv.StoppedByLevel0},
+			[]bloomkv.StallReason{bloomkv.StallSlowedByLevel0, bloomkv.StallStoppedByLevel0},
 		},
 		{
 			"flushes are stopped", storetest.FlushLoop,
 			func(s *tree.State) bool { return len(s.Frozen) == 1 },
-			[]bloomkv.StallReason{bloomkv.StoppedByMemtable},
+			[]bloomkv.StallReason{bloomkv.StallStoppedByMemtable},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				return storetest.CreatesTable(op) && storetest.Inside(tt.gate)
 			})
 			o := storetest.Small(fsys)
-			o.Durability = bloomkv.NoSync
+			o.Durability = bloomkv.DurabilityNoSync
 			l := listen(o)
 			db := l.open(t, o)
 			done := make(chan error, 1)
@@ -366,8 +366,8 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				}
 			}
 			for reason, counted := range map[bloomkv.StallReason]bloomkv.StallMetrics{
-				bloomkv.SlowedByLevel0: w.SlowedByLevel0, bloomkv.StoppedByLevel0: w.StoppedByLevel0,
-				bloomkv.StoppedByMemtable: w.StoppedByMemtable,
+				bloomkv.StallSlowedByLevel0: w.SlowedByLevel0, bloomkv.StallStoppedByLevel0: w.StoppedByLevel0,
+				bloomkv.StallStoppedByMemtable: w.StoppedByMemtable,
 			} {
 				if sums[reason] != counted {
 					t.Errorf("%v: reported %v, counted %v", reason, sums[reason], counted)
@@ -404,7 +404,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 		}
 		var b bloomkv.Batch
 		b.Put(fmt.Append(nil, i), value)
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {

@@ -99,7 +99,7 @@ func ExampleDB_IngestTables() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w := sstable.NewWriter(f, sstable.WriterOptions{Codec: sstable.S2})
+	w := sstable.NewWriter(f, sstable.WriterOptions{Codec: sstable.CodecS2})
 	for _, name := range []string{"ada", "grace"} {
 		if err := w.Add([]byte(name), []byte("admin")); err != nil {
 			log.Fatal(err)

@@ -86,7 +86,7 @@ func Example_powerCut() {
 	if err := db.Put([]byte("an order"), nil); err != nil { // Sync, as by default
 		log.Fatal(err)
 	}
-	if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
+	if err := db.ApplyWith(&b, bloomkv.DurabilityNoSync); err != nil {
 		log.Fatal(err)
 	}
 
@@ -142,7 +142,7 @@ func Example_powerCutAnywhere() {
 		var b bloomkv.Batch
 		b.Put([]byte("from"), []byte{10 - coins})
 		b.Put([]byte("to"), []byte{coins})
-		if err := db.With(bloomkv.NoSync).Apply(&b); err != nil {
+		if err := db.ApplyWith(&b, bloomkv.DurabilityNoSync); err != nil {
 			log.Fatal(err)
 		}
 	}

@@ -85,9 +85,9 @@ func TestReadmeShowsTheExample(t *testing.T) {
 func ExampleOpen() {
 	defer inTemp()()
 	options := &bloomkv.Options{
-		FilterFPR:    0.001,          // one wasted table read in a thousand lookups of absent keys
-		MemoryBudget: 256 << 20,      // bytes, for memtables, filters, indexes and cached blocks together
-		Durability:   bloomkv.NoSync, // a write is in the kernel when it returns; db.Sync() is the barrier
+		FilterFPR:    0.001,                    // one wasted table read in a thousand lookups of absent keys
+		MemoryBudget: 256 << 20,                // bytes, for memtables, filters, indexes and cached blocks together
+		Durability:   bloomkv.DurabilityNoSync, // a write is in the kernel when it returns; db.Sync() is the barrier
 	}
 	db, err := bloomkv.Open("data", options)
 	if err != nil {

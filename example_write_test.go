@@ -91,9 +91,9 @@ func ExampleDB_Apply() {
 
 // One write is durable when it returns, in a store whose writes otherwise need not be. The writes before it are
 // durable then, too.
-func ExampleDB_With() {
+func ExampleDB_ApplyWith() {
 	disk := vfstest.NewMem()
-	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -104,7 +104,9 @@ func ExampleDB_With() {
 			log.Fatal(err)
 		}
 	}
-	if err := db.With(bloomkv.Sync).Put([]byte("invoice"), nil); err != nil {
+	var b bloomkv.Batch
+	b.Put([]byte("invoice"), nil)
+	if err := db.ApplyWith(&b, bloomkv.DurabilitySync); err != nil {
 		log.Fatal(err)
 	}
 
@@ -156,7 +158,7 @@ func ExampleBatch_MarshalBinary() {
 // A consumer of a stream keeps its offset as the mark of the store, in the same batch as what it makes of the messages.
 // After a crash it goes on where the store is: no message is lost or counted twice.
 func ExampleDB_Mark() {
-	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("counts", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -228,30 +230,23 @@ func ExampleDB_Update() {
 	// 3 7
 }
 
-// A printer is a Writer that prints.
-type printer struct{}
-
-func (printer) Put(key, value []byte) error {
-	_, err := fmt.Printf("put %s = %s\n", key, value)
-	return err
-}
-func (printer) Delete(key []byte) error { _, err := fmt.Printf("delete %s\n", key); return err }
-
-func (printer) DeleteRange(lo, hi []byte) error {
-	_, err := fmt.Printf("delete from %s to %s\n", lo, hi)
-	return err
-}
-
-func (printer) SetMark(mark []byte) error { _, err := fmt.Printf("mark %s\n", mark); return err }
-
-// Replay passes the operations of a batch to a Writer, which may be a DB, a log, or another index over the same data.
-func ExampleBatch_Replay() {
+// Ops yields the operations of a batch, for a log, another store, or another index over the same data.
+func ExampleBatch_Ops() {
 	var b bloomkv.Batch
 	b.Put([]byte("lamp"), []byte("on"))
 	b.Delete([]byte("radio"))
-	b.DeleteRange([]byte("room/1"), []byte("room/5"))
-	if err := b.Replay(printer{}); err != nil {
-		log.Fatal(err)
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("room/1"), Upper: []byte("room/5")})
+	for op := range b.Ops() {
+		switch op.Kind {
+		case bloomkv.OpPut:
+			fmt.Printf("put %s = %s\n", op.Key, op.Value)
+		case bloomkv.OpDelete:
+			fmt.Printf("delete %s\n", op.Key)
+		case bloomkv.OpDeleteRange:
+			fmt.Printf("delete from %s to %s\n", op.Range.Lower, op.Range.Upper)
+		case bloomkv.OpSetMark:
+			fmt.Printf("mark %s\n", op.Value)
+		}
 	}
 	// Output:
 	// put lamp = on
@@ -272,7 +267,7 @@ func ExampleDB_DeleteRange() {
 			log.Fatal(err)
 		}
 	}
-	if err := db.DeleteRange([]byte("log/"), []byte("log/2026-03-03")); err != nil {
+	if err := db.DeleteRange(bloomkv.KeyRange{Lower: []byte("log/"), Upper: []byte("log/2026-03-03")}); err != nil {
 		log.Fatal(err)
 	}
 	for kv, err := range db.Scan(bloomkv.IterOptions{KeysOnly: true}) {

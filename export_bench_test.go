@@ -20,13 +20,13 @@ const exportKeys = 1_000_000
 func exportStore(b *testing.B) (db *bloomkv.DB, dir string) {
 	b.Helper()
 	dir = filepath.Join(b.TempDir(), "store")
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	put(b, db, 0, exportKeys, func(i int) int { return 10 * i })
-	if err := db.Compact(b.Context(), nil, nil); err != nil {
+	if err := db.Compact(b.Context(), bloomkv.CompactOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	return db, dir
@@ -145,7 +145,7 @@ func BenchmarkIncrementalExport(b *testing.B) {
 				put(b, db, exportKeys, exportKeys+exportKeys/100, c.key)
 				for _, when := range []string{"at_once", "compacted"} {
 					if when == "compacted" {
-						if err := db.Compact(ctx, nil, nil); err != nil {
+						if err := db.Compact(ctx, bloomkv.CompactOptions{}); err != nil {
 							b.Fatal(err)
 						}
 					}

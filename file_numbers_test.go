@@ -89,7 +89,7 @@ func ascending(all map[string]string) iter.Seq2[bloomkv.KV, error] {
 
 func numberedOptions(fsys vfs.FS) *bloomkv.Options {
 	o := storetest.Tiny(fsys)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	return o
 }
 
@@ -154,7 +154,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	}
 	must(t, ingest(all))
 	maps.Copy(want, all)
-	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), nil, nil) })
+	crash(t, "compaction", n, want, func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) })
 	must(t, db.Close())
 
 	// The next Open writes one log out into small tables.

@@ -20,7 +20,8 @@ func uncached(db *bloomkv.DB) { db.Pool().Blocks.SetCapacity(0) }
 func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *bloomkv.Options {
 	t.Helper()
 	o := storetest.Tiny(fsys)
-	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 1024, 64<<10, 32<<10, 4
+	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 1024, 64<<10,
+		32<<10, 4
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -56,7 +57,8 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	o := shapedStore(t, mem, key, n)
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
-	if err := db.DeleteRange(key(1000), key(1400)); err != nil { // a table of range tombstones
+	// a table of range tombstones
+	if err := db.DeleteRange(bloomkv.KeyRange{Lower: key(1000), Upper: key(1400)}); err != nil {
 		t.Fatal(err)
 	}
 	must(t, db.Close())

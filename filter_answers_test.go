@@ -31,7 +31,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				}
 				return nil
 			}))
-			o.Durability, o.FilterFPR = bloomkv.NoSync, test.fpr
+			o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, test.fpr
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			m := newAnswersModel(t, db)
@@ -55,7 +55,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			for range 50 {
 				put(2 * rng.IntN(n))
 			}
-			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			m.wrote(key(300), key(350), db.DeleteRange(bloomkv.KeyRange{Lower: key(300), Upper: key(350)}))
 			m.look(keys, nil)
 			m.look(keys, snap)
 			m.compare("with a memtable")
@@ -66,7 +66,8 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			m.compare("with tables of level 0")
 			must(t, snap.Close())
 
-			if err := db.Compact(t.Context(), nil, nil); err != nil { // the ingest below then leaves its tables alone
+			// The ingest below then leaves its tables alone.
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			m.settle()
@@ -101,7 +102,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 
 			// Range tombstones above tables that they delete from, as left by a process death before any compaction.
 			held.Store(true)
-			m.wrote(key(300), key(350), db.DeleteRange(key(300), key(350)))
+			m.wrote(key(300), key(350), db.DeleteRange(bloomkv.KeyRange{Lower: key(300), Upper: key(350)}))
 			must(t, db.Flush(t.Context()))
 			killed := mem.Kill()
 			close(gate)
@@ -194,7 +195,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 
 	db := open(mem, false)
 	// So that no later compaction replaces the tables with counts.
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	write(db)
 	look(db)
 	want := answersOf(db)

@@ -38,7 +38,7 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 		for i := range uint64(n) {
 			must(t, db.Put(planKey(2*i), make([]byte, 30)))
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		m := db.Metrics()
 		if got := wastes(t, db, n, lookups); m.Levels[bloomkv.Bottom].FiltersShed > 0 ||
 			m.FPRPredicted > m.FPRPromised ||
@@ -103,7 +103,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			}
 			compact := func(change string) {
 				t.Helper()
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				if m := first(change, true); m.FPRPromised > 3*best || m.Levels[bloomkv.Bottom].FiltersShed > 0 {
 					t.Errorf("%s: promised %v, want at most %v; %d filters lack units\n%v", change, m.FPRPromised,
 						3*best, m.Levels[bloomkv.Bottom].FiltersShed, m)

@@ -31,7 +31,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
-			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.NoSync, memory, tt.kind, 4
+			o.Durability, o.FilterMemory, o.FilterKind, o.LevelRatio = bloomkv.DurabilityNoSync, memory, tt.kind, 4
 			o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = 64<<20, 128<<10, 128<<10, 256<<10
 			o.FilterSeed = 5
 			db, err := bloomkv.Open("db", o)
@@ -87,7 +87,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if before < 4*filterplan.BestFPR {
 				t.Errorf("the last rate is %g: too few keys for a meaningful test", before)
 			}
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			grown := rest("compacted", steps*step)
 			must(t, db.Close())
 			if db, err = bloomkv.Open("db", o); err != nil {
@@ -96,8 +96,8 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			if again := rest("opened again", steps*step); again != grown {
 				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
-			if err := errors.Join(db.DeleteRange(nil, nil), db.Flush(t.Context()),
-				db.Compact(t.Context(), nil, nil)); err != nil {
+			if err := errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()),
+				db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
 				t.Fatal(err)
 			}
 			if m := db.Metrics(); m.FPRPromised != filterplan.BestFPR {
@@ -143,8 +143,8 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		}
 	}
 	o := storetest.Tiny(mem)
-	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.NoSync, 64<<20, 4<<20, 4<<20,
-		64<<20
+	o.Durability, o.MemoryBudget, o.MemtableSize, o.TableSize, o.BaseLevelSize = bloomkv.DurabilityNoSync, 64<<20,
+		4<<20, 4<<20, 64<<20
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	for i := range uint64(600_000) { // more keys than bits
@@ -214,7 +214,7 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	if !it.First() {
 		t.Fatal(it.Close())
 	}
-	must(t, db.Rewrite(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 	m := db.Metrics()
 	if m.Files.Obsolete != before.Files.Tables {
 		t.Errorf("the iterator holds %d tables, want %d", m.Files.Obsolete, before.Files.Tables)
@@ -235,9 +235,8 @@ func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability, o.FilterKind, o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = bloomkv.NoSync, kind,
-			1<<20,
-			1<<20, 10, 1<<20
+		o.Durability, o.FilterKind = bloomkv.DurabilityNoSync, kind
+		o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = 1<<20, 1<<20, 10, 1<<20
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		const keys = 300_000

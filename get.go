@@ -76,9 +76,10 @@ func (db *DB) GetTraced(key []byte) ([]byte, Trace, error) {
 	return value, t, err
 }
 
-// ApproximateSize returns the number of bytes on disk that the tables take for the keys in [lo, hi): lo is inclusive,
-// hi exclusive, nil is infinite. It counts deleted and overwritten versions that compaction has not removed yet, and
-// nothing that is only in memory. For a table at the edge of the range, it counts the blocks that are inside
-// according to the index. It reads no block, but may read an index. For an inverted range it returns 0. Errors are
-// ErrClosed and those of reading an index.
-func (db *DB) ApproximateSize(lo, hi []byte) (uint64, error) { return db.read.ApproximateSize(lo, hi) }
+// ApproximateSize returns the number of bytes on disk that the tables take for the keys of a range. It counts deleted
+// and overwritten versions that compaction has not removed yet, and nothing that is only in memory. For a table at the
+// edge of the range, it counts the blocks that are inside according to the index. It reads no block, but may read an
+// index. Errors are ErrClosed and those of reading an index.
+func (db *DB) ApproximateSize(r KeyRange) (uint64, error) {
+	return db.read.ApproximateSize(r.Lower, r.Upper)
+}

@@ -41,7 +41,8 @@ func usualWork(db *bloomkv.DB, tag string) (acknowledged []string, err error) {
 			}
 			err = errors.Join(err, putErr)
 		}
-		err = errors.Join(err, db.Flush(context.Background()), db.Compact(context.Background(), nil, nil))
+		ctx := context.Background()
+		err = errors.Join(err, db.Flush(ctx), db.Compact(ctx, bloomkv.CompactOptions{}))
 	}
 	return acknowledged, err
 }
@@ -76,7 +77,7 @@ func have(t *testing.T, dir string, keys []string) error {
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{}); err != nil {
 		return err
 	}
-	db, err := bloomkv.Open(dir, usual(bloomkv.NoSync, func(vfstest.Op) {}))
+	db, err := bloomkv.Open(dir, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	if err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
 		t.Skip("the system does not move a directory that is in use")
 	}
 	template := filepath.Join(t.TempDir(), "template")
-	db, err := bloomkv.Open(template, usual(bloomkv.NoSync, func(vfstest.Op) {}))
+	db, err := bloomkv.Open(template, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	must(t, err)
 	_, err = usualWork(db, "other")
 	must(t, errors.Join(err, db.Close()))
@@ -132,7 +133,7 @@ func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
 				must(t, os.Mkdir(parent, 0o700))
 				var n atomic.Int64
 				var held atomic.Bool
-				keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.NoSync, func(op vfstest.Op) {
+				keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.DurabilityNoSync, func(op vfstest.Op) {
 					if held.Load() && n.Add(1) == at {
 						now, done = c.do(parent, dir), true
 					}
@@ -175,13 +176,13 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 	for at := int64(0); at <= total; at += max(total/int64(12**storetest.Long), 1) { // 0: no change
 		dir, done := filepath.Join(t.TempDir(), "store"), false
 		var n atomic.Int64
-		keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.Sync, func(op vfstest.Op) {
+		keys, err := usualUse(bloomkv.Open(dir, usual(bloomkv.DurabilitySync, func(op vfstest.Op) {
 			if op.Kind != vfstest.OpStat || filepath.Base(op.Name) != "LOCK" || n.Add(1) != at {
 				return
 			}
 			done = true
 			must(t, os.Remove(op.Name))
-			second, err := bloomkv.Open(dir, usual(bloomkv.Sync, func(vfstest.Op) {}))
+			second, err := bloomkv.Open(dir, usual(bloomkv.DurabilitySync, func(vfstest.Op) {}))
 			must(t, err)
 			must(t, second.Put([]byte("second"), nil))
 			must(t, second.Close())
@@ -213,7 +214,7 @@ func TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges(t *testing.T) 
 		must(t, errors.Join(other.Put([]byte("other"), nil), other.Close()))
 		want := files(t, two)
 		t.Chdir(one)
-		db, err := bloomkv.Open(name, usual(bloomkv.NoSync, func(vfstest.Op) {}))
+		db, err := bloomkv.Open(name, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 		must(t, err)
 		t.Chdir(two)
 		keys, err := usualWork(db, "first")
@@ -255,7 +256,7 @@ func TestABackupTargetIsHeld(t *testing.T) {
 		t.Skip("the system does not move a directory that is in use")
 	}
 	base := t.TempDir()
-	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.NoSync, func(vfstest.Op) {}))
+	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
 	keys, err := usualWork(db, "first")

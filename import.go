@@ -11,22 +11,13 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/scheduler"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-var (
-	// ErrMissingTable means that an export leaves out a table that the receiver does not have, or no longer: see
-	// ExportOptions.Since. An export of the whole store helps.
-	ErrMissingTable = intake.ErrMissing
-	// ErrSameTable means that a table to be ingested is in the store already.
-	ErrSameTable = scheduler.ErrSameTable
-
-	errNotEmpty = fmt.Errorf("the store is not empty, and ImportOptions.Replace is not set: %w", fs.ErrExist)
-)
+var errNotEmpty = fmt.Errorf("the store is not empty, and ImportOptions.Replace is not set: %w", fs.ErrExist)
 
 // NewStoreOptions are options of [Import]. The zero value is right for the export of a whole store.
 type NewStoreOptions struct {
@@ -93,7 +84,7 @@ type ImportOptions struct {
 // makes the store read-only: its files are then left for the next Open, which finds the store as before or as
 // imported. Of two concurrent calls, one comes after the other. Other errors are ErrReadOnly and ErrClosed. Close does
 // not wait for r.
-func (db *DB) Import(ctx context.Context, r io.Reader, opts ImportOptions) (err error) {
+func (db *DB) Import(ctx context.Context, r io.Reader, opts ImportOptions) error {
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}

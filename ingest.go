@@ -18,7 +18,7 @@ import (
 // IngestOptions are options of Ingest.
 type IngestOptions struct {
 	// Replace, if not nil, is a range whose present keys are deleted in the same step. Ingested keys are not deleted.
-	// The range is deleted even if nothing is ingested. A zero KeyRange is the whole store. The bounds are copied.
+	// The range is deleted even if nothing is ingested. The bounds are copied.
 	Replace *KeyRange
 	// Mark, if not nil, becomes the mark of the store in the same step, even if nothing is ingested: see DB.Mark. A
 	// mark of length 0 removes the mark. It is copied, and has at most MaxMarkSize bytes.
@@ -57,7 +57,9 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	}
 	tables, err := db.writeSorted(ctx, sorted, opts)
 	if err == nil && len(tables) == 0 && mark != nil {
-		return db.With(Sync).SetMark(mark)
+		var b Batch
+		b.SetMark(mark)
+		return db.ApplyWith(&b, DurabilitySync)
 	}
 	if err != nil {
 		return err

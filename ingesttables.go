@@ -24,7 +24,7 @@ import (
 // one of another store, is refused. The error for a table that is in the store already matches ErrSameTable: tables are
 // told apart by their random ids. Other errors are those of [DB.Ingest]; after an error nothing is left of the files in
 // the store, with the same exception.
-func (db *DB) IngestTables(ctx context.Context, paths ...string) (err error) {
+func (db *DB) IngestTables(ctx context.Context, paths ...string) error {
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}

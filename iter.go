@@ -10,10 +10,9 @@ import (
 )
 
 // IterOptions are the bounds of an iterator or a scan, and what it reads. The zero value means all keys with their
-// values. nil bounds are unbounded; an inverted range is empty. The slices are copied.
+// values. The slices are copied.
 type IterOptions struct {
-	Lower []byte // inclusive
-	Upper []byte // exclusive
+	Lower, Upper []byte // the bounds, as of a KeyRange
 	// Prefix restricts the keys to those that start with it; the bounds apply too. See also Options.FilterPrefix.
 	Prefix   []byte
 	KeysOnly bool // do not read values: they are nil
@@ -187,9 +186,9 @@ func (o IterOptions) bounds() (lower, upper []byte) {
 	return lower, upper
 }
 
-// A KeyRange is the range of keys k with Lower ≤ k < Upper. nil means unbounded.
+// A KeyRange is the range of keys k with Lower ≤ k < Upper. A nil bound is none, so the zero value is the range of all
+// keys. A range whose Lower is not below its Upper is empty, which is never an error.
 type KeyRange struct{ Lower, Upper []byte }
 
-// PrefixRange returns the range of all keys that start with prefix, for [DB.DeleteRange], [DB.ApproximateSize] or
-// [IngestOptions]. The range may share the memory of prefix.
+// PrefixRange returns the range of all keys that start with prefix. The range may share the memory of prefix.
 func PrefixRange(prefix []byte) KeyRange { return KeyRange{prefix, ikey.AfterPrefix(prefix)} }

@@ -2,12 +2,16 @@ package bloomkv_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"runtime"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/salvage"
+	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -21,7 +25,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 	key, value := []byte("key"), bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for _, compression := range []bloomkv.Compression{bloomkv.CompressionNone, bloomkv.CompressionS2} {
 		db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{
-			Durability: bloomkv.NoSync, Compression: compression, MemoryBudget: 8 << 20,
+			Durability: bloomkv.DurabilityNoSync, Compression: compression, MemoryBudget: 8 << 20,
 		})
 		must(t, err)
 		var batch bloomkv.Batch
@@ -50,7 +54,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 			{"Update", 1.1, func() error {
 				return db.Update(t.Context(), func(tx *bloomkv.Tx) error { return tx.Put(key, value) })
 			}},
-			{"Compact", 4.3, func() error { return db.Compact(t.Context(), nil, nil) }},
+			{"Compact", 4.3, func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
 		} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -69,7 +73,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
 	const size = 16 << 20
-	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync, MemoryBudget: 8 << 20})
+	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
 	must(t, err)
 	value := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for i := range 4 {
@@ -118,5 +122,80 @@ func TestLargePutsSurviveACrash(t *testing.T) {
 	must(t, err)
 	check(again)
 	must(t, again.Close())
+	must(t, db.Close())
+}
+
+// TestValuesAboveTheLimitStayReadable makes a store with a value that only older versions could write, in a log and
+// then in a table, and does with it what stores are for.
+func TestValuesAboveTheLimitStayReadable(t *testing.T) {
+	key, want := []byte("large"), make([]byte, bloomkv.MaxValueSize+1)
+	for i := 0; i < len(want); i += 4096 {
+		want[i] = byte(i >> 12)
+	}
+	mem := vfstest.NewMem()
+	options := func(fsys vfs.FS) *bloomkv.Options { return &bloomkv.Options{FS: fsys, MemoryBudget: 8 << 20} }
+	check := func(what string, db *bloomkv.DB, err error) {
+		t.Helper()
+		must(t, err)
+		got, err := db.Get(key)
+		if err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v, want %d", what, len(got), err, len(want))
+		}
+		n := 0
+		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
+			if must(t, err); bytes.Equal(kv.Value, want) {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: a scan finds the value %d times", what, n)
+		}
+	}
+	db, err := bloomkv.Open("db", options(mem))
+	must(t, err)
+	must(t, db.Put([]byte("small"), nil))
+	must(t, db.Writer().CommitPut(batch.AppendPut(nil, key, len(want)), want, true))
+	check("a memtable", db, nil)
+	logged := mem.Kill()
+	must(t, db.Close())
+	_, err = salvage.Run(t.Context(), "db", "salvaged", salvage.Options{Store: options(logged)})
+	must(t, err)
+	db, err = bloomkv.Open("salvaged", options(logged))
+	check("what was salvaged from a log", db, err)
+	must(t, db.Close())
+	db, err = bloomkv.Open("db", options(logged))
+	check("what was recovered from a log", db, err)
+	must(t, db.Close())
+
+	db, err = bloomkv.Open("db", options(mem))
+	check("a table", db, err)
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+	check("a rewritten table", db, nil)
+	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
+	must(t, err)
+	export, err := db.Export(t.Context(), bloomkv.ExportOptions{})
+	must(t, err)
+	var stream bytes.Buffer
+	_, err = export.WriteTo(&stream)
+	must(t, errors.Join(err, export.Close()))
+	must(t, bloomkv.Import(t.Context(), &stream, "imported", bloomkv.NewStoreOptions{FS: mem}))
+	imported, err := bloomkv.Open("imported", options(mem))
+	check("an import", imported, err)
+	must(t, imported.Close())
+	swapped, err := db.CompareAndSwap(key, want, want)
+	if swapped || !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("a swap by a value above the limit: %v, %v, want ErrTooLarge", swapped, err)
+	}
+	if err := db.Put(key, want); !errors.Is(err, bloomkv.ErrTooLarge) {
+		t.Errorf("a put of a value above the limit: %v, want ErrTooLarge", err)
+	}
+	if swapped, err = db.CompareAndSwap(key, want, []byte("short")); !swapped || err != nil {
+		t.Errorf("a swap of the value by a short one: %v, %v", swapped, err)
+	}
+	must(t, db.Close())
+	_, err = salvage.Run(t.Context(), "imported", "saved", salvage.Options{Store: options(mem)})
+	must(t, err)
+	db, err = bloomkv.Open("saved", options(mem))
+	check("what was salvaged from a table", db, err)
 	must(t, db.Close())
 }

@@ -40,7 +40,7 @@ var rooms = map[string]room{
 	"tools/internal/foreign/stores": {9, nil}, // tests of tools/internal/foreign, with the stores' own code
 	"replica/cmd/bloomkvd":          {9, []string{"replica", "tools/cli", "internal/httpguard"}},
 	"bench": {9, []string{
-		".", "bloomblock", "internal/filterplan", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
+		".", "internal/filterplan", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
 		"tools/workload", "tools/workload/own",
 	}},
 	"bench/compare": {9, []string{

@@ -57,14 +57,14 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 		}
 		return nil
 	}))
-	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.NoSync
+	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	key := bytes.Repeat([]byte("k"), 60_000) // bounds that fill a manifest
 	for i := range 80 {
 		must(t, db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	version := db.Recorded().Version
 	if tables := len(version.Levels[bloomkv.Bottom][0].Tables); tables < 40 {
 		t.Fatalf("%d bytes in %d tables, want 40", version.Bytes(bloomkv.Bottom), tables)
@@ -101,7 +101,7 @@ func (a *asking) Handle(context.Context, slog.Record) error {
 
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	defer func() { _ = db.Close() }()
 	for i := range 3 {

@@ -23,9 +23,9 @@ func (db *DB) Mark() ([]byte, error) {
 }
 
 // DurableMark returns a copy of the newest mark that is known to be on stable storage, with all writes up to it, nil
-// without one. No crash and no power cut takes it back: the next Open finds this mark or a later one. With [NoSync] it
-// may be older than that of [DB.Mark], until [DB.Sync], a synced write, a flush or Close. A program that may forget
-// what the store will not forget, such as a replica that truncates its log, asks DurableMark.
+// without one. No crash and no power cut takes it back: the next Open finds this mark or a later one. With
+// [DurabilityNoSync] it may be older than that of [DB.Mark], until [DB.Sync], a synced write, a flush or Close. A
+// program that may forget what the store will not forget, such as a replica that truncates its log, asks DurableMark.
 //
 // DurableMark reads memory and takes no lock. The errors are ErrClosed and, with Options.ReadOnly, ErrReadOnly: what
 // another program wrote need not be on stable storage.

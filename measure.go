@@ -92,7 +92,7 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 	return WriteMetrics{
 		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
 		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
-		Compactions: w.Compactions, CompactedRead: w.CompactedRead, CompactedBytes: w.CompactedBytes,
+		Compactions: w.Compactions, CompactedBytesRead: w.CompactedBytesRead, CompactedBytes: w.CompactedBytes,
 		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,
 		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
 		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
@@ -104,10 +104,7 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 func workMetrics(r scheduler.Running) WorkMetrics {
 	w := WorkMetrics{Memtables: r.Memtables, Versions: r.Versions, VersionsFlushed: r.Flushed}
 	for _, c := range r.Compactions {
-		w.Compactions = append(w.Compactions, CompactionMetrics{
-			From: c.From, To: c.To, Tables: c.Tables, Bytes: c.Bytes, Versions: c.Versions, VersionsRead: c.Read,
-			Duration: c.Duration,
-		})
+		w.Compactions = append(w.Compactions, CompactionMetrics(c))
 	}
 	return w
 }

@@ -26,7 +26,8 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	}
 	const n = 900_000
 	opts := &bloomkv.Options{
-		FS: vfstest.NewMem(), Durability: bloomkv.NoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20, BlockSize: 256,
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20,
+		BlockSize: 256,
 		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
@@ -44,11 +45,11 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		b.Put(key, nil)
 		if b.Len() == 1000 {
-			must(t, db.With(bloomkv.NoSync).Apply(&b))
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 			b.Reset()
 		}
 	}
-	must(t, db.Compact(context.Background(), nil, nil))
+	must(t, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	lookups := func() {
 		t.Helper()
 		for i := uint64(0); i < n; i += 7 {
@@ -93,7 +94,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	opts := storetest.Small(vfstest.NewMem())
-	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.NoSync, 8, bloomkv.CompressionNone
+	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.DurabilityNoSync, 8, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	defer func() {
@@ -107,7 +108,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 		key = memoryKey(key, 2*i)
 		must(t, db.Put(key, value))
 	}
-	must(t, db.Compact(context.Background(), nil, nil))
+	must(t, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	db.Pool().Blocks.SetCapacity(0) // every lookup reads its file
 	for i := range uint64(10_000) {
 		key = memoryKey(key, 2*i)
@@ -157,7 +158,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 	}
 	takes := func(tables int) (counted, taken int64) {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.NoSync, 1<<20, 2*many
+		o.Durability, o.MemtableSize, o.MaxOpenFiles = bloomkv.DurabilityNoSync, 1<<20, 2*many
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		value := make([]byte, 1000)
@@ -168,7 +169,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 				must(t, db.Put(fmt.Appendf(nil, "a key of 24 bytes%07d", 100*i+n), value))
 			}
 			if i%10 == 9 {
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 		}
 		must(t, db.Close())

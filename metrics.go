@@ -157,7 +157,7 @@ type LookupMetrics struct {
 	Gets            uint64 `json:"gets"`             // lookups
 	MemtableHits    uint64 `json:"memtable_hits"`    // answered by a memtable
 	TableHits       uint64 `json:"table_hits"`       // a table held a version of the key, or a tombstone
-	TablesInRange   uint64 `json:"tables_in_range"`  // runs with a table whose bounds include the key
+	RunsInRange     uint64 `json:"runs_in_range"`    // runs with a table whose bounds include the key
 	FilterProbes    uint64 `json:"filter_probes"`    // filters queried
 	FilterNegatives uint64 `json:"filter_negatives"` // filters that excluded the key: the table was skipped
 	TruePositives   uint64 `json:"true_positives"`   // filters that did not, and the table held a version of the key
@@ -278,9 +278,9 @@ type WriteMetrics struct {
 	Ingests     uint64 `json:"ingests"`      // ingests that stored something
 	IngestBytes uint64 `json:"ingest_bytes"` // bytes of their tables
 	Compactions uint64 `json:"compactions"`  // compactions that rewrote tables
-	// CompactedRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
-	CompactedRead  uint64 `json:"compacted_read"`
-	CompactedBytes uint64 `json:"compacted_bytes"` // of the outputs
+	// CompactedBytesRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
+	CompactedBytesRead uint64 `json:"compacted_bytes_read"`
+	CompactedBytes     uint64 `json:"compacted_bytes"` // of the outputs
 	// RewrittenBytes is the part of CompactedBytes for tables of one run that were rewritten, to get other filters, or
 	// joined because they were small: nothing else was merged with them, nothing dropped.
 	RewrittenBytes uint64 `json:"rewritten_bytes"`

@@ -17,24 +17,25 @@ import (
 
 // Limits of a single operation. Larger ones fail with [ErrTooLarge] and change nothing.
 const (
-	MaxKeySize   = 64 << 10                   // bytes
-	MaxValueSize = 256 << 20 >> (2 * is32bit) // bytes: 256 MiB, 64 MiB where int has 32 bits
-	MaxBatchSize = 512 << 20 >> (2 * is32bit) // bytes of keys, values and their lengths: 512 MiB, 128 MiB
-	MaxMarkSize  = batch.MaxMark              // bytes: 256
-	is32bit      = 1 - (^uint(0) >> 32 & 1)   // 1 where int has 32 bits
-	minMemory    = 8 << 20                    // the smallest MemoryBudget
-	minMemtable  = 16 << 10                   // the smallest MemtableSize
+	MaxKeySize   = 64 << 10      // bytes
+	MaxValueSize = 64 << 20      // bytes
+	MaxBatchSize = 128 << 20     // bytes of keys, values and their lengths
+	MaxMarkSize  = batch.MaxMark // bytes: 256
+	minMemory    = 8 << 20       // the smallest MemoryBudget
+	minMemtable  = 16 << 10      // the smallest MemtableSize
 )
 
 // A Durability determines when a write is acknowledged.
 type Durability uint8
 
 const (
-	// Sync acknowledges a write once it is on stable storage: the write survives a power cut. It is the default.
-	Sync Durability = iota
-	// NoSync acknowledges a write once the operating system has it: the write survives the death of the process, but
-	// a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes durable.
-	NoSync
+	// DurabilitySync acknowledges a write once it is on stable storage: the write survives a power cut. It is the
+	// default.
+	DurabilitySync Durability = iota
+	// DurabilityNoSync acknowledges a write once the operating system has it: the write survives the death of the
+	// process, but a power cut may lose the newest such writes, newest first. [DB.Sync] makes all earlier writes
+	// durable.
+	DurabilityNoSync
 )
 
 // A Compression determines how data blocks are stored. A block that does not become at least an eighth smaller is
@@ -64,21 +65,38 @@ const (
 
 // Options configure a store. The zero value, or a nil pointer, is right for most programs. Every option may change
 // from one Open of a store to the next: tables keep what they were written with until compaction rewrites them.
-// [DB.Compact] rewrites tables whose filters differ from what the options ask for (Metrics.TablesOffPlan), and
-// [DB.Rewrite] rewrites all tables.
+// [DB.Compact] rewrites tables whose filters differ from what the options ask for (Metrics.TablesOffPlan), and with
+// CompactOptions.Rewrite all tables.
 type Options struct {
-	// FS is the file system. nil means the operating system's.
-	FS vfs.FS
-	// Durability applies to all writes except those by [DB.With]. The zero value means Sync.
+	// FilterFPR is the number of wasted table reads that a lookup of an absent key may cost, over the whole tree. A
+	// read is wasted if the table that is searched holds no version of the key. 0 means 0.01. 1 means no filters:
+	// none are built, and existing ones are not loaded. All other values must be between 0 and 1, exclusive. Open
+	// fails with ErrFilterRate if the filters can't reach the rate.
+	//
+	// It is promised as long as MemoryBudget holds the filters that it takes. Where it does not, filters are kept in
+	// smaller forms, and the store promises what these keep: Metrics.FPRPromised and BudgetNeeded,
+	// Events.PromiseChanged.
+	FilterFPR float64
+	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
+	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
+	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
+	// minimum is 8 MiB.
+	//
+	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
+	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
+	// Metrics count, and besides, for as long as a call or a flush takes, the copy that a put makes, and up to two for
+	// compression. Compactions and scans hold a large value for each run that they merge.
+	//
+	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
+	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
+	// their memory; with FilterBloom of 22 and 42 million. bloomkv plan --budget computes it for other options, and
+	// what is promised beyond that.
+	MemoryBudget int64
+	// Durability applies to all writes except [DB.ApplyWith] and [Tx.SetDurability]. The zero value means
+	// DurabilitySync.
 	Durability Durability
-	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
-	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.
-	StrictWAL bool
-	// ErrorIfMissing makes Open fail if there is no store, with an error matching fs.ErrNotExist, and create nothing.
-	ErrorIfMissing bool
-	// ErrorIfExists makes Open fail if there is a store, with an error matching fs.ErrExist, and change nothing. It
-	// must not be combined with ErrorIfMissing or ReadOnly.
-	ErrorIfExists bool
+	// Compression is the compression of data blocks. The zero value means CompressionS2.
+	Compression Compression
 	// ReadOnly opens a store without changing anything on the disk, which may be one that can't be written. Any
 	// number of readers, in any processes, may have a store open this way at the same time. While a reader has it
 	// open, it can't be opened for writing, and while a writer has it open, it can't be opened for reading: Open
@@ -89,16 +107,18 @@ type Options struct {
 	// fs.ErrNotExist. If the last use did not end with Close, each Open reads the contents of the logs into memory,
 	// in addition to MemoryBudget.
 	ReadOnly bool
+	// Logger receives a record for each of the Events below (for single tables at level Debug), and for opening,
+	// recovery, checkpoints, closing, and iterators left open. It receives none for single reads and writes. nil
+	// discards all records. The same rules hold for its handler as for Events: it may call Metrics, and must not call
+	// anything else of the DB.
+	Logger *slog.Logger
 
-	// FilterFPR is the number of wasted table reads that a lookup of an absent key may cost, over the whole tree. A
-	// read is wasted if the table that is searched holds no version of the key. 0 means 0.01. 1 means no filters:
-	// none are built, and existing ones are not loaded. All other values must be between 0 and 1, exclusive. Open
-	// fails with ErrFilterRate if the filters can't reach the rate.
-	//
-	// It is promised as long as MemoryBudget holds the filters that it takes. Where it does not, filters are kept in
-	// smaller forms, and the store promises what these keep: Metrics.FPRPromised and BudgetNeeded,
-	// Events.PromiseChanged.
-	FilterFPR float64
+	// ErrorIfMissing makes Open fail if there is no store, with an error matching fs.ErrNotExist, and create nothing.
+	ErrorIfMissing bool
+	// ErrorIfExists makes Open fail if there is a store, with an error matching fs.ErrExist, and change nothing. It
+	// must not be combined with ErrorIfMissing or ReadOnly.
+	ErrorIfExists bool
+
 	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The rate that is asked is then
 	// the best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRAsked). If
 	// existing filters no longer fit, they are kept in smaller forms until compaction writes smaller filters. The
@@ -123,28 +143,16 @@ type Options struct {
 	// queried: until compaction rewrites its table, the table is read like one without a filter (Metrics.Prefixes).
 	// With a FilterFPR of 1, no second filters are built. The zero value means no rule.
 	FilterPrefix PrefixRule
-
 	// FilterSeed is the seed of a new store; an existing store keeps its own, and one made of an export or a checkpoint
 	// that of the store it comes from. 0 means a random seed. Filters and memtables mix it into the hashes of keys, so
 	// that an attacker who does not know it cannot choose keys that make the store slow. Set it only if two stores must
 	// have the same filters, bit for bit, as in tests.
 	FilterSeed uint64
 
-	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
-	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
-	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
-	// minimum is 8 MiB.
-	//
-	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
-	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
-	// Metrics count, and besides, for as long as a call or a flush takes, the copy that a put makes, and up to two for
-	// compression. Compactions and scans hold a large value for each run that they merge.
-	//
-	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
-	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
-	// their memory; with FilterBloom of 22 and 42 million. bloomkv plan --budget computes it for other options, and
-	// what is promised beyond that.
-	MemoryBudget int64
+	// Resources, if not nil, are memory and file descriptors that the store shares with others. They replace
+	// MemoryBudget, MaxMappedBytes and MaxOpenFiles, which must then be 0. Open fails with ErrMemoryBudget if the
+	// memtables of one more store do not fit.
+	Resources *Resources
 	// MaxMappedBytes bounds the bytes of table files that are mapped into the memory of the process at a time, which
 	// happens on 64-bit Linux alone. Lookups and iterators use blocks in mapped files if the cache is full and the
 	// system has the blocks in memory; they read other files. Mapped memory belongs to the system's cache of files,
@@ -152,10 +160,10 @@ type Options struct {
 	// tools (in /proc/self/status, as RssFile), and the system's page tables for it take up to 2 MiB for each GiB.
 	// Metrics.Memory.Mapped is the number of bytes. 0 means 16 GiB; a negative number means that no file is mapped.
 	MaxMappedBytes int64
-	// Resources, if not nil, are memory and file descriptors that the store shares with others. They replace
-	// MemoryBudget, MaxMappedBytes and MaxOpenFiles, which must then be 0. Open fails with ErrNoRoom if the memtables
-	// of one more store do not fit.
-	Resources *Resources
+	// MaxOpenFiles bounds the file descriptors held for tables. 0 means 500; the minimum is 8. Closing a descriptor
+	// drops no filter.
+	MaxOpenFiles int
+
 	// MemtableSize is the number of bytes of writes collected in memory before they become a table, between 16 KiB
 	// and a quarter of the available memory (one memtable fills while another is flushed). 0 means a quarter of
 	// MemoryBudget, or a 64th of the memory of Resources, so that sixteen stores fit.
@@ -171,23 +179,18 @@ type Options struct {
 	BaseLevelSize int64
 	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
-	// Compression is the compression of data blocks. The zero value means CompressionS2.
-	Compression Compression
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
 	// finally wait.
 	CompactionRate int64
-	// MaxOpenFiles bounds the file descriptors held for tables. 0 means 500; the minimum is 8. Closing a descriptor
-	// drops no filter.
-	MaxOpenFiles int
 
 	// Events are functions that are called when something happens to the store.
 	Events Events
-	// Logger receives a record for each of these Events (for single tables at level Debug), and for opening,
-	// recovery, checkpoints, closing, and iterators left open. It receives none for single reads and writes. nil
-	// discards all records. The same rules hold for its handler as for Events: it may call Metrics, and must not call
-	// anything else of the DB.
-	Logger *slog.Logger
+	// FS is the file system. nil means the operating system's.
+	FS vfs.FS
+	// StrictWAL makes Open fail if a log ends in the middle of a record. By default, Open accepts such a log, since a
+	// crash normally leaves one. Zeros after the last record are space reserved for the log, and never an error.
+	StrictWAL bool
 }
 
 // A PrefixRule determines which prefix of a key the prefix filters hold: see [Options.FilterPrefix]. [PrefixLen] and
@@ -278,7 +281,7 @@ func (o *Options) check() error {
 		name           string
 		got, low, high int64
 	}{
-		{"Durability", int64(o.Durability), int64(Sync), int64(NoSync)},
+		{"Durability", int64(o.Durability), int64(DurabilitySync), int64(DurabilityNoSync)},
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MaxMappedBytes", mapped, math.MinInt64, maxMemory},

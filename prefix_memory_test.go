@@ -15,15 +15,15 @@ import (
 // again.
 func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability, o.FilterPrefix, o.MemtableSize, o.TableSize = bloomkv.NoSync, bloomkv.PrefixSeparator('/', 1), 64<<10,
-		64<<10
+	o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, bloomkv.PrefixSeparator('/', 1)
+	o.MemtableSize, o.TableSize = 64<<10, 64<<10
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
 	for i := range 8000 {
 		must(t, db.Put(fmt.Appendf(nil, "%05d/key", i), nil))
 	}
-	must(t, errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), nil, nil)))
+	must(t, errors.Join(db.Flush(t.Context()), db.Compact(t.Context(), bloomkv.CompactOptions{})))
 	storetest.Settle(t, db)
 	unasked := uint64(0)
 	// scan scans for all prefixes, and checks whether filters were loaded and whether tables lacked them.

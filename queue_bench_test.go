@@ -19,7 +19,7 @@ func BenchmarkQueue(b *testing.B) {
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(map[int]string{1_000: "1k", 1_000_000: "1M"}[n], func(b *testing.B) {
 			for b.Loop() {
-				db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
+				db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 				must(b, err)
 				value := make([]byte, 100)
 				key := make([]byte, 8)

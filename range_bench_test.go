@@ -43,7 +43,7 @@ func BenchmarkDeleteRange(b *testing.B) {
 	const keys = 1_000_000
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
-			db := loaded(b, keys, &bloomkv.Options{Durability: bloomkv.NoSync})
+			db := loaded(b, keys, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 			lo, hi := make([]byte, 8), make([]byte, 8)
 			i := 0
 			for b.Loop() {
@@ -51,7 +51,7 @@ func BenchmarkDeleteRange(b *testing.B) {
 				i++
 				binary.BigEndian.PutUint64(lo, uint64(from))
 				binary.BigEndian.PutUint64(hi, uint64(from+n))
-				must(b, db.DeleteRange(lo, hi))
+				must(b, db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}))
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func BenchmarkIngest(b *testing.B) {
 				binary.LittleEndian.PutUint64(value, uint64(k)*0x9e3779b97f4a7c15)
 				batch.Put(key, value)
 				if i%100 == 99 {
-					must(b, db.With(bloomkv.NoSync).Apply(&batch))
+					must(b, db.ApplyWith(&batch, bloomkv.DurabilityNoSync))
 					batch.Reset()
 				}
 			}
@@ -119,7 +119,7 @@ func BenchmarkIngest(b *testing.B) {
 //
 //	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
 func BenchmarkPutBesideIterators(b *testing.B) {
-	db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	must(b, err)
 	defer func() {
 		if err := db.Close(); err != nil {

@@ -15,7 +15,7 @@ import (
 // replace overwrites key and drops the old version from the tree: a lookup that begins later does not need it.
 func replace(t *testing.T, db *bloomkv.DB, key, value []byte) {
 	t.Helper()
-	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), nil, nil)); err != nil {
+	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
 		t.Error(err)
 	}
 }
@@ -141,7 +141,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		} else {
 			must(t, db.Flush(t.Context()))
 			put("second")
-			go func() { done <- db.Compact(t.Context(), nil, nil) }()
+			go func() { done <- db.Compact(t.Context(), bloomkv.CompactOptions{}) }()
 		}
 		g.Wait(t, string(work)+" writes a table")
 		s, err := db.Snapshot()
@@ -198,7 +198,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 				if replaced {
 					write("a", "new")
 					write("b", "new")
-					if err := db.Compact(t.Context(), nil, nil); err != nil {
+					if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 						t.Error(err)
 					}
 				}

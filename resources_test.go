@@ -21,7 +21,7 @@ import (
 // sharing returns options like those of tiny, for a store that shares r.
 func sharing(r *bloomkv.Resources) *bloomkv.Options {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.NoSync
+	o.MemoryBudget, o.Resources, o.Durability = 0, r, bloomkv.DurabilityNoSync
 	return o
 }
 
@@ -42,8 +42,8 @@ func fillStore(t *testing.T, db *bloomkv.DB, n uint64) {
 		key = memoryKey(key, 2*i)
 		must(t, db.Put(key, key))
 	}
-	must(t, errors.Join(db.DeleteRange(bytes.Repeat([]byte{0xff}, 9), nil), db.Flush(t.Context())))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: bytes.Repeat([]byte{0xff}, 9)}), db.Flush(t.Context())))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	lookUp(t, db, n)
 }
 
@@ -183,9 +183,9 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	fs := vfstest.NewMem()
 	late := &bloomkv.Options{FS: fs, Resources: r, MemtableSize: 16 << 10}
 	_, err := bloomkv.Open("late", late)
-	if !errors.Is(err, bloomkv.ErrNoRoom) || !strings.Contains(err.Error(), "late") ||
+	if !errors.Is(err, bloomkv.ErrMemoryBudget) || !strings.Contains(err.Error(), "late") ||
 		!strings.Contains(err.Error(), "option MemtableSize: two of 16384 bytes and the 8388608 of other stores") {
-		t.Errorf("a seventeenth store: %v, want ErrNoRoom and the numbers", err)
+		t.Errorf("a seventeenth store: %v, want ErrMemoryBudget and the numbers", err)
 	}
 	if names, err := fs.List("."); err != nil || len(names) > 0 {
 		t.Errorf("it left files %q, %v", names, err)

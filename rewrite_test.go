@@ -29,7 +29,7 @@ func planStore(t *testing.T, o *bloomkv.Options, n int) *bloomkv.DB {
 	for _, i := range rand.New(rand.NewPCG(3, 4)).Perm(n) {
 		must(t, db.Put(planKey(2*uint64(i)), make([]byte, 30)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	return db
 }
 
@@ -49,7 +49,7 @@ func reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 // planOptionsFor returns options with which a few thousand keys are some tables in two levels.
 func planOptionsFor(fs vfs.FS, fpr float64, change func(o *bloomkv.Options)) *bloomkv.Options {
 	o := &bloomkv.Options{
-		FS: fs, FilterSeed: 1, Durability: bloomkv.NoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
+		FS: fs, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, FilterFPR: fpr, MemoryBudget: 64 << 20,
 		MemtableSize: 256 << 10,
 		TableSize:    64 << 10, BaseLevelSize: 4 << 20, BlockSize: 1 << 10, Compression: bloomkv.CompressionNone,
 	}
@@ -156,7 +156,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 					m.FPRPredicted)
 			}
 
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			m = db.Metrics()
 			got := wastes(t, db, n, lookups)
 			t.Logf("promised %.4g, predicted %.4g, wasted %.4g; %d bytes written; filters take %d", m.FPRPromised,
@@ -178,7 +178,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 
 			names := tableFileNames(db)
 			for range 2 {
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				if again := db.Metrics(); again.Writes.CompactedBytes+again.Writes.Moves > 0 &&
 					again.Writes.CompactedBytes != m.Writes.CompactedBytes || !slices.Equal(tableFileNames(db), names) {
 					t.Errorf("another Compact wrote %d bytes", again.Writes.CompactedBytes-m.Writes.CompactedBytes)
@@ -221,7 +221,7 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 	const n = 40_000
 	db := planStore(t, options(128<<10), n)
 	db = reopened(t, db, options(64<<10))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	m := db.Metrics()
 	if got := wastes(t, db, n, 50_000); m.TablesOffPlan != 0 || m.Writes.CompactedBytes != 0 ||
 		got > most(m.FPRPromised, 50_000) || m.FPRPromised > 0.01 {
@@ -238,7 +238,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 	before := db.Tables()
 	db = reopened(t, db, planOptionsFor(mem, 0.001, nil))
 	middle := before[len(before)/2].Smallest
-	must(t, db.Compact(t.Context(), middle, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: middle}}))
 	half, m := db.Tables(), db.Metrics()
 	old, anew := 0, uint64(0)
 	for _, table := range half {
@@ -257,7 +257,7 @@ func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
 		t.Fatalf("%d old tables, %d off the plan, %d bytes written, want %d", old, m.TablesOffPlan,
 			m.Writes.RewrittenBytes, anew)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	kept := 0
 	for _, table := range db.Tables() {
 		if slices.ContainsFunc(before, func(b bloomkv.TableMetrics) bool { return b.File == table.File }) {
@@ -278,7 +278,7 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 	mem := vfstest.NewMem()
 	options := func(fpr float64) *bloomkv.Options {
 		o := storetest.Tiny(mem)
-		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.NoSync, fpr, 4
+		o.Durability, o.FilterFPR, o.LevelRatio = bloomkv.DurabilityNoSync, fpr, 4
 		return o
 	}
 	put := func(db *bloomkv.DB, from, to uint64) {
@@ -343,7 +343,7 @@ func TestCompactReadsTheRulesOfTablesThatWereNotLoaded(t *testing.T) {
 			t.Fatalf("%s was read when the store was opened", table.File.Name)
 		}
 	})
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if m := db.Metrics(); m.TablesOffPlan != 0 || m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {
 		t.Errorf("%d tables are off the plan, %d bytes written, want all %d", m.TablesOffPlan,
 			m.Writes.RewrittenBytes, m.Levels[bloomkv.Bottom].Bytes)
@@ -370,7 +370,7 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 1 {
 		t.Fatalf("%d filters are damaged, want 1", m.Levels[bloomkv.Bottom].FiltersDamaged)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if m := db.Metrics(); m.Levels[bloomkv.Bottom].FiltersDamaged != 0 || m.Writes.RewrittenBytes == 0 ||
 		m.Writes.RewrittenBytes > 2*victim.Bytes {
 		t.Errorf("%d filters are damaged, %d bytes written, want about %d", m.Levels[bloomkv.Bottom].FiltersDamaged,
@@ -378,8 +378,8 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 	}
 }
 
-// TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites no table, and Rewrite all of
-// them.
+// TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites all
+// tables with Rewrite alone.
 func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 	mem := vfstest.NewMem()
 	const n = 20_000
@@ -388,12 +388,12 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 		o.Compression, o.BlockSize = bloomkv.CompressionZstdBottom, 4<<10
 	}))
 	before := db.Metrics()
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if m := db.Metrics(); m.Writes.CompactedBytes != 0 || m.TablesOffPlan != 0 {
 		t.Errorf("Compact writes %d bytes, %d tables are off the plan, want none", m.Writes.CompactedBytes,
 			m.TablesOffPlan)
 	}
-	must(t, db.Rewrite(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 	m := db.Metrics()
 	if m.Levels[bloomkv.Bottom].Bytes > before.Levels[bloomkv.Bottom].Bytes*3/4 ||
 		m.Writes.RewrittenBytes != m.Levels[bloomkv.Bottom].Bytes {

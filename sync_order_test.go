@@ -33,13 +33,13 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	must(t, db.Put([]byte("begin"), nil))
 	gated.Store(true)
 	var done []chan error
-	for i, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync, bloomkv.Sync} {
+	for i, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync, bloomkv.DurabilitySync} {
 		out := make(chan error, 1)
 		done = append(done, out)
 		go func() {
 			var b bloomkv.Batch
 			b.Put(fmt.Append(nil, "writer ", i), nil)
-			out <- db.With(d).Apply(&b)
+			out <- db.ApplyWith(&b, d)
 		}()
 		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
 			leading, waiting := storetest.Writers()
@@ -82,7 +82,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Helper()
 		var b bloomkv.Batch
 		b.Put([]byte(key), nil)
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	promises := func(number uint64) bool {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	}
 	atRest(t, db)
 	editing = true
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil || left == nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil || left == nil {
 		t.Fatal(err)
 	}
 	type cut struct {

@@ -16,7 +16,7 @@ import (
 func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Options {
 	b.Helper()
 	o := &bloomkv.Options{
-		FS: fsys, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
+		FS: fsys, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
 	}
 	db, err := bloomkv.Open(dir, o)
 	must(b, err)
@@ -31,7 +31,7 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Opti
 	}, bloomkv.IngestOptions{})
 	must(b, err)
 	for !db.Metrics().Settled {
-		must(b, db.Compact(b.Context(), nil, nil))
+		must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 	}
 	if got := db.Metrics().Files.Tables; got < tables*9/10 || got > tables*11/10 {
 		b.Fatalf("%d tables, want about %d", got, tables)

@@ -139,7 +139,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 	var memory bloomkv.Batch
 	memory.Put([]byte("key00100"), []byte("sixth"))
 	memory.Delete([]byte("key00102"))
-	memory.DeleteRange([]byte("key01600"), []byte("key01620"))
+	memory.DeleteRange(bloomkv.KeyRange{Lower: []byte("key01600"), Upper: []byte("key01620")})
 	memory.Put([]byte("key01604"), []byte("kept"))
 	want["key00100"] = "sixth"
 	delete(want, "key00102")
@@ -167,7 +167,7 @@ func TestTracesAddUpToTheMetrics(t *testing.T) {
 				s.want, s.files = want, storetest.LogFiles(mem.Kill())
 				o.FS, o.FilterFPR = s.files, cmp.Or(how.filters, o.FilterFPR)
 				s.db = storetest.OpenCold(t, &o)
-				must(t, s.db.With(bloomkv.Sync).Apply(&memory))
+				must(t, s.db.ApplyWith(&memory, bloomkv.DurabilitySync))
 				tables := uint64(0)
 				s.db.Tree().Load().EachTable(func(_ int, table *tree.Table) {
 					tables++

@@ -87,16 +87,18 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 // TestALogWithoutItsBeginningIsDamage removes or overwrites the beginning of a log that the manifest names, whether or
 // not a write asked for a sync: the manifest names a log once its first record is durable.
 func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
-	for name, durability := range map[string]bloomkv.Durability{"synced": bloomkv.Sync, "not synced": bloomkv.NoSync} {
+	for name, durability := range map[string]bloomkv.Durability{
+		"synced": bloomkv.DurabilitySync, "not synced": bloomkv.DurabilityNoSync,
+	} {
 		mem := vfstest.NewMem()
 		db, err := bloomkv.Open("db", storetest.Small(mem))
 		must(t, err)
 		must(t, db.Put([]byte("flushed"), nil))
 		must(t, db.Flush(t.Context()))
-		must(t, db.With(durability).Put([]byte("first"), nil))
+		must(t, storetest.PutWith(db, durability, []byte("first"), nil))
 		log := db.Tree().View().Log
 		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
-		must(t, db.With(durability).Put([]byte("second"), nil))
+		must(t, storetest.PutWith(db, durability, []byte("second"), nil))
 		left, lost := mem.Kill(), mem.Crash(vfstest.KeepNothing)
 		must(t, db.Close())
 

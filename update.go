@@ -17,7 +17,7 @@ import (
 // Update runs f as a transaction: its reads see the store as of one moment, with its own writes over it, and its writes
 // are applied as one batch, if nothing that it has read has changed by then. If something has, Update runs f again, on
 // the store as it is then. So transactions are serializable, and in the order of real time: each is one step to all
-// other writers and readers. Durability is Options.Durability; [DB.With] is for another.
+// other writers and readers. Durability is Options.Durability; [Tx.SetDurability] is for another.
 //
 // f may run several times and should have no other effect than the writes of tx; it must not use tx after it returns.
 // An error of f is returned as it is, and nothing is written. ctx is checked before each attempt and while Update waits
@@ -33,16 +33,6 @@ import (
 // since f began: then the reads are repeated. A transaction that conflicts often, or reads for long, is better written
 // with conditional writes such as [DB.CompareAndSwap]; for reads alone there is [DB.Snapshot].
 func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
-	return db.writes().Update(ctx, f)
-}
-
-const (
-	maxAttempts  = 64
-	freeAttempts = 3 // that wait for nobody
-)
-
-// Update runs f as a transaction: see [DB.Update].
-func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
 	var took time.Duration // of f, once it is measured
 	for attempt := 1; ; attempt++ {
 		err := ctx.Err()
@@ -50,7 +40,7 @@ func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
 		switch {
 		case err != nil || attempt <= freeAttempts:
 		case took < commit.MaxTurn:
-			turn, err = w.db.writer.Turn(ctx)
+			turn, err = db.writer.Turn(ctx)
 		default: // a turn would end before f does
 			err = pause(ctx)
 		}
@@ -61,16 +51,21 @@ func (w Writes) Update(ctx context.Context, f func(tx *Tx) error) error {
 		if attempt < freeAttempts {
 			measured = nil
 		}
-		done, err := w.attempt(f, turn, measured)
+		done, err := db.attempt(f, turn, measured)
 		if err != nil || done {
 			return err
 		}
-		w.db.conflicts.Add(1)
+		db.conflicts.Add(1)
 		if attempt == maxAttempts {
 			return fmt.Errorf("bloomkv: update: %w after %d attempts", ErrConflict, attempt)
 		}
 	}
 }
+
+const (
+	maxAttempts  = 64
+	freeAttempts = 3 // that wait for nobody
+)
 
 // pause waits for a random time, so that transactions that keep conflicting get out of step.
 func pause(ctx context.Context) error {
@@ -86,14 +81,14 @@ func pause(ctx context.Context) error {
 
 // attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed. It ends the
 // turn, and sets took, unless it is nil, to how long f took.
-func (w Writes) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Duration) (done bool, err error) {
+func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Duration) (done bool, err error) {
 	defer turn.End() // even if f panics
-	w.db.updates.Add(1)
-	now, err := w.db.tree.Now()
+	db.updates.Add(1)
+	now, err := db.tree.Now()
 	if err != nil {
 		return false, err
 	}
-	tx := &Tx{db: w.db, batch: newBatch()}
+	tx := &Tx{db: db, durability: db.opts.Durability, batch: newBatch()}
 	tx.reads.At, tx.reads.Turn = now, turn
 	tx.reads.Keys = tx.keyRoom[:0]
 	tx.bytes = tx.byteRoom[:0]
@@ -113,17 +108,17 @@ func (w Writes) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Dura
 	if b.count == 0 && b.err == nil {
 		return true, nil
 	}
-	if err := w.check(b); err != nil {
+	if err := db.check(b, tx.durability); err != nil {
 		return false, err
 	}
 	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 && turn == nil {
-		return true, w.db.writer.Commit(b.ops, b.count, w.durability == Sync)
+		return true, db.writer.Commit(b.ops, b.count, tx.durability == DurabilitySync)
 	}
-	return w.db.writer.CommitReads(b.ops, b.count, w.durability == Sync, &tx.reads)
+	return db.writer.CommitReads(b.ops, b.count, tx.durability == DurabilitySync, &tx.reads)
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it
-// what the Tx has written. It is a [Writer], so [Batch.Replay] can write to it. After the function has returned, all
+// what the Tx has written. After the function has returned, all
 // methods return ErrClosed. A Tx must not be used by several goroutines at a time.
 type Tx struct {
 	db    *DB
@@ -132,13 +127,13 @@ type Tx struct {
 	reads commit.Reads
 	bytes []byte // of the keys in reads
 
+	durability Durability
+
 	iterators []*TxIterator // that are open
 
 	keyRoom  [2][]byte
 	byteRoom [48]byte
 }
-
-var _ Writer = (*Tx)(nil)
 
 // end ends the transaction.
 func (tx *Tx) end() {
@@ -225,15 +220,25 @@ func (tx *Tx) Delete(key []byte) error {
 	return tx.write(func(b *Batch) { b.Delete(key) })
 }
 
-// DeleteRange removes the keys in [lo, hi) when the transaction commits: see [DB.DeleteRange]. The errors are those of
+// DeleteRange removes the keys of a range when the transaction commits: see [DB.DeleteRange]. The errors are those of
 // Put.
-func (tx *Tx) DeleteRange(lo, hi []byte) error {
-	return tx.write(func(b *Batch) { b.DeleteRange(lo, hi) })
+func (tx *Tx) DeleteRange(r KeyRange) error {
+	return tx.write(func(b *Batch) { b.DeleteRange(r) })
 }
 
 // SetMark sets the mark of the store when the transaction commits: see [Batch.SetMark]. The errors are those of Put.
 func (tx *Tx) SetMark(mark []byte) error {
 	return tx.write(func(b *Batch) { b.SetMark(mark) })
+}
+
+// SetDurability sets the durability of the commit, instead of Options.Durability: see [DB.ApplyWith]. A transaction
+// that writes nothing commits nothing, and makes nothing durable.
+func (tx *Tx) SetDurability(d Durability) error {
+	if tx.batch == nil {
+		return ErrClosed
+	}
+	tx.durability = d
+	return nil
 }
 
 func (tx *Tx) write(add func(*Batch)) error {

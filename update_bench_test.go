@@ -23,7 +23,7 @@ func BenchmarkUpdate(b *testing.B) {
 	}{{"present", 0}, {"absent", keys}} {
 		b.Run(kind.name, func(b *testing.B) {
 			o := benchOptions()
-			o.FS, o.Durability = vfstest.NewMem(), bloomkv.NoSync
+			o.FS, o.Durability = vfstest.NewMem(), bloomkv.DurabilityNoSync
 			db, err := bloomkv.Open("db", o)
 			must(b, err)
 			value := make([]byte, 100)
@@ -32,7 +32,7 @@ func BenchmarkUpdate(b *testing.B) {
 				key = benchKey(key, i)
 				must(b, db.Put(key, value))
 			}
-			must(b, db.Compact(b.Context(), nil, nil))
+			must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 			next := kind.from
 			step := func() []byte {
 				if next++; next == keys {

@@ -17,7 +17,7 @@ import (
 func TestTheRootOfAVolumeTakesAStore(t *testing.T) {
 	ctx, base := t.Context(), t.TempDir()
 	source := filepath.Join(base, "source")
-	db, err := bloomkv.Open(source, usual(bloomkv.NoSync, func(vfstest.Op) {}))
+	db, err := bloomkv.Open(source, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	must(t, err)
 	keys, err := usualWork(db, "key")
 	must(t, err)

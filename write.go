@@ -11,35 +11,88 @@ import (
 // Put stores value under key, replacing an older value. Both are copied; nil means an empty key, or an empty value.
 // Put returns once the write is as durable as Options.Durability requires; every later read sees it. A key longer
 // than MaxKeySize, or a value longer than MaxValueSize, is ErrTooLarge. Other errors are those of [DB.Apply].
-func (db *DB) Put(key, value []byte) error { return db.writes().Put(key, value) }
+func (db *DB) Put(key, value []byte) error {
+	if len(value) >= commit.MinPut && len(value) <= MaxValueSize && len(key) <= MaxKeySize {
+		return db.putLarge(key, value)
+	}
+	b := newBatch()
+	b.Put(key, value)
+	return db.applyPooled(b)
+}
+
+// putLarge is Put without a batch, which would be another copy of the value.
+func (db *DB) putLarge(key, value []byte) error {
+	if err := db.check(new(Batch), db.opts.Durability); err != nil {
+		return err
+	}
+	return db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, db.opts.Durability == DurabilitySync)
+}
 
 // Delete removes key, with the same durability and errors as Put. Deleting an absent key is not an error.
-func (db *DB) Delete(key []byte) error { return db.writes().Delete(key) }
+func (db *DB) Delete(key []byte) error {
+	b := newBatch()
+	b.Delete(key)
+	return db.applyPooled(b)
+}
 
-// DeleteRange removes every key k with lo ≤ k < hi. A nil lo means from the first key, a nil hi means no end. An
-// empty or inverted range is not an error and does nothing. The cost does not depend on the number of keys:
-// DeleteRange writes one range tombstone. Lookups and iterators apply it at once, and compaction removes the deleted
-// keys, whole tables without reading them. Both bounds are copied, and may be longer than a key. Durability and
-// errors are those of Put. [PrefixRange] returns the bounds of a prefix.
-func (db *DB) DeleteRange(lo, hi []byte) error { return db.writes().DeleteRange(lo, hi) }
+// DeleteRange removes every key of a range, with the same durability and errors as Put. The cost does not depend on
+// the number of keys: DeleteRange writes one range tombstone. Lookups and iterators apply it at once, and compaction
+// removes the deleted keys, whole tables without reading them. The bounds are copied, and may be longer than a key.
+//
+//	err := db.DeleteRange(bloomkv.PrefixRange([]byte("user/")))
+func (db *DB) DeleteRange(r KeyRange) error {
+	b := newBatch()
+	b.DeleteRange(r)
+	return db.applyPooled(b)
+}
 
-// SetMark makes mark the mark of the store, with the durability of Put, as a batch with a mark alone does. See
-// [DB.Mark] and [Batch.SetMark]. A mark of length 0 removes the mark; a longer one than MaxMarkSize is ErrTooLarge.
-func (db *DB) SetMark(mark []byte) error { return db.writes().SetMark(mark) }
+func (db *DB) applyPooled(b *Batch) error {
+	err := db.Apply(b)
+	recycle(b)
+	return err
+}
 
 // Apply applies all operations of b in order, atomically: readers see all of them or none, and so does recovery after
-// a crash. Apply returns once they are as durable as Options.Durability requires; [DB.With] is for another durability.
-// Apply only reads the batch, which may be applied again, also by several goroutines. An empty batch with [Sync] is
-// the same as [DB.Sync].
+// a crash. Apply returns once they are as durable as Options.Durability requires; [DB.ApplyWith] is for another
+// durability. Apply only reads the batch, which may be applied again, also by several goroutines.
 //
 // An error matching ErrReadOnly means that the log or the manifest could not be written or synced, now or earlier.
 // The batch may or may not be there when the store is opened again, but never in part, and no reader of this DB sees
 // it. With Options.ReadOnly, and after any other error, such as ErrTooLarge or ErrClosed, nothing was written. While
 // compaction is behind, Apply takes longer, and finally waits.
-func (db *DB) Apply(b *Batch) error { return db.writes().Apply(b) }
+func (db *DB) Apply(b *Batch) error { return db.ApplyWith(b, db.opts.Durability) }
 
-// Sync makes every write that has returned durable; it is the barrier after NoSync writes. If it fails, the store
-// takes no more writes (ErrReadOnly).
+// ApplyWith applies b as Apply does, with durability d instead of Options.Durability. Use it for the writes that must
+// be synced in a store that does not sync each write, or the other way round. A write is durable only together with
+// all earlier ones, so a synced write makes these durable too. An empty batch with [DurabilitySync] is the same as
+// [DB.Sync].
+func (db *DB) ApplyWith(b *Batch, d Durability) error {
+	if err := db.check(b, d); err != nil {
+		return err
+	}
+	switch {
+	case b.count > 0:
+		return db.writer.Commit(b.ops, b.count, d == DurabilitySync)
+	case d == DurabilitySync:
+		return db.Sync()
+	default:
+		return db.tree.Writable()
+	}
+}
+
+// check returns an error if b cannot be applied with durability d.
+func (db *DB) check(b *Batch, d Durability) error {
+	switch {
+	case db.tree.Load() == nil:
+		return ErrClosed
+	case d > DurabilityNoSync:
+		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, DurabilitySync, DurabilityNoSync)
+	}
+	return b.err
+}
+
+// Sync makes every write that has returned durable; it is the barrier after writes with DurabilityNoSync. If it fails,
+// the store takes no more writes (ErrReadOnly).
 func (db *DB) Sync() error {
 	if db.tree.Load() == nil {
 		return ErrClosed
@@ -52,7 +105,9 @@ func (db *DB) Sync() error {
 // key: the filters answer it. Durability is Options.Durability, errors are those of Put. If PutIfAbsent returns
 // false, nothing was written, and the value that it found need not be durable yet.
 func (db *DB) PutIfAbsent(key, value []byte) (bool, error) {
-	return db.writes().PutIfAbsent(key, value)
+	b := newBatch()
+	b.Put(key, value)
+	return db.applyIf(b, key, nil)
 }
 
 // CompareAndSwap replaces the value of key with value if the present value equals old, and reports whether it did. It
@@ -60,33 +115,36 @@ func (db *DB) PutIfAbsent(key, value []byte) (bool, error) {
 // readers. A nil old or value is the empty value; both are copied or only read. Durability is Options.Durability,
 // errors are those of Put. See [DB.PutIfAbsent] for a key without a value, and [DB.CompareAndDelete].
 func (db *DB) CompareAndSwap(key, old, value []byte) (bool, error) {
-	return db.writes().CompareAndSwap(key, old, value)
+	b := newBatch()
+	b.Put(key, value)
+	return db.applyIf(b, key, present(old))
 }
 
 // CompareAndDelete deletes key if its present value equals old, and reports whether it did. It is otherwise like
 // [DB.CompareAndSwap].
 func (db *DB) CompareAndDelete(key, old []byte) (bool, error) {
-	return db.writes().CompareAndDelete(key, old)
+	b := newBatch()
+	b.Delete(key)
+	return db.applyIf(b, key, present(old))
 }
 
-// Writes are the calls of a DB that write, with a durability of their own: see [DB.With]. All methods are safe for
-// concurrent use.
-type Writes struct {
-	db         *DB
-	durability Durability
+// present returns value, or for nil an empty value that is not nil.
+func present(value []byte) []byte {
+	if value == nil {
+		return []byte{}
+	}
+	return value
 }
 
-// With returns the calls that write, with durability d instead of Options.Durability. Use it for single writes that
-// must be synced in a store that does not sync each write, or the other way round:
-//
-//	err := db.With(bloomkv.Sync).Put(key, value)
-//
-// A write is durable only together with all earlier ones, so a synced write makes these durable too. With costs
-// nothing, and its result may also be kept, until Close. Any d other than Sync and NoSync is an error of each write.
-func (db *DB) With(d Durability) Writes { return Writes{db, d} }
-
-// writes returns the calls that write with Options.Durability.
-func (db *DB) writes() Writes { return Writes{db, db.opts.Durability} }
+// applyIf applies b if the value of key equals old, or with a nil old if the store has no value for key. It returns b
+// to the pool.
+func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
+	defer recycle(b)
+	if err := db.check(b, db.opts.Durability); err != nil {
+		return false, err
+	}
+	return db.writer.CommitIf(b.ops, b.count, db.opts.Durability == DurabilitySync, key, old)
+}
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}
 
@@ -101,114 +159,4 @@ func recycle(b *Batch) {
 		b.Reset()
 		batches.Put(b)
 	}
-}
-
-// Put stores value under key: see [DB.Put].
-func (w Writes) Put(key, value []byte) error {
-	if len(value) >= commit.MinPut && len(value) <= MaxValueSize && len(key) <= MaxKeySize {
-		return w.putLarge(key, value)
-	}
-	b := newBatch()
-	b.Put(key, value)
-	return w.applyPooled(b)
-}
-
-// putLarge is Put without a batch, which would be another copy of the value.
-func (w Writes) putLarge(key, value []byte) error {
-	if err := w.check(new(Batch)); err != nil {
-		return err
-	}
-	return w.db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, w.durability == Sync)
-}
-
-// Delete removes key: see [DB.Delete].
-func (w Writes) Delete(key []byte) error {
-	b := newBatch()
-	b.Delete(key)
-	return w.applyPooled(b)
-}
-
-// DeleteRange removes the keys of a range: see [DB.DeleteRange].
-func (w Writes) DeleteRange(lo, hi []byte) error {
-	b := newBatch()
-	b.DeleteRange(lo, hi)
-	return w.applyPooled(b)
-}
-
-// SetMark makes mark the mark of the store: see [DB.SetMark].
-func (w Writes) SetMark(mark []byte) error {
-	b := newBatch()
-	b.SetMark(mark)
-	return w.applyPooled(b)
-}
-
-func (w Writes) applyPooled(b *Batch) error {
-	err := w.Apply(b)
-	recycle(b)
-	return err
-}
-
-// Apply applies all operations of b: see [DB.Apply].
-func (w Writes) Apply(b *Batch) error {
-	if err := w.check(b); err != nil {
-		return err
-	}
-	switch {
-	case b.count > 0:
-		return w.db.writer.Commit(b.ops, b.count, w.durability == Sync)
-	case w.durability == Sync:
-		return w.db.Sync()
-	default:
-		return w.db.tree.Writable()
-	}
-}
-
-// check returns an error if b cannot be applied.
-func (w Writes) check(b *Batch) error {
-	switch {
-	case w.db.tree.Load() == nil:
-		return ErrClosed
-	case w.durability > NoSync:
-		return fmt.Errorf("bloomkv: durability %d, want %d or %d", w.durability, Sync, NoSync)
-	}
-	return b.err
-}
-
-// PutIfAbsent stores value under key if the store has no value for key: see [DB.PutIfAbsent].
-func (w Writes) PutIfAbsent(key, value []byte) (bool, error) {
-	b := newBatch()
-	b.Put(key, value)
-	return w.applyIf(b, key, nil)
-}
-
-// CompareAndSwap replaces the value of key if it equals old: see [DB.CompareAndSwap].
-func (w Writes) CompareAndSwap(key, old, value []byte) (bool, error) {
-	b := newBatch()
-	b.Put(key, value)
-	return w.applyIf(b, key, present(old))
-}
-
-// CompareAndDelete deletes key if its value equals old: see [DB.CompareAndDelete].
-func (w Writes) CompareAndDelete(key, old []byte) (bool, error) {
-	b := newBatch()
-	b.Delete(key)
-	return w.applyIf(b, key, present(old))
-}
-
-// present returns value, or for nil an empty value that is not nil.
-func present(value []byte) []byte {
-	if value == nil {
-		return []byte{}
-	}
-	return value
-}
-
-// applyIf applies b if the value of key equals old, or with a nil old if the store has no value for key. It returns b
-// to the pool.
-func (w Writes) applyIf(b *Batch, key, old []byte) (bool, error) {
-	defer recycle(b)
-	if err := w.check(b); err != nil {
-		return false, err
-	}
-	return w.db.writer.CommitIf(b.ops, b.count, w.durability == Sync, key, old)
 }

@@ -51,7 +51,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog)
 	})
 	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.NoSync
+	opts.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	value := make([]byte, 1000)
@@ -68,7 +68,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	go func() {
 		var b bloomkv.Batch
 		b.Put([]byte("durable"), nil)
-		done <- db.With(bloomkv.Sync).Apply(&b)
+		done <- db.ApplyWith(&b, bloomkv.DurabilitySync)
 	}()
 	storetest.Soon(t, "the Sync write has its own log synced", func() bool { return db.Writer().Counts().LogSyncs > 0 })
 	select {
@@ -93,7 +93,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 		return op.Kind == vfstest.OpCreate && storetest.Inside(storetest.CompactLoop)
 	})
 	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.NoSync
+	opts.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	done := make(chan error, 1)
@@ -146,7 +146,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	for i := range 1000 {
 		b.Put(fmt.Appendf(nil, "%06d", i), make([]byte, 1000))
 	}
-	must(t, db.With(bloomkv.Sync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilitySync))
 	if _, err := db.Get([]byte("before")); err != nil {
 		t.Error(err)
 	}
@@ -155,7 +155,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	}
 	b.Reset()
 	b.Put([]byte("after"), nil)
-	must(t, db.With(bloomkv.Sync).Apply(&b))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilitySync))
 	if got := db.Tree().Load().Mem.Len(); got != 1 {
 		t.Errorf("%d versions in the next memtable, want 1", got)
 	}
@@ -167,7 +167,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	fs, open := storetest.Gated(vfstest.NewMem(), storetest.CreatesTable)
 	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.NoSync
+	opts.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -195,7 +195,7 @@ func TestALogReservesWhatTheOneBeforeItHad(t *testing.T) {
 			}
 			return nil
 		}),
-		Durability: bloomkv.NoSync,
+		Durability: bloomkv.DurabilityNoSync,
 	})
 	must(t, err)
 	defer func() { must(t, db.Close()) }()

@@ -374,8 +374,8 @@ func (o *object) check(t *stream.Table) error {
 
 // Verify reads all generations and all tables that they name, compares each with its checksum, and checks each table as
 // bloomkv.Check does. The error joins all damage and all that is missing, by object. progress, if not nil, is called
-// with the number of tables read.
-func Verify(ctx context.Context, s Storage, progress func(done, total int)) error {
+// with the number of tables read and that of all.
+func Verify(ctx context.Context, s Storage, progress func(done, total uint64)) error {
 	need, damage, err := referenced(ctx, s)
 	if err != nil {
 		return err
@@ -384,7 +384,7 @@ func Verify(ctx context.Context, s Storage, progress func(done, total int)) erro
 	buf := make([]byte, 256<<10)
 	for i, t := range need {
 		if progress != nil {
-			progress(i, len(need))
+			progress(uint64(i), uint64(len(need)))
 		}
 		err := o.next(&t)
 		for at := uint64(0); err == nil && at < t.Size; {

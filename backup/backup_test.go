@@ -121,7 +121,7 @@ func TestGenerationsShareTablesAndAreRestoredOneByOne(t *testing.T) {
 	if all, err := backup.List(ctx, d); err != nil || fmt.Sprint(all) != "[3 4]" {
 		t.Errorf("after Prune: %v, %v", all, err)
 	}
-	must(t, db.Rewrite(ctx, nil, nil))
+	must(t, db.Compact(ctx, bloomkv.CompactOptions{Rewrite: true}))
 	r, err := backup.Make(ctx, db, d)
 	if err != nil || r.Generation != 5 || r.Stored != r.Tables {
 		t.Errorf("%+v, %v, want new tables alone", r, err)
@@ -301,7 +301,7 @@ func TestAPruneAfterOneThatFailedRemovesNoTableThatMayBeNeeded(t *testing.T) {
 	db, write := written(t)
 	for range 2 {
 		write()
-		must(t, db.Rewrite(ctx, nil, nil))
+		must(t, db.Compact(ctx, bloomkv.CompactOptions{Rewrite: true}))
 		_, err = backup.Make(ctx, db, d)
 		must(t, err)
 	}
@@ -379,7 +379,7 @@ func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T)
 	db, write := written(t)
 	for range 2 {
 		write()
-		must(t, db.Rewrite(ctx, nil, nil))
+		must(t, db.Compact(ctx, bloomkv.CompactOptions{Rewrite: true}))
 		_, err := backup.Make(ctx, db, d)
 		must(t, err)
 	}

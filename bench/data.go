@@ -69,7 +69,7 @@ func (d *data) memtable() int64 { return min(64<<20, d.memory<<20/4) }
 // options returns options of a store, the same as in bench/compare. A rate of 1 means no filters.
 func (d *data) options(fpr float64) *bloomkv.Options {
 	return &bloomkv.Options{
-		Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
+		Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
 		FilterFPR: fpr, MemoryBudget: d.memory << 20, MemtableSize: d.memtable(),
 	}
 }

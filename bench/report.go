@@ -99,7 +99,7 @@ func costsOf(l bloomkv.LookupMetrics) *costs {
 	}
 	per := func(n uint64) float64 { return float64(n) / float64(l.Gets) }
 	c := &costs{
-		Lookups: l.Gets, Considered: per(l.TablesInRange), Probes: per(l.FilterProbes),
+		Lookups: l.Gets, Considered: per(l.RunsInRange), Probes: per(l.FilterProbes),
 		Negatives:     per(l.FilterNegatives),
 		TruePositives: per(l.TruePositives), FalsePositives: per(l.FalsePositives), WastedReads: per(l.WastedReads),
 		Blocks: per(l.Blocks), BlocksRead: per(l.BlocksRead),

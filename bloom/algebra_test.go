@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheUnionIsTheFilterOfBothSets(t *testing.T) {
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.1, 0.01, 1e-5} {
 			o := Options{Keys: 5000, Rate: rate, Seed: testSeed, Layout: layout}
 			a, b, both := newFilter(t, o), newFilter(t, o), newFilter(t, o)
@@ -37,7 +37,8 @@ func TestShapesDiffer(t *testing.T) {
 	f := newFilter(t, o)
 	for name, other := range map[string]Options{
 		"keys": {Keys: 2000, Rate: 0.01, Seed: testSeed}, "rate": {Keys: 1000, Rate: 1e-6, Seed: testSeed},
-		"seed": {Keys: 1000, Rate: 0.01, Seed: 1}, "layout": {Keys: 1000, Rate: 0.01, Seed: testSeed, Layout: Classic},
+		"seed":   {Keys: 1000, Rate: 0.01, Seed: 1},
+		"layout": {Keys: 1000, Rate: 0.01, Seed: testSeed, Layout: LayoutClassic},
 	} {
 		g := newFilter(t, other)
 		g.AddHash(1)
@@ -53,7 +54,7 @@ func TestShapesDiffer(t *testing.T) {
 // In at least 95 of 100 trials each estimate is within its error.
 func TestEstimatesAreWithinTheirErrors(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.05, 1e-4} {
 			const trials = 100
 			within := make(map[string]int)

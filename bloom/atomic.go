@@ -28,7 +28,7 @@ func NewAtomic(o Options) (*Atomic, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Layout != Blocked {
+	if o.Layout != LayoutBlocked {
 		return nil, layoutError("Atomic", o.Layout)
 	}
 	p, err := bloomblock.ParamsSplit(1, o.Rate)

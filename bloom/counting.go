@@ -28,7 +28,7 @@ const maxCount = 15
 
 // NewCounting returns an empty set. Its errors are those of New.
 func NewCounting(o Options) (*Counting, error) {
-	if o.Layout != Blocked {
+	if o.Layout != LayoutBlocked {
 		return nil, layoutError("Counting", o.Layout)
 	}
 	f, err := New(o)
@@ -39,7 +39,7 @@ func NewCounting(o Options) (*Counting, error) {
 }
 
 func layoutError(kind string, l Layout) error {
-	return fmt.Errorf("%w: %s with layout %v, want %v", bloomblock.ErrParams, kind, l, Blocked)
+	return fmt.Errorf("%w: %s with layout %v, want %v", bloomblock.ErrParams, kind, l, LayoutBlocked)
 }
 
 func newCounting(f *Filter) *Counting {

@@ -20,7 +20,7 @@ type Options struct {
 	// can choose keys that crowd into a few blocks. Sets that are to be united or compared need one seed: that of
 	// another set's Options, or of bloomblock.NewSeed.
 	Seed bloomblock.Seed
-	// Layout is Blocked unless another is chosen.
+	// Layout is LayoutBlocked unless another is chosen.
 	Layout Layout
 }
 
@@ -28,26 +28,26 @@ type Options struct {
 type Layout uint8
 
 const (
-	// Blocked puts all bits of a key into one cache line of 64 bytes, or into one each of two or three lines for rates
-	// below about 0.0005. It is the fastest and needs 4 to 11 % more memory than Classic at the
-	// usual rates, 0.1, 0.01 and so on.
-	Blocked Layout = iota
-	// Classic puts the bits of a key anywhere in one array (Bloom 1970). It needs the least memory. Use it if memory
-	// counts more than time, or to compare with other libraries.
-	Classic
-	// Partitioned has an array for each bit of a key. It needs as much memory as Classic and takes as long; its rate
-	// has an exact formula for every number of keys. Use it to check theory.
-	Partitioned
+	// LayoutBlocked puts all bits of a key into one cache line of 64 bytes, or into one each of two or three lines for
+	// rates below about 0.0005. It is the fastest and needs 4 to 11 % more memory than LayoutClassic at the usual
+	// rates, 0.1, 0.01 and so on.
+	LayoutBlocked Layout = iota
+	// LayoutClassic puts the bits of a key anywhere in one array (Bloom 1970). It needs the least memory. Use it if
+	// memory counts more than time, or to compare with other libraries.
+	LayoutClassic
+	// LayoutPartitioned has an array for each bit of a key. It needs as much memory as LayoutClassic and takes as long;
+	// its rate has an exact formula for every number of keys. Use it to check theory.
+	LayoutPartitioned
 )
 
 // String returns the name of the layout.
 func (l Layout) String() string {
 	switch l {
-	case Blocked:
+	case LayoutBlocked:
 		return "blocked"
-	case Classic:
+	case LayoutClassic:
 		return "classic"
-	case Partitioned:
+	case LayoutPartitioned:
 		return "partitioned"
 	}
 	return fmt.Sprintf("layout %d", uint8(l))
@@ -99,9 +99,9 @@ func newFilterOf(o Options) (*Filter, error) {
 	f := &Filter{options: o}
 	var sizes []unitSize
 	switch o.Layout {
-	case Classic:
+	case LayoutClassic:
 		sizes, f.mul = classicSizes(o), mulProbe
-	case Partitioned:
+	case LayoutPartitioned:
 		sizes, f.mul = partitionedSizes(o), mulProbe
 	default:
 		p, err := bloomblock.ParamsFor(o.Rate)
@@ -151,7 +151,7 @@ func (o Options) check() error {
 	if o.Keys < 0 || o.Keys > maxKeys {
 		return fmt.Errorf("%w: %d keys, want 0..%d", bloomblock.ErrParams, o.Keys, uint64(maxKeys))
 	}
-	if o.Layout > Partitioned {
+	if o.Layout > LayoutPartitioned {
 		return fmt.Errorf("%w: %v", bloomblock.ErrParams, o.Layout)
 	}
 	return nil
@@ -201,9 +201,9 @@ func (f *Filter) Add(key []byte) (added bool) { return f.AddHash(bloomblock.Hash
 func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
-	case Classic:
+	case LayoutClassic:
 		added = f.addClassic(h)
-	case Partitioned:
+	case LayoutPartitioned:
 		added = f.addPartitioned(h)
 	default:
 		for i := range f.units {
@@ -222,7 +222,7 @@ func (f *Filter) AddHash(h bloomblock.Hash) (added bool) {
 // AddMany adds keys by their hashes: see Add. In a Blocked filter the cache misses of 64 hashes at a time overlap: it
 // takes about half the time of AddHash if the filter is larger than the processor's caches, and as long if it is not.
 func (f *Filter) AddMany(hashes []bloomblock.Hash) {
-	if f.options.Layout != Blocked {
+	if f.options.Layout != LayoutBlocked {
 		for _, h := range hashes {
 			f.AddHash(h)
 		}
@@ -251,11 +251,11 @@ func (f *Filter) MayContain(key []byte) bool { return f.MayContainHash(bloombloc
 func (f *Filter) MayContainHash(h bloomblock.Hash) bool {
 	h = f.options.Seed.Mix(h)
 	switch f.options.Layout {
-	case Classic:
+	case LayoutClassic:
 		return f.askClassic(h)
-	case Partitioned:
+	case LayoutPartitioned:
 		return f.askPartitioned(h)
-	case Blocked:
+	case LayoutBlocked:
 	}
 	for i := range f.units {
 		if !f.units[i].ask(h) {
@@ -272,7 +272,7 @@ func (f *Filter) MayContainMany(hashes []bloomblock.Hash) (maybe uint64) {
 	hashes = hashes[:min(len(hashes), 64)]
 	for i, h := range hashes {
 		first := uint64(1)
-		if f.options.Layout == Blocked && len(f.units) > 0 { // one probe of each before any answer is looked at
+		if f.options.Layout == LayoutBlocked && len(f.units) > 0 { // one probe of each before any answer is looked at
 			first = f.units[0].first(f.options.Seed.Mix(h))
 		}
 		maybe |= first & 1 << (i & 63)
@@ -357,7 +357,7 @@ func (f *Filter) RateAt(keys int) float64 {
 	for i := range f.units {
 		u := &f.units[i]
 		size := float64(len(u.words) * wordBits)
-		if f.options.Layout == Blocked {
+		if f.options.Layout == LayoutBlocked {
 			rate *= bloomblock.Unit{BitsPerKey: size / float64(keys), Probes: u.probes}.Rate()
 			continue
 		}
@@ -369,7 +369,7 @@ func (f *Filter) RateAt(keys int) float64 {
 
 // cellWords returns the number of words among which a key's bits of one unit are distributed.
 func (f *Filter) cellWords(u *unit) int {
-	if f.options.Layout == Blocked {
+	if f.options.Layout == LayoutBlocked {
 		return blockWords
 	}
 	return len(u.words)

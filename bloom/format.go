@@ -127,7 +127,7 @@ func parseHeader(b []byte, kind uint8) (h header, err error) {
 		return h, damaged("header checksum %08x, want %08x", got, want)
 	}
 	newest := uint8(formatVersion)
-	if b[offKind] == kindFilter && Layout(b[offLayout]) != Blocked {
+	if b[offKind] == kindFilter && Layout(b[offLayout]) != LayoutBlocked {
 		newest = independentVersion
 	}
 	switch {
@@ -177,9 +177,9 @@ func (h *header) check() error {
 		mostParts = maxStages
 	case h.kind == kindWindow:
 		leastParts, mostParts = 2, maxGenerations
-	case h.options.Layout == Blocked:
+	case h.options.Layout == LayoutBlocked:
 		units, mostParts = int(h.parts), maxUnits
-	case h.options.Layout == Classic:
+	case h.options.Layout == LayoutClassic:
 		units, mostParts = 1, 1
 	default:
 		units, mostParts = 1, maxHashes
@@ -187,8 +187,8 @@ func (h *header) check() error {
 	switch {
 	case int(h.parts) < leastParts || int(h.parts) > mostParts:
 		return damaged("%d parts, want %d..%d", h.parts, leastParts, mostParts)
-	case h.kind == kindCounting && h.options.Layout != Blocked:
-		return damaged("Counting with layout %v, want %v", h.options.Layout, Blocked)
+	case h.kind == kindCounting && h.options.Layout != LayoutBlocked:
+		return damaged("Counting with layout %v, want %v", h.options.Layout, LayoutBlocked)
 	case h.kind != kindCounting && h.refused != 0, units == 0 && (h.added != 0 || h.contents != 0):
 		return damaged("fields of another kind are not zero")
 	}
@@ -197,7 +197,7 @@ func (h *header) check() error {
 	}
 	left := uint64(maxWords)
 	multiple := uint64(1)
-	if h.options.Layout == Blocked {
+	if h.options.Layout == LayoutBlocked {
 		multiple = blockWords
 	}
 	for i, u := range h.units {
@@ -207,7 +207,9 @@ func (h *header) check() error {
 			}
 			continue
 		}
-		most := map[Layout]uint8{Blocked: bloomblock.MaxProbes, Classic: maxHashes, Partitioned: 1}[h.options.Layout]
+		most := map[Layout]uint8{
+			LayoutBlocked: bloomblock.MaxProbes, LayoutClassic: maxHashes, LayoutPartitioned: 1,
+		}[h.options.Layout]
 		if u.probes < 1 || u.probes > most {
 			return damaged("unit %d: %d probes, want 1..%d", i, u.probes, most)
 		}
@@ -216,7 +218,7 @@ func (h *header) check() error {
 		}
 		left -= u.words
 	}
-	if h.options.Layout == Partitioned && units > 0 && h.units[0].words > maxWords/uint64(h.parts) {
+	if h.options.Layout == LayoutPartitioned && units > 0 && h.units[0].words > maxWords/uint64(h.parts) {
 		return damaged("%d arrays of %d words", h.parts, h.units[0].words)
 	}
 	return nil

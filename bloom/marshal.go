@@ -18,7 +18,7 @@ func (f *Filter) header(kind uint8) header {
 		h.version = independentVersion
 	}
 	for i := range f.units[:min(len(f.units), maxUnits)] {
-		if i == 0 || f.options.Layout == Blocked {
+		if i == 0 || f.options.Layout == LayoutBlocked {
 			h.units[i] = unitHeader{uint64(len(f.units[i].words)), uint8(f.units[i].probes)} //nolint:gosec // ≤ 30
 		}
 	}
@@ -31,12 +31,12 @@ func (h *header) shell() (f *Filter, words []uint64) {
 	switch {
 	case h.version == independentVersion:
 		f.mul = mulProbe
-	case h.options.Layout != Blocked:
+	case h.options.Layout != LayoutBlocked:
 		f.mul = mulProgression
 	}
 	for i := range h.parts {
 		u := h.units[0]
-		if h.options.Layout == Blocked {
+		if h.options.Layout == LayoutBlocked {
 			u = h.units[i]
 		}
 		f.units = append(f.units, unit{probes: int(u.probes)})

@@ -36,7 +36,7 @@ type traveller interface {
 // travellers returns sets of all kinds that can be encoded, with keys, and an empty one of the same kind for each.
 func travellers() map[string][2]traveller {
 	all := make(map[string][2]traveller)
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.1, 1e-5} {
 			f := must(New(Options{Keys: 500, Rate: rate, Seed: testSeed, Layout: layout}))
 			all[fmt.Sprint(layout, " ", rate)] = [2]traveller{f, new(Filter)}
@@ -415,7 +415,7 @@ const golden = "" +
 // Filters of format version 1 have the bits of an arithmetic progression. They are read, deny none of their keys, and
 // are encoded as they were.
 func TestOldPositionsAreKept(t *testing.T) {
-	for layout, encoded := range map[Layout]string{Classic: oldClassic, Partitioned: oldPartitioned} {
+	for layout, encoded := range map[Layout]string{LayoutClassic: oldClassic, LayoutPartitioned: oldPartitioned} {
 		old, again := must(hex.DecodeString(encoded)), new(Filter)
 		if err := again.UnmarshalBinary(old); err != nil {
 			t.Fatalf("%v: %v", layout, err)

@@ -30,7 +30,7 @@ func (f *Filter) progressionFloor(keys, p float64) float64 {
 		return 0
 	}
 	bits, loss := float64(len(f.units[0].words)*wordBits), -math.Log(p)
-	if f.options.Layout == Partitioned {
+	if f.options.Layout == LayoutPartitioned {
 		k := float64(len(f.units))
 		return min(1, 37*keys*(1/loss+0.6)*(1/loss+0.6)/(bits*bits*k*k*k)) * (1 - power(p, len(f.units)))
 	}

@@ -44,8 +44,8 @@ var kinds = []struct {
 	make func(o Options) (set, error)
 }{
 	{"blocked", func(o Options) (set, error) { return New(o) }},
-	{"classic", func(o Options) (set, error) { o.Layout = Classic; return New(o) }},
-	{"partitioned", func(o Options) (set, error) { o.Layout = Partitioned; return New(o) }},
+	{"classic", func(o Options) (set, error) { o.Layout = LayoutClassic; return New(o) }},
+	{"partitioned", func(o Options) (set, error) { o.Layout = LayoutPartitioned; return New(o) }},
 	{"atomic", func(o Options) (set, error) { a, err := NewAtomic(o); return atomicSet{a}, err }},
 	{"counting", func(o Options) (set, error) { return NewCounting(o) }},
 	{"scalable", func(o Options) (set, error) { return NewScalable(o) }},
@@ -150,7 +150,7 @@ func measure(s set, first uint64) (rate float64, asked int) {
 // The rate measured with at least 10⁴ false positives is within 3 % of the formula, three standard errors. The hashes
 // are always the same.
 func TestRatesAreThoseOfTheFormulas(t *testing.T) {
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.1, 0.01, 0.001} {
 			f := newFilter(t, Options{Keys: *rateKeys, Rate: rate, Seed: testSeed, Layout: layout})
 			if promised := f.RateAt(*rateKeys); promised > rate*1.0001 {
@@ -184,7 +184,7 @@ func TestRatesAreThoseOfTheFormulas(t *testing.T) {
 
 // Small filters keep low rates, where dependent probes would show first.
 func TestLowRatesAreKept(t *testing.T) {
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, tt := range []struct {
 			keys        int
 			rate        float64
@@ -219,7 +219,7 @@ func pass(f *Filter, tries int) (passed int) {
 
 // Rate and RateAt are right for a few keys too. Filters with 1.8 times the keys pass enough to measure it.
 func TestRatesOfFewKeysAreThoseOfTheFormulas(t *testing.T) {
-	for _, layout := range []Layout{Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutClassic, LayoutPartitioned} {
 		for _, tt := range []struct {
 			keys, load int
 			rate       float64
@@ -249,7 +249,7 @@ func TestRatesOfFewKeysAreThoseOfTheFormulas(t *testing.T) {
 }
 
 func TestTheFormulaKeepsEachRate(t *testing.T) {
-	for _, layout := range []Layout{Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.9, 0.5, 0.25, 0.1, 0.01, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9} {
 			for keys := 1; keys < 2000; keys += 1 + keys/20 {
 				f := newFilter(t, Options{Keys: keys, Rate: rate, Layout: layout})
@@ -263,7 +263,7 @@ func TestTheFormulaKeepsEachRate(t *testing.T) {
 
 // A filter of format version 1 misses low rates, and Rate and RateAt say by how much.
 func TestRatesOfOldPositions(t *testing.T) {
-	for _, layout := range []Layout{Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutClassic, LayoutPartitioned} {
 		for _, tt := range []struct {
 			keys, load int
 			rate       float64
@@ -304,7 +304,7 @@ func TestCountsAreEstimated(t *testing.T) {
 	if testing.Short() {
 		keys /= 10
 	}
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		f := newFilter(t, Options{Keys: keys, Seed: testSeed, Layout: layout})
 		done := 0
 		for _, load := range []float64{0.1, 1, 1.5} {
@@ -323,7 +323,7 @@ func TestCountsAreEstimated(t *testing.T) {
 }
 
 func TestManyAtOnceAnswersTheSame(t *testing.T) {
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.3, 0.1, 0.01, 1e-5} {
 			o := Options{Keys: 500, Rate: rate, Seed: testSeed, Layout: layout}
 			f, g := newFilter(t, o), newFilter(t, o)
@@ -395,7 +395,7 @@ func TestMemoryIsNearThatOfClassic(t *testing.T) {
 		if own > rate {
 			t.Errorf("made for %v, the rate is %v", rate, own)
 		}
-		classic := newFilter(t, Options{Keys: 100_000, Rate: own, Layout: Classic})
+		classic := newFilter(t, Options{Keys: 100_000, Rate: own, Layout: LayoutClassic})
 		if ratio := float64(f.Bytes()) / float64(classic.Bytes()); ratio > most {
 			t.Errorf("rate %v: %.3f times the memory of a classic filter, want %v", own, ratio, most)
 		}
@@ -427,7 +427,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		{"an unknown layout", Options{Layout: 3}, bloomblock.ErrParams},
 	} {
 		for _, kind := range kinds {
-			if tt.o.Layout != Blocked && (kind.name == "classic" || kind.name == "partitioned") {
+			if tt.o.Layout != LayoutBlocked && (kind.name == "classic" || kind.name == "partitioned") {
 				continue // they choose the layout
 			}
 			if _, err := kind.make(tt.o); !errors.Is(err, tt.want) {
@@ -441,7 +441,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 			t.Errorf("%d keys at 1e-9: %v, want %v", keys, err, bloomblock.ErrRate)
 		}
 	}
-	for _, layout := range []Layout{Blocked, Classic, Partitioned} {
+	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, keys := range []int{-1, math.MinInt, math.MaxInt} {
 			if _, err := New(Options{Keys: keys, Layout: layout}); !errors.Is(err, bloomblock.ErrParams) {
 				t.Errorf("%v with %d keys: %v, want %v", layout, keys, err, bloomblock.ErrParams)
@@ -461,7 +461,7 @@ func TestOptionsOutOfRange(t *testing.T) {
 		func(o Options) error { _, err := NewAtomic(o); return err },
 		func(o Options) error { _, err := NewCounting(o); return err },
 	} {
-		if err := make(Options{Keys: 10, Layout: Classic}); !errors.Is(err, bloomblock.ErrParams) {
+		if err := make(Options{Keys: 10, Layout: LayoutClassic}); !errors.Is(err, bloomblock.ErrParams) {
 			t.Errorf("a layout other than Blocked: %v, want %v", err, bloomblock.ErrParams)
 		}
 	}

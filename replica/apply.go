@@ -58,11 +58,13 @@ func (n *Node) Delete(ctx context.Context, key []byte) error {
 }
 
 func checkBatch(b *bloomkv.Batch) error {
-	if _, ok := b.Mark(); ok {
-		return fmt.Errorf("%w: it sets a mark, and the mark of the store is the replica's", ErrBatch)
-	}
 	if b.Size() > MaxBatchSize {
 		return fmt.Errorf("%w: it has %d bytes, want at most %d", ErrBatch, b.Size(), MaxBatchSize)
+	}
+	for op := range b.Ops() {
+		if op.Kind == bloomkv.OpSetMark {
+			return fmt.Errorf("%w: it sets a mark, and the mark of the store is the replica's", ErrBatch)
+		}
 	}
 	if b.Len() == 0 { // perhaps since its only operation was too large
 		if _, err := b.MarshalBinary(); err != nil {

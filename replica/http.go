@@ -175,7 +175,7 @@ func (n *Node) serveBatch(w http.ResponseWriter, r *http.Request) {
 		case "delete":
 			b.Delete(o.Key)
 		case "delete_range":
-			b.DeleteRange(o.Key, o.End)
+			b.DeleteRange(bloomkv.KeyRange{Lower: o.Key, Upper: o.End})
 		default:
 			badRequest(w, fmt.Errorf("operation %d: op %s, want put, delete or delete_range", i, words.Quoted(o.Op)))
 			return

@@ -168,7 +168,7 @@ func (l *storeLog) StoreLogs(entries []*raft.Log) error {
 func (l *storeLog) DeleteRange(lo, hi uint64) error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.db.DeleteRange(entryKey(lo), entryKey(hi+1)); err != nil {
+	if err := l.db.DeleteRange(bloomkv.KeyRange{Lower: entryKey(lo), Upper: entryKey(hi + 1)}); err != nil {
 		return err
 	}
 	l.mu.Lock()

@@ -158,7 +158,7 @@ func (n *Node) openStores(ctx context.Context) error {
 		return err
 	}
 	store := *n.opts.Store
-	store.FS, store.Durability = fsys, bloomkv.NoSync
+	store.FS, store.Durability = fsys, bloomkv.DurabilityNoSync
 	if n.db, err = bloomkv.OpenContext(ctx, filepath.Join(dir, "data"), &store); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	var file bytes.Buffer
-	w := sstable.NewWriter(&file, sstable.WriterOptions{Filter: params, Codec: sstable.S2})
+	w := sstable.NewWriter(&file, sstable.WriterOptions{Filter: params, Codec: sstable.CodecS2})
 	for i := range 1000 {
 		if err := w.Add(fmt.Appendf(nil, "user:%04d", i), fmt.Appendf(nil, "%d points", i*i)); err != nil {
 			log.Fatal(err)

@@ -55,9 +55,9 @@ type Codec uint8
 
 // The codecs.
 const (
-	None Codec = Codec(engine.None)
-	S2   Codec = Codec(engine.S2)   // fast
-	Zstd Codec = Codec(engine.Zstd) // small
+	CodecNone Codec = Codec(engine.None)
+	CodecS2   Codec = Codec(engine.S2)   // fast
+	CodecZstd Codec = Codec(engine.Zstd) // small
 )
 
 // WriterOptions choose how a table is built. The zero value builds one without compression and without a filter.

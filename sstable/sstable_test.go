@@ -57,8 +57,8 @@ func TestATableIsReadAsItWasWritten(t *testing.T) {
 	const n = 3000
 	for _, o := range []sstable.WriterOptions{
 		{},
-		{Codec: sstable.S2, Filter: params(t, 0.01)},
-		{Codec: sstable.Zstd, BlockSize: 700, Seed: 7, ID: 9, Filter: params(t, 0.0001)},
+		{Codec: sstable.CodecS2, Filter: params(t, 0.01)},
+		{Codec: sstable.CodecZstd, BlockSize: 700, Seed: 7, ID: 9, Filter: params(t, 0.0001)},
 	} {
 		r := open(t, build(t, o, n))
 		for i := range n {
@@ -109,7 +109,7 @@ func TestVersionsOfAStore(t *testing.T) {
 	snap, err := db.Snapshot()
 	must(err)
 	must(db.Put([]byte("a"), []byte("new")))
-	must(db.DeleteRange([]byte("b"), []byte("d")))
+	must(db.DeleteRange(bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("d")}))
 	must(db.Flush(t.Context()))
 	snap.Close()
 	must(db.Close())

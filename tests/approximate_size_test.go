@@ -16,7 +16,7 @@ import (
 func TestApproximateSizesAddUp(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.NoSync
+	o.Compression, o.Durability = bloomkv.CompressionNone, bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
@@ -24,10 +24,10 @@ func TestApproximateSizesAddUp(t *testing.T) {
 	for i := range n {
 		must(t, db.Put(key(i*7919%n), []byte(strings.Repeat("v", 100))))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	size := func(lo, hi []byte) int64 {
 		t.Helper()
-		s, err := db.ApproximateSize(lo, hi)
+		s, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi})
 		must(t, err)
 		return int64(s)
 	}
@@ -57,7 +57,8 @@ func TestApproximateSizesAddUp(t *testing.T) {
 		last = up
 	}
 	must(t, db.Close())
-	if _, err := db.ApproximateSize(nil, nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+	_, err = db.ApproximateSize(bloomkv.KeyRange{})
+	if err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }
@@ -71,7 +72,7 @@ func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	defer db.Close()
 	size := func(lo, hi []byte) uint64 {
 		t.Helper()
-		n, err := db.ApproximateSize(lo, hi)
+		n, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi})
 		must(t, err)
 		return n
 	}

@@ -39,7 +39,7 @@ func newCheckStore(t *testing.T) *bloomkv.Options {
 	t.Helper()
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
@@ -108,23 +108,23 @@ func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 	must(t, err)
 	defer db.Close()
 	var done []uint64
-	report, err := db.Check(t.Context(), func(n, total uint64) {
+	report, err := db.Check(t.Context(), bloomkv.CheckOptions{Progress: func(n, total uint64) {
 		if n > total || len(done) > 0 && n < done[len(done)-1] {
 			t.Errorf("progress: %d of %d after %d", n, total, done)
 		}
 		done = append(done, n)
-	})
+	}})
 	if err != nil || len(done) < report.Tables || done[len(done)-1] != report.Bytes {
 		t.Errorf("%+v, %v, progress %d", report, err, done)
 	}
 	for n := range done {
 		ctx, cancel := context.WithCancel(t.Context())
 		calls := 0
-		_, err := db.Check(ctx, func(uint64, uint64) {
+		_, err := db.Check(ctx, bloomkv.CheckOptions{Progress: func(uint64, uint64) {
 			if calls++; calls == n+1 {
 				cancel()
 			}
-		})
+		}})
 		cancel()
 		if !errors.Is(err, context.Canceled) || calls != n+1 {
 			t.Errorf("ended at call %d of progress: %v, %d calls", n+1, err, calls)
@@ -154,7 +154,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 				return b
 			}
 			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
-			_, err := db.Check(t.Context(), nil)
+			_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 			var damage *bloomkv.CorruptionError
 			if !errors.As(err, &damage) || damage.File != name {
 				t.Errorf("%s, position %d: %v, want damage in this file", name, at, err)
@@ -162,7 +162,7 @@ func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 			storetest.Rewrite(t, mem, filepath.Join("db", name), flip)
 		}
 	}
-	report, err := db.Check(t.Context(), nil)
+	report, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	if err != nil || report.Tables != len(names) {
 		t.Errorf("all bytes restored: %+v, %v, want %d tables", report, err, len(names))
 	}

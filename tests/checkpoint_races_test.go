@@ -239,7 +239,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 						value: strings.Repeat(string(rune('a'+rng.IntN(26))), rng.IntN(700)),
 					})
 				}
-				if err := h.write(db, bloomkv.Sync+bloomkv.Durability(rng.IntN(2)), w); err != nil {
+				if err := h.write(db, bloomkv.DurabilitySync+bloomkv.Durability(rng.IntN(2)), w); err != nil {
 					t.Error(err)
 					return
 				}
@@ -252,7 +252,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(time.Millisecond):
-				if err := db.Compact(t.Context(), nil, nil); err != nil {
+				if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 					t.Error(err)
 				}
 			}

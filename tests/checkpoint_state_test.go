@@ -40,7 +40,7 @@ func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
 				for i := range 400 {
 					must(t, db.Put(fmt.Appendf(nil, "k%03d", i), fmt.Append(nil, round)))
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			removeObsolete(t, db)
 			close(g.Open)
@@ -81,7 +81,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 		break
 	}
 	editing.Store(true)
-	go func() { compacted <- db.Compact(t.Context(), nil, nil) }()
+	go func() { compacted <- db.Compact(t.Context(), bloomkv.CompactOptions{}) }()
 	edit.Wait(t, "the compaction's edit")
 	close(enter.Open)
 	storetest.Soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
@@ -124,7 +124,7 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 			for i := range 400 {
 				must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte(strings.Repeat("n", 50))))
 			}
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			removeObsolete(t, db)
 			if obsolete := db.Metrics().Files.Obsolete; obsolete == 0 {
 				t.Error("no file is kept for the scan")

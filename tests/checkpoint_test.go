@@ -24,7 +24,7 @@ import (
 func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 	t.Helper()
 	o := storetest.Tiny(fsys)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(35, 0))
@@ -34,10 +34,10 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), value: strings.Repeat(fmt.Sprint(i, "."), rng.IntN(80))},
 			{key: fmt.Sprintf("k%03d", rng.IntN(400)), del: true},
 		}
-		must(t, db.With(bloomkv.NoSync).Apply(w.batch()))
+		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync))
 		w.apply(want)
 		if i == 400 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 	}
 	return db, want
@@ -78,7 +78,7 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 			for i := range 50 {
 				err = errors.Join(err, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("newer"))) // newer by sequence, too
 			}
-			err = errors.Join(err, db.Compact(context.Background(), nil, nil))
+			err = errors.Join(err, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 			if v, getErr := db.Get([]byte("k007")); string(v) != "newer" {
 				err = errors.Join(err, getErr, fmt.Errorf("a write after it: %.40q, want newer", v))
 			}
@@ -123,7 +123,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("source")))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if err := holds(mem, "copy", want); err != nil {
 		t.Error(err)
 	}
@@ -156,7 +156,7 @@ func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
 	if errA != nil || errB != nil || !os.SameFile(a, b) {
 		t.Errorf("%s is not the source's file: %v, %v", tables[0], errA, errB)
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Error(err)
 	}
 	if err := holds(vfs.OS, dir, map[string]string{"k": "v"}); err != nil {
@@ -177,7 +177,7 @@ func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
 	if err := holds(mem.Crash(vfstest.KeepNothing), "copy", want); err != nil {
 		t.Errorf("after a power cut: %v", err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if err := holds(mem, "copy", want); err != nil {
 		t.Error(err)
 	}
@@ -242,7 +242,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 	for i := range 3 {
 		dir := fmt.Sprint("copy", i)
 		if i == 1 { // then no table has the newest sequence numbers
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 		must(t, db.Checkpoint(t.Context(), dir))
 		must(t, db.Close())
@@ -267,7 +267,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
-		must(t, db.With(bloomkv.Sync).Apply(w.batch()))
+		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilitySync))
 		w.apply(want)
 		all, err := storetest.Contents(db)
 		if err != nil || storetest.Diff(all, want) != "" {

@@ -126,11 +126,11 @@ func writeUntilKilled(dir string, seed uint64) error {
 		if err := tell(reportBegins, n); err != nil {
 			return err
 		}
-		d := bloomkv.NoSync
+		d := bloomkv.DurabilityNoSync
 		if n%50 == 0 {
-			d = bloomkv.Sync
+			d = bloomkv.DurabilitySync
 		}
-		if err := db.With(d).Apply(numbered(seed, n).batch()); err != nil {
+		if err := db.ApplyWith(numbered(seed, n).batch(), d); err != nil {
 			return err
 		}
 		if err := tell(reportAcked, n); err != nil {
@@ -159,7 +159,7 @@ func backUpUntilKilled(dir, target string, seed uint64) error {
 	for {
 		for range 50 {
 			n++
-			if err := db.With(bloomkv.NoSync).Apply(numbered(seed, n).batch()); err != nil {
+			if err := db.ApplyWith(numbered(seed, n).batch(), bloomkv.DurabilityNoSync); err != nil {
 				return err
 			}
 		}

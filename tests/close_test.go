@@ -79,7 +79,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				b.Put(key(rng), make([]byte, rng.IntN(200)))
 				b.Delete(key(rng))
 			}
-			return db.With(bloomkv.NoSync).Apply(&b)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		})
 		call("get", func(rng *rand.Rand) error {
 			if _, err := db.Get(key(rng)); err != nil && !errors.Is(err, bloomkv.ErrNotFound) {
@@ -102,7 +102,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				return db.Delete(key(rng))
 			}
 			lo := key(rng)
-			return db.DeleteRange(lo, append(lo, '0'))
+			return db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: append(lo, '0')})
 		})
 		call("conditional writes", func(rng *rand.Rand) error {
 			k := key(rng)
@@ -181,15 +181,18 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 			return db.Checkpoint(ctx, fmt.Sprint(dir, "-copy", copies.Add(1)))
 		})
 		call("check and size", func(rng *rand.Rand) error {
-			if _, err := db.ApproximateSize(key(rng), nil); err != nil {
+			if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: key(rng)}); err != nil {
 				return err
 			}
-			_, err := db.Check(ctx, nil)
+			_, err := db.Check(ctx, bloomkv.CheckOptions{})
 			return err
 		})
 		call("sync", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Sync() })
 		call("flush", func(*rand.Rand) error { time.Sleep(time.Millisecond); return db.Flush(ctx) })
-		call("compact", func(*rand.Rand) error { time.Sleep(2 * time.Millisecond); return db.Compact(ctx, nil, nil) })
+		call("compact", func(*rand.Rand) error {
+			time.Sleep(2 * time.Millisecond)
+			return db.Compact(ctx, bloomkv.CompactOptions{})
+		})
 		call("checkpoint", func(rng *rand.Rand) error {
 			time.Sleep(2 * time.Millisecond)
 			return db.Checkpoint(ctx, fmt.Sprint(dir, rng.Uint64()))
@@ -268,10 +271,10 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 		must(t, err)
 		for i := range 300 {
 			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
-			must(t, db.With(bloomkv.NoSync).Put([]byte(key), []byte(value)))
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte(key), []byte(value)))
 		}
 		if where == "tables" {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 		steps := 0
 		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
@@ -312,7 +315,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	before := count()
 	o := storetest.Tiny(vfs.OS)
 	o.MaxOpenFiles = 8
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
 		db, err := bloomkv.Open(dir, o)
@@ -323,7 +326,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		for i := range 3000 {
 			if _, err := db.Get(fmt.Appendf(nil, "k%05d", i)); err != nil {
 				t.Fatal(err)

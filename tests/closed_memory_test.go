@@ -27,14 +27,14 @@ func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
 	use := func() (kept []any) {
 		dir := t.TempDir()
 		db, err := bloomkv.Open(dir, &bloomkv.Options{
-			Durability: bloomkv.NoSync, MemtableSize: 256 << 10, TableSize: 16 << 10, BlockSize: 1 << 10,
+			Durability: bloomkv.DurabilityNoSync, MemtableSize: 256 << 10, TableSize: 16 << 10, BlockSize: 1 << 10,
 			Compression: bloomkv.CompressionNone,
 		})
 		must(t, err)
 		for i := range 1500 {
 			must(t, db.Put(fmt.Appendf(nil, "key%d", i*7919%1500), make([]byte, 1000)))
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		if n := db.Metrics().Files.Tables; n < 50 {
 			t.Errorf("%d tables, want 50 or more", n)
 		}

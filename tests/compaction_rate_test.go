@@ -20,8 +20,8 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 	const rate = 100 << 10
 	synctest.Test(t, func(t *testing.T) {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.NoSync, 1<<20, 1<<20,
-			bloomkv.CompressionNone, rate
+		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.DurabilityNoSync, 1<<20,
+			1<<20, bloomkv.CompressionNone, rate
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -39,7 +39,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		}
 		before := db.Metrics().Writes.CompactedBytes
 		began = time.Now()
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		written := db.Metrics().Writes.CompactedBytes - before
 		want := time.Duration(written) * time.Second / rate
 		if took := time.Since(began); written < 1<<20 || took < want*8/10 || took > want*11/10 {
@@ -51,7 +51,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		if err := db.Compact(short, nil, nil); !errors.Is(err, context.DeadlineExceeded) {
+		if err := db.Compact(short, bloomkv.CompactOptions{}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("compact for three seconds: %v", err)
 		}
 		began = time.Now()

@@ -52,7 +52,7 @@ func TestConditionalWritesTellAbsentFromEmpty(t *testing.T) {
 		{"a deletion", func() (bool, error) { return db.CompareAndDelete(key, []byte("x")) }, true, "-"},
 		{"nil is put as the empty value", func() (bool, error) { return db.PutIfAbsent(key, nil) }, true, ""},
 		{"deleted by a range", func() (bool, error) {
-			if err := db.DeleteRange(nil, nil); err != nil {
+			if err := db.DeleteRange(bloomkv.KeyRange{}); err != nil {
 				return false, err
 			}
 			return db.PutIfAbsent(key, []byte("y"))
@@ -105,7 +105,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
-	for _, d := range []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync} {
+	for _, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync} {
 		o.ReadOnly, o.Durability = true, d
 		if db, err = bloomkv.Open("db", o); err != nil {
 			t.Fatal(err)
@@ -114,17 +114,19 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 		if !errors.Is(want, bloomkv.ErrReadOnly) {
 			t.Fatalf("Put returned %v, want ErrReadOnly", want)
 		}
+		inverted := bloomkv.KeyRange{Lower: []byte("b"), Upper: []byte("a")}
 		calls := map[string]error{
 			"Delete":                       db.Delete([]byte("k")),
-			"DeleteRange":                  db.DeleteRange(nil, nil),
-			"DeleteRange, inverted":        db.DeleteRange([]byte("b"), []byte("a")),
-			"Apply of an empty batch":      db.With(d).Apply(new(bloomkv.Batch)),
+			"DeleteRange":                  db.DeleteRange(bloomkv.KeyRange{}),
+			"DeleteRange, inverted":        db.DeleteRange(inverted),
+			"Apply of an empty batch":      db.ApplyWith(new(bloomkv.Batch), d),
 			"Sync":                         db.Sync(),
 			"Flush":                        db.Flush(t.Context()),
-			"Compact":                      db.Compact(t.Context(), nil, nil),
-			"Compact of an inverted range": db.Compact(t.Context(), []byte("b"), []byte("a")),
-			"Rewrite":                      db.Rewrite(t.Context(), nil, nil),
-			"Rewrite of an inverted range": db.Rewrite(t.Context(), []byte("b"), []byte("a")),
+			"Compact":                      db.Compact(t.Context(), bloomkv.CompactOptions{}),
+			"Compact of an inverted range": db.Compact(t.Context(), bloomkv.CompactOptions{Range: inverted}),
+			"Rewrite":                      db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}),
+			"Rewrite of an inverted range": db.Compact(t.Context(),
+				bloomkv.CompactOptions{Range: inverted, Rewrite: true}),
 			"Ingest": db.Ingest(t.Context(), func(func(bloomkv.KV, error) bool) {},
 				bloomkv.IngestOptions{}),
 		}
@@ -151,7 +153,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	})
 	db, err := bloomkv.Open("db", storetest.Tiny(slow))
 	must(t, err)
-	must(t, db.With(bloomkv.NoSync).Apply(new(bloomkv.Batch)))
+	must(t, db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilityNoSync))
 	var wg sync.WaitGroup
 	wg.Go(func() { // leads its group, and waits at the gate
 		if err := db.Put([]byte("first"), nil); err != nil {

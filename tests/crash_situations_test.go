@@ -45,7 +45,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	long := strings.Repeat("k", bloomkv.MaxKeySize-8)
 	for i := 0; ; i++ {
 		w := modelWrite{{key: fmt.Sprintf("%s%03d", long, i%8), value: "v"}}
-		must(t, h.write(db, bloomkv.NoSync, w))
+		must(t, h.write(db, bloomkv.DurabilityNoSync, w))
 		must(t, h.barrier(db.Flush(t.Context())))
 		c.mu.Lock()
 		rolled := manifests > 1 && !rolling
@@ -57,7 +57,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 			t.Fatalf("%d flushes and no second manifest", i)
 		}
 	}
-	must(t, h.write(db, bloomkv.Sync, nil))
+	must(t, h.write(db, bloomkv.DurabilitySync, nil))
 	c.mu.Lock()
 	c.clone("the end")
 	c.mu.Unlock()
@@ -130,7 +130,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 					w = slices.DeleteFunc(w, func(op modelOp) bool { return op.del })
 					err = h.ingest(db, false, w)
 				} else {
-					err = h.write(db, bloomkv.Sync+bloomkv.Durability(rng.IntN(2)), w)
+					err = h.write(db, bloomkv.DurabilitySync+bloomkv.Durability(rng.IntN(2)), w)
 				}
 				if err != nil {
 					t.Error(err)
@@ -284,7 +284,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfstest.Mem, writes int) {
 		var b bloomkv.Batch
 		b.Put([]byte("last"), fmt.Append(nil, writes))
 		b.Put(fmt.Append(nil, "fill", writes), bytes.Repeat([]byte{byte(writes)}, 3000))
-		must(t, db.With(bloomkv.NoSync).Apply(&b))
+		must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	for logs := 0; logs < 2; {
 		put()

@@ -42,12 +42,12 @@ type history struct {
 const counterKey = "~commits"
 
 func (h *history) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) error {
-	return h.commit(d, w, func(w modelWrite) error { return db.With(d).Apply(w.batch()) })
+	return h.commit(d, w, func(w modelWrite) error { return db.ApplyWith(w.batch(), d) })
 }
 
 // ingest commits puts by an Ingest. If replace is true, the Ingest replaces a range, which is the first operation of w.
 func (h *history) ingest(db *bloomkv.DB, replace bool, w modelWrite) error {
-	return h.commit(bloomkv.Sync, w, func(w modelWrite) error {
+	return h.commit(bloomkv.DurabilitySync, w, func(w modelWrite) error {
 		var o bloomkv.IngestOptions
 		if replace {
 			o.Replace = &bloomkv.KeyRange{Lower: []byte(w[0].key), Upper: w[0].end}
@@ -83,7 +83,7 @@ func (h *history) commit(d bloomkv.Durability, w modelWrite, do func(modelWrite)
 	h.spans[n-1][1] = h.tick()
 	h.mu.Unlock()
 	h.acked.Store(n)
-	if d == bloomkv.Sync {
+	if d == bloomkv.DurabilitySync {
 		h.synced.Store(n)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (w modelWrite) batch() *bloomkv.Batch {
 	for _, op := range w {
 		switch {
 		case op.ranged:
-			b.DeleteRange([]byte(op.key), op.end)
+			b.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 		case op.del:
 			b.Delete([]byte(op.key))
 		default:
@@ -351,7 +351,7 @@ func recoverFrom(fsys vfs.FS, states []map[string]string, opened, written func()
 		err = storetest.LookupsAgree(db, got)
 	}
 	if err == nil {
-		if err = db.With(bloomkv.Sync).Apply((modelWrite{{key: afterKey, value: "x"}}).batch()); err == nil {
+		if err = db.ApplyWith((modelWrite{{key: afterKey, value: "x"}}).batch(), bloomkv.DurabilitySync); err == nil {
 			written()
 		}
 	}
@@ -469,12 +469,15 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		}
 		return h.write(db, d, w)
 	}
-	const mixed = bloomkv.NoSync + 1
+	const (
+		synced, unsynced = bloomkv.DurabilitySync, bloomkv.DurabilityNoSync
+		mixed            = unsynced + 1
+	)
 	several := func(db *bloomkv.DB, n int, d bloomkv.Durability, size int) error {
 		for range n {
 			way := d
 			if d == mixed {
-				way = bloomkv.Sync + bloomkv.Durability(rng.IntN(2))
+				way = bloomkv.DurabilitySync + bloomkv.Durability(rng.IntN(2))
 			}
 			if err := write(db, way, size); err != nil {
 				return err
@@ -512,27 +515,27 @@ func (h *history) script(fsys vfs.FS, rng *rand.Rand) error {
 		return h.barrier(db.Close())
 	}
 	flush := func(db *bloomkv.DB) error { return h.barrier(db.Flush(ctx)) }
-	compact := func(db *bloomkv.DB) error { return h.barrier(db.Compact(ctx, nil, nil)) }
+	compact := func(db *bloomkv.DB) error { return h.barrier(db.Compact(ctx, bloomkv.CompactOptions{})) }
 	sync := func(db *bloomkv.DB) error { return h.barrier(db.Sync()) }
 	writes := func(n int, d bloomkv.Durability, size int) func(*bloomkv.DB) error {
 		return func(db *bloomkv.DB) error { return several(db, n, d, size) }
 	}
 	for _, steps := range [][]func(*bloomkv.DB) error{
-		{writes(6, bloomkv.Sync, 50), writes(4, bloomkv.NoSync, 50), sync, writes(3, bloomkv.NoSync, 50)},
+		{writes(6, synced, 50), writes(4, unsynced, 50), sync, writes(3, unsynced, 50)},
 		{
-			writes(25, bloomkv.NoSync, 4000), writes(1, bloomkv.Sync, 50), writes(8, mixed, 50), flush,
-			writes(3, bloomkv.NoSync, 50), compact,
+			writes(25, unsynced, 4000), writes(1, synced, 50), writes(8, mixed, 50), flush,
+			writes(3, unsynced, 50), compact,
 		},
 		{},
 		{
-			writes(40, mixed, 4000), writes(5, bloomkv.NoSync, 50), flush, writes(20, bloomkv.NoSync, 4000), sync,
-			writes(5, bloomkv.NoSync, 3000),
+			writes(40, mixed, 4000), writes(5, unsynced, 50), flush, writes(20, unsynced, 4000), sync,
+			writes(5, unsynced, 3000),
 		},
 		{
-			writes(2, bloomkv.Sync, 10), ingest(20, false), writes(3, bloomkv.NoSync, 50), ingest(5, true),
-			writes(2, bloomkv.NoSync, 50), ingest(0, true),
+			writes(2, synced, 10), ingest(20, false), writes(3, unsynced, 50), ingest(5, true),
+			writes(2, unsynced, 50), ingest(0, true),
 		},
-		{ingest(30, true), compact, writes(1, bloomkv.Sync, 10)},
+		{ingest(30, true), compact, writes(1, synced, 10)},
 	} {
 		if err := session(steps...); err != nil {
 			return err
@@ -600,12 +603,12 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		if named {
 			must(t, db.Put([]byte("kept"), nil))
 		} else {
-			must(t, db.With(bloomkv.NoSync).Put([]byte("kept"), nil))
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("kept"), nil))
 			must(t, db.Flush(t.Context()))
 		}
 		unnamed.Store(!named)
 		for range lost {
-			must(t, db.With(bloomkv.NoSync).Put([]byte("lost"), nil))
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("lost"), nil))
 		}
 		o.FS = mem.Crash(vfstest.KeepNothing)
 		open()

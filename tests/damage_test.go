@@ -63,16 +63,16 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			{key: fmt.Sprintf("key%03d", i), value: strings.Repeat(fmt.Sprint(i, "."), size)},
 			{key: fmt.Sprintf("key%03d", i-7), del: true},
 		}
-		must(t, db.With(how).Apply(w.batch()))
+		must(t, db.ApplyWith(w.batch(), how))
 		w.apply(d.want)
 	}
 	for i := range 200 {
-		put(i*37%211, 5, bloomkv.NoSync)
+		put(i*37%211, 5, bloomkv.DurabilityNoSync)
 		if i%50 == 20 {
 			must(t, db.Flush(t.Context()))
 		}
 		if i == 120 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 	}
 	must(t, db.Flush(t.Context()))
@@ -86,7 +86,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		}
 		hold.Store(true)
 		for i := range 20 {
-			put(300+i, 5, bloomkv.Sync)
+			put(300+i, 5, bloomkv.DurabilitySync)
 		}
 		flushed := make(chan struct{})
 		go func() {
@@ -95,11 +95,11 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 		}()
 		storetest.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
 		for i := range 5 {
-			put(320+i, 3, bloomkv.Sync)
+			put(320+i, 3, bloomkv.DurabilitySync)
 		}
 		d.states = []map[string]string{maps.Clone(d.want)}
 		for i := range 5 {
-			put(340+i, 3, bloomkv.NoSync)
+			put(340+i, 3, bloomkv.DurabilityNoSync)
 			d.states = append(d.states, maps.Clone(d.want))
 		}
 		left = d.fs.Kill()
@@ -151,7 +151,7 @@ func (d *damageStore) read(on vfs.FS) (o outcome) {
 		}
 	}
 	if len(errs) == 0 {
-		errs = append(errs, db.Compact(context.Background(), nil, nil))
+		errs = append(errs, db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	}
 	_ = db.Close() // it may have met the damage too
 	if wrong > 0 {
@@ -419,7 +419,7 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	d := newDamageStore(t, true)
 	db, err := bloomkv.Open("db", d.options(d.fs))
 	must(t, err)
-	report, err := db.Check(t.Context(), nil)
+	report, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("an intact store: %+v, %v", report, err)
 	}
@@ -427,13 +427,14 @@ func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	must(t, db.Close())
 	db, err = bloomkv.Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
 	must(t, err)
-	_, err = db.Check(t.Context(), nil)
+	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
 	var c *bloomkv.CorruptionError
 	if !errors.As(err, &c) || c.File != file {
 		t.Errorf("a damaged store: %v, want damage in %s", err, file)
 	}
 	must(t, db.Close())
-	if _, err := db.Check(t.Context(), nil); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
+	if err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
 		t.Errorf("after Close: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,7 @@ func digestStore(t *testing.T, o *bloomkv.Options, n uint64) *bloomkv.DB {
 			}
 		}, bloomkv.IngestOptions{})
 		if err == nil && run == 0 {
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		}
 		must(t, err)
 	}
@@ -141,7 +142,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 	n := uint64(*digestKeys)
 	db := digestStore(t, &bloomkv.Options{FS: vfstest.NewMem()}, n)
 	defer db.Close()
-	must(t, db.Compact(t.Context(), nil, nil)) // so that no compaction begins below
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{})) // so that no compaction begins below
 	peer := travelled(t, digestOf(t, db, bloomkv.DigestOptions{}))
 	filters := db.Metrics().Memory.Filters
 	var b bloomkv.Batch
@@ -189,7 +190,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 // compactions and a reopen. A copy is kept up to date by patches alone.
 func TestADigestFollowsTheStore(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer func() { _ = db.Close() }()
@@ -204,7 +205,7 @@ func TestADigestFollowsTheStore(t *testing.T) {
 				err = db.Delete(key(n))
 			case 1:
 				if i == 1 {
-					err = db.DeleteRange(key(n), key(n+300))
+					err = db.DeleteRange(bloomkv.KeyRange{Lower: key(n), Upper: key(n + 300)})
 				}
 			default:
 				err = db.Put(key(n), bytes.Repeat([]byte("v"), i))
@@ -215,7 +216,7 @@ func TestADigestFollowsTheStore(t *testing.T) {
 		case 3, 6:
 			err = db.Flush(t.Context())
 		case 8:
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		case 9:
 			if err = db.Close(); err == nil {
 				db, err = bloomkv.Open("db", o)
@@ -353,7 +354,7 @@ func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 // had returned before.
 func TestADigestBesideWriters(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
@@ -403,3 +404,26 @@ func TestDigestErrorsOfReaders(t *testing.T) {
 type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+
+// TestARebuildReportsItsProgress counts the keys that Rebuild has read, of versions in tables.
+func TestARebuildReportsItsProgress(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer db.Close()
+	const keys = 20_000
+	var b bloomkv.Batch
+	for i := range keys {
+		b.Put(fmt.Appendf(nil, "key%05d", i), nil)
+	}
+	must(t, db.Apply(&b))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	var done []uint64
+	_, err := db.Digest(t.Context(), bloomkv.DigestOptions{Rebuild: true, Progress: func(n, total uint64) {
+		if done = append(done, n); total != keys {
+			t.Errorf("progress: %d of %d keys, want of %d", n, total, keys)
+		}
+	}})
+	must(t, err)
+	if len(done) < 2 || !slices.IsSorted(done) || done[len(done)-1] > keys {
+		t.Errorf("progress: %d of %d keys", done, keys)
+	}
+}

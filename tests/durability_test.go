@@ -10,18 +10,9 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-// writeCalls are the calls of a DB, or of With, that write.
-type writeCalls interface {
-	bloomkv.Writer
-	Apply(b *bloomkv.Batch) error
-	PutIfAbsent(key, value []byte) (bool, error)
-	CompareAndSwap(key, old, value []byte) (bool, error)
-	CompareAndDelete(key, old []byte) (bool, error)
-}
-
-// TestWithSetsTheDurabilityOfEachCall makes each call that writes, after an unsynced write, and cuts the power. If the
-// call synced, both are there afterwards, otherwise none.
-func TestWithSetsTheDurabilityOfEachCall(t *testing.T) {
+// TestEachWriteHasItsDurability makes each call that writes, after an unsynced write, and cuts the power. If the call
+// synced, both are there afterwards, otherwise none.
+func TestEachWriteHasItsDurability(t *testing.T) {
 	must := func(done bool, err error) error {
 		if err == nil && !done {
 			err = errors.New("the condition did not hold")
@@ -29,37 +20,65 @@ func TestWithSetsTheDurabilityOfEachCall(t *testing.T) {
 		return err
 	}
 	a, b, c, v, w := []byte("a"), []byte("b"), []byte("c"), []byte("v"), []byte("w")
+	var two bloomkv.Batch
+	two.Delete(a)
+	two.Put(c, v)
+	writeTwo := func(tx *bloomkv.Tx) error { return errors.Join(tx.Delete(a), tx.Put(c, v)) }
 	calls := []struct {
 		name string
-		call func(writeCalls) error
+		call func(*bloomkv.DB) error
 		left []string // keys and values, if the call is durable
 	}{
-		{"Put", func(db writeCalls) error { return db.Put(c, v) }, []string{"a=v", "b=v", "c=v"}},
-		{"Delete", func(db writeCalls) error { return db.Delete(a) }, []string{"b=v"}},
-		{"DeleteRange", func(db writeCalls) error { return db.DeleteRange(nil, b) }, []string{"b=v"}},
-		{"Apply", func(db writeCalls) error {
-			var two bloomkv.Batch
-			two.Delete(a)
-			two.Put(c, v)
-			return db.Apply(&two)
-		}, []string{"b=v", "c=v"}},
-		{"Apply of nothing", func(db writeCalls) error { return db.Apply(new(bloomkv.Batch)) }, []string{"a=v", "b=v"}},
-		{"PutIfAbsent", func(db writeCalls) error {
+		{"Put", func(db *bloomkv.DB) error { return db.Put(c, v) }, []string{"a=v", "b=v", "c=v"}},
+		{"Delete", func(db *bloomkv.DB) error { return db.Delete(a) }, []string{"b=v"}},
+		{"DeleteRange", func(db *bloomkv.DB) error {
+			return db.DeleteRange(bloomkv.KeyRange{Upper: b})
+		}, []string{"b=v"}},
+		{"Apply", func(db *bloomkv.DB) error { return db.Apply(&two) }, []string{"b=v", "c=v"}},
+		{"Apply of nothing", func(db *bloomkv.DB) error {
+			return db.Apply(new(bloomkv.Batch))
+		}, []string{"a=v", "b=v"}},
+		{"Update", func(db *bloomkv.DB) error { return db.Update(t.Context(), writeTwo) }, []string{"b=v", "c=v"}},
+		{"PutIfAbsent", func(db *bloomkv.DB) error {
 			return must(db.PutIfAbsent(c, v))
 		}, []string{"a=v", "b=v", "c=v"}},
-		{"CompareAndSwap", func(db writeCalls) error {
+		{"CompareAndSwap", func(db *bloomkv.DB) error {
 			return must(db.CompareAndSwap(b, v, w))
 		}, []string{"a=v", "b=w"}},
-		{"CompareAndDelete", func(db writeCalls) error { return must(db.CompareAndDelete(b, v)) }, []string{"a=v"}},
+		{"CompareAndDelete", func(db *bloomkv.DB) error { return must(db.CompareAndDelete(b, v)) }, []string{"a=v"}},
 	}
-	durabilities := []bloomkv.Durability{bloomkv.Sync, bloomkv.NoSync}
-	for _, tt := range calls {
-		for _, option := range durabilities {
-			check(t, tt.name+" itself", option, option == bloomkv.Sync, tt.left,
-				func(db *bloomkv.DB) error { return tt.call(db) })
-			for _, with := range durabilities {
-				check(t, tt.name+" with a durability", option, with == bloomkv.Sync, tt.left,
-					func(db *bloomkv.DB) error { return tt.call(db.With(with)) })
+	with := []struct {
+		name string
+		call func(*bloomkv.DB, bloomkv.Durability) error
+		left []string
+	}{
+		{"ApplyWith", func(db *bloomkv.DB, d bloomkv.Durability) error {
+			return db.ApplyWith(&two, d)
+		}, []string{"b=v", "c=v"}},
+		{"ApplyWith of nothing", func(db *bloomkv.DB, d bloomkv.Durability) error {
+			return db.ApplyWith(new(bloomkv.Batch), d)
+		}, []string{"a=v", "b=v"}},
+		{"SetDurability", func(db *bloomkv.DB, d bloomkv.Durability) error {
+			return db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+				return errors.Join(tx.SetDurability(d), writeTwo(tx))
+			})
+		}, []string{"b=v", "c=v"}},
+		{"SetDurability after a read", func(db *bloomkv.DB, d bloomkv.Durability) error {
+			return db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+				_, err := tx.Get(a)
+				return errors.Join(err, tx.SetDurability(d), writeTwo(tx))
+			})
+		}, []string{"b=v", "c=v"}},
+	}
+	durabilities := []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync}
+	for _, option := range durabilities {
+		for _, tt := range calls {
+			check(t, tt.name, option, option == bloomkv.DurabilitySync, tt.left, tt.call)
+		}
+		for _, tt := range with {
+			for _, d := range durabilities {
+				check(t, tt.name, option, d == bloomkv.DurabilitySync, tt.left,
+					func(db *bloomkv.DB) error { return tt.call(db, d) })
 			}
 		}
 	}
@@ -78,8 +97,8 @@ func check(
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := errors.Join(db.With(bloomkv.Sync).Put([]byte("a"), []byte("v")),
-		db.With(bloomkv.NoSync).Put([]byte("b"), []byte("v"))); err != nil {
+	if err := errors.Join(storetest.PutWith(db, bloomkv.DurabilitySync, []byte("a"), []byte("v")),
+		storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("b"), []byte("v"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := write(db); err != nil {
@@ -106,29 +125,22 @@ func check(
 	}
 }
 
-// TestWithReturnsTheErrorsOfTheDB compares errors after Close, and of a durability that does not exist.
-func TestWithReturnsTheErrorsOfTheDB(t *testing.T) {
+// TestADurabilityThatDoesNotExistIsRefused compares the errors, also after Close, which matters more.
+func TestADurabilityThatDoesNotExistIsRefused(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	k := []byte("k")
-	errorsOf := func(w bloomkv.Writes) []error {
-		errs := []error{w.Put(k, k), w.Delete(k), w.DeleteRange(k, nil), w.Apply(new(bloomkv.Batch))}
-		for _, call := range []func() (bool, error){
-			func() (bool, error) { return w.PutIfAbsent(k, k) },
-			func() (bool, error) { return w.CompareAndSwap(k, nil, k) },
-			func() (bool, error) { return w.CompareAndDelete(k, k) },
-		} {
-			done, err := call()
-			if done {
-				t.Error("a write returned true and an error")
-			}
-			errs = append(errs, err)
+	failures := func() []error {
+		return []error{
+			storetest.PutWith(db, 2, k, k), db.ApplyWith(new(bloomkv.Batch), 2),
+			db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+				return errors.Join(tx.SetDurability(2), tx.Put(k, k))
+			}),
 		}
-		return errs
 	}
-	for _, err := range errorsOf(db.With(2)) {
+	for _, err := range failures() {
 		if err == nil || err.Error() != "bloomkv: durability 2, want 0 or 1" {
 			t.Errorf("with durability 2: %v", err)
 		}
@@ -136,11 +148,10 @@ func TestWithReturnsTheErrorsOfTheDB(t *testing.T) {
 	if ok, err := db.Has(k); ok || err != nil {
 		t.Errorf("after writes that failed: %v, %v", ok, err)
 	}
-	kept := db.With(bloomkv.Sync)
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range errorsOf(kept) {
+	for _, err := range failures() {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)
 		}

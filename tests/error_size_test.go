@@ -16,12 +16,12 @@ func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 	const most = 2 << 10 // bytes of an error
 	key := func(i int) []byte { return fmt.Appendf(bytes.Repeat([]byte{0}, 60_000), "%03d", i) }
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync, BlockSize: 256})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync, BlockSize: 256})
 	must(t, err)
 	for i := range 5 {
 		must(t, db.Put(key(i), nil))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	must(t, db.Close())
 	built, err := openForged(mem, "db")
 	must(t, err)

@@ -37,7 +37,8 @@ func meetEvictedParts(t *testing.T, fsys vfs.FS, dir string) {
 	const left = 96 << 10
 	setPartSize(t, 100)
 	o := storetest.Small(fsys)
-	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, storetest.LittleMemory(t, left), 256, bloomkv.NoSync
+	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, storetest.LittleMemory(t, left), 256,
+		bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open(dir, o)
 	must(t, err)
 	const keys = 20_000
@@ -45,7 +46,7 @@ func meetEvictedParts(t *testing.T, fsys vfs.FS, dir string) {
 	for i := range keys {
 		must(t, db.Put(key(i), fmt.Appendf(nil, "%d of the first round", i)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	before := db.Metrics()
 
 	var errs atomic.Pointer[error]
@@ -110,7 +111,8 @@ func meetEvictedParts(t *testing.T, fsys vfs.FS, dir string) {
 			fail("put: %w", err)
 		}
 		if i%1000 == 0 {
-			if err := db.Compact(context.Background(), key(i), key(i+2000)); err != nil {
+			o := bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: key(i), Upper: key(i + 2000)}}
+			if err := db.Compact(context.Background(), o); err != nil {
 				fail("compact: %w", err)
 			}
 		}

@@ -78,15 +78,15 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, _ := grown(t, mem)
 	markless := exported(t, db, bloomkv.ExportOptions{})
-	must(t, db.SetMark([]byte("of the export")))
+	must(t, db.Apply(marked("of the export")))
 	x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
 	must(t, err)
 	if got := x.Mark(); string(got) != "of the export" {
 		t.Errorf("the export has the mark %q", got)
 	}
 	must(t, x.Close())
-	marked := exported(t, db, bloomkv.ExportOptions{})
-	must(t, bloomkv.Import(t.Context(), bytes.NewReader(marked), "copy", bloomkv.NewStoreOptions{FS: mem}))
+	withMark := exported(t, db, bloomkv.ExportOptions{})
+	must(t, bloomkv.Import(t.Context(), bytes.NewReader(withMark), "copy", bloomkv.NewStoreOptions{FS: mem}))
 	must(t, db.Close())
 	other, err := bloomkv.Open("copy", &bloomkv.Options{FS: mem})
 	must(t, err)
@@ -102,8 +102,8 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	for _, c := range []struct {
 		stream []byte
 		want   string
-	}{{marked, "of the export"}, {markless, ""}, {marked, "of the export"}} {
-		must(t, other.SetMark([]byte("its own")))
+	}{{withMark, "of the export"}, {markless, ""}, {withMark, "of the export"}} {
+		must(t, other.Apply(marked("its own")))
 		snap, err := other.Snapshot()
 		must(t, err)
 		must(t, other.Import(t.Context(), bytes.NewReader(c.stream), bloomkv.ImportOptions{Replace: true}))
@@ -120,8 +120,8 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	must(t, other.Close())
 	empty, err := bloomkv.Open("a mark alone", &bloomkv.Options{FS: mem})
 	must(t, err)
-	must(t, empty.SetMark([]byte("its own")))
-	err = empty.Import(t.Context(), bytes.NewReader(marked), bloomkv.ImportOptions{})
+	must(t, empty.Apply(marked("its own")))
+	err = empty.Import(t.Context(), bytes.NewReader(withMark), bloomkv.ImportOptions{})
 	if got, markErr := empty.Mark(); !errors.Is(err, fs.ErrExist) || markErr != nil || string(got) != "its own" {
 		t.Errorf("a store with a mark: %v, then the mark %q, %v; want fs.ErrExist", err, got, markErr)
 	}
@@ -131,7 +131,7 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	for i := range 2 { // runs above the last level, too few for a compaction, which the clone would begin
 		k := fmt.Sprintf("k%03d", i)
@@ -192,7 +192,7 @@ func TestAnExportIsOfItsMomentAndEndsWithItsStore(t *testing.T) {
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "k%03d", i), []byte("later")))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	var b bytes.Buffer
 	_, err = x.WriteTo(&b)
 	must(t, err)
@@ -261,7 +261,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 		must(t, other.Put([]byte(k), []byte("new")))
 		now[k] = "new"
 	}
-	must(t, other.Compact(t.Context(), nil, nil))
+	must(t, other.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if err := contains(snapshot, old); err != nil {
 		t.Errorf("the snapshot: %v", err)
 	}
@@ -296,7 +296,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
-	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{})) // so that no follower compacts
 	storetest.Settle(t, db)
 	whole := exported(t, db, bloomkv.ExportOptions{})
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "base", bloomkv.NewStoreOptions{FS: mem}))

@@ -50,11 +50,11 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			})))
 			must(t, err)
 			put := func(k string, d bloomkv.Durability) error {
-				return db.With(d).Apply(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch())
+				return db.ApplyWith(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
 			}
-			must(t, put("before", bloomkv.Sync))
+			must(t, put("before", bloomkv.DurabilitySync))
 			armed.Store(true)
-			err = put("during", bloomkv.Sync)
+			err = put("during", bloomkv.DurabilitySync)
 			flushErr := db.Flush(t.Context())
 			if !tt.readOnly {
 				if err != nil || flushErr != nil {
@@ -66,8 +66,8 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 					t.Errorf("write and flush: %v, want ErrReadOnly, the cause and its path", err)
 				}
 				for what, err := range map[string]error{
-					"put": put("after", bloomkv.NoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
-					"compact": db.Compact(t.Context(), nil, nil),
+					"put": put("after", bloomkv.DurabilityNoSync), "sync": db.Sync(), "flush": db.Flush(t.Context()),
+					"compact": db.Compact(t.Context(), bloomkv.CompactOptions{}),
 				} {
 					if !errors.Is(err, bloomkv.ErrReadOnly) || !errors.Is(err, syscall.EIO) {
 						t.Errorf("%s: %v, want ErrReadOnly and the cause", what, err)
@@ -98,7 +98,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
 				t.Errorf("after reopening: %d bytes, %v", len(v), err)
 			}
-			if err := put("after", bloomkv.Sync); err != nil {
+			if err := put("after", bloomkv.DurabilitySync); err != nil {
 				t.Errorf("after reopening: %v", err)
 			}
 		})

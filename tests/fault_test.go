@@ -94,13 +94,13 @@ func (u *uncertain) write(db *bloomkv.DB, d bloomkv.Durability, w modelWrite) er
 	u.commits = append(u.commits, w)
 	u.acked, u.durable = append(u.acked, false), append(u.durable, false)
 	u.mu.Unlock()
-	if err := db.With(d).Apply(w.batch()); err != nil {
+	if err := db.ApplyWith(w.batch(), d); err != nil {
 		return err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.acked[n] = true
-	if d == bloomkv.Sync {
+	if d == bloomkv.DurabilitySync {
 		u.barrier()
 	}
 	return nil
@@ -172,7 +172,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfstest.Mem, seed uint64) error {
 			continue
 		}
 		for i := range 46 {
-			d := bloomkv.Sync + bloomkv.Durability(rng.IntN(2))
+			d := bloomkv.DurabilitySync + bloomkv.Durability(rng.IntN(2))
 			w := modelWrite{
 				{key: fmt.Sprintf("k%02d", rng.IntN(20)), value: strings.Repeat("v", rng.IntN(1500))},
 				{key: fmt.Sprintf("k%02d", rng.IntN(20)), del: true},
@@ -204,7 +204,7 @@ func faultScript(u *uncertain, f *faulty, mem *vfstest.Mem, seed uint64) error {
 					u.barrier()
 				}
 			case 38:
-				note("compact", db.Compact(ctx, nil, nil))
+				note("compact", db.Compact(ctx, bloomkv.CompactOptions{}))
 			case 20, 44:
 				got, err := storetest.Contents(db)
 				note("scan", err)

@@ -348,7 +348,7 @@ func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 	})
 	c.pages = db.Metrics().Lookups.FilterParts > 0
 	c.do("DB.Check", 1, func() {
-		_, err := db.Check(context.Background(), nil)
+		_, err := db.Check(context.Background(), bloomkv.CheckOptions{})
 		c.refused(err)
 	})
 	if readOnly {
@@ -371,7 +371,7 @@ func (c *hostileCase) use(db *bloomkv.DB, readOnly bool) {
 			}
 		}
 	})
-	c.do("Compact", 3, func() { c.refused(db.Compact(context.Background(), nil, nil)) })
+	c.do("Compact", 3, func() { c.refused(db.Compact(context.Background(), bloomkv.CompactOptions{})) })
 	c.do("scan of what is compacted", 2, func() {
 		c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).First, (*bloomkv.Iterator).Next, 1)
 		c.scan(db.Iter(bloomkv.IterOptions{}), (*bloomkv.Iterator).Last, (*bloomkv.Iterator).Prev, -1)

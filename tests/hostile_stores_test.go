@@ -160,28 +160,28 @@ func (k *hostileKind) build() (*vfstest.Mem, error) {
 			b.Put(key(i), value(i))
 			k.keys = append(k.keys, key(i))
 			if b.Size() > 8<<10 { // half a memtable
-				must(db.With(bloomkv.NoSync).Apply(&b))
+				must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 				b.Reset()
 				flush()
 			}
 		}
-		must(db.With(bloomkv.NoSync).Apply(&b))
+		must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	settle()
 	put(0, 60, 1)
 	b.Reset()
 	b.Put(nil, []byte("the empty key"))
-	must(db.With(bloomkv.NoSync).Apply(&b))
+	must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	k.keys = append(k.keys, []byte{})
 	if k.short > 0 {
 		b.Reset()
 		for i := range 4500 {
 			b.Put(fmt.Appendf(nil, "bb%04d", i), nil)
 		}
-		must(db.With(bloomkv.NoSync).Apply(&b))
+		must(db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 	}
 	settle()
-	must(db.Compact(context.Background(), nil, nil))
+	must(db.Compact(context.Background(), bloomkv.CompactOptions{}))
 	settle()
 	snap, e := db.Snapshot()
 	must(e)
@@ -198,13 +198,13 @@ func (k *hostileKind) build() (*vfstest.Mem, error) {
 	}
 	must(db.Delete(key(11)))
 	if k.ranges {
-		must(db.DeleteRange(key(30), key(33)))
-		must(db.DeleteRange(key(50), nil))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(30), Upper: key(33)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(50)}))
 	}
 	flush()
 	if k.ranges {
-		must(db.DeleteRange(key(1), key(4)))
-		must(db.DeleteRange(key(31), key(42)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(1), Upper: key(4)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(31), Upper: key(42)}))
 	}
 	put(5, 58, 9)
 	must(db.Delete(key(14)))
@@ -238,7 +238,7 @@ func (k *hostileKind) build() (*vfstest.Mem, error) {
 	put(3, 60, 13)
 	flush()
 	if k.ranges {
-		must(db.DeleteRange(key(8), key(9)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(8), Upper: key(9)}))
 	}
 	must(db.Put(key(40), value(40)))
 	put(4, 60, 17)

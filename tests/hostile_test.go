@@ -86,7 +86,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 		if err := db.Put([]byte("key000"), []byte("0.0.0.0.0.")); err != nil {
 			t.Error(err)
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
+		if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Error(err)
 		}
 		if err := db.Close(); err != nil {
@@ -251,14 +251,17 @@ func allCalls(ctx context.Context, db *bloomkv.DB) map[string]error {
 	var b, empty, bad bloomkv.Batch
 	b.Put(k, k)
 	bad.Put(make([]byte, bloomkv.MaxKeySize+1), nil)
+	nothing := bloomkv.KeyRange{Upper: []byte{}}
 	calls := map[string]error{
 		"put": db.Put(k, k), "delete": db.Delete(k), "sync": db.Sync(), "flush": db.Flush(ctx),
-		"compact":            db.Compact(ctx, nil, nil),
-		"compact of nothing": db.Compact(ctx, []byte("b"), []byte("a")), "checkpoint": db.Checkpoint(ctx, "checkpoint"),
-		"apply sync": db.With(bloomkv.Sync).Apply(&b), "apply nosync": db.With(bloomkv.NoSync).Apply(&b),
-		"apply nothing":                db.With(bloomkv.NoSync).Apply(&empty),
-		"apply of too much":            db.With(bloomkv.NoSync).Apply(&bad),
-		"apply with an odd durability": db.With(2).Apply(&b), "put with an odd durability": db.With(77).Put(k, k),
+		"compact":                      db.Compact(ctx, bloomkv.CompactOptions{}),
+		"compact of nothing":           db.Compact(ctx, bloomkv.CompactOptions{Range: nothing}),
+		"checkpoint":                   db.Checkpoint(ctx, "checkpoint"),
+		"apply sync":                   db.ApplyWith(&b, bloomkv.DurabilitySync),
+		"apply nosync":                 db.ApplyWith(&b, bloomkv.DurabilityNoSync),
+		"apply nothing":                db.ApplyWith(&empty, bloomkv.DurabilityNoSync),
+		"apply of too much":            db.ApplyWith(&bad, bloomkv.DurabilityNoSync),
+		"apply with an odd durability": db.ApplyWith(&b, 77),
 	}
 	_, calls["get"] = db.Get(k)
 	_, calls["appendget"] = db.AppendGet(nil, k)

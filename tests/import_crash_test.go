@@ -61,7 +61,7 @@ func (c *crashes) take() []crashImage {
 func sources(t *testing.T) (whole, more []byte, first, second map[string]string) {
 	t.Helper()
 	db, want := grown(t, vfstest.NewMem())
-	must(t, db.Compact(t.Context(), nil, nil)) // so that no follower compacts
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{})) // so that no follower compacts
 	storetest.Settle(t, db)
 	whole, first = exported(t, db, bloomkv.ExportOptions{}), maps.Clone(want)
 	has, err := bloomkv.ReadInventory(bytes.NewReader(whole))
@@ -81,7 +81,7 @@ func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing
 	mem := vfstest.NewMem()
 	c := crashes{mem: mem}
 	db, old := grown(t, vfstest.NewHook(mem, c.hook)) // with writes in memory
-	must(t, db.With(bloomkv.Sync).Put([]byte("own"), []byte("v")))
+	must(t, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("own"), []byte("v")))
 	old["own"] = "v"
 	storetest.Settle(t, db)
 	for _, step := range []struct {

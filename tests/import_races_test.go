@@ -29,7 +29,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 		must(t, err)
 		for range 1 + 2*v { // the second has larger sequence numbers
 			for i := range keys {
-				must(t, db.With(bloomkv.NoSync).Put(key(i), fmt.Appendf(nil, "store %d", v)))
+				must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, key(i), fmt.Appendf(nil, "store %d", v)))
 			}
 		}
 		streams[v] = exported(t, db, bloomkv.ExportOptions{})
@@ -118,13 +118,13 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 	})
 	run(func(rng *rand.Rand) error { // writers and compactions
 		k := fmt.Appendf(nil, "z%03d", rng.IntN(100))
-		if err := db.With(bloomkv.NoSync).Put(k, make([]byte, 500)); err != nil {
+		if err := storetest.PutWith(db, bloomkv.DurabilityNoSync, k, make([]byte, 500)); err != nil {
 			return err
 		}
 		if rng.IntN(200) > 0 {
 			return nil
 		}
-		return db.Compact(context.Background(), nil, nil)
+		return db.Compact(context.Background(), bloomkv.CompactOptions{})
 	})
 	run(func(*rand.Rand) error {
 		_, err := db.PutIfAbsent([]byte("z-if"), []byte("v"))

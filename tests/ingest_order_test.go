@@ -106,7 +106,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 			case 0:
 				must("flush", r.db.Flush(t.Context()))
 			case 1:
-				must("compact", r.db.Compact(t.Context(), nil, nil))
+				must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			for len(r.snaps) > 4 {
 				must("close", r.snaps[0].snap.Close())
@@ -116,7 +116,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 				must("compare", r.agree())
 			}
 		}
-		must("compact", r.db.Compact(t.Context(), nil, nil))
+		must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		must("compacted", r.agree())
 		if values, _ := r.held(); values != r.needed() {
 			t.Errorf("seed %d: tables hold %d values, want %d", seed, values, r.needed())
@@ -132,7 +132,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		r.db, err = bloomkv.Open("db", storetest.Tiny(mem))
 		must("open", err)
 		must("opened again", r.agree())
-		must("compact", r.db.Compact(t.Context(), nil, nil))
+		must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		must("compacted again", r.agree())
 		if values, tombstones := r.held(); values != len(r.now) || tombstones > 0 {
 			t.Errorf("seed %d: %d values and %d tombstones are left, want %d and 0", seed, values, tombstones,
@@ -198,7 +198,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 				case "a table":
 					err = errors.Join(err, db.Flush(t.Context()))
 				case "the last level":
-					err = errors.Join(err, db.Compact(t.Context(), nil, nil))
+					err = errors.Join(err, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				case "an ingested table":
 					err = db.Ingest(t.Context(), storetest.PairsOf(old), bloomkv.IngestOptions{})
 				}
@@ -237,12 +237,12 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 						storetest.Shows(snap, old, keys)); err != nil {
 						t.Error(err)
 					}
-					if err := db.Compact(t.Context(), nil, nil); err != nil {
+					if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil), storetest.Shows(db, want, keys),
-					db.Close()); err != nil {
+				if err := errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{}),
+					storetest.Shows(db, want, keys), db.Close()); err != nil {
 					t.Fatal(err)
 				}
 			})

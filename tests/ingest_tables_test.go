@@ -26,7 +26,7 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 	must(t, err)
 	f, err := fsys.Create(path)
 	must(t, err)
-	w := sstable.NewWriter(f, sstable.WriterOptions{Filter: params, Codec: sstable.S2})
+	w := sstable.NewWriter(f, sstable.WriterOptions{Filter: params, Codec: sstable.CodecS2})
 	for i := from; i < to; i++ {
 		must(t, w.Add(fmt.Appendf(nil, "k%03d", i), []byte(value)))
 	}
@@ -57,7 +57,7 @@ func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 			must(t, snapshot.Close())
 			must(t, holds(mem.Crash(vfstest.KeepNothing), "db", want)) // durable, though nobody had synced the tables
 			must(t, errors.Join(mem.Remove("a"), mem.Remove("b")))
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			must(t, contains(db, want))
 			must(t, db.Close())
 			must(t, holds(mem, "db", want))
@@ -76,7 +76,7 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 		t.Errorf("a table that is there: %v, want ErrSameTable", err)
 	}
 	must(t, db.IngestTables(t.Context(), "b"))
-	must(t, db.Rewrite(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 	must(t, db.IngestTables(t.Context(), "a"))
 	must(t, db.Close())
 	_, err = bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
@@ -93,7 +93,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		}
 		return nil
 	}))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	built(t, mem, "a", 0, 100, "a")
 	built(t, mem, "overlap", 50, 60, "b")

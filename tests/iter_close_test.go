@@ -159,6 +159,6 @@ func TestAppendingToWhatAnIteratorShowsChangesNothing(t *testing.T) {
 			t.Errorf("%s: %d pairs are left on the way back", where, i)
 		}
 		must(t, it.Close())
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	}
 }

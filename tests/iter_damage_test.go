@@ -31,7 +31,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	t.Helper()
 	s := &brittleStore{mem: vfstest.NewMem(), want: map[string]string{}}
 	s.o = storetest.Tiny(s.mem)
-	s.o.Durability, s.o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	s.o.Durability, s.o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
 	db, err := bloomkv.Open("db", s.o)
 	must(t, err)
@@ -51,10 +51,10 @@ func newBrittleStore(t *testing.T) *brittleStore {
 			w = append(w, modelOp{key: key(60 * layer), ranged: true, end: []byte(key(60*layer + 15))},
 				modelOp{key: key(60*layer + 7), value: "back"})
 		}
-		must(t, errors.Join(db.With(bloomkv.NoSync).Apply(w.batch()), db.Flush(t.Context())))
+		must(t, errors.Join(db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync), db.Flush(t.Context())))
 		w.apply(s.want)
 		if layer == 0 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		}
 		storetest.Settle(t, db)
 	}

@@ -35,7 +35,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		return nil
 	})
 	m.opts.FilterPrefix = modelRules[seed%uint64(len(modelRules))]
-	m.opts.Durability, m.opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	m.opts.Durability, m.opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	m.opts.MemtableSize, m.opts.BlockSize = 256<<10, 256<<(seed%3)
 	var err error
 	if m.db, err = bloomkv.Open("db", m.opts); err != nil {
@@ -74,7 +74,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 					w = w[1:]
 				}
 			}
-			must("write", m.wrote(m.db.With(bloomkv.NoSync).Apply(w.batch()), bloomkv.NoSync, w))
+			must("write", m.wrote(m.db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync), bloomkv.DurabilityNoSync, w))
 		}
 		if layer%2 == 1 || layer == 6 {
 			snap, err := m.db.Snapshot()
@@ -83,7 +83,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 		}
 		switch layer {
 		case 1:
-			must("compact", m.db.Compact(context.Background(), nil, nil))
+			must("compact", m.db.Compact(context.Background(), bloomkv.CompactOptions{}))
 		case 4:
 			must("ingest", m.ingest())
 		case 6: // stays in memory
@@ -97,7 +97,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	// Iterators have visited a row of dead keys: they have recorded it.
 	for i := range 100 {
 		k := fmt.Appendf(nil, "key%03d", 100+i)
-		must("delete", m.wrote(m.db.Delete(k), bloomkv.NoSync, modelWrite{deleteOp(k)}))
+		must("delete", m.wrote(m.db.Delete(k), bloomkv.DurabilityNoSync, modelWrite{deleteOp(k)}))
 	}
 	reads := func(r bloomkv.Reader) int64 { // of files, by a scan over the row
 		before := fileReads.Load()
@@ -111,7 +111,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	for i := range 3 {
 		must("compare", m.agree())
 		k := fmt.Appendf(nil, "row%d", i)
-		must("write", m.wrote(m.db.Put(k, nil), bloomkv.NoSync, modelWrite{putOp(k, nil)}))
+		must("write", m.wrote(m.db.Put(k, nil), bloomkv.DurabilityNoSync, modelWrite{putOp(k, nil)}))
 	}
 	if walked, jumped := reads(snap), reads(m.db); 4*jumped > walked {
 		tb.Fatalf("seed %d: %d reads by a scan over the dead keys, %d in a snapshot older than the record of them",

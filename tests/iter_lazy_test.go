@@ -33,13 +33,13 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 			mem := vfstest.NewMem()
 			o := storetest.Tiny(mem)
-			o.Durability, o.Compression, o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20
+			o.Durability, o.Compression, o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			for i := range n {
 				must(t, db.Put(key(i), make([]byte, 100)))
 			}
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			for r := range runs - 1 { // each with some tables of its own range
 				for i := r; i < n; i += 10 {
 					must(t, db.Put(key(i), bytes.Repeat([]byte{byte(r)}, 100)))

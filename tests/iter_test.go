@@ -71,7 +71,7 @@ func walks(it *bloomkv.Iterator, want map[string]string) error {
 func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	now := map[string]string{}
@@ -115,7 +115,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 		case 2:
 			op := modelOp{key: key(), ranged: true}
 			op.end = append([]byte(op.key[:4]), '9')
-			err = db.DeleteRange([]byte(op.key), op.end)
+			err = db.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 			modelWrite{op}.apply(now)
 		case 4:
 			err = db.Flush(t.Context())
@@ -129,7 +129,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			modelWrite{{key: "key20", ranged: true, end: []byte("key23")}}.apply(now)
 			maps.Copy(now, sorted)
 		case 7:
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		}
 		if err != nil {
 			t.Fatalf("step %d: %v", step, err)
@@ -186,7 +186,7 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "memory%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
@@ -254,19 +254,19 @@ func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
 func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range storetest.AtStride(6) {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		const keys = 40
 		commit := func(n int) error {
 			var b bloomkv.Batch
 			if n%5 == 4 {
-				b.DeleteRange(nil, nil)
+				b.DeleteRange(bloomkv.KeyRange{})
 			}
 			for i := range keys {
 				b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Appendf(nil, "%08d%0*d", n, n%100, 0))
 			}
-			return db.With(bloomkv.NoSync).Apply(&b)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		}
 		must(t, commit(0))
 		var wg sync.WaitGroup
@@ -287,7 +287,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 		until("writing", func(*rand.Rand) error { n++; return commit(n) })
 		until("flushing", func(rng *rand.Rand) error {
 			if rng.IntN(4) == 0 {
-				return db.Compact(t.Context(), nil, nil)
+				return db.Compact(t.Context(), bloomkv.CompactOptions{})
 			}
 			return db.Flush(t.Context())
 		})

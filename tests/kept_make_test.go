@@ -69,32 +69,25 @@ func keptBatch(t *testing.T) (raw, list []byte) {
 	b.Put([]byte("a"), []byte("value"))
 	b.Put(nil, nil)
 	b.Delete([]byte("b"))
-	b.DeleteRange([]byte("c"), []byte("d"))
-	b.DeleteRange([]byte("e"), nil)
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("c"), Upper: []byte("d")})
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("e")})
 	b.SetMark([]byte("a short mark"))
 	raw, err := b.MarshalBinary()
 	must(t, err)
-	return raw, listOps(t, &b)
+	return raw, listOps(&b)
 }
 
 // listOps returns the operations of a batch, one a line.
-func listOps(t *testing.T, b *bloomkv.Batch) []byte {
-	t.Helper()
-	var out opLister
-	must(t, b.Replay(&out))
-	return out.Bytes()
-}
-
-type opLister struct{ bytes.Buffer }
-
-func (l *opLister) Put(key, value []byte) error     { return l.line("put", key, value, nil) }
-func (l *opLister) Delete(key []byte) error         { return l.line("delete", key, nil, nil) }
-func (l *opLister) DeleteRange(lo, hi []byte) error { return l.line("delete range", lo, nil, hi) }
-func (l *opLister) SetMark(mark []byte) error       { return l.line("mark", nil, mark, nil) }
-
-func (l *opLister) line(op string, key, value, end []byte) error {
-	_, err := fmt.Fprintf(l, "%s %q %q %q\n", op, key, value, end)
-	return err
+func listOps(b *bloomkv.Batch) (list []byte) {
+	names := []string{"put", "delete", "delete range", "mark"}
+	for op := range b.Ops() {
+		key := op.Key
+		if op.Kind == bloomkv.OpDeleteRange {
+			key = op.Range.Lower
+		}
+		list = fmt.Appendf(list, "%s %q %q %q\n", names[op.Kind], key, op.Value, op.Range.Upper)
+	}
+	return list
 }
 
 // shown returns bytes as the lists show them: quoted, or, if they are long, as their number and eight bytes of their
@@ -160,7 +153,7 @@ func (s *keptStore) must(err error) {
 func (s *keptStore) open(change func(*bloomkv.Options)) {
 	s.t.Helper()
 	o := &bloomkv.Options{
-		FilterSeed: 1, Durability: bloomkv.NoSync, BlockSize: 2 << 10,
+		FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, BlockSize: 2 << 10,
 		MemoryBudget: 8 << 20, TableSize: 64 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2,
 	}
 	change(o)
@@ -225,7 +218,7 @@ func (s *keptStore) deleteRange(lo, hi string) {
 	if hi == "" {
 		end = nil
 	}
-	s.must(s.db.DeleteRange([]byte(lo), end))
+	s.must(s.db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
 	s.forgetRange(lo, hi)
 }
 
@@ -261,7 +254,7 @@ func (s *keptStore) flush() {
 
 func (s *keptStore) compact() {
 	s.t.Helper()
-	s.must(s.db.Compact(s.t.Context(), nil, nil))
+	s.must(s.db.Compact(s.t.Context(), bloomkv.CompactOptions{}))
 	s.settle()
 }
 
@@ -363,7 +356,7 @@ func (s *keptStore) makeClosed() *vfstest.Mem {
 	s.delete(fruit(3))
 	s.deleteRange(fruit(5), fruit(21))
 	s.mark = "a mark\x00 of \xff 24 bytes"
-	s.must(s.db.SetMark([]byte(s.mark)))
+	s.must(s.db.Apply(marked(s.mark)))
 	s.flush()
 	s.lookUp()
 	s.close()
@@ -448,10 +441,10 @@ func (s *keptStore) makeKilled() *vfstest.Mem {
 	b.Put(nil, []byte("the empty key"))
 	b.Put([]byte("empty value"), nil)
 	b.Delete([]byte(fruit(9)))
-	b.DeleteRange([]byte("z"), nil)
+	b.DeleteRange(bloomkv.KeyRange{Lower: []byte("z")})
 	s.mark = "in a log"
 	b.SetMark([]byte(s.mark))
-	s.must(s.db.With(bloomkv.Sync).Apply(&b))
+	s.must(s.db.ApplyWith(&b, bloomkv.DurabilitySync))
 	s.want["third log"], s.want[""], s.want["empty value"] = value, "the empty key", ""
 	s.forget(fruit(9))
 	s.until(func() bool { // a record has the promise once the older log is durable

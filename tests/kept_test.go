@@ -250,7 +250,7 @@ func TestKeptStoresOpen(t *testing.T) {
 			if err := b.UnmarshalBinary(files["batch"]); err != nil {
 				t.Fatalf("%v%s", err, whatToDo)
 			}
-			if got, want := string(listOps(t, &b)), string(files["batch.txt"]); got != want {
+			if got, want := string(listOps(&b)), string(files["batch.txt"]); got != want {
 				t.Errorf("the batch has\n%s\nwant\n%s%s", got, want, whatToDo)
 			}
 		})
@@ -319,10 +319,10 @@ func keptWrites(t *testing.T, dir, list string, o *bloomkv.Options) {
 		}
 	}
 	for _, work := range []func(db *bloomkv.DB) error{
-		func(db *bloomkv.DB) error { _, err := db.Check(t.Context(), nil); return err },
+		func(db *bloomkv.DB) error { _, err := db.Check(t.Context(), bloomkv.CheckOptions{}); return err },
 		func(db *bloomkv.DB) error { return errors.Join(db.Put([]byte("new"), nil), db.Delete([]byte("new"))) },
-		func(db *bloomkv.DB) error { return db.Compact(t.Context(), nil, nil) },
-		func(db *bloomkv.DB) error { return db.Rewrite(t.Context(), nil, nil) },
+		func(db *bloomkv.DB) error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) },
+		func(db *bloomkv.DB) error { return db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}) },
 	} {
 		db := openKept(t, dir, o)
 		compareKept(t, db, list)

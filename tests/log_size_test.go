@@ -44,12 +44,12 @@ func (l *length) Write(b []byte) (int, error) {
 // keeps little, are longer than a log may be.
 func TestALogEndsBeforeItsLargestSize(t *testing.T) {
 	fsys := &lengths{FS: vfstest.NewMem()}
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	var b bloomkv.Batch
 	lower, upper := bytes.Repeat([]byte("a"), bloomkv.MaxKeySize), bytes.Repeat([]byte("b"), bloomkv.MaxKeySize)
 	for range 100 {
-		b.DeleteRange(lower, upper)
+		b.DeleteRange(bloomkv.KeyRange{Lower: lower, Upper: upper})
 	}
 	n := wal.MaxSize/int64(b.Size()) + 1
 	for range n {

@@ -40,7 +40,7 @@ func openMapped(
 	t.Helper()
 	skipUnmapped(t)
 	o := storetest.Tiny(vfs.OS)
-	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.NoSync
+	o.Compression, o.MemtableSize, o.Durability = bloomkv.CompressionNone, 1<<20, bloomkv.DurabilityNoSync
 	for _, limit := range limit {
 		limit(o)
 	}
@@ -53,7 +53,7 @@ func openMapped(
 		must(t, db.Put(mappedKey(i), []byte(value(i))))
 	}
 	must(t, db.Flush(t.Context()))
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	largest := slices.MaxFunc(db.Tables(), func(a, b bloomkv.TableMetrics) int { return cmp.Compare(a.Bytes, b.Bytes) })
 	return db, value, filepath.Join(dir, largest.File)
 }
@@ -113,9 +113,9 @@ func wantMapped(t *testing.T, stores ...*bloomkv.DB) (mapped int64) {
 			string(text), want) {
 			t.Errorf("no %s in %s", want, text)
 		}
-		if want := words.Size(m.Memory.Mapped) + " of files mapped"; strings.Contains(m.Memory.String(), want) !=
-			(m.Memory.Mapped > 0) {
-			t.Errorf("%d bytes are mapped, in text: %v", m.Memory.Mapped, m.Memory)
+		page := strings.Join(strings.Fields(m.String()), " ")
+		if shown := strings.Contains(page, ", mapped "+words.Size(m.Memory.Mapped)); shown != (m.Memory.Mapped > 0) {
+			t.Errorf("%d bytes are mapped, in text: %v", m.Memory.Mapped, m)
 		}
 	}
 	all := stores[0].Metrics().Resources.Memory

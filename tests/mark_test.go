@@ -63,7 +63,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	wantMark(t, "from the manifest", db.Mark, "one")
 	wantMark(t, "from the manifest", db.DurableMark, "one")
 
-	must(t, db.SetMark([]byte("alone")))
+	must(t, db.Apply(marked("alone")))
 	must(t, db.Flush(t.Context()))
 	if n := len(db.Tables()); n != 1 {
 		t.Errorf("the flush of a mark alone left %d tables, want the one from before", n)
@@ -80,7 +80,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	must(t, db.Apply(both))
 	wantMark(t, "the snapshot from before", before.Mark, long)
 	wantMark(t, "the last of two marks", db.Mark, "three")
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	wantMark(t, "the snapshot after a compaction", before.Mark, long)
 	must(t, before.Close())
 	if _, err := before.Mark(); !errors.Is(err, bloomkv.ErrClosed) {
@@ -96,7 +96,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Mark: []byte("nothing else")}))
 	wantMark(t, "an empty ingest", db.DurableMark, "nothing else")
 
-	must(t, db.With(bloomkv.NoSync).SetMark([]byte("copied")))
+	must(t, db.ApplyWith(marked("copied"), bloomkv.DurabilityNoSync))
 	must(t, db.Checkpoint(t.Context(), "copy"))
 	digest, err := db.Digest(t.Context(), bloomkv.DigestOptions{})
 	must(t, err)
@@ -105,7 +105,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	if string(digest.Mark()) != "copied" || string(rebuilt.Mark()) != "copied" {
 		t.Errorf("digests have the marks %q and %q, want that of the store", digest.Mark(), rebuilt.Mark())
 	}
-	must(t, db.SetMark(nil))
+	must(t, db.Apply(marked("")))
 	wantMark(t, "a removed mark", db.Mark, "")
 	wantMark(t, "a removed mark", db.DurableMark, "")
 	reopen()
@@ -132,9 +132,9 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
 	flushed := mem.Kill()
-	must(t, db.With(bloomkv.NoSync).Apply(marked("logged", "b")))
+	must(t, db.ApplyWith(marked("logged", "b"), bloomkv.DurabilityNoSync))
 	logged := mem.Kill()
-	must(t, db.With(bloomkv.NoSync).SetMark(nil))
+	must(t, db.ApplyWith(marked(""), bloomkv.DurabilityNoSync))
 	removed := mem.Kill()
 	must(t, db.Close())
 	for _, tt := range []struct {
@@ -149,7 +149,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 		if m, err := db.DurableMark(); m != nil || !errors.Is(err, bloomkv.ErrReadOnly) {
 			t.Errorf("DurableMark of a store that is only read: %q, %v, want ErrReadOnly", m, err)
 		}
-		if err := db.SetMark([]byte("new")); !errors.Is(err, bloomkv.ErrReadOnly) {
+		if err := db.Apply(marked("new")); !errors.Is(err, bloomkv.ErrReadOnly) {
 			t.Errorf("SetMark in a store that is only read: %v, want ErrReadOnly", err)
 		}
 		must(t, db.Close())
@@ -166,10 +166,10 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 	must(t, err)
 	for i, makeDurable := range []func() error{
 		db.Sync,
-		func() error { return db.With(bloomkv.Sync).Put([]byte("k"), nil) },
+		func() error { return storetest.PutWith(db, bloomkv.DurabilitySync, []byte("k"), nil) },
 		func() error { return db.Flush(t.Context()) },
-		func() error { return db.With(bloomkv.Sync).Apply(new(bloomkv.Batch)) },
-		func() error { return db.Compact(t.Context(), nil, nil) },
+		func() error { return db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilitySync) },
+		func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) },
 		func() error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"k": "v"}), bloomkv.IngestOptions{})
 		},
@@ -177,7 +177,7 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 		before, err := db.DurableMark()
 		must(t, err)
 		mark := fmt.Sprint("mark ", i)
-		must(t, db.With(bloomkv.NoSync).Apply(marked(mark, "a")))
+		must(t, db.ApplyWith(marked(mark, "a"), bloomkv.DurabilityNoSync))
 		wantMark(t, "at once", db.Mark, mark)
 		wantMark(t, "at once", db.DurableMark, string(before))
 		must(t, makeDurable())
@@ -190,14 +190,14 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	var flushed atomic.Int64
 	o.Events.Flushed = func(bloomkv.FlushInfo) { flushed.Add(1) }
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	const marks = 5000
 	for i := range marks {
-		must(t, db.SetMark(fmt.Appendf(nil, "mark %200d", i)))
+		must(t, db.Apply(marked(fmt.Sprintf("mark %200d", i))))
 	}
 	must(t, db.Flush(t.Context()))
 	flushes := int(flushed.Load())
@@ -213,7 +213,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 // TestAMarkIsNoKey writes the empty key conditionally together with marks: a mark is not taken for it.
 func TestAMarkIsNoKey(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	var wg sync.WaitGroup
@@ -221,7 +221,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for i := range 300 {
-				if err := db.SetMark([]byte(strconv.Itoa(i))); err != nil {
+				if err := db.Apply(marked(strconv.Itoa(i))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -246,7 +246,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 // TestASnapshotHasTheMarkOfItsWrites takes snapshots under writers. Each batch sets the mark to the value of a key.
 func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	var wg sync.WaitGroup

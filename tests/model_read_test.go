@@ -299,7 +299,7 @@ func (m *modelRun) dropReaders() error {
 // verify has the open store check all its tables.
 func (m *modelRun) verify() error {
 	m.note("check")
-	if _, err := m.db.Check(context.Background(), nil); err != nil {
+	if _, err := m.db.Check(context.Background(), bloomkv.CheckOptions{}); err != nil {
 		return fmt.Errorf("check: %w", err)
 	}
 	return nil

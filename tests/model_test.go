@@ -291,7 +291,8 @@ func (m *modelRun) step() error {
 	case n < 95:
 		op := m.rangeOp()
 		m.note("delete range %q to %q", op.key, op.end)
-		return m.wrote(m.db.DeleteRange([]byte(op.key), op.end), m.opts.Durability, modelWrite{op})
+		err := m.db.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
+		return m.wrote(err, m.opts.Durability, modelWrite{op})
 	case n < 115:
 		return m.batch()
 	case n < 125:
@@ -362,7 +363,7 @@ func (m *modelRun) wrote(err error, d bloomkv.Durability, w modelWrite) error {
 	}
 	w.apply(m.now)
 	m.pending = append(m.pending, w)
-	if d != bloomkv.NoSync {
+	if d != bloomkv.DurabilityNoSync {
 		return m.barrier(nil)
 	}
 	return nil
@@ -395,7 +396,7 @@ func (m *modelRun) batch() error {
 			w = append(w, deleteOp(k))
 		case 2:
 			op := m.rangeOp()
-			b.DeleteRange([]byte(op.key), op.end)
+			b.DeleteRange(bloomkv.KeyRange{Lower: []byte(op.key), Upper: op.end})
 			w = append(w, op)
 		default:
 			k, v := m.key(), m.value()
@@ -417,7 +418,7 @@ func (m *modelRun) batch() error {
 	apply, d := m.db.Apply, m.opts.Durability
 	if n := m.next(3); n > 0 {
 		d = bloomkv.Durability(n - 1)
-		apply = m.db.With(d).Apply
+		apply = func(b *bloomkv.Batch) error { return m.db.ApplyWith(b, d) }
 	}
 	m.note("batch of %d, %d bytes, durability %d", b.Len(), b.Size(), d)
 	return m.wrote(apply(&b), d, w)
@@ -564,7 +565,7 @@ func (m *modelRun) compact() error {
 		lo, hi = m.key(), m.key()
 	}
 	m.note("compact %q to %q", lo, hi)
-	err := m.db.Compact(context.Background(), lo, hi)
+	err := m.db.Compact(context.Background(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}})
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		if err != nil {
 			return fmt.Errorf("compact of nothing: %w", err)
@@ -665,7 +666,7 @@ func (m *modelRun) checkpoint() error {
 				return err
 			}
 		}
-		if err := m.barrier(m.db.Compact(context.Background(), nil, nil)); err != nil {
+		if err := m.barrier(m.db.Compact(context.Background(), bloomkv.CompactOptions{})); err != nil {
 			return err
 		}
 	}

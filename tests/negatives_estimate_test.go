@@ -18,7 +18,7 @@ import (
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability, o.FilterFPR = bloomkv.NoSync, 0.001 // false positives shift the counts of the tables below
+	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
 	lookups := storetest.AtStride(1 << 17)
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
@@ -45,7 +45,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				tables := db.Tables()
 				if len(tables) < 8 {
 					t.Fatalf("%d tables are too few to show anything", len(tables))

@@ -52,7 +52,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
 			files := storetest.LogFiles(vfstest.NewMem())
 			db, err := bloomkv.Open("db", &bloomkv.Options{
-				FS: files, FilterSeed: 1, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
+				FS: files, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
@@ -169,7 +169,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				}
 			}
 			measure("overwritten", 2)
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			measure("compacted", 1)
@@ -198,7 +198,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 		{first, false, true, false},
 	} {
 		o := storetest.Tiny(mem)
-		o.Durability, o.FilterPrefix = bloomkv.NoSync, tt.rule
+		o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, tt.rule
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -238,11 +238,11 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 			}
 		}
 		if tt.compact {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			scans()
-			if _, err := db.Check(t.Context(), nil); err != nil {
+			if _, err := db.Check(t.Context(), bloomkv.CheckOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -266,10 +266,10 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			false,
 		},
 		{"a range tombstone is no key", func(db *bloomkv.DB) error {
-			return db.DeleteRange([]byte("user/1"), []byte("user/2"))
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte("user/1"), Upper: []byte("user/2")})
 		}, true},
 		{"a range tombstone to the end", func(db *bloomkv.DB) error {
-			return db.DeleteRange([]byte("user/17/a"), nil)
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte("user/17/a")})
 		}, true},
 		{"an ingest that replaces a range", func(db *bloomkv.DB) error {
 			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"user/10/x": "", "user/30/x": ""}),
@@ -291,7 +291,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 				}
 			}
 			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
-				db.Compact(t.Context(), nil, nil)))
+				db.Compact(t.Context(), bloomkv.CompactOptions{})))
 			snap, err := db.Snapshot() // so that the deleted keys stay in the tables below
 			must(err)
 			defer snap.Close()
@@ -334,7 +334,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if it := db.Iter(bloomkv.IterOptions{Prefix: []byte("1/")}); it.First() || it.Close() != nil {
@@ -412,7 +412,7 @@ func TestRulesThatMakeNoSense(t *testing.T) {
 func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(db.Compact(t.Context(), nil, nil), db.Close()); err != nil {
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	files := storetest.LogFiles(mem)

@@ -84,7 +84,8 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 		return nil
 	})
 	o := &bloomkv.Options{
-		FS: files, FilterSeed: 1, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone, FilterFPR: fpr,
+		FS: files, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
+		FilterFPR:    fpr,
 		FilterKind:   kind,
 		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10,
 		TableSize: 1 << 20,
@@ -198,7 +199,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	for _, i := range order[min(at, keys):] {
 		put(i)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	measure("compacted", 0, 1)
 }
 

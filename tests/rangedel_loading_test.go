@@ -20,7 +20,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	must(t, err)
 	snap, err := db.Snapshot() // so that nothing is compacted at first
 	if err == nil {
-		err = errors.Join(db.DeleteRange(nil, w.key(w.keys/2)), db.Flush(t.Context()))
+		err = errors.Join(db.DeleteRange(bloomkv.KeyRange{Upper: w.key(w.keys / 2)}), db.Flush(t.Context()))
 	}
 	must(t, err)
 	storetest.Settle(t, db)
@@ -44,7 +44,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			db, err := bloomkv.Open("db", &o)
 			must(t, err)
 			// This Compact has nothing to do. When it returns, compaction has looked at the tree and waits.
-			must(t, db.Compact(t.Context(), w.key(w.keys), nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: w.key(w.keys)}}))
 			if now := bytesOfTables(t, mem); now != full {
 				t.Fatalf("%d bytes of %d are left: the test tests nothing", now, full)
 			}

@@ -37,7 +37,7 @@ func numberKey(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(
 func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 	for _, shape := range rangeShapes {
 		for _, n := range []int{100, 1000, 4000} {
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 			must(t, err)
 			var snaps []*bloomkv.Snapshot
 			put := func() {
@@ -46,7 +46,7 @@ func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 			put()
 			for i := range n {
 				lo, hi := shape.of(i, n)
-				must(t, db.DeleteRange(numberKey(lo), numberKey(hi)))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: numberKey(lo), Upper: numberKey(hi)}))
 				s, err := db.Snapshot()
 				must(t, err)
 				snaps = append(snaps, s)
@@ -68,7 +68,7 @@ func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 			must(t, db.Flush(t.Context()))
 			check("flushed")
 			put()
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			check("compacted")
 			for _, s := range snaps {
 				must(t, s.Close())
@@ -86,7 +86,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 		for seed := range uint64(max(1, storetest.AtStride(3))) {
 			rng := rand.New(rand.NewPCG(seed, uint64(of)))
 			o := storetest.Tiny(vfstest.NewMem())
-			o.Durability = bloomkv.NoSync
+			o.Durability = bloomkv.DurabilityNoSync
 			o.MemtableSize = int64(16<<10) << (4 * (seed % 2))
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
@@ -109,7 +109,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 					must(t, db.Put([]byte(k), []byte(now[k])))
 				}
 				lo, hi := shape.of(i, n)
-				must(t, db.DeleteRange(numberKey(lo), numberKey(hi)))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: numberKey(lo), Upper: numberKey(hi)}))
 				maps.DeleteFunc(now, func(k, _ string) bool {
 					return k >= string(numberKey(lo)) && k < string(numberKey(hi))
 				})
@@ -145,7 +145,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 			check("written")
 			must(t, db.Flush(t.Context()))
 			check("flushed")
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			check("compacted")
 			for i := range n / 4 {
 				write(i)
@@ -158,7 +158,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 					must(t, open[i].s.Close())
 					open = slices.Delete(open, i, i+1)
 				}
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				check("with fewer snapshots")
 			}
 			must(t, db.Close())
@@ -206,6 +206,6 @@ func copied(t *testing.T, db *bloomkv.DB, want map[string]string, keys []string)
 
 func checked(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
-	_, err := db.Check(t.Context(), nil)
+	_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	must(t, err)
 }

@@ -50,7 +50,7 @@ func newWideStore(t *testing.T) *wideStore {
 	t.Helper()
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfstest.NewMem()}
 	w.o = storetest.Tiny(w.mem)
-	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.NoSync, bloomkv.CompressionNone, 64<<10
+	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 64<<10
 	db, err := bloomkv.Open("db", w.o)
 	must(t, err)
 	rng := rand.New(rand.NewPCG(31, 32))
@@ -194,7 +194,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
-			must(t, db.With(bloomkv.Sync).DeleteRange(w.key(w.lo), w.key(w.hi)))
+			must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: w.key(w.lo), Upper: w.key(w.hi)}), db.Sync()))
 			if err := errors.Join(w.readsNothing(db, files, false, false), w.jumps(db, files)); err != nil {
 				t.Errorf("in memory: %v", err)
 			}
@@ -233,7 +233,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			files.Take()
 			open()
 			if asked {
-				must(t, db.Compact(t.Context(), nil, nil))
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			storetest.Settle(t, db)
 			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
@@ -324,7 +324,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 						bounds[i] = wide.key(at)
 					}
 				}
-				must(t, db.DeleteRange(bounds[0], bounds[1]))
+				must(t, db.DeleteRange(bloomkv.KeyRange{Lower: bounds[0], Upper: bounds[1]}))
 				end := r[1]
 				if end < 0 {
 					end = wide.keys

@@ -60,7 +60,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			}
 		}
 		if n%3 == 2 && i == len(edgeKeys)-1 {
-			if err := db.Compact(t.Context(), nil, nil); err != nil {
+			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 				return err
 			}
 		}
@@ -77,7 +77,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		{key: "c", del: true},
 	}
 	if n%2 == 0 {
-		if err := db.With(bloomkv.Sync).Apply(w.batch()); err != nil {
+		if err := db.ApplyWith(w.batch(), bloomkv.DurabilitySync); err != nil {
 			return err
 		}
 	} else {
@@ -85,7 +85,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			var err error
 			switch {
 			case op.ranged:
-				err = db.DeleteRange(lo, hi) // keeps nil bounds nil
+				err = db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}) // keeps nil bounds nil
 			case op.del:
 				err = db.Delete([]byte(op.key))
 			default:
@@ -132,8 +132,8 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 		do    func() error
 	}{
 		{"flushed", func() error { return db.Flush(t.Context()) }},
-		{"compacted", func() error { return db.Compact(t.Context(), nil, nil) }},
-		{"compacted again", func() error { return db.Compact(t.Context(), nil, nil) }},
+		{"compacted", func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
+		{"compacted again", func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
 	} {
 		if err := step.do(); err != nil {
 			return err
@@ -142,7 +142,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 			return err
 		}
 	}
-	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), nil, nil),
+	if err := errors.Join(before.Close(), after.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{}),
 		storetest.Shows(db, want, keys)); err != nil {
 		return fmt.Errorf("compacted without snapshots: %w", err)
 	}
@@ -188,7 +188,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 	} {
 		mem := vfstest.NewMem()
 		o := storetest.Tiny(mem)
-		o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+		o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		for i := range 400 {
 			must(db.Put(key(i), make([]byte, 100)))
 		}
-		must(db.Compact(t.Context(), nil, nil))
+		must(db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		switch beside {
 		case "beside other keys":
 			must(db.Put(key(0), nil))
@@ -214,16 +214,16 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 				}
 			}
 		}
-		must(db.DeleteRange(key(100), key(110)))
-		must(db.DeleteRange(key(100), key(105)))
-		must(db.DeleteRange(key(200), key(201)))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(110)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(105)}))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(200), Upper: key(201)}))
 		if beside == "over what is left of a merge" {
 			must(db.Flush(t.Context()))
 			must(db.Put(key(102), nil))
 			must(db.Delete(key(102)))
 			must(db.Put(key(50), nil))
 			must(db.Flush(t.Context()))
-			must(db.DeleteRange(key(103), key(110)))
+			must(db.DeleteRange(bloomkv.KeyRange{Lower: key(103), Upper: key(110)}))
 		}
 		must(db.Close())
 

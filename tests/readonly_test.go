@@ -268,7 +268,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
-	o.MemtableSize, o.Durability = 2<<20, bloomkv.NoSync
+	o.MemtableSize, o.Durability = 2<<20, bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()

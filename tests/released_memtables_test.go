@@ -73,7 +73,7 @@ func TestAValueOfAMemtableOutlivesTheMemtable(t *testing.T) {
 // TestReadersOfMemtablesThatComeAndGo reads in every way while small memtables are frozen and flushed all the time.
 func TestReadersOfMemtablesThatComeAndGo(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	const keys = 100

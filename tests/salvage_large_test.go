@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
@@ -45,7 +46,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		_, _ = rng.Read(value)
 		b.Put(key(i*7919%keys), value)
 		if b.Len() == 100 || i == keys/2-1 {
-			must(t, db.With(bloomkv.NoSync).Apply(&b))
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 			b.Reset()
 		}
 	}
@@ -95,7 +96,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
 }
 
-// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than MaxValueSize.
+// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than any version has written.
 func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 	if !*everywhere {
 		t.Skip("takes a gigabyte: run it with -everywhere")
@@ -112,7 +113,7 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 		data := binary.LittleEndian.AppendUint32(nil, 1)
 		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(key))), key...)
 		data = append(data, make([]byte, -len(data)&7+8)...) // padding, and the head of an empty suffix
-		data = append(append(data, 0), make([]byte, bloomkv.MaxValueSize+1)...)
+		data = append(append(data, 0), make([]byte, batch.MaxValue+1)...)
 		x.encode(data, sstable.None)
 	})
 	fsys := vfstest.NewMem()

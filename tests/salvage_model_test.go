@@ -92,11 +92,13 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 	}
 	put := func(i int) { do(db.Put([]byte(key(i)), []byte(value(i)))) }
 	del := func(i int) { do(db.Delete([]byte(key(i)))) }
-	delRange := func(from, to int) { do(db.DeleteRange([]byte(key(from)), []byte(key(to)))) }
+	delRange := func(from, to int) {
+		do(db.DeleteRange(bloomkv.KeyRange{Lower: []byte(key(from)), Upper: []byte(key(to))}))
+	}
 	for i := range 450 {
 		put(i * 7 % 450)
 	}
-	do(db.Compact(t.Context(), nil, nil)) // moves all keys to the last level, with sequence number 0
+	do(db.Compact(t.Context(), bloomkv.CompactOptions{})) // moves all keys to the last level, with sequence number 0
 	snap, err := db.Snapshot()
 	do(err)
 	for i := range 120 {
@@ -106,7 +108,8 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 	}
 	delRange(200, 215)
-	do(db.Compact(t.Context(), []byte(key(100)), []byte(key(260)))) // the snapshot keeps old versions
+	part := bloomkv.KeyRange{Lower: []byte(key(100)), Upper: []byte(key(260))}
+	do(db.Compact(t.Context(), bloomkv.CompactOptions{Range: part})) // the snapshot keeps old versions
 	do(db.Close())
 	do(snap.Close())     // after Close: otherwise a compaction could drop them
 	o.CompactionRate = 1 // so that new tables stay in their level

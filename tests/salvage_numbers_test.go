@@ -110,7 +110,7 @@ func salvagedContents(t *testing.T, kind *hostileKind, s *forgedStore) map[strin
 	db, err = bloomkv.Open("new", o)
 	must(t, err)
 	got, err := storetest.Contents(db)
-	must(t, errors.Join(err, db.With(bloomkv.Sync).Put([]byte("later"), nil), db.Close()))
+	must(t, errors.Join(err, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("later"), nil), db.Close()))
 	db, err = bloomkv.Open("new", o)
 	must(t, err)
 	if ok, err := db.Has([]byte("later")); !ok || err != nil {

@@ -230,7 +230,7 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 		}
 		must(t, err)
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	want, err := storetest.Contents(db)
 	if err != nil || len(want) != 50 {
 		t.Fatal(err, len(want))

@@ -43,7 +43,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 		for i := range keys {
 			put(2*i, 0)
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		check := func(what string, r bloomkv.Reader, want map[string]string) {
 			t.Helper()
 			if err := randomWalks(r, want, rand.New(rand.NewPCG(1, uint64(len(want))))); err != nil {
@@ -65,7 +65,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 		for i := range keys {
 			put(2*i, 0)
 		}
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		check("settled again", db, want)
 
 		snap, err := db.Snapshot()
@@ -81,7 +81,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 			}
 		}
 		check("overwritten in memory", db, want)
-		must(t, db.Compact(t.Context(), nil, nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		check("compacted beside a snapshot", db, want)
 		check("the snapshot", snap, before)
 
@@ -95,8 +95,8 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 		check("the snapshot before", snap, before)
 		must(t, snap.Close())
 
-		must(t, db.Compact(t.Context(), nil, nil))
-		must(t, db.DeleteRange(key(501), key(1502)))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(501), Upper: key(1502)}))
 		maps.DeleteFunc(want, func(k, _ string) bool { return k >= string(key(501)) && k < string(key(1502)) })
 		check("a range deleted in memory", db, want)
 		put(4*keys, 2)

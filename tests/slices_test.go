@@ -65,7 +65,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	agree("Delete")
 
 	lo, hi := b("put1"), b("put2")
-	must(db.DeleteRange(lo, hi))
+	must(db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}))
 	delete(want, "put1")
 	spoil(lo, hi)
 	agree("DeleteRange")
@@ -104,7 +104,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	var one, two bloomkv.Batch
 	k, v, lo, hi = b("batch"), b("ed"), b("put3"), b("put4")
 	one.Put(k, v)
-	one.DeleteRange(lo, hi)
+	one.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi})
 	spoil(k, v, lo, hi)
 	two.Append(&one)
 	one.Reset()
@@ -117,10 +117,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	raw, err = three.MarshalBinary()
 	must(err)
 	spoil(raw)
-	must(db.With(bloomkv.Sync).Apply(&three))
+	must(db.ApplyWith(&three, bloomkv.DurabilitySync))
 	want["batch"] = "ed"
 	delete(want, "put3")
-	must(db.With(bloomkv.Sync).Apply(&two))
+	must(db.ApplyWith(&two, bloomkv.DurabilitySync))
 	two.Reset()
 	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")
@@ -199,10 +199,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 			spoil(k)
 		}
 		lo, hi := bytes.Repeat([]byte("a"), 3), bytes.Repeat([]byte("z"), 3)
-		if _, err := db.ApproximateSize(lo, hi); err != nil {
+		if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi}); err != nil {
 			t.Error(err)
 		}
-		must(db.Compact(ctx, lo, hi))
+		must(db.Compact(ctx, bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}}))
 		spoil(lo, hi)
 		agree("Compact")
 	}

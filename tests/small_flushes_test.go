@@ -18,7 +18,7 @@ import (
 // sound returns the damage that Check finds.
 func sound(t *testing.T, db *bloomkv.DB) error {
 	t.Helper()
-	_, err := db.Check(t.Context(), nil)
+	_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	return err
 }
 
@@ -33,7 +33,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfstest.NewMem()
-			o := &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync}
+			o := &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync}
 			want, most := map[string]string{}, 0
 			for i := range sessions {
 				db, err := bloomkv.Open("db", o)
@@ -80,13 +80,14 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 		"ranges that replace others": func(t *testing.T, db *bloomkv.DB, _ vfs.FS, i int) {
 			t.Helper()
 			k := fmt.Appendf(nil, "k%03d", i)
-			must(t, errors.Join(db.Put(k, []byte("old")), db.DeleteRange(k, append(k, 0))))
+			must(t, db.Put(k, []byte("old")))
+			must(t, db.DeleteRange(bloomkv.KeyRange{Lower: k, Upper: append(k, 0)}))
 			must(t, errors.Join(db.Flush(t.Context()), db.Put(k, []byte("v"))))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfstest.NewMem()
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.NoSync})
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync})
 			must(t, err)
 			want := map[string]string{}
 			for i := range flushes {
@@ -112,7 +113,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := &bloomkv.Options{
-		FS: mem, Durability: bloomkv.NoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
+		FS: mem, Durability: bloomkv.DurabilityNoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
 	}
 	db, err := bloomkv.Open("db", o)
 	must(t, err)

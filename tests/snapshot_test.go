@@ -35,7 +35,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	t.Helper()
 	r := &snapshotRun{mem: vfstest.NewMem(), rng: rand.New(rand.NewPCG(seed, 81)), now: map[string]string{}}
 	o := storetest.Tiny(r.mem)
-	o.Durability, o.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // only the test flushes
 	}
@@ -70,7 +70,7 @@ func (r *snapshotRun) write() error {
 		}
 	}
 	w.apply(r.now)
-	return r.db.With(bloomkv.NoSync).Apply(w.batch())
+	return r.db.ApplyWith(w.batch(), bloomkv.DurabilityNoSync)
 }
 
 func (r *snapshotRun) take() error {
@@ -126,7 +126,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 		compact := func(what string) {
 			t.Helper()
 			storetest.Within(t, 20*time.Second, "Compact while snapshots keep tombstones",
-				func() { must(what, r.db.Compact(t.Context(), nil, nil)) })
+				func() { must(what, r.db.Compact(t.Context(), bloomkv.CompactOptions{})) })
 			levels := r.db.Metrics().Levels
 			for _, l := range levels[:len(levels)-1] {
 				if l.Tables > 0 {
@@ -145,7 +145,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 			case r.rng.IntN(40) == 0:
 				must("flush", r.db.Flush(t.Context()))
 			case r.rng.IntN(150) == 0:
-				must("compact", r.db.Compact(t.Context(), nil, nil))
+				must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			if step%100 == 99 {
 				must("compare", r.agree())
@@ -208,7 +208,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 				}
 			}
 		}
-		if err := r.db.Compact(t.Context(), nil, nil); err != nil {
+		if err := r.db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		storetest.Settle(t, r.db)
@@ -237,7 +237,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range storetest.AtStride(40) {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		if err != nil {
 			t.Fatal(err)
@@ -246,13 +246,13 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 		commit := func(n int) error {
 			var b bloomkv.Batch
 			if n%4 == 3 {
-				b.DeleteRange(nil, nil)
+				b.DeleteRange(bloomkv.KeyRange{})
 			} else {
 				for i := range keys {
 					b.Put(fmt.Appendf(nil, "key%02d", i), fmt.Append(nil, n))
 				}
 			}
-			return db.With(bloomkv.NoSync).Apply(&b)
+			return db.ApplyWith(&b, bloomkv.DurabilityNoSync)
 		}
 		var closed, right atomic.Int64
 		for n := range 12 {
@@ -338,7 +338,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				<-started
 			}
 			beside := snap.Iter(bloomkv.IterOptions{}) // the iterator outlives the snapshot
-			if err := errors.Join(snap.Close(), db.Compact(t.Context(), nil, nil)); err != nil {
+			if err := errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
 				t.Fatal(err)
 			}
 			wg.Wait()
@@ -433,7 +433,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 	for i := range 3000 {
 		must("put", r.db.Put(fmt.Appendf(nil, "new%06d", i), make([]byte, 100)))
 	}
-	must("compact", r.db.Compact(t.Context(), nil, nil))
+	must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	full := bytesOfTables(t, mem)
 	var between []*bloomkv.Snapshot // several of one state
 	for range 3 {
@@ -441,7 +441,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 		must("snapshot", err)
 		between = append(between, snap)
 	}
-	must("delete", r.db.DeleteRange([]byte("new"), nil))
+	must("delete", r.db.DeleteRange(bloomkv.KeyRange{Lower: []byte("new")}))
 	must("flush", r.db.Flush(t.Context()))
 	must("new snapshot", r.take())
 	for i, snap := range between {

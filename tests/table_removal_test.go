@@ -39,7 +39,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 		return waits
 	})
 	opts := storetest.Tiny(slow)
-	opts.Durability, opts.Compression = bloomkv.NoSync, bloomkv.CompressionNone
+	opts.Durability, opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
@@ -69,6 +69,6 @@ func fillTables(t *testing.T, db *bloomkv.DB) {
 	for i := range 1000 {
 		must(t, db.Put(fmt.Appendf(nil, "%04d", i), bytes.Repeat([]byte{byte(i)}, 100)))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 }

@@ -22,7 +22,7 @@ import (
 func openTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	return db
@@ -135,7 +135,9 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 		return func(db *bloomkv.DB) error { return db.Delete([]byte(k)) }
 	}
 	cut := func(lo, hi string) func(db *bloomkv.DB) error {
-		return func(db *bloomkv.DB) error { return db.DeleteRange([]byte(lo), []byte(hi)) }
+		return func(db *bloomkv.DB) error {
+			return db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: []byte(hi)})
+		}
 	}
 	ingest := func(k string) func(db *bloomkv.DB) error {
 		return func(db *bloomkv.DB) error {
@@ -144,7 +146,7 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 	}
 	own := func(tx *bloomkv.Tx) {
 		_ = tx.Put([]byte("c"), []byte("own"))
-		_ = tx.DeleteRange([]byte("x"), []byte("y"))
+		_ = tx.DeleteRange(bloomkv.KeyRange{Lower: []byte("x"), Upper: []byte("y")})
 		_, _ = tx.Get([]byte("c"))
 		_, _ = tx.Has([]byte("xx"))
 	}
@@ -191,15 +193,17 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 		{"a seek beyond the bound", iterate(bounds("a", "d"), seek("q")), put("q"), false},
 	} {
 		for after, do := range map[string]func(db *bloomkv.DB) error{
-			"at once":            func(*bloomkv.DB) error { return nil },
-			"after a flush":      func(db *bloomkv.DB) error { return db.Flush(t.Context()) },
-			"after a compaction": func(db *bloomkv.DB) error { return db.Compact(t.Context(), nil, nil) },
+			"at once":       func(*bloomkv.DB) error { return nil },
+			"after a flush": func(db *bloomkv.DB) error { return db.Flush(t.Context()) },
+			"after a compaction": func(db *bloomkv.DB) error {
+				return db.Compact(t.Context(), bloomkv.CompactOptions{})
+			},
 		} {
 			db := openTiny(t)
 			for i, k := range []string{"a", "c", "e", "g", "i"} {
 				must(t, db.Put([]byte(k), []byte("old")))
 				if i == 2 {
-					must(t, db.Compact(t.Context(), nil, nil))
+					must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				}
 			}
 			want := 1
@@ -277,7 +281,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 					if rng.IntN(10) == 0 {
 						w[0].end = nil
 					}
-					must(t, tx.DeleteRange([]byte(k), w[0].end))
+					must(t, tx.DeleteRange(bloomkv.KeyRange{Lower: []byte(k), Upper: w[0].end}))
 					if w[0].end == nil || k < string(w[0].end) {
 						w.apply(now)
 					}
@@ -324,7 +328,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 			must(t, db.Flush(t.Context()))
 		}
 		if round%100 == 0 {
-			must(t, db.Compact(t.Context(), nil, nil))
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			got, err := storetest.Contents(db)
 			must(t, err)
 			if d := storetest.Diff(got, model); d != "" {
@@ -420,7 +424,8 @@ func TestAnUpdateEndsWell(t *testing.T) {
 	for what, err := range map[string]error{
 		"Get": getErr, "Has": hasErr, "Put": kept.Put(k, k), "Delete": kept.Delete(k),
 		"Iter": it.Err(), "Close": it.Close(),
-		"DeleteRange": kept.DeleteRange(k, nil), "SetMark": kept.SetMark(k), "a closed iterator": left.Close(),
+		"DeleteRange": kept.DeleteRange(bloomkv.KeyRange{Lower: k}), "SetMark": kept.SetMark(k),
+		"SetDurability": kept.SetDurability(bloomkv.DurabilitySync), "a closed iterator": left.Close(),
 	} {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // returned bare
 			t.Errorf("%s after the end: %v, want ErrClosed", what, err)

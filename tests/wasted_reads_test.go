@@ -19,8 +19,8 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
-			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.NoSync, 4096, 128<<10,
-				64<<10, 4
+			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 4096,
+				128<<10, 64<<10, 4
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			defer db.Close()
@@ -57,14 +57,14 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			promise := db.Metrics().FPRPromised
 			for _, tree := range []string{"as written", "compacted"} {
 				if tree == "compacted" {
-					must(t, db.Compact(t.Context(), nil, nil))
+					must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				}
 				runs := runs()
 				before, after := measure(tree)
 				n := float64(after.Gets - before.Gets)
 				wasted := float64(after.WastedReads-before.WastedReads) / n
 				blocks := float64(after.Blocks-before.Blocks) / n
-				inRange := float64(after.TablesInRange-before.TablesInRange) / n
+				inRange := float64(after.RunsInRange-before.RunsInRange) / n
 				t.Logf("%s: %d runs, %.2f tables in range, %.5f wasted reads and %.5f blocks per lookup, promised %g",
 					tree, runs, inRange, wasted, blocks, promise)
 				if wasted > 1.15*promise || blocks > 1.15*promise*1.01 {
@@ -86,7 +86,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 // TestWithoutFiltersEveryRunInRangeIsSearched shows the cost that filters avoid.
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
-	o.Durability, o.FilterFPR = bloomkv.NoSync, 1
+	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 1
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer db.Close()
@@ -102,8 +102,8 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	}
 	m := db.Metrics()
 	l := m.Lookups
-	if l.WastedReads != l.TablesInRange || l.WastedReads < 2990 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
+	if l.WastedReads != l.RunsInRange || l.WastedReads < 2990 || l.FilterProbes != 0 || m.Memory.Filters != 0 {
 		t.Errorf("%d wasted reads of %d tables in range, %d probes, %d bytes of filters; want all searched unfiltered",
-			l.WastedReads, l.TablesInRange, l.FilterProbes, m.Memory.Filters)
+			l.WastedReads, l.RunsInRange, l.FilterProbes, m.Memory.Filters)
 	}
 }

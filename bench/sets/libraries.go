@@ -191,10 +191,10 @@ func newGrowing(o bloom.Options) (*bloom.Scalable, error) {
 
 // own are the kinds of sets of package bloom; the first is what the others are compared with.
 var own = []kind{
-	{"blocked", filter(bloom.Blocked)},
+	{"blocked", filter(bloom.LayoutBlocked)},
 	{"blocked, 64 at once", many},
-	{"classic", filter(bloom.Classic)},
-	{"partitioned", filter(bloom.Partitioned)},
+	{"classic", filter(bloom.LayoutClassic)},
+	{"partitioned", filter(bloom.LayoutPartitioned)},
 	{"Atomic", func(keys int, rate float64) (set, error) {
 		a, err := bloom.NewAtomic(bloom.Options{Keys: keys, Rate: rate})
 		if err != nil {

@@ -30,7 +30,7 @@ func main() {
 
 func dedup(dir string, in io.Reader, out, summary io.Writer) (err error) {
 	// No sync for each line: after a power cut the newest few may count as new again.
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		return err
 	}

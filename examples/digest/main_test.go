@@ -19,7 +19,7 @@ func TestAClientGoesToTheStoreThatMayHaveTheKey(t *testing.T) {
 	var dbs []*bloomkv.DB
 	var urls []string
 	for range stores {
-		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 		if err != nil {
 			t.Fatal(err)
 		}

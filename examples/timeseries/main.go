@@ -88,7 +88,7 @@ func keep(db *bloomkv.DB, from time.Time) error {
 	it := db.Iter(bloomkv.IterOptions{KeysOnly: true})
 	for ok := it.First(); ok; {
 		name, _, _ := bytes.Cut(bytes.Clone(it.Key()), []byte{0})
-		old.DeleteRange(append(name, 0), makeKey(string(name), from))
+		old.DeleteRange(bloomkv.KeyRange{Lower: append(name, 0), Upper: makeKey(string(name), from)})
 		ok = it.SeekGE(append(name, 1))
 	}
 	if err := it.Close(); err != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// MaxKey and MaxValue are the largest lengths of a key and of a value that are read, in bytes.
+// MaxKey and MaxValue are the largest lengths of a key and of a value that are read, in bytes. The store writes smaller
+// values; logs of older versions may have these.
 const (
 	MaxKey   = 64 << 10
-	MaxValue = 64 << 20 << (2 * (^uint(0) >> 63)) // 256 MiB, 64 MiB where int has 32 bits
+	MaxValue = 256 << 20
 )
 
 // MaxBound is the largest useful length of a range's bound: a longer one bounds the same keys as one of this length.

@@ -24,8 +24,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// ErrNoRoom means that the memtables of one more store do not fit.
-var ErrNoRoom = errors.New("no room for another store's memtables")
+// ErrMemoryBudget means that the memtables of one more store do not fit.
+var ErrMemoryBudget = errors.New("no room for another store's memtables")
 
 // A Pool is the memory and the file descriptors that several stores share, or that a single store has. It is safe for
 // concurrent use.
@@ -79,11 +79,12 @@ func (p *Pool) Shared(fsys vfs.FS, dir string) tree.Shared {
 	}
 }
 
-// HasRoom returns an error that matches ErrNoRoom if the memtables of a new store, of the given size, do not fit now.
+// HasRoom returns an error that matches ErrMemoryBudget if the memtables of a new store, of the given size, do not fit
+// now.
 func (p *Pool) HasRoom(memtableSize int64) error {
 	if others := p.Reserved.Load(); others+2*memtableSize > p.Memory/2 {
 		return fmt.Errorf("option MemtableSize: two of %d bytes and the %d of other stores, want at most %d for all, "+
-			"half of the memory of Resources: %w", memtableSize, others, p.Memory/2, ErrNoRoom)
+			"half of the memory of Resources: %w", memtableSize, others, p.Memory/2, ErrMemoryBudget)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type Config struct {
 	Observer     Observer
 }
 
-// Join returns the share of a new store. The error matches ErrNoRoom if its memtables do not fit.
+// Join returns the share of a new store. The error matches ErrMemoryBudget if its memtables do not fit.
 func (p *Pool) Join(c Config) (*Share, error) {
 	b := &Share{
 		tree: c.Tree, pool: p, scaled: c.Scaled, room: make(chan struct{}, 1),

@@ -13,7 +13,7 @@ type Counts struct {
 	Gets            uint64 // lookups
 	MemtableHits    uint64 // answered by a memtable
 	TableHits       uint64 // a table held a version of the key, or a tombstone
-	TablesInRange   uint64 // runs with a table whose bounds include the key
+	RunsInRange     uint64 // runs with a table whose bounds include the key
 	FilterProbes    uint64 // filters queried
 	FilterNegatives uint64 // filters that excluded the key
 	// TruePositives are filters that did not exclude the key, and the table held a version of it.
@@ -225,7 +225,7 @@ func (s *lookupStripe) addTo(l *Counts) {
 		l.BlocksRead += mapped
 		l.BlocksMapped += mapped
 		l.Gets += absent + present
-		l.TablesInRange += n * (absent + present)
+		l.RunsInRange += n * (absent + present)
 		l.TableHits += present
 		l.TableSearches += present
 		l.TruePositives += present
@@ -237,7 +237,7 @@ func (s *lookupStripe) addTo(l *Counts) {
 	l.MemtableHits += s.memtableHits.Load()
 	l.TableHits += s.tableHits.Load()
 	l.AbsentWasted += s.absentWasted.Load()
-	l.TablesInRange += s.inRange.Load()
+	l.RunsInRange += s.inRange.Load()
 	l.FilterProbes += probes
 	l.FilterNegatives += probes - min(probes, passed) // min, since the counters are read one after the other
 	l.TableSearches += s.searches.Load()

@@ -53,11 +53,16 @@ func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Dig
 }
 
 // Rebuild returns the digest of the keys that have a value now, with one filter of the given parameters. It reads all
-// keys. It calls progress, if not nil, now and then with the number of keys read.
+// keys. It calls progress, if not nil, now and then with the number of keys read and that of versions in tables.
 func (r *Reader) Rebuild(
-	ctx context.Context, params bloomblock.Params, progress func(keys uint64),
+	ctx context.Context, params bloomblock.Params, progress func(done, total uint64),
 ) (*digest.Digest, error) {
 	mark := r.tree.Mark() // before the state, as in Digest
+	total := uint64(0)
+	if s, ok := r.tree.Hold(); ok {
+		s.EachTable(func(_ int, t *tree.Table) { total += t.Meta.Entries })
+		r.tree.Release(s)
+	}
 	c, err := r.Open(nil, nil, true, Newest)
 	if err != nil {
 		return nil, err
@@ -66,7 +71,7 @@ func (r *Reader) Rebuild(
 	for ok := c.First(); ok && ctx.Err() == nil; ok = c.Next() {
 		b.add(c.Key())
 		if progress != nil && b.part.Keys%keysBetweenChecks == 0 {
-			progress(b.part.Keys)
+			progress(b.part.Keys, total)
 		}
 	}
 	if err = errors.Join(ctx.Err(), c.Err(), c.Close()); err != nil {

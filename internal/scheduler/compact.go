@@ -214,7 +214,7 @@ func (s *Scheduler) compact(j *job) error {
 		counts.Moves = uint64(len(plan.Inputs[0].Tables)) // a move has one input
 	} else {
 		c.BytesRead = plan.Bytes() - res.Skipped
-		counts = Counts{Compactions: 1, CompactedRead: c.BytesRead, CompactedBytes: c.BytesWritten}
+		counts = Counts{Compactions: 1, CompactedBytesRead: c.BytesRead, CompactedBytes: c.BytesWritten}
 		if c.Rewritten {
 			counts.RewrittenBytes = c.BytesWritten
 		}

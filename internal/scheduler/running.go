@@ -14,12 +14,12 @@ type Running struct {
 
 // A RunningCompaction describes a compaction in progress. A move reads nothing and is not listed.
 type RunningCompaction struct {
-	From, To int    // the uppermost level of the inputs, and the level of the outputs
-	Tables   int    // inputs
-	Bytes    uint64 // of the inputs
-	Versions uint64 // in the inputs
-	Read     uint64 // versions among them that were read
-	Duration time.Duration
+	From, To     int    // the uppermost level of the inputs, and the level of the outputs
+	Tables       int    // inputs
+	Bytes        uint64 // of the inputs
+	Versions     uint64 // in the inputs
+	VersionsRead uint64 // versions among them that were read
+	Duration     time.Duration
 }
 
 // Running returns the flushes and compactions in progress. It takes the locks of the tree and of the scheduler for a
@@ -33,7 +33,7 @@ func (s *Scheduler) Running() Running {
 	defer s.mu.Unlock()
 	if j := s.running; j != nil && !j.plan.Move {
 		c := RunningCompaction{
-			From: j.plan.Inputs[0].Level, To: j.plan.To, Bytes: j.plan.Bytes(), Read: j.read.Load(),
+			From: j.plan.Inputs[0].Level, To: j.plan.To, Bytes: j.plan.Bytes(), VersionsRead: j.read.Load(),
 			Duration: time.Since(j.began),
 		}
 		for _, in := range j.plan.Inputs {

@@ -21,7 +21,7 @@ func Churn(t *testing.T, db *bloomkv.DB) (stop func()) {
 			case 0, 1:
 				err = db.Flush(ctx)
 			case 2:
-				err = db.Compact(ctx, nil, nil)
+				err = db.Compact(ctx, bloomkv.CompactOptions{})
 			default:
 				other := map[string]string{fmt.Sprintf("~other%d", i%7): "ingested"}
 				err = db.Ingest(ctx, PairsOf(other), bloomkv.IngestOptions{})

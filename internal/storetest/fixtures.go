@@ -19,7 +19,8 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 	t.Helper()
 	o = Tiny(mem)
 	// A rate of 0.5 makes filters often wrong.
-	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.NoSync, bloomkv.CompressionNone, 1<<20, 0.5
+	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20,
+		0.5
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 		if hi != "" {
 			end = []byte(hi)
 		}
-		must(db.DeleteRange([]byte(lo), end))
+		must(db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
 		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
 	}
 	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
@@ -61,7 +62,7 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 	for _, i := range rng.Perm(1500) {
 		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
 	}
-	if err := db.Compact(t.Context(), nil, nil); err != nil {
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	over := func(what string) {

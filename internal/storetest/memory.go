@@ -31,7 +31,7 @@ func (s *tenant) build() error {
 		lower := append(fmt.Appendf(nil, "%08d", i), bytes.Repeat([]byte("k"), bloomkv.MaxKeySize-8)...)
 		upper := bytes.Clone(lower)
 		upper[len(upper)-1]++
-		err = db.DeleteRange(lower, upper)
+		err = db.DeleteRange(bloomkv.KeyRange{Lower: lower, Upper: upper})
 	}
 	if err == nil {
 		err = db.Close()
@@ -47,7 +47,7 @@ func (s *tenant) build() error {
 }
 
 func (s *tenant) options(r *bloomkv.Resources) *bloomkv.Options {
-	return &bloomkv.Options{FS: s.files, Resources: r, FilterFPR: 1, Durability: bloomkv.NoSync}
+	return &bloomkv.Options{FS: s.files, Resources: r, FilterFPR: 1, Durability: bloomkv.DurabilityNoSync}
 }
 
 // open opens the store, to read, and loads it.

@@ -33,7 +33,7 @@ func Small(fsys vfs.FS) *bloomkv.Options {
 func OpenTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := Tiny(vfstest.NewMem())
-	o.Durability, o.MemtableSize = bloomkv.NoSync, 1<<20
+	o.Durability, o.MemtableSize = bloomkv.DurabilityNoSync, 1<<20
 	db, err := bloomkv.Open("db", o)
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +55,13 @@ func OpenCold(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 		t.Fatalf("%d bytes of indexes are loaded", loaded)
 	}
 	return db
+}
+
+// PutWith puts one key with a durability of its own.
+func PutWith(db *bloomkv.DB, d bloomkv.Durability, key, value []byte) error {
+	var b bloomkv.Batch
+	b.Put(key, value)
+	return db.ApplyWith(&b, d)
 }
 
 // Settle waits until no flush or compaction is left to do.

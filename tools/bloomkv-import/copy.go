@@ -93,7 +93,8 @@ func (a *app) fill(ctx context.Context, s store, dir string, r *report) (err err
 	defer bar.End()
 	err = db.Ingest(ctx, from.pairs(bar), bloomkv.IngestOptions{})
 	if err == nil {
-		err = db.Compact(ctx, nil, nil) // moves the tables into the last level, where filters need half the memory
+		// It moves the tables into the last level, where filters need half the memory.
+		err = db.Compact(ctx, bloomkv.CompactOptions{})
 	}
 	if ctx.Err() != nil {
 		return ctx.Err() // which has ended the reader

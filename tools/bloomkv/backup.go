@@ -55,7 +55,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 					words.Plural(r.Tables, "table"), r.Stored, words.Plural(r.Bytes, "byte"))
 				if verify {
 					bar := a.Progress("verify", -1, false)
-					err = backup.Verify(c.Context(), to, bar.Set)
+					err = backup.Verify(c.Context(), to, bar.SetBytes)
 					bar.End()
 				}
 				if err == nil && keep > 0 {

@@ -56,12 +56,8 @@ the store takes.`,
 			err = with(db, err, func(db *bloomkv.DB) error {
 				before = sumTables(db) // Open has written the contents of logs into tables
 				if !nothing(kr) {
-					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedRead })
-					work := db.Compact
-					if rewrite {
-						work = db.Rewrite
-					}
-					err := work(c.Context(), kr.Lower, kr.Upper)
+					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedBytesRead })
+					err := db.Compact(c.Context(), bloomkv.CompactOptions{Range: kr, Rewrite: rewrite})
 					stop()
 					if err != nil {
 						return err

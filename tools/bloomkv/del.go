@@ -46,7 +46,7 @@ del does not create a store.`,
 				if !all && everything(kr) {
 					return cli.Hint(c, errors.New("the range is the whole store: use --all to delete every key"))
 				}
-				b.DeleteRange(kr.Lower, kr.Upper)
+				b.DeleteRange(kr)
 			}
 			for _, arg := range keys {
 				key, err := h.bytes("key", arg)

@@ -143,7 +143,7 @@ func demoOptions(set *workload.Pairs) bloomkv.Options {
 		largest = max(largest, part)
 	}
 	o := bloomkv.Options{
-		Durability:    bloomkv.NoSync, // a power failure may lose the demo
+		Durability:    bloomkv.DurabilityNoSync, // a power failure may lose the demo
 		TableSize:     min(max(total/32, 16<<10), 8<<20),
 		BaseLevelSize: max(total/8, 64<<10),
 		LevelRatio:    4,
@@ -223,7 +223,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 		}
 		absent, present := &c.absentLookups, &c.presentLookups
 		c.wasted = float64(absent.WastedReads) / float64(c.absent.Ops)
-		c.wastedPerRun = float64(absent.WastedReads) / float64(max(absent.TablesInRange, 1))
+		c.wastedPerRun = float64(absent.WastedReads) / float64(max(absent.RunsInRange, 1))
 		c.blocksAbsent, c.readAbsent = float64(absent.Blocks)/float64(c.absent.Ops),
 			float64(absent.BlocksRead)/float64(c.absent.Ops)
 		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops),

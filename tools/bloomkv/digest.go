@@ -155,8 +155,7 @@ func (d *digester) make(ctx context.Context, db *bloomkv.DB) (*digest.Digest, er
 	if d.opts.Rebuild {
 		bar := d.Progress("reading keys", -1, false)
 		defer bar.End()
-		most := entries(db)
-		d.opts.Progress = func(keys uint64) { bar.SetBytes(keys, most) }
+		d.opts.Progress = bar.SetBytes
 	}
 	return db.Digest(ctx, d.opts)
 }

@@ -219,7 +219,7 @@ func TestAStoreThatChangesIsNotDamaged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
 		MemtableSize: 64 << 10, TableSize: 64 << 10, BaseLevelSize: 128 << 10, LevelRatio: 4,
-		Compression: bloomkv.CompressionNone, Durability: bloomkv.NoSync,
+		Compression: bloomkv.CompressionNone, Durability: bloomkv.DurabilityNoSync,
 	})
 	must(t, err)
 	// Keys are overwritten: in a growing store each inspection would take longer than the one before.

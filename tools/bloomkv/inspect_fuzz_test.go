@@ -88,9 +88,9 @@ func killed(tb testing.TB) (files map[string][]byte) {
 		}
 	}
 	put("\x1b[2J", "a", "b\x00", "\xff")
-	err = errors.Join(db.DeleteRange([]byte("b"), nil), db.Flush(tb.Context()))
+	err = errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: []byte("b")}), db.Flush(tb.Context()))
 	put("c", "a")
-	err = errors.Join(err, db.Delete([]byte("a")), db.DeleteRange(nil, []byte("b")))
+	err = errors.Join(err, db.Delete([]byte("a")), db.DeleteRange(bloomkv.KeyRange{Upper: []byte("b")}))
 	files = map[string][]byte{}
 	names, listErr := os.ReadDir(dir)
 	m, loadErr := manifest.Load(vfs.OS, dir)

@@ -28,8 +28,8 @@ func logOf(t *testing.T) (name string, b []byte) {
 	var batch bloomkv.Batch
 	batch.Put([]byte("b"), []byte("some value"))
 	batch.Delete([]byte("c\x1b[2J"))
-	batch.DeleteRange([]byte("d"), []byte("e"))
-	batch.DeleteRange(nil, nil)
+	batch.DeleteRange(bloomkv.KeyRange{Lower: []byte("d"), Upper: []byte("e")})
+	batch.DeleteRange(bloomkv.KeyRange{})
 	if err := errors.Join(db.Put([]byte("a"), []byte("1")), db.Apply(&batch), db.Put([]byte("f"), nil),
 		db.Delete([]byte("f"))); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func shortStore(t *testing.T) (dir string) {
 	must(t, errors.Join(db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := 0; i < 2_200_000 && yield(bloomkv.KV{Key: fmt.Appendf(nil, "%09d", i)}, nil); i++ {
 		}
-	}, bloomkv.IngestOptions{}), db.Compact(t.Context(), nil, nil), db.Close()))
+	}, bloomkv.IngestOptions{}), db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 	return dir
 }
 
@@ -100,8 +100,9 @@ func TestStatsSaysWhatMemoryKeeps(t *testing.T) {
 	}
 	text := oneLine(tool{}.must(t, "stats", dir, "--budget", "8", "--tables"))
 	for _, want := range []string{
-		fmt.Sprintf("%.4g promised, 1e-06 asked, for which memory is too short: all filters need a MemoryBudget of "+
-			"%d MiB", short.FPRPromised, short.BudgetNeeded>>20),
+		fmt.Sprintf("fpr asked 1e-06, fpr promised %.4g,", short.FPRPromised),
+		fmt.Sprintf("memory is too short for the rate that is asked: all filters need a MemoryBudget of %d MiB",
+			short.BudgetNeeded>>20),
 		"filters in memory: whole of 0 tables, at least half of 2, less of 0, none of 0",
 		"table level units memory promised",
 	} {
@@ -109,7 +110,7 @@ func TestStatsSaysWhatMemoryKeeps(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if text := oneLine(tool{}.must(t, "stats", dir)); strings.Contains(text, "asked") ||
+	if text := oneLine(tool{}.must(t, "stats", dir)); strings.Contains(text, "too short") ||
 		strings.Contains(text, "filters in memory:") {
 		t.Errorf("a promise that is kept:\n%s", text)
 	}

@@ -27,7 +27,7 @@ import (
 func treeStore(t *testing.T, o bloomkv.Options) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "store")
-	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.NoSync, 64<<10, 128<<10, 1
+	o.Durability, o.TableSize, o.BaseLevelSize, o.FilterSeed = bloomkv.DurabilityNoSync, 64<<10, 128<<10, 1
 	db, err := bloomkv.Open(dir, &o)
 	must(t, err)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key/%06d", i) }
@@ -40,7 +40,7 @@ func treeStore(t *testing.T, o bloomkv.Options) string {
 		}
 		must(t, db.Flush(t.Context()))
 		if part == 5 {
-			err = db.Compact(t.Context(), nil, nil)
+			err = db.Compact(t.Context(), bloomkv.CompactOptions{})
 		}
 	}
 	for i := range 5000 {
@@ -366,7 +366,8 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 	for _, k := range []string{attack[:40], attack, "\x00" + attack} {
 		err = errors.Join(err, db.Put([]byte(k), []byte(attack)))
 	}
-	must(t, errors.Join(err, db.DeleteRange([]byte(attack+"a"), []byte(attack+"b")), db.Close()))
+	err = errors.Join(err, db.DeleteRange(bloomkv.KeyRange{Lower: []byte(attack + "a"), Upper: []byte(attack + "b")}))
+	must(t, errors.Join(err, db.Close()))
 	table := filepath.Join(t.TempDir(), "<script>alert(2)<"+"&\".sst")
 	b := readFile(t, glob(t, dir, "*.sst"))
 	if err := os.WriteFile(table, b, 0o600); err != nil {

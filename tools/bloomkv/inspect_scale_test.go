@@ -31,7 +31,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	size := max(2*int64(n), 64<<10)
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
 		FilterSeed: 1,
-		FilterKind: kind, Durability: bloomkv.NoSync, Compression: bloomkv.CompressionNone,
+		FilterKind: kind, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
 		MemoryBudget: 256 << 20, MemtableSize: size, TableSize: size, BaseLevelSize: 2 * size, LevelRatio: 4,
 	})
 	must(t, err)
@@ -43,13 +43,14 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 			for _, i := range part {
 				b.Put(scaleKey(i), fmt.Appendf(nil, "%064d", i))
 			}
-			must(t, db.With(bloomkv.NoSync).Apply(&b))
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
 		}
 		must(t, db.Flush(t.Context()))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	put(rng.Perm(n))
-	if err := db.Compact(t.Context(), scaleKey(0), scaleKey(n/2)); err != nil { // the rest stays where it is
+	half := bloomkv.KeyRange{Upper: scaleKey(n / 2)} // the rest stays where it is
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{Range: half}); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {

@@ -165,7 +165,7 @@ func TestStatsShowWhatFiltersHaveAnswered(t *testing.T) {
 	}
 	db, err := bloomkv.Open(dir, nil)
 	must(t, err)
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range 30000 {
 		if _, err := db.Get(fmt.Appendf(nil, "key/%06d.%d", i%2999, i)); !errors.Is(err, bloomkv.ErrNotFound) {
 			t.Fatal(err)
@@ -357,7 +357,7 @@ func TestStoresWithoutFiltersSaySo(t *testing.T) {
 
 func TestTheLogIsShownTornWhereItEndsInARecord(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	must(t, err)
 	defer db.Close()
 	for range 2 {

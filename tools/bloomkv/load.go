@@ -61,7 +61,8 @@ func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, a
 	bar := a.Progress(c.Name(), in.size, true)
 	defer bar.End()
 	l.note = func(text string) { a.note(bar, in.name, text) }
-	err = w.create(c.Context(), args[0], func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
+	o := bloomkv.Options{Durability: bloomkv.DurabilityNoSync} // load syncs once, at the end
+	err = w.create(c.Context(), args[0], o, func(db *bloomkv.DB, isNew bool) (keep bool, err error) {
 		keep, err = body(db, in.read(c.Context(), bar), isNew)
 		return keep, in.named(err)
 	})
@@ -103,7 +104,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 			return nil
 		}
 		first := l.lines + 1
-		if err := db.With(bloomkv.NoSync).Apply(&batch); err != nil {
+		if err := db.Apply(&batch); err != nil {
 			return fmt.Errorf("lines %d to %d: %w", first, l.lines+batch.Len(), err)
 		}
 		l.lines += batch.Len()
@@ -133,7 +134,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 			}
 		}
 		if len(value) > batchBytes { // a batch would copy it
-			if err := db.With(bloomkv.NoSync).Put(key, value); err != nil {
+			if err := db.Put(key, value); err != nil {
 				return fmt.Errorf("line %d: %w", in.number, err)
 			}
 			l.lines++

@@ -35,14 +35,14 @@ func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
 // create opens a store, creating it if necessary, and runs body on it. If body fails, a store that was created is
 // removed, unless body returns keep.
 func (w *writeFlags) create(
-	ctx context.Context, dir string, body func(db *bloomkv.DB, isNew bool) (keep bool, err error),
+	ctx context.Context, dir string, o bloomkv.Options, body func(db *bloomkv.DB, isNew bool) (keep bool, err error),
 ) error {
 	s, err := look(dir)
 	if err != nil {
 		return err
 	}
 	keep := false
-	db, err := w.open(ctx, dir, bloomkv.Options{})
+	db, err := w.open(ctx, dir, o)
 	err = with(db, err, func(db *bloomkv.DB) (err error) {
 		keep, err = body(db, s.isNew)
 		return err

@@ -42,7 +42,7 @@ Without VALUE, put reads the value from standard input. An argument that begins 
 			if err != nil {
 				return err
 			}
-			return w.create(c.Context(), args[0], func(db *bloomkv.DB, _ bool) (bool, error) {
+			return w.create(c.Context(), args[0], bloomkv.Options{}, func(db *bloomkv.DB, _ bool) (bool, error) {
 				return false, db.Put(key, value)
 			})
 		},

@@ -33,7 +33,7 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 			var size uint64
 			db, err := a.openData(c.Context(), args[0])
 			err = with(db, err, func(db *bloomkv.DB) error {
-				size, err = db.ApproximateSize(kr.Lower, kr.Upper)
+				size, err = db.ApproximateSize(kr)
 				return err
 			})
 			if err != nil {

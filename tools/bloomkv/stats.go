@@ -235,7 +235,7 @@ func (a *app) printStats(s *storeStats) {
 		words.Wrapped(a.Out, kept)
 	}
 	m := s.Metrics
-	m.Levels, m.TablesOffPlan = nil, 0 // they were printed
+	m.Levels, m.TablesOffPlan, m.BytesOffPlan = nil, 0, 0 // they were printed
 	fmt.Fprint(a.Out, m)
 }
 

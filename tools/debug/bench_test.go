@@ -83,13 +83,13 @@ func benchKey(dst []byte, i uint64) []byte {
 
 func benchStore(b *testing.B) *bloomkv.DB {
 	b.Helper()
-	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	must(b, err)
 	value := make([]byte, 100)
 	for i := range uint64(benchKeys) {
 		must(b, db.Put(benchKey(nil, 2*i), value))
 	}
-	must(b, db.Compact(b.Context(), nil, nil))
+	must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 	return db
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/tools/debug"
 )
@@ -89,7 +90,7 @@ func TestAFlushAndACompactionAreSent(t *testing.T) {
 	next(t, events, "the first sample", anySample)
 	fill(t, db)
 	next(t, events, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	next(t, events, "a compaction", func(s debug.Sample) bool { return s.Writes.Compactions+s.Writes.Moves > 0 })
 }
 

@@ -31,7 +31,7 @@ var fast = debug.Options{Interval: 100 * time.Millisecond, Reread: time.Nanoseco
 func newStore(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := storetest.Small(vfs.OS)
-	o.Durability = bloomkv.NoSync
+	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open(filepath.Join(t.TempDir(), "orders"), o)
 	must(t, err)
 	t.Cleanup(func() { _ = db.Close() }) // some tests have closed it

@@ -187,7 +187,7 @@ func (s *Sample) events() (all []string) {
 	}
 	if w.Compactions > 0 {
 		all = append(all, fmt.Sprintf("%s, %s read, %s written", words.Plural(w.Compactions, "compaction"),
-			picture.Bytes(float64(w.CompactedRead)), picture.Bytes(float64(w.CompactedBytes))))
+			picture.Bytes(float64(w.CompactedBytesRead)), picture.Bytes(float64(w.CompactedBytes))))
 	}
 	if w.Moves > 0 {
 		all = append(all, words.Plural(w.Moves, "table")+" moved to another level")

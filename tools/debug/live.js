@@ -68,7 +68,7 @@
 		return [
 			w.flushes && plural(w.flushes, "flush") + ", " + bytes(w.flush_bytes) + " written",
 			w.ingests && plural(w.ingests, "ingest") + ", " + bytes(w.ingest_bytes),
-			w.compactions && plural(w.compactions, "compaction") + ", " + bytes(w.compacted_read) + " read, " +
+			w.compactions && plural(w.compactions, "compaction") + ", " + bytes(w.compacted_bytes_read) + " read, " +
 				bytes(w.compacted_bytes) + " written",
 			w.moves && plural(w.moves, "table") + " moved to another level",
 			stalls && plural(stalls, "stall") + " of writes",

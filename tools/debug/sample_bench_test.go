@@ -11,7 +11,7 @@ import (
 
 // BenchmarkSample measures what all viewers together cost a store, once in Options.Interval: one sample.
 func BenchmarkSample(b *testing.B) {
-	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -91,7 +91,7 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 				case 0, 1:
 					err = db.Flush(ctx)
 				default:
-					err = db.Compact(ctx, nil, nil)
+					err = db.Compact(ctx, bloomkv.CompactOptions{})
 				}
 				if err != nil && ctx.Err() == nil {
 					t.Errorf("background: %v", err)
@@ -132,7 +132,8 @@ func TestConditionalWritesAreLinearizable(t *testing.T) {
 						result.done, err = db.PutIfAbsent(key, fresh)
 					case 5:
 						others = min(rng.IntN(4), keys-1-op.key)
-						err = db.DeleteRange(key, fmt.Appendf(nil, "key%02d\x00", op.key+others))
+						end := fmt.Appendf(nil, "key%02d\x00", op.key+others)
+						err = db.DeleteRange(bloomkv.KeyRange{Lower: key, Upper: end})
 					case 6:
 						op.new = fresh
 						err = db.Ingest(t.Context(), storetest.PairsOf(map[string]string{string(key): string(fresh)}),

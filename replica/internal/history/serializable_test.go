@@ -45,7 +45,7 @@ var wholeStore = porcupine.Model{
 func TestTransactionsAreSerializable(t *testing.T) {
 	for round := range storetest.AtStride(40) {
 		o := storetest.Tiny(vfstest.NewMem())
-		o.Durability = bloomkv.NoSync
+		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
 		must(t, err)
 		stop := storetest.Churn(t, db)
@@ -110,7 +110,7 @@ func randomCall(t *testing.T, db *bloomkv.DB, rng *rand.Rand, fresh string, done
 		for k := first; k < accountKeys; k++ {
 			done.writes[k] = ""
 		}
-		return db.DeleteRange(key(first), nil)
+		return db.DeleteRange(bloomkv.KeyRange{Lower: key(first)})
 	case 3:
 		done.writes[first] = fresh
 		return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{string(key(first)): fresh}),

@@ -68,7 +68,7 @@ func arithmetic() string {
 // classicBits returns the bits for each URL of a classic filter.
 func classicBits(rate float64) float64 {
 	const keys = 1_000_000
-	f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate, Layout: bloom.Classic})
+	f, err := bloom.New(bloom.Options{Keys: keys, Rate: rate, Layout: bloom.LayoutClassic})
 	if err != nil {
 		panic(err)
 	}
@@ -134,7 +134,7 @@ func bytesPerURL(t *testing.T) string {
 		if err := db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Compact(t.Context(), nil, nil); err != nil {
+		if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		size := uint64(0)

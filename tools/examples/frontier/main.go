@@ -60,7 +60,7 @@ type crawler struct {
 func (c *crawler) run(dir string, filter bloom.Options, workers int) error {
 	// No write is synced alone. A kill loses none of them; a power cut may lose the newest, whose pages are then
 	// visited again.
-	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ var small = bloom.Options{Keys: 300, Rate: 0.01}
 
 func open(t *testing.T, files vfs.FS, o bloom.Options) *queue {
 	t.Helper()
-	db, err := bloomkv.Open("store", &bloomkv.Options{FS: files, Durability: bloomkv.NoSync})
+	db, err := bloomkv.Open("store", &bloomkv.Options{FS: files, Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func newStore(t *testing.T, tables int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "orders")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
-		TableSize: 64 << 10, MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, Durability: bloomkv.NoSync,
+		TableSize: 64 << 10, MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, Durability: bloomkv.DurabilityNoSync,
 		MaxOpenFiles: 2000,
 	})
 	must(t, err)
@@ -142,7 +142,7 @@ func newStore(t *testing.T, tables int) string {
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
 	}
 	must(t, db.Flush(t.Context()))
-	must(t, errors.Join(db.Compact(t.Context(), nil, nil)))
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{})))
 	for i := range n / 20 {
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*104729%n), value))
 	}
@@ -385,7 +385,8 @@ func work(t *testing.T, db *bloomkv.DB) {
 	value := make([]byte, 200)
 	for round := range 100 {
 		for i := range 20 * round {
-			must(t, db.With(bloomkv.NoSync).Put(fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000), value))
+			key := fmt.Appendf(nil, "user/%08d", (round*2000+i)*7919%1_000_000)
+			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, key, value))
 			_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i*7919%1_000_000))
 			must(t, err)
 		}

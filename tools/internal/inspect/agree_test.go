@@ -126,7 +126,7 @@ func TestTheOptimumIsNeverAboveWhatIsPredicted(t *testing.T) {
 func TestWhatTooLittleMemoryKeepsIsThatOfMetrics(t *testing.T) {
 	const n, budget = 2_500_000, 8 << 20
 	g := &grown{T: t, dir: t.TempDir(), keys: n}
-	o := bloomkv.Options{MemoryBudget: budget, FilterFPR: 1e-6, FilterSeed: 1, Durability: bloomkv.NoSync}
+	o := bloomkv.Options{MemoryBudget: budget, FilterFPR: 1e-6, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync}
 	var err error
 	g.db, err = bloomkv.Open(g.dir, &o)
 	must(t, err)

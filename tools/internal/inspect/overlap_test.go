@@ -16,7 +16,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 	const n = 40_000
 	for _, tableSize := range []int64{1 << 20, 32 << 10} { // a few tables, and more than 64
 		g := steady(t, n, bloomkv.Options{TableSize: tableSize})
-		must(t, g.db.Compact(t.Context(), nil, nil))
+		must(t, g.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		all := n + n/50
 		g.put(each(n/4, n/2))
 		// the last 4,000 keys, and 4,000 new ones after them
@@ -109,7 +109,7 @@ func TestPlacesAndOverlapsAreThoseOfTheKeys(t *testing.T) {
 			t.Errorf("%.0f ± %.0f keys would be written and %.0f entries dropped, want %.0f of %.0f", o.Written, o.Err,
 				o.Garbage, total, entries)
 		}
-		must(t, g.db.DeleteRange(treeKey(5), treeKey(6)))
+		must(t, g.db.DeleteRange(bloomkv.KeyRange{Lower: treeKey(5), Upper: treeKey(6)}))
 		g.put(each(0, 1))
 		if o := g.inspect(inspect.Options{}).Overlap; o.Known || o.Written != 0 {
 			t.Errorf("with range deletes: %+v, want nothing known", o)

@@ -16,7 +16,7 @@ import (
 func TestThePageOfTwentyFiveTablesIsSmall(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{
-		TableSize: 1 << 20, MemtableSize: 4 << 20, BaseLevelSize: 8 << 20, Durability: bloomkv.NoSync,
+		TableSize: 1 << 20, MemtableSize: 4 << 20, BaseLevelSize: 8 << 20, Durability: bloomkv.DurabilityNoSync,
 		FilterPrefix: bloomkv.PrefixLen(8),
 	})
 	must(t, err)
@@ -26,7 +26,7 @@ func TestThePageOfTwentyFiveTablesIsSmall(t *testing.T) {
 		_, _ = random.Read(value) // does not fail
 		must(t, db.Put(fmt.Appendf(nil, "user/%08d", i*7919%n), value))
 	}
-	must(t, db.Compact(t.Context(), nil, nil))
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	for i := range n {
 		_, err := db.Has(fmt.Appendf(nil, "user/%08dx", i))
 		must(t, err)

@@ -35,13 +35,13 @@ func (g *grown) put(keys iter.Seq[int]) {
 	for i := range keys {
 		b.Put(treeKey(i), fmt.Appendf(nil, "%064d", i))
 		if b.Len() == 1000 {
-			if err := g.db.With(bloomkv.NoSync).Apply(&b); err != nil {
+			if err := g.db.ApplyWith(&b, bloomkv.DurabilityNoSync); err != nil {
 				g.Fatal(err)
 			}
 			b.Reset()
 		}
 	}
-	if err := errors.Join(g.db.With(bloomkv.NoSync).Apply(&b), g.db.Flush(g.Context())); err != nil {
+	if err := errors.Join(g.db.ApplyWith(&b, bloomkv.DurabilityNoSync), g.db.Flush(g.Context())); err != nil {
 		g.Fatal(err)
 	}
 }

@@ -38,7 +38,7 @@ func steady(t *testing.T, n int, o bloomkv.Options) *grown {
 			}
 		}, bloomkv.IngestOptions{}))
 	}
-	must(t, errors.Join(err, g.db.Compact(t.Context(), nil, nil)))
+	must(t, errors.Join(err, g.db.Compact(t.Context(), bloomkv.CompactOptions{})))
 	if o.FilterMemory == 0 {
 		g.put(each(n/4, n/4+n/25)) // again
 		g.put(each(n, n+n/50))

@@ -31,7 +31,7 @@ func Open(dir string, options *bloomkv.Options) (*Store, error) {
 	if options != nil {
 		s.options = *options
 	}
-	s.options.Durability = bloomkv.NoSync
+	s.options.Durability = bloomkv.DurabilityNoSync
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,9 @@ var batches = sync.Pool{New: func() any { return new(bloomkv.Batch) }}
 
 // PutSync syncs the log, whatever the options are.
 func (s *Store) PutSync(key, value []byte) error {
-	return s.DB.With(bloomkv.Sync).Put(key, value)
+	b := batches.Get().(*bloomkv.Batch) //nolint:errcheck // the pool holds nothing else
+	b.Put(key, value)
+	return s.apply(b, bloomkv.DurabilitySync)
 }
 
 // Apply copies the pairs into a batch of the DB, as an application would do.
@@ -83,7 +85,12 @@ func (s *Store) Apply(pairs workload.Batch) error {
 	for key, value := range pairs.All() {
 		b.Put(key, value)
 	}
-	err := s.DB.Apply(b)
+	return s.apply(b, bloomkv.DurabilityNoSync)
+}
+
+// apply applies a batch of the pool and gives it back.
+func (s *Store) apply(b *bloomkv.Batch, d bloomkv.Durability) error {
+	err := s.DB.ApplyWith(b, d)
 	b.Reset()
 	batches.Put(b)
 	return err
@@ -117,4 +124,6 @@ func (s *Store) Settle(ctx context.Context) error {
 }
 
 // Compact merges everything into the last level.
-func (s *Store) Compact(ctx context.Context) error { return s.DB.Compact(ctx, nil, nil) }
+func (s *Store) Compact(ctx context.Context) error {
+	return s.DB.Compact(ctx, bloomkv.CompactOptions{})
+}

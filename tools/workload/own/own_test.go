@@ -112,7 +112,7 @@ func TestADeletedKeyStaysDeleted(t *testing.T) {
 func TestPutSyncIsDurableAndPutIsNot(t *testing.T) {
 	disk := vfstest.NewMem()
 	// The options ask for durable writes, but Put must not wait for the disk.
-	s, err := own.Open("store", &bloomkv.Options{FS: disk, Durability: bloomkv.Sync})
+	s, err := own.Open("store", &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilitySync})
 	must(t, err)
 	must(t, errors.Join(s.PutSync([]byte("synced"), []byte("1")), s.Put([]byte("not"), []byte("2"))))
 	left, err := own.Open("store", &bloomkv.Options{FS: disk.Crash(vfstest.KeepNothing)})

@@ -39,7 +39,7 @@ type Iterator interface {
 	Release()
 }
 
-// A Database is an open store. Get, Has, Put, Delete, DeleteRange, Close and all methods not defined here are
+// A Database is an open store. Get, Has, Put, Delete, Close and all methods not defined here are
 // bloomkv's own. If it was opened with Options.Durability NoSync, its writes are as durable as goleveldb's without
 // WriteOptions.
 type Database struct{ *bloomkv.DB }
@@ -62,8 +62,16 @@ func (d Database) NewSnapshot() (Snapshot, error) {
 	return Snapshot{s}, err
 }
 
+// DeleteRange deletes the keys in [start, end); nil is no bound.
+func (d Database) DeleteRange(start, end []byte) error {
+	return d.DB.DeleteRange(bloomkv.KeyRange{Lower: start, Upper: end})
+}
+
 // Compact compacts the range between two keys; nil is no bound.
-func (d Database) Compact(lo, hi []byte) error { return d.DB.Compact(context.Background(), lo, hi) }
+func (d Database) Compact(lo, hi []byte) error {
+	r := bloomkv.KeyRange{Lower: lo, Upper: hi}
+	return d.DB.Compact(context.Background(), bloomkv.CompactOptions{Range: r})
+}
 
 // SyncKeyValue makes all earlier writes durable.
 func (d Database) SyncKeyValue() error { return d.Sync() }
@@ -76,17 +84,34 @@ type batch struct {
 	db *bloomkv.DB
 }
 
-func (b *batch) Put(key, value []byte) error         { b.Batch.Put(key, value); return nil }
-func (b *batch) Delete(key []byte) error             { b.Batch.Delete(key); return nil }
-func (b *batch) DeleteRange(start, end []byte) error { b.Batch.DeleteRange(start, end); return nil }
-func (b *batch) ValueSize() int                      { return b.Size() }
-func (b *batch) Write() error                        { return b.db.Apply(&b.Batch) }
-func (b *batch) Replay(w Writer) error               { return b.Batch.Replay(unmarked{w}) }
+func (b *batch) Put(key, value []byte) error { b.Batch.Put(key, value); return nil }
+func (b *batch) Delete(key []byte) error     { b.Batch.Delete(key); return nil }
+func (b *batch) ValueSize() int              { return b.Size() }
+func (b *batch) Write() error                { return b.db.Apply(&b.Batch) }
 
-// unmarked makes a Writer one of bloomkv's. Its batches never have a mark.
-type unmarked struct{ Writer }
+func (b *batch) DeleteRange(start, end []byte) error {
+	b.Batch.DeleteRange(bloomkv.KeyRange{Lower: start, Upper: end})
+	return nil
+}
 
-func (unmarked) SetMark([]byte) error { return errors.New("the batch sets a mark") }
+func (b *batch) Replay(w Writer) (err error) {
+	for op := range b.Ops() {
+		switch op.Kind {
+		case bloomkv.OpPut:
+			err = w.Put(op.Key, op.Value)
+		case bloomkv.OpDelete:
+			err = w.Delete(op.Key)
+		case bloomkv.OpDeleteRange:
+			err = w.DeleteRange(op.Range.Lower, op.Range.Upper)
+		case bloomkv.OpSetMark:
+			err = errors.New("the batch sets a mark")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 type iterator struct {
 	*bloomkv.Iterator

@@ -51,7 +51,7 @@ func TestSameAsGoleveldb(t *testing.T) {
 	for seed := range uint64(40) {
 		files, stor := vfstest.NewMem(), storage.NewMemStorage()
 		ours := &program{open: func() (store, error) {
-			options := bloomkv.Options{FS: files, MemtableSize: 16 << 10, Durability: bloomkv.NoSync}
+			options := bloomkv.Options{FS: files, MemtableSize: 16 << 10, Durability: bloomkv.DurabilityNoSync}
 			db, err := bloomkv.Open("data", &options)
 			return subject{Database{db}}, err
 		}}
@@ -72,7 +72,7 @@ func TestSameAsGoleveldb(t *testing.T) {
 
 // TestCloseNeedsNoLock closes the store while readers and writers run and an iterator is open.
 func TestCloseNeedsNoLock(t *testing.T) {
-	opened, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.NoSync})
+	opened, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	if err != nil {
 		t.Fatal(err)
 	}
