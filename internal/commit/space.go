@@ -20,6 +20,7 @@ const (
 	spareParts = 16       // the free space is asked for again once this part of what was spare may be in use,
 	spareMost  = 1 << 20  // or so many bytes: others write, too
 	rangesKept = 16 << 10 // bytes that only range deletes may use
+	nearlyFull = 1 << 30  // spare bytes from which on the size of the manifest does not matter
 )
 
 func inBlocks(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes - 1) }
@@ -31,6 +32,7 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 	if w.roomFor -= 2 * size; w.roomFor >= 0 {
 		return nil
 	}
+	w.roomFor = spareMost // if the free space is not known
 	fsys, ok := w.FS.(vfs.FreeSpacer)
 	if !ok {
 		return nil
@@ -45,20 +47,23 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 		if w.log != nil {
 			logged = w.log.w.Size()
 		}
-		snapshot, tail := w.Tree.ManifestSpace()
-		// A new manifest takes the place of the one before, and that before a table is written.
-		need := inBlocks(logged+size) - inBlocks(logged) + tail + kept +
-			max(inBlocks(unflushed+size), inBlocks(snapshot))
+		table := inBlocks(unflushed + size)
+		need := inBlocks(logged+size) - inBlocks(logged) + kept + table
 		n, err := fsys.FreeSpace(w.Dir)
 		if err != nil {
 			return nil //nolint:nilerr // what is not known refuses nothing
 		}
 		free := int64(min(n, 1<<62))
+		if free < need+nearlyFull {
+			// A new manifest takes the place of the one before, and that before a table is written.
+			snapshot, tail := w.Tree.ManifestSpace()
+			need += tail + max(inBlocks(snapshot)-table, 0)
+		}
 		if free >= need {
 			w.roomFor = min((free-need)/spareParts, spareMost)
 			return nil
 		}
-		if unflushed == 0 {
+		if w.roomFor = 0; unflushed == 0 {
 			return fmt.Errorf("%s: %w: %d bytes are free, a write of %d bytes may need %d",
 				w.Dir, vfs.ErrNoSpace, free, size, need)
 		}
