@@ -18,9 +18,9 @@ import (
 // needs for the process.
 const groupSlack = 2 << 20
 
-// inQuarter runs the job twice, in processes of their own. The first shows how much memory the process needs. The second
-// is in a control group that has memory for that and for a quarter of the files, of which the system has nothing in
-// memory before. Its results go to m.
+// inQuarter runs the job twice, in processes of their own. The first shows how much memory the process needs. The
+// second is in a control group that has memory for that and for a quarter of the files, of which the system has nothing
+// in memory before. Its results go to m.
 func (j growthJob) inQuarter(ctx context.Context, files []string, fileBytes int64, m *measured) (err error) {
 	again := []string{measureName}
 	if err := cli.Again(ctx, again, j, m); err != nil {
@@ -40,9 +40,9 @@ func (j growthJob) inQuarter(ctx context.Context, files []string, fileBytes int6
 	return cli.Again(ctx, again, j, m)
 }
 
-// newGroup creates a control group of the operating system, which bounds the memory of its processes and what the system
-// keeps of the files that they read, together. It returns the directory of the group, in the second version of control
-// groups or the first.
+// newGroup creates a control group of the operating system, which bounds the memory of its processes and what the
+// system keeps of the files that they read, together. It returns the directory of the group, in the second version of
+// control groups or the first.
 func newGroup(memory int64) (string, error) {
 	var failed []error
 	for _, place := range []struct{ dir, limit, swap string }{
