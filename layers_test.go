@@ -259,8 +259,8 @@ var unsafePlaces = []string{
 // exampleRooms are rooms whose directories are examples, each a program or a package of its own.
 var exampleRooms = []string{"examples", "tools/examples"}
 
-// testOnly is the package that only tests import. It is as little a room as they are, so no room may import it.
-const testOnly = "internal/storetest"
+// testOnly are the packages that only tests import. They are no rooms, as tests are none, so no room may import them.
+var testOnly = []string{"internal/storetest", "internal/testkit"}
 
 // source is one parsed file other than a test.
 type source struct {
@@ -286,8 +286,8 @@ func parseSources(t *testing.T, fset *token.FileSet) []source {
 		}
 		base := d.Name()
 		if d.IsDir() {
-			if name == testOnly || name != "." && (base == "testdata" || base == "vendor" || base == "bin" ||
-				base[0] == '.' || base[0] == '_') {
+			if slices.Contains(testOnly, filepath.ToSlash(name)) || name != "." && (base == "testdata" ||
+				base == "vendor" || base == "bin" || base[0] == '.' || base[0] == '_') {
 				return filepath.SkipDir
 			}
 			return nil

@@ -13,16 +13,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // runJSON runs the program and parses the JSON that it prints. It must not print anything else.
 func runJSON(t *testing.T, into any, args ...string) {

@@ -8,21 +8,15 @@ import (
 	"iter"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
-
-var update = flag.Bool("update", false, "rewrite the golden files")
+var must = testkit.Must
 
 // numbered returns the key of 8 big-endian bytes for i.
 func numbered(i uint64) []byte { return binary.BigEndian.AppendUint64(nil, i) }
@@ -509,7 +503,7 @@ func TestGoldenBytes(t *testing.T) {
 		fmt.Fprintf(&out, "1000 decimal keys with a seed at %.5f: %d bytes, CRC-32C %08x\n",
 			p.Rate(), len(block), checksum(block))
 	}
-	golden(t, "testdata/blocks.txt", out.String())
+	testkit.Golden(t, "testdata/blocks.txt", out.String())
 
 	// Blocks of version 3: with checksums of pages, with units side by side, with both, and with neither.
 	out.Reset()
@@ -524,19 +518,7 @@ func TestGoldenBytes(t *testing.T) {
 			fmt.Fprintf(&out, "%x\n%x\n", block[:HeaderSize], block[HeaderSize+h.UnitsSize():])
 		}
 	}
-	golden(t, "testdata/pages.txt", out.String())
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		must(t, os.WriteFile(file, []byte(got), 0o644))
-	}
-	want, err := os.ReadFile(file)
-	must(t, err)
-	if got != string(want) {
-		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
-	}
+	testkit.Golden(t, "testdata/pages.txt", out.String())
 }
 
 // rateOfBits returns the exact rate of a filter's bits, of a Ribbon unit too.

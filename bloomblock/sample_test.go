@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // sampleBlockOf returns the sample block of hashes.
@@ -135,7 +137,7 @@ func TestSampleBytes(t *testing.T) {
 		b := sampleBlockOf(hashesOf(numbered, 0, n))
 		fmt.Fprintf(&out, "%d numbered keys: %d bytes, CRC-32C %08x\n", n, len(b), crc32.Checksum(b, castagnoli))
 	}
-	golden(t, "testdata/samples.txt", out.String())
+	testkit.Golden(t, "testdata/samples.txt", out.String())
 }
 
 func TestEachFieldOfASampleDamagedAloneIsRefused(t *testing.T) {

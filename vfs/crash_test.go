@@ -534,14 +534,10 @@ func TestCrashesCanBeStopped(t *testing.T) {
 // BenchmarkCrash crashes a small store: 16 files, 200 KiB in total; the last 8 KiB of one file are not synced.
 func BenchmarkCrash(b *testing.B) {
 	m := vfstest.NewMem()
-	if err := m.Mkdir("db"); err != nil {
-		b.Fatal(err)
-	}
+	must(b, m.Mkdir("db"))
 	for i := range 16 {
 		f, err := m.Create(filepath.Join("db", fmt.Sprintf("%06d.sst", i)))
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for range 120 {
 			_, _ = f.Write(make([]byte, 100))
 		}
@@ -552,9 +548,7 @@ func BenchmarkCrash(b *testing.B) {
 			}
 		}
 	}
-	if err := errors.Join(m.SyncDir("db"), m.SyncDir("")); err != nil {
-		b.Fatal(err)
-	}
+	must(b, errors.Join(m.SyncDir("db"), m.SyncDir("")))
 	for _, test := range []struct {
 		name string
 		keep vfstest.Keep

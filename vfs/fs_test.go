@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -36,12 +37,7 @@ func everyFS() map[string]func(t *testing.T) (fsys vfs.FS, dir string) {
 	}
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func wantErr(t *testing.T, got, want error) {
 	t.Helper()
@@ -181,8 +177,8 @@ func TestReservedSpaceIsFilledInOrder(t *testing.T) {
 						n := 1 + rng.IntN([]int{10, 5000, 70_000, 900_000}[rng.IntN(4)])
 						if err := reserve(f, int64(n)); errors.Is(err, errors.ErrUnsupported) {
 							t.Skip(err)
-						} else if err != nil {
-							t.Fatal(err)
+						} else {
+							must(t, err)
 						}
 						size = max(size, len(want)+n)
 					case 1:

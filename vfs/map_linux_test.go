@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -13,21 +14,15 @@ import (
 func mapTestFile(t *testing.T, pages int) (name string, m Mapping) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "a")
-	if err := os.WriteFile(name, make([]byte, pages*int(pageSize)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(name, make([]byte, pages*int(pageSize)), 0o600))
 	f, err := OS.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
 	m, err = f.(*osFile).Map(pages * int(pageSize)) //nolint:errcheck,forcetypeassert // what OS makes
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = m.Close() })
 	return name, m
 }
@@ -43,12 +38,8 @@ func TestReadingWhereAMappedFileWasTruncatedIsAnError(t *testing.T) {
 			}
 		})
 	}
-	if err := read(0, 3*pageSize); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(name, pageSize); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, read(0, 3*pageSize))
+	testkit.Must(t, os.Truncate(name, pageSize))
 	if err := read(0, pageSize); err != nil {
 		t.Error(err)
 	}
@@ -64,16 +55,10 @@ func TestReadingWhereAMappedFileWasTruncatedIsAnError(t *testing.T) {
 func TestBytesThatTheSystemDroppedAreNotInMemory(t *testing.T) {
 	name, m := mapTestFile(t, 200)
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer f.Close()
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Fadvise(int(f.Fd()), 100*pageSize, pageSize, unix.FADV_DONTNEED); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Sync())
+	testkit.Must(t, unix.Fadvise(int(f.Fd()), 100*pageSize, pageSize, unix.FADV_DONTNEED))
 	p := int(pageSize)
 	if m.InMemory(100*p, 100*p+1) {
 		t.Skip("this file system keeps its pages")

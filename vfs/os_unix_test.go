@@ -139,21 +139,15 @@ func TestADirectoryThatGivesFilesToItsGroupSaysWhatTheGroupMay(t *testing.T) {
 			old := unix.Umask(c.umask)
 			defer unix.Umask(old)
 			dir := t.TempDir()
-			if err := os.Chmod(dir, c.dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chmod(dir, c.dir))
 			held, err := vfs.Hold(vfs.OS, dir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer held.Close()
 			for name, fsys := range map[string]vfs.FS{"named": vfs.OS, "held": held} {
 				at := filepath.Join(dir, name)
 				put(t, fsys, at+"-file", "x")
 				lock, err := fsys.Lock(at + "-lock")
-				if err = errors.Join(err, fsys.Mkdir(at)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, fsys.Mkdir(at)))
 				lock.Close()
 				for made, want := range map[string]fs.FileMode{
 					at + "-file": c.file, at + "-lock": c.file, at: c.directory,

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,15 +25,13 @@ func mapped(t *testing.T) (f *osFile, name string, written int) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "a")
 	file, err := OS.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { _ = file.Close() })
 	f = file.(*osFile) //nolint:errcheck,forcetypeassert // what OS makes
 	if err := f.Reserve(1 << 20); errors.Is(err, errors.ErrUnsupported) {
 		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
+	} else {
+		testkit.Must(t, err)
 	}
 	for f.reserved.ready-f.reserved.end < 4*pageSize {
 		n, err := f.Write(bytes.Repeat([]byte{'x'}, 100))
@@ -48,9 +47,7 @@ func mapped(t *testing.T) (f *osFile, name string, written int) {
 
 func TestAFaultIsAnErrorOfTheWrite(t *testing.T) {
 	f, name, _ := mapped(t)
-	if err := os.Truncate(name, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(name, 0))
 	n, err := f.Write([]byte("lost"))
 	var at *fs.PathError
 	if n != 0 || !errors.Is(err, unix.EIO) || !errors.As(err, &at) || at.Path != name {
@@ -68,9 +65,7 @@ func TestAFaultIsAnErrorOfTheWrite(t *testing.T) {
 func TestAFaultOfTheSourceIsNoErrorOfTheFile(t *testing.T) {
 	f, _, _ := mapped(t)
 	g, name, _ := mapped(t)
-	if err := os.Truncate(name, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Truncate(name, 0))
 	if n, err := f.Write(g.reserved.mapped[:100]); n != 0 || !errors.Is(err, unix.EFAULT) {
 		t.Errorf("got %d, %v, want %v", n, err, unix.EFAULT)
 	}
@@ -117,9 +112,7 @@ func TestSyncReachesWhatWasCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Sync())
 	if n := dirty(t, f.reserved.mapped); n != 0 {
 		t.Errorf("%d KiB are dirty after the Sync", n)
 	}
@@ -148,9 +141,7 @@ func TestASyncOfMuchBeginsInSteps(t *testing.T) {
 		return flush(fd)
 	}
 	before := dirty(t, f.reserved.mapped)
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Sync())
 	if before < 6<<10 {
 		t.Skipf("%d KiB are dirty before the Sync: the system has written some already", before)
 	}
@@ -163,9 +154,7 @@ func TestASyncOfMuchBeginsInSteps(t *testing.T) {
 // populated as was written since.
 func TestAfterASyncNothingIsTakenForPopulated(t *testing.T) {
 	f, _, _ := mapped(t)
-	if err := f.Sync(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Sync())
 	for written := 0; written < 40_000; written += 100 {
 		if _, err := f.Write(make([]byte, 100)); err != nil {
 			t.Fatal(err)
@@ -234,9 +223,7 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		f, name, _ := mapped(t)
 		want, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		want = want[:f.reserved.end]
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		go func() {
@@ -255,13 +242,9 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 		for len(want) < 2<<20 {
 			switch rng.IntN(100) {
 			case 0:
-				if err := f.Sync(); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, f.Sync())
 			case 1, 2:
-				if err := f.Reserve(1 << 20); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, f.Reserve(1<<20))
 			default:
 				piece := make([]byte, 1+rng.IntN([]int{200, 10_000, 2 * copyLimit, 200_000}[rng.IntN(4)]))
 				for i := range piece {
@@ -278,9 +261,7 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 		}
 		close(stop)
 		<-stopped
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.Close())
 		got, err := os.ReadFile(name)
 		if err != nil || !bytes.Equal(got[:min(len(got), len(want))], want) ||
 			len(bytes.Trim(got[len(want):], "\x00")) > 0 {
@@ -332,8 +313,8 @@ func TestMoreThanIsMappedCanBeReserved(t *testing.T) {
 	f, _, _ := mapped(t)
 	if err := f.Reserve(mapMost + 1<<20); errors.Is(err, unix.ENOSPC) {
 		t.Skip(err)
-	} else if err != nil {
-		t.Fatal(err)
+	} else {
+		testkit.Must(t, err)
 	}
 	if f.reserved.mapped != nil && len(f.reserved.mapped) != mapMost {
 		t.Errorf("%d bytes mapped, want %d", len(f.reserved.mapped), mapMost)
@@ -362,9 +343,7 @@ func TestOldMappingsOfAFileGo(t *testing.T) {
 		return strings.Count(string(maps), name+"\n")
 	}
 	for range 10 {
-		if err := f.Reserve(1 << 20); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.Reserve(1<<20))
 	}
 	for deadline := time.Now().Add(10 * time.Second); mappings() != 1; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -396,9 +375,7 @@ func TestADiskThatIsFullIsAnError(t *testing.T) {
 func TestAReservationLeavesTheDiskToOthers(t *testing.T) {
 	f, name, written := mapped(t)
 	before, err := f.Size()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	free, err := freeSpaceOf(f.f)
 	if err != nil {
 		t.Skip(err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -62,9 +63,7 @@ func byDescriptor(t *testing.T, fd int) string {
 func realTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return dir
 }
 
@@ -85,9 +84,7 @@ func TestTheSystemIsAskedToSyncWhatIsSynced(t *testing.T) {
 	check("MkdirAll of what is there", MkdirAll(OS, filepath.Join(dir, "a", "b")), "dir a [b]")
 	in := filepath.Join(dir, "a")
 	f, err := OS.Create(filepath.Join(in, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	_, err = f.Write([]byte("x"))
 	check("Create and Write", err)
 	check("Sync", f.Sync(), "file a/file [b file]")
@@ -100,9 +97,7 @@ func TestTheSystemIsAskedToSyncWhatIsSynced(t *testing.T) {
 	check("WriteFileAtomic", WriteFileAtomic(OS, in, "tmp", "name", []byte("x")),
 		"file a/tmp [b file tmp]", "dir a [b file name]")
 	link := filepath.Join(dir, "link")
-	if err := os.Symlink("a", link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink("a", link))
 	check("SyncDir of a link", OS.SyncDir(link), "dir a [b file name]")
 }
 
@@ -133,9 +128,7 @@ func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 		}
 	}
 	f, err := OS.Create(filepath.Join(dir, "file"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, says := range []unix.Errno{unix.EIO, unix.EINVAL, unix.ENOSPC} {
 		say = []error{says}
 		if err := f.Sync(); !errors.Is(err, says) || !strings.Contains(err.Error(), "file") {
@@ -147,9 +140,7 @@ func TestErrorsOfASyncAreReturnedUnlessADirectoryCannotBeSynced(t *testing.T) {
 	if err := f.Sync(); err != nil || len(*calls) != 3 {
 		t.Errorf("Sync, interrupted twice: %v after %d calls, want 3", err, len(*calls))
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, f.Close())
 	// An error in the last step of an atomic write, or of making a directory, is returned.
 	say = []error{nil, unix.EIO}
 	if err := WriteFileAtomic(OS, dir, "tmp", "name", []byte("x")); !errors.Is(err, unix.EIO) {

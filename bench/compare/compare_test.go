@@ -16,17 +16,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/workload"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // TestMain runs the program instead of the tests if the program has started the test binary as a worker.
 func TestMain(m *testing.M) {

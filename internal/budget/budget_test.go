@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -37,12 +38,7 @@ type testStore struct {
 	whole int64 // bytes of its filter
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // join returns a store that shares p. Its table has the given number of keys, its memtables the given size in bytes.
 func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {

@@ -10,14 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func mustApply(tb testing.TB, v *Version, e *Edit) *Version {
 	tb.Helper()

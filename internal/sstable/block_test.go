@@ -3,12 +3,9 @@ package sstable
 import (
 	"bytes"
 	"encoding/hex"
-	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,9 +13,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func encode(kvs []kv) []byte {
 	var b blockBuilder
@@ -216,13 +212,5 @@ func TestGoldenBytes(t *testing.T) {
 		must(t, err)
 		must(t, r.Dump(&b, true))
 	}
-	name := filepath.Join("testdata", "golden.txt")
-	if *update {
-		must(t, os.WriteFile(name, []byte(b.String()), 0o600))
-	}
-	want, err := os.ReadFile(name)
-	must(t, err)
-	if got := b.String(); got != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testkit.Golden(t, "testdata/golden.txt", b.String())
 }

@@ -10,14 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func TestLogByteForByte(t *testing.T) {
 	data, _ := build(t, "hi", "sync", "older", "", "you")

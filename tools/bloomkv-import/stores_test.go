@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/bloomkv/bloomkv/examples/bucket"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A fixture is a store that its own library has written.
@@ -41,12 +42,7 @@ func write(t *testing.T, from string) fixture {
 	return f
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 const rounds = 5000
 

@@ -54,9 +54,7 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 		b[len(b)/2] ^= 1
 		err = os.WriteFile(names[0], b, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if r := (tool{}).run(t, "backup", "--verify", dir, target); r.code != cli.ExitTrouble ||
 		!strings.Contains(r.err, "checksum") || strings.Contains(r.err, "salvage") {
 		t.Errorf("a damaged table: exit %d, %q", r.code, r.err)

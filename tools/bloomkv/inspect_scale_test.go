@@ -50,9 +50,7 @@ func scaleStore(t *testing.T, n int, kind bloomkv.FilterKind) (dir string, waste
 	rng := rand.New(rand.NewPCG(1, 2))
 	put(rng.Perm(n))
 	half := bloomkv.KeyRange{Upper: scaleKey(n / 2)} // the rest stays where it is
-	if err := db.Compact(t.Context(), bloomkv.CompactOptions{Range: half}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: half}))
 	for range 3 {
 		put(rng.Perm(n)[:n/100])
 	}

@@ -16,16 +16,12 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {

@@ -4,14 +4,9 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
 
-// must ends the test with an error that is not nil.
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must

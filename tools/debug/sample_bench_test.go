@@ -7,20 +7,17 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // BenchmarkSample measures what all viewers together cost a store, once in Options.Interval: one sample.
 func BenchmarkSample(b *testing.B) {
 	db, err := bloomkv.Open(filepath.Join(b.TempDir(), "store"), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testkit.Must(b, err)
 	defer db.Close()
 	value := make([]byte, 100)
 	for i := range uint64(200_000) {
-		if err := db.Put(binary.BigEndian.AppendUint64(nil, i*0x9e3779b97f4a7c15), value); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Must(b, db.Put(binary.BigEndian.AppendUint64(nil, i*0x9e3779b97f4a7c15), value))
 	}
 	s := newSampler(db, time.Second)
 	b.ReportAllocs()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestRatesAreMeansOfTheirTime(t *testing.T) {
@@ -72,13 +73,9 @@ func TestRowsAreInTheJSONOfASample(t *testing.T) {
 	}
 	fill(reflect.ValueOf(&s).Elem())
 	b, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var tree map[string]any
-	if err := json.Unmarshal(b, &tree); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(b, &tree))
 	at := func(path string) any {
 		var v any = tree
 		for name := range strings.SplitSeq(path, ".") {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 //go:embed testdata/page.js
@@ -47,9 +48,7 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 			s.BudgetNeeded, s.Memory.Budget = 1500<<20, 64<<20
 		}
 		data, err := json.Marshal(s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		samples, events = append(samples, s), append(events, string(data))
 	}
 	type dataset struct {
@@ -75,9 +74,7 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 	}
 	input.Script, input.Samples = liveScript, events
 	b, err := json.Marshal(input)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	command := exec.CommandContext(t.Context(), node, "-e", scriptPage)
 	var errs bytes.Buffer
 	command.Stdin, command.Stderr = bytes.NewReader(b), &errs
@@ -89,9 +86,7 @@ func TestTheScriptShowsWhatThePageShows(t *testing.T) {
 		Lost         string
 		Last, Closed shown
 	}
-	if err := json.Unmarshal(out, &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal(out, &got))
 
 	samples = samples[len(samples)-mostSamples:]
 	latest := &samples[mostSamples-1]

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -66,9 +67,7 @@ func TestTooManyViewersAreTurnedAway(t *testing.T) {
 func TestViewersThatReadNothingAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		h := newHandler("", Options{}.withDefaults("db"), newSampler(db, time.Second))
 		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		server := &http.Server{Handler: h}

@@ -8,14 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func wantContent(t *testing.T, name, want string) {
 	t.Helper()

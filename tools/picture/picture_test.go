@@ -19,15 +19,11 @@ import (
 
 	"gonum.org/v1/plot/vg"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // hostile tries to break out of a document: it ends elements and attributes, starts others, and has invalid and
 // direction-changing characters.

@@ -90,9 +90,7 @@ func TestPhasesCanShareTheOrderOfPopularity(t *testing.T) {
 	set := generated(t, Decimal, 10_000, 0)
 	often := func(p Phase) int {
 		r := run{set: set, phase: p}
-		if err := r.choose(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.choose())
 		picks := make([]int, 1000)
 		r.chooser.fill(picks, 0, newDice())
 		counts := make(map[int]int)

@@ -14,14 +14,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // mapStore is a store in a map. Its functions, if set, replace correct answers with wrong ones.
 type mapStore struct {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestMain runs the tests. The indexes of tables of some ten blocks and more are in parts, as in package tests.
@@ -13,10 +14,4 @@ func TestMain(m *testing.M) {
 	storetest.Main(m)
 }
 
-// must ends the test with an error that is not nil.
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -31,6 +31,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/debug"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
@@ -41,12 +42,7 @@ var shots = flag.String("shots", "", "write screenshots of the pages into this `
 // allowed is the time that a test may take; a busy machine needs half a minute to start a browser.
 const allowed = 3 * time.Minute
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // A tab is a tab of a browser with what it has asked for and complained about.
 type tab struct {

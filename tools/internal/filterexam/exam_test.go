@@ -12,14 +12,10 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func unit(bitsPerKey float64, probes int) bloomblock.Unit {
 	return bloomblock.Unit{BitsPerKey: bitsPerKey, Probes: probes}

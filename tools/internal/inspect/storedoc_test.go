@@ -9,16 +9,12 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
 func bigStore(upper, lower int) *Store {

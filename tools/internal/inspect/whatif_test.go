@@ -10,15 +10,11 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // steady creates a store whose shape does not depend on time: n keys in the last level, then some of them again and
 // some new ones in runs of level 0, too few to be compacted. With FilterMemory it has no such runs, because older

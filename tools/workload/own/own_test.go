@@ -6,17 +6,13 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 func open(t *testing.T, options *bloomkv.Options) *own.Store {
 	t.Helper()

@@ -14,11 +14,11 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/internal/foreign"
 )
 
 var (
-	update   = flag.Bool("update", false, "write the samples of tools/internal/foreign/testdata")
 	absents  = flag.Int("absent", 1_000_000, "absent keys to ask for each kind of table")
 	presents = flag.Int("present", 100_000, "keys of each table")
 	printed  = flag.Bool("table", false, "print the rates as a Markdown table")
@@ -43,12 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(tb testing.TB, err error) { //nolint:thelper // Helper takes longer than most calls
-	if err != nil {
-		tb.Helper()
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // number returns one of many evenly distributed keys, all different: 16 hexadecimal digits, and up to three bytes of
 // any value, since the hash of LevelDB treats what follows the last whole word in a way of its own.
@@ -155,7 +150,7 @@ func checkAsk(t *testing.T, f *foreign.Table, key []byte, found string, maybe bo
 // sample writes a small table as a sample if asked to.
 func sample(t *testing.T, name string, table []byte) {
 	t.Helper()
-	if *update {
+	if *testkit.Update {
 		dir := filepath.Join("..", "testdata")
 		must(t, os.MkdirAll(dir, 0o755))
 		must(t, os.WriteFile(filepath.Join(dir, name), table, 0o644))
