@@ -6,8 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // mapTestFile maps a file of the given number of pages.

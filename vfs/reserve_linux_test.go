@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // mapped returns a file whose next bytes are mapped and populated, and the number of bytes written.

@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/testkit"
 	"golang.org/x/sys/unix"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // flushes records each system call that makes something durable: its path, below dir, and the names in that directory
