@@ -39,8 +39,8 @@ type Iterator interface {
 	Release()
 }
 
-// A Database is an open store. Get, Has, Put, Delete, Close and all methods not defined here are
-// bloomkv's own. If it was opened with Options.Durability NoSync, its writes are as durable as goleveldb's without
+// A Database is an open store. Get, Has, Put, Delete, Close and all methods not defined here are bloomkv's own. If it
+// was opened with Options.Durability DurabilityNoSync, its writes are as durable as goleveldb's without
 // WriteOptions.
 type Database struct{ *bloomkv.DB }
 
