@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -20,7 +21,7 @@ import (
 )
 
 // TestStretchesOfDeadKeysHideNothing deletes long ranges of keys, puts some back, and compares iterators in both
-// directions, of several ages, with a map.
+// directions, of several ages, and of transactions that have written, with a map.
 func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 	recorded := 0 // steps after which a range was recorded
 	for seed := range uint64(max(3, storetest.AtStride(60))) {
@@ -99,7 +100,30 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 			}
 		}
 		for range 120 {
-			switch rng.IntN(6) {
+			switch rng.IntN(7) {
+			case 6: // the writes of a transaction lie in the ranges
+				stored := maps.Clone(alive)
+				undo := errors.New("undo")
+				if err := db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+					for range rng.IntN(8) {
+						i := rng.IntN(n)
+						must(t, tx.Put(key(i), []byte("v")))
+						alive[i] = true
+						i = rng.IntN(n)
+						must(t, tx.Delete(key(i)))
+						delete(alive, i)
+						j := min(n, i+rng.IntN(60))
+						must(t, tx.DeleteRange(bloomkv.KeyRange{Lower: key(i), Upper: key(j)}))
+						for ; i < j; i++ {
+							delete(alive, i)
+						}
+						check(tx.Iter(bloomkv.IterOptions{}), sorted())
+					}
+					return undo
+				}); err != undo { //nolint:errorlint // returned as it is
+					t.Fatal(err)
+				}
+				alive = stored
 			case 0: // delete a row of keys
 				from := rng.IntN(n)
 				for i := from; i < min(n, from+rng.IntN(200)); i++ {
@@ -527,10 +551,10 @@ func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
 }
 
 // TestAQueueStepsOverFewDeadKeysAPop pops the items of a queue from either end, each by an iterator and a delete, or
-// by a transaction, with puts at the other end, and after a reopen.
+// by a transaction, which may have written before, with puts at the other end, and after a reopen.
 func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 	for _, back := range []bool{false, true} {
-		for _, tx := range []bool{false, true} {
+		for _, tx := range []string{"", "reads first", "writes first"} {
 			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
@@ -556,13 +580,16 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 			}
 			pop := func(i int) {
 				t.Helper()
-				if tx {
-					must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
-						it := tx.Iter(bloomkv.IterOptions{})
+				if tx != "" {
+					must(t, db.Update(t.Context(), func(own *bloomkv.Tx) error {
+						if tx == "writes first" {
+							must(t, own.Delete([]byte("none")))
+						}
+						it := own.Iter(bloomkv.IterOptions{})
 						if !end(it) || !bytes.Equal(it.Key(), at(i)) {
 							t.Fatalf("back %v: pop %d: at %q, want %q", back, i, it.Key(), at(i))
 						}
-						return tx.Delete(it.Key())
+						return own.Delete(it.Key())
 					}))
 					return
 				}
@@ -577,7 +604,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 			}
 			// A pop reports the dead keys once it has found Worth of them.
 			if got := db.Reads().DeadKeys.Stepped(); got > n/2*(deadkeys.Worth+1)/2 {
-				t.Errorf("back %v, transactions %v: %d dead keys for %d pops, want at most half of %d for each",
+				t.Errorf("back %v, transaction %q: %d dead keys for %d pops, want at most half of %d for each",
 					back, tx, got, n/2, deadkeys.Worth+1)
 			}
 			must(t, db.Close())
@@ -587,7 +614,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 				pop(n/2 + i)
 			}
 			if got := db.Reads().DeadKeys.Stepped(); got > n/2*(deadkeys.Worth+1)/2+n/2 {
-				t.Errorf("back %v, transactions %v, reopened: %d dead keys for %d pops", back, tx, got, n/2)
+				t.Errorf("back %v, transaction %q, reopened: %d dead keys for %d pops", back, tx, got, n/2)
 			}
 			must(t, db.Close())
 		}

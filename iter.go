@@ -42,14 +42,14 @@ type Iterator struct {
 // opening and using an iterator that does not escape its function allocates nothing.
 func (db *DB) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
-	it.begin(db, &opts, read.Newest)
+	it.begin(db, &opts, read.Newest, nil)
 	return it
 }
 
-// begin opens the iterator as of a moment.
-func (it *Iterator) begin(db *DB, opts *IterOptions, at read.AsOf) {
+// begin opens the iterator as of a moment, with the writes of a transaction over it, if over is not nil.
+func (it *Iterator) begin(db *DB, opts *IterOptions, at read.AsOf, over *read.Writes) {
 	lower, upper := opts.bounds()
-	it.c, it.err = db.read.Open(lower, upper, opts.KeysOnly, at)
+	it.c, it.err = db.read.Open(lower, upper, opts.KeysOnly, at, over)
 }
 
 // First moves to the first key of the range.

@@ -88,7 +88,7 @@ var rooms = map[string]room{
 		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
-		"internal/manifest", "internal/sstable", "internal/overlay", "digest",
+		"internal/manifest", "internal/sstable", "digest",
 		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
 		"internal/filename", "internal/corrupt", "internal/words",
 	}},
@@ -152,7 +152,6 @@ var rooms = map[string]room{
 		"internal/filename", "internal/corrupt",
 	}},
 
-	"internal/overlay": {2, []string{"internal/memtable", "bloomblock", "internal/batch", "internal/ikey"}},
 	"internal/manifest": {1, []string{
 		"internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt",
 		"internal/words",

@@ -73,7 +73,7 @@ func (s *Snapshot) GetMany(keys [][]byte, f func(i int, value []byte, found bool
 // Iter returns an iterator as of the snapshot, which may outlive it: see [DB.Iter].
 func (s *Snapshot) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
-	it.begin(s.db, &opts, read.AsOf{Seq: s.pin.Seq, Pin: s.pin}) // a call of at would prevent inlining
+	it.begin(s.db, &opts, read.AsOf{Seq: s.pin.Seq, Pin: s.pin}, nil) // a call of at would prevent inlining
 	return it
 }
 

@@ -2,16 +2,14 @@ package bloomkv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/commit"
-	"github.com/bloomkv/bloomkv/internal/overlay"
 	"github.com/bloomkv/bloomkv/internal/read"
-	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Update runs f as a transaction: its reads see the store as of one moment, with its own writes over it, and its writes
@@ -123,13 +121,13 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 type Tx struct {
 	db    *DB
 	batch *Batch // nil after the end
-	own   overlay.Writes
+	own   read.Writes
 	reads commit.Reads
 	bytes []byte // of the keys in reads
 
 	durability Durability
 
-	iterators []*TxIterator // that are open
+	iterators []*Iterator // that are or were open
 
 	keyRoom  [2][]byte
 	byteRoom [48]byte
@@ -145,10 +143,13 @@ func (tx *Tx) end() {
 
 // closeIterators closes the iterators that are still open, and adds what they have walked over to the reads.
 func (tx *Tx) closeIterators() {
-	for len(tx.iterators) > 0 {
-		_ = tx.iterators[len(tx.iterators)-1].Close() // its errors were those of its moves
+	for _, it := range tx.iterators {
+		_ = it.Close() // its errors were those of its moves
 	}
+	tx.iterators = nil
 }
+
+func (tx *Tx) at() read.AsOf { return read.AsOf{Seq: tx.reads.At.Seq, Held: tx.reads.At.State} }
 
 // Get returns a copy of the value of key, which the caller owns, or ErrNotFound: see [DB.Get].
 func (tx *Tx) Get(key []byte) ([]byte, error) {
@@ -171,7 +172,7 @@ func (tx *Tx) AppendGet(dst, key []byte) ([]byte, error) {
 		return dst, ErrNotFound
 	}
 	tx.note(key)
-	return tx.db.read.AppendGetIn(dst, key, tx.reads.At)
+	return tx.db.read.AppendGet(dst, key, tx.at())
 }
 
 // Has reports whether key has a value: see [DB.Has].
@@ -181,7 +182,7 @@ func (tx *Tx) Has(key []byte) (bool, error) {
 		return live, err
 	}
 	tx.note(key)
-	return tx.db.read.HasIn(key, tx.reads.At)
+	return tx.db.read.Has(key, tx.at())
 }
 
 // written returns what the transaction itself has written under key, if it decides the value.
@@ -252,50 +253,28 @@ func (tx *Tx) write(add func(*Batch)) error {
 // Iter returns an iterator over a range, with what the transaction has written so far; it does not see later writes. It
 // is never nil. Update closes it when the function returns, if it is still open. A transaction conflicts with writes in
 // the intervals that its iterators have walked over, also of keys that are new, and not with writes outside.
-func (tx *Tx) Iter(opts IterOptions) *TxIterator {
-	it := &TxIterator{tx: tx}
+func (tx *Tx) Iter(opts IterOptions) *Iterator {
+	it := new(Iterator)
 	if tx.batch == nil {
 		it.err = ErrClosed
-		return it
-	}
-	lower, upper := opts.bounds()
-	it.lower, it.upper = append([]byte{}, lower...), upper
-	if upper != nil {
-		it.upper = append([]byte{}, upper...)
-	}
-	if it.err = tx.own.Add(tx.batch.ops); it.err != nil {
-		return it
-	}
-	var base *read.Cursor
-	if base, it.err = tx.db.read.OpenIn(lower, upper, opts.KeysOnly, tx.reads.At); it.err == nil {
-		it.base, it.c = base, tx.own.Cursor(base, it.lower, it.upper)
-		it.keysOnly = opts.KeysOnly
-		tx.iterators = append(tx.iterators, it)
+	} else if it.err = tx.own.Add(tx.batch.ops); it.err == nil {
+		tx.own.Walked = tx.walked
+		it.begin(tx.db, &opts, tx.at(), &tx.own)
+		closed := func(it *Iterator) bool { return it.c == nil }
+		tx.iterators = append(slices.DeleteFunc(tx.iterators, closed), it)
 	}
 	return it
+}
+
+// walked adds a range to the reads.
+func (tx *Tx) walked(lo, hi []byte) {
+	if hi == nil || string(lo) < string(hi) {
+		tx.reads.Ranges = append(tx.reads.Ranges, commit.Range{Lo: lo, Hi: hi})
+	}
 }
 
 // Scan returns the keys of a range with their values, in ascending order, with what the transaction has written before
 // the loop begins: see [DB.Scan] and [Tx.Iter].
 func (tx *Tx) Scan(opts IterOptions) iter.Seq2[KV, error] {
-	return func(yield func(KV, error) bool) {
-		it := tx.Iter(opts)
-		defer func() { _ = it.Close() }() // if the loop panics
-		for ok := it.First(); ok; ok = it.Next() {
-			if !yield(KV{it.Key(), it.Value()}, nil) {
-				return
-			}
-		}
-		if err := it.Close(); err != nil {
-			yield(KV{}, err)
-		}
-	}
-}
-
-// bare returns ErrClosed for an error that wraps it, as all calls after Close do.
-func bare(err error) error {
-	if errors.Is(err, tree.ErrClosed) {
-		return ErrClosed
-	}
-	return err
+	return func(yield func(KV, error) bool) { scan(tx.Iter(opts), yield) }
 }

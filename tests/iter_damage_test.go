@@ -196,6 +196,50 @@ func TestAnIteratorStopsAtAReadThatFailsAndSkipsNothing(t *testing.T) {
 	}
 }
 
+// TestAnIteratorOfATransactionStopsAtAReadThatFails shows no key behind the failure, though the transaction has written
+// some.
+func TestAnIteratorOfATransactionStopsAtAReadThatFails(t *testing.T) {
+	s := newBrittleStore(t)
+	var left atomic.Int64
+	left.Store(1 << 40)
+	o := *s.o
+	o.ReadOnly = true
+	o.FS = vfstest.NewHook(s.mem.Kill(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && left.Add(-1) < 0 {
+			return syscall.EIO
+		}
+		return nil
+	})
+	db := storetest.OpenCold(t, &o)
+	undo := errors.New("undo")
+	if err := db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+		must(t, errors.Join(tx.Put([]byte("a"), nil), tx.Put([]byte("z"), nil)))
+		it := tx.Iter(bloomkv.IterOptions{})
+		left.Store(20)
+		n := 0
+		for range it.All() {
+			n++
+		}
+		if n < 2 || n > len(s.keys) {
+			t.Errorf("%d keys of %d before the failure", n, len(s.keys)+2)
+		}
+		if err := stops(it, syscall.EIO); err != nil {
+			t.Error(err)
+		}
+		if !it.SeekGE([]byte("y")) || string(it.Key()) != "z" || it.Err() != nil {
+			t.Errorf("a seek after the failure: %q, %v", it.Key(), it.Err())
+		}
+		left.Store(1 << 40)
+		if !it.Last() || string(it.Key()) != "z" || !it.Prev() || string(it.Key()) != s.keys[len(s.keys)-1] {
+			t.Errorf("back from the end: %q, %v", it.Key(), it.Err())
+		}
+		return undo
+	}); err != undo { //nolint:errorlint // returned as it is
+		t.Error(err)
+	}
+	must(t, db.Close())
+}
+
 // TestMovesAfterAReadThatFailed moves in any order after errors: an absolute move tries again, and the others stay at
 // the error.
 func TestMovesAfterAReadThatFailed(t *testing.T) {

@@ -109,7 +109,7 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 	get := func(key string) func(tx *bloomkv.Tx) {
 		return func(tx *bloomkv.Tx) { _, _ = tx.Get([]byte(key)) }
 	}
-	iterate := func(o bloomkv.IterOptions, moves ...func(it *bloomkv.TxIterator) bool) func(tx *bloomkv.Tx) {
+	iterate := func(o bloomkv.IterOptions, moves ...func(it *bloomkv.Iterator) bool) func(tx *bloomkv.Tx) {
 		return func(tx *bloomkv.Tx) {
 			it := tx.Iter(o)
 			for _, move := range moves {
@@ -117,13 +117,13 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 			}
 		}
 	}
-	first, last := (*bloomkv.TxIterator).First, (*bloomkv.TxIterator).Last
-	next, prev := (*bloomkv.TxIterator).Next, (*bloomkv.TxIterator).Prev
-	seek := func(k string) func(*bloomkv.TxIterator) bool {
-		return func(it *bloomkv.TxIterator) bool { return it.SeekGE([]byte(k)) }
+	first, last := (*bloomkv.Iterator).First, (*bloomkv.Iterator).Last
+	next, prev := (*bloomkv.Iterator).Next, (*bloomkv.Iterator).Prev
+	seek := func(k string) func(*bloomkv.Iterator) bool {
+		return func(it *bloomkv.Iterator) bool { return it.SeekGE([]byte(k)) }
 	}
-	seekLT := func(k string) func(*bloomkv.TxIterator) bool {
-		return func(it *bloomkv.TxIterator) bool { return it.SeekLT([]byte(k)) }
+	seekLT := func(k string) func(*bloomkv.Iterator) bool {
+		return func(it *bloomkv.Iterator) bool { return it.SeekLT([]byte(k)) }
 	}
 	bounds := func(lo, hi string) bloomkv.IterOptions {
 		return bloomkv.IterOptions{Lower: []byte(lo), Upper: []byte(hi)}
@@ -268,7 +268,9 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 		undo := rng.IntN(4) == 0
 		err := db.Update(t.Context(), func(tx *bloomkv.Tx) error {
 			for range rng.IntN(25) {
-				switch k := key(); rng.IntN(8) {
+				switch k := key(); rng.IntN(9) {
+				case 8:
+					must(t, tx.SetMark([]byte(k)))
 				case 0, 1:
 					v := fmt.Sprint(round, "/", rng.IntN(1000))
 					must(t, tx.Put([]byte(k), []byte(v)))
@@ -340,7 +342,7 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 }
 
 // walkAsTheModel moves an iterator at random and compares it with the sorted keys in its bounds.
-func walkAsTheModel(t *testing.T, rng *rand.Rand, it *bloomkv.TxIterator, now map[string]string, key func() string) {
+func walkAsTheModel(t *testing.T, rng *rand.Rand, it *bloomkv.Iterator, now map[string]string, key func() string) {
 	t.Helper()
 	keys := slices.Sorted(maps.Keys(now))
 	keys = slices.DeleteFunc(keys, func(k string) bool { return k < "k05" || k >= "k50" })
@@ -391,7 +393,7 @@ func TestAnUpdateEndsWell(t *testing.T) {
 	must(t, db.Put(k, []byte("old")))
 	own := errors.New("own error")
 	var kept *bloomkv.Tx
-	var left *bloomkv.TxIterator
+	var left *bloomkv.Iterator
 	if err := db.Update(t.Context(), func(tx *bloomkv.Tx) error {
 		kept, left = tx, tx.Iter(bloomkv.IterOptions{})
 		left.First()

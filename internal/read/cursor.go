@@ -19,10 +19,12 @@ import (
 // goroutines at once. Cursors are pooled, with the memory that they have grown.
 type Cursor struct {
 	reader   *Reader
-	state    *tree.State // holds a reference
-	seq      ikey.Seq
-	view     deadkeys.Reader // seq, and the ingests of state
-	current  bool            // seq was the newest one in state: all that is newer is in its memtable, or in later ones
+	state    *tree.State     // holds a reference
+	over     *Writes         // nil outside of transactions
+	own      int             // sources of own writes: 1 if the transaction has written, else 0
+	seq      ikey.Seq        // newer versions are not visible; of the state none is newer, if there are own writes
+	view     deadkeys.Reader // as of when the state is read, and its ingests
+	current  bool            // that was the newest number in state: all newer ones are in its memtable or in later ones
 	keysOnly bool
 	lower    []byte
 	upper    []byte // deadkeys.Beyond if there is no upper bound
@@ -35,9 +37,10 @@ type Cursor struct {
 	value []byte
 	err   error
 
+	walk     walk
 	merge    merge.Iter    // at a version of key, or, after a backward move, at a version before key
 	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind; key is the lane's
-	own      []byte        // memory of key outside lanes, while there is a lane
+	outside  []byte        // memory of key outside lanes, while there is a lane
 	order    int           // the source of the key
 	streak   int           // successive keys from it
 	back     bool          // the last move was backward
@@ -75,8 +78,9 @@ var cursors = sync.Pool{New: func() any {
 }}
 
 // Open returns a cursor over the keys in [lower, upper) as of the given moment; a nil upper means no end. With
-// keysOnly, values are nil. The bounds are copied. The error is ErrClosed.
-func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, error) {
+// keysOnly, values are nil. In a transaction, over has its writes, which the cursor shows as they are now. The bounds
+// are copied. The error is ErrClosed.
+func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes) (*Cursor, error) {
 	s, seq, ok := r.hold(at)
 	if !ok || at.over() {
 		if ok {
@@ -84,16 +88,14 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf) (*Cursor, err
 		}
 		return nil, tree.ErrClosed
 	}
-	c := r.cursor(lower, upper, keysOnly, tree.Moment{State: s, Seq: seq})
-	c.current = at.Pin == nil || r.tree.NewestSeq() == seq
-	return c, nil
-}
-
-// cursor returns a cursor as of a moment, whose state is held for it.
-func (r *Reader) cursor(lower, upper []byte, keysOnly bool, m tree.Moment) *Cursor {
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
-	c.reader, c.state, c.seq = r, m.State, m.Seq
-	c.view, c.current = deadkeys.Reader{Seq: m.Seq, Ingests: m.State.Ingests}, true
+	c.reader, c.state, c.seq = r, s, seq
+	c.over, c.own = over, 0
+	if over != nil && over.mem != nil {
+		c.own, c.seq = 1, over.seq
+	}
+	c.view = deadkeys.Reader{Seq: seq, Ingests: s.Ingests}
+	c.current = at.Pin == nil || r.tree.NewestSeq() == seq
 	c.keysOnly = keysOnly
 	c.lower = append(c.lower[:0], lower...)
 	c.bounded = upper != nil
@@ -107,10 +109,10 @@ func (r *Reader) cursor(lower, upper []byte, keysOnly bool, m tree.Moment) *Curs
 	c.at, c.err, c.back, c.streak = fresh, nil, false, 0
 	c.open()
 	if c.opened.byN = 0; r.naming {
-		c.opened.byN = runtime.Callers(3, c.opened.by[:])
+		c.opened.byN = runtime.Callers(2, c.opened.by[:])
 	}
 	r.open.add(c)
-	return c
+	return c, nil
 }
 
 // Standing reports whether the cursor is at a key.
@@ -130,17 +132,20 @@ func (c *Cursor) open() {
 	s := c.state
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
 	covered := false
-	for i := range 1 + len(s.Frozen) {
-		m := s.Mem
-		if i > 0 {
+	for i := -c.own; i <= len(s.Frozen); i++ {
+		m, v := s.Mem, cover{seq: c.view.Seq}
+		switch {
+		case i < 0:
+			m, v.seq = c.over.mem, c.seq
+		case i > 0:
 			m = s.Frozen[i-1]
 		}
-		if i == len(c.mems) {
+		at := len(c.sources)
+		if at == len(c.mems) {
 			c.mems = append(c.mems, new(memtable.Cursor))
 		}
-		c.mems[i].Reset(m, c.seq, true)
-		c.sources = append(c.sources, c.mems[i])
-		v := cover{seq: c.seq}
+		c.mems[at].Reset(m, v.seq, true)
+		c.sources = append(c.sources, c.mems[at])
 		if d := m.RangeDels(); d != nil {
 			v.set, covered = d, true
 		}
@@ -151,7 +156,7 @@ func (c *Cursor) open() {
 			c.runs = append(c.runs, new(runCursor))
 		}
 		c.sources = append(c.sources, c.runs[i].begin(c, r))
-		v := cover{seq: c.seq}
+		v := cover{seq: c.view.Seq}
 		if r.RangeDels {
 			v.set, covered = c.runs[i], true
 		}
@@ -165,6 +170,7 @@ func (c *Cursor) open() {
 
 // Close releases the state and returns the cursor to the pool.
 func (c *Cursor) Close() error {
+	c.endWalk()
 	c.reader.open.remove(c)
 	c.reader.prefixes.add(&c.prefix)
 	err := c.merge.Close()
@@ -176,9 +182,9 @@ func (c *Cursor) Close() error {
 	}
 	s := c.state
 	if c.lane != nil {
-		c.lane, c.key, c.own = nil, c.own, nil
+		c.lane, c.key, c.outside = nil, c.outside, nil
 	}
-	c.state, c.value, c.target = nil, nil, ikey.Key{}
+	c.state, c.over, c.value, c.target = nil, nil, nil, ikey.Key{}
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
@@ -231,6 +237,7 @@ func (c *Cursor) Next() bool {
 	case c.at != standing:
 		return false
 	case c.back: // the merge is before the key
+		c.beginWalk(c.key, false)
 		return c.forward(c.merge.SeekGE(ikey.Key{User: c.key}), true)
 	}
 	return c.forward(c.merge.Next(), true)
@@ -258,6 +265,7 @@ func (c *Cursor) Prev() bool {
 	case c.back:
 		return c.backward(c.more)
 	}
+	c.beginWalk(c.key, true)
 	c.dead.begin(nil)
 	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
 }
@@ -274,16 +282,19 @@ func (c *Cursor) closed() bool {
 // seekFrom moves to the first live key greater than or equal to key.
 func (c *Cursor) seekFrom(key []byte) bool {
 	c.leaveLane()
+	c.beginWalk(key, false)
 	c.err = nil
 	if bytes.Compare(key, c.upper) >= 0 {
 		return c.leave(afterLast)
 	}
 	c.dead.begin(key)
-	if d := c.rangeAt(key); d != nil {
-		if key = d.Hi; bytes.Compare(key, c.upper) >= 0 {
-			return c.leave(afterLast)
+	if c.own == 0 { // else own keys may be in the range: see forward
+		if d := c.rangeAt(key); d != nil {
+			if key = d.Hi; bytes.Compare(key, c.upper) >= 0 {
+				return c.leave(afterLast)
+			}
+			c.dead.after(key)
 		}
-		c.dead.after(key)
 	}
 	c.target = ikey.Search(key, c.seq)
 	c.prefetch(key)
@@ -323,16 +334,19 @@ func (c *Cursor) nextGE(i int) ikey.Key {
 // seekBefore moves to the last live key less than key.
 func (c *Cursor) seekBefore(key []byte) bool {
 	c.leaveLane()
+	c.beginWalk(key, true)
 	c.err = nil
 	if bytes.Compare(key, c.lower) <= 0 {
 		return c.leave(beforeFirst)
 	}
 	c.dead.begin(key)
-	if d := c.rangeBelow(key); d != nil {
-		if key = d.Lo; bytes.Compare(key, c.lower) <= 0 {
-			return c.leave(beforeFirst)
+	if c.own == 0 {
+		if d := c.rangeBelow(key); d != nil {
+			if key = d.Lo; bytes.Compare(key, c.lower) <= 0 {
+				return c.leave(beforeFirst)
+			}
+			c.dead.after(key)
 		}
-		c.dead.after(key)
 	}
 	c.target = ikey.Search(key, ikey.MaxSeq)
 	c.prefetch(key)
@@ -382,12 +396,20 @@ func (c *Cursor) forward(ok, again bool) bool {
 		c.key = append(c.key[:0], k.User...)
 		i := c.deletedBy(k.Trailer, c.merge.Order())
 		if i >= 0 || k.Trailer.Kind() == ikey.Delete {
-			end := c.bury()
+			var end []byte
+			if c.byOwn(i, c.merge.Order()) {
+				c.endMove(c.dead.edge, c.key) // the store may have the key
+			} else {
+				end = c.bury()
+			}
 			switch own := c.merge.Order() <= i; {
-			case end != nil: // an earlier cursor has found that no key up to there is alive
-				if bytes.Compare(end, c.upper) >= 0 {
+			case end != nil: // an earlier cursor has found that no key of the store up to there is alive
+				switch {
+				case c.own > 0:
+					ok = c.merge.SkipGE(0, ikey.Search(end, c.seq))
+				case bytes.Compare(end, c.upper) >= 0:
 					ok = false
-				} else {
+				default:
 					ok = c.merge.SeekGE(ikey.Search(end, c.seq))
 				}
 			case i < 0:
@@ -450,12 +472,20 @@ func (c *Cursor) backward(ok bool) bool {
 		}
 		i := c.deletedBy(visible, order)
 		if i >= 0 || visible.Kind() == ikey.Delete {
-			start := c.buryBack()
+			var start []byte
+			if c.byOwn(i, order) {
+				c.endMove(c.afterKey(), c.dead.edge)
+			} else {
+				start = c.buryBack()
+			}
 			switch {
 			case start != nil:
-				if bytes.Compare(start, c.lower) <= 0 {
+				switch {
+				case c.own > 0:
+					ok = ok && c.merge.SkipLT(0, ikey.Search(start, ikey.MaxSeq))
+				case bytes.Compare(start, c.lower) <= 0:
 					ok = false
-				} else {
+				default:
 					ok = c.merge.SeekLT(ikey.Search(start, ikey.MaxSeq))
 				}
 			case i >= 0:
@@ -483,6 +513,10 @@ func (c *Cursor) backward(ok bool) bool {
 	c.endMove(c.lower, c.dead.edge)
 	return c.leave(beforeFirst)
 }
+
+// byOwn reports whether the transaction itself has deleted a key, whose newest version is that of source order, and
+// which range tombstones of source deleted delete, unless that is -1.
+func (c *Cursor) byOwn(deleted, order int) bool { return c.own > 0 && (deleted == 0 || order == 0) }
 
 // failed stops the cursor if a source failed, and reports whether one did.
 func (c *Cursor) failed() bool {

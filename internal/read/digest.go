@@ -63,7 +63,7 @@ func (r *Reader) Rebuild(
 		s.EachTable(func(_ int, t *tree.Table) { total += t.Meta.Entries })
 		r.tree.Release(s)
 	}
-	c, err := r.Open(nil, nil, true, Newest)
+	c, err := r.Open(nil, nil, true, Newest, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ func (c *Cursor) enterLane() {
 		end = c.upper
 	}
 	if t.EnterLane(end, c.seq) {
-		c.lane, c.own = t, c.key
+		c.lane, c.outside = t, c.key
 	}
 }
 
@@ -31,7 +31,7 @@ func (c *Cursor) enterLaneBack() {
 		end = c.lower
 	}
 	if t.EnterLaneBack(end, c.seq) {
-		c.lane, c.own = t, c.key
+		c.lane, c.outside = t, c.key
 	}
 }
 
@@ -65,8 +65,8 @@ func (c *Cursor) came(order int) {
 func (c *Cursor) leaveLane() {
 	if c.lane != nil {
 		c.lane.LeaveLane()
-		c.key = append(c.own[:0], c.key...)
-		c.lane, c.own = nil, nil
+		c.key = append(c.outside[:0], c.key...)
+		c.lane, c.outside = nil, nil
 		c.merge.Moved()
 	}
 }

@@ -108,7 +108,9 @@ func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 // An AsOf is the moment at which a reader reads.
 type AsOf struct {
 	Seq ikey.Seq  // newer versions are not visible
-	Pin *tree.Pin // of the snapshot; nil for Newest
+	Pin *tree.Pin // of the snapshot; nil without one
+
+	Held *tree.State // the state to read, which the caller holds; nil for the current one
 }
 
 // Newest is the moment of a read without a snapshot.
@@ -119,6 +121,9 @@ func (at AsOf) over() bool { return at.Pin != nil && at.Pin.Closed.Load() }
 
 // state returns the state to read, given the current one.
 func (at AsOf) state(current *tree.State) *tree.State {
+	if at.Held != nil {
+		return at.Held
+	}
 	if at.Pin != nil {
 		if kept := at.Pin.Kept.Load(); kept != nil {
 			return kept

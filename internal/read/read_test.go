@@ -102,7 +102,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 			exchange()
 			return read()
 		}
-		c, err := r.Open(nil, nil, false, Newest)
+		c, err := r.Open(nil, nil, false, Newest, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 // A seek past one end of the range, after a move that failed, is not an error.
 func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
 	r := newReader(t)
-	c, err := r.Open([]byte("k"), []byte("m"), false, Newest)
+	c, err := r.Open([]byte("k"), []byte("m"), false, Newest, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

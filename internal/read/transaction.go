@@ -1,0 +1,146 @@
+package read
+
+import (
+	"bytes"
+	"errors"
+
+	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/tree"
+)
+
+// Writes are the operations of a transaction: one more memtable on top of the state that it reads. Their sequence
+// numbers are above all of a store. The zero value has none. It is for one goroutine.
+type Writes struct {
+	// Walked is called with each range of keys that a cursor of the transaction has walked over: [lo, hi), without end
+	// if hi is nil. The callee owns the slices.
+	Walked func(lo, hi []byte)
+
+	mem  *memtable.Table // nil without an operation
+	seed bloomblock.Seed
+	seq  ikey.Seq // of the last operation
+	read int      // bytes of the operations added so far
+}
+
+// Add adds the operations of a batch that Add has not seen yet: ops begins with those that it has. The error describes
+// invalid operations.
+func (w *Writes) Add(ops []byte) error {
+	for w.read < len(ops) {
+		left := ops[w.read:]
+		kind, key, value, rest, err := batch.NextOp(left)
+		if err != nil {
+			return err
+		}
+		w.read += len(left) - len(rest)
+		if w.mem == nil {
+			w.mem, w.seed = memtable.New(nil, 0, 0), bloomblock.NewSeed()
+			w.seq = ikey.MaxSeq / 2 // the largest number of a store: see manifest.MaxSeq
+		}
+		w.seq++
+		switch kind {
+		case ikey.Mark:
+		case ikey.RangeDelete:
+			w.mem.AddRange(key, value, w.seq)
+		default:
+			w.mem.Add(key, w.hash(key), w.seq, kind, value)
+		}
+	}
+	return nil
+}
+
+func (w *Writes) hash(key []byte) bloomblock.Hash { return w.seed.Mix(bloomblock.HashKey(key)) }
+
+// Get returns the value of key. If decided is false, no operation is about key, and the store has its value; if live is
+// false, key was deleted. The value must not be changed.
+func (w *Writes) Get(key []byte) (value []byte, live, decided bool) {
+	if w.mem == nil {
+		return nil, false, false
+	}
+	return inTable(w.mem, key, w.hash(key), w.seq)
+}
+
+// SameKey reports whether key has the same value at two moments, or none at both. The caller holds their states.
+func (r *Reader) SameKey(key []byte, a, b tree.Moment) (bool, error) {
+	var roomA, roomB [128]byte
+	inA, errA := r.AppendGet(roomA[:0], key, AsOf{Seq: a.Seq, Held: a.State})
+	inB, errB := r.AppendGet(roomB[:0], key, AsOf{Seq: b.Seq, Held: b.State})
+	absentA, absentB := errors.Is(errA, ErrNotFound), errors.Is(errB, ErrNotFound)
+	switch {
+	case errA != nil && !absentA:
+		return false, errA
+	case errB != nil && !absentB:
+		return false, errB
+	default:
+		return absentA == absentB && bytes.Equal(inA, inB), nil
+	}
+}
+
+// SameRange reports whether the keys in [lower, upper) are the same at two moments, with the same values. A nil upper
+// means no end. The caller holds the states.
+func (r *Reader) SameRange(lower, upper []byte, a, b tree.Moment) (same bool, err error) {
+	inA, err := r.Open(lower, upper, false, AsOf{Seq: a.Seq, Held: a.State}, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, inA.Close()) }()
+	inB, err := r.Open(lower, upper, false, AsOf{Seq: b.Seq, Held: b.State}, nil)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, inB.Close()) }()
+	for {
+		moreA, moreB := inA.Next(), inB.Next()
+		if err := errors.Join(inA.Err(), inB.Err()); err != nil {
+			return false, err
+		}
+		if !moreA || !moreB {
+			return moreA == moreB, nil
+		}
+		if !bytes.Equal(inA.Key(), inB.Key()) || !bytes.Equal(inA.Value(), inB.Value()) {
+			return false, nil
+		}
+	}
+}
+
+// A walk is what a cursor of a transaction has walked over in one direction, from a seek or a turn on. It ends at the
+// current key, which belongs to it, or at the end of the range, also after an error.
+type walk struct {
+	on, back bool
+	from     []byte
+}
+
+// beginWalk ends the walk of the cursor, if it is one of a transaction, and begins another at a key.
+func (c *Cursor) beginWalk(from []byte, back bool) {
+	if c.over != nil {
+		c.endWalk()
+		c.walk = walk{true, back, append([]byte{}, from...)}
+	}
+}
+
+// endWalk reports what was walked over.
+func (c *Cursor) endWalk() {
+	if !c.walk.on {
+		return
+	}
+	lo, hi := c.walk.from, c.upper
+	if c.walk.back {
+		lo, hi = c.lower, c.walk.from
+	}
+	if c.at == standing {
+		if c.walk.back {
+			lo = c.key
+		} else {
+			hi = c.afterKey()
+		}
+	}
+	if bytes.Equal(hi, deadkeys.Beyond) {
+		hi = nil
+	} else {
+		hi = append([]byte{}, hi...) // an empty bound is not nil
+	}
+	c.over.Walked(append([]byte{}, lo...), hi)
+	c.walk = walk{}
+}
