@@ -50,7 +50,7 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, w
 digest: ## digests of a million keys in four runs: time, reads, size, rate; a patch after a flush
 	go test -count=1 -timeout 1h -run 'ADigestKeeps|APatchIs' -v ./tests -digestkeys 1000000 -digestpositives 10000
 
-kept: ## stores that every later version must open, in a new directory: make kept DIR=v4; see testdata/README.md
+kept: ## stores that every later version must open, in a new directory: make kept DIR=v5; see testdata/README.md
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)
 
 screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation

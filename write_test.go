@@ -62,7 +62,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	for ; !rotated(); n++ {
 		must(t, db.Put(fmt.Appendf(nil, "%06d", n), value))
 	}
-	// The old log's sync blocks. NoSync writes continue in the new log; a Sync write there waits for the old one.
+	// The old log's sync blocks. unsynced writes continue in the new log; a synced write there waits for the old one.
 	must(t, db.Put([]byte("after"), nil))
 	done := make(chan error, 1)
 	go func() {
@@ -77,7 +77,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	if _, err := db.Get([]byte("after")); err != nil {
-		t.Errorf("a NoSync write in the new log: %v", err)
+		t.Errorf("an unsynced write in the new log: %v", err)
 	}
 	open()
 	if err := <-done; err != nil {

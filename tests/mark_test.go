@@ -160,7 +160,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	}
 }
 
-// TestAMarkIsDurableOnlyAfterASync writes with NoSync. Only what syncs or flushes makes the mark durable.
+// TestAMarkIsDurableOnlyAfterASync writes with DurabilityNoSync. Only what syncs or flushes makes the mark durable.
 func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
 	must(t, err)
