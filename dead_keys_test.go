@@ -654,3 +654,51 @@ func TestAPollBesideWritesStepsOverDeletedKeysOnce(t *testing.T) {
 	}
 	must(t, db.Close())
 }
+
+// TestATransactionFindsItsKeysAmongDeadOnes puts a key into a range of which earlier cursors have found that no key is
+// alive.
+func TestATransactionFindsItsKeysAmongDeadOnes(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
+	must(t, err)
+	const n = 2000
+	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
+	for i := range n {
+		must(t, db.Put(key(i), nil))
+	}
+	for i := 1; i < n-1; i++ {
+		must(t, db.Delete(key(i)))
+	}
+	for range 2 { // the second jumps over what the first has found
+		it := db.Iter(bloomkv.IterOptions{})
+		if !it.First() || !it.Next() || !it.Prev() {
+			t.Fatal("the first and the last key are gone")
+		}
+		must(t, it.Close())
+	}
+	if db.Reads().DeadKeys.Len() == 0 {
+		t.Fatal("no range of dead keys is known")
+	}
+	must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+		must(t, tx.Put(key(n/2), nil))
+		for _, tt := range []struct {
+			name string
+			move func(it *bloomkv.Iterator) bool
+			want int
+		}{
+			{"SeekGE", func(it *bloomkv.Iterator) bool { return it.SeekGE(key(10)) }, n / 2},
+			{"SeekLT", func(it *bloomkv.Iterator) bool { return it.SeekLT(key(n - 10)) }, n / 2},
+			{"Next", func(it *bloomkv.Iterator) bool { return it.First() && it.Next() }, n / 2},
+			{"Prev", func(it *bloomkv.Iterator) bool { return it.Last() && it.Prev() }, n / 2},
+			{"Next past it", func(it *bloomkv.Iterator) bool { return it.SeekGE(key(10)) && it.Next() }, n - 1},
+			{"Prev past it", func(it *bloomkv.Iterator) bool { return it.SeekLT(key(n-10)) && it.Prev() }, 0},
+		} {
+			it := tx.Iter(bloomkv.IterOptions{})
+			if !tt.move(it) || !bytes.Equal(it.Key(), key(tt.want)) {
+				t.Errorf("%s: at %q, %v, want %q", tt.name, it.Key(), it.Err(), key(tt.want))
+			}
+			must(t, it.Close())
+		}
+		return nil
+	}))
+	must(t, db.Close())
+}
