@@ -27,7 +27,9 @@ type Metrics struct {
 	FPRPromised float64 `json:"fpr_promised"`
 	// ReadsPromised is what a lookup of an absent key uses outside of the budget's memory, at most: pages of filters,
 	// parts of indexes and data blocks, in mapped files or read. A table that is searched in vain costs a block, and a
-	// part of its index unless that is in memory. Lookups.ReadsPerAbsent is its measured value.
+	// part of its index unless that is in memory. If all filters fit, it counts on what they predict and a tenth more,
+	// which may be less than FPRPromised: that is kept in a tree of any shape. Lookups.ReadsPerAbsent is its measured
+	// value.
 	ReadsPromised float64 `json:"reads_promised"`
 	// BudgetNeeded is the Options.MemoryBudget, or the memory of shared Resources, in bytes, that keeps FPRAsked for
 	// what the store has now. It is at most Memory.Budget if FPRPromised is FPRAsked.

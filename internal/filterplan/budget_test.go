@@ -100,7 +100,7 @@ func TestAForecastRisesSmoothly(t *testing.T) {
 		}
 	}
 	f, err := Options{}.Forecast(100_000_000, 0, DefaultBudget)
-	if err != nil || f.Idle.Reads > 0.2 || f.Writing.Reads > 0.46 || f.Writing.FPR > 0.1 ||
+	if err != nil || f.Idle.Reads > 0.2 || f.Writing.Reads > 0.47 || f.Writing.FPR > 0.1 ||
 		math.Abs(float64(f.Writing.Budget)/(210<<20)-1) > 0.1 {
 		t.Errorf("100 million keys: %+v, %v", f, err)
 	}

@@ -6,6 +6,10 @@ import "github.com/bloomkv/bloomkv/bloomblock"
 // read for each table that then is searched in vain, and for each that has the key.
 const askAbove = 0.1
 
+// margin is by how much more than expected is promised of a filter that is not whole in memory: its rate follows
+// from its form alone, from which the bits of some differ by a percent or two.
+const margin = 1.03
+
 // WorthAsking reports whether lookups shall ask the filter in the file, which has the rate of whole, after one in
 // memory in the given form.
 func WorthAsking(form bloomblock.Form, whole float64) bool {
@@ -26,8 +30,12 @@ type Promise struct {
 
 // add adds a filter by its weight: in the form that is in memory, and whole.
 func (p *Promise) add(weight float64, form, whole bloomblock.Form) {
+	asked := WorthAsking(form, whole.Rate)
+	if form.Bytes < whole.Bytes {
+		form.Rate = min(margin*form.Rate, 1)
+	}
 	p.Passed += weight * form.Rate
-	if WorthAsking(form, whole.Rate) {
+	if asked {
 		p.Pages += weight * form.Rate
 		form = whole
 	}
