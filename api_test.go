@@ -1,7 +1,6 @@
 package bloomkv_test
 
 import (
-	"flag"
 	"fmt"
 	"go/importer"
 	"go/token"
@@ -12,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write api.txt anew")
+	"github.com/bloomkv/bloomkv/internal/testkit"
+)
 
 // publicPackages are the packages that programs may import, from the root of the module.
 var publicPackages = []string{
@@ -32,7 +31,7 @@ func TestExportedAPI(t *testing.T) {
 			t.Errorf("a type that programs cannot name: %s", line)
 		}
 	}
-	if *update {
+	if *testkit.Update {
 		must(t, os.WriteFile(name, []byte(strings.Join(got, "\n")+"\n"), 0o644))
 		return
 	}

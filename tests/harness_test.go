@@ -16,6 +16,13 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
+// The shape of a tree, as ARCHITECTURE describes it.
+const (
+	lastLevel   = 6
+	triggerRuns = 4  // runs of level 0 that start a compaction
+	stopRuns    = 12 // runs of level 0 at which writers wait
+)
+
 var partSize = flag.Int("parts", 200, "bytes of the parts of indexes, 0 for the default")
 
 // setPartSize cuts the indexes of tables that the test writes from now on into parts of the given number of bytes; 0
@@ -77,10 +84,10 @@ func newestTable(t *testing.T, fsys vfs.FS) *manifest.Table {
 	return nil
 }
 
-// readerOf returns a reader of a table of the store "db".
-func readerOf(t *testing.T, fsys vfs.FS, file string) *sstable.Reader {
+// readerOf returns a reader of a table of the store in dir.
+func readerOf(t *testing.T, fsys vfs.FS, dir, file string) *sstable.Reader {
 	t.Helper()
-	name := filepath.Join("db", file)
+	name := filepath.Join(dir, file)
 	info, err := fsys.Stat(name)
 	must(t, err)
 	f, err := fsys.Open(name)

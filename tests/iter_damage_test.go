@@ -326,7 +326,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 	must(t, err)
 	data := map[string]int{} // sizes of the data blocks
 	for _, table := range db.Tables() {
-		end, err := readerOf(t, s.o.FS, table.File).ApproximateOffset(deadkeys.Beyond)
+		end, err := readerOf(t, s.o.FS, "db", table.File).ApproximateOffset(deadkeys.Beyond)
 		must(t, err)
 		data[table.File] = int(end)
 	}

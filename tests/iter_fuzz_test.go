@@ -1,12 +1,14 @@
 package tests
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -170,4 +172,177 @@ func FuzzIterators(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestIteratorsOfSettledDataAgreeWithAMap walks at random over one compacted run, where most versions have no sequence
+// number and iterators step from entry to entry without a merge, and over what can lie between and above them.
+func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
+	const keys = 2000
+	for _, values := range []string{"equally long", "of many lengths"} {
+		key := func(i int) []byte {
+			k := fmt.Appendf(nil, "key/%06d", i)
+			if values == "of many lengths" {
+				k = append(k, "and more"[:i%9]...)
+			}
+			return k
+		}
+		value := func(i, round int) []byte {
+			n := 60
+			if values == "of many lengths" {
+				n = i * 7 % 90
+			}
+			return fmt.Appendf(nil, "%d.%d%s", i, round, strings.Repeat("v", n))
+		}
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
+		must(t, err)
+		want := map[string]string{}
+		put := func(i, round int) {
+			must(t, db.Put(key(i), value(i, round)))
+			want[string(key(i))] = string(value(i, round))
+		}
+		for i := range keys {
+			put(2*i, 0)
+		}
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		check := func(what string, r bloomkv.Reader, want map[string]string) {
+			t.Helper()
+			if err := randomWalks(r, want, rand.New(rand.NewPCG(1, uint64(len(want))))); err != nil {
+				t.Fatalf("keys and values %s, %s: %v", values, what, err)
+			}
+		}
+		check("settled", db, want)
+		for round := range 3 { // few enough that most keys between two of them are of one table
+			for i := 10 * round; i < keys; i += 97 {
+				put(2*i, 3)
+				put(2*i+1, 3)
+				must(t, db.Delete(key(2*i+20)))
+				delete(want, string(key(2*i+20)))
+			}
+			check("a few written in memory", db, want)
+			must(t, db.Flush(t.Context()))
+			check("and in a table", db, want)
+		}
+		for i := range keys {
+			put(2*i, 0)
+		}
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		check("settled again", db, want)
+
+		snap, err := db.Snapshot()
+		must(t, err)
+		before := maps.Clone(want)
+		for i := range keys {
+			switch i % 9 {
+			case 0, 1:
+				put(2*i, 1)
+			case 2:
+				must(t, db.Delete(key(2*i)))
+				delete(want, string(key(2*i)))
+			}
+		}
+		check("overwritten in memory", db, want)
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		check("compacted beside a snapshot", db, want)
+		check("the snapshot", snap, before)
+
+		added := map[string]string{}
+		for i := range 300 {
+			added[string(key(2*i+1))] = "ingested"
+		}
+		must(t, db.Ingest(t.Context(), storetest.PairsOf(added), bloomkv.IngestOptions{}))
+		maps.Copy(want, added)
+		check("ingested", db, want)
+		check("the snapshot before", snap, before)
+		must(t, snap.Close())
+
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(501), Upper: key(1502)}))
+		maps.DeleteFunc(want, func(k, _ string) bool { return k >= string(key(501)) && k < string(key(1502)) })
+		check("a range deleted in memory", db, want)
+		put(4*keys, 2)
+		must(t, db.Flush(t.Context()))
+		check("and in a table", db, want)
+		must(t, db.Close())
+	}
+}
+
+// randomWalks compares iterators with random bounds, moved at random, with a map.
+func randomWalks(r bloomkv.Reader, all map[string]string, random *rand.Rand) error {
+	sorted := slices.Sorted(maps.Keys(all))
+	somewhere := func() []byte {
+		k := []byte(sorted[random.IntN(len(sorted))])
+		switch random.IntN(3) {
+		case 0:
+			return append(k, 0) // after a key
+		case 1:
+			return k[:len(k)-1] // before ten keys
+		}
+		return k
+	}
+	for range 30 {
+		o, keys := bloomkv.IterOptions{KeysOnly: random.IntN(5) == 0}, sorted
+		if random.IntN(2) == 0 {
+			o.Lower = somewhere()
+			keys = keys[lowerBound(keys, o.Lower):]
+		}
+		if random.IntN(2) == 0 {
+			o.Upper = somewhere()
+			keys = keys[:lowerBound(keys, o.Upper)]
+		}
+		it := r.Iter(o)
+		at := -1
+		for range 60 {
+			steps, move := 1, func() bool { return it.Next() }
+			step := 1
+			switch random.IntN(8) {
+			case 0:
+				move, step, steps = it.Prev, -1, 1+random.IntN(3)
+			case 5, 6:
+				move, step, steps = it.Prev, -1, 1+random.IntN(80)
+			case 1:
+				k := somewhere()
+				move, step = func() bool { return it.SeekGE(k) }, 0
+				at = lowerBound(keys, k)
+			case 2:
+				k := somewhere()
+				move, step = func() bool { return it.SeekLT(k) }, 0
+				at = lowerBound(keys, k) - 1
+			case 3:
+				k := bytes.Clone(it.Key()) // itself, or the first if it is at none
+				move, step = func() bool { return it.SeekGE(k) }, 0
+				at = lowerBound(keys, k)
+			case 4:
+				move, step, at = it.First, 0, 0
+			default:
+				steps = 1 + random.IntN(80)
+			}
+			for range steps {
+				if step != 0 && (at < 0 || at >= len(keys)) {
+					break // a move from the end depends on how it came there
+				}
+				ok := move()
+				at += step
+				inside := at >= 0 && at < len(keys)
+				where := fmt.Sprintf("at %d of %d keys in [%q, %q)", at, len(keys), o.Lower, o.Upper)
+				if ok != inside || it.Err() != nil {
+					return fmt.Errorf("%s: %v, %w", where, ok, it.Err())
+				}
+				if inside && (string(it.Key()) != keys[at] || !o.KeysOnly && string(it.Value()) != all[keys[at]] ||
+					o.KeysOnly && it.Value() != nil) {
+					return fmt.Errorf("%s: %q = %.40q, want %q = %.40q", where, it.Key(), it.Value(), keys[at],
+						all[keys[at]])
+				}
+			}
+		}
+		if err := it.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lowerBound returns the index of the first key at or after k.
+func lowerBound(keys []string, k []byte) int {
+	i, _ := slices.BinarySearch(keys, string(k))
+	return i
 }

@@ -31,8 +31,6 @@ const (
 	batchFormat    = "batch"
 )
 
-const lastLevel = 6
-
 // wantedFeatures are the features of the format that the newest kept stores have.
 var wantedFeatures = []string{
 	"table of level 0", "table of a level between", "table of the last level", "run of several tables",

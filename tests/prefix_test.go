@@ -343,7 +343,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 	loaded := int(db.Metrics().Memory.PrefixFilters)
 	table := newestTable(t, mem)
 	file := filename.Base(filename.Table, table.Number)
-	p, err := readerOf(t, mem, file).Properties()
+	p, err := readerOf(t, mem, "db", file).Properties()
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -4,20 +4,30 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
 	"fmt"
 	"hash/crc32"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/newstore"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -336,4 +346,281 @@ func futureFooter(b []byte) []byte {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	binary.LittleEndian.PutUint32(f[64:], crc32.Update(crc32.Checksum(f[:64], table), table, f[68:]))
 	return b
+}
+
+// everywhere makes the test damage each byte and truncate files at each length, instead of a selection: it takes
+// minutes.
+var everywhere = flag.Bool("everywhere", false, "salvage a store with damage at every byte of every file")
+
+// TestSalvageLosesOnlyWhatDamagedBlocksHeld flips a bit in bytes of every file of a store, truncates files and removes
+// them. Everything outside of damaged blocks must be in the new store.
+func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
+	for _, closed := range []bool{true, false} {
+		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
+			d := newSalvageStore(t, closed)
+			stride := 173
+			switch {
+			case *everywhere:
+				stride = 1
+			case storetest.RaceEnabled || testing.Short():
+				stride *= 10
+			}
+			edges := map[string]map[int]bool{} // offsets at which parts of a file begin or end
+			for _, i := range d.items {
+				if edges[i.file] == nil {
+					edges[i.file] = map[int]bool{}
+				}
+				edges[i.file][i.from], edges[i.file][i.to] = true, true
+			}
+			var all []salvageDamage
+			total, shift := 0, 0
+			for _, file := range d.files {
+				n := d.sizes[file]
+				total += n
+				all = append(all, removed(file))
+				for at := range n {
+					near := edges[file][at] || edges[file][at+1] || at < 2 || at >= n-2
+					if (at+shift)%stride == 0 || near && at%7 == 0 {
+						all = append(all, flipped(file, at, at%8))
+					}
+					if (at+shift)%(3*stride) == 0 || near && (*everywhere || at%5 == 0) {
+						all = append(all, cutTo(file, at))
+					}
+				}
+				shift += n
+			}
+			var next atomic.Int64
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() {
+					for !t.Failed() {
+						i := int(next.Add(1) - 1)
+						if i >= len(all) {
+							return
+						}
+						d.try(t, all[i])
+						storetest.Progress.Add(1)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d bytes in %d files, %d damages", total, len(d.files), len(all))
+		})
+	}
+}
+
+// TestSalvageKeepsTheDataWhateverTheNumbersAre sets each number of a store to values at its limits, with right
+// checksums. What Salvage makes of it is sound, opens, takes a write, and has all data where the number says nothing
+// about data.
+func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
+	numbers := []uint64{
+		0, 1, manifest.MaxFile, manifest.MaxFile + 1, uint64(manifest.MaxWrite), uint64(manifest.MaxWrite) + 1,
+		uint64(manifest.MaxSeq), uint64(manifest.MaxSeq) + 1, uint64(ikey.MaxSeq), uint64(ikey.MaxSeq) + 1,
+		math.MaxUint64 - 1, math.MaxUint64,
+	}
+	edits := func(change func(e *manifest.Edit, n uint64)) func(s *forgedStore, n uint64) {
+		return func(s *forgedStore, n uint64) { s.edit(func(e *manifest.Edit) { change(e, n) }) }
+	}
+	for _, tt := range []struct {
+		what  string
+		set   func(s *forgedStore, n uint64)
+		whole bool // all data is kept
+	}{
+		{"next file", edits(func(e *manifest.Edit, n uint64) { e.NextFile = n }), true},
+		{"last sequence", edits(func(e *manifest.Edit, n uint64) { e.LastSeq = ikey.Seq(n) }), true},
+		{"mark", edits(func(e *manifest.Edit, n uint64) {
+			e.Mark = batch.Mark{Seq: ikey.Seq(n), Bytes: []byte("m")}
+		}), true},
+		{"run", edits(func(e *manifest.Edit, n uint64) {
+			for i := range e.Added {
+				e.Added[i].Run = n - uint64(i)
+			}
+		}), false},
+		{"sequences of tables", edits(func(e *manifest.Edit, n uint64) {
+			for i := range e.Added {
+				e.Added[i].Table.MinSeq, e.Added[i].Table.MaxSeq = ikey.Seq(n), ikey.Seq(n)
+			}
+		}), false},
+		{"entries of tables", edits(func(e *manifest.Edit, n uint64) {
+			for i := range e.Added {
+				e.Added[i].Table.Entries = n
+			}
+		}), true},
+		{"synced", edits(func(e *manifest.Edit, n uint64) {
+			if e.Log != nil {
+				e.Log.Synced = int64(n & math.MaxInt64)
+			}
+		}), true},
+		{"sequence of a record", func(s *forgedStore, n uint64) {
+			for _, records := range s.logs {
+				records[0] = slices.Clone(records[0])
+				binary.LittleEndian.PutUint64(records[0], n)
+			}
+		}, false},
+	} {
+		for i, kind := range hostileKinds {
+			want := salvagedContents(t, kind, kind.store(t))
+			for _, n := range numbers {
+				s := kind.store(t)
+				for number, records := range s.logs {
+					s.logs[number] = slices.Clone(records)
+				}
+				tt.set(s, n)
+				got := salvagedContents(t, kind, s)
+				for k, v := range want { // without an edit that cannot be read, a deleted key may be back
+					if now, ok := got[k]; tt.whole && (!ok || now != v) {
+						t.Errorf("%s %d, store %d: %q is %q, %v; want %q", tt.what, n, i, k, now, ok, v)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// salvagedContents returns what Salvage keeps of a store, after a check of the new store and a write to it.
+func salvagedContents(t *testing.T, kind *hostileKind, s *forgedStore) map[string]string {
+	t.Helper()
+	mem := vfstest.NewMem()
+	must(t, writeFiles(mem, "db", s.join()))
+	o := kind.options(mem)
+	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); err != nil {
+		t.Errorf("Salvage: %v", err)
+		return nil
+	}
+	little := *o // tables may claim more keys than this holds filters for
+	little.FilterFPR, little.FilterMemory = 0, 64<<10
+	_, err := salvage.Run(t.Context(), "db", "little", salvage.Options{Store: &little})
+	if err != nil {
+		t.Errorf("Salvage with FilterMemory: %v", err)
+		return nil
+	}
+	db, err := bloomkv.Open("little", &little)
+	must(t, err)
+	must(t, db.Close())
+	_, err = bloomkv.Check(t.Context(), "new", bloomkv.CheckOptions{FS: mem})
+	must(t, err)
+	db, err = bloomkv.Open("new", o)
+	must(t, err)
+	got, err := storetest.Contents(db)
+	must(t, errors.Join(err, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("later"), nil), db.Close()))
+	db, err = bloomkv.Open("new", o)
+	must(t, err)
+	if ok, err := db.Has([]byte("later")); !ok || err != nil {
+		t.Errorf("a write to what was salvaged is %v, %v", ok, err)
+	}
+	must(t, db.Close())
+	return got
+}
+
+// TestSalvageOfAGigabyte damages ten blocks of a store of 1 GB, half of which is in overlapping levels, and logs time
+// and memory.
+func TestSalvageOfAGigabyte(t *testing.T) {
+	if !*everywhere {
+		t.Skip("writes 2 GB: run it with -everywhere")
+	}
+	dir := filepath.Join(t.TempDir(), "db")
+	const keys = 700_000
+	rng := rand.NewChaCha8([32]byte{1})
+	value := make([]byte, 1000)
+	db, err := bloomkv.Open(dir, nil)
+	must(t, err)
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("key"), uint64(i)) }
+	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+		for i := range keys {
+			_, _ = rng.Read(value)
+			if !yield(bloomkv.KV{Key: key(i), Value: value}, nil) {
+				return
+			}
+		}
+	}, bloomkv.IngestOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var b bloomkv.Batch
+	for i := range keys / 2 {
+		_, _ = rng.Read(value)
+		b.Put(key(i*7919%keys), value)
+		if b.Len() == 100 || i == keys/2-1 {
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
+			b.Reset()
+		}
+	}
+	must(t, db.Close())
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	if err != nil || len(tables) < 10 {
+		t.Fatal(tables, err)
+	}
+	var size int64
+	for _, name := range tables {
+		info, err := os.Stat(name)
+		must(t, err)
+		size += info.Size()
+	}
+	places := rand.New(rng)
+	for i := range 10 {
+		f, err := os.OpenFile(tables[i*len(tables)/10], os.O_RDWR, 0)
+		must(t, err)
+		info, err := f.Stat()
+		must(t, err)
+		at, one := places.Int64N(info.Size()*9/10), []byte{0}
+		if _, err := f.ReadAt(one, at); err != nil {
+			t.Fatal(err)
+		}
+		one[0] ^= 0xff
+		if _, err := f.WriteAt(one, at); err != nil {
+			t.Fatal(err)
+		}
+		must(t, f.Close())
+	}
+	runtime.GC()
+	var peak runtime.MemStats
+	most, calls := uint64(0), 0
+	began := time.Now()
+	progress := func(uint64, uint64) {
+		storetest.Progress.Add(1)
+		if calls++; calls%256 == 0 {
+			runtime.ReadMemStats(&peak)
+			most = max(most, peak.HeapInuse)
+		}
+	}
+	report, err := salvage.Run(t.Context(), dir, filepath.Join(t.TempDir(), "new"), salvage.Options{Progress: progress})
+	if err != nil || len(report.Lost) != 10 || report.Keys < keys-200 || report.Keys > keys {
+		t.Errorf("%d keys, want about %d; lost %v, %v", report.Keys, keys, report.Lost, err)
+	}
+	t.Logf("%d MB in %d tables: %v, at most %d MB of heap in use; %d keys of %d", size>>20, len(tables),
+		time.Since(began).Round(time.Millisecond), most>>20, report.Keys, keys)
+}
+
+// TestSalvageLosesAValueThatNoStoreTakes forges a value longer than any version has written.
+func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
+	if !*everywhere {
+		t.Skip("takes a gigabyte: run it with -everywhere")
+	}
+	kind := hostileKinds[2] // without compression
+	want := salvagedContents(t, kind, kind.store(t))
+	s := kind.store(t)
+	lost := 0
+	number := s.bottom(0)
+	key := s.added(number).Table.Smallest
+	s.change(number, func(f *forgedTable) {
+		x := &f.blocks[0]
+		lost = int(binary.LittleEndian.Uint32(x.payload))
+		data := binary.LittleEndian.AppendUint32(nil, 1)
+		data = append(binary.LittleEndian.AppendUint32(data, uint32(len(key))), key...)
+		data = append(data, make([]byte, -len(data)&7+8)...) // padding, and the head of an empty suffix
+		data = append(append(data, 0), make([]byte, batch.MaxValue+1)...)
+		x.encode(data, sstable.None)
+	})
+	fsys := vfstest.NewMem()
+	must(t, writeFiles(fsys, "db", s.join()))
+	report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: kind.options(fsys)})
+	must(t, err)
+	db, err := bloomkv.Open("new", kind.options(fsys))
+	must(t, err)
+	got, err := storetest.Contents(db)
+	must(t, errors.Join(err, db.Close()))
+	if len(report.Lost) != 1 || len(want)-len(got) > lost || len(got) == len(want) {
+		t.Errorf("%d of %d keys are left, lost %v; want those but of one block of %d entries",
+			len(got), len(want), report.Lost, lost)
+	}
 }

@@ -1,0 +1,357 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
+)
+
+// A spaciousFS reports any amount of free space that a test sets. It never runs out of space.
+type spaciousFS struct {
+	vfs.FS
+	free atomic.Uint64
+	err  error
+}
+
+func (s *spaciousFS) FreeSpace(string) (uint64, error) { return s.free.Load(), s.err }
+
+func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
+	fsys := &spaciousFS{FS: vfstest.NewMem()}
+	fsys.free.Store(1 << 40)
+	o := &bloomkv.Options{FS: fsys}
+	l := listen(o)
+	db := l.open(t, o)
+	putNumbers(t, db, 30_000, 1)
+	putNumbers(t, db, 30_000, 2)
+	fsys.free.Store(50_000) // less than the tables, and more than a put needs
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); !errors.Is(err, vfs.ErrNoSpace) ||
+		!errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "bytes are free") {
+		t.Errorf("Compact: %v, want %v", err, vfs.ErrNoSpace)
+	}
+	if err := db.Put([]byte("key"), nil); err != nil {
+		t.Errorf("a write after it: %v", err)
+	}
+	fsys.free.Store(1 << 40)
+	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
+		t.Errorf("Compact with room: %v", err)
+	}
+	l.close(t)
+	if len(l.failures)+len(l.readOnly) > 0 || l.merged(t).Keys != 30_001 {
+		t.Errorf("failures %v, read-only %v, want one compaction and no reports", l.failures, l.readOnly)
+	}
+}
+
+func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfstest.NewMem(), err: errors.ErrUnsupported}})
+	must(t, err)
+	putNumbers(t, db, 10_000, 1)
+	putNumbers(t, db, 10_000, 2)
+	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestACompactionWaitsForRoomAndWritesDoNotWaitForIt checks that a compaction without disk space is reported once, that
+// level 0 may grow beyond its stop limit meanwhile, and that the compaction is done when there is space.
+func TestACompactionWaitsForRoomAndWritesDoNotWaitForIt(t *testing.T) {
+	fsys := &spaciousFS{FS: vfstest.NewMem()}
+	fsys.free.Store(1 << 40)
+	o := &bloomkv.Options{FS: fsys}
+	l := listen(o)
+	db := l.open(t, o)
+	before := db.Metrics().Writes.Compactions
+	fsys.free.Store(200_000) // enough for one run, not for those that merge
+	for i := range stopRuns + 2 {
+		putRandom(t, db, i)
+	}
+	if m := db.Metrics(); m.Settled || m.Writes.Compactions > before || m.Levels[0].Runs <= stopRuns {
+		t.Errorf("%d compactions without disk space, %d runs in level 0, settled %v",
+			m.Writes.Compactions-before, m.Levels[0].Runs, m.Settled)
+	}
+	fsys.free.Store(1 << 40)
+	storetest.Soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
+	l.close(t)
+	if len(l.failures) != 1 || !errors.Is(l.failures[0].Err, vfs.ErrNoSpace) || len(l.readOnly) > 0 {
+		t.Errorf("failures %v, read-only %v; want one failure", l.failures, l.readOnly)
+	}
+}
+
+// TestACompactionThatWasPutOffIsLookedAtAgain has too little disk space, and later enough, without any other change.
+func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := &spaciousFS{FS: vfstest.NewMem()}
+		fsys.free.Store(1 << 40)
+		const spaceAgain = time.Second // after which a compaction that was put off is considered again
+		o := &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync}
+		l := listen(o)
+		db := l.open(t, o)
+		before := db.Metrics().Writes.Compactions
+		fsys.free.Store(200_000)
+		for i := range triggerRuns + 1 {
+			putRandom(t, db, i)
+		}
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != before || len(l.failures) != 1 {
+			t.Fatalf("%d compactions, failures %v; want one postponed", w.Compactions-before, l.failures)
+		}
+		time.Sleep(3 * spaceAgain)
+		synctest.Wait()
+		if w := db.Metrics().Writes; w.Compactions != before || len(l.failures) != 1 {
+			t.Fatalf("%d compactions without disk space, failures %v; want one report",
+				w.Compactions-before, l.failures)
+		}
+		fsys.free.Store(1 << 40)
+		began := time.Now()
+		time.Sleep(spaceAgain)
+		synctest.Wait()
+		if m := db.Metrics(); m.Writes.Compactions == before || !m.Settled {
+			t.Errorf("%v after there was enough disk space, the compaction is not done", time.Since(began))
+		}
+		l.close(t)
+	})
+}
+
+// TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten opens stores with a log, on a disk that is full as long as a
+// table that no manifest names is there.
+func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
+	for _, c := range []struct {
+		name, file string
+		opens      bool
+	}{
+		{"a table that was never named", "db/000090.sst", true},
+		{"a file that is no table", "db/notes", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem := vfstest.NewMem()
+			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
+			must(t, err)
+			must(t, db.Put([]byte("key"), []byte("value")))
+			left, err := mem.Create(c.file)
+			must(t, err)
+			must(t, left.Close())
+			image := mem.Kill()
+			must(t, db.Close())
+			full := vfstest.NewHook(image, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpWrite {
+					if _, err := image.Stat(c.file); err == nil {
+						return syscall.ENOSPC
+					}
+				}
+				return nil
+			})
+			db, err = bloomkv.Open("db", &bloomkv.Options{FS: full})
+			if (err == nil) != c.opens || err != nil && !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("Open: %v, want an open store %v", err, c.opens)
+			}
+			if err != nil {
+				return
+			}
+			if v, err := db.Get([]byte("key")); string(v) != "value" {
+				t.Errorf("the value of the log: %q, %v", v, err)
+			}
+			must(t, db.Close())
+		})
+	}
+}
+
+// A fullDisk is a file system in memory of a limited size, in blocks of 4 KiB.
+type fullDisk struct {
+	vfs.FS
+	mem   *vfstest.Mem
+	bytes atomic.Int64
+
+	mu      sync.Mutex
+	written map[string]int64 // guarded by mu; by name, of the bytes of a file, which may have more reserved
+}
+
+func newDisk(mem *vfstest.Mem, bytes int64) *fullDisk {
+	d := &fullDisk{mem: mem, written: map[string]int64{}}
+	d.bytes.Store(bytes)
+	d.FS = vfstest.NewHook(d.mem, func(op vfstest.Op) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		n, free := int64(op.Size), d.free()
+		switch op.Kind { //nolint:exhaustive // the others take no space
+		case vfstest.OpCreate:
+			d.written[op.Name] = 0
+		case vfstest.OpReserve:
+			if n > free/16 {
+				return syscall.ENOSPC
+			}
+		case vfstest.OpWrite:
+			info, err := d.mem.Stat(op.Name)
+			if err != nil {
+				return err
+			}
+			if inBlocks(d.written[op.Name]+n)-inBlocks(info.Size()) > free {
+				return syscall.ENOSPC
+			}
+			d.written[op.Name] += n
+		}
+		return nil
+	})
+	return d
+}
+
+func inBlocks(n int64) int64 { return (n + 4095) &^ 4095 }
+
+func (d *fullDisk) free() int64 {
+	free := d.bytes.Load()
+	names, _ := d.mem.List("db")
+	for _, name := range names {
+		if info, err := d.mem.Stat(filepath.Join("db", name)); err == nil {
+			free -= inBlocks(info.Size())
+		}
+	}
+	return free
+}
+
+func (d *fullDisk) FreeSpace(string) (uint64, error) { return uint64(max(d.free(), 0)), nil }
+
+// TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied writes or deletes single keys until the disk is full. The write that
+// does not fit is refused and nothing else is lost, the store opens again after a crash, and a range delete empties it.
+func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
+	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
+	const keys = 5000
+	random := make([]byte, 100*keys) // values that do not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	value := func(i int) []byte { return random[100*i:][:100] }
+	for _, free := range []int64{8 << 10, 20 << 10, 68 << 10, 200 << 10} {
+		for _, deletes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("free=%d/deletes=%v", free, deletes), func(t *testing.T) {
+				disk := newDisk(vfstest.NewMem(), 1<<40)
+				o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync}
+				l := listen(o)
+				db := l.open(t, o)
+				for i := range keys {
+					must(t, db.Put(key(i), value(i)))
+				}
+				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+				l.close(t)
+				full := 1<<40 - disk.free()
+				disk.bytes.Store(full + free)
+				db = l.open(t, o)
+				done, err := 0, error(nil)
+				for done < keys && err == nil {
+					if deletes {
+						err = db.Delete(key(done))
+					} else {
+						err = db.Put(key(done), value(keys - 1 - done)[1:])
+					}
+					if err == nil {
+						done++
+					}
+				}
+				if !deletes && done == keys || err != nil && !errors.Is(err, syscall.ENOSPC) {
+					t.Fatalf("%d writes: %v, want an error that says that the disk is full", done, err)
+				}
+				holds := func(db *bloomkv.DB) {
+					t.Helper()
+					for i := range keys {
+						v, err := db.Get(key(i))
+						want := 100
+						if i < done {
+							want--
+						}
+						gone := deletes && i < done
+						if gone && !errors.Is(err, bloomkv.ErrNotFound) || !gone && len(v) != want {
+							t.Fatalf("key %d, %d written: %d bytes, %v", i, done, len(v), err)
+						}
+					}
+				}
+				holds(db)
+				killed := newDisk(disk.mem.Kill(), full+free)
+				l.close(t)
+				if len(l.readOnly) > 0 {
+					t.Errorf("read-only: %v", l.readOnly)
+				}
+				o = &bloomkv.Options{FS: killed, Durability: bloomkv.DurabilityNoSync}
+				l = listen(o)
+				db = l.open(t, o)
+				holds(db)
+				must(t, db.DeleteRange(bloomkv.KeyRange{}))
+				must(t, db.Flush(t.Context()))
+				storetest.Soon(t, "the space is free", func() bool { return killed.free() > full*9/10 })
+				l.close(t)
+			})
+		}
+	}
+}
+
+// TestAFlushWaitsForDiskSpace has no space for tables, as when another program fills the disk. Writes fail once the
+// memtable is full, reads go on, and the store takes writes again as soon as there is space.
+func TestAFlushWaitsForDiskSpace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var full atomic.Bool
+		o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" && full.Load() {
+				return syscall.ENOSPC
+			}
+			return nil
+		}))
+		l := listen(o)
+		db := l.open(t, o)
+		full.Store(true)
+		n, err := 0, error(nil)
+		for ; err == nil; n++ {
+			err = db.Put(fmt.Append(nil, n), make([]byte, 100))
+		}
+		n-- // the last one failed
+		if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, bloomkv.ErrReadOnly) {
+			t.Errorf("Put without space for tables: %v", err)
+		}
+		if err := db.Flush(t.Context()); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Flush without space for tables: %v", err)
+		}
+		full.Store(false)
+		time.Sleep(2 * time.Second) // the flush is tried once a second
+		must(t, db.Put(fmt.Append(nil, n), make([]byte, 100)))
+		for i := range n + 1 {
+			if v, err := db.Get(fmt.Append(nil, i)); err != nil || len(v) != 100 {
+				t.Fatalf("key %d of %d: %d bytes, %v", i, n, len(v), err)
+			}
+		}
+		l.close(t)
+		if len(l.failures) != 1 || len(l.readOnly) > 0 || n == 0 {
+			t.Errorf("%d writes, failures %v, read-only %v; want one failure", n, l.failures, l.readOnly)
+		}
+	})
+}
+
+// putNumbers puts the keys 0, step, 2*step and so on below hi, and flushes.
+func putNumbers(t *testing.T, db *bloomkv.DB, hi, step int) {
+	t.Helper()
+	var b bloomkv.Batch
+	for i := 0; i < hi; i += step {
+		b.Put(fmt.Appendf(nil, "key%08d", i), []byte("value"))
+	}
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
+	must(t, db.Flush(t.Context()))
+}
+
+// putRandom makes run i of 20 values of 3,000 bytes, which do not compress.
+func putRandom(t *testing.T, db *bloomkv.DB, i int) {
+	t.Helper()
+	random := rand.NewChaCha8([32]byte{byte(i)})
+	var b bloomkv.Batch
+	for k := range 20 {
+		value := make([]byte, 3000)
+		_, _ = random.Read(value) // never fails
+		b.Put(fmt.Appendf(nil, "key%02d-%02d", k, i), value)
+	}
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
+	must(t, db.Flush(t.Context()))
+}

@@ -1,0 +1,418 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
+)
+
+// metricNames are the names that programs read. Names may be added, but never removed.
+const metricNames = `
+backlog.base backlog.bytes backlog.runs
+budget_needed
+bytes_off_plan
+cache.blocks cache.capacity cache.evictions cache.hits cache.inserts cache.misses cache.used
+files.max_open files.obsolete files.open files.tables
+fpr_asked fpr_measured fpr_predicted fpr_promised
+levels.bytes levels.deletes levels.entries levels.false_positives levels.filter_bytes levels.filter_bytes_in_memory
+levels.filter_negatives levels.filters_damaged levels.filters_shed levels.fpr_measured levels.fpr_predicted
+levels.fpr_promised levels.ingested levels.level
+levels.range_deletes levels.runs levels.tables levels.tables_off_plan levels.target levels.true_positives
+levels.unfiltered
+lookups.absent_reads lookups.absent_wasted lookups.blocks lookups.blocks_mapped lookups.blocks_read lookups.bytes_read
+lookups.false_positives
+lookups.filter_negatives
+lookups.filter_parts
+lookups.filter_probes lookups.gets lookups.index_parts lookups.memtable_hits lookups.runs_in_range
+lookups.table_hits lookups.table_searches
+lookups.tail_bytes lookups.tail_loads lookups.true_positives lookups.wasted_reads
+memory.budget memory.cache memory.filters memory.indexes memory.mapped memory.max_mapped memory.memtables
+memory.prefix_filters memory.range_deletes memory.tables
+prefixes.negatives prefixes.probes prefixes.unasked
+readers.iterators readers.oldest_snapshot_ns readers.snapshots
+reads_promised
+resources.cache_spare resources.max_open_files resources.memory.budget resources.memory.cache resources.memory.filters
+resources.memory.indexes resources.memory.mapped resources.memory.max_mapped resources.memory.memtables
+resources.memory.prefix_filters resources.memory.range_deletes resources.memory.tables
+resources.memtables_reserved
+resources.open_files resources.over_budget resources.stores
+settled tables_off_plan uptime_ns warm
+work.compactions.bytes work.compactions.duration_ns work.compactions.from work.compactions.tables work.compactions.to
+work.compactions.versions work.compactions.versions_read work.memtables work.versions work.versions_flushed
+writes.compacted_bytes writes.compacted_bytes_read writes.compactions writes.conflicts
+writes.flush_bytes writes.flushes writes.groups
+writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
+writes.rewritten_bytes
+writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
+writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
+writes.updates
+`
+
+// TestNamesOfMetricsInJSONAreTheirNamesInGo walks the figures by reflection. The name in JSON is that in Go with
+// underscores between its words; a time ends in _ns.
+func TestNamesOfMetricsInJSONAreTheirNamesInGo(t *testing.T) {
+	var walk func(of reflect.Type)
+	walk = func(of reflect.Type) {
+		for f := range of.Fields() {
+			elem := f.Type
+			if elem.Kind() == reflect.Slice {
+				elem = elem.Elem()
+			}
+			if elem.Kind() == reflect.Struct {
+				walk(elem)
+			}
+			if f.Anonymous {
+				continue
+			}
+			want := snakeCase(f.Name)
+			if f.Type == reflect.TypeFor[time.Duration]() {
+				want += "_ns"
+			}
+			if got := f.Tag.Get("json"); got != want {
+				t.Errorf("%v.%s is %q in JSON, want %q", of, f.Name, got, want)
+			}
+		}
+	}
+	walk(reflect.TypeFor[bloomkv.Metrics]())
+	walk(reflect.TypeFor[bloomkv.TableMetrics]())
+}
+
+// snakeCase puts an underscore before each word of a Go name; several capitals, as in FPR, are one word.
+func snakeCase(name string) string {
+	return strings.ToLower(regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`).
+		ReplaceAllString(name, "${1}${3}_${2}${4}"))
+}
+
+func TestMetricsKeepTheirNamesInJSON(t *testing.T) {
+	b, err := json.Marshal(bloomkv.Metrics{
+		Levels: make([]bloomkv.LevelMetrics, 1),
+		Work:   bloomkv.WorkMetrics{Compactions: make([]bloomkv.CompactionMetrics, 1)},
+	})
+	must(t, err)
+	var tree map[string]any
+	must(t, json.Unmarshal(b, &tree))
+	var got []string
+	var walk func(prefix string, v any)
+	walk = func(prefix string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, member := range v {
+				walk(prefix+"."+name, member)
+			}
+		case []any:
+			walk(prefix, v[0])
+		default:
+			got = append(got, strings.TrimPrefix(prefix, "."))
+		}
+	}
+	walk("", tree)
+	slices.Sort(got)
+	if want := strings.Fields(metricNames); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// numberAll sets every number in v to the next result of next.
+func numberAll(v reflect.Value, next func() int64) {
+	for _, f := range v.Fields() {
+		switch f.Kind() {
+		case reflect.Struct:
+			numberAll(f, next)
+		case reflect.Int, reflect.Int64:
+			f.SetInt(next())
+		case reflect.Uint64:
+			f.SetUint(uint64(next()))
+		default:
+		}
+	}
+}
+
+func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
+	var earlier, now bloomkv.Metrics
+	n := int64(0)
+	numberAll(reflect.ValueOf(&earlier).Elem(), func() int64 { n++; return n })
+	numberAll(reflect.ValueOf(&now).Elem(), func() int64 { n++; return 10 * n })
+	before, after := earlier, now
+	d := now.Since(earlier)
+	if !reflect.DeepEqual(earlier, before) || !reflect.DeepEqual(now, after) {
+		t.Error("Since changed its operands")
+	}
+	want := now
+	want.Uptime = now.Uptime - earlier.Uptime
+	var fields func(d, want, now, earlier reflect.Value, path string)
+	fields = func(d, want, now, earlier reflect.Value, path string) {
+		for i := range d.NumField() {
+			name := path + "." + d.Type().Field(i).Name
+			f := d.Field(i)
+			counter := strings.HasPrefix(name, ".Lookups.") || strings.HasPrefix(name, ".Prefixes.") ||
+				strings.HasPrefix(name, ".Writes.") || f.Kind() == reflect.Uint64 && strings.HasPrefix(name, ".Cache.")
+			switch {
+			case f.Kind() == reflect.Struct:
+				fields(f, want.Field(i), now.Field(i), earlier.Field(i), name)
+			case counter && f.Kind() == reflect.Uint64:
+				if f.Uint() != now.Field(i).Uint()-earlier.Field(i).Uint() {
+					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Uint(), now.Field(i).Uint(),
+						earlier.Field(i).Uint())
+				}
+			case counter:
+				if f.Int() != now.Field(i).Int()-earlier.Field(i).Int() {
+					t.Errorf("%s: %d, want the difference of %d and %d", name, f.Int(), now.Field(i).Int(),
+						earlier.Field(i).Int())
+				}
+			case !reflect.DeepEqual(f.Interface(), want.Field(i).Interface()):
+				t.Errorf("%s: %v, want %v", name, f, want.Field(i))
+			}
+		}
+	}
+	fields(reflect.ValueOf(d), reflect.ValueOf(want), reflect.ValueOf(now), reflect.ValueOf(earlier), "")
+}
+
+func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
+	o := storetest.Small(vfstest.NewMem())
+	o.Durability = bloomkv.DurabilityNoSync
+	db, err := bloomkv.Open("db", o)
+	must(t, err)
+	value := make([]byte, 200)
+	for i := range 3000 {
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%3000), value))
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	storetest.AtRest(t, db, o.FS, "db")
+	m := db.Metrics()
+	if !m.Settled || m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 || m.Backlog.Base < 1 || m.Files.Obsolete != 0 ||
+		m.Files.Open == 0 || m.Files.MaxOpen != 500 {
+		t.Errorf("of an idle tree: settled %v, backlog %+v, files %+v", m.Settled, m.Backlog, m.Files)
+	}
+	if m.Readers != (bloomkv.ReaderMetrics{}) || m.Resources.Stores != 1 || m.Resources.OverBudget != 0 ||
+		m.Uptime <= 0 {
+		t.Errorf("readers %+v, resources %+v, up %v", m.Readers, m.Resources, m.Uptime)
+	}
+	if y := m.Memory; y.Sum() != y.Memtables+y.Filters+y.Indexes+y.Tables+y.Cache || y != m.Resources.Memory {
+		t.Errorf("memory of the store %+v, of its private resources %+v", y, m.Resources.Memory)
+	}
+
+	snapshot, err := db.Snapshot()
+	must(t, err)
+	it := db.Iter(bloomkv.IterOptions{})
+	if !it.First() {
+		t.Fatal(it.Err())
+	}
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key01000"), Upper: []byte("key02000")}))
+	must(t, db.Flush(t.Context()))
+	pair := storetest.PairsOf(map[string]string{"key01500": string(value)})
+	must(t, db.Ingest(t.Context(), pair, bloomkv.IngestOptions{}))
+	ingested := 0
+	for _, l := range db.Metrics().Levels {
+		ingested += l.Ingested
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	storetest.Settle(t, db)
+	m = db.Metrics()
+	rangeDeletes := uint64(0)
+	for _, l := range m.Levels {
+		rangeDeletes += l.RangeDeletes
+	}
+	if m.Readers.Iterators != 1 || m.Readers.Snapshots != 1 || m.Readers.OldestSnapshot <= 0 ||
+		m.Readers.OldestSnapshot > m.Uptime {
+		t.Errorf("readers %+v, want an iterator and a snapshot", m.Readers)
+	}
+	if ingested != 1 || m.Files.Obsolete == 0 || rangeDeletes == 0 || m.Memory.RangeDeletes == 0 ||
+		m.Writes.Ingests != 1 || m.Writes.IngestBytes == 0 {
+		t.Errorf("%d ingested tables, %+v, %d range deletes of %d bytes, %d ingests; "+
+			"want 1, tables kept by the iterator, and some",
+			ingested, m.Files, rangeDeletes, m.Memory.RangeDeletes, m.Writes.Ingests)
+	}
+	page := m.String()
+	for _, want := range []string{
+		"readers: iterators 1, snapshots 1, oldest snapshot ", fmt.Sprintf("obsolete %d", m.Files.Obsolete),
+		"write amplification ", "fpr promised 0.01",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(page), " "), want) {
+			t.Errorf("the page has no %q:\n%s", want, page)
+		}
+	}
+	if err := it.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := snapshot.Close(); err != nil {
+		t.Error(err)
+	}
+	storetest.AtRest(t, db, o.FS, "db")
+	if m = db.Metrics(); m.Readers != (bloomkv.ReaderMetrics{}) || m.Files.Obsolete != 0 {
+		t.Errorf("readers %+v, files %+v; want none left", m.Readers, m.Files)
+	}
+
+	// A batch larger than the budget gets a memtable of its own.
+	var b bloomkv.Batch
+	b.Put([]byte("large"), make([]byte, 9<<20))
+	must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
+	if m = db.Metrics(); m.Resources.OverBudget < 1<<20 || !strings.Contains(m.String(), "over budget ") {
+		t.Errorf("%d bytes over budget, want at least a mebibyte:\n%v", m.Resources.OverBudget, m)
+	}
+	must(t, db.Close())
+	after := db.Metrics()
+	if after.Levels != nil || after.Resources.Stores != 0 || after.Memory.Sum() != 0 ||
+		after.Writes.Operations != m.Writes.Operations || after.Writes.Flushes <= m.Writes.Flushes {
+		t.Errorf("after Close:\n%v", after)
+	}
+}
+
+func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
+	mem := vfstest.NewMem()
+	fsys, open := storetest.Gated(mem, func(op vfstest.Op) bool {
+		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
+	})
+	o := storetest.Small(fsys)
+	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
+	db, err := bloomkv.Open("db", o)
+	must(t, err)
+	value := make([]byte, 1000)
+	for i := range 250 { // more than seven memtables, with the same keys each time
+		must(t, db.Put(fmt.Appendf(nil, "key%03d", i%50), value))
+	}
+	storetest.Soon(t, "memtables are written out",
+		func() bool { return db.Metrics().Levels[0].Runs >= triggerRuns+1 })
+	storetest.Soon(t, "a compaction begins", func() bool { return len(db.Metrics().Work.Compactions) > 0 })
+	m := db.Metrics()
+	if w := m.Work.Compactions; len(w) != 1 || w[0].From != 0 || w[0].To != m.Backlog.Base || w[0].Tables == 0 ||
+		w[0].Bytes == 0 || w[0].Versions == 0 || w[0].VersionsRead > w[0].Versions || w[0].Duration <= 0 ||
+		!strings.Contains(m.String(), "compaction: from 0, to ") {
+		t.Errorf("work in progress %+v; want one compaction of level 0", m.Work)
+	}
+	if m.Settled || m.Backlog.Runs != m.Levels[0].Runs-triggerRuns+1 || m.Backlog.Bytes < m.Levels[0].Bytes ||
+		m.Backlog.Bytes == 0 {
+		t.Errorf("settled %v, backlog %+v, level 0 %+v; want all of it as backlog", m.Settled, m.Backlog, m.Levels[0])
+	}
+	if page := m.String(); !strings.Contains(page, fmt.Sprintf(", runs %d, bytes ", m.Backlog.Runs)) {
+		t.Errorf("the page does not show the backlog:\n%s", page)
+	}
+	reader, err := bloomkv.Open("db", &bloomkv.Options{FS: mem.Kill(), ReadOnly: true})
+	must(t, err)
+	if page := reader.Metrics().String(); !strings.Contains(page, ", bytes ") || !strings.Contains(page, "backlog: ") {
+		t.Errorf("the page of a read-only store does not show the backlog:\n%s", page)
+	}
+	must(t, reader.Close())
+	open()
+	storetest.Settle(t, db)
+	if m = db.Metrics(); len(m.Work.Compactions) > 0 || m.Work.Memtables > 0 || m.Work.Versions > 0 {
+		t.Errorf("work in progress %+v of a settled tree", m.Work)
+	}
+	if m = db.Metrics(); m.Backlog.Bytes != 0 || m.Backlog.Runs != 0 ||
+		!strings.Contains(m.String(), "settled") {
+		t.Errorf("backlog %+v after compaction", m.Backlog)
+	}
+	if m.Uptime <= 0 || m.Uptime > time.Hour {
+		t.Errorf("up for %v", m.Uptime)
+	}
+	must(t, db.Close())
+}
+
+// TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
+func TestAFlushIsCountedWhenItReturns(t *testing.T) {
+	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
+	must(t, err)
+	for i := range uint64(100) {
+		must(t, errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())))
+		if w := db.Metrics().Writes; w.Flushes != i+1 || w.FlushBytes == 0 {
+			t.Fatalf("%d flushes of %d bytes, want %d", w.Flushes, w.FlushBytes, i+1)
+		}
+	}
+	must(t, db.Close())
+}
+
+// TestTheTextOfMetricsFitsAndLeavesOutZeros prints the figures of a new store, of one in use, and large ones.
+func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
+	o := storetest.Small(vfstest.NewMem())
+	db, err := bloomkv.Open("db", o)
+	must(t, err)
+	fresh := db.Metrics()
+	for i := range 2000 {
+		must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	for i := range 100 {
+		if _, err := db.Get(fmt.Appendf(nil, "key%05d/", i)); !errors.Is(err, bloomkv.ErrNotFound) {
+			t.Fatal(err)
+		}
+	}
+	storetest.Settle(t, db)
+	used := db.Metrics()
+	must(t, db.Close())
+	large := used
+	large.Levels = append([]bloomkv.LevelMetrics(nil), used.Levels...)
+	for l := range large.Levels {
+		fill(reflect.ValueOf(&large.Levels[l]).Elem())
+		large.Levels[l].Level, large.Levels[l].Runs, large.Levels[l].Tables = l, 12, 1_000_000
+		large.Levels[l].Entries = 9_999_999_999
+	}
+	fill(reflect.ValueOf(&large).Elem())
+	zero := regexp.MustCompile(` 0( bytes)?(,|$)`)
+	for name, m := range map[string]bloomkv.Metrics{
+		"new": fresh, "in use": used, "large": large, "closed": db.Metrics(), "zero": {},
+	} {
+		page := m.String()
+		for line := range strings.Lines(page) {
+			line = strings.TrimSuffix(line, "\n")
+			if utf8.RuneCountInString(line) > 80 {
+				t.Errorf("%s: a line of %d characters: %q", name, utf8.RuneCountInString(line), line)
+			}
+			if zero.MatchString(line) {
+				t.Errorf("%s: zeros in %q", name, line)
+			}
+		}
+		t.Logf("%s:\n%s", name, page)
+	}
+	text := strings.Join(strings.Fields(large.String()), " ")
+	for name := range strings.FieldsSeq(metricNames) {
+		names := strings.Split(name, ".")
+		if names[0] == "levels" || names[0] == "work" && len(names) > 2 {
+			continue // in columns, or in lines of their own
+		}
+		name = strings.ReplaceAll(strings.TrimSuffix(names[min(1, len(names)-1)], "_ns"), "_", " ")
+		if !strings.Contains(text, " "+name) {
+			t.Errorf("no %q in\n%s", name, large)
+		}
+	}
+	page := used.String()
+	if n := strings.Count(page[:strings.Index(page, "store:")], "\n"); n != 2 {
+		t.Errorf("%d lines of levels, want a head and one level with tables:\n%s", n, page)
+	}
+	for _, want := range []string{"absent 100", "filter negatives ", "settled"} {
+		if !strings.Contains(strings.Join(strings.Fields(page), " "), want) {
+			t.Errorf("no %q in\n%s", want, page)
+		}
+	}
+	if fresh := fresh.String(); strings.Contains(fresh, "lookups:") || strings.Contains(fresh, "level ") {
+		t.Errorf("a new store has no lookups and no levels:\n%s", fresh)
+	}
+}
+
+// fill sets the figures of a struct, and of structs inside it, to large numbers.
+func fill(v reflect.Value) {
+	for _, f := range v.Fields() {
+		switch f.Kind() {
+		case reflect.Struct:
+			fill(f)
+		case reflect.Uint64:
+			f.SetUint(123_456_789_012)
+		case reflect.Int64:
+			f.SetInt(int64(123456789012 * time.Nanosecond))
+		case reflect.Int:
+			f.SetInt(1_234_567)
+		case reflect.Float64:
+			f.SetFloat(0.000012345)
+		default:
+		}
+	}
+}
