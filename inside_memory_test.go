@@ -123,7 +123,7 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	}
 }
 
-func TestStoresGiveBackWhatTheyHadOfResourcesInWhateverOrderTheyClose(t *testing.T) {
+func TestResourcesGetBackAllOfClosedStores(t *testing.T) {
 	const n = 3000
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		r := newTestResources(t, 8<<20, 8)

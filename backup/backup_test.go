@@ -370,7 +370,7 @@ func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
 	})
 }
 
-func TestNoTableIsRemovedBesideWhatMayBeAGenerationOfALaterVersion(t *testing.T) {
+func TestRemovalSparesGenerationsOfLaterVersions(t *testing.T) {
 	ctx, d := t.Context(), open(t, vfstest.NewMem())
 	db, write := written(t)
 	for range 2 {

@@ -426,9 +426,9 @@ func wholeOrNone(fsys *vfstest.Mem, want map[string]string) (there bool, err err
 	return false, errors.Join(err, db.Close())
 }
 
-// TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing fails each operation in turn, once or permanently,
+// TestCheckpointReportsFailuresAndLeavesNothing fails each operation in turn, once or permanently,
 // with an I/O error or a full disk.
-func TestEveryFailedOperationOfACheckpointIsReportedAndLeavesNothing(t *testing.T) {
+func TestCheckpointReportsFailuresAndLeavesNothing(t *testing.T) {
 	source := vfstest.NewMem()
 	db, want := grown(t, source)
 	must(t, db.Close())

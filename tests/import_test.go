@@ -79,8 +79,8 @@ func sources(t *testing.T) (whole, more []byte, first, second map[string]string)
 	return whole, more, first, want
 }
 
-// TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew imports a whole export, then an incremental one.
-func TestACrashDuringAnImportIntoAnOpenStoreLeavesTheOldStoreOrTheNew(t *testing.T) {
+// TestCrashOfAnImportLeavesTheOldStoreOrTheNew imports a whole export, then an incremental one.
+func TestCrashOfAnImportLeavesTheOldStoreOrTheNew(t *testing.T) {
 	whole, more, first, second := sources(t)
 	mem := vfstest.NewMem()
 	c := crashes{mem: mem}
@@ -447,8 +447,8 @@ func (b *blocking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestAnImportOfAReaderThatBlocksEndsWithItsContextAndWithItsStore cancels and closes while the reader blocks.
-func TestAnImportOfAReaderThatBlocksEndsWithItsContextAndWithItsStore(t *testing.T) {
+// TestImportOfABlockedReaderCanBeEnded cancels and closes while the reader blocks.
+func TestImportOfABlockedReaderCanBeEnded(t *testing.T) {
 	whole, _, _, _ := sources(t)
 	for _, n := range []int{0, 10, 100, len(whole) / 2, len(whole) - 1} {
 		mem := vfstest.NewMem()

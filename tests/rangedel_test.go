@@ -22,10 +22,10 @@ import (
 // edgeKeys are keys at which bounds are easily wrong.
 var edgeKeys = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "ba", "c", "\xff", "\xff\xff"}
 
-// TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast tries every pair of bounds, before, after and between
+// TestDeleteRangeHasItsFirstKeyAndNotItsLast tries every pair of bounds, before, after and between
 // writes, in separate calls and in batches. It checks the store, and snapshots taken before and after, in each state
 // that the writes pass through.
-func TestDeleteRangeRemovesWhatIsFromItsFirstKeyOnAndBeforeItsLast(t *testing.T) {
+func TestDeleteRangeHasItsFirstKeyAndNotItsLast(t *testing.T) {
 	bound := func(i int) []byte {
 		if i < len(edgeKeys) {
 			return []byte(edgeKeys[i])

@@ -236,8 +236,8 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 	})
 }
 
-// TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed sets how much of the last one its flush has read.
-func TestAWriteIsSlowedWhileTheMemtableFillsFasterThanTheLastIsFlushed(t *testing.T) {
+// TestPaceSlowsWritesThatOutrunTheFlush sets how much of the last one its flush has read.
+func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
 		s.MemtableSize = 8 << 20

@@ -124,9 +124,9 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 	}
 }
 
-// TestReadsOfAnOlderStateAreRepeatedThoughTheirSequenceIsTheNewest has another state in the turn, as after an ingest
+// TestReadsOfAnOlderStateAreRepeated has another state in the turn, as after an ingest
 // that published its sequence before the reads and its state after them.
-func TestReadsOfAnOlderStateAreRepeatedThoughTheirSequenceIsTheNewest(t *testing.T) {
+func TestReadsOfAnOlderStateAreRepeated(t *testing.T) {
 	s := newStore(t)
 	if err := s.Commit(put("key", "v"), 1, false); err != nil {
 		t.Fatal(err)
