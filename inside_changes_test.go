@@ -501,8 +501,8 @@ func testABlockIsHeld(t *testing.T, blockSize int) {
 	const n = 100
 	db, key, value := blockStore(t, n, blockSize)
 	held := 0
-	cache.OnAcquire(func() { held++; spoilAll(db) })
-	defer cache.OnAcquire(nil)
+	spoiling := &cache.TestMode{Acquire: func() { held++; spoilAll(db) }}
+	cache.Testing.Store(spoiling)
 	check := func(what string, i int, got []byte) {
 		t.Helper()
 		if !bytes.Equal(got, value(i)) {
@@ -546,11 +546,11 @@ func testABlockIsHeld(t *testing.T, blockSize int) {
 		if err := it.Close(); err != nil {
 			t.Error(err)
 		}
-		cache.OnAcquire(nil)
+		cache.Testing.Store(&cache.TestMode{})
 		if _, err := storetest.Contents(db); err != nil { // so that the blocks are cached again
 			t.Fatal(err)
 		}
-		cache.OnAcquire(func() { held++; spoilAll(db) })
+		cache.Testing.Store(spoiling)
 	}
 }
 

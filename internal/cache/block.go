@@ -36,6 +36,16 @@ type Block struct {
 	Meta uint64
 }
 
+// Testing is nil in programs. Where it is set, each block is overwritten as soon as no reader may see it, whether its
+// buffer would be reused, unmapped or left to the collector: so a test notices a read of such a block.
+var Testing atomic.Pointer[TestMode]
+
+// A TestMode is a value of [Testing].
+type TestMode struct {
+	Most    int64  // bytes that a new pool keeps at most, whatever SetCapacity sets; 0 is no limit
+	Acquire func() // called before each Acquire, unless it is nil, so that a test can evict the block at that moment
+}
+
 // Bytes returns the content. It is valid as long as the block is: see [Cache.Get].
 func (b *Block) Bytes() []byte { return b.buf.Bytes() }
 
@@ -45,8 +55,8 @@ func (b *Block) Resize(n int) { b.buf.Resize(n) }
 // Acquire keeps the block's bytes unchanged until Release. The caller must be inside a guard, or have acquired the
 // block before.
 func (b *Block) Acquire() {
-	if f := acquiring.Load(); f != nil {
-		(*f)()
+	if t := Testing.Load(); t != nil && t.Acquire != nil {
+		t.Acquire()
 	}
 	b.holds.Add(1)
 }
@@ -58,10 +68,26 @@ const left = 1 << 30
 // be gone.
 func (b *Block) Release() {
 	if b.holds.Add(-1) == left {
-		if testPools.poison.Load() {
-			spoil(b)
-		}
-		b.buf.Free()
+		b.end()
+	}
+}
+
+// end gives up the buffer of a block that no reader may see any more.
+func (b *Block) end() {
+	b.spoil()
+	b.buf.Free()
+}
+
+// spoil overwrites a block that no reader may see any more, if Testing is set.
+func (b *Block) spoil() {
+	if Testing.Load() == nil {
+		return
+	}
+	b.Resize(b.buf.Room())
+	buf := b.Bytes()
+	buf[0] = 0xdb
+	for i := 1; i < len(buf); i *= 2 {
+		copy(buf[i:], buf[:i])
 	}
 }
 
@@ -108,21 +134,4 @@ func classBytes(class int) int {
 	}
 	class -= frameSizes
 	return (5 + class&3) << (15 + class/4 - 2)
-}
-
-// newBlock returns a block of n bytes at least, in a frame if there is one and framed is true.
-func (p *Pool) newBlock(class, n int, framed bool) *Block {
-	room := n + Slack
-	if class < classes {
-		room = classBytes(class)
-	}
-	b := &Block{class: uint8(class)} //nolint:gosec // below 256
-	if framed {
-		b.buf, framed = p.frames.Get(room, p.room())
-	}
-	if !framed {
-		p.frames.Fit(p.room() - int64(room))
-		b.buf = pages.InHeap(room)
-	}
-	return b
 }

@@ -17,6 +17,12 @@ func fill(b *Block, i int) {
 	}
 }
 
+// poisoned sets Testing for the duration of a test.
+func poisoned(t *testing.T, mode TestMode) {
+	Testing.Store(&mode)
+	t.Cleanup(func() { Testing.Store(nil) })
+}
+
 func intact(b *Block, i int) bool {
 	buf := b.Bytes()
 	for k := 0; k+8 <= len(buf); k += 8 {
@@ -138,7 +144,7 @@ func TestRecentlyUsedBlocksStay(t *testing.T) {
 func TestReadersNeverSeeARecycledBlock(t *testing.T) {
 	d := new(epoch.Domain)
 	c := New(300<<10, d)
-	c.pool.poison.Store(true)
+	poisoned(t, TestMode{})
 	slots := make([]Slot, 300)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -243,7 +249,7 @@ func BenchmarkMiss(b *testing.B) {
 func TestADiscardedBlockIsGoneAfterItsReaders(t *testing.T) {
 	d := new(epoch.Domain)
 	c := New(1<<20, d)
-	c.pool.poison.Store(true)
+	poisoned(t, TestMode{})
 	g := d.Enter()
 	b, held := c.Alloc(1000), c.Alloc(1000)
 	fill(b, 1)

@@ -179,11 +179,7 @@ func TestClosingDuringReadsLeavesNothing(t *testing.T) {
 // TestPoisonedPoolsSpoilEachDroppedBlock drops blocks of all sizes, including those that the pool does not keep, inside
 // and outside of a guard, and held.
 func TestPoisonedPoolsSpoilEachDroppedBlock(t *testing.T) {
-	PoisonPools(100 << 10)
-	defer func() {
-		testPools.poison.Store(false)
-		testPools.most.Store(0)
-	}()
+	poisoned(t, TestMode{Most: 100 << 10})
 	d := new(epoch.Domain)
 	c := New(1<<30, d)
 	if s := c.Stats(); s.Capacity > 100<<10 {
@@ -218,13 +214,13 @@ func TestPoisonedPoolsSpoilEachDroppedBlock(t *testing.T) {
 	}
 	b := c.Alloc(100)
 	calls := 0
-	OnAcquire(func() {
+	poisoned(t, TestMode{Acquire: func() {
 		if calls++; b.holds.Load() != 0 {
 			t.Error("called when the block is held already")
 		}
-	})
+	}})
 	b.Acquire()
-	OnAcquire(nil)
+	Testing.Store(nil)
 	b.Acquire()
 	if calls != 1 || b.holds.Load() != 2 {
 		t.Errorf("%d calls, %d holds, want 1 and 2", calls, b.holds.Load())

@@ -3,7 +3,6 @@ package cache
 import (
 	"hash/maphash"
 	"math/bits"
-	"slices"
 	"sync/atomic"
 )
 
@@ -44,12 +43,6 @@ func (q *queue) remove(b *Block) {
 		q.base += int32(q.head) //nolint:gosec // below 2³¹, as the ring
 		q.head = 0
 	}
-}
-
-// published returns the blocks of the shard. The caller holds mu.
-func (h *shard) published() []*Block {
-	all := slices.Concat(h.trial.blocks, h.ring)
-	return slices.DeleteFunc(all, func(b *Block) bool { return b == nil })
 }
 
 // Ghosts remember the blocks that were evicted lately at the end of their trial, by a hash of the address of their

@@ -96,8 +96,7 @@ func TestALookupInPlaceAllocatesNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	cache.CleanPools()
-	defer cache.PoisonPools(0)
+	defer cache.Testing.Store(cache.Testing.Swap(nil))
 	kvs := numbered()
 	var keys [][]byte
 	for _, v := range kvs {

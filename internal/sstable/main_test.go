@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	SetPartSize(*partSize)
 	if flag.Lookup("test.bench").Value.String() == "" {
-		cache.PoisonPools(0)
+		cache.Testing.Store(&cache.TestMode{})
 	}
 	os.Exit(m.Run())
 }

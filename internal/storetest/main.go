@@ -23,18 +23,21 @@ var Long = flag.Int("long", 1, "how many times as many model sequences and rando
 // often, and an evicted block is overwritten as soon as no reader may see it.
 const scarceCache = 24 << 10
 
+// poison bounds the block caches of new stores, and has each block overwritten that no reader may see.
+func poison(most int64) { cache.Testing.Store(&cache.TestMode{Most: most}) }
+
 // Roomy gives the stores that the test opens from now on a block cache of normal size.
 func Roomy(t *testing.T) {
 	t.Helper()
-	cache.PoisonPools(0)
-	t.Cleanup(func() { cache.PoisonPools(scarceCache) })
+	poison(0)
+	t.Cleanup(func() { poison(scarceCache) })
 }
 
 // Uncached gives the stores that the test opens from now on no block cache, so that each use of a block is a read.
 func Uncached(t *testing.T) {
 	t.Helper()
-	cache.PoisonPools(1)
-	t.Cleanup(func() { cache.PoisonPools(scarceCache) })
+	poison(1)
+	t.Cleanup(func() { poison(scarceCache) })
 }
 
 // Main runs the tests and ends the process. It ends the run if a test hangs, and fails it if goroutines of a store
@@ -48,7 +51,7 @@ func Main(m *testing.M) {
 		runtime.MemProfileRate = 0
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
-		cache.PoisonPools(scarceCache)
+		poison(scarceCache)
 		pages.Strict()
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(400)
