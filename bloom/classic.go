@@ -3,6 +3,7 @@ package bloom
 import (
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -27,6 +28,18 @@ func classicSize(keys int, rate float64) (size float64, probes int) {
 		}
 	}
 	return size, max(probes, 1)
+}
+
+// partitionedSizes returns the sizes of k arrays of w bits: the smallest for which (1-(1-1/w)^keys)^k is at most the
+// rate. The arrays are independent, so this is the exact rate for every number of keys.
+func partitionedSizes(o Options) []unitSize {
+	_, arrays := classicSize(o.Keys, o.Rate)
+	width := 0.0
+	if o.Keys > 0 {
+		set := math.Pow(o.Rate, 1/float64(arrays)) // share of the bits to be set
+		width = -1 / math.Expm1(math.Log1p(-set)/float64(o.Keys))
+	}
+	return slices.Repeat([]unitSize{{width, 1, 1}}, arrays)
 }
 
 // maxSteps is the largest number of throws times probes for which classicRate is exact. It then takes a millisecond.
@@ -63,6 +76,14 @@ func classicRate(keys int, m float64, k int) float64 {
 	return rate
 }
 
+func power(x float64, n int) float64 {
+	p := 1.0
+	for range n {
+		p *= x
+	}
+	return p
+}
+
 // Probe 0 of a mixed hash is at the hash itself, and each next probe at mul·(the one before) + step modulo 2⁶⁴, reduced
 // to the array as bloomblock reduces a hash to a block. With mulProbe and step 0 the top bits of a probe, which decide
 // its position, depend on all bits of the hash, and the probes of a key are as good as independent.
@@ -73,8 +94,8 @@ func classicRate(keys int, m float64, k int) float64 {
 const mulProbe = 0xd1342543de82ef95
 
 // step returns what is added from probe to probe of a mixed hash.
-func (f *Filter) step(h bloomblock.Hash) uint64 {
-	if f.mul == mulProgression {
+func step(mul uint64, h bloomblock.Hash) uint64 {
+	if mul == mulProgression {
 		return uint64(h.Next()) | 1
 	}
 	return 0
@@ -88,7 +109,7 @@ func bitAt(h uint64, words []uint64) (word uint64, bit uint64) {
 
 func (f *Filter) addClassic(h bloomblock.Hash) bool {
 	words := f.units[0].words
-	at, mul, step, clearBits := uint64(h), f.mul, f.step(h), uint64(0)
+	at, mul, step, clearBits := uint64(h), f.mul, step(f.mul, h), uint64(0)
 	for range f.units[0].probes {
 		w, bit := bitAt(at, words)
 		old := words[w]
@@ -101,8 +122,36 @@ func (f *Filter) addClassic(h bloomblock.Hash) bool {
 
 func (f *Filter) askClassic(h bloomblock.Hash) bool {
 	words := f.units[0].words
-	at, mul, step := uint64(h), f.mul, f.step(h)
+	at, mul, step := uint64(h), f.mul, step(f.mul, h)
 	for range f.units[0].probes {
+		w, bit := bitAt(at, words)
+		if words[w]&bit == 0 {
+			return false
+		}
+		at = at*mul + step
+	}
+	return true
+}
+
+// The position in array i is that of probe i of Classic.
+
+func (f *Filter) addPartitioned(h bloomblock.Hash) bool {
+	at, mul, step, clearBits := uint64(h), f.mul, step(f.mul, h), uint64(0)
+	for i := range f.units {
+		words := f.units[i].words
+		w, bit := bitAt(at, words)
+		old := words[w]
+		words[w] = old | bit
+		clearBits |= bit &^ old
+		at = at*mul + step
+	}
+	return clearBits != 0
+}
+
+func (f *Filter) askPartitioned(h bloomblock.Hash) bool {
+	at, mul, step := uint64(h), f.mul, step(f.mul, h)
+	for i := range f.units {
+		words := f.units[i].words
 		w, bit := bitAt(at, words)
 		if words[w]&bit == 0 {
 			return false

@@ -381,11 +381,3 @@ func setBits(words []uint64) (set int) {
 	}
 	return set
 }
-
-func power(x float64, n int) float64 {
-	p := 1.0
-	for range n {
-		p *= x
-	}
-	return p
-}
