@@ -90,6 +90,16 @@ type Table struct {
 	Travels bool   // its bytes are in the stream
 }
 
+// An ID tells a table from all others, of any store.
+type ID struct {
+	ID   uint64 // random: see manifest.Table
+	Size uint64 // of the file, in bytes
+	Sum  uint64 // fingerprint
+}
+
+// Identity returns the identity of a table.
+func (t *Table) Identity() ID { return ID{t.ID, t.Size, t.Sum} }
+
 // NewHeader returns the header for a store. sums are the fingerprints of its tables, in the order of
 // s.Version.Tables. Tables that known reports are not in the stream. Its last sequence number is that of the mark and
 // the tables, so that a store has the same header after an Open.

@@ -14,16 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
-// An ID tells a table from all others, of any store.
-type ID struct {
-	ID   uint64 // random: see manifest.Table
-	Size uint64 // of the file, in bytes
-	Sum  uint64 // fingerprint
-}
-
-// Identity returns the identity of a table.
-func (t *Table) Identity() ID { return ID{t.ID, t.Size, t.Sum} }
-
 // Fingerprint returns a hash of the last t.TailLen bytes of a table's file: index, range tombstones, properties and
 // footer. These depend on all keys, through the checksums of the filter, and on the length of every block, but not on
 // values of the same length. Two tables with the same random id, size and fingerprint were made so on purpose.
