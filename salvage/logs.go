@@ -70,7 +70,7 @@ func (r *logReader) read(number uint64) error {
 	read, told := uint64(0), int64(0) // bytes before told are records or reported as lost
 	err = readRecords(r.ctx, f, name, number, func(payload []byte, at int64) error {
 		if n := uint64(at) + uint64(len(payload)); n > read { //nolint:gosec // not negative
-			s.advance(n - read)
+			s.progress.advance(n - read)
 			read = n
 		}
 		told = at + int64(len(payload))
@@ -85,7 +85,7 @@ func (r *logReader) read(number uint64) error {
 	if size, e := f.Size(); e != nil {
 		err = errors.Join(err, e)
 	} else {
-		s.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
+		s.progress.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
 		if m := s.traces.log; m != nil && m.Number == number && told < m.Synced {
 			lose(told, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
 		}

@@ -114,3 +114,17 @@ func list(names []string) string {
 	}
 	return strings.Join(names, ", ")
 }
+
+// A progress counts the bytes that were read.
+type progress struct {
+	tell        func(done, total uint64) // or nil
+	done, total uint64
+}
+
+// advance reports progress by the given number of bytes.
+func (p *progress) advance(n uint64) {
+	p.done = min(p.done+n, p.total)
+	if p.tell != nil {
+		p.tell(p.done, p.total)
+	}
+}

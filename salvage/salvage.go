@@ -68,7 +68,7 @@ type Options struct {
 func Run(ctx context.Context, from, to string, opts Options) (Report, error) {
 	p, err := opts.plan()
 	if err == nil {
-		s := &salvage{fs: p.env.FS, dir: from, progress: opts.Progress}
+		s := &salvage{fs: p.env.FS, dir: from, progress: progress{tell: opts.Progress}}
 		if err = s.run(ctx, to, p); err == nil {
 			return s.report, nil
 		}
@@ -138,8 +138,7 @@ type salvage struct {
 	// Losses in logs behind the mark: those from behindMark on, up to behindLogs, in report.Lost.
 	behindMark, behindLogs int
 
-	progress    func(done, total uint64)
-	done, total uint64 // bytes
+	progress progress
 
 	unnamed   []string // tables that count though the manifest does not name them
 	leftOver  []string // tables that do not count
@@ -283,7 +282,7 @@ func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (
 		return nil, err
 	}
 	if tables, err = load.Finish(ctx); err == nil {
-		s.advance(s.total - s.done)
+		s.progress.advance(s.progress.total - s.progress.done)
 	}
 	return tables, err
 }
@@ -291,20 +290,12 @@ func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (
 // count adds up the bytes to be read.
 func (s *salvage) count(logs []uint64) {
 	for _, t := range s.tables {
-		s.total += t.size
+		s.progress.total += t.size
 	}
 	for _, n := range logs {
 		if info, err := s.fs.Stat(filename.Make(s.dir, filename.Log, n)); err == nil {
-			s.total += uint64(info.Size()) //nolint:gosec // not negative
+			s.progress.total += uint64(info.Size()) //nolint:gosec // not negative
 		}
-	}
-}
-
-// advance reports progress by the given number of bytes.
-func (s *salvage) advance(n uint64) {
-	s.done = min(s.done+n, s.total)
-	if s.progress != nil {
-		s.progress(s.done, s.total)
 	}
 }
 

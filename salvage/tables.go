@@ -186,7 +186,7 @@ func (c *chain) Next() bool {
 			continue
 		}
 		if n := c.it.at; n > c.offset {
-			c.s.advance(n - c.offset)
+			c.s.progress.advance(n - c.offset)
 			c.offset = n
 		}
 		k := c.it.Key().User
@@ -243,7 +243,7 @@ func (c *chain) lose(l Loss) {
 func (c *chain) leave() {
 	t := c.tables[0]
 	if t.size > c.offset {
-		c.s.advance(t.size - c.offset)
+		c.s.progress.advance(t.size - c.offset)
 	}
 	if c.begun {
 		c.last = append([]byte{}, c.it.last.User...)
