@@ -2,14 +2,7 @@ package vfs
 
 import (
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
-)
-
-const (
-	fileMode fs.FileMode = 0o600
-	dirMode  fs.FileMode = 0o700
 )
 
 // osFile is a File of the operating system. os.File itself continues after short transfers and interruptions.
@@ -18,16 +11,6 @@ type osFile struct {
 	of       osFS
 	writable bool
 	reserved reservation
-}
-
-// modeIn returns the mode of a new file or directory: that of its owner alone, and the same for the group as far as the
-// directory that gets the name asks for it: see [OS].
-func (o osFS) modeIn(name string, owner fs.FileMode) fs.FileMode {
-	dir, err := o.stat(filepath.Dir(name))
-	if err != nil || dir.Mode()&fs.ModeSetgid == 0 {
-		return owner // without the directory nothing is created
-	}
-	return owner | dir.Mode()&(owner>>3)
 }
 
 func (f *osFile) ReadAt(p []byte, off int64) (int, error) { return f.f.ReadAt(p, off) }
