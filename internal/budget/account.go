@@ -1,62 +1,42 @@
 package budget
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// Residents are the bytes that tables have in memory, by part. Changes are made under Pool.mu.
-type Residents struct{ filters, prefixes, tops, rangeDeletes, descriptions atomic.Int64 }
+// Residents are the bytes that tables have in memory, by part.
+type Residents struct {
+	mu  sync.Mutex
+	now tree.TableBytes // guarded by mu
+}
 
 // Add adds bytes, which may be negative.
 func (r *Residents) Add(b tree.TableBytes) {
-	r.filters.Add(b.Filter)
-	r.prefixes.Add(b.Prefix)
-	r.tops.Add(b.Top)
-	r.rangeDeletes.Add(b.RangeDeletes)
-	r.descriptions.Add(b.Description)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now = r.now.Minus(tree.TableBytes{}.Minus(b))
 }
 
 // Bytes returns the current bytes.
 func (r *Residents) Bytes() tree.TableBytes {
-	return tree.TableBytes{
-		Filter: r.filters.Load(), Prefix: r.prefixes.Load(),
-		Top: r.tops.Load(), RangeDeletes: r.rangeDeletes.Load(), Description: r.descriptions.Load(),
-	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
 }
 
-// fixed returns the bytes of what stays as long as its table.
-func (r *Residents) fixed() int64 { return r.Bytes().Fixed() }
-
 // filterBytes returns the bytes of filters of keys and prefixes.
-func (r *Residents) filterBytes() int64 { return r.filters.Load() + r.prefixes.Load() }
+func (r *Residents) filterBytes() int64 {
+	b := r.Bytes()
+	return b.Filter + b.Prefix
+}
 
 // Sum returns the bytes of all parts.
-func (r *Residents) Sum() int64 { return r.filterBytes() + r.fixed() }
-
-// count updates the accounts to what the table has in memory, and reports whether they changed. t.Loading is held.
-func (b *Share) count(t *tree.Table) (changed bool) {
-	r, was := t.Reader, t.Counted
-	t.Counted = tree.TableBytes{
-		Filter: t.Keys.Bytes(), Prefix: t.Prefixes.Bytes(), Top: r.TopBytes(), RangeDeletes: r.RangeDelBytes(),
-	}
-	if t.Keys.Known() && !t.Released {
-		t.Counted.Description = t.Meta.DescriptionBytes()
-	}
-	if t.Counted == was {
-		return false
-	}
-	more := t.Counted.Minus(was)
-	b.pool.mu.Lock()
-	defer b.pool.mu.Unlock()
-	if b.left {
-		return false
-	}
-	b.pool.Held.Add(more)
-	b.held.Add(more)
-	return true
+func (r *Residents) Sum() int64 {
+	b := r.Bytes()
+	return b.Filter + b.Prefix + b.Fixed()
 }
 
 // lendAfter is the time after which memory that memtables have used is lent to the rest of the store.

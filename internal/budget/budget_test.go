@@ -104,7 +104,7 @@ func (s *testStore) fill(memtableBytes int64) {
 // take takes memory from a pool, so that the given number of bytes is left for filters.
 func take(p *Pool, left int64) {
 	fixed := p.Free() - (left+14)/15*16
-	p.Held.Add(tree.TableBytes{RangeDeletes: fixed - p.Held.fixed()})
+	p.Held.Add(tree.TableBytes{RangeDeletes: fixed - p.Held.Bytes().Fixed()})
 }
 
 // later makes the time that memtables have needed their memory for longer.
@@ -265,7 +265,7 @@ func TestTheBudgetForFiltersIsTheLeastThatHoldsThem(t *testing.T) {
 		p := NewPool(memory, 8)
 		p.Held.Add(tree.TableBytes{RangeDeletes: tt.fixed})
 		for _, s := range tt.stores {
-			b := &Share{reserved: 2 * s.memtable, scaled: s.scaled}
+			b := &member{reserved: 2 * s.memtable, scaled: s.scaled}
 			b.water.before = s.has + b.reserved/tree.MemtableSteps
 			p.shares = append(p.shares, b)
 		}
@@ -313,7 +313,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	if got := s.table.Keys.Bytes(); got != s.whole || p.dropped.Load() {
 		t.Errorf("with space: %d bytes of the filter are in memory, want all %d", got, s.whole)
 	}
-	held := p.Held.fixed()
+	held := p.Held.Bytes().Fixed()
 	take(p, s.whole/2)
 	must(t, s.LoadFresh(s.table))
 	if got := s.table.Keys.Bytes(); got != 0 || !p.dropped.Load() || p.Held.filterBytes() != 0 {
@@ -330,7 +330,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	if got := s.table.Keys.Bytes(); got == 0 || got > s.whole/2 {
 		t.Errorf("after the plan: %d bytes of the filter are in memory, want up to half of %d", got, s.whole)
 	}
-	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.fixed()})
+	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.Bytes().Fixed()})
 	p.Rebalance()
 	select {
 	case <-s.Room():
@@ -428,9 +428,9 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 100_000, mib)
-	held := p.Held.fixed()
+	held := p.Held.Bytes().Fixed()
 	for _, short := range []bool{true, true, false, false, true} {
-		if p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.fixed()}); short {
+		if p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.Bytes().Fixed()}); short {
 			take(p, s.whole/3)
 		}
 		p.Rebalance()

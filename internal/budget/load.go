@@ -1,18 +1,12 @@
 package budget
 
 import (
+	"context"
+
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
-
-// An Observer is called when something happens to filters.
-type Observer interface {
-	Damaged(err error)                 // a filter is damaged; reads go on without it
-	LoadFailed(work string, err error) // work is "load"; it will be tried again
-	Promise(p Promises)                // the store does not keep what was asked, or keeps it again
-}
 
 // Load loads what lookups in a table need: the tail, and as much of the filter as the plan has memory for. Background
 // work loads tables early; otherwise the first lookup does.
@@ -183,53 +177,61 @@ func (b *Share) settle(t *tree.Table) {
 	}
 }
 
-// exceeds reports whether a table has more of its filters in memory than their plans allow.
-func (b *Share) exceeds(t *tree.Table) bool {
-	rate := b.RateOf(t)
-	return t.Keys.Bytes() > t.Keys.Want(rate) || t.Prefixes.Bytes() > t.Prefixes.Want(rate)
+// ReleaseTable drops everything that a table has in memory, and its descriptor. No reader can see the table any more.
+// Released divides what that has made free.
+func (b *Share) ReleaseTable(t *tree.Table) error {
+	t.Loading.Lock()
+	t.Reader.Close()
+	t.Released = true
+	b.settle(t)
+	return t.File.Close()
 }
 
-// lacks reports whether a table has less of its filters in memory than their plans have. A filter that is not known,
-// because WarmUp could not read it, is left to lookups.
-func (b *Share) lacks(t *tree.Table) bool {
-	rate := b.RateOf(t)
-	return t.Keys.Bytes() < t.Keys.Want(rate) || t.Prefixes.Bytes() < t.Prefixes.Want(rate)
-}
-
-// reduce drops what the filters of a table have in memory beyond their plans. It reads no file. t.Loading is held.
-func (b *Share) reduce(t *tree.Table) {
-	for _, f := range t.Filters() {
-		if forms := f.Forms(b.RateOf(t)); forms != nil {
-			f.Reduce(f.Allowed(forms))
+// Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.
+// It stops when ctx is done.
+func (b *Share) Restore(ctx context.Context) {
+	if b.pool.unplanned.Load() {
+		b.Rebalance()
+	}
+	s, release := b.tree.Acquire()
+	if s == nil {
+		return
+	}
+	defer release()
+	if !b.growing.Swap(false) {
+		b.report()
+		return // no filter lacks anything
+	}
+	s.EachTable(func(_ int, t *tree.Table) {
+		switch {
+		case ctx.Err() != nil:
+			b.growing.Store(true)
+		case b.lacks(t):
+			if err := b.Load(t); err != nil {
+				b.observer.LoadFailed("load", err)
+			}
+		case t.Keys.Known():
+			b.ready(t)
 		}
-	}
-	if t.Keys.Forms(b.RateOf(t)) != nil {
-		b.ready(t)
-	}
-	b.count(t)
+	})
+	b.report()
 }
 
-// ready makes lookups use the filter of a table as it is in memory, and that in the file if it is worth it.
-func (b *Share) ready(t *tree.Table) {
-	if forms := t.Keys.Forms(b.RateOf(t)); forms != nil {
-		form := forms[0]
-		if t.Keys.Bytes() > 0 {
-			form = t.Keys.State().Form
+// WarmUp loads tails and the headers of filters after Open, newest data first, and then the filters, so that few
+// lookups have to. It stops when ctx is done.
+func (b *Share) WarmUp(ctx context.Context) {
+	s, release := b.tree.Acquire()
+	if s == nil {
+		return
+	}
+	defer release()
+	s.EachTable(func(_ int, t *tree.Table) {
+		if ctx.Err() == nil {
+			if err := b.know(t); err != nil {
+				b.observer.LoadFailed("load", err)
+			}
 		}
-		t.Reader.AskInFile(filterplan.WorthAsking(form, forms[len(forms)-1].Rate))
-	}
-	t.Ready.Store(true)
-}
-
-// RateOf returns the rate that the plan asks of a table's filter.
-func (b *Share) RateOf(t *tree.Table) float64 { return b.plans.Load().Now.Levels[t.Level.Load()].Rate }
-
-// Short reports whether a table has less of its filter in memory than the promise that was asked takes.
-func (b *Share) Short(t *tree.Table) bool {
-	rate := b.RateOf(t)
-	if t.Meta.FilterLen == 0 || t.Meta.Entries == 0 || rate >= 1 {
-		return false
-	}
-	forms := t.Keys.Forms(rate)
-	return forms == nil || t.Keys.Bytes() < forms[len(forms)-1].Bytes
+	})
+	b.growing.Store(true)
+	b.Rebalance()
 }

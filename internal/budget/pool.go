@@ -5,7 +5,6 @@ package budget
 import (
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -50,7 +48,7 @@ type Pool struct {
 	lent     atomic.Int64 // bytes of these that memtables do not need now; changed while Balancing is held
 
 	mu     sync.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
-	shares []*Share   // of the stores that are open, or being opened
+	shares []*member  // of the stores that are open, or being opened
 
 	// Balancing is held while memory is divided anew. It is tried, never waited for.
 	Balancing  sync.Mutex
@@ -90,7 +88,7 @@ func (p *Pool) HasRoom(memtableSize int64) error {
 }
 
 // join reserves memory for the memtables of a store.
-func (p *Pool) join(b *Share) error {
+func (p *Pool) join(b *member) error {
 	p.mu.Lock()
 	if err := p.HasRoom(b.reserved / 2); err != nil {
 		p.mu.Unlock()
@@ -104,14 +102,11 @@ func (p *Pool) join(b *Share) error {
 }
 
 // leave takes back everything that a store had.
-func (p *Pool) leave(b *Share) {
+func (p *Pool) leave(b *member) {
+	b.leave()
 	p.mu.Lock()
-	b.left = true
-	nothing := tree.TableBytes{}.Minus(b.held.Bytes())
-	p.Held.Add(nothing)
-	b.held.Add(nothing)
 	p.Reserved.Add(-b.reserved)
-	p.shares = slices.DeleteFunc(p.shares, func(o *Share) bool { return o == b })
+	p.shares = slices.DeleteFunc(p.shares, func(o *member) bool { return o == b })
 	p.mu.Unlock()
 	p.Rebalance()
 }
@@ -142,7 +137,7 @@ func (p *Pool) Usage() Usage {
 	return u
 }
 
-func (p *Pool) members() []*Share {
+func (p *Pool) members() []*member {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clone(p.shares)
@@ -157,7 +152,7 @@ func (p *Pool) Free() int64 { return p.Memory - p.Reserved.Load() + p.lent.Load(
 
 // filterSpace returns the bytes that filters may take, of the given bytes that memtables leave.
 func (p *Pool) filterSpace(free int64) int64 {
-	return filterplan.Space(free - p.Held.fixed())
+	return filterplan.Space(free - p.Held.Bytes().Fixed())
 }
 
 // Rebalance divides memory anew. If another goroutine is already doing so, Rebalance leaves the work to it. It reads no
@@ -170,31 +165,12 @@ func (p *Pool) Rebalance() {
 	}
 }
 
-// A wish is a filter for which memory is planned.
-type wish struct {
-	share *Share
-	table *tree.Table
-	of    *tree.Filter // of table
-}
-
-// wishes are those of several stores, one store after another. The two slices are parallel.
-type wishes struct {
-	of      []wish
-	demands filterplan.Demands
-}
-
-// add appends the wish for a filter of a table in a run.
-func (w *wishes) add(o wish, r *tree.Run, forms []bloomblock.Form) {
-	w.of = append(w.of, o)
-	w.demands = append(w.demands, filterplan.NewDemand(o.table.Meta.Number, o.table.Meta.Entries, r.Entries, forms))
-}
-
 // balance plans the memory for filters, reduces those that have more, and gives the cache the rest. Balancing is held.
 func (p *Pool) balance() {
 	p.unbalanced.Store(false)
 	p.unplanned.Store(false)
 	lent, now := int64(0), time.Now()
-	states := map[*Share]*tree.State{}
+	states := map[*member]*tree.State{}
 	all, fits := int64(0), true
 	members := p.members() // in one order, for the division to last
 	for _, b := range members {
@@ -213,7 +189,7 @@ func (p *Pool) balance() {
 	defer p.fit()
 	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !p.dropped.Load() {
 		for b, s := range states {
-			b.setPromises(promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
+			p.promise(b, promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
 			b.planned.Store(s.Version)
 		}
 		return
@@ -241,17 +217,17 @@ func (p *Pool) balance() {
 			continue
 		}
 		n := i
-		for n < len(keys.of) && keys.of[n].share == b {
+		for n < len(keys.of) && keys.of[n].store == b {
 			n++
 		}
-		b.setPromises(promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), all)
+		p.promise(b, promiseFor(b.plans.Load().Now.FPR, keys.demands[i:n], chosen[i:n], full[i:n]), all)
 		b.planned.Store(s.Version)
 		i = n
 	}
 	for _, w := range [...]*wishes{&keys, &prefixes} {
 		for _, o := range w.of {
-			if o.share.lacks(o.table) {
-				o.share.growing.Store(true)
+			if o.store.lacks(o.table) {
+				o.store.growing.Store(true)
 			}
 		}
 	}
@@ -262,32 +238,42 @@ func (p *Pool) balance() {
 	}
 }
 
-// plan sets the plans of filters to the chosen forms, and returns the bytes of these.
-func (w *wishes) plan(chosen []int) (sum int64) {
-	for i := range w.of {
-		forms := w.demands[i].Forms
-		most := forms[chosen[i]].Bytes
-		sum += most
-		if most == w.demands[i].Whole.Bytes {
-			most = math.MaxInt64 // whatever it has, if it is not known yet
+// promise sets what a store promises. filters are the bytes of all filters of the pool.
+func (p *Pool) promise(b *member, is *Promises, filters int64) {
+	is.Now.Budget, is.Full.Budget = p.budgetFor(filters, false), p.budgetFor(filters, true)
+	b.setPromises(is)
+}
+
+// budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full.
+func (p *Pool) budgetFor(filters int64, full bool) int64 {
+	fixed, scaled := p.Held.Bytes().Fixed(), int64(0)
+	for _, b := range p.members() {
+		grows := b.reserved // the part of what memtables need that a larger memory enlarges
+		if !full {
+			grows /= tree.MemtableSteps
+			fixed += max(max(b.water.now, b.water.before)-grows, 0)
 		}
-		w.of[i].of.Most.Store(most)
+		if b.scaled {
+			scaled += grows
+		} else {
+			fixed += grows
+		}
 	}
-	return sum
+	return filterplan.BudgetFor(filters, fixed, float64(scaled)/float64(p.Memory))
 }
 
 // reduce reduces filters that have more than their plans allow, as long as those that they replace do not take too much
 // memory: collect goes on with the others. A filter that is being loaded is skipped: its loader reduces it.
 func (p *Pool) reduce(w *wishes) {
 	for _, o := range w.of {
-		if !o.share.exceeds(o.table) {
+		if !o.store.exceeds(o.table) {
 			continue
 		}
 		if p.crowded() {
 			return
 		}
 		if o.table.Loading.TryLock() {
-			o.share.reduce(o.table)
+			o.store.reduce(o.table)
 			o.table.Loading.Unlock()
 		}
 	}
