@@ -11,68 +11,46 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// String returns the figures as text for people, in lines of at most 80 characters: the levels that have tables, and
-// then what is not zero of the rest, each figure after its JSON name, with ratios and rates that follow from them.
+// String returns the figures as text for people, in lines of at most 80 characters: the promise, the levels that have
+// tables, and then what is not zero of the rest, each figure after its JSON name, with ratios and rates that follow.
 func (m Metrics) String() string {
 	var b strings.Builder
-	m.writeLevels(&b)
-	var filters struct {
-		Shed    int `json:"filters_shed"`
-		Damaged int `json:"filters_damaged"`
-	}
+	shed, damaged := 0, 0
 	for _, l := range m.Levels {
-		filters.Shed += l.FiltersShed
-		filters.Damaged += l.FiltersDamaged
+		shed, damaged = shed+l.FiltersShed, damaged+l.FiltersDamaged
 	}
-	writeFigures(&b, "store", figures(m, false), figures(filters, false))
+	writeFigures(&b, "store", figures(m), figure("filters shed", shed), figure("filters damaged", damaged))
 	if m.BudgetNeeded > m.Memory.Budget && (m.FPRPromised > m.FPRAsked || m.ReadsPromised > 2*m.FPRAsked) {
 		words.Wrapped(&b, "memory is too short for the rate that is asked: all filters need a MemoryBudget of "+
 			words.MiB(m.BudgetNeeded))
 	}
-	for field, f := range reflect.ValueOf(m).Fields() {
-		if f.Kind() != reflect.Struct {
-			continue
-		}
-		var derived any = struct{}{}
-		switch f := f.Interface().(type) {
-		case LookupMetrics:
-			derived = struct {
-				Absent         uint64  `json:"absent"`
-				FPR            float64 `json:"fpr"`
-				ReadsPerAbsent float64 `json:"reads_per_absent"`
-			}{f.Absent(), f.FPR(), f.ReadsPerAbsent()}
-		case CacheMetrics:
-			derived = struct {
-				HitRate float64 `json:"hit_rate"`
-			}{f.HitRate()}
-		case MemoryMetrics:
-			derived = struct {
-				Sum int64 `json:"sum"`
-			}{f.Sum()}
-		case WriteMetrics:
-			derived = struct {
-				WriteAmplification float64 `json:"write_amplification"`
-			}{f.WriteAmplification()}
-		}
-		writeFigures(&b, name(field), figures(f.Interface(), false), figures(derived, false))
-	}
+	m.writeLevels(&b)
+	l, w := m.Lookups, m.Writes
+	writeFigures(&b, "lookups", figures(l), figure("absent", l.Absent()), figure("fpr", l.FPR()),
+		figure("reads per absent", l.ReadsPerAbsent()))
+	writeFigures(&b, "prefixes", figures(m.Prefixes))
+	writeFigures(&b, "cache", figures(m.Cache), figure("hit rate", m.Cache.HitRate()))
+	writeFigures(&b, "memory", figures(m.Memory), figure("sum", m.Memory.Sum()))
+	writeFigures(&b, "resources", figures(m.Resources))
 	if m.Resources.Stores > 1 {
-		writeFigures(&b, "memory of all stores", figures(m.Resources.Memory, false))
+		writeFigures(&b, "memory of all stores", figures(m.Resources.Memory))
 	}
+	writeFigures(&b, "files", figures(m.Files))
+	writeFigures(&b, "writes", figures(w), figure("write amplification", w.WriteAmplification()))
+	writeFigures(&b, "work", figures(m.Work))
 	for _, c := range m.Work.Compactions {
-		writeFigures(&b, "compaction", figures(c, true))
+		from := fmt.Sprintf("from %d", c.From) // also 0
+		c.From = 0
+		writeFigures(&b, "compaction", []string{from}, figures(c))
 	}
-	perSecond := func(n uint64) uint64 { return uint64(float64(n) / max(m.Uptime.Seconds(), 1e-9)) }
-	writeFigures(&b, "per second", figures(struct {
-		Gets           uint64 `json:"gets"`
-		Operations     uint64 `json:"operations"`
-		LogBytes       uint64 `json:"log_bytes"`
-		FlushBytes     uint64 `json:"flush_bytes"`
-		CompactedBytes uint64 `json:"compacted_bytes"`
-	}{
-		perSecond(m.Lookups.Gets), perSecond(m.Writes.Operations), perSecond(m.Writes.LogBytes),
-		perSecond(m.Writes.FlushBytes), perSecond(m.Writes.CompactedBytes),
-	}, false))
+	writeFigures(&b, "backlog", figures(m.Backlog))
+	writeFigures(&b, "readers", figures(m.Readers))
+	perSecond := func(name string, n uint64) []string {
+		return figure(name, uint64(float64(n)/max(m.Uptime.Seconds(), 1e-9)))
+	}
+	writeFigures(&b, "per second", perSecond("gets", l.Gets), perSecond("operations", w.Operations),
+		perSecond("log bytes", w.LogBytes), perSecond("flush bytes", w.FlushBytes),
+		perSecond("compacted bytes", w.CompactedBytes))
 	return b.String()
 }
 
@@ -117,39 +95,40 @@ func writeFigures(b *strings.Builder, head string, parts ...[]string) {
 	}
 }
 
-// figures returns the figures of a struct as text, after their JSON names, without those that are zero unless zeros is
-// set, and without structs and slices in it. An int64, and a uint64 that is named so, is a number of bytes.
-func figures(of any, zeros bool) (parts []string) {
+// figures returns the figures of a struct, after their JSON names, without structs and slices in it.
+func figures(of any) (parts []string) {
 	for field, f := range reflect.ValueOf(of).Fields() {
-		if f.IsZero() && !zeros {
-			continue
-		}
-		text := ""
-		switch v := f.Interface().(type) {
-		case time.Duration:
-			text = " " + v.Round(time.Millisecond).String()
-		case int:
-			text = " " + words.Count(v)
-		case int64:
-			text = " " + words.Size(v)
-		case uint64:
-			if text = " " + words.Count(v); strings.Contains(name(field), "bytes") {
-				text = " " + words.Size(v)
-			}
-		case float64:
-			text = fmt.Sprintf(" %.4g", v)
-		case StallMetrics:
-			text = fmt.Sprintf(" %s for %v", words.Plural(v.Count, "time"), v.Duration.Round(time.Millisecond))
-		case bool:
-		default:
-			continue
-		}
-		parts = append(parts, name(field)+text)
+		name := strings.ReplaceAll(strings.TrimSuffix(field.Tag.Get("json"), "_ns"), "_", " ")
+		parts = append(parts, figure(name, f.Interface())...)
 	}
 	return parts
 }
 
-// name returns the JSON name of a field in words.
-func name(f reflect.StructField) string {
-	return strings.ReplaceAll(strings.TrimSuffix(f.Tag.Get("json"), "_ns"), "_", " ")
+// figure returns a figure as text, after its name, or nothing if it is zero. An int64, and a uint64 that is named so,
+// is a number of bytes.
+func figure(name string, of any) []string {
+	text := ""
+	switch v := of.(type) {
+	case time.Duration:
+		text = v.Round(time.Millisecond).String()
+	case int:
+		text = words.Count(v)
+	case int64:
+		text = words.Size(v)
+	case uint64:
+		if text = words.Count(v); strings.Contains(name, "bytes") {
+			text = words.Size(v)
+		}
+	case float64:
+		text = fmt.Sprintf("%.4g", v)
+	case StallMetrics:
+		text = fmt.Sprintf("%s for %v", words.Plural(v.Count, "time"), v.Duration.Round(time.Millisecond))
+	case bool:
+	default:
+		return nil
+	}
+	if reflect.ValueOf(of).IsZero() {
+		return nil
+	}
+	return []string{strings.TrimSpace(name + " " + text)}
 }
