@@ -55,14 +55,14 @@ func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, err
 // Check reads all tables of the store as it is now, and verifies them as the package-level Check does. It does not
 // verify logs or what is in memory. It may run concurrently with all other calls, and reads blocks without filling
 // the cache. The error joins all damage found. When ctx ends, Check stops soon and returns the error of ctx.
-func (db *DB) Check(ctx context.Context, opts CheckOptions) (CheckReport, error) {
-	ctx, end, err := db.tree.BeginCall(ctx)
-	if err != nil {
-		return CheckReport{}, err
-	}
-	s, _ := db.tree.Hold() // not nil: Close waits for end
-	report, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, opts.Progress)
-	db.tree.Release(s)
-	report.Mark = copyOf(db.tree.Mark())
-	return CheckReport(report), end(err)
+func (db *DB) Check(ctx context.Context, opts CheckOptions) (report CheckReport, err error) {
+	err = db.tree.Call(ctx, func(ctx context.Context) error {
+		s, _ := db.tree.Hold() // not nil: Close waits
+		defer db.tree.Release(s)
+		read, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, opts.Progress)
+		report = CheckReport(read)
+		report.Mark = copyOf(db.tree.Mark())
+		return err
+	})
+	return report, err
 }

@@ -25,23 +25,22 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) error {
 	if err := db.Flush(ctx); err != nil {
 		return err
 	}
-	ctx, end, err := db.tree.BeginCall(ctx)
-	if err != nil {
+	var left error // by Abandon
+	err := db.tree.Call(ctx, func(ctx context.Context) error {
+		n := newstore.New(db.home.FS, dir, db.dir)
+		err := n.Enter()
+		if err == nil {
+			err = db.copyTo(ctx, n)
+		}
+		if err != nil {
+			left = n.Abandon()
+		}
 		return err
+	})
+	if left != nil {
+		return fmt.Errorf("bloomkv: checkpoint %s: %w", dir, errors.Join(err, left))
 	}
-	n := newstore.New(db.home.FS, dir, db.dir)
-	err = n.Enter()
-	if err == nil {
-		err = db.copyTo(ctx, n)
-	}
-	if err == nil {
-		return end(nil)
-	}
-	left := n.Abandon()
-	if err = end(err); left == nil && errors.Is(err, ErrClosed) {
-		return ErrClosed
-	}
-	return fmt.Errorf("bloomkv: checkpoint %s: %w", dir, errors.Join(err, left))
+	return named(err, "checkpoint "+dir)
 }
 
 func (db *DB) copyTo(ctx context.Context, n *newstore.Store) error {

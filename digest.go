@@ -33,19 +33,15 @@ type DigestOptions struct {
 // no data block unless opts.Rebuild is set. The digest shares filters with the store; what it keeps in memory
 // after the store has dropped it does not count towards Options.MemoryBudget. The error matches ErrFilterRate if no
 // filter can have the rate.
-func (db *DB) Digest(ctx context.Context, opts DigestOptions) (*digest.Digest, error) {
+func (db *DB) Digest(ctx context.Context, opts DigestOptions) (d *digest.Digest, err error) {
 	if !(opts.FPR >= 0 && opts.FPR <= 1) { // also NaN
 		return nil, fmt.Errorf("bloomkv: digest: rate %v, want 0 to 1: %w", opts.FPR, ErrFilterRate)
 	}
-	ctx, end, err := db.tree.BeginCall(ctx)
-	if err != nil {
-		return nil, err
-	}
-	d, err := db.digest(ctx, opts)
-	if err = end(err); err != nil {
-		return nil, err
-	}
-	return d, nil
+	err = db.tree.Call(ctx, func(ctx context.Context) error {
+		d, err = db.digest(ctx, opts)
+		return err
+	})
+	return d, err
 }
 
 func (db *DB) digest(ctx context.Context, opts DigestOptions) (*digest.Digest, error) {

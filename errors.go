@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -71,3 +72,15 @@ func (e *CorruptionError) Error() string { return (*corrupt.Error)(e).Error() }
 
 // Unwrap returns ErrCorruption and Err, for errors.Is.
 func (e *CorruptionError) Unwrap() []error { return (*corrupt.Error)(e).Unwrap() }
+
+// named returns the error of a call with its name, and ErrClosed bare.
+func named(err error, call string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrClosed):
+		return ErrClosed
+	default:
+		return fmt.Errorf("bloomkv: %s: %w", call, err)
+	}
+}

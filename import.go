@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/stream"
@@ -88,17 +89,7 @@ func (db *DB) Import(ctx context.Context, r io.Reader, opts ImportOptions) error
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}
-	ctx, end, err := db.tree.BeginCall(ctx)
-	if err != nil {
-		return err
-	}
-	if err = db.importFrom(ctx, r, opts); err == nil {
-		return end(nil)
-	}
-	if err = end(err); errors.Is(err, ErrClosed) {
-		return ErrClosed
-	}
-	return fmt.Errorf("bloomkv: import: %w", err)
+	return named(db.tree.Call(ctx, func(ctx context.Context) error { return db.importFrom(ctx, r, opts) }), "import")
 }
 
 func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) error {
@@ -166,22 +157,19 @@ func (db *DB) runs(h *stream.Header, tables []*manifest.Table) ([]manifest.Added
 func (db *DB) replace(
 	ctx context.Context, added []manifest.Added, h *stream.Header, opts ImportOptions, t *intake.Target,
 ) error {
-	// Most of what is in memory is written out here, before writers have to wait.
-	if err := db.Flush(ctx); err != nil {
-		return errors.Join(err, t.Abandon())
+	begun := false
+	err := db.Flush(ctx) // most of what is in memory, before writers have to wait
+	if err == nil {
+		err = db.writer.Alone(ctx, h.State.LastSeq, func(seq ikey.Seq) error {
+			if !opts.Replace && !db.empty(db.tree.Load()) {
+				return errNotEmpty
+			}
+			begun = true
+			return db.work.Replace(added, seq, h.State.Mark.Bytes)
+		})
 	}
-	seq, err := db.writer.Halt(ctx, h.State.LastSeq)
-	if err != nil {
-		return errors.Join(err, t.Abandon())
+	if !begun {
+		err = errors.Join(err, t.Abandon())
 	}
-	if !opts.Replace && !db.empty(db.tree.Load()) {
-		db.writer.Resume(0)
-		return errors.Join(errNotEmpty, t.Abandon())
-	}
-	used := seq
-	if err = db.work.Replace(added, seq, h.State.Mark.Bytes); err != nil {
-		used = 0
-	}
-	db.writer.Resume(used)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -37,16 +38,11 @@ type IngestOptions struct {
 // After an error, or if ctx ends before the last step, the store is unchanged and no file is left. The exception is a
 // last step that fails and makes the store read-only: its files are then left for the next Open, which finds all of
 // the keys or none. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, and those of ctx and of the file system.
-func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) (err error) {
+func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) error {
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}
-	ctx, end, err := db.tree.BeginCall(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = end(err) }() // even if the sequence panics
-	return db.ingest(ctx, sorted, opts)
+	return db.tree.Call(ctx, func(ctx context.Context) error { return db.ingest(ctx, sorted, opts) })
 }
 
 func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) error {
@@ -56,33 +52,15 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 		return err
 	}
 	tables, err := db.writeSorted(ctx, sorted, opts)
-	if err == nil && len(tables) == 0 && mark != nil {
+	if err != nil {
+		return err
+	}
+	if len(tables) == 0 && mark != nil {
 		var b Batch
 		b.SetMark(mark)
 		return db.ApplyWith(&b, DurabilitySync)
 	}
-	if err != nil {
-		return err
-	}
-	return db.ingestAll(ctx, tables, mark, began)
-}
-
-// ingestAll makes new tables part of the store, with mark if it is not nil, and reports that.
-func (db *DB) ingestAll(ctx context.Context, tables []*manifest.Table, mark []byte, began time.Time) error {
-	if len(tables) == 0 {
-		return nil
-	}
-	seq, err := db.takeIn(ctx, tables, mark)
-	if err != nil {
-		return err
-	}
-	info := IngestInfo{Tables: len(tables), Sequence: uint64(seq), Duration: time.Since(began)}
-	for _, t := range tables {
-		info.Bytes += t.Size
-		info.Versions += t.Entries
-	}
-	db.report.ingested(info, tables)
-	return nil
+	return db.takeIn(ctx, tables, mark, began)
 }
 
 // writeSorted writes a sequence, and the range that it replaces, into tables. After an error no file is left.
@@ -133,23 +111,68 @@ func (db *DB) writeSorted(
 	return load.Finish(ctx)
 }
 
-// takeIn makes new tables the newest run of the store, under one sequence number, with mark if it is not nil. It
-// removes them if that fails.
-func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte) (ikey.Seq, error) {
+// takeIn makes new tables, if there are some, the newest run of the store, under one sequence number, with mark if it is
+// not nil, and reports that. It removes them if that fails.
+func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte, began time.Time) error {
+	if len(tables) == 0 {
+		return nil
+	}
+	info := IngestInfo{Tables: len(tables)}
 	// Everything in memory is older than the new tables, and its logs must end before the new sequence number. Most
 	// of it is written out here, before writers have to wait.
 	err := db.Flush(ctx)
-	var seq ikey.Seq
 	if err == nil {
-		seq, err = db.writer.Halt(ctx, 0)
+		err = db.writer.Alone(ctx, 0, func(seq ikey.Seq) error {
+			info.Sequence = uint64(seq)
+			return db.work.Ingest(tables, seq, mark)
+		})
+	}
+	if err != nil && info.Sequence == 0 { // it was not tried
+		err = errors.Join(err, db.work.Discard(tables))
 	}
 	if err != nil {
-		return 0, errors.Join(err, db.work.Discard(tables))
+		return err
 	}
-	used := seq
-	if err = db.work.Ingest(tables, seq, mark); err != nil {
-		used = 0
+	for _, t := range tables {
+		info.Bytes += t.Size
+		info.Versions += t.Entries
 	}
-	db.writer.Resume(used)
-	return seq, err
+	info.Duration = time.Since(began)
+	db.report.ingested(info, tables)
+	return nil
+}
+
+// IngestTables stores the keys of tables that were built elsewhere with a Writer of package sstable, in one step, as
+// [DB.Ingest] does: readers see all of them or none, the new values replace existing ones, and when it returns nil,
+// they are durable. The ranges of keys of the tables must not overlap, otherwise the error matches ErrOrder.
+//
+// The paths are names in the file system of the store. The files get a second name in the store's directory (a hard
+// link), or are copied where that is not possible. They must never be changed afterwards; their own names may be
+// removed. IngestTables reads their indexes and the headers of their filters, but no key: the Verify method of
+// sstable.Reader does, and a table from an unreliable source should be verified before. A table without a filter, or
+// with one that does not fit the store's options, is as good until a compaction rewrites it, but lookups read it more
+// often.
+//
+// Damage is an error matching ErrCorruption. A table with several versions of a key or with range tombstones, such as
+// one of another store, is refused. The error for a table that is in the store already matches ErrSameTable: tables are
+// told apart by their random ids. Other errors are those of [DB.Ingest]; after an error nothing is left of the files in
+// the store, with the same exception.
+func (db *DB) IngestTables(ctx context.Context, paths ...string) error {
+	if err := db.tree.Writable(); err != nil {
+		return err
+	}
+	return named(db.tree.Call(ctx, func(ctx context.Context) error { return db.ingestTables(ctx, paths) }), "ingest tables")
+}
+
+func (db *DB) ingestTables(ctx context.Context, paths []string) error {
+	began := time.Now()
+	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
+	tables, err := t.Files(ctx, paths)
+	if err != nil {
+		if errors.Is(err, intake.ErrOverlap) {
+			err = fmt.Errorf("%w: %w", ErrOrder, err)
+		}
+		return errors.Join(err, t.Abandon())
+	}
+	return db.takeIn(ctx, tables, nil, began)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -303,30 +304,30 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 	}
 	var old *bloomkv.Iterator
 	taken := make(chan *bloomkv.Snapshot, 1)
-	seq, err := db.Writer().Halt(t.Context(), 0)
-	must(t, err)
-	db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
-		db.Tree().Publish(seq)
-		old = db.Iter(bloomkv.IterOptions{})
-		if old.First() {
-			t.Errorf("the iterator is at %q", old.Key())
-		}
-		go func() {
-			s, err := db.Snapshot()
-			if err != nil {
-				t.Error(err)
+	must(t, db.Writer().Alone(t.Context(), 0, func(seq ikey.Seq) error {
+		db.Tree().Await(func(tree.View) bool { // the tree is locked, as during the installation of ingested tables
+			db.Tree().Publish(seq)
+			old = db.Iter(bloomkv.IterOptions{})
+			if old.First() {
+				t.Errorf("the iterator is at %q", old.Key())
 			}
-			taken <- s
-		}()
-		storetest.Soon(t, "the snapshot waits", func() bool {
-			return len(taken) > 0 || storetest.Waiting(storetest.DBSnapshot)
+			go func() {
+				s, err := db.Snapshot()
+				if err != nil {
+					t.Error(err)
+				}
+				taken <- s
+			}()
+			storetest.Soon(t, "the snapshot waits", func() bool {
+				return len(taken) > 0 || storetest.Waiting(storetest.DBSnapshot)
+			})
+			if len(taken) > 0 {
+				t.Error("a snapshot has the sequence number of an ingest before its state is installed")
+			}
+			return true
 		})
-		if len(taken) > 0 {
-			t.Error("a snapshot has the sequence number of an ingest before its state is installed")
-		}
-		return true
-	})
-	db.Writer().Resume(seq)
+		return nil
+	}))
 	if err := (<-taken).Close(); err != nil {
 		t.Error(err)
 	}

@@ -329,22 +329,20 @@ func TestAMemtableIsFrozenOnceTheLastIsFlushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
 		freeze := func() error { _, err := s.Freeze(t.Context()); return err }
-		halt := func() error {
-			next, err := s.Halt(t.Context(), 0)
-			if err == nil && next != s.Tree.NewestSeq()+1 {
-				err = fmt.Errorf("the next sequence is %d, want %d", next, s.Tree.NewestSeq()+1)
-			}
-			if err == nil {
-				s.Resume(next)
-			}
-			return err
+		alone := func() error {
+			return s.Alone(t.Context(), 0, func(next ikey.Seq) error {
+				if want := s.Tree.NewestSeq() + 1; next != want {
+					return fmt.Errorf("the next sequence is %d, want %d", next, want)
+				}
+				return nil
+			})
 		}
 		drain := func() error {
 			s.Tree.Close()
 			s.Drain()
 			return nil
 		}
-		for i, call := range []func() error{freeze, halt, drain} {
+		for i, call := range []func() error{freeze, alone, drain} {
 			if err := s.Commit(put("key", "v"), 1, false); err != nil {
 				t.Fatal(err)
 			}
@@ -372,7 +370,7 @@ func TestAMemtableIsFrozenOnceTheLastIsFlushed(t *testing.T) {
 			}
 		}
 		if s.lastSeq != 7 {
-			t.Errorf("after six writes and a halt, the newest sequence is %d, want 7", s.lastSeq)
+			t.Errorf("after six writes and a call of Alone, the newest sequence is %d, want 7", s.lastSeq)
 		}
 		s.close(t)
 	})

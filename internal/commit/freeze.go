@@ -94,38 +94,30 @@ func (w *Writer) rotate() {
 	w.pace.rotated()
 }
 
-// Halt stops all writers, once everything that they wrote is in tables, and returns the next sequence number, for
-// tables that the caller adds to the tree, or above if that is larger. After nil the caller must call Resume.
-func (w *Writer) Halt(ctx context.Context, above ikey.Seq) (next ikey.Seq, err error) {
+// Alone calls install while no writer writes, once everything that was written is in tables, with the next sequence
+// number, or with above if that is larger. If install returns nil, the number is in use. Alone returns the error of
+// install, or why it was not called.
+func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ikey.Seq) error) error {
 	w.mu.Lock()
-	defer func() {
-		if err != nil {
-			w.mu.Unlock()
-		}
-	}()
+	defer w.mu.Unlock()
 	if err := w.waitToFreeze(ctx); err != nil {
-		return 0, err
+		return err
 	}
 	if !w.empty(w.Tree.Load().Mem) {
 		w.rotate()
 	}
 	if err := w.Tree.WaitFlushed(ctx, w.lastSeq); err != nil {
-		return 0, err
+		return err
 	}
-	if err := cmp.Or(w.Tree.Writable(), ctx.Err()); err != nil {
-		return 0, err
+	next := max(w.lastSeq+1, above)
+	err := cmp.Or(w.Tree.Writable(), ctx.Err(), manifest.CheckWrite(next), w.Tree.CheckNumbers())
+	if err == nil {
+		err = install(next)
 	}
-	next = max(w.lastSeq+1, above)
-	if err := cmp.Or(manifest.CheckWrite(next), w.Tree.CheckNumbers()); err != nil {
-		return 0, err
+	if err == nil {
+		w.lastSeq = next
 	}
-	return next, nil
-}
-
-// Resume lets writers continue after Halt. used is the sequence number that Halt returned, or 0 if it is not in use.
-func (w *Writer) Resume(used ikey.Seq) {
-	w.lastSeq = max(w.lastSeq, used)
-	w.mu.Unlock()
+	return err
 }
 
 // Drain freezes what is in memory and lets background work end once that is flushed. The tree must be closed, so that

@@ -127,27 +127,21 @@ func (f facts) Outdated(level int, meta *manifest.Table) bool {
 
 // readRules reads the tails of tables with a key in [lo, hi] whose prefix rule is not known yet, so that OffPlan is
 // right for them. The rule of a damaged table stays unknown: a reader of the table reports the damage.
-func (s *Scheduler) readRules(ctx context.Context, lo, hi []byte) (err error) {
-	ctx, end, err := s.Tree.BeginCall(ctx)
-	if err != nil {
+func (s *Scheduler) readRules(ctx context.Context, lo, hi []byte) error {
+	return s.Tree.Call(ctx, func(ctx context.Context) (err error) {
+		now, _ := s.Tree.Hold() // not nil: Close waits
+		defer s.Tree.Release(now)
+		now.EachTable(func(_ int, t *tree.Table) {
+			if _, known := t.Reader.PrefixRule(); known || err != nil || !t.Meta.Overlaps(lo, hi) {
+				return
+			}
+			if err = ctx.Err(); err == nil {
+				err = s.Share.Load(t)
+			}
+			if errors.Is(err, corrupt.Err) {
+				err = nil
+			}
+		})
 		return err
-	}
-	defer func() { err = end(err) }()
-	now, release := s.Tree.Acquire()
-	if now == nil {
-		return tree.ErrClosed
-	}
-	defer release()
-	now.EachTable(func(_ int, t *tree.Table) {
-		if _, known := t.Reader.PrefixRule(); known || err != nil || !t.Meta.Overlaps(lo, hi) {
-			return
-		}
-		if err = ctx.Err(); err == nil {
-			err = s.Share.Load(t)
-		}
-		if errors.Is(err, corrupt.Err) {
-			err = nil
-		}
 	})
-	return err
 }

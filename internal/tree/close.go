@@ -10,20 +10,20 @@ type calls struct {
 	life context.Context //nolint:containedctx // of background work
 	stop context.CancelFunc
 
-	mu      sync.Mutex // orders BeginCall and Close
+	mu      sync.Mutex // orders Call and Close
 	running sync.WaitGroup
 }
 
 // Close makes the tree refuse writes and ends the context of Life. It reports whether this was the first call. From
 // then on every call on the store returns ErrClosed (I33).
 func (t *Tree) Close() (first bool) {
-	t.calls.mu.Lock()
-	first = t.life.Err() == nil
-	t.stop()
-	t.calls.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.decide()
+	t.calls.mu.Lock()
+	defer t.calls.mu.Unlock()
+	first = t.life.Err() == nil
+	t.refusal.Store(&ErrClosed) // before any call finds the context ended
+	t.stop()
 	t.notify()
 	return first
 }
@@ -31,28 +31,25 @@ func (t *Tree) Close() (first bool) {
 // Life returns the context of background work, which Close ends.
 func (c *calls) Life() context.Context { return c.life }
 
-// BeginCall begins a call that may take long and uses files. Close ends the returned context; WaitForCalls waits for
-// end. end takes the error of the call and returns it, or ErrClosed if Close caused it. After Close, BeginCall returns
-// ErrClosed.
-func (c *calls) BeginCall(ctx context.Context) (_ context.Context, end func(error) error, err error) {
+// Call calls f, which may take long and use files. Close ends the context of f and waits for it: see WaitForCalls. Call
+// returns what f returns, or ErrClosed if Close was the cause. After Close it returns ErrClosed and does not call f.
+func (c *calls) Call(ctx context.Context, f func(context.Context) error) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.life.Err() != nil {
-		return nil, nil, ErrClosed
+		c.mu.Unlock()
+		return ErrClosed
 	}
 	c.running.Add(1)
-	caller := ctx
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(c.life, cancel)
-	return ctx, func(err error) error {
-		stop()
-		cancel()
-		if err != nil && c.life.Err() != nil && caller.Err() == nil {
-			err = ErrClosed
-		}
-		c.running.Done()
-		return err
-	}, nil
+	c.mu.Unlock()
+	defer c.running.Done() // even if f panics
+	within, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	err := f(within)
+	if err != nil && c.life.Err() != nil && ctx.Err() == nil {
+		return ErrClosed
+	}
+	return err
 }
 
 // WaitForCalls returns once all calls have ended, after Close.

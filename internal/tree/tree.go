@@ -26,7 +26,7 @@ var (
 // A Tree is the current tree of one store. Readers load its state, writers freeze memtables into it, and background
 // work flushes these and installs tables. It is safe for concurrent use.
 //
-// Locks are taken in this order: editMu, mu, then the lock of the snapshots.
+// Locks are taken in this order: editMu, mu, then the lock of the snapshots or of the calls.
 type Tree struct {
 	calls
 	snapshots
@@ -91,7 +91,9 @@ func New(c Config) *Tree {
 	}
 	t.changed.L = &t.mu
 	t.life, t.stop = context.WithCancel(context.Background())
-	t.decide()
+	if t.failed != nil {
+		t.refusal.Store(new(t.failed))
+	}
 	return t
 }
 

@@ -115,17 +115,6 @@ func (t *Tree) Writable() error {
 	return nil
 }
 
-// decide stores what Writable returns from now on. mu is held.
-func (t *Tree) decide() {
-	err := t.failed
-	if t.life.Err() != nil {
-		err = ErrClosed
-	}
-	if err != nil {
-		t.refusal.Store(&err)
-	}
-}
-
 // Fail makes the tree read-only and returns the error for writers. After a failed write or sync, the contents of the
 // log or the manifest are unknown, and a later successful sync proves nothing. Only the first cause is kept.
 func (t *Tree) Fail(cause error) error {
@@ -133,7 +122,9 @@ func (t *Tree) Fail(cause error) error {
 	first := t.failed == nil
 	if first {
 		t.failed = fmt.Errorf("%s: %w: %w", t.dir, ErrReadOnly, cause)
-		t.decide()
+		if t.life.Err() == nil {
+			t.refusal.Store(new(t.failed))
+		}
 		t.notify()
 	}
 	failed := t.failed
