@@ -139,7 +139,7 @@ func (w *world) deleted(m *manifest.Table, newer []Input) bool {
 		}
 	}
 	for _, key := range places {
-		if !m.Contains(key) {
+		if bytes.Compare(m.Smallest, key) > 0 || m.EndsBefore(key) {
 			continue
 		}
 		if !slices.ContainsFunc(lists, func(l rangedel.List) bool {

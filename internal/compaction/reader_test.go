@@ -59,11 +59,11 @@ const absent = "\x00absent"
 func (d *disk) lookup(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	for _, runs := range v.Levels {
 		for _, r := range runs {
-			m := r.Find(key)
-			if m == nil {
+			tables := r.Touching(manifest.Bounds{Lo: key, Hi: key})
+			if len(tables) == 0 {
 				continue
 			}
-			c := d.readTable(m)
+			c := d.readTable(tables[0])
 			newest := rangedel.NewIndex(c.dels).Covering(key, seq)
 			p, value, ok := c.get(key, seq)
 			switch {
@@ -83,7 +83,7 @@ func (d *disk) lookupAll(v *manifest.Version, key []byte, seq ikey.Seq) string {
 	var newest ikey.Seq
 	found, result := false, absent
 	for _, m := range v.Tables() {
-		if !m.Contains(key) {
+		if bytes.Compare(m.Smallest, key) > 0 || m.EndsBefore(key) {
 			continue
 		}
 		c := d.readTable(m)

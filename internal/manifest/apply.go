@@ -48,42 +48,30 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 		touched[d.Level] = true
 		low, high = min(low, d.Number), max(high, d.Number)
 	}
-	found := 0
 	for level, runs := range v.Levels {
 		if !touched[level] {
 			continue
 		}
 		kept := make([]Run, 0, len(runs))
 		for _, r := range runs {
-			leaves := func(t *Table) bool {
-				if t.Number < low || t.Number > high {
-					return false
+			tables := make([]*Table, 0, len(r.Tables))
+			for _, t := range r.Tables {
+				if t.Number >= low && t.Number <= high {
+					if d, ok := gone[t.Number]; ok && d.level == level {
+						gone[t.Number] = departure{level, t}
+						continue
+					}
 				}
-				d, ok := gone[t.Number]
-				return ok && d.level == level
+				tables = append(tables, t)
 			}
-			i := slices.IndexFunc(r.Tables, leaves)
-			if i < 0 {
-				kept = append(kept, r)
-				continue
-			}
-			tables := append(make([]*Table, 0, len(r.Tables)), r.Tables[:i]...)
-			for _, t := range r.Tables[i:] {
-				if !leaves(t) {
-					tables = append(tables, t)
-					continue
-				}
-				gone[t.Number] = departure{level, t}
-				found++
+			if len(tables) == len(r.Tables) {
+				tables = r.Tables // shared
 			}
 			if len(tables) > 0 {
 				kept = append(kept, Run{r.ID, tables})
 			}
 		}
 		v.Levels[level] = kept
-	}
-	if found == len(deleted) {
-		return gone, nil
 	}
 	for _, d := range deleted {
 		if gone[d.Number].table == nil {

@@ -89,21 +89,11 @@ func (t *Table) Bounds() Bounds {
 	return Bounds{Lo: t.Smallest, Hi: t.Upper(), Exclusive: t.Flags&LargestExclusive != 0}
 }
 
-// Contains reports whether key is within the bounds of t.
-func (t *Table) Contains(key []byte) bool {
-	return bytes.Compare(t.Smallest, key) <= 0 && !t.EndsBefore(key)
-}
-
 // Equal reports whether two tables are the same in every field.
 func (t *Table) Equal(o *Table) bool {
 	a, b := *t, *o
 	a.Smallest, a.Largest, b.Smallest, b.Largest = nil, nil, nil, nil
 	return reflect.DeepEqual(a, b) && bytes.Equal(t.Smallest, o.Smallest) && bytes.Equal(t.Largest, o.Largest)
-}
-
-// Overlaps reports whether t has a part in [lo, hi]. A nil hi is infinite.
-func (t *Table) Overlaps(lo, hi []byte) bool {
-	return !t.EndsBefore(lo) && (hi == nil || bytes.Compare(t.Smallest, hi) <= 0)
 }
 
 // Upper returns Largest as the upper end of a range. It returns nil only if the range is infinite.
@@ -139,14 +129,6 @@ func (t *Table) check() error {
 		return fmt.Errorf("table %d: %d deletes among %d entries", t.Number, t.Deletes, t.Entries)
 	case !(t.FilterRate >= 0 && t.FilterRate <= 1): // also NaN
 		return fmt.Errorf("table %d: filter rate %v, want 0..1", t.Number, t.FilterRate)
-	}
-	return nil
-}
-
-// Find returns the only table of r whose bounds contain key, or nil.
-func (r Run) Find(key []byte) *Table {
-	if i := r.search(key); i < len(r.Tables) && bytes.Compare(r.Tables[i].Smallest, key) <= 0 {
-		return r.Tables[i]
 	}
 	return nil
 }

@@ -16,21 +16,14 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Compaction describes a compaction, which merged or moved tables.
+// A Compaction describes a compaction, as bloomkv.CompactionInfo does.
 type Compaction struct {
-	From, To     int    // the uppermost level of the inputs, and the level of the outputs
-	Moved        bool   // the tables changed level only: nothing was read or written
-	Rewritten    bool   // tables of one run were rewritten or joined: nothing else was merged, nothing dropped
-	Inputs       int    // tables
-	Outputs      int    // tables
-	BytesRead    uint64 // of inputs, except tables that range tombstones dropped whole
-	BytesWritten uint64 // of outputs
-	Versions     uint64 // read
-	Dropped      uint64 // versions that were no longer needed
-	Keys         uint64 // distinct keys written
-	Duration     time.Duration
-
-	PredictedKeys uint64 // an estimate of Keys made before the compaction; 0 if none was possible
+	From, To                                         int
+	Moved, Rewritten                                 bool
+	Inputs, Outputs                                  int
+	BytesRead, BytesWritten, Versions, Dropped, Keys uint64
+	Duration                                         time.Duration
+	PredictedKeys                                    uint64
 }
 
 // A call is a call of Compact. It is carried out one plan at a time.
@@ -228,4 +221,42 @@ func (s *Scheduler) compact(j *job) error {
 	c.Duration = time.Since(began)
 	s.Observer.Compacted(c, res.Tables)
 	return nil
+}
+
+// Running describes the flush and the compaction in progress, as bloomkv.WorkMetrics does.
+type Running struct {
+	Memtables         int // 0 or 1
+	Versions, Flushed uint64
+	Compaction        *RunningCompaction // nil without one, and while tables are moved
+}
+
+// A RunningCompaction describes a compaction in progress, as bloomkv.CompactionMetrics does.
+type RunningCompaction struct {
+	From, To, Tables              int
+	Bytes, Versions, VersionsRead uint64
+	Duration                      time.Duration
+}
+
+// Running returns the flush and the compaction in progress. It takes the locks of the tree and of the scheduler for a
+// moment, which lookups never take.
+func (s *Scheduler) Running() Running {
+	var r Running
+	if mem := s.Tree.View().Flushing.Mem; mem != nil {
+		r.Memtables, r.Versions, r.Flushed = 1, uint64(mem.Len()), mem.Flushed() //nolint:gosec // G115: not negative
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.running; j != nil && !j.plan.Move {
+		r.Compaction = &RunningCompaction{
+			From: j.plan.Inputs[0].Level, To: j.plan.To, Bytes: j.plan.Bytes(), VersionsRead: j.read.Load(),
+			Duration: time.Since(j.began),
+		}
+		for _, in := range j.plan.Inputs {
+			r.Compaction.Tables += len(in.Tables)
+			for _, t := range in.Tables {
+				r.Compaction.Versions += t.Entries
+			}
+		}
+	}
+	return r
 }

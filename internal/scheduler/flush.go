@@ -11,12 +11,11 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Flush describes the flush of a memtable.
+// A Flush describes the flush of a memtable, as bloomkv.FlushInfo does.
 type Flush struct {
-	Tables   int    // new tables, in level 0
-	Bytes    uint64 // of their files
-	Versions uint64 // read from the memtable
-	Duration time.Duration
+	Tables          int
+	Bytes, Versions uint64
+	Duration        time.Duration
 }
 
 // flushLoop flushes frozen memtables until Close has frozen the last one and it is flushed.

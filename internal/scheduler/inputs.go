@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -132,7 +133,8 @@ func (s *Scheduler) readRules(ctx context.Context, lo, hi []byte) error {
 		now, _ := s.Tree.Hold() // not nil: Close waits
 		defer s.Tree.Release(now)
 		now.EachTable(func(_ int, t *tree.Table) {
-			if _, known := t.Reader.PrefixRule(); known || err != nil || !t.Meta.Overlaps(lo, hi) {
+			_, known := t.Reader.PrefixRule()
+			if known || err != nil || t.Meta.EndsBefore(lo) || hi != nil && bytes.Compare(t.Meta.Smallest, hi) > 0 {
 				return
 			}
 			if err = ctx.Err(); err == nil {

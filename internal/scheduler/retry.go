@@ -118,9 +118,6 @@ func (l *limiter) Wait(ctx context.Context, bytes int) error {
 		}
 	}
 	l.left -= n
-	if l.s.pacer.rate == 0 {
-		return ctx.Err()
-	}
 	return l.s.pacer.Wait(ctx, bytes)
 }
 
@@ -134,29 +131,20 @@ type pacer struct {
 
 // Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it is done.
 func (p *pacer) Wait(ctx context.Context, bytes int) error {
-	pause := p.take(bytes)
-	if pause == 0 {
+	if p.rate == 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
-}
-
-// take reserves time for a write and returns how long it must wait.
-func (p *pacer) take(bytes int) time.Duration {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	now := time.Now()
 	if p.next.Before(now) { // unused time is not saved up
 		p.next = now
 	}
 	pause := p.next.Sub(now)
 	p.next = p.next.Add(time.Duration(float64(bytes) / float64(p.rate) * float64(time.Second)))
-	return pause
+	p.mu.Unlock()
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+	}
+	return ctx.Err()
 }

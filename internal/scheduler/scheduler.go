@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -35,6 +38,27 @@ type Scheduler struct {
 
 	era    context.Context //nolint:containedctx // of compactions; ended by Close, and while the tree is replaced
 	endEra context.CancelFunc
+}
+
+// A Config holds the parameters of New.
+type Config struct {
+	Tree     *tree.Tree
+	Share    *budget.Share // memory of the tables
+	Policy   compaction.Policy
+	Tables   compaction.Env                    // what all new tables have in common
+	Codecs   [manifest.NumLevels]sstable.Codec // of tables written to each level
+	Rate     int64                             // bytes per second that compactions write; 0 means no limit
+	ReadOnly bool                              // no work is done except loading filters
+	Observer Observer
+}
+
+// An Observer is called for what background work does. The tables are new, and durable.
+type Observer interface {
+	Flushed(f Flush, tables []*manifest.Table)
+	Compacted(c Compaction, tables []*manifest.Table)
+	Removed(level int, t *manifest.Table)           // the file of a table
+	WorkFailed(work string, attempt int, err error) // work that will be tried again
+	Damaged(err error)
 }
 
 // New returns a scheduler that does no work yet.
@@ -139,4 +163,33 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 		return s.installing == 0
 	})
 	return nil
+}
+
+// Counts are figures of all work so far, in numbers and bytes.
+type Counts struct {
+	Flushes, FlushBytes                uint64
+	Ingests, IngestBytes               uint64
+	Compactions                        uint64 // that rewrote tables
+	CompactedBytesRead, CompactedBytes uint64
+	RewrittenBytes                     uint64 // part of CompactedBytes: tables rewritten alone
+	Moves                              uint64 // tables that changed their level
+}
+
+func (c *Counts) add(d Counts) {
+	c.Flushes += d.Flushes
+	c.FlushBytes += d.FlushBytes
+	c.Ingests += d.Ingests
+	c.IngestBytes += d.IngestBytes
+	c.Compactions += d.Compactions
+	c.CompactedBytesRead += d.CompactedBytesRead
+	c.CompactedBytes += d.CompactedBytes
+	c.RewrittenBytes += d.RewrittenBytes
+	c.Moves += d.Moves
+}
+
+// Counts returns the present figures.
+func (s *Scheduler) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts
 }
