@@ -93,14 +93,15 @@ func (db *DB) Metrics() Metrics {
 
 // writeMetrics returns the figures of writers and of background work.
 func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
+	stalls := func(r commit.Reason) StallMetrics { return StallMetrics{c.Stalls[r].Writes, c.Stalls[r].Duration} }
 	return WriteMetrics{
 		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
 		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
 		Compactions: w.Compactions, CompactedBytesRead: w.CompactedBytesRead, CompactedBytes: w.CompactedBytes,
 		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,
-		SlowedByLevel0:    StallMetrics(c.Stalls[commit.SlowedByLevel0]),
-		StoppedByLevel0:   StallMetrics(c.Stalls[commit.StoppedByLevel0]),
-		StoppedByMemtable: StallMetrics(c.Stalls[commit.StoppedByMemtable]),
+		SlowedByLevel0:    stalls(commit.SlowedByLevel0),
+		StoppedByLevel0:   stalls(commit.StoppedByLevel0),
+		StoppedByMemtable: stalls(commit.StoppedByMemtable),
 	}
 }
 

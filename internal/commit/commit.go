@@ -77,16 +77,13 @@ type Observer interface {
 func (w *Writer) Init(c Config) {
 	w.Config = c
 	w.commits.New = func() any { return &commit{lead: make(chan bool, 1)} }
-	for reason := range w.pace.spells {
-		w.pace.spells[reason].Reason = Reason(reason)
-	}
 }
 
 // Counts are figures of all writes so far.
 type Counts struct {
 	Operations, Groups uint64
 	LogBytes, LogSyncs uint64
-	Stalls             [Reasons]StallCount
+	Stalls             [Reasons]Stall // Reason is not set
 }
 
 // Counts returns the present figures.

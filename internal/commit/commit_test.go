@@ -222,15 +222,15 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 				t.Errorf("at step %d, the next KiB takes %v: it must not pay for the write before", s.steps, d)
 			}
 		}
-		s.pace.debt, s.pace.reason = -10*time.Millisecond, StoppedByMemtable
-		if s.steps = 1; took(1<<20) < 8*time.Millisecond {
-			t.Error("a write is not slowed, since one waited too long for another reason")
-		}
 		s.steps = 0
 		took(1)
 		counted := s.Counts().Stalls[SlowedByLevel0]
-		if len(s.stalls) != 1 || s.stalls[0] != (Stall{SlowedByLevel0, counted.Count, counted.Duration}) {
+		if len(s.stalls) != 1 || s.stalls[0] != (Stall{SlowedByLevel0, counted.Writes, counted.Duration}) {
 			t.Errorf("reported %v, want one spell with all that was counted: %v", s.stalls, counted)
+		}
+		s.pace.debt, s.pace.spell.Reason = -10*time.Millisecond, StoppedByMemtable
+		if s.steps = 1; took(1<<20) < 8*time.Millisecond {
+			t.Error("a write is not slowed, since one waited too long for another reason")
 		}
 		s.close(t)
 	})
@@ -301,10 +301,10 @@ func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 		s.slowDown(1)
 		s.mu.Unlock()
 		counted := s.Counts().Stalls[StoppedByMemtable]
-		if want := (StallCount{earlier.Count + 1, earlier.Duration + 100*flushMost}); counted != want {
+		if want := (Stall{Writes: earlier.Writes + 1, Duration: earlier.Duration + 100*flushMost}); counted != want {
 			t.Errorf("counted %v, want %v", counted, want)
 		}
-		if len(s.stalls) != 1 || s.stalls[0] != (Stall{StoppedByMemtable, counted.Count, counted.Duration}) {
+		if len(s.stalls) != 1 || s.stalls[0] != (Stall{StoppedByMemtable, counted.Writes, counted.Duration}) {
 			t.Errorf("reported %v, want one spell, %v, once the flush has ended", s.stalls, counted)
 		}
 		s.close(t)

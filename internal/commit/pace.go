@@ -5,11 +5,71 @@ import (
 	"time"
 )
 
+// A Reason is the reason why writes had to wait for background work.
+type Reason uint8
+
+// The reasons.
+const (
+	SlowedByLevel0    Reason = iota // each write was delayed a little: level 0 had too many runs
+	StoppedByLevel0                 // writes waited until level 0 had fewer runs
+	StoppedByMemtable               // writes were delayed, or waited, until a memtable had been flushed
+
+	Reasons = iota // number of reasons
+)
+
+// A Stall is a period during which writes waited, or the sum of all.
+type Stall struct {
+	Reason   Reason
+	Writes   uint64        // groups of writes that waited: one if they were stopped, several in a row if delayed
+	Duration time.Duration // total time that they waited
+}
+
+// stall counts one group of writes that waited. mu is held.
+func (w *Writer) stall(reason Reason, waited time.Duration) {
+	w.countsMu.Lock()
+	defer w.countsMu.Unlock()
+	c := &w.counts.Stalls[reason]
+	c.Writes++
+	c.Duration += waited
+}
+
+// stopped counts and reports the time that a group of writes has waited. mu is held.
+func (w *Writer) stopped(s *stop) {
+	s.end()
+	for reason := range Reason(Reasons) {
+		if waited := s.waited[reason]; waited > 0 {
+			w.stall(reason, waited)
+			w.Observer.Stalled(Stall{Reason: reason, Writes: 1, Duration: waited})
+		}
+	}
+}
+
+// A stop measures how long a group of writes waits for each reason.
+type stop struct {
+	waited  [Reasons]time.Duration
+	since   time.Time
+	reason  Reason
+	waiting bool
+}
+
+// on records what the group waits for from now on, until the next call of on or end.
+func (s *stop) on(reason Reason) {
+	s.end()
+	s.reason, s.since, s.waiting = reason, time.Now(), true
+}
+
+// end records that the group no longer waits.
+func (s *stop) end() {
+	if s.waiting {
+		s.waited[s.reason] += time.Since(s.since)
+		s.waiting = false
+	}
+}
+
 // A pace slows writers before they would have to stop, by a little for each byte. Writer.mu guards it.
 type pace struct {
-	debt   time.Duration  // what writers still have to wait for reason; negative if they have waited too long
-	reason Reason         // of the present delays; SlowedByLevel0 if there are none
-	spells [Reasons]Stall // the present spells of slowed writes
+	debt  time.Duration // what writers still have to wait; negative if they have waited too long
+	spell Stall         // the present delays
 
 	// of the operations in the memtable, and in the one before
 	bytes, lastBytes int64
@@ -37,14 +97,11 @@ func (w *Writer) slowDown(size int64) {
 	if d := w.flushDelay(); d > perKiB {
 		reason, perKiB = StoppedByMemtable, d
 	}
-	for other := range p.spells {
-		if s := &p.spells[other]; s.Writes > 0 && (perKiB == 0 || Reason(other) != reason) {
-			w.Observer.Stalled(*s)
-			s.Writes, s.Duration = 0, 0
+	if perKiB == 0 || reason != p.spell.Reason {
+		if p.spell.Writes > 0 {
+			w.Observer.Stalled(p.spell)
 		}
-	}
-	if perKiB == 0 || reason != p.reason {
-		p.debt, p.reason = 0, reason
+		p.debt, p.spell = 0, Stall{Reason: reason}
 	}
 	if perKiB == 0 {
 		return
@@ -57,8 +114,8 @@ func (w *Writer) slowDown(size int64) {
 	p.debt = max(-10*time.Millisecond, p.debt-waited) // too long a wait shortens later ones
 	if waited > 0 {
 		w.stall(reason, waited)
-		p.spells[reason].Writes++
-		p.spells[reason].Duration += waited
+		p.spell.Writes++
+		p.spell.Duration += waited
 	}
 }
 
