@@ -206,6 +206,7 @@ var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":  {"bloomblock", "tools/internal/foreign"},
 	"github.com/google/btree":       {"internal/memtable"},
 	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
+	"github.com/minio/minlz":        {"tools/internal/foreign/codec.go"},
 	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
 	"golang.org/x/term":             {"tools/cli"},
 	"github.com/spf13/cobra": {

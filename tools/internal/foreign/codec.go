@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/minio/minlz"
 )
 
 // maxDecoded is the maximum length of a decompressed block in bytes.
@@ -75,6 +76,14 @@ func unsnappy(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %d from %d", errDecodedSize, n, len(b))
 	}
 	return snappy.Decode(nil, b)
+}
+
+// unminlz decompresses a MinLZ block, of at most 8 MiB, or a snappy block, as the specification allows.
+func unminlz(b []byte) ([]byte, error) {
+	if len(b) > 0 && b[0] != 0 {
+		return unsnappy(b)
+	}
+	return minlz.Decode(nil, b)
 }
 
 // unpack decompresses a block of RocksDB 2 and later or of Pebble. All but snappy and MinLZ begin with the length as a
