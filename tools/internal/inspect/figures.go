@@ -2,10 +2,12 @@ package inspect
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // addTo adds the facts of the tree to s.
@@ -159,4 +161,89 @@ func (f *Memory) add(m *member) {
 	if disk := m.facts.FilterBytes; disk > m.place.FilterBytes {
 		f.FiltersOnDisk += disk - m.place.FilterBytes - min(bloomblock.HeaderSize, disk-m.place.FilterBytes)
 	}
+}
+
+// wastesBy is the factor by which predicted wasted reads may exceed those that were asked, or are promised.
+const wastesBy = 1.15
+
+// flag adds the problems of the tree to s.
+func (t *tree) flag(s *Store) {
+	add := func(name FlagName, file, format string, args ...any) {
+		s.Flags = append(s.Flags, Flag{name, file, fmt.Sprintf(format, args...)})
+	}
+	if p := s.Promise; p.short() {
+		add(MemoryShort, "", "a MemoryBudget of %s is too little for the filters that a rate of %.3g takes: while the "+
+			"store is written to, a lookup of an absent key searches up to %.3g tables in vain and asks %.3g pages of "+
+			"filters in files; while it is idle, %.3g and %.3g; %s would hold all filters",
+			words.MiB(p.MemoryBudget), p.Asked, p.Writing.FPR, p.Writing.Pages, p.Idle.FPR, p.Idle.Pages,
+			words.MiB(p.Writing.Budget))
+	}
+	if p := s.Promise; p != nil {
+		most, by := s.Tree.Promised, "promised"
+		if !p.short() && s.Plan.Limit == 0 && p.Asked < 1 {
+			most, by = p.Asked, "asked" // whatever filters the tables have
+		}
+		if s.Tree.Predicted > wastesBy*most {
+			add(WastesMore, "", "with these filters a lookup of an absent key wastes %.3g reads, %.3g times as many "+
+				"as %s", s.Tree.Predicted, s.Tree.Predicted/most, by)
+		}
+	}
+	for _, m := range t.members {
+		f := &m.facts
+		switch {
+		case f.unread:
+			add(TableDamaged, f.File, "it could not be read: %s", f.Damage.Error)
+		case f.damage() != nil:
+			add(FilterDamaged, f.File, "%v", f.damage())
+		case f.FilterBytes == 0 && f.Entries > 0 && s.Tree.FilterDisk > 0:
+			add(NoFilter, f.File, "it has no filter, so every lookup between its bounds reads it")
+		}
+		if p := t.plan; p != nil && f.FilterBytes > 0 && !f.filterDamaged && !f.unread && !p.follows(m) &&
+			f.FPRPromised > p.now.Levels[m.level].Rate {
+			add(FilterWorse, f.File, "its filter promises %.3g, but a run on level %d may have %.3g: it was built "+
+				"for another promise",
+				f.FPRPromised, m.level, p.now.Levels[m.level].Rate)
+		}
+	}
+}
+
+// A demand is what a run asks of the memory for filters.
+type demand struct {
+	keys   float64
+	share  float64 // of absent keys for which its tables are asked
+	ribbon bool    // its filters have Ribbon units, except in small tables
+}
+
+// optimum returns the rate of the filters of each run that minimizes the sum of shares times rates within the given
+// number of bits. It assigns each bit to the run that gains most per key. The rates become proportional to keys
+// (Dayan, Athanassoulis, Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD 2017), with filters that can be
+// built. If the last step does not fit for a whole run, it is applied to some of its tables.
+func optimum(runs []demand, bits float64) []float64 {
+	type step struct {
+		run        int
+		bits, rate float64 // additional bits, and reduction of the rate
+		gain       float64 // per bit
+	}
+	var steps []step
+	rates := make([]float64, len(runs))
+	for i, r := range runs {
+		rates[i] = 1
+		rungs := filterplan.LadderOf(r.ribbon)
+		for k := 1; k < len(rungs) && r.keys > 0; k++ {
+			a, b := rungs[k-1], rungs[k]
+			s := step{run: i, bits: r.keys * (b.BitsPerKey - a.BitsPerKey), rate: a.Rate - b.Rate}
+			s.gain = r.share * s.rate / s.bits
+			steps = append(steps, s)
+		}
+	}
+	// the steps of a run stay in order
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(b.gain, a.gain) })
+	for _, s := range steps {
+		part := min(bits/s.bits, 1)
+		rates[s.run] -= part * s.rate
+		if bits -= part * s.bits; part < 1 {
+			break
+		}
+	}
+	return rates
 }

@@ -6,9 +6,12 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -34,8 +37,20 @@ type Options struct {
 	Progress func(done, of int)
 }
 
-// workers returns the number of tables that are read at the same time.
-func (o *Options) workers() int { return cmp.Or(o.Workers, runtime.GOMAXPROCS(0)) }
+// each calls do with 0 to n-1, as many at a time as Workers allows, until ctx is done, whose error it returns.
+func (o *Options) each(ctx context.Context, n int, do func(i int)) error {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(cmp.Or(o.Workers, runtime.GOMAXPROCS(0)), n) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
+	return ctx.Err()
+}
 
 // ParseKey parses a key in the form in which inspect prints keys.
 func ParseKey(text string) ([]byte, error) {

@@ -118,3 +118,55 @@ func foreignLog(f vfs.File, name string, size int64) error {
 	return corrupt.Newf(name, 0, "not a log or manifest, want it to begin with %s: %s",
 		words.Quoted(magic), contents(f, size))
 }
+
+// String describes the log in a line.
+func (f *Log) String() string {
+	s := fmt.Sprintf("%s: %s, %s up to %d, durable up to %d", words.Escaped([]byte(f.File), 64),
+		words.Plural(f.Bytes, "byte"), words.Plural(f.Records, "record"), f.End, f.Promise)
+	if f.Error != "" && f.Break == nil {
+		return fmt.Sprintf("%s: %s", f.File, words.AppendPrintable(nil, []byte(f.Error)))
+	}
+	if f.OlderDurable {
+		s += ", and all older logs"
+	}
+	if f.Operations > 0 {
+		s += fmt.Sprintf("; %s, sequences %d to %d", words.Plural(f.Operations, "operation"), f.FirstSeq, f.LastSeq)
+	}
+	if f.Reserved > 0 {
+		s += fmt.Sprintf("; then %s of reserved zeros", words.Plural(f.Reserved, "byte"))
+	}
+	if f.Torn != "" {
+		s += "; torn there: " + string(words.AppendPrintable(nil, []byte(f.Torn)))
+	}
+	return s
+}
+
+// String describes the break.
+func (b *Break) String() string {
+	s := fmt.Sprintf("at offset %d: %s; %s from there on", b.Offset, words.AppendPrintable(nil, []byte(b.Reason)),
+		words.Plural(b.Unread, "byte"))
+	switch b.Behind {
+	case 0:
+		s += ", with no record after it"
+	case 1:
+		s += fmt.Sprintf(", with a record after it, at %d", b.Next)
+	default:
+		s += fmt.Sprintf(", with %d records after it, the first at %d", b.Behind, b.Next)
+	}
+	if b.Opening == openingRefused {
+		return s + "; they would be lost, so opening the store is refused"
+	}
+	return s + "; they were never acknowledged, and opening the store cuts them off"
+}
+
+// writeBreak writes the break, if there is one.
+func (f *Log) writeBreak(w io.Writer) {
+	if f.Break == nil {
+		return
+	}
+	what := "torn"
+	if f.Break.Opening == openingRefused {
+		what = "damaged"
+	}
+	words.Wrapped(w, fmt.Sprintf("! %s %s", what, f.Break))
+}

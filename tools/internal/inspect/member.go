@@ -5,7 +5,6 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -81,23 +80,18 @@ func newTree(m *manifest.State, memory uint64, budget int64) *tree {
 
 // read reads all tables, as many at a time as Options.Workers allows. Problems of a table are among its facts.
 func (t *tree) read(ctx context.Context, dir string, s *manifest.State, o Options) error {
-	var next, done atomic.Int64
+	done := 0
 	var calling sync.Mutex
-	var wg sync.WaitGroup
-	for range min(o.workers(), len(t.members)) {
-		wg.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(t.members)) && ctx.Err() == nil; i = next.Add(1) - 1 {
-				t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)
-				if o.Progress != nil {
-					calling.Lock()
-					o.Progress(int(done.Add(1)), len(t.members))
-					calling.Unlock()
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if err := ctx.Err(); err != nil {
+	err := o.each(ctx, len(t.members), func(i int) {
+		t.members[i].read(ctx, dir, t.rateOf(t.members[i].level), o)
+		if o.Progress != nil {
+			calling.Lock()
+			defer calling.Unlock()
+			done++
+			o.Progress(done, len(t.members))
+		}
+	})
+	if err != nil {
 		return err
 	}
 	for _, m := range t.members {

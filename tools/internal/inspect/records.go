@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -159,4 +161,56 @@ func (r *recordReader) add(payload []byte, end int64) error {
 		r.log.LeftOut++
 	}
 	return nil
+}
+
+// WriteText writes a line for the log and for each record, and with Options.Entries for each operation.
+func (l *RecordLog) WriteText(w io.Writer) {
+	words.Wrapped(w, fmt.Sprintf("log %s", &l.Log))
+	l.writeBreak(w)
+	for i := range l.List {
+		r := &l.List[i]
+		fmt.Fprintf(w, "  record %d: %s at %d, %s\n", i+1, words.Plural(r.Bytes, "byte"), r.Offset, r.holds())
+		for _, o := range r.Ops {
+			fmt.Fprintf(w, "    %d %s\n", o.Seq, o.String())
+		}
+		if n := int(r.Operations) - len(r.Ops); n > 0 && len(r.Ops) > 0 {
+			fmt.Fprintf(w, "    and %s\n", words.Plural(n, "operation"))
+		}
+	}
+	if l.LeftOut > 0 {
+		fmt.Fprintf(w, "  and %s\n", words.Plural(l.LeftOut, "record"))
+	}
+}
+
+// holds describes the contents of a record.
+func (r *Record) holds() string {
+	if r.Error != "" {
+		return "not a batch: " + string(words.AppendPrintable(nil, []byte(r.Error)))
+	}
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		noun string
+	}{{r.Puts, "put"}, {r.Deletes, "delete"}, {r.Ranges, "range delete"}, {r.Marks, "mark"}} {
+		if p.n > 0 {
+			parts = append(parts, words.Plural(p.n, p.noun))
+		}
+	}
+	return fmt.Sprintf("from sequence %d: %s", r.FirstSeq, strings.Join(parts, ", "))
+}
+
+// String describes the operation in a line.
+func (o *Op) String() string {
+	switch o.Kind {
+	case "put":
+		return fmt.Sprintf("put %s, %s", o.Key, words.Plural(o.Value, "byte"))
+	case "delete", "mark":
+		return o.Kind + " " + o.Key
+	default:
+		to := "before " + o.To
+		if o.NoEnd {
+			to = "the end"
+		}
+		return fmt.Sprintf("range delete %s … %s", cmp.Or(o.Key, "the first key"), to)
+	}
 }
