@@ -61,7 +61,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 				if err == nil && keep > 0 {
 					err = backup.Prune(c.Context(), to, keep)
 				}
-				return ofBackup(err)
+				return notOurs(err)
 			})
 		},
 	}
@@ -109,17 +109,9 @@ exit status is 2, and NEW stays.`,
 			}
 			err = backup.Restore(c.Context(), from, generation, args[1], bloomkv.NewStoreOptions{})
 			if err != nil {
-				return ofBackup(err)
+				return notOurs(err)
 			}
 			return a.checkCopy(c.Context(), args[1])
 		},
 	}
-}
-
-// ofBackup removes from an error that it is damage of a store, which would be advice to salvage the store.
-func ofBackup(err error) error {
-	if errors.Is(err, bloomkv.ErrCorruption) {
-		return errors.New(err.Error())
-	}
-	return err
 }

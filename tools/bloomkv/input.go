@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -145,4 +148,119 @@ func (a *app) printLoaded(l *loader, asJSON bool) error {
 		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
 	}
 	return nil
+}
+
+// lineReader splits input into lines and counts them. Its memory is limited by longest, the maximum length of a line.
+type lineReader struct {
+	in      *bufio.Reader
+	longest int
+	number  int // of the line that next returned, from 1
+}
+
+func newLineReader(in io.Reader, longest int) *lineReader {
+	return &lineReader{in: bufio.NewReaderSize(in, 256<<10), longest: longest}
+}
+
+// next returns the next line without its line feed, valid until the next call. After the last line it returns io.EOF.
+// Other errors, of reading and of a line that is too long, include the line number.
+func (l *lineReader) next() ([]byte, error) {
+	l.number++
+	var parts [][]byte // of a line that does not fit the buffer
+	for n := 0; ; {
+		part, err := l.in.ReadSlice('\n')
+		end := err == nil
+		if end {
+			part = part[:len(part)-1]
+		}
+		if n += len(part); n > l.longest {
+			return nil, fmt.Errorf("line %d: longer than %d bytes", l.number, l.longest)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull): // a buffer that grew would be copied several times
+			parts = append(parts, bytes.Clone(part))
+		case errors.Is(err, io.EOF) && n == 0:
+			l.number--
+			return nil, io.EOF
+		case end || errors.Is(err, io.EOF):
+			if parts == nil {
+				return part, nil
+			}
+			return bytes.Join(append(parts, part), nil), nil
+		default:
+			return nil, fmt.Errorf("line %d: %w", l.number, err)
+		}
+	}
+}
+
+// The input may not consist of lines. If it cannot, that is an error. If it may, it is stored unchanged with a note,
+// since load must read everything that dump writes.
+
+var (
+	utf8BOM   = []byte("\xef\xbb\xbf")
+	utf16BOMs = [][]byte{[]byte("\xff\xfe"), []byte("\xfe\xff")}
+	gzipMagic = []byte{0x1f, 0x8b}
+	errGzip   = errors.New("compressed with gzip, want lines: decompress it first, for example with gunzip -c")
+	errUTF16  = errors.New("text in UTF-16, want UTF-8: convert it first, for example with iconv -f UTF-16 -t UTF-8")
+	utf16Note = "it looks like text in UTF-16, whose bytes are stored unchanged; to convert it use iconv -f UTF-16 " +
+		"-t UTF-8"
+	bomNote = "it begins with a byte order mark (EF BB BF), which becomes part of the first key; to remove it use " +
+		"tail -c +4"
+	returnNote = "line %d ends with a carriage return, which becomes the last byte of its value; use --crlf if it is " +
+		"part of the line end"
+)
+
+// open starts to read lines and checks how the input begins.
+func (l *loader) open(in io.Reader) (*lineReader, error) {
+	r := newLineReader(in, l.format.longest)
+	head, err := r.in.Peek(len(utf8BOM))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return r, nil // reading the first line returns the error
+	}
+	tsv := l.format.name == "tsv"
+	switch {
+	case bytes.HasPrefix(head, gzipMagic) && gzipped(r):
+		return nil, errGzip
+	case !tsv && hasUTF16BOM(head):
+		return nil, errUTF16
+	case hasUTF16BOM(head):
+		l.note(utf16Note)
+	case !bytes.HasPrefix(head, utf8BOM):
+	case tsv:
+		l.note(bomNote)
+	default: // in other formats it is not part of a line
+		_, err = r.in.Discard(len(utf8BOM))
+		return r, err
+	}
+	return r, nil
+}
+
+func hasUTF16BOM(head []byte) bool {
+	return bytes.HasPrefix(head, utf16BOMs[0]) || bytes.HasPrefix(head, utf16BOMs[1])
+}
+
+// gzipped reports whether the beginning of the input can be decompressed. A key may begin like a gzip file, but then
+// the rest is not compressed data.
+func gzipped(r *lineReader) bool {
+	head, _ := r.in.Peek(4 << 10) // as much as there is
+	z, err := gzip.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return false
+	}
+	n, err := z.Read(make([]byte, 1))
+	return n > 0 || errors.Is(err, io.EOF)
+}
+
+// noteReturn prints a note about the first line of tsv that ends with a carriage return.
+func (l *loader) noteReturn(number int, line []byte) {
+	if l.returns || l.crlf || l.format.name != "tsv" || !bytes.HasSuffix(line, []byte{'\r'}) {
+		return
+	}
+	l.returns = true
+	l.note(fmt.Sprintf(returnNote, number))
+}
+
+// note prints advice on the error stream, above a bar.
+func (a *app) note(bar cli.Progress, about, text string) {
+	bar.End()
+	fmt.Fprintf(a.Err, "bloomkv: note: %s: %s\n", words.AppendPrintable(nil, []byte(about)), text)
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -40,3 +43,66 @@ func (f byteFlags) bytes(what, arg string) ([]byte, error) {
 		return []byte(arg), nil
 	}
 }
+
+// rangeFlags define a range of keys: --prefix, --from and --to. Several flags are combined. An empty value is a bound
+// too: every key has the empty prefix, and no key is before the empty key.
+type rangeFlags struct {
+	flags [3]rangeFlag // prefix, from, to
+	of    *cobra.Command
+}
+
+type rangeFlag struct{ name, arg string }
+
+// add adds the flags to a command. lead begins their names, and what begins their descriptions.
+func (r *rangeFlags) add(c *cobra.Command, lead, what string) {
+	r.of = c
+	for i, f := range []struct{ name, meaning string }{
+		{"prefix", "that begin with `PREFIX`"},
+		{"from", "at or after `FROM`"},
+		{"to", "before `TO`"},
+	} {
+		r.flags[i].name = lead + f.name
+		c.Flags().StringVar(&r.flags[i].arg, lead+f.name, "", what+" "+f.meaning)
+	}
+}
+
+// given reports whether any of the flags was given.
+func (r *rangeFlags) given() bool {
+	return slices.ContainsFunc(r.flags[:], func(f rangeFlag) bool { return r.of.Flags().Changed(f.name) })
+}
+
+// options returns the flags as options of an iterator. Flags that were not given are nil.
+func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
+	for i, to := range []*[]byte{&o.Prefix, &o.Lower, &o.Upper} {
+		f := r.flags[i]
+		if !r.of.Flags().Changed(f.name) {
+			continue // nil means no bound, but an empty value is one
+		}
+		if *to, err = h.bytes("--"+f.name, f.arg); err != nil {
+			return o, err
+		}
+	}
+	return o, nil
+}
+
+// keyRange returns the flags as one range.
+func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
+	o, err := r.options(h)
+	if err != nil {
+		return bloomkv.KeyRange{}, err
+	}
+	kr := bloomkv.KeyRange{Lower: o.Lower, Upper: o.Upper}
+	if bytes.Compare(o.Prefix, kr.Lower) > 0 {
+		kr.Lower = o.Prefix
+	}
+	if end := bloomkv.PrefixRange(o.Prefix).Upper; end != nil && (kr.Upper == nil || bytes.Compare(end, kr.Upper) < 0) {
+		kr.Upper = end
+	}
+	return kr, nil
+}
+
+// everything reports whether a range is the whole store.
+func everything(r bloomkv.KeyRange) bool { return len(r.Lower) == 0 && r.Upper == nil }
+
+// nothing reports whether a range is empty.
+func nothing(r bloomkv.KeyRange) bool { return r.Upper != nil && bytes.Compare(r.Lower, r.Upper) >= 0 }

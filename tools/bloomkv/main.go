@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 // exitAbsent is the exit code of a negative answer, as in grep: get found no key, demo got a wrong answer, or salvage
@@ -80,4 +82,10 @@ and dump print the bytes unchanged.
 		a.digestCommand(), a.planCommand(), a.demoCommand(),
 	)
 	return root
+}
+
+// version returns the text of --version: the version of the module, and the versions of the formats.
+func version() string {
+	return fmt.Sprintf("bloomkv %s, %s %s/%s\nformats: %s\n", inspect.Version(), runtime.Version(), runtime.GOOS,
+		runtime.GOARCH, inspect.Formats())
 }

@@ -4,8 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // openToRead opens an existing store without changing it.
@@ -51,4 +60,114 @@ func (w *writeFlags) create(
 		err = errors.Join(err, s.remove())
 	}
 	return err
+}
+
+// storeDir returns an error if dir cannot be the directory of a store. A directory that does not exist can.
+func storeDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%s: part of the path is a file, want a directory", dir)
+	case err == nil && !info.IsDir():
+		return fmt.Errorf("%s is a file, not a store", dir)
+	default:
+		return err
+	}
+}
+
+// A site describes a directory before a store is created in it.
+type site struct {
+	dir     string
+	isNew   bool     // there is no store yet
+	names   []string // of the files in the directory
+	missing []string // directories that do not exist, the innermost first
+}
+
+// look describes a directory. It fails if there is no store but there are other files: the directory is probably the
+// wrong one. The library has no such rule, because a program may keep its own files there.
+func look(dir string) (site, error) {
+	s := site{dir: filepath.Clean(dir)}
+	if err := storeDir(dir); err != nil {
+		return s, err
+	}
+	var err error
+	if s.names, err = vfs.OS.List(s.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	s.isNew = !slices.Contains(s.names, filename.CurrentName)
+	for dir := s.dir; err != nil; dir = filepath.Dir(dir) {
+		if _, err = os.Lstat(dir); err != nil {
+			s.missing = append(s.missing, dir)
+		}
+	}
+	if !s.isNew || slices.ContainsFunc(s.names, isData) { // Open describes data without a CURRENT file
+		return s, nil
+	}
+	if i := slices.IndexFunc(s.names, isForeign); i >= 0 {
+		return s, fmt.Errorf("%s is not a store and holds other files, such as %s; want a new or empty directory", dir,
+			words.Escaped([]byte(s.names[i]), 64))
+	}
+	return s, nil
+}
+
+// isData reports whether a name is that of a table or a log.
+func isData(name string) bool {
+	kind, _ := filename.Parse(name)
+	return kind == filename.Table || kind == filename.Log
+}
+
+// isForeign reports whether a name does not belong to a store. An empty file system has a lost+found.
+func isForeign(name string) bool {
+	kind, _ := filename.Parse(name)
+	return kind == filename.Unknown && name != "lost+found"
+}
+
+// remove removes the files of the store that were created since look. It holds the lock of the store meanwhile.
+func (s *site) remove() error {
+	lockName := filepath.Join(s.dir, filename.LockName)
+	lock, err := vfs.OS.Lock(lockName)
+	switch {
+	case errors.Is(err, vfs.ErrLocked): // another process uses or creates a store here
+		return nil
+	case errors.Is(err, fs.ErrNotExist): // the directory was not created either
+		return s.removeDirs()
+	case err != nil:
+		return err
+	}
+	names, err := vfs.OS.List(s.dir)
+	errs := []error{err}
+	note := func(err error) {
+		if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	for _, name := range names {
+		if kind, _ := filename.Parse(name); kind != filename.Unknown && kind != filename.Lock &&
+			!slices.Contains(s.names, name) {
+			note(os.Remove(filepath.Join(s.dir, name)))
+		}
+	}
+	// some systems do not remove open files
+	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil
+	note(lock.Close())
+	if !removed {
+		note(os.Remove(lockName))
+	}
+	return errors.Join(append(errs, s.removeDirs())...)
+}
+
+// removeDirs removes the directories that were created, as far as they are empty.
+func (s *site) removeDirs() error {
+	for _, dir := range s.missing {
+		err := os.Remove(dir)
+		if names, listErr := vfs.OS.List(dir); listErr == nil && len(names) > 0 {
+			return nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

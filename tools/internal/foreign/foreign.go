@@ -1,7 +1,7 @@
 // Package foreign reads tables that other stores have written: LevelDB, goleveldb, RocksDB, Pebble and Badger. It shows
 // their filters, their properties and their keys, never their values. It writes nothing.
 //
-// The formats are drawn where they are read: footers in footer.go, blocks in rows.go and columns.go, filters in
+// The formats are drawn where they are read: footers in footer.go, blocks in block.go and columns.go, filters in
 // bloom.go, ribbon.go, fuse.go and parts.go, tables of Badger in badger.go. Each file names its sources.
 //
 // For any file the result is a value or an error with file and offset. The memory is bounded by the file's size and by
