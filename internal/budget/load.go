@@ -65,7 +65,8 @@ func (b *Share) know(t *tree.Table) error {
 // knowLocked implements know. It returns what LoadTail returns. t.Loading is held.
 func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 	r := t.Reader
-	loaded, known := r.Loaded(), r.Keys.Forms(1) != nil
+	loaded := r.Loaded()
+	_, known := r.Keys.Header()
 	err = r.LoadTail()
 	if !loaded && r.Loaded() {
 		loads, bytes = 1, t.Meta.TailLen
