@@ -164,7 +164,7 @@ func (r *Reader) Get(key []byte) (v Version, found bool, err error) {
 // table cannot be read to its end, the last pair is a zero Version and the error.
 func (r *Reader) All() iter.Seq2[Version, error] {
 	return func(yield func(Version, error) bool) {
-		it := r.r.Iter(engine.IterOptions{NoFill: true})
+		it := r.r.Iter(engine.IterOptions{Bypass: true})
 		for ok := it.First(); ok; ok = it.Next() {
 			k := it.Key()
 			if !yield(version(k.User, it.Value(), k.Trailer), nil) {

@@ -230,7 +230,7 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 		check(it.Err())
 		check(it.Close())
 		check(r.Verify(t.Context(), nil))
-		r.DropIndex()
+		dropIndex(r)
 		r.Keys.Reduce(r.Keys.Forms(1))
 		if s := r.Keys.State(); s.Damage != nil {
 			t.Fatal(s.Damage)
@@ -252,7 +252,7 @@ func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 		if err := whole.Load(0); err != nil || whole.Keys.State().Units != 2 {
 			t.Fatalf("%+v, %v: want two units", whole.Keys.State(), err)
 		}
-		for i := info.FilterOff * 8; i < (info.FilterOff+info.FilterLen)*8; i += uint64(stride()) {
+		for i := info.filterOff() * 8; i < (info.filterOff()+info.FilterLen)*8; i += uint64(stride()) {
 			file[i/8] ^= 1 << (i % 8)
 			r := newReader(file, info, 1<<20)
 			if err := r.Load(0); err != nil {

@@ -24,7 +24,7 @@ func TestFilterOfAnotherTableIsNotBelieved(t *testing.T) {
 	if ia.FilterLen != ib.FilterLen {
 		t.Fatal("filters of different size")
 	}
-	copy(fa[ia.FilterOff:ia.FilterOff+ia.FilterLen], fb[ib.FilterOff:])
+	copy(fa[ia.filterOff():ia.filterOff()+ia.FilterLen], fb[ib.filterOff():])
 	if !mustBeHonest(t, "foreign filter", fa, ia, a, nil) {
 		t.Fatal("foreign filter is not seen")
 	}
@@ -70,7 +70,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 	if err := r.Load(0.01); err != nil || r.Keys.State().Units != 2 {
 		t.Fatalf("after dropping: %+v, %v", r.Keys.State(), err)
 	}
-	r.DropIndex()
+	dropIndex(r)
 	if r.Loaded() || r.IndexBytes() != 0 {
 		t.Fatal("index was not dropped")
 	}
@@ -117,10 +117,10 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 	}
 	params := filterParams(t, 0.1, 0.01, 0.0001)
 	file, info := build(t, WriterOptions{ID: 1, Filter: params}, kvs)
-	h, err := bloomblock.ParseHeader(file[info.FilterOff:])
+	h, err := bloomblock.ParseHeader(file[info.filterOff():])
 	must(t, err)
 	for i, u := range h.Units {
-		file[info.FilterOff+u.Offset+7] ^= 4
+		file[info.filterOff()+u.Offset+7] ^= 4
 		r := newReader(file, info, 0)
 		must(t, r.Load(0))
 		if s := r.Keys.State(); s.Units != i || !errors.Is(s.Damage, corrupt.Err) {
@@ -134,7 +134,7 @@ func TestUnitsBeforeADamagedOneAreUsed(t *testing.T) {
 		if err := r.Load(0); err != nil || reads.n > 0 {
 			t.Errorf("unit %d damaged: loaded again with %d reads: %v", i, reads.n, err)
 		}
-		file[info.FilterOff+u.Offset+7] ^= 4
+		file[info.filterOff()+u.Offset+7] ^= 4
 	}
 }
 

@@ -69,7 +69,7 @@ func TestApproximateOffsetCountsTheBlocksBefore(t *testing.T) {
 			t.Errorf("%q: %d bytes, %.3f of the data, want %g … %g: %v", c.key, got, share, c.low, c.top, err)
 		}
 		last = got
-		half := 0.5 / float64(info.Blocks) // to half a block
+		half := 0.5 / float64(wholeIndex(t, r).blocks()) // to half a block
 		if middle, err := r.ShareBefore([]byte(c.key)); err != nil || middle < c.low || middle > min(c.top+2*half, 1) ||
 			middle < share || middle > share+2*half {
 			t.Errorf("%q: %.4f of the data in front, want %.4f and half a block: %v", c.key, middle, share, err)

@@ -59,7 +59,7 @@ func manyTables(tb testing.TB) []manyTable {
 				continue
 			}
 			broken := bytes.Clone(file)
-			for at := 0; at < int(info.FilterOff); at += 3000 {
+			for at := 0; at < int(info.filterOff()); at += 3000 {
 				broken[at] ^= 1
 			}
 			add(broken, info, 0, kvs)
@@ -164,8 +164,8 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 			}
 			if round%100 == 99 { // indexes are loaded again
 				for i := range tables {
-					one[i].DropIndex()
-					many[i].DropIndex()
+					dropIndex(one[i])
+					dropIndex(many[i])
 				}
 			}
 		}
@@ -244,7 +244,7 @@ func TestGetManyWhileBlocksAreEvicted(t *testing.T) {
 				}
 				g.Leave()
 				if n == 0 && round%50 == 0 {
-					rs[round/50%2].DropIndex()
+					dropIndex(rs[round/50%2])
 				}
 				for i, h := range held {
 					if string(h.value) != want[i] {

@@ -88,7 +88,7 @@ func TestADamagedPageOfAFilterDeniesNoKey(t *testing.T) {
 		kvs = append(kvs, set(fmt.Sprintf("key%06d", i), 0, "v"))
 	}
 	file, info := build(t, WriterOptions{ID: 1, Filter: split.SideBySide()}, kvs)
-	for at := info.FilterOff; at < info.FilterOff+info.FilterLen; at += info.FilterLen/97 + 1 {
+	for at := info.filterOff(); at < info.filterOff()+info.FilterLen; at += info.FilterLen/97 + 1 {
 		file[at] ^= 0x5a
 		r := newReader(file, info, 1<<20)
 		must(t, r.LoadTail())

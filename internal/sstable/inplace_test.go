@@ -170,7 +170,7 @@ func TestAFullPoolLoadsAPartNowAndThen(t *testing.T) {
 	r.parts.SetLimit(3000)
 	mustGet(t, r, kvs[300])
 	size := r.parts.Bytes() // of its part
-	r.DropIndex()
+	dropIndex(r)
 	r.parts.SetLimit(5 * size)
 	fill := func() {
 		for i := 0; i < len(kvs) && r.parts.hasRoom(size); i += 10 {
@@ -185,7 +185,7 @@ func TestAFullPoolLoadsAPartNowAndThen(t *testing.T) {
 			n++
 			if st.PartLoads > 0 {
 				loads++
-				r.DropIndex()
+				dropIndex(r)
 				fill()
 			}
 		}

@@ -13,23 +13,17 @@ import (
 
 // IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
-	// Bypass does not use the cache. The cursor reads readAhead bytes at once into its own memory and checks them. It
+	// Bypass does not use the cache. The cursor reads 256 KiB at once into its own memory and checks them. It
 	// is for compaction and verification, which read every block once. It reads the index for itself, too, unless that
 	// is in one part and in memory.
 	Bypass bool
-	// NoFill uses cached blocks, and parts of the index that are in memory, but puts none there.
-	NoFill bool
-	// readAhead is the number of bytes to read from the file at once with Bypass, and with NoFill once blocks are read
-	// one after the other. 0 means 256 KiB.
-	readAhead int
-	// stats, if not nil, receives the cursor's work. The caller must not use it until Close.
-	stats *Stats
 }
 
-const defaultReadAhead = 256 << 10
+// readAhead is the number of bytes that a cursor reads from the file at once, where it reads one block after the other.
+const readAhead = 256 << 10
 
 // keepCursor is the largest buffer, in bytes, that Trim leaves.
-const keepCursor = defaultReadAhead
+const keepCursor = readAhead
 
 // An Iter is a cursor over the versions of a table and a merge.Source. It holds the block that it stands in, so it may
 // be kept for long. The calls that move it report whether it stands at a version; after false, Err distinguishes the
@@ -90,14 +84,7 @@ func (r *Reader) Iter(o IterOptions) *Iter {
 // Reset makes it a new cursor over r that stands at no version, as Iter does. The zero value may be Reset.
 func (it *Iter) Reset(r *Reader, o IterOptions) {
 	_ = it.Close()
-	if o.readAhead <= 0 {
-		o.readAhead = defaultReadAhead
-	}
-	if o.stats == nil {
-		it.stats = Stats{}
-		o.stats = &it.stats
-	}
-	it.r, it.o, it.seq, it.err, it.resident = r, o, r.seq, nil, residence{}
+	it.r, it.o, it.seq, it.err, it.resident, it.stats = r, o, r.seq, nil, residence{}, Stats{}
 }
 
 // start begins a seek: it loads the index, or its top, if need be, and clears the error.
@@ -107,9 +94,9 @@ func (it *Iter) start() bool {
 		return true
 	}
 	if it.o.Bypass {
-		it.x, it.t, it.err = it.r.readIndex(it.o.stats)
+		it.x, it.t, it.err = it.r.readIndex(&it.stats)
 	} else if it.x, it.t = it.r.index.Load(), it.r.top.Load(); it.x == nil && it.t == nil {
-		it.x, it.t, it.err = it.r.load(it.o.stats)
+		it.x, it.t, it.err = it.r.load(&it.stats)
 	}
 	return it.err == nil
 }
@@ -135,13 +122,13 @@ func (it *Iter) enterPart(p int) bool {
 	switch {
 	case x != nil && !it.o.Bypass:
 		x.use()
-	case it.o.Bypass || it.o.NoFill || !it.r.admits(it.t, p):
-		it.o.stats.IndexParts++
+	case it.o.Bypass || !it.r.admits(it.t, p):
+		it.stats.IndexParts++
 		if x, it.err = it.r.loadPart(it.t, p, it.own); it.err == nil {
 			it.own = x
 		}
 	default:
-		x, it.err = it.r.part(it.t, p, it.o.stats)
+		x, it.err = it.r.part(it.t, p, &it.stats)
 	}
 	if it.err != nil {
 		it.x = nil // it may have been the cursor's own
@@ -367,7 +354,7 @@ func (it *Iter) Err() error { return it.err }
 // Close releases the table and returns Err. Only Reset may follow, Trim, or another Close.
 func (it *Iter) Close() error {
 	it.leave()
-	it.r, it.t, it.x, it.o.stats = nil, nil, nil, nil
+	it.r, it.t, it.x = nil, nil, nil
 	if it.own != nil {
 		it.own = it.own.emptied()
 	}
@@ -450,7 +437,7 @@ func (it *Iter) load(at int, p part) bool {
 	if !it.reach(at) {
 		return it.leave()
 	}
-	it.o.stats.Blocks++
+	it.stats.Blocks++
 	var c *cache.Block
 	var own []byte
 	if !it.o.Bypass {
@@ -495,7 +482,7 @@ func (it *Iter) next(from where) part {
 }
 
 // fromCache returns a block from the cache, which the caller releases. If the block is not cached it puts it there, or
-// returns part p of it in the cursor's own memory, from the mapped file. With NoFill it returns neither. before is the
+// returns part p of it in the cursor's own memory, from the mapped file. before is the
 // block that the cursor comes from.
 func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, err error) {
 	g := it.r.domain.Enter()
@@ -503,7 +490,7 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 	i := it.local(at)
 	switch c = it.r.cache.Get(&it.x.slots[i]); {
 	case c != nil:
-		it.o.stats.CacheHits++
+		it.stats.CacheHits++
 		switch p.from {
 		case fromKey:
 			it.x.touch(i + 1)
@@ -511,8 +498,6 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 			it.x.touch(i - 1)
 		default: // expect does it
 		}
-	case it.o.NoFill:
-		return nil, nil, nil
 	case it.x == it.own: // nothing would find the block in the cache
 		if it.r.mapped != nil {
 			own = it.fromMapped(at, before, p)
@@ -525,7 +510,7 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 				return nil, own, nil
 			}
 		}
-		if c, err = it.r.loadBlock(it.x, i, inPlace, it.o.stats); err != nil {
+		if c, err = it.r.loadBlock(it.x, i, inPlace, &it.stats); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -582,14 +567,14 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := need
 		if ahead {
-			n = min(max(need, uint64(it.o.readAhead)), it.end()-offset) //nolint:gosec // a size
+			n = min(max(need, readAhead), it.end()-offset) //nolint:gosec // a size
 		}
 		if uint64(cap(it.ahead)) < n {
 			it.ahead = make([]byte, n)
 		}
 		it.ahead, it.aheadOff = it.ahead[:n], offset
-		it.o.stats.FileReads++
-		it.o.stats.FileBytes += n
+		it.stats.FileReads++
+		it.stats.FileBytes += n
 		if err := it.r.readAt(it.ahead, offset); err != nil {
 			it.ahead = it.ahead[:0]
 			return nil, err

@@ -205,7 +205,7 @@ func (it *Iter) goOn(last []byte) {
 		b = parseBlock(own)
 	}
 	if b.n > 0 {
-		it.o.stats.Blocks++
+		it.stats.Blocks++
 	}
 	end := it.lane.goesOn(&b, last)
 	if err != nil || end == 0 {

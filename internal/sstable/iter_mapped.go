@@ -92,7 +92,7 @@ func (it *Iter) fromMapped(at, before int, p part) []byte {
 			return nil
 		}
 	}
-	it.o.stats.Mapped++
+	it.stats.Mapped++
 	return own
 }
 

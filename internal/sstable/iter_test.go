@@ -63,8 +63,8 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 			}
 		}
 	}
-	if st := it.o.stats; st.CacheHits+st.Mapped > st.Blocks {
-		t.Errorf("%+v: more blocks in the cache and mapped than searched", *st)
+	if st := it.stats; st.CacheHits+st.Mapped > st.Blocks {
+		t.Errorf("%+v: more blocks in the cache and mapped than searched", st)
 	}
 	must(t, it.Close())
 	if _, held, _ := r.cache.Held(); held > 0 {
@@ -285,7 +285,7 @@ func TestAPooledCursorAllocatesNothing(t *testing.T) {
 	r, other := newReader(file, info, 1<<20), newReader(file, info, 1<<20)
 	var it Iter
 	n := 0
-	for _, o := range []IterOptions{{}, {NoFill: true}, {Bypass: true, readAhead: 8 << 10}, {Bypass: true}} {
+	for _, o := range []IterOptions{{}, {Bypass: true}} {
 		walk := func() {
 			n = (n + 577) % len(kvs)
 			for _, r := range []*Reader{r, other} {
@@ -315,7 +315,7 @@ func TestACursorCanBeUsedAgain(t *testing.T) {
 	bad, badInfo, _ := small(t, S2)
 	bad[3] ^= 1
 	var it Iter
-	for _, o := range []IterOptions{{}, {NoFill: true}, {Bypass: true}} {
+	for _, o := range []IterOptions{{}, {Bypass: true}} {
 		for range 3 {
 			it.Reset(newReader(bad, badInfo, 1<<20), o) // without a Close before
 			if it.First() || !errors.Is(it.Err(), corrupt.Err) {

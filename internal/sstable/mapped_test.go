@@ -217,8 +217,8 @@ func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 		blocks := wholeIndex(t, r).blocks()
 		var it Iter
 		held := 0
-		walk := func() (st Stats) {
-			it.Reset(r, IterOptions{stats: &st})
+		walk := func() Stats {
+			it.Reset(r, IterOptions{})
 			i := 0
 			for ok := it.First(); ok; ok = it.Next() {
 				if string(it.Key().User) != kvs[i].key || string(it.Value()) != kvs[i].value {
@@ -235,7 +235,7 @@ func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 				}
 			}
 			must(t, it.Close())
-			return st
+			return it.stats
 		}
 		st := walk()
 		if f.asked > blocks/4 {
@@ -257,7 +257,7 @@ func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 				t.Fatal(string(it.Value()))
 			}
 			if it.held == nil { // the block is the cursor's own: what happens to cache and file does not matter
-				r.DropIndex()
+				dropIndex(r)
 				if string(it.Key().User) != kvs[500].key || string(it.Value()) != kvs[500].value || !it.Next() {
 					t.Error("the block changed under its cursor")
 				}

@@ -136,11 +136,11 @@ func (p *PartPool) Leave(c *cache.Cache) {
 	}
 }
 
-// drop removes all parts of a reader, and their blocks from the cache. If last is true, no part of it is kept any more.
-func (p *PartPool) drop(r *Reader, last bool) {
+// drop removes all parts of a reader, and their blocks from the cache. No part of it is kept any more.
+func (p *PartPool) drop(r *Reader) {
 	var gone *index
 	p.mu.Lock()
-	r.closed = r.closed || last
+	r.closed = true
 	r.eachHome(func(home *atomic.Pointer[index]) {
 		if x := home.Load(); x != nil {
 			p.remove(x)

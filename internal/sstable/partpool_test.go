@@ -41,6 +41,14 @@ func loadedParts(t *top) (parts []int, bytes int64) {
 	return parts, bytes
 }
 
+// dropIndex drops all parts of the pool of a reader, and their blocks from the cache. Lookups load them again.
+func dropIndex(r *Reader) {
+	r.parts.mu.Lock()
+	gone := r.parts.evict(0)
+	r.parts.mu.Unlock()
+	dropBlocks(gone)
+}
+
 func mustGet(tb testing.TB, r *Reader, v kv) (st Stats) {
 	tb.Helper()
 	g := r.domain.Enter()
@@ -82,13 +90,12 @@ func TestALookupUsesOnePartAndOneBlock(t *testing.T) {
 				}
 			}
 		}
-		var st Stats
-		it := r.Iter(IterOptions{stats: &st})
+		it := r.Iter(IterOptions{})
 		for _, i := range rand.Perm(len(kvs)) {
-			r.DropIndex()
-			st = Stats{}
-			if !it.SeekGE(kvs[i].ikey()) || at(it) != kvs[i] || st.Blocks > 1 || st.IndexParts != 1 {
-				t.Fatalf("seek of %s: %v, %+v", kvs[i].key, it.Err(), st)
+			dropIndex(r)
+			it.stats = Stats{}
+			if !it.SeekGE(kvs[i].ikey()) || at(it) != kvs[i] || it.stats.Blocks > 1 || it.stats.IndexParts != 1 {
+				t.Fatalf("seek of %s: %v, %+v", kvs[i].key, it.Err(), it.stats)
 			}
 			it.leave()
 		}
@@ -134,7 +141,7 @@ func TestThePoolCountsWhatIsInMemory(t *testing.T) {
 	}
 	r.parts.SetLimit(math.MaxInt64)
 	must(t, r.LoadParts())
-	r.DropIndex()
+	dropIndex(r)
 	check("dropped", 0)
 	if !r.Loaded() {
 		t.Error("the top was dropped")
@@ -156,7 +163,7 @@ func TestPartsThatAreUsedStay(t *testing.T) {
 	r, top, kvs := tableInParts(t, None)
 	must(t, r.LoadParts())
 	_, all := loadedParts(top)
-	r.DropIndex()
+	dropIndex(r)
 	r.parts.SetLimit(all / 2)
 	hot := kvs[200]
 	mustGet(t, r, hot)
@@ -184,7 +191,7 @@ func TestABlockOfAnEvictedPartIsNotKept(t *testing.T) {
 	r, top, _ := tableInParts(t, None)
 	x, err := r.part(top, 2, new(Stats))
 	must(t, err)
-	r.DropIndex()
+	dropIndex(r)
 	g := r.Enter()
 	c, err := r.loadBlock(x, 0, false, new(Stats))
 	if err != nil || checkBlock(c.Bytes(), anySeq) != nil {
@@ -228,7 +235,7 @@ func TestReadersWhilePartsAreEvicted(t *testing.T) {
 					}
 				}
 				g.Leave()
-				it.Reset(r, IterOptions{NoFill: n == 1, Bypass: n == 2})
+				it.Reset(r, IterOptions{Bypass: n == 2})
 				for ok := it.SeekGE(kvs[i].ikey()); i < len(kvs) && rng.IntN(30) > 0; ok = it.Next() {
 					if !ok || at(&it) != kvs[i] {
 						t.Errorf("cursor at %v, %v, want %v", ok, at(&it), kvs[i])
@@ -241,7 +248,7 @@ func TestReadersWhilePartsAreEvicted(t *testing.T) {
 				case n == 3 && round%100 == 0:
 					pool.SetLimit(int64(rng.IntN(40 << 10)))
 				case n == 4 && round%50 == 0:
-					r.DropIndex()
+					dropIndex(r)
 				case n == 4 && round%70 == 0:
 					must(t, r.LoadParts())
 				}

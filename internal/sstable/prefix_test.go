@@ -236,7 +236,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded("dropped", 0)
 	must(r.LoadPrefixes(rule, 0))
 	loaded("all units", 3)
-	r.DropIndex()
+	dropIndex(r)
 	before = reads.n
 	if maybe, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/"))); !maybe || reads.n != before ||
 		r.Loaded() {

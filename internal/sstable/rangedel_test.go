@@ -248,7 +248,7 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 	if !reflect.DeepEqual(l, smallDels) || r.RangeDelBytes() != r.RangeDels().Bytes() || l.Bytes() == 0 {
 		t.Errorf("got %v of %d bytes, want %v", l, r.RangeDelBytes(), smallDels)
 	}
-	r.DropIndex()
+	dropIndex(r)
 	if got := r.RangeDels().List(); len(got) != len(l) || &got[0] != &l[0] {
 		t.Error("dropping the index changed the range deletes")
 	}
@@ -443,7 +443,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 					if maybe, probed := r.MayContain(bloomblock.HashKey([]byte(key))); probed && maybe {
 						t.Errorf("the filter of no keys says maybe to %q", key)
 					}
-					for _, o := range []IterOptions{{}, {NoFill: true}, {Bypass: true}} {
+					for _, o := range []IterOptions{{}, {Bypass: true}} {
 						it := r.Iter(o)
 						k := ikey.Search([]byte(key), 9)
 						if it.First() || it.Last() || it.SeekGE(k) || it.SeekLT(k) {
@@ -471,7 +471,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 			if err := r.Load(0.5); err != nil {
 				t.Error(err)
 			}
-			r.DropIndex()
+			dropIndex(r)
 			r.Close()
 		}
 		for i := range file {

@@ -180,9 +180,6 @@ func (r *Reader) loadTail() (*tail, error) {
 	return r.tail.Load(), nil
 }
 
-// DropIndex drops the index, or its parts, and the table's cached blocks. Lookups load them again.
-func (r *Reader) DropIndex() { r.drop() }
-
 // Meta returns the Meta that the reader was made with.
 func (r *Reader) Meta() Meta { return r.meta }
 

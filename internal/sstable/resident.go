@@ -86,18 +86,11 @@ func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	}
 }
 
-// drop drops the index, or its parts, and the table's blocks from the cache.
-func (r *Reader) drop() {
-	r.resident.mu.Lock()
-	defer r.resident.mu.Unlock()
-	r.parts.drop(r, false)
-}
-
 // release drops the index, the table's blocks and its range tombstones.
 func (r *Reader) release() {
 	r.resident.mu.Lock()
 	defer r.resident.mu.Unlock()
-	r.parts.drop(r, true)
+	r.parts.drop(r)
 	r.topBytes.Store(0) // it is left to the lookups that are under way
 	if t := r.tail.Load(); t != nil {
 		k := *t

@@ -41,7 +41,7 @@ func TestATableHasASampleOfItsKeys(t *testing.T) {
 			s.Keys() != uint64(keys) {
 			t.Errorf("%d keys: %d hashes of %d keys, want %d; %v", keys, s.Len(), s.Keys(), again.Len(), err)
 		}
-		if !bytes.Contains(file[:info.FilterOff], want) {
+		if !bytes.Contains(file[:info.filterOff()], want) {
 			t.Errorf("%d keys: the sample is not in front of the filter", keys)
 		}
 		if r.Keys.Bytes() != 0 {
@@ -143,7 +143,7 @@ func TestTheLengthOfASampleIsChecked(t *testing.T) {
 func TestASampleBelongsToItsTableAndPlace(t *testing.T) {
 	a, info := build(t, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)}, numbers(0, 100))
 	b, _ := build(t, WriterOptions{ID: 2, Filter: filterParams(t, 0.01)}, numbers(0, 100))
-	from, to := partsOf(t, a).sample, info.FilterOff
+	from, to := partsOf(t, a).sample, info.filterOff()
 	copy(a[from:to], b[from:to])
 	if _, err := newReader(a, info, 0).Sample(); !errors.Is(err, corrupt.Err) {
 		t.Errorf("the sample of another table: %v, want damage", err)

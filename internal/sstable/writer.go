@@ -55,9 +55,9 @@ type WriterOptions struct {
 // Info describes a written table for the manifest. The keys are copies. Bounds and sequence numbers are those of
 // versions and range tombstones together.
 type Info struct {
-	ID, Size, TailLen    uint64
-	FilterOff, FilterLen uint64 // of both filters
-	Smallest             []byte // first user key, or the start of the first range tombstone if that is before it
+	ID, Size, TailLen uint64
+	FilterLen         uint64 // of both filters
+	Smallest          []byte // first user key, or the start of the first range tombstone if that is before it
 	// last user key, or the end of the last range tombstone if that is after it; nil if that is infinite
 	Largest          []byte
 	LargestExclusive bool   // Largest is the end of a range tombstone, which does not cover it
@@ -65,7 +65,6 @@ type Info struct {
 	Entries, Deletes uint64 // versions, and the point tombstones among them
 	RangeDeletes     uint64 // range tombstones, each once for each fragment that it is cut into
 	MinSeq, MaxSeq   ikey.Seq
-	Blocks           uint64
 	FilterRate       float64 // false positive rate of all units of the filter; 1 without a filter
 	IndexInParts     bool    // the table has version 2
 	RangesOverlap    bool    // the table has version 2, since some range tombstones overlap
@@ -416,9 +415,9 @@ func (w *Writer) finish() (Info, error) {
 // info returns the table's description for the manifest, without its range tombstones and its filter's rate.
 func (p *Properties) info(f *footer, size uint64) Info {
 	return Info{
-		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterOff: f.filterOff, FilterLen: f.filterLen,
+		ID: f.id, Size: size, TailLen: size - f.indexOff, FilterLen: f.filterLen,
 		Smallest: p.Smallest, Largest: p.Largest, Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes,
-		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq, Blocks: p.Blocks,
+		MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
 		IndexInParts: f.inParts(), RangesOverlap: f.overlaps(),
 	}
 }
