@@ -21,8 +21,6 @@ func Prefetch(tables []*Reader, key []byte) {
 	for _, r := range tables {
 		if t := r.top.Load(); t != nil {
 			large += t.end
-		} else if x := r.index.Load(); x != nil {
-			large += x.end
 		}
 	}
 	if large < largeTogether {
@@ -52,18 +50,16 @@ func Prefetch(tables []*Reader, key []byte) {
 // touch prefetches what leads to the bytes of the cached block that a seek of key reads, and returns that block, or nil
 // if it, or its part of the index, is not in memory. The caller is inside a guard.
 func (r *Reader) touch(key []byte) *cache.Block {
-	if t := r.top.Load(); t != nil {
-		p, h := t.search(key)
-		if p == len(t.loaded) {
-			return nil
-		}
-		if x := t.loaded[p].Load(); x != nil {
-			return x.touch(x.findIn(h, key))
-		}
+	t := r.top.Load()
+	if t == nil {
 		return nil
 	}
-	if x := r.index.Load(); x != nil {
-		return x.touch(x.find(key))
+	p, h := t.search(key)
+	if p == len(t.loaded) {
+		return nil
+	}
+	if x := t.loaded[p].Load(); x != nil {
+		return x.touch(x.findIn(h, key))
 	}
 	return nil
 }

@@ -12,13 +12,6 @@ import (
 // Dump writes the table as text: footer, properties, filter, range tombstones, then each data block and, if entries is
 // true, each version in it.
 func (r *Reader) Dump(w io.Writer, entries bool) error {
-	x, top, err := r.readIndex(new(Stats))
-	if err == nil && top != nil {
-		x, err = r.readWhole(top)
-	}
-	if err != nil {
-		return err
-	}
 	if err := r.Load(0); err != nil {
 		return err
 	}
@@ -32,7 +25,7 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 		d.printf("sequence of all: %d\n", r.seq)
 	}
 	d.printf("raw keys %d bytes, raw values %d bytes\n", p.RawKeyBytes, p.RawValueBytes)
-	d.printf("data 0: %d bytes in %d blocks, aimed at %d\n", x.end, p.Blocks, p.BlockSize)
+	d.printf("data 0: %d bytes in %d blocks, aimed at %d\n", t.top.end, p.Blocks, p.BlockSize)
 	d.printf("filter %d: %d bytes, %d keys, %d units, promised rate %.3g\n",
 		f.filterOff, t.keysLen(), p.FilterKeys, fs.AllUnits, fs.Rate)
 	if fs.Damage != nil {
@@ -44,11 +37,11 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	if x := &p.Prefixes; x.Bytes > 0 {
 		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", t.prefixesOff(), x.Bytes, x.Keys, x.Rule)
 	}
-	if t.top != nil {
+	if f.inParts() {
 		d.parts(t.top)
-		d.printf("top %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+		d.printf("top %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, t.top.prefix)
 	} else {
-		d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, x.prefix)
+		d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, t.top.prefix)
 	}
 	if f.rangeDelLen > 0 {
 		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels.List()))
@@ -59,13 +52,13 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	}
 
 	it := r.Iter(IterOptions{Bypass: true})
-	it.x = x
 	for ok := it.First(); ok && d.err == nil; ok = it.Next() {
 		if it.i == 0 {
-			offset, stored, decoded := x.extent(it.at)
+			x, i := it.x, it.local(it.at)
+			offset, stored, decoded := x.extent(i)
 			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n", it.at, offset, stored,
 				decoded,
-				it.b.n, it.key[:it.b.prefix], x.separatorKey(it.at))
+				it.b.n, it.key[:it.b.prefix], x.separatorKey(i))
 		}
 		if entries {
 			k := it.Key()

@@ -71,7 +71,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 		t.Fatalf("after dropping: %+v, %v", r.Keys.State(), err)
 	}
 	dropIndex(r)
-	if r.Loaded() || r.IndexBytes() != 0 {
+	if n, _ := r.Parts(); n != 0 || r.IndexBytes() != r.TopBytes() {
 		t.Fatal("index was not dropped")
 	}
 	if got, ok, err := get(r, kvs[7].key, 0); !ok || err != nil || got != kvs[7] {

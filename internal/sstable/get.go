@@ -52,21 +52,18 @@ func (h *Hit) Release() {
 // range tombstones. The caller is inside a guard of the domain. If index and block are in memory, Get allocates
 // nothing.
 func (r *Reader) Get(key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
-	x, t := r.index.Load(), r.top.Load()
-	if x == nil && t == nil {
-		if x, t, err = r.load(st); err != nil {
+	t := r.top.Load()
+	if t == nil {
+		if t, err = r.load(st); err != nil {
 			return Hit{}, false, err
 		}
-	}
-	if t == nil {
-		x.use()
-		return r.search(x, x.find(key), key, seq, st)
 	}
 	p, h := t.search(key)
 	if p == len(t.loaded) {
 		return Hit{}, false, nil
 	}
-	if x = t.loaded[p].Load(); x != nil {
+	x := t.loaded[p].Load()
+	if x != nil {
 		x.use()
 	} else if !r.admits(t, p) {
 		return r.getInPlace(t, p, key, seq, st)

@@ -28,7 +28,7 @@ type Lookup struct {
 // A lane is the state of one of several lookups that are made side by side.
 type lane struct {
 	state   laneState
-	t       *top        // nil if the index is not in parts
+	t       *top
 	x       *index      // nil if its part is not in memory
 	s       *separators // that are searched: those of t, later those of x
 	head    uint64      // eight bytes of the key, after the index's prefix and later after the block's: the search key
@@ -88,7 +88,7 @@ func getMany(ls []Lookup, st *Stats) {
 	finishLanes(ls, st)
 }
 
-// beginLanes finds the range of the index, or of its top, that each lookup has to search, and returns the largest
+// beginLanes finds the range of the top of the index that each lookup has to search, and returns the largest
 // number of separators.
 func beginLanes(ls []Lookup, st *Stats) (most int) {
 	for i := range ls {
@@ -96,19 +96,14 @@ func beginLanes(ls []Lookup, st *Stats) (most int) {
 		l.Hit, l.OK, l.Present, l.Err = Hit{}, false, false, nil
 		c := &l.lane
 		c.state = going
-		c.x, c.t = l.Reader.index.Load(), l.Reader.top.Load()
-		if c.x == nil && c.t == nil {
-			if c.x, c.t, l.Err = l.Reader.load(st); l.Err != nil {
+		c.x, c.t = nil, l.Reader.top.Load()
+		if c.t == nil {
+			if c.t, l.Err = l.Reader.load(st); l.Err != nil {
 				c.state, c.n = done, 0
 				continue
 			}
 		}
-		if c.t != nil {
-			c.s = &c.t.separators
-		} else {
-			c.x.use()
-			c.s = &c.x.separators
-		}
+		c.s = &c.t.separators
 		if c.lo, c.n = c.s.span(l.Key); c.n > 0 {
 			c.head = ikey.Head(l.Key[len(c.s.prefix):])
 		}
@@ -137,7 +132,7 @@ func takeParts(ls []Lookup) (most int) {
 	for i := range ls {
 		l := &ls[i]
 		c := &l.lane
-		if c.t == nil || c.state != going {
+		if c.state != going {
 			continue
 		}
 		p, found := c.lo, c.n > 0

@@ -131,13 +131,9 @@ func (s *separators) push(more, suffix []byte) {
 	s.ends = append(s.ends, uint32(len(s.seps))) //nolint:gosec // at most maxTail
 }
 
-// bytes returns the bytes of memory that the index takes. The prefix and the checklist of a part are the top's.
+// bytes returns the bytes of memory that the index takes. Its prefix and checklist are the top's.
 func (x *index) bytes() int64 {
-	n := int64(unsafe.Sizeof(*x)) + x.separators.bytes() + int64(len(x.handles))*(8+16)
-	if x.part == 0 && x.last {
-		n += int64(len(x.prefix)) + x.checked.bytes()
-	}
-	return n
+	return int64(unsafe.Sizeof(*x)) + x.separators.bytes() + int64(len(x.handles))*(8+16)
 }
 
 // bytes returns the bytes of memory of the separators, without the prefix.

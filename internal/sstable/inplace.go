@@ -20,7 +20,7 @@ import (
 // admits reports whether a lookup or a cursor shall load part p, which is not in memory.
 func (r *Reader) admits(t *top, p int) bool {
 	n := t.partBytes(p)
-	return r.parts.hasRoom(n) || n <= r.parts.limit.Load() && rand.Uint32()%admitted == 0
+	return t.oneBlock || r.parts.hasRoom(n) || n <= r.parts.limit.Load() && rand.Uint32()%admitted == 0
 }
 
 // partBytes estimates the bytes of memory that part p would take.
@@ -90,6 +90,20 @@ func (r *Reader) openPart(t *top, p int, sealed []byte, at moment) (v partView, 
 	}
 	w.verified.Store(at)
 	return v, nil
+}
+
+// openOne parses an index in one block, which was read with its trailer.
+func (r *Reader) openOne(t *top, sealed []byte) (*index, error) {
+	offset := t.parts[0].offset
+	payload, err := r.openPlain(KindIndex, offset, sealed)
+	if err != nil {
+		return nil, err
+	}
+	x, err := t.parseOne(payload)
+	if err != nil {
+		return nil, r.damaged(offset, err)
+	}
+	return x, nil
 }
 
 // mappedPart returns part p in the mapped file, if the system has it in memory. It is verified once per residence. The
@@ -259,7 +273,7 @@ func (r *Reader) loadPart(t *top, p int, x *index) (*index, error) {
 		x = new(index)
 	}
 	at, done := now(), false
-	if r.mapped != nil {
+	if r.mapped != nil && !t.oneBlock {
 		err := vfs.ReadMapped(func() {
 			v, ok := r.mappedPart(t, p, at)
 			done = ok && t.fill(x, p, &v)
@@ -278,6 +292,9 @@ func (r *Reader) loadPart(t *top, p int, x *index) (*index, error) {
 	b := buf.bytes(int(w.length) + trailerSize)
 	if err := r.readAt(b, w.offset); err != nil {
 		return nil, err
+	}
+	if t.oneBlock {
+		return r.openOne(t, b)
 	}
 	v, err := r.openPart(t, p, b, at)
 	if err != nil {

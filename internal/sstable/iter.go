@@ -14,8 +14,8 @@ import (
 // IterOptions choose how a cursor uses the cache.
 type IterOptions struct {
 	// Bypass does not use the cache. The cursor reads 256 KiB at once into its own memory and checks them. It
-	// is for compaction and verification, which read every block once. It reads the index for itself, too, unless that
-	// is in one part and in memory.
+	// is for compaction and verification, which read every block once. It reads parts of the index that are not in
+	// memory for itself, too.
 	Bypass bool
 }
 
@@ -37,7 +37,9 @@ const keepCursor = readAhead
 type Iter struct {
 	r   *Reader
 	o   IterOptions
-	x   *index   // all of the index, or the part that has the current block; nil before it was used
+	t   *top
+	x   *index   // the part of the index that has the current block; nil before it was used
+	own *index   // a part in the cursor's own memory, or nil
 	seq ikey.Seq // of every version, if not 0
 	err error
 
@@ -61,10 +63,6 @@ type Iter struct {
 	aheadOff uint64
 	plain    []byte // a block in the cursor's own memory
 	spare    []byte // for the next one, while that one is shown
-
-	// For an index in parts.
-	t   *top   // nil for any other
-	own *index // a part in the cursor's own memory, or nil
 
 	// For mapped blocks.
 	sought   int       // the entry that the last seek found, if the cursor has a part of the block
@@ -90,23 +88,10 @@ func (it *Iter) Reset(r *Reader, o IterOptions) {
 // start begins a seek: it loads the index, or its top, if need be, and clears the error.
 func (it *Iter) start() bool {
 	it.err, it.walks = nil, false
-	if it.x != nil || it.t != nil {
-		return true
-	}
-	if it.o.Bypass {
-		it.x, it.t, it.err = it.r.readIndex(&it.stats)
-	} else if it.x, it.t = it.r.index.Load(), it.r.top.Load(); it.x == nil && it.t == nil {
-		it.x, it.t, it.err = it.r.load(&it.stats)
+	if it.t == nil {
+		it.t, it.err = it.r.load(&it.stats)
 	}
 	return it.err == nil
-}
-
-// blocks returns the number of data blocks of the table.
-func (it *Iter) blocks() int {
-	if it.t != nil {
-		return it.t.blocks
-	}
-	return it.x.blocks()
 }
 
 // local returns the number of data block at in x.
@@ -120,8 +105,10 @@ func (it *Iter) enterPart(p int) bool {
 	}
 	x := it.t.loaded[p].Load()
 	switch {
-	case x != nil && !it.o.Bypass:
-		x.use()
+	case x != nil:
+		if !it.o.Bypass {
+			x.use()
+		}
 	case it.o.Bypass || !it.r.admits(it.t, p):
 		it.stats.IndexParts++
 		if x, it.err = it.r.loadPart(it.t, p, it.own); it.err == nil {
@@ -142,7 +129,7 @@ func (it *Iter) enterPart(p int) bool {
 // first or the last of the table.
 func (it *Iter) reach(at int) bool {
 	switch x := it.x; {
-	case it.t == nil || x != nil && at >= x.base && at < x.base+len(x.slots):
+	case x != nil && at >= x.base && at < x.base+len(x.slots):
 		return true
 	case at == 0:
 		return it.enterPart(0)
@@ -158,10 +145,6 @@ func (it *Iter) reach(at int) bool {
 // find returns the first data block whose separator is not before key, or their number, and makes its part the current
 // one.
 func (it *Iter) find(key []byte) (at int, ok bool) {
-	if it.t == nil {
-		it.x.use()
-		return it.x.find(key), true
-	}
 	p, h := it.t.search(key)
 	if p == len(it.t.loaded) {
 		return it.t.blocks, true
@@ -174,7 +157,7 @@ func (it *Iter) find(key []byte) (at int, ok bool) {
 
 // First moves to the first version.
 func (it *Iter) First() bool {
-	if !it.start() || it.blocks() == 0 {
+	if !it.start() || it.t.blocks == 0 {
 		return it.leave()
 	}
 	return it.load(0, part{from: fromStart}) && it.stand(0)
@@ -182,10 +165,10 @@ func (it *Iter) First() bool {
 
 // Last moves to the last version.
 func (it *Iter) Last() bool {
-	if !it.start() || it.blocks() == 0 {
+	if !it.start() || it.t.blocks == 0 {
 		return it.leave()
 	}
-	return it.load(it.blocks()-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
+	return it.load(it.t.blocks-1, part{from: beforeEnd}) && it.stand(it.b.n-1)
 }
 
 // SeekGE moves to the first version at or after k.
@@ -226,7 +209,7 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 	if !ok {
 		return it.leave()
 	}
-	for ; at < it.blocks(); at++ {
+	for ; at < it.t.blocks; at++ {
 		i, ok := it.seekIn(at, part{fromKey, k})
 		if !ok {
 			return false
@@ -243,16 +226,16 @@ func (it *Iter) seekGE(k ikey.Key) bool {
 
 // seekLT moves to the last version before k by the trailers in the file.
 func (it *Iter) seekLT(k ikey.Key) bool {
-	if !it.start() || it.blocks() == 0 {
+	if !it.start() || it.t.blocks == 0 {
 		return it.leave()
 	}
 	at, ok := it.find(k.User)
 	if !ok {
 		return it.leave()
 	}
-	at = min(at, it.blocks()-1)
+	at = min(at, it.t.blocks-1)
 	i, ok := it.seekIn(at, part{beforeKey, k})
-	for ok && i == it.b.n && at+1 < it.blocks() && it.lastIs(k.User) { // versions of one key may fill many blocks
+	for ok && i == it.b.n && at+1 < it.t.blocks && it.lastIs(k.User) { // versions of one key may fill many blocks
 		at++
 		i, ok = it.seekIn(at, part{beforeKey, k})
 	}
@@ -319,7 +302,7 @@ func (it *Iter) Next() bool {
 	if it.i+1 < it.b.n {
 		return it.extend(false) && it.stand(it.i+1)
 	}
-	if it.at+1 < it.blocks() {
+	if it.at+1 < it.t.blocks {
 		it.leaveKey()
 		return it.load(it.at+1, it.next(fromStart)) && it.stand(0) && it.follows(it.lastTrailer, it.cur.trailer)
 	}
@@ -551,14 +534,6 @@ func (it *Iter) expect(at, step, n int) {
 	it.coming = prefetch.InSteps(b, n)
 }
 
-// end returns the offset of the end of the data blocks.
-func (it *Iter) end() uint64 {
-	if it.t != nil {
-		return it.t.end
-	}
-	return it.x.end
-}
-
 // fromFile reads a block into the cursor's memory, with read-ahead if ahead is true.
 func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	s := it.x.spot(it.local(at))
@@ -567,7 +542,7 @@ func (it *Iter) fromFile(at int, ahead bool) ([]byte, error) {
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := need
 		if ahead {
-			n = min(max(need, readAhead), it.end()-offset) //nolint:gosec // a size
+			n = min(max(need, readAhead), it.t.end-offset) //nolint:gosec // a size
 		}
 		if uint64(cap(it.ahead)) < n {
 			it.ahead = make([]byte, n)

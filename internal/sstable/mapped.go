@@ -194,21 +194,8 @@ func (r *Reader) appendMapped(dst []byte, h *Hit) ([]byte, error) {
 	all := dst
 	err := vfs.ReadMapped(func() { all = append(dst, h.value...) })
 	if err != nil {
-		if c := r.checklist(); c != nil {
-			c.remove(h.number)
-		}
+		r.top.Load().checked.remove(h.number)
 		return dst, fmt.Errorf("%s: offset %d: %w", r.meta.Name, h.offset, err)
 	}
 	return all, nil
-}
-
-// checklist returns the checklist of the table's blocks, or nil if it is not in memory.
-func (r *Reader) checklist() checklist {
-	if t := r.top.Load(); t != nil {
-		return t.checked
-	}
-	if x := r.index.Load(); x != nil {
-		return x.checked
-	}
-	return nil
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 )
 
-// A PartPool bounds the memory of indexes: of the parts of those in parts, and of the others, which count as one part
-// each. Readers share it, and load parts into it at their first use. To make room it evicts parts by the clock
+// A PartPool bounds the memory of the parts of indexes. Readers share it, and load parts into it at their first use. To make room it evicts parts by the clock
 // algorithm, together with their blocks in the cache: those that were used since its hand came by stay. It is safe for
 // concurrent use.
 type PartPool struct {
@@ -141,12 +140,14 @@ func (p *PartPool) drop(r *Reader) {
 	var gone *index
 	p.mu.Lock()
 	r.closed = true
-	r.eachHome(func(home *atomic.Pointer[index]) {
-		if x := home.Load(); x != nil {
-			p.remove(x)
-			x.next, gone = gone, x
+	if t := r.top.Load(); t != nil {
+		for i := range t.loaded {
+			if x := t.loaded[i].Load(); x != nil {
+				p.remove(x)
+				x.next, gone = gone, x
+			}
 		}
-	})
+	}
 	p.mu.Unlock()
 	dropBlocks(gone)
 }

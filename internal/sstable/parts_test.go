@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
 )
 
 // topOf returns the top of a table, its payload, and the limit and the slack of its parts.
@@ -24,21 +25,34 @@ func topOf(tb testing.TB, file []byte) (t *top, payload []byte, limit, slack uin
 // wholeIndex returns the index of a table, also if it is in parts. Its slots are not those of the table.
 func wholeIndex(tb testing.TB, r *Reader) *index {
 	tb.Helper()
-	x, top, err := r.readIndex(new(Stats))
-	if err == nil && top != nil {
-		x, err = r.readWhole(top)
-	}
+	t, err := r.load(new(Stats))
 	must(tb, err)
-	return x
+	whole := new(index)
+	whole.reset(0, t.prefix, 0)
+	whole.first, whole.seqs, whole.checked, whole.last = t.first, t.seqs, t.checked, true
+	for p := range t.parts {
+		x := t.loaded[p].Load()
+		if x == nil {
+			x, err = r.loadPart(t, p, nil)
+			must(tb, err)
+		}
+		for i := range x.handles {
+			_, stored, decoded := x.extent(i)
+			whole.push(uint32(stored), uint32(decoded), nil, x.sep(i))
+		}
+	}
+	whole.slots = make([]cache.Slot, t.blocks)
+	return whole
 }
 
 // dropCached drops the blocks of a table from the cache, and not its index.
 func dropCached(r *Reader) {
-	r.eachHome(func(home *atomic.Pointer[index]) {
-		if x := home.Load(); x != nil {
+	t := r.top.Load()
+	for p := range t.parts {
+		if x := t.loaded[p].Load(); x != nil {
 			r.cache.Drop(x.slots)
 		}
-	})
+	}
 }
 
 func TestASmallIndexIsNotInParts(t *testing.T) {

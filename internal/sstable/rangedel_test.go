@@ -268,12 +268,12 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 	}
 }
 
-func TestVerifyLeavesRangeDelsAndNoIndex(t *testing.T) {
+func TestVerifyLeavesRangeDelsAndNoPart(t *testing.T) {
 	file, info, _ := small(t, None)
 	r := newReader(file, info, 1<<20)
 	must(t, r.Verify(t.Context(), nil))
-	if r.Loaded() || !reflect.DeepEqual(r.RangeDels().List(), smallDels) {
-		t.Errorf("loaded %v, range deletes %v", r.Loaded(), r.RangeDels().List())
+	if n, _ := r.Parts(); n != 0 || !reflect.DeepEqual(r.RangeDels().List(), smallDels) {
+		t.Errorf("%d parts of the index, range deletes %v", n, r.RangeDels().List())
 	}
 }
 

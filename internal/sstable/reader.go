@@ -150,11 +150,10 @@ func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 	return r.copyFilter(t.keys(), maxRate)
 }
 
-// LoadParts reads and checks all parts of the index, and keeps in memory those that fit there. It does nothing for an
-// index that is not in parts.
+// LoadParts reads and checks all parts of the index, and keeps in memory those that fit there.
 func (r *Reader) LoadParts() error {
-	_, t, err := r.load(new(Stats))
-	if err != nil || t == nil {
+	t, err := r.load(new(Stats))
+	if err != nil {
 		return err
 	}
 	for p := range t.parts {
@@ -171,10 +170,7 @@ func (r *Reader) LoadParts() error {
 
 // loadTail returns the tail, and loads it with the index if it was never loaded.
 func (r *Reader) loadTail() (*tail, error) {
-	if t := r.tail.Load(); t != nil {
-		return t, nil
-	}
-	if _, _, err := r.load(new(Stats)); err != nil {
+	if _, err := r.load(new(Stats)); err != nil {
 		return nil, err
 	}
 	return r.tail.Load(), nil
@@ -261,28 +257,20 @@ func (r *Reader) ShareBefore(key []byte) (float64, error) {
 // extentOf returns where the block begins and ends that key is in, or would be in, and where all blocks end. Behind the
 // last block all three are the same.
 func (r *Reader) extentOf(key []byte) (start, end, all uint64, err error) {
-	x, t, err := r.load(new(Stats))
+	t, err := r.load(new(Stats))
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	if t != nil {
-		p := t.find(key)
-		if p == len(t.parts) {
-			return t.end, t.end, t.end, nil
-		}
-		if x, err = r.part(t, p, new(Stats)); err != nil {
-			return 0, 0, 0, err
-		}
-		all = t.end
-	} else {
-		all = x.end
+	p := t.find(key)
+	if p == len(t.parts) {
+		return t.end, t.end, t.end, nil
 	}
-	i := x.find(key)
-	if i == x.blocks() {
-		return all, all, all, nil
+	x, err := r.part(t, p, new(Stats))
+	if err != nil {
+		return 0, 0, 0, err
 	}
-	start, stored, _ := x.extent(i)
-	return start, start + uint64(stored) + trailerSize, all, nil //nolint:gosec // a size
+	start, stored, _ := x.extent(x.find(key))
+	return start, start + uint64(stored) + trailerSize, t.end, nil //nolint:gosec // a size
 }
 
 // part returns part p of the index, and loads it if need be.

@@ -8,56 +8,39 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A resident holds a table's index and the rest of its tail in memory, from their first use on. Parts of the index, or
-// an index in one part, can be dropped and loaded again. The rest stays until release, so that it is the same to every
-// lookup.
+// A resident holds a table's index and the rest of its tail in memory, from their first use on. Parts of the index can
+// be dropped and loaded again. The rest stays until release, so that it is the same to every lookup.
 type resident struct {
-	index atomic.Pointer[index] // an index that is not in parts; nil: not loaded
-	top   atomic.Pointer[top]   // of an index in parts; nil: never loaded
-	tail  atomic.Pointer[tail]  // nil: never loaded
+	top  atomic.Pointer[top]  // nil: never loaded
+	tail atomic.Pointer[tail] // nil: never loaded
 
-	mu sync.Mutex // serializes loading and dropping; held while the tail is read from the file
+	mu sync.Mutex // serializes loading and release; held while the tail is read from the file
 
 	topBytes  atomic.Int64 // bytes of the top
 	partBytes atomic.Int64 // bytes of the parts; changed under PartPool.mu
 	closed    bool         // guarded by PartPool.mu: no part is kept any more
 }
 
-// load returns the index, or the top if it is in parts, and reads the tail if neither is in memory.
-func (r *Reader) load(st *Stats) (*index, *top, error) {
+// load returns the top of the index, and reads the tail if it was never loaded.
+func (r *Reader) load(st *Stats) (*top, error) {
+	if t := r.top.Load(); t != nil {
+		return t, nil
+	}
 	r.resident.mu.Lock()
 	defer r.resident.mu.Unlock()
-	if x, t := r.index.Load(), r.top.Load(); x != nil || t != nil {
-		return x, t, nil
+	if t := r.top.Load(); t != nil {
+		return t, nil
 	}
 	st.TailLoads++
-	if r.tail.Load() != nil { // the index was dropped, as a part is
-		st.IndexParts++
-		st.PartLoads++
-	}
 	x, t, err := r.readTail()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.keepLocked(t, r.seq)
-	if t.top == nil {
-		x = r.parts.put(r, &r.resident.index, x)
+	if x != nil {
+		r.parts.put(r, &t.top.loaded[0], x)
 	}
-	return x, t.top, nil
-}
-
-// readIndex does the same as load, but puts no index into the pool.
-func (r *Reader) readIndex(st *Stats) (*index, *top, error) {
-	if x, t := r.index.Load(), r.top.Load(); x != nil || t != nil {
-		return x, t, nil
-	}
-	st.TailLoads++
-	x, t, err := r.readTail()
-	if err != nil {
-		return nil, nil, err
-	}
-	r.resident.keep(t, r.seq)
-	return x, r.top.Load(), nil
+	return t.top, nil
 }
 
 // keep publishes a tail that readTail returned, unless there is one already. seq, if not 0, replaces all sequence
@@ -80,10 +63,8 @@ func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	}
 	t.bytes = t.dels.Bytes()
 	s.tail.Store(t)
-	if t.top != nil {
-		s.topBytes.Store(t.top.bytes())
-		s.top.Store(t.top)
-	}
+	s.topBytes.Store(t.top.bytes())
+	s.top.Store(t.top)
 }
 
 // release drops the index, the table's blocks and its range tombstones.
@@ -99,40 +80,27 @@ func (r *Reader) release() {
 	}
 }
 
-// eachHome calls f with each place of a part.
-func (s *resident) eachHome(f func(home *atomic.Pointer[index])) {
-	f(&s.index)
-	if t := s.top.Load(); t != nil {
-		for p := range t.loaded {
-			f(&t.loaded[p])
-		}
-	}
-}
-
-// Loaded reports whether the index, or its top if it is in parts, is in memory.
-func (s *resident) Loaded() bool { return s.index.Load() != nil || s.top.Load() != nil }
+// Loaded reports whether the tail is in memory.
+func (s *resident) Loaded() bool { return s.top.Load() != nil }
 
 // IndexBytes returns the bytes of memory that the index takes now: its top and its loaded parts.
 func (s *resident) IndexBytes() int64 { return s.topBytes.Load() + s.partBytes.Load() }
 
 // Parts returns the number of parts of the index that are in memory, and of all parts, 0 before the tail is loaded.
 func (s *resident) Parts() (loaded, all int) {
-	s.eachHome(func(home *atomic.Pointer[index]) {
-		all++
-		if home.Load() != nil {
+	t := s.top.Load()
+	if t == nil {
+		return 0, 0
+	}
+	for p := range t.loaded {
+		if t.loaded[p].Load() != nil {
 			loaded++
 		}
-	})
-	switch t := s.top.Load(); {
-	case t != nil:
-		all-- // the home of an index that is not in parts
-	case s.tail.Load() == nil:
-		all = 0
 	}
-	return loaded, all
+	return loaded, len(t.loaded)
 }
 
-// TopBytes returns the bytes of memory that the top of an index in parts takes, 0 before it is loaded and after Close.
+// TopBytes returns the bytes of memory that the top of the index takes, 0 before it is loaded and after Close.
 func (s *resident) TopBytes() int64 { return s.topBytes.Load() }
 
 // RangeDels returns the table's range tombstones as readers see them, nil without any or before the tail was loaded.

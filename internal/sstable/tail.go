@@ -9,10 +9,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// A tail holds a table's tail in memory, except an index in one part.
+// A tail holds a table's tail in memory, without parts of the index.
 type tail struct {
 	footer footer
-	top    *top // nil if the index is not in parts
+	top    *top
 	props  Properties
 	dels   *rangedel.Index // as readers see them
 	bytes  int64           // of dels, in memory
@@ -22,8 +22,8 @@ type tail struct {
 // the footer is read first.
 const trustedTail = 1 << 20
 
-// readTail reads everything after the filter and checks it. The index is nil if it is in parts. The range tombstones
-// are returned as the file has them.
+// readTail reads everything after the filter and checks it. The index is its only part if it is in one block, else nil.
+// The range tombstones are returned as the file has them.
 func (f *tableFile) readTail() (*index, *tail, error) {
 	m := &f.meta
 	if m.TailLen > maxTail || m.TailLen < footerSize || m.TailLen > m.Size || m.Size > math.MaxInt64 {
@@ -65,30 +65,28 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	if t.props, err = ParseProperties(payload); err != nil {
 		return nil, nil, f.damaged(ft.propsOff(), err)
 	}
-	if err := t.check(x, m); err != nil {
+	if err := t.check(m); err != nil {
 		return nil, nil, f.damaged(ft.propsOff(), err)
 	}
-	first, seqs := t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
-	if top != nil {
-		top.first, top.seqs = first, seqs
-	} else {
-		x.first, x.seqs = first, seqs
+	top.first, top.seqs = t.props.Smallest, seqSpan{t.props.MinSeq, t.props.MaxSeq}
+	if top.blocks == 0 {
+		x = nil
+	} else if x != nil {
+		x.first, x.seqs = top.first, top.seqs
 	}
 	return x, t, nil
 }
 
-// tailIndex parses the index at the front of tail b, or its top. The other result is nil.
-func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, *top, error) {
+// tailIndex parses the index at the front of tail b, or its top.
+func (f *tableFile) tailIndex(b []byte, ft *footer) (x *index, t *top, err error) {
 	payload, err := f.openPlain(ft.indexKind(), ft.indexOff, b[:ft.indexLen+trailerSize])
 	if err != nil {
 		return nil, nil, err
 	}
-	var x *index
-	var t *top
 	if ft.inParts() {
 		t, err = parseTop(payload, ft.sampleOff(), ft.slack())
-	} else {
-		x, err = parseIndex(payload, ft.sampleOff(), ft.slack())
+	} else if x, err = parseIndex(payload, ft.sampleOff(), ft.slack()); err == nil {
+		t = topOfOne(x, ft.indexOff, ft.indexLen)
 	}
 	if err != nil {
 		return nil, nil, f.damaged(ft.indexOff, err)
@@ -96,33 +94,25 @@ func (f *tableFile) tailIndex(b []byte, ft *footer) (*index, *top, error) {
 	return x, t, nil
 }
 
-// check compares the properties with the index, which is x unless it is in parts, and the range tombstones, and all of
-// them with the manifest (I34).
-func (t *tail) check(x *index, m *Meta) error {
-	p, filters := &t.props, t.footer.filterLen
-	var blocks int
-	var end uint64 // of the data blocks
-	var seps *separators
-	if t.top != nil {
-		blocks, end, seps = t.top.blocks, t.top.end, &t.top.separators
-	} else {
-		blocks, end, seps = x.blocks(), x.end, &x.separators
-	}
+// check compares the properties with the top of the index and the range tombstones, and all of them with the manifest
+// (I34).
+func (t *tail) check(m *Meta) error {
+	p, filters, x := &t.props, t.footer.filterLen, t.top
 	dels := t.dels.List()
 	n, low, high := tombstones(dels)
 	switch {
 	case dels.Overlaps() != t.footer.overlaps():
 		return fmt.Errorf("range deletes overlap: %v, flags %#x", dels.Overlaps(), t.footer.flags)
-	case p.Entries > end*maxRatio/leastEntry:
-		return fmt.Errorf("properties: %d entries in %d bytes", p.Entries, end)
-	case p.Blocks != uint64(blocks) || p.RangeDeletes != n: //nolint:gosec // a length
+	case p.Entries > x.end*maxRatio/leastEntry:
+		return fmt.Errorf("properties: %d entries in %d bytes", p.Entries, x.end)
+	case p.Blocks != uint64(x.blocks) || p.RangeDeletes != n: //nolint:gosec // a length
 		return fmt.Errorf("properties: %d blocks and %d range deletes, the table has %d and %d",
-			p.Blocks, p.RangeDeletes, blocks, n)
+			p.Blocks, p.RangeDeletes, x.blocks, n)
 	case n > 0 && (low < p.MinSeq || high > p.MaxSeq):
 		return fmt.Errorf("properties: sequence numbers %d…%d, range deletes have %d…%d", p.MinSeq, p.MaxSeq, low, high)
-	case p.Blocks > 0 && seps.compareSep(len(seps.heads)-1, p.Largest) != 0:
+	case p.Blocks > 0 && x.compareSep(len(x.parts)-1, p.Largest) != 0:
 		return fmt.Errorf("properties: largest key %s, the last separator is %s",
-			words.Quoted(p.Largest), words.Quoted(seps.separatorKey(len(seps.heads)-1)))
+			words.Quoted(p.Largest), words.Quoted(x.separatorKey(len(x.parts)-1)))
 	case p.Prefixes.Bytes > 0 &&
 		(filters < bloomblock.HeaderSize || p.Prefixes.Bytes > filters-bloomblock.HeaderSize):
 		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, filters)

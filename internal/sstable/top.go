@@ -5,23 +5,23 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
-	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A top is the top of an index in parts in memory. Its separators are the last ones of the parts.
+// A top is the top of an index in memory. Its separators are the last ones of the parts. An index in one block has that
+// block as its only part, or no part if the table has no data block.
 type top struct {
 	separators
 	loaded []atomic.Pointer[index] // the parts in memory, nil if they are not
 
-	parts   []partRef
-	blocks  int       // data blocks
-	end     uint64    // of the data blocks
-	checked checklist // of the data blocks
+	parts    []partRef
+	oneBlock bool      // the index is in one block
+	blocks   int       // data blocks
+	end      uint64    // of the data blocks
+	checked  checklist // of the data blocks
 
 	// From the properties.
 	first []byte  // the smallest key
@@ -97,6 +97,32 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 		return nil, fmt.Errorf("top: parts %w", err)
 	}
 	return t, nil
+}
+
+// topOfOne returns the top of an index in one block, which is x and has a payload of the given length at offset.
+func topOfOne(x *index, offset, length uint64) *top {
+	t := &top{oneBlock: true, blocks: x.blocks(), end: x.end, checked: x.checked}
+	if t.blocks > 0 {
+		t.prefix = x.prefix
+		t.push(nil, x.sep(t.blocks-1))
+		t.loaded = make([]atomic.Pointer[index], 1)
+		//nolint:gosec // at most maxTail
+		t.parts = []partRef{{topPart: topPart{length: uint32(length), blocks: uint32(t.blocks), data: x.end}, offset: offset}}
+	}
+	return t
+}
+
+// parseOne parses the payload of an index in one block again.
+func (t *top) parseOne(payload []byte) (*index, error) {
+	x, err := parseIndex(payload, t.end, 0)
+	if err == nil && (x.blocks() != t.blocks || t.compareSep(0, x.separatorKey(t.blocks-1)) != 0) {
+		err = errPart
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.prefix, x.first, x.seqs, x.checked = t.prefix, t.first, t.seqs, t.checked
+	return x, nil
 }
 
 // search returns the first part whose last separator is not before key, or the number of parts. h is what findIn needs
@@ -194,40 +220,4 @@ func (t *top) fill(x *index, p int, v *partView) bool {
 	}
 	x.handles, x.heads, x.ends, x.end = handles, heads, ends, w.start+uint64(start)
 	return x.end == w.start+w.data
-}
-
-// addTo adds the blocks of part p, which was checked, to an index that ends where they begin.
-func (t *top) addTo(x *index, v *partView) {
-	more := v.prefix[len(t.prefix):]
-	for i := range v.blocks() {
-		start, end := v.span(i)
-		x.push(end-start-trailerSize, v.decoded(i), more, v.suffix(i))
-	}
-}
-
-// readWhole reads all parts of an index as one index, which grows as they are read and not by what the top claims.
-func (f *tableFile) readWhole(t *top) (*index, error) {
-	x := new(index)
-	x.reset(0, t.prefix, 0)
-	x.first, x.seqs, x.checked, x.last = t.first, t.seqs, t.checked, true
-	var b []byte
-	for p := range t.parts {
-		n := int(t.parts[p].length) + trailerSize
-		b = slices.Grow(b[:0], n)[:n]
-		w := &t.parts[p]
-		if err := f.readAt(b, w.offset); err != nil {
-			return nil, err
-		}
-		payload, err := f.openPlain(KindPart, w.offset, b)
-		if err != nil {
-			return nil, err
-		}
-		v, err := t.checkPart(p, payload)
-		if err != nil {
-			return nil, f.damaged(w.offset, err)
-		}
-		t.addTo(x, &v)
-	}
-	x.slots = make([]cache.Slot, t.blocks)
-	return x, nil
 }

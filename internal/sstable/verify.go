@@ -17,7 +17,7 @@ import (
 // bounds, that the filters deny no key, and that the sample is one of these keys. It calls each, if not nil, for every
 // version in order; range tombstones are not versions. The slices are valid during the call, and an error of each ends
 // the check. Damage is an error matching corrupt.Err, also in a filter. Afterwards RangeDels returns the table's range
-// tombstones; the index is not kept.
+// tombstones; no part of the index is kept.
 func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte) error) error {
 	v, err := r.readBesideBlocks()
 	if err != nil {
@@ -25,7 +25,7 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	}
 	r.resident.keep(v.t, r.seq)
 	it := r.Iter(IterOptions{Bypass: true})
-	it.x, it.seq = v.x, 0 // the trailers of the file
+	it.t, it.seq = v.t.top, 0 // parts of the index from the file, and its trailers
 	for ok := it.First(); ok; ok = it.Next() {
 		if it.i == 0 {
 			if err := ctx.Err(); err != nil {
@@ -58,23 +58,29 @@ func (r *Reader) VerifySums(ctx context.Context) error {
 	}
 	const atOnce = 256 << 10
 	var b []byte
-	for i, blocks := 0, v.x.blocks(); i < blocks; {
-		if err := ctx.Err(); err != nil {
+	var x *index
+	for p := range v.t.top.parts {
+		if x, err = r.loadPart(v.t.top, p, x); err != nil {
 			return err
 		}
-		start, end, next := v.x.handles[i].offset, uint64(0), i
-		for ; next < blocks && (next == i || v.x.handles[next].offset-start < atOnce); next++ {
-			offset, stored, _ := v.x.extent(next)
-			end = offset + uint64(stored) + trailerSize //nolint:gosec // a length
-		}
-		b = slices.Grow(b[:0], int(end-start))[:end-start]
-		if err := r.readAt(b, start); err != nil {
-			return err
-		}
-		for ; i < next; i++ {
-			offset, stored, _ := v.x.extent(i)
-			if _, _, err := r.seal.Open(KindData, offset, b[offset-start:][:stored+trailerSize]); err != nil {
-				return r.damaged(offset, err)
+		for i, blocks := 0, x.blocks(); i < blocks; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			start, end, next := x.handles[i].offset, uint64(0), i
+			for ; next < blocks && (next == i || x.handles[next].offset-start < atOnce); next++ {
+				offset, stored, _ := x.extent(next)
+				end = offset + uint64(stored) + trailerSize //nolint:gosec // a length
+			}
+			b = slices.Grow(b[:0], int(end-start))[:end-start]
+			if err := r.readAt(b, start); err != nil {
+				return err
+			}
+			for ; i < next; i++ {
+				offset, stored, _ := x.extent(i)
+				if _, _, err := r.seal.Open(KindData, offset, b[offset-start:][:stored+trailerSize]); err != nil {
+					return r.damaged(offset, err)
+				}
 			}
 		}
 	}
@@ -83,14 +89,11 @@ func (r *Reader) VerifySums(ctx context.Context) error {
 
 // readBesideBlocks reads all of the table but its data blocks.
 func (r *Reader) readBesideBlocks() (*verifier, error) {
-	x, t, err := r.readTail()
-	if err == nil && t.top != nil {
-		x, err = r.readWhole(t.top)
-	}
+	_, t, err := r.readTail()
 	if err != nil {
 		return nil, err
 	}
-	v := &verifier{f: &r.tableFile, x: x, t: t}
+	v := &verifier{f: &r.tableFile, t: t}
 	if err := v.readFilters(); err != nil {
 		return nil, err
 	}
@@ -106,12 +109,13 @@ func (r *Reader) readBesideBlocks() (*verifier, error) {
 
 // readFilters reads both filters whole from the file, and the padding before them.
 func (v *verifier) readFilters() (err error) {
-	f, t, end := v.f, v.t, v.x.end
-	if t.top != nil {
-		end = t.top.partsEnd()
-	}
+	f, t := v.f, v.t
 	if t.footer.filterLen == 0 {
 		return nil
+	}
+	end := t.top.end
+	if t.footer.inParts() {
+		end = t.top.partsEnd()
 	}
 	pad := make([]byte, t.footer.sampleOff()-end) // at most that of slack
 	if err := f.readAt(pad, end); err != nil {
@@ -158,7 +162,6 @@ func (f *tableFile) readFilter(at filterPlace) (*bloomblock.Filter, error) {
 // A verifier compares the contents of a table with its properties and filters.
 type verifier struct {
 	f        *tableFile
-	x        *index
 	t        *tail              // as the file has it
 	filter   *bloomblock.Filter // nil without a filter and for an unknown kind; as prefixes
 	prefixes *bloomblock.Filter // by rule
@@ -172,7 +175,7 @@ type verifier struct {
 
 func (v *verifier) version(it *Iter) error {
 	k, p := it.Key(), &v.seen
-	offset := v.x.handles[it.at].offset
+	offset := it.x.handles[it.local(it.at)].offset
 	switch kind := k.Trailer.Kind(); kind {
 	case ikey.Delete:
 		p.Deletes++
@@ -190,12 +193,11 @@ func (v *verifier) version(it *Iter) error {
 		return v.f.damaged(offset, fmt.Errorf("%w: two versions of %s in a table where all have one sequence number",
 			ErrOrder, words.Quoted(k.User)))
 	}
-	if it.i == 0 && it.at > 0 && v.x.compareSep(it.at-1, k.User) >= 0 && !same {
-		return v.f.damaged(offset, fmt.Errorf("first key %s is not after the separator before it",
-			words.Quoted(k.User)))
-	}
-	if it.i == it.b.n-1 && v.x.compareSep(it.at, k.User) < 0 {
-		return v.f.damaged(offset, fmt.Errorf("last key %s is after its separator", words.Quoted(k.User)))
+	if it.i == 0 && it.at > 0 && !same {
+		if s := it.x.spot(it.local(it.at)); s.lower.compare(k.User) >= 0 {
+			return v.f.damaged(offset, fmt.Errorf("first key %s is not after the separator before it",
+				words.Quoted(k.User)))
+		}
 	}
 	hash := bloomblock.HashKey(k.User)
 	if v.filter != nil && !v.filter.MayContain(hash) {
@@ -238,7 +240,7 @@ func (v *verifier) totals() error {
 		p.see(low, high)
 		p.RangeDeletes = n
 	}
-	p.Largest, p.Blocks, p.BlockSize = v.last.User, uint64(v.x.blocks()), want.BlockSize //nolint:gosec // a length
+	p.Largest, p.Blocks, p.BlockSize = v.last.User, uint64(v.t.top.blocks), want.BlockSize //nolint:gosec // a length
 	if f.filterLen == 0 || p.FilterKeys != want.FilterKeys {
 		// The filter counts consecutive keys of one hash once. That it denies no key was checked for each version.
 		p.FilterKeys = min(p.FilterKeys, want.FilterKeys)
@@ -255,7 +257,7 @@ func (v *verifier) totals() error {
 	if p.Blocks == 0 {
 		return nil
 	}
-	if last := v.x.separatorKey(int(p.Blocks) - 1); !bytes.Equal(last, p.Largest) { //nolint:gosec // a length
+	if last := v.t.top.separatorKey(len(v.t.top.parts) - 1); !bytes.Equal(last, p.Largest) {
 		return v.f.damaged(f.indexOff, fmt.Errorf("last separator %s, want %s",
 			words.Quoted(last), words.Quoted(p.Largest)))
 	}
