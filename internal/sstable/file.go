@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -173,4 +174,19 @@ func (f *tableFile) checkBlock(s *spot, data []byte) error {
 		return f.damaged(s.offset, err)
 	}
 	return nil
+}
+
+// A scratch holds a compressed block while it is decompressed, or a part of an index while it is used.
+type scratch struct{ b []byte }
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) bytes(n int) []byte {
+	if n > keepBuffer {
+		return make([]byte, n)
+	}
+	if cap(s.b) < n {
+		s.b = make([]byte, n+n/4)
+	}
+	return s.b[:n]
 }

@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"encoding/binary"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -87,11 +86,10 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 	var b block
 	some := uint64(0) // 1 if a version was found that is too new
 	for ; ; i++ {
-		if i == len(x.slots) { // the key is behind all blocks, or older versions of it may be in the next part
-			if x, err = r.after(x, st); x == nil {
+		if i == len(x.slots) { // older versions of the key may be in the next block
+			if x, i, err = r.after(x, st); x == nil {
 				break
 			}
-			i = 0
 		}
 		st.Blocks++
 		var e entry
@@ -100,12 +98,12 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 		if c != nil {
 			st.CacheHits++
 		} else {
-			inPlace, mapped := r.inPlace(x, i), false
-			if inPlace {
-				e, v, mapped = r.getMapped(x, i, key, newest, st)
+			o, done := r.origin(x, i), false
+			if o.mapped {
+				e, v, done = r.getMapped(x, i, key, newest, st)
 			}
-			if !mapped {
-				if c, err = r.loadBlock(x, i, inPlace, st); err != nil {
+			if !done {
+				if c, err = r.loadBlock(x, i, o, st); err != nil {
 					return Hit{}, false, err
 				}
 			}
@@ -132,13 +130,36 @@ func (r *Reader) search(x *index, i int, key []byte, seq ikey.Seq, st *Stats) (h
 	return Hit{}, false, err
 }
 
-// after returns the part of the index behind x, or nil.
-func (r *Reader) after(x *index, st *Stats) (*index, error) {
+// after returns the part of the index that has the block behind those of x, and the block's number in it, or nil.
+func (r *Reader) after(x *index, st *Stats) (next *index, i int, err error) {
 	if x.last {
-		return nil, nil
+		return nil, 0, nil
 	}
-	return r.part(r.top.Load(), x.part+1, st)
+	t, p, number := r.top.Load(), x.part, x.base+len(x.slots)
+	if p+1 < len(t.parts) && number == t.parts[p+1].base {
+		p++
+	}
+	if next, err = r.part(t, p, st); err != nil {
+		return nil, 0, err
+	}
+	return next, number - next.base, nil
 }
+
+// getInPlace does the same as Get in part p, which is not in memory, and does not keep it.
+func (r *Reader) getInPlace(t *top, p int, key []byte, seq ikey.Seq, st *Stats) (hit Hit, ok bool, err error) {
+	x, _ := oneBlocks.Get().(*index) // the pool has no others
+	st.IndexParts++
+	if err = r.usePart(t, p, func(v partView) bool { return t.fillOne(x, p, &v, key) }); err == nil {
+		hit, ok, err = r.search(x, 0, key, seq, st)
+	}
+	if x = x.emptied(); x != nil {
+		oneBlocks.Put(x)
+	}
+	return hit, ok, err
+}
+
+// oneBlocks has indexes of one block each.
+var oneBlocks = sync.Pool{New: func() any { return new(index) }}
 
 // hit returns what a reader at seq sees of entry e, which was found in c.
 func (r *Reader) hit(e *entry, c *cache.Block, seq ikey.Seq) (Hit, bool) {
@@ -154,93 +175,4 @@ func (r *Reader) override(t ikey.Trailer) ikey.Trailer {
 		return ikey.MakeTrailer(r.seq, t.Kind())
 	}
 	return t
-}
-
-// loadBlock puts data block i into the cache, from the mapped file if that has it, unless notMapped says that it does
-// not. The caller is inside a guard.
-func (r *Reader) loadBlock(x *index, i int, notMapped bool, st *Stats) (*cache.Block, error) {
-	if _, stored, decoded := x.extent(i); stored == decoded && !notMapped && r.mapped != nil {
-		c := r.cache.Alloc(decoded)
-		c.Resize(stored + trailerSize)
-		if r.copyMapped(x, i, nil, c.Bytes()) {
-			st.Mapped++
-			c.Resize(stored)
-			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
-			return r.insert(x, i, c), nil
-		}
-		r.cache.Free(c)
-	}
-	s := x.spot(i)
-	c, err := r.readBlock(&s, st)
-	if err != nil {
-		return nil, err
-	}
-	return r.insert(x, i, c), nil
-}
-
-// readBlock reads a data block from the file into a block of the cache that is not published.
-func (r *Reader) readBlock(s *spot, st *Stats) (c *cache.Block, err error) {
-	st.read(s.stored + trailerSize)
-	if s.stored == s.decoded {
-		c = r.cache.Alloc(s.decoded)
-		c.Resize(s.stored + trailerSize)
-		if err = r.readAt(c.Bytes(), s.offset); err == nil {
-			_, err = r.openBlock(s, c.Bytes())
-		}
-		c.Resize(s.stored)
-	} else {
-		c, err = r.readPacked(s)
-	}
-	if err != nil {
-		if c != nil {
-			r.cache.Free(c)
-		}
-		return nil, err
-	}
-	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
-	return c, nil
-}
-
-// readPacked reads a data block that is compressed. With an error, the caller frees the block, if there is one.
-func (r *Reader) readPacked(s *spot) (*cache.Block, error) {
-	buf, _ := scratches.Get().(*scratch) // the pool has no others
-	defer scratches.Put(buf)
-	b := buf.bytes(s.stored + trailerSize)
-	if err := r.readAt(b, s.offset); err != nil {
-		return nil, err
-	}
-	p, err := r.unseal(s, b)
-	if err != nil {
-		return nil, err
-	}
-	c := r.cache.Alloc(s.decoded)
-	return c, r.unpack(s, p, c.Bytes())
-}
-
-// insert puts data block i into the cache. If the index is in no pool any more, the block is dropped again: nothing
-// would find it. The caller is inside a guard, and may use the block until it leaves that.
-func (r *Reader) insert(x *index, i int, c *cache.Block) *cache.Block {
-	c = r.cache.Insert(&x.slots[i], c)
-	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped
-		r.cache.Drop(x.slots[i : i+1])
-	}
-	return c
-}
-
-// A scratch holds a compressed block while it is decompressed, or a part of an index while it is searched.
-type scratch struct {
-	b    []byte
-	keys []byte // copies of separators
-}
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (s *scratch) bytes(n int) []byte {
-	if n > keepBuffer {
-		return make([]byte, n)
-	}
-	if cap(s.b) < n {
-		s.b = make([]byte, n+n/4)
-	}
-	return s.b[:n]
 }

@@ -206,7 +206,7 @@ func (x *index) spot(i int) spot {
 	switch {
 	case i > 0:
 		s.lower = joined{x.prefix, x.sep(i - 1)}
-	case x.part > 0:
+	case x.lower != nil:
 		s.lower = joined{x.prefix, x.lower}
 	}
 	return s

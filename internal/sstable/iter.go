@@ -481,19 +481,15 @@ func (it *Iter) fromCache(at, before int, p part) (c *cache.Block, own []byte, e
 			it.x.touch(i - 1)
 		default: // expect does it
 		}
-	case it.x == it.own: // nothing would find the block in the cache
-		if it.r.mapped != nil {
+	default:
+		o := it.r.origin(it.x, i)
+		if o.mapped {
 			own = it.fromMapped(at, before, p)
 		}
-		return nil, own, nil
-	default:
-		inPlace := it.r.inPlace(it.x, i)
-		if inPlace {
-			if own = it.fromMapped(at, before, p); own != nil {
-				return nil, own, nil
-			}
+		if own != nil || !o.cached {
+			return nil, own, nil
 		}
-		if c, err = it.r.loadBlock(it.x, i, inPlace, &it.stats); err != nil {
+		if c, err = it.r.loadBlock(it.x, i, o, &it.stats); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -2,7 +2,6 @@ package sstable
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -169,11 +168,6 @@ func (r *Reader) copyMapped(x *index, i int, in *residence, dst []byte) bool {
 	default:
 		return r.verify(x, i, dst[:n], at) == nil
 	}
-}
-
-// inPlace reports whether a lookup shall search data block i, which is not in the cache, in the mapped file.
-func (r *Reader) inPlace(x *index, i int) bool {
-	return r.mapped != nil && !r.cache.HasRoom(int(x.handles[i].decoded)) && rand.Uint32()%admitted != 0
 }
 
 // getMapped does the same as block.get in data block i of the mapped file. It returns false if the block must be read.

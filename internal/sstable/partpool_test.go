@@ -193,7 +193,7 @@ func TestABlockOfAnEvictedPartIsNotKept(t *testing.T) {
 	must(t, err)
 	dropIndex(r)
 	g := r.Enter()
-	c, err := r.loadBlock(x, 0, false, new(Stats))
+	c, err := r.loadBlock(x, 0, origin{cached: true}, new(Stats))
 	if err != nil || checkBlock(c.Bytes(), anySeq) != nil {
 		t.Error("the lookup cannot use its block", err)
 	}

@@ -221,3 +221,36 @@ func (t *top) fill(x *index, p int, v *partView) bool {
 	x.handles, x.heads, x.ends, x.end = handles, heads, ends, w.start+uint64(start)
 	return x.end == w.start+w.data
 }
+
+// fillOne makes x the data block in part p that a search for key leads to. It checks what it uses of the view, except
+// the order of the separators. It returns false if something is wrong.
+func (t *top) fillOne(x *index, p int, v *partView, key []byte) bool {
+	w, more := &t.parts[p], len(v.prefix)-len(t.prefix)
+	i, ok := v.find(key)
+	if !ok || more < 0 || v.blocks() != int(w.blocks) || !v.fits(i) {
+		return false
+	}
+	start, end := v.span(i)
+	from, to := v.suffixEnds(i)
+	if uint64(end) > w.data {
+		return false
+	}
+	x.reset(1, t.prefix, 0)
+	x.part, x.base, x.last = p, w.base+i, w.base+i+1 == t.blocks
+	x.first, x.seqs, x.checked = t.first, t.seqs, t.checked
+	x.end = w.start + uint64(start)
+	x.push(end-start-trailerSize, v.decoded(i), v.prefix[len(t.prefix):], v.seps[from:to])
+	switch x.lower = nil; {
+	case i > 0:
+		before, _ := v.suffixEnds(i - 1)
+		if before > from {
+			return false
+		}
+		n := len(x.seps)
+		x.seps = append(append(x.seps, v.prefix[len(t.prefix):]...), v.seps[before:from]...)
+		x.lower = x.seps[n:]
+	case p > 0:
+		x.lower = t.sep(p - 1)
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+package sstable
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/bloomkv/bloomkv/internal/cache"
+)
+
+// An origin says where a block that is not in the cache comes from.
+type origin struct {
+	mapped bool // it is first tried in the mapped file
+	cached bool // if it is not used there, it is put into the cache
+}
+
+// origin decides where data block i, which is not in the cache, comes from. If the index is in no pool, nothing would
+// find the block in the cache. A block that would evict another one from the cache is put there once in a while.
+func (r *Reader) origin(x *index, i int) origin {
+	kept := x.kept.Load()
+	return origin{
+		r.mapped != nil && (!kept || !r.cache.HasRoom(int(x.handles[i].decoded)) && rand.Uint32()%admitted != 0),
+		kept,
+	}
+}
+
+// loadBlock returns data block i, which the caller may use until it leaves its guard: from the mapped file, unless that
+// was tried, or from the file.
+func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block, err error) {
+	if _, stored, decoded := x.extent(i); stored == decoded && !o.mapped && r.mapped != nil {
+		c = r.cache.Alloc(decoded)
+		c.Resize(stored + trailerSize)
+		if r.copyMapped(x, i, nil, c.Bytes()) {
+			st.Mapped++
+			c.Resize(stored)
+			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+		} else {
+			r.cache.Free(c)
+			c = nil
+		}
+	}
+	if c == nil {
+		s := x.spot(i)
+		if c, err = r.readBlock(&s, st); err != nil {
+			return nil, err
+		}
+	}
+	if !o.cached {
+		r.cache.Discard(c)
+		return c, nil
+	}
+	c = r.cache.Insert(&x.slots[i], c)
+	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped; nothing would find the block
+		r.cache.Drop(x.slots[i : i+1])
+	}
+	return c, nil
+}
+
+// readBlock reads a data block from the file into a block of the cache that is not published.
+func (r *Reader) readBlock(s *spot, st *Stats) (c *cache.Block, err error) {
+	st.read(s.stored + trailerSize)
+	if s.stored == s.decoded {
+		c = r.cache.Alloc(s.decoded)
+		c.Resize(s.stored + trailerSize)
+		if err = r.readAt(c.Bytes(), s.offset); err == nil {
+			_, err = r.openBlock(s, c.Bytes())
+		}
+		c.Resize(s.stored)
+	} else {
+		c, err = r.readPacked(s)
+	}
+	if err != nil {
+		if c != nil {
+			r.cache.Free(c)
+		}
+		return nil, err
+	}
+	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+	return c, nil
+}
+
+// readPacked reads a data block that is compressed. With an error, the caller frees the block, if there is one.
+func (r *Reader) readPacked(s *spot) (*cache.Block, error) {
+	buf, _ := scratches.Get().(*scratch) // the pool has no others
+	defer scratches.Put(buf)
+	b := buf.bytes(s.stored + trailerSize)
+	if err := r.readAt(b, s.offset); err != nil {
+		return nil, err
+	}
+	p, err := r.unseal(s, b)
+	if err != nil {
+		return nil, err
+	}
+	c := r.cache.Alloc(s.decoded)
+	return c, r.unpack(s, p, c.Bytes())
+}
