@@ -113,21 +113,24 @@ func TestAPooledMergeAllocatesNothing(t *testing.T) {
 	p := newPooled(all, false)
 	k := ikey.Search([]byte("user000080000000"), ikey.MaxSeq)
 	skip := ikey.Search([]byte("user000120000000"), ikey.MaxSeq)
-	each := func(i int) ikey.Key { return ikey.Key{User: k.User, Trailer: k.Trailer - ikey.Trailer(i)} }
+	var targets []ikey.Key
+	for i := range all {
+		targets = append(targets, ikey.Key{User: k.User, Trailer: k.Trailer - ikey.Trailer(i)})
+	}
 	steps := 0
 	walk := func() {
 		p.begin()
 		m := &p.m
-		for ok := m.SeekGEEach(each); ok && steps < 9000; ok = m.Next() {
+		for ok := m.SeekEach(targets, false); ok && steps < 9000; ok = m.Next() {
 			steps++
 		}
 		for ok := m.Prev(); ok && steps < 15000; ok = m.Prev() {
 			steps++
 		}
-		for ok := m.SkipGE(1, skip); ok && steps < 18000; ok = m.Next() {
+		for ok := m.Skip(1, skip, false); ok && steps < 18000; ok = m.Next() {
 			steps++
 		}
-		for ok := m.SkipLT(0, k); ok && steps < 19000; ok = m.Prev() {
+		for ok := m.Skip(0, k, true); ok && steps < 19000; ok = m.Prev() {
 			steps++
 		}
 		for range 4 {

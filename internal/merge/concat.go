@@ -53,10 +53,11 @@ type Concat struct {
 
 	where   position
 	at      int      // the table that where refers to
+	back    bool     // if it is pending: behind the table
 	bound   ikey.Key // where it is pending: no version of the table is before this (or behind, going backward)
 	bounded bool     // there is a bound
 	err     error
-	told    error // the error of src that Err has returned
+	seen    error // the error of src that Err has returned
 	closing error // errors of closing tables so far
 }
 
@@ -66,8 +67,7 @@ type position uint8
 const (
 	nowhere position = iota // before the first move, past an end, or after an error
 	inside                  // on a version of the open table
-	ahead                   // pending: before all of a table
-	behind                  // pending: behind all of a table
+	pending                 // before all of a table, or behind all of it
 )
 
 var _ Source = (*Concat)(nil)
@@ -86,95 +86,77 @@ func (c *Concat) Reset(tables Tables) { *c = Concat{tables: tables, n: tables.Le
 // First moves to the first version of the first table that has one.
 func (c *Concat) First() bool {
 	c.err = nil
-	return c.rest(c.before(0))
+	return c.rest(c.approach(0, false))
 }
 
 // Last moves to the last version of the last table that has one.
 func (c *Concat) Last() bool {
 	c.err = nil
-	return c.rest(c.after(c.n - 1))
+	return c.rest(c.approach(c.n-1, true))
 }
 
 // SeekGE moves to the first version at or after k. If its table is already open, it stays open.
-func (c *Concat) SeekGE(k ikey.Key) bool {
-	if c.err = nil; c.n == 0 {
-		return false
-	}
-	i := c.tables.Find(k.User)
-	if !c.before(i) || ikey.Compare(c.bound, k) >= 0 {
-		return c.rest(c.where == ahead)
-	}
-	if !c.enter(i) {
-		return false
-	}
-	return c.src.SeekGE(k) || c.onward()
-}
+func (c *Concat) SeekGE(k ikey.Key) bool { return c.seek(k, false) }
 
 // SeekLT moves to the last version before k. If its table is already open, it stays open.
-func (c *Concat) SeekLT(k ikey.Key) bool {
+func (c *Concat) SeekLT(k ikey.Key) bool { return c.seek(k, true) }
+
+func (c *Concat) seek(k ikey.Key, back bool) bool {
 	if c.err = nil; c.n == 0 {
 		return false
 	}
 	i := c.tables.Find(k.User)
-	if !c.before(i) || ikey.Compare(c.bound, k) >= 0 {
-		return c.rest(c.after(i - 1))
+	if between := !c.approach(i, false) || ikey.Compare(c.bound, k) >= 0; between {
+		return c.rest(c.where == pending && !back || back && c.approach(i-1, true))
 	}
-	if !c.enter(i) {
-		return false
-	}
-	return c.src.SeekLT(k) || c.backward()
+	return c.enter(i) && (seek(c.src, k, back) || c.goOn(back))
 }
 
 // Next moves to the next version, in the next table if this one has no more.
 func (c *Concat) Next() bool {
-	return c.where == inside && c.src.Next() || c.onward()
+	return c.where == inside && c.src.Next() || c.goOn(false)
 }
 
 // Prev moves to the previous version, in the previous table if this one has no more.
 func (c *Concat) Prev() bool {
-	return c.where == inside && c.src.Prev() || c.backward()
+	return c.where == inside && c.src.Prev() || c.goOn(true)
 }
 
-// onward continues with the tables after this one, unless this one has ended with an error.
-func (c *Concat) onward() bool { return c.where != nowhere && !c.failed() && c.rest(c.before(c.at+1)) }
-
-// backward continues with the tables before this one, unless this one has ended with an error.
-func (c *Concat) backward() bool {
-	return c.where != nowhere && !c.failed() && c.rest(c.after(c.at-1))
+// goOn continues with the tables beyond this one, unless this one has ended with an error.
+func (c *Concat) goOn(back bool) bool {
+	return c.where != nowhere && !c.failed() && c.rest(c.approach(c.beyond(back), back))
 }
 
-// before makes the Concat pending before table i, if it exists.
-func (c *Concat) before(i int) bool {
-	if i >= c.n {
-		c.where = nowhere
+// beyond returns the index of the table after the current one, or before it.
+func (c *Concat) beyond(back bool) int {
+	if back {
+		return c.at - 1
+	}
+	return c.at + 1
+}
+
+// approach makes the Concat pending before table i, or behind it, if the table exists.
+func (c *Concat) approach(i int, back bool) bool {
+	if c.where = nowhere; i < 0 || i >= c.n {
 		return false
 	}
-	c.where, c.at = ahead, i
-	c.bound, c.bounded = ikey.Search(c.tables.Bounds(i).Smallest, ikey.MaxSeq), true
-	return true
-}
-
-// after makes the Concat pending behind table i, if it exists.
-func (c *Concat) after(i int) bool {
-	if i < 0 {
-		c.where = nowhere
-		return false
-	}
-	c.where, c.at = behind, i
+	c.where, c.at, c.back = pending, i, back
 	b := c.tables.Bounds(i)
-	c.bound, c.bounded = ikey.Key{User: b.Largest}, b.Upper != Infinite
-	if b.Upper == Exclusive {
+	c.bounded = !back || b.Upper != Infinite
+	switch {
+	case !back:
+		c.bound = ikey.Search(b.Smallest, ikey.MaxSeq)
+	case b.Upper == Exclusive:
 		c.bound = ikey.Search(b.Largest, ikey.MaxSeq)
+	default:
+		c.bound = ikey.Key{User: b.Largest}
 	}
 	return true
 }
-
-// pending reports whether the Concat is at a bound, and not on a version.
-func (c *Concat) pending() bool { return c.where > inside }
 
 // rest settles the Concat until it is on a version, or at a bound if that is enough.
 func (c *Concat) rest(ok bool) bool {
-	for ok && c.pending() && !(c.lazy && c.bounded) {
+	for ok && c.where == pending && !(c.lazy && c.bounded) {
 		ok = c.settle()
 	}
 	return ok
@@ -183,20 +165,14 @@ func (c *Concat) rest(ok bool) bool {
 // settle opens the table at which the Concat is pending and moves into it. If the table has no versions, the Concat is
 // pending at the next one afterwards.
 func (c *Concat) settle() bool {
-	i, forward := c.at, c.where == ahead
-	if !c.enter(i) {
+	back := c.back
+	switch {
+	case !c.enter(c.at):
 		return false
-	}
-	if forward && c.src.First() || !forward && c.src.Last() {
+	case end(c.src, back):
 		return true
 	}
-	if c.failed() {
-		return false
-	}
-	if forward {
-		return c.before(i + 1)
-	}
-	return c.after(i - 1)
+	return !c.failed() && c.approach(c.beyond(back), back)
 }
 
 // enter opens table i, unless it is open, and makes it the current one.
@@ -222,7 +198,7 @@ func (c *Concat) failed() bool {
 	if c.err = c.src.Err(); c.err == nil {
 		return false
 	}
-	c.told, c.where = c.err, nowhere
+	c.seen, c.where = c.err, nowhere
 	return true
 }
 
@@ -231,10 +207,10 @@ func (c *Concat) leave() {
 	if c.src == nil {
 		return
 	}
-	if err := c.src.Close(); err != nil && !(c.told != nil && errors.Is(err, c.told)) {
+	if err := c.src.Close(); err != nil && !(c.seen != nil && errors.Is(err, c.seen)) {
 		c.closing = errors.Join(c.closing, err)
 	}
-	c.src, c.told = nil, nil
+	c.src, c.seen = nil, nil
 }
 
 // Key returns the key of the current version.

@@ -58,35 +58,26 @@ func (m *Iter) Reset(sources []Source) {
 }
 
 // First moves to the first version of all sources.
-func (m *Iter) First() bool {
-	return m.start(false, func(s Source, _ int) bool { return s.First() })
-}
+func (m *Iter) First() bool { return m.start(false, func(s Source, _ int) bool { return s.First() }) }
 
 // Last moves to the last version of all sources.
-func (m *Iter) Last() bool {
-	return m.start(true, func(s Source, _ int) bool { return s.Last() })
-}
+func (m *Iter) Last() bool { return m.start(true, func(s Source, _ int) bool { return s.Last() }) }
 
 // SeekGE moves to the first version at or after k.
-func (m *Iter) SeekGE(k ikey.Key) bool {
-	return m.start(false, func(s Source, _ int) bool { return s.SeekGE(k) })
-}
+func (m *Iter) SeekGE(k ikey.Key) bool { return m.Seek(k, false) }
 
 // SeekLT moves to the last version before k.
-func (m *Iter) SeekLT(k ikey.Key) bool {
-	return m.start(true, func(s Source, _ int) bool { return s.SeekLT(k) })
+func (m *Iter) SeekLT(k ikey.Key) bool { return m.Seek(k, true) }
+
+// Seek is SeekGE, or going backward SeekLT.
+func (m *Iter) Seek(k ikey.Key, back bool) bool {
+	return m.start(back, func(s Source, _ int) bool { return seek(s, k, back) })
 }
 
-// SeekGEEach moves source i to its first version at or after target(i), for each source, and then to the first of those
-// versions. It calls target once for each source, in order, and does not use a result after the next call.
-func (m *Iter) SeekGEEach(target func(i int) ikey.Key) bool {
-	return m.start(false, func(s Source, i int) bool { return s.SeekGE(target(i)) })
-}
-
-// SeekLTEach moves source i to its last version before target(i), for each source, and then to the last of those
-// versions. It calls target like SeekGEEach.
-func (m *Iter) SeekLTEach(target func(i int) ikey.Key) bool {
-	return m.start(true, func(s Source, i int) bool { return s.SeekLT(target(i)) })
+// SeekEach is Seek with a target for each source, and moves to the first of the versions found, or going backward to
+// the last.
+func (m *Iter) SeekEach(targets []ikey.Key, back bool) bool {
+	return m.start(back, func(s Source, i int) bool { return seek(s, targets[i], back) })
 }
 
 // start positions all sources.
@@ -122,18 +113,15 @@ func (m *Iter) Next() bool {
 		return m.ended()
 	}
 	p.key = p.at.Key()
-	q := m.second
-	if q == nil {
-		return true
+	if q := m.second; q != nil {
+		if c := ikey.Compare(p.key, q.key); c > 0 || c == 0 && p.index > q.index {
+			return m.overtaken()
+		}
 	}
-	if c := ikey.Compare(p.key, q.key); c < 0 || c == 0 && p.index < q.index {
-		return true
-	}
-	m.sink(0, 2)
-	return m.settle()
+	return true
 }
 
-// Prev moves to the previous version, at the same cost.
+// Prev moves to the previous version, at the same cost. With a common body for both, a step would take a call more.
 func (m *Iter) Prev() bool {
 	p := m.top
 	if p == nil || !m.back {
@@ -143,41 +131,31 @@ func (m *Iter) Prev() bool {
 		return m.ended()
 	}
 	p.key = p.at.Key()
-	q := m.second
-	if q == nil {
-		return true
+	if q := m.second; q != nil {
+		if c := ikey.Compare(p.key, q.key); c < 0 || c == 0 && p.index < q.index {
+			return m.overtaken()
+		}
 	}
-	if c := ikey.Compare(p.key, q.key); c > 0 || c == 0 && p.index > q.index {
-		return true
-	}
+	return true
+}
+
+// overtaken restores the order after the top source has moved beyond the second.
+func (m *Iter) overtaken() bool {
 	m.sink(0, 2)
 	return m.settle()
 }
 
 // ended continues after the end of the top source, or of the open table of a Concat.
 func (m *Iter) ended() bool {
-	ok := false
-	if run := m.top.run; run != nil {
-		if m.back {
-			ok = run.backward()
-		} else {
-			ok = run.onward()
-		}
-	}
-	return m.moved(0, ok) && m.settle()
+	run := m.top.run
+	return m.moved(0, run != nil && run.goOn(m.back)) && m.settle()
 }
 
-// SkipGE moves the sources with an index above after that are before k to their first version at or after k, and then
-// to the first version of all, which is the current one if its source did not move. The direction is forward
-// afterwards. k must not share bytes with Key. Skipped versions are found again when the direction changes.
-func (m *Iter) SkipGE(after int, k ikey.Key) bool { return m.skip(false, after, k) }
-
-// SkipLT moves the sources with an index above after that are at or after k to their last version before k, and then to
-// the last version of all, which is the current one if its source did not move. The direction is backward afterwards. k
-// must not share bytes with Key.
-func (m *Iter) SkipLT(after int, k ikey.Key) bool { return m.skip(true, after, k) }
-
-func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
+// Skip moves the sources with an index above after that are before k to their first version at or after k, and then to
+// the first version of all, which is the current one if its source did not move. Going backward, it moves those at or
+// after k to their last version before k, and then to the last version of all. It changes the direction, if necessary;
+// then skipped versions are found again. k must not share bytes with Key.
+func (m *Iter) Skip(after int, k ikey.Key, back bool) bool {
 	if m.top == nil {
 		return false
 	}
@@ -192,7 +170,7 @@ func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
 		}
 		if p.index <= after {
 			stay++
-		} else if !m.moved(stay, m.seek(p, k)) {
+		} else if !m.moved(stay, seek(m.sources[p.index], k, back)) {
 			return false
 		}
 	}
@@ -201,7 +179,7 @@ func (m *Iter) skip(back bool, after int, k ikey.Key) bool {
 
 // turnAndStep makes the first step in the other direction.
 func (m *Iter) turnAndStep() bool {
-	return m.top != nil && m.turn() && m.moved(0, m.advance(m.top)) && m.settle()
+	return m.top != nil && m.turn() && m.moved(0, step(m.sources[m.top.index], m.back)) && m.settle()
 }
 
 // turn changes the direction: it moves all sources except the top one to the other side of the current version, which
@@ -219,12 +197,12 @@ func (m *Iter) turn() bool {
 		}
 		// From the version after the border, one step leads there; from the end, a seek does. A source that a skip, or
 		// a seek with its own target, moved further than the version after the border needs a seek too.
-		ok := at < n && m.advance(p)
+		ok := at < n && step(m.sources[p.index], m.back)
 		if ok {
 			p.arrive()
 		}
 		if at >= n || ok && (ikey.Compare(p.key, border) < 0) != m.back {
-			if ok = m.seek(p, border); ok {
+			if ok = seek(m.sources[p.index], border, m.back); ok {
 				p.arrive()
 			}
 		}
@@ -246,22 +224,6 @@ func (m *Iter) successor(k ikey.Key) ikey.Key {
 	}
 	m.spare = append(append(m.spare[:0], k.User...), 0)
 	return ikey.Search(m.spare, ikey.MaxSeq)
-}
-
-// advance moves the source of p by one version in the direction of the merge.
-func (m *Iter) advance(p *input) bool {
-	if m.back {
-		return m.sources[p.index].Prev()
-	}
-	return m.sources[p.index].Next()
-}
-
-// seek moves the source of p to its first version, in the direction of the merge, beyond k.
-func (m *Iter) seek(p *input, k ikey.Key) bool {
-	if m.back {
-		return m.sources[p.index].SeekLT(k)
-	}
-	return m.sources[p.index].SeekGE(k)
 }
 
 // Lead returns the source of the current version, or nil without one. For a Concat it is the open table. All versions

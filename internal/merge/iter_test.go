@@ -354,7 +354,7 @@ func TestCloseJoinsTheErrorsOfAllSources(t *testing.T) {
 
 func TestAMergeMayBeReset(t *testing.T) {
 	var m Iter
-	if m.First() || m.Next() || m.SkipGE(-1, parseKey(t, "a@1")) || m.Err() != nil || m.Close() != nil {
+	if m.First() || m.Next() || m.Skip(-1, parseKey(t, "a@1"), false) || m.Err() != nil || m.Close() != nil {
 		t.Error("a zero Iter has versions or errors")
 	}
 	for _, test := range []struct {

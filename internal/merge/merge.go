@@ -29,3 +29,27 @@ type Source interface {
 	Err() error
 	Close() error
 }
+
+// end moves s to its first version, or going backward to its last.
+func end(s Source, back bool) bool {
+	if back {
+		return s.Last()
+	}
+	return s.First()
+}
+
+// seek moves s to its first version at or after k, or going backward to its last one before k.
+func seek(s Source, k ikey.Key, back bool) bool {
+	if back {
+		return s.SeekLT(k)
+	}
+	return s.SeekGE(k)
+}
+
+// step moves s by one version.
+func step(s Source, back bool) bool {
+	if back {
+		return s.Prev()
+	}
+	return s.Next()
+}

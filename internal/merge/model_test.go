@@ -196,7 +196,8 @@ func (p *program) move(s Source, m *Iter) {
 		from.User = slices.Clone(from.User)
 	}
 	var sought []ikey.Key // target of each source
-	name, ok := "", false
+	var name string
+	var ok bool
 	op := p.byte()
 	if m == nil && op%16 > 9 {
 		op = op % 2 * 3
@@ -227,22 +228,22 @@ func (p *program) move(s Source, m *Iter) {
 			sought = append(sought, k)
 		}
 		spoilt := p.target(b)
-		target := func(i int) ikey.Key {
-			spoilt.User = append(spoilt.User[:0], sought[i].User...)
-			spoilt.Trailer = sought[i].Trailer
-			return spoilt
+		var targets []ikey.Key
+		for _, k := range sought {
+			targets = append(targets, ikey.Key{User: slices.Clone(k.User), Trailer: k.Trailer})
 		}
 		switch op % 16 {
 		case 8:
 			name, ok = "seek", s.SeekGE(spoilt)
 		case 9:
 			name, ok = "seek back", s.SeekLT(spoilt)
-		case 10:
-			name, ok = "seek each", m.SeekGEEach(target)
-		case 11:
-			name, ok = "seek each back", m.SeekLTEach(target)
+		default:
+			name, ok = "seek each", m.SeekEach(targets, op%2 == 1)
 		}
 		copy(spoilt.User, "########")
+		for _, k := range targets {
+			copy(k.User, "########")
+		}
 		p.err = false
 		p.start(op%2 == 1, func(i int) int { return p.search(i, op%2 == 1, sought[i]) })
 	case 12, 13:
@@ -251,11 +252,7 @@ func (p *program) move(s Source, m *Iter) {
 		for range p.all {
 			sought = append(sought, k)
 		}
-		if op%16 == 12 {
-			name, ok = "skip", m.SkipGE(after, spoilt)
-		} else {
-			name, ok = "skip back", m.SkipLT(after, spoilt)
-		}
+		name, ok = "skip", m.Skip(after, spoilt, op%16 == 13)
 		copy(spoilt.User, "########")
 		p.skip(op%16 == 13, after, k)
 	default:

@@ -13,7 +13,7 @@ type input struct {
 // arrive records the position of the source after a move.
 func (p *input) arrive() {
 	if p.run != nil {
-		if p.run.pending() {
+		if p.run.where == pending {
 			p.key = p.run.bound
 			return
 		}
@@ -49,7 +49,7 @@ func (m *Iter) fail(err error) bool {
 func (m *Iter) settle() bool {
 	for m.n > 0 {
 		p := m.order[0]
-		if p.run == nil || !p.run.pending() {
+		if p.run == nil || p.run.where != pending {
 			m.top, m.second = p, nil
 			if m.n > 1 {
 				m.second = m.order[1]

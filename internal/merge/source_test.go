@@ -242,20 +242,18 @@ func run(t *testing.T, s Source, moves string) string {
 		default:
 			m := s.(*Iter) //nolint:errcheck // else the test panics
 			switch args[0] {
-			case "each-ge":
-				ok = m.SeekGEEach(func(i int) ikey.Key { return key(1 + i) })
-			case "each-lt":
-				ok = m.SeekLTEach(func(i int) ikey.Key { return key(1 + i) })
+			case "each-ge", "each-lt":
+				var targets []ikey.Key
+				for i := range args[1:] {
+					targets = append(targets, key(1+i))
+				}
+				ok = m.SeekEach(targets, args[0] == "each-lt")
 			case "skip-ge", "skip-lt":
 				after, err := strconv.Atoi(args[1])
 				if err != nil {
 					t.Fatal(err)
 				}
-				if args[0] == "skip-ge" {
-					ok = m.SkipGE(after, key(2))
-				} else {
-					ok = m.SkipLT(after, key(2))
-				}
+				ok = m.Skip(after, key(2), args[0] == "skip-lt")
 			default:
 				t.Fatalf("unknown move %q", move)
 			}

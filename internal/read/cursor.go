@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/merge"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -17,18 +19,16 @@ import (
 // A Cursor merges the memtables and runs of a state, shows the newest visible version of each key, and skips deleted
 // keys. Until Close, it keeps the tables that it may read from being removed. It must not be used by several
 // goroutines at once. Cursors are pooled, with the memory that they have grown.
+//
+// A move goes through four layers: the sources, with the merge over them; the newest visible version of the next key
+// within the bounds (visible.go); what deletes it (covers.go, dead_keys.go); and stop or leave, where the move ends.
 type Cursor struct {
 	reader   *Reader
-	state    *tree.State     // holds a reference
-	over     *Writes         // nil outside of transactions
-	own      int             // sources of own writes: 1 if the transaction has written, else 0
-	seq      ikey.Seq        // newer versions are not visible; of the state none is newer, if there are own writes
-	view     deadkeys.Reader // as of when the state is read, and its ingests
-	current  bool            // that was the newest number in state: all newer ones are in its memtable or in later ones
+	state    *tree.State // holds a reference
+	seq      ikey.Seq    // newer versions are not visible; of the state none is newer, if there are own writes
+	own      int         // sources of own writes: 1 if the transaction has written, else 0
 	keysOnly bool
-	lower    []byte
-	upper    []byte // deadkeys.Beyond if there is no upper bound
-	bounded  bool   // there is an upper bound
+	bounds   bounds
 	opened   opened
 	prefix   prefixProbe
 
@@ -36,28 +36,21 @@ type Cursor struct {
 	key   []byte // current key, or the last one
 	value []byte
 	err   error
+	back  bool // the direction of this move, or of the last one
 
-	walk     walk
-	merge    merge.Iter    // at a version of key, or, after a backward move, at a version before key
-	lane     *sstable.Iter // if not nil: walks alone, and the merge is behind; key is the lane's
-	outside  []byte        // memory of key outside lanes, while there is a lane
-	order    int           // the source of the key
-	streak   int           // successive keys from it
-	back     bool          // the last move was backward
-	more     bool          // if back: the merge is at a version
-	sources  []merge.Source
-	mems     []*memtable.Cursor
-	runs     []*runCursor
-	tables   []*sstable.Reader // of prefetch
-	covers   []cover           // of each source, in the order of sources; empty if no source has range tombstones
-	target   ikey.Key          // of the current seek; range tombstones of each source move it for the older ones
-	eachGE   func(i int) ikey.Key
-	eachLT   func(i int) ikey.Key
-	kept     []byte  // copy of a value, for backward moves
-	dead     deadRun // dead keys skipped by this move
-	behind   []byte  // memory of afterKey
-	later    memtable.Cursor
-	boundary []byte // memory of upper
+	sources []merge.Source
+	mems    []*memtable.Cursor
+	runs    []*runCursor
+	tables  []*sstable.Reader // of prefetch
+	merge   merge.Iter        // at a version of key, or, after a backward move, at a version before key
+	version version           // of key
+	more    bool              // after a backward move: the merge is at a version
+	kept    []byte            // copy of a value, for backward moves
+	pairs   pairs
+	covers  []cover    // of each source, in their order; empty if no source has range tombstones
+	targets []ikey.Key // of each source, in a seek
+	dead    deadRun
+	walk    walk
 }
 
 // A position is the state of a cursor.
@@ -71,10 +64,41 @@ const (
 	broken                      // at no key: stopped by an error
 )
 
+// bounds are the keys in [lower, upper).
+type bounds struct {
+	lower  []byte
+	upper  []byte // deadkeys.Beyond if there is no upper bound
+	open   bool   // there is none
+	memory []byte // of upper
+}
+
+// set copies the bounds; a nil upper means no end.
+func (b *bounds) set(lower, upper []byte) {
+	b.lower, b.upper, b.open = append(b.lower[:0], lower...), deadkeys.Beyond, upper == nil
+	if !b.open {
+		b.memory = append(b.memory[:0], upper...)
+		b.upper = b.memory
+	}
+}
+
+// limit returns the bound at which moves forward, or backward, end.
+func (b *bounds) limit(back bool) []byte {
+	if back {
+		return b.lower
+	}
+	return b.upper
+}
+
+// exhausts reports whether no key is left for a move from key on, or backward from the keys below it.
+func (b *bounds) exhausts(key []byte, back bool) bool {
+	if back {
+		return bytes.Compare(key, b.lower) <= 0
+	}
+	return bytes.Compare(key, b.upper) >= 0
+}
+
 var cursors = sync.Pool{New: func() any {
-	c := &Cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
-	c.eachGE, c.eachLT = c.nextGE, c.nextLT
-	return c
+	return &Cursor{key: []byte{}, kept: []byte{}} // neither the empty key nor an empty value is nil
 }}
 
 // Open returns a cursor over the keys in [lower, upper) as of the given moment; a nil upper means no end. With
@@ -89,24 +113,16 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes)
 		return nil, tree.ErrClosed
 	}
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
-	c.reader, c.state, c.seq = r, s, seq
-	c.over, c.own = over, 0
+	c.reader, c.state, c.seq, c.keysOnly = r, s, seq, keysOnly
+	c.walk.over, c.own = over, 0
 	if over != nil && over.mem != nil {
 		c.own, c.seq = 1, over.seq
 	}
-	c.view = deadkeys.Reader{Seq: seq, Ingests: s.Ingests}
-	c.current = at.Pin == nil || r.tree.NewestSeq() == seq
-	c.keysOnly = keysOnly
-	c.lower = append(c.lower[:0], lower...)
-	c.bounded = upper != nil
-	if c.bounded {
-		c.boundary = append(c.boundary[:0], upper...)
-		c.upper = c.boundary
-	} else {
-		c.upper = deadkeys.Beyond
-	}
+	c.dead.view = deadkeys.Reader{Seq: seq, Ingests: s.Ingests}
+	c.dead.current = at.Pin == nil || r.tree.NewestSeq() == seq
+	c.bounds.set(lower, upper)
 	c.prefix.ask(r.prefix, lower, upper)
-	c.at, c.err, c.back, c.streak = fresh, nil, false, 0
+	c.at, c.err, c.back, c.pairs.streak = fresh, nil, false, 0
 	c.open()
 	if c.opened.byN = 0; r.naming {
 		c.opened.byN = runtime.Callers(2, c.opened.by[:])
@@ -127,45 +143,49 @@ func (c *Cursor) Value() []byte { return c.value }
 // Err returns the error of the last move, or nil.
 func (c *Cursor) Err() error { return c.err }
 
-// open sets up the sources. It reads nothing.
+// open sets up the sources, newest first. It reads nothing.
 func (c *Cursor) open() {
-	s := c.state
+	s, seq := c.state, c.dead.view.Seq
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
-	covered := false
-	for i := -c.own; i <= len(s.Frozen); i++ {
-		m, v := s.Mem, cover{seq: c.view.Seq}
-		switch {
-		case i < 0:
-			m, v.seq = c.over.mem, c.seq
-		case i > 0:
-			m = s.Frozen[i-1]
-		}
-		at := len(c.sources)
-		if at == len(c.mems) {
-			c.mems = append(c.mems, new(memtable.Cursor))
-		}
-		c.mems[at].Reset(m, v.seq, true)
-		c.sources = append(c.sources, c.mems[at])
-		if d := m.RangeDels(); d != nil {
-			v.set, covered = d, true
-		}
-		c.covers = append(c.covers, v)
+	if c.own > 0 {
+		c.addMemtable(c.walk.over.mem, c.seq)
+	}
+	c.addMemtable(s.Mem, seq)
+	for _, m := range s.Frozen {
+		c.addMemtable(m, seq)
 	}
 	for i, r := range s.Runs {
 		if i == len(c.runs) {
 			c.runs = append(c.runs, new(runCursor))
 		}
-		c.sources = append(c.sources, c.runs[i].begin(c, r))
-		v := cover{seq: c.view.Seq}
+		var dels rangedel.Set
 		if r.RangeDels {
-			v.set, covered = c.runs[i], true
+			dels = c.runs[i]
 		}
-		c.covers = append(c.covers, v)
+		c.add(c.runs[i].begin(c, r), dels, seq)
 	}
-	if !covered {
+	if !slices.ContainsFunc(c.covers, func(v cover) bool { return v.set != nil }) {
 		c.covers = c.covers[:0]
 	}
 	c.merge.Reset(c.sources)
+}
+
+func (c *Cursor) addMemtable(m *memtable.Table, seq ikey.Seq) {
+	i := len(c.sources)
+	if i == len(c.mems) {
+		c.mems = append(c.mems, new(memtable.Cursor))
+	}
+	c.mems[i].Reset(m, seq, true)
+	var dels rangedel.Set
+	if d := m.RangeDels(); d != nil {
+		dels = d
+	}
+	c.add(c.mems[i], dels, seq)
+}
+
+func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
+	c.sources = append(c.sources, s)
+	c.covers = append(c.covers, cover{set: dels, seq: seq})
 }
 
 // Close releases the state and returns the cursor to the pool.
@@ -176,98 +196,60 @@ func (c *Cursor) Close() error {
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)
+	clear(c.targets)
 	clear(c.tables)
 	for _, r := range c.runs {
 		r.end()
 	}
-	s := c.state
-	if c.lane != nil {
-		c.lane, c.key, c.outside = nil, c.outside, nil
+	if p := &c.pairs; p.table != nil {
+		c.key, p.table, p.outside = p.outside, nil, nil
 	}
-	c.state, c.over, c.value, c.target = nil, nil, nil, ikey.Key{}
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
-	c.reader.tree.Release(s)
+	c.reader.tree.Release(c.state)
 	c.reader.tables.Fit()
-	c.reader = nil
+	c.reader, c.state, c.walk.over, c.value = nil, nil, nil, nil
 	cursors.Put(c)
 	return err
 }
 
 // First moves to the first key.
-func (c *Cursor) First() bool { return !c.closed() && c.seekFrom(c.lower) }
+func (c *Cursor) First() bool { return !c.closed() && c.seek(c.bounds.lower, false) }
 
 // Last moves to the last key.
-func (c *Cursor) Last() bool { return !c.closed() && c.seekBefore(c.upper) }
+func (c *Cursor) Last() bool { return !c.closed() && c.seek(c.bounds.upper, true) }
 
 // SeekGE moves to the first key greater than or equal to key.
 func (c *Cursor) SeekGE(key []byte) bool {
-	if bytes.Compare(key, c.lower) < 0 {
-		key = c.lower
+	if bytes.Compare(key, c.bounds.lower) < 0 {
+		key = c.bounds.lower
 	}
-	return !c.closed() && c.seekFrom(key)
+	return !c.closed() && c.seek(key, false)
 }
 
 // SeekLT moves to the last key less than key.
 func (c *Cursor) SeekLT(key []byte) bool {
-	if bytes.Compare(key, c.upper) > 0 {
-		key = c.upper
+	if bytes.Compare(key, c.bounds.upper) > 0 {
+		key = c.bounds.upper
 	}
-	return !c.closed() && c.seekBefore(key)
+	return !c.closed() && c.seek(key, true)
 }
 
 // Next moves to the next key, or to the first one if the cursor is fresh.
 func (c *Cursor) Next() bool {
-	if c.closed() {
-		return false
+	if t := c.pairs.table; t != nil && !c.back && !c.closed() && t.Advance() {
+		return c.show(t.Pair())
 	}
-	if c.streak >= worthLane && c.lane == nil && c.at == standing && !c.back {
-		c.enterLane() // not where a seek ends: many iterators read one key
-	}
-	if c.lane != nil {
-		if !c.back && c.lane.Advance() {
-			return c.show(c.lane.Pair())
-		}
-		c.leaveLane()
-	}
-	switch {
-	case c.at == fresh || c.at == beforeFirst:
-		return c.seekFrom(c.lower)
-	case c.at != standing:
-		return false
-	case c.back: // the merge is before the key
-		c.beginWalk(c.key, false)
-		return c.forward(c.merge.SeekGE(ikey.Key{User: c.key}), true)
-	}
-	return c.forward(c.merge.Next(), true)
+	return c.step(false)
 }
 
 // Prev moves to the previous key, or to the last one if the cursor is fresh.
 func (c *Cursor) Prev() bool {
-	if c.closed() {
-		return false
+	if t := c.pairs.table; t != nil && c.back && !c.closed() && t.Advance() {
+		return c.show(t.Pair())
 	}
-	if c.streak >= worthLane && c.lane == nil && c.at == standing && c.back {
-		c.enterLaneBack()
-	}
-	if c.lane != nil {
-		if c.back && c.lane.Advance() {
-			return c.show(c.lane.Pair())
-		}
-		c.leaveLane()
-	}
-	switch {
-	case c.at == fresh || c.at == afterLast:
-		return c.seekBefore(c.upper)
-	case c.at != standing:
-		return false
-	case c.back:
-		return c.backward(c.more)
-	}
-	c.beginWalk(c.key, true)
-	c.dead.begin(nil)
-	return c.backward(c.merge.SeekLT(ikey.Search(c.key, ikey.MaxSeq)))
+	return c.step(true)
 }
 
 // closed reports whether the store was closed. If so, the cursor is at no key afterwards.
@@ -279,29 +261,78 @@ func (c *Cursor) closed() bool {
 	return true
 }
 
-// seekFrom moves to the first live key greater than or equal to key.
-func (c *Cursor) seekFrom(key []byte) bool {
-	c.leaveLane()
-	c.beginWalk(key, false)
-	c.err = nil
-	if bytes.Compare(key, c.upper) >= 0 {
-		return c.leave(afterLast)
+// step moves by one key, not within pairs.
+func (c *Cursor) step(back bool) bool {
+	outside := beforeFirst
+	if back {
+		outside = afterLast
+	}
+	switch {
+	case c.closed():
+		return false
+	case c.pairs.table != nil:
+		c.leavePairs()
+	case c.pairs.streak >= worthPairs && c.at == standing && c.back == back && c.enterPairs():
+		if t := c.pairs.table; t.Advance() {
+			return c.show(t.Pair())
+		}
+		c.leavePairs()
+	}
+	switch {
+	case c.at == fresh || c.at == outside:
+		return c.seek(c.bounds.limit(!back), back)
+	case c.at != standing:
+		return false
+	case c.back != back:
+		return c.turn()
+	case back:
+		return c.find(c.more, true)
+	}
+	return c.find(c.merge.Next(), true)
+}
+
+// turn moves to the next key in the other direction. After a backward move, the merge is before the key.
+func (c *Cursor) turn() bool {
+	c.beginWalk(c.key)
+	c.back = !c.back
+	behind := ikey.Key{User: c.key} // all versions of key
+	if c.back {
+		behind = ikey.Search(c.key, ikey.MaxSeq)
+	}
+	return c.find(c.merge.Seek(behind, c.back), true)
+}
+
+// seek moves to the first live key greater than or equal to key, or to the last one less than key.
+func (c *Cursor) seek(key []byte, back bool) bool {
+	c.leavePairs()
+	c.beginWalk(key)
+	c.back, c.err = back, nil
+	if c.bounds.exhausts(key, back) {
+		return c.leave()
 	}
 	c.dead.begin(key)
-	if c.own == 0 { // else own keys may be in the range: see forward
-		if d := c.rangeAt(key); d != nil {
-			if key = d.Hi; bytes.Compare(key, c.upper) >= 0 {
-				return c.leave(afterLast)
+	if c.own == 0 { // else own keys may be in the range: see skipDeleted
+		if _, far, ok := c.knownDead(key); ok {
+			if key = far; c.bounds.exhausts(key, back) {
+				return c.leave()
 			}
 			c.dead.after(key)
 		}
 	}
-	c.target = ikey.Search(key, c.seq)
 	c.prefetch(key)
 	if len(c.covers) == 0 {
-		return c.forward(c.merge.SeekGE(c.target), false)
+		return c.find(c.merge.Seek(c.target(key), back), false)
 	}
-	return c.forward(c.merge.SeekGEEach(c.eachGE), false)
+	return c.find(c.merge.SeekEach(c.eachTarget(key), back), false)
+}
+
+// target returns the position from which the merge moves to the visible versions of the keys from key on, or backward
+// to those of the keys below it.
+func (c *Cursor) target(key []byte) ikey.Key {
+	if c.back {
+		return ikey.Search(key, ikey.MaxSeq)
+	}
+	return ikey.Search(key, c.seq)
 }
 
 // prefetch prefetches what several runs read at a seek of key, all at once.
@@ -321,202 +352,94 @@ func (c *Cursor) prefetch(key []byte) {
 	}
 }
 
-// nextGE returns the position at which source i starts a forward seek. If range tombstones of source i cover it,
-// nextGE moves the target of the older sources to the end of what they delete.
-func (c *Cursor) nextGE(i int) ikey.Key {
-	k := c.target
-	if v := &c.covers[i]; v.at(k.User) > 0 {
-		c.target = ikey.Search(v.end(), c.seq)
-	}
-	return k
-}
-
-// seekBefore moves to the last live key less than key.
-func (c *Cursor) seekBefore(key []byte) bool {
-	c.leaveLane()
-	c.beginWalk(key, true)
-	c.err = nil
-	if bytes.Compare(key, c.lower) <= 0 {
-		return c.leave(beforeFirst)
-	}
-	c.dead.begin(key)
-	if c.own == 0 {
-		if d := c.rangeBelow(key); d != nil {
-			if key = d.Lo; bytes.Compare(key, c.lower) <= 0 {
-				return c.leave(beforeFirst)
-			}
-			c.dead.after(key)
+// find moves from the current version of the merge, if ok, to the first live key in the direction of the move. If again
+// is true, that is not c.key.
+func (c *Cursor) find(ok, again bool) bool {
+	for {
+		if c.back {
+			ok = c.prevVisible(ok)
+		} else {
+			ok = c.nextVisible(ok, again)
 		}
+		if !ok {
+			if !c.failed() {
+				c.endDead(c.bounds.limit(c.back))
+				c.leave()
+			}
+			return false
+		}
+		by := c.deletedBy()
+		if by < 0 && c.version.trailer.Kind() == ikey.Set {
+			return c.stop()
+		}
+		ok, again = c.skipDeleted(by), true
 	}
-	c.target = ikey.Search(key, ikey.MaxSeq)
-	c.prefetch(key)
-	if len(c.covers) == 0 {
-		return c.backward(c.merge.SeekLT(c.target))
-	}
-	return c.backward(c.merge.SeekLTEach(c.eachLT))
 }
 
-// nextLT returns the position at which source i starts a backward seek: see nextGE.
-func (c *Cursor) nextLT(i int) ikey.Key {
-	k := c.target
-	if v := &c.covers[i]; v.at(k.User) > 0 && bytes.Compare(v.lo, k.User) < 0 {
-		c.target = ikey.Search(v.lo, ikey.MaxSeq)
-	}
-	return k
-}
-
-const patience = 8 // versions of one key to step over before a seek skips the rest
-
-// forward moves from the current version of the merge, if ok, to the first live key. The merge returns the versions
-// of a key newest first, so the first visible one decides whether the key is live. If again is true, the versions of
-// c.key are skipped first.
-func (c *Cursor) forward(ok, again bool) bool {
-	steps := 0
-	for ok {
-		k := c.merge.Key()
+// skipDeleted moves the merge beyond a key that a tombstone deletes, or the range tombstones of source by, unless by is
+// -1, and beyond other keys that are known to be dead.
+func (c *Cursor) skipDeleted(by int) bool {
+	if c.own > 0 && (by == 0 || c.version.order == 0) {
+		c.endDead(c.near()) // the transaction itself has deleted the key: the store may have it
+	} else if far, known := c.bury(); known {
 		switch {
-		case c.bounded && bytes.Compare(k.User, c.upper) >= 0:
-			c.endMove(c.dead.edge, c.upper)
-			return c.leave(afterLast)
-		case k.Trailer.Seq() > c.seq:
-			ok = c.merge.Next()
-			continue
-		case again && bytes.Equal(k.User, c.key):
-			// An older version of a key that is already decided. Most keys have few, so step over them, and seek only
-			// if there are many. The seek's target sorts after all valid versions of the key. A trailer of 0, which
-			// only a damaged store has, equals the target: the seek would not move past it.
-			if steps++; steps < patience || k.Trailer == 0 {
-				ok = c.merge.Next()
-			} else {
-				ok = c.merge.SeekGE(ikey.Key{User: c.key})
-			}
-			continue
-		}
-		again, steps = true, 0
-		c.key = append(c.key[:0], k.User...)
-		i := c.deletedBy(k.Trailer, c.merge.Order())
-		if i >= 0 || k.Trailer.Kind() == ikey.Delete {
-			var end []byte
-			if c.byOwn(i, c.merge.Order()) {
-				c.endMove(c.dead.edge, c.key) // the store may have the key
-			} else {
-				end = c.bury()
-			}
-			switch own := c.merge.Order() <= i; {
-			case end != nil: // an earlier cursor has found that no key of the store up to there is alive
-				switch {
-				case c.own > 0:
-					ok = c.merge.SkipGE(0, ikey.Search(end, c.seq))
-				case bytes.Compare(end, c.upper) >= 0:
-					ok = false
-				default:
-					ok = c.merge.SeekGE(ikey.Search(end, c.seq))
-				}
-			case i < 0:
-				ok = c.merge.Next()
-			default:
-				// All data of older sources up to the end of the stretch is older than the tombstone: skip it. Source i
-				// itself may have newer versions there, so it stays, and if the deleted version is its own, one step
-				// leads past that version.
-				if ok = c.merge.SkipGE(i, ikey.Search(c.covers[i].end(), c.seq)); ok && own {
-					ok = c.merge.Next()
-				}
-			}
-			continue
-		}
-		// A source that failed may have hidden a newer version or a tombstone of this key, so check before showing it.
-		if c.failed() {
+		case c.own > 0:
+			return c.skip(0, far)
+		case c.bounds.exhausts(far, c.back):
 			return false
 		}
-		c.endMove(c.dead.edge, c.key)
-		if c.value = nil; !c.keysOnly {
-			c.value = c.merge.Value()
-		}
-		c.came(c.merge.Order())
-		c.at, c.back = standing, false
-		return true
+		return c.merge.Seek(c.target(far), c.back)
 	}
+	if by >= 0 {
+		// All data of older sources up to the end of the stretch is older than the tombstone: skip it. Source by itself
+		// may have newer versions there, so it stays.
+		ok := c.skip(by, c.covers[by].end(c.back))
+		if c.back || !ok || c.version.order > by {
+			return ok
+		}
+		// The deleted version is of a source that stayed.
+	}
+	if c.back {
+		return c.more // the merge has already left the version
+	}
+	return c.merge.Next()
+}
+
+// skip moves the sources after the given one to the keys from far on, or backward to those below it.
+func (c *Cursor) skip(after int, far []byte) bool {
+	return (c.more || !c.back) && c.merge.Skip(after, c.target(far), c.back)
+}
+
+// stop ends a move at a key.
+func (c *Cursor) stop() bool {
+	// A source that failed may have hidden a newer version or a tombstone of this key, so check before showing it.
 	if c.failed() {
 		return false
 	}
-	c.endMove(c.dead.edge, c.upper)
-	return c.leave(afterLast)
+	if c.dead.known {
+		c.endDead(c.near())
+	}
+	switch {
+	case c.keysOnly:
+		c.value = nil
+	case c.back:
+		c.value = c.kept
+	default:
+		c.value = c.merge.Value()
+	}
+	c.pairs.count(c.version.order, c.merge.Single())
+	c.at = standing
+	return true
 }
 
-// backward moves from the current version of the merge, if ok, back to the next live key. On the way back, the merge
-// returns the versions of a key oldest first, so the newest visible one is known only once the merge has left the
-// key. Therefore the merge ends up before the key, and c.back and c.more record that for the next move.
-func (c *Cursor) backward(ok bool) bool {
-	for ok {
-		k := c.merge.Key()
-		if bytes.Compare(k.User, c.lower) < 0 {
-			break
-		}
-		if k.Trailer.Seq() > c.seq {
-			ok = c.merge.Prev()
-			continue
-		}
-		c.key = append(c.key[:0], k.User...)
-		// Walk over all visible versions of the key. The last one, the newest, counts. Its value is copied, since it is
-		// invalid once the merge moves on, and only then is it known whether a newer version follows.
-		var visible ikey.Trailer
-		order := 0
-		for ok && k.Trailer.Seq() <= c.seq && bytes.Equal(k.User, c.key) {
-			visible, order = k.Trailer, c.merge.Order()
-			if !c.keysOnly && visible.Kind() == ikey.Set {
-				c.kept = append(c.kept[:0], c.merge.Value()...)
-			}
-			if ok = c.merge.Prev(); ok {
-				k = c.merge.Key()
-			}
-		}
-		i := c.deletedBy(visible, order)
-		if i >= 0 || visible.Kind() == ikey.Delete {
-			var start []byte
-			if c.byOwn(i, order) {
-				c.endMove(c.afterKey(), c.dead.edge)
-			} else {
-				start = c.buryBack()
-			}
-			switch {
-			case start != nil:
-				switch {
-				case c.own > 0:
-					ok = ok && c.merge.SkipLT(0, ikey.Search(start, ikey.MaxSeq))
-				case bytes.Compare(start, c.lower) <= 0:
-					ok = false
-				default:
-					ok = c.merge.SeekLT(ikey.Search(start, ikey.MaxSeq))
-				}
-			case i >= 0:
-				// As in forward, only older sources skip the stretch. The merge has already left the deleted version.
-				ok = ok && c.merge.SkipLT(i, ikey.Search(c.covers[i].lo, ikey.MaxSeq))
-			}
-			continue
-		}
-		if c.failed() {
-			return false
-		}
-		if c.dead.known {
-			c.endMove(c.afterKey(), c.dead.edge) // the edge is the upper end on the way back
-		}
-		if c.value = nil; !c.keysOnly {
-			c.value = c.kept
-		}
-		c.came(order)
-		c.at, c.back, c.more = standing, true, ok
-		return true
+// leave ends a move without a key.
+func (c *Cursor) leave() bool {
+	c.at, c.value = afterLast, nil
+	if c.back {
+		c.at = beforeFirst
 	}
-	if c.failed() {
-		return false
-	}
-	c.endMove(c.lower, c.dead.edge)
-	return c.leave(beforeFirst)
+	return false
 }
-
-// byOwn reports whether the transaction itself has deleted a key, whose newest version is that of source order, and
-// which range tombstones of source deleted delete, unless that is -1.
-func (c *Cursor) byOwn(deleted, order int) bool { return c.own > 0 && (deleted == 0 || order == 0) }
 
 // failed stops the cursor if a source failed, and reports whether one did.
 func (c *Cursor) failed() bool {
@@ -534,10 +457,4 @@ func (c *Cursor) failed() bool {
 	}
 	c.at, c.err = broken, c.reader.failed(err)
 	return true
-}
-
-// leave ends a move without a key.
-func (c *Cursor) leave(at position) bool {
-	c.at, c.value = at, nil
-	return false
 }

@@ -34,12 +34,12 @@ func (r *runCursor) begin(c *Cursor, run *tree.Run) *merge.Concat {
 	r.reader, r.run, r.err = c.reader, run, nil
 	r.prefix = &c.prefix
 	r.from, r.to = 0, len(run.Tables)
-	if len(c.lower) > 0 {
-		r.from = run.Search(c.lower)
+	if b := &c.bounds; len(b.lower) > 0 {
+		r.from = run.Search(b.lower)
 	}
-	if c.bounded {
-		end := run.Search(c.upper)
-		if end < r.to && bytes.Compare(run.Tables[end].Meta.Smallest, c.upper) < 0 {
+	if b := &c.bounds; !b.open {
+		end := run.Search(b.upper)
+		if end < r.to && bytes.Compare(run.Tables[end].Meta.Smallest, b.upper) < 0 {
 			end++
 		}
 		r.to = max(r.from, end)

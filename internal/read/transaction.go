@@ -3,6 +3,7 @@ package read
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -108,15 +109,17 @@ func (r *Reader) SameRange(lower, upper []byte, a, b tree.Moment) (same bool, er
 // A walk is what a cursor of a transaction has walked over in one direction, from a seek or a turn on. It ends at the
 // current key, which belongs to it, or at the end of the range, also after an error.
 type walk struct {
-	on, back bool
-	from     []byte
+	over *Writes // of the transaction; nil outside
+	on   bool
+	from []byte
 }
 
-// beginWalk ends the walk of the cursor, if it is one of a transaction, and begins another at a key.
-func (c *Cursor) beginWalk(from []byte, back bool) {
-	if c.over != nil {
+// beginWalk ends the walk of the cursor, if it is one of a transaction, and begins another at a key. The direction of
+// the cursor is still that of the first one.
+func (c *Cursor) beginWalk(from []byte) {
+	if c.walk.over != nil {
 		c.endWalk()
-		c.walk = walk{true, back, append([]byte{}, from...)}
+		c.walk.on, c.walk.from = true, append([]byte{}, from...)
 	}
 }
 
@@ -125,22 +128,22 @@ func (c *Cursor) endWalk() {
 	if !c.walk.on {
 		return
 	}
-	lo, hi := c.walk.from, c.upper
-	if c.walk.back {
-		lo, hi = c.lower, c.walk.from
-	}
+	end := c.bounds.limit(c.back)
 	if c.at == standing {
-		if c.walk.back {
-			lo = c.key
-		} else {
-			hi = c.afterKey()
+		end = c.key
+		if !c.back {
+			end = append(slices.Clip(end), 0) // the key belongs to the walk
 		}
+	}
+	lo, hi := c.walk.from, end
+	if c.back {
+		lo, hi = hi, lo
 	}
 	if bytes.Equal(hi, deadkeys.Beyond) {
 		hi = nil
 	} else {
 		hi = append([]byte{}, hi...) // an empty bound is not nil
 	}
-	c.over.Walked(append([]byte{}, lo...), hi)
-	c.walk = walk{}
+	c.walk.over.Walked(append([]byte{}, lo...), hi)
+	c.walk.on = false
 }

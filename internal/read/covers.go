@@ -18,8 +18,8 @@ type cover struct {
 	newest ikey.Seq     // newest tombstone over [lo, hi), or 0
 }
 
-// at returns the sequence of the newest tombstone over key that the reader sees, or 0.
-func (v *cover) at(key []byte) ikey.Seq {
+// covering returns the sequence of the newest tombstone over key that the reader sees, or 0.
+func (v *cover) covering(key []byte) ikey.Seq {
 	if v.set == nil {
 		return 0
 	}
@@ -30,24 +30,39 @@ func (v *cover) at(key []byte) ikey.Seq {
 	return v.newest
 }
 
-// end returns the upper end of the keys to which the last answer applies.
-func (v *cover) end() []byte {
-	if v.hi == nil {
+// end returns the upper end of the keys to which the last answer applies, or the lower one for a backward move.
+func (v *cover) end(back bool) []byte {
+	switch {
+	case back:
+		return v.lo
+	case v.hi == nil:
 		return deadkeys.Beyond
 	}
 	return v.hi
 }
 
-// deletedBy returns the newest source whose range tombstones delete the given version of c.key, which source order
-// holds, or -1.
-func (c *Cursor) deletedBy(version ikey.Trailer, order int) int {
+// deletedBy returns the newest source whose range tombstones delete the version of c.key, or -1.
+func (c *Cursor) deletedBy() int {
 	if len(c.covers) == 0 {
 		return -1
 	}
-	for i := range c.covers[:order+1] {
-		if c.covers[i].at(c.key) > version.Seq() {
+	for i := range c.covers[:c.version.order+1] {
+		if c.covers[i].covering(c.key) > c.version.trailer.Seq() {
 			return i
 		}
 	}
 	return -1
+}
+
+// eachTarget returns the target of each source in a seek of key: range tombstones of a source move it for the older
+// ones.
+func (c *Cursor) eachTarget(key []byte) []ikey.Key {
+	c.targets = c.targets[:0]
+	for i := range c.covers {
+		c.targets = append(c.targets, c.target(key))
+		if v := &c.covers[i]; v.covering(key) > 0 {
+			key = v.end(c.back)
+		}
+	}
+	return c.targets
 }
