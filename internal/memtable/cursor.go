@@ -35,12 +35,13 @@ type Cursor struct {
 	take       int  // number of keys in the next window: few at first, so that short scans are cheap
 
 	// State of the window that is being filled.
-	back bool // in descending order
-	skip bool // leave out the key with the id edge, which the last window had
-	edge uint32
-	tail int // items in the tail
-	next int // index of the tail's next item
-	full bool
+	back   bool // in descending order
+	skip   bool // leave out the key with the id edge, which the last window had
+	edge   uint32
+	tail   int // items in the tail
+	next   int // index of the tail's next item
+	full   bool
+	locked bool
 
 	// In a key with many versions, which are chained from the newest on: the refs of those from the newest visible one
 	// to the current one, and maybe further. Only going back needs them.
@@ -91,19 +92,19 @@ func (c *Cursor) forget() {
 
 // First moves to the first version.
 func (c *Cursor) First() bool {
-	c.window(false, fromEnd, nil)
+	c.fromEnd(false)
 	return c.forward()
 }
 
 // Last moves to the last version.
 func (c *Cursor) Last() bool {
-	c.window(true, fromEnd, nil)
+	c.fromEnd(true)
 	return c.backward()
 }
 
 // SeekGE moves to the first version at or after k.
 func (c *Cursor) SeekGE(k ikey.Key) bool {
-	c.window(false, fromKey, k.User)
+	c.fromKey(false, k.User)
 	if !c.forward() {
 		return false
 	}
@@ -117,7 +118,7 @@ func (c *Cursor) SeekGE(k ikey.Key) bool {
 
 // SeekLT moves to the last version before k.
 func (c *Cursor) SeekLT(k ikey.Key) bool {
-	c.window(true, fromKey, k.User)
+	c.fromKey(true, k.User)
 	if c.i >= c.begin && string(c.t.keyOf(c.refs[c.i])) == string(k.User) {
 		if k.Trailer < math.MaxUint64 && c.enter(k.Trailer+1) {
 			return true
@@ -172,7 +173,7 @@ func (c *Cursor) forward() bool {
 				c.cur = nil
 				return false
 			}
-			c.window(false, fromEdge, nil)
+			c.fromEdge(false)
 			continue
 		}
 		if r := c.visible(); r != 0 {
@@ -191,7 +192,7 @@ func (c *Cursor) backward() bool {
 				c.cur = nil
 				return false
 			}
-			c.window(true, fromEdge, nil)
+			c.fromEdge(true)
 			continue
 		}
 		if c.enter(0) {

@@ -1,86 +1,96 @@
 package memtable
 
-// An origin is the position that a window begins at, in either direction.
-type origin int
+// A window begins at an end of the table, at a key, which belongs to it if the table has it, or after the last window.
+// It has the refs of the next keys in one direction, and the cursor is at the first of them.
 
-const (
-	fromEnd  origin = iota // of the table
-	fromKey                // at a key, which belongs to the window if the table has it
-	fromEdge               // after the last window, which is not empty
-)
-
-// window copies the refs of the next keys in one direction from an origin, and moves to the first of them.
-func (c *Cursor) window(back bool, from origin, key []byte) {
-	if c.t == nil {
-		c.i = 0
-		if back {
-			c.i = -1
-		}
+// fromEnd fills the window from the first key on or, back, from the last.
+func (c *Cursor) fromEnd(back bool) {
+	t := c.start(back, minTake)
+	if t == nil {
 		return
 	}
-	if from == fromEdge && back == c.back {
-		c.take = min(2*c.take, maxTake)
-	} else {
-		c.take = minTake
-	}
-	edge := c.begin
-	if !back {
-		edge = c.end - 1
-	}
-	c.begin, c.end = 0, 0
 	if back {
-		c.begin, c.end = maxTake, maxTake
-	}
-	c.back, c.skip, c.full = back, from == fromEdge, false
-
-	locked := c.lock()
-	t := c.t
-	var pivot item
-	switch from {
-	case fromKey:
-		pivot = t.take(key)
-	case fromEdge:
-		v := t.arena.version(c.refs[edge])
-		pivot = item{head: t.headOf(c.refs[edge]), first: c.refs[edge], id: v.id()} // the prefix may have changed
-		c.edge = v.id()
-	case fromEnd:
-	}
-	c.tail = int(t.tail.n.Load())
-	c.next = 0
-	switch {
-	case from != fromEnd:
-		c.next = t.search(pivot, c.tail)
-		if back && (c.next == c.tail || t.less(pivot, *t.tail.at(c.next))) {
-			c.next--
-		}
-	case back:
 		c.next = c.tail - 1
-	}
-	switch {
-	case from == fromEnd && back:
 		t.tree.Descend(c.visit)
-	case from == fromEnd:
+	} else {
+		c.next = 0
 		t.tree.Ascend(c.visit)
-	case back:
-		t.tree.DescendLessOrEqual(pivot, c.visit)
-	default:
-		t.tree.AscendGreaterOrEqual(pivot, c.visit)
 	}
+	c.stop(false)
+}
+
+// fromKey fills the window from a key on.
+func (c *Cursor) fromKey(back bool, key []byte) {
+	t := c.start(back, minTake)
+	if t == nil {
+		return
+	}
+	pivot := t.take(key)
+	c.from(pivot)
+	t.give(pivot)
+	c.stop(true)
+}
+
+// fromEdge fills the window with the keys after the last window, which is not empty.
+func (c *Cursor) fromEdge(back bool) {
+	edge, take := c.refs[c.begin], minTake
+	if !back {
+		edge = c.refs[c.end-1]
+	}
+	if back == c.back {
+		take = min(2*c.take, maxTake)
+	}
+	t := c.start(back, take)
+	c.edge, c.skip = t.arena.version(edge).id(), true
+	c.from(item{head: t.headOf(edge), first: edge, id: c.edge}) // the prefix may have changed
+	c.stop(true)
+	c.touch()
+}
+
+// start empties the window and returns the table, in which it takes the read lock if the table may still change.
+func (c *Cursor) start(back bool, take int) *Table {
+	c.back, c.take, c.skip, c.full, c.before, c.after = back, take, false, false, false, false
+	if back {
+		c.begin, c.end, c.i = maxTake, maxTake, maxTake-1
+	} else {
+		c.begin, c.end, c.i = 0, 0, 0
+	}
+	if c.t == nil {
+		return nil
+	}
+	if c.locked = !c.t.frozen.Load(); c.locked {
+		c.t.mu.RLock()
+	}
+	c.tail = int(c.t.tail.n.Load())
+	return c.t
+}
+
+// from puts the keys from an item on into the window.
+func (c *Cursor) from(pivot item) {
+	t := c.t
+	c.next = t.search(pivot, c.tail)
+	if !c.back {
+		t.tree.AscendGreaterOrEqual(pivot, c.visit)
+		return
+	}
+	if c.next == c.tail || t.less(pivot, *t.tail.at(c.next)) {
+		c.next--
+	}
+	t.tree.DescendLessOrEqual(pivot, c.visit)
+}
+
+// stop ends the filling. passed reports that there may be keys behind it, where it began.
+func (c *Cursor) stop(passed bool) {
 	for !c.full && c.inTail() {
 		c.takeTail()
 	}
-	if from == fromKey {
-		t.give(pivot)
+	if c.locked {
+		c.t.mu.RUnlock()
 	}
-	c.unlock(locked)
-	if from == fromEdge {
-		c.touch()
-	}
-
-	if back {
-		c.i, c.before, c.after = c.end-1, c.full, from != fromEnd
+	if c.back {
+		c.i, c.before, c.after = c.end-1, c.full, passed
 	} else {
-		c.i, c.before, c.after = c.begin, from != fromEnd, c.full
+		c.i, c.before, c.after = c.begin, passed, c.full
 	}
 }
 
@@ -132,19 +142,4 @@ func (c *Cursor) put(it item) bool {
 	}
 	c.full = c.end-c.begin == c.take
 	return !c.full
-}
-
-// lock takes the read lock if the table may still change, and reports whether it did.
-func (c *Cursor) lock() bool {
-	if c.t.frozen.Load() {
-		return false
-	}
-	c.t.mu.RLock()
-	return true
-}
-
-func (c *Cursor) unlock(locked bool) {
-	if locked {
-		c.t.mu.RUnlock()
-	}
 }
