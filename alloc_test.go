@@ -27,9 +27,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	})
 	put := func(k string) {
 		t.Helper()

@@ -23,9 +23,7 @@ func key(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 func TestTheStoreInOneReading(t *testing.T) {
 	must := func(err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	fsys := vfstest.NewMem() // a file system in memory
 	options := &bloomkv.Options{

@@ -317,9 +317,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 			must(t, snap.Close())
 
 			// The ingest below then leaves its tables alone.
-			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			m.settle()
 			m.look(keys, nil)
 			before := maps.Clone(m.counts)
@@ -361,9 +359,8 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				t.Error("tables after Close")
 			}
 			o.FS, o.ReadOnly = killed, true
-			if db, err = bloomkv.Open("db", o); err != nil {
-				t.Fatal(err)
-			}
+			db, err = bloomkv.Open("db", o)
+			must(t, err)
 			m = newAnswersModel(t, db)
 			m.readTables()
 			m.look(keys, nil)

@@ -22,9 +22,7 @@ import (
 // replace overwrites key and drops the old version from the tree: a lookup that begins later does not need it.
 func replace(t *testing.T, db *bloomkv.DB, key, value []byte) {
 	t.Helper()
-	if err := errors.Join(db.Put(key, value), db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(db.Put(key, value), db.Compact(t.Context(), bloomkv.CompactOptions{})))
 }
 
 // TestAKeyThatIsThereIsFoundWhileItIsReplaced replaces a key while a reader has loaded only one of state and sequence.
@@ -162,9 +160,7 @@ func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) 
 		if got, err := s.Get(key); err != nil || string(got) != string(want) {
 			t.Errorf("%s: the snapshot returns %q, %v, want %q", work, got, err, want)
 		}
-		if err := errors.Join(s.Close(), db.Close()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(s.Close(), db.Close()))
 	}
 }
 
@@ -275,9 +271,7 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	if files.Of(old[0].File.Path) != 0 {
 		t.Error("the table stays open")
 	}
-	if err := errors.Join(db.Close(), files.Left()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(db.Close(), files.Left()))
 }
 
 // afterSeq calls f once, when a reader has read the newest sequence for the nth time, counted from 1, and has not used
@@ -487,9 +481,7 @@ func testWhatReadersHandOut(t *testing.T, blockSize int) {
 			}
 		}
 	})
-	if err := snap.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, snap.Close())
 }
 
 // TestABlockIsHeldInsideTheGuard recycles all blocks at the moment at which a reader is about to hold its own. Only one
@@ -592,9 +584,7 @@ func testABlockIsLetGo(t *testing.T, blockSize int) {
 		it := db.Iter(bloomkv.IterOptions{})
 		for it.First(); it.Valid() && string(it.Key()) < string(key(n/2)); it.Next() {
 		}
-		if err := it.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, it.Close())
 		if _, err := storetest.Contents(db); err != nil {
 			t.Error(err)
 		}

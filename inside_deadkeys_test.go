@@ -167,9 +167,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	const workers, rows = 4, 100
 	values := [][]byte{nil, make([]byte, 1<<20)} // a large one takes another way into the store
@@ -282,10 +280,8 @@ func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
 		}
 		k := key(deadkeys.Worth/2 + round*deadkeys.Worth/5)
 		want[k] = "in"
-		if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{k: "in"}),
-			bloomkv.IngestOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Ingest(t.Context(), storetest.PairsOf(map[string]string{k: "in"}),
+			bloomkv.IngestOptions{}))
 		if err := storetest.Shows(db, want, keys); err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
@@ -374,9 +370,7 @@ func TestAStoreThatWasImportedIsNotTakenForDead(t *testing.T) {
 		if got, was := first(old), first(kept); got != "" || was != "" {
 			t.Errorf("the iterator from before is at %q, that of the snapshot at %q, want at no key", got, was)
 		}
-		if err := errors.Join(kept.Close(), storetest.Shows(to, want, []string{"a000", "a050", "b"})); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(kept.Close(), storetest.Shows(to, want, []string{"a000", "a050", "b"})))
 	}
 	must(t, errors.Join(old.Close(), snap.Close(), from.Close(), to.Close()))
 }

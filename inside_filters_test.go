@@ -276,16 +276,13 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			grown := rest("compacted", steps*step)
 			must(t, db.Close())
-			if db, err = bloomkv.Open("db", o); err != nil {
-				t.Fatal(err)
-			}
+			db, err = bloomkv.Open("db", o)
+			must(t, err)
 			if again := rest("opened again", steps*step); again != grown {
 				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
-			if err := errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()),
-				db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()),
+				db.Compact(t.Context(), bloomkv.CompactOptions{})))
 			if m := db.Metrics(); m.FPRPromised != filterplan.BestFPR {
 				t.Errorf("when all is deleted a rate of %g is promised, want %g", m.FPRPromised, filterplan.BestFPR)
 			}
@@ -472,9 +469,8 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 
 			before := db.Metrics().FPRPromised
 			must(t, db.Close())
-			if db, err = bloomkv.Open("db", o); err != nil {
-				t.Fatal(err)
-			}
+			db, err = bloomkv.Open("db", o)
+			must(t, err)
 			defer func() { _ = db.Close() }()
 			first("reopening", false)
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
@@ -652,14 +648,12 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 		for i := range 4 * n {
 			many = append(many, key(i))
 		}
-		if err := db.GetMany(many, func(i int, _ []byte, found bool) error {
+		must(t, db.GetMany(many, func(i int, _ []byte, found bool) error {
 			if found != (i%2 == 0 && i < 2*n) {
 				t.Errorf("key %d: %v", i, found)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return db.Metrics().Since(before)
 	}
 	m := look()
@@ -720,9 +714,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), FilterSeed: 3})
 	must(t, err)
 	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	var keys [][]byte
 	for run := range bloomkv.TriggerRuns - 1 { // too few runs for a compaction

@@ -46,9 +46,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	open()
 	storetest.Soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
 	left := mem.Kill()
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 
 	for _, c := range []struct {
 		name    string
@@ -82,9 +80,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 					t.Errorf("%s: key %s: %v, %v", c.name, key, ok, err)
 				}
 			}
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, db.Close())
 		}
 	}
 }
@@ -231,10 +227,8 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	for i := range 20 {
-		if err := errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)),
-			db.Flush(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(db.Put(fmt.Appendf(nil, "key%02d", i), make([]byte, 1000)),
+			db.Flush(t.Context())))
 		if i%5 == 0 {
 			must(t, db.Tree().RenewManifest(db.Tree().Load()))
 		}
@@ -252,20 +246,15 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 				i+1, manifests, tables, db.Metrics().Files.Open)
 		}
 	}
-	if err := errors.Join(db.Close(), files.Left()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(db.Close(), files.Left()))
 	o.ReadOnly = true
 	for range 2 {
-		if db, err = bloomkv.Open("db", o); err != nil {
-			t.Fatal(err)
-		}
+		db, err = bloomkv.Open("db", o)
+		must(t, err)
 		if _, err := storetest.Contents(db); err != nil {
 			t.Error(err)
 		}
-		if err := errors.Join(db.Close(), files.Left()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(db.Close(), files.Left()))
 	}
 }
 
@@ -342,9 +331,7 @@ func TestAFailedOpenKeepsNoDescriptor(t *testing.T) {
 	if n := opened.Load(); n != 0 || files.Of(".sst") != o.MaxOpenFiles {
 		t.Errorf("%d tables were opened again, %d are open, want none and %d", n, files.Of(".sst"), o.MaxOpenFiles)
 	}
-	if err := errors.Join(db.Close(), files.Left()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(db.Close(), files.Left()))
 }
 
 // TestAnEvictedDescriptorIsClosedAfterItsReads evicts a table's descriptor while a lookup reads it, and while a
@@ -404,9 +391,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			db.Tree().Domain.Wait()
 			return files.Of(".sst") == db.Metrics().Files.Open
 		})
-		if err := errors.Join(db.Close(), files.Left()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(db.Close(), files.Left()))
 	}
 }
 
@@ -568,9 +553,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := db.Close(); err != nil { // its manifest has a number that it reserves itself
-		t.Fatal(err)
-	}
+	must(t, db.Close()) // its manifest has a number that it reserves itself
 	// After a clean Close, the manifest is read but not written until the first file needs a number.
 	made := map[uint64]bool{}
 	fs := vfstest.NewHook(mem, func(op vfstest.Op) error {
@@ -586,9 +569,8 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		return nil
 	})
 	for i := range 2 {
-		if db, err = bloomkv.Open("db", storetest.Tiny(fs)); err != nil {
-			t.Fatal(err)
-		}
+		db, err = bloomkv.Open("db", storetest.Tiny(fs))
+		must(t, err)
 		key := []byte("key")
 		must(t, errors.Join(db.Put(key, nil), db.Flush(t.Context()), db.Put(key, nil), db.Close()))
 		if len(made) <= i {

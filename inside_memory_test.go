@@ -199,9 +199,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	}
 	accounts(t, r, open...)
 	for _, db := range open {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 	late.ErrorIfMissing = true
 	if _, err := bloomkv.Open("none", late); err == nil || r.Pool().Reserved.Load() != 0 ||
@@ -256,9 +254,8 @@ func TestFiltersOfAllStoresAreReducedTogether(t *testing.T) {
 		o := sharing(r)
 		o.FilterFPR = 1e-3
 		var err error
-		if stores[i], err = bloomkv.Open(fmt.Sprintf("db%d", i), o); err != nil {
-			t.Fatal(err)
-		}
+		stores[i], err = bloomkv.Open(fmt.Sprintf("db%d", i), o)
+		must(t, err)
 		fillStore(t, stores[i], n)
 		var key []byte
 		for k := range uint64(500) { // so that other levels have keys, too
@@ -449,9 +446,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 	db, err := bloomkv.Open("db", opts)
 	must(t, err)
 	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	db.Pool().Reserved.Add(5 << 18) // as if other stores had it
 	var b bloomkv.Batch

@@ -67,9 +67,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	// a table of range tombstones
-	if err := db.DeleteRange(bloomkv.KeyRange{Lower: key(1000), Upper: key(1400)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(1000), Upper: key(1400)}))
 	must(t, db.Close())
 	files := storetest.LogFiles(mem)
 	o.FS = files
@@ -143,9 +141,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 			}()
 			storetest.Soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
 			uncached(db)

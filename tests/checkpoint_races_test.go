@@ -66,9 +66,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				err = db.Checkpoint(t.Context(), "copy")
 				armed = false
 				if op <= at {
-					if err := db.Close(); err != nil {
-						t.Error(err)
-					}
+					must(t, db.Close())
 					break
 				}
 				content := want
@@ -83,9 +81,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 						t.Errorf("at operation %d: %v, want fs.ErrExist or ErrLocked", at, err)
 					}
 				}
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 				if err := holds(mem, "copy", content); err != nil {
 					t.Errorf("at operation %d: %v", at, err)
 				}
@@ -274,9 +270,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 	lost := mem.Crash(vfstest.KeepNothing)
 	for n := range checkpoints {
 		dir := fmt.Sprint("copy", n)

@@ -132,9 +132,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 			t.Fatalf("the source's key %d: %q, %v", i, v, err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem}); err != nil {
 		t.Error(err)
 	}
@@ -209,9 +207,8 @@ func TestACheckpointOfLittle(t *testing.T) {
 			c.make(t, db)
 			for range c.open {
 				must(t, db.Close())
-				if db, err = bloomkv.Open("db", storetest.Tiny(mem)); err != nil {
-					t.Fatal(err)
-				}
+				db, err = bloomkv.Open("db", storetest.Tiny(mem))
+				must(t, err)
 			}
 			want, err := storetest.Contents(db)
 			must(t, err)
@@ -224,9 +221,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 					t.Errorf("%s: %v", dir, err)
 				}
 			}
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, db.Close())
 			if err := holds(mem, "db", want); err != nil {
 				t.Errorf("the source: %v", err)
 			}
@@ -263,9 +258,8 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			}
 		}
 		var err error
-		if db, err = bloomkv.Open(dir, storetest.Tiny(mem)); err != nil {
-			t.Fatal(err)
-		}
+		db, err = bloomkv.Open(dir, storetest.Tiny(mem))
+		must(t, err)
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
 		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilitySync))
 		w.apply(want)
@@ -274,9 +268,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			t.Errorf("%s: %v, %s", dir, err, storetest.Diff(all, want))
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
@@ -445,9 +437,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	removeObsolete(t, db)
 	close(take.Open)
 	must(t, <-made)
-	if err := errors.Join(holds(mem, "copy", want), db.Close()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(holds(mem, "copy", want), db.Close()))
 }
 
 // removeObsolete waits until the store has released the states that were replaced, and flushes, which removes the files
@@ -488,7 +478,5 @@ func TestAScanKeepsItsTablesOnTheDisk(t *testing.T) {
 	if obsolete := db.Metrics().Files.Obsolete; obsolete != 0 {
 		t.Errorf("%d obsolete files are kept after the scan", obsolete)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }

@@ -112,9 +112,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 	db, err := bloomkv.Open("db", o)
 	must(t, err)
 	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	rng := rand.New(rand.NewPCG(1, 2))
 	honest := func() []byte {

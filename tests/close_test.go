@@ -321,10 +321,8 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 		db, err := bloomkv.Open(dir, o)
 		must(t, err)
 		for i := range 3000 {
-			if err := db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000),
-				[]byte(strings.Repeat(strconv.Itoa(i), 50))); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000),
+				[]byte(strings.Repeat(strconv.Itoa(i), 50))))
 		}
 		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		for i := range 3000 {

@@ -65,13 +65,11 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 		t.Errorf("compactions report %d bytes read, Metrics %d", beforeRead, before.CompactedBytesRead)
 	}
 	files.Take()
-	if err := errors.Join(
+	must(t, errors.Join(
 		db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key00200"), Upper: []byte("key01200")}),
 		db.Put([]byte("key00100"), nil), db.Put([]byte("key01300"), nil),
 		db.Compact(t.Context(), bloomkv.CompactOptions{}),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	storetest.AtRest(t, db, o.FS, "db")
 	opened := map[string]bool{} // tables whose data compaction has read
 	for _, op := range files.Take() {
@@ -408,9 +406,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	open()
 	must(t, <-done)
 	storetest.Soon(t, "only the tables of the tree are left", func() bool { return tablesOnDisk(t, mem) == want })
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 // fillTables writes the same keys at each call, into new tables of the last level.
@@ -452,9 +448,7 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 	if want := db.Metrics().Levels[0].Tables; tables != want || fails != 0 {
 		t.Errorf("%d tables on the disk, want %d; %d failures to come, want 0", tables, want, fails)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
@@ -485,7 +479,5 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 	if manifests-before > 3 {
 		t.Errorf("%d manifests for some 25 small edits", manifests-before)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }

@@ -107,9 +107,8 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	for _, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync} {
 		o.ReadOnly, o.Durability = true, d
-		if db, err = bloomkv.Open("db", o); err != nil {
-			t.Fatal(err)
-		}
+		db, err = bloomkv.Open("db", o)
+		must(t, err)
 		want := db.Put([]byte("k"), nil)
 		if !errors.Is(want, bloomkv.ErrReadOnly) {
 			t.Fatalf("Put returned %v, want ErrReadOnly", want)

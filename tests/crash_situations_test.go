@@ -275,9 +275,7 @@ func twoLogs(t *testing.T, promised bool) (left *vfstest.Mem, writes int) {
 	opened.Store(true)
 	defer func() {
 		close(release)
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	put := func() {
 		t.Helper()

@@ -163,9 +163,8 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 	if patch.Size() > int64(float64(filters)*1.1) {
 		t.Errorf("patch of %d bytes, the new filters have %d", patch.Size(), filters)
 	}
-	if patch, err = digest.ReadPatch(&wire); err != nil {
-		t.Fatal(err)
-	}
+	patch, err = digest.ReadPatch(&wire)
+	must(t, err)
 	patched, err := peer.Apply(patch)
 	must(t, err)
 	if patched.ID() != fresh.ID() || patched.ID() == peer.ID() || patched.Rate() != fresh.Rate() {

@@ -59,9 +59,7 @@ func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
 	must(t, err)
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
-	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
-		t.Error(err)
-	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 }
 
 // TestACompactionWaitsForRoomAndWritesDoNotWaitForIt checks that a compaction without disk space is reported once, that

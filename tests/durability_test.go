@@ -93,28 +93,20 @@ func check(
 	o := storetest.Tiny(disk)
 	o.Durability = option
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
-	if err := errors.Join(storetest.PutWith(db, bloomkv.DurabilitySync, []byte("a"), []byte("v")),
-		storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("b"), []byte("v"))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(storetest.PutWith(db, bloomkv.DurabilitySync, []byte("a"), []byte("v")),
+		storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("b"), []byte("v"))))
 	if err := write(db); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	o.FS = disk.Crash(vfstest.KeepNothing)
 	after, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer after.Close()
 	got := []string{}
 	for kv, err := range after.Scan(bloomkv.IterOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got = append(got, string(kv.Key)+"="+string(kv.Value))
 	}
 	if !durable {
@@ -128,9 +120,7 @@ func check(
 // TestADurabilityThatDoesNotExistIsRefused compares the errors, also after Close, which matters more.
 func TestADurabilityThatDoesNotExistIsRefused(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	k := []byte("k")
 	failures := func() []error {
 		return []error{
@@ -148,9 +138,7 @@ func TestADurabilityThatDoesNotExistIsRefused(t *testing.T) {
 	if ok, err := db.Has(k); ok || err != nil {
 		t.Errorf("after writes that failed: %v, %v", ok, err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	for _, err := range failures() {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // returned unwrapped
 			t.Errorf("after Close: %v", err)

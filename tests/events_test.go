@@ -120,15 +120,13 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	for i := range 4000 {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%4000), []byte(strings.Repeat("v", i%100))))
 	}
-	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+	must(t, db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range 1000 {
 			if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "kez%05d", i), Value: []byte("value")}, nil) {
 				return
 			}
 		}
-	}, bloomkv.IngestOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, bloomkv.IngestOptions{}))
 	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.AtRest(t, db, o.FS, "db")
 	m := db.Metrics()
@@ -351,9 +349,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			open()
 			must(t, <-done)
 			storetest.Settle(t, db)
-			if err := db.Put([]byte("the last"), nil); err != nil { // an unslowed write ends the stall
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte("the last"), nil)) // an unslowed write ends the stall
 			w := db.Metrics().Writes
 			l.close(t)
 			sums := map[bloomkv.StallReason]bloomkv.StallMetrics{}

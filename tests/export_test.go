@@ -307,9 +307,8 @@ func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 	encoded, err := has.MarshalBinary()
 	must(t, err)
 	for _, from := range [][]byte{encoded, whole} { // the list alone, or that in the export before
-		if has, err = bloomkv.ReadInventory(bytes.NewReader(from)); err != nil {
-			t.Fatal(err)
-		}
+		has, err = bloomkv.ReadInventory(bytes.NewReader(from))
+		must(t, err)
 		same := exported(t, db, bloomkv.ExportOptions{Since: has})
 		if len(same) > len(whole)/4 {
 			t.Errorf("an export without a new table has %d bytes, the whole one %d", len(same), len(whole))

@@ -407,9 +407,8 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if err := db.Close(); errors.Is(err, bloomkv.ErrReadOnly) != tt.readOnly {
 				t.Errorf("close: %v", err)
 			}
-			if db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfstest.KeepNothing))); err != nil {
-				t.Fatal(err)
-			}
+			db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfstest.KeepNothing)))
+			must(t, err)
 			defer db.Close()
 			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
 				t.Errorf("after reopening: %d bytes, %v", len(v), err)
@@ -508,9 +507,8 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	disk.mu.Lock()
 	disk.free = 1 << 30
 	disk.mu.Unlock()
-	if db, err = bloomkv.Open("db", storetest.Tiny(fsys)); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", storetest.Tiny(fsys))
+	must(t, err)
 	defer db.Close()
 	read(db)
 	if err := db.Put([]byte("more"), nil); err != nil {

@@ -53,9 +53,8 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		t.Errorf("too little for any filters: got %v, want ErrFilterRate and the memory that they need", err)
 	}
 	o.FilterMemory = 1 << 20
-	if db, err = bloomkv.Open("db", o); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
 	must(t, db.Close())
 }
 

@@ -375,8 +375,6 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 			t.Errorf("claimed length %d: %d lookups allocate %d bytes, want at most %d", claim, gets, got, most)
 		}
 		t.Logf("claimed length %d in a store of %d bytes: %d lookups allocate %d bytes", claim, size, gets, got)
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 }

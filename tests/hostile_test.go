@@ -93,9 +93,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 		if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
 			t.Error(err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 	left := filesIn(t, d.fs)
 	for _, name := range strange {
@@ -216,15 +214,11 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 		if err := db.Put([]byte("k"), nil); err != nil {
 			t.Errorf("%s: the first opener: %v", name, err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 		if db, err = bloomkv.Open(dir, storetest.Tiny(fsys)); err != nil {
 			t.Fatalf("%s: after Close: %v", name, err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 }
 

@@ -122,9 +122,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	if err := db.Put([]byte("k"), []byte("v")); err != nil {
 		t.Error(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 	files, err := os.ReadDir(filepath.Join(tmp, "real"))
 	must(t, err)
 	for _, f := range files {
@@ -132,12 +130,9 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 			t.Errorf("%s: %v, %v, want a file accessible only to its owner", f.Name(), info.Mode(), err)
 		}
 	}
-	if db, err = bloomkv.Open(filepath.Join(tmp, "new"), nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	db, err = bloomkv.Open(filepath.Join(tmp, "new"), nil)
+	must(t, err)
+	must(t, db.Close())
 	if info, err := os.Stat(filepath.Join(tmp, "new")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v, want one accessible only to its owner", info.Mode(), err)
 	}

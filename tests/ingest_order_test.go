@@ -186,9 +186,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 			t.Run(tt.name+", over "+where, func(t *testing.T) {
 				mem := vfstest.NewMem()
 				db, err := bloomkv.Open("db", storetest.Tiny(mem))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				for k, v := range old {
 					if where != "an ingested table" {
 						err = errors.Join(err, db.Put([]byte(k), []byte(v)))
@@ -203,9 +201,7 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 					err = db.Ingest(t.Context(), storetest.PairsOf(old), bloomkv.IngestOptions{})
 				}
 				snap, snapErr := db.Snapshot()
-				if err := errors.Join(err, snapErr); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(err, snapErr))
 				want, in := map[string]string{}, map[string]string{}
 				for _, k := range tt.want {
 					want[strings.TrimSpace(string(k))] = "1"
@@ -214,37 +210,25 @@ func TestWhatAnIngestReplaces(t *testing.T) {
 					in[string(k)], want[string(k)] = "2", "2"
 				}
 				files := lastingFiles(t, mem)
-				if err := db.Ingest(t.Context(), storetest.PairsOf(in),
-					bloomkv.IngestOptions{Replace: tt.replace}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Ingest(t.Context(), storetest.PairsOf(in),
+					bloomkv.IngestOptions{Replace: tt.replace}))
 				if strings.HasPrefix(tt.name, "nothing") && where != "memory" &&
 					!slices.Equal(lastingFiles(t, mem), files) && tt.replace == nil {
 					t.Errorf("an empty ingest left files %q, want %q", lastingFiles(t, mem), files)
 				}
 				keys := []string{"", "a", "b", "c", "d", "x", "y"}
-				if err := errors.Join(storetest.Shows(db, want, keys), storetest.Shows(snap, old, keys)); err != nil {
-					t.Error(err)
-				}
+				must(t, errors.Join(storetest.Shows(db, want, keys), storetest.Shows(snap, old, keys)))
 				// These are written after the ingest.
-				if err := errors.Join(db.Put([]byte("b"), []byte("3")), db.Delete([]byte("x"))); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(db.Put([]byte("b"), []byte("3")), db.Delete([]byte("x"))))
 				want["b"] = "3"
 				delete(want, "x")
 				for range 2 {
-					if err := errors.Join(storetest.Shows(db, want, keys),
-						storetest.Shows(snap, old, keys)); err != nil {
-						t.Error(err)
-					}
-					if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-						t.Fatal(err)
-					}
+					must(t, errors.Join(storetest.Shows(db, want, keys),
+						storetest.Shows(snap, old, keys)))
+					must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				}
-				if err := errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{}),
-					storetest.Shows(db, want, keys), db.Close()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{}),
+					storetest.Shows(db, want, keys), db.Close()))
 			})
 		}
 	}
@@ -287,18 +271,12 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
 				mem := vfstest.NewMem()
 				db, err := bloomkv.Open("db", storetest.Tiny(mem))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				want := map[string]string{"key00001": "old", "z": "old"}
 				for k, v := range want {
-					if err := db.Put([]byte(k), []byte(v)); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put([]byte(k), []byte(v)))
 				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 				storetest.AtRest(t, db, mem, "db")
 				files := lastingFiles(t, mem)
 				logged := func(db *bloomkv.DB) uint64 { return db.Metrics().Writes.LogBytes }
@@ -350,14 +328,10 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 					t.Errorf("the store has changed:\n%v\nwant\n%v", after, before)
 				}
 				// The store still works.
-				if err := db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"z": "new"}),
-					bloomkv.IngestOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"z": "new"}),
+					bloomkv.IngestOptions{}))
 				want["z"] = "new"
-				if err := errors.Join(storetest.Shows(db, want, []string{"z"}), db.Close()); err != nil {
-					t.Error(err)
-				}
+				must(t, errors.Join(storetest.Shows(db, want, []string{"z"}), db.Close()))
 				if err := db.Ingest(t.Context(), storetest.PairsOf(want),
 					bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // bare
 					t.Errorf("after Close: %v", err)
@@ -372,9 +346,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 func lastingFiles(t *testing.T, fsys vfs.FS) (names []string) {
 	t.Helper()
 	all, err := fsys.List("db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range all {
 		if kind, _ := filename.Parse(name); kind != filename.Log {
 			names = append(names, name)
@@ -425,16 +397,12 @@ func orphansOf(fsys vfs.FS) (left []string, err error) {
 func TestIngestOfOddSequences(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := map[string]string{}
 	for i := range 500 {
 		k := fmt.Sprintf("key%03d", i)
 		want[k] = strings.Repeat(k, 5)
-		if err := db.Put([]byte(k), []byte(want[k])); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte(want[k])))
 	}
 	keys := []string{"key000", "key499", "absent"}
 	if err := db.Ingest(t.Context(), db.Scan(bloomkv.IterOptions{}),
@@ -492,17 +460,14 @@ func TestIngestOfOddSequences(t *testing.T) {
 
 	o := storetest.Tiny(mem)
 	o.ReadOnly = true
-	if db, err = bloomkv.Open("db", o); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
 	asked := false
 	var odd iter.Seq2[bloomkv.KV, error] = func(func(bloomkv.KV, error) bool) { asked = true }
 	if err := db.Ingest(t.Context(), odd, bloomkv.IngestOptions{}); !errors.Is(err, bloomkv.ErrReadOnly) || asked {
 		t.Errorf("read-only: %v, sequence was read: %v", err, asked)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	if _, err := mem.Stat(filepath.Join("db", "nothing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}

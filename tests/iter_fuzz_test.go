@@ -40,9 +40,8 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	m.opts.Durability, m.opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	m.opts.MemtableSize, m.opts.BlockSize = 256<<10, 256<<(seed%3)
 	var err error
-	if m.db, err = bloomkv.Open("db", m.opts); err != nil {
-		tb.Fatal(err)
-	}
+	m.db, err = bloomkv.Open("db", m.opts)
+	must(tb, err)
 	must := func(what string, err error) {
 		tb.Helper()
 		if err != nil {
@@ -167,9 +166,7 @@ func FuzzIterators(f *testing.F) {
 			}
 		}
 		for _, i := range m.iters {
-			if err := i.it.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, i.it.Close())
 		}
 	})
 }

@@ -72,10 +72,8 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 		opened(line() - 1)
 	}()
 	for range 3 { // closed iterators are not named, although their memory is reused
-		if err := errors.Join(db.Iter(bloomkv.IterOptions{}).Close(),
-			snap.Iter(bloomkv.IterOptions{}).Close()); err != nil {
-			t.Error(err)
-		}
+		must(t, errors.Join(db.Iter(bloomkv.IterOptions{}).Close(),
+			snap.Iter(bloomkv.IterOptions{}).Close()))
 		for _, err := range db.Scan(bloomkv.IterOptions{}) {
 			if err != nil {
 				t.Error(err)
@@ -87,9 +85,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var more []*bloomkv.Iterator
 	for range 500 { // iterators are opened and closed in any order
 		if i := rng.IntN(10); i < len(more) {
-			if err := more[i].Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, more[i].Close())
 			more = slices.Delete(more, i, i+1)
 		} else {
 			more = append(more, db.Iter(bloomkv.IterOptions{}))
@@ -109,9 +105,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 			if err != nil || snapErr != nil {
 				t.Fatal(err, snapErr)
 			}
-			if err := db.Close(); err != nil { // in the middle of both
-				t.Fatal(err)
-			}
+			must(t, db.Close()) // in the middle of both
 			break
 		}
 		break
@@ -132,9 +126,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 			t.Errorf("it still moves: %q", it.Key())
 		}
 	}
-	if err := snap.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, snap.Close())
 }
 
 // TestIteratorsThatEndLeaveNothingToOthers closes iterators concurrently: an iterator must read what it recorded before
@@ -341,9 +333,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 				db = open()
 			}
 			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 			}()
 			only := func(what string, lo, hi []byte, most int) {
 				t.Helper()

@@ -163,9 +163,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 			}
 		}
 	}
-	if err := open[0].it.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, open[0].it.Close())
 	storetest.Soon(t, "only the tree's tables are left", func() bool {
 		tree := uint64(0)
 		for _, l := range db.Metrics().Levels {
@@ -330,9 +328,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 			})
 		}
 		time.Sleep(time.Duration(20+round*10) * time.Millisecond)
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 		storetest.Within(t, time.Minute, "ending", wg.Wait)
 	}
 }

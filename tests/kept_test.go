@@ -52,20 +52,15 @@ func readTree(t *testing.T, dir string) map[string][]byte {
 	root := os.DirFS(dir)
 	for _, pattern := range []string{"*", "*/*"} {
 		names, err := fs.Glob(root, pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, name := range names {
 			info, err := fs.Stat(root, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if info.IsDir() {
 				continue
 			}
-			if files[name], err = fs.ReadFile(root, name); err != nil {
-				t.Fatal(err)
-			}
+			files[name], err = fs.ReadFile(root, name)
+			must(t, err)
 		}
 	}
 	return files
@@ -79,9 +74,7 @@ func writeTree(t *testing.T, dir string, files map[string][]byte) {
 		if err == nil {
 			err = os.WriteFile(name, b, 0o666)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -204,9 +197,7 @@ func TestAChangedFormatBringsKeptStoresOfItsOwn(t *testing.T) {
 		t.Errorf("the stores that makeKept makes lack: %s", strings.Join(missing, ", "))
 	}
 	readme, err := os.ReadFile("../testdata/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, dir := range dirs {
 		for format, version := range contentsOf(readTree(t, dir)).versions {
 			if got := versionInTable(string(readme), format, i); got != strconv.Itoa(version) {
@@ -299,9 +290,7 @@ func keptReads(t *testing.T, dir, list string, features map[string]int) {
 		compareKept(t, db, list)
 		filtersAnswer(t, db)
 		prefixFiltersAnswer(t, db, features[feature] > 0)
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{}); err != nil {
 		t.Errorf("Check: %v%s", err, whatToDo)

@@ -156,9 +156,8 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	must(t, db.Close())
 	o := storetest.Tiny(vfs.OS)
 	o.ReadOnly = true
-	if db, err = bloomkv.Open(dir, o); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open(dir, o)
+	must(t, err)
 	for how, want := range map[string]string{"open": "locked true", "read": "locked false: <nil>"} {
 		if out, err := child(t, how, dir).Output(); err != nil || !strings.HasPrefix(string(out), want) {
 			t.Errorf("%s while a reader has the store open: %s, %v, want %s", how, out, err, want)
@@ -185,9 +184,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	if db, err = bloomkv.Open(dir, storetest.Tiny(vfs.OS)); err != nil {
 		t.Fatalf("after the first process was killed: %v", err)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 // TestAHundredKillsOfABackupLeaveWholeGenerations kills a process that writes, stores generations and removes old ones.

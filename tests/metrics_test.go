@@ -242,12 +242,8 @@ func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 			t.Errorf("the page has no %q:\n%s", want, page)
 		}
 	}
-	if err := it.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := snapshot.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, it.Close())
+	must(t, snapshot.Close())
 	storetest.AtRest(t, db, o.FS, "db")
 	if m = db.Metrics(); m.Readers != (bloomkv.ReaderMetrics{}) || m.Files.Obsolete != 0 {
 		t.Errorf("readers %+v, files %+v; want none left", m.Readers, m.Files)

@@ -314,9 +314,8 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := numberedOptions(mem)
 	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
-	if db, err = bloomkv.Open("db", o); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
 	all = wideContents("c")
 	for k, v := range all {
 		must(t, db.Put([]byte(k), []byte(v)))

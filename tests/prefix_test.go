@@ -56,13 +56,9 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 			}()
 			scans := scans
 			if tt.rule == (bloomkv.PrefixRule{}) {
@@ -77,9 +73,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 					if rng.IntN(10) == 0 {
 						err = db.Delete(k)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 				}
 			}
 			measure := func(state string, leastRuns int) {
@@ -96,9 +90,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				}
 				files.Take()
 				snap, err := db.Snapshot()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				defer snap.Close()
 				touched, before := 0, db.Metrics()
 				for i := range scans {
@@ -111,9 +103,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 					if place := places[i%len(places)]; place.move(it, p) || it.Err() != nil {
 						t.Fatalf("%s: %s: found %q, %v", state, place.name, it.Key(), it.Err())
 					}
-					if err := it.Close(); err != nil {
-						t.Fatal(err)
-					}
+					must(t, it.Close())
 					blocks, _ := files.Reads()
 					touched += min(blocks, 1)
 				}
@@ -154,9 +144,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			}
 			write(0) // all absent prefixes lie within the key range of a run
 			write(prefixes - 1)
-			if err := db.Flush(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Flush(t.Context()))
 			measure("loaded", 1)
 			for range 3 {
 				write(0)
@@ -164,14 +152,10 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 				for range 1500 {
 					write(rng.IntN(prefixes))
 				}
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 			}
 			measure("overwritten", 2)
-			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			measure("compacted", 1)
 		})
 	}
@@ -200,9 +184,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 		o := storetest.Tiny(mem)
 		o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, tt.rule
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		scans := func() {
 			t.Helper()
 			for range 300 {
@@ -228,27 +210,19 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 			// Compact twice, so that no table is just moved.
 			k, v := fmt.Sprintf("%d/%d/%d", 3*rng.IntN(20), 2*rng.IntN(30), i%2), fmt.Sprint(step, ".", i)
 			want[k] = v
-			if err := db.Put([]byte(k), []byte(v)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Put([]byte(k), []byte(v)))
 			if i == 200 {
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 			}
 		}
 		if tt.compact {
-			if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			scans()
 			if _, err := db.Check(t.Context(), bloomkv.CheckOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -280,22 +254,14 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
 			o.FilterPrefix, o.FilterFPR = bloomkv.PrefixSeparator('/', 2), 0.0001
 			db, err := bloomkv.Open("db", o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer db.Close()
-			must := func(err error) {
-				t.Helper()
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-			must(errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
+			must(t, errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
 				db.Compact(t.Context(), bloomkv.CompactOptions{})))
 			snap, err := db.Snapshot() // so that the deleted keys stay in the tables below
-			must(err)
+			must(t, err)
 			defer snap.Close()
-			must(errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db),
+			must(t, errors.Join(db.Put([]byte("user/10/a"), nil), db.Put([]byte("user/30/a"), nil), tt.delete(db),
 				db.Flush(t.Context())))
 			storetest.Settle(t, db)
 			for range 2 {
@@ -323,20 +289,14 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	there := map[string]string{}
 	for i := range 100 {
 		k := fmt.Sprintf("%d/%d", i%30*2, i)
 		there[k] = "v"
-		if err := db.Put([]byte(k), []byte("v")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put([]byte(k), []byte("v")))
 	}
-	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if it := db.Iter(bloomkv.IterOptions{Prefix: []byte("1/")}); it.First() || it.Close() != nil {
 		t.Fatal(it.Err())
 	}
@@ -344,9 +304,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 	table := newestTable(t, mem)
 	file := filename.Base(filename.Table, table.Number)
 	p, err := readerOf(t, mem, "db", file).Properties()
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	start := int(table.Size - table.TailLen - p.Prefixes.Bytes)
 	for at := start; at < start+int(p.Prefixes.Bytes); at += 7 {
 		fsys := mem.Kill()
@@ -360,9 +318,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatalf("byte %d: Check returned %v, want damage in %s", at, err, file)
 		}
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 60 {
 			p := fmt.Sprintf("%d/", i)
 			inside := maps.Clone(there)
@@ -414,17 +370,11 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	o := storetest.Tiny(mem)
 	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := range 3000 {
-		if err := db.Put(fmt.Appendf(nil, "key%05d", i), make([]byte, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
 	}
-	if err := errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
 	files := storetest.LogFiles(mem)
 	o.FS = files
 	db = storetest.OpenCold(t, o)

@@ -338,10 +338,8 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 				must(t, err)
 				defer db.Close()
 				for i := range uint64(n + 1) {
-					if err := db.Put(key(2*i),
-						[]byte("value of a key that makes the table a little larger")); err != nil {
-						t.Fatal(err)
-					}
+					must(t, db.Put(key(2*i),
+						[]byte("value of a key that makes the table a little larger")))
 				}
 				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 				tables := db.Tables()

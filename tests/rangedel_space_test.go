@@ -185,9 +185,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			db, err := bloomkv.Open("db", &o)
 			must(t, err)
 			defer func() {
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 			}()
 			open = sync.OnceFunc(open)
 			defer open()
@@ -304,17 +302,14 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				if t.Failed() {
 					t.Logf("before Close:\n%v", db.Metrics()) // including obsolete files
 				}
-				if err := db.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, db.Close())
 			}()
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, mem)
 			var snap *bloomkv.Snapshot
 			if tt.snap {
-				if snap, err = db.Snapshot(); err != nil {
-					t.Fatal(err)
-				}
+				snap, err = db.Snapshot()
+				must(t, err)
 			}
 			gone := map[int]bool{}
 			for _, r := range tt.ranges {

@@ -197,42 +197,34 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		o := storetest.Tiny(mem)
 		o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
+		must(t, err)
 		for i := range 400 {
-			must(db.Put(key(i), make([]byte, 100)))
+			must(t, db.Put(key(i), make([]byte, 100)))
 		}
-		must(db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		switch beside {
 		case "beside other keys":
-			must(db.Put(key(0), nil))
-			must(db.Put(key(399), nil))
+			must(t, db.Put(key(0), nil))
+			must(t, db.Put(key(399), nil))
 		case "in the run of other tables":
 			for i := range 400 {
 				if i < 30 || i > 300 {
-					must(db.Put(key(i), make([]byte, 100)))
+					must(t, db.Put(key(i), make([]byte, 100)))
 				}
 			}
 		}
-		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(110)}))
-		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(105)}))
-		must(db.DeleteRange(bloomkv.KeyRange{Lower: key(200), Upper: key(201)}))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(110)}))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(100), Upper: key(105)}))
+		must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(200), Upper: key(201)}))
 		if beside == "over what is left of a merge" {
-			must(db.Flush(t.Context()))
-			must(db.Put(key(102), nil))
-			must(db.Delete(key(102)))
-			must(db.Put(key(50), nil))
-			must(db.Flush(t.Context()))
-			must(db.DeleteRange(bloomkv.KeyRange{Lower: key(103), Upper: key(110)}))
+			must(t, db.Flush(t.Context()))
+			must(t, db.Put(key(102), nil))
+			must(t, db.Delete(key(102)))
+			must(t, db.Put(key(50), nil))
+			must(t, db.Flush(t.Context()))
+			must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(103), Upper: key(110)}))
 		}
-		must(db.Close())
+		must(t, db.Close())
 
 		lookups := map[string]func(db *bloomkv.DB, k []byte) (bool, error){
 			"get": func(db *bloomkv.DB, k []byte) (bool, error) { return errNot(db.Get(k)) },
@@ -279,9 +271,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 				if want := i < 100 || i >= 110 && i != 200; there != want || err != nil {
 					t.Errorf("tombstones %s, %s of %s: found %v, %v, want %v", beside, what, key(i), there, err, want)
 				}
-				if err := db.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Close())
 			}
 		}
 	}
@@ -536,9 +526,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 				}
 			}
 			storetest.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) <= full*525/1000 })
-			if err := db.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, db.Close())
 		})
 	}
 }

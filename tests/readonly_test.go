@@ -88,9 +88,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 		if err != nil {
 			t.Fatalf("closed %v: %v", closed, err)
 		}
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}
 }
 
@@ -258,9 +256,7 @@ func TestAReaderNeverRunsBesideAWriter(t *testing.T) {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, bloomkv.ErrLocked) {
 			t.Errorf("writer before operation %d: got %v, want no store or ErrLocked", at, err)
 		}
-		if err := writer.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, writer.Close())
 	}
 }
 

@@ -526,16 +526,14 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	db, err := bloomkv.Open(dir, nil)
 	must(t, err)
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("key"), uint64(i)) }
-	if err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+	must(t, db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range keys {
 			_, _ = rng.Read(value)
 			if !yield(bloomkv.KV{Key: key(i), Value: value}, nil) {
 				return
 			}
 		}
-	}, bloomkv.IngestOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, bloomkv.IngestOptions{}))
 	var b bloomkv.Batch
 	for i := range keys / 2 {
 		_, _ = rng.Read(value)

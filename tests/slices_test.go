@@ -16,23 +16,13 @@ import (
 // contents of the store stay the same.
 func TestSlicesAreTheCallers(t *testing.T) {
 	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, db.Close())
 	}()
 	ctx := context.Background()
 	want := map[string]string{}
 	b := func(s string) []byte { return []byte(s) }
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	spoil := func(slices ...[]byte) {
 		for _, s := range slices {
 			for i := range s[:cap(s)] {
@@ -54,26 +44,26 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	for i := range 4 {
 		k, v := fmt.Appendf(nil, "put%d", i), fmt.Appendf(nil, "value%d", i)
 		want[string(k)] = string(v)
-		must(db.Put(k, v))
+		must(t, db.Put(k, v))
 		spoil(k, v)
 	}
 	agree("Put")
 
 	k := b("put0")
-	must(db.Delete(k))
+	must(t, db.Delete(k))
 	delete(want, "put0")
 	spoil(k)
 	agree("Delete")
 
 	lo, hi := b("put1"), b("put2")
-	must(db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}))
+	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: lo, Upper: hi}))
 	delete(want, "put1")
 	spoil(lo, hi)
 	agree("DeleteRange")
 
 	k, v := b("new"), b("born")
 	ok, err := db.PutIfAbsent(k, v)
-	must(err)
+	must(t, err)
 	spoil(k, v)
 	want["new"] = "born"
 	if !ok {
@@ -84,7 +74,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	k, v = b("new"), b("grown")
 	old := b("born")
 	ok, err = db.CompareAndSwap(k, old, v)
-	must(err)
+	must(t, err)
 	spoil(k, v, old)
 	want["new"] = "grown"
 	if !ok {
@@ -92,10 +82,10 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	}
 	agree("CompareAndSwap")
 
-	must(db.Put(b("gone"), b("soon")))
+	must(t, db.Put(b("gone"), b("soon")))
 	k, old = b("gone"), b("soon")
 	ok, err = db.CompareAndDelete(k, old)
-	must(err)
+	must(t, err)
 	spoil(k, old)
 	if !ok {
 		t.Error("CompareAndDelete: false")
@@ -111,23 +101,23 @@ func TestSlicesAreTheCallers(t *testing.T) {
 	one.Reset()
 	one.Put(b("XXXXX"), b("XX"))
 	raw, err := two.MarshalBinary()
-	must(err)
+	must(t, err)
 	var three bloomkv.Batch
-	must(three.UnmarshalBinary(raw))
+	must(t, three.UnmarshalBinary(raw))
 	spoil(raw)
 	raw, err = three.MarshalBinary()
-	must(err)
+	must(t, err)
 	spoil(raw)
-	must(db.ApplyWith(&three, bloomkv.DurabilitySync))
+	must(t, db.ApplyWith(&three, bloomkv.DurabilitySync))
 	want["batch"] = "ed"
 	delete(want, "put3")
-	must(db.ApplyWith(&two, bloomkv.DurabilitySync))
+	must(t, db.ApplyWith(&two, bloomkv.DurabilitySync))
 	two.Reset()
 	two.Put(b("YYYYYYYYYYY"), b("YYYYYYY")) // reuses the memory of the applied operations
 	agree("Batch")
 
 	key, value := make([]byte, 0, 16), make([]byte, 0, 16)
-	must(db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
+	must(t, db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
 		for i := range 3 {
 			key, value = fmt.Appendf(key[:0], "ingest%d", i), fmt.Appendf(value[:0], "in%d", i)
 			want[string(key)] = string(value)
@@ -138,7 +128,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		}
 	}, bloomkv.IngestOptions{}))
 	lo, hi = b("put"), b("puu")
-	must(db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) },
+	must(t, db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) },
 		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}}))
 	delete(want, "put2")
 	agree("Ingest")
@@ -147,13 +137,13 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		for _, name := range []string{"new", "batch", "ingest1"} {
 			k := b(name)
 			v, err := db.Get(k)
-			must(err)
+			must(t, err)
 			spoil(k, v)
 			v, _, err = db.GetTraced(b(name))
-			must(err)
+			must(t, err)
 			spoil(v)
 			v, err = db.AppendGet(nil, b(name))
-			must(err)
+			must(t, err)
 			spoil(v)
 			if ok, err := db.Has(k); ok || err != nil {
 				t.Errorf("Has of the overwritten key: %v, %v", ok, err)
@@ -184,13 +174,13 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		if string(it.Key()) != "ingest0" {
 			t.Errorf("SeekLT: is at %q", it.Key())
 		}
-		must(it.Close())
+		must(t, it.Close())
 		if fmt.Sprint(got) != "[ingest0=in0 ingest1=in1]" {
 			t.Errorf("iterator: %v", got)
 		}
 
 		keys := [][]byte{b("new"), b("absent"), b("batch")}
-		must(db.GetMany(keys, func(i int, v []byte, found bool) error {
+		must(t, db.GetMany(keys, func(i int, v []byte, found bool) error {
 			if w, there := want[string(keys[i])]; there != found || string(v) != w {
 				t.Errorf("GetMany %q: %q, %v", keys[i], v, found)
 			}
@@ -203,7 +193,7 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: lo, Upper: hi}); err != nil {
 			t.Error(err)
 		}
-		must(db.Compact(ctx, bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}}))
+		must(t, db.Compact(ctx, bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: lo, Upper: hi}}))
 		spoil(lo, hi)
 		agree("Compact")
 	}
@@ -247,14 +237,12 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 		}
 	}
 	for range 8 {
-		if err := db.GetMany([][]byte{[]byte("x"), []byte("y")}, func(i int, v []byte, found bool) error {
+		must(t, db.GetMany([][]byte{[]byte("x"), []byte("y")}, func(i int, v []byte, found bool) error {
 			if found || v != nil {
 				t.Errorf("GetMany: absent key %d: %q, %v", i, v, found)
 			}
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if n := db.Metrics().Readers.Iterators; n != 0 {
 		t.Errorf("%d cursors are in use", n)

@@ -40,9 +40,8 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 		o.MemtableSize = 1 << 20 // only the test flushes
 	}
 	var err error
-	if r.db, err = bloomkv.Open("db", o); err != nil {
-		t.Fatal(err)
-	}
+	r.db, err = bloomkv.Open("db", o)
+	must(t, err)
 	for i := range 120 {
 		r.keys = append(r.keys, fmt.Sprintf("key%03d", i))
 	}
@@ -199,24 +198,16 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 		r := newSnapshotRun(t, 4)
 		r.puts = puts
 		for range 300 {
-			if err := r.write(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.write())
 			if r.rng.IntN(20) == 0 {
-				if err := r.take(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, r.take())
 			}
 		}
-		if err := r.db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		storetest.Settle(t, r.db)
 		before, tombstones := r.held()
 		for _, s := range r.snaps {
-			if err := s.snap.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.snap.Close())
 		}
 		r.snaps = nil
 		storetest.Soon(t, "the versions kept by snapshots are removed", func() bool {
@@ -226,9 +217,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 		if before <= len(r.now) || tombstones > 0 == puts {
 			t.Errorf("%d values, and %d now, and %d tombstones: the test tests little", before, len(r.now), tombstones)
 		}
-		if err := errors.Join(r.agree(), r.db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(r.agree(), r.db.Close()))
 	}
 }
 
@@ -239,9 +228,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.DurabilityNoSync
 		db, err := bloomkv.Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		const keys = 30
 		commit := func(n int) error {
 			var b bloomkv.Batch
@@ -256,22 +243,14 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 		}
 		var closed, right atomic.Int64
 		for n := range 12 {
-			if err := commit(n); err != nil {
-				t.Fatal(err)
-			}
+			must(t, commit(n))
 			if n%3 == 0 {
-				if err := db.Flush(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must(t, db.Flush(t.Context()))
 			}
 			snap, err := db.Snapshot()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			want, there := strconv.Itoa(n), n%4 != 3
-			if err := commit(n + 1); err != nil { // hides the snapshot's keys
-				t.Fatal(err)
-			}
+			must(t, commit(n+1)) // hides the snapshot's keys
 			var wg sync.WaitGroup
 			answer := func(what, v string, found bool, err error) bool {
 				switch {
@@ -338,9 +317,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				<-started
 			}
 			beside := snap.Iter(bloomkv.IterOptions{}) // the iterator outlives the snapshot
-			if err := errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{})); err != nil {
-				t.Fatal(err)
-			}
+			must(t, errors.Join(snap.Close(), db.Compact(t.Context(), bloomkv.CompactOptions{})))
 			wg.Wait()
 			left := 0
 			for range beside.All() {
@@ -355,9 +332,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 				t.Errorf("closed again: %v", err)
 			}
 		}
-		if err := db.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Close())
 		if closed.Load() == 0 || right.Load() == 0 {
 			t.Errorf("%d right answers and %d times ErrClosed: the test tests little", right.Load(), closed.Load())
 		}
@@ -368,27 +343,18 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	o := storetest.Tiny(mem)
 	o.ReadOnly = true
-	if db, err = bloomkv.Open("db", o); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
 	snap, err := db.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := storetest.Shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {
 		t.Error(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Close())
 	_, getErr := snap.Get([]byte("k"))
 	_, hasErr := snap.Has([]byte("k"))
 	_, appendErr := snap.AppendGet(nil, []byte("k"))

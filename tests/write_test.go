@@ -45,9 +45,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 		t.Errorf("%d writes in %d groups with %d syncs, want %d in at most %d groups, one sync per group",
 			m.Operations, m.Groups, m.LogSyncs, writers*each, writers*each/4)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
@@ -87,9 +85,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
@@ -137,9 +133,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 			t.Fatalf("key %d: %v, %v", i, ok, err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
@@ -181,9 +175,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 		}
 	}
 	open()
-	if err := db.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, db.Close())
 }
 
 // TestALogReservesWhatTheOneBeforeItHad opens a store, fills a log, flushes it, and does so twice more: only the first
@@ -249,9 +241,8 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 	lost := mem.Crash(vfstest.KeepNothing)
 	must(t, db.Close())
-	if db, err = bloomkv.Open("db", storetest.Tiny(lost)); err != nil {
-		t.Fatal(err)
-	}
+	db, err = bloomkv.Open("db", storetest.Tiny(lost))
+	must(t, err)
 	for i := range done {
 		if ok, err := db.Has(fmt.Append(nil, "writer ", i)); !ok || err != nil {
 			t.Errorf("writer %d, queued with or before a Sync writer: %v, %v", i, ok, err)

@@ -17,9 +17,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
+
+var must = testkit.Must
 
 // A store is a writer on a tree without tables. tables has values of keys that would be in tables.
 type store struct {
@@ -76,9 +79,7 @@ func (s *store) SameRange([]byte, []byte, tree.Moment, tree.Moment) (bool, error
 func newStore(t *testing.T) *store {
 	t.Helper()
 	fsys := vfstest.NewMem()
-	if err := fsys.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fsys.Mkdir("db"))
 	s, domain := &store{tables: map[string]string{}}, new(epoch.Domain)
 	s.Tree = tree.New(tree.Config{
 		FS: fsys, Dir: "db", Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
@@ -87,9 +88,7 @@ func newStore(t *testing.T) *store {
 			Parts: sstable.NewPartPool(1 << 20),
 		},
 	})
-	if err := s.Tree.Create(1, 7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tree.Create(1, 7))
 	s.Tree.Begin(s.Tree.FirstState(nil, 1<<16), 0)
 	s.Init(Config{
 		FS: fsys, Dir: "db", Tree: s.Tree, Policy: s, MemtableSize: 1 << 16, Seed: 7,
@@ -101,9 +100,7 @@ func newStore(t *testing.T) *store {
 func (s *store) close(t *testing.T) {
 	t.Helper()
 	s.Tree.Close()
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, s.Close())
 	if err := s.Tree.CloseManifest(s.Tree.End()); err != nil {
 		t.Error(err)
 	}
@@ -116,9 +113,7 @@ func put(k, v string) []byte { return batch.AppendOp(nil, ikey.Set, []byte(k), [
 func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 	s := newStore(t)
 	s.tables["table"] = "v"
-	if err := s.Commit(put("mem", "v"), 1, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Commit(put("mem", "v"), 1, true))
 	del := func(k string) []byte { return batch.AppendOp(nil, ikey.Delete, []byte(k), nil) }
 	cut := func(lo, hi string) []byte {
 		if hi == "" {
@@ -200,9 +195,7 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 			per := 8 * time.Microsecond << (s.steps - 1) // per KiB
 			const kib = 100
 			began := time.Now()
-			if err := s.Commit(put("key", string(make([]byte, kib<<10))), 1, false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Commit(put("key", string(make([]byte, kib<<10))), 1, false))
 			if d, want := time.Since(began), kib*per; d < want || d > want+want/20 {
 				t.Errorf("at step %d, 100 KiB take %v, want %v", s.steps, d, want)
 			}
@@ -245,9 +238,7 @@ func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 		fill := func(part float64) {
 			t.Helper()
 			for ops = 0; float64(s.Tree.Load().Mem.Bytes()) < part*float64(s.MemtableSize); ops++ {
-				if err := s.Commit(put(fmt.Sprint("key", ops), string(make([]byte, 10<<10))), 1, false); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Commit(put(fmt.Sprint("key", ops), string(make([]byte, 10<<10))), 1, false))
 			}
 		}
 		fill(0.8)
@@ -414,9 +405,7 @@ func TestAMarkIsNoKeyOfACondition(t *testing.T) {
 		if held, err := s.holds(when, mark); err != nil || !held {
 			t.Errorf("the empty key is %q, after a mark: %v, %v, want true", old, held, err)
 		}
-		if err := s.Commit(put("", "v"), 1, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Commit(put("", "v"), 1, false))
 	}
 	s.close(t)
 }
@@ -425,14 +414,10 @@ func TestAMarkIsNoKeyOfACondition(t *testing.T) {
 func TestAMarkWaitsForTheFlushOfItsMemtable(t *testing.T) {
 	s := newStore(t)
 	mark := batch.AppendOp(nil, ikey.Mark, nil, []byte("mark"))
-	if err := s.Commit(append(put("key", "v"), mark...), 2, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Commit(append(put("key", "v"), mark...), 2, false))
 	for _, want := range []string{"mark", "", "mark"} {
 		if want == "" {
-			if err := s.Commit(put("key", "w"), 1, false); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Commit(put("key", "w"), 1, false))
 		}
 		if _, err := s.Freeze(t.Context()); err != nil {
 			t.Fatal(err)
@@ -446,9 +431,7 @@ func TestAMarkWaitsForTheFlushOfItsMemtable(t *testing.T) {
 			t.Errorf("an empty memtable was frozen: %v", err)
 		}
 		if want == "" {
-			if err := s.Commit(mark, 1, false); err != nil { // alone
-				t.Fatal(err)
-			}
+			must(t, s.Commit(mark, 1, false)) // alone
 		}
 	}
 	if m := s.Tree.Mark(); string(m.Bytes) != "mark" || m.Seq != 4 {
@@ -484,9 +467,7 @@ func TestPutsCutRangesOfDeadKeysAndNothingElseDoes(t *testing.T) {
 	} {
 		s.DeadKeys = new(deadkeys.Ranges)
 		s.DeadKeys.Close(s.DeadKeys.Open([]byte("j"), []byte("l"), deadkeys.Reader{Seq: s.Tree.NewestSeq()}), true)
-		if err := tt.write(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tt.write())
 		if n := s.DeadKeys.Len(); n != map[bool]int{false: 1, true: 2}[tt.cuts] {
 			t.Errorf("after %s there are %d ranges; it cuts: %v", tt.name, n, tt.cuts)
 		}

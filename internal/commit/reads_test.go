@@ -65,22 +65,16 @@ func TestReadsStandByWhatWasWrittenSince(t *testing.T) {
 		for _, where := range []string{"group", "memtable"} {
 			s := newStore(t)
 			for _, k := range []string{"b", "k", "n"} { // older versions do not count
-				if err := s.Commit(append(put(k, "old"), cut("y", "z")...), 2, false); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Commit(append(put(k, "old"), cut("y", "z")...), 2, false))
 			}
 			now, err := s.Tree.Now()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			r := tt.reads
 			r.At, r.seen = now, now
 			r.sort()
 			ops := tt.ops
 			if where == "memtable" {
-				if err := s.Commit(ops, 1, false); err != nil {
-					t.Fatal(err)
-				}
+				must(t, s.Commit(ops, 1, false))
 				ops = nil
 			}
 			if got, err := s.unchanged(&r, ops); err != nil || got != tt.stands || s.asked != 0 {
@@ -96,17 +90,11 @@ func TestReadsStandByWhatWasWrittenSince(t *testing.T) {
 func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		s := newStore(t)
-		if err := s.Commit(put("key", "v"), 1, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Commit(put("key", "v"), 1, false))
 		now, err := s.Tree.Now()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r := Reads{At: now, Keys: [][]byte{[]byte("key"), []byte("other")}, Ranges: []Range{{Lo: []byte("a")}}}
-		if err := s.Commit(put("other", "v"), 1, false); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Commit(put("other", "v"), 1, false))
 		if _, err := s.Freeze(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -128,13 +116,9 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 // that published its sequence before the reads and its state after them.
 func TestReadsOfAnOlderStateAreRepeated(t *testing.T) {
 	s := newStore(t)
-	if err := s.Commit(put("key", "v"), 1, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Commit(put("key", "v"), 1, false))
 	now, err := s.Tree.Now()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := s.Freeze(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +136,7 @@ func TestReadsOfAnOlderStateAreRepeated(t *testing.T) {
 func TestTheFirstOfAGroupThatReadsTheSameWins(t *testing.T) {
 	s := newStore(t)
 	now, err := s.Tree.Now()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var group []*commit
 	for i := range 3 {
 		r := &Reads{At: now, Keys: [][]byte{[]byte("key")}}
@@ -162,9 +144,7 @@ func TestTheFirstOfAGroupThatReadsTheSameWins(t *testing.T) {
 		group = append(group, &commit{ops: put("key", strconv.Itoa(i)), count: 1, reads: r})
 	}
 	group = append(group, &commit{ops: put("other", "v"), count: 1})
-	if err := s.commitGroup(group, 100, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.commitGroup(group, 100, false))
 	for i, c := range group[:3] {
 		if c.satisfied != (i == 0) || c.err != nil {
 			t.Errorf("commit %d of the group: satisfied %v, %v", i, c.satisfied, c.err)

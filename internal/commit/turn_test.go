@@ -15,9 +15,7 @@ func TestACommitThatATurnDelayedComesBeforeTheNextTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore(t)
 		first, err := s.Turn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		came := make(chan string, 8)
 		wait := func(ctx context.Context, name string) {
 			go func() {

@@ -37,9 +37,8 @@ func benchRun(b *testing.B, d *disk, v *manifest.Version, level int, run uint64,
 	for _, m := range res.Tables {
 		e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
 	}
-	if v, err = v.Apply(e); err != nil {
-		b.Fatal(err)
-	}
+	v, err = v.Apply(e)
+	must(b, err)
 	return v
 }
 

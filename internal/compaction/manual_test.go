@@ -174,9 +174,8 @@ func TestAManualCompactionEndsWhileNewDataComesIn(t *testing.T) {
 			}
 		}
 		var err error
-		if v, err = v.Apply(e); err != nil {
-			t.Fatal(err)
-		}
+		v, err = v.Apply(e)
+		must(t, err)
 	}
 	t.Error("it does not end")
 }

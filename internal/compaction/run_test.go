@@ -238,17 +238,15 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 	m.Flags |= manifest.SeqOverridden
 	m.MinSeq, m.MaxSeq = 7, 7
 	e := &manifest.Edit{NextFile: 1 << 20, Added: []manifest.Added{{Level: 0, Run: 11, Table: m}}}
-	if v, err = v.Apply(e); err != nil {
-		t.Fatal(err)
-	}
+	v, err = v.Apply(e)
+	must(t, err)
 	p := &Plan{To: 6, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}, {6, 10, v.Levels[6][0].Tables}}}
 	for _, c := range []struct {
 		snapshots []ikey.Seq
 		want      string
 	}{{nil, "b@0=new"}, {[]ikey.Seq{2}, "b@7=new b@2=b c@1=c a~d@7"}} {
-		if res, err = Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...)); err != nil {
-			t.Fatal(err)
-		}
+		res, err = Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
+		must(t, err)
 		if got := d.text(res.Tables); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
@@ -427,9 +425,8 @@ func TestANewRunIsNewerThanItsLevel(t *testing.T) {
 	if got, want := d.text(res.Tables), "a@3- b@4=new c@0=c"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if v, err = v.Apply(withNext(Edit(v, p, res.Tables, 12))); err != nil {
-		t.Fatal(err)
-	}
+	v, err = v.Apply(withNext(Edit(v, p, res.Tables, 12)))
+	must(t, err)
 	if runs := v.Levels[1]; len(runs) != 2 || runs[0].ID != 12 || runs[0].Tables[0] != res.Tables[0] {
 		t.Errorf("%v, want a second run, as the newest", v)
 	}

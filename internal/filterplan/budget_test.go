@@ -34,9 +34,7 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 				asked := o.WithDefaults().FPR
 				promise := func(keys uint64, budget int64) Promise {
 					f, err := o.Forecast(keys, 0, budget)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					if f.Writing.Passed < f.Idle.Passed || f.Writing.Budget < f.Idle.Budget {
 						t.Errorf("%+v, %d keys in %d bytes: %+v; want no less of an idle store", o, keys, budget, f)
 					}
@@ -46,9 +44,7 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 					return f.Writing
 				}
 				most, err := o.Holds(budget, use)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				within, beyond := promise(most*99/100, budget), promise(most*108/100, budget)
 				if within.Passed != asked || within.Budget > budget ||
 					beyond.Passed <= asked || beyond.Budget < budget {
@@ -88,9 +84,7 @@ func TestAForecastRisesSmoothly(t *testing.T) {
 		before := Forecast{}
 		for keys := uint64(1_000_000); keys < 1<<34; keys += keys / 4 {
 			f, err := Options{Kind: kind}.Forecast(keys, 0, DefaultBudget)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			const rounded = 1e-9
 			if f.Idle.Reads < before.Idle.Reads-rounded || f.Writing.Reads < before.Writing.Reads-rounded ||
 				keys > 1_000_000 && (f.Writing.Reads > 6*before.Writing.Reads || f.Idle.Reads > 6*before.Idle.Reads) {

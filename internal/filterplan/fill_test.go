@@ -16,9 +16,7 @@ func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
 		b.Add(bloomblock.Hash(rand.Uint64()))
 	}
 	h, err := bloomblock.ParseHeader(b.AppendBlock(nil, p))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return h.Forms(0)
 }
 
@@ -27,9 +25,7 @@ func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
 func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 	const keys, tables = 20_000, 50
 	params := func(p bloomblock.Params, err error) bloomblock.Params {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p
 	}
 	for _, c := range []struct {

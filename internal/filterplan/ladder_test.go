@@ -31,9 +31,7 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 			if ribbon && rate > bloomblock.BestRibbonRate {
 				p, err = bloomblock.ParamsRibbon(rate)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if on := l.Rate(p.BitsPerKey()); on > p.Rate()*1.005 {
 				t.Errorf("ribbon %t: %g bits give %g, and by the ladder %g", ribbon, p.BitsPerKey(), p.Rate(), on)
 			}

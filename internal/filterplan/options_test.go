@@ -18,9 +18,7 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		{Memory: 8 << 20, Kind: Ribbon},
 	} {
 		fpr, rest, err := o.PlanAtRest(3_000_000, 3)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var runs []Run
 		for _, l := range rest {
 			runs = append(runs, Run{Level: l.Level, Keys: l.Keys})
@@ -51,9 +49,7 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	for _, few := range []uint64{1_000, 50_000, 1_000_000} {
 		memory := int64(few+1_000_000) * 6 / 8
 		promise, tree, err := Options{Memory: memory}.PlanTree([]Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		fpr := promise.FPR
 		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 ||
 			tree[0].BitsPerKey < tree[6].BitsPerKey {

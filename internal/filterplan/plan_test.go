@@ -7,7 +7,10 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 // runs are the most that levels have in a store.
 var runs = [...]int{12, 1, 1, 1, 1, 1, 1}
@@ -69,9 +72,7 @@ func TestLevelsWithSeveralRunsShareTheirPart(t *testing.T) {
 
 func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
 	p, err := Planner{Ratio: 10, Runs: runs, Kind: Ribbon}.Plan(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for l := range p.Levels {
 		if p.Levels[l].Rate != 1 || p.Levels[l].Params.Rate() != 1 {
 			t.Errorf("level %d: rate %g, filters for %g, want none", l, p.Levels[l].Rate, p.Levels[l].Params.Rate())
@@ -109,9 +110,7 @@ func planOf(t *testing.T, fpr float64, ribbon bool) *Plan {
 		kind = Ribbon
 	}
 	p, err := Planner{Ratio: 10, Runs: runs, Kind: kind}.Plan(fpr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 

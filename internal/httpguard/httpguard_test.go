@@ -10,7 +10,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 var greeting = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 
@@ -123,15 +127,11 @@ func TestAServerLeavesClientsThatSendOrReadNothing(t *testing.T) {
 				}
 			}
 			l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			served := make(chan error, 1)
 			go func() { served <- s.Serve(l) }()
 			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer conn.Close()
 			if _, err := io.Copy(conn, strings.NewReader(c.request)); err != nil {
 				t.Fatal(err)

@@ -93,9 +93,7 @@ func TestLoadAddsUpTheEdits(t *testing.T) {
 	if l.Number() != 9 {
 		t.Errorf("number is %d, want 9", l.Number())
 	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, l.Close())
 	if err := l.Append(&Edit{}); !errors.Is(err, os.ErrClosed) {
 		t.Errorf("Append after Close returns %v", err)
 	}

@@ -70,9 +70,7 @@ func TestSeek(t *testing.T) {
 				if got := all(c, c.SeekGE(ikey.Search([]byte(test.user), test.at))); got != test.want {
 					t.Errorf("got  %s\nwant %s", got, test.want)
 				}
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
+				must(t, c.Close())
 			})
 			if !frozen {
 				// Freeze is for ever: begin again with an equal table.
@@ -315,8 +313,6 @@ func TestATableKnowsHowMuchOfItItsFlushHasRead(t *testing.T) {
 		if got := tb.Flushed(); read != n || got != n {
 			t.Errorf("at the end, after %d versions: %d, want both %d", read, got, n)
 		}
-		if err := src.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, src.Close())
 	}
 }

@@ -14,7 +14,10 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 func add(t *Table, key string, seq ikey.Seq, kind ikey.Kind, value string) {
 	t.Add([]byte(key), bloomblock.HashKey([]byte(key)), seq, kind, []byte(value))

@@ -338,9 +338,7 @@ func TestACursorIsUsedAgain(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	c.Last()
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, c.Close())
 	if c.First() || c.Last() || c.SeekGE(ikey.Search(nil, 1)) || c.SeekLT(ikey.Search([]byte("z"), 1)) || c.Next() ||
 		c.Prev() {
 		t.Error("a closed cursor stands somewhere")

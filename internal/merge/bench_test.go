@@ -139,9 +139,7 @@ func TestAPooledMergeAllocatesNothing(t *testing.T) {
 				t.Fatal("the merge has no current version")
 			}
 		}
-		if err := m.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.Close())
 	}
 	walk()
 	if steps < 15000 {
@@ -191,8 +189,6 @@ func BenchmarkStep(b *testing.B) {
 				p.m.Prev()
 			}
 		})
-		if err := p.m.Close(); err != nil {
-			b.Error(err)
-		}
+		must(b, p.m.Close())
 	}
 }

@@ -102,9 +102,7 @@ func TestConcat(t *testing.T) {
 			if got := run(t, c, test.moves); got != test.want {
 				t.Errorf("%s:\ngot  %s\nwant %s", test.moves, got, test.want)
 			}
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, c.Close())
 			if c.Next() || c.Prev() || c.First() || c.Last() ||
 				c.SeekGE(parseKey(t, "a@1")) || c.SeekLT(parseKey(t, "z@1")) {
 				t.Error("a closed run moves")
@@ -171,9 +169,7 @@ func TestAConcatMayBeReset(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", tables, got, want)
 		}
 		run(t, &c, "next")
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, c.Close())
 		if r.open >= 0 {
 			t.Errorf("%s: table %d is still open", tables, r.open)
 		}

@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 func TestMerge(t *testing.T) {
 	for _, test := range []struct{ name, sources, moves, want string }{
@@ -277,9 +281,7 @@ func TestTablesOpenLate(t *testing.T) {
 					t.Fatalf("%s: got %s, want %s", move, got, want)
 				}
 			}
-			if err := m.Close(); err != nil {
-				t.Error(err)
-			}
+			must(t, m.Close())
 		})
 	}
 }
@@ -307,9 +309,7 @@ func scripted(t *testing.T, texts, moves, want string) {
 	if got := run(t, m, moves); got != want {
 		t.Errorf("%s:\ngot  %s\nwant %s", moves, got, want)
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, m.Close())
 	for i, l := range lists {
 		if l.closed != 1 {
 			t.Errorf("source %d was closed %d times", i, l.closed)
@@ -378,8 +378,6 @@ func TestAMergeMayBeReset(t *testing.T) {
 		if got := run(t, &m, "first, next, next, next"); got != test.want {
 			t.Errorf("got %s, want %s", got, test.want)
 		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, m.Close())
 	}
 }

@@ -157,9 +157,7 @@ func parseKey(t *testing.T, s string) ikey.Key {
 	t.Helper()
 	user, seq, _ := strings.Cut(s, "@")
 	n, err := strconv.ParseUint(seq, 10, 56)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ikey.Key{User: []byte(user), Trailer: ikey.MakeTrailer(ikey.Seq(n), ikey.Set)}
 }
 

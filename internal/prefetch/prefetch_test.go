@@ -4,7 +4,10 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/prefetch"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 // A prefetch changes nothing, for any alignment and length, and allocates nothing.
 func TestPrefetchChangesNothing(t *testing.T) {

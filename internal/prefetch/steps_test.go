@@ -13,9 +13,7 @@ import (
 // Memory may be unmapped before all its steps are taken.
 func TestStepsDoNotFault(t *testing.T) {
 	b, err := unix.Mmap(-1, 0, 1<<16, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, n := range []int{0, 1, 63, 64, 65, 4096, len(b)} {
 		for _, steps := range []int{1, 2, 33, 1 << 20} {
 			s := prefetch.InSteps(b[:n], steps)
@@ -36,9 +34,7 @@ func TestStepsDoNotFault(t *testing.T) {
 	}
 	s := prefetch.InSteps(b, 1<<10)
 	s.Next()
-	if err := unix.Munmap(b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Munmap(b))
 	for range 1 << 10 {
 		s.Next()
 	}

@@ -20,10 +20,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
+
+var must = testkit.Must
 
 const seed = bloomblock.Seed(7)
 
@@ -42,9 +45,7 @@ func newReader(t *testing.T) *Reader {
 func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	t.Helper()
 	mem, domain := vfstest.NewMem(), new(epoch.Domain)
-	if err := mem.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mem.Mkdir("db"))
 	living := tree.New(tree.Config{
 		FS: mem, Dir: "db", Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
 		Shared: tree.Shared{
@@ -52,9 +53,7 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 			Parts: sstable.NewPartPool(1 << 20),
 		},
 	})
-	if err := living.Create(1, uint64(seed)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, living.Create(1, uint64(seed)))
 	living.Begin(living.FirstState(nil, 1<<16), 0)
 	r := new(Reader)
 	r.Init(Config{Tree: living, Tables: noTables{}, Seed: seed, Observer: observer{t}})
@@ -103,17 +102,13 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 			return read()
 		}
 		c, err := r.Open(nil, nil, false, Newest, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, newest, ok := c.state.Mem.Get([]byte("k"), r.Hash([]byte("k")).Mixed, ikey.MaxSeq)
 		if exchanges != 2 || !ok || newest.Seq() < c.seq {
 			t.Errorf("after %v: %d exchanges; the cursor's memtable has a write of %d (%v), and it reads at %d",
 				after, exchanges, newest.Seq(), ok, c.seq)
 		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, c.Close())
 	}
 }
 
@@ -121,9 +116,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
 	r := newReader(t)
 	c, err := r.Open([]byte("k"), []byte("m"), false, Newest, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, seek := range []func() bool{
 		func() bool { return c.SeekGE([]byte("z")) },
 		func() bool { return c.SeekLT([]byte("a")) },
@@ -133,9 +126,7 @@ func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {
 			t.Errorf("error %v, want nil", c.Err())
 		}
 	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, c.Close())
 }
 
 // TestAStemIsTheStartOfAllKeysWithinItsBounds checks all bounds of few bytes, and all keys of few bytes between them.
@@ -213,21 +204,15 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	}
 	m.Freeze()
 	params, err := bloomblock.ParamsFor(0.2)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	res, err := compaction.Flush(t.Context(), m.Flush(), dels, compaction.Env{
 		FS: fsys, Dir: "db", Numbers: r.tree, TableSize: 4 << 10, BlockSize: 512, Filter: params, Seed: seed,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var tables []*tree.Table
 	for _, meta := range res.Tables {
 		table := r.tree.NewTable(meta)
-		if err := table.Reader.Load(1); err != nil {
-			t.Fatal(err)
-		}
+		must(t, table.Reader.Load(1))
 		tables = append(tables, table)
 	}
 	return tree.NewRun(0, res.Tables[0].Number, tables)

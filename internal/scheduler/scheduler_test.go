@@ -17,10 +17,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
+
+var must = testkit.Must
 
 // A policy picks the first of its plans that was not taken yet, after it has called meanwhile, unless that is nil.
 type policy struct {
@@ -57,17 +60,13 @@ func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = appen
 func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	t.Helper()
 	fsys, domain, o := vfstest.NewMem(), new(epoch.Domain), new(observer)
-	if err := fsys.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Planner{Ratio: 10}
 	for level := range planner.Runs {
 		planner.Runs[level] = p.MaxRuns(level)
 	}
 	plans, err := planner.First(0.01)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	state := tree.New(tree.Config{
 		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: tree.Shared{
@@ -78,12 +77,8 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	share, err := budget.NewPool(8<<20, 8).Join(budget.Config{
 		Tree: state, MemtableSize: 1 << 16, Planner: planner, Plans: plans, Observer: o,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := state.Create(1, 7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, state.Create(1, 7))
 	state.Begin(state.FirstState(nil, 1<<16), 0)
 	return New(Config{
 		Tree: state, Share: share, Policy: p, Observer: o,

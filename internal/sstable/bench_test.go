@@ -71,10 +71,8 @@ func newBenchStore(b *testing.B, shape benchShape) *benchStore {
 			if shape.value != nil {
 				n = shape.value(i)
 			}
-			if err := w.Add(ikey.Key{User: append([]byte(shape.prefix), part[i][:]...), Trailer: plainSet},
-				value[:n]); err != nil {
-				b.Fatal(err)
-			}
+			must(b, w.Add(ikey.Key{User: append([]byte(shape.prefix), part[i][:]...), Trailer: plainSet},
+				value[:n]))
 		}
 		info, err := w.Finish()
 		must(b, err)
@@ -272,9 +270,8 @@ func BenchmarkLoadPart(b *testing.B) {
 					x = nil
 				}
 				var err error
-				if x, err = r.loadPart(t, 3, x); err != nil {
-					b.Fatal(err)
-				}
+				x, err = r.loadPart(t, 3, x)
+				must(b, err)
 			}
 			b.ReportMetric(float64(x.blocks()), "blocks")
 		})

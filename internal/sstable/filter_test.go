@@ -85,10 +85,8 @@ func TestLoadDropsTheUnitsThatARateDoesNotNeed(t *testing.T) {
 	var file bytes.Buffer
 	w := NewWriter(&file, WriterOptions{ID: 7, Filter: params})
 	for i := range 2000 {
-		if err := w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)},
-			nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "%06d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)},
+			nil))
 	}
 	if _, err := w.Finish(); err != nil {
 		t.Fatal(err)

@@ -263,9 +263,7 @@ func TestRangeDelsStayUntilClose(t *testing.T) {
 	if !reflect.DeepEqual(l, smallDels) {
 		t.Error("Close changed a list that was handed out")
 	}
-	if err := r.Verify(t.Context(), nil); err != nil { // as the checker does
-		t.Fatal(err)
-	}
+	must(t, r.Verify(t.Context(), nil)) // as the checker does
 }
 
 func TestVerifyLeavesRangeDelsAndNoPart(t *testing.T) {
@@ -449,9 +447,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 						if it.First() || it.Last() || it.SeekGE(k) || it.SeekLT(k) {
 							t.Errorf("a cursor stands at %v", it.Key())
 						}
-						if err := it.Close(); err != nil {
-							t.Error(err)
-						}
+						must(t, it.Close())
 					}
 				}
 			}

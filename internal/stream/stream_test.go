@@ -16,7 +16,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
+
+var must = testkit.Must
 
 // table returns a table with the given bounds.
 func table(id uint64, lo, hi string, size uint64) *manifest.Table {
@@ -48,9 +51,7 @@ func example() (*Header, [][]byte) {
 func encode(tb testing.TB, h *Header, files [][]byte) []byte {
 	tb.Helper()
 	w, err := NewWriter(h)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	var b bytes.Buffer
 	n, err := w.Write(&b, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "table", nil })
 	if err != nil || n != w.Size() || n != int64(b.Len()) {
@@ -81,9 +82,7 @@ func TestAStreamHasTheTreeAndTheTablesThatTravel(t *testing.T) {
 	h, files := example()
 	b := encode(t, h, files)
 	got, read, err := read(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := h.State.Version.String(); got.State.Version.String() != want || got.State.LastSeq != 1000 ||
 		got.State.Seed != 5 || got.State.MinLog != 0 {
 		t.Errorf("got %+v\n%s\nwant\n%s", got.State, got.State.Version, want)
@@ -150,9 +149,7 @@ func TestWhatAHeaderClaimsIsNotAllocated(t *testing.T) {
 	h.Tables[2].Size = 1 << 50
 	var tables bytes.Buffer
 	w, err := NewWriter(h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, err = w.Write(&tables, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "f", nil })
 	if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "want 1125899906842624 bytes") {
 		t.Errorf("a file that is too short: %v", err)

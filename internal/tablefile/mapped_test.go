@@ -30,9 +30,7 @@ func createFile(t *testing.T, files *Dir, number uint64, contents string) *File 
 	if err == nil {
 		_, err = made.Write([]byte(contents))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return f
 }
 
@@ -83,16 +81,12 @@ func TestAMappingNeedsNoDescriptor(t *testing.T) {
 	if again := of[0].Mapped(1, 2, true); of[0].IsOpen() || string(again) != "bc" || string(b) != "ab" {
 		t.Errorf("without a descriptor: %q and %q, open: %v", again, b, of[0].IsOpen())
 	}
-	if err := of[0].Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, of[0].Close())
 	if of[0].Mapped(0, 1, false) != nil || string(b) == "ab" {
 		t.Errorf("after Close of the file: %q", b)
 	}
 	c := of[1].Mapped(0, 1, false)
-	if err := files.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, files.Close())
 	if of[1].Mapped(0, 1, false) != nil || string(c) == "b" {
 		t.Errorf("after Close of the directory: %q", c)
 	}
@@ -161,9 +155,7 @@ func TestAMappingOutlivesCloseUntilItsReadersHaveLeft(t *testing.T) {
 	f := openABC(t, files)
 	g := d.Enter()
 	b := f.Mapped(0, 3, true)
-	if err := files.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, files.Close())
 	if f.Mapped(0, 3, false) != nil || string(b) != "abc" {
 		t.Errorf("after Close the mapping is found, or was taken from its reader: %q", b)
 	}
@@ -348,9 +340,7 @@ func TestReadersOfMappedFilesSeeNoOthersLeave(t *testing.T) {
 			mapped.Load(), most.Load(), pool.MaxMapped)
 	}
 	for _, d := range dirs {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
+		must(t, d.Close())
 		d.Domain.Wait()
 	}
 	if pool.Mapped() != 0 || pool.mappings.Load() != 0 || pool.leaving.Load() != 0 || len(pool.mapped) != 0 {

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
+
+var must = testkit.Must
 
 // TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo makes a late reader, such as a scan, hang in the file
 // system.
@@ -27,21 +30,15 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	}), ".", new(epoch.Domain))
 	f := files.File(1)
 	made, err := mem.Create(f.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := made.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, made.Close())
 	result := make(chan error)
 	go func() {
 		_, err := f.ReadAt(make([]byte, 1), 0)
 		result <- err
 	}()
 	<-entered
-	if err := files.Close(); err != nil {
-		t.Error(err)
-	}
+	must(t, files.Close())
 	close(gate)
 	if err := <-result; !errors.Is(err, ErrClosed) {
 		t.Errorf("the late reader got %v, want ErrClosed", err)

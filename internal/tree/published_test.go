@@ -15,9 +15,7 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 	want := func(what string, visible, pinned, durable string) {
 		t.Helper()
 		p, err := tree.Pin()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m := tree.Mark(); string(m.Bytes) != visible {
 			t.Errorf("%s: the mark is %q, want %q", what, m.Bytes, visible)
 		}
@@ -27,9 +25,7 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 		if m := tree.DurableMark(); string(m.Bytes) != durable {
 			t.Errorf("%s: the durable mark is %q, want %q", what, m.Bytes, durable)
 		}
-		if err := tree.Unpin(p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Unpin(p))
 	}
 	mark := func(seq ikey.Seq, text string) batch.Mark { return batch.Mark{Seq: seq, Bytes: []byte(text)} }
 	want("no mark", "", "", "")
@@ -44,17 +40,11 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 	tree.Publish(5)
 	tree.SetMark(mark(6, "six"))
 	tree.Publish(6)
-	if err := tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(5, "five")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(5, "five")}))
 	want("a mark in the manifest", "six", "six", "five")
-	if err := tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(2, "two")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(2, "two")}))
 	want("an older one in the manifest", "six", "six", "five")
-	if err := tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(9, "nine")}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(9, "nine")}))
 	want("one in the manifest that is not visible", "six", "six", "five")
 	if err := tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(10, "ten")}); err == nil {
 		t.Error("a mark above the last sequence was recorded")
@@ -76,9 +66,7 @@ func TestAPinReadsSequenceAndMarkTogether(t *testing.T) {
 		return seq
 	}
 	p, err := tree.Pin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p.Mark.Seq != p.Seq || p.Seq != 3 {
 		t.Errorf("the pin at sequence %d has the mark of sequence %d, want both 3", p.Seq, p.Mark.Seq)
 	}

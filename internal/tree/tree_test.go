@@ -13,9 +13,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
+
+var must = testkit.Must
 
 type observer struct{ causes []error }
 
@@ -24,9 +27,7 @@ func (o *observer) ReadOnly(cause error) { o.causes = append(o.causes, cause) }
 // newTree returns an empty tree, already begun, in a directory of fsys.
 func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	t.Helper()
-	if err := fsys.Mkdir("db"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fsys.Mkdir("db"))
 	o, domain := new(observer), new(epoch.Domain)
 	tree := New(Config{
 		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
@@ -35,9 +36,7 @@ func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 			Parts: sstable.NewPartPool(1 << 20),
 		},
 	})
-	if err := tree.Create(1, 7); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tree.Create(1, 7))
 	tree.Begin(tree.FirstState(nil, 1<<16), 0)
 	return tree, o
 }
@@ -67,9 +66,7 @@ func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
 		return read()
 	}
 	p, err := tree.Pin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := tree.Pinned(); reads != 1 || len(got) != 1 || got[0] != 3 || p.Seq != 3 {
 		t.Errorf("a pin at %d after %d readings, the list has %v, want 3", p.Seq, reads, got)
 	}
@@ -154,9 +151,7 @@ func TestConditionsAreLookedAtAgainAfterEachChange(t *testing.T) {
 		t.Errorf("the frozen memtable ends at %d, want 5", v.Flushing.Last)
 	}
 	old, now, _, err := tree.Install(&manifest.Edit{LastSeq: 5}, nil, Change{Flushed: true, Seq: 6})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v := tree.View()
 	if v.Flushing.Mem != nil || len(now.Frozen) != 0 || len(old.Frozen) != 1 || tree.NewestSeq() != ikey.Seq(6) {
 		t.Errorf("after the flush: %v waits, %d and before %d are in the state, the newest sequence is %d",
@@ -170,13 +165,9 @@ func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
 	tree, _ := newTree(t, fsys)
 	most := int64(0)
 	for range 50_000 {
-		if err := tree.Record(&manifest.Edit{}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, tree.Record(&manifest.Edit{}))
 		info, err := fsys.Stat(filename.Make("db", filename.Manifest, tree.recorded.ManifestNumber))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		most = max(most, info.Size())
 	}
 	if want := int64(256 << 10); most < want || most > want+1000 {
