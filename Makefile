@@ -34,6 +34,7 @@ fuzz-files: ## stores and exports with changed fields and right checksums, used 
 long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . ./tests ./replica/internal/history -long 50
 	go test -count=1 -timeout 6h ./internal/compaction -long 50
+	go test -count=1 -timeout 1h ./tools/internal/foreign/stores -absent 1000000 -present 100000
 	FUZZTIME=5m .ci/run fuzz
 
 salvage: ## a store damaged at every byte, cut off at every length, and one of 1 GB with damaged blocks: two minutes

@@ -70,7 +70,7 @@ func (l *lineFilter) ask(hash uint64, t *Trace) bool {
 	h := uint32(hash) //nolint:gosec // a 32-bit hash
 	line := uint64(h) % l.lines
 	if t != nil {
-		t.Line = &line
+		t.Line = new(line)
 	}
 	b := l.bits[line*l.line:][:l.line]
 	step := bits.RotateLeft32(h, -17)
@@ -109,7 +109,7 @@ func (f *fastFilter) ask(hash uint64, t *Trace) bool {
 	t.begin(f, hash, 16)
 	line := hash & 0xffffffff * uint64(len(f.bits)/fastLine) >> 32
 	if t != nil {
-		t.Line = &line
+		t.Line = new(line)
 	}
 	b := f.bits[line*fastLine:][:fastLine]
 	h := uint32(hash >> 32)

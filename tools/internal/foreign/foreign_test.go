@@ -112,6 +112,11 @@ func TestTablesMadeByHandAreRead(t *testing.T) {
 			if x.FromBits < 0.002 || x.FromBits > 0.03 || math.Abs(x.Between.Rate-x.FromBits) > 0.2*x.FromBits {
 				t.Errorf("rate from bits %g, between keys %+v", x.FromBits, x.Between)
 			}
+			u, _, err := f.filters.unit(0)
+			must(t, err)
+			if n := testing.AllocsPerRun(100, func() { u.ask(12345, nil) }); n != 0 {
+				t.Errorf("asking the filter allocates %v times, want 0", n)
+			}
 		})
 	}
 }

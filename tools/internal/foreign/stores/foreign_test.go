@@ -19,8 +19,8 @@ import (
 )
 
 var (
-	absents  = flag.Int("absent", 1_000_000, "absent keys to ask for each kind of table")
-	presents = flag.Int("present", 100_000, "keys of each table")
+	absents  = flag.Int("absent", 300_000, "absent keys to ask for each kind of table")
+	presents = flag.Int("present", 20_000, "keys of each table")
 	printed  = flag.Bool("table", false, "print the rates as a Markdown table")
 )
 
@@ -114,7 +114,7 @@ func compare(t *testing.T, f *foreign.Table, present [][]byte, n int, store func
 			positives++
 		}
 	}
-	x, err := f.Examine(t.Context(), foreign.Limits{Blocks: math.MaxInt32, Drawn: 1 << 24, Absent: 1 << 20})
+	x, err := f.Examine(t.Context(), foreign.Limits{Blocks: math.MaxInt32, Drawn: 16 * uint64(n), Absent: uint64(n)})
 	must(t, err)
 	rate := float64(positives) / float64(n)
 	t.Logf("%s, %s, %s: %.2f bits per key, fill %.4f, rate %.5g", f.Store, f.Format, f.Filter.Kind, x.BitsPerKey,

@@ -29,7 +29,7 @@ func (userOrder) Compare(a, b []byte) int { return bytes.Compare(a[:len(a)-8], b
 func goleveldbTable(t *testing.T, all [][]byte, o *opt.Options) []byte {
 	t.Helper()
 	dir := t.TempDir()
-	o.CompactionTableSize, o.WriteBuffer = 1<<30, 1<<30
+	o.CompactionTableSize, o.WriteBuffer = 64<<20, 64<<20
 	db, err := leveldb.OpenFile(dir, o)
 	must(t, err)
 	for _, key := range all {
