@@ -6,6 +6,8 @@ import (
 )
 
 const (
+	// prefetched is the number of bytes that are prefetched at a seek. The processor itself prefetches what follows.
+	prefetched = 1 << 10
 	// maxTogether is the number of tables that Prefetch looks at.
 	maxTogether = 16
 	// largeTogether is the number of bytes of data from which on Prefetch is worth while: less than that stays in the
@@ -38,12 +40,12 @@ func Prefetch(tables []*Reader, key []byte) {
 	}
 	for _, c := range blocks[:n] {
 		b := c.Bytes()
-		prefetch.Bytes(b[:min(len(b), ahead/2)]) // the heads
+		prefetch.Bytes(b[:min(len(b), prefetched/2)]) // the heads
 	}
 	for _, c := range blocks[:n] {
 		var b block
 		b.parse(c.Meta, c.Bytes())
-		b.seek(key, 0, 0, ahead/4)
+		b.seek(key, 0, 0, prefetched/4)
 	}
 }
 

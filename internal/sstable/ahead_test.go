@@ -76,7 +76,7 @@ func TestACursorPrefetchesTheNextBlock(t *testing.T) {
 		}
 		first, laned := it.at, 0
 		for it.at < first+3 {
-			steps := it.coming != prefetch.Steps{}
+			steps := it.prefetch != prefetch.Steps{}
 			if early := it.at == first && it.i <= it.b.n-expecting; steps == early && it.i+1 < it.b.n {
 				t.Fatalf("lanes %v: block %d, entry %d of %d: it prefetches the next block: %v",
 					lanes, it.at-first, it.i, it.b.n, steps)

@@ -50,7 +50,7 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 					}
 				}
 				for _, d := range []ikey.Trailer{0, 1} {
-					if got := b.seek([]byte(v.key), v.t+1-d, 64, ahead); got != i &&
+					if got := b.seek([]byte(v.key), v.t+1-d, 64, prefetched); got != i &&
 						(d == 1 || got != i-1 || part[i-1].key != v.key) {
 						t.Fatalf("%s, %d: seek(%.40q, %d) = %d, want %d", name, n, v.key, v.t+1-d, got, i)
 					}

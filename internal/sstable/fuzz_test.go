@@ -38,7 +38,7 @@ func FuzzBlock(f *testing.F) {
 			again.add(k, e.value, again.with(k, e.value))
 		}
 		for _, k := range append(keys, ikey.Key{User: []byte(key), Trailer: plainSet}) {
-			i := b.seek(k.User, k.Trailer, 64, ahead)
+			i := b.seek(k.User, k.Trailer, 64, prefetched)
 			_, v := b.get(k.User, k.Trailer)
 			if !ordered {
 				continue

@@ -61,8 +61,8 @@ func (it *Iter) limit() {
 	default: // entries beyond the part cannot be compared with until
 		l.end = min(it.hi, it.b.seekHead(l.until, 0))
 	}
-	if it.soon >= it.i {
-		l.end = min(l.end, it.soon+1)
+	if it.prefetchFrom >= it.i {
+		l.end = min(l.end, it.prefetchFrom+1)
 	}
 }
 
@@ -166,7 +166,7 @@ func (it *Iter) fill() bool {
 			it.fillForward(i)
 		}
 	}
-	it.coming.Take(l.n)
+	it.prefetch.Take(l.n)
 	return l.n > 0
 }
 
@@ -175,7 +175,7 @@ func (it *Iter) fill() bool {
 // block. last is the key that the cursor stands at.
 func (it *Iter) lengthen(last []byte) {
 	switch {
-	case it.i == it.soon:
+	case it.i == it.prefetchFrom:
 		it.expectNext()
 		it.limit()
 	case it.i+1 == it.b.n:
@@ -192,33 +192,28 @@ func (it *Iter) lengthen(last []byte) {
 func (it *Iter) goOn(last []byte) {
 	at := it.at + 1
 	i := it.local(at)
-	if i == len(it.x.slots) || it.o.Bypass || !it.walks && it.x.slots[i].Load() == nil {
+	if i == len(it.x.slots) || it.bypass || !it.sequential && it.x.slots[i].Load() == nil {
 		return // at the end of a part of the index, too
 	}
 	it.plain, it.spare = it.spare, it.plain // the current block may be in the former
-	c, own, err := it.fromCache(at, it.at, part{})
-	var b block
-	switch {
-	case c != nil:
-		b.parse(c.Meta, c.Bytes())
-	case own != nil:
-		b = parseBlock(own)
-	}
-	if b.n > 0 {
+	var w window
+	ok, err := it.fromMemory(&w, at, it.at, part{})
+	end := 0
+	if ok {
 		it.stats.Blocks++
+		end = it.lane.goesOn(&w.b, last)
 	}
-	end := it.lane.goesOn(&b, last)
 	if err != nil || end == 0 {
 		it.plain, it.spare = it.spare, it.plain
-		if c != nil {
-			c.Release()
+		if w.held != nil {
+			w.held.Release()
 		}
 		return
 	}
 	it.release()
-	it.held, it.b = c, b
-	it.begin(at, it.at, true)
-	if b.stride != 0 {
+	it.window = w
+	it.begin(at, it.at)
+	if it.b.stride != 0 {
 		it.b.layout(&it.layout, 0)
 	}
 	it.i, it.lane.end = -1, end
@@ -228,9 +223,6 @@ func (it *Iter) goOn(last []byte) {
 // goesOn returns the end of the lane in block b, which follows the one that ends with the key last, or 0 if the lane
 // cannot go on there.
 func (l *pairLane) goesOn(b *block, last []byte) (end int) {
-	if b.n == 0 {
-		return 0
-	}
 	if p := b.data[blockHeader : blockHeader+b.prefix]; bytes.HasPrefix(last, p) &&
 		ikey.Head(last[b.prefix:]) == b.head(0) {
 		return 0

@@ -42,7 +42,7 @@ func TestLargeEntriesAreReadAsTheyWereWritten(t *testing.T) {
 				t.Errorf("%v: %d versions, %v, want %d", codec, i, err, len(kvs))
 			}
 			it.Trim()
-			if n := max(cap(it.ahead), cap(it.plain), cap(it.spare)); n > keepCursor {
+			if n := max(cap(it.buf), cap(it.plain), cap(it.spare)); n > keepCursor {
 				t.Errorf("%v: the cursor keeps %d bytes, want at most %d", codec, n, keepCursor)
 			}
 		}

@@ -111,7 +111,7 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 		return nil, 0, false
 	}
 	sealed = r.mapped.Mapped(int64(offset), stored+trailerSize, false) //nolint:gosec // in a file
-	prefetch.Bytes(sealed[:min(len(sealed), ahead/2)])                 // the heads
+	prefetch.Bytes(sealed[:min(len(sealed), prefetched/2)])            // the heads
 	at = now()
 	verified = x.checked.has(x.base+i, at)
 	if !verified && (in == nil || !r.residentAhead(x, i, at, in)) {
