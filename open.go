@@ -170,7 +170,7 @@ func (db *DB) recover(ctx context.Context) error {
 	}
 	now, held := db.tree.Recorded()
 	defer db.tree.Release(held)
-	return found.RemoveOrphans(db.home.FS, db.dir, &now, db.tree, &db.report)
+	return found.RemoveOrphans(db.home.FS, db.dir, &now, db.tree.OwnManifest, &db.report)
 }
 
 // assemble prepares readers, writers and background work.

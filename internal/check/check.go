@@ -20,16 +20,12 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// A Report is what was read. If there is damage, it counts what the manifest names, whether or not that was readable.
+// A Report is what was read, as bloomkv.CheckReport.
 type Report struct {
-	Levels  int    // levels with tables
-	Runs    int    // of all levels
-	Tables  int    // in all runs
-	Entries uint64 // versions in the tables, tombstones included
-	Bytes   uint64 // of the tables' files
-	Logs    int    // logs that opening the store would replay
-	Records int    // complete records in these logs
-	Mark    []byte // of the store as it would be opened, nil without one
+	Levels, Runs, Tables int
+	Entries, Bytes       uint64
+	Logs, Records        int
+	Mark                 []byte
 }
 
 const (

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -22,40 +21,31 @@ import (
 
 // A suspect is the part of a run that must be compared with other runs key by key.
 type suspect struct {
-	level  int
-	id     uint64
-	tables []*tree.Table // ascending
-	dels   *rangedel.Index
+	*tree.Run
+
+	dels *rangedel.Index
 }
 
 var _ merge.Tables = (*suspect)(nil)
 
 // Len returns the number of tables.
-func (s *suspect) Len() int { return len(s.tables) }
+func (s *suspect) Len() int { return len(s.Tables) }
 
 // Find returns the index of the first table that does not end before user.
-func (s *suspect) Find(user []byte) int {
-	i, _ := slices.BinarySearchFunc(s.tables, user, func(t *tree.Table, user []byte) int {
-		if t.Meta.EndsBefore(user) {
-			return -1
-		}
-		return 1
-	})
-	return i
-}
+func (s *suspect) Find(user []byte) int { return s.Search(user) }
 
 // Bounds returns the bounds of a table.
-func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.tables[i].Meta) }
+func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.Tables[i].Meta) }
 
 // Open returns a cursor over a table that reads past the cache.
 func (s *suspect) Open(i int) (merge.Source, error) {
-	return s.tables[i].Reader.Iter(sstable.IterOptions{Bypass: true}), nil
+	return s.Tables[i].Reader.Iter(sstable.IterOptions{Bypass: true}), nil
 }
 
 // load loads the tables' indexes and range tombstones.
 func (s *suspect) load(ctx context.Context) error {
 	var dels rangedel.List
-	for _, t := range s.tables {
+	for _, t := range s.Tables {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -69,7 +59,7 @@ func (s *suspect) load(ctx context.Context) error {
 }
 
 func (s *suspect) close() (err error) {
-	for _, t := range s.tables {
+	for _, t := range s.Tables {
 		t.Reader.Close()
 		err = errors.Join(err, t.File.Close())
 	}
@@ -113,12 +103,11 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 func (c *checker) suspects(
 	ctx context.Context, v *manifest.Version, damaged map[*manifest.Table]bool,
 ) (suspects []*suspect, err error) {
-	var all []*suspect // with all tables that are not damaged
+	var levels []int // of runs
 	var runs []manifest.Run
 	for level, rs := range v.Levels {
 		for _, r := range rs {
-			runs = append(runs, r)
-			all = append(all, &suspect{level: level, id: r.ID})
+			levels, runs = append(levels, level), append(runs, r)
 		}
 	}
 	marked := map[*manifest.Table]bool{}
@@ -136,14 +125,15 @@ func (c *checker) suspects(
 			}
 		}
 	}
-	for i, s := range all {
-		for _, meta := range runs[i].Tables {
+	for i, r := range runs {
+		var tables []*tree.Table
+		for _, meta := range r.Tables {
 			if marked[meta] {
-				s.tables = append(s.tables, c.NewTable(meta))
+				tables = append(tables, c.NewTable(meta))
 			}
 		}
-		if len(s.tables) > 0 {
-			suspects = append(suspects, s)
+		if len(tables) > 0 {
+			suspects = append(suspects, &suspect{Run: tree.NewRun(levels[i], r.ID, tables)})
 		}
 	}
 	return suspects, nil
@@ -192,12 +182,12 @@ func (w *orderWalk) version(k ikey.Key, of int) {
 // tell records the damage that a newer run has data that is not newer than that of an older run, once for each table.
 func (w *orderWalk) tell(newer int, seq ikey.Seq, older int, olderSeq ikey.Seq, key []byte, what string) {
 	n, o := w.suspects[newer], w.suspects[older]
-	t := n.tables[n.Find(key)]
+	t := n.Tables[n.Find(key)]
 	if w.told[t] {
 		return
 	}
 	w.told[t] = true
 	w.damage = append(w.damage, corrupt.Newf(t.File.Name, 0,
 		"key %s: run %d of level %d has %s at sequence %d, the older run %d of level %d (%s) goes up to %d",
-		words.Quoted(key), n.id, n.level, what, seq, o.id, o.level, o.tables[o.Find(key)].File.Name, olderSeq))
+		words.Quoted(key), n.ID, n.Level, what, seq, o.ID, o.Level, o.Tables[o.Find(key)].File.Name, olderSeq))
 }

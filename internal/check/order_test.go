@@ -60,17 +60,12 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 		{"a run against itself", over(9), over(9), []v{{"a", 1, 0}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			suspects := []*suspect{
-				{level: 0, id: 8, dels: rangedel.NewIndex(tt.newer)},
-				{level: 6, id: 4, dels: rangedel.NewIndex(tt.older)},
-			}
 			files := tablefile.NewPool(8).NewDir(nil, "", nil)
-			for i, number := range []uint64{8, 4} {
-				suspects[i].tables = []*tree.Table{{
-					Meta: &manifest.Table{Largest: []byte("z")},
-					File: files.File(number),
-				}}
+			of := func(level int, number uint64, dels rangedel.List) *suspect {
+				table := &tree.Table{Meta: &manifest.Table{Largest: []byte("z")}, File: files.File(number)}
+				return &suspect{tree.NewRun(level, number, []*tree.Table{table}), rangedel.NewIndex(dels)}
 			}
+			suspects := []*suspect{of(0, 8, tt.newer), of(6, 4, tt.older)}
 			w := orderWalk{suspects: suspects, told: map[*tree.Table]bool{}}
 			for _, x := range tt.versions {
 				w.version(ikey.Key{User: []byte(x.key), Trailer: ikey.MakeTrailer(x.seq, ikey.Set)}, x.of)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -47,7 +48,7 @@ func (t *Target) add() (path string, number uint64, err error) {
 func (t *Target) Abandon() error {
 	var errs []error
 	for _, path := range t.made {
-		if err := t.FS.Remove(path); err != nil && !isMissing(err) {
+		if err := t.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 	}
@@ -78,10 +79,10 @@ func (t *Target) Stream(ctx context.Context, in *stream.Reader, have Have) ([]*m
 		}
 	}
 	tables := make([]*manifest.Table, len(all))
-	syncs := newSyncs()
+	var syncs syncs
 	var err error
 	for i := range all {
-		if tables[i], err = t.table(ctx, in, &all[i], kept[i], syncs); err != nil {
+		if tables[i], err = t.table(ctx, in, &all[i], kept[i], &syncs); err != nil {
 			break
 		}
 	}
@@ -154,9 +155,6 @@ func (t *Target) table(
 // Have returns the file of a table that a stream leaves out. The error matches ErrMissing if there is none.
 type Have func(t *stream.Table) (path string, err error)
 
-// none is the Have of a receiver without tables.
-func none(t *stream.Table) (string, error) { return "", missing(t) }
-
 func missing(t *stream.Table) error {
 	return fmt.Errorf("%w: id %016x, %d bytes, fingerprint %016x", ErrMissing, t.ID, t.Size, t.Sum)
 }
@@ -174,37 +172,29 @@ func same(of *stream.Table, own *manifest.Table, sum uint64) error {
 	return nil
 }
 
-// A syncs makes written tables durable while others are written.
-type syncs struct {
-	slots chan struct{}
-	wg    sync.WaitGroup
-	mu    sync.Mutex
-	err   error // guarded by mu
-}
+// syncs make written tables durable while others are written. Each sends its error.
+type syncs []chan error
 
 // syncsAhead is the number of tables that are synced while the next one is written.
 const syncsAhead = 2
 
-func newSyncs() *syncs { return &syncs{slots: make(chan struct{}, syncsAhead)} }
-
 // sync begins to make a file durable, after which it is closed. It waits while too many others are not durable yet, and
 // returns the error of an earlier one.
-func (s *syncs) sync(f vfs.File) error {
-	s.slots <- struct{}{}
-	s.wg.Go(func() {
-		err := errors.Join(f.Sync(), f.Close())
-		s.mu.Lock()
-		s.err = errors.Join(s.err, err)
-		s.mu.Unlock()
-		<-s.slots
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+func (s *syncs) sync(f vfs.File) (err error) {
+	if len(*s) == syncsAhead {
+		err = <-(*s)[0]
+		*s = (*s)[1:]
+	}
+	done := make(chan error, 1)
+	go func() { done <- errors.Join(f.Sync(), f.Close()) }()
+	*s = append(*s, done)
+	return err
 }
 
 // wait waits for all files and returns the errors that sync has not returned.
-func (s *syncs) wait() error {
-	s.wg.Wait()
-	return s.err
+func (s *syncs) wait() (err error) {
+	for _, done := range *s {
+		err = errors.Join(err, <-done)
+	}
+	return err
 }

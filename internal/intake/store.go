@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -20,19 +19,17 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
-
 // NewStore makes a store of a stream in dir, as package newstore does. base is empty, or the directory of a store that
 // has the tables that the stream leaves out; no one may write to it meanwhile.
 func NewStore(ctx context.Context, in *stream.Reader, fsys vfs.FS, dir, base string) (err error) {
-	have := none
+	have := have(nil, nil)
 	if base != "" {
-		b, err := openBase(ctx, fsys, base)
+		home, of, err := openBase(ctx, fsys, base)
 		if err != nil {
 			return fmt.Errorf("base %s: %w", base, err)
 		}
-		defer func() { err = errors.Join(err, b.home.Close()) }()
-		fsys, have = b.home.FS, b.have
+		defer func() { err = errors.Join(err, home.Close()) }()
+		fsys, have = home.FS, of
 	}
 	n := newstore.New(fsys, dir, base)
 	if err = n.Enter(); err == nil {
@@ -86,46 +83,31 @@ func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Tabl
 	return nil
 }
 
-// A base is a closed store whose tables a stream leaves out.
-type base struct {
-	dir    string
-	home   *recovery.Dir
-	tables map[uint64]*manifest.Table // by id
-}
-
-func openBase(ctx context.Context, fsys vfs.FS, dir string) (*base, error) {
+// openBase opens a closed store whose tables a stream leaves out.
+func openBase(ctx context.Context, fsys vfs.FS, dir string) (*recovery.Dir, Have, error) {
 	mode := recovery.Mode{ReadOnly: true}
 	home, err := recovery.Enter(fsys, dir, mode)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, s, err := recovery.Load(recovery.Until(ctx, home.FS), dir, mode)
 	if err != nil {
-		return nil, errors.Join(err, home.Close())
+		return nil, nil, errors.Join(err, home.Close())
 	}
-	b := &base{dir, home, map[uint64]*manifest.Table{}}
+	tables := map[uint64]*manifest.Table{}
 	for _, t := range s.Version.Tables() {
-		b.tables[t.ID] = t
+		tables[t.ID] = t
 	}
-	return b, nil
-}
-
-func (b *base) have(t *stream.Table) (_ string, err error) {
-	own := b.tables[t.ID]
-	if own == nil {
-		return "", missing(t)
-	}
-	path := filename.Make(b.dir, filename.Table, own.Number)
-	f, err := b.home.FS.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	sum, err := stream.Fingerprint(f, path, own)
-	if err == nil {
-		err = same(t, own, sum)
-	}
-	return path, err
+	return home, have(tables, func(own *manifest.Table) (path string, sum uint64, err error) {
+		path = filename.Make(dir, filename.Table, own.Number)
+		f, err := home.FS.Open(path)
+		if err != nil {
+			return "", 0, err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		sum, err = stream.Fingerprint(f, path, own)
+		return path, sum, err
+	}), nil
 }
 
 // Inventory returns the identities of the tables of a closed store, or of one that is open to read.
@@ -148,17 +130,27 @@ func Inventory(ctx context.Context, s *tree.State) ([]stream.ID, error) {
 
 // Of returns the Have of an open store, whose state stays referenced meanwhile.
 func Of(s *tree.State) Have {
-	tables := map[uint64]*tree.Table{}
-	s.EachTable(func(_ int, t *tree.Table) { tables[t.Meta.ID] = t })
+	tables := map[uint64]*manifest.Table{}
+	s.EachTable(func(_ int, t *tree.Table) { tables[t.Meta.ID] = t.Meta })
+	return have(tables, func(own *manifest.Table) (string, uint64, error) {
+		t := s.Table(own)
+		sum, err := t.Fingerprint()
+		return t.File.Path, sum, err
+	})
+}
+
+// have returns the Have of a receiver with the given tables, by id, whose files have the paths and fingerprints that
+// file returns.
+func have(tables map[uint64]*manifest.Table, file func(*manifest.Table) (string, uint64, error)) Have {
 	return func(t *stream.Table) (string, error) {
 		own := tables[t.ID]
 		if own == nil {
 			return "", missing(t)
 		}
-		sum, err := own.Fingerprint()
+		path, sum, err := file(own)
 		if err == nil {
-			err = same(t, own.Meta, sum)
+			err = same(t, own, sum)
 		}
-		return own.File.Path, err
+		return path, err
 	}
 }

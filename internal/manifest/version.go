@@ -133,6 +133,14 @@ func (t *Table) check() error {
 	return nil
 }
 
+// Find returns the only table of r whose bounds contain key, or nil.
+func (r Run) Find(key []byte) *Table {
+	if tables := r.Touching(Bounds{Lo: key, Hi: key}); len(tables) > 0 {
+		return tables[0]
+	}
+	return nil
+}
+
 // Touching returns the tables of r that have a part in b, as a slice of r.Tables.
 func (r Run) Touching(b Bounds) []*Table {
 	from := r.search(b.Lo)

@@ -187,18 +187,16 @@ func (f Found) RemoveUnfinished(fsys vfs.FS, dir string, s *manifest.State, o Ob
 	}
 }
 
-// An Owner of a manifest makes sure that it was begun by this use of the store, and returns its number.
-type Owner interface {
-	OwnManifest() (number uint64, err error)
-}
-
-// RemoveOrphans removes the orphans. Those that cannot be removed stay until the store is opened again.
-func (l Listing) RemoveOrphans(fsys vfs.FS, dir string, s *manifest.State, m Owner, o Observer) error {
+// RemoveOrphans removes the orphans, once own has returned: it makes sure that the manifest was begun by this use of the
+// store, and returns its number. Those that cannot be removed stay until the store is opened again.
+func (l Listing) RemoveOrphans(
+	fsys vfs.FS, dir string, s *manifest.State, own func() (number uint64, err error), o Observer,
+) error {
 	orphans := l.Orphans(s)
 	if len(orphans) == 0 {
 		return nil
 	}
-	number, err := m.OwnManifest()
+	number, err := own()
 	if err != nil {
 		return err
 	}
