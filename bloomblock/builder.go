@@ -19,7 +19,8 @@ const chunk = 8 << 10
 type Builder struct {
 	// Seed is the seed of the blocks to be written. Reset keeps it.
 	Seed Seed
-	// Scratch, if it is not nil, holds the equations of large Ribbon units while they are solved. Reset keeps it.
+	// Scratch, if it is not nil, holds the hashes of large sets, and the equations of large Ribbon units while they are
+	// solved. Reset keeps it.
 	Scratch Scratch
 
 	chunks [][]Hash // all chunks in use except the last are full; empty ones follow
@@ -36,11 +37,23 @@ func (b *Builder) Add(h Hash) {
 	}
 	i := b.n / chunk
 	if i == len(b.chunks) {
-		b.chunks = append(b.chunks, make([]Hash, 0, min(i, 1)*chunk)) // most sets are small: the first chunk grows
+		b.chunks = append(b.chunks, b.newChunk())
 	}
 	b.chunks[i] = append(b.chunks[i], h)
 	b.n++
 	b.last = h
+}
+
+// newChunk returns memory for hashes. Most sets are small: the first chunk grows.
+func (b *Builder) newChunk() []Hash {
+	switch {
+	case b.n == 0:
+		return nil
+	case b.Scratch != nil:
+		return b.Scratch.Hashes(chunk)[:0]
+	default:
+		return make([]Hash, 0, chunk)
+	}
 }
 
 // Len returns the number of hashes to be written.

@@ -330,9 +330,10 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 
 // A countedScratch lends memory that must be given back before the next loan.
 type countedScratch struct {
-	t     *testing.T
-	lent  bool
-	loans int
+	t      *testing.T
+	lent   bool
+	loans  int
+	hashes int
 }
 
 func (c *countedScratch) Rows(n int) [][2]uint64 {
@@ -345,6 +346,15 @@ func (c *countedScratch) Rows(n int) [][2]uint64 {
 }
 
 func (c *countedScratch) Free() { c.lent = false }
+
+func (c *countedScratch) Hashes(n int) []Hash {
+	c.hashes += n
+	lent := make([]Hash, n)
+	for i := range lent {
+		lent[i] = ^Hash(0)
+	}
+	return lent
+}
 
 func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
 	scratch := &countedScratch{t: t}
@@ -366,6 +376,9 @@ func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
 	}
 	if scratch.loans < 2 {
 		t.Errorf("%d loans for two filters", scratch.loans)
+	}
+	if want := (100_000 - 1) / chunk * chunk; scratch.hashes != want { // the first chunk is in the heap, and all are used again
+		t.Errorf("memory for %d hashes, want %d", scratch.hashes, want)
 	}
 	h, want := unitsOf(t, without.AppendBlock(nil, p))
 	if got, err := with.Rebuild(h); err != nil || !bytes.Equal(got[0], want[0]) || scratch.lent {

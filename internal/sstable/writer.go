@@ -85,7 +85,7 @@ type Writer struct {
 	index   indexBuilder
 	filter  bloomblock.Builder
 	prefix  bloomblock.Builder // of prefixes
-	rows    rowPool            // of both filters, one after the other
+	filters filterMemory       // of both filters
 	self    selfCheck
 	props   Properties
 	dels    rangeDelBuilder
@@ -116,41 +116,50 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	*w = Writer{
 		w: to, o: o, seal: NewSeal(o.ID), limit: o.BlockSize - cache.Slack,
 		block: old.block, index: old.index, filter: old.filter, prefix: old.prefix,
-		out: old.out[:0], raw: old.raw, sep: old.sep, last: old.last[:0],
+		out: old.out[:0], raw: old.raw, sep: old.sep, last: old.last[:0], filters: old.filters,
 	}
 	w.ended.last = old.ended.last
 	w.block.reset()
 	w.index.reset(cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize))
 	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
 		b.Reset()
-		b.Seed, b.Scratch = o.Seed, &w.rows
+		b.Seed, b.Scratch = o.Seed, &w.filters
 	}
 }
 
-// A rowPool holds what a filter needs while it is built, outside the collector's heap.
-type rowPool struct {
-	pool *pages.Pool
-	lent []byte
+// A filterMemory is the memory of filters while they are built, outside the collector's heap.
+type filterMemory struct {
+	hashes, rows *pages.Pool // or nil
+	lent         []byte      // by rows
+}
+
+// Hashes implements [bloomblock.Scratch].
+func (s *filterMemory) Hashes(n int) []bloomblock.Hash {
+	if s.hashes == nil {
+		s.hashes = pages.NewPool()
+	}
+	lent, _ := s.hashes.Get(n * 8)
+	return pages.As[bloomblock.Hash](lent)
 }
 
 // Rows implements [bloomblock.Scratch].
-func (p *rowPool) Rows(n int) [][2]uint64 {
-	p.Free()
-	p.pool = pages.NewPool()
-	lent, zeroed := p.pool.Get(n * 2 * 8)
+func (s *filterMemory) Rows(n int) [][2]uint64 {
+	s.Free()
+	s.rows = pages.NewPool()
+	lent, zeroed := s.rows.Get(n * 2 * 8)
 	if !zeroed {
 		clear(lent)
 	}
-	p.lent = lent
+	s.lent = lent
 	return pages.As[[2]uint64](lent)
 }
 
 // Free implements [bloomblock.Scratch].
-func (p *rowPool) Free() {
-	if p.lent != nil {
-		p.pool.Free(p.lent)
+func (s *filterMemory) Free() {
+	if s.lent != nil {
+		s.rows.Free(s.lent)
 	}
-	p.pool, p.lent = nil, nil
+	s.rows, s.lent = nil, nil
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
