@@ -339,7 +339,7 @@ func parseIndex(b []byte, limit, slack uint64) (*index, error) {
 	if err := checkEnd(x.end, limit, slack); err != nil {
 		return nil, fmt.Errorf("index: data blocks %w", err)
 	}
-	x.last, x.checked = true, makeChecklist(n)
+	x.last = true
 	return x, nil
 }
 

@@ -72,7 +72,7 @@ func (f *tableFile) readTail() (*index, *tail, error) {
 	if top.blocks == 0 {
 		x = nil
 	} else if x != nil {
-		x.first, x.seqs = top.first, top.seqs
+		x.first, x.seqs, x.checked = top.first, top.seqs, top.checked
 	}
 	return x, t, nil
 }

@@ -101,7 +101,7 @@ func parseTop(b []byte, limit, slack uint64) (*top, error) {
 
 // topOfOne returns the top of an index in one block, which is x and has a payload of the given length at offset.
 func topOfOne(x *index, offset, length uint64) *top {
-	t := &top{oneBlock: true, blocks: x.blocks(), end: x.end, checked: x.checked}
+	t := &top{oneBlock: true, blocks: x.blocks(), end: x.end, checked: makeChecklist(x.blocks())}
 	if t.blocks > 0 {
 		t.prefix = x.prefix
 		t.push(nil, x.sep(t.blocks-1))
