@@ -109,8 +109,11 @@ func (b *block) layout(m *entryLayout, i int) {
 	m.value = n + max(0, m.suffix-8)
 }
 
-// entryWith returns entry i of a block whose entries have layout m.
+// entryWith returns entry i of a block whose entries have layout m, unless there are offsets.
 func (b *block) entryWith(i int, m *entryLayout) entry {
+	if b.stride == 0 {
+		return b.entry(i)
+	}
 	at := b.entries + i*b.stride
 	e := b.data[at : at+b.stride : at+b.stride]
 	x := entry{suffix: m.suffix, rest: e[m.rest:m.value], trailer: plainSet, value: e[m.value:]}

@@ -210,7 +210,7 @@ func (it *Iter) follows(newer, older ikey.Trailer) bool {
 func (it *Iter) Next() bool {
 	if it.i+1 < it.hi {
 		if it.i == it.prefetchFrom {
-			it.expectNext()
+			it.expect(1, it.hi-it.i)
 		}
 		it.prefetch.Next()
 		return it.stand(it.i + 1)
@@ -290,14 +290,6 @@ func (it *Iter) stand(i int) bool {
 	}
 	it.key = it.b.appendSuffix(it.key[:it.b.prefix], i, &it.cur) // load put the prefix there
 	return true
-}
-
-// entry returns entry i of the block. The cursor has stood in it.
-func (it *Iter) entry(i int) entry {
-	if it.b.stride != 0 {
-		return it.b.entryWith(i, &it.layout)
-	}
-	return it.b.entry(i)
 }
 
 // leave makes the cursor stand at no version, and returns false.
@@ -380,15 +372,10 @@ func (it *Iter) copyRest(back bool) bool {
 // prefetches the next one. Most seeks are followed by few moves.
 const expecting = 14
 
-// expectNext expects the next block from here on, after a seek in this one.
-func (it *Iter) expectNext() {
-	it.prefetchFrom = -1
-	it.expect(1, it.hi-it.i)
-}
-
 // expect makes the next n moves in the current block prefetch the next one in the direction of step, if there is one
 // and it is in memory.
 func (it *Iter) expect(step, n int) {
+	it.prefetchFrom = -1
 	i := it.local(it.at) + step
 	if it.bypass || i < 0 || i >= len(it.x.slots) {
 		return

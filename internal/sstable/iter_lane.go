@@ -53,15 +53,11 @@ func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 // limit sets the end of a lane forward, for now: see lengthen.
 func (it *Iter) limit() {
 	l := &it.lane
-	switch {
-	case l.until == nil:
-		l.end = it.hi
-	case it.whole():
-		l.end = it.b.seek(l.until, ^ikey.Trailer(0), 0, 0)
-	default: // entries beyond the part cannot be compared with until
-		l.end = min(it.hi, it.b.seekHead(l.until, 0))
+	l.end = it.hi
+	if l.until != nil {
+		l.end = min(l.end, it.search(l.until, ^ikey.Trailer(0), 0))
 	}
-	if it.prefetchFrom >= it.i {
+	if it.prefetchFrom >= max(it.i, 0) {
 		l.end = min(l.end, it.prefetchFrom+1)
 	}
 }
@@ -71,13 +67,9 @@ func (it *Iter) limit() {
 // least that a reader at seq may see.
 func (it *Iter) EnterLaneBack(end []byte, seq ikey.Seq) bool {
 	l := &it.lane
-	switch {
-	case end == nil:
-		l.end = it.lo
-	case it.whole():
-		l.end = it.b.seek(end, 0, 0, 0)
-	default:
-		l.end = max(it.lo, it.b.seekHead(end, 1))
+	l.end = it.lo
+	if end != nil {
+		l.end = max(l.end, it.search(end, 0, 1))
 	}
 	if it.seq > seq || it.i <= l.end {
 		return false
@@ -176,39 +168,41 @@ func (it *Iter) fill() bool {
 func (it *Iter) lengthen(last []byte) {
 	switch {
 	case it.i == it.prefetchFrom:
-		it.expectNext()
-		it.limit()
-	case it.i+1 == it.b.n:
-		it.goOn(last)
-	case it.i+1 == it.hi && it.copyRest(false):
-		it.limit()
+		it.expect(1, it.hi-it.i)
+	case it.i+1 == it.b.n && it.goOn(last):
+	case it.i+1 == it.hi && it.hi < it.b.n && it.copyRest(false):
+	default:
+		return
 	}
+	it.limit()
 }
 
-// goOn makes the lane go on in the next block, and the cursor stand before its first entry. It does nothing if that
+// goOn makes the lane go on in the next block, and the cursor stand before its first entry. It returns false if that
 // block begins with a version that the lane does not show, or may begin with another version of last, the last key of
 // the current block. Then, and after an error, the next call of Next moves there: it also takes a part of a mapped
 // block first, where that is enough.
-func (it *Iter) goOn(last []byte) {
-	at := it.at + 1
+func (it *Iter) goOn(last []byte) bool {
+	at, l := it.at+1, &it.lane
 	i := it.local(at)
 	if i == len(it.x.slots) || it.bypass || !it.sequential && it.x.slots[i].Load() == nil {
-		return // at the end of a part of the index, too
+		return false // at the end of a part of the index, too
 	}
 	it.plain, it.spare = it.spare, it.plain // the current block may be in the former
 	var w window
-	ok, err := it.fromMemory(&w, at, it.at, part{})
-	end := 0
+	ok, _ := it.fromMemory(&w, at, it.at, part{})
 	if ok {
 		it.stats.Blocks++
-		end = it.lane.goesOn(&w.b, last)
+		b, e := &w.b, w.b.entry(0)
+		p := b.data[blockHeader : blockHeader+b.prefix]
+		ok = e.trailer <= l.newest && e.trailer.Kind() == ikey.Set && (l.until == nil || w.search(l.until, ^ikey.Trailer(0), 0) > 0) &&
+			!(bytes.HasPrefix(last, p) && ikey.Head(last[b.prefix:]) == b.head(0))
 	}
-	if err != nil || end == 0 {
+	if !ok {
 		it.plain, it.spare = it.spare, it.plain
 		if w.held != nil {
 			w.held.Release()
 		}
-		return
+		return false
 	}
 	it.release()
 	it.window = w
@@ -216,24 +210,9 @@ func (it *Iter) goOn(last []byte) {
 	if it.b.stride != 0 {
 		it.b.layout(&it.layout, 0)
 	}
-	it.i, it.lane.end = -1, end
+	it.i = -1
 	it.shape()
-}
-
-// goesOn returns the end of the lane in block b, which follows the one that ends with the key last, or 0 if the lane
-// cannot go on there.
-func (l *pairLane) goesOn(b *block, last []byte) (end int) {
-	if p := b.data[blockHeader : blockHeader+b.prefix]; bytes.HasPrefix(last, p) &&
-		ikey.Head(last[b.prefix:]) == b.head(0) {
-		return 0
-	}
-	if e := b.entry(0); e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
-		return 0
-	}
-	if l.until != nil {
-		return b.seek(l.until, ^ikey.Trailer(0), 0, 0)
-	}
-	return b.n
+	return true
 }
 
 // fillEven makes pairs from entry i on, in a block whose entries are alike, up to one that needs a closer look.
@@ -272,12 +251,12 @@ func (it *Iter) fillEven(i int) {
 func (it *Iter) fillForward(i int) {
 	l := &it.lane
 	for ; i < l.end; i++ {
-		e := it.entry(i)
+		e := it.b.entryWith(i, &it.layout)
 		if e.trailer > l.newest {
 			continue // too new
 		}
 		if it.i >= 0 && it.b.head(i) == it.b.head(it.i) {
-			if before := it.entry(it.i); e.sameKey(&before) {
+			if before := it.b.entryWith(it.i, &it.layout); e.sameKey(&before) {
 				continue // an older version of the same key
 			}
 		}
@@ -315,13 +294,13 @@ func (it *Iter) add(i, at int, e *entry) {
 // first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
 // its key is before it.
 func (it *Iter) first(i int) (e entry, ok bool) {
-	e = it.entry(i)
+	e = it.b.entryWith(i, &it.layout)
 	if e.trailer > it.lane.newest || e.trailer.Kind() != ikey.Set {
 		return e, false
 	}
 	if it.b.head(i-1) != it.b.head(i) {
 		return e, true
 	}
-	before := it.entry(i - 1)
+	before := it.b.entryWith(i-1, &it.layout)
 	return e, !before.sameKey(&e)
 }

@@ -41,6 +41,15 @@ type window struct {
 // whole reports whether the window has all entries of its block.
 func (w *window) whole() bool { return w.hi-w.lo == w.b.n }
 
+// search returns the first entry at or after (user, t). If only a part of the block is there, entries outside of it
+// cannot be compared with user, so it looks at heads alone, as block.seekHead does.
+func (w *window) search(user []byte, t ikey.Trailer, beyond uint64) int {
+	if w.whole() {
+		return w.b.seek(user, t, 0, 0)
+	}
+	return w.b.seekHead(user, beyond)
+}
+
 // show makes all of block b visible, which is in the source's own memory.
 func (w *window) show(b block) { w.b, w.lo, w.hi = b, 0, b.n }
 
