@@ -262,6 +262,15 @@ func (b *block) before(i int, h uint64, suffix []byte, t ikey.Trailer) bool {
 	return e.compare(suffix, t) < 0
 }
 
+// endsWith reports whether the last entry is a version of user.
+func (b *block) endsWith(user []byte) bool {
+	if !bytes.HasPrefix(user, b.data[blockHeader:blockHeader+b.prefix]) {
+		return false
+	}
+	e, suffix := b.entry(b.n-1), user[b.prefix:]
+	return b.head(b.n-1) == ikey.Head(suffix) && e.compareUser(suffix) == 0
+}
+
 // A verdict is what a block knows of a key.
 type verdict uint8
 

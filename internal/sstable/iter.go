@@ -149,7 +149,7 @@ func (it *Iter) seekLT(k ikey.Key) bool {
 	}
 	at = min(at, it.t.blocks-1)
 	i, ok := it.seekIn(at, part{beforeKey, k})
-	for ok && i == it.b.n && at+1 < it.t.blocks && it.lastIs(k.User) { // versions of one key may fill many blocks
+	for ok && i == it.b.n && at+1 < it.t.blocks && it.b.endsWith(k.User) { // versions of one key may fill many blocks
 		at++
 		i, ok = it.seekIn(at, part{beforeKey, k})
 	}
@@ -180,32 +180,6 @@ func (it *Iter) seekIn(at int, p part) (i int, ok bool) {
 	}
 }
 
-// lastIs reports whether the block ends with a version of user.
-func (it *Iter) lastIs(user []byte) bool {
-	e := it.b.entry(it.b.n - 1)
-	it.key = it.b.appendKey(it.key[:0], it.b.n-1, &e)
-	return string(it.key) == string(user)
-}
-
-// leaveKey remembers the current version for follows.
-func (it *Iter) leaveKey() {
-	it.last = ikey.Key{User: append(it.last.User[:0], it.key...), Trailer: it.cur.trailer}
-}
-
-// follows reports whether the current version is in order with that of leaveKey, in the block before or after (I34).
-// checkBlock orders the versions within a block and checkBounds the keys from block to block; follows adds that the
-// versions of one key descend if they continue in the next block. newer and older are the two trailers.
-func (it *Iter) follows(newer, older ikey.Trailer) bool {
-	if newer > older || !bytes.Equal(it.key, it.last.User) {
-		return true
-	}
-	offset, user := it.x.handles[it.local(it.at)].offset, bytes.Clone(it.key)
-	it.leave()
-	it.err = it.r.damaged(offset, fmt.Errorf("%w: %s@%d and @%d in neighbouring blocks",
-		ErrOrder, words.Quoted(user), newer.Seq(), older.Seq()))
-	return false
-}
-
 // Next moves to the next version. It may follow only a call that returned true.
 func (it *Iter) Next() bool {
 	if it.i+1 < it.hi {
@@ -218,11 +192,7 @@ func (it *Iter) Next() bool {
 	if it.i+1 < it.b.n {
 		return it.extend(false) && it.stand(it.i+1)
 	}
-	if it.at+1 < it.t.blocks {
-		it.leaveKey()
-		return it.load(it.at+1, it.next(fromStart)) && it.stand(0) && it.follows(it.last.Trailer, it.cur.trailer)
-	}
-	return it.leave()
+	return it.cross(1)
 }
 
 // Prev moves to the version before. It may follow only a call that returned true.
@@ -234,11 +204,46 @@ func (it *Iter) Prev() bool {
 	if it.i > 0 {
 		return it.extend(true) && it.stand(it.i-1)
 	}
-	if it.at > 0 {
-		it.leaveKey()
-		return it.load(it.at-1, it.next(beforeEnd)) && it.stand(it.b.n-1) && it.follows(it.cur.trailer, it.last.Trailer)
+	return it.cross(-1)
+}
+
+// cross moves to the next block in the direction of step. It first needs a part of it, and the whole once the cursor
+// has moved on for a while. The two versions on both sides must be in order (I34): checkBlock orders the versions within
+// a block and checkBounds the keys from block to block; cross adds that the versions of one key descend if they
+// continue in the next block.
+func (it *Iter) cross(step int) bool {
+	at := it.at + step
+	if at < 0 || at == it.t.blocks {
+		return it.leave()
 	}
-	return it.leave()
+	it.last = ikey.Key{User: append(it.last.User[:0], it.key...), Trailer: it.cur.trailer}
+	var p part
+	if !it.sequential {
+		if p.from = fromStart; step < 0 {
+			p.from = beforeEnd
+		}
+	}
+	it.sequential = true
+	if !it.load(at, p) {
+		return false
+	}
+	if step > 0 {
+		it.stand(0)
+	} else {
+		it.stand(it.b.n - 1)
+	}
+	newer, older := it.last.Trailer, it.cur.trailer
+	if step < 0 {
+		newer, older = older, newer
+	}
+	if newer > older || !bytes.Equal(it.key, it.last.User) {
+		return true
+	}
+	offset := it.x.handles[it.local(at)].offset
+	it.leave()
+	it.err = it.r.damaged(offset, fmt.Errorf("%w: %s@%d and @%d in neighbouring blocks",
+		ErrOrder, words.Quoted(it.last.User), newer.Seq(), older.Seq()))
+	return false
 }
 
 // Key returns the version that the cursor stands at.
@@ -329,15 +334,6 @@ func (it *Iter) begin(at, before int) {
 		it.expect(step, it.hi-it.lo)
 	}
 	it.key = append(it.key[:0], it.b.data[blockHeader:blockHeader+it.b.prefix]...)
-}
-
-// next returns the part that a cursor needs of a neighbouring block: the whole if it has moved on for a while.
-func (it *Iter) next(from where) part {
-	if it.sequential {
-		return part{}
-	}
-	it.sequential = true
-	return part{from: from}
 }
 
 // extend makes the cursor, which has a part of a mapped block, have all entries behind it, or before it.

@@ -75,7 +75,7 @@ func (it *Iter) EnterLaneBack(end []byte, seq ikey.Seq) bool {
 		return false
 	}
 	it.enter(true, seq)
-	_, ok := it.first(it.i)
+	_, ok := l.first(&it.b, &it.layout, it.i)
 	return ok
 }
 
@@ -115,21 +115,20 @@ func (it *Iter) enter(back bool, seq ikey.Seq) {
 	if back {
 		l.direction = -1
 	}
-	it.shape()
+	l.shape(&it.b, &it.layout, it.key)
 }
 
-// shape prepares the lane for the lengths of the entries of the current block.
-func (it *Iter) shape() {
-	l, m := &it.lane, &it.layout
+// shape prepares the lane for the lengths of the entries of block b. key begins with the prefix of the block.
+func (l *pairLane) shape(b *block, m *entryLayout, key []byte) {
 	l.step = 0
-	if it.b.stride == 0 || m.suffix > 16 || m.suffix > 8 && m.rest+8 > it.b.stride {
+	if b.stride == 0 || m.suffix > 16 || m.suffix > 8 && m.rest+8 > b.stride {
 		return
 	}
-	l.step = it.b.stride * l.direction
-	l.slot, l.keyLen, l.valueLen = it.b.prefix+16, it.b.prefix+m.suffix, it.b.stride-m.value
+	l.step = b.stride * l.direction
+	l.slot, l.keyLen, l.valueLen = b.prefix+16, b.prefix+m.suffix, b.stride-m.value
 	l.most = min(laneAhead, max(1, laneBytes/l.slot))
 	l.keys = slices.Grow(l.keys[:0], l.most*l.slot)[:l.most*l.slot]
-	copy(l.keys, it.key[:it.b.prefix])
+	copy(l.keys, key[:b.prefix])
 	for n := l.slot; n < len(l.keys); n *= 2 {
 		copy(l.keys[n:], l.keys[:n])
 	}
@@ -211,7 +210,7 @@ func (it *Iter) goOn(last []byte) bool {
 		it.b.layout(&it.layout, 0)
 	}
 	it.i = -1
-	it.shape()
+	l.shape(&it.b, &it.layout, it.key)
 	return true
 }
 
@@ -269,10 +268,11 @@ func (it *Iter) fillForward(i int) {
 
 // fillBack makes a pair of entry i.
 func (it *Iter) fillBack(i int) {
-	if i <= it.lane.end {
+	l := &it.lane
+	if i <= l.end {
 		return
 	}
-	if e, ok := it.first(i); ok {
+	if e, ok := l.first(&it.b, &it.layout, i); ok {
 		it.add(i, i-1, &e)
 	}
 }
@@ -293,14 +293,14 @@ func (it *Iter) add(i, at int, e *entry) {
 
 // first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
 // its key is before it.
-func (it *Iter) first(i int) (e entry, ok bool) {
-	e = it.b.entryWith(i, &it.layout)
-	if e.trailer > it.lane.newest || e.trailer.Kind() != ikey.Set {
+func (l *pairLane) first(b *block, m *entryLayout, i int) (e entry, ok bool) {
+	e = b.entryWith(i, m)
+	if e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
 		return e, false
 	}
-	if it.b.head(i-1) != it.b.head(i) {
+	if b.head(i-1) != b.head(i) {
 		return e, true
 	}
-	before := it.b.entryWith(i-1, &it.layout)
+	before := b.entryWith(i-1, m)
 	return e, !before.sameKey(&e)
 }
