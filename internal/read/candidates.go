@@ -6,6 +6,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -13,57 +14,33 @@ import (
 // guard. If maybe is true, a memtable may have a version of key: see inMemory. Otherwise deleted reports whether a
 // range tombstone deletes all older data of key for a reader at seq. h is mixed with the store's seed.
 func filtered(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (maybe, deleted bool) {
-	maybe, deleted = filteredTable(s.Mem, key, h, seq)
-	for i := 0; i < len(s.Frozen) && !maybe && !deleted; i++ {
-		maybe, deleted = filteredTable(s.Frozen[i], key, h, seq)
+	m := s.Mem
+	for i := 0; ; i++ {
+		if m.MayContain(h) {
+			return true, false
+		}
+		if d := m.RangeDels(); d != nil && d.Covering(key, seq) > 0 {
+			return false, true
+		}
+		if i == len(s.Frozen) {
+			return false, false
+		}
+		m = s.Frozen[i]
 	}
-	return maybe, deleted
-}
-
-// filteredTable does the same as filtered for one memtable.
-func filteredTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (maybe, deleted bool) {
-	if m.MayContain(h) {
-		return true, false
-	}
-	d := m.RangeDels()
-	return false, d != nil && d.Covering(key, seq) > 0
 }
 
 // inMemory looks up the newest version of key that a reader at seq may see in the memtables, and their range
 // tombstones. If decided is true, the answer is final: no older data counts. h is mixed with the store's seed. The
 // caller holds a reference to s, or is inside a guard in which s was the current state; value is valid until then.
 func inMemory(s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
-	if value, live, decided = inTable(s.Mem, key, h, seq); decided {
-		return value, live, true
+	value, live, decided = inTable(s.Mem, key, h, seq)
+	for i := 0; i < len(s.Frozen) && !decided; i++ {
+		value, live, decided = inTable(s.Frozen[i], key, h, seq)
 	}
-	for _, m := range s.Frozen {
-		if value, live, decided = inTable(m, key, h, seq); decided {
-			return value, live, true
-		}
-	}
-	return nil, false, false
+	return value, live, decided
 }
 
-// askMemory does what inMemory does, for callers without a guard: it enters one only if a filter says that a memtable
-// may have key. The state that it returns is s or a newer one. After Close it returns true.
-func (r *Reader) askMemory(
-	s *tree.State, key []byte, h bloomblock.Hash, seq ikey.Seq,
-) (_ *tree.State, live, decided bool) {
-	maybe, deleted := filtered(s, key, h, seq)
-	if !maybe {
-		return s, false, deleted
-	}
-	guard := r.tree.Domain.Enter()
-	defer guard.Leave()
-	if s = r.tree.Load(); s == nil {
-		return nil, true, true
-	}
-	// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
-	// table does not exclude the key.
-	_, live, decided = inMemory(s, key, h, seq)
-	return s, live, decided
-}
-
+// inTable does the same as inMemory for one memtable.
 func inTable(m *memtable.Table, key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, live, decided bool) {
 	var deleted ikey.Seq // newest range tombstone over the key
 	if d := m.RangeDels(); d != nil {
@@ -119,16 +96,17 @@ func candidatesIn(
 			a.dels |= bit(r.RangeDels) << k
 		}
 		a.maybe = bloomblock.MayContainEach(filters[:len(part)], h)
-		dst, over = a.choose(dst, part, key, seq, cost)
+		dst, over = a.candidates(dst, part, key, seq, cost)
 	}
 	return dst
 }
 
-// choose appends the candidates for one key among the runs of a part. If over is true, nothing older counts.
-func (a *partAnswer) choose(
+// candidates appends the candidates for one key among the runs of a part. If over is true, nothing older counts.
+func (a *partAnswer) candidates(
 	dst []candidate, part []*tree.Run, key []byte, seq ikey.Seq, cost *lookupCost,
 ) (_ []candidate, over bool) {
-	for look := a.there & (a.maybe | a.dels); look != 0; look &= look - 1 {
+	counted := ^uint32(0) // runs up to the tombstone that ends the search
+	for look := a.there & (a.maybe | a.dels); look != 0 && !over; look &= look - 1 {
 		k := bits.TrailingZeros32(look)
 		c := candidate{table: part[k].Tables[a.at[k]], probed: a.probed>>k&1 != 0}
 		search := a.maybe>>k&1 != 0
@@ -142,13 +120,14 @@ func (a *partAnswer) choose(
 			dst = append(dst, c)
 		}
 		if c.deleted > 0 {
-			upTo := uint32(2)<<k - 1
-			cost.ask(a.there&upTo, a.probed&upTo)
-			return dst, true
+			counted, over = uint32(2)<<k-1, true
 		}
 	}
-	cost.ask(a.there, a.probed)
-	return dst, false
+	cost.ask(a.there&counted, a.probed&counted)
+	if cost.sample > 0 {
+		a.countNegatives(part, counted, cost.sample)
+	}
+	return dst, over
 }
 
 func bit(b bool) uint32 {
@@ -156,4 +135,77 @@ func bit(b bool) uint32 {
 		return 1
 	}
 	return 0
+}
+
+// ready prepares the search of a table. If the table or its filter was not loaded yet, ready loads it and decides again
+// whether the search is necessary. If what is in memory of the filter is not good enough, it asks the one in the file.
+func (c *candidate) ready(
+	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
+) (search bool, err error) {
+	r := c.table.Reader
+	if !r.Loaded() || c.unknown || !c.table.Ready.Load() {
+		if search, err = c.load(rd, key, h, seq, cost); !search || err != nil {
+			return false, err
+		}
+	}
+	maybe, asked, err := r.AskFile(h, &cost.reads)
+	if err != nil {
+		return false, rd.failed(err)
+	}
+	if asked && !c.probed {
+		c.probed = true
+		cost.probes++
+		cost.passed++
+	}
+	if !maybe {
+		cost.passed--
+	}
+	return maybe, nil
+}
+
+// load loads a table and its filter, and reports whether the search is still necessary.
+func (c *candidate) load(
+	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
+) (search bool, err error) {
+	loads, bytes, err := rd.tables.LoadTail(c.table)
+	cost.tailLoads += loads
+	cost.tailBytes += bytes
+	if err != nil {
+		return false, rd.failed(err)
+	}
+	r := c.table.Reader
+	if c.table.Meta.RangeDeletes > 0 {
+		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
+	}
+	if c.table.Meta.Entries == 0 || c.probed {
+		return c.table.Meta.Entries > 0, nil
+	}
+	maybe, probed := r.MayContain(h)
+	c.probed = probed && maybe
+	cost.probes += uint64(bit(probed))
+	cost.passed += uint64(bit(c.probed))
+	return maybe, nil
+}
+
+// decide counts a search, and whether the answer of the filter was right. hit is its result, if ok is true; present
+// reports whether the table holds any version of the key. If decided is true, older data does not count.
+func (c *candidate) decide(hit *sstable.Hit, ok, present bool, cost *lookupCost) (found, decided bool) {
+	cost.searches++
+	if present {
+		cost.found++
+	}
+	switch {
+	case !c.probed:
+		c.table.Unfiltered.Add(1)
+	case present:
+		c.table.TruePositives.Add(1)
+		cost.truePositives++
+	default:
+		c.table.FalsePositives.Add(1)
+		cost.falsePositives++
+	}
+	if !ok || hit.Trailer.Seq() < c.deleted {
+		return false, c.deleted > 0
+	}
+	return hit.Trailer.Kind() == ikey.Set, true
 }

@@ -8,32 +8,40 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
-// Counts are the costs of lookups. Loads of indexes and filters are counted separately.
+// Counts are the costs of lookups, as bloomkv.LookupMetrics describes them. Loads of indexes and filters, TailLoads and
+// TailBytes, are counted separately.
 type Counts struct {
-	Gets            uint64 // lookups
-	MemtableHits    uint64 // answered by a memtable
-	TableHits       uint64 // a table held a version of the key, or a tombstone
-	RunsInRange     uint64 // runs with a table whose bounds include the key
-	FilterProbes    uint64 // filters queried
-	FilterNegatives uint64 // filters that excluded the key
-	// TruePositives are filters that did not exclude the key, and the table held a version of it.
-	TruePositives uint64
-	// FalsePositives are filters that did not exclude the key, but the table held no version of it.
-	FalsePositives uint64
-	TableSearches  uint64 // tables searched, with or without a filter
-	WastedReads    uint64 // searches that found no version of the key
-	AbsentWasted   uint64 // wasted reads by lookups of absent keys
-	Blocks         uint64 // data blocks used
-	BlocksRead     uint64 // data blocks among them that were not in the cache
-	BlocksMapped   uint64 // data blocks among those that were used in a mapped file, without reading
-	BytesRead      uint64 // bytes of the others, which were read
-	IndexParts     uint64 // parts of indexes that were not in memory
-	FilterParts    uint64 // pages of filters that were asked in files, for lack of memory
-	// AbsentReads are the pages of filters, parts of indexes and data blocks that were not in memory, of lookups of
-	// absent keys.
-	AbsentReads uint64
-	TailLoads   uint64 // indexes read
-	TailBytes   uint64 // bytes of indexes and filters read
+	Gets, MemtableHits, TableHits               uint64
+	RunsInRange, FilterProbes, FilterNegatives  uint64
+	TruePositives, FalsePositives               uint64
+	TableSearches, WastedReads, AbsentWasted    uint64
+	Blocks, BlocksRead, BlocksMapped, BytesRead uint64
+	IndexParts, FilterParts, AbsentReads        uint64
+	TailLoads, TailBytes                        uint64
+}
+
+// A Trace is what one lookup used.
+type Trace struct {
+	Counts
+
+	Tables []TableTrace // in the order of the search: newest data first
+}
+
+// A TableTrace is the search of one table, as bloomkv.TableTrace describes it.
+type TableTrace struct {
+	Level                         int
+	File                          string
+	Filtered, Present             bool
+	Blocks, BlocksRead, BytesRead uint64
+}
+
+func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
+	t.Tables = append(t.Tables, TableTrace{
+		Level: int(c.table.Level.Load()), File: c.table.File.Name, Filtered: c.probed, Present: present,
+		Blocks:     after.Blocks - before.Blocks,
+		BlocksRead: after.FileReads + after.Mapped - before.FileReads - before.Mapped,
+		BytesRead:  after.FileBytes - before.FileBytes,
+	})
 }
 
 // Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
@@ -59,12 +67,9 @@ type lookupStripe struct {
 	// memory. A locked addition takes 5 ns.
 	absent, present, mapped, inPlace [usualProbes]atomic.Uint64
 
-	// All other lookups.
-	gets, memtableHits, inRange, probes, passed, searches, wasted, falsePositives, truePositives atomic.Uint64
-
-	tableHits, absentWasted, blocks, blocksRead, blocksMapped, bytesRead, indexParts atomic.Uint64
-
-	filterParts, absentReads atomic.Uint64
+	// All other lookups. others are the fields of their Counts.
+	gets, memtableHits atomic.Uint64
+	others             [numOthers]atomic.Uint64
 
 	_ [112]byte
 } // a multiple of two cache lines of 64 bytes
@@ -72,7 +77,17 @@ type lookupStripe struct {
 const (
 	numStripes  = 256 // two goroutines on one stripe take twice as long for an absent key
 	usualProbes = 8
+	numOthers   = 16
 )
+
+// others returns the fields of c that have a counter each for lookups of any kind.
+func (c *Counts) others() [numOthers]*uint64 {
+	return [...]*uint64{
+		&c.TableHits, &c.RunsInRange, &c.FilterProbes, &c.FilterNegatives, &c.TruePositives, &c.FalsePositives,
+		&c.TableSearches, &c.WastedReads, &c.AbsentWasted, &c.Blocks, &c.BlocksRead, &c.BlocksMapped, &c.BytesRead,
+		&c.IndexParts, &c.FilterParts, &c.AbsentReads,
+	}
+}
 
 // lookupCost is the cost of one lookup. Its caller keeps it.
 type lookupCost struct {
@@ -85,6 +100,8 @@ type lookupCost struct {
 
 	memtableHit bool
 	reads       sstable.Stats
+
+	sample uint64 // what each negative counts for on its table: see negatives.go
 }
 
 // ask counts tables in range, and those whose filter was queried, with one bit for each.
@@ -112,6 +129,18 @@ func (l *lookupCost) absentReads() uint64 {
 	}
 	searched := l.reads.IndexParts + l.reads.FileReads + l.reads.Mapped
 	return l.absentAsked + searched*l.absentWasted/l.searches
+}
+
+// counts returns the figures of lookups with this cost, without their number and that of the hits in memtables.
+func (l *lookupCost) counts() Counts {
+	return Counts{
+		TableHits: l.tableHits, RunsInRange: l.inRange, FilterProbes: l.probes, FilterNegatives: l.probes - l.passed,
+		TruePositives: l.truePositives, FalsePositives: l.falsePositives, TableSearches: l.searches,
+		WastedReads: l.searches - l.found, AbsentWasted: l.absentWasted, Blocks: l.reads.Blocks,
+		BlocksRead: l.reads.FileReads + l.reads.Mapped, BlocksMapped: l.reads.Mapped, BytesRead: l.reads.FileBytes,
+		IndexParts: l.reads.IndexParts, FilterParts: l.reads.FilterParts, AbsentReads: l.absentReads(),
+		TailLoads: l.tailLoads, TailBytes: l.tailBytes,
+	}
 }
 
 // add counts a lookup. It returns the lookup's number in its counter, for sampled, or 0 after end.
@@ -167,33 +196,12 @@ func (c *lookupCounts) addMany(l *lookupCost, n, memtableHits int) (number uint6
 }
 
 func (s *lookupStripe) add(l *lookupCost) {
-	if l.inRange > 0 {
-		s.inRange.Add(l.inRange)
-		s.probes.Add(l.probes)
+	counts := l.counts()
+	for i, n := range counts.others() {
+		if *n > 0 {
+			s.others[i].Add(*n)
+		}
 	}
-	if l.passed > 0 {
-		s.passed.Add(l.passed)
-	}
-	s.filterParts.Add(l.reads.FilterParts)
-	s.absentReads.Add(l.absentReads())
-	if l.searches == 0 {
-		return
-	}
-	s.searches.Add(l.searches)
-	if l.tableHits > 0 {
-		s.tableHits.Add(l.tableHits)
-	}
-	if l.absentWasted > 0 {
-		s.absentWasted.Add(l.absentWasted)
-	}
-	s.wasted.Add(l.searches - l.found)
-	s.falsePositives.Add(l.falsePositives)
-	s.truePositives.Add(l.truePositives)
-	s.blocks.Add(l.reads.Blocks)
-	s.blocksRead.Add(l.reads.FileReads + l.reads.Mapped)
-	s.blocksMapped.Add(l.reads.Mapped)
-	s.bytesRead.Add(l.reads.FileBytes)
-	s.indexParts.Add(l.reads.IndexParts)
 }
 
 // sum returns the sums over all stripes.
@@ -216,39 +224,25 @@ func (c *lookupCounts) end() {
 
 // addTo adds the counters to l.
 func (s *lookupStripe) addTo(l *Counts) {
-	probes, passed := s.probes.Load(), s.passed.Load()
 	for n := range uint64(usualProbes) {
 		absent, inPlace := s.absent[n].Load(), s.inPlace[n].Load()
 		mapped := s.mapped[n].Load() + inPlace
 		present := s.present[n].Load() + mapped
-		l.IndexParts += inPlace
+		l.Gets += absent + present
+		l.TableHits += present
+		l.RunsInRange += n * (absent + present)
+		l.FilterProbes += n * (absent + present)
+		l.FilterNegatives += n*absent + (n-1)*present
+		l.TruePositives += present
+		l.TableSearches += present
+		l.Blocks += present
 		l.BlocksRead += mapped
 		l.BlocksMapped += mapped
-		l.Gets += absent + present
-		l.RunsInRange += n * (absent + present)
-		l.TableHits += present
-		l.TableSearches += present
-		l.TruePositives += present
-		l.Blocks += present
-		probes += n * (absent + present)
-		passed += present
+		l.IndexParts += inPlace
 	}
 	l.Gets += s.gets.Load()
 	l.MemtableHits += s.memtableHits.Load()
-	l.TableHits += s.tableHits.Load()
-	l.AbsentWasted += s.absentWasted.Load()
-	l.RunsInRange += s.inRange.Load()
-	l.FilterProbes += probes
-	l.FilterNegatives += probes - min(probes, passed) // min, since the counters are read one after the other
-	l.TableSearches += s.searches.Load()
-	l.WastedReads += s.wasted.Load()
-	l.FalsePositives += s.falsePositives.Load()
-	l.TruePositives += s.truePositives.Load()
-	l.Blocks += s.blocks.Load()
-	l.BlocksRead += s.blocksRead.Load()
-	l.BlocksMapped += s.blocksMapped.Load()
-	l.BytesRead += s.bytesRead.Load()
-	l.IndexParts += s.indexParts.Load()
-	l.FilterParts += s.filterParts.Load()
-	l.AbsentReads += s.absentReads.Load()
+	for i, n := range l.others() {
+		*n += s.others[i].Load()
+	}
 }

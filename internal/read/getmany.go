@@ -32,17 +32,15 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		m.size = len(group)
 		err = m.find(r, s, group, seq)
 		for i := range group {
-			m.cost.part(m.asked[i], m.searched[i], m.present[i])
+			m.cost.part(m.keys[i].asked, m.keys[i].searched, m.keys[i].present)
 		}
 		r.tables.Fit()
 		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
 		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
-			if _, _, decided := inMemory(s, group[i], m.hashes[i].Mixed, seq); !decided {
-				countNegatives(s, group[i], m.hashes[i], seq, r.sampleOf())
-			}
+			r.sample(group[i], at.Seq)
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
-			err = f(first+i, m.values[i], m.found[i])
+			err = f(first+i, m.keys[i].value, m.keys[i].found)
 		}
 		m.end()
 	}
@@ -57,22 +55,26 @@ const manyKeys = 64
 type manyLookup struct {
 	size   int // of the group, until end
 	hashes [manyKeys]bloomblock.SeededHash
-	values [manyKeys][]byte
-	found  [manyKeys]bool
-	hits   [manyKeys]sstable.Hit
+	keys   [manyKeys]manyKey
 	copies []byte // of values that cannot be held
 
 	runs       []manyAnswer     // answers of fences and filters
 	candidates []candidate      // of all keys, one after the other
-	next, last [manyKeys]int    // for each key: its next candidate, and the end of its candidates
 	searches   []sstable.Lookup // of one round
-	of         [manyKeys]int    // index of the key of each search
-
-	// For each key: pages of filters asked in files, tables searched, and those that held a version of it.
-	asked, searched, present [manyKeys]uint64
+	searching  [manyKeys]int    // index of the key of each search
 
 	cost     lookupCost // of all keys
 	inMemory int        // number of keys decided by memtables
+}
+
+// A manyKey is one key of a group.
+type manyKey struct {
+	value      []byte
+	found      bool
+	hit        sstable.Hit
+	next, last int // its next candidate, and the end of its candidates
+
+	asked, searched, present uint64 // pages of filters asked in files; tables searched; those with a version of the key
 }
 
 // A manyAnswer is the answer of the fences and filters of one run, with one bit for each key.
@@ -84,7 +86,7 @@ type manyAnswer struct {
 
 var manyLookups = sync.Pool{New: func() any { return &manyLookup{copies: []byte{}} }}
 
-// find looks up the keys of a group and sets values, found and hits. end must follow.
+// find looks up the keys of a group. end must follow.
 func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq) error {
 	m.cost, m.inMemory, m.candidates = lookupCost{}, 0, m.candidates[:0]
 	for i, key := range keys {
@@ -92,16 +94,15 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	}
 	below := uint64(0) // keys not decided by memtables
 	for i, key := range keys {
-		m.next[i], m.last[i], m.asked[i], m.searched[i], m.present[i] = 0, 0, 0, 0, 0
 		value, live, decided := inMemory(s, key, m.hashes[i].Mixed, seq)
 		if decided {
 			m.inMemory++
-			m.values[i], m.found[i] = value, live
+			m.keys[i].value, m.keys[i].found = value, live
 			continue
 		}
 		below |= 1 << i
 	}
-	m.choose(s, keys, seq, below)
+	m.findCandidates(s, keys, seq, below)
 	if len(m.candidates) == 0 {
 		return nil
 	}
@@ -111,38 +112,46 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	for {
 		m.searches = m.searches[:0]
 		for i, key := range keys {
-			if m.next[i] == m.last[i] {
-				continue
-			}
-			c := &m.candidates[m.next[i]]
-			before := m.cost.reads.FilterParts
-			search, err := c.ready(r, key, m.hashes[i].Hash, seq, &m.cost)
-			if err != nil {
+			if err := m.addSearch(r, i, key, seq); err != nil {
 				return err
 			}
-			m.asked[i] += m.cost.reads.FilterParts - before
-			if search {
-				m.of[len(m.searches)] = i
-				m.searches = append(m.searches, sstable.Lookup{Reader: c.table.Reader, Key: key, Seq: seq})
-			} else {
-				m.pass(i)
-			}
 		}
-		if len(m.searches) == 0 && !m.pending(len(keys)) {
+		if len(m.searches) == 0 {
 			return nil
 		}
 		sstable.GetMany(m.searches, &m.cost.reads)
 		for j := range m.searches {
-			if err := m.take(r, m.of[j], &m.searches[j]); err != nil {
+			if err := m.take(r, m.searching[j], &m.searches[j]); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// choose finds the candidates of the keys with a bit in below. It does for many keys, run by run, what candidatesIn
+// addSearch adds the search of the newest candidate of key i that has to be searched, if there is one, to the round.
+func (m *manyLookup) addSearch(r *Reader, i int, key []byte, seq ikey.Seq) error {
+	k := &m.keys[i]
+	for k.next < k.last {
+		c := &m.candidates[k.next]
+		before := m.cost.reads.FilterParts
+		search, err := c.ready(r, key, m.hashes[i].Hash, seq, &m.cost)
+		if err != nil {
+			return err
+		}
+		k.asked += m.cost.reads.FilterParts - before
+		if search {
+			m.searching[len(m.searches)] = i
+			m.searches = append(m.searches, sstable.Lookup{Reader: c.table.Reader, Key: key, Seq: seq})
+			return nil
+		}
+		k.pass(c.deleted > 0)
+	}
+	return nil
+}
+
+// findCandidates finds the candidates of the keys with a bit in below. It does for many keys, run by run, what candidatesIn
 // does for one.
-func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
+func (m *manyLookup) findCandidates(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
 	m.runs = slices.Grow(m.runs[:0], len(s.Runs))[:len(s.Runs)]
 	look := uint64(0) // keys that have candidates, or may be deleted by a range tombstone
 	for k, r := range s.Runs {
@@ -174,73 +183,58 @@ func (m *manyLookup) choose(s *tree.State, keys [][]byte, seq ikey.Seq, below ui
 	}
 	for ; look != 0; look &= look - 1 {
 		i := bits.TrailingZeros64(look)
-		m.next[i] = len(m.candidates)
+		m.keys[i].next = len(m.candidates)
 		for first, over := 0, false; first < len(s.Runs) && !over; first += partRuns {
 			part := s.Runs[first:min(first+partRuns, len(s.Runs))]
 			var a partAnswer
 			for k, r := range part {
-				of := &m.runs[first+k]
-				a.at[k] = of.at[i]
-				a.there |= uint32(of.there>>i&1) << k
-				a.maybe |= uint32(of.maybe>>i&1) << k
-				a.probed |= uint32(of.probed>>i&1) << k
+				run := &m.runs[first+k]
+				a.at[k] = run.at[i]
+				a.there |= uint32(run.there>>i&1) << k
+				a.maybe |= uint32(run.maybe>>i&1) << k
+				a.probed |= uint32(run.probed>>i&1) << k
 				a.dels |= bit(r.RangeDels) << k
 			}
-			m.candidates, over = a.choose(m.candidates, part, keys[i], seq, &m.cost)
+			m.candidates, over = a.candidates(m.candidates, part, keys[i], seq, &m.cost)
 		}
-		m.last[i] = len(m.candidates)
+		m.keys[i].last = len(m.candidates)
 	}
 }
 
-// take processes the result of one search.
+// take processes the result of one search, of key i.
 func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	if l.Err != nil {
 		return r.failed(l.Err)
 	}
-	c := &m.candidates[m.next[i]]
-	c.count(l.Present, &m.cost)
-	if m.searched[i]++; l.Present {
-		m.present[i]++
+	k := &m.keys[i]
+	if k.searched++; l.Present {
+		k.present++
 	}
-	if !l.OK || l.Hit.Trailer.Seq() < c.deleted {
-		m.pass(i)
+	found, decided := m.candidates[k.next].decide(&l.Hit, l.OK, l.Present, &m.cost)
+	k.pass(decided)
+	if !found {
 		return nil
 	}
-	m.next[i] = m.last[i]
-	if l.Hit.Trailer.Kind() == ikey.Set {
-		m.found[i] = true
-		if value, ok := l.Hit.Held(); ok {
-			m.hits[i], m.values[i] = l.Hit, value
-			m.hits[i].Hold()
-			return nil
-		}
-		n := len(m.copies)
-		copies, err := l.Hit.AppendValue(m.copies)
-		if err != nil {
-			return r.failed(err)
-		}
-		m.copies, m.values[i] = copies, copies[n:len(copies):len(copies)]
+	k.found = true
+	if value, ok := l.Hit.Held(); ok {
+		k.hit, k.value = l.Hit, value
+		k.hit.Hold()
+		return nil
 	}
+	n := len(m.copies)
+	copies, err := l.Hit.AppendValue(m.copies)
+	if err != nil {
+		return r.failed(err)
+	}
+	m.copies, k.value = copies, copies[n:len(copies):len(copies)]
 	return nil
 }
 
-// pass moves to the next candidate of key i, unless a range tombstone ends its search.
-func (m *manyLookup) pass(i int) {
-	if m.candidates[m.next[i]].deleted > 0 {
-		m.next[i] = m.last[i]
-	} else {
-		m.next[i]++
+// pass moves to the next candidate, or to the end if the key is decided.
+func (k *manyKey) pass(decided bool) {
+	if k.next++; decided {
+		k.next = k.last
 	}
-}
-
-// pending reports whether one of the first n keys has a candidate left.
-func (m *manyLookup) pending(n int) bool {
-	for i := range n {
-		if m.next[i] < m.last[i] {
-			return true
-		}
-	}
-	return false
 }
 
 // end releases the results of a group. Without a group it does nothing.
@@ -249,8 +243,8 @@ func (m *manyLookup) end() {
 		return
 	}
 	for i := range m.size {
-		m.hits[i].Release()
-		m.hits[i], m.values[i], m.found[i] = sstable.Hit{}, nil, false
+		m.keys[i].hit.Release()
+		m.keys[i] = manyKey{}
 	}
 	if cap(m.copies) > keepCopy {
 		m.copies = []byte{}

@@ -2,6 +2,7 @@ package read
 
 import (
 	"bytes"
+	"errors"
 	"sync"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -24,15 +25,7 @@ func (r *Reader) Get(key []byte, at AsOf) ([]byte, error) {
 // then dst is returned unchanged.
 func (r *Reader) AppendGet(dst, key []byte, at AsOf) ([]byte, error) {
 	var l lookup
-	found, err := l.find(r, key, at)
-	if found {
-		dst, err = l.appendValue(r, dst)
-	}
-	l.end(r, key, at)
-	if err == nil && !found {
-		err = ErrNotFound
-	}
-	return dst, err
+	return l.appendGet(r, dst, key, at)
 }
 
 // Has reports whether key has a value.
@@ -92,15 +85,13 @@ func (c *valueCopy) put() {
 func (r *Reader) GetTraced(key []byte) ([]byte, Trace, error) {
 	var t Trace
 	l := lookup{trace: &t}
-	found, err := l.find(r, key, Newest)
-	var value []byte
-	if found {
-		value, err = l.appendValue(r, []byte{})
-	}
-	l.end(r, key, Newest)
+	value, err := l.appendGet(r, []byte{}, key, Newest)
 	t.Counts = l.cost.counts()
-	if err == nil && !found {
-		err = ErrNotFound
+	if t.Gets = 1; l.cost.memtableHit {
+		t.MemtableHits = 1
+	}
+	if errors.Is(err, ErrNotFound) {
+		value = nil
 	}
 	return value, t, err
 }
@@ -160,6 +151,19 @@ type lookup struct {
 	inside  bool // the guard was entered
 	cost    lookupCost
 	trace   *Trace // nil if the lookup is not traced
+}
+
+// appendGet does the whole lookup: see AppendGet.
+func (l *lookup) appendGet(r *Reader, dst, key []byte, at AsOf) ([]byte, error) {
+	found, err := l.find(r, key, at)
+	if found {
+		dst, err = l.appendValue(r, dst)
+	}
+	l.end(r, key, at)
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	return dst, err
 }
 
 // appendValue appends the value that was found to dst.
@@ -230,7 +234,7 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 	if maybe {
 		value, live, decided := inMemory(s, key, h.Mixed, seq)
 		if decided {
-			l.cost.memtableHit = true
+			l.cost = lookupCost{memtableHit: true}
 			l.value, l.state = value, s
 			return live, nil
 		}
@@ -263,118 +267,57 @@ func (l *lookup) search(
 		r.tables.Fit()
 	}
 	present := l.cost.reads.Present > before.Present // some version of the key, even one that is too new
-	c.count(present, &l.cost)
 	if l.trace != nil {
 		l.trace.add(c, present, before, l.cost.reads)
 	}
-	if !ok || hit.Trailer.Seq() < c.deleted {
-		return false, c.deleted > 0, nil
+	found, decided = c.decide(&hit, ok, present, &l.cost)
+	if found {
+		l.hit, l.inTable = hit, true
 	}
-	l.hit, l.inTable = hit, true
-	return hit.Trailer.Kind() == ikey.Set, true, nil
-}
-
-// ready prepares the search of a table. If the table or its filter was not loaded yet, ready loads it and decides again
-// whether the search is necessary.
-func (c *candidate) ready(
-	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
-) (search bool, err error) {
-	r := c.table.Reader
-	if r.Loaded() && !c.unknown && c.table.Ready.Load() {
-		return c.ask(rd, h, cost)
-	}
-	loads, bytes, err := rd.tables.LoadTail(c.table)
-	cost.tailLoads += loads
-	cost.tailBytes += bytes
-	if err != nil {
-		return false, rd.failed(err)
-	}
-	if c.table.Meta.RangeDeletes > 0 {
-		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
-	}
-	if c.table.Meta.Entries == 0 {
-		return false, nil
-	}
-	if !c.probed {
-		maybe, probed := r.MayContain(h)
-		if probed {
-			cost.probes++
-		}
-		if !maybe {
-			return false, nil
-		}
-		if probed {
-			cost.passed++
-		}
-		c.probed = probed
-	}
-	return c.ask(rd, h, cost)
-}
-
-// ask asks the filter in the table's file, if what is in memory of it is not good enough.
-func (c *candidate) ask(rd *Reader, h bloomblock.Hash, cost *lookupCost) (search bool, err error) {
-	maybe, asked, err := c.table.Reader.AskFile(h, &cost.reads)
-	if err != nil {
-		return false, rd.failed(err)
-	}
-	if !asked {
-		return true, nil
-	}
-	if !c.probed {
-		c.probed = true
-		cost.probes++
-		cost.passed++
-	}
-	if !maybe {
-		cost.passed--
-	}
-	return maybe, nil
-}
-
-// count counts a search, and whether the answer of the filter was right.
-func (c *candidate) count(present bool, cost *lookupCost) {
-	cost.searches++
-	if present {
-		cost.found++
-	}
-	switch {
-	case !c.probed:
-		c.table.Unfiltered.Add(1)
-	case present:
-		c.table.TruePositives.Add(1)
-		cost.truePositives++
-	default:
-		c.table.FalsePositives.Add(1)
-		cost.falsePositives++
-	}
+	return found, decided, nil
 }
 
 // MayContain reports whether the store may hold a value for key, using only memory. It takes no lock, reads no file
 // and counts nothing. After Close it returns true.
 func (r *Reader) MayContain(key []byte) bool {
+	var cost lookupCost // discarded: this is not counted as a lookup
+	return r.askMemory(key, ikey.MaxSeq, &cost)
+}
+
+// askMemory reports whether a reader at the given number may find a value for key, using only memory. It enters a guard
+// only if a filter says that a memtable may have key. After Close it returns true.
+func (r *Reader) askMemory(key []byte, at ikey.Seq, cost *lookupCost) bool {
 	s := r.tree.Load()
 	if s == nil {
 		return true
 	}
-	h, seq := r.Hash(key), r.tree.NewestSeq()
-	s, live, decided := r.askMemory(s, key, h.Mixed, seq)
-	if decided {
-		return live
+	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
+	maybe, deleted := filtered(s, key, h.Mixed, seq)
+	if deleted {
+		return false
 	}
-	var cost lookupCost // discarded: this is not counted as a lookup
+	if maybe {
+		guard := r.tree.Domain.Enter()
+		defer guard.Leave()
+		if s = r.tree.Load(); s == nil {
+			return true
+		}
+		// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
+		// table does not exclude the key.
+		if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
+			return live
+		}
+	}
 	var room [8]candidate
-	return len(candidatesIn(s, room[:0], key, h, seq, &cost)) > 0
+	return len(candidatesIn(s, room[:0], key, h, seq, cost)) > 0
 }
 
 // Compare reports whether the value of key equals old; if old is nil, whether there is no value.
 func (r *Reader) Compare(key, old []byte) (bool, error) {
-	var l lookup
-	found, err := l.find(r, key, Newest)
 	var room [256]byte
-	value := room[:0]
-	if found {
-		value, err = l.appendValue(r, value)
+	value, err := r.AppendGet(room[:0], key, Newest)
+	if errors.Is(err, ErrNotFound) {
+		return old == nil, nil
 	}
-	l.end(r, key, Newest)
-	return err == nil && found == (old != nil) && bytes.Equal(value, old), err
+	return err == nil && old != nil && bytes.Equal(value, old), err
 }

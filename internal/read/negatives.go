@@ -1,7 +1,8 @@
 package read
 
 import (
-	"github.com/bloomkv/bloomkv/bloomblock"
+	"math/bits"
+
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -28,35 +29,19 @@ func (r *Reader) firstSampled(number uint64) uint64 {
 // sampleOf returns the number of lookups that one sampled lookup counts for.
 func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 
-// sample counts the negatives of a lookup that has ended, using the current state. If it were inlined, every lookup
-// would take a nanosecond longer.
+// sample counts the negatives of a lookup that has ended, using the current state. Filters that were loaded or dropped
+// since then may answer differently. If it were inlined, every lookup would take a nanosecond longer.
 //
 //go:noinline
 func (r *Reader) sample(key []byte, at ikey.Seq) {
-	s := r.tree.Load()
-	if s == nil {
-		return
-	}
-	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
-	if s, _, decided := r.askMemory(s, key, h.Mixed, seq); !decided {
-		countNegatives(s, key, h, seq, r.sampleOf())
-	}
+	cost := lookupCost{sample: r.sampleOf()}
+	r.askMemory(key, at, &cost)
 }
 
-// countNegatives queries the filters that a lookup of key has queried, and counts n for each negative. Filters that
-// were loaded or dropped since then may answer differently. No memtable decides key.
-func countNegatives(s *tree.State, key []byte, h bloomblock.SeededHash, seq ikey.Seq, n uint64) {
-	for _, r := range s.Runs {
-		i := r.Find(key)
-		if i < 0 {
-			continue
-		}
-		t := r.Tables[i]
-		if maybe, probed := t.Reader.MayContain(h.Hash); probed && !maybe {
-			t.Negatives.Add(n)
-		}
-		if t.Meta.RangeDeletes > 0 && t.Reader.RangeDels().Covering(key, seq) > 0 { // nothing older counts
-			return
-		}
+// countNegatives counts n for each negative among the given runs of a part.
+func (a *partAnswer) countNegatives(part []*tree.Run, runs uint32, n uint64) {
+	for no := a.probed &^ a.maybe & runs; no != 0; no &= no - 1 {
+		k := bits.TrailingZeros32(no)
+		part[k].Tables[a.at[k]].Negatives.Add(n)
 	}
 }

@@ -256,14 +256,14 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 						below |= 1 << i
 					}
 				}
-				m.choose(s, keys, ikey.MaxSeq, below)
+				m.findCandidates(s, keys, ikey.MaxSeq, below)
 				var cost lookupCost
 				for i, k := range keys {
 					var want []candidate
 					if below>>i&1 != 0 {
 						want = candidatesIn(s, nil, k, m.hashes[i], ikey.MaxSeq, &cost)
 					}
-					if got := m.candidates[m.next[i]:m.last[i]]; !slices.Equal(got, want) {
+					if got := m.candidates[m.keys[i].next:m.keys[i].last]; !slices.Equal(got, want) {
 						t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(s.Runs), k, got, want)
 					}
 				}
