@@ -26,29 +26,27 @@ func (r *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
 			if hi != nil && bytes.Compare(t.Meta.Smallest, hi) >= 0 {
 				break
 			}
-			if bytes.Compare(lo, t.Meta.Smallest) <= 0 && (hi == nil || t.Meta.EndsBefore(hi)) {
-				total += t.Meta.Size
-				continue
-			}
-			n, err := r.approximate(t, lo, hi)
+			from, err := r.offset(t, lo, bytes.Compare(lo, t.Meta.Smallest) <= 0, 0)
 			if err != nil {
 				return 0, r.failed(err)
 			}
-			total += n
+			to, err := r.offset(t, hi, hi == nil || t.Meta.EndsBefore(hi), t.Meta.Size)
+			if err != nil {
+				return 0, r.failed(err)
+			}
+			total += to - min(from, to)
 		}
 	}
 	return total, nil
 }
 
-// approximate returns the size of the part of a table between lo and hi. At least one of the two is within its bounds.
-func (r *Reader) approximate(t *tree.Table, lo, hi []byte) (uint64, error) {
+// offset returns the approximate offset of key in a table, or if key is outside of it, the given end.
+func (r *Reader) offset(t *tree.Table, key []byte, outside bool, end uint64) (uint64, error) {
+	if outside {
+		return end, nil
+	}
 	if err := r.tables.Load(t); err != nil {
 		return 0, err
 	}
-	from, err := t.Reader.ApproximateOffset(lo)
-	if err != nil || hi == nil || t.Meta.EndsBefore(hi) { // to the end, including the filter and the index
-		return t.Meta.Size - min(from, t.Meta.Size), err
-	}
-	to, err := t.Reader.ApproximateOffset(hi)
-	return to - min(from, to), err
+	return t.Reader.ApproximateOffset(key)
 }

@@ -192,7 +192,7 @@ func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
 func (c *Cursor) Close() error {
 	c.endWalk()
 	c.reader.open.remove(c)
-	c.reader.prefixes.add(&c.prefix)
+	c.reader.prefixes.add(&c.prefix.PrefixCounts)
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)

@@ -14,8 +14,7 @@ import (
 type prefixProbe struct {
 	asking bool // there is such a prefix
 	hash   bloomblock.Hash
-
-	probes, negatives, unasked uint64
+	PrefixCounts
 }
 
 // ask sets the prefix shared by all keys of [lower, upper), by the rule; a nil upper means no end.
@@ -43,29 +42,24 @@ func stem(lower, upper []byte) []byte {
 	return lower[:n]
 }
 
-// PrefixCounts count what prefix filters did for closed cursors.
-type PrefixCounts struct {
-	Probes    uint64 // prefix filters queried
-	Negatives uint64 // prefix filters that excluded the prefix
-	Unasked   uint64 // tables opened without a usable prefix filter
-}
-
-// Prefixes returns the counts for all closed cursors.
-func (r *Reader) Prefixes() PrefixCounts { return r.prefixes.load() }
+// PrefixCounts count what prefix filters did for closed cursors, as bloomkv.PrefixMetrics describes it.
+type PrefixCounts struct{ Probes, Negatives, Unasked uint64 }
 
 // prefixCounts are the counters of PrefixCounts.
 type prefixCounts struct{ probes, negatives, unasked atomic.Uint64 }
 
 // add adds the counts of a cursor.
-func (c *prefixCounts) add(p *prefixProbe) {
-	if p.probes+p.unasked > 0 {
-		c.probes.Add(p.probes)
-		c.negatives.Add(p.negatives)
-		c.unasked.Add(p.unasked)
+func (c *prefixCounts) add(p *PrefixCounts) {
+	if p.Probes+p.Unasked > 0 {
+		c.probes.Add(p.Probes)
+		c.negatives.Add(p.Negatives)
+		c.unasked.Add(p.Unasked)
 	}
 }
 
-func (c *prefixCounts) load() PrefixCounts {
+// Prefixes returns the counts for all closed cursors.
+func (r *Reader) Prefixes() PrefixCounts {
+	c := &r.prefixes
 	return PrefixCounts{Probes: c.probes.Load(), Negatives: c.negatives.Load(), Unasked: c.unasked.Load()}
 }
 
@@ -81,12 +75,12 @@ func (r *runCursor) without(t *tree.Table) (bool, error) {
 		maybe, probed = t.Reader.MayContainPrefix(p.hash)
 	}
 	if !probed {
-		p.unasked++
+		p.Unasked++
 		return false, nil
 	}
-	p.probes++
+	p.Probes++
 	if !maybe {
-		p.negatives++
+		p.Negatives++
 	}
 	return !maybe, nil
 }
