@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
@@ -24,7 +23,7 @@ import (
 //
 // so both sides are computed once for each position, and equal ones are looked up.
 type blockSearch struct {
-	src    *corrupt.Reader
+	src    *damagedFile
 	seal   sstable.Seal
 	kind   sstable.Kind
 	end    uint64 // of the part that is searched
@@ -48,7 +47,7 @@ const (
 )
 
 // newBlockSearch returns a search up to end.
-func newBlockSearch(src *corrupt.Reader, seal sstable.Seal, k sstable.Kind, end uint64, is accept) *blockSearch {
+func newBlockSearch(src *damagedFile, seal sstable.Seal, k sstable.Kind, end uint64, is accept) *blockSearch {
 	return &blockSearch{src: src, seal: seal, kind: k, end: end, accept: is, far: 4 * end}
 }
 
@@ -59,7 +58,7 @@ func (q *blockSearch) next(from uint64) (offset uint64, stored int, ok bool) {
 		return from, n, true
 	}
 	begin := from
-	for ; from < q.end && q.wrong < maxWrong && q.src.Err() == nil; from += searchWindow {
+	for ; from < q.end && q.wrong < maxWrong && q.src.ctx.Err() == nil; from += searchWindow {
 		if at, n, ok := q.anywhere(from); ok {
 			return at, n, true
 		}
@@ -85,7 +84,7 @@ func (q *blockSearch) length(from, limit uint64) (int, bool) {
 				return 0, false
 			}
 			b = slices.Grow(b, int(n))[:len(b)+int(n)]
-			_ = q.src.Read(b[len(b)-int(n):], from+uint64(len(b))-n)
+			_ = q.src.read(b[len(b)-int(n):], from+uint64(len(b))-n)
 			q.buf = b
 			if i+sstable.TrailerSize > len(b) {
 				return 0, false
@@ -116,7 +115,7 @@ func (q *blockSearch) anywhere(from uint64) (offset uint64, stored int, ok bool)
 	n := min(2*searchWindow, q.end-from)
 	b := slices.Grow(q.buf[:0], int(n))[:n]
 	q.buf = b
-	_ = q.src.Read(b, from) // zeros fit no checksum
+	_ = q.src.read(b, from) // zeros fit no checksum
 	type start struct {
 		sum uint32 // the left side of the equation
 		at  uint32

@@ -1,4 +1,4 @@
-package corrupt
+package salvage
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 				size += 10
 			}
 			got := bytes.Repeat([]byte{0xee}, test.n)
-			if err := NewReader(t.Context(), s, size).Read(got, uint64(test.from)); !errors.Is(err, test.err) {
+			if err := openDamaged(t.Context(), s, size).read(got, uint64(test.from)); !errors.Is(err, test.err) {
 				t.Errorf("error is %v, want %v", err, test.err)
 			}
 			for i, c := range got {
@@ -74,14 +74,14 @@ func TestWhatCannotBeReadIsZeros(t *testing.T) {
 
 func TestNothingIsReadOnceTheContextHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := NewReader(ctx, bytes.NewReader([]byte("bloomkv")), 7)
+	r := openDamaged(ctx, bytes.NewReader([]byte("bloomkv")), 7)
 	got := make([]byte, 7)
-	if err := r.Read(got, 0); err != nil || string(got) != "bloomkv" || r.Err() != nil {
-		t.Errorf("%q, %v, %v", got, err, r.Err())
+	if err := r.read(got, 0); err != nil || string(got) != "bloomkv" || r.ctx.Err() != nil {
+		t.Errorf("%q, %v, %v", got, err, r.ctx.Err())
 	}
 	cancel()
-	if err := r.Read(got, 0); !errors.Is(err, context.Canceled) || !bytes.Equal(got, make([]byte, 7)) ||
-		!errors.Is(r.Err(), context.Canceled) {
-		t.Errorf("after the end: %q, %v, %v; want zeros and %v", got, err, r.Err(), context.Canceled)
+	if err := r.read(got, 0); !errors.Is(err, context.Canceled) || !bytes.Equal(got, make([]byte, 7)) ||
+		!errors.Is(r.ctx.Err(), context.Canceled) {
+		t.Errorf("after the end: %q, %v, %v; want zeros and %v", got, err, r.ctx.Err(), context.Canceled)
 	}
 }

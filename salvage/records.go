@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
@@ -37,7 +36,7 @@ func readRecords(
 	}
 	whole := size
 	size = min(size, wal.MaxSize)
-	src := corrupt.NewReader(ctx, f, uint64(size)) //nolint:gosec // not negative
+	src := openDamaged(ctx, f, uint64(size)) //nolint:gosec // not negative
 	s := &recordReader{src: src, size: size, number: number, budget: 4 * size}
 	s.salt, err = wal.ParseFileHeader(s.bytes(0, wal.FirstRecord), number)
 	switch {
@@ -83,7 +82,7 @@ const chunk = 256 << 10
 
 // A recordReader finds the records of one log.
 type recordReader struct {
-	src    *corrupt.Reader
+	src    *damagedFile
 	size   int64
 	number uint64
 	salt   uint32 // 0 until it is known
@@ -103,7 +102,7 @@ func (s *recordReader) bytes(at int64, n int) []byte {
 			s.buf = make([]byte, m)
 		}
 		s.buf, s.bufAt = s.buf[:m], at
-		s.failed = s.src.Read(s.buf, uint64(at)) //nolint:gosec // not negative
+		s.failed = s.src.read(s.buf, uint64(at)) //nolint:gosec // not negative
 	}
 	return s.buf[at-s.bufAt:][:n]
 }
@@ -138,7 +137,7 @@ func (s *recordReader) record(at int64) ([]byte, error) {
 // twice as many bytes as lie in between, and some KiB.
 func (s *recordReader) next(from int64) int64 {
 	n := 4 << 10
-	for s.size-from >= wal.HeaderSize && s.src.Err() == nil {
+	for s.size-from >= wal.HeaderSize && s.src.ctx.Err() == nil {
 		b := s.bytes(from, int(min(int64(n), s.size-from)))
 		n = min(2*n, chunk)
 		if i, _ := wal.FindHeader(b, s.number, s.salt, from); i >= 0 {
@@ -152,7 +151,7 @@ func (s *recordReader) next(from int64) int64 {
 // written returns the end of the last nonzero byte from an offset on, or that offset.
 func (s *recordReader) written(from int64) int64 {
 	end := from
-	for at := from; at < s.size && s.src.Err() == nil; {
+	for at := from; at < s.size && s.src.ctx.Err() == nil; {
 		b := s.bytes(at, int(min(chunk, s.size-at)))
 		if b[0] != 0 || !bytes.Equal(b[1:], b[:len(b)-1]) {
 			end = at + int64(len(bytes.TrimRight(b, "\x00")))

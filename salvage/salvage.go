@@ -213,7 +213,7 @@ func (s *salvage) into(ctx context.Context, n *newstore.Store, p plan) error {
 	for _, t := range s.tables {
 		run.Keys += t.meta.Entries // at most, as far as it is known
 	}
-	space := filterplan.Writing.Space(p.memory, 0)
+	space := filterplan.Space(p.memory - p.memory/2) // as a store that is written to
 	filters, err := p.planner.For(p.filters.FPR, []filterplan.Run{run}, space)
 	if err != nil && p.planner.Memory > 0 {
 		filters, err = p.planner.At(0), nil // the smallest: damaged tables may claim more keys than they have

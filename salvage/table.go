@@ -9,7 +9,6 @@ import (
 	"io"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -22,7 +21,7 @@ type counts struct{ entries, rangeDeletes uint64 }
 // index, or without one by their checksums alone, also those of a single part of the index, and the parts of the tail
 // by the footer, or without one by the manifest's facts. Filters and samples are not read.
 type remains struct {
-	src    *corrupt.Reader
+	src    *damagedFile
 	meta   sstable.Meta
 	seal   sstable.Seal
 	footer *sstable.Footer // nil: damaged; as the next three
@@ -45,7 +44,7 @@ var (
 // only error matches sstable.ErrVersion. Once ctx ends, nothing more can be read.
 func readTail(ctx context.Context, f io.ReaderAt, size uint64, m sstable.Meta, c *counts) (*remains, error) {
 	known := m.ID != 0
-	r := &remains{src: corrupt.NewReader(ctx, f, size), meta: m, seal: sstable.NewSeal(m.ID), counts: c}
+	r := &remains{src: openDamaged(ctx, f, size), meta: m, seal: sstable.NewSeal(m.ID), counts: c}
 	end := size
 	if known {
 		end = m.Size
@@ -78,11 +77,11 @@ func (r *remains) lose(offset, length uint64, part string, harmless bool, err er
 
 // readFooter reads the footer before end.
 func (r *remains) readFooter(end uint64) error {
-	if end < sstable.FooterSize || r.src.Size() < end {
-		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.Size(), max(end, sstable.FooterSize))
+	if end < sstable.FooterSize || r.src.size < end {
+		return fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, max(end, sstable.FooterSize))
 	}
 	b := make([]byte, min(end, 2*sstable.FooterSize))
-	failed := r.src.Read(b, end-uint64(len(b)))
+	failed := r.src.read(b, end-uint64(len(b)))
 	f, err := sstable.ParseFooter(b, end)
 	if err == nil && r.meta.ID != 0 && f.ID != r.meta.ID {
 		err = fmt.Errorf("table %016x, want %016x", f.ID, r.meta.ID)
@@ -120,7 +119,7 @@ func (r *remains) openTail() {
 // open reads a block that is never compressed.
 func (r *remains) open(e sstable.Extent) ([]byte, error) {
 	b := make([]byte, e.Length+sstable.TrailerSize)
-	failed := r.src.Read(b, e.Offset)
+	failed := r.src.read(b, e.Offset)
 	payload, c, err := r.seal.Open(e.Kind, e.Offset, b)
 	if err == nil && c != sstable.None {
 		err = fmt.Errorf("%v, want %v", c, sstable.None)
@@ -168,7 +167,7 @@ func (r *remains) parse(k sstable.Kind, payload []byte, limit, slack uint64) err
 // searchTail searches for the parts of the tail at the manifest's offsets, without the footer.
 func (r *remains) searchTail() {
 	m := &r.meta
-	at, end := m.Size-m.TailLen, min(m.Size-sstable.FooterSize, r.src.Size())
+	at, end := m.Size-m.TailLen, min(m.Size-sstable.FooterSize, r.src.size)
 	limit, slack := at-m.FilterLen, uint64(0)
 	if m.FilterLen > 0 {
 		slack = sstable.MaxGap
@@ -201,7 +200,7 @@ func (r *remains) search(k sstable.Kind, from, end uint64, is func(payload []byt
 func (r *remains) loseTail(from, to uint64) {
 	harmless := r.dels != nil || r.counts != nil && r.counts.rangeDeletes == 0
 	r.lose(from, to-from, "index, range deletes or properties", harmless,
-		fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.Size(), r.meta.Size))
+		fmt.Errorf("no checksum of a file of %d bytes fits, want one of %d", r.src.size, r.meta.Size))
 }
 
 // readable reports whether the table's id is known, without which no checksum can be checked.
@@ -236,7 +235,7 @@ func (r *remains) unreadBehind(from, read uint64) (Loss, bool) {
 	if r.counts != nil && read > 0 && read == r.counts.entries {
 		return Loss{}, false
 	}
-	if !exact && r.src.Size() >= end { // parts of the index and a sample may lie there
+	if !exact && r.src.size >= end { // parts of the index and a sample may lie there
 		if offset, _, ok := r.search(sstable.KindSample, from, end, isSample); ok {
 			end = offset
 		}
@@ -248,12 +247,12 @@ func (r *remains) unreadBehind(from, read uint64) (Loss, bool) {
 	switch {
 	case from >= end:
 		return l, false
-	case r.src.Size() < end:
-		l.Err = fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.Size(), r.meta.Size)
+	case r.src.size < end:
+		l.Err = fmt.Errorf("%w: %d bytes, want %d", errShort, r.src.size, r.meta.Size)
 		return l, true
 	case end-from < sstable.FilterAlign && r.meta.FilterLen > 0:
 		b := make([]byte, end-from)
-		failed := r.src.Read(b, from)
+		failed := r.src.read(b, from)
 		return l, failed != nil || !bytes.Equal(b, make([]byte, len(b)))
 	}
 	return l, true

@@ -48,7 +48,7 @@ func (r *remains) versions() *versions {
 // searchUpTo makes the cursor find blocks before end by their checksums.
 func (it *versions) searchUpTo(end uint64) {
 	r := it.r
-	it.search = newBlockSearch(r.src, r.seal, sstable.KindData, min(end, r.src.Size()),
+	it.search = newBlockSearch(r.src, r.seal, sstable.KindData, min(end, r.src.size),
 		func(payload []byte, c sstable.Codec) bool { return it.b.Decode(payload, c) == nil })
 }
 
@@ -137,7 +137,7 @@ func (it *versions) refuse(k ikey.Key) {
 
 // load makes the next readable block the current one.
 func (it *versions) load() bool {
-	for it.r.src.Err() == nil {
+	for it.r.src.ctx.Err() == nil {
 		read, more := it.block()
 		if read || !more {
 			it.i = 0
@@ -208,7 +208,7 @@ func (it *versions) lower() []byte {
 
 // read reads and decodes the block at offset.
 func (it *versions) read(offset, stored uint64) error {
-	need, size := stored+sstable.TrailerSize, it.r.src.Size()
+	need, size := stored+sstable.TrailerSize, it.r.src.size
 	it.at = offset + need
 	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
 		n := max(need, min(chunk, size-min(size, offset)))
@@ -216,7 +216,7 @@ func (it *versions) read(offset, stored uint64) error {
 			return fmt.Errorf("%w: %d bytes, want %d", errShort, size, offset+need)
 		}
 		it.ahead = slices.Grow(it.ahead[:0], int(n))[:n] //nolint:gosec // at most the file's size, or chunk
-		it.failed, it.aheadOff = it.r.src.Read(it.ahead, offset), offset
+		it.failed, it.aheadOff = it.r.src.read(it.ahead, offset), offset
 	}
 	payload, c, err := it.r.seal.Open(sstable.KindData, offset, it.ahead[offset-it.aheadOff:][:need])
 	if err != nil {
