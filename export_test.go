@@ -14,7 +14,7 @@ import (
 
 const (
 	Bottom      = manifest.NumLevels - 1
-	StopRuns    = stopRuns
+	StopRuns    = filterplan.Level0Runs
 	TriggerRuns = triggerRuns
 )
 
@@ -27,8 +27,6 @@ func (db *DB) Work() *scheduler.Scheduler { return db.work }
 func (db *DB) Writer() *commit.Writer     { return &db.writer }
 func (r *Resources) Pool() *budget.Pool   { return r.pool }
 func (s *Snapshot) Pin() *tree.Pin        { return s.pin }
-
-func (o *Options) Planner() filterplan.Planner { return o.planner() }
 
 // Ratio returns part / of, or 0 if of is 0.
 func Ratio(part, of uint64) float64 { return ratio(part, of) }

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -64,7 +65,7 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 				m := db.Metrics()
 				l := m.Since(before).Lookups
 				bits := 8 * space / float64(n)
-				best := max(filterplan.LadderOf(c.ribbon).Rate(bits), last.Rate)
+				best := max(forecast.LadderOf(c.ribbon).Rate(bits), last.Rate)
 				passed := float64(l.FilterParts+l.AbsentWasted) / float64(lookups)
 				t.Logf("%4g times what fits, %5.2f bits a key: %.4f pass, the best is %.4f; %.4f wasted of %.4f "+
 					"promised, %.4f reads of %.4f", times, bits, passed, best, l.WastedPerAbsent(), m.FPRPromised,
@@ -407,7 +408,9 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 					256<<10
 			})
 			db := storetest.Reopened(t, nil, o)
-			best, _, err := o.Planner().AtRest(0, n, 1)
+			best, _, err := forecast.AtRest(filterplan.Options{
+				Memory: o.FilterMemory, Kind: filterplan.Kind(o.FilterKind), Ratio: o.LevelRatio,
+			}, n, 1)
 			must(t, err)
 			first := func(change string, whole bool) bloomkv.Metrics {
 				t.Helper()

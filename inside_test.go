@@ -16,18 +16,6 @@ func TestBoundsAreWithinThePrefix(t *testing.T) {
 	}
 }
 
-// TestPlansOfTheToolAreThoseOfAStore compares the planner of filterplan.Options with that of a store.
-func TestPlansOfTheToolAreThoseOfAStore(t *testing.T) {
-	for _, o := range []*Options{
-		nil, {FilterFPR: 1}, {FilterFPR: 0.001, FilterKind: FilterRibbon, LevelRatio: 4}, {FilterMemory: 8 << 20},
-	} {
-		opts := o.withDefaults()
-		if got, want := opts.planOptions().Planner(), opts.planner(); got != want {
-			t.Errorf("%+v: %+v, want %+v", o, got, want)
-		}
-	}
-}
-
 // TestDamageIsReportedOncePerOffsetUpToALimit reports more damage than is remembered, three times.
 func TestDamageIsReportedOncePerOffsetUpToALimit(t *testing.T) {
 	calls := map[int64]int{}

@@ -32,7 +32,8 @@ var rooms = map[string]room{
 	// the programs, and examples that need modules which the store does not
 	"tools/bloomkv": {9, []string{
 		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
-		"internal/manifest", "internal/filterplan", "internal/filename", "tools/cli", "internal/httpguard",
+		"internal/manifest", "internal/filterplan", "internal/forecast", "internal/filename", "tools/cli",
+		"internal/httpguard",
 		"tools/internal/inspect", "tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},
@@ -40,7 +41,7 @@ var rooms = map[string]room{
 	"tools/internal/foreign/stores": {9, nil}, // tests of tools/internal/foreign, with the stores' own code
 	"replica/cmd/bloomkvd":          {9, []string{"replica", "tools/cli", "internal/httpguard"}},
 	"bench": {9, []string{
-		".", "internal/filterplan", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
+		".", "internal/forecast", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
 		"tools/workload", "tools/workload/own",
 	}},
 	"bench/compare": {9, []string{
@@ -55,7 +56,8 @@ var rooms = map[string]room{
 	"tools/internal/inspect": {8, []string{
 		".", "bloomblock", "internal/sstable", "tools/internal/filterexam", "tools/internal/foreign", "vfs",
 		"internal/recovery",
-		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/wal", "internal/batch",
+		"internal/manifest", "internal/compaction", "internal/filterplan", "internal/forecast", "internal/wal",
+		"internal/batch",
 		"internal/ikey", "internal/filename", "internal/corrupt", "internal/words", "tools/picture",
 	}},
 	"tools/workload/own":       {8, []string{".", "tools/workload"}}, // the DB as a workload.Store
@@ -80,7 +82,7 @@ var rooms = map[string]room{
 	"salvage": {7, []string{
 		".", "internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan",
 		"internal/manifest", "internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch",
-		"internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words",
+		"internal/rangedel", "internal/ikey", "internal/filename", "internal/words",
 	}},
 	"backup": {7, []string{".", "internal/check", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
@@ -124,6 +126,8 @@ var rooms = map[string]room{
 		"internal/compaction", "internal/manifest", "internal/sstable", "vfs", "internal/cache", "internal/epoch",
 		"internal/filename", "internal/corrupt",
 	}},
+
+	"internal/forecast": {3, []string{"internal/filterplan", "internal/manifest", "bloomblock"}},
 
 	"internal/tree": {3, []string{
 		"internal/tablefile", "internal/compaction", "internal/stream", "internal/manifest",

@@ -310,7 +310,7 @@ func (o *Options) check() error {
 // uses it.
 func (o *Options) policy() compaction.Policy {
 	return compaction.Leveled{
-		Trigger: triggerRuns, Slow: slowRuns, Stop: stopRuns,
+		Trigger: triggerRuns, Slow: slowRuns, Stop: filterplan.Level0Runs,
 		Ratio:         o.LevelRatio,
 		TableSize:     uint64(o.TableSize),     //nolint:gosec // checked: positive
 		BaseLevelSize: uint64(o.BaseLevelSize), //nolint:gosec // checked: positive
@@ -325,13 +325,7 @@ func (o *Options) planOptions() filterplan.Options {
 }
 
 // planner returns the planner of the filters of a store with these options.
-func (o *Options) planner() filterplan.Planner {
-	f, policy := o.planOptions().Planner(), o.policy()
-	for l := range f.Runs {
-		f.Runs[l] = policy.MaxRuns(l)
-	}
-	return f
-}
+func (o *Options) planner() filterplan.Planner { return o.planOptions().Planner() }
 
 // tableOptions returns the options that tables depend on.
 func (o *Options) tableOptions() compaction.Options {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/picture"
@@ -68,7 +68,7 @@ func (g *grown) theory() float64 {
 	if g.State == writingState {
 		memory /= 2
 	}
-	return max(promisedFPR, filterplan.LadderOf(g.Kind != "bloom").Rate(8*float64(memory)/float64(g.Keys)))
+	return max(promisedFPR, forecast.LadderOf(g.Kind != "bloom").Rate(8*float64(memory)/float64(g.Keys)))
 }
 
 func (r *growthReport) phases() (all []*phase) {

@@ -39,7 +39,6 @@ func (s *store) Stalled(stall Stall)                    { s.stalls = append(s.st
 func (s *store) ReadOnly(error)                         {}
 func (s *store) Hash(key []byte) bloomblock.SeededHash  { return s.Seed.Hash(bloomblock.HashKey(key)) }
 func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
-func (s *store) MaxRuns(int) int                        { return 1 }
 func (s *store) Pressure(*manifest.Version) compaction.Pressure {
 	return compaction.Pressure{Slow: s.steps}
 }

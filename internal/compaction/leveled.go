@@ -20,14 +20,6 @@ type Leveled struct {
 	BaseLevelSize uint64 // bytes up to which the last level is the only one below level 0
 }
 
-// MaxRuns returns the number of runs at which writers wait for level 0, and 1 for other levels.
-func (l Leveled) MaxRuns(level int) int {
-	if level == 0 {
-		return l.Stop
-	}
-	return 1
-}
-
 // Pressure slows and stops writers by the number of runs in level 0.
 func (l Leveled) Pressure(v *manifest.Version) Pressure {
 	n := len(v.Levels[0])

@@ -9,15 +9,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A Policy determines the shape of the tree: which compaction is due, how many runs a level may hold, and when
-// writers wait. All methods are pure and safe for concurrent use.
+// A Policy determines the shape of the tree: which compaction is due, and when writers wait. All methods are pure and
+// safe for concurrent use.
 type Policy interface {
 	// Pick returns the most urgent compaction, or nil if the tree is in shape.
 	Pick(v Shape) *Plan
-	// MaxRuns returns the largest number of runs that a level may hold. Filters are built so that this many runs on
-	// each level together keep the promised rate. The manifest refuses several runs below level 0 so far, and the
-	// methods of Shape make no plans for them.
-	MaxRuns(level int) int
 	// Pressure returns how far writers are ahead of compaction.
 	Pressure(v *manifest.Version) Pressure
 	// Backlog returns the work that is left.
@@ -26,9 +22,8 @@ type Policy interface {
 
 // Pressure describes how much writers must slow down for compaction to keep up. The zero value does not slow them.
 type Pressure struct {
-	Level int  // the level with too many runs; a plan that takes runs from it relieves writers
-	Slow  int  // steps by which each write is delayed; a step doubles the delay
-	Stop  bool // writes wait
+	Slow int  // steps by which each write is delayed; a step doubles the delay
+	Stop bool // writes wait
 }
 
 // A Backlog is the work that compaction has left.

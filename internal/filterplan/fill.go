@@ -7,6 +7,8 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
+const mib = 1 << 20
+
 // A Demand is a filter that competes with others for memory.
 type Demand struct {
 	// Weight is how often the filter is asked, for each lookup of an absent key within the bounds of its run: its
@@ -103,6 +105,26 @@ func mixed(number uint64) uint64 {
 // Space returns the bytes that filters may take, of the given bytes that memtables, range tombstones and the like
 // leave: fifteen sixteenths, so that some blocks can be cached.
 func Space(free int64) int64 { return max(free, 0) / 16 * 15 }
+
+// Left returns what fixed bytes and a share of a budget leave of it.
+func Left(budget, fixed int64, share float64) int64 {
+	return budget - int64(share*float64(budget)) - fixed
+}
+
+// BudgetFor returns the smallest memory, in bytes that are whole MiB, whose filters may take the given bytes: the
+// inverse of Space. fixed bytes are for range tombstones and memtables, and the given share, below 1, is for memtables
+// that grow with the memory. The result is at least MinBudget.
+func BudgetFor(filters, fixed int64, share float64) int64 {
+	if filters == 0 {
+		return MinBudget
+	}
+	need := (float64(filters)*16/15 + float64(fixed)) / (1 - share)
+	budget := max(int64(need/mib)*mib, MinBudget)
+	for Space(Left(budget, fixed, share)) < filters {
+		budget += mib
+	}
+	return budget
+}
 
 // PartsSpace returns the bytes that parts of indexes may take of the rest that filters leave, of the given free bytes
 // that memtables leave: all but a sixteenth of these, which is for blocks, or at least three quarters.

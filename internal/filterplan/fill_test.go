@@ -8,52 +8,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
-// formsOf returns the forms of the filter of the given number of keys.
-func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
-	t.Helper()
-	var b bloomblock.Builder
-	for range keys {
-		b.Add(bloomblock.Hash(rand.Uint64()))
-	}
-	h, err := bloomblock.ParseHeader(b.AppendBlock(nil, p))
-	must(t, err)
-	return h.Forms(0)
-}
-
-// TestFillIsNearTheBestOfItsKind divides less and less memory among the filters of a run of equal tables. What lookups
-// waste then is compared with filters of that kind that were built for so much memory.
-func TestFillIsNearTheBestOfItsKind(t *testing.T) {
-	const keys, tables = 20_000, 50
-	params := func(p bloomblock.Params, err error) bloomblock.Params {
-		must(t, err)
-		return p
-	}
-	for _, c := range []struct {
-		name   string
-		params bloomblock.Params
-		ribbon bool
-		worst  float64 // factor
-	}{
-		{"three Bloom units", params(bloomblock.ParamsSplit(3, 0.0086)), false, 1.2},
-		{"a Ribbon", params(bloomblock.ParamsRibbon(0.0086)), true, 1.2},
-		{"one Bloom unit, as of small stores", params(bloomblock.ParamsFor(0.0086)), false, 2.5},
-	} {
-		forms := formsOf(t, keys, c.params)
-		demands := make(Demands, tables)
-		for i := range demands {
-			demands[i] = Demand{Weight: 1. / tables, Table: rand.Uint64(), Forms: forms}
-		}
-		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
-			memory := int64(bits * keys * tables / 8)
-			wasted := demands.Wasted(demands.Fill(memory))
-			best := max(LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
-			if wasted > c.worst*best {
-				t.Errorf("%s, %g bits a key: %.4f wasted, the best is %.4f", c.name, bits, wasted, best)
-			}
-		}
-	}
-}
-
 // TestFillDividesMemoryAsWellAsAnExhaustiveSearch compares Fill with all choices of forms of few filters. Fill leaves
 // at most one step of a filter unused.
 func TestFillDividesMemoryAsWellAsAnExhaustiveSearch(t *testing.T) {
@@ -137,5 +91,23 @@ func TestFillTakesAllThatFits(t *testing.T) {
 	}
 	if got := Demands(nil).Fill(100); len(got) != 0 {
 		t.Errorf("no filters: %v", got)
+	}
+}
+
+func TestABudgetIsTheSmallestThatHoldsItsFilters(t *testing.T) {
+	for _, fixed := range []int64{0, 1, 5 << 20} {
+		for _, share := range []float64{0, 1. / 32, 1. / 16, 0.5} {
+			for filters := int64(1); filters < 1<<40; filters = filters*3 + 1 {
+				b := BudgetFor(filters, fixed, share)
+				if b%mib != 0 || b < MinBudget || Space(Left(b, fixed, share)) < filters {
+					t.Fatalf("%d bytes of filters, %d fixed, share %g: %d, of which filters get %d",
+						filters, fixed, share, b, Space(Left(b, fixed, share)))
+				}
+				if less := Space(Left(b-mib, fixed, share)); b > MinBudget && less >= filters && less > 0 {
+					t.Fatalf("%d bytes of filters, %d fixed, share %g: %d, but one MiB less leaves %d",
+						filters, fixed, share, b, less)
+				}
+			}
+		}
 	}
 }

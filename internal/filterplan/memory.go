@@ -33,6 +33,15 @@ func (f Planner) within(bytes func(*Plan) int64) (step int, fits bool) {
 	return max(tooLarge-1, 0), tooLarge > 0
 }
 
+// Within returns the plan of the step of within, for the given number of keys, or an error if none fits.
+func (f Planner) Within(keys uint64, bytes func(*Plan) int64) (*Plan, error) {
+	step, fits := f.within(bytes)
+	if !fits {
+		return nil, f.TooLittle(keys)
+	}
+	return f.At(step), nil
+}
+
 // Plans are the plan by which filters are built and loaded now, and the plans whose filters may stay as they are.
 type Plans struct {
 	Now  *Plan
@@ -136,12 +145,32 @@ type Run struct {
 
 // ForRuns returns the step of the best plan whose filters of all runs take at most f.Memory, as within does.
 func (f Planner) ForRuns(runs []Run) (step int, fits bool) {
-	return f.within(func(p *Plan) (sum int64) {
+	return f.within(func(p *Plan) int64 { return p.built(runs) })
+}
+
+// built returns the most memory that filters of runs take when they are built.
+func (p *Plan) built(runs []Run) (sum int64) {
+	for _, r := range runs {
+		sum += p.Levels[buildLevel(r.Level)].bytes(r.Keys, r.Tables)
+	}
+	return sum
+}
+
+// For returns the plan by which a store builds filters for runs, with a space for all filters in bytes: the best one
+// that fits in f.Memory, if that is set, and else that of ForSpace for a promised rate.
+func (f Planner) For(fpr float64, runs []Run, space int64) (*Plan, error) {
+	if f.Memory > 0 {
+		keys := uint64(0)
 		for _, r := range runs {
-			sum += p.Levels[buildLevel(r.Level)].bytes(r.Keys, r.Tables)
+			keys += r.Keys
 		}
-		return sum
-	})
+		return f.Within(keys, func(p *Plan) int64 { return p.built(runs) })
+	}
+	p, err := f.Plan(fpr)
+	if err != nil {
+		return nil, err
+	}
+	return f.ForSpace(&Plans{Now: p}, runs, space).Now, nil
 }
 
 // Off reports whether a table on a level, whose filter promises a rate, follows none of the plans.

@@ -46,8 +46,12 @@ type Options struct {
 }
 
 const (
-	// level0Runs is the largest number of runs that level 0 of a store may have.
-	level0Runs = 12
+	// Level0Runs is the largest number of runs that level 0 of a store may have: then writers wait.
+	Level0Runs = 12
+
+	// DefaultBudget is the default of Options.MemoryBudget of the root package, in bytes, and MinBudget the smallest.
+	DefaultBudget = 64 << 20
+	MinBudget     = 8 << 20
 
 	minMemory = 64 << 10 // the smallest Memory
 	maxMemory = 1 << 49  // the largest: half of the largest memory of a store
@@ -100,26 +104,6 @@ func (o Options) Planner() Planner {
 	for l := range f.Runs {
 		f.Runs[l] = 1
 	}
-	f.Runs[0] = level0Runs
+	f.Runs[0] = Level0Runs
 	return f
-}
-
-// PlanAtRest returns the promised rate of a tree at rest, and the figures of its levels: see Planner.AtRest. Options
-// of 0 get their defaults. It returns an error if an option is invalid, or if the filters cannot be built.
-func (o Options) PlanAtRest(keys uint64, levels int) (float64, []Figures, error) {
-	o, err := o.Checked()
-	if err != nil {
-		return 0, nil, err
-	}
-	return o.Planner().AtRest(o.FPR, keys, levels)
-}
-
-// PlanTree returns what a tree promises and the figures of its levels, with the given bytes of memory for
-// filters: see Planner.Tree. Options and errors are those of PlanAtRest.
-func (o Options) PlanTree(runs []Run, space int64) (Promise, []Figures, error) {
-	o, err := o.Checked()
-	if err != nil {
-		return Promise{}, nil, err
-	}
-	return o.Planner().tree(o.FPR, runs, space)
 }

@@ -28,8 +28,8 @@ type Promise struct {
 	Budget int64   `json:"budget_needed"` // memory in bytes that holds all filters, and so keeps what was asked
 }
 
-// add adds a filter by its weight: in the form that is in memory, and whole.
-func (p *Promise) add(weight float64, form, whole bloomblock.Form) {
+// Add adds a filter by its weight: in the form that is in memory, and whole.
+func (p *Promise) Add(weight float64, form, whole bloomblock.Form) {
 	asked := WorthAsking(form, whole.Rate)
 	if form.Bytes < whole.Bytes {
 		form.Rate = min(margin*form.Rate, 1)
@@ -55,7 +55,7 @@ func (p *Promise) ReadsWith(search float64) float64 { return p.Pages + search*p.
 // Promise returns the promise of filters with the chosen forms, and of a plan for a rate.
 func (demands Demands) Promise(fpr float64, chosen []int) (p Promise) {
 	for i, d := range demands {
-		p.add(d.Weight, d.Forms[chosen[i]], d.Whole)
+		p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
 	}
 	p.atLeast(fpr)
 	return p

@@ -1,14 +1,11 @@
-package filterplan
+// Package forecast says what the filters of a store that may never exist will take and promise. No store imports it: it is
+// for programs that plan one, or look at one.
+package forecast
 
-import "math"
+import (
+	"math"
 
-const (
-	// DefaultBudget is the default of Options.MemoryBudget of the root package, in bytes.
-	DefaultBudget = 64 << 20
-	// MinBudget is the smallest MemoryBudget.
-	MinBudget = 8 << 20
-
-	mib = 1 << 20
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 // FixedBytes returns the bytes that always stay in memory for a number of keys in entries of about 110 bytes: tops of
@@ -35,52 +32,35 @@ func (u Use) share() float64 {
 }
 
 // Free returns the bytes of a budget that memtables leave.
-func (u Use) Free(budget int64) int64 { return left(budget, 0, u.share()) }
+func (u Use) Free(budget int64) int64 { return filterplan.Left(budget, 0, u.share()) }
 
 // Space returns the bytes that filters may take of a budget, of which other parts than memtables take fixed bytes.
 func (u Use) Space(budget, fixed int64) int64 {
-	return Space(left(budget, fixed, u.share()))
+	return filterplan.Space(filterplan.Left(budget, fixed, u.share()))
 }
 
-// Budget returns the smallest budget that holds filters of the given bytes, beside fixed ones: see BudgetFor.
-func (u Use) Budget(filters, fixed int64) int64 { return BudgetFor(filters, fixed, u.share()) }
-
-// left returns what fixed bytes and a share of a budget leave of it.
-func left(budget, fixed int64, share float64) int64 {
-	return budget - int64(share*float64(budget)) - fixed
-}
-
-// BudgetFor returns the smallest memory, in bytes that are whole MiB, whose filters may take the given bytes: the
-// inverse of Space. fixed bytes are for range tombstones and memtables, and the given share, below 1, is for memtables
-// that grow with the memory. The result is at least MinBudget.
-func BudgetFor(filters, fixed int64, share float64) int64 {
-	if filters == 0 {
-		return MinBudget
-	}
-	need := (float64(filters)*16/15 + float64(fixed)) / (1 - share)
-	budget := max(int64(need/mib)*mib, MinBudget)
-	for Space(left(budget, fixed, share)) < filters {
-		budget += mib
-	}
-	return budget
+// Budget returns the smallest budget that holds filters of the given bytes, beside fixed ones: see
+// filterplan.BudgetFor.
+func (u Use) Budget(filters, fixed int64) int64 {
+	return filterplan.BudgetFor(filters, fixed, u.share())
 }
 
 // A Forecast is what a store at rest promises with a MemoryBudget and default options for memory. All its filters were
 // built for its present size.
 type Forecast struct {
-	Bytes         int64   // of its filters, if they are whole
-	Idle, Writing Promise // by what memtables need
+	Bytes         int64              // of its filters, if they are whole
+	Idle, Writing filterplan.Promise // by what memtables need
 }
 
-// Forecast returns the forecast for a number of keys in a tree at rest of the given number of levels: see
-// Planner.AtRest. The rate that is asked is o.FPR. The error is that of PlanAtRest.
-func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, error) {
+// Of returns the forecast for a store with the given options and a number of keys in a tree at rest of the given number
+// of levels: see AtRest. The rate that is asked is o.FPR. The error is that of AtRest.
+func Of(o filterplan.Options, keys uint64, levels int, budget int64) (Forecast, error) {
 	o, err := o.Checked()
 	if err != nil {
 		return Forecast{}, err
 	}
 	f := o.Planner()
-	runs, err := f.atRest(keys, levels)
+	runs, err := atRest(f, keys, levels)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -89,14 +69,14 @@ func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, erro
 	if err != nil {
 		return Forecast{}, err
 	}
-	built := now.filters(runs)
+	built := filtersOf(now, runs)
 	f.Short = true // as in the smallest budget that is enough
 	short, err := f.Plan(o.FPR)
 	if err != nil {
 		return Forecast{}, err
 	}
-	least := short.filters(runs).demands.Most()
-	promise := func(u Use) Promise {
+	least := filtersOf(short, runs).demands.Most()
+	promise := func(u Use) filterplan.Promise {
 		p := built.demands.Promise(o.FPR, built.demands.Fill(u.Space(budget, fixed)))
 		p.Budget = u.Budget(least, fixed)
 		return p
@@ -104,22 +84,22 @@ func (o Options) Forecast(keys uint64, levels int, budget int64) (Forecast, erro
 	return Forecast{built.demands.Most(), promise(Idle), promise(Writing)}, nil
 }
 
-// atRest returns the runs of a tree at rest, cut into tables: see Planner.AtRest.
-func (f Planner) atRest(keys uint64, levels int) ([]Run, error) {
-	shape, err := f.shape(keys, levels)
+// atRest returns the runs of a tree at rest, cut into tables: see AtRest.
+func atRest(f filterplan.Planner, keys uint64, levels int) ([]filterplan.Run, error) {
+	shape, err := shapeOf(f, keys, levels)
 	if err != nil {
 		return nil, err
 	}
-	runs := make([]Run, len(shape))
+	runs := make([]filterplan.Run, len(shape))
 	for i, keys := range shape {
-		runs[i] = Run{Level: bottom + 1 - len(shape) + i, Keys: uint64(keys + 0.5)}
+		runs[i] = filterplan.Run{Level: bottom + 1 - len(shape) + i, Keys: uint64(keys + 0.5)}
 	}
 	return cut(runs), nil
 }
 
 // Holds returns the number of keys, rounded down to three digits, up to which a MemoryBudget holds all filters of a
-// store at rest, so that it keeps what it is asked, o.FPR, in the given use. The error is that of PlanAtRest.
-func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
+// store at rest, so that it keeps what it is asked, o.FPR, in the given use. The error is that of AtRest.
+func Holds(o filterplan.Options, budget int64, u Use) (keys uint64, err error) {
 	o, err = o.Checked()
 	if err != nil {
 		return 0, err
@@ -133,11 +113,11 @@ func (o Options) Holds(budget int64, u Use) (keys uint64, err error) {
 	low, high := 1.0, float64(1<<48)
 	for high > low*1.0005 {
 		n := math.Sqrt(low * high)
-		runs, err := f.atRest(uint64(n), 0)
+		runs, err := atRest(f, uint64(n), 0)
 		if err != nil {
 			return 0, err
 		}
-		if p.filters(runs).demands.Most() <= u.Space(budget, FixedBytes(uint64(n))) {
+		if filtersOf(p, runs).demands.Most() <= u.Space(budget, FixedBytes(uint64(n))) {
 			low = n
 		} else {
 			high = n

@@ -1,40 +1,29 @@
-package filterplan
+package forecast
 
 import (
 	"math"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-func TestABudgetIsTheSmallestThatHoldsItsFilters(t *testing.T) {
-	for _, fixed := range []int64{0, 1, 5 << 20} {
-		for _, share := range []float64{0, 1. / 32, 1. / 16, 0.5} {
-			for filters := int64(1); filters < 1<<40; filters = filters*3 + 1 {
-				b := BudgetFor(filters, fixed, share)
-				if b%mib != 0 || b < MinBudget || Space(left(b, fixed, share)) < filters {
-					t.Fatalf("%d bytes of filters, %d fixed, share %g: %d, of which filters get %d",
-						filters, fixed, share, b, Space(left(b, fixed, share)))
-				}
-				if less := Space(left(b-mib, fixed, share)); b > MinBudget && less >= filters && less > 0 {
-					t.Fatalf("%d bytes of filters, %d fixed, share %g: %d, but one MiB less leaves %d",
-						filters, fixed, share, b, less)
-				}
-			}
-		}
-	}
-}
+var must = testkit.Must
 
 // TestAForecastIsKeptUpToWhatABudgetHolds looks at stores that are a little smaller and larger than what a budget
 // holds, and at the budget that a larger store needs.
 func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
-	for _, o := range []Options{
-		{}, {Kind: Bloom}, {Kind: Ribbon}, {FPR: 0.001}, {FPR: 0.3, Kind: Ribbon}, {FPR: 0.05, Kind: Bloom, Ratio: 4},
+	for _, o := range []filterplan.Options{
+		{}, {Kind: filterplan.Bloom}, {Kind: filterplan.Ribbon}, {FPR: 0.001}, {FPR: 0.3, Kind: filterplan.Ribbon}, {FPR: 0.05, Kind: filterplan.Bloom, Ratio: 4},
 	} {
-		for _, budget := range []int64{MinBudget, DefaultBudget, 1 << 30} {
+		for _, budget := range []int64{filterplan.MinBudget, filterplan.DefaultBudget, 1 << 30} {
 			for _, use := range []Use{Idle, Writing} {
 				asked := o.WithDefaults().FPR
-				promise := func(keys uint64, budget int64) Promise {
-					f, err := o.Forecast(keys, 0, budget)
-					must(t, err)
+				promise := func(keys uint64, budget int64) filterplan.Promise {
+					f, err := Of(o, keys, 0, budget)
+					if err != nil {
+						t.Fatal(err)
+					}
 					if f.Writing.Passed < f.Idle.Passed || f.Writing.Budget < f.Idle.Budget {
 						t.Errorf("%+v, %d keys in %d bytes: %+v; want no less of an idle store", o, keys, budget, f)
 					}
@@ -43,8 +32,10 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 					}
 					return f.Writing
 				}
-				most, err := o.Holds(budget, use)
-				must(t, err)
+				most, err := Holds(o, budget, use)
+				if err != nil {
+					t.Fatal(err)
+				}
 				within, beyond := promise(most*99/100, budget), promise(most*108/100, budget)
 				if within.Passed != asked || within.Budget > budget ||
 					beyond.Passed <= asked || beyond.Budget < budget {
@@ -61,18 +52,18 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 			}
 		}
 	}
-	if f, err := (Options{FPR: 1}).Forecast(1e9, 3, MinBudget); err != nil || f.Bytes != 0 || f.Writing.FPR != 3 ||
-		f.Writing.Budget != MinBudget {
+	if f, err := Of(filterplan.Options{FPR: 1}, 1e9, 3, filterplan.MinBudget); err != nil || f.Bytes != 0 || f.Writing.FPR != 3 ||
+		f.Writing.Budget != filterplan.MinBudget {
 		t.Errorf("without filters: %+v, %v; want a read for each of three runs", f, err)
 	}
-	for _, o := range []Options{{FPR: 2}, {FPR: 1e-30}, {Ratio: 1}} {
-		_, err := o.Forecast(1000, 0, DefaultBudget)
-		_, also := o.Holds(DefaultBudget, Idle)
+	for _, o := range []filterplan.Options{{FPR: 2}, {FPR: 1e-30}, {Ratio: 1}} {
+		_, err := Of(o, 1000, 0, filterplan.DefaultBudget)
+		_, also := Holds(o, filterplan.DefaultBudget, Idle)
 		if err == nil || also == nil {
 			t.Errorf("%+v: %v, %v, want errors", o, err, also)
 		}
 	}
-	if _, err := (Options{}).Forecast(1000, 7, DefaultBudget); err == nil {
+	if _, err := Of(filterplan.Options{}, 1000, 7, filterplan.DefaultBudget); err == nil {
 		t.Error("a forecast of seven levels")
 	}
 }
@@ -80,11 +71,13 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 // TestAForecastRisesSmoothly has no cliff where memory becomes short: with a quarter more keys, lookups of absent keys
 // never use more than six times the reads, and a budget of 64 MiB keeps much for 100 million keys.
 func TestAForecastRisesSmoothly(t *testing.T) {
-	for _, kind := range []Kind{Auto, Ribbon, Bloom} {
+	for _, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Ribbon, filterplan.Bloom} {
 		before := Forecast{}
 		for keys := uint64(1_000_000); keys < 1<<34; keys += keys / 4 {
-			f, err := Options{Kind: kind}.Forecast(keys, 0, DefaultBudget)
-			must(t, err)
+			f, err := Of(filterplan.Options{Kind: kind}, keys, 0, filterplan.DefaultBudget)
+			if err != nil {
+				t.Fatal(err)
+			}
 			const rounded = 1e-9
 			if f.Idle.Reads < before.Idle.Reads-rounded || f.Writing.Reads < before.Writing.Reads-rounded ||
 				keys > 1_000_000 && (f.Writing.Reads > 6*before.Writing.Reads || f.Idle.Reads > 6*before.Idle.Reads) {
@@ -93,7 +86,7 @@ func TestAForecastRisesSmoothly(t *testing.T) {
 			before = f
 		}
 	}
-	f, err := Options{}.Forecast(100_000_000, 0, DefaultBudget)
+	f, err := Of(filterplan.Options{}, 100_000_000, 0, filterplan.DefaultBudget)
 	if err != nil || f.Idle.Reads > 0.2 || f.Writing.Reads > 0.47 || f.Writing.FPR > 0.1 ||
 		math.Abs(float64(f.Writing.Budget)/(210<<20)-1) > 0.1 {
 		t.Errorf("100 million keys: %+v, %v", f, err)

@@ -1,4 +1,4 @@
-package filterplan
+package forecast
 
 import (
 	"cmp"

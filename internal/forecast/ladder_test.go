@@ -1,10 +1,12 @@
-package filterplan
+package forecast
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
@@ -42,5 +44,55 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 	}
 	if bloom, ribbon := LadderOf(false).Rate(7.25), LadderOf(true).Rate(7.25); ribbon > bloom/3 {
 		t.Errorf("7.25 bits: Ribbon %g, Bloom %g", ribbon, bloom)
+	}
+}
+
+// formsOf returns the forms of the filter of the given number of keys.
+func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
+	t.Helper()
+	var b bloomblock.Builder
+	for range keys {
+		b.Add(bloomblock.Hash(rand.Uint64()))
+	}
+	h, err := bloomblock.ParseHeader(b.AppendBlock(nil, p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Forms(0)
+}
+
+// TestFillIsNearTheBestOfItsKind divides less and less memory among the filters of a run of equal tables. What lookups
+// waste then is compared with filters of that kind that were built for so much memory.
+func TestFillIsNearTheBestOfItsKind(t *testing.T) {
+	const keys, tables = 20_000, 50
+	params := func(p bloomblock.Params, err error) bloomblock.Params {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name   string
+		params bloomblock.Params
+		ribbon bool
+		worst  float64 // factor
+	}{
+		{"three Bloom units", params(bloomblock.ParamsSplit(3, 0.0086)), false, 1.2},
+		{"a Ribbon", params(bloomblock.ParamsRibbon(0.0086)), true, 1.2},
+		{"one Bloom unit, as of small stores", params(bloomblock.ParamsFor(0.0086)), false, 2.5},
+	} {
+		forms := formsOf(t, keys, c.params)
+		demands := make(filterplan.Demands, tables)
+		for i := range demands {
+			demands[i] = filterplan.Demand{Weight: 1. / tables, Table: rand.Uint64(), Forms: forms}
+		}
+		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
+			memory := int64(bits * keys * tables / 8)
+			wasted := demands.Wasted(demands.Fill(memory))
+			best := max(LadderOf(c.ribbon).Rate(bits), forms[len(forms)-1].Rate)
+			if wasted > c.worst*best {
+				t.Errorf("%s, %g bits a key: %.4f wasted, the best is %.4f", c.name, bits, wasted, best)
+			}
+		}
 	}
 }

@@ -1,12 +1,15 @@
-package filterplan
+package forecast
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
+
+const bottom = manifest.NumLevels - 1
 
 // Figures are the rates and the size of the filters of one level.
 type Figures struct {
@@ -21,7 +24,7 @@ type Figures struct {
 }
 
 // figures returns the figures of a level with the given number of keys whose filters are whole in memory.
-func (p *Plan) figures(level int, keys float64) Figures {
+func figures(p *filterplan.Plan, level int, keys float64) Figures {
 	at := &p.Levels[level]
 	return Figures{
 		Level: level, Keys: uint64(keys + 0.5), FPR: at.Rate, Predicted: at.Params.Rate(),
@@ -35,7 +38,7 @@ func (p *Plan) figures(level int, keys float64) Figures {
 const keysOfOneLevel = 600_000
 
 // levelsAtRest returns the usual number of levels of a tree at rest, from 1 to 6.
-func (f Planner) levelsAtRest(keys uint64) (levels int) {
+func levelsAtRest(f filterplan.Planner, keys uint64) (levels int) {
 	levels = 1
 	for n := float64(keys); n > keysOfOneLevel && levels < bottom; n /= float64(f.Ratio) {
 		levels++
@@ -43,11 +46,11 @@ func (f Planner) levelsAtRest(keys uint64) (levels int) {
 	return levels
 }
 
-// shape returns the keys of the levels of a tree at rest, from the highest of the given number of levels to the last
+// shapeOf returns the keys of the levels of a tree at rest, from the highest of the given number of levels to the last
 // one: each is full and f.Ratio times as large as the one above. 0 levels means levelsAtRest; else 1 to 6.
-func (f Planner) shape(keys uint64, levels int) ([]float64, error) {
+func shapeOf(f filterplan.Planner, keys uint64, levels int) ([]float64, error) {
 	if levels == 0 {
-		levels = f.levelsAtRest(keys)
+		levels = levelsAtRest(f, keys)
 	}
 	if levels < 1 || levels > bottom {
 		return nil, fmt.Errorf("%d levels, want 1 to %d", levels, bottom)
@@ -66,28 +69,37 @@ func (f Planner) shape(keys uint64, levels int) ([]float64, error) {
 	return shape, nil
 }
 
-// AtRest returns the rate of a tree at rest and the figures of its levels, with all filters whole: one run on each of
-// the given number of levels, from 1 to 6, each full and f.Ratio times as large as the one above. 0 levels means
-// levelsAtRest. fpr is the promised rate, unused if f.Memory is set: then the rate is the best one that fits.
-func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figures, error) {
-	shape, err := f.shape(keys, levels)
+// AtRest returns the rate of a tree at rest of a store with the given options, and the figures of its levels, with all
+// filters whole: one run on each of the given number of levels, from 1 to 6, each full and o.Ratio times as large as the
+// one above. 0 levels means levelsAtRest. With o.Memory the rate is the best one that fits. Options of 0 get their
+// defaults. It returns an error if an option is invalid, or if the filters cannot be built.
+func AtRest(o filterplan.Options, keys uint64, levels int) (float64, []Figures, error) {
+	o, err := o.Checked()
 	if err != nil {
 		return 0, nil, err
 	}
-	of := func(p *Plan) (all []Figures) {
+	f := o.Planner()
+	shape, err := shapeOf(f, keys, levels)
+	if err != nil {
+		return 0, nil, err
+	}
+	of := func(p *filterplan.Plan) (all []Figures) {
 		for i, keys := range shape {
-			all = append(all, p.figures(bottom+1-len(shape)+i, keys))
+			all = append(all, figures(p, bottom+1-len(shape)+i, keys))
 		}
 		return all
 	}
-	p, err := f.choose(fpr, []Run{{Keys: keys}}, func() (step int, fits bool) {
-		return f.within(func(p *Plan) (sum int64) {
+	var p *filterplan.Plan
+	if f.Memory == 0 {
+		p, err = f.Plan(o.FPR)
+	} else {
+		p, err = f.Within(keys, func(p *filterplan.Plan) (sum int64) {
 			for _, l := range of(p) {
 				sum += int64(l.Bytes) //nolint:gosec // far below 2⁶³
 			}
 			return sum
 		})
-	})
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -98,54 +110,32 @@ func (f Planner) AtRest(fpr float64, keys uint64, levels int) (float64, []Figure
 	return max(p.FPR, predicted), all, nil // without filters, each run costs a read
 }
 
-// tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
-// been written by this planner and had stayed on their level. space is the memory for filters, in bytes; f.Memory may
-// bound it further. As in a store, level 0 counts as the last level when f.Memory is divided among the filters that are
-// built, and filters that do not fit are reduced by Fill. fpr is the rate that is asked for, unused if f.Memory is set.
-func (f Planner) tree(fpr float64, runs []Run, space int64) (Promise, []Figures, error) {
-	runs = cut(runs)
-	p, err := f.For(fpr, runs, space)
+// Tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
+// been written with the given options and had stayed on their level. space is the memory for filters, in bytes; o.Memory
+// may bound it further. As in a store, level 0 counts as the last level when o.Memory is divided among the filters that
+// are built, and filters that do not fit are reduced by Fill. Options and errors are those of AtRest.
+func Tree(o filterplan.Options, runs []filterplan.Run, space int64) (filterplan.Promise, []Figures, error) {
+	o, err := o.Checked()
 	if err != nil {
-		return Promise{}, nil, err
+		return filterplan.Promise{}, nil, err
+	}
+	f := o.Planner()
+	runs = cut(runs)
+	p, err := f.For(o.FPR, runs, space)
+	if err != nil {
+		return filterplan.Promise{}, nil, err
 	}
 	if f.Memory > 0 {
 		space = min(space, f.Memory)
 	}
-	filters := p.filters(runs)
+	filters := filtersOf(p, runs)
 	chosen := filters.demands.Fill(space)
 	var all []Figures
 	for l := range manifest.NumLevels {
-		all = append(all, p.figures(l, 0))
+		all = append(all, figures(p, l, 0))
 		filters.measure(&all[l], runs, chosen)
 	}
 	return filters.demands.Promise(p.FPR, chosen), all, nil
-}
-
-// For returns the plan by which a store builds filters for runs, with a space for all filters in bytes: the best one
-// that fits in f.Memory, if that is set, and else that of ForSpace for a promised rate.
-func (f Planner) For(fpr float64, runs []Run, space int64) (*Plan, error) {
-	p, err := f.choose(fpr, runs, func() (step int, fits bool) { return f.ForRuns(runs) })
-	if err != nil || f.Memory > 0 {
-		return p, err
-	}
-	return f.ForSpace(&Plans{Now: p}, runs, space).Now, nil
-}
-
-// choose returns the plan for a promised rate, or, if f.Memory is set, the best plan whose filters of runs fit in it:
-// within returns its step.
-func (f Planner) choose(fpr float64, runs []Run, within func() (step int, fits bool)) (*Plan, error) {
-	if f.Memory == 0 {
-		return f.Plan(fpr)
-	}
-	step, fits := within()
-	if !fits {
-		keys := uint64(0)
-		for _, r := range runs {
-			keys += r.Keys
-		}
-		return nil, f.TooLittle(keys)
-	}
-	return f.At(step), nil
 }
 
 // mostTables is the largest number of tables that are planned for a run: enough that the filters of some may be reduced
@@ -154,7 +144,7 @@ const mostTables = 64
 
 // cut returns runs with the numbers of equal tables that are planned for them. A run whose number is 0 gets as many as
 // are useful.
-func cut(runs []Run) []Run {
+func cut(runs []filterplan.Run) []filterplan.Run {
 	runs = slices.Clone(runs)
 	for i := range runs {
 		r := &runs[i]
@@ -168,18 +158,18 @@ func cut(runs []Run) []Run {
 
 // filters are those that a plan builds for runs. The two slices are parallel.
 type filters struct {
-	demands Demands
+	demands filterplan.Demands
 	levels  []int // of each
 }
 
-// filters returns the filters that the plan builds for runs of equal tables: see cut.
-func (p *Plan) filters(runs []Run) (f filters) {
+// filtersOf returns the filters that a plan builds for runs of equal tables: see cut.
+func filtersOf(p *filterplan.Plan, runs []filterplan.Run) (f filters) {
 	for _, r := range runs {
 		at, tables := &p.Levels[r.Level], uint64(r.Tables) //nolint:gosec // ≥ 1
 		if at.Rate >= 1 {
 			tables = 1
 		}
-		d := NewDemand(0, 1, tables, at.Params.Header((r.Keys+tables-1)/tables).Forms(at.Rate))
+		d := filterplan.NewDemand(0, 1, tables, at.Params.Header((r.Keys+tables-1)/tables).Forms(at.Rate))
 		for range tables {
 			if r.Keys > 0 { // else it is never searched
 				d.Table++
@@ -191,9 +181,9 @@ func (p *Plan) filters(runs []Run) (f filters) {
 }
 
 // measure sets the figures of a level to those of its runs, whose filters have the chosen forms.
-func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
+func (f *filters) measure(l *Figures, runs []filterplan.Run, chosen []int) {
 	n, bytes := 0, int64(0)
-	var p Promise
+	var p filterplan.Promise
 	for _, r := range runs {
 		if r.Level == l.Level && r.Keys > 0 {
 			n++
@@ -205,7 +195,7 @@ func (f *filters) measure(l *Figures, runs []Run, chosen []int) {
 	}
 	for i, d := range f.demands {
 		if f.levels[i] == l.Level {
-			p.add(d.Weight, d.Forms[chosen[i]], d.Whole)
+			p.Add(d.Weight, d.Forms[chosen[i]], d.Whole)
 			bytes += d.Forms[chosen[i]].Bytes
 		}
 	}

@@ -1,29 +1,33 @@
-package filterplan
+package forecast
 
 import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
-// TestAPlanOfATreeIsThatOfItsLevels compares PlanTree with PlanAtRest for trees at rest, and checks plans with keys in
+// TestAPlanOfATreeIsThatOfItsLevels compares Tree with AtRest for trees at rest, and checks plans with keys in
 // level 0.
 func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
-	for _, o := range []Options{
+	for _, o := range []filterplan.Options{
 		{},
 		{FPR: 0.3},
 		{FPR: 1},
-		{FPR: 0.001, Kind: Ribbon, Ratio: 4},
+		{FPR: 0.001, Kind: filterplan.Ribbon, Ratio: 4},
 		{Memory: 5 << 19},
-		{Memory: 8 << 20, Kind: Ribbon},
+		{Memory: 8 << 20, Kind: filterplan.Ribbon},
 	} {
-		fpr, rest, err := o.PlanAtRest(3_000_000, 3)
-		must(t, err)
-		var runs []Run
-		for _, l := range rest {
-			runs = append(runs, Run{Level: l.Level, Keys: l.Keys})
+		fpr, rest, err := AtRest(o, 3_000_000, 3)
+		if err != nil {
+			t.Fatal(err)
 		}
-		got, tree, err := o.PlanTree(runs, math.MaxInt64)
+		var runs []filterplan.Run
+		for _, l := range rest {
+			runs = append(runs, filterplan.Run{Level: l.Level, Keys: l.Keys})
+		}
+		got, tree, err := Tree(o, runs, math.MaxInt64)
 		if err != nil || got.FPR != fpr || len(tree) != 7 {
 			t.Fatalf("%+v: %+v, %d levels, %v; want %g, 7", o, got, len(tree), err, fpr)
 		}
@@ -38,7 +42,7 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		if o.Memory > 0 {
 			continue
 		}
-		_, with, err := o.PlanTree(append(runs, Run{Keys: 100_000}), math.MaxInt64)
+		_, with, err := Tree(o, append(runs, filterplan.Run{Keys: 100_000}), math.MaxInt64)
 		if err != nil || with[6].Predicted != tree[6].Predicted ||
 			with[0].Keys != 100_000 || o.FPR != 1 && with[0].Bytes < 100_000 {
 			t.Errorf("%+v: with keys in level 0: %+v, %v", o, with, err)
@@ -48,8 +52,10 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	// fit are reduced.
 	for _, few := range []uint64{1_000, 50_000, 1_000_000} {
 		memory := int64(few+1_000_000) * 6 / 8
-		promise, tree, err := Options{Memory: memory}.PlanTree([]Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
-		must(t, err)
+		promise, tree, err := Tree(filterplan.Options{Memory: memory}, []filterplan.Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
+		if err != nil {
+			t.Fatal(err)
+		}
 		fpr := promise.FPR
 		if sum := int64(tree[0].Bytes + tree[6].Bytes); sum > memory || sum < memory/2 ||
 			tree[0].BitsPerKey < tree[6].BitsPerKey {
@@ -61,19 +67,19 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		}
 	}
 	for _, bad := range []struct {
-		runs []Run
-		o    Options
+		runs []filterplan.Run
+		o    filterplan.Options
 		want string
 	}{
-		{[]Run{{Level: 6, Keys: 1 << 30}}, Options{Memory: 1 << 20}, "filters of 1073741824 keys take "},
-		{nil, Options{FPR: 1e-30}, "FilterFPR"},
-		{nil, Options{FPR: 0.1, Memory: 1 << 20}, "FilterMemory"},
-		{nil, Options{Memory: 1 << 50}, "FilterMemory"},
-		{nil, Options{FPR: 2}, "FilterFPR"},
-		{nil, Options{FPR: math.NaN()}, "FilterFPR"},
-		{nil, Options{Ratio: 1}, "LevelRatio: 1, want 2 to 100"},
+		{[]filterplan.Run{{Level: 6, Keys: 1 << 30}}, filterplan.Options{Memory: 1 << 20}, "filters of 1073741824 keys take "},
+		{nil, filterplan.Options{FPR: 1e-30}, "FilterFPR"},
+		{nil, filterplan.Options{FPR: 0.1, Memory: 1 << 20}, "FilterMemory"},
+		{nil, filterplan.Options{Memory: 1 << 50}, "FilterMemory"},
+		{nil, filterplan.Options{FPR: 2}, "FilterFPR"},
+		{nil, filterplan.Options{FPR: math.NaN()}, "FilterFPR"},
+		{nil, filterplan.Options{Ratio: 1}, "LevelRatio: 1, want 2 to 100"},
 	} {
-		if _, _, err := bad.o.PlanTree(bad.runs, 1<<40); err == nil || !strings.Contains(err.Error(), bad.want) {
+		if _, _, err := Tree(bad.o, bad.runs, 1<<40); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%v, %+v: %v, want %q", bad.runs, bad.o, err, bad.want)
 		}
 	}

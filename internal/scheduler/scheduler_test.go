@@ -40,7 +40,6 @@ func (p *policy) Pick(compaction.Shape) *compaction.Plan {
 	}
 	return p.plans[0]
 }
-func (*policy) MaxRuns(int) int                                    { return 1 }
 func (*policy) Pressure(*manifest.Version) (_ compaction.Pressure) { return }
 func (*policy) Backlog(*manifest.Version) (b compaction.Backlog)   { b.Base = 6; return b }
 
@@ -63,7 +62,7 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Planner{Ratio: 10}
 	for level := range planner.Runs {
-		planner.Runs[level] = p.MaxRuns(level)
+		planner.Runs[level] = 1
 	}
 	plans, err := planner.First(0.01)
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 )
 
 var (
@@ -102,9 +103,9 @@ func showsPart(printed, shown string) bool {
 // those of the planner.
 func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 	readme := string(readFile(t, filepath.Join("..", "..", "README.md")))
-	holds := func(kind filterplan.Kind, budget int64, u filterplan.Use) float64 {
+	holds := func(kind filterplan.Kind, budget int64, u forecast.Use) float64 {
 		t.Helper()
-		keys, err := filterplan.Options{Kind: kind}.Holds(budget, u)
+		keys, err := forecast.Holds(filterplan.Options{Kind: kind}, budget, u)
 		must(t, err)
 		return float64(keys) / 1e6
 	}
@@ -121,8 +122,8 @@ func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 			budget <<= 10
 		}
 		for i, want := range []float64{
-			holds(filterplan.Auto, budget, filterplan.Writing), holds(filterplan.Bloom, budget, filterplan.Writing),
-			holds(filterplan.Auto, budget, filterplan.Idle), holds(filterplan.Bloom, budget, filterplan.Idle),
+			holds(filterplan.Auto, budget, forecast.Writing), holds(filterplan.Bloom, budget, forecast.Writing),
+			holds(filterplan.Auto, budget, forecast.Idle), holds(filterplan.Bloom, budget, forecast.Idle),
 		} {
 			got, err := strconv.ParseFloat(row[3+i], 64)
 			if must(t, err); math.Abs(got-want) > 0.005*want {
@@ -131,7 +132,7 @@ func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 		}
 	}
 	for _, keys := range []uint64{20_000_000, 40_000_000, 100_000_000} {
-		f, err := filterplan.Options{}.Forecast(keys, 0, filterplan.DefaultBudget)
+		f, err := forecast.Of(filterplan.Options{}, keys, 0, filterplan.DefaultBudget)
 		must(t, err)
 		row := fmt.Sprintf("| %d million | %.2g | %.2g | %.2g | %.2g | %d MiB | %d MiB |\n", keys/1_000_000,
 			f.Writing.FPR, f.Writing.Pages, f.Idle.FPR, f.Idle.Pages, f.Writing.Budget>>20, f.Idle.Budget>>20)
@@ -139,9 +140,9 @@ func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 			t.Errorf("README.md lacks %s", row)
 		}
 	}
-	ribbon, err := filterplan.Options{}.Forecast(100_000_000, 0, filterplan.DefaultBudget)
+	ribbon, err := forecast.Of(filterplan.Options{}, 100_000_000, 0, filterplan.DefaultBudget)
 	must(t, err)
-	bloom, err := filterplan.Options{Kind: filterplan.Bloom}.Forecast(100_000_000, 0, 1<<30)
+	bloom, err := forecast.Of(filterplan.Options{Kind: filterplan.Bloom}, 100_000_000, 0, 1<<30)
 	must(t, err)
 	want := fmt.Sprintf("Bloom filters, which take some %.0f bits for each key. Once these would need half of the "+
 		"memory for filters, it builds Ribbon filters, which take %.1f bits", float64(8*bloom.Bytes)/1e8,
@@ -153,10 +154,10 @@ func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 	want = fmt.Sprintf("64 MiB hold the filters of %.0f million keys while the store is written to, and of %.0f "+
 		"million while it is idle, when memtables lend most of their memory; with FilterBloom of %.0f and %.0f "+
 		"million.",
-		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, filterplan.Writing)),
-		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, filterplan.Idle)),
-		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, filterplan.Writing)),
-		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, filterplan.Idle)))
+		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, forecast.Writing)),
+		math.Floor(holds(filterplan.Auto, filterplan.DefaultBudget, forecast.Idle)),
+		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, forecast.Writing)),
+		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, forecast.Idle)))
 	if !strings.Contains(options, want) {
 		t.Errorf("the comment of Options.MemoryBudget does not say %q", want)
 	}

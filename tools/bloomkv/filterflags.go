@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -140,6 +141,6 @@ func canPlan(o *bloomkv.Options) bool {
 	f := filterplan.Options{
 		FPR: o.FilterFPR, Memory: o.FilterMemory, Kind: filterplan.Kind(o.FilterKind), Ratio: o.LevelRatio,
 	}
-	_, _, err := f.PlanAtRest(1, 1)
+	_, _, err := forecast.AtRest(f, 1, 1)
 	return err == nil
 }

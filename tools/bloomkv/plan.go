@@ -13,21 +13,22 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // planFacts is the result of plan in JSON.
 type planFacts struct {
-	Keys      uint64               `json:"keys"`
-	FilterFPR float64              `json:"fpr_promised"`
-	Predicted float64              `json:"fpr_predicted"` // the sum over Levels
-	Kind      string               `json:"kind"`
-	Levels    []filterplan.Figures `json:"levels"`
-	Bytes     uint64               `json:"bytes"`
-	Even      float64              `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
-	Budget    budgetNeeded         `json:"budget_needed"`
-	Table     []tableRow           `json:"table,omitempty"`
+	Keys      uint64             `json:"keys"`
+	FilterFPR float64            `json:"fpr_promised"`
+	Predicted float64            `json:"fpr_predicted"` // the sum over Levels
+	Kind      string             `json:"kind"`
+	Levels    []forecast.Figures `json:"levels"`
+	Bytes     uint64             `json:"bytes"`
+	Even      float64            `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
+	Budget    budgetNeeded       `json:"budget_needed"`
+	Table     []tableRow         `json:"table,omitempty"`
 }
 
 // budgetNeeded is the Options.MemoryBudget in bytes that holds filters.
@@ -125,7 +126,7 @@ func (p *planner) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	facts.Even = filterplan.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
+	facts.Even = forecast.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
 	if p.table {
 		if facts.Table, err = rateTable(); err != nil {
 			return err
@@ -148,7 +149,7 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Kind, o.Kind = "Ribbon", filterplan.Ribbon
 	}
 	var err error
-	if facts.FilterFPR, facts.Levels, err = o.PlanAtRest(p.keys, p.levels); err != nil {
+	if facts.FilterFPR, facts.Levels, err = forecast.AtRest(o, p.keys, p.levels); err != nil {
 		return facts, err
 	}
 	for _, l := range facts.Levels {
@@ -156,8 +157,8 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Bytes += l.Bytes
 	}
 	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
-	fixed := filterplan.FixedBytes(p.keys)
-	facts.Budget = budgetNeeded{filterplan.Writing.Budget(bytes, fixed), filterplan.Idle.Budget(bytes, fixed)}
+	fixed := forecast.FixedBytes(p.keys)
+	facts.Budget = budgetNeeded{forecast.Writing.Budget(bytes, fixed), forecast.Idle.Budget(bytes, fixed)}
 	return facts, nil
 }
 

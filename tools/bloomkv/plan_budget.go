@@ -5,6 +5,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -58,7 +59,7 @@ func (p *planner) runBudget() error {
 
 // planKind returns what a budget keeps with filters by o.
 func (p *planner) planKind(o filterplan.Options, budget int64) (k kindFacts, err error) {
-	f, err := o.Forecast(p.keys, p.levels, budget)
+	f, err := forecast.Of(o, p.keys, p.levels, budget)
 	if err != nil {
 		return k, err
 	}
@@ -66,8 +67,8 @@ func (p *planner) planKind(o filterplan.Options, budget int64) (k kindFacts, err
 		Kind: o.Kind.String(), Bytes: f.Bytes, BitsPerKey: 8 * float64(f.Bytes) / float64(p.keys),
 		Writing: f.Writing, Idle: f.Idle,
 	}
-	if k.Holds.Writing, err = o.Holds(budget, filterplan.Writing); err == nil {
-		k.Holds.Idle, err = o.Holds(budget, filterplan.Idle)
+	if k.Holds.Writing, err = forecast.Holds(o, budget, forecast.Writing); err == nil {
+		k.Holds.Idle, err = forecast.Holds(o, budget, forecast.Idle)
 	}
 	return k, err
 }

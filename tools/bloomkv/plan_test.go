@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -154,9 +155,9 @@ func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
 		}
 		for i, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Bloom, filterplan.Ribbon} {
 			o := filterplan.Options{FPR: c.fpr, Kind: kind}
-			want, err := o.Forecast(c.keys, 0, f.Budget)
+			want, err := forecast.Of(o, c.keys, 0, f.Budget)
 			must(t, err)
-			idle, err := o.Holds(f.Budget, filterplan.Idle)
+			idle, err := forecast.Holds(o, f.Budget, forecast.Idle)
 			must(t, err)
 			k := f.Kinds[i]
 			if k.Kind != kind.String() || k.Writing != want.Writing || k.Idle != want.Idle || k.Bytes != want.Bytes ||
@@ -181,7 +182,7 @@ func TestPlanSaysWhatABudgetKeeps(t *testing.T) {
 func TestThePlanOfABudgetIsThatOfTheFilters(t *testing.T) {
 	f := planned(t, "--keys", "100000000")
 	const fixed = 6_250_000 // for indexes and tables
-	writing, idle := filterplan.Writing.Space(f.Budget.Writing, fixed), filterplan.Idle.Space(f.Budget.Idle, fixed)
+	writing, idle := forecast.Writing.Space(f.Budget.Writing, fixed), forecast.Idle.Space(f.Budget.Idle, fixed)
 	if bytes := int64(f.Bytes); writing < bytes || writing > bytes+1<<20 || idle < bytes || idle > bytes+1<<20 {
 		t.Errorf("%d bytes of filters, and budgets of %+v leave %d and %d", f.Bytes, f.Budget, writing, idle)
 	}

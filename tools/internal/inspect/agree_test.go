@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
@@ -165,7 +166,7 @@ func TestWhatTooLittleMemoryKeepsIsThatOfMetrics(t *testing.T) {
 		t.Errorf("promised %g, predicted %g; want what %+v keeps while it is written to", s.Tree.Promised,
 			s.Tree.Predicted, s.Promise)
 	}
-	if space := filterplan.Writing.Space(budget, 0); int64(s.Tree.FilterBytes) > space ||
+	if space := forecast.Writing.Space(budget, 0); int64(s.Tree.FilterBytes) > space ||
 		int64(s.Tree.FilterBytes) < space*95/100 {
 		t.Errorf("%d bytes of filters, want the %d that there are", s.Tree.FilterBytes, space)
 	}

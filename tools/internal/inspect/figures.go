@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
@@ -72,7 +73,7 @@ func (t *tree) compare(s *Store, demands []demand) {
 		for k, r := range t.runs {
 			if r.level == l.Level {
 				l.Optimum += demands[k].share * rates[k]
-				l.Even += demands[k].share * filterplan.LadderOf(demands[k].ribbon).Rate(all.BitsPerKey)
+				l.Even += demands[k].share * forecast.LadderOf(demands[k].ribbon).Rate(all.BitsPerKey)
 			}
 		}
 		all.Optimum += l.Optimum
@@ -143,7 +144,7 @@ func (t *tree) leaveParts(f *Memory) {
 		return
 	}
 	filters := int64(f.Filters + f.PrefixFilters) //nolint:gosec // sizes, as below
-	free := filterplan.Writing.Free(t.budget)
+	free := forecast.Writing.Free(t.budget)
 	space := filterplan.PartsSpace(max(free-t.fixed-filters, 0), free)
 	if more := int64(f.Indexes) - t.tops - space; more > 0 { //nolint:gosec // as above
 		f.Indexes -= uint64(more)
@@ -228,7 +229,7 @@ func optimum(runs []demand, bits float64) []float64 {
 	rates := make([]float64, len(runs))
 	for i, r := range runs {
 		rates[i] = 1
-		rungs := filterplan.LadderOf(r.ribbon)
+		rungs := forecast.LadderOf(r.ribbon)
 		for k := 1; k < len(rungs) && r.keys > 0; k++ {
 			a, b := rungs[k-1], rungs[k]
 			s := step{run: i, bits: r.keys * (b.BitsPerKey - a.BitsPerKey), rate: a.Rate - b.Rate}

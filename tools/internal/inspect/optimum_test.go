@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 )
 
 // TestNoOtherSharesAreBetterThanTheOptimum moves various numbers of bits between runs in many trees.
@@ -23,7 +23,7 @@ func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 		bits := make([]float64, len(runs)) // for each key, of these rates
 		spent, least := 0.0, 0.0
 		for i, r := range runs {
-			l := filterplan.LadderOf(r.ribbon)
+			l := forecast.LadderOf(r.ribbon)
 			low, high := 0.0, l[len(l)-1].BitsPerKey
 			for range 60 {
 				if mid := (low + high) / 2; l.Rate(mid) > rates[i] {
@@ -52,7 +52,7 @@ func TestNoOtherSharesAreBetterThanTheOptimum(t *testing.T) {
 				case i == to:
 					b += moved / r.keys
 				}
-				wasted += r.share * filterplan.LadderOf(r.ribbon).Rate(b)
+				wasted += r.share * forecast.LadderOf(r.ribbon).Rate(b)
 			}
 			if wasted < least*(1-1e-6) {
 				t.Fatalf("%+v with %g bits: %g is wasted, and %g if %g bits move from run %d to run %d", runs, budget,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -51,7 +52,7 @@ func planOf(s *manifest.State, budget int64) *treePlan {
 		if err != nil {
 			return nil
 		}
-		plans := t.planner.ForSpace(first, sizes(s.Version), filterplan.Writing.Space(budget, 0))
+		plans := t.planner.ForSpace(first, sizes(s.Version), forecast.Writing.Space(budget, 0))
 		t.now, t.good = plans.Now, plans.Good
 	}
 	t.facts = &Plan{
@@ -134,15 +135,15 @@ func (t *tree) fit() {
 		p.good = p.planner.Near(p.step, keys.Wasted(keys.All()) > p.now.FPR).Good
 	}
 	full := keys.Fill(t.space())
-	promise := func(u filterplan.Use, chosen []int) filterplan.Promise {
+	promise := func(u forecast.Use, chosen []int) filterplan.Promise {
 		q := keys.Promise(p.now.FPR, chosen)
 		q.Budget = u.Budget(keys.Most(), t.fixed)
 		return q
 	}
 	p.promise = &Promise{
 		MemoryBudget: t.budget, Asked: p.now.FPR, Whole: keys.Promise(p.now.FPR, keys.All()).Passed,
-		Idle:    promise(filterplan.Idle, keys.Fill(filterplan.Idle.Space(t.budget, t.fixed))),
-		Writing: promise(filterplan.Writing, full),
+		Idle:    promise(forecast.Idle, keys.Fill(forecast.Idle.Space(t.budget, t.fixed))),
+		Writing: promise(forecast.Writing, full),
 	}
 	for i, m := range members {
 		form := keys[i].Forms[full[i]]
@@ -159,7 +160,7 @@ func (t *tree) fit() {
 }
 
 // space returns the bytes that filters may take while memtables are full.
-func (t *tree) space() int64 { return filterplan.Writing.Space(t.budget, t.fixed) }
+func (t *tree) space() int64 { return forecast.Writing.Space(t.budget, t.fixed) }
 
 // short reports whether the memory is too little for what was asked.
 func (p *Promise) short() bool { return p != nil && p.Writing.Passed > p.Whole }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/picture"
@@ -125,7 +126,7 @@ func (t *tree) ask(s *Store, q Question, space int64) (w WhatIf, err error) {
 		whole += run.Keys
 		runs = append(runs, run)
 	}
-	promise, levels, err := o.PlanTree(runs, space)
+	promise, levels, err := forecast.Tree(o, runs, space)
 	if err != nil {
 		return w, err
 	}
@@ -137,7 +138,7 @@ func (t *tree) ask(s *Store, q Question, space int64) (w WhatIf, err error) {
 		w.Wasted += wasted
 	}
 	w.FPR, w.Pages = promise.FPR, promise.Pages
-	if rest, _, err := o.PlanAtRest(whole, 0); err == nil && whole > 0 {
+	if rest, _, err := forecast.AtRest(o, whole, 0); err == nil && whole > 0 {
 		w.AtRest = rest
 	}
 	w.More = int64(w.Bytes) - int64(s.Tree.FilterBytes) //nolint:gosec // far below 2⁶³

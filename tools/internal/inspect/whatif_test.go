@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -193,9 +194,9 @@ func TestAPromiseIsNeverBelowItsPrediction(t *testing.T) {
 					t.Errorf("%v: %+v: want a promise of at least what is wasted, and filters that fit", o, w)
 				}
 				kind, _ := filterplan.ParseKind(w.Kind)
-				rest, _, err := filterplan.Options{
+				rest, _, err := forecast.AtRest(filterplan.Options{
 					Memory: int64(w.Memory), Kind: kind, Ratio: s.Plan.Ratio,
-				}.PlanAtRest(s.Tree.Keys, 0)
+				}, s.Tree.Keys, 0)
 				if w.Memory > 0 && (err != nil || w.AtRest != rest) {
 					t.Errorf("%s: %g is promised at rest, by the plan %g, %v", w.Asked, w.AtRest, rest, err)
 				}
