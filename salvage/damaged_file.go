@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// A damagedFile is a file that may be partly unreadable: unreadable parts read as zeros, which no checksum accepts. Once
-// its context has ended, all parts are unreadable.
+// A damagedFile is a file that may be partly unreadable: unreadable parts read as zeros, which no checksum accepts.
+// Once its context has ended, all parts are unreadable.
 type damagedFile struct {
 	ctx  context.Context //nolint:containedctx // read is called in many places
 	file io.ReaderAt

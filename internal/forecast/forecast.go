@@ -1,5 +1,5 @@
-// Package forecast says what the filters of a store that may never exist will take and promise. No store imports it: it is
-// for programs that plan one, or look at one.
+// Package forecast says what the filters of a store that may never exist will take and promise. No store imports it: it
+// is for programs that plan one, or look at one.
 package forecast
 
 import (

@@ -14,7 +14,8 @@ var must = testkit.Must
 // holds, and at the budget that a larger store needs.
 func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 	for _, o := range []filterplan.Options{
-		{}, {Kind: filterplan.Bloom}, {Kind: filterplan.Ribbon}, {FPR: 0.001}, {FPR: 0.3, Kind: filterplan.Ribbon}, {FPR: 0.05, Kind: filterplan.Bloom, Ratio: 4},
+		{}, {Kind: filterplan.Bloom}, {Kind: filterplan.Ribbon}, {FPR: 0.001}, {FPR: 0.3, Kind: filterplan.Ribbon},
+		{FPR: 0.05, Kind: filterplan.Bloom, Ratio: 4},
 	} {
 		for _, budget := range []int64{filterplan.MinBudget, filterplan.DefaultBudget, 1 << 30} {
 			for _, use := range []Use{Idle, Writing} {
@@ -52,8 +53,8 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 			}
 		}
 	}
-	if f, err := Of(filterplan.Options{FPR: 1}, 1e9, 3, filterplan.MinBudget); err != nil || f.Bytes != 0 || f.Writing.FPR != 3 ||
-		f.Writing.Budget != filterplan.MinBudget {
+	f, err := Of(filterplan.Options{FPR: 1}, 1e9, 3, filterplan.MinBudget)
+	if err != nil || f.Bytes != 0 || f.Writing.FPR != 3 || f.Writing.Budget != filterplan.MinBudget {
 		t.Errorf("without filters: %+v, %v; want a read for each of three runs", f, err)
 	}
 	for _, o := range []filterplan.Options{{FPR: 2}, {FPR: 1e-30}, {Ratio: 1}} {

@@ -70,8 +70,8 @@ func shapeOf(f filterplan.Planner, keys uint64, levels int) ([]float64, error) {
 }
 
 // AtRest returns the rate of a tree at rest of a store with the given options, and the figures of its levels, with all
-// filters whole: one run on each of the given number of levels, from 1 to 6, each full and o.Ratio times as large as the
-// one above. 0 levels means levelsAtRest. With o.Memory the rate is the best one that fits. Options of 0 get their
+// filters whole: one run on each of the given number of levels, from 1 to 6, each full and o.Ratio times as large as
+// the one above. 0 levels means levelsAtRest. With o.Memory the rate is the best one that fits. Options of 0 get their
 // defaults. It returns an error if an option is invalid, or if the filters cannot be built.
 func AtRest(o filterplan.Options, keys uint64, levels int) (float64, []Figures, error) {
 	o, err := o.Checked()
@@ -111,9 +111,9 @@ func AtRest(o filterplan.Options, keys uint64, levels int) (float64, []Figures, 
 }
 
 // Tree returns what a tree promises, without a budget, and the figures of all levels of a store, as if all tables had
-// been written with the given options and had stayed on their level. space is the memory for filters, in bytes; o.Memory
-// may bound it further. As in a store, level 0 counts as the last level when o.Memory is divided among the filters that
-// are built, and filters that do not fit are reduced by Fill. Options and errors are those of AtRest.
+// been written with the given options and had stayed on their level. space is the memory for filters, in bytes;
+// o.Memory may bound it further. As in a store, level 0 counts as the last level when o.Memory is divided among the
+// filters that are built, and filters that do not fit are reduced by Fill. Options and errors are those of AtRest.
 func Tree(o filterplan.Options, runs []filterplan.Run, space int64) (filterplan.Promise, []Figures, error) {
 	o, err := o.Checked()
 	if err != nil {

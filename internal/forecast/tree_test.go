@@ -52,7 +52,8 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 	// fit are reduced.
 	for _, few := range []uint64{1_000, 50_000, 1_000_000} {
 		memory := int64(few+1_000_000) * 6 / 8
-		promise, tree, err := Tree(filterplan.Options{Memory: memory}, []filterplan.Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}, 1<<40)
+		runs := []filterplan.Run{{Keys: few}, {Level: 6, Keys: 1_000_000}}
+		promise, tree, err := Tree(filterplan.Options{Memory: memory}, runs, 1<<40)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +72,10 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		o    filterplan.Options
 		want string
 	}{
-		{[]filterplan.Run{{Level: 6, Keys: 1 << 30}}, filterplan.Options{Memory: 1 << 20}, "filters of 1073741824 keys take "},
+		{
+			[]filterplan.Run{{Level: 6, Keys: 1 << 30}}, filterplan.Options{Memory: 1 << 20},
+			"filters of 1073741824 keys take ",
+		},
 		{nil, filterplan.Options{FPR: 1e-30}, "FilterFPR"},
 		{nil, filterplan.Options{FPR: 0.1, Memory: 1 << 20}, "FilterMemory"},
 		{nil, filterplan.Options{Memory: 1 << 50}, "FilterMemory"},
