@@ -45,7 +45,6 @@ promise: ## the rate of filters in every state of the tree, of all key shapes, w
 	go test -count=1 -timeout 1h -run 'TestThePromiseBeyondMemory' -v . -long 16
 	go test -count=1 -timeout 1h -run 'TestOfManyKeys' -v ./bloomblock -keys 100000000
 	go test -count=1 -timeout 1h -run 'TestPredictedWaste' -v ./tools/internal/inspect -keys 1000000
-	go test -count=1 -timeout 1h -run 'TestTextJSONAndPageAgree' -v ./tools/bloomkv -keys 1000000
 
 # The same as the ordinary tests, larger.
 digest: ## digests of a million keys in four runs: time, reads, size, rate; a patch after a flush

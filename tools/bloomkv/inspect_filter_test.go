@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -165,31 +162,6 @@ func TestFaultsOfAFilterAreFlaggedByName(t *testing.T) {
 	}
 }
 
-// manyShapes returns stores with tables of all kinds.
-func manyShapes(t *testing.T) (dirs []string) {
-	t.Helper()
-	load := func(lines string, flags ...string) string {
-		dir := filepath.Join(t.TempDir(), "store")
-		tool{in: lines}.must(t, append([]string{"load", dir, "--filter-seed", "1"}, flags...)...)
-		dirs = append(dirs, dir)
-		return dir
-	}
-	load("\t\n")
-	load("\x01\x02\x1b[31m\tv\n" + strings.Repeat("ключ", 60) + "\tv\n")
-	load(manyLines(3000))
-	load(manyLines(3000), "--fpr", "0.3")
-	load(manyLines(3000), "--fpr", "1")
-	load(manyLines(30000), "--fpr", "0.0001")
-	load(manyLines(30000), "--filter-kind", "ribbon")
-	load(manyLines(3000), "--filter-prefix", "len:8")
-	mixed := load(manyLines(5000))
-	tool{}.must(t, "compact", mixed)
-	tool{}.must(t, "del", mixed, "key/000001")
-	tool{}.must(t, "del", mixed, "--from", "key/000100", "--to", "key/000200")
-	tool{in: "k\t1\nl\t2\n"}.must(t, "ingest", mixed)
-	return dirs
-}
-
 func sstFiles(t *testing.T, dir string) []string {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -197,58 +169,6 @@ func sstFiles(t *testing.T, dir string) []string {
 		t.Fatalf("%s: %q, %v", dir, tables, err)
 	}
 	return tables
-}
-
-func TestTablesOfAllKinds(t *testing.T) {
-	if testing.Short() {
-		t.Skip("millions of probes of filters, by one goroutine")
-	}
-	style := regexp.MustCompile("\x1b\\[[0-9;]*m")
-	seen := 0
-	for _, dir := range manyShapes(t) {
-		all := tool{}.must(t, "inspect", "--verify", dir)
-		for _, table := range sstFiles(t, dir) {
-			seen++
-			_, row, _ := strings.Cut(all, "\n"+filepath.Base(table)+": ")
-			row, _, _ = strings.Cut(row, ".sst: ")
-			row = oneLine(row)
-			if !strings.Contains(row, "verify: ok, bit for bit") &&
-				!strings.Contains(row, "verify: there is no filter") {
-				t.Errorf("%s is not verified:\n%s", table, all)
-			}
-			args := []string{"inspect", "--verify", "--key", strings.Repeat(`ключ`, 60), table}
-			object := tool{}.must(t, append(args, "--json")...)
-			text := tool{}.must(t, append(args, "--hex")...)
-			colored := tool{terminal: true}.must(t, args...)
-			if strings.Contains(text, "\x1b") {
-				t.Errorf("%s: an escape sequence where there is no terminal", table)
-			}
-			for line := range strings.Lines(text + style.ReplaceAllString(colored, "")) {
-				line = strings.TrimSuffix(line, "\n")
-				if n := utf8.RuneCountInString(line); n > words.Width ||
-					line != string(words.AppendPrintable(nil, []byte(line))) {
-					t.Errorf("%s: a line of %d characters: %q", table, n, line)
-				}
-			}
-			var facts inspect.Table
-			must(t, json.Unmarshal([]byte(object), &facts))
-			if v, f := facts.Verify, facts.Filter; (v == nil) != (f == nil) || v != nil &&
-				(!v.OK || v.Missing+v.Extra+v.Denied != 0 || v.Keys != f.Keys || len(f.Flags) > 0) {
-				t.Errorf("%s: %+v, filter %+v", table, facts.Verify, facts.Filter)
-			}
-			if f := facts.Filter; f != nil {
-				if math.Abs(f.Measured.Z) > 4 {
-					t.Errorf("%s: measured %+v, from the bits %g", table, f.Measured, f.FromBits)
-				}
-				text, _, _ := strings.Cut(ungrouped(text), "what they are\n")
-				agreeOnRows(t, text, f)
-				agreeOnAll(t, table, text, object)
-			}
-		}
-	}
-	if seen < 10 {
-		t.Errorf("%d tables", seen)
-	}
 }
 
 func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {

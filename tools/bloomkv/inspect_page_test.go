@@ -1,26 +1,20 @@
 package main
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"html"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/tools/cli"
-	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
-	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 // treeStore returns a store of two levels that has counted some lookups. The upper level has a few runs.
@@ -121,190 +115,6 @@ func ungrouped(text string) string {
 			return text
 		}
 		text = plain
-	}
-}
-
-// agreeOnPage finds every number of a JSON object on the page: unchanged, as a percentage, or with the offset of its
-// filter added. Maps are drawn in colors and have no numbers.
-func agreeOnPage(t *testing.T, what, text, encoded string) {
-	t.Helper()
-	var object map[string]any
-	must(t, json.Unmarshal([]byte(encoded), &object))
-	text = strings.NewReplacer("–", " ", "…", " ", "−", "-").Replace(text)
-	type shown struct {
-		digits string
-		value  float64
-	}
-	var all []shown
-	for _, digits := range number.FindAllString(text, -1) {
-		if v, err := strconv.ParseFloat(digits, 64); err == nil {
-			all = append(all, shown{digits, v})
-		}
-	}
-	var walk func(path string, v any, offset float64)
-	walk = func(path string, v any, offset float64) {
-		switch v := v.(type) {
-		case map[string]any:
-			if at, ok := v["offset"].(float64); ok && v["header"] != nil {
-				offset = at // the file's offsets of what is inside
-			}
-			for name, member := range v {
-				if name != "regions" && name != "position_shares" { // colors
-					walk(path+"."+name, member, offset)
-				}
-			}
-		case []any:
-			for i, member := range v {
-				walk(fmt.Sprintf("%s[%d]", path, i), member, offset)
-			}
-		case float64:
-			if !slices.ContainsFunc(all, func(s shown) bool {
-				a := math.Abs(v)
-				return agrees(s.digits, s.value, a) || agrees(s.digits, s.value, 100*a) ||
-					agrees(s.digits, s.value, a+offset)
-			}) {
-				t.Errorf("%s: %s is %v, and the page has nothing like it", what, path, v)
-			}
-		case string:
-			for _, digits := range number.FindAllString(v, -1) {
-				if !strings.Contains(text, digits) && len(v) < 40 {
-					t.Errorf("%s: %s is %q, which is not on the page", what, path, v)
-				}
-			}
-		}
-	}
-	walk("", object, 0)
-}
-
-// rowsUnder returns the cells of the tables with a caption, row by row, without the row names.
-func rowsUnder(doc, caption string) (rows [][]string) {
-	cell := regexp.MustCompile(`<td[^>]*>([^<]*)</td>`)
-	for _, part := range strings.Split(doc, "<caption>"+html.EscapeString(caption)+"</caption>")[1:] {
-		body, _, _ := strings.Cut(part, "</tbody>")
-		for _, line := range strings.Split(body, "<th scope=\"row\">")[1:] {
-			var row []string
-			for _, m := range cell.FindAllStringSubmatch(line, -1) {
-				row = append(row, ungrouped(html.UnescapeString(m[1])))
-			}
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-// agreeOnRow compares the beginning of a row with numbers in their order.
-func agreeOnRow(t *testing.T, caption string, rows [][]string, i int, want ...float64) {
-	t.Helper()
-	if i >= len(rows) || len(rows[i]) < len(want) {
-		t.Errorf("%s, row %d: %q has not the numbers %v", caption, i, rows, want)
-		return
-	}
-	for k, v := range want {
-		digits := number.FindString(rows[i][k])
-		printed, err := strconv.ParseFloat(digits, 64)
-		if err != nil || !agrees(digits, printed, math.Abs(v)) || strings.HasPrefix(rows[i][k], "-") && v > 0 {
-			t.Errorf("%s, row %d, column %d: %q, want %v", caption, i, k, rows[i][k], v)
-		}
-	}
-}
-
-func agreeOnUnits(t *testing.T, doc, object string) {
-	t.Helper()
-	var table inspect.Table
-	must(t, json.Unmarshal([]byte(object), &table))
-	rates, stats := "Rates of each unit, and of all together", "Figures of the unit, and what they should be"
-	rateRows, statRows := rowsUnder(doc, rates), rowsUnder(doc, stats)
-	i, k := 0, 0
-	row := func(promised, table, bits float64, m *filterexam.Measured) {
-		agreeOnRow(t, rates, rateRows, i, promised, table, bits, m.Rate, m.Err, m.Z, float64(m.Maybe),
-			float64(m.Probes))
-		i++
-	}
-	filters := []*inspect.Filter{table.Filter}
-	if table.Prefix != nil {
-		filters = append(filters, table.Prefix.Filter)
-	}
-	for _, f := range filters {
-		for _, u := range f.Units {
-			row(u.Promised, u.ByTable, u.FromBits, u.Measured)
-			for _, s := range []*filterexam.Stat{u.SetBits, u.Spread, u.NumKeys, u.Positions, u.Evenness, u.Density} {
-				if s != nil {
-					agreeOnRow(t, stats, statRows, k, s.Got, s.Want, s.Err, s.Z)
-					k++
-				}
-			}
-		}
-		if len(f.Units) > 1 {
-			row(f.Promised, f.ByTable, f.FromBits, f.Measured)
-		}
-	}
-}
-
-func agreeOnLevels(t *testing.T, doc, object string) {
-	t.Helper()
-	var s inspect.Store
-	must(t, json.Unmarshal([]byte(object), &s))
-	has, wastes := "What each level has; filters in bytes", "Wasted reads by a lookup of an absent key"
-	for i, f := range append(slices.Clone(s.Levels), inspect.Level{Figures: s.Tree}) {
-		agreeOnRow(t, has, rowsUnder(doc, has), i, float64(f.Runs), float64(f.Tables), float64(f.Entries),
-			float64(f.Keys), float64(f.Bytes), float64(f.FilterDisk), float64(f.FilterBytes), f.BitsPerKey)
-		figures := []float64{f.Promised, f.Predicted, f.Optimum, f.Even}
-		if l := f.Live; l != nil && l.FalsePositives+l.FilterNegatives > 0 {
-			figures = append(figures, f.Measured)
-		}
-		agreeOnRow(t, wastes, rowsUnder(doc, wastes), i, figures...)
-	}
-	for i, w := range s.WhatIf {
-		const asked = "If all tables were rewritten with other filters"
-		agreeOnRow(t, asked, stringsFrom(rowsUnder(doc, asked), 1), i, w.FPR, float64(w.Memory), float64(w.Bytes),
-			float64(w.More), w.Wasted)
-	}
-}
-
-// stringsFrom returns rows without their first columns.
-func stringsFrom(rows [][]string, column int) (cut [][]string) {
-	for _, row := range rows {
-		cut = append(cut, row[column:])
-	}
-	return cut
-}
-
-func TestThePageAgreesWithJSONOnEveryNumber(t *testing.T) {
-	if testing.Short() {
-		t.Skip("millions of probes of filters, by one goroutine")
-	}
-	bloom, ribbon := treeStore(t, bloomkv.Options{}),
-		treeStore(t, bloomkv.Options{FilterKind: bloomkv.FilterRibbon, FilterPrefix: bloomkv.PrefixLen(7)})
-	for _, dir := range []string{bloom, ribbon} {
-		tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
-		if err != nil || len(tables) < 3 {
-			t.Fatalf("%q, %v: want a few tables", tables, err)
-		}
-		for _, args := range [][]string{
-			{tables[0]}, {tables[len(tables)-1], "--verify", "--key", "key/000007"}, {
-				dir, "--verify", "--key",
-				"key/000007", "--what-if", "fpr=0.001", "--what-if", "kind=ribbon", "--what-if", "memory=1",
-			},
-		} {
-			doc, code := pageOf(t, args...)
-			if code != cli.ExitOK {
-				t.Errorf("%q: exit %d", args, code)
-			}
-			text, elements := textOf(t, doc)
-			if elements["svg"] == 0 || elements["script"] > 3 || elements["img"] > 0 {
-				t.Errorf("%q: elements %v, want pictures and nothing that loads or runs", args, elements)
-			}
-			if !strings.Contains(text, "No problems found.") {
-				t.Errorf("%q: the page does not say that all is well", args)
-			}
-			object := tool{}.must(t, append([]string{"inspect", "--json"}, args...)...)
-			agreeOnPage(t, fmt.Sprint(args), text, object)
-			if args[0] == dir {
-				agreeOnLevels(t, doc, object)
-			} else {
-				agreeOnUnits(t, doc, object)
-			}
-		}
 	}
 }
 

@@ -2,131 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
-	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
-
-// TestTextAndJSONOfAStoreAgree finds every number of the text in the object, and every figure of the object in the
-// text.
-func TestTextAndJSONOfAStoreAgree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("millions of probes of filters, by one goroutine")
-	}
-	many := filepath.Join(t.TempDir(), "store")
-	tool{in: manyLines(30_000)}.must(t, "load", many)
-	for range 3 {
-		tool{in: manyLines(1000)}.must(t, "load", many)
-	}
-	for _, dir := range append(manyShapes(t), many) {
-		args := []string{"inspect", dir, "--verify", "--what-if", "fpr=0.001", "--what-if", "memory=1,kind=ribbon"}
-		text, object := tool{}.must(t, args...), tool{}.must(t, append(args, "--json")...)
-		colored := treeColor.ReplaceAllString(tool{terminal: true}.must(t, args...), "")
-		for line := range strings.Lines(text + colored) {
-			line = strings.TrimSuffix(line, "\n")
-			if n := utf8.RuneCountInString(line); n > words.Width ||
-				line != string(words.AppendPrintable(nil, []byte(line))) {
-				t.Errorf("a line of %d characters: %q", n, line)
-			}
-		}
-		var all any
-		must(t, json.Unmarshal([]byte(object), &all))
-		have := []float64{60, 10, 64} // columns, bytes of a block
-		numbers(all, func(f float64) { have = append(have, f, 10*f, 100*f) })
-		// The digits of the drawing and the columns of the matrix are not figures.
-		var kept []string
-		picture := regexp.MustCompile(`^ +\d+ +\d+  [\[\]!0-9 ]+$`)
-		for line := range strings.Lines(text) {
-			if !picture.MatchString(strings.TrimSuffix(line, "\n")) &&
-				!strings.HasPrefix(line, strings.Repeat(" ", 14)) {
-				kept = append(kept, line)
-			}
-		}
-		for i := range 64 {
-			have = append(have, float64(i))
-		}
-		for _, digits := range number.FindAllString(ungrouped(strings.Join(kept, "")), -1) {
-			printed, err := strconv.ParseFloat(digits, 64)
-			must(t, err)
-			if !slices.ContainsFunc(have, func(f float64) bool { return agrees(digits, printed, math.Abs(f)) }) {
-				t.Errorf("%s: the text has %s, the object nothing like it:\n%s", filepath.Base(dir), digits, text)
-			}
-		}
-		var s inspect.Store
-		must(t, json.Unmarshal([]byte(object), &s))
-		agreeOnFigures(t, text, &s)
-	}
-}
-
-// agreeOnFigures finds the rows of the tables of levels and of what-if, and memory by part.
-func agreeOnFigures(t *testing.T, text string, s *inspect.Store) {
-	t.Helper()
-	fields := ungrouped(oneLine(text))
-	want := func(format string, args ...any) {
-		t.Helper()
-		if row := fmt.Sprintf(format, args...); !strings.Contains(fields, row) {
-			t.Errorf("no %q in\n%s", row, text)
-		}
-	}
-	figures := func(name string, f *inspect.Figures) {
-		t.Helper()
-		want("%s %d %d %d %d %d %d %d %.2f",
-			name, f.Runs, f.Tables, f.Entries, f.Keys, f.Bytes, f.FilterDisk, f.FilterBytes, f.BitsPerKey)
-		if l := f.Live; l != nil && l.FalsePositives+l.FilterNegatives > 0 {
-			want("%s %.3g %.3g %.3g %.3g %.3g", name, f.Promised, f.Predicted, f.Optimum, f.Even, f.Measured)
-		} else {
-			want("%s %.3g %.3g %.3g %.3g –", name, f.Promised, f.Predicted, f.Optimum, f.Even)
-		}
-	}
-	for i := range s.Levels {
-		figures(strconv.Itoa(s.Levels[i].Level), &s.Levels[i].Figures)
-	}
-	figures("all", &s.Tree)
-	m := &s.Memory
-	want("filters of keys %d ", m.Filters)
-	want("prefix filters %d ", m.PrefixFilters)
-	want("indexes %d ", m.Indexes)
-	want("range deletes %d ", m.RangeDeletes)
-	want("tables %d ", m.Tables)
-	want("all %d ", m.Sum)
-	want("only on disk %d of filters, beyond those in memory only on disk %d parts of indexes, read when "+
-		"needed only on disk %d samples", m.FiltersOnDisk, m.IndexesOnDisk, m.SamplesOnDisk)
-	for _, w := range s.WhatIf {
-		want("%s %s %.3g %d %d %+d %.3g", w.Asked, w.Kind, w.FPR, w.Memory, w.Bytes, w.More, w.Wasted)
-		for _, l := range w.Levels {
-			want("%d %d %.2f %d %.3g", l.Level, l.Keys, l.BitsPerKey, l.Bytes, l.Wasted)
-		}
-		want("waste %.3g reads, now %.3g", w.Wasted, s.Tree.Predicted)
-		if w.AtRest > 0 {
-			want("in one run a level, %.3g are promised", w.AtRest)
-		}
-	}
-	if o := s.Overlap; o != nil && o.Known {
-		want("about %.0f keys (standard error %.0f), and drop %.0f entries", o.Written, o.Err, o.Garbage)
-	}
-	for i := range s.Tables {
-		f := &s.Tables[i]
-		want("%s: level: %d; run: %d; bytes: %d; entries: %d; bits/key: %.1f; promised: %.3g; rate in memory: %.3g;",
-			f.File, *f.Level, *f.Run, f.Bytes, f.Entries, f.BitsPerKey, f.FPRPromised, f.Place.FPR)
-		if f.FilterBytes > 0 {
-			want("blocks: %d; deletes: %d; range deletes: %d; filter: %d;", f.Blocks, f.Deletes, f.RangeDels,
-				f.FilterBytes)
-			want("units in memory: %d; bytes in memory: %d", f.Place.Units, f.Place.FilterBytes)
-		}
-	}
-}
 
 func TestThePictureOfATreeHasItsTables(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")

@@ -115,6 +115,7 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a file to ingest that is not lines", []string{"ingest", dir, plain}, 2, "plain: line 1: no TAB"},
 		{"a bound that is not hexadecimal", []string{"scan", dir, "--hex", "--from", "xy"}, 2, `--from "xy"`},
 		{"a range to compact that is not hexadecimal", []string{"compact", dir, "--hex", "--to", "xy"}, 2, `--to "xy"`},
+		{"a key to inspect that is not escaped", []string{"inspect", dir, "--key", `\q`}, 2, `--key "\\q"`},
 		{"crlf for json", []string{"load", dir, "--format", "json", "--crlf"}, 2, "--crlf is for tsv"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
