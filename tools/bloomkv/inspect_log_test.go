@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -40,51 +41,6 @@ func logOf(t *testing.T) (name string, b []byte) {
 	return filepath.Join(t.TempDir(), filepath.Base(glob(t, dir, "*.log"))), bytes.TrimRight(b, "\x00")
 }
 
-func readLog(t *testing.T, name string, b []byte) (r result, l inspect.RecordLog) {
-	t.Helper()
-	writeFile(t, name, b)
-	r = tool{}.run(t, "inspect", name, "--json", "--entries")
-	if err := json.Unmarshal([]byte(r.out), &l); err != nil && r.out != "" {
-		t.Fatal(err)
-	}
-	text := tool{}.run(t, "inspect", name, "--entries")
-	if text.code != r.code || text.err != r.err {
-		t.Errorf("text: exit %d, %q; JSON: exit %d, %q", text.code, text.err, r.code, r.err)
-	}
-	r.out = text.out
-	return r, l
-}
-
-func TestALogIsShownOperationByOperation(t *testing.T) {
-	name, b := logOf(t)
-	r, l := readLog(t, name, b)
-	if r.code != cli.ExitOK || l.Operations != 7 || l.FirstSeq != 1 || l.LastSeq != 7 || len(l.List) != 4 ||
-		l.Break != nil {
-		t.Fatalf("exit %d, %q, %+v", r.code, r.err, l)
-	}
-	if rec := l.List[1]; rec.FirstSeq != 2 || rec.Operations != 4 || rec.Puts != 1 || rec.Deletes != 1 ||
-		rec.Ranges != 2 || rec.Offset != l.List[0].End || len(rec.Ops) != 4 {
-		t.Errorf("%+v", rec)
-	}
-	for _, want := range []string{
-		"4 records up to ", "7 operations, sequences 1 to 7",
-		fmt.Sprintf("  record 2: %d bytes at %d, from sequence 2: 1 put, 1 delete, 2 range deletes\n",
-			l.List[1].Bytes, l.List[1].Offset),
-		"    2 put b, 10 bytes\n", "    3 delete c\\x1b[2J\n", "    4 range delete d … before e\n",
-		"    5 range delete the first key … the end\n",
-		"    6 put f, 0 bytes\n", "    7 delete f\n",
-	} {
-		if !strings.Contains(strings.Join(strings.Split(r.out, "\n  operations"), ""), want) &&
-			!strings.Contains(oneLine(r.out), want) {
-			t.Errorf("lacks %q:\n%s", want, r.out)
-		}
-	}
-	if out := (tool{}).must(t, "inspect", name); strings.Contains(out, "put b") ||
-		!strings.Contains(out, "record 4: ") {
-		t.Errorf("without --entries:\n%s", out)
-	}
-}
-
 // fixHeader corrects the checksums of a record at an offset of a log, as defined in package wal.
 func fixHeader(b []byte, number uint64, at, payload int) {
 	table := crc32.MakeTable(crc32.Castagnoli)
@@ -93,98 +49,55 @@ func fixHeader(b []byte, number uint64, at, payload int) {
 	binary.LittleEndian.PutUint32(b[at:], crc32.Update(seed, table, b[at+4:at+24]))
 }
 
-func TestDamageOfALogIsLocatedAndJudged(t *testing.T) {
+// transcript returns what a run prints, with its exit code, as text and as JSON with the same errors.
+func transcript(t *testing.T, args ...string) string {
+	t.Helper()
+	text, object := tool{}.run(t, args...), tool{}.run(t, append(args, "--json")...)
+	if object.code != text.code || object.err != text.err {
+		t.Errorf("%q: exit %d, %q; with --json exit %d, %q", args, text.code, text.err, object.code, object.err)
+	}
+	return fmt.Sprintf("%s%sexit %d\n%s", text.out, text.err, text.code, object.out)
+}
+
+// TestGoldenLogs inspects a log as it was written, operation by operation, and damaged in many ways: where it is
+// damaged, what follows, and what opening the store would do.
+func TestGoldenLogs(t *testing.T) {
 	name, whole := logOf(t)
-	_, l := readLog(t, name, whole)
-	if len(l.List) != 4 {
-		t.Fatal(l)
-	}
-	var number uint64
-	if _, err := fmt.Sscanf(filepath.Base(name), "%06d.log", &number); err != nil {
-		t.Fatal(err)
-	}
-	at := func(i int) int64 { return l.List[i].Offset }
+	writeFile(t, name, whole)
+	_, number := filename.Parse(filepath.Base(name))
+	l, err := inspect.ReadLog(t.Context(), name, number, inspect.Options{})
+	must(t, err)
+	at := func(i int) int { return int(l.List[i].Offset) }
+	var got strings.Builder
 	for _, c := range []struct {
-		what    string
-		change  func(b []byte) []byte
-		code    int
-		records int
-		want    *inspect.Break // except Unread
-		reason  string
+		what   string
+		change func(b []byte) []byte
 	}{
-		{
-			"a bit of a record that a later one promises", func(b []byte) []byte { b[at(1)+30] ^= 1; return b },
-			cli.ExitTrouble, 1,
-			&inspect.Break{Offset: at(1), Behind: 2, Next: at(2), Opening: "refused"}, "payload checksum ",
-		},
-		{
-			"a header in the middle", func(b []byte) []byte { clear(b[at(1):][:24]); return b }, cli.ExitTrouble, 1,
-			&inspect.Break{Offset: at(1), Behind: 2, Next: at(2), Opening: "refused"}, "says it was durable up to ",
-		},
-		{
-			"a bit of the last record", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }, cli.ExitOK, 3,
-			&inspect.Break{Offset: at(3), Opening: "cut off"}, "payload checksum ",
-		},
-		{
-			"a last record cut short", func(b []byte) []byte { return b[:len(b)-1] }, cli.ExitOK, 3,
-			&inspect.Break{Offset: at(3), Opening: "cut off"}, "bytes of payload, want ",
-		},
-		{
-			"a record that is whole and no batch", func(b []byte) []byte {
-				b[at(1)+24+12] = 9
-				fixHeader(b, number, int(at(1)), l.List[1].Bytes)
-				return b
-			}, cli.ExitTrouble, 4, &inspect.Break{Offset: at(1) + 24, Behind: 2, Next: at(2), Opening: "refused"},
-			"unknown kind of operation: 9",
-		},
-		{
-			"a record that does not follow", func(b []byte) []byte {
-				b[at(2)+24]++
-				fixHeader(b, number, int(at(2)), l.List[2].Bytes)
-				return b
-			}, cli.ExitTrouble, 4, &inspect.Break{Offset: at(2) + 24, Behind: 1, Next: at(3), Opening: "refused"},
-			"sequence 7, want 6",
-		},
-		{
-			"nothing", func([]byte) []byte { return nil }, cli.ExitOK, 0, &inspect.Break{Opening: "cut off"},
-			"0 bytes, want 32",
-		},
-		{
-			"zeros", func([]byte) []byte { return make([]byte, 100) }, cli.ExitOK, 0,
-			&inspect.Break{Opening: "cut off"},
-			"magic ",
-		},
-		{
-			"a foreign file",
-			func([]byte) []byte { return append([]byte("SQLite format 3\x00"), make([]byte, 100)...) },
-			cli.ExitTrouble, 0,
-			&inspect.Break{Opening: "cut off"}, "magic ",
-		},
+		{"nothing is damaged", func(b []byte) []byte { return b }},
+		{"a bit of a record that a later one promises", func(b []byte) []byte { b[at(1)+30] ^= 1; return b }},
+		{"a header in the middle", func(b []byte) []byte { clear(b[at(1):][:24]); return b }},
+		{"a bit of the last record", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
+		{"a last record cut short", func(b []byte) []byte { return b[:len(b)-1] }},
+		{"a record that is whole and no batch", func(b []byte) []byte {
+			b[at(1)+24+12] = 9
+			fixHeader(b, number, at(1), l.List[1].Bytes)
+			return b
+		}},
+		{"a record that does not follow", func(b []byte) []byte {
+			b[at(2)+24]++
+			fixHeader(b, number, at(2), l.List[2].Bytes)
+			return b
+		}},
+		{"the file is empty", func([]byte) []byte { return nil }},
+		{"zeros", func([]byte) []byte { return make([]byte, 100) }},
+		{"a foreign file", func([]byte) []byte {
+			return append([]byte("SQLite format 3\x00"), make([]byte, 100)...)
+		}},
 	} {
-		b := c.change(bytes.Clone(whole))
-		r, got := readLog(t, name, b)
-		if r.code != c.code || got.Records != c.records || got.Break == nil ||
-			!strings.Contains(got.Break.Reason, c.reason) {
-			t.Errorf("%s: exit %d, %q, %+v, break %+v", c.what, r.code, r.err, got.Log, got.Break)
-			continue
-		}
-		c.want.Reason, c.want.Unread = got.Break.Reason, int64(len(b))-c.want.Offset
-		if *got.Break != *c.want {
-			t.Errorf("%s: %+v, want %+v", c.what, *got.Break, *c.want)
-		}
-		if c.code != cli.ExitOK &&
-			!strings.Contains(r.err, fmt.Sprintf("%s: offset %d: ", filepath.Base(name), c.want.Offset)) {
-			t.Errorf("%s: %q lacks the address", c.what, r.err)
-		}
-		text := oneLine(r.out)
-		fate := map[string]string{
-			"refused": "opening the store is refused",
-			"cut off": "opening the store cuts them off",
-		}[c.want.Opening]
-		if !strings.Contains(text, fmt.Sprintf("at offset %d: ", c.want.Offset)) || !strings.Contains(text, fate) {
-			t.Errorf("%s: %s", c.what, r.out)
-		}
+		writeFile(t, name, c.change(bytes.Clone(whole)))
+		fmt.Fprintf(&got, "==== %s\n\n%s\n", c.what, transcript(t, "inspect", name, "--entries"))
 	}
+	testkit.Golden(t, filepath.Join("testdata", "logs.txt"), got.String())
 }
 
 func TestAForeignFileIsToldByItsBytes(t *testing.T) {
