@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
@@ -52,7 +54,9 @@ func mix(ctx context.Context, db *bloomkv.DB) error {
 	}
 	return errors.Join(put(ctx, db, 2000, 3000), before.Close(), db.Delete([]byte("key/000001")),
 		db.DeleteRange(bloomkv.KeyRange{Lower: []byte("key/000100"), Upper: []byte("key/000200")}), db.Flush(ctx),
-		db.Ingest(ctx, ingest, bloomkv.IngestOptions{}))
+		db.Ingest(ctx, ingest, bloomkv.IngestOptions{
+			Replace: &bloomkv.KeyRange{Lower: []byte("a"), Upper: []byte("c")},
+		}))
 }
 
 // strange puts keys that do not print, and that are long.
@@ -116,8 +120,33 @@ func TestGoldenFactsOfStores(t *testing.T) {
 				must(t, err)
 				transcribe(t, &b, s.Tables[i].File, table, c.full && len(s.Tables) == 1)
 			}
+			writeFiles(t, &b, dir, name == "strange")
 			testkit.Golden(t, filepath.Join("testdata", name+".txt"), b.String())
 		})
+	}
+}
+
+// writeFiles writes the manifest of a store, and if they are few the entries of its tables and the bytes of filters.
+func writeFiles(t *testing.T, b *strings.Builder, dir string, few bool) {
+	t.Helper()
+	files, err := os.ReadDir(dir)
+	must(t, err)
+	for _, f := range files {
+		name := filepath.Join(dir, f.Name())
+		switch kind, number := filename.Parse(f.Name()); {
+		case kind == filename.Manifest:
+			m, err := inspect.ReadManifest(t.Context(), name, number)
+			must(t, err)
+			m.WriteText(b)
+		case kind == filename.Table && few:
+			table, err := inspect.ReadTable(t.Context(), name, inspect.Options{})
+			must(t, err)
+			var text, entries strings.Builder
+			table.WriteText(&text, inspect.Style{Hex: true})
+			_, hex, _ := strings.Cut(text.String(), "what they are\n")
+			must(t, inspect.WriteEntries(&entries, name))
+			b.WriteString(hex + tableID.ReplaceAllString(entries.String(), "table ID:"))
+		}
 	}
 }
 
@@ -163,8 +192,9 @@ func transcribe(t *testing.T, b *strings.Builder, what string, f facts, full boo
 }
 
 var (
-	color = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	read  = regexp.MustCompile(`on \S+, read at .* by bloomkv [^.]*\.`)
+	color   = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	tableID = regexp.MustCompile(`table [0-9a-f]{16}:`) // chosen at random
+	read    = regexp.MustCompile(`on \S+, read at .* by bloomkv [^.]*\.`)
 )
 
 // short returns a value in JSON that has no others in it, a number with five digits.
