@@ -126,6 +126,35 @@ func TestGoldenFactsOfStores(t *testing.T) {
 	}
 }
 
+// TestGoldenTablesOfOtherStores inspects the samples of package foreign one by one, and a directory of them with a table
+// that is cut off. Two of their keys are asked.
+func TestGoldenTablesOfOtherStores(t *testing.T) {
+	names, err := filepath.Glob(filepath.Join("..", "foreign", "testdata", "*.[sl]*"))
+	must(t, err)
+	o := inspect.Options{Path: "/the/table", Keys: [][]byte{[]byte("0000000000000000"), []byte("0")}}
+	dir := t.TempDir()
+	var b strings.Builder
+	for _, name := range names {
+		whole, err := os.ReadFile(name)
+		must(t, err)
+		base := filepath.Base(name)
+		must(t, os.WriteFile(filepath.Join(dir, base), whole, 0o600))
+		table, err := inspect.ReadForeign(t.Context(), name, o)
+		if err != nil {
+			fmt.Fprintf(&b, "==== %s\n\n%v\n\n", base, err)
+			continue
+		}
+		transcribe(t, &b, base, table, base == "pebble-fuse.sst")
+		if base == "pebble4.sst" {
+			must(t, os.WriteFile(filepath.Join(dir, "cut.sst"), whole[:1000], 0o600))
+		}
+	}
+	s, err := inspect.ReadForeignStore(t.Context(), dir, o)
+	must(t, err)
+	transcribe(t, &b, "directory", s, false)
+	testkit.Golden(t, filepath.Join("testdata", "foreign.txt"), b.String())
+}
+
 // writeFiles writes the manifest of a store, and if they are few the entries of its tables and the bytes of filters.
 func writeFiles(t *testing.T, b *strings.Builder, dir string, few bool) {
 	t.Helper()
