@@ -18,10 +18,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 var must = testkit.Must
+
+// Filters are measured exactly in the tests of filterexam.
+func init() { filterexam.MostProbes = 1 << 19 }
 
 // names returns the members of a JSON object, sorted.
 func names(t *testing.T, text string) []string {

@@ -173,12 +173,16 @@ const (
 	leastHits   = 16      // with fewer, more probes than leastProbes would show little more
 )
 
+// MostProbes is the largest number of random hashes used to measure a filter's rate. Rates below 10⁻⁴ are therefore
+// measured less exactly; see Measured.Err. Tests that measure many filters lower it before they begin.
+var MostProbes = 1 << 24
+
 // ask measures the rate of f with random hashes, the same ones at each call, by many, which is
 // bloomblock.MayContainMany. rate is the expected value.
 func ask(rate float64, f *bloomblock.Filter, many asker) *Measured {
 	m := Measured{Probes: leastProbes}
-	if rate*mostProbes >= leastHits {
-		m.Probes = uint64(min(max(hitsWanted/rate, leastProbes), mostProbes))
+	if rate*float64(MostProbes) >= leastHits {
+		m.Probes = uint64(min(max(hitsWanted/rate, leastProbes), float64(MostProbes)))
 	}
 	random := rand.NewPCG(0x626c6f6f6d, 0x626c6f636b)
 	filters, hashes := [64]*bloomblock.Filter{}, [64]bloomblock.SeededHash{}
