@@ -285,7 +285,7 @@ func TestChangedFilesHarmNobody(t *testing.T) {
 	finds := 0
 	n := *hostileCases
 	if f := flag.Lookup("cases"); f.Value.String() == f.DefValue {
-		n = storetest.AtStride(n)
+		n = storetest.Seeds(n)
 	}
 	for i := range uint64(n) {
 		seed := *hostileSeed + i

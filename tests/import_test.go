@@ -361,7 +361,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 		_, err := db.PutIfAbsent([]byte("z-if"), []byte("v"))
 		return errors.Join(err, db.Delete([]byte("z-if")))
 	})
-	const imports = 10
+	imports := storetest.Seeds(10)
 	for i := range imports {
 		must(t, db.Import(t.Context(), bytes.NewReader(streams[i%2]), bloomkv.ImportOptions{Replace: true}))
 		time.Sleep(10 * time.Millisecond)

@@ -57,7 +57,7 @@ func (r *ingestRun) some(n int) map[string]string {
 // into memory, over tables and over earlier ingests, and follows the keys to the last level and into a reopened store.
 func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 	tables := 0
-	for seed := range uint64(storetest.AtStride(20)) {
+	for seed := range uint64(storetest.Seeds(20)) {
 		r := &ingestRun{newSnapshotRun(t, seed), rand.New(rand.NewPCG(seed, 101))}
 		must := func(what string, err error) {
 			t.Helper()

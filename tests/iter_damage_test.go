@@ -246,7 +246,7 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 	s := newBrittleStore(t)
 	storetest.Uncached(t)
 	stopped := 0
-	for seed := range uint64(storetest.AtStride(60)) {
+	for seed := range uint64(storetest.Seeds(60)) {
 		rng := rand.New(rand.NewPCG(seed, 63))
 		var failing atomic.Bool
 		o := *s.o

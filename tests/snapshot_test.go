@@ -114,7 +114,7 @@ func (r *snapshotRun) held() (values int, tombstones uint64) {
 // TestSnapshotsStayExactAndKeepNothingElse takes many snapshots, flushes and compacts everything to the last level, and
 // closes the snapshots in any order: compaction keeps exactly the values that are still visible.
 func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
-	for seed := range uint64(storetest.AtStride(20)) {
+	for seed := range uint64(storetest.Seeds(20)) {
 		r := newSnapshotRun(t, seed)
 		must := func(what string, err error) {
 			t.Helper()

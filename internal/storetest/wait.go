@@ -47,3 +47,14 @@ func AtStride(n int) int {
 	}
 	return n
 }
+
+// Seeds returns how many cases a test draws at random, where n find much: Long times n in a long run, a third of n in
+// an ordinary one, and a small part as AtStride does.
+func Seeds(n int) int {
+	if part := AtStride(n); part < n {
+		return part
+	} else if *Long > 1 {
+		return n * *Long
+	}
+	return (n + 2) / 3
+}
