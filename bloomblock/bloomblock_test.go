@@ -207,7 +207,7 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 		sets := max(1, min(4000, 400_000/max(keys, 1))/fewer)
 		asked := max(1_000_000/fewer/sets, 2000)
 		var exact, passed, bits, squares float64
-		for range sets {
+		for set := range sets {
 			f := filterOf(t, p, func(yield func(Hash) bool) {
 				for range keys {
 					if !yield(Hash(rng.Uint64())) {
@@ -215,7 +215,9 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 					}
 				}
 			})
-			exact = exactRate(f)
+			if set == 0 {
+				exact = exactRate(f)
+			}
 			for range asked {
 				if f.MayContain(Hash(rng.Uint64())) {
 					passed++
