@@ -177,7 +177,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	for w := range workers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 9))
-			for range storetest.AtStride(400) {
+			for range storetest.Seeds(400) {
 				for i := range rows {
 					if err := cmp.Or(db.Put(key(w, i), nil), db.Delete(key(w, i))); err != nil {
 						t.Error(err)
@@ -553,7 +553,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
-			const n = 20_000
+			const n = 6_000
 			for i := range n {
 				must(t, db.Put(itemKey(i), nil))
 			}

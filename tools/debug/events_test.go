@@ -86,7 +86,7 @@ func TestAFlushAndACompactionAreSent(t *testing.T) {
 	db := newStore(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	events := watch(ctx, t, serve(t, debug.Handler(db, debug.Options{})), "")
+	events := watch(ctx, t, serve(t, debug.Handler(db, fast)), "")
 	next(t, events, "the first sample", anySample)
 	fill(t, db)
 	next(t, events, "a flush", func(s debug.Sample) bool { return s.Writes.Flushes > 0 })
@@ -98,7 +98,7 @@ func TestAFlushAndACompactionAreSent(t *testing.T) {
 func TestAStreamOutlivesTheReadTimeoutOfItsServer(t *testing.T) {
 	db := newStore(t)
 	const timeout = 100 * time.Millisecond
-	s := httptest.NewUnstartedServer(debug.Handler(db, debug.Options{}))
+	s := httptest.NewUnstartedServer(debug.Handler(db, fast))
 	s.Config.ReadTimeout = timeout
 	s.Start()
 	t.Cleanup(s.Close)
