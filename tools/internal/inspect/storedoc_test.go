@@ -16,6 +16,9 @@ import (
 
 var must = testkit.Must
 
+// Filters are measured exactly in the tests of filterexam.
+func init() { filterexam.MostProbes = 1 << 19 }
+
 // bigStore returns a store with the given numbers of tables on levels 0 and 6. Each table of level 0 is a run.
 func bigStore(upper, lower int) *Store {
 	s := &Store{Manifest: "MANIFEST-000001", Levels: []Level{{Level: 0}, {Level: 6}}}
