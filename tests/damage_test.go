@@ -207,8 +207,8 @@ func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) [
 }
 
 // TestEveryDamagedByteIsFoundOrDoesNotMatter flips bytes of every file of a store, and, with filters that are asked in
-// their files, of every table. The data blocks of tables are read in the same way in all three stores: in two of them it
-// flips a part of their bytes.
+// their files, of every table. All three stores read data blocks in the same way: in two of them it flips a part of
+// their bytes.
 func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
