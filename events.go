@@ -2,6 +2,7 @@ package bloomkv
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -161,14 +162,8 @@ type reporter struct {
 	to  Events
 	dir string
 
-	mu     sync.Mutex // never held during a call
-	places map[damagePlace]bool
-}
-
-// A damagePlace is the file and offset of damage.
-type damagePlace struct {
-	file   string
-	offset int64
+	mu     sync.Mutex      // never held during a call
+	places map[string]bool // files and offsets of damage
 }
 
 // maxPlaces bounds the damage that is remembered.
@@ -253,11 +248,11 @@ func (r *reporter) LoadFailed(work string, err error) {
 // Damaged implements budget.Observer. It reports damage unless that was reported before.
 func (r *reporter) Damaged(err error) {
 	if c, ok := errors.AsType[*CorruptionError](err); ok {
-		p := damagePlace{c.File, c.Offset}
+		p := fmt.Sprint(c.File, " ", c.Offset)
 		r.mu.Lock()
 		known := r.places[p]
 		if r.places == nil {
-			r.places = map[damagePlace]bool{}
+			r.places = map[string]bool{}
 		}
 		if len(r.places) < maxPlaces {
 			r.places[p] = true

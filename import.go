@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -132,21 +133,19 @@ func (db *DB) empty(s *tree.State) bool {
 // runs returns the tables of a header, with new numbers, in runs with new numbers: the newest run of a level has the
 // largest.
 func (db *DB) runs(h *stream.Header, tables []*manifest.Table) ([]manifest.Added, error) {
-	count := h.State.Version.Runs()
-	numbers := make([]uint64, count)
-	for i := range numbers {
-		var err error
-		if numbers[i], err = db.tree.NewNumber(); err != nil {
-			return nil, err
-		}
-	}
-	added := make([]manifest.Added, 0, len(tables))
-	for level, runs := range h.State.Version.Levels {
-		for _, r := range runs {
-			count--
-			for range r.Tables {
-				added = append(added, manifest.Added{Level: level, Run: numbers[count], Table: tables[len(added)]})
+	var added []manifest.Added
+	behind := len(tables)
+	for level, runs := range slices.Backward(h.State.Version.Levels[:]) {
+		for _, r := range slices.Backward(runs) {
+			number, err := db.tree.NewNumber()
+			if err != nil {
+				return nil, err
 			}
+			from := behind - len(r.Tables)
+			for _, t := range tables[from:behind] {
+				added = append(added, manifest.Added{Level: level, Run: number, Table: t})
+			}
+			behind = from
 		}
 	}
 	return added, nil

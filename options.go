@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -277,22 +276,18 @@ func (o *Options) check() error {
 		}
 		memory, files = shared.pool.Memory, shared.pool.Files.Limit
 	}
-	for _, r := range []struct {
-		name           string
-		got, low, high int64
-	}{
+	err := checkLimits([]limit{
 		{"Durability", int64(o.Durability), int64(DurabilitySync), int64(DurabilityNoSync)},
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, minMemory, maxMemory},
-		{"MaxMappedBytes", mapped, math.MinInt64, maxMemory},
+		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
-	} {
-		if r.got < r.low || r.got > r.high {
-			return fmt.Errorf("option %s: %d, want %d to %d", r.name, r.got, r.low, r.high)
-		}
+	})
+	if err != nil {
+		return err
 	}
 	if err := o.FilterPrefix.rule.Check(); err != nil {
 		return fmt.Errorf("option FilterPrefix: %w", err)
@@ -302,6 +297,21 @@ func (o *Options) check() error {
 	}
 	if o.ErrorIfExists && (o.ErrorIfMissing || o.ReadOnly) {
 		return errors.New("option ErrorIfExists: not together with ErrorIfMissing or ReadOnly")
+	}
+	return nil
+}
+
+// A limit is an option and the range of its values.
+type limit struct {
+	name           string
+	got, low, high int64
+}
+
+func checkLimits(limits []limit) error {
+	for _, l := range limits {
+		if l.got < l.low || l.got > l.high {
+			return fmt.Errorf("option %s: %d, want %d to %d", l.name, l.got, l.low, l.high)
+		}
 	}
 	return nil
 }

@@ -47,17 +47,13 @@ type ResourcesOptions struct {
 func NewResources(o ResourcesOptions) (*Resources, error) {
 	memory, files := cmp.Or(o.MemoryBudget, defaultMemory), cmp.Or(o.MaxOpenFiles, defaultOpenFiles)
 	mapped := cmp.Or(o.MaxMappedBytes, defaultMapped)
-	if memory < minMemory || memory > maxMemory {
-		return nil, fmt.Errorf("bloomkv: resources: option MemoryBudget: %d, want %d to %d",
-			memory, minMemory, int64(maxMemory))
-	}
-	if files < minOpenFiles || files > maxOpenFiles {
-		return nil, fmt.Errorf("bloomkv: resources: option MaxOpenFiles: %d, want %d to %d",
-			files, minOpenFiles, maxOpenFiles)
-	}
-	if mapped > maxMemory {
-		return nil, fmt.Errorf("bloomkv: resources: option MaxMappedBytes: %d, want at most %d",
-			mapped, int64(maxMemory))
+	err := checkLimits([]limit{
+		{"MemoryBudget", memory, minMemory, maxMemory},
+		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
+		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bloomkv: resources: %w", err)
 	}
 	return &Resources{newPool(memory, mapped, files)}, nil
 }

@@ -67,14 +67,11 @@ const (
 
 // pause waits for a random time, so that transactions that keep conflicting get out of step.
 func pause(ctx context.Context) error {
-	timer := time.NewTimer(rand.N(commit.MaxTurn))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
+	case <-time.After(rand.N(commit.MaxTurn)):
 	}
+	return ctx.Err()
 }
 
 // attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed. It ends the
