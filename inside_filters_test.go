@@ -688,7 +688,8 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	}
 
 	shed := 0
-	for i, table := range db.Tree().Load().LevelTables(bloomkv.Bottom) {
+	runs := db.Tree().Load().Runs // the oldest is the only one of the last level
+	for i, table := range runs[len(runs)-1].Tables {
 		if i%2 == 0 {
 			table.Reader.Keys.Reduce(table.Reader.Keys.Forms(1))
 			table.Reader.AskInFile(true)

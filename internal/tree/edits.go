@@ -132,8 +132,8 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	if err := t.CheckLock(); err != nil {
 		return err
 	}
-	if r := t.recorded.Filters; r == nil || *r != t.filters {
-		e.Filters = &t.filters
+	if r := t.recorded.Filters; r == nil || *r != t.Filters {
+		e.Filters = &t.Filters
 	}
 	next := t.recorded
 	next.Version = v
@@ -165,7 +165,7 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	if counted != nil {
 		snapshot.Counts = counted.counts()
 	}
-	m, err := manifest.Create(t.fs, t.dir, number, snapshot)
+	m, err := manifest.Create(t.FS, t.Dir, number, snapshot)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	}
 	t.manifest = m
 	if old != 0 {
-		_ = t.fs.Remove(filename.Make(t.dir, filename.Manifest, old)) // if it fails, the next Open does it
+		_ = t.FS.Remove(filename.Make(t.Dir, filename.Manifest, old)) // if it fails, the next Open does it
 	}
 	return err
 }

@@ -122,16 +122,6 @@ func (s *State) EachTable(each func(level int, t *Table)) {
 	}
 }
 
-// LevelTables returns the tables of a level, oldest run first.
-func (s *State) LevelTables(level int) (tables []*Table) {
-	for _, r := range slices.Backward(s.Runs) {
-		if r.Level == level {
-			tables = append(tables, r.Tables...)
-		}
-	}
-	return tables
-}
-
 // Table returns the table that a manifest describes, or nil if it is in no run of the state.
 func (s *State) Table(meta *manifest.Table) *Table {
 	for _, r := range s.Runs {

@@ -31,14 +31,8 @@ type Tree struct {
 	calls
 	snapshots
 
-	// constant after New
-	Shared
-	fs       vfs.FS
-	dir      string
-	lock     vfs.Lock         // nil if nobody else may take it
-	filters  manifest.Filters // of the options
-	observer Observer
-	memory   *memtable.Memory // of the memtables
+	Config                  // constant after New
+	memory *memtable.Memory // of the memtables
 
 	state atomic.Pointer[State] // nil before Begin and after End; swapped under mu
 	published
@@ -67,6 +61,22 @@ type Tree struct {
 	active   Log // the log that takes writes, or nil
 }
 
+// A Config holds the parameters of New.
+type Config struct {
+	Shared
+	FS       vfs.FS
+	Dir      string
+	Lock     vfs.Lock // of the directory; nil if nobody else may take it
+	Filters  manifest.Filters
+	Observer Observer
+	ReadOnly error // if not nil, the tree never takes writes, for this reason
+}
+
+// An Observer is called when a tree stops taking writes.
+type Observer interface {
+	ReadOnly(cause error)
+}
+
 // A Log is the write-ahead log of a memtable.
 type Log interface {
 	Number() uint64
@@ -85,9 +95,8 @@ type Frozen struct {
 // New returns a tree without a state.
 func New(c Config) *Tree {
 	t := &Tree{
-		Shared: c.Shared, fs: c.FS, dir: c.Dir, lock: c.Lock,
-		filters: c.Filters, observer: c.Observer, memory: memtable.NewMemory(),
-		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1), failed: c.ReadOnly,
+		Config: c, memory: memtable.NewMemory(), failed: c.ReadOnly,
+		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1),
 	}
 	t.changed.L = &t.mu
 	t.life, t.stop = context.WithCancel(context.Background())

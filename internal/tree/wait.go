@@ -121,7 +121,7 @@ func (t *Tree) Fail(cause error) error {
 	t.mu.Lock()
 	first := t.failed == nil
 	if first {
-		t.failed = fmt.Errorf("%s: %w: %w", t.dir, ErrReadOnly, cause)
+		t.failed = fmt.Errorf("%s: %w: %w", t.Dir, ErrReadOnly, cause)
 		if t.life.Err() == nil {
 			t.refusal.Store(new(t.failed))
 		}
@@ -130,7 +130,7 @@ func (t *Tree) Fail(cause error) error {
 	failed := t.failed
 	t.mu.Unlock()
 	if first {
-		t.observer.ReadOnly(cause)
+		t.Observer.ReadOnly(cause)
 	}
 	return failed
 }
@@ -138,10 +138,10 @@ func (t *Tree) Fail(cause error) error {
 // CheckLock makes the tree read-only, and returns the error for writers, if the lock of the directory was lost: then
 // another process may have the store open, and what this one writes would be no part of it (I40).
 func (t *Tree) CheckLock() error {
-	if t.lock == nil {
+	if t.Lock == nil {
 		return nil
 	}
-	if err := t.lock.Check(); err != nil {
+	if err := t.Lock.Check(); err != nil {
 		return t.Fail(err)
 	}
 	return nil
