@@ -6,6 +6,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -49,18 +50,18 @@ func (w *Writer) holds(when *condition, ops []byte) (bool, error) {
 	if decided {
 		return held, nil
 	}
-	if s := w.Tree.Load(); s == when.state {
-		// The tables and frozen memtables are those of the first check. Only the memtable can have newer versions.
-		last := ikey.Seq(0)
-		if d := s.Mem.RangeDels(); d != nil {
-			last = d.Covering(when.key, ikey.MaxSeq)
-		}
-		if _, trailer, ok := s.Mem.Get(when.key, when.hash.Mixed, ikey.MaxSeq); ok {
-			last = max(last, trailer.Seq())
-		}
-		if last <= when.seq {
-			return true, nil
-		}
+	// While the state is that of the first check, only the memtable can have newer versions.
+	if s := w.Tree.Load(); s == when.state && !newer(s.Mem, when.key, when.hash, when.seq) {
+		return true, nil
 	}
 	return w.Values.Compare(when.key, when.old)
+}
+
+// newer reports whether a memtable has a version of key, or a range tombstone over it, that is newer than since.
+func newer(mem *memtable.Table, key []byte, hash bloomblock.SeededHash, since ikey.Seq) bool {
+	if mem.RangeDels().Covering(key, ikey.MaxSeq) > since {
+		return true
+	}
+	_, trailer, ok := mem.Get(key, hash.Mixed, ikey.MaxSeq)
+	return ok && trailer.Seq() > since
 }

@@ -56,7 +56,7 @@ func (w *Writer) unchanged(r *Reads, ops []byte) (bool, error) {
 	// The state is compared first: an ingest publishes its sequence before its state, so that a reader between the two
 	// has the sequence without the tables.
 	if s := w.Tree.Load(); s == r.seen.State {
-		return w.lastSeq == r.seen.Seq || !w.newer(s.Mem, r), nil
+		return w.lastSeq == r.seen.Seq || !w.touched(s.Mem, r), nil
 	}
 	now, err := w.Tree.Now()
 	if err != nil {
@@ -81,15 +81,12 @@ func (w *Writer) repeat(r *Reads, now tree.Moment) (bool, error) {
 	return true, nil
 }
 
-// newer reports whether a memtable has a version or a range tombstone that is newer than the reads, of one of the keys
+// touched reports whether a memtable has a version or a range tombstone that is newer than the reads, of one of the keys
 // or in one of the ranges.
-func (w *Writer) newer(mem *memtable.Table, r *Reads) bool {
+func (w *Writer) touched(mem *memtable.Table, r *Reads) bool {
 	dels, since := mem.RangeDels(), r.seen.Seq
 	for _, key := range r.Keys {
-		if dels.Covering(key, ikey.MaxSeq) > since {
-			return true
-		}
-		if _, trailer, ok := mem.Get(key, w.Values.Hash(key).Mixed, ikey.MaxSeq); ok && trailer.Seq() > since {
+		if newer(mem, key, w.Values.Hash(key), since) {
 			return true
 		}
 	}

@@ -24,7 +24,7 @@ type Pin struct {
 // snapshots holds the open pins.
 type snapshots struct {
 	mu   sync.Mutex
-	open []*Pin // ascending by sequence, since they are opened in that order
+	open []*Pin // in the order of opening, so ascending by sequence
 }
 
 // Pin pins the newest sequence. The error is ErrClosed.
@@ -93,7 +93,7 @@ func (s *snapshots) OldestPin() (count int, opened time.Time) {
 	if len(s.open) == 0 {
 		return 0, time.Time{}
 	}
-	return len(s.open), slices.MinFunc(s.open, func(a, b *Pin) int { return a.Opened.Compare(b.Opened) }).Opened
+	return len(s.open), s.open[0].Opened
 }
 
 // remove removes a pin and reports whether it was the last one at its sequence, so that data may have been kept for
