@@ -111,8 +111,8 @@ func (db *DB) writeSorted(
 	return load.Finish(ctx)
 }
 
-// takeIn makes new tables, if there are some, the newest run of the store, under one sequence number, with mark if it is
-// not nil, and reports that. It removes them if that fails.
+// takeIn makes new tables, if there are some, the newest run of the store, under one sequence number, and reports that.
+// A mark that is not nil is set with them. It removes them if that fails.
 func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte, began time.Time) error {
 	if len(tables) == 0 {
 		return nil
@@ -161,7 +161,8 @@ func (db *DB) IngestTables(ctx context.Context, paths ...string) error {
 	if err := db.tree.Writable(); err != nil {
 		return err
 	}
-	return named(db.tree.Call(ctx, func(ctx context.Context) error { return db.ingestTables(ctx, paths) }), "ingest tables")
+	err := db.tree.Call(ctx, func(ctx context.Context) error { return db.ingestTables(ctx, paths) })
+	return named(err, "ingest tables")
 }
 
 func (db *DB) ingestTables(ctx context.Context, paths []string) error {

@@ -81,8 +81,8 @@ func (w *Writer) repeat(r *Reads, now tree.Moment) (bool, error) {
 	return true, nil
 }
 
-// touched reports whether a memtable has a version or a range tombstone that is newer than the reads, of one of the keys
-// or in one of the ranges.
+// touched reports whether a memtable has a version or a range tombstone of one of the keys, or in one of the ranges,
+// that is newer than the reads.
 func (w *Writer) touched(mem *memtable.Table, r *Reads) bool {
 	dels, since := mem.RangeDels(), r.seen.Seq
 	for _, key := range r.Keys {

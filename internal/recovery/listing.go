@@ -187,8 +187,8 @@ func (f Found) RemoveUnfinished(fsys vfs.FS, dir string, s *manifest.State, o Ob
 	}
 }
 
-// RemoveOrphans removes the orphans, once own has returned: it makes sure that the manifest was begun by this use of the
-// store, and returns its number. Those that cannot be removed stay until the store is opened again.
+// RemoveOrphans removes the orphans. Those that cannot be removed stay until the store is opened again. own makes sure
+// that the manifest was begun by this use of the store, and returns its number.
 func (l Listing) RemoveOrphans(
 	fsys vfs.FS, dir string, s *manifest.State, own func() (number uint64, err error), o Observer,
 ) error {
