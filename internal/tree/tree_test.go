@@ -1,7 +1,9 @@
 package tree
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -173,4 +175,28 @@ func TestAManifestOfManyEditsStaysSmall(t *testing.T) {
 	if want := int64(256 << 10); most < want || most > want+1000 {
 		t.Errorf("a manifest of up to %d bytes, want about %d", most, want)
 	}
+}
+
+// TestWritesAreRefusedBeforeCallsEnd closes a tree whose lock is held: neither a call nor a write may find it closed.
+func TestWritesAreRefusedBeforeCallsEnd(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	call := func() error { return tree.Call(t.Context(), func(context.Context) error { return nil }) }
+	tree.mu.Lock()
+	closed := make(chan bool)
+	go func() { closed <- tree.Close() }()
+	for range 1000 {
+		runtime.Gosched()
+		if err := call(); err != nil && tree.Writable() == nil {
+			t.Errorf("a call returns %v, but writes are not refused", err)
+			break
+		}
+	}
+	tree.mu.Unlock()
+	if first, again := <-closed, tree.Close(); !first || again {
+		t.Errorf("the first Close returns %v, the second %v, want true and false", first, again)
+	}
+	if err := call(); !errors.Is(err, ErrClosed) || !errors.Is(tree.Writable(), ErrClosed) {
+		t.Errorf("after Close, a call returns %v, and writes get %v, want ErrClosed", err, tree.Writable())
+	}
+	tree.WaitForCalls()
 }
