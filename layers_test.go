@@ -211,7 +211,7 @@ var doors = map[string][]string{
 	"github.com/google/btree":       {"internal/memtable"},
 	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
 	"github.com/minio/minlz":        {"tools/internal/foreign/codec.go"},
-	"golang.org/x/sys":              {"vfs", "internal/pages"},
+	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
 	"golang.org/x/term":             {"tools/cli"},
 	"github.com/spf13/cobra": {
 		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd",

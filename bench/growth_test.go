@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 		"--plot", plot)
 	_, counted := machine.Read()
 	if len(r.Rows) != 8 || r.Lookups != 20_000 || r.PutsPerSecond != 20_000 || r.FilterFPR != promisedFPR ||
-		r.Stopped != "" {
+		r.Stopped+r.Skipped != "" {
 		t.Fatalf("%d rows, %+v", len(r.Rows), r)
 	}
 	for i, s := range r.Rows {
@@ -65,20 +66,28 @@ func TestGrowthMeasuresOneStoreAsItGrows(t *testing.T) {
 	leftNothing(t, os.Getenv("TMPDIR"))
 }
 
-func TestGrowthPrintsARowForEachState(t *testing.T) {
+// TestGrowthPrintsRowsAndWhatIsMissing measures in a control group too, if the system has them.
+func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
 	var out bytes.Buffer
 	dir := t.TempDir()
 	args := []string{
-		"growth", "--keys=2k", "--state=loaded,unmapped,idle", "--lookups=2000", "--budget=8", "--dir=" + dir,
+		"growth", "--keys=2k", "--state=quarter,loaded,unmapped,idle", "--lookups=2000", "--budget=8", "--dir=" + dir,
 	}
 	must(t, execute(t.Context(), args, &cli.Streams{Out: &out, Err: &out}))
 	for _, want := range []string{
 		"command: go run ./bench " + strings.Join(args, " ") + "\n", "values of 100 bytes", "\nauto, 8 MiB ", " 2k ",
-		" loaded ", " idle ", " unmapped ",
+		" loaded ", " idle ", " unmapped ", "quarter ",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in:\n%s", want, out.String())
 		}
+	}
+	group, err := newGroup(1 << 30)
+	if err == nil {
+		must(t, removeGroup(group))
+	}
+	if skipped := strings.Contains(out.String(), "\nquarter from 2k keys on is left out: "); skipped != (err != nil) {
+		t.Errorf("a control group: %v; the quarter is left out: %v\n%s", err, skipped, out.String())
 	}
 	leftNothing(t, dir)
 }
@@ -106,7 +115,7 @@ func TestTheoryIsTheBestRateOfTheMemory(t *testing.T) {
 func TestAChartHasALineForEachFigureAndState(t *testing.T) {
 	var r growthReport
 	for _, kind := range []string{"bloom", "ribbon"} {
-		for i, state := range []string{idleState, unmappedState, writingState} {
+		for i, state := range []string{idleState, quarterState, writingState} {
 			g := grown{Kind: kind, Budget: 8 << 20, Keys: 1000, State: state}
 			g.Reads = 0.01
 			g.Absent = phase{Figures: workload.Figures{MedianNs: 100}, Cost: &costs{BlocksRead: float64(i)}}
@@ -124,8 +133,8 @@ func TestAChartHasALineForEachFigureAndState(t *testing.T) {
 			t.Errorf("line %q: %v, %v", l.Name, l.X, l.Y)
 		}
 	}
-	if got, want := strings.Join(names, "; "), "µs, idle; promised, idle; theory, idle; "+
-		"µs, unmapped; reads, unmapped; promised, unmapped; theory, unmapped; µs, writing; reads, writing; promised, writing; theory, writing"; got != want {
+	if got, want := strings.Join(names, "; "), "µs, idle; promised, idle; theory, idle; µs, quarter; "+
+		"µs, writing; reads, writing; promised, writing; theory, writing"; got != want {
 		t.Errorf("lines %s\nwant  %s", got, want)
 	}
 	must(t, all[0].SVG(new(bytes.Buffer)))
@@ -142,6 +151,25 @@ func TestAMeasurementThatFailsIsAnError(t *testing.T) {
 	if err := cli.Again(t.Context(), []string{measureName}, job, &m); err == nil ||
 		!strings.Contains(err.Error(), "open") {
 		t.Errorf("a store that cannot be opened: %v", err)
+	}
+}
+
+func TestAMeasurementInAGroupTakesItsMemory(t *testing.T) {
+	group, err := newGroup(1 << 30)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer func() { must(t, removeGroup(group)) }()
+	job := growthJob{Dir: t.TempDir(), Keys: 1000, Value: 100, Budget: 8 << 20, Lookups: 1000, Group: group}
+	var m measured
+	must(t, cli.Again(t.Context(), []string{measureName}, job, &m))
+	peak, err := os.ReadFile(filepath.Join(group, "memory.peak"))
+	if err != nil { // the first version of control groups
+		peak, err = os.ReadFile(filepath.Join(group, "memory.max_usage_in_bytes"))
+	}
+	must(t, err)
+	if n, err := strconv.Atoi(strings.TrimSpace(string(peak))); err != nil || n < 1<<20 || n > 1<<30 {
+		t.Errorf("the group had %s bytes at most (%v), want 1 MiB to 1 GiB", peak, err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,8 @@ type growthJob struct {
 	Lookups int
 	Puts    int // per second; 0 means none
 
-	Unmapped bool // files are read and not mapped
+	Unmapped bool   // files are read and not mapped
+	Group    string // the directory of the control group that the process enters, if it is not empty
 }
 
 // measured is the result of a growthJob.
@@ -77,6 +79,11 @@ func measureCommand(s *cli.Streams) *cobra.Command {
 
 // run opens the store and looks up absent and present keys at random, beside a writer if the job has puts.
 func (j growthJob) run(ctx context.Context) (m measured, err error) {
+	if j.Group != "" {
+		if err := write(j.Group, "cgroup.procs", int64(os.Getpid())); err != nil {
+			return m, err
+		}
+	}
 	set, err := workload.NewGenerated(workload.Random, j.Keys, j.Seed, j.Value)
 	if err != nil {
 		return m, err

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // own counts the reads of Read itself, which are not reported.
@@ -89,4 +91,16 @@ func ResetPeak() bool {
 	}
 	_, err = f.WriteString("5")
 	return f.Close() == nil && err == nil
+}
+
+// DropCached makes the system forget what it has of a file in memory. Others must not have it mapped.
+func DropCached(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	if err = f.Sync(); err == nil { // only what is on the disk is dropped
+		err = os.NewSyscallError("fadvise", unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	}
+	return errors.Join(err, f.Close())
 }

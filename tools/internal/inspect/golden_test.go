@@ -86,9 +86,11 @@ func TestGoldenFactsOfStores(t *testing.T) {
 				return errors.Join(put(ctx, db, 0, 3000), db.Compact(ctx, bloomkv.CompactOptions{}))
 			},
 		},
-		"none":   {o: bloomkv.Options{FilterFPR: 1}, fill: some(0, 3000)},
-		"units":  {o: bloomkv.Options{FilterFPR: 0.0001}, fill: some(0, 20_000)},
-		"ribbon": {o: bloomkv.Options{FilterKind: bloomkv.FilterRibbon}, fill: some(0, 20_000), keys: []string{"key/000007"}},
+		"none":  {o: bloomkv.Options{FilterFPR: 1}, fill: some(0, 3000)},
+		"units": {o: bloomkv.Options{FilterFPR: 0.0001}, fill: some(0, 20_000)},
+		"ribbon": {
+			o: bloomkv.Options{FilterKind: bloomkv.FilterRibbon}, fill: some(0, 20_000), keys: []string{"key/000007"},
+		},
 		"prefix": {
 			o: bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(8)}, fill: some(0, 3000), full: true,
 			keys: []string{"key/000007", "key/0020!", "key"},
@@ -127,8 +129,8 @@ func TestGoldenFactsOfStores(t *testing.T) {
 	}
 }
 
-// TestGoldenTablesOfOtherStores inspects the samples of package foreign one by one, and a directory of them with a table
-// that is cut off. Two of their keys are asked.
+// TestGoldenTablesOfOtherStores inspects the samples of package foreign one by one, and a directory of them and a table
+// that is cut off. Each is asked for two keys.
 func TestGoldenTablesOfOtherStores(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join("..", "foreign", "testdata", "*.[sl]*"))
 	must(t, err)
