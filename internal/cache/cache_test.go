@@ -19,6 +19,7 @@ func fill(b *Block, i int) {
 
 // poisoned sets Testing for the duration of a test.
 func poisoned(t *testing.T, mode TestMode) {
+	t.Helper()
 	Testing.Store(&mode)
 	t.Cleanup(func() { Testing.Store(nil) })
 }

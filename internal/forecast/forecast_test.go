@@ -14,7 +14,11 @@ var must = testkit.Must
 // holds, and at the budget that a larger store needs.
 func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 	for _, o := range []filterplan.Options{
-		{}, {Kind: filterplan.Bloom}, {Kind: filterplan.Ribbon}, {FPR: 0.001}, {FPR: 0.3, Kind: filterplan.Ribbon},
+		{},
+		{Kind: filterplan.Bloom},
+		{Kind: filterplan.Ribbon},
+		{FPR: 0.001},
+		{FPR: 0.3, Kind: filterplan.Ribbon},
 		{FPR: 0.05, Kind: filterplan.Bloom, Ratio: 4},
 	} {
 		for _, budget := range []int64{filterplan.MinBudget, filterplan.DefaultBudget, 1 << 30} {

@@ -73,7 +73,8 @@ func TestAPlanOfATreeIsThatOfItsLevels(t *testing.T) {
 		want string
 	}{
 		{
-			[]filterplan.Run{{Level: 6, Keys: 1 << 30}}, filterplan.Options{Memory: 1 << 20},
+			[]filterplan.Run{{Level: 6, Keys: 1 << 30}},
+			filterplan.Options{Memory: 1 << 20},
 			"filters of 1073741824 keys take ",
 		},
 		{nil, filterplan.Options{FPR: 1e-30}, "FilterFPR"},
