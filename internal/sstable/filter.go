@@ -128,8 +128,8 @@ func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 	return read, nil
 }
 
-// setWhole brings the filter into the largest of its forms for a promised rate of at most maxRate.
-func (k *TableFilter) setWhole(maxRate float64) error {
+// Load brings the filter into the largest of its forms for a promised rate of at most maxRate. Its header must be known.
+func (k *TableFilter) Load(maxRate float64) error {
 	for { // again if a unit was found damaged
 		forms := k.Forms(maxRate)
 		form := forms[len(forms)-1]
@@ -347,25 +347,6 @@ type FilterCopy struct {
 	Units  [][]byte // must not be changed
 	Read   uint64   // bytes read from the file
 	Damage error    // of the filter; the damaged unit and those after it are left out
-}
-
-// copyFilter reads the units of a filter that a promised rate of maxRate needs: see Reader.CopyFilter.
-func (f *tableFile) copyFilter(at filterPlace, maxRate float64) (FilterCopy, error) {
-	h, _, damage := f.readFilterHeader(at)
-	c := FilterCopy{Read: bloomblock.HeaderSize}
-	if damage == nil {
-		var read uint64
-		c.Units, read, damage = f.soundUnits(at, &h, h.UnitsFor(maxRate))
-		c.Read += read
-	}
-	if damage != nil && !isDamage(damage) {
-		return FilterCopy{Read: c.Read}, damage // of the file
-	}
-	if c.Damage = damage; len(c.Units) > 0 {
-		h.Units = h.Units[:len(c.Units):len(c.Units)]
-		c.Header = h
-	}
-	return c, nil
 }
 
 // mayContain asks the filter in memory, if there is one.

@@ -104,20 +104,7 @@ func (r *Reader) Load(maxRate float64) error {
 	if err := r.LoadTail(); err != nil {
 		return err
 	}
-	return r.Keys.setWhole(maxRate)
-}
-
-// LoadPrefixes loads the prefix filter by a rule, as Load does the filter of keys. If the table has no prefix filter by
-// that rule, there is no filter to ask, which is no error.
-func (r *Reader) LoadPrefixes(rule PrefixRule, maxRate float64) error {
-	if maxRate >= 1 {
-		r.Prefixes.Reduce([]bloomblock.Form{noFilter})
-		return nil
-	}
-	if err := r.KnowPrefixes(rule); err != nil {
-		return err
-	}
-	return r.Prefixes.setWhole(maxRate)
+	return r.Keys.Load(maxRate)
 }
 
 // LoadTail loads the tail, unless it is in memory, and the header of the filter of keys. Concurrent calls wait for each
@@ -147,7 +134,22 @@ func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 	if err != nil || t.footer.filterLen == 0 || maxRate >= 1 {
 		return FilterCopy{}, err
 	}
-	return r.copyFilter(t.keys(), maxRate)
+	at := t.keys()
+	h, _, damage := r.readFilterHeader(at)
+	c := FilterCopy{Read: bloomblock.HeaderSize}
+	if damage == nil {
+		var read uint64
+		c.Units, read, damage = r.soundUnits(at, &h, h.UnitsFor(maxRate))
+		c.Read += read
+	}
+	if damage != nil && !isDamage(damage) {
+		return FilterCopy{Read: c.Read}, damage // of the file
+	}
+	if c.Damage = damage; len(c.Units) > 0 {
+		h.Units = h.Units[:len(c.Units):len(c.Units)]
+		c.Header = h
+	}
+	return c, nil
 }
 
 // LoadParts reads and checks all parts of the index, and keeps in memory those that fit there.

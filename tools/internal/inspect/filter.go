@@ -161,7 +161,11 @@ func readPrefixes(f io.ReaderAt, r *sstable.Reader, p *sstable.PrefixProperties)
 	}
 	var rule sstable.PrefixRule
 	if rule.UnmarshalText([]byte(p.Rule)) == nil { // else the rule is from a later version, and not used
-		if err := r.LoadPrefixes(rule, 0); err != nil {
+		err := r.KnowPrefixes(rule)
+		if err == nil {
+			err = r.Prefixes.Load(0)
+		}
+		if err != nil {
 			return facts, err
 		}
 	}
