@@ -274,18 +274,3 @@ func (r *Reader) extentOf(key []byte) (start, end, all uint64, err error) {
 	start, stored, _ := x.extent(x.find(key))
 	return start, start + uint64(stored) + trailerSize, t.end, nil //nolint:gosec // a size
 }
-
-// part returns part p of the index, and loads it if need be.
-func (r *Reader) part(t *top, p int, st *Stats) (*index, error) {
-	if x := t.loaded[p].Load(); x != nil {
-		x.use()
-		return x, nil
-	}
-	st.IndexParts++
-	st.PartLoads++
-	x, err := r.loadPart(t, p, nil)
-	if err != nil {
-		return nil, err
-	}
-	return r.parts.put(r, &t.loaded[p], x), nil
-}

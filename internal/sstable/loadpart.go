@@ -19,6 +19,21 @@ func (r *Reader) admits(t *top, p int) bool {
 	return t.oneBlock || r.parts.hasRoom(n) || n <= r.parts.limit.Load() && rand.Uint32()%admitted == 0
 }
 
+// part returns part p of the index, and loads it if need be.
+func (r *Reader) part(t *top, p int, st *Stats) (*index, error) {
+	if x := t.loaded[p].Load(); x != nil {
+		x.use()
+		return x, nil
+	}
+	st.IndexParts++
+	st.PartLoads++
+	x, err := r.loadPart(t, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	return r.parts.put(r, &t.loaded[p], x), nil
+}
+
 // partBytes estimates the bytes of memory that part p would take.
 func (t *top) partBytes(p int) int64 {
 	w := &t.parts[p]
