@@ -137,6 +137,42 @@ func bit(b bool) uint32 {
 	return 0
 }
 
+// countNegatives counts n for each negative among the given runs of a part.
+func (a *partAnswer) countNegatives(part []*tree.Run, runs uint32, n uint64) {
+	for no := a.probed &^ a.maybe & runs; no != 0; no &= no - 1 {
+		k := bits.TrailingZeros32(no)
+		part[k].Tables[a.at[k]].Negatives.Add(n)
+	}
+}
+
+// askMemory reports whether a reader at the given number may find a value for key, using only memory. It enters a guard
+// only if a filter says that a memtable may have key. After Close it returns true.
+func (r *Reader) askMemory(key []byte, at ikey.Seq, cost *lookupCost) bool {
+	s := r.tree.Load()
+	if s == nil {
+		return true
+	}
+	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
+	maybe, deleted := filtered(s, key, h.Mixed, seq)
+	if deleted {
+		return false
+	}
+	if maybe {
+		guard := r.tree.Domain.Enter()
+		defer guard.Leave()
+		if s = r.tree.Load(); s == nil {
+			return true
+		}
+		// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
+		// table does not exclude the key.
+		if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
+			return live
+		}
+	}
+	var room [8]candidate
+	return len(candidatesIn(s, room[:0], key, h, seq, cost)) > 0
+}
+
 // ready prepares the search of a table. If the table or its filter was not loaded yet, ready loads it and decides again
 // whether the search is necessary. If what is in memory of the filter is not good enough, it asks the one in the file.
 func (c *candidate) ready(

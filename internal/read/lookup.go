@@ -284,38 +284,12 @@ func (r *Reader) MayContain(key []byte) bool {
 	return r.askMemory(key, ikey.MaxSeq, &cost)
 }
 
-// askMemory reports whether a reader at the given number may find a value for key, using only memory. It enters a guard
-// only if a filter says that a memtable may have key. After Close it returns true.
-func (r *Reader) askMemory(key []byte, at ikey.Seq, cost *lookupCost) bool {
-	s := r.tree.Load()
-	if s == nil {
-		return true
-	}
-	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
-	maybe, deleted := filtered(s, key, h.Mixed, seq)
-	if deleted {
-		return false
-	}
-	if maybe {
-		guard := r.tree.Domain.Enter()
-		defer guard.Leave()
-		if s = r.tree.Load(); s == nil {
-			return true
-		}
-		// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
-		// table does not exclude the key.
-		if _, live, decided := inMemory(s, key, h.Mixed, seq); decided {
-			return live
-		}
-	}
-	var room [8]candidate
-	return len(candidatesIn(s, room[:0], key, h, seq, cost)) > 0
-}
-
 // Compare reports whether the value of key equals old; if old is nil, whether there is no value.
-func (r *Reader) Compare(key, old []byte) (bool, error) {
+func (r *Reader) Compare(key, old []byte) (bool, error) { return r.compare(key, old, Newest) }
+
+func (r *Reader) compare(key, old []byte, at AsOf) (bool, error) {
 	var room [256]byte
-	value, err := r.AppendGet(room[:0], key, Newest)
+	value, err := r.AppendGet(room[:0], key, at)
 	if errors.Is(err, ErrNotFound) {
 		return old == nil, nil
 	}

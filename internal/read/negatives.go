@@ -1,10 +1,7 @@
 package read
 
 import (
-	"math/bits"
-
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Searches are counted exactly, by the table that is searched. A negative answer of a filter must cost nothing but
@@ -36,12 +33,4 @@ func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 func (r *Reader) sample(key []byte, at ikey.Seq) {
 	cost := lookupCost{sample: r.sampleOf()}
 	r.askMemory(key, at, &cost)
-}
-
-// countNegatives counts n for each negative among the given runs of a part.
-func (a *partAnswer) countNegatives(part []*tree.Run, runs uint32, n uint64) {
-	for no := a.probed &^ a.maybe & runs; no != 0; no &= no - 1 {
-		k := bits.TrailingZeros32(no)
-		part[k].Tables[a.at[k]].Negatives.Add(n)
-	}
 }

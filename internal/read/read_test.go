@@ -242,6 +242,7 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 		tables := slices.Clone(last.Tables)
 		tables[len(tables)/2] = r.tree.NewTable(tables[len(tables)/2].Meta)
 		whole[len(whole)-1] = tree.NewRun(last.Level, last.ID, tables)
+		var walked, counted runCounts
 		for _, times := range []int{1, 2, 7, 20} {
 			s := &tree.State{Mem: r.tree.Load().Mem, Runs: slices.Repeat(whole, times)}
 			for first := 0; first < 8000; first += 61 {
@@ -257,11 +258,13 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 					}
 				}
 				m.findCandidates(s, keys, ikey.MaxSeq, below)
-				var cost lookupCost
+				cost, sampled := lookupCost{}, lookupCost{sample: 3}
 				for i, k := range keys {
 					var want []candidate
 					if below>>i&1 != 0 {
 						want = candidatesIn(s, nil, k, m.hashes[i], ikey.MaxSeq, &cost)
+						candidatesIn(s, nil, k, m.hashes[i], ikey.MaxSeq, &sampled)
+						walked.add(s, k, m.hashes[i].Hash)
 					}
 					if got := m.candidates[m.keys[i].next:m.keys[i].last]; !slices.Equal(got, want) {
 						t.Fatalf("%d runs, key %q: candidates %v, alone %v", len(s.Runs), k, got, want)
@@ -271,7 +274,42 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 					t.Fatalf("%d runs, %d keys from %d on: cost %+v, one by one %+v",
 						len(s.Runs), n, first, m.cost, cost)
 				}
+				counted.inRange += cost.inRange
+				counted.probes += cost.probes
+				counted.negatives += cost.probes - cost.passed
 			}
+		}
+		if walked != counted || walked.negatives == 0 {
+			t.Errorf("range tombstones %v: counted %+v, want %+v", ranges, counted, walked)
+		}
+		sampled := uint64(0)
+		for _, r := range whole {
+			for _, table := range r.Tables {
+				sampled += table.Negatives.Load()
+			}
+		}
+		if want := 3 * walked.negatives; sampled != want {
+			t.Errorf("range tombstones %v: the tables have %d negatives, want %d", ranges, sampled, want)
+		}
+	}
+}
+
+// runCounts are the numbers of runs in range, filters queried and their negatives.
+type runCounts struct{ inRange, probes, negatives uint64 }
+
+// add asks one run after the other, up to a range tombstone over the key.
+func (c *runCounts) add(s *tree.State, key []byte, h bloomblock.Hash) {
+	for _, r := range s.Runs {
+		i := r.Find(key)
+		if i < 0 {
+			continue
+		}
+		maybe, probed := r.Readers[i].MayContain(h)
+		c.inRange++
+		c.probes += uint64(bit(probed))
+		c.negatives += uint64(bit(probed && !maybe))
+		if r.Readers[i].RangeDels().Covering(key, ikey.MaxSeq) > 0 {
+			return
 		}
 	}
 }

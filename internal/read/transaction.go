@@ -65,18 +65,15 @@ func (w *Writes) Get(key []byte) (value []byte, live, decided bool) {
 
 // SameKey reports whether key has the same value at two moments, or none at both. The caller holds their states.
 func (r *Reader) SameKey(key []byte, a, b tree.Moment) (bool, error) {
-	var roomA, roomB [128]byte
-	inA, errA := r.AppendGet(roomA[:0], key, AsOf{Seq: a.Seq, Held: a.State})
-	inB, errB := r.AppendGet(roomB[:0], key, AsOf{Seq: b.Seq, Held: b.State})
-	absentA, absentB := errors.Is(errA, ErrNotFound), errors.Is(errB, ErrNotFound)
-	switch {
-	case errA != nil && !absentA:
-		return false, errA
-	case errB != nil && !absentB:
-		return false, errB
-	default:
-		return absentA == absentB && bytes.Equal(inA, inB), nil
+	var room [256]byte
+	old, err := r.AppendGet(room[:0], key, AsOf{Seq: a.Seq, Held: a.State})
+	if errors.Is(err, ErrNotFound) {
+		old, err = nil, nil
 	}
+	if err != nil {
+		return false, err
+	}
+	return r.compare(key, old, AsOf{Seq: b.Seq, Held: b.State})
 }
 
 // SameRange reports whether the keys in [lower, upper) are the same at two moments, with the same values. A nil upper
