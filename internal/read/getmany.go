@@ -149,8 +149,8 @@ func (m *manyLookup) addSearch(r *Reader, i int, key []byte, seq ikey.Seq) error
 	return nil
 }
 
-// findCandidates finds the candidates of the keys with a bit in below. It does for many keys, run by run, what candidatesIn
-// does for one.
+// findCandidates finds the candidates of the keys with a bit in below. It does for many keys, run by run, what
+// candidatesIn does for one.
 func (m *manyLookup) findCandidates(s *tree.State, keys [][]byte, seq ikey.Seq, below uint64) {
 	m.runs = slices.Grow(m.runs[:0], len(s.Runs))[:len(s.Runs)]
 	look := uint64(0) // keys that have candidates, or may be deleted by a range tombstone
