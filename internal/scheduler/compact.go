@@ -260,3 +260,23 @@ func (s *Scheduler) Running() Running {
 	}
 	return r
 }
+
+// Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
+// current tree. It is false after Close.
+func (s *Scheduler) Settled() bool {
+	for {
+		v := s.Tree.View()
+		s.mu.Lock()
+		idle := len(s.calls) == 0 && s.running == nil && s.installing == 0
+		s.mu.Unlock()
+		now, release := s.Tree.Acquire()
+		if now == nil {
+			return false
+		}
+		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.pick(now) == nil && s.Share.Planned(now)
+		release()
+		if now == v.State { // else idle is of another state
+			return settled
+		}
+	}
+}

@@ -86,26 +86,6 @@ func (s *Scheduler) Wait() { s.workers.Wait() }
 // Warm reports whether the filters that memory has space for were loaded after Open.
 func (s *Scheduler) Warm() bool { return s.warm.Load() }
 
-// Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
-// current tree. It is false after Close.
-func (s *Scheduler) Settled() bool {
-	for {
-		v := s.Tree.View()
-		s.mu.Lock()
-		idle := len(s.calls) == 0 && s.running == nil && s.installing == 0
-		s.mu.Unlock()
-		now, release := s.Tree.Acquire()
-		if now == nil {
-			return false
-		}
-		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.pick(now) == nil && s.Share.Planned(now)
-		release()
-		if now == v.State { // else idle is of another state
-			return settled
-		}
-	}
-}
-
 // keepWarm divides memory and loads tails and filters after Open, and later what memory that became free has space for.
 func (s *Scheduler) keepWarm() {
 	ctx := s.Tree.Life()
@@ -163,33 +143,4 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 		return s.installing == 0
 	})
 	return nil
-}
-
-// Counts are figures of all work so far, in numbers and bytes.
-type Counts struct {
-	Flushes, FlushBytes                uint64
-	Ingests, IngestBytes               uint64
-	Compactions                        uint64 // that rewrote tables
-	CompactedBytesRead, CompactedBytes uint64
-	RewrittenBytes                     uint64 // part of CompactedBytes: tables rewritten alone
-	Moves                              uint64 // tables that changed their level
-}
-
-func (c *Counts) add(d Counts) {
-	c.Flushes += d.Flushes
-	c.FlushBytes += d.FlushBytes
-	c.Ingests += d.Ingests
-	c.IngestBytes += d.IngestBytes
-	c.Compactions += d.Compactions
-	c.CompactedBytesRead += d.CompactedBytesRead
-	c.CompactedBytes += d.CompactedBytes
-	c.RewrittenBytes += d.RewrittenBytes
-	c.Moves += d.Moves
-}
-
-// Counts returns the present figures.
-func (s *Scheduler) Counts() Counts {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.counts
 }
