@@ -319,8 +319,8 @@ func (b *block) copyEntries(data []byte, lo, hi int, s seqSpan) bool {
 	return b.fits(lo, hi, s)
 }
 
-// widen adds all entries behind those of a window that has a part of data block at, or all before them. It returns false
-// if the block must be read.
+// widen adds all entries behind those of a window that has a part of data block at, or all before them. It returns
+// false if the block must be read.
 func (s *blockSource) widen(w *window, at int, back bool) bool {
 	lo, hi := w.hi, w.b.n
 	if back {

@@ -128,7 +128,8 @@ func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 	return read, nil
 }
 
-// Load brings the filter into the largest of its forms for a promised rate of at most maxRate. Its header must be known.
+// Load brings the filter into the largest of its forms for a promised rate of at most maxRate. Its header must be
+// known.
 func (k *TableFilter) Load(maxRate float64) error {
 	for { // again if a unit was found damaged
 		forms := k.Forms(maxRate)

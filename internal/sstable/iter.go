@@ -208,9 +208,9 @@ func (it *Iter) Prev() bool {
 }
 
 // cross moves to the next block in the direction of step. It first needs a part of it, and the whole once the cursor
-// has moved on for a while. The two versions on both sides must be in order (I34): checkBlock orders the versions within
-// a block and checkBounds the keys from block to block; cross adds that the versions of one key descend if they
-// continue in the next block.
+// has moved on for a while. The versions on both sides must be in order (I34): checkBlock orders the versions within a
+// block and checkBounds the keys from block to block; cross adds that the versions of one key descend if they continue
+// in the next block.
 func (it *Iter) cross(step int) bool {
 	at := it.at + step
 	if at < 0 || at == it.t.blocks {

@@ -193,7 +193,8 @@ func (it *Iter) goOn(last []byte) bool {
 		it.stats.Blocks++
 		b, e := &w.b, w.b.entry(0)
 		p := b.data[blockHeader : blockHeader+b.prefix]
-		ok = e.trailer <= l.newest && e.trailer.Kind() == ikey.Set && (l.until == nil || w.search(l.until, ^ikey.Trailer(0), 0) > 0) &&
+		ok = e.trailer <= l.newest && e.trailer.Kind() == ikey.Set &&
+			(l.until == nil || w.search(l.until, ^ikey.Trailer(0), 0) > 0) &&
 			!(bytes.HasPrefix(last, p) && ikey.Head(last[b.prefix:]) == b.head(0))
 	}
 	if !ok {

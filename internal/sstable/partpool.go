@@ -7,9 +7,9 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 )
 
-// A PartPool bounds the memory of the parts of indexes. Readers share it, and load parts into it at their first use. To make room it evicts parts by the clock
-// algorithm, together with their blocks in the cache: those that were used since its hand came by stay. It is safe for
-// concurrent use.
+// A PartPool bounds the memory of the parts of indexes. Readers share it, and load parts into it at their first use. To
+// make room it evicts parts by the clock algorithm, together with their blocks in the cache: those that were used since
+// its hand came by stay. It is safe for concurrent use.
 type PartPool struct {
 	limit, bytes atomic.Int64 // bytes is changed under mu
 

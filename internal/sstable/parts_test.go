@@ -425,3 +425,78 @@ func FuzzTop(f *testing.F) {
 		}
 	})
 }
+
+func TestAnEvictedIndexInOneBlockIsReadAgainAndIsTheSame(t *testing.T) {
+	table := func(n int) (*Reader, []byte, []kv) {
+		var kvs []kv
+		for i := range n {
+			kvs = append(kvs, set(fmt.Sprintf("key%03d", i), 1, strings.Repeat("v", 100)))
+		}
+		file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10, partSize: defaultPartSize}, kvs)
+		r := newReader(file, info, 1<<20)
+		must(t, r.LoadTail())
+		w := &r.top.Load().parts[0]
+		return r, file[w.offset:][:w.length], kvs
+	}
+	r, payload, kvs := table(100)
+	if loaded, all := r.Parts(); loaded != 1 || all != 1 {
+		t.Fatalf("%d of %d parts are loaded, want 1 of 1", loaded, all)
+	}
+	dropIndex(r)
+	for i, want := range []uint64{1, 0} {
+		if st := mustGet(t, r, kvs[50]); st.PartLoads != want || st.IndexParts != want || st.TailLoads != 0 {
+			t.Errorf("lookup %d: %+v, want %d loads of the part and none of the tail", i, st, want)
+		}
+	}
+	top := r.top.Load()
+	if x, err := top.parseOne(payload); err != nil || x.blocks() != top.blocks {
+		t.Error(err)
+	}
+	_, other, _ := table(99) // has as many blocks, and another last key
+	_, more, _ := table(200)
+	for _, p := range [][]byte{other, more, payload[:len(payload)-1]} {
+		if _, err := top.parseOne(p); err == nil {
+			t.Errorf("an index of %d bytes is taken for the one of %d bytes that was evicted", len(p), len(payload))
+		}
+	}
+}
+
+// TestOneBlockOfAPartIsThatOfTheWholePart also changes parts that were checked before, as a mapped file may change.
+func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
+	var kvs []kv
+	for i := range 400 {
+		kvs = append(kvs, set(fmt.Sprintf("k%04d", i), 1, strings.Repeat("v", 90)))
+	}
+	file, info := build(t, WriterOptions{ID: 1, BlockSize: 512, partSize: 120}, kvs)
+	r := newReader(file, info, 0)
+	must(t, r.LoadTail())
+	top, whole, x, refused := r.top.Load(), wholeIndex(t, r), new(index), 0
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		key := []byte(kvs[rng.IntN(len(kvs))].key)
+		p := top.find(key)
+		w := &top.parts[p]
+		b := bytes.Clone(file[w.offset:][:w.length])
+		v, err := viewPart(b)
+		if err != nil || !top.fillOne(x, p, &v, key) {
+			t.Fatalf("part %d is refused: %v", p, err)
+		}
+		got, want := x.spot(0), whole.spot(whole.find(key))
+		if got.offset != want.offset || got.stored != want.stored || got.number != want.number ||
+			got.last != want.last || got.lower.String() != want.lower.String() ||
+			got.upper.String() != want.upper.String() {
+			t.Fatalf("%s: got %+v, want %+v", key, got, want)
+		}
+		for range 1 + rng.IntN(3) {
+			b[rng.IntN(len(b))] = byte(rng.IntN(256))
+		}
+		if v, err = viewPart(b); err != nil || !top.fillOne(x, p, &v, key) {
+			refused++
+		} else if got := x.spot(0); got.offset < w.start || got.stored < 1 || x.end > w.start+w.data {
+			t.Fatalf("a changed part %d: %+v, want a block in %d…%d", p, got, w.start, w.start+w.data)
+		}
+	}
+	if refused == 0 {
+		t.Error("no change was seen")
+	}
+}

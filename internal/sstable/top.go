@@ -106,8 +106,8 @@ func topOfOne(x *index, offset, length uint64) *top {
 		t.prefix = x.prefix
 		t.push(nil, x.sep(t.blocks-1))
 		t.loaded = make([]atomic.Pointer[index], 1)
-		//nolint:gosec // at most maxTail
-		t.parts = []partRef{{topPart: topPart{length: uint32(length), blocks: uint32(t.blocks), data: x.end}, offset: offset}}
+		one := topPart{length: uint32(length), blocks: uint32(t.blocks), data: x.end} //nolint:gosec // at most maxTail
+		t.parts = []partRef{{topPart: one, offset: offset}}
 	}
 	return t
 }
