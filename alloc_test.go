@@ -24,8 +24,7 @@ func lookupStore(t *testing.T) *bloomkv.DB {
 	storetest.Roomy(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	t.Cleanup(func() {
 		must(t, db.Close())
 	})
@@ -59,8 +58,7 @@ func TestWritesAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterSeed: 1}
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	for i := range 2 * deadkeys.Worth { // writes look whether they are in a range of deleted keys
 		must(t, db.Delete(fmt.Appendf(nil, "dead%d", i)))

@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 )
 
 // loaded returns a settled store of n ascending keys of 8 bytes, with values of 100 bytes.
 func loaded(b *testing.B, n int, o *bloomkv.Options) *bloomkv.DB {
 	b.Helper()
-	db, err := bloomkv.Open(b.TempDir(), o)
-	must(b, err)
+	db := storetest.Open(b, b.TempDir(), o)
 	b.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			b.Error(err)
 		}
 	})
 	value := make([]byte, 100)
-	if err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
+	must(b, db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
 		key := make([]byte, 8)
 		rng := rand.New(rand.NewPCG(1, 1))
 		for i := range n {
@@ -34,9 +34,7 @@ func loaded(b *testing.B, n int, o *bloomkv.Options) *bloomkv.DB {
 				return
 			}
 		}
-	}, bloomkv.IngestOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	}, bloomkv.IngestOptions{}))
 	return db
 }
 
@@ -68,11 +66,10 @@ func BenchmarkIngest(b *testing.B) {
 	b.Run("ingest", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			db, err := bloomkv.Open(b.TempDir(), nil)
-			must(b, err)
+			db := storetest.Open(b, b.TempDir(), nil)
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
-			if err := db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
+			must(b, db.Ingest(context.Background(), func(yield func(bloomkv.KV, error) bool) {
 				for i := range n {
 					binary.BigEndian.PutUint64(key, uint64(i))
 					binary.LittleEndian.PutUint64(value, uint64(i)*0x9e3779b97f4a7c15)
@@ -80,9 +77,7 @@ func BenchmarkIngest(b *testing.B) {
 						return
 					}
 				}
-			}, bloomkv.IngestOptions{}); err != nil {
-				b.Fatal(err)
-			}
+			}, bloomkv.IngestOptions{}))
 			b.StopTimer()
 			must(b, db.Close())
 			b.StartTimer()
@@ -93,8 +88,7 @@ func BenchmarkIngest(b *testing.B) {
 		order := rand.New(rand.NewPCG(1, 1)).Perm(n)
 		for b.Loop() {
 			b.StopTimer()
-			db, err := bloomkv.Open(b.TempDir(), nil)
-			must(b, err)
+			db := storetest.Open(b, b.TempDir(), nil)
 			b.StartTimer()
 			value, key := make([]byte, 100), make([]byte, 8)
 			var batch bloomkv.Batch
@@ -121,12 +115,9 @@ func BenchmarkIngest(b *testing.B) {
 //
 //	go test -run '^$' -bench PutBesideIterators -benchtime 1000000x .
 func BenchmarkPutBesideIterators(b *testing.B) {
-	db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
-	must(b, err)
+	db := storetest.Open(b, b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 	defer func() {
-		if err := db.Close(); err != nil {
-			b.Error(err)
-		}
+		must(b, db.Close())
 	}()
 	rng := rand.New(rand.NewPCG(1, 1))
 	key, value := make([]byte, 8), make([]byte, 100)
@@ -160,8 +151,7 @@ func BenchmarkQueue(b *testing.B) {
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(map[int]string{1_000: "1k", 1_000_000: "1M"}[n], func(b *testing.B) {
 			for b.Loop() {
-				db, err := bloomkv.Open(b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
-				must(b, err)
+				db := storetest.Open(b, b.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
 				value := make([]byte, 100)
 				key := make([]byte, 8)
 				for i := range n {
@@ -198,8 +188,7 @@ func BenchmarkPoll(b *testing.B) {
 			b.Run(fmt.Sprintf("%d/%s", n, kind), func(b *testing.B) {
 				o := dead(b, n)
 				o.ReadOnly = kind == "readonly"
-				db, err := bloomkv.Open("db", o)
-				must(b, err)
+				db := storetest.Open(b, "db", o)
 				polls[0].poll(db)
 				i := 0
 				for b.Loop() {

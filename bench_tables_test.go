@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -24,14 +25,10 @@ func exportStore(b *testing.B) (db *bloomkv.DB, dir string) {
 	b.Helper()
 	dir = filepath.Join(b.TempDir(), "store")
 	db, err := bloomkv.Open(dir, &bloomkv.Options{Durability: bloomkv.DurabilityNoSync})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() { _ = db.Close() })
 	put(b, db, 0, exportKeys, func(i int) int { return 10 * i })
-	if err := db.Compact(b.Context(), bloomkv.CompactOptions{}); err != nil {
-		b.Fatal(err)
-	}
+	must(b, db.Compact(b.Context(), bloomkv.CompactOptions{}))
 	return db, dir
 }
 
@@ -44,9 +41,7 @@ func put(b *testing.B, db *bloomkv.DB, from, to int, key func(i int) int) {
 		_, _ = rng.Read(value)
 		batch.Put(fmt.Appendf(nil, "%016d", key(i)), value)
 		if batch.Len() == 1000 || i == to-1 {
-			if err := db.Apply(&batch); err != nil {
-				b.Fatal(err)
-			}
+			must(b, db.Apply(&batch))
 			batch.Reset()
 		}
 	}
@@ -64,18 +59,14 @@ func BenchmarkExportImport(b *testing.B) {
 	piped := func(b *testing.B, take func(r io.Reader) error) {
 		b.Helper()
 		x, err := db.Export(b.Context(), bloomkv.ExportOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		r, w := io.Pipe()
 		go func() {
 			_, err := x.WriteTo(w)
 			w.CloseWithError(err)
 		}()
 		b.SetBytes(x.Size())
-		if err := errors.Join(take(r), x.Close()); err != nil {
-			b.Fatal(err)
-		}
+		must(b, errors.Join(take(r), x.Close()))
 	}
 	b.Run("into a new store", func(b *testing.B) {
 		for b.Loop() {
@@ -86,9 +77,7 @@ func BenchmarkExportImport(b *testing.B) {
 	})
 	b.Run("into an open store", func(b *testing.B) {
 		other, err := bloomkv.Open(filepath.Join(b.TempDir(), "open"), nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		defer other.Close()
 		for b.Loop() {
 			piped(b, func(r io.Reader) error {
@@ -107,25 +96,19 @@ func copyFiles(b *testing.B, from, to string) {
 	}
 	for _, name := range names {
 		in, err := os.Open(name)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		out, err := os.Create(filepath.Join(to, filepath.Base(name)))
 		if err == nil {
 			_, err = io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, 256<<10))
 			err = errors.Join(err, out.Sync(), out.Close(), in.Close())
 		}
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 	}
 	d, err := os.Open(to)
 	if err == nil {
 		err = errors.Join(d.Sync(), d.Close())
 	}
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 }
 
 // BenchmarkIncrementalExport reports the size of an export of 1 % new keys, in percent of the whole.
@@ -142,28 +125,18 @@ func BenchmarkIncrementalExport(b *testing.B) {
 			ctx := context.Background()
 			for b.Loop() {
 				has, err := db.Inventory(ctx)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				put(b, db, exportKeys, exportKeys+exportKeys/100, c.key)
 				for _, when := range []string{"at_once", "compacted"} {
 					if when == "compacted" {
-						if err := db.Compact(ctx, bloomkv.CompactOptions{}); err != nil {
-							b.Fatal(err)
-						}
+						must(b, db.Compact(ctx, bloomkv.CompactOptions{}))
 					}
 					x, err := db.Export(ctx, bloomkv.ExportOptions{Since: has})
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					whole, err := db.Export(ctx, bloomkv.ExportOptions{})
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					b.ReportMetric(100*float64(x.Size())/float64(whole.Size()), "%_"+when)
-					if err := errors.Join(x.Close(), whole.Close()); err != nil {
-						b.Fatal(err)
-					}
+					must(b, errors.Join(x.Close(), whole.Close()))
 				}
 			}
 		})
@@ -176,10 +149,9 @@ func manyTables(b *testing.B, fsys vfs.FS, dir string, tables int) *bloomkv.Opti
 	o := &bloomkv.Options{
 		FS: fsys, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone, TableSize: 16 << 10,
 	}
-	db, err := bloomkv.Open(dir, o)
-	must(b, err)
+	db := storetest.Open(b, dir, o)
 	value := make([]byte, 16<<10)
-	err = db.Ingest(b.Context(), func(yield func(bloomkv.KV, error) bool) {
+	err := db.Ingest(b.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range uint64(tables) {
 			if !yield(bloomkv.KV{binary.BigEndian.AppendUint64(nil, 2*i), nil}, nil) ||
 				!yield(bloomkv.KV{binary.BigEndian.AppendUint64(nil, 2*i+1), value}, nil) {
@@ -211,8 +183,7 @@ func BenchmarkOpenManyTables(b *testing.B) {
 			o := manyTables(b, fsys, dir, tablesForOpen)
 			b.ReportAllocs()
 			for b.Loop() {
-				db, err := bloomkv.Open(dir, o)
-				must(b, err)
+				db := storetest.Open(b, dir, o)
 				b.StopTimer()
 				must(b, db.Close())
 				b.StartTimer()
@@ -229,8 +200,7 @@ func BenchmarkFlushManyTables(b *testing.B) {
 		mem := vfstest.NewMem()
 		o := manyTables(b, mem, "db", tablesForOpen)
 		o.FilterMemory, o.MemoryBudget = memory, 256<<20
-		db, err := bloomkv.Open("db", o)
-		must(b, err)
+		db := storetest.Open(b, "db", o)
 		for !db.Metrics().Warm {
 			if _, err := db.Get(nil); !errors.Is(err, bloomkv.ErrNotFound) {
 				b.Fatal(err)

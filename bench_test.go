@@ -221,15 +221,13 @@ func BenchmarkGetMany(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					pick()
-					if err := db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
+					must(b, db.GetMany(keys[:], func(_ int, v []byte, found bool) error {
 						if found == (absent == 1) {
 							return bloomkv.ErrNotFound
 						}
 						dst = append(dst[:0], v...)
 						return nil
-					}); err != nil {
-						b.Fatal(err)
-					}
+					}))
 				}
 				perKey(b)
 			})

@@ -59,18 +59,14 @@ func newAnswersModel(t *testing.T, db *bloomkv.DB) *answersModel {
 // wrote records a write that is in the memtable.
 func (m *answersModel) wrote(lo, hi []byte, err error) {
 	m.t.Helper()
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	m.memory = append(m.memory, memoryWrite{m.db.Tree().NewestSeq(), lo, hi})
 }
 
 // settle flushes memory, waits until the tree is at rest and reads its tables.
 func (m *answersModel) settle() {
 	m.t.Helper()
-	if err := m.db.Flush(m.t.Context()); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, m.db.Flush(m.t.Context()))
 	storetest.Settle(m.t, m.db)
 	m.memory = nil
 	m.readTables()
@@ -98,9 +94,7 @@ func (m *answersModel) readTables() {
 func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable {
 	m.t.Helper()
 	f, err := m.db.Options().FS.Open(filepath.Join("db", tm.File))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	defer f.Close()
 	r, err := sstable.Open(f, int64(tm.Bytes), tm.File)
 	if err == nil {
@@ -111,9 +105,7 @@ func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable
 			}
 		}
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	defer r.Close()
 	a := &answersTable{TableMetrics: tm, filter: r.Filter(), seqs: map[string][]ikey.Seq{}, dels: r.RangeDels().List()}
 	it := r.Iter(sstable.IterOptions{Bypass: true})
@@ -124,9 +116,7 @@ func (m *answersModel) read(tm bloomkv.TableMetrics, seq ikey.Seq) *answersTable
 		}
 		a.seqs[string(it.Key().User)] = append(a.seqs[string(it.Key().User)], of)
 	}
-	if err := errors.Join(it.Err(), it.Close()); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, errors.Join(it.Err(), it.Close()))
 	return a
 }
 
@@ -258,9 +248,7 @@ func (m *answersModel) look(keys [][]byte, snap *bloomkv.Snapshot) {
 		m.looked(key, seq)
 		m.db.MayContain(key) // is not counted
 	}
-	if err := many(keys, func(int, []byte, bool) error { return nil }); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, many(keys, func(int, []byte, bool) error { return nil }))
 	for _, key := range keys {
 		m.looked(key, seq)
 	}
@@ -282,8 +270,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				return nil
 			}))
 			o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, test.fpr
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			m := newAnswersModel(t, db)
 			rng := rand.New(rand.NewPCG(5, 6))
 			const n = 2000
@@ -359,8 +346,7 @@ func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
 				t.Error("tables after Close")
 			}
 			o.FS, o.ReadOnly = killed, true
-			db, err = bloomkv.Open("db", o)
-			must(t, err)
+			db = storetest.Open(t, "db", o)
 			m = newAnswersModel(t, db)
 			m.readTables()
 			m.look(keys, nil)
@@ -392,8 +378,7 @@ func TestWhatFiltersHaveAnsweredOutlastsClose(t *testing.T) {
 		t.Helper()
 		opts := *o
 		opts.FS, opts.ReadOnly, opts.FilterFPR = fsys, readOnly, 0.2
-		db, err := bloomkv.Open("db", &opts)
-		must(t, err)
+		db := storetest.Open(t, "db", &opts)
 		db.Reads().SamplingBits = 0
 		return db
 	}

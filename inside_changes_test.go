@@ -86,8 +86,7 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 		for _, place := range []string{"a memtable", "a table"} {
 			for side, gate := range map[string]func(*bloomkv.DB, int, func()){"before": beforeSeq, "after": afterSeq} {
 				for times := 1; times <= 3; times++ { // a reader that finds another state reads the sequence again
-					db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-					must(t, err)
+					db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 					// Versions newer than a snapshot keep their sequence numbers through a compaction.
 					snapshot, err := db.Snapshot()
 					if err == nil {
@@ -126,13 +125,12 @@ func TestAKeyThatIsThereIsFoundWhileItIsReplaced(t *testing.T) {
 func TestASnapshotThatIsTakenWhileTablesAreWrittenKeepsWhatItSees(t *testing.T) {
 	for _, work := range []storetest.Function{storetest.CompactLoop, storetest.FlushLoop} {
 		g := storetest.NewGate()
-		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 			if storetest.CreatesTable(op) && storetest.Inside(work) {
 				g.Pass()
 			}
 			return nil
 		})))
-		must(t, err)
 		key := []byte("key")
 		put := func(v string) {
 			if err := db.Put(key, []byte(v)); err != nil {
@@ -182,8 +180,7 @@ func TestAStateIsHeldInsideAGuard(t *testing.T) {
 	}
 	for name, read := range readers {
 		for _, replaced := range []bool{false, true} { // false: a new state that keeps these tables
-			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-			must(t, err)
+			db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 			write := func(key, value string) {
 				if err := errors.Join(db.Put([]byte(key), []byte(value)), db.Flush(t.Context())); err != nil {
 					t.Error(err)
@@ -234,13 +231,12 @@ func TestAReadUnderWayKeepsItsTable(t *testing.T) {
 	g := storetest.NewGate()
 	slow := false
 	files := storetest.TrackOpen(vfstest.NewMem())
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(files, func(op vfstest.Op) error {
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(files, func(op vfstest.Op) error {
 		if slow && op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.Search) {
 			g.Pass()
 		}
 		return nil
 	})))
-	must(t, err)
 	key := []byte("key")
 	must(t, errors.Join(db.Put(key, []byte("old")), db.Flush(t.Context())))
 	atRest(t, db)
@@ -322,14 +318,13 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 		for _, place := range []string{"reading the file", "first sequence", "second sequence"} {
 			g := storetest.NewGate()
 			gated := false
-			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+			db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 				if gated && op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") &&
 					storetest.Inside(storetest.Compare) {
 					g.Pass()
 				}
 				return nil
 			})))
-			must(t, err)
 			must(t, errors.Join(db.Put(key, old), db.Flush(t.Context())))
 			atRest(t, db)
 			spoilAll(db)
@@ -388,8 +383,7 @@ func blockStore(t *testing.T, n, blockSize int) (db *bloomkv.DB, key, value func
 	storetest.Roomy(t) // so that blocks stay cached until spoilAll
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.Compression, o.BlockSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, blockSize
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	t.Cleanup(func() {
 		if err := db.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
 			t.Error(err)
@@ -600,8 +594,7 @@ func testABlockIsLetGo(t *testing.T, blockSize int) {
 
 // TestRunsThatDoNotChangeAreKept: a flush adds one run and keeps the others.
 func TestRunsThatDoNotChangeAreKept(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	defer func() { _ = db.Close() }()
 	for i := range 3 {
 		before := db.Tree().Load().Runs
@@ -617,8 +610,7 @@ func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 	var db *bloomkv.DB
 	var leave func()
-	var err error
-	db, err = bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+	db = storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpSync && strings.Contains(op.Name, "MANIFEST") && leave != nil &&
 			storetest.Inside(storetest.InstallIngest) {
 			leave()
@@ -626,7 +618,6 @@ func TestAnIngestIsVisibleWithItsState(t *testing.T) {
 		}
 		return nil
 	})))
-	must(t, err)
 	must(t, db.Put([]byte("key"), []byte("old")))
 	atRest(t, db)
 	// A callback retired while a reader is inside runs at the first retirement after it left, which is that of the old

@@ -32,8 +32,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 		if seed%2 == 0 {
 			o.MemtableSize = 1 << 20
 		}
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		const n = 600
 		key := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 		alive := map[int]bool{}
@@ -164,8 +163,7 @@ func TestStretchesOfDeadKeysHideNothing(t *testing.T) {
 func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.DurabilityNoSync, 1<<20
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer func() {
 		must(t, db.Close())
 	}()
@@ -261,8 +259,7 @@ func TestLongBoundsEndWhereTheySay(t *testing.T) {
 // TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce has iterators record a range of dead keys, and then ingests into
 // it.
 func TestKeysIngestedIntoAStretchOfDeadKeysAreSeenAtOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
 	want := map[string]string{"a": "", "z": ""}
 	keys := []string{"a", "z"}
@@ -401,8 +398,7 @@ func TestWhatASnapshotFindsDeadIsNotDeadForOthers(t *testing.T) {
 func dead(tb testing.TB, n int) *bloomkv.Options {
 	tb.Helper()
 	o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
-	db, err := bloomkv.Open("db", o)
-	must(tb, err)
+	db := storetest.Open(tb, "db", o)
 	must(tb, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("z"), nil)))
 	var b bloomkv.Batch
 	for i := range n {
@@ -469,8 +465,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 				o := dead(t, n)
 				files := storetest.LogFiles(o.FS)
 				o.FS, o.ReadOnly, o.MaxMappedBytes = files, readOnly, -1
-				db, err := bloomkv.Open("db", o)
-				must(t, err)
+				db := storetest.Open(t, "db", o)
 				uncached(db)
 				// The first walk may end just before a report is worth it, but the second one does not.
 				want := p.poll(db)
@@ -516,8 +511,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 
 // TestPollsOfManyRangesStepOverTheirKeysOnce polls a thousand ranges in turns.
 func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	const ranges, n = 1000, 2 * deadkeys.Worth
 	for i := range ranges * n {
 		must(t, db.Delete(fmt.Appendf(nil, "%03d/%d", i%ranges, i/ranges)))
@@ -603,8 +597,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 					back, tx, got, n/2, deadkeys.Worth+1)
 			}
 			must(t, db.Close())
-			db, err = bloomkv.Open("db", o)
-			must(t, err)
+			db = storetest.Open(t, "db", o)
 			for i := range n / 2 {
 				pop(n/2 + i)
 			}
@@ -619,8 +612,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 // TestAPollBesideWritesStepsOverDeletedKeysOnce has writers put and delete keys everywhere while others poll.
 func TestAPollBesideWritesStepsOverDeletedKeysOnce(t *testing.T) {
 	const n, rounds = 20_000, 200
-	db, err := bloomkv.Open("db", dead(t, n))
-	must(t, err)
+	db := storetest.Open(t, "db", dead(t, n))
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -653,8 +645,7 @@ func TestAPollBesideWritesStepsOverDeletedKeysOnce(t *testing.T) {
 // TestATransactionFindsItsKeysAmongDeadOnes puts a key into a range of which earlier cursors have found that no key is
 // alive.
 func TestATransactionFindsItsKeysAmongDeadOnes(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	const n = 2000
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
 	for i := range n {

@@ -176,8 +176,7 @@ func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 		}
 		return nil
 	})
-	db, err := bloomkv.Open("db", storetest.PlanOptions(slow, 0.01, nil))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.PlanOptions(slow, 0.01, nil))
 	defer func() { must(t, db.Close()) }()
 	defer close(release)
 	storetest.Soon(t, "a filter is read", begun.Load)
@@ -277,8 +276,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			grown := rest("compacted", steps*step)
 			must(t, db.Close())
-			db, err = bloomkv.Open("db", o)
-			must(t, err)
+			db = storetest.Open(t, "db", o)
 			if again := rest("opened again", steps*step); again != grown {
 				t.Errorf("reopened, the rate is %g, before it was %g", again, grown)
 			}
@@ -323,8 +321,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.FilterKind = bloomkv.DurabilityNoSync, kind
 		o.MemtableSize, o.TableSize, o.LevelRatio, o.BaseLevelSize = 1<<20, 1<<20, 10, 1<<20
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		const keys = 300_000
 		value := make([]byte, 60)
 		for i := range uint64(keys) {
@@ -472,8 +469,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 
 			before := db.Metrics().FPRPromised
 			must(t, db.Close())
-			db, err = bloomkv.Open("db", o)
-			must(t, err)
+			db = storetest.Open(t, "db", o)
 			defer func() { _ = db.Close() }()
 			first("reopening", false)
 			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
@@ -555,8 +551,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, bloomkv.PrefixSeparator('/', 1)
 	o.MemtableSize, o.TableSize = 64<<10, 64<<10
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	for i := range 8000 {
 		must(t, db.Put(fmt.Appendf(nil, "%05d/key", i), nil))
@@ -631,8 +626,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 	const n = 20_000
 	o := storetest.Small(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.05
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 	for i := range n {
@@ -715,8 +709,7 @@ func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
 // TestTablesOfOtherSeedsAreAsked looks up keys in a store whose filters have different seeds, as after reseeding or an
 // ingest of tables from elsewhere.
 func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), FilterSeed: 3})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), FilterSeed: 3})
 	defer func() {
 		must(t, db.Close())
 	}()
@@ -747,7 +740,7 @@ func TestTablesOfOtherSeedsAreAsked(t *testing.T) {
 			t.Fatalf("MayContain(%s) = false", k)
 		}
 	}
-	err = db.GetMany(keys, func(i int, v []byte, found bool) error {
+	err := db.GetMany(keys, func(i int, v []byte, found bool) error {
 		if !found || string(v) != string(keys[i]) {
 			return fmt.Errorf("%s: %q, %v", keys[i], v, found)
 		}

@@ -28,8 +28,7 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	mem := vfstest.NewMem()
 	fs, open := storetest.Gated(mem, storetest.CreatesTable)
 	opts := storetest.Small(fs)
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	must(t, db.Put([]byte("first"), nil))
 	// The flush of the old log waits until the next log has grown.
 	if _, err := db.Writer().Freeze(t.Context()); err != nil {
@@ -92,8 +91,7 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 		"synced": bloomkv.DurabilitySync, "not synced": bloomkv.DurabilityNoSync,
 	} {
 		mem := vfstest.NewMem()
-		db, err := bloomkv.Open("db", storetest.Small(mem))
-		must(t, err)
+		db := storetest.Open(t, "db", storetest.Small(mem))
 		must(t, db.Put([]byte("flushed"), nil))
 		must(t, db.Flush(t.Context()))
 		must(t, storetest.PutWith(db, durability, []byte("first"), nil))
@@ -103,8 +101,7 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 		left, lost := mem.Kill(), mem.Crash(vfstest.KeepNothing)
 		must(t, db.Close())
 
-		crashed, err := bloomkv.Open("db", storetest.Small(lost))
-		must(t, err)
+		crashed := storetest.Open(t, "db", storetest.Small(lost))
 		if ok, err := crashed.Has([]byte("first")); !ok || err != nil {
 			t.Errorf("%s: the first record of a named log after a power cut: %v, %v", name, ok, err)
 		}
@@ -153,8 +150,7 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 				}) {
 					t.Errorf("Salvage lost %v, want a loss in %s that may have held keys", report.Lost, base)
 				}
-				db, err := bloomkv.Open("new", storetest.Small(fsys))
-				must(t, err)
+				db := storetest.Open(t, "new", storetest.Small(fsys))
 				if ok, err := db.Has([]byte("flushed")); !ok || err != nil {
 					t.Errorf("the key in a table after Salvage: %v, %v", ok, err)
 				}
@@ -169,7 +165,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 	g, flush := storetest.NewGate(), make(chan struct{})
 	var gated atomic.Bool
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if gated.Load() && op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog) {
 			g.Pass()
 		}
@@ -178,7 +174,6 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		}
 		return nil
 	})))
-	must(t, err)
 	put := func(key string) {
 		t.Helper()
 		var b bloomkv.Batch
@@ -249,8 +244,7 @@ func TestLogsAndManifestsAreClosedWhenOthersTakeTheirPlace(t *testing.T) {
 	must(t, errors.Join(db.Close(), files.Left()))
 	o.ReadOnly = true
 	for range 2 {
-		db, err = bloomkv.Open("db", o)
-		must(t, err)
+		db = storetest.Open(t, "db", o)
 		if _, err := storetest.Contents(db); err != nil {
 			t.Error(err)
 		}
@@ -272,8 +266,7 @@ func tablesOf(db *bloomkv.DB) (tables []*tree.Table, keys [][]byte) {
 func openManyTables(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	o.MaxOpenFiles, o.Compression = 8, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i), make([]byte, 700)))
 	}
@@ -400,8 +393,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 	mem := vfstest.NewMem()
 	fsys, open := storetest.Gated(mem, storetest.CreatesTable)
-	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(fsys))
 	must(t, db.Put([]byte("first"), nil))
 	if _, err := db.Writer().Freeze(t.Context()); err != nil { // its flush waits, so that there are two logs
 		t.Fatal(err)
@@ -569,8 +561,7 @@ func TestNumbersAreGivenOutOnceAndBelowWhatTheManifestReserves(t *testing.T) {
 		return nil
 	})
 	for i := range 2 {
-		db, err = bloomkv.Open("db", storetest.Tiny(fs))
-		must(t, err)
+		db = storetest.Open(t, "db", storetest.Tiny(fs))
 		key := []byte("key")
 		must(t, errors.Join(db.Put(key, nil), db.Flush(t.Context()), db.Put(key, nil), db.Close()))
 		if len(made) <= i {

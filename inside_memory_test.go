@@ -129,8 +129,7 @@ func TestResourcesGetBackAllOfClosedStores(t *testing.T) {
 		r := newTestResources(t, 8<<20, 8)
 		var all, open []*bloomkv.DB
 		for i := range 3 {
-			db, err := bloomkv.Open(fmt.Sprintf("db%d", i), sharing(r))
-			must(t, err)
+			db := storetest.Open(t, fmt.Sprintf("db%d", i), sharing(r))
 			all, open = append(all, db), append(open, db)
 			fillStore(t, db, n)
 			storetest.Settle(t, db)
@@ -175,8 +174,7 @@ func TestMemtablesOfAllStoresTakeAtMostHalf(t *testing.T) {
 	r := newTestResources(t, 16<<20, 0)
 	var open []*bloomkv.DB
 	for i := range 16 { // the default number of stores
-		db, err := bloomkv.Open(fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfstest.NewMem(), Resources: r})
-		must(t, err)
+		db := storetest.Open(t, fmt.Sprintf("db%d", i), &bloomkv.Options{FS: vfstest.NewMem(), Resources: r})
 		if db.Options().MemtableSize != 256<<10 {
 			t.Fatalf("a memtable of %d bytes, want 256 KiB", db.Options().MemtableSize)
 		}
@@ -253,9 +251,7 @@ func TestFiltersOfAllStoresAreReducedTogether(t *testing.T) {
 	for i := range stores {
 		o := sharing(r)
 		o.FilterFPR = 1e-3
-		var err error
-		stores[i], err = bloomkv.Open(fmt.Sprintf("db%d", i), o)
-		must(t, err)
+		stores[i] = storetest.Open(t, fmt.Sprintf("db%d", i), o)
 		fillStore(t, stores[i], n)
 		var key []byte
 		for k := range uint64(500) { // so that other levels have keys, too
@@ -318,12 +314,10 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		}
 		return nil
 	})
-	hanging, err := bloomkv.Open("hanging", o)
-	must(t, err)
+	hanging := storetest.Open(t, "hanging", o)
 	fillStore(t, hanging, 20_000)
 	storetest.Settle(t, hanging)
-	other, err := bloomkv.Open("other", sharing(r))
-	must(t, err)
+	other := storetest.Open(t, "other", sharing(r))
 	s, release := hanging.Tree().Acquire()
 	s.EachTable(func(_ int, t *tree.Table) { // so that lookups have to load
 		t.Reader.Keys.Reduce(t.Reader.Keys.Forms(1))
@@ -443,8 +437,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 		FilterFPR: 1e-6,
 		TableSize: 1 << 20,
 	}
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	defer func() {
 		must(t, db.Close())
 	}()
@@ -504,8 +497,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 
 // TestAMemtableThatWasWrittenOutIsLeftToTheCollector checks that the store does not keep a flushed memtable in memory.
 func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 	for range 2 {
 		must(t, db.Put([]byte("key"), []byte("value")))
 		mem := weak.Make(db.Tree().Load().Mem)
@@ -525,10 +517,9 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 // divided and all filters are being loaded, as far as the locks show: that goes on behind the writer.
 func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	const memtable = 256 << 10
-	db, err := bloomkv.Open("db", &bloomkv.Options{
+	db := storetest.Open(t, "db", &bloomkv.Options{
 		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemtableSize: memtable, MemoryBudget: 8 << 20,
 	})
-	must(t, err)
 	defer func() { must(t, db.Close()) }()
 	value := make([]byte, 1000)
 	write := func(n int) {

@@ -31,8 +31,7 @@ func shapedStore(t *testing.T, fsys vfs.FS, key func(uint64) []byte, n int) *blo
 	o := storetest.Tiny(fsys)
 	o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 1024, 64<<10,
 		32<<10, 4
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	rng := rand.New(rand.NewPCG(11, 12))
 	put := func(i int) {
 		t.Helper()
@@ -64,8 +63,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 	key := storetest.KeyShapes[0].Key
 	mem := vfstest.NewMem()
 	o := shapedStore(t, mem, key, n)
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	// a table of range tombstones
 	must(t, db.DeleteRange(bloomkv.KeyRange{Lower: key(1000), Upper: key(1400)}))
 	must(t, db.Close())
@@ -138,8 +136,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			files := storetest.LogFiles(mem)
 			o.FS = files
 			o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20 // so that nothing is flushed from here on
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			defer func() {
 				must(t, db.Close())
 			}()

@@ -67,8 +67,7 @@ func TestApproximateSizesAddUp(t *testing.T) {
 // keys. The parts add up to the byte, whatever bounds the ends have, and no range is smaller than a part of it.
 func TestApproximateSizesOfPartsAreThatOfTheWhole(t *testing.T) {
 	o, _ := storetest.Layered(t, vfstest.NewMem())
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	size := func(lo, hi []byte) uint64 {
 		t.Helper()

@@ -40,8 +40,7 @@ func newCheckStore(t *testing.T) *bloomkv.Options {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	for i := range 12_000 {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)))
@@ -104,8 +103,7 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 	o := newCheckStore(t)
 	o.ReadOnly = true // its tables stay the same
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	var done []uint64
 	report, err := db.Check(t.Context(), bloomkv.CheckOptions{Progress: func(n, total uint64) {
@@ -137,8 +135,7 @@ func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 func TestCheckFindsAByteThatFlipsWhileTheStoreIsOpen(t *testing.T) {
 	mem := vfstest.NewMem()
 	o, want := storetest.Layered(t, mem)
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, want) != "" {
 		t.Fatal(err, storetest.Diff(got, want))

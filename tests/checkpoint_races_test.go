@@ -51,7 +51,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 				var db *bloomkv.DB
 				op := 0
 				var otherErr error
-				db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(o vfstest.Op) error {
+				db = storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(o vfstest.Op) error {
 					if isOfCopy(o) && armed && !inside { // not in the competitor's own operations
 						if op++; op == at+1 {
 							inside = true
@@ -60,10 +60,9 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 					}
 					return nil
 				})))
-				must(t, err)
 				storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm && db.Metrics().Settled })
 				armed = true
-				err = db.Checkpoint(t.Context(), "copy")
+				err := db.Checkpoint(t.Context(), "copy")
 				armed = false
 				if op <= at {
 					must(t, db.Close())
@@ -215,8 +214,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		hs[i] = &history{prefix: fmt.Sprintf("w%d/", i), clock: &clock}
 	}
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	for i, h := range hs {
@@ -279,8 +277,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 		}
 		o := storetest.Tiny(lost)
 		o.ErrorIfMissing = true
-		db, err := bloomkv.Open(dir, o)
-		must(t, err)
+		db := storetest.Open(t, dir, o)
 		got, err := storetest.Contents(db)
 		if err = errors.Join(err, db.Close()); err != nil {
 			t.Fatalf("%s: %v", dir, err)

@@ -25,8 +25,7 @@ func grown(t *testing.T, fsys vfs.FS) (*bloomkv.DB, map[string]string) {
 	t.Helper()
 	o := storetest.Tiny(fsys)
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	rng := rand.New(rand.NewPCG(35, 0))
 	want := map[string]string{}
 	for i := range 600 {
@@ -141,8 +140,7 @@ func TestACheckpointIsTheStoreAtTheCallAndCopiesNoTable(t *testing.T) {
 func TestACheckpointOnDiskSharesFilesWithItsSource(t *testing.T) {
 	tmp := t.TempDir()
 	source, dir := filepath.Join(tmp, "db"), filepath.Join(tmp, "copy")
-	db, err := bloomkv.Open(source, storetest.Tiny(vfs.OS))
-	must(t, err)
+	db := storetest.Open(t, source, storetest.Tiny(vfs.OS))
 	defer db.Close()
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Checkpoint(t.Context(), dir)))
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -207,8 +205,7 @@ func TestACheckpointOfLittle(t *testing.T) {
 			c.make(t, db)
 			for range c.open {
 				must(t, db.Close())
-				db, err = bloomkv.Open("db", storetest.Tiny(mem))
-				must(t, err)
+				db = storetest.Open(t, "db", storetest.Tiny(mem))
 			}
 			want, err := storetest.Contents(db)
 			must(t, err)
@@ -258,8 +255,7 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 			}
 		}
 		var err error
-		db, err = bloomkv.Open(dir, storetest.Tiny(mem))
-		must(t, err)
+		db = storetest.Open(t, dir, storetest.Tiny(mem))
 		w := modelWrite{{key: fmt.Sprintf("k%03d", i), value: "newer"}, {key: fmt.Sprintf("k%03d", i+5), del: true}}
 		must(t, db.ApplyWith(w.batch(), bloomkv.DurabilitySync))
 		w.apply(want)
@@ -276,8 +272,7 @@ func TestACheckpointInsideItsOwnStoreIsRefused(t *testing.T) {
 		t.Run(fmt.Sprintf("%T", fsys), func(t *testing.T) {
 			t.Chdir(t.TempDir())
 			o := storetest.Tiny(fsys)
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			defer db.Close()
 			targets := []string{"db/copy", "db/../db/copy", "beside/../db/copy", "db/sub", "db/sub/copy"}
 			must(t, errors.Join(fsys.Mkdir(filepath.FromSlash("db/sub")), fsys.Mkdir("beside")))
@@ -321,8 +316,7 @@ func TestACheckpointOverwritesNothing(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, _ := grown(t, mem)
 	defer db.Close()
-	other, err := bloomkv.Open("open", storetest.Tiny(mem))
-	must(t, err)
+	other := storetest.Open(t, "open", storetest.Tiny(mem))
 	defer other.Close()
 	for _, make := range []func() error{
 		func() error { return mem.Mkdir("full") }, func() error { return replaceNone(mem, "full/x") },

@@ -109,8 +109,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterKind: kind, FilterSeed: 0x5eed + uint64(set),
 		MemtableSize: 256 << 10, BaseLevelSize: 1 << 20, TableSize: 256 << 10,
 	}
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer func() {
 		must(t, db.Close())
 	}()
@@ -163,8 +162,7 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 	seedOf := func(dir string, o bloomkv.Options) (store bloomblock.Seed, filters []bloomblock.Seed) {
 		t.Helper()
 		o.FS = files
-		db, err := bloomkv.Open(dir, &o)
-		must(t, err)
+		db := storetest.Open(t, dir, &o)
 		if !o.ReadOnly {
 			for i := range 3 {
 				must(t, db.Put(fmt.Append(nil, i), nil))
@@ -237,11 +235,10 @@ func BenchmarkChosenKeys(b *testing.B) {
 				var put, inMemory, flush, get float64
 				for b.Loop() {
 					b.StopTimer()
-					db, err := bloomkv.Open("db", &bloomkv.Options{
+					db := storetest.Open(b, "db", &bloomkv.Options{
 						FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterKind: kind,
 						MemtableSize: 32 << 20, MemoryBudget: 256 << 20,
 					})
-					must(b, err)
 					step := func(sum *float64, f func()) {
 						start := b.Elapsed()
 						b.StartTimer()

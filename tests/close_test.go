@@ -38,8 +38,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		}
 		o := storetest.Tiny(fsys)
 		o.MaxOpenFiles = 8
-		db, err := bloomkv.Open(dir, o)
-		must(t, err)
+		db := storetest.Open(t, dir, o)
 		var wg sync.WaitGroup
 		// In a rush, a few callers keep the processors busy, so that Close takes long and most calls arrive while it
 		// waits. Otherwise all yield in turn, and Close meets flushes and compactions under way.
@@ -267,8 +266,7 @@ func closedErr(db *bloomkv.DB) error {
 // stored.
 func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 	for _, where := range []string{"memtable", "tables"} {
-		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-		must(t, err)
+		db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 		for i := range 300 {
 			key, value := fmt.Sprintf("k%03d", i), strings.Repeat(strconv.Itoa(i%10), 20)
 			must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte(key), []byte(value)))
@@ -318,8 +316,7 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	dir := filepath.Join(t.TempDir(), "db")
 	for range 3 {
-		db, err := bloomkv.Open(dir, o)
-		must(t, err)
+		db := storetest.Open(t, dir, o)
 		for i := range 3000 {
 			must(t, db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000),
 				[]byte(strings.Repeat(strconv.Itoa(i), 50))))
@@ -388,7 +385,6 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 	if err := <-second; !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("a second Close: %v, want %v", err, bloomkv.ErrClosed)
 	}
-	db, err = bloomkv.Open("db", &bloomkv.Options{FS: mem})
-	must(t, err)
+	db = storetest.Open(t, "db", &bloomkv.Options{FS: mem})
 	must(t, db.Close())
 }

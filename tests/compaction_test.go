@@ -139,8 +139,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 // TestADamagedSampleIsReportedAndNotMissed checks that a compaction works without a sample and reports the damaged one.
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	fsys := vfstest.NewMem()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: fsys})
 	putNumbers(t, db, 40_000, 2)
 	meta := newestTable(t, fsys)
 	putNumbers(t, db, 80_000, 4)
@@ -181,8 +180,7 @@ func TestCompactionsKeepTheirRate(t *testing.T) {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.MemtableSize, o.TableSize, o.Compression, o.CompactionRate = bloomkv.DurabilityNoSync, 1<<20,
 			1<<20, bloomkv.CompressionNone, rate
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		rng := rand.New(rand.NewPCG(1, 2))
 		value := make([]byte, 1000)
 		began := time.Now()
@@ -242,8 +240,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 			o := &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync}
 			want, most := map[string]string{}, 0
 			for i := range sessions {
-				db, err := bloomkv.Open("db", o)
-				must(t, err)
+				db := storetest.Open(t, "db", o)
 				k, v := key(i), strconv.Itoa(i)
 				must(t, errors.Join(db.Put([]byte(k), []byte(v)), db.Close()))
 				want[k] = v
@@ -253,8 +250,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 			if most > 30 { // level 0 has at most 12 runs, and the level below joins what is small
 				t.Errorf("%d table files after a session, want at most 30", most)
 			}
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			storetest.Settle(t, db)
 			if n := db.Metrics().Files.Tables; n > 8 {
 				t.Errorf("%d tables once it is settled, want at most 8\n%v", n, db.Metrics())
@@ -293,8 +289,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfstest.NewMem()
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync})
-			must(t, err)
+			db := storetest.Open(t, "db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync})
 			want := map[string]string{}
 			for i := range flushes {
 				add(t, db, mem, i)
@@ -336,16 +331,14 @@ func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
 	must(t, db.Close())
 
 	o.TableSize, o.ReadOnly = 0, true
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	if m := db.Metrics(); !m.Settled || m.Files.Tables != 200 {
 		t.Errorf("for a reader, settled %v, %d tables, want all 200 as they are", m.Settled, m.Files.Tables)
 	}
 	must(t, errors.Join(contains(db, want), db.Close()))
 
 	o.ReadOnly = false
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	snapshot, err := db.Snapshot()
 	must(t, err)
 	before := maps.Clone(want)
@@ -388,8 +381,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	})
 	opts := storetest.Tiny(slow)
 	opts.Durability, opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	fillTables(t, db)
 	done := make(chan error)
@@ -431,8 +423,7 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 	}))
 	opts.TableSize = 16 << 10
 	opts.Compression = bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	for i := range 20 {
 		must(t, db.Put(fmt.Appendf(nil, "%04d", i), make([]byte, 1000)))
 	}
@@ -460,8 +451,7 @@ func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
 		return nil
 	}))
 	opts.MemtableSize, opts.Durability = 2<<20, bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	key := bytes.Repeat([]byte("k"), 60_000) // bounds that fill a manifest
 	for i := range 80 {
 		must(t, db.Put(fmt.Appendf(key, "%04d", i), make([]byte, 20_000)))

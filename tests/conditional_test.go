@@ -107,8 +107,7 @@ func TestAReadOnlyStoreRefusesEveryWriteAlike(t *testing.T) {
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	for _, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync} {
 		o.ReadOnly, o.Durability = true, d
-		db, err = bloomkv.Open("db", o)
-		must(t, err)
+		db = storetest.Open(t, "db", o)
 		want := db.Put([]byte("k"), nil)
 		if !errors.Is(want, bloomkv.ErrReadOnly) {
 			t.Fatalf("Put returned %v, want ErrReadOnly", want)
@@ -150,8 +149,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 	slow, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
 		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog)
 	})
-	db, err := bloomkv.Open("db", storetest.Tiny(slow))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(slow))
 	must(t, db.ApplyWith(new(bloomkv.Batch), bloomkv.DurabilityNoSync))
 	var wg sync.WaitGroup
 	wg.Go(func() { // leads its group, and waits at the gate
@@ -203,8 +201,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 	slow, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
 		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog)
 	})
-	db, err := bloomkv.Open("db", storetest.Tiny(slow))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(slow))
 	var b bloomkv.Batch
 	for i := range 4 {
 		b.Put(fmt.Appendf(nil, "key%d", i), []byte("old"))

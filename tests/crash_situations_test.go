@@ -41,8 +41,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 		}
 		return rolling && manifests > 1
 	}}
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(c.mem, c.hook)))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(c.mem, c.hook)))
 	long := strings.Repeat("k", bloomkv.MaxKeySize-8)
 	for i := 0; ; i++ {
 		w := modelWrite{{key: fmt.Sprintf("%s%03d", long, i%8), value: "v"}}
@@ -111,8 +110,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 		}
 		return nil
 	})
-	db, err := bloomkv.Open("db", storetest.Tiny(fsys))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(fsys))
 	var wg sync.WaitGroup
 	for i, h := range hs {
 		wg.Go(func() {
@@ -264,14 +262,13 @@ func twoLogs(t *testing.T, promised bool) (left *vfstest.Mem, writes int) {
 	mem := vfstest.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if opened.Load() && (op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") ||
 			!promised && (op.Kind == vfstest.OpSyncDir || op.Kind == vfstest.OpSync)) {
 			<-release
 		}
 		return nil
 	})))
-	must(t, err)
 	opened.Store(true)
 	defer func() {
 		close(release)

@@ -613,8 +613,7 @@ func TestSequenceNumbersOfLostWritesAreNotUsedAgain(t *testing.T) {
 		o.FS = mem.Crash(vfstest.KeepNothing)
 		open()
 		must(t, db.Close())
-		db, err = bloomkv.Open("db", o)
-		must(t, err)
+		db = storetest.Open(t, "db", o)
 		if after := ingested(db); after <= before+1+lost {
 			t.Errorf("named %t: sequence %d after the crash, want more than %d, which readers had seen",
 				named, after, before+1+lost)

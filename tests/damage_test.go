@@ -51,13 +51,12 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 	var hold atomic.Bool
 	release := make(chan struct{})
 	defer close(release)
-	db, err := bloomkv.Open("db", d.options(vfstest.NewHook(d.fs, func(op vfstest.Op) error {
+	db := storetest.Open(t, "db", d.options(vfstest.NewHook(d.fs, func(op vfstest.Op) error {
 		if hold.Load() && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
 		return nil
 	})))
-	must(t, err)
 	put := func(i, size int, how bloomkv.Durability) {
 		t.Helper()
 		w := modelWrite{
@@ -356,8 +355,7 @@ func TestEveryLostPartIsFoundOrWasNeverPromised(t *testing.T) {
 // TestADamagedFilterAnswersMaybeAndIsReported damages every part of a filter block.
 func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 	d := newDamageStore(t, true)
-	db, err := bloomkv.Open("db", d.options(d.fs))
-	must(t, err)
+	db := storetest.Open(t, "db", d.options(d.fs))
 	meta := newestTable(t, d.fs)
 	must(t, db.Close())
 	file := filename.Base(filename.Table, meta.Number)
@@ -375,8 +373,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 		if !errors.As(checkErr, &damage) || damage.File != file {
 			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
 		}
-		db, err := bloomkv.Open("db", d.options(fsys))
-		must(t, err)
+		db := storetest.Open(t, "db", d.options(fsys))
 		if err := storetest.LookupsAgree(db, d.want); err != nil {
 			t.Fatalf("byte %d of the filter: %v", at-start, err)
 		}
@@ -429,16 +426,14 @@ func TestANewerFormatIsRefused(t *testing.T) {
 // TestCheckFindsDamageInAnOpenStore damages one table of an open store.
 func TestCheckFindsDamageInAnOpenStore(t *testing.T) {
 	d := newDamageStore(t, true)
-	db, err := bloomkv.Open("db", d.options(d.fs))
-	must(t, err)
+	db := storetest.Open(t, "db", d.options(d.fs))
 	report, err := db.Check(t.Context(), bloomkv.CheckOptions{})
 	if err != nil || report.Tables == 0 || report.Entries == 0 {
 		t.Errorf("an intact store: %+v, %v", report, err)
 	}
 	file := db.Tables()[0].File
 	must(t, db.Close())
-	db, err = bloomkv.Open("db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
-	must(t, err)
+	db = storetest.Open(t, "db", d.options(d.damaged(t, file, func(b []byte) []byte { b[len(b)/3] ^= 1; return b })))
 	_, err = db.Check(t.Context(), bloomkv.CheckOptions{})
 	var c *bloomkv.CorruptionError
 	if !errors.As(err, &c) || c.File != file {
@@ -468,8 +463,7 @@ func TestErrorsAboutLongKeysAreShort(t *testing.T) {
 	const most = 2 << 10 // bytes of an error
 	key := func(i int) []byte { return fmt.Appendf(bytes.Repeat([]byte{0}, 60_000), "%03d", i) }
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync, BlockSize: 256})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: mem, Durability: bloomkv.DurabilityNoSync, BlockSize: 256})
 	for i := range 5 {
 		must(t, db.Put(key(i), nil))
 	}

@@ -32,8 +32,7 @@ func digestKey(i uint64) []byte { return binary.BigEndian.AppendUint64([]byte("k
 // digestStore returns a store in which every fourth of n keys is in a run of its own.
 func digestStore(t *testing.T, o *bloomkv.Options, n uint64) *bloomkv.DB {
 	t.Helper()
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	for run := range uint64(4) {
 		err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 			for i := run; i < n && yield(bloomkv.KV{Key: digestKey(2 * i)}, nil); i += 4 {
@@ -354,8 +353,7 @@ func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
 func TestADigestBesideWriters(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	var written atomic.Uint64
 	done := make(chan error, 1)

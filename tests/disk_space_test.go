@@ -55,8 +55,7 @@ func TestCompactSaysThatTheDiskHasNoRoom(t *testing.T) {
 }
 
 func TestWhoCannotTellWhatIsFreeStopsNoCompaction(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: &spaciousFS{FS: vfstest.NewMem(), err: errors.ErrUnsupported}})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: &spaciousFS{FS: vfstest.NewMem(), err: errors.ErrUnsupported}})
 	putNumbers(t, db, 10_000, 1)
 	putNumbers(t, db, 10_000, 2)
 	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
@@ -134,8 +133,7 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfstest.NewMem()
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
-			must(t, err)
+			db := storetest.Open(t, "db", &bloomkv.Options{FS: mem})
 			must(t, db.Put([]byte("key"), []byte("value")))
 			left, err := mem.Create(c.file)
 			must(t, err)

@@ -92,8 +92,7 @@ func check(
 	disk := vfstest.NewMem()
 	o := storetest.Tiny(disk)
 	o.Durability = option
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	must(t, errors.Join(storetest.PutWith(db, bloomkv.DurabilitySync, []byte("a"), []byte("v")),
 		storetest.PutWith(db, bloomkv.DurabilityNoSync, []byte("b"), []byte("v"))))
@@ -101,8 +100,7 @@ func check(
 		t.Fatalf("%s: %v", name, err)
 	}
 	o.FS = disk.Crash(vfstest.KeepNothing)
-	after, err := bloomkv.Open("db", o)
-	must(t, err)
+	after := storetest.Open(t, "db", o)
 	defer after.Close()
 	got := []string{}
 	for kv, err := range after.Scan(bloomkv.IterOptions{}) {
@@ -119,8 +117,7 @@ func check(
 
 // TestADurabilityThatDoesNotExistIsRefused compares the errors, also after Close, which matters more.
 func TestADurabilityThatDoesNotExistIsRefused(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	k := []byte("k")
 	failures := func() []error {
 		return []error{

@@ -70,8 +70,7 @@ func (l *listener) hear(keep func()) {
 
 func (l *listener) open(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.db, l.closed = db, false
@@ -210,8 +209,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, db.Put([]byte("key"), nil))
 	killed := mem.Kill()
 	must(t, db.Close())
@@ -229,8 +227,7 @@ func TestDamageIsToldOncePerPlace(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Compression, o.TableSize, o.MemtableSize = bloomkv.CompressionNone, 1<<20, 1<<20
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for i := range 1000 {
 		must(t, db.Put(key(i), bytes.Repeat(key(i), 4)))
@@ -385,13 +382,12 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 	mem := vfstest.NewMem()
 	var opened atomic.Bool
 	release := make(chan struct{})
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if opened.Load() && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst") {
 			<-release
 		}
 		return nil
 	})))
-	must(t, err)
 	opened.Store(true)
 	value := make([]byte, 3000)
 	fill := 0 // writes that fill a memtable
@@ -422,8 +418,7 @@ func TestALoggerMayAskForMetrics(t *testing.T) {
 	}))
 	handler := &asking{Handler: slog.DiscardHandler}
 	opts.Logger = slog.New(handler)
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	must(t, db.Put([]byte("key"), nil))
 	handler.db, broken = db, true
 	if err := db.Put([]byte("key"), nil); !errors.Is(err, bloomkv.ErrReadOnly) {

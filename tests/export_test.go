@@ -88,8 +88,7 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 	withMark := exported(t, db, bloomkv.ExportOptions{})
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(withMark), "copy", bloomkv.NewStoreOptions{FS: mem}))
 	must(t, db.Close())
-	other, err := bloomkv.Open("copy", &bloomkv.Options{FS: mem})
-	must(t, err)
+	other := storetest.Open(t, "copy", &bloomkv.Options{FS: mem})
 	has := func(want string) {
 		t.Helper()
 		for _, f := range []func() ([]byte, error){other.Mark, other.DurableMark} {
@@ -113,13 +112,11 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 		}
 		must(t, snap.Close())
 		must(t, other.Close())
-		other, err = bloomkv.Open("copy", &bloomkv.Options{FS: mem})
-		must(t, err)
+		other = storetest.Open(t, "copy", &bloomkv.Options{FS: mem})
 		has(c.want)
 	}
 	must(t, other.Close())
-	empty, err := bloomkv.Open("a mark alone", &bloomkv.Options{FS: mem})
-	must(t, err)
+	empty := storetest.Open(t, "a mark alone", &bloomkv.Options{FS: mem})
 	must(t, empty.Apply(marked("its own")))
 	err = empty.Import(t.Context(), bytes.NewReader(withMark), bloomkv.ImportOptions{})
 	if got, markErr := empty.Mark(); !errors.Is(err, fs.ErrExist) || markErr != nil || string(got) != "its own" {
@@ -157,8 +154,7 @@ func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 			t.Errorf("%s, a second time: %v, want fs.ErrExist", dir, err)
 		}
 	}
-	clone, err := bloomkv.Open("copy", storetest.Tiny(mem))
-	must(t, err)
+	clone := storetest.Open(t, "copy", storetest.Tiny(mem))
 	if again := exported(t, clone, bloomkv.ExportOptions{}); !bytes.Equal(again, s) {
 		t.Error("the export of an import is another")
 	}
@@ -167,8 +163,7 @@ func TestAnExportBecomesTheSameStoreInANewDirectory(t *testing.T) {
 
 func TestAnExportOfNothing(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	s := exported(t, db, bloomkv.ExportOptions{})
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(s), "copy", bloomkv.NewStoreOptions{FS: mem}))
 	must(t, holds(mem, "copy", map[string]string{}))
@@ -214,8 +209,7 @@ func TestAnExportIsOfItsMomentAndEndsWithItsStore(t *testing.T) {
 		t.Errorf("after Close of the store: %v, want ErrClosed", err)
 	}
 	must(t, x.Close())
-	again, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	again := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, again.Close())
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem}); err != nil {
 		t.Error(err)
@@ -234,8 +228,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 	must(t, db.Close())
 	must(t, mem.Rename("db", "source"))
 
-	other, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	other := storetest.Open(t, "db", storetest.Tiny(mem))
 	old := map[string]string{}
 	for i := range 900 { // other sequence numbers, in tables and in memory
 		k, v := fmt.Sprintf("k%03d", i%500), fmt.Sprint("old", i)
@@ -300,8 +293,7 @@ func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 	storetest.Settle(t, db)
 	whole := exported(t, db, bloomkv.ExportOptions{})
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "base", bloomkv.NewStoreOptions{FS: mem}))
-	follower, err := bloomkv.Open("base", storetest.Tiny(mem))
-	must(t, err)
+	follower := storetest.Open(t, "base", storetest.Tiny(mem))
 	has, err := follower.Inventory(t.Context())
 	must(t, err)
 	encoded, err := has.MarshalBinary()
@@ -326,8 +318,7 @@ func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 	must(t, follower.Close())
 	must(t, holds(mem, "base", want))
 
-	stranger, err := bloomkv.Open("stranger", storetest.Tiny(mem))
-	must(t, err)
+	stranger := storetest.Open(t, "stranger", storetest.Tiny(mem))
 	if err := stranger.Import(t.Context(), bytes.NewReader(more), bloomkv.ImportOptions{}); !errors.Is(
 		err, bloomkv.ErrMissingTable) {
 		t.Errorf("into a store without the tables: %v, want ErrMissingTable", err)
@@ -347,8 +338,7 @@ func TestAnIncrementalExportHasTheNewTablesOnly(t *testing.T) {
 // TestADamagedStreamIsRefusedWithItsOffset cuts a stream at each byte and flips a bit of each.
 func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	want := map[string]string{}
 	for i := range 120 {
 		k := fmt.Sprintf("key%03d", i)
@@ -356,8 +346,7 @@ func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 		want[k] = "value"
 	}
 	s := exported(t, db, bloomkv.ExportOptions{})
-	receiver, err := bloomkv.Open("receiver", storetest.Tiny(mem))
-	must(t, err)
+	receiver := storetest.Open(t, "receiver", storetest.Tiny(mem))
 	must(t, receiver.Put([]byte("own"), []byte("v")))
 	must(t, receiver.Flush(t.Context()))
 	storetest.AtRest(t, receiver, mem, "receiver") // the log is removed
@@ -431,8 +420,7 @@ func TestATableOfAnotherStoreIsNotTakenForTheOneThatIsLeftOut(t *testing.T) {
 			must(t, w.Add([]byte(k), []byte("value")))
 		}
 		must(t, errors.Join(w.Finish(), f.Close()))
-		db, err := bloomkv.Open(name, &bloomkv.Options{FS: mem})
-		must(t, err)
+		db := storetest.Open(t, name, &bloomkv.Options{FS: mem})
 		must(t, db.IngestTables(t.Context(), name+".sst"))
 		return db
 	}
@@ -452,8 +440,7 @@ func TestATableOfAnotherStoreIsNotTakenForTheOneThatIsLeftOut(t *testing.T) {
 	must(t, twin.Import(t.Context(), bytes.NewReader(s), o))
 	theirs, err := twin.Inventory(t.Context())
 	must(t, err)
-	has, err := bloomkv.Open("receiver", &bloomkv.Options{FS: mem, ReadOnly: true})
-	must(t, err)
+	has := storetest.Open(t, "receiver", &bloomkv.Options{FS: mem, ReadOnly: true})
 	others, err := has.Inventory(t.Context())
 	must(t, err)
 	whole := len(exported(t, sender, bloomkv.ExportOptions{}))

@@ -354,7 +354,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			var armed atomic.Bool
 			var mu sync.Mutex
 			failed := "" // the file
-			db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+			db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
 				mu.Lock()
 				defer mu.Unlock()
 				if failed != "" && op.Name == failed && (op.Kind == vfstest.OpSync || op.Kind == vfstest.OpWrite) {
@@ -366,13 +366,12 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 				}
 				return nil
 			})))
-			must(t, err)
 			put := func(k string, d bloomkv.Durability) error {
 				return db.ApplyWith(modelWrite{{key: k, value: strings.Repeat(k, 1000)}}.batch(), d)
 			}
 			must(t, put("before", bloomkv.DurabilitySync))
 			armed.Store(true)
-			err = put("during", bloomkv.DurabilitySync)
+			err := put("during", bloomkv.DurabilitySync)
 			flushErr := db.Flush(t.Context())
 			if !tt.readOnly {
 				if err != nil || flushErr != nil {
@@ -409,8 +408,7 @@ func TestAFailedSyncIsFinal(t *testing.T) {
 			if err := db.Close(); errors.Is(err, bloomkv.ErrReadOnly) != tt.readOnly {
 				t.Errorf("close: %v", err)
 			}
-			db, err = bloomkv.Open("db", storetest.Tiny(mem.Crash(vfstest.KeepNothing)))
-			must(t, err)
+			db = storetest.Open(t, "db", storetest.Tiny(mem.Crash(vfstest.KeepNothing)))
 			defer db.Close()
 			if v, err := db.Get([]byte("before")); err != nil || len(v) != 6000 {
 				t.Errorf("after reopening: %d bytes, %v", len(v), err)
@@ -509,8 +507,7 @@ func TestAFullDiskFailsWritesAndLosesNothing(t *testing.T) {
 	disk.mu.Lock()
 	disk.free = 1 << 30
 	disk.mu.Unlock()
-	db, err = bloomkv.Open("db", storetest.Tiny(fsys))
-	must(t, err)
+	db = storetest.Open(t, "db", storetest.Tiny(fsys))
 	defer db.Close()
 	read(db)
 	if err := db.Put([]byte("more"), nil); err != nil {

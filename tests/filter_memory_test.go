@@ -53,8 +53,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 		t.Errorf("too little for any filters: got %v, want ErrFilterRate and the memory that they need", err)
 	}
 	o.FilterMemory = 1 << 20
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	must(t, db.Close())
 }
 
@@ -138,8 +137,7 @@ func TestAManifestHasTheOptionsForFiltersOfTheLastWriter(t *testing.T) {
 		{"opened with the same options", others, true, second},
 		{"opened with the first options again", bloomkv.Options{FS: mem}, true, first},
 	} {
-		db, err := bloomkv.Open("db", &c.o)
-		must(t, err)
+		db := storetest.Open(t, "db", &c.o)
 		if c.write {
 			must(t, db.Put([]byte("key"), nil))
 			must(t, db.Checkpoint(t.Context(), "copy "+c.name))

@@ -184,8 +184,7 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 			}
 			done = true
 			must(t, os.Remove(op.Name))
-			second, err := bloomkv.Open(dir, usual(bloomkv.DurabilitySync, func(vfstest.Op) {}))
-			must(t, err)
+			second := storetest.Open(t, dir, usual(bloomkv.DurabilitySync, func(vfstest.Op) {}))
 			must(t, second.Put([]byte("second"), nil))
 			must(t, second.Close())
 		})))
@@ -211,13 +210,11 @@ func TestAStoreAtARelativePathStaysWhenTheWorkingDirectoryChanges(t *testing.T) 
 	one, two := t.TempDir(), t.TempDir()
 	for _, name := range []string{"store", ".", "./deep/store"} {
 		t.Chdir(two)
-		other, err := bloomkv.Open(name, nil)
-		must(t, err)
+		other := storetest.Open(t, name, nil)
 		must(t, errors.Join(other.Put([]byte("other"), nil), other.Close()))
 		want := filesOf(t, two)
 		t.Chdir(one)
-		db, err := bloomkv.Open(name, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
-		must(t, err)
+		db := storetest.Open(t, name, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 		t.Chdir(two)
 		keys, err := usualWork(db, "first")
 		must(t, errors.Join(err, db.Close()))
@@ -236,8 +233,7 @@ func TestCheckReadsTheDirectoryThatItLocked(t *testing.T) {
 	base := t.TempDir()
 	dir, other, moved := filepath.Join(base, "store"), filepath.Join(base, "other"), filepath.Join(base, "moved")
 	for _, d := range []string{dir, other} {
-		db, err := bloomkv.Open(d, nil)
-		must(t, err)
+		db := storetest.Open(t, d, nil)
 		for i := range 3 { // tables
 			must(t, errors.Join(db.Put(fmt.Append(nil, d, i), nil), db.Flush(t.Context())))
 		}
@@ -258,8 +254,7 @@ func TestABackupTargetIsHeld(t *testing.T) {
 		t.Skip("the system does not move a directory that is in use")
 	}
 	base := t.TempDir()
-	db, err := bloomkv.Open(filepath.Join(base, "store"), usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
-	must(t, err)
+	db := storetest.Open(t, filepath.Join(base, "store"), usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	defer func() { must(t, db.Close()) }()
 	keys, err := usualWork(db, "first")
 	must(t, err)
@@ -293,8 +288,7 @@ func TestABackupTargetIsHeld(t *testing.T) {
 func TestTheRootOfAVolumeTakesAStore(t *testing.T) {
 	ctx, base := t.Context(), t.TempDir()
 	source := filepath.Join(base, "source")
-	db, err := bloomkv.Open(source, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
-	must(t, err)
+	db := storetest.Open(t, source, usual(bloomkv.DurabilityNoSync, func(vfstest.Op) {}))
 	keys, err := usualWork(db, "key")
 	must(t, err)
 	target, err := backup.OpenDir(nil, filepath.Join(base, "backup"))

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -357,8 +358,7 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 		must(t, writeFiles(fsys, "db", files))
 		opts := kind.options(fsys)
 		opts.ReadOnly = true
-		db, err := bloomkv.Open("db", opts)
-		must(t, err)
+		db := storetest.Open(t, "db", opts)
 		alloc := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 		metrics.Read(alloc)
 		before := alloc[0].Value.Uint64()

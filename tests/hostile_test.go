@@ -85,8 +85,7 @@ func TestUnknownFilesAreLeftAloneAndOrphansAreNot(t *testing.T) {
 		storetest.AddFile(t, d.fs, "db/"+name, "left by a crash")
 	}
 	for range 2 {
-		db, err := bloomkv.Open("db", d.options(d.fs))
-		must(t, err)
+		db := storetest.Open(t, "db", d.options(d.fs))
 		if err := db.Put([]byte("key000"), []byte("0.0.0.0.0.")); err != nil {
 			t.Error(err)
 		}
@@ -223,8 +222,7 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 }
 
 func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 	must(t, db.Put([]byte("k"), []byte("v")))
 	scan := db.Scan(bloomkv.IterOptions{})
 	must(t, db.Close())

@@ -81,8 +81,7 @@ func TestTheGroupOfADirectoryMayUseWhatIsMadeInIt(t *testing.T) {
 	parent, ctx := t.TempDir(), t.Context()
 	must(t, os.Chmod(parent, 0o770|fs.ModeSetgid))
 	at := func(name string) string { return filepath.Join(parent, name) }
-	db, err := bloomkv.Open(at("store"), nil)
-	must(t, err)
+	db := storetest.Open(t, at("store"), nil)
 	must(t, db.Put([]byte("k"), []byte("v")))
 	must(t, db.Flush(ctx))
 	must(t, db.Put([]byte("l"), []byte("v"))) // remains in a log
@@ -117,8 +116,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 	tmp := t.TempDir()
 	must(t, os.Symlink(filepath.Join(tmp, "real"), filepath.Join(tmp, "link")))
 	must(t, os.Mkdir(filepath.Join(tmp, "real"), 0o700))
-	db, err := bloomkv.Open(filepath.Join(tmp, "link"), nil)
-	must(t, err)
+	db := storetest.Open(t, filepath.Join(tmp, "link"), nil)
 	if err := db.Put([]byte("k"), []byte("v")); err != nil {
 		t.Error(err)
 	}
@@ -130,8 +128,7 @@ func TestAStoreMayBeALinkAndIsItsOwnersAlone(t *testing.T) {
 			t.Errorf("%s: %v, %v, want a file accessible only to its owner", f.Name(), info.Mode(), err)
 		}
 	}
-	db, err = bloomkv.Open(filepath.Join(tmp, "new"), nil)
-	must(t, err)
+	db = storetest.Open(t, filepath.Join(tmp, "new"), nil)
 	must(t, db.Close())
 	if info, err := os.Stat(filepath.Join(tmp, "new")); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("directory: %v, %v, want one accessible only to its owner", info.Mode(), err)

@@ -256,8 +256,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
 	var streams [2][]byte
 	for v := range streams {
-		db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-		must(t, err)
+		db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 		for range 1 + 2*v { // the second has larger sequence numbers
 			for i := range keys {
 				must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, key(i), fmt.Appendf(nil, "store %d", v)))
@@ -268,8 +267,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 	}
 	mem := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(streams[0]), "db", bloomkv.NewStoreOptions{FS: mem}))
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	many := make([][]byte, keys)
 	for i := range many {
 		many[i] = key(i)
@@ -381,8 +379,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 func TestOfTwoImportersOneComesAfterTheOther(t *testing.T) {
 	whole, _, first, _ := sources(t)
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	for _, replace := range []bool{false, true} {
 		errs := make(chan error, 4)
 		for range cap(errs) {
@@ -452,8 +449,7 @@ func TestImportOfABlockedReaderCanBeEnded(t *testing.T) {
 	whole, _, _, _ := sources(t)
 	for _, n := range []int{0, 10, 100, len(whole) / 2, len(whole) - 1} {
 		mem := vfstest.NewMem()
-		db, err := bloomkv.Open("db", storetest.Tiny(mem))
-		must(t, err)
+		db := storetest.Open(t, "db", storetest.Tiny(mem))
 		for _, how := range []string{"cancel, new store", "cancel", "close"} {
 			r := &blocking{
 				Reader: bytes.NewReader(whole[:n]), blocked: make(chan struct{}), release: make(chan struct{}),

@@ -129,8 +129,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 		_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
 		must("check", err)
 		r.snaps = nil
-		r.db, err = bloomkv.Open("db", storetest.Tiny(mem))
-		must("open", err)
+		r.db = storetest.Open(t, "db", storetest.Tiny(mem))
 		must("opened again", r.agree())
 		must("compact", r.db.Compact(t.Context(), bloomkv.CompactOptions{}))
 		must("compacted again", r.agree())
@@ -270,8 +269,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s at position %d", tt.name, at), func(t *testing.T) {
 				mem := vfstest.NewMem()
-				db, err := bloomkv.Open("db", storetest.Tiny(mem))
-				must(t, err)
+				db := storetest.Open(t, "db", storetest.Tiny(mem))
 				want := map[string]string{"key00001": "old", "z": "old"}
 				for k, v := range want {
 					must(t, db.Put([]byte(k), []byte(v)))
@@ -291,7 +289,7 @@ func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
 					replace = &bloomkv.KeyRange{}
 				}
 				ended := false
-				err = db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
+				err := db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
 					defer func() { ended = true }()
 					for i := range at {
 						if !yield(bloomkv.KV{Key: key(i), Value: make([]byte, 100)}, nil) {
@@ -460,8 +458,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 
 	o := storetest.Tiny(mem)
 	o.ReadOnly = true
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	asked := false
 	var odd iter.Seq2[bloomkv.KV, error] = func(func(bloomkv.KV, error) bool) { asked = true }
 	if err := db.Ingest(t.Context(), odd, bloomkv.IngestOptions{}); !errors.Is(err, bloomkv.ErrReadOnly) || asked {

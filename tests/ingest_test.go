@@ -56,8 +56,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		})
 		o := storetest.Tiny(fsys)
 		o.Compression = bloomkv.CompressionNone // so that there are several tables
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		before := map[string]string{}
 		for i := range 40 {
 			k := fmt.Sprintf("key%03d", i*7)
@@ -72,7 +71,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		maps.Copy(after, pairs)
 
 		armed.Store(true)
-		err = db.Ingest(t.Context(), storetest.PairsOf(pairs),
+		err := db.Ingest(t.Context(), storetest.PairsOf(pairs),
 			bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: []byte("key1"), Upper: []byte("key2")}})
 		armed.Store(false)
 		done := ops.Load() <= int64(fail)
@@ -116,8 +115,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 // TestAnIngestThatIsRefusedLeavesNothing ingests keys and values that must be refused.
 func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, db.Put([]byte("k"), []byte("v")))
 	source := errors.New("of the source")
 	// many is enough for several tables before the bad one.
@@ -181,8 +179,7 @@ func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
 
 // TestAnIngestIsSeenWholeOrNotAtAll runs readers of every kind during ingests that write one number under all keys.
 func TestAnIngestIsSeenWholeOrNotAtAll(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	const keys = 60
 	write := func(n int) error {
 		pairs := map[string]string{}

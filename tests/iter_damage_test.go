@@ -33,8 +33,7 @@ func newBrittleStore(t *testing.T) *brittleStore {
 	s.o = storetest.Tiny(s.mem)
 	s.o.Durability, s.o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	s.o.BlockSize, s.o.MemtableSize = 256, 1<<20
-	db, err := bloomkv.Open("db", s.o)
-	must(t, err)
+	db := storetest.Open(t, "db", s.o)
 	rng := rand.New(rand.NewPCG(61, 62))
 	key := func(i int) string { return fmt.Sprintf("key%03d", i) }
 	for layer := range 4 {
@@ -322,8 +321,7 @@ func TestMovesAfterAReadThatFailed(t *testing.T) {
 // TestAnIteratorStopsAtADamagedBlockAndSkipsNothing damages each block of each table.
 func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 	s := newBrittleStore(t)
-	db, err := bloomkv.Open("db", s.o)
-	must(t, err)
+	db := storetest.Open(t, "db", s.o)
 	data := map[string]int{} // sizes of the data blocks
 	for _, table := range db.Tables() {
 		end, err := readerOf(t, s.o.FS, "db", table.File).ApproximateOffset(deadkeys.Beyond)
@@ -341,8 +339,7 @@ func TestAnIteratorStopsAtADamagedBlockAndSkipsNothing(t *testing.T) {
 			mem := s.mem.Kill()
 			storetest.Rewrite(t, mem, filepath.Join("db", name), func(b []byte) []byte { b[at] ^= 0x10; return b })
 			o.FS, o.ReadOnly = mem, true
-			db, err := bloomkv.Open("db", &o)
-			must(t, err)
+			db := storetest.Open(t, "db", &o)
 			var after [2]int
 			hidden := false
 			for i, back := range []bool{false, true} {

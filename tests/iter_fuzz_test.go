@@ -40,8 +40,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 	m.opts.Durability, m.opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	m.opts.MemtableSize, m.opts.BlockSize = 256<<10, 256<<(seed%3)
 	var err error
-	m.db, err = bloomkv.Open("db", m.opts)
-	must(tb, err)
+	m.db = storetest.Open(tb, "db", m.opts)
 	must := func(what string, err error) {
 		tb.Helper()
 		if err != nil {
@@ -190,8 +189,7 @@ func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
 			}
 			return fmt.Appendf(nil, "%d.%d%s", i, round, strings.Repeat("v", n))
 		}
-		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-		must(t, err)
+		db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 		want := map[string]string{}
 		put := func(i, round int) {
 			must(t, db.Put(key(i), value(i, round)))

@@ -48,8 +48,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 	var log logged
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Logger = slog.New(&log)
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	must(t, errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("b"), nil)))
 	snap, err := db.Snapshot()
 	must(t, err)
@@ -132,8 +131,7 @@ func TestIteratorsLeftOpenAreNamedAtClose(t *testing.T) {
 // TestIteratorsThatEndLeaveNothingToOthers closes iterators concurrently: an iterator must read what it recorded before
 // another one may reuse its cursor. It is a test for the race detector.
 func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	defer db.Close()
 	must(t, db.Put([]byte("key"), nil))
 	var readers sync.WaitGroup
@@ -153,8 +151,7 @@ func TestIteratorsThatEndLeaveNothingToOthers(t *testing.T) {
 
 // TestASecondCloseIsErrClosed closes everything twice, before and after the store is closed.
 func TestASecondCloseIsErrClosed(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	first, err := db.Snapshot()
 	must(t, err)
 	second, err := db.Snapshot()
@@ -186,8 +183,7 @@ func TestASecondCloseIsErrClosed(t *testing.T) {
 
 // TestTheEmptyKeyIsNotNil checks that Key distinguishes the empty key from no key.
 func TestTheEmptyKeyIsNotNil(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 	defer db.Close()
 	must(t, db.Put(nil, nil))
 	for range 2 {
@@ -214,8 +210,7 @@ func TestTheEmptyKeyIsNotNil(t *testing.T) {
 // TestAnEmptyValueIsNeverNil checks that Value keeps the promise of Get, whatever values the iterator's cursor has read
 // before.
 func TestAnEmptyValueIsNeverNil(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 	defer db.Close()
 	for key, value := range map[string][]byte{"empty": nil, "large": make([]byte, 2<<20)} {
 		must(t, db.Put([]byte(key), value))
@@ -241,8 +236,7 @@ func TestAnEmptyValueIsNeverNil(t *testing.T) {
 // TestAppendingToWhatAnIteratorShowsChangesNothing walks over a store, in tables and in a memtable, and appends to each
 // key and value.
 func TestAppendingToWhatAnIteratorShowsChangesNothing(t *testing.T) {
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem()})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
 	defer db.Close()
 	const n = 500
 	pair := func(i int) (key, value string) { return fmt.Sprintf("key%05d", i), fmt.Sprintf("value%095d", i) }
@@ -302,8 +296,7 @@ func TestIteratorsOpenATableOnlyWhenTheyComeToIt(t *testing.T) {
 			mem := vfstest.NewMem()
 			o := storetest.Tiny(mem)
 			o.Durability, o.Compression, o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			for i := range n {
 				must(t, db.Put(key(i), make([]byte, 100)))
 			}

@@ -72,8 +72,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	now := map[string]string{}
 	rng := rand.New(rand.NewPCG(51, 52))
 	key := func() string { return fmt.Sprintf("key%03d", rng.IntN(400)) }
@@ -179,8 +178,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 
 // TestAClosedStoreLeavesIteratorsWhereTheyStand closes a store under iterators in every position.
 func TestAClosedStoreLeavesIteratorsWhereTheyStand(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	for i := range 200 {
 		must(t, db.Put(fmt.Appendf(nil, "table%03d", i), bytes.Repeat([]byte{byte(i)}, 50)))
 	}
@@ -253,8 +251,7 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 	for round := range storetest.AtStride(6) {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.DurabilityNoSync
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		const keys = 40
 		commit := func(n int) error {
 			var b bloomkv.Batch

@@ -145,9 +145,7 @@ type gate struct {
 
 func (s *keptStore) must(err error) {
 	s.t.Helper()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 }
 
 func (s *keptStore) open(change func(*bloomkv.Options)) {

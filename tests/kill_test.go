@@ -156,8 +156,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	must(t, db.Close())
 	o := storetest.Tiny(vfs.OS)
 	o.ReadOnly = true
-	db, err = bloomkv.Open(dir, o)
-	must(t, err)
+	db = storetest.Open(t, dir, o)
 	for how, want := range map[string]string{"open": "locked true", "read": "locked false: <nil>"} {
 		if out, err := child(t, how, dir).Output(); err != nil || !strings.HasPrefix(string(out), want) {
 			t.Errorf("%s while a reader has the store open: %s, %v, want %s", how, out, err, want)

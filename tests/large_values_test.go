@@ -20,10 +20,9 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 	const size = 16 << 20
 	key, value := []byte("key"), bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for _, compression := range []bloomkv.Compression{bloomkv.CompressionNone, bloomkv.CompressionS2} {
-		db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{
+		db := storetest.Open(t, t.TempDir(), &bloomkv.Options{
 			Durability: bloomkv.DurabilityNoSync, Compression: compression, MemoryBudget: 8 << 20,
 		})
-		must(t, err)
 		var batch bloomkv.Batch
 		batch.Put(key, value)
 		var dst []byte
@@ -71,8 +70,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
 	const size = 16 << 20
-	db, err := bloomkv.Open(t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
-	must(t, err)
+	db := storetest.Open(t, t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
 	value := bytes.Repeat([]byte("0123456789abcdef"), size/16)
 	for i := range 4 {
 		must(t, db.Put(fmt.Append(nil, i), value))
@@ -93,8 +91,7 @@ func TestLargePutsSurviveACrash(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.MemtableSize = 2 << 20
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	want := map[string][]byte{}
 	for i, n := range []int{1<<20 - 1, 1 << 20, 10, 1<<20 + 1, 3 << 20, 0, 1 << 20} {
 		key := fmt.Sprint("key", i%5)
@@ -116,8 +113,7 @@ func TestLargePutsSurviveACrash(t *testing.T) {
 	}
 	check(db)
 	o.FS = mem.Crash(func(vfstest.Unsynced) bool { return false })
-	again, err := bloomkv.Open("db", o)
-	must(t, err)
+	again := storetest.Open(t, "db", o)
 	check(again)
 	must(t, again.Close())
 	must(t, db.Close())

@@ -48,8 +48,7 @@ func openMapped(
 		limit(o)
 	}
 	dir := t.TempDir()
-	db, err := bloomkv.Open(dir, o)
-	must(t, err)
+	db = storetest.Open(t, dir, o)
 	t.Cleanup(func() { _ = db.Close() })
 	value = func(i int) string { return strings.Repeat(strconv.Itoa(i), 20) }
 	for i := range mappedKeys {

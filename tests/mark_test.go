@@ -41,9 +41,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	var db *bloomkv.DB
 	open := func() {
 		t.Helper()
-		var err error
-		db, err = bloomkv.Open("db", storetest.Tiny(mem))
-		must(t, err)
+		db = storetest.Open(t, "db", storetest.Tiny(mem))
 	}
 	reopen := func() {
 		t.Helper()
@@ -118,8 +116,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 	}
 
 	o := storetest.Tiny(mem)
-	copied, err := bloomkv.Open("copy", o)
-	must(t, err)
+	copied := storetest.Open(t, "copy", o)
 	wantMark(t, "a checkpoint", copied.Mark, "copied")
 	must(t, copied.Close())
 }
@@ -127,8 +124,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 // TestAReadOnlyStoreShowsTheMarkOfItsLogs opens what a killed process left, whose mark may not be durable.
 func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
 	flushed := mem.Kill()
@@ -143,8 +139,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	}{{flushed, "flushed"}, {logged, "logged"}, {removed, ""}} {
 		o := storetest.Tiny(tt.fsys)
 		o.ReadOnly = true
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		wantMark(t, "a store that is only read", db.Mark, tt.want)
 		if m, err := db.DurableMark(); m != nil || !errors.Is(err, bloomkv.ErrReadOnly) {
 			t.Errorf("DurableMark of a store that is only read: %q, %v, want ErrReadOnly", m, err)
@@ -162,8 +157,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 
 // TestAMarkIsDurableOnlyAfterASync writes with DurabilityNoSync. Only what syncs or flushes makes the mark durable.
 func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	for i, makeDurable := range []func() error{
 		db.Sync,
 		func() error { return storetest.PutWith(db, bloomkv.DurabilitySync, []byte("k"), nil) },
@@ -193,8 +187,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	o.Durability = bloomkv.DurabilityNoSync
 	var flushed atomic.Int64
 	o.Events.Flushed = func(bloomkv.FlushInfo) { flushed.Add(1) }
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	const marks = 5000
 	for i := range marks {
 		must(t, db.Apply(marked(fmt.Sprintf("mark %200d", i))))
@@ -214,8 +207,7 @@ func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 func TestAMarkIsNoKey(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	var wg sync.WaitGroup
 	var wins atomic.Int64
 	for range 4 {
@@ -247,8 +239,7 @@ func TestAMarkIsNoKey(t *testing.T) {
 func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	var wg sync.WaitGroup
 	var done atomic.Bool
 	wg.Go(func() {
@@ -296,8 +287,7 @@ func TestASnapshotHasTheMarkOfItsWrites(t *testing.T) {
 // TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost damages a log before and behind the mark, and a table.
 func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, db.Apply(marked("in a table", "a", "b")))
 	must(t, db.Flush(t.Context()))
 	must(t, db.Put([]byte("before"), bytes.Repeat([]byte("before "), 30)))
@@ -325,8 +315,7 @@ func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 		if report.Whole() != (tt.part == "") {
 			t.Fatalf("damage in %q: lost %v", tt.part, report.Lost)
 		}
-		saved, err := bloomkv.Open("saved", storetest.Tiny(fsys))
-		must(t, err)
+		saved := storetest.Open(t, "saved", storetest.Tiny(fsys))
 		wantMark(t, "damage in "+tt.part, saved.Mark, tt.want)
 		if string(report.Mark) != tt.want {
 			t.Errorf("damage in %q: the report has the mark %q, want %q", tt.part, report.Mark, tt.want)

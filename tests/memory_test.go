@@ -79,8 +79,7 @@ func TestAValueOfAMemtableOutlivesTheMemtable(t *testing.T) {
 func TestReadersOfMemtablesThatComeAndGo(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	const keys = 100
 	name := func(i int) []byte { return fmt.Appendf(nil, "key%03d", i%keys) }
 	value := func(i int) string { return strings.Repeat(fmt.Sprint(i%keys, ";"), 20) }
@@ -162,11 +161,10 @@ func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
 	}
 	use := func() (kept []any) {
 		dir := t.TempDir()
-		db, err := bloomkv.Open(dir, &bloomkv.Options{
+		db := storetest.Open(t, dir, &bloomkv.Options{
 			Durability: bloomkv.DurabilityNoSync, MemtableSize: 256 << 10, TableSize: 16 << 10, BlockSize: 1 << 10,
 			Compression: bloomkv.CompressionNone,
 		})
-		must(t, err)
 		for i := range 1500 {
 			must(t, db.Put(fmt.Appendf(nil, "key%d", i*7919%1500), make([]byte, 1000)))
 		}
@@ -214,8 +212,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 	storetest.Uncached(t) // every lookup reads its file
 	opts := storetest.Small(vfstest.NewMem())
 	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.DurabilityNoSync, 8, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	defer func() {
 		must(t, db.Close())
 	}()
@@ -270,8 +267,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 		must(t, db.Close())
 		o.ReadOnly = true
 		before := heap()
-		db, err = bloomkv.Open("db", o)
-		must(t, err)
+		db = storetest.Open(t, "db", o)
 		storetest.Soon(t, "all tables are known", func() bool { return db.Metrics().Warm })
 		m := db.Metrics().Memory
 		taken = int64(heap() - before)

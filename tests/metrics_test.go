@@ -181,8 +181,7 @@ func TestSinceTakesTheDifferenceOfCountersOnly(t *testing.T) {
 func TestMetricsTellWhatTheTreeHoldsAndWhoHoldsOnToIt(t *testing.T) {
 	o := storetest.Small(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	value := make([]byte, 200)
 	for i := range 3000 {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%3000), value))
@@ -271,8 +270,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	})
 	o := storetest.Small(fsys)
 	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	value := make([]byte, 1000)
 	for i := range 250 { // more than seven memtables, with the same keys each time
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i%50), value))
@@ -293,8 +291,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	if page := m.String(); !strings.Contains(page, fmt.Sprintf(", runs %d, bytes ", m.Backlog.Runs)) {
 		t.Errorf("the page does not show the backlog:\n%s", page)
 	}
-	reader, err := bloomkv.Open("db", &bloomkv.Options{FS: mem.Kill(), ReadOnly: true})
-	must(t, err)
+	reader := storetest.Open(t, "db", &bloomkv.Options{FS: mem.Kill(), ReadOnly: true})
 	if page := reader.Metrics().String(); !strings.Contains(page, ", bytes ") || !strings.Contains(page, "backlog: ") {
 		t.Errorf("the page of a read-only store does not show the backlog:\n%s", page)
 	}
@@ -316,8 +313,7 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 
 // TestAFlushIsCountedWhenItReturns checks that Metrics includes a flush as soon as Flush returns.
 func TestAFlushIsCountedWhenItReturns(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	for i := range uint64(100) {
 		must(t, errors.Join(db.Put([]byte("key"), []byte("value")), db.Flush(t.Context())))
 		if w := db.Metrics().Writes; w.Flushes != i+1 || w.FlushBytes == 0 {
@@ -330,8 +326,7 @@ func TestAFlushIsCountedWhenItReturns(t *testing.T) {
 // TestTheTextOfMetricsFitsAndLeavesOutZeros prints the figures of a new store, of one in use, and large ones.
 func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 	o := storetest.Small(vfstest.NewMem())
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	fresh := db.Metrics()
 	for i := range 2000 {
 		must(t, storetest.PutWith(db, bloomkv.DurabilityNoSync, fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))

@@ -25,8 +25,7 @@ import (
 func storeAt(t *testing.T, change func(s *manifest.State)) *vfstest.Mem {
 	t.Helper()
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Small(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Small(mem))
 	must(t, errors.Join(db.Put([]byte("old"), nil), db.Close()))
 	s, err := manifest.Load(mem, "db")
 	must(t, err)
@@ -75,8 +74,7 @@ func TestAStoreWhoseNumbersEndRefusesWritesAndOpensAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			mem := storeAt(t, tt.change)
-			db, err := bloomkv.Open("db", storetest.Small(mem))
-			must(t, err)
+			db := storetest.Open(t, "db", storetest.Small(mem))
 			keys := []string{"old"}
 			for i := range 4 {
 				key := fmt.Sprint("new", i)
@@ -151,8 +149,7 @@ func TestWhatTheLastSequenceNumberWroteTravels(t *testing.T) {
 			t.Errorf("%s: Put: %v, want %q", name, err, exhausted)
 		}
 	}
-	from, err := bloomkv.Open("db", storetest.Small(mem))
-	must(t, err)
+	from := storetest.Open(t, "db", storetest.Small(mem))
 	must(t, from.Put([]byte("last"), nil))
 	refuses("the exported store", from)
 	stream := exported(from)
@@ -175,8 +172,7 @@ func TestWhatTheLastSequenceNumberWroteTravels(t *testing.T) {
 	}
 	_, err = salvage.Run(t.Context(), "to", "new", salvage.Options{Store: storetest.Small(mem)})
 	must(t, err)
-	db, err := bloomkv.Open("new", storetest.Small(mem))
-	must(t, err)
+	db := storetest.Open(t, "new", storetest.Small(mem))
 	must(t, errors.Join(db.Put([]byte("more"), nil), db.Close()))
 	if err := hasKeys(mem, "new", "old", "last", "more"); err != nil {
 		t.Errorf("after Salvage, which begins the numbers anew: %v", err)
@@ -314,8 +310,7 @@ func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := numberedOptions(mem)
 	o.MemoryBudget, o.MemtableSize = 64<<20, 16<<20
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	all = wideContents("c")
 	for k, v := range all {
 		must(t, db.Put([]byte(k), []byte(v)))

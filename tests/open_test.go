@@ -35,8 +35,7 @@ func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.ErrorIfExists = true
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	before := filesIn(t, mem)
 	again := storetest.Tiny(refuseChanges(t, mem))
@@ -75,8 +74,7 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	if got := filesIn(t, mem); got[filename.CurrentName] == "" {
 		t.Error("the store created meanwhile is lost")
 	}
-	db, err := bloomkv.Open("db", storetest.Tiny(mem))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	defer db.Close()
 	if v, err := db.Get([]byte("k")); string(v) != "v" {
 		t.Errorf("got %q, %v, want v", v, err)
@@ -90,8 +88,7 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 	must(t, db.Put([]byte("key"), []byte("value")))
 	after := fsys.Crash(vfstest.KeepNothing) // every name must be durable
 	must(t, db.Close())
-	db, err = bloomkv.Open(filepath.Join("a", "b", "c"), &bloomkv.Options{FS: after, ErrorIfMissing: true})
-	must(t, err)
+	db = storetest.Open(t, filepath.Join("a", "b", "c"), &bloomkv.Options{FS: after, ErrorIfMissing: true})
 	if v, err := db.Get([]byte("key")); string(v) != "value" {
 		t.Errorf("%q, %v", v, err)
 	}
@@ -108,8 +105,7 @@ func TestOpenMakesTheParentsThatAreMissing(t *testing.T) {
 // TestOpenEndsWithItsContext ends the context at each operation on a file while a store with logs is opened.
 func TestOpenEndsWithItsContext(t *testing.T) {
 	left := vfstest.NewMem()
-	db, err := bloomkv.Open("db", storetest.Tiny(left))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(left))
 	for i := range 400 {
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i), bytes.Repeat([]byte("v"), 100)))
 	}
@@ -143,8 +139,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 				must(t, db.Close())
 			}
 			cancel()
-			db, err = bloomkv.Open("db", storetest.Tiny(mem))
-			must(t, err)
+			db = storetest.Open(t, "db", storetest.Tiny(mem))
 			if err := checkKeys(db, 400); err != nil {
 				t.Errorf("operation %d: after another Open: %v", n, err)
 			}

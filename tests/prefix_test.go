@@ -51,12 +51,11 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("rule %v, rate %g, kind %d", tt.rule, tt.fpr, tt.kind), func(t *testing.T) {
 			files := storetest.LogFiles(vfstest.NewMem())
-			db, err := bloomkv.Open("db", &bloomkv.Options{
+			db := storetest.Open(t, "db", &bloomkv.Options{
 				FS: files, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
 				FilterFPR: tt.fpr, FilterKind: tt.kind, FilterPrefix: tt.rule,
 				MemtableSize: 512 << 10, BaseLevelSize: 1 << 20, LevelRatio: 4, TableSize: 256 << 10,
 			})
-			must(t, err)
 			defer func() {
 				must(t, db.Close())
 			}()
@@ -183,8 +182,7 @@ func TestAFilterOfAnotherRuleIsNotAsked(t *testing.T) {
 	} {
 		o := storetest.Tiny(mem)
 		o.Durability, o.FilterPrefix = bloomkv.DurabilityNoSync, tt.rule
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		scans := func() {
 			t.Helper()
 			for range 300 {
@@ -253,8 +251,7 @@ func TestWhatASkippedTableDeletesStaysDeleted(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
 			o.FilterPrefix, o.FilterFPR = bloomkv.PrefixSeparator('/', 2), 0.0001
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			defer db.Close()
 			must(t, errors.Join(db.Put([]byte("user/17/a"), nil), db.Put([]byte("user/90/a"), nil),
 				db.Compact(t.Context(), bloomkv.CompactOptions{})))
@@ -288,8 +285,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.FilterPrefix = bloomkv.PrefixSeparator('/', 1)
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	there := map[string]string{}
 	for i := range 100 {
 		k := fmt.Sprintf("%d/%d", i%30*2, i)
@@ -317,8 +313,7 @@ func TestADamagedPrefixFilterAnswersMaybeAndIsReported(t *testing.T) {
 		if !errors.As(err, &damage) || damage.File != file {
 			t.Fatalf("byte %d: Check returned %v, want damage in %s", at, err, file)
 		}
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		for i := range 60 {
 			p := fmt.Sprintf("%d/", i)
 			inside := maps.Clone(there)
@@ -369,8 +364,7 @@ func TestBoundedIteratorsTouchNoTableBeyondTheirBounds(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	for i := range 3000 {
 		must(t, db.Put(fmt.Appendf(nil, "key%05d", i), make([]byte, 100)))
 	}

@@ -99,8 +99,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 			gate <- struct{}{}
 		}},
 	}
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	shut, held := false, false
 	open := func() {
 		if shut {
@@ -225,8 +224,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
 			o.Durability, o.BlockSize, o.MemtableSize, o.TableSize, o.LevelRatio = bloomkv.DurabilityNoSync, 4096,
 				128<<10, 64<<10, 4
-			db, err := bloomkv.Open("db", o)
-			must(t, err)
+			db := storetest.Open(t, "db", o)
 			defer db.Close()
 			rng := rand.New(rand.NewPCG(1, 2))
 			for _, i := range rng.Perm(keys) {
@@ -291,8 +289,7 @@ func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 1
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	defer db.Close()
 	for i := range 3000 {
 		must(t, db.Put(fmt.Appendf(nil, "k%05d", i*7919%3000*2), []byte("v")))
@@ -334,8 +331,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 		for _, way := range []string{"one by one", "many at a time", "by many goroutines"} {
 			t.Run(test.name+", "+way, func(t *testing.T) {
 				o.FS = vfstest.NewMem()
-				db, err := bloomkv.Open("db", o)
-				must(t, err)
+				db := storetest.Open(t, "db", o)
 				defer db.Close()
 				for i := range uint64(n + 1) {
 					must(t, db.Put(key(2*i),

@@ -51,8 +51,7 @@ func newWideStore(t *testing.T) *wideStore {
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfstest.NewMem()}
 	w.o = storetest.Tiny(w.mem)
 	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 64<<10
-	db, err := bloomkv.Open("db", w.o)
-	must(t, err)
+	db := storetest.Open(t, "db", w.o)
 	rng := rand.New(rand.NewPCG(31, 32))
 	for _, i := range rng.Perm(w.keys) {
 		must(t, db.Put(w.key(i), bytes.Repeat([]byte{byte(i)}, 100)))
@@ -182,8 +181,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			})
 			o := *w.o
 			o.FS = compacting
-			db, err := bloomkv.Open("db", &o)
-			must(t, err)
+			db := storetest.Open(t, "db", &o)
 			defer func() {
 				must(t, db.Close())
 			}()

@@ -196,8 +196,7 @@ func TestNoFilterHidesATombstone(t *testing.T) {
 		mem := vfstest.NewMem()
 		o := storetest.Tiny(mem)
 		o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		for i := range 400 {
 			must(t, db.Put(key(i), make([]byte, 100)))
 		}
@@ -304,8 +303,7 @@ func numberKey(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(
 func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 	for _, shape := range rangeShapes {
 		for _, n := range []int{100, 1000, 4000} {
-			db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
-			must(t, err)
+			db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 			var snaps []*bloomkv.Snapshot
 			put := func() {
 				must(t, errors.Join(db.Put(numberKey(2*n), nil), db.Flush(t.Context())))
@@ -429,8 +427,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 				check("with fewer snapshots")
 			}
 			must(t, db.Close())
-			db, err = bloomkv.Open("db", o)
-			must(t, err)
+			db = storetest.Open(t, "db", o)
 			check("reopened")
 			must(t, db.Close())
 		}
@@ -460,8 +457,7 @@ func copied(t *testing.T, db *bloomkv.DB, want map[string]string, keys []string)
 		_, err = salvage.Run(t.Context(), c.dir, "salvaged of "+c.dir, opts)
 		must(t, err)
 		for _, dir := range []string{c.dir, "salvaged of " + c.dir} {
-			db, err := bloomkv.Open(dir, &bloomkv.Options{FS: c.fs})
-			must(t, err)
+			db := storetest.Open(t, dir, &bloomkv.Options{FS: c.fs})
 			if err := storetest.Shows(db, want, keys); err != nil {
 				t.Errorf("%s: %v", dir, err)
 			}
@@ -483,8 +479,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	w := newWideStore(t)
 	o := *w.o
 	o.FS = w.mem
-	db, err := bloomkv.Open("db", &o)
-	must(t, err)
+	db := storetest.Open(t, "db", &o)
 	snap, err := db.Snapshot() // so that nothing is compacted at first
 	if err == nil {
 		err = errors.Join(db.DeleteRange(bloomkv.KeyRange{Upper: w.key(w.keys / 2)}), db.Flush(t.Context()))
@@ -508,8 +503,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			o.FS, warm = storetest.Gated(cold, func(op vfstest.Op) bool {
 				return op.Kind == vfstest.OpOpen && storetest.Inside(storetest.WarmUp)
 			})
-			db, err := bloomkv.Open("db", &o)
-			must(t, err)
+			db := storetest.Open(t, "db", &o)
 			// This Compact has nothing to do. When it returns, compaction has looked at the tree and waits.
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Lower: w.key(w.keys)}}))
 			if now := bytesOfTables(t, mem); now != full {

@@ -35,8 +35,7 @@ func TestReadOnlyOfADirectoryThatMayNotBeWritten(t *testing.T) {
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: o.FS}); err != nil {
 		t.Errorf("check: %v", err)
 	}
-	db, err := bloomkv.Open(dir, o)
-	must(t, err)
+	db := storetest.Open(t, dir, o)
 	got, err := storetest.Contents(db)
 	if err = errors.Join(err, db.Close()); err != nil || storetest.Diff(got, d.want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, d.want))

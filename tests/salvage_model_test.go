@@ -73,8 +73,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		}
 		return nil
 	}))
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	do := func(err error) {
 		t.Helper()
 		must(t, err)

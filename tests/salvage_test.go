@@ -38,8 +38,7 @@ import (
 func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
 	t.Helper()
 	o := salvageOptions(fsys)
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	for i := range n {
 		must(t, db.Put(fmt.Appendf(nil, "key%04d", i), []byte(value)))
 	}
@@ -49,8 +48,7 @@ func writeStore(t *testing.T, fsys vfs.FS, n int, value string) {
 // readAll returns the contents of a store that is not open.
 func readAll(t *testing.T, fsys vfs.FS, dir string) map[string]string {
 	t.Helper()
-	db, err := bloomkv.Open(dir, &bloomkv.Options{FS: fsys, ReadOnly: true, MemoryBudget: 8 << 20})
-	must(t, err)
+	db := storetest.Open(t, dir, &bloomkv.Options{FS: fsys, ReadOnly: true, MemoryBudget: 8 << 20})
 	got, err := storetest.Contents(db)
 	must(t, errors.Join(err, db.Close()))
 	return got
@@ -60,8 +58,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 10, "v")
 	o := salvageOptions(fsys)
-	writer, err := bloomkv.Open("db", o)
-	must(t, err)
+	writer := storetest.Open(t, "db", o)
 	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); !errors.Is(err, bloomkv.ErrLocked) {
 		t.Errorf("while the store is open for writing: %v, want ErrLocked", err)
 	}
@@ -71,8 +68,7 @@ func TestSalvageLeavesAStoreThatIsOpenAlone(t *testing.T) {
 	must(t, writer.Close())
 	readOnly := *o
 	readOnly.ReadOnly = true
-	reader, err := bloomkv.Open("db", &readOnly)
-	must(t, err)
+	reader := storetest.Open(t, "db", &readOnly)
 	if _, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: o}); err != nil {
 		t.Errorf("while a reader has the store open: %v", err)
 	}
@@ -495,17 +491,14 @@ func salvagedContents(t *testing.T, kind *hostileKind, s *forgedStore) map[strin
 		t.Errorf("Salvage with FilterMemory: %v", err)
 		return nil
 	}
-	db, err := bloomkv.Open("little", &little)
-	must(t, err)
+	db := storetest.Open(t, "little", &little)
 	must(t, db.Close())
 	_, err = bloomkv.Check(t.Context(), "new", bloomkv.CheckOptions{FS: mem})
 	must(t, err)
-	db, err = bloomkv.Open("new", o)
-	must(t, err)
+	db = storetest.Open(t, "new", o)
 	got, err := storetest.Contents(db)
 	must(t, errors.Join(err, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("later"), nil), db.Close()))
-	db, err = bloomkv.Open("new", o)
-	must(t, err)
+	db = storetest.Open(t, "new", o)
 	if ok, err := db.Has([]byte("later")); !ok || err != nil {
 		t.Errorf("a write to what was salvaged is %v, %v", ok, err)
 	}
@@ -523,8 +516,7 @@ func TestSalvageOfAGigabyte(t *testing.T) {
 	const keys = 700_000
 	rng := rand.NewChaCha8([32]byte{1})
 	value := make([]byte, 1000)
-	db, err := bloomkv.Open(dir, nil)
-	must(t, err)
+	db := storetest.Open(t, dir, nil)
 	key := func(i int) []byte { return binary.BigEndian.AppendUint64([]byte("key"), uint64(i)) }
 	must(t, db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
 		for i := range keys {
@@ -613,8 +605,7 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 	must(t, writeFiles(fsys, "db", s.join()))
 	report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: kind.options(fsys)})
 	must(t, err)
-	db, err := bloomkv.Open("new", kind.options(fsys))
-	must(t, err)
+	db := storetest.Open(t, "new", kind.options(fsys))
 	got, err := storetest.Contents(db)
 	must(t, errors.Join(err, db.Close()))
 	if len(report.Lost) != 1 || len(want)-len(got) > lost || len(got) == len(want) {

@@ -15,8 +15,7 @@ import (
 // TestSlicesAreTheCallers changes every slice after the call that took it, and every copy that a call returned: the
 // contents of the store stay the same.
 func TestSlicesAreTheCallers(t *testing.T) {
-	db, err := bloomkv.Open("db", storetest.Tiny(vfstest.NewMem()))
-	must(t, err)
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
 	defer func() {
 		must(t, db.Close())
 	}()

@@ -39,9 +39,7 @@ func newSnapshotRun(t *testing.T, seed uint64) *snapshotRun {
 	if seed%2 == 0 {
 		o.MemtableSize = 1 << 20 // only the test flushes
 	}
-	var err error
-	r.db, err = bloomkv.Open("db", o)
-	must(t, err)
+	r.db = storetest.Open(t, "db", o)
 	for i := range 120 {
 		r.keys = append(r.keys, fmt.Sprintf("key%03d", i))
 	}
@@ -227,8 +225,7 @@ func TestASnapshotClosedBesideItsReadersAnswersRightlyOrNot(t *testing.T) {
 	for round := range storetest.AtStride(40) {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability = bloomkv.DurabilityNoSync
-		db, err := bloomkv.Open("db", o)
-		must(t, err)
+		db := storetest.Open(t, "db", o)
 		const keys = 30
 		commit := func(n int) error {
 			var b bloomkv.Batch
@@ -347,8 +344,7 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	must(t, errors.Join(db.Put([]byte("k"), []byte("v")), db.Close()))
 	o := storetest.Tiny(mem)
 	o.ReadOnly = true
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	snap, err := db.Snapshot()
 	must(t, err)
 	if err := storetest.Shows(snap, map[string]string{"k": "v"}, []string{"k", "l"}); err != nil {

@@ -25,8 +25,7 @@ func openTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	return db
 }
 
@@ -510,8 +509,7 @@ func TestAReadOnlyStoreTakesTransactionsThatOnlyRead(t *testing.T) {
 	must(t, db.Put([]byte("key"), []byte("value")))
 	must(t, db.Close())
 	o.ReadOnly = true
-	db, err = bloomkv.Open("db", o)
-	must(t, err)
+	db = storetest.Open(t, "db", o)
 	var value []byte
 	must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) (err error) {
 		value, err = tx.Get([]byte("key"))
@@ -543,8 +541,7 @@ func openSlow(t *testing.T) *bloomkv.DB {
 		return nil
 	}))
 	o.MemtableSize = 1 << 20
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	return db
 }
 

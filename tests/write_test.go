@@ -26,8 +26,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 		}
 		return nil
 	})
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fs})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: fs})
 	const writers, each = 16, 25
 	var wg sync.WaitGroup
 	for w := range writers {
@@ -54,8 +53,7 @@ func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	value := make([]byte, 1000)
 	rotated := func() bool {
 		return db.Metrics().Writes.Flushes > 0 || db.Metrics().Work.Memtables > 0
@@ -94,8 +92,7 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	})
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	done := make(chan error, 1)
 	const n = 1500
 	go func() {
@@ -140,8 +137,7 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 	var flushed []uint64 // versions; Close waits for the last
 	o := storetest.Small(vfstest.NewMem())
 	o.Events.Flushed = func(f bloomkv.FlushInfo) { flushed = append(flushed, f.Versions) }
-	db, err := bloomkv.Open("db", o)
-	must(t, err)
+	db := storetest.Open(t, "db", o)
 	must(t, db.Put([]byte("before"), nil))
 	var b bloomkv.Batch
 	for i := range 1000 {
@@ -164,8 +160,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 	fs, open := storetest.Gated(vfstest.NewMem(), storetest.CreatesTable)
 	opts := storetest.Small(fs)
 	opts.Durability = bloomkv.DurabilityNoSync
-	db, err := bloomkv.Open("db", opts)
-	must(t, err)
+	db := storetest.Open(t, "db", opts)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	for i := range 2 { // the first flush hangs, the second has to wait
@@ -182,7 +177,7 @@ func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
 // log, whose size nobody can know, reserves space in several steps.
 func TestALogReservesWhatTheOneBeforeItHad(t *testing.T) {
 	var reserves atomic.Int64
-	db, err := bloomkv.Open("db", &bloomkv.Options{
+	db := storetest.Open(t, "db", &bloomkv.Options{
 		FS: vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 			if op.Kind == vfstest.OpReserve {
 				reserves.Add(1)
@@ -191,7 +186,6 @@ func TestALogReservesWhatTheOneBeforeItHad(t *testing.T) {
 		}),
 		Durability: bloomkv.DurabilityNoSync,
 	})
-	must(t, err)
 	defer func() { must(t, db.Close()) }()
 	for i, want := range []int64{4, 1, 1} {
 		reserves.Store(0)
@@ -241,8 +235,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 	}
 	lost := mem.Crash(vfstest.KeepNothing)
 	must(t, db.Close())
-	db, err = bloomkv.Open("db", storetest.Tiny(lost))
-	must(t, err)
+	db = storetest.Open(t, "db", storetest.Tiny(lost))
 	for i := range done {
 		if ok, err := db.Has(fmt.Append(nil, "writer ", i)); !ok || err != nil {
 			t.Errorf("writer %d, queued with or before a Sync writer: %v, %v", i, ok, err)
@@ -294,14 +287,13 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 		cuts = append(cuts, cut{before, left})
 	}
 	removed := 0
-	db, err = bloomkv.Open("db", storetest.Tiny(vfstest.NewHook(left, func(op vfstest.Op) error {
+	db = storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(left, func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpRemove && strings.HasSuffix(op.Name, ".sst") {
 			removed++
 		}
 		fail(op.String())
 		return nil
 	})))
-	must(t, err)
 	if removed == 0 {
 		t.Error("no table was removed")
 	}
@@ -352,8 +344,7 @@ func (l *length) Write(b []byte) (int, error) {
 // keeps little, are longer than a log may be.
 func TestALogEndsBeforeItsLargestSize(t *testing.T) {
 	fsys := &lengths{FS: vfstest.NewMem()}
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync})
-	must(t, err)
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync})
 	var b bloomkv.Batch
 	lower, upper := bytes.Repeat([]byte("a"), bloomkv.MaxKeySize), bytes.Repeat([]byte("b"), bloomkv.MaxKeySize)
 	for range 100 {

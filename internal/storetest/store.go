@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -29,16 +30,20 @@ func Small(fsys vfs.FS) *bloomkv.Options {
 	}
 }
 
+// Open opens a store, which the caller closes, and ends the test with an error.
+func Open(tb testing.TB, dir string, o *bloomkv.Options) *bloomkv.DB {
+	tb.Helper()
+	db, err := bloomkv.Open(dir, o)
+	testkit.Must(tb, err)
+	return db
+}
+
 // OpenTiny opens an empty store in memory.
 func OpenTiny(t *testing.T) *bloomkv.DB {
 	t.Helper()
 	o := Tiny(vfstest.NewMem())
 	o.Durability, o.MemtableSize = bloomkv.DurabilityNoSync, 1<<20
-	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return db
+	return Open(t, "db", o)
 }
 
 // OpenCold opens a store without loading its tables: the first operation that needs a table has to load it.
@@ -46,10 +51,7 @@ func OpenCold(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	t.Helper()
 	cold := *o
 	cold.FS = Cold(o.FS)
-	db, err := bloomkv.Open("db", &cold)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := Open(t, "db", &cold)
 	Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 	if loaded := db.Metrics().Memory.Indexes; loaded > 0 {
 		t.Fatalf("%d bytes of indexes are loaded", loaded)
