@@ -51,16 +51,13 @@ func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env 
 		src.values = append(src.values, v)
 	}
 	res, err := Flush(d.t.Context(), src, nil, env)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	e := &manifest.Edit{NextFile: 1 << 20}
 	for _, m := range res.Tables {
 		e.Added = append(e.Added, manifest.Added{Level: level, Run: id, Table: m})
 	}
-	if v, err = v.Apply(e); err != nil {
-		d.t.Fatal(err)
-	}
+	v, err = v.Apply(e)
+	must(d.t, err)
 	return v
 }
 
@@ -74,9 +71,7 @@ func (d *disk) merge(v *manifest.Version, in Inputs, env Env) Result {
 		}
 	}
 	res, err := Run(d.t.Context(), v, p, in, env)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return res
 }
 

@@ -31,9 +31,7 @@ func (d *disk) readTable(m *manifest.Table) *content {
 		c.keys = append(c.keys, ikey.Key{User: append([]byte{}, it.Key().User...), Trailer: it.Key().Trailer})
 		c.values = append(c.values, string(it.Value()))
 	}
-	if err := errors.Join(it.Err(), it.Close()); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, errors.Join(it.Err(), it.Close()))
 	if d.read == nil {
 		d.read = map[uint64]*content{}
 	}

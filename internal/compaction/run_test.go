@@ -59,80 +59,32 @@ func TestAFlushOfNothingWritesNothing(t *testing.T) {
 	}
 }
 
-// Two runs of level 0 and all of level 5 are merged into level 5. Bars separate tables.
 func TestRun(t *testing.T) {
-	for _, c := range []struct {
-		name                       string
-		newest, older, base, below string // runs of level 0, of level 5, and of level 6
-		snapshots                  []ikey.Seq
-		want                       string
-	}{
-		{"the newest run wins", "a@9=new", "a@5=old b@4=b", "", "", nil, "a@0=new b@0=b"},
-		{"a tombstone with nothing under it goes, with what it hides", "a@9-", "a@5=old b@4=b", "", "", nil, "b@0=b"},
-		{
-			"a tombstone stays while a lower level may hold the key", "a@9-", "a@5=old b@4=b", "", "a@1=deep", nil,
-			"a@9- b@0=b",
-		},
-		{"bounds are enough to keep it", "b@9-", "c@5=c", "", "a@1=deep z@2=deep", nil, "b@9- c@5=c"},
-		{"a tombstone beside the bounds of what is below goes", "b@9-", "c@5=c", "", "d@1=deep", nil, "c@0=c"},
-		{"the base level's run takes part", "a@9-", "b@8=b", "a@3=base c@2=base", "", nil, "b@0=b c@0=base"},
-		{
-			"the sequence stays where something older lies below", "a@9=new", "b@8=b", "", "a@1=deep", nil,
-			"a@9=new b@0=b",
-		},
-		{"a snapshot keeps an older version", "a@9=new", "a@5=old", "a@3=older", "", []ikey.Seq{6}, "a@9=new a@0=old"},
-		{
-			"a range tombstone hides what is in older runs", "a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil,
-			"c@0=c d@0=d",
-		},
-		{
-			"not what is newer in its own", "a@11=new a~c@9", "a@5=a c@4=c", "b@2=b d@1=d", "", nil,
-			"a@0=new c@0=c d@0=d",
-		},
-		{
-			"one in an older run does not hide what is newer", "b@9=new", "a~c@7", "b@2=b d@1=d", "", nil,
-			"b@0=new d@0=d",
-		},
-		{"one stays above what it may hide", "a~c@9", "a@5=a", "b@2=b d@1=d", "b@0=deep", nil, "d@0=d a~c@9"},
-		{
-			"those of all runs are cut where they overlap", "a~d@9", "b~e@7", "d@2=d z@1=z", "a@0=deep z@0=deep", nil,
-			"z@1=z a~d@9 d~e@7",
-		},
-		{
-			"a snapshot keeps what it sees under one", "a~c@9", "a@5=a", "b@2=b d@1=d", "",
-			[]ikey.Seq{4},
-			"b@2=b d@0=d a~c@9",
-		},
-		{"nothing but range tombstones", "a~c@9", "b~d@7", "", "a@1=x d@1=x", nil, "a~c@9 c~d@7"},
-		{"nothing stays", "a~∞@9", "a@7=x", "b@1=x", "", nil, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := newDisk(t)
-			v := d.level(&manifest.Version{}, 0, 11, c.older)
-			v = d.level(v, 0, 12, c.newest)
-			p := &Plan{To: 5}
-			for _, r := range v.Levels[0] {
-				p.Inputs = append(p.Inputs, Input{0, r.ID, r.Tables})
-			}
-			if c.base != "" {
-				v = d.level(v, 5, 10, c.base)
-				p.Inputs = append(p.Inputs, Input{5, 10, v.Levels[5][0].Tables})
-			}
-			if c.below != "" {
-				v = d.level(v, 6, 9, c.below)
-			}
-			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			must(t, err)
-			if got := d.text(res.Tables); got != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
-			}
-			after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
-			must(t, err)
-			if len(after.Levels[0]) != 0 || len(after.Levels[5]) > 1 {
-				t.Errorf("after: %v", after)
-			}
-		})
-	}
+	testkit.Script(t, "testdata/run.txt", func(t *testing.T, input string) string {
+		snapshots := snapshotsOf(t, &input)
+		d := newDisk(t)
+		v := d.level(&manifest.Version{}, 0, 11, argument(&input, "older"))
+		v = d.level(v, 0, 12, argument(&input, "newest"))
+		p := &Plan{To: 5}
+		for _, r := range v.Levels[0] {
+			p.Inputs = append(p.Inputs, Input{0, r.ID, r.Tables})
+		}
+		if base := argument(&input, "base"); base != "" {
+			v = d.level(v, 5, 10, base)
+			p.Inputs = append(p.Inputs, Input{5, 10, v.Levels[5][0].Tables})
+		}
+		if below := argument(&input, "below"); below != "" {
+			v = d.level(v, 6, 9, below)
+		}
+		res, err := Run(t.Context(), v, p, d, d.env(1<<20, snapshots...))
+		must(t, err)
+		after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
+		must(t, err)
+		if len(after.Levels[0]) != 0 || len(after.Levels[5]) > 1 {
+			t.Errorf("after: %v", after)
+		}
+		return d.text(res.Tables)
+	})
 }
 
 func withNext(e *manifest.Edit) *manifest.Edit {
@@ -140,92 +92,41 @@ func withNext(e *manifest.Edit) *manifest.Edit {
 	return e
 }
 
-// Tables that newer inputs delete as a whole are not opened. Tables are numbered from the oldest run on: first those of
-// level 6, then those of level 0.
 func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
-	for _, c := range []struct {
-		name                 string
-		newest, older, below string // runs of level 0, and of level 6
-		snapshots            []ikey.Seq
-		opened, asked, want  string
-	}{
-		{
-			"inside one tombstone", "b~g@9", "z@8=z", "a@1=a|c@2=c d@3=d|e@4=e|h@5=h", nil, "[1 4 5]", "[6]",
-			"a@0=a h@0=h z@0=z",
-		},
-		{"up to an exclusive end", "b~d@9", "z@8=z", "b~d@2 c@3=c|d@3=d", nil, "[2 3]", "[4]", "d@0=d z@0=z"},
-		{"not at an exclusive end", "b~d@9", "z@8=z", "b@2=b d@1=c", nil, "[1 2]", "[3]", "d@0=c z@0=z"},
-		{"an infinite one inside an infinite one", "b~∞@9", "z@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1]", "[4]", "a@0=a"},
-		{
-			"not an infinite one inside another", "b~z@9", "zz@8=z", "a@1=a|c@1=c d~∞@3", nil, "[1 2 3]", "[4 2]",
-			"a@0=a zz@0=z",
-		},
-		{
-			"covered by several that touch", "b~d@9 d~f@8", "z@8=z", "a@1=a|c@2=c d@3=d", nil, "[1 3]", "[4]",
-			"a@0=a z@0=z",
-		},
-		{"covered by several runs", "b~d@9", "d~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
-		{"covered by several runs that overlap", "b~da@9", "c~f@8", "a@1=a|c@2=c d@3=d", nil, "[1]", "[4 3]", "a@0=a"},
-		{"not over a gap", "b~c@9 ca~f@8", "z@8=z", "a@1=a|bb@2=c d@3=d", nil, "[1 2 3]", "[4]", "a@0=a z@0=z"},
-		{"an older run of level 0 as well", "b~∞@9", "d@8=z", "a@1=a", nil, "[1]", "[3]", "a@0=a"},
-		{
-			"a table with range tombstones is not asked for them", "b~∞@9", "c~f@7 d@8=z", "a@1=a|e@2=e", nil, "[1]",
-			"[4]", "a@0=a",
-		},
-		{"not one with something newer", "b~∞@6", "z@9=z", "a@1=a|e@2=e", nil, "[1 3]", "[4]", "a@0=a z@0=z"},
-		{
-			"a snapshot between keeps it", "b~∞@9", "z@8=z", "a@1=a|e@2=e",
-			[]ikey.Seq{3},
-			"[1 2]", "[4]",
-			"a@0=a e@2=e b~∞@9",
-		},
-		{"a snapshot before all does not", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{3}, "[]", "[3]", "b~∞@9"},
-		{"nor one after all", "b~∞@9", "z@8=z", "e@4=e f@5=f", []ikey.Seq{9}, "[]", "[3]", ""},
-		{"one within the table keeps it", "b~∞@9", "z@8=z", "e@4=e f@6=f", []ikey.Seq{5}, "[1]", "[3]", "e@4=e b~∞@9"},
-		{"the newest at a snapshot counts", "b~∞@7,9", "zz@8=z", "e@4=e f@5=f", []ikey.Seq{7}, "[]", "[3]", "b~∞@9"},
-		{
-			"tables without versions are not opened", "b~d@9", "e@8=e", "a@1=a|c~e@3", nil, "[1 3]", "[4 2]",
-			"a@0=a e@0=e",
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			d := newDisk(t)
-			v := d.level(&manifest.Version{}, 6, 10, c.below)
-			v = d.level(v, 0, 11, c.older)
-			v = d.level(v, 0, 12, c.newest, c.snapshots...)
-			p := &Plan{To: 6}
-			all := map[uint64]*manifest.Table{}
-			for _, level := range []int{0, 6} {
-				for _, r := range v.Levels[level] {
-					p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
-					for _, m := range r.Tables {
-						all[m.Number] = m
-					}
+	testkit.Script(t, "testdata/skip.txt", func(t *testing.T, input string) string {
+		snapshots := snapshotsOf(t, &input)
+		d := newDisk(t)
+		v := d.level(&manifest.Version{}, 6, 10, argument(&input, "below"))
+		v = d.level(v, 0, 11, argument(&input, "older"))
+		v = d.level(v, 0, 12, argument(&input, "newest"), snapshots...)
+		p := &Plan{To: 6}
+		all := map[uint64]*manifest.Table{}
+		for _, level := range []int{0, 6} {
+			for _, r := range v.Levels[level] {
+				p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
+				for _, m := range r.Tables {
+					all[m.Number] = m
 				}
 			}
-			res, err := Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
-			must(t, err)
-			if got := d.text(res.Tables); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+		res, err := Run(t.Context(), v, p, d, d.env(1<<20, snapshots...))
+		must(t, err)
+		kept := d.text(res.Tables)
+		opened, asked := d.opened, d.asked
+		var skipped, read uint64
+		for n, m := range all {
+			if slices.Contains(opened, n) {
+				read += m.Entries
+			} else if !slices.Contains(asked, n) {
+				skipped += m.Size
 			}
-			opened, asked := d.opened, d.asked
-			var skipped, read uint64
-			for n, m := range all {
-				if slices.Contains(d.opened, n) {
-					read += m.Entries
-				} else if !slices.Contains(asked, n) {
-					skipped += m.Size
-				}
-			}
-			slices.Sort(opened)
-			if fmt.Sprint(opened) != c.opened || fmt.Sprint(asked) != c.asked {
-				t.Errorf("opened %d, asked %d; want %s, %s", opened, asked, c.opened, c.asked)
-			}
-			if res.Read != read || res.Skipped != skipped {
-				t.Errorf("read %d versions and skipped %d bytes, want %d and %d", res.Read, res.Skipped, read, skipped)
-			}
-		})
-	}
+		}
+		if res.Read != read || res.Skipped != skipped {
+			t.Errorf("read %d versions and skipped %d bytes, want %d and %d", res.Read, res.Skipped, read, skipped)
+		}
+		slices.Sort(opened)
+		return fmt.Sprintf("%s\nopened %d, asked %d", kept, opened, asked)
+	})
 }
 
 func TestAnIngestedTableHasItsSequence(t *testing.T) {

@@ -102,9 +102,7 @@ func newDisk(tb testing.TB) *disk {
 
 func (d *disk) env(tableSize uint64, snapshots ...ikey.Seq) Env {
 	filter, err := bloomblock.ParamsFor(0.01)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return Env{
 		FS: d.fs, Dir: "db", Numbers: d, TableSize: tableSize, BlockSize: 256, Codec: sstable.None, Filter: filter,
 		Snapshots: snapshots,
@@ -128,9 +126,7 @@ func (d *disk) Sample(m *manifest.Table) *bloomblock.Sample {
 		return nil
 	}
 	s, err := d.sampled(m).Sample()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return s
 }
 
@@ -146,9 +142,7 @@ func (d *disk) sampled(m *manifest.Table) *sstable.Reader {
 	r := d.samples[m.Number]
 	if r == nil {
 		r = d.reader(m)
-		if err := r.Load(0); err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, r.Load(0))
 		d.samples[m.Number] = r
 	}
 	return r
@@ -157,9 +151,7 @@ func (d *disk) sampled(m *manifest.Table) *sstable.Reader {
 func (d *disk) reader(m *manifest.Table) *sstable.Reader {
 	d.t.Helper()
 	f, err := d.fs.Open(filename.Make("db", filename.Table, m.Number))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	meta := sstable.Meta{Name: "t", ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen}
 	if m.Flags&manifest.SeqOverridden != 0 {
 		meta.Seq = m.MaxSeq
@@ -171,9 +163,7 @@ func (d *disk) reader(m *manifest.Table) *sstable.Reader {
 func (d *disk) rangeDels(m *manifest.Table) rangedel.List {
 	d.t.Helper()
 	r := d.reader(m)
-	if err := r.Load(1); err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, r.Load(1))
 	return r.RangeDels().List()
 }
 
@@ -189,9 +179,7 @@ func (d *disk) text(tables []*manifest.Table) string {
 		for ok := src.First(); ok; ok = src.Next() {
 			b.WriteString(versionText(src.Key(), src.Value()) + " ")
 		}
-		if err := errors.Join(src.Err(), src.Close()); err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, errors.Join(src.Err(), src.Close()))
 		if dels := listText(d.rangeDels(m)); dels != "" {
 			b.WriteString(dels + " ")
 		}
@@ -236,16 +224,12 @@ func (d *disk) level(v *manifest.Version, level int, run uint64, text string, sn
 	for part := range strings.SplitSeq(text, "|") { // a table for each part
 		src, dels := source(part)
 		res, err := Flush(d.t.Context(), src, dels, d.env(1<<20, snapshots...))
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		must(d.t, err)
 		for _, m := range res.Tables {
 			e.Added = append(e.Added, manifest.Added{Level: level, Run: run, Table: m})
 		}
 	}
 	v, err := v.Apply(e)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must(d.t, err)
 	return v
 }

@@ -63,149 +63,47 @@ level 6 run 0: 2 tables, 2003 bytes
 	}
 }
 
-// Each edit is applied to the sample. The result is given as "level/run:numbers …", or as a text in the error.
 func TestApply(t *testing.T) {
-	moved := func(number uint64) *Table {
-		for _, u := range sample(t).Tables() {
-			if u.Number == number {
-				c := *u
-				return &c
+	testkit.Script(t, "testdata/apply.txt", func(t *testing.T, input string) string {
+		v, e := sample(t), &Edit{NextFile: 9}
+		for line := range strings.Lines(input) {
+			verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+			place, bounds, _ := strings.Cut(rest, " ")
+			var level int
+			var run, number uint64
+			if verb == "delete" {
+				_, err := fmt.Sscanf(place, "%d:%d", &level, &number)
+				must(t, err)
+				e.Deleted = append(e.Deleted, Deleted{level, number})
+				continue
 			}
-		}
-		t.Fatalf("no table %d", number)
-		return nil
-	}
-	changed := moved(2)
-	changed.ID++
-	const untouched = "0/4:4 0/3:3 1/1:5,6,7 6/0:1,2"
-	for _, test := range []struct {
-		name string
-		edit Edit
-		want string
-		err  string
-	}{
-		{"nothing", Edit{NextFile: 9}, untouched, ""},
-		{
-			"a new run is the newest of level 0",
-			Edit{Added: []Added{add(0, 8, table(8, "a", "z"))}},
-			"0/8:8 " + untouched, "",
-		},
-		{
-			"a run between others",
-			Edit{Added: []Added{add(1, 0, table(8, "a", "z"))}},
-			"0/4:4 0/3:3 1/1:5,6,7 1/0:8 6/0:1,2", "",
-		},
-		{
-			"a run in an empty level",
-			Edit{Added: []Added{add(3, 5, table(8, "a", "z"))}},
-			"0/4:4 0/3:3 1/1:5,6,7 3/5:8 6/0:1,2", "",
-		},
-		{
-			"tables before, between and behind those of a run",
-			Edit{Added: []Added{
-				add(6, 0, table(10, "x", "y")), add(6, 0, table(8, "A", "B")), add(6, 0, table(9, "d", "d")),
-			}},
-			"0/4:4 0/3:3 1/1:5,6,7 6/0:8,1,9,2,10", "",
-		},
-		{
-			"two between the same two",
-			Edit{Added: []Added{add(6, 0, table(8, "d", "d")), add(6, 0, table(9, "da", "db"))}},
-			"0/4:4 0/3:3 1/1:5,6,7 6/0:1,8,9,2", "",
-		},
-		{
-			"one that begins where an exclusive bound is",
-			Edit{Deleted: []Deleted{{1, 7}}, Added: []Added{add(1, 1, table(8, "z", "z"))}},
-			"0/4:4 0/3:3 1/1:5,6,8 6/0:1,2", "",
-		},
-		{"delete one of a run", Edit{Deleted: []Deleted{{1, 6}}}, "0/4:4 0/3:3 1/1:5,7 6/0:1,2", ""},
-		{"delete all of a run", Edit{Deleted: []Deleted{{6, 1}, {6, 2}}}, "0/4:4 0/3:3 1/1:5,6,7", ""},
-		{"delete all of one of two runs", Edit{Deleted: []Deleted{{0, 4}}}, "0/3:3 1/1:5,6,7 6/0:1,2", ""},
-		{
-			"replace all of a run",
-			Edit{Deleted: []Deleted{{6, 1}, {6, 2}}, Added: []Added{add(6, 0, table(8, "b", "j"))}},
-			"0/4:4 0/3:3 1/1:5,6,7 6/0:8", "",
-		},
-		{
-			"move to another level",
-			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 8, moved(2))}},
-			"0/4:4 0/3:3 1/1:5,6,7 5/8:2 6/0:1",
-			"",
-		},
-		{
-			"move into a run",
-			Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5))}},
-			"0/4:4 0/3:3 1/1:6,7 6/0:1,5", "",
-		},
-		{
-			"two tables change places",
-			Edit{Deleted: []Deleted{{1, 5}, {6, 2}}, Added: []Added{add(6, 0, moved(5)), add(1, 1, moved(2))}},
-			"0/4:4 0/3:3 1/1:2,6,7 6/0:1,5", "",
-		},
-
-		{"delete what is not there", Edit{Deleted: []Deleted{{1, 99}}}, "", "where it is not"},
-		{"delete from another level", Edit{Deleted: []Deleted{{2, 1}}}, "", "where it is not"},
-		{
-			"delete from a level and from one where it is not",
-			Edit{Deleted: []Deleted{{6, 1}, {5, 1}}},
-			"", "deleted twice",
-		},
-		{"delete twice", Edit{Deleted: []Deleted{{6, 1}, {6, 1}}}, "", "deleted twice"},
-		{"add what is there", Edit{Added: []Added{add(3, 9, table(2, "a", "b"))}}, "", "already at level 6"},
-		{
-			"add twice",
-			Edit{Added: []Added{add(3, 9, table(8, "a", "b")), add(4, 9, table(8, "a", "b"))}},
-			"", "added twice",
-		},
-		{
-			"move within a level",
-			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(6, 1, moved(2))}},
-			"", "both deleted from and added to",
-		},
-		{
-			"move another table of the number",
-			Edit{Deleted: []Deleted{{6, 2}}, Added: []Added{add(5, 1, changed)}},
-			"", "is moved with id",
-		},
-		{"overlap with the one before", Edit{Added: []Added{add(6, 0, table(8, "c", "d"))}}, "", "overlap"},
-		{"overlap with the one behind", Edit{Added: []Added{add(6, 0, table(8, "d", "e"))}}, "", "overlap"},
-		{"overlap within", Edit{Added: []Added{add(6, 0, table(8, "f", "g"))}}, "", "overlap"},
-		{"overlap around", Edit{Added: []Added{add(6, 0, table(8, "d", "z"))}}, "", "overlap"},
-		{"overlap around all", Edit{Added: []Added{add(6, 0, table(8, "", "z"))}}, "", "overlap"},
-		{"overlap with an infinite one", Edit{Added: []Added{add(1, 1, table(8, "zz", "zzz"))}}, "", "overlap"},
-		{
-			"overlap with the part of an exclusive one",
-			Edit{Added: []Added{add(1, 1, table(8, "y", "y"))}},
-			"", "overlap",
-		},
-		{
-			"the added overlap",
-			Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "c", "d"))}},
-			"", "overlap",
-		},
-		{
-			"the added are equal",
-			Edit{Added: []Added{add(3, 1, table(8, "a", "c")), add(3, 1, table(9, "a", "c"))}},
-			"", "overlap",
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			v := sample(t)
-			before := v.String()
-			got, err := v.Apply(&test.edit)
-			if v.String() != before || v.Check() != nil {
-				t.Errorf("the old version became\n%s", v)
-			}
-			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("error is %v, want one with %q", err, test.err)
+			_, err := fmt.Sscanf(place, "%d/%d:%d", &level, &run, &number)
+			must(t, err)
+			lo, hi, isNew := strings.Cut(bounds, "-")
+			added := table(number, lo, hi)
+			if !isNew { // a table of the sample is moved
+				for _, u := range sample(t).Tables() {
+					if u.Number == number {
+						added = u
+					}
 				}
-				return
+				if bounds == "changed" {
+					added.ID++
+				}
 			}
-			if err != nil || got.Check() != nil || shape(got) != test.want {
-				t.Errorf("version is %v, %v; want %s", shape(got), err, test.want)
-			}
-		})
-	}
+			e.Added = append(e.Added, add(level, run, added))
+		}
+		before := v.String()
+		got, err := v.Apply(e)
+		if v.String() != before || v.Check() != nil {
+			t.Errorf("the old version became\n%s", v)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		must(t, got.Check())
+		return shape(got)
+	})
 }
 
 func shape(v *Version) string {

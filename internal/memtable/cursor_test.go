@@ -7,12 +7,14 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // Iter returns a cursor over all versions at or below seq. It stands at no version yet.
@@ -42,48 +44,46 @@ func sortEntries(es []entry) {
 }
 
 func TestSeek(t *testing.T) {
-	tb := newTable(t, []byte("p/"), 0)
-	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
-		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
-	}
-	for _, test := range []struct {
-		name, user string
-		at, seq    ikey.Seq // of the search, of the cursor
-		want       string
-	}{
-		{"from the empty key all are seen", "", 9, 9, "a@4:SET= p@5:SET= p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
-		{"a key between two goes to the second", "p/", 9, 9, "p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
-		{"a key before the prefix", "b", 9, 9, "p@5:SET= p/a@2:SET= p/b@6:SET= p/b@1:SET= zz@3:SET= "},
-		{"an older trailer in a key skips its newer versions", "p/b", 5, 9, "p/b@1:SET= zz@3:SET= "},
-		{"a trailer after all versions of a key is in the next", "p/b", 0, 9, "zz@3:SET= "},
-		{"the cursor's sequence hides what is newer", "p/b", 9, 5, "p/b@1:SET= zz@3:SET= "},
-		{"a key without a visible version is passed over", "p", 9, 4, "p/a@2:SET= p/b@1:SET= zz@3:SET= "},
-		{"the last key", "zz", 9, 9, "zz@3:SET= "},
-		{"after the last key there is nothing", "zzz", 9, 9, ""},
-	} {
-		for _, frozen := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, frozen %v", test.name, frozen), func(t *testing.T) {
-				if frozen {
-					tb.Freeze()
+	testkit.Script(t, "testdata/seek.txt", func(t *testing.T, input string) string {
+		tb := newTable(t, []byte("p/"), 0)
+		for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
+			add(tb, k, ikey.Seq(i+1), ikey.Set, "")
+		}
+		way, rest, _ := strings.Cut(input, " ")
+		target, seq, _ := strings.Cut(rest, " seq ")
+		user, at, _ := strings.Cut(target, "@")
+		number := func(text string) ikey.Seq {
+			n, err := strconv.ParseUint(text, 10, 64)
+			must(t, err)
+			return ikey.Seq(n)
+		}
+		k := ikey.Search([]byte(user), ikey.MaxSeq) // before all versions of the key
+		if at != "max" {
+			k.Trailer = ikey.MakeTrailer(number(at), ikey.Set)
+		}
+		seen := func() string {
+			var lines [2][]string
+			for i, newest := range [2]bool{false, true} {
+				var c Cursor
+				c.Reset(tb, number(seq), newest)
+				seek, step := c.SeekGE, c.Next
+				if way == "lt" {
+					seek, step = c.SeekLT, c.Prev
 				}
-				c := tb.Iter(test.seq)
-				if got := all(c, c.SeekGE(ikey.Search([]byte(test.user), test.at))); got != test.want {
-					t.Errorf("got  %s\nwant %s", got, test.want)
+				for ok := seek(k); ok; ok = step() {
+					lines[i] = append(lines[i], fmt.Sprintf("%s@%d", c.Key().User, c.Key().Trailer.Seq()))
 				}
 				must(t, c.Close())
-			})
-			if !frozen {
-				// Freeze is for ever: begin again with an equal table.
-				old := tb
-				tb = newTable(t, []byte("p/"), 0)
-				c := old.Iter(ikey.MaxSeq)
-				for ok := c.First(); ok; ok = c.Next() {
-					k := c.Key()
-					tb.Add(k.User, bloomblock.HashKey(k.User), k.Trailer.Seq(), k.Trailer.Kind(), c.Value())
-				}
 			}
+			return strings.Join(lines[0], " ") + "\n" + strings.Join(lines[1], " ")
 		}
-	}
+		got := seen()
+		tb.Freeze()
+		if frozen := seen(); frozen != got {
+			t.Errorf("frozen: got\n%s\nwant\n%s", frozen, got)
+		}
+		return got
+	})
 }
 
 func TestASeekAllocatesNothing(t *testing.T) {

@@ -217,58 +217,6 @@ func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 	wg.Wait()
 }
 
-func TestSeekLT(t *testing.T) {
-	tb := newTable(t, []byte("p/"), 0)
-	for i, k := range []string{"p/b", "p/a", "zz", "a", "p", "p/b"} {
-		add(tb, k, ikey.Seq(i+1), ikey.Set, "")
-	}
-	const after = ikey.MaxSeq // sorts before all versions of a key
-	for _, test := range []struct {
-		name, user  string
-		at, seq     ikey.Seq
-		all, newest string
-	}{
-		{
-			"after the last key all are seen", "zzz", after, 9, "zz@3 p/b@1 p/b@6 p/a@2 p@5 a@4",
-			"zz@3 p/b@6 p/a@2 p@5 a@4",
-		},
-		{"a key is not before itself", "zz", after, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{
-			"the newest of a key is before an older trailer in it", "p/b", 5, 9, "p/b@6 p/a@2 p@5 a@4",
-			"p/b@6 p/a@2 p@5 a@4",
-		},
-		{"after all versions of a key", "p/b", 0, 9, "p/b@1 p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{"a version is not before itself", "p/b", 1, 9, "p/b@6 p/a@2 p@5 a@4", "p/b@6 p/a@2 p@5 a@4"},
-		{"the cursor's sequence hides what is newer", "p/c", 5, 5, "p/b@1 p/a@2 p@5 a@4", "p/b@1 p/a@2 p@5 a@4"},
-		{"a key without a visible version is passed over", "p/a", after, 4, "a@4", "a@4"},
-		{"a key between two", "b", after, 9, "a@4", "a@4"},
-		{"nothing is before the first key", "a", after, 9, "", ""},
-		{"nothing is before the empty key", "", 0, 9, "", ""},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, newest := range []bool{false, true} {
-				var c Cursor
-				c.Reset(tb, test.seq, newest)
-				k := ikey.Search([]byte(test.user), test.at)
-				if test.at < after {
-					k.Trailer = ikey.MakeTrailer(test.at, ikey.Set)
-				}
-				var seen []string
-				for ok := c.SeekLT(k); ok; ok = c.Prev() {
-					seen = append(seen, fmt.Sprintf("%s@%d", c.Key().User, c.Key().Trailer.Seq()))
-				}
-				want := test.all
-				if newest {
-					want = test.newest
-				}
-				if got := strings.Join(seen, " "); got != want {
-					t.Errorf("newest %v: got %q, want %q", newest, got, want)
-				}
-			}
-		})
-	}
-}
-
 // Walking over a key with very many versions must not look at all of them again for each.
 func TestAHotKeyBothWays(t *testing.T) {
 	const n = 100_000

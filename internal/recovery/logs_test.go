@@ -1,6 +1,7 @@
 package recovery
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -96,13 +97,9 @@ func newStore(t *testing.T, logs string) *store {
 func (s *store) write(number uint64, records int, older, synced bool) {
 	s.t.Helper()
 	f, err := s.mem.Create(filename.Make("db", filename.Log, number))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	w, err := wal.NewWriter(f, number, number*77)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for i := range records {
 		if older && i > 0 {
 			w.SetOlderDurable()
@@ -114,13 +111,9 @@ func (s *store) write(number uint64, records int, older, synced bool) {
 		record = batch.AppendOp(record, ikey.Set, fmt.Append(nil, s.seq+1), []byte("value"))
 		record = batch.AppendOp(record, ikey.Delete, fmt.Append(nil, s.seq+2), nil)
 		s.seq += 2
-		if err := errors.Join(err, w.Append(record)); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, errors.Join(err, w.Append(record)))
 	}
-	if err := w.Close(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, w.Close())
 }
 
 // change rewrites a log.
@@ -131,9 +124,7 @@ func (s *store) change(number uint64, change func([]byte) []byte) {
 	if err == nil {
 		err = s.mem.Remove(name)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	put(s.t, s.mem, name, string(change(raw)))
 }
 
@@ -144,146 +135,39 @@ func (s *store) reader(mark *manifest.LogMark) *Logs {
 // end returns the size of a log with that number of records.
 func end(records int) int64 { return int64(headerSize + records*recordSize) }
 
-// address returns what the text of damage in a log begins with.
-func address(number uint64, offset int64) string {
-	return fmt.Sprintf("%s: offset %d: ", filename.Base(filename.Log, number), offset)
+// address returns what the text of damage in log 5 begins with.
+func address(offset int64) string {
+	return fmt.Sprintf("000005.log: offset %d: ", offset)
 }
 
 // TestLogsAreJudgedByThePromises loses parts of logs. If the manifest or a younger log promises that they were durable,
 // that is damage. Otherwise the logs before the gap count.
 func TestLogsAreJudgedByThePromises(t *testing.T) {
-	names := func(number uint64) *manifest.LogMark { return &manifest.LogMark{Number: number} }
-	synced := func(number uint64, size int64) *manifest.LogMark {
-		return &manifest.LogMark{Number: number, Synced: size}
-	}
-	durable6, durable7 := "; yet all before 000006.log was durable", "; yet all before 000007.log was durable"
-	for _, tt := range []struct {
-		name    string
-		logs    string
-		mark    *manifest.LogMark
-		counted int
-		gap     string // what its text begins with; "" for none
-		damage  string // what its text begins with; "" for none
-		because string // what its text ends with
-	}{
-		{name: "no log"},
-		{name: "intact logs", logs: "5 3 synced; 6 3 synced older", counted: 2},
-		{name: "a last log without records", logs: "5 3 synced; 6 0", counted: 2},
-		{name: "an older log without records", logs: "5 0; 6 3", counted: 2},
-
-		{name: "the only log is torn", logs: "5 3 cut", counted: 1, gap: address(5, end(2))},
-		{name: "the last log is torn", logs: "5 3; 6 2 cut", counted: 2, gap: address(6, end(1))},
-		{
-			name: "the last log is torn, and promises the older ones only", logs: "5 3; 6 3 older cut",
-			counted: 2, gap: address(6, end(2)),
-		},
-		{name: "an older log is torn", logs: "5 3 cut; 6 3", counted: 1, gap: address(5, end(2))},
-		{
-			name: "an older log is torn, and the younger promises it",
-			logs: "5 3 cut; 6 3 older", damage: address(5, end(2)), because: durable6,
-		},
-		{
-			name: "an older log is torn, and the one after next promises it",
-			logs: "5 3 cut; 6 3; 7 3 older", damage: address(5, end(2)), because: durable7,
-		},
-		{
-			name: "the second log is torn, and the youngest promises it",
-			logs: "5 3; 6 3 cut; 7 3 older", damage: address(6, end(2)), because: durable7,
-		},
-		{
-			name: "an older log is torn, and the manifest names the younger",
-			logs: "5 3 cut; 6 3", mark: names(6), damage: address(5, end(2)), because: durable6,
-		},
-		{
-			name: "an older log is torn, and the manifest names the one after next",
-			logs: "5 3 cut; 6 3; 7 1", mark: names(7), damage: address(5, end(2)), because: durable6,
-		},
-		{
-			name: "an older log is torn, and the manifest names that log",
-			logs: "5 3 cut; 6 3", mark: names(5), counted: 1, gap: address(5, end(2)),
-		},
-
-		{name: "the first log is missing", logs: "5 3 absent; 6 3", gap: address(6, firstPayload), counted: 0},
-		{
-			name: "the first log is missing, and the next promises it",
-			logs: "5 3 absent; 6 3 older", damage: address(6, firstPayload), because: durable6,
-		},
-		{name: "an older log is missing", logs: "5 3; 6 3 absent; 7 3", counted: 1, gap: address(7, firstPayload)},
-		{
-			name: "an older log is missing, and the younger promises it",
-			logs: "5 3; 6 3 absent; 7 3 older", damage: address(7, firstPayload), because: durable7,
-		},
-		{
-			name: "an older log is missing, and the manifest names the younger",
-			logs: "5 3; 6 3 absent; 7 3", mark: names(7), damage: address(7, firstPayload), because: durable7,
-		},
-		{
-			name: "an older log lost its end without a trace", logs: "5 1; 6 1 jump",
-			counted: 1, gap: address(6, firstPayload),
-		},
-
-		{name: "the log is as long as the manifest requires", logs: "5 3", mark: synced(5, end(3)), counted: 1},
-		{
-			name: "the log is a byte shorter than the manifest requires", logs: "5 3", mark: synced(5, end(3)+1),
-			damage: address(5, end(3)) + "ends here, want at least 189 bytes",
-		},
-		{
-			name: "the log is torn before the end that the manifest requires",
-			logs: "5 3 cut", mark: synced(5, end(3)),
-			damage: address(5, end(2)) + "ends here, want at least 188 bytes",
-		},
-		{
-			name: "the log is torn behind the end that the manifest requires",
-			logs: "5 3 cut", mark: synced(5, end(2)),
-			counted: 1, gap: address(5, end(2)),
-		},
-		{
-			name: "the log lost the beginning that the manifest requires",
-			logs: "5 3 empty", mark: synced(5, end(1)), damage: address(5, 0) + "ends here, want at least 84 bytes",
-			because: ": log is cut short: broken file header: 0 bytes, want 32",
-		},
-		{
-			// The first programs named a log before its beginning was durable.
-			name: "the log is empty, and the manifest requires no byte of it",
-			logs: "5 3 empty", mark: names(5), counted: 1, gap: address(5, 0),
-		},
-		{
-			name: "the manifest requires the length of another log", logs: "5 1; 6 9", mark: synced(6, end(9)),
-			counted: 2,
-		},
-
-		{name: "a record before a promise is damaged", logs: "5 5 synced flipped", damage: address(5, end(1))},
-		{
-			name: "a record before a promise of a younger log is damaged",
-			logs: "5 3 cut; 6 5 synced flipped", damage: address(6, end(1)),
-		},
-		{
-			name: "sequence numbers repeat", logs: "5 3; 6 3 back",
-			damage: address(6, firstPayload) + "sequence 105, want 107: sequence numbers are not continuous",
-		},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := newStore(t, tt.logs)
-			l := s.reader(tt.mark)
-			counted, gap, err := l.Judge(s.logs)
-			if l.Last != lastSeq {
-				t.Errorf("the last sequence is %d afterwards, want %d as before", l.Last, lastSeq)
-			}
-			if tt.damage != "" {
-				if !errors.Is(err, corrupt.Err) || !strings.HasPrefix(err.Error(), tt.damage) ||
-					!strings.HasSuffix(err.Error(), tt.because) {
-					t.Errorf("error is %v, want damage %q … %q", err, tt.damage, tt.because)
-				}
-				return
-			}
-			if err != nil || counted != tt.counted {
-				t.Errorf("%d logs count, %v; want %d", counted, err, tt.counted)
-			}
-			if (gap != nil) != (tt.gap != "") || gap != nil && !isDamage(gap, tt.gap) {
-				t.Errorf("gap is %v, want %q", gap, tt.gap)
-			}
-		})
-	}
+	testkit.Script(t, "testdata/logs.txt", func(t *testing.T, input string) string {
+		logs, named, _ := strings.Cut(input, "\nnamed ")
+		var mark *manifest.LogMark
+		if named != "" {
+			mark = &manifest.LogMark{}
+			_, err := fmt.Sscan(named+" 0", &mark.Number, &mark.Synced)
+			must(t, err)
+		}
+		s := newStore(t, logs)
+		l := s.reader(mark)
+		counted, gap, err := l.Judge(s.logs)
+		if l.Last != lastSeq {
+			t.Errorf("the last sequence is %d afterwards, want %d as before", l.Last, lastSeq)
+		}
+		switch end := cmp.Or(err, gap); {
+		case end == nil:
+			return strconv.Itoa(counted)
+		case !errors.Is(end, corrupt.Err):
+			return fmt.Sprintf("no damage: %v", end)
+		case err != nil:
+			return fmt.Sprintf("damage: %v", end)
+		default:
+			return fmt.Sprintf("%d, then a gap: %v", counted, end)
+		}
+	})
 }
 
 func TestReadingLogsCallsForEachOperationInOrder(t *testing.T) {
@@ -348,25 +232,25 @@ func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
 			"a jump inside a log",
 			[][]byte{record(101, 1), record(103, 1)},
 			100,
-			address(5, second) + "sequence 103, want 102",
+			address(second) + "sequence 103, want 102",
 		},
 		{
 			"a first record of the past",
 			[][]byte{record(101, 1)},
 			102,
-			address(5, firstPayload) + "sequence 101, want 103",
+			address(firstPayload) + "sequence 101, want 103",
 		},
 		{
 			"a sequence number behind the largest",
 			[][]byte{record(manifest.MaxWrite, 1), record(manifest.MaxWrite+1, 1)},
 			manifest.MaxWrite - 1,
-			address(5, second) + "sequence 18014398509481984, want at most 18014398509481983",
+			address(second) + "sequence 18014398509481984, want at most 18014398509481983",
 		},
 		{
 			"a malformed record",
 			[][]byte{record(101, 1), record(102, 2)},
 			100,
-			address(5, second) + "batch: record",
+			address(second) + "batch: record",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,6 +5,7 @@ package testkit
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -29,5 +30,41 @@ func Golden(tb testing.TB, file, got string) {
 	Must(tb, err)
 	if got != string(want) {
 		tb.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+// Script tests the cases of a file, each by its name:
+//
+//	# the name
+//	the input, which run gets
+//	= the output, which run returns
+//
+// Input and output may have several lines. -update writes the outputs.
+func Script(t *testing.T, file string, run func(t *testing.T, input string) string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	Must(t, err)
+	cases := strings.Split("\n"+strings.TrimRight(string(text), "\n"), "\n# ")
+	if len(cases) < 2 {
+		t.Fatalf("%s has no case", file)
+	}
+	for i, c := range cases[1:] {
+		name, body, _ := strings.Cut(c, "\n")
+		input, want, ok := strings.Cut(body, "\n=")
+		end := want[len(strings.TrimRight(want, "\n")):] // blank lines before the next case
+		t.Run(name, func(t *testing.T) {
+			lines := strings.Split(run(t, input), "\n")
+			for i, line := range lines {
+				lines[i] = strings.TrimRight(" "+line, " ")
+			}
+			got := strings.Join(lines, "\n=")
+			if want := strings.TrimRight(want, "\n"); !*Update && (got != want || !ok) {
+				t.Errorf("%s\ngot\n=%s\nwant\n=%s", input, got, want)
+			}
+			cases[1+i] = name + "\n" + input + "\n=" + got + end
+		})
+	}
+	if *Update {
+		Must(t, os.WriteFile(file, []byte(strings.TrimPrefix(strings.Join(cases, "\n# "), "\n")+"\n"), 0o600))
 	}
 }
