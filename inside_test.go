@@ -2,19 +2,11 @@ package bloomkv
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
-
-func TestBoundsAreWithinThePrefix(t *testing.T) {
-	o := IterOptions{Lower: []byte("b"), Upper: []byte("z"), Prefix: []byte("c")}
-	if lo, hi := o.bounds(); fmt.Sprintf("%s %s", lo, hi) != "c d" {
-		t.Errorf("bounds = %s %s, want c d", lo, hi)
-	}
-}
 
 // TestDamageIsReportedOncePerOffsetUpToALimit reports more damage than is remembered, three times.
 func TestDamageIsReportedOncePerOffsetUpToALimit(t *testing.T) {

@@ -2,11 +2,9 @@ package tests
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -109,71 +107,6 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			}
 			return
 		}
-	}
-}
-
-// TestAnIngestThatIsRefusedLeavesNothing ingests keys and values that must be refused.
-func TestAnIngestThatIsRefusedLeavesNothing(t *testing.T) {
-	mem := vfstest.NewMem()
-	db := storetest.Open(t, "db", storetest.Tiny(mem))
-	must(t, db.Put([]byte("k"), []byte("v")))
-	source := errors.New("of the source")
-	// many is enough for several tables before the bad one.
-	many := func(last bloomkv.KV, err error) iter.Seq2[bloomkv.KV, error] {
-		return func(yield func(bloomkv.KV, error) bool) {
-			for i := range 400 {
-				k, v := fmt.Appendf(nil, "a%05d", i), []byte(strings.Repeat(strconv.Itoa(i), 100))
-				if !yield(bloomkv.KV{Key: k, Value: v}, nil) {
-					return
-				}
-			}
-			yield(last, err)
-		}
-	}
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for _, tt := range []struct {
-		name   string
-		ctx    context.Context
-		sorted iter.Seq2[bloomkv.KV, error]
-		want   error
-	}{
-		{"a key before the last", t.Context(), many(bloomkv.KV{Key: []byte("a00001")}, nil), bloomkv.ErrOrder},
-		{"the last key again", t.Context(), many(bloomkv.KV{Key: []byte("a00399")}, nil), bloomkv.ErrOrder},
-		{"the empty key at the end", t.Context(), many(bloomkv.KV{}, nil), bloomkv.ErrOrder},
-		{
-			"a key that is too large", t.Context(),
-			many(bloomkv.KV{Key: []byte("b" + strings.Repeat("b", bloomkv.MaxKeySize))}, nil),
-			bloomkv.ErrTooLarge,
-		},
-		{"an error of the source", t.Context(), many(bloomkv.KV{}, source), source},
-		{"a canceled context", cancelled, many(bloomkv.KV{Key: []byte("b")}, nil), context.Canceled},
-	} {
-		err := db.Ingest(tt.ctx, tt.sorted, bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}})
-		if !errors.Is(err, tt.want) {
-			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
-		}
-		if n := tableFilesIn(t, mem, "db"); n != 0 {
-			t.Errorf("%s: %d tables are left", tt.name, n)
-		}
-		if got, err := storetest.Contents(db); err != nil || storetest.Diff(got, map[string]string{"k": "v"}) != "" {
-			t.Errorf("%s: got %v, %v", tt.name, got, err)
-		}
-	}
-	if err := db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{}); err != nil {
-		t.Errorf("ingest of nothing: %v", err)
-	}
-	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
-		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{}}); err != nil {
-		t.Errorf("replacing everything by nothing: %v", err)
-	}
-	if got, err := storetest.Contents(db); err != nil || len(got) > 0 {
-		t.Errorf("after replacing everything by nothing: got %v, %v", got, err)
-	}
-	must(t, db.Close())
-	if err := db.Ingest(t.Context(), storetest.PairsOf(nil),
-		bloomkv.IngestOptions{}); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
-		t.Errorf("after Close: %v", err)
 	}
 }
 

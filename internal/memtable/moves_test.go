@@ -94,42 +94,68 @@ func inOrder(n, percent int) func(*rand.Rand) []byte {
 }
 
 func TestMovesAgainstASortedSlice(t *testing.T) {
+	number := func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }
 	for _, shape := range []struct {
-		name string
-		n    int
-		key  func(rng *rand.Rand) []byte
+		name   string
+		n      int
+		key    func(rng *rand.Rand) []byte
+		prefix string // of the table
 	}{
-		{"few keys with many versions", 600, func(r *rand.Rand) []byte { return []byte{'a' + byte(r.IntN(8))} }},
-		{"many keys", 3000, func(r *rand.Rand) []byte { return fmt.Appendf(nil, "key/%05d", r.IntN(2500)) }},
-		{"a handful", 5, func(r *rand.Rand) []byte { return []byte("\x00a\xff"[:r.IntN(4)]) }},
-		{"one hot key among others", 2000, func(r *rand.Rand) []byte {
+		{name: "numbers with a prefix of all", n: 3000, key: number, prefix: "00000000"},
+		{name: "numbers with a prefix of none", n: 3000, key: number, prefix: "user/"},
+		{name: "two tenants", n: 3000, prefix: "tenant/1/", key: func(r *rand.Rand) []byte {
+			return fmt.Appendf(nil, "tenant/%d/%d", r.IntN(2), r.IntN(1500))
+		}},
+		{name: "short strings of few letters", n: 3000, prefix: "ab", key: func(r *rand.Rand) []byte {
+			k := make([]byte, r.IntN(12))
+			for i := range k {
+				k[i] = "a\x00b\xff"[r.IntN(4)]
+			}
+			return k
+		}},
+		{name: "heads that are all equal", n: 3000, key: func(r *rand.Rand) []byte {
+			k := make([]byte, 40)
+			k[0], k[39], k[38] = byte('a'+r.IntN(2)*25), byte(r.IntN(256)), byte(r.IntN(8))
+			return k
+		}},
+		{name: "few keys with many versions", n: 600, key: func(r *rand.Rand) []byte { return []byte{'a' + byte(r.IntN(8))} }},
+		{name: "many keys", n: 3000, key: func(r *rand.Rand) []byte { return fmt.Appendf(nil, "key/%05d", r.IntN(2500)) }},
+		{name: "a handful", n: 5, key: func(r *rand.Rand) []byte { return []byte("\x00a\xff"[:r.IntN(4)]) }},
+		{name: "one hot key among others", n: 2000, key: func(r *rand.Rand) []byte {
 			if r.IntN(3) > 0 {
 				return []byte("hot")
 			}
 			return fmt.Appendf(nil, "%x", r.IntN(4000))
 		}},
-		{"in order", 3000, inOrder(3000, 0)},
-		{"nearly in order", 3000, inOrder(3000, 10)},
-		{"half of it in order", 3000, inOrder(3000, 50)},
-		{"nothing", 0, func(*rand.Rand) []byte { return []byte("a") }},
+		{name: "in order", n: 3000, key: inOrder(3000, 0)},
+		{name: "nearly in order", n: 3000, key: inOrder(3000, 10)},
+		{name: "half of it in order", n: 3000, key: inOrder(3000, 50)},
+		{name: "nothing", n: 0, key: func(*rand.Rand) []byte { return []byte("a") }},
 	} {
 		t.Run(shape.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(11, 12))
-			tb := newTable(t, nil, 0)
+			tb := newTable(t, []byte(shape.prefix), 0)
 			var es []entry
 			for i := range shape.n {
 				seq := ikey.Seq(i + 1)
 				if rng.IntN(10) == 0 {
 					seq = ikey.Seq(rng.IntN(i + 1)) // late, and at times the same again
 				}
-				e := entry{ikey.Key{User: shape.key(rng), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, strconv.Itoa(i)}
-				tb.Add(e.k.User, bloomblock.HashKey(e.k.User), seq, ikey.Set, []byte(e.v))
+				kind := ikey.Kind(seq % 2)
+				e := entry{ikey.Key{User: shape.key(rng), Trailer: ikey.MakeTrailer(seq, kind)}, strconv.Itoa(i)}
+				tb.Add(e.k.User, bloomblock.HashKey(e.k.User), seq, kind, []byte(e.v))
 				es = slices.DeleteFunc(es, func(o entry) bool { return ikey.Compare(o.k, e.k) == 0 })
 				es = append(es, e)
 			}
 			sortEntries(es)
+			for _, e := range visible(es, ikey.MaxSeq, true) {
+				want := e.k.Trailer.Kind().String() + " " + e.v
+				if got := get(tb, string(e.k.User), ikey.MaxSeq); got != want {
+					t.Fatalf("Get(%q) = %s, want %s", e.k.User, got, want)
+				}
+			}
 			var c Cursor
-			rounds := 60
+			rounds := 30
 			if testing.Short() {
 				rounds = 15
 			}
