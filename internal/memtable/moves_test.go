@@ -118,8 +118,12 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 			k[0], k[39], k[38] = byte('a'+r.IntN(2)*25), byte(r.IntN(256)), byte(r.IntN(8))
 			return k
 		}},
-		{name: "few keys with many versions", n: 600, key: func(r *rand.Rand) []byte { return []byte{'a' + byte(r.IntN(8))} }},
-		{name: "many keys", n: 3000, key: func(r *rand.Rand) []byte { return fmt.Appendf(nil, "key/%05d", r.IntN(2500)) }},
+		{name: "few keys with many versions", n: 600, key: func(r *rand.Rand) []byte {
+			return []byte{'a' + byte(r.IntN(8))}
+		}},
+		{name: "many keys", n: 3000, key: func(r *rand.Rand) []byte {
+			return fmt.Appendf(nil, "key/%05d", r.IntN(2500))
+		}},
 		{name: "a handful", n: 5, key: func(r *rand.Rand) []byte { return []byte("\x00a\xff"[:r.IntN(4)]) }},
 		{name: "one hot key among others", n: 2000, key: func(r *rand.Rand) []byte {
 			if r.IntN(3) > 0 {
