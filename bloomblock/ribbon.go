@@ -253,8 +253,8 @@ func (r *ribbon) measure(step uint64) float64 {
 // A row is an equation: the slots of a band that count, from the first one that does. The zero row is no equation.
 type row = [2]uint64
 
-// Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, a hash takes eight
-// bytes until its filter is written, and a Ribbon unit 17 bytes a key while it is built.
+// Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, a hash takes
+// eight bytes until its filter is written, and a Ribbon unit 17 bytes a key while it is built.
 type Scratch interface {
 	// Hashes returns memory for n hashes, with any contents. It may be used as long as the Scratch exists.
 	Hashes(n int) []Hash

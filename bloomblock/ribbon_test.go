@@ -377,7 +377,8 @@ func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
 	if scratch.loans < 2 {
 		t.Errorf("%d loans for two filters", scratch.loans)
 	}
-	if want := (100_000 - 1) / chunk * chunk; scratch.hashes != want { // the first chunk is in the heap, and all are used again
+	// The first chunk is in the heap, and all are used again.
+	if want := (100_000 - 1) / chunk * chunk; scratch.hashes != want {
 		t.Errorf("memory for %d hashes, want %d", scratch.hashes, want)
 	}
 	h, want := unitsOf(t, without.AppendBlock(nil, p))

@@ -54,6 +54,15 @@ func (c *Cursor) deletedBy() int {
 	return -1
 }
 
+// target returns the position from which the merge moves to the visible versions of the keys from key on, or backward
+// to those of the keys below it.
+func (c *Cursor) target(key []byte) ikey.Key {
+	if c.back {
+		return ikey.Search(key, ikey.MaxSeq)
+	}
+	return ikey.Search(key, c.seq)
+}
+
 // eachTarget returns the target of each source in a seek of key: range tombstones of a source move it for the older
 // ones.
 func (c *Cursor) eachTarget(key []byte) []ikey.Key {

@@ -326,15 +326,6 @@ func (c *Cursor) seek(key []byte, back bool) bool {
 	return c.find(c.merge.SeekEach(c.eachTarget(key), back), false)
 }
 
-// target returns the position from which the merge moves to the visible versions of the keys from key on, or backward
-// to those of the keys below it.
-func (c *Cursor) target(key []byte) ikey.Key {
-	if c.back {
-		return ikey.Search(key, ikey.MaxSeq)
-	}
-	return ikey.Search(key, c.seq)
-}
-
 // prefetch prefetches what several runs read at a seek of key, all at once.
 func (c *Cursor) prefetch(key []byte) {
 	runs := c.runs[:len(c.state.Runs)]
