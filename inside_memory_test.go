@@ -347,7 +347,9 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
 	// All stores share these, and lock them only briefly.
-	for _, shared := range []any{r.Pool(), r.Pool().Files, r.Pool().Blocks, r.Pool().Parts, hanging.Tree().Domain} {
+	for _, shared := range []any{
+		r.Pool(), &r.Pool().Held, r.Pool().Files, r.Pool().Blocks, r.Pool().Parts, hanging.Tree().Domain,
+	} {
 		v := reflect.ValueOf(shared)
 		w.seen[visit{v.UnsafePointer(), v.Type().Elem()}] = true
 	}

@@ -212,7 +212,7 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	var tables []*tree.Table
 	for _, meta := range res.Tables {
 		table := r.tree.NewTable(meta)
-		must(t, table.Reader.Load(1))
+		must(t, table.Reader.Load(0))
 		tables = append(tables, table)
 	}
 	return tree.NewRun(0, res.Tables[0].Number, tables)

@@ -29,8 +29,20 @@ func Golden(tb testing.TB, file, got string) {
 	want, err := os.ReadFile(file)
 	Must(tb, err)
 	if got != string(want) {
-		tb.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+		line, g, w := difference(got, string(want))
+		tb.Errorf("%s:%d: got\n%s\nwant\n%s", file, line, g, w)
 	}
+}
+
+// difference returns the number of the first line that differs, and some lines from there on.
+func difference(got, want string) (line int, g, w string) {
+	a, b := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for line < min(len(a), len(b)) && a[line] == b[line] {
+		line++
+	}
+	const shown = 10
+	some := func(lines []string) string { return strings.Join(lines[line:min(line+shown, len(lines))], "\n") }
+	return line + 1, some(a), some(b)
 }
 
 // Script tests the cases of a file, each by its name:
