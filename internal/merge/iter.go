@@ -115,7 +115,8 @@ func (m *Iter) Next() bool {
 	p.key = p.at.Key()
 	if q := m.second; q != nil {
 		if c := ikey.Compare(p.key, q.key); c > 0 || c == 0 && p.index > q.index {
-			return m.overtaken()
+			m.sink(0, 2)
+			return m.settle()
 		}
 	}
 	return true
@@ -133,16 +134,11 @@ func (m *Iter) Prev() bool {
 	p.key = p.at.Key()
 	if q := m.second; q != nil {
 		if c := ikey.Compare(p.key, q.key); c < 0 || c == 0 && p.index < q.index {
-			return m.overtaken()
+			m.sink(0, 2)
+			return m.settle()
 		}
 	}
 	return true
-}
-
-// overtaken restores the order after the top source has moved beyond the second.
-func (m *Iter) overtaken() bool {
-	m.sink(0, 2)
-	return m.settle()
 }
 
 // ended continues after the end of the top source, or of the open table of a Concat.

@@ -125,7 +125,7 @@ func (a *partAnswer) candidates(
 	}
 	cost.ask(a.there&counted, a.probed&counted)
 	if cost.sample > 0 {
-		a.countNegatives(part, counted, cost.sample)
+		a.countNegatives(part, counted, uint64(cost.sample))
 	}
 	return dst, over
 }

@@ -99,9 +99,8 @@ type lookupCost struct {
 	tailLoads, tailBytes uint64 // of tables that were not loaded yet
 
 	memtableHit bool
+	sample      uint32 // what each negative counts for on its table: see negatives.go
 	reads       sstable.Stats
-
-	sample uint64 // what each negative counts for on its table: see negatives.go
 }
 
 // ask counts tables in range, and those whose filter was queried, with one bit for each.

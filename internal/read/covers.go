@@ -43,9 +43,6 @@ func (v *cover) end(back bool) []byte {
 
 // deletedBy returns the newest source whose range tombstones delete the version of c.key, or -1.
 func (c *Cursor) deletedBy() int {
-	if len(c.covers) == 0 {
-		return -1
-	}
 	for i := range c.covers[:c.version.order+1] {
 		if c.covers[i].covering(c.key) > c.version.trailer.Seq() {
 			return i

@@ -241,6 +241,9 @@ func (c *Cursor) Next() bool {
 	if t := c.pairs.table; t != nil && !c.back && !c.closed() && t.Advance() {
 		return c.show(t.Pair())
 	}
+	if c.at == standing && !c.back && c.pairs.streak < worthPairs && !c.closed() {
+		return c.find(c.merge.Next(), true)
+	}
 	return c.step(false)
 }
 
@@ -248,6 +251,9 @@ func (c *Cursor) Next() bool {
 func (c *Cursor) Prev() bool {
 	if t := c.pairs.table; t != nil && c.back && !c.closed() && t.Advance() {
 		return c.show(t.Pair())
+	}
+	if c.at == standing && c.back && c.pairs.streak < worthPairs && !c.closed() {
+		return c.find(c.more, true)
 	}
 	return c.step(true)
 }
@@ -359,7 +365,10 @@ func (c *Cursor) find(ok, again bool) bool {
 			}
 			return false
 		}
-		by := c.deletedBy()
+		by := -1
+		if len(c.covers) > 0 {
+			by = c.deletedBy()
+		}
 		if by < 0 && c.version.trailer.Kind() == ikey.Set {
 			return c.stop()
 		}

@@ -31,6 +31,6 @@ func (r *Reader) sampleOf() uint64 { return 1 << r.SamplingBits }
 //
 //go:noinline
 func (r *Reader) sample(key []byte, at ikey.Seq) {
-	cost := lookupCost{sample: r.sampleOf()}
+	cost := lookupCost{sample: uint32(r.sampleOf())} //nolint:gosec // 64, or 1 in tests
 	r.askMemory(key, at, &cost)
 }

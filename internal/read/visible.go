@@ -50,34 +50,29 @@ func (c *Cursor) skipOlder(t ikey.Trailer, steps int) bool {
 
 // prevVisible moves the merge, which is at a version if ok, over all visible versions of the next key that is below,
 // within the bounds, and sets key, version and more. Going backward, the merge returns the versions of a key oldest
-// first, so the newest visible one is known only once the merge has left the key.
+// first, so the newest visible one is known only once the merge has left the key. Its value is copied, since it is
+// invalid once the merge moves on.
 func (c *Cursor) prevVisible(ok bool) bool {
 	for ; ok; ok = c.merge.Prev() {
 		k := c.merge.Key()
 		if bytes.Compare(k.User, c.bounds.lower) < 0 {
 			return false
 		}
-		if k.Trailer.Seq() <= c.seq {
-			c.key = append(c.key[:0], k.User...)
-			c.more = c.leaveKey(k)
-			return true
+		if k.Trailer.Seq() > c.seq {
+			continue
 		}
+		c.key = append(c.key[:0], k.User...)
+		for ok && k.Trailer.Seq() <= c.seq && bytes.Equal(k.User, c.key) {
+			c.version = version{k.Trailer, c.merge.Order()}
+			if !c.keysOnly && k.Trailer.Kind() == ikey.Set {
+				c.kept = append(c.kept[:0], c.merge.Value()...)
+			}
+			if ok = c.merge.Prev(); ok {
+				k = c.merge.Key()
+			}
+		}
+		c.more = ok
+		return true
 	}
 	return false
-}
-
-// leaveKey moves the merge back from version k over the visible versions of c.key, and sets version to the last of
-// them. Its value is copied, since it is invalid once the merge moves on.
-func (c *Cursor) leaveKey(k ikey.Key) bool {
-	for k.Trailer.Seq() <= c.seq && bytes.Equal(k.User, c.key) {
-		c.version = version{k.Trailer, c.merge.Order()}
-		if !c.keysOnly && k.Trailer.Kind() == ikey.Set {
-			c.kept = append(c.kept[:0], c.merge.Value()...)
-		}
-		if !c.merge.Prev() {
-			return false
-		}
-		k = c.merge.Key()
-	}
-	return true
 }
