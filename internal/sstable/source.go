@@ -26,47 +26,23 @@ func (r *Reader) origin(x *index, i int) origin {
 // loadBlock returns data block i, which the caller may use until it leaves its guard: from the mapped file, unless that
 // was tried, or from the file.
 func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block, err error) {
-	if _, stored, decoded := x.extent(i); stored == decoded && !o.mapped && r.mapped != nil {
+	if _, stored, decoded := x.extent(i); stored != decoded {
+		s := x.spot(i)
+		st.read(stored + trailerSize)
+		c, err = r.readPacked(&s)
+	} else {
 		c = r.cache.Alloc(decoded)
 		c.Resize(stored + trailerSize)
-		if r.copyMapped(x, i, nil, c.Bytes()) {
+		if !o.mapped && r.mapped != nil && r.copyMapped(x, i, nil, c.Bytes()) {
 			st.Mapped++
-			c.Resize(stored)
-			c.Meta = binary.LittleEndian.Uint64(c.Bytes())
 		} else {
-			r.cache.Free(c)
-			c = nil
+			s := x.spot(i)
+			st.read(stored + trailerSize)
+			if err = r.readAt(c.Bytes(), s.offset); err == nil {
+				_, err = r.openBlock(&s, c.Bytes())
+			}
 		}
-	}
-	if c == nil {
-		s := x.spot(i)
-		if c, err = r.readBlock(&s, st); err != nil {
-			return nil, err
-		}
-	}
-	if !o.cached {
-		r.cache.Discard(c)
-		return c, nil
-	}
-	c = r.cache.Insert(&x.slots[i], c)
-	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped; nothing would find the block
-		r.cache.Drop(x.slots[i : i+1])
-	}
-	return c, nil
-}
-
-// readBlock reads a data block from the file into a block of the cache that is not published.
-func (r *Reader) readBlock(s *spot, st *Stats) (c *cache.Block, err error) {
-	st.read(s.stored + trailerSize)
-	if s.stored == s.decoded {
-		c = r.cache.Alloc(s.decoded)
-		c.Resize(s.stored + trailerSize)
-		if err = r.readAt(c.Bytes(), s.offset); err == nil {
-			_, err = r.openBlock(s, c.Bytes())
-		}
-		c.Resize(s.stored)
-	} else {
-		c, err = r.readPacked(s)
+		c.Resize(stored)
 	}
 	if err != nil {
 		if c != nil {
@@ -75,6 +51,14 @@ func (r *Reader) readBlock(s *spot, st *Stats) (c *cache.Block, err error) {
 		return nil, err
 	}
 	c.Meta = binary.LittleEndian.Uint64(c.Bytes())
+	if !o.cached {
+		r.cache.Discard(c)
+		return c, nil
+	}
+	c = r.cache.Insert(&x.slots[i], c)
+	if !x.kept.Load() { // PartPool.remove clears it before the slots are dropped; nothing would find the block
+		r.cache.Drop(x.slots[i : i+1])
+	}
 	return c, nil
 }
 
