@@ -67,6 +67,12 @@ func (b *Builder) Reset() {
 	b.n = 0
 }
 
+// Release does the same as Reset, and leaves the memory that Scratch has lent for hashes.
+func (b *Builder) Release() {
+	b.Reset()
+	b.chunks = b.chunks[:min(len(b.chunks), 1)]
+}
+
 // blocks returns the number of blocks in a unit: at least one, so that a filter without keys has bits that deny.
 func (u Unit) blocks(keys uint64) uint64 {
 	return max(1, uint64(math.Ceil(float64(keys)*u.BitsPerKey/blockBits)))

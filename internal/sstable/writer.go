@@ -130,6 +130,7 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 // A filterMemory is the memory of filters while they are built, outside the collector's heap.
 type filterMemory struct {
 	hashes, rows *pages.Pool // or nil
+	chunks       [][]byte    // lent by hashes
 	lent         []byte      // by rows
 }
 
@@ -139,7 +140,19 @@ func (s *filterMemory) Hashes(n int) []bloomblock.Hash {
 		s.hashes = pages.NewPool()
 	}
 	lent, _ := s.hashes.Get(n * 8)
+	s.chunks = append(s.chunks, lent)
 	return pages.As[bloomblock.Hash](lent)
+}
+
+// release gives the memory of hashes back to the system. Nobody may use it any more.
+func (s *filterMemory) release() {
+	for _, b := range s.chunks {
+		s.hashes.Free(b)
+	}
+	if s.hashes != nil {
+		s.hashes.Trim(0)
+	}
+	s.chunks = s.chunks[:0]
 }
 
 // Rows implements [bloomblock.Scratch].
@@ -346,6 +359,10 @@ func (w *Writer) Finish() (Info, error) {
 	}
 	info, err := w.finish()
 	w.err = cmp.Or(err, errors.New("table is finished"))
+	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
+		b.Release()
+	}
+	w.filters.release()
 	return info, err
 }
 
