@@ -59,18 +59,15 @@ func (b *Builder) newChunk() []Hash {
 // Len returns the number of hashes to be written.
 func (b *Builder) Len() int { return b.n }
 
-// Reset forgets all hashes and keeps the memory for the next ones.
+// Reset forgets all hashes. It keeps their memory for the next ones, but not what Scratch has lent.
 func (b *Builder) Reset() {
+	if b.Scratch != nil {
+		b.chunks = b.chunks[:min(len(b.chunks), 1)]
+	}
 	for i := range b.chunks {
 		b.chunks[i] = b.chunks[i][:0]
 	}
 	b.n = 0
-}
-
-// Release does the same as Reset, and leaves the memory that Scratch has lent for hashes.
-func (b *Builder) Release() {
-	b.Reset()
-	b.chunks = b.chunks[:min(len(b.chunks), 1)]
 }
 
 // blocks returns the number of blocks in a unit: at least one, so that a filter without keys has bits that deny.

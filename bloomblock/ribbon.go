@@ -256,7 +256,7 @@ type row = [2]uint64
 // Scratch lends memory that is not in the collector's heap: the heap grows to twice of what it holds, a hash takes
 // eight bytes until its filter is written, and a Ribbon unit 17 bytes a key while it is built.
 type Scratch interface {
-	// Hashes returns memory for n hashes, with any contents. It is used until Release of the Builder.
+	// Hashes returns memory for n hashes, with any contents. It is used until Reset.
 	Hashes(n int) []Hash
 	// Rows returns n zeroed rows. They are used until the next call of Rows or Free.
 	Rows(n int) [][2]uint64

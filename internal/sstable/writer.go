@@ -121,58 +121,68 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	w.ended.last = old.ended.last
 	w.block.reset()
 	w.index.reset(cmp.Or(o.partSize, int(testPartSize.Load()), defaultPartSize))
+	w.forget()
 	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
-		b.Reset()
 		b.Seed, b.Scratch = o.Seed, &w.filters
 	}
 }
 
+// forget forgets the hashes of the filters, and gives their memory back.
+func (w *Writer) forget() {
+	w.filter.Reset()
+	w.prefix.Reset()
+	w.filters.giveBack(w.filters.hashes...)
+	w.filters.hashes = w.filters.hashes[:0]
+}
+
 // A filterMemory is the memory of filters while they are built, outside the collector's heap.
 type filterMemory struct {
-	hashes, rows *pages.Pool // or nil
-	chunks       [][]byte    // lent by hashes
-	lent         []byte      // by rows
+	pool   *pages.Pool // nil before its first use
+	hashes [][]byte    // of Hashes, in use
+	rows   []byte      // of Rows, in use, or nil
 }
 
 // Hashes implements [bloomblock.Scratch].
-func (s *filterMemory) Hashes(n int) []bloomblock.Hash {
-	if s.hashes == nil {
-		s.hashes = pages.NewPool()
-	}
-	lent, _ := s.hashes.Get(n * 8)
-	s.chunks = append(s.chunks, lent)
-	return pages.As[bloomblock.Hash](lent)
-}
-
-// release gives the memory of hashes back to the system. Nobody may use it any more.
-func (s *filterMemory) release() {
-	for _, b := range s.chunks {
-		s.hashes.Free(b)
-	}
-	if s.hashes != nil {
-		s.hashes.Trim(0)
-	}
-	s.chunks = s.chunks[:0]
+func (m *filterMemory) Hashes(n int) []bloomblock.Hash {
+	b, _ := m.get(n * 8)
+	m.hashes = append(m.hashes, b)
+	return pages.As[bloomblock.Hash](b)
 }
 
 // Rows implements [bloomblock.Scratch].
-func (s *filterMemory) Rows(n int) [][2]uint64 {
-	s.Free()
-	s.rows = pages.NewPool()
-	lent, zeroed := s.rows.Get(n * 2 * 8)
+func (m *filterMemory) Rows(n int) [][2]uint64 {
+	m.Free()
+	b, zeroed := m.get(n * 2 * 8)
 	if !zeroed {
-		clear(lent)
+		clear(b)
 	}
-	s.lent = lent
-	return pages.As[[2]uint64](lent)
+	m.rows = b
+	return pages.As[[2]uint64](b)
 }
 
 // Free implements [bloomblock.Scratch].
-func (s *filterMemory) Free() {
-	if s.lent != nil {
-		s.rows.Free(s.lent)
+func (m *filterMemory) Free() {
+	if m.rows != nil {
+		m.giveBack(m.rows)
+		m.rows = nil
 	}
-	s.rows, s.lent = nil, nil
+}
+
+func (m *filterMemory) get(n int) (b []byte, zeroed bool) {
+	if m.pool == nil {
+		m.pool = pages.NewPool()
+	}
+	return m.pool.Get(n)
+}
+
+// giveBack gives memory back to the system. If it waited for the collector, that of several tables would wait.
+func (m *filterMemory) giveBack(lent ...[]byte) {
+	for _, b := range lent {
+		m.pool.Free(b)
+	}
+	if m.pool != nil {
+		m.pool.Trim(0)
+	}
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
@@ -359,10 +369,7 @@ func (w *Writer) Finish() (Info, error) {
 	}
 	info, err := w.finish()
 	w.err = cmp.Or(err, errors.New("table is finished"))
-	for _, b := range [...]*bloomblock.Builder{&w.filter, &w.prefix} {
-		b.Release()
-	}
-	w.filters.release()
+	w.forget()
 	return info, err
 }
 
