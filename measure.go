@@ -79,12 +79,7 @@ func (db *DB) Metrics() Metrics {
 		if p.Pages > 0 { // filters that are still larger than planned are not asked in their files yet
 			m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
 		}
-		whole := p.FPR <= asked && p.Pages == 0
-		p.FPR = filterplan.Promised(p.FPR, m.FPRPredicted)
-		if whole { // then the shares of levels that the tree does not have are not needed now
-			p.FPR = min(p.FPR, 1.1*m.FPRPredicted)
-		}
-		m.ReadsPromised = max(m.ReadsPromised, p.ReadsWith(searched))
+		m.ReadsPromised = max(m.ReadsPromised, p.ReadsNow(asked, m.FPRPredicted, searched))
 	}
 	there, open := db.tree.Files.Count()
 	m.Files.Open, m.Files.Obsolete = open, max(there-m.Files.Tables, 0)

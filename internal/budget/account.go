@@ -17,7 +17,7 @@ type Residents struct {
 func (r *Residents) Add(b tree.TableBytes) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now = r.now.Minus(tree.TableBytes{}.Minus(b))
+	r.now = r.now.Plus(b)
 }
 
 // Bytes returns the current bytes.

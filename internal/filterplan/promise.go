@@ -52,6 +52,17 @@ func (p *Promise) atLeast(fpr float64) {
 // ReadsWith returns what is used outside of memory if each table that is searched costs the given number of reads.
 func (p *Promise) ReadsWith(search float64) float64 { return p.Pages + search*p.FPR }
 
+// ReadsNow returns what is used outside of memory by a tree whose filters in memory predict a rate, if each table that
+// is searched costs the given number of reads. If all that was asked is kept, and no filter is asked in its file, the
+// shares of levels that the tree does not have are not needed: then it is what is predicted and a tenth more.
+func (p Promise) ReadsNow(asked, predicted, search float64) float64 {
+	kept := p.FPR <= asked && p.Pages == 0
+	if p.FPR = Promised(p.FPR, predicted); kept {
+		p.FPR = min(p.FPR, 1.1*predicted)
+	}
+	return p.ReadsWith(search)
+}
+
 // Promise returns the promise of filters with the chosen forms, and of a plan for a rate.
 func (demands Demands) Promise(fpr float64, chosen []int) (p Promise) {
 	for i, d := range demands {

@@ -53,6 +53,14 @@ func (b TableBytes) Minus(o TableBytes) TableBytes {
 	}
 }
 
+// Plus returns the sums with other bytes.
+func (b TableBytes) Plus(o TableBytes) TableBytes {
+	return TableBytes{
+		b.Filter + o.Filter, b.Prefix + o.Prefix, b.Top + o.Top, b.RangeDeletes + o.RangeDeletes,
+		b.Description + o.Description,
+	}
+}
+
 // Fixed returns the bytes of what stays as long as its table.
 func (b TableBytes) Fixed() int64 { return b.Top + b.RangeDeletes + b.Description }
 
