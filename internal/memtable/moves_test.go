@@ -344,6 +344,8 @@ func TestAUsedCursorAllocatesNothing(t *testing.T) {
 			}
 			for c.Prev() {
 			}
+			for ok := c.SeekGE(k); ok; ok = c.Next() {
+			}
 			c.Close()
 		}); n != 0 {
 			t.Errorf("newest %v: %v allocations, want 0", newest, n)
