@@ -195,7 +195,7 @@ func (m *member) Short(t *tree.Table) bool {
 	return forms == nil || t.Keys.Bytes() < forms[len(forms)-1].Bytes
 }
 
-// Promises are what a store promises.
+// Promises are the rates and reads that a store promises, with the memory that it has now and with less.
 type Promises struct {
 	Asked float64 // wasted reads for a lookup of an absent key, by the options
 	Whole float64 // with all filters whole in memory: more than Asked if tables were written for another promise

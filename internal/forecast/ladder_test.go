@@ -61,8 +61,8 @@ func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
 	return h.Forms(0)
 }
 
-// TestFillIsNearTheBestOfItsKind divides less and less memory among the filters of a run of equal tables. What lookups
-// waste then is compared with filters of that kind that were built for so much memory.
+// TestFillIsNearTheBestOfItsKind divides less and less memory among the filters of a run of equal tables. It compares
+// the waste of lookups with that of filters of the same kind that were built for this memory.
 func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 	const keys, tables = 20_000, 50
 	params := func(p bloomblock.Params, err error) bloomblock.Params {

@@ -26,7 +26,7 @@ import (
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
-// facts are what inspect knows of a store or a table.
+// facts describe a store or a table.
 type facts interface {
 	WriteText(w io.Writer, s inspect.Style)
 	Page() *picture.Page
