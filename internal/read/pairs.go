@@ -47,12 +47,12 @@ func (c *Cursor) enterPairs() bool {
 		if len(b.lower) > 0 && (end == nil || bytes.Compare(b.lower, end) > 0) {
 			end = b.lower
 		}
-		ok = t.EnterLaneBack(end, c.seq)
+		ok = t.EnterPairsBack(end, c.seq)
 	} else {
 		if !b.open && (end == nil || bytes.Compare(b.upper, end) < 0) {
 			end = b.upper
 		}
-		ok = t.EnterLane(end, c.seq)
+		ok = t.EnterPairs(end, c.seq)
 	}
 	if ok {
 		c.pairs.table, c.pairs.outside = t, c.key
@@ -63,7 +63,7 @@ func (c *Cursor) enterPairs() bool {
 // leavePairs ends what enterPairs began.
 func (c *Cursor) leavePairs() {
 	if p := &c.pairs; p.table != nil {
-		p.table.LeaveLane()
+		p.table.LeavePairs()
 		c.key = append(p.outside[:0], c.key...)
 		p.table, p.outside = nil, nil
 		c.merge.Moved()

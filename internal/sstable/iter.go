@@ -38,7 +38,7 @@ type Iter struct {
 	layout entryLayout // of the block, if it has no offsets and the cursor has stood in it; else zero
 	key    []byte
 	cur    entry
-	lane   pairLane
+	series pairSeries
 
 	prefetchFrom int      // after a seek: the entry from which on Next prefetches the next block; -1 if none
 	sequential   bool     // since the last seek, the cursor has moved beyond a part of a block
@@ -259,13 +259,13 @@ func (it *Iter) Err() error { return it.err }
 func (it *Iter) Close() error {
 	it.leave()
 	it.blockSource.close()
-	it.lane.until = nil
+	it.series.until = nil
 	return it.err
 }
 
 // Trim drops large buffers of a closed cursor. Without it, they are there for the next table.
 func (it *Iter) Trim() {
-	for _, b := range [...]*[]byte{&it.buf, &it.plain, &it.spare, &it.key, &it.last.User, &it.lane.keys} {
+	for _, b := range [...]*[]byte{&it.buf, &it.plain, &it.spare, &it.key, &it.last.User, &it.series.keys} {
 		if *b = (*b)[:0]; cap(*b) > keepCursor {
 			*b = nil
 		}

@@ -29,7 +29,7 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	if i != len(kvs) || it.Err() != nil {
 		t.Fatalf("forward: %d versions, want %d: %v", i, len(kvs), it.Err())
 	}
-	checkLanes(t, it, kvs)
+	checkPairs(t, it, kvs)
 	for ok := it.Last(); ok; ok = it.Prev() {
 		if i--; i < 0 || at(it) != kvs[i] {
 			t.Fatalf("backward: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
@@ -72,29 +72,29 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	}
 }
 
-// checkLanes walks over all versions and back, in lanes where there are any. Each lane has an end and a reader at
+// checkPairs walks over all versions and back, in series where there are any. Each series has an end and a reader at
 // random, and must lead to each version that it may lead to.
-func checkLanes(t *testing.T, it *Iter, kvs []kv) {
+func checkPairs(t *testing.T, it *Iter, kvs []kv) {
 	t.Helper()
 	i := 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if i >= len(kvs) || at(it) != kvs[i] {
-			t.Fatalf("beside lanes: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+			t.Fatalf("beside series: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		i = checkLane(t, it, kvs, i) + 1
+		i = checkSeries(t, it, kvs, i) + 1
 	}
 	if i != len(kvs) || it.Err() != nil {
-		t.Fatalf("with lanes: %d versions, want %d: %v", i, len(kvs), it.Err())
+		t.Fatalf("with series: %d versions, want %d: %v", i, len(kvs), it.Err())
 	}
 	i--
 	for ok := it.Last(); ok; ok = it.Prev() {
 		if i < 0 || at(it) != kvs[i] {
-			t.Fatalf("beside lanes back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+			t.Fatalf("beside series back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		i = checkLaneBack(t, it, kvs, i) - 1
+		i = checkSeriesBack(t, it, kvs, i) - 1
 	}
 	if i != -1 || it.Err() != nil {
-		t.Fatalf("with lanes back: %d versions left: %v", i+1, it.Err())
+		t.Fatalf("with series back: %d versions left: %v", i+1, it.Err())
 	}
 }
 
@@ -107,9 +107,9 @@ func readerOf(kvs []kv, i int) ikey.Seq {
 	return seq - min(seq, ikey.Seq(rand.IntN(2)))
 }
 
-// checkLane walks over a lane from version i on, and returns the version that it leads to. A lane may go on in the next
-// block.
-func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
+// checkSeries walks over a series from version i on, and returns the version that it leads to. A series may go on in
+// the next block.
+func checkSeries(t *testing.T, it *Iter, kvs []kv, i int) int {
 	t.Helper()
 	seq := readerOf(kvs, i)
 	upper := []byte(kvs[rand.IntN(len(kvs)-i)+i].key)
@@ -118,7 +118,8 @@ func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 	}
 	visible := func(v kv) bool { return v.t.Seq() <= seq }
 	number, before := it.at, i-it.i // versions before the block
-	// The lane leads to version j, if it leads anywhere. It must if that is in the block, and may if the block is over.
+	// The series leads to version j, if it leads anywhere. It must if that is in the block, and may if the block is
+	// over.
 	next := func() (j int, must, may bool) {
 		if it.at != number {
 			number, before = it.at, i
@@ -131,9 +132,9 @@ func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 	if !visible(kvs[i]) || kvs[i].t.Kind() != ikey.Set {
 		return i
 	}
-	if !it.EnterLane(upper, seq) {
+	if !it.EnterPairs(upper, seq) {
 		if _, must, _ := next(); must {
-			t.Fatalf("no lane before %.40q from version %d for a reader at %d", upper, i, seq)
+			t.Fatalf("no series before %.40q from version %d for a reader at %d", upper, i, seq)
 		}
 		return i
 	}
@@ -141,7 +142,7 @@ func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 		j, must, may := next()
 		ok := it.Advance()
 		if must && !ok || ok && !must && !may {
-			t.Fatalf("in a lane before %.40q from version %d for a reader at %d: %v", upper, i, seq, ok)
+			t.Fatalf("in a series before %.40q from version %d for a reader at %d: %v", upper, i, seq, ok)
 		}
 		if !ok {
 			break
@@ -149,18 +150,18 @@ func checkLane(t *testing.T, it *Iter, kvs []kv, i int) int {
 		i = j
 		key, value := it.Pair()
 		if string(key) != kvs[i].key || string(value) != kvs[i].value {
-			t.Fatalf("in a lane before %.40q: version %d is %.40q", upper, i, key)
+			t.Fatalf("in a series before %.40q: version %d is %.40q", upper, i, key)
 		}
 	}
-	it.LeaveLane()
+	it.LeavePairs()
 	if at(it) != kvs[i] {
-		t.Fatalf("after a lane: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+		t.Fatalf("after a series: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 	}
 	return i
 }
 
-// checkLaneBack walks over a lane from version i on back, and returns the version that it leads to.
-func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
+// checkSeriesBack walks over a series from version i on back, and returns the version that it leads to.
+func checkSeriesBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 	t.Helper()
 	seq := readerOf(kvs, i)
 	lower := []byte(kvs[rand.IntN(i+1)].key)
@@ -173,9 +174,9 @@ func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 		return i > before && v.t.Seq() <= seq && v.t.Kind() == ikey.Set && kvs[i-1].key != v.key &&
 			(lower == nil || kvs[i-1].key > string(lower))
 	}
-	ok := it.EnterLaneBack(lower, seq)
+	ok := it.EnterPairsBack(lower, seq)
 	if ok != shown() {
-		t.Fatalf("a lane behind %.40q from version %d for a reader at %d: %v", lower, i, seq, ok)
+		t.Fatalf("a series behind %.40q from version %d for a reader at %d: %v", lower, i, seq, ok)
 	}
 	if !ok {
 		return i
@@ -184,27 +185,27 @@ func checkLaneBack(t *testing.T, it *Iter, kvs []kv, i int) int {
 		want := shown()
 		ok := it.Advance()
 		if ok != want {
-			t.Fatalf("in a lane behind %.40q from version %d for a reader at %d: %v, want %v", lower, i, seq, ok, want)
+			t.Fatalf("a series behind %.40q from version %d for a reader at %d: %v, want %v", lower, i, seq, ok, want)
 		}
 		if !ok {
 			break
 		}
 		key, value := it.Pair()
 		if string(key) != kvs[i].key || string(value) != kvs[i].value {
-			t.Fatalf("in a lane behind %.40q: version %d is %.40q", lower, i, key)
+			t.Fatalf("in a series behind %.40q: version %d is %.40q", lower, i, key)
 		}
 		i--
 	}
-	it.LeaveLane()
+	it.LeavePairs()
 	if at(it) != kvs[i] {
-		t.Fatalf("after a lane back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
+		t.Fatalf("after a series back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 	}
 	return i
 }
 
-// TestALaneGoesOnInCachedBlocks walks over a table in one lane, with an end and without, and with long keys, of which
+// TestPairsGoOnInCachedBlocks walks over a table in one series, with an end and without, and with long keys, of which
 // fewer are made at once.
-func TestALaneGoesOnInCachedBlocks(t *testing.T) {
+func TestPairsGoOnInCachedBlocks(t *testing.T) {
 	for _, prefix := range []int{0, 200, 3000} {
 		var kvs []kv
 		for i := range 300 {
@@ -225,8 +226,8 @@ func TestALaneGoesOnInCachedBlocks(t *testing.T) {
 				if !cached {
 					want = first
 				}
-				if !it.EnterLane(upper, ikey.MaxSeq) {
-					t.Fatal("there is no lane")
+				if !it.EnterPairs(upper, ikey.MaxSeq) {
+					t.Fatal("there is no series")
 				}
 				shown := 1
 				for ; it.Advance(); shown++ {
@@ -234,8 +235,8 @@ func TestALaneGoesOnInCachedBlocks(t *testing.T) {
 						t.Fatalf("pair %d: %.40q = %.40q", shown, key, value)
 					}
 				}
-				if it.LeaveLane(); shown != want || at(it) != kvs[shown-1] {
-					t.Errorf("cached %v, prefix %d: a lane before pair %d shows %d pairs, want %d, and ends at %.40q",
+				if it.LeavePairs(); shown != want || at(it) != kvs[shown-1] {
+					t.Errorf("cached %v, prefix %d: a series before pair %d shows %d pairs, want %d, and ends at %.40q",
 						cached, prefix, end, shown, want, it.Key().User)
 				}
 			}
@@ -246,8 +247,8 @@ func TestALaneGoesOnInCachedBlocks(t *testing.T) {
 	}
 }
 
-// TestALaneGoesOnBeforeAHeadLikeTheBytesBeforeIt has blocks whose first head equals what is in front of the heads.
-func TestALaneGoesOnBeforeAHeadLikeTheBytesBeforeIt(t *testing.T) {
+// TestPairsGoOnBeforeAHeadLikeTheBytesBeforeIt has blocks whose first head equals what is in front of the heads.
+func TestPairsGoOnBeforeAHeadLikeTheBytesBeforeIt(t *testing.T) {
 	found := 0
 	for n := 20; n < 60; n++ {
 		var kvs []kv
@@ -267,7 +268,7 @@ func TestALaneGoesOnBeforeAHeadLikeTheBytesBeforeIt(t *testing.T) {
 			}
 		}
 		for range 4 { // with other ends
-			checkLanes(t, it, kvs)
+			checkPairs(t, it, kvs)
 		}
 		must(t, it.Close())
 	}

@@ -296,7 +296,7 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(1, 2))
 			var it Iter
 			it.Reset(r, IterOptions{})
-			at, parts, lanes := 0, 0, 0
+			at, parts, series := 0, 0, 0
 			for range 20_000 {
 				k := rnd.IntN(len(kvs))
 				key := kvs[k].key + [2]string{"", "+"}[rnd.IntN(2)]
@@ -318,12 +318,12 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 					at, ok = k, it.SeekLT(ikey.Search([]byte(key), ikey.MaxSeq))
 				case it.at < 0:
 					continue
-				case m < 10: // a lane
+				case m < 10: // a series
 					end := []byte(kvs[min(at+rnd.IntN(20), len(kvs)-1)].key)
 					if rnd.IntN(2) == 0 {
 						end = nil
 					}
-					if !it.EnterLane(end, 9) {
+					if !it.EnterPairs(end, 9) {
 						continue
 					}
 					for range rnd.IntN(20) {
@@ -332,22 +332,22 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 						}
 						key, v := it.Pair()
 						at++
-						lanes++
+						series++
 						if string(key) != kvs[at].key || string(v) != kvs[at].value {
-							t.Fatalf("in a lane: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
+							t.Fatalf("in a series: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
 						}
 						if end != nil && bytes.Compare(key, end) >= 0 {
-							t.Fatalf("in a lane that ends before %q: %q", end, key)
+							t.Fatalf("in a series that ends before %q: %q", end, key)
 						}
 					}
-					it.LeaveLane()
+					it.LeavePairs()
 					ok = true
-				case m < 12: // a lane back
+				case m < 12: // a series back
 					end := []byte(kvs[max(at-rnd.IntN(20), 0)].key)
 					if rnd.IntN(2) == 0 {
 						end = nil
 					}
-					if !it.EnterLaneBack(end, 9) {
+					if !it.EnterPairsBack(end, 9) {
 						continue
 					}
 					for range rnd.IntN(20) {
@@ -355,16 +355,16 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 							break
 						}
 						key, v := it.Pair()
-						lanes++
+						series++
 						if string(key) != kvs[at].key || string(v) != kvs[at].value {
-							t.Fatalf("in a lane back: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
+							t.Fatalf("in a series back: %q = %q, want %q = %q", key, v, kvs[at].key, kvs[at].value)
 						}
 						if end != nil && bytes.Compare(key, end) < 0 {
-							t.Fatalf("in a lane back that ends at %q: %q", end, key)
+							t.Fatalf("in a series back that ends at %q: %q", end, key)
 						}
 						at--
 					}
-					it.LeaveLane()
+					it.LeavePairs()
 				case m < 26:
 					at++
 					ok = it.Next()
@@ -383,15 +383,15 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 				}
 			}
 			must(t, it.Close())
-			if f.reads > 0 || parts < 1000 && name != "large" || lanes < 1000 {
-				t.Errorf("%d reads, %d moves in parts of blocks, %d in lanes", f.reads, parts, lanes)
+			if f.reads > 0 || parts < 1000 && name != "large" || series < 1000 {
+				t.Errorf("%d reads, %d moves in parts of blocks, %d in series", f.reads, parts, series)
 			}
 		})
 	}
 }
 
-// TestALaneGoesOnInMappedBlocks walks from a seek to the end of a table in one lane, or to a key.
-func TestALaneGoesOnInMappedBlocks(t *testing.T) {
+// TestPairsGoOnInMappedBlocks walks from a seek to the end of a table in one series, or to a key.
+func TestPairsGoOnInMappedBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // so that no residence ends
 		var kvs []kv
 		for i := range 300 {
@@ -400,9 +400,9 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 		r, f := mapped(t, WriterOptions{Codec: None}, kvs)
 		x := wholeIndex(t, r)
 		it := r.Iter(IterOptions{})
-		// lane seeks version i in a mapped block, walks in one lane before version end, and returns the version that it
-		// leads to.
-		lane := func(i, end int) int {
+		// series seeks version i in a mapped block, walks in one series before version end, and returns the version
+		// that it leads to.
+		series := func(i, end int) int {
 			for ok := it.SeekGE(kvs[i].ikey()); it.held != nil || !ok; ok = it.SeekGE(kvs[i].ikey()) {
 				must(t, it.Err())
 				it.leave()
@@ -412,7 +412,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 			if end < len(kvs) {
 				upper = []byte(kvs[end].key)
 			}
-			if !it.EnterLane(upper, ikey.MaxSeq) {
+			if !it.EnterPairs(upper, ikey.MaxSeq) {
 				return i
 			}
 			for it.Advance() {
@@ -421,7 +421,7 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 					t.Fatalf("pair %d: %q = %q", i, key, value)
 				}
 			}
-			it.LeaveLane()
+			it.LeavePairs()
 			if at(it) != kvs[i] {
 				t.Fatalf("after pair %d: %q", i, it.Key().User)
 			}
@@ -429,27 +429,27 @@ func TestALaneGoesOnInMappedBlocks(t *testing.T) {
 		}
 		for range 100 {
 			for _, end := range []int{len(kvs), len(kvs) / 2, len(kvs) / 3} {
-				if got := lane(1, end); got != end-1 {
-					t.Fatalf("a lane before pair %d ends at pair %d", end, got)
+				if got := series(1, end); got != end-1 {
+					t.Fatalf("a series before pair %d ends at pair %d", end, got)
 				}
 			}
 		}
 		if f.reads > 0 {
 			t.Errorf("%d reads", f.reads)
 		}
-		// From the end of a block, a cursor takes a part of the next one first, and not in a lane.
+		// From the end of a block, a cursor takes a part of the next one first, and not in a series.
 		dropCached(r)
 		if !it.First() || it.b.n < 4 {
 			t.Fatal(it.Err())
 		}
-		if n := it.b.n; lane(n-3, len(kvs)) != n-1 {
-			t.Error("a lane went on in a block of which the cursor had not taken a part")
+		if n := it.b.n; series(n-3, len(kvs)) != n-1 {
+			t.Error("a series went on in a block of which the cursor had not taken a part")
 		}
-		// Where a block cannot be had, the lane ends before it, and Next returns the error.
+		// Where a block cannot be had, the series ends before it, and Next returns the error.
 		dropCached(r)
 		time.Sleep(5 * time.Second)
 		f.content[x.handles[2].offset+100] ^= 1
-		got := lane(1, len(kvs))
+		got := series(1, len(kvs))
 		if it.Next() || !errors.Is(it.Err(), corrupt.Err) {
 			t.Errorf("after pair %d, before a damaged block: %v", got, it.Err())
 		}
@@ -491,14 +491,14 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 					for i := range 10 {
 						switch {
 						case it.at < 0:
-						case i == 2 && it.EnterLane(nil, 9):
+						case i == 2 && it.EnterPairs(nil, 9):
 							for range rnd.IntN(len(kvs)) {
 								if !it.Advance() {
 									break
 								}
 								it.Pair()
 							}
-							it.LeaveLane()
+							it.LeavePairs()
 						case i < 5:
 							it.Next()
 						default:

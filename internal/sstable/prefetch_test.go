@@ -59,7 +59,7 @@ func TestPrefetchOnlyPrefetches(t *testing.T) {
 	}
 }
 
-// TestACursorPrefetchesTheNextBlock walks from a seek into two more blocks, with a lane and without.
+// TestACursorPrefetchesTheNextBlock walks from a seek into two more blocks, with a series and without.
 func TestACursorPrefetchesTheNextBlock(t *testing.T) {
 	var kvs []kv
 	for i := range 200 {
@@ -70,22 +70,22 @@ func TestACursorPrefetchesTheNextBlock(t *testing.T) {
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() { // now all blocks are cached
 	}
-	for _, lanes := range []bool{false, true} {
+	for _, series := range []bool{false, true} {
 		if !it.SeekGE(kvs[3].ikey()) || it.b.n < 2*expecting || len(it.x.slots) < 4 {
 			t.Fatalf("%d entries in the first of %d blocks", it.b.n, len(it.x.slots))
 		}
-		first, laned := it.at, 0
+		first, shown := it.at, 0
 		for it.at < first+3 {
 			steps := it.prefetch != prefetch.Steps{}
 			if early := it.at == first && it.i <= it.b.n-expecting; steps == early && it.i+1 < it.b.n {
-				t.Fatalf("lanes %v: block %d, entry %d of %d: it prefetches the next block: %v",
-					lanes, it.at-first, it.i, it.b.n, steps)
+				t.Fatalf("series %v: block %d, entry %d of %d: it prefetches the next block: %v",
+					series, it.at-first, it.i, it.b.n, steps)
 			}
-			if lanes && it.EnterLane(nil, ikey.MaxSeq) {
-				for ok := true; ok; laned++ {
+			if series && it.EnterPairs(nil, ikey.MaxSeq) {
+				for ok := true; ok; shown++ {
 					ok = it.Advance()
-					it.LeaveLane()
-					if it.i%5 == 0 || !it.EnterLane(nil, ikey.MaxSeq) {
+					it.LeavePairs()
+					if it.i%5 == 0 || !it.EnterPairs(nil, ikey.MaxSeq) {
 						break
 					}
 				}
@@ -94,8 +94,8 @@ func TestACursorPrefetchesTheNextBlock(t *testing.T) {
 				t.Fatal("the table ends early")
 			}
 		}
-		if lanes != (laned > 60) {
-			t.Errorf("lanes %v: %d moves in lanes", lanes, laned)
+		if series != (shown > 60) {
+			t.Errorf("series %v: %d moves in series", series, shown)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// A pairLane is the way of a cursor over pairs that it shows without the merge. In a block whose entries are alike it
-// makes several keys at once: it takes fewer calls, and a caller that copies a key does not wait for the stores that
-// made it.
-type pairLane struct {
+// A pairSeries lets a cursor step through a table without the merge, and shows keys and values. In a block whose
+// entries have one length it makes several keys at once: that takes fewer calls, and a caller that copies a key does
+// not wait for the stores that made it.
+type pairSeries struct {
 	back   bool         // it goes backward
 	newest ikey.Trailer // that it shows, as in the file
 	until  []byte       // the key before which it ends, or nil; not backward
@@ -27,20 +27,20 @@ type pairLane struct {
 }
 
 const (
-	// laneAhead is the number of keys that are made at once. With 16, the prefetches of so many moves wait for each
+	// seriesKeys is the number of keys that are made at once. With 16, the prefetches of so many moves wait for each
 	// other.
-	laneAhead = 8
+	seriesKeys = 8
 
-	// laneBytes is the number of bytes of keys from which on fewer are made at once. In each block, the bytes that all
-	// keys share are copied for each of them.
-	laneBytes = 1 << 10
+	// seriesBytes is the number of bytes of keys from which on fewer are made at once. In each block, the bytes that
+	// all keys share are copied for each of them.
+	seriesBytes = 1 << 10
 )
 
-// EnterLane prepares for calls of Advance, which then end before the key end, if it is not nil, and show what a reader
-// at seq may see. end must not change before LeaveLane. The cursor stands at a version that such a reader sees.
-// EnterLane reports whether there is more ahead.
-func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
-	l := &it.lane
+// EnterPairs prepares for calls of Advance, which then end before the key end, if it is not nil, and show what a reader
+// at seq may see. end must not change before LeavePairs. The cursor stands at a version that such a reader sees.
+// EnterPairs reports whether there is more ahead.
+func (it *Iter) EnterPairs(end []byte, seq ikey.Seq) bool {
+	l := &it.series
 	l.until = end
 	it.limit()
 	if it.i+1 >= l.end {
@@ -50,9 +50,9 @@ func (it *Iter) EnterLane(end []byte, seq ikey.Seq) bool {
 	return true
 }
 
-// limit sets the end of a lane forward, for now: see lengthen.
+// limit sets the end of a series forward, for now: see lengthen.
 func (it *Iter) limit() {
-	l := &it.lane
+	l := &it.series
 	l.end = it.hi
 	if l.until != nil {
 		l.end = min(l.end, it.search(l.until, ^ikey.Trailer(0), 0))
@@ -62,11 +62,11 @@ func (it *Iter) limit() {
 	}
 }
 
-// EnterLaneBack prepares for calls of Advance, which then show the version that the cursor stands at and move back.
-// They end behind the key end, or with the block if end is nil. EnterLaneBack reports whether there is one version at
+// EnterPairsBack prepares for calls of Advance, which then show the version that the cursor stands at and move back.
+// They end behind the key end, or with the block if end is nil. EnterPairsBack reports whether there is one version at
 // least that a reader at seq may see.
-func (it *Iter) EnterLaneBack(end []byte, seq ikey.Seq) bool {
-	l := &it.lane
+func (it *Iter) EnterPairsBack(end []byte, seq ikey.Seq) bool {
+	l := &it.series
 	l.end = it.lo
 	if end != nil {
 		l.end = max(l.end, it.search(end, 0, 1))
@@ -79,37 +79,37 @@ func (it *Iter) EnterLaneBack(end []byte, seq ikey.Seq) bool {
 	return ok
 }
 
-// Advance moves to the next key of the lane that the reader may see, and returns false if that is not a Set, or at the
-// end of the block, unless the lane can go on in the next one. In a lane back, it shows the version that the cursor
-// stands at and moves to the one before, which must have another key, so that the version is the newest of its key. Key
-// and Value may not be called before LeaveLane.
+// Advance moves to the next key that the reader may see. It returns false if the next version is not a Set, and at the
+// end of the block, unless the series goes on in the next one. Going backward, it shows the version that the cursor
+// stands at and moves to the one before. That must have another key, so that the version is the newest of its key. Key
+// and Value may not be called before LeavePairs.
 func (it *Iter) Advance() bool {
-	it.lane.i++
-	return it.lane.i < it.lane.n || it.fill()
+	it.series.i++
+	return it.series.i < it.series.n || it.fill()
 }
 
 // Pair returns the pair that Advance has moved to. Both slices are valid until the next move.
 func (it *Iter) Pair() (key, value []byte) {
-	l := &it.lane
+	l := &it.series
 	v := l.value + l.i*l.step
 	return l.key(l.i), it.b.data[v : v+l.valueLen : v+l.valueLen]
 }
 
-func (l *pairLane) key(i int) []byte {
+func (l *pairSeries) key(i int) []byte {
 	return l.keys[i*l.slot : i*l.slot+l.keyLen : i*l.slot+l.keyLen]
 }
 
-// LeaveLane ends the calls of Advance.
-func (it *Iter) LeaveLane() {
-	if l := &it.lane; l.n > 0 {
+// LeavePairs ends the calls of Advance.
+func (it *Iter) LeavePairs() {
+	if l := &it.series; l.n > 0 {
 		it.i = l.at + l.i*l.direction
 	}
 	it.stand(it.i)
 }
 
-// enter prepares the lane for pairs of the current block.
+// enter prepares the series for pairs of the current block.
 func (it *Iter) enter(back bool, seq ikey.Seq) {
-	l := &it.lane
+	l := &it.series
 	l.back, l.newest, l.i, l.n = back, it.r.firstVisible(seq), -1, 0
 	l.at, l.direction = it.i, 1
 	if back {
@@ -118,15 +118,15 @@ func (it *Iter) enter(back bool, seq ikey.Seq) {
 	l.shape(&it.b, &it.layout, it.key)
 }
 
-// shape prepares the lane for the lengths of the entries of block b. key begins with the prefix of the block.
-func (l *pairLane) shape(b *block, m *entryLayout, key []byte) {
+// shape prepares the series for the lengths of the entries of block b. key begins with the prefix of the block.
+func (l *pairSeries) shape(b *block, m *entryLayout, key []byte) {
 	l.step = 0
 	if b.stride == 0 || m.suffix > 16 || m.suffix > 8 && m.rest+8 > b.stride {
 		return
 	}
 	l.step = b.stride * l.direction
 	l.slot, l.keyLen, l.valueLen = b.prefix+16, b.prefix+m.suffix, b.stride-m.value
-	l.most = min(laneAhead, max(1, laneBytes/l.slot))
+	l.most = min(seriesKeys, max(1, seriesBytes/l.slot))
 	l.keys = slices.Grow(l.keys[:0], l.most*l.slot)[:l.most*l.slot]
 	copy(l.keys, key[:b.prefix])
 	for n := l.slot; n < len(l.keys); n *= 2 {
@@ -136,7 +136,7 @@ func (l *pairLane) shape(b *block, m *entryLayout, key []byte) {
 
 // fill makes the next pairs, after the last one was shown, and reports whether there are any.
 func (it *Iter) fill() bool {
-	l := &it.lane
+	l := &it.series
 	if l.n > 0 {
 		it.i = l.at + (l.n-1)*l.direction
 		if !l.back && it.i+1 >= l.end {
@@ -161,7 +161,7 @@ func (it *Iter) fill() bool {
 	return l.n > 0
 }
 
-// lengthen moves the end of a lane forward, before which the cursor stands, if the lane can go on: beyond the entry
+// lengthen moves the end of a series forward, before which the cursor stands, if the series can go on: beyond the entry
 // from which on the next block is expected, over the rest of a block of which the cursor has a part, or into the next
 // block. last is the key that the cursor stands at.
 func (it *Iter) lengthen(last []byte) {
@@ -176,12 +176,12 @@ func (it *Iter) lengthen(last []byte) {
 	it.limit()
 }
 
-// goOn makes the lane go on in the next block, and the cursor stand before its first entry. It returns false if that
-// block begins with a version that the lane does not show, or may begin with another version of last, the last key of
+// goOn makes the series go on in the next block, and the cursor stand before its first entry. It returns false if that
+// block begins with a version that the series does not show, or may begin with another version of last, the last key of
 // the current block. Then, and after an error, the next call of Next moves there: it also takes a part of a mapped
 // block first, where that is enough.
 func (it *Iter) goOn(last []byte) bool {
-	at, l := it.at+1, &it.lane
+	at, l := it.at+1, &it.series
 	i := it.local(at)
 	if i == len(it.x.slots) || it.bypass || !it.sequential && it.x.slots[i].Load() == nil {
 		return false // at the end of a part of the index, too
@@ -217,7 +217,7 @@ func (it *Iter) goOn(last []byte) bool {
 
 // fillEven makes pairs from entry i on, in a block whose entries are alike, up to one that needs a closer look.
 func (it *Iter) fillEven(i int) {
-	l, b, m := &it.lane, &it.b, &it.layout
+	l, b, m := &it.series, &it.b, &it.layout
 	l.value, l.at = b.entries+i*b.stride+m.value, i
 	if l.back {
 		l.at--
@@ -249,7 +249,7 @@ func (it *Iter) fillEven(i int) {
 
 // fillForward makes a pair of entry i or one after it.
 func (it *Iter) fillForward(i int) {
-	l := &it.lane
+	l := &it.series
 	for ; i < l.end; i++ {
 		e := it.b.entryWith(i, &it.layout)
 		if e.trailer > l.newest {
@@ -269,7 +269,7 @@ func (it *Iter) fillForward(i int) {
 
 // fillBack makes a pair of entry i.
 func (it *Iter) fillBack(i int) {
-	l := &it.lane
+	l := &it.series
 	if i <= l.end {
 		return
 	}
@@ -280,7 +280,7 @@ func (it *Iter) fillBack(i int) {
 
 // add makes entry i, which is e, the only pair, with which the cursor stands at entry at.
 func (it *Iter) add(i, at int, e *entry) {
-	l, b := &it.lane, &it.b
+	l, b := &it.series, &it.b
 	if l.step != 0 {
 		b.appendSuffix(l.keys[:b.prefix], i, e)
 	} else {
@@ -292,9 +292,9 @@ func (it *Iter) add(i, at int, e *entry) {
 	l.at, l.n = at, 1
 }
 
-// first returns entry i > 0 of a lane, and reports whether the reader may see it, it is a Set, and no newer version of
-// its key is before it.
-func (l *pairLane) first(b *block, m *entryLayout, i int) (e entry, ok bool) {
+// first returns entry i > 0 of a series, and reports whether the reader may see it, it is a Set, and no newer version
+// of its key is before it.
+func (l *pairSeries) first(b *block, m *entryLayout, i int) (e entry, ok bool) {
 	e = b.entryWith(i, m)
 	if e.trailer > l.newest || e.trailer.Kind() != ikey.Set {
 		return e, false
