@@ -89,3 +89,13 @@ func TestAfterPrefix(t *testing.T) {
 		}
 	}
 }
+
+func TestHeadFromIsTheHeadOfTheRest(t *testing.T) {
+	for _, key := range keys() {
+		for n := range len(key) + 1 {
+			if got, want := HeadFrom(key, n), Head(key[n:]); got != want {
+				t.Fatalf("HeadFrom(%q, %d) = %x, want %x", key, n, got, want)
+			}
+		}
+	}
+}

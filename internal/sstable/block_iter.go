@@ -226,7 +226,7 @@ func (b *block) seekHead(user []byte, beyond uint64) int {
 	if !bytes.HasPrefix(user, p) {
 		return b.seek(user, 0, 0, 0) // before all entries, or after them
 	}
-	h := ikey.Head(user[b.prefix:])
+	h := ikey.HeadFrom(user, b.prefix)
 	if h+beyond < h {
 		return b.n
 	}
@@ -288,7 +288,7 @@ func (b *block) get(user []byte, t ikey.Trailer) (entry, verdict) {
 		return entry{}, absent
 	}
 	suffix := user[b.prefix:]
-	h := ikey.Head(suffix)
+	h := ikey.HeadFrom(user, b.prefix)
 	lo := b.lowerHead(h)
 	if lo < b.n {
 		b.touch(lo)

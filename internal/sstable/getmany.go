@@ -105,7 +105,7 @@ func beginLanes(ls []Lookup, st *Stats) (most int) {
 		}
 		c.s = &c.t.separators
 		if c.lo, c.n = c.s.span(l.Key); c.n > 0 {
-			c.head = ikey.Head(l.Key[len(c.s.prefix):])
+			c.head = ikey.HeadFrom(l.Key, len(c.s.prefix))
 		}
 		most = max(most, c.n)
 	}
@@ -190,7 +190,7 @@ func openBlocks(ls []Lookup) (most int) {
 		}
 		b := &c.b
 		b.parse(l.Hit.block.Meta, l.Hit.block.Bytes())
-		c.head = ikey.Head(l.Key[min(len(l.Key), b.prefix):])
+		c.head = ikey.HeadFrom(l.Key, min(len(l.Key), b.prefix))
 		c.lo, c.n = 0, b.n
 		most = max(most, c.n)
 	}

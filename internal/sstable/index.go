@@ -241,7 +241,7 @@ func (s *separators) find(key []byte) int {
 	if n == 0 {
 		return lo
 	}
-	return s.findHead(ikey.Head(key[len(s.prefix):]), key)
+	return s.findHead(ikey.HeadFrom(key, len(s.prefix)), key)
 }
 
 // findHead does the same as find for a key with the prefix, whose head after that is h. There is a separator.

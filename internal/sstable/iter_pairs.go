@@ -195,7 +195,7 @@ func (it *Iter) goOn(last []byte) bool {
 		p := b.data[blockHeader : blockHeader+b.prefix]
 		ok = e.trailer <= l.newest && e.trailer.Kind() == ikey.Set &&
 			(l.until == nil || w.search(l.until, ^ikey.Trailer(0), 0) > 0) &&
-			!(bytes.HasPrefix(last, p) && ikey.Head(last[b.prefix:]) == b.head(0))
+			!(bytes.HasPrefix(last, p) && ikey.HeadFrom(last, b.prefix) == b.head(0))
 	}
 	if !ok {
 		it.plain, it.spare = it.spare, it.plain

@@ -132,7 +132,7 @@ func (t *top) search(key []byte) (p int, h searchHead) {
 	if n == 0 {
 		return p, searchHead{}
 	}
-	h = searchHead{ikey.Head(key[len(t.prefix):]), true}
+	h = searchHead{ikey.HeadFrom(key, len(t.prefix)), true}
 	return t.findHead(h.head, key), h
 }
 
