@@ -117,7 +117,7 @@ func (it *Iterator) Close() error {
 	err := it.c.Err() // before Close: afterwards the cursor may be in use by another iterator
 	ended := it.c.Close()
 	it.c, it.err = nil, errors.Join(err, ended)
-	if errors.Is(it.err, ErrClosed) {
+	if it.err != nil && errors.Is(it.err, ErrClosed) {
 		it.err = ErrClosed // bare
 	}
 	return it.err

@@ -143,14 +143,17 @@ func (c *Cursor) Value() []byte { return c.value }
 // Err returns the error of the last move, or nil.
 func (c *Cursor) Err() error { return c.err }
 
-// open sets up the sources, newest first. It reads nothing.
+// open sets up the sources, newest first. It reads nothing. A memtable that has nothing yet never has anything that the
+// cursor may see, except the one of a transaction's own writes.
 func (c *Cursor) open() {
 	s, seq := c.state, c.dead.view.Seq
 	c.sources, c.covers = c.sources[:0], c.covers[:0]
 	if c.own > 0 {
 		c.addMemtable(c.walk.over.mem, c.seq)
 	}
-	c.addMemtable(s.Mem, seq)
+	if s.Mem.Len() > 0 {
+		c.addMemtable(s.Mem, seq)
+	}
 	for _, m := range s.Frozen {
 		c.addMemtable(m, seq)
 	}
@@ -441,8 +444,13 @@ func (c *Cursor) leave() bool {
 	return false
 }
 
-// failed stops the cursor if a source failed, and reports whether one did.
+// failed stops the cursor if a source failed, and reports whether one did. Without range tombstones, only the merge has
+// read anything.
 func (c *Cursor) failed() bool {
+	return (c.merge.Err() != nil || len(c.covers) > 0) && c.fail()
+}
+
+func (c *Cursor) fail() bool {
 	err := c.merge.Err()
 	for _, r := range c.runs[:len(c.state.Runs)] {
 		if r.err != nil {
