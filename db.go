@@ -26,6 +26,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -76,10 +77,11 @@ func (db *DB) FS() vfs.FS { return db.opts.FS }
 // from then on.
 func (db *DB) Close() error {
 	if !db.tree.Close() { // ends compactions and long calls; a flush continues
-		<-db.closed
+		step.Take(db.closed)
 		return ErrClosed
 	}
 	defer close(db.closed)
+	step.At("close: refused")
 	db.tree.WaitForCalls()
 	db.writer.Drain()
 	db.work.Wait()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -13,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // Events are functions that a store calls when something happens to it: see Options.Events. Nil functions are
@@ -162,7 +162,7 @@ type reporter struct {
 	to  Events
 	dir string
 
-	mu     sync.Mutex      // never held during a call
+	mu     step.Mutex      // never held during a call
 	places map[string]bool // files and offsets of damage
 }
 

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
@@ -29,7 +29,7 @@ type Export struct {
 	size int64 // of the stream, in bytes
 	mark batch.Mark
 
-	mu   sync.Mutex
+	mu   step.Mutex
 	open *openExport // nil after Close
 }
 

@@ -87,6 +87,7 @@ var rooms = map[string]room{
 	"backup": {7, []string{".", "internal/check", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
 	".": {6, []string{
+		"internal/step",
 		"internal/intake", "internal/stream",
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
@@ -96,16 +97,19 @@ var rooms = map[string]room{
 	}},
 
 	"internal/read": {4, []string{
+		"internal/step",
 		"internal/tree", "internal/compaction", "internal/filterplan", "internal/tablefile", "internal/deadkeys",
 		"internal/sstable", "internal/memtable", "digest", "bloomblock", "internal/batch", "internal/merge",
 		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
 	}},
 	"internal/scheduler": {5, []string{
+		"internal/step",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/manifest",
 		"internal/sstable", "bloomblock", "vfs", "internal/batch", "internal/merge", "internal/rangedel",
 		"internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 	"internal/commit": {4, []string{
+		"internal/step",
 		"internal/tree", "internal/compaction", "internal/manifest", "internal/wal", "internal/memtable",
 		"internal/deadkeys", "bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/filename",
 		"internal/pages",
@@ -117,11 +121,13 @@ var rooms = map[string]room{
 		"internal/ikey", "internal/corrupt",
 	}},
 	"internal/budget": {4, []string{
+		"internal/step",
 		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/manifest",
 		"internal/sstable", "bloomblock", "vfs", "internal/cache", "internal/epoch", "internal/pages",
 	}},
 
 	"internal/intake": {4, []string{
+		"internal/step",
 		"internal/tree", "internal/recovery", "internal/newstore", "internal/stream", "internal/tablefile",
 		"internal/compaction", "internal/manifest", "internal/sstable", "vfs", "internal/cache", "internal/epoch",
 		"internal/filename", "internal/corrupt",
@@ -130,23 +136,26 @@ var rooms = map[string]room{
 	"internal/forecast": {3, []string{"internal/filterplan", "internal/manifest", "bloomblock"}},
 
 	"internal/tree": {3, []string{
+		"internal/step",
 		"internal/tablefile", "internal/compaction", "internal/stream", "internal/manifest",
 		"internal/sstable", "internal/memtable", "bloomblock", "vfs", "internal/batch", "internal/cache",
 		"internal/epoch", "internal/ikey", "internal/filename", "internal/pages",
 	}},
 
-	"internal/tablefile":  {2, []string{"vfs", "internal/epoch", "internal/filename"}},
+	"internal/tablefile":  {2, []string{"internal/step", "vfs", "internal/epoch", "internal/filename"}},
 	"internal/filterplan": {2, []string{"internal/manifest", "bloomblock"}},
 
 	"sstable":  {2, []string{"internal/sstable", "bloomblock", "internal/ikey", "internal/corrupt"}},
 	"memtable": {2, []string{"internal/memtable", "bloomblock", "internal/ikey"}},
 
 	"internal/compaction": {2, []string{
+		"internal/step",
 		"internal/manifest", "internal/sstable", "bloomblock", "vfs",
 		"internal/merge", "internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt",
 	}},
 
 	"internal/stream": {2, []string{
+		"internal/step",
 		"internal/manifest", "internal/wal", "bloomblock", "internal/corrupt", "internal/words",
 	}},
 	"internal/newstore": {2, []string{"internal/manifest", "vfs", "internal/filename", "internal/corrupt"}},
@@ -160,8 +169,9 @@ var rooms = map[string]room{
 		"internal/wal", "vfs", "internal/batch", "internal/ikey", "internal/filename", "internal/corrupt",
 		"internal/words",
 	}},
-	"internal/wal": {1, []string{"internal/corrupt"}},
+	"internal/wal": {1, []string{"internal/step", "internal/corrupt"}},
 	"internal/sstable": {1, []string{
+		"internal/step",
 		"bloomblock", "internal/cache", "internal/epoch", "internal/merge",
 		"internal/pages", "internal/prefetch", "internal/rangedel", "internal/ikey", "internal/corrupt",
 		"internal/words", "vfs",
@@ -175,13 +185,14 @@ var rooms = map[string]room{
 	"bloomblock":         {0, nil},
 	"vfs":                {0, nil},
 	"vfs/vfstest":        {1, []string{"vfs"}}, // file systems for tests
-	"internal/deadkeys":  {1, []string{"internal/batch", "internal/ikey"}},
+	"internal/deadkeys":  {1, []string{"internal/step", "internal/batch", "internal/ikey"}},
 	"internal/merge":     {0, []string{"internal/ikey"}},
 	"internal/batch":     {0, []string{"internal/ikey"}},
 	"internal/rangedel":  {0, []string{"internal/ikey"}},
-	"internal/cache":     {0, []string{"internal/epoch", "internal/pages"}},
+	"internal/cache":     {0, []string{"internal/step", "internal/epoch", "internal/pages"}},
 	"internal/ikey":      {0, nil},
-	"internal/epoch":     {0, nil},
+	"internal/epoch":     {0, []string{"internal/step"}},
+	"internal/step":      {-1, nil}, // moments at which goroutines meet
 	"internal/prefetch":  {0, nil},
 	"internal/filename":  {0, nil},
 	"internal/pages":     {0, nil},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/read"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // Update runs f as a transaction: its reads see the store as of one moment, with its own writes over it, and its writes
@@ -67,10 +68,7 @@ const (
 
 // pause waits for a random time, so that transactions that keep conflicting get out of step.
 func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-	case <-time.After(rand.N(commit.MaxTurn)):
-	}
+	step.Pause(ctx, rand.N(commit.MaxTurn))
 	return ctx.Err()
 }
 

@@ -1,15 +1,15 @@
 package budget
 
 import (
-	"sync"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // Residents are the bytes that tables have in memory, by part.
 type Residents struct {
-	mu  sync.Mutex
+	mu  step.Mutex
 	now tree.TableBytes // guarded by mu
 }
 

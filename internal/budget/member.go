@@ -1,12 +1,12 @@
 package budget
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -23,7 +23,7 @@ type member struct {
 	promise atomic.Pointer[Promises]
 	planned atomic.Pointer[manifest.Version] // of the state that memory was last divided for
 
-	mu   sync.Mutex // no calls out of this package while held
+	mu   step.Mutex // no calls out of this package while held
 	held Residents  // changed under mu
 	left bool       // guarded by mu: the store left; later loads are not counted
 

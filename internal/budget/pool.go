@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -47,11 +47,11 @@ type Pool struct {
 	Reserved atomic.Int64 // bytes for memtables, not more than half of Memory; changed under mu
 	lent     atomic.Int64 // bytes of these that memtables do not need now; changed while Balancing is held
 
-	mu     sync.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
+	mu     step.Mutex // no calls out of this package while held; guards changes of the fields above, and shares
 	shares []*member  // of the stores that are open, or being opened
 
 	// Balancing is held while memory is divided anew. It is tried, never waited for.
-	Balancing  sync.Mutex
+	Balancing  step.Mutex
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
 	collecting atomic.Bool // collect is at work
 
@@ -303,24 +303,24 @@ func (p *Pool) collect() {
 	if !p.collecting.CompareAndSwap(false, true) {
 		return
 	}
-	go func() {
+	step.Go(func() {
 		began := collectorTime()
 		runtime.GC()
 		took := collectorTime() - began
 		// The memory comes back on another goroutine, and later if something still asks the filters.
 		for wait := time.Millisecond; p.crowded() && wait < time.Second; wait *= 2 {
-			time.Sleep(wait)
+			step.Poll(wait)
 		}
 		goOn := func() {
 			p.collecting.Store(false)
 			p.Rebalance()
 		}
 		if took > quickCollection {
-			time.AfterFunc(9*took, goOn)
+			step.AfterFunc(9*took, goOn)
 		} else {
 			goOn()
 		}
-	}()
+	})
 }
 
 // fit gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three

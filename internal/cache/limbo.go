@@ -2,14 +2,14 @@ package cache
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // The limbo holds blocks that no slot refers to but some reader may still see.
 type limbo struct {
-	mu     sync.Mutex
+	mu     step.Mutex
 	limit  int64    // guarded by mu; bytes that may wait here to be used again
 	bytes  int64    // guarded by mu
 	batch  int64    // guarded by mu; bytes that make a batch full

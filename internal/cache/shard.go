@@ -2,7 +2,8 @@ package cache
 
 import (
 	"slices"
-	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A shard holds a part of the blocks and chooses those to evict, as S3-FIFO does (Yang, Zhang, Qiu, Yue, Vinayak, "FIFO
@@ -11,7 +12,7 @@ import (
 // most blocks are asked for once, and need not push out one that is asked for often. A block that comes back soon after
 // its trial, see ghosts, goes to the ring at once.
 type shard struct {
-	mu    sync.Mutex
+	mu    step.Mutex
 	trial queue    // guarded by mu
 	ring  []*Block // guarded by mu; a hole is nil
 	holes []int32  // guarded by mu; indexes of holes in the ring, newest last

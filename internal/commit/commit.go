@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -25,12 +26,12 @@ type Writer struct {
 	queue   queue
 	commits sync.Pool      // of *commit; not shared with other stores, since channels must not leave a synctest bubble
 	marked  atomic.Int64   // bytes of the marks in the log of the memtable; 0 without one. Stored with mu
-	logs    sync.WaitGroup // goroutines that make logs durable
+	logs    step.WaitGroup // goroutines that make logs durable
 
-	countsMu sync.Mutex // so that Counts waits for no write
+	countsMu step.Mutex // so that Counts waits for no write
 	counts   Counts
 
-	mu      sync.Mutex // the order of writes; guards what follows
+	mu      step.Mutex // the order of writes; guards what follows
 	log     *logFile   // nil until the next write
 	base    *logBase   // what synced writes in the next log wait for
 	lastLog int64      // bytes of the log before; 0 if there was none

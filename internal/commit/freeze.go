@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -88,6 +89,7 @@ func (w *Writer) rotate() {
 		frozen = log
 		w.base, w.lastLog = log.retire(), log.w.Size()
 	}
+	step.At("commit: freeze")
 	w.Tree.Freeze(frozen, w.lastSeq, w.mark, w.MemtableSize)
 	w.mark = batch.Mark{}
 	w.marked.Store(0)

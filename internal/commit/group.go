@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
@@ -48,12 +49,14 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 	if size > maxGroup {
 		large = group[0]
 	}
+	step.At("commit: check")
 	count := w.checks(group, large)
 	if count > 0 {
 		if err := w.writeLog(count, large); err != nil {
 			return err
 		}
 	}
+	step.At("commit: logged")
 	if durable {
 		if err := w.syncLog(); err != nil {
 			return err
@@ -64,7 +67,9 @@ func (w *Writer) commitGroup(group []*commit, size int, durable bool) error {
 		if err := w.apply(count, large, &marks); err != nil {
 			return err
 		}
+		step.At("commit: publish")
 		w.publish(count, &marks)
+		step.At("commit: published")
 	}
 	if durable {
 		w.Tree.Synced()
@@ -186,6 +191,7 @@ func (w *Writer) publish(count uint32, marks *recordMarks) {
 		w.mark = batch.Mark{Seq: marks.last.Seq, Bytes: bytes.Clone(marks.last.Bytes)}
 		w.marked.Add(marks.bytes)
 		w.Tree.SetMark(w.mark)
+		step.At("commit: marked")
 	}
 	w.Tree.Publish(w.lastSeq)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/wal"
 )
 
@@ -76,14 +77,16 @@ func (l *logFile) name() {
 	older, head := l.writer.base, l.w.Size()
 	l.writer.logs.Go(func() {
 		defer close(l.based)
+		step.At("log: name")
 		l.basedErr = l.syncHead(head)
 		if older != nil {
-			<-older.based
+			step.Take(older.based)
 			l.basedErr = cmp.Or(l.basedErr, older.basedErr)
 		}
 		if l.basedErr == nil {
 			l.basedErr = l.writer.Tree.RecordLog(manifest.LogMark{Number: l.Number(), Synced: l.w.Synced()})
 		}
+		step.At("log: named")
 		if l.basedErr == nil {
 			l.w.SetOlderDurable()
 		}
@@ -118,7 +121,7 @@ func (w *Writer) syncLog() error {
 		}
 	}
 	if base != nil {
-		<-base.based
+		step.Take(base.based)
 		if base.basedErr != nil {
 			return w.Tree.Fail(base.basedErr)
 		}
@@ -146,7 +149,8 @@ func (l *logFile) retire() *logBase {
 	b := &logBase{based: make(chan struct{})}
 	l.writer.logs.Go(func() {
 		defer close(b.based)
-		<-l.based
+		step.At("log: retire")
+		step.Take(l.based)
 		b.basedErr = l.basedErr
 		if err := l.w.Sync(); err != nil && b.basedErr == nil {
 			b.basedErr = l.writer.Tree.Fail(err)
@@ -161,6 +165,6 @@ func (l *logFile) retire() *logBase {
 
 // Remove deletes a log whose memtable is durable in tables. If it fails, the next Open removes the file.
 func (l *logFile) Remove() {
-	<-l.retired
+	step.Take(l.retired)
 	_ = l.writer.FS.Remove(filename.Make(l.writer.Dir, filename.Log, l.Number()))
 }

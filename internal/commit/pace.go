@@ -3,6 +3,8 @@ package commit
 import (
 	"runtime"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A Reason is the reason why writes had to wait for background work.
@@ -155,7 +157,7 @@ func (w *Writer) flushDelay() time.Duration {
 func wait(d time.Duration) time.Duration {
 	began := time.Now()
 	if d >= minSleep {
-		time.Sleep(d)
+		step.Poll(d)
 		return time.Since(began)
 	}
 	for range maxYields { // bounded, for clocks that stand still in tests

@@ -2,9 +2,9 @@ package commit
 
 import (
 	"cmp"
-	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A commit is one writer's part of a group. Writers queue up; the first one commits for all waiting writers, so that
@@ -32,7 +32,7 @@ const maxGroup = 1 << 20
 const MinPut = maxGroup
 
 type queue struct {
-	mu      sync.Mutex
+	mu      step.Mutex
 	leading bool
 	waiting []*commit
 	turns   []chan struct{} // of those that wait for a turn
@@ -107,6 +107,7 @@ func (w *Writer) commit(
 	c.satisfied, c.err = false, nil
 	q := &w.queue
 	lead := reads != nil && reads.Turn.take()
+	step.At("commit: queue")
 	q.mu.Lock()
 	if !lead && q.leading {
 		q.waiting = append(q.waiting, c)
@@ -114,7 +115,7 @@ func (w *Writer) commit(
 		lead, q.leading = true, true
 	}
 	q.mu.Unlock()
-	if lead || <-c.lead {
+	if lead || step.Take(c.lead) {
 		w.lead(c)
 	}
 	satisfied, err = c.satisfied, c.err
@@ -147,6 +148,7 @@ func (w *Writer) lead(c *commit) {
 	}
 	w.group = group // kept for the next leader, which is woken only after this
 	followers := append([]*commit(nil), group[1:]...)
+	step.At("commit: pass")
 	q.pass()
 	for _, c := range followers {
 		c.lead <- false

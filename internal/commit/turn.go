@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // MaxTurn bounds the time for which other writers wait for the commit of a turn. It is about that of a sync.
@@ -13,7 +15,7 @@ const MaxTurn = time.Millisecond
 // ends with that commit, by End, or after MaxTurn: then the transaction commits as without a turn.
 type Turn struct {
 	queue *queue
-	timer *time.Timer // ends the turn; whoever stops it has the lead
+	timer *step.Timer // ends the turn; whoever stops it has the lead
 }
 
 // Turn waits for a turn of the caller's, or until ctx ends. Turns come in the order of the calls. A commit that waits
@@ -30,10 +32,8 @@ func (w *Writer) Turn(ctx context.Context) (*Turn, error) {
 	if idle {
 		q.pass()
 	}
-	select {
-	case <-granted:
-		return &Turn{q, time.AfterFunc(MaxTurn, q.endTurn)}, nil
-	case <-ctx.Done():
+	if _, ok := step.TakeOr(ctx, granted); ok {
+		return &Turn{q, step.AfterFunc(MaxTurn, q.endTurn)}, nil
 	}
 	q.mu.Lock()
 	i := slices.Index(q.turns, granted)

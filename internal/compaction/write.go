@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // maxOverlap limits how much of the next level one output overlaps, in full tables, so that it can later be merged
@@ -219,7 +220,7 @@ func (w *tableWriter) cut(key []byte) error {
 		return err
 	}
 	s := &syncing{t, make(chan error, 1)}
-	go func() { s.done <- out.sync() }()
+	step.Go(func() { s.done <- out.sync() })
 	w.syncing = s
 	return nil
 }
@@ -231,7 +232,7 @@ func (w *tableWriter) awaitSync() error {
 		return nil
 	}
 	w.syncing = nil
-	err := <-s.done
+	err := step.Take(s.done)
 	if err == nil {
 		w.tables = append(w.tables, s.table)
 	}

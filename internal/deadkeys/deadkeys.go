@@ -20,12 +20,12 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 const (
@@ -48,7 +48,7 @@ type Ranges struct {
 	stepped atomic.Uint64
 	counted atomic.Int64 // bytes at the last call of Grown
 
-	mu sync.Mutex // guards changes of now
+	mu step.Mutex // guards changes of now
 }
 
 // A set is what there is at a moment. It is immutable.

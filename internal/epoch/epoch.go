@@ -8,12 +8,12 @@ package epoch
 
 import (
 	"math/bits"
-	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // stripes is small enough to check all stripes at each retirement.
@@ -26,11 +26,11 @@ type Domain struct {
 	_       [120]byte
 	stripes [stripes]readers
 
-	mu        sync.Mutex // guards limbo and turn; never held while a release runs
+	mu        step.Mutex // guards limbo and turn; never held while a release runs
 	limbo     []retired
 	turn      uint64          // number of calls of Wait that have changed the counter of releasing calls
 	releasing [2]atomic.Int64 // calls of Collect that are releasing, by the parity of the turn in which they began
-	waiter    sync.Mutex      // held from the change of turn until all calls of the previous turn have ended
+	waiter    step.Mutex      // held from the change of turn until all calls of the previous turn have ended
 }
 
 // readers is one stripe of the readers' counts, alone on its two cache lines (processors fetch adjacent lines
@@ -51,6 +51,7 @@ type Guard struct{ count *atomic.Int64 }
 // Enter begins a stay. Stays must be short: a lookup, a block read.
 func (d *Domain) Enter() Guard {
 	c := &d.stripes[Stripe(stripes)].inside[d.epoch.Load()&1]
+	step.At("epoch: enter")
 	c.Add(1)
 	return Guard{c}
 }
@@ -90,6 +91,7 @@ func (d *Domain) Collect() {
 	d.mu.Unlock()
 	d.waiting.Add(-int64(n))
 	for _, r := range ready {
+		step.At("epoch: release")
 		r.release()
 	}
 }
@@ -132,15 +134,14 @@ func (d *Domain) Wait() {
 func (d *Domain) WaitLater() {
 	d.Collect()
 	if d.waiting.Load() != 0 { // a reader may stay for as long as its file system takes
-		go d.Wait()
+		step.Go(d.Wait)
 	}
 }
 
 // poll calls done until it returns true, at intervals that grow from 1 µs to 1 ms.
 func poll(done func() bool) {
 	for wait := time.Microsecond; !done(); wait = min(2*wait, time.Millisecond) {
-		runtime.Gosched()
-		time.Sleep(wait)
+		step.Poll(wait)
 	}
 }
 

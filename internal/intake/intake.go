@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/newstore"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -27,7 +27,7 @@ type Target struct {
 	Dir     string
 	Numbers compaction.Numbers
 
-	mu   sync.Mutex
+	mu   step.Mutex
 	made []string // paths of files created, or perhaps created
 }
 
@@ -182,11 +182,11 @@ const syncsAhead = 2
 // returns the error of an earlier one.
 func (s *syncs) sync(f vfs.File) (err error) {
 	if len(*s) == syncsAhead {
-		err = <-(*s)[0]
+		err = step.Take((*s)[0])
 		*s = (*s)[1:]
 	}
 	done := make(chan error, 1)
-	go func() { done <- errors.Join(f.Sync(), f.Close()) }()
+	step.Go(func() { done <- errors.Join(f.Sync(), f.Close()) })
 	*s = append(*s, done)
 	return err
 }
@@ -194,7 +194,7 @@ func (s *syncs) sync(f vfs.File) (err error) {
 // wait waits for all files and returns the errors that sync has not returned.
 func (s *syncs) wait() (err error) {
 	for _, done := range *s {
-		err = errors.Join(err, <-done)
+		err = errors.Join(err, step.Take(done))
 	}
 	return err
 }

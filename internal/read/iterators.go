@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // iterators are the open cursors, in stripes so that goroutines on different processors do not share memory. Close
 // lists those left open, and Metrics counts them.
 type iterators [iteratorStripes]struct {
-	mu   sync.Mutex
+	mu   step.Mutex
 	open []*Cursor // guarded by mu
 	_    [32]byte
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -208,6 +209,7 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 		return false, tree.ErrClosed
 	}
 	s = at.state(s)
+	step.At("get: state")
 	seq := min(at.Seq, r.tree.NewestSeq())
 	maybe, deleted := filtered(s, key, h.Mixed, seq)
 	if deleted {
@@ -221,6 +223,7 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 			return false, nil
 		}
 	}
+	step.At("get: filters")
 	// From here on, versions in memtables, files and cached blocks are used. They are released once no reader inside a
 	// guard can see them. So the state must be one that was current while this reader was inside: load it again.
 	l.guard, l.inside = r.tree.Domain.Enter(), true
@@ -242,6 +245,7 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 		candidates = candidatesIn(s, room[:0], key, h, seq, &l.cost)
 	}
 	for i := range candidates {
+		step.At("get: search")
 		c := &candidates[i]
 		found, decided, err := l.search(r, c, key, h, seq)
 		if err != nil || decided {

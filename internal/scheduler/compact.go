@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -163,6 +164,7 @@ func (s *Scheduler) begin(asked bool) *job {
 			s.end(j.call, nil) // which wakes nextJob
 		}
 	}
+	step.At("compaction: picked")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j.plan == nil || j.era.Err() != nil {
@@ -188,6 +190,7 @@ func (s *Scheduler) compact(j *job) error {
 			return err
 		}
 	}
+	step.At("compaction: written")
 	newRun, err := s.Tree.NewNumber() // each run has a number of its own
 	if err != nil {
 		return err

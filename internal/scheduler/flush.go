@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -52,6 +53,7 @@ func (s *Scheduler) flushLoop() {
 func (s *Scheduler) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := s.Env(0)
+	step.At("flush: begin")
 	res, err := compaction.Flush(context.Background(), f.Mem.Flush(), f.Mem.RangeDelsFor(env.Snapshots), env)
 	if err != nil {
 		return err
@@ -68,6 +70,7 @@ func (s *Scheduler) flush(f tree.Frozen) error {
 		return err
 	}
 	s.Observer.Flushed(Flush{len(res.Tables), bytes, res.Read, time.Since(began)}, res.Tables)
+	step.At("flush: installed")
 	if f.Log != nil {
 		f.Log.Remove()
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -14,6 +15,7 @@ func (s *Scheduler) Env(level int) compaction.Env {
 	s.installMu.Lock()
 	plan := s.Share.Plans().Now
 	s.installMu.Unlock()
+	step.At("flush: snapshots")
 	env := s.Tables
 	env.Codec, env.Filter = s.Codecs[level], plan.Levels[level].Params
 	env.Recodes = s.Codecs[level] != s.Codecs[0]
@@ -67,6 +69,7 @@ func (s *Scheduler) swap(e *manifest.Edit, fresh []*tree.Table, c tree.Change, w
 	s.mu.Lock()
 	s.counts.add(work)
 	s.mu.Unlock()
+	step.At("install: plan")
 	s.Share.Follow(old, now, e.Deleted)
 	return nil
 }
@@ -95,6 +98,7 @@ func (s *Scheduler) forget(tables []*tree.Table, remove bool) error {
 func (s *Scheduler) RemoveDead() error {
 	var errs []error
 	dead := s.Tree.TakeDead()
+	step.At("dead: remove")
 	for _, t := range dead {
 		closeErr, err := s.Share.ReleaseTable(t), s.Tables.FS.Remove(t.File.Path)
 		if err == nil {

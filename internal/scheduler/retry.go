@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -36,10 +36,7 @@ func (s *Scheduler) retry(ctx context.Context, what string, job func() error) er
 			return s.Tree.Fail(fmt.Errorf("%s: %w", what, err))
 		}
 		s.Observer.WorkFailed(what, i, err)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		step.Pause(ctx, pause)
 		pause *= 3
 	}
 }
@@ -86,7 +83,7 @@ func (s *Scheduler) putOff(flush bool, why error, reported *bool) {
 	}
 	s.Tree.PutOff(flush, why)
 	defer s.Tree.PutOff(flush, nil)
-	timer := time.AfterFunc(spaceAgain, s.Tree.Wake)
+	timer := step.AfterFunc(spaceAgain, s.Tree.Wake)
 	defer timer.Stop()
 	woken := false
 	s.Tree.Await(func(v tree.View) bool {
@@ -125,7 +122,7 @@ func (l *limiter) Wait(ctx context.Context, bytes int) error {
 type pacer struct {
 	rate int64 // bytes per second; 0 means no limit
 
-	mu   sync.Mutex
+	mu   step.Mutex
 	next time.Time // earliest start of the next write; guarded by mu
 }
 
@@ -142,9 +139,6 @@ func (p *pacer) Wait(ctx context.Context, bytes int) error {
 	pause := p.next.Sub(now)
 	p.next = p.next.Add(time.Duration(float64(bytes) / float64(p.rate) * float64(time.Second)))
 	p.mu.Unlock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(pause):
-	}
+	step.Pause(ctx, pause)
 	return ctx.Err()
 }

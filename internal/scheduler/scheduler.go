@@ -5,7 +5,6 @@ package scheduler
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -25,11 +25,11 @@ type Scheduler struct {
 
 	warm    atomic.Bool // what memory has space for was loaded after Open
 	pacer   pacer
-	workers sync.WaitGroup
+	workers step.WaitGroup
 
-	installMu sync.Mutex // held while the tree and then its filter plan change
+	installMu step.Mutex // held while the tree and then its filter plan change
 
-	mu      sync.Mutex // guards what follows
+	mu      step.Mutex // guards what follows
 	calls   []*call    // calls of Compact, in their order
 	running *job       // nil if no compaction runs
 	counts  Counts
@@ -100,12 +100,10 @@ func (s *Scheduler) keepWarm() {
 	s.Share.Restore(ctx)
 	s.warm.Store(true)
 	for {
-		select {
-		case <-ctx.Done():
+		if _, ok := step.TakeOr(ctx, s.Share.Room()); !ok {
 			return
-		case <-s.Share.Room():
-			s.Share.Restore(ctx)
 		}
+		s.Share.Restore(ctx)
 	}
 }
 
@@ -116,6 +114,7 @@ func (s *Scheduler) followMemtables() {
 	lend := time.NewTimer(budget.LendAfter)
 	defer lend.Stop()
 	for {
+		step.Until(func() bool { return len(s.Tree.Grown()) > 0 || ctx.Err() != nil })
 		select {
 		case <-ctx.Done():
 			return

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A TableFilter is a filter block of a table as far as it is in memory: in one of the forms of its header, which may be
@@ -18,9 +18,9 @@ type TableFilter struct {
 	filter atomic.Pointer[bloomblock.Filter] // nil: every answer is maybe
 	file   atomic.Pointer[fileFilter]        // to be asked in the file after filter; nil: not worth it
 
-	loading sync.Mutex // serializes changes of what follows, except damage; held while the file is read, mu is not
+	loading step.Mutex // serializes changes of what follows, except damage; held while the file is read, mu is not
 
-	mu     sync.Mutex
+	mu     step.Mutex
 	header bloomblock.Header // guarded by mu; as it is in the file
 	sound  int               // guarded by mu; units in front of the first damaged one
 	known  bool              // guarded by mu: the header was read, is damaged, or there is none

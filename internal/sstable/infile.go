@@ -1,10 +1,10 @@
 package sstable
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -17,7 +17,7 @@ type fileFilter struct {
 	header bloomblock.Header
 	place  filterPlace
 
-	mu   sync.Mutex // held while the checksums are read
+	mu   step.Mutex // held while the checksums are read
 	sums atomic.Pointer[bloomblock.PageSums]
 }
 

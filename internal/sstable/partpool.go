@@ -1,10 +1,10 @@
 package sstable
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A PartPool bounds the memory of the parts of indexes. Readers share it, and load parts into it at their first use. To
@@ -13,7 +13,7 @@ import (
 type PartPool struct {
 	limit, bytes atomic.Int64 // bytes is changed under mu
 
-	mu   sync.Mutex // held over no other call
+	mu   step.Mutex // held over no other call
 	hand *index     // guarded by mu; a ring; nil if the pool is empty
 	n    int        // guarded by mu; parts in the ring
 }

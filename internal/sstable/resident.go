@@ -1,11 +1,11 @@
 package sstable
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A resident holds a table's index and the rest of its tail in memory, from their first use on. Parts of the index can
@@ -14,7 +14,7 @@ type resident struct {
 	top  atomic.Pointer[top]  // nil: never loaded
 	tail atomic.Pointer[tail] // nil: never loaded
 
-	mu sync.Mutex // serializes loading and release; held while the tail is read from the file
+	mu step.Mutex // serializes loading and release; held while the tail is read from the file
 
 	topBytes  atomic.Int64 // bytes of the top
 	partBytes atomic.Int64 // bytes of the parts; changed under PartPool.mu

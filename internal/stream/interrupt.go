@@ -3,20 +3,23 @@ package stream
 import (
 	"context"
 	"io"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // Interruptible returns a reader of r whose calls end when ctx does, even while r blocks. The returned stop must be
 // called once no more is read. It does not wait for a call of r that blocks; r is not used after that call returns.
 func Interruptible(ctx context.Context, r io.Reader) (_ io.Reader, stop func()) {
-	i := &interruptible{ctx: ctx, want: make(chan int), got: make(chan result, 1)}
-	go i.serve(r)
-	return i, func() { close(i.want) }
+	ctx, stop = context.WithCancel(ctx)
+	i := &interruptible{ctx: ctx, want: make(chan int, 1), got: make(chan result, 1)}
+	step.Go(func() { i.serve(r) })
+	return i, stop
 }
 
 type interruptible struct {
 	ctx  context.Context //nolint:containedctx // of one call that reads a stream
 	want chan int
-	got  chan result // with space for one, so that serve never waits for a reader that is gone
+	got  chan result // both with space for one, so that neither side waits for the other to receive
 }
 
 type result struct {
@@ -27,7 +30,11 @@ type result struct {
 // serve reads what is wanted.
 func (i *interruptible) serve(r io.Reader) {
 	var buf []byte
-	for n := range i.want {
+	for {
+		n, ok := step.TakeOr(i.ctx, i.want)
+		if !ok || i.ctx.Err() != nil {
+			return
+		}
 		if cap(buf) < n {
 			buf = make([]byte, n)
 		}
@@ -41,15 +48,10 @@ func (i *interruptible) Read(p []byte) (int, error) {
 	if err := i.ctx.Err(); err != nil {
 		return 0, err
 	}
-	select {
-	case i.want <- min(len(p), frameSize+sumSize):
-	case <-i.ctx.Done():
+	i.want <- min(len(p), frameSize+sumSize)
+	got, ok := step.TakeOr(i.ctx, i.got)
+	if !ok {
 		return 0, i.ctx.Err()
 	}
-	select {
-	case got := <-i.got:
-		return copy(p, got.b), got.err
-	case <-i.ctx.Done():
-		return 0, i.ctx.Err()
-	}
+	return copy(p, got.b), got.err
 }

@@ -8,11 +8,11 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -31,7 +31,7 @@ type Pool struct {
 	mappedBytes atomic.Int64 // bytes of these files
 	leaving     atomic.Int64 // files among these that are evicted, and that readers may still see
 
-	mu       sync.Mutex
+	mu       step.Mutex
 	open     []*File // files with a descriptor, as a clock
 	opening  int     // descriptors reserved for files that are being opened
 	hand     int     // of the clock of open files
@@ -90,7 +90,7 @@ type File struct {
 	mapping atomic.Pointer[mapping] // nil until it is asked for, and after Close
 	lately  atomic.Bool             // read through the handle since the clock's hand passed
 
-	mu   sync.Mutex // held while one reader opens or maps the file and the others wait
+	mu   step.Mutex // held while one reader opens or maps the file and the others wait
 	gone bool       // guarded by mu: closed for good
 }
 
@@ -110,6 +110,7 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 			return 0, err
 		}
 	}
+	step.At("file: read")
 	if !f.lately.Load() {
 		f.lately.Store(true)
 	}

@@ -2,7 +2,8 @@ package tree
 
 import (
 	"context"
-	"sync"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // calls are the calls in progress that may take long and use files, and the context that Close ends.
@@ -10,8 +11,8 @@ type calls struct {
 	life context.Context //nolint:containedctx // of background work
 	stop context.CancelFunc
 
-	mu      sync.Mutex // orders Call and Close
-	running sync.WaitGroup
+	mu      step.Mutex // orders Call and Close
+	running step.WaitGroup
 }
 
 // Close makes the tree refuse writes and ends the context of Life. It reports whether this was the first call. From
@@ -44,7 +45,7 @@ func (c *calls) Call(ctx context.Context, f func(context.Context) error) error {
 	defer c.running.Done() // even if f panics
 	within, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
+	defer step.AfterContext(c.life, cancel)()
 	err := f(within)
 	if err != nil && c.life.Err() != nil && ctx.Err() == nil {
 		return ErrClosed

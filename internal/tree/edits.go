@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // NumbersAhead is the number of file numbers that each edit reserves. A file whose number the manifest does not cover
@@ -287,6 +288,7 @@ func (t *Tree) Install(e *manifest.Edit, fresh []*Table, c Change) (old, now *St
 	for _, table := range fresh {
 		byNumber[table.Meta.Number] = table
 	}
+	step.At("tree: recorded")
 	old = t.state.Load()
 	t.swap(func(s *State) {
 		s.setVersion(v, byNumber)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // published is what readers see of the writes: all up to a sequence, and their newest mark.
@@ -68,6 +69,7 @@ func (p *published) Mark() batch.Mark {
 func (p *published) markedSeq() (ikey.Seq, batch.Mark) {
 	for {
 		pair := p.newest.Load()
+		step.At("tree: mark")
 		seq := p.NewestSeq()
 		if p.newest.Load() == pair { // else a mark between the two may be missed
 			return seq, pair.at(seq)

@@ -2,12 +2,12 @@ package tree
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A Pin keeps the versions that a reader at its sequence sees: compactions do not drop them.
@@ -23,7 +23,7 @@ type Pin struct {
 
 // snapshots holds the open pins.
 type snapshots struct {
-	mu   sync.Mutex
+	mu   step.Mutex
 	open []*Pin // in the order of opening, so ascending by sequence
 }
 
@@ -42,6 +42,7 @@ func (t *Tree) Pin() (*Pin, error) {
 	// not newer than this pin, and keeps the newest of them.
 	p := &Pin{Opened: time.Now()}
 	p.Seq, p.Mark = t.markedSeq()
+	step.At("snapshot: numbered")
 	t.open = append(t.open, p)
 	return p, nil
 }
@@ -54,6 +55,7 @@ func (t *Tree) Unpin(p *Pin) error {
 	if t.snapshots.remove(p) {
 		t.Wake() // for a compaction that waits to drop what the pin kept
 	}
+	step.At("snapshot: closed")
 	if s := p.Kept.Swap(nil); s != nil {
 		t.retire(s)
 	}

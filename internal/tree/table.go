@@ -3,7 +3,6 @@ package tree
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -13,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 )
@@ -33,7 +33,7 @@ type Table struct {
 
 	fingerprint atomic.Pointer[uint64] // nil until it is asked for
 
-	Loading  sync.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
+	Loading  step.Mutex // held while parts of the table are loaded or dropped, so that each is counted once
 	Counted  TableBytes // guarded by Loading: the counted bytes in memory
 	Released bool       // guarded by Loading: no state names it any more
 

@@ -6,13 +6,13 @@ package tree
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -46,12 +46,12 @@ type Tree struct {
 	next     atomic.Uint64 // next file number
 	reserved atomic.Uint64 // the manifest covers the numbers below
 
-	editMu   sync.Mutex    // orders edits; guards the fields down to the next blank line
+	editMu   step.Mutex    // orders edits; guards the fields down to the next blank line
 	manifest *manifest.Log // nil until the first edit
 	recorded manifest.State
 
-	mu       sync.Mutex // guards what follows, and the swap of state
-	changed  sync.Cond  // broadcast after each change of what mu guards: see notify
+	mu       step.Mutex // guards what follows, and the swap of state
+	changed  step.Cond  // broadcast after each change of what mu guards: see notify
 	changes  uint64     // number of broadcasts
 	flushing Frozen     // its Mem is nil if no memtable waits for a flush
 	dead     []*Table   // tables in no state: to be removed from the disk
@@ -119,6 +119,7 @@ func (t *Tree) Hold() (*State, bool) {
 	if f := t.HoldGate.Load(); f != nil {
 		(*f)()
 	}
+	step.At("tree: hold")
 	if s != nil {
 		s.Hold()
 	}
@@ -142,6 +143,7 @@ func (t *Tree) Now() (Moment, error) {
 		if !ok {
 			return Moment{}, ErrClosed
 		}
+		step.At("tree: now")
 		seq := t.NewestSeq() // after the state
 		if t.state.Load() == s {
 			return Moment{s, seq}, nil
@@ -195,6 +197,7 @@ func (t *Tree) Release(s *State) {
 		}
 	})
 	if len(dead) > 0 {
+		step.At("tree: dead")
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.dead = append(t.dead, dead...)
@@ -228,12 +231,14 @@ func (t *Tree) swap(change func(*State), then func()) {
 	old := t.state.Load()
 	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs, Ingests: old.Ingests}
 	change(s)
+	step.At("tree: swap")
 	t.set(s)
 	if then != nil {
 		then()
 	}
 	t.notify()
 	t.mu.Unlock()
+	step.At("tree: swapped")
 	t.retire(old)
 }
 
@@ -262,12 +267,10 @@ func (t *Tree) set(s *State) {
 // release the state. Therefore ReleaseStates waits for them.
 func (t *Tree) ReleaseStates() {
 	for {
-		select {
-		case <-t.life.Done():
+		if _, ok := step.TakeOr(t.life, t.retired); !ok {
 			return
-		case <-t.retired:
-			t.Domain.Wait()
 		}
+		t.Domain.Wait()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A View is what a tree holds at one moment. Wait conditions depend on it.
@@ -54,7 +55,7 @@ func (t *Tree) View() View {
 // Wait returns nil once done returns true. If the tree takes no writes or ctx is done, Wait returns that error. It
 // calls done with the tree locked, after each change; done must be quick and must not call the tree.
 func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
-	defer context.AfterFunc(ctx, t.Wake)()
+	defer step.AfterContext(ctx, t.Wake)()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for !done(t.view()) {

@@ -6,8 +6,9 @@ import (
 	"hash/crc32"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
+
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // A Sink is the file that a Writer writes; vfs.File implements it. Sync may be called concurrently with Write.
@@ -57,7 +58,7 @@ type Writer struct {
 
 	// syncing lets one Sync run at a time: a kernel may report a failure to only one of two that overlap. It is held
 	// during the file's Sync; no other lock of this package exists.
-	syncing sync.Mutex
+	syncing step.Mutex
 }
 
 // NewWriter begins the log with that number in an empty file. The Writer owns the file from here on; if NewWriter

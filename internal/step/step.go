@@ -1,0 +1,71 @@
+//go:build !schedule
+
+// Package step is how the store names the moments at which its goroutines can meet, and how they wait for each other.
+//
+// In an ordinary build nothing is left of it: At and Until do nothing, and the rest is what packages sync, context and
+// time have. With the build tag "schedule", a test runs a store with one goroutine at a time and chooses, from a seed,
+// which one goes on at each of these moments: see Run in schedule.go. A schedule that has shown a mistake shows it again.
+//
+// All goroutines of a store that take its locks, and whatever they wait for, are by this package. A lock that is held
+// over no call that waits may be one of sync.
+package step
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"time"
+)
+
+type (
+	// A Mutex is a sync.Mutex.
+	Mutex = sync.Mutex
+	// A Cond is a sync.Cond. Only Wait and Broadcast are used.
+	Cond = sync.Cond
+	// A WaitGroup is a sync.WaitGroup.
+	WaitGroup = sync.WaitGroup
+	// A Timer is a time.Timer made by AfterFunc.
+	Timer = time.Timer
+)
+
+// At names a moment at which another goroutine may go on.
+func At(string) {}
+
+// Until precedes a select that may wait, and says what it waits for. ready must only look.
+func Until(func() bool) {}
+
+// Take receives from a channel that is either closed and never sent on, or has a capacity.
+func Take[T any](ch <-chan T) T { return <-ch }
+
+// TakeOr does what Take does until ctx ends: then ok is false.
+func TakeOr[T any](ctx context.Context, ch <-chan T) (v T, ok bool) {
+	select {
+	case v = <-ch:
+		return v, true
+	case <-ctx.Done():
+		return v, false
+	}
+}
+
+// Go calls f on another goroutine.
+func Go(f func()) { go f() }
+
+// Poll pauses a loop that waits for a condition.
+func Poll(d time.Duration) {
+	runtime.Gosched()
+	time.Sleep(d)
+}
+
+// Pause returns after d, or once ctx has ended.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// AfterFunc is time.AfterFunc.
+func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
+
+// AfterContext is context.AfterFunc.
+func AfterContext(ctx context.Context, f func()) (stop func() bool) { return context.AfterFunc(ctx, f) }
