@@ -10,10 +10,10 @@
 package cache
 
 import (
-	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 const (
@@ -72,7 +72,7 @@ func (c *Cache) Alloc(n int) *Block {
 		b.Resize(n)
 		return b
 	}
-	i := rand.Uint32N(shards)
+	i := step.Rand(shards)
 	s := &c.pool.shards[i]
 	s.mu.Lock()
 	var b *Block

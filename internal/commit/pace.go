@@ -57,13 +57,13 @@ type stop struct {
 // on records what the group waits for from now on, until the next call of on or end.
 func (s *stop) on(reason Reason) {
 	s.end()
-	s.reason, s.since, s.waiting = reason, time.Now(), true
+	s.reason, s.since, s.waiting = reason, step.Now(), true
 }
 
 // end records that the group no longer waits.
 func (s *stop) end() {
 	if s.waiting {
-		s.waited[s.reason] += time.Since(s.since)
+		s.waited[s.reason] += step.Since(s.since)
 		s.waiting = false
 	}
 }
@@ -90,7 +90,7 @@ const (
 )
 
 // rotated begins the next memtable.
-func (p *pace) rotated() { p.lastBytes, p.bytes, p.began = p.bytes, 0, time.Now() }
+func (p *pace) rotated() { p.lastBytes, p.bytes, p.began = p.bytes, 0, step.Now() }
 
 // slowDown delays a write of the given number of bytes as far as background work is behind. mu is held.
 func (w *Writer) slowDown(size int64) {
@@ -148,23 +148,23 @@ func (w *Writer) flushDelay() time.Duration {
 	if filled < free+paced*done {
 		return 0
 	}
-	perByte := float64(time.Since(p.began)) / (paced * max(done, 0.01) * float64(p.lastBytes))
+	perByte := float64(step.Since(p.began)) / (paced * max(done, 0.01) * float64(p.lastBytes))
 	return min(time.Duration(1024*perByte), flushMost)
 }
 
 // wait waits for about d and returns how long it did. A short wait lets other goroutines run again and again, since a
 // sleep would take longer.
 func wait(d time.Duration) time.Duration {
-	began := time.Now()
+	began := step.Now()
 	if d >= minSleep {
 		step.Poll(d)
-		return time.Since(began)
+		return step.Since(began)
 	}
 	for range maxYields { // bounded, for clocks that stand still in tests
 		runtime.Gosched()
-		if time.Since(began) >= d {
+		if step.Since(began) >= d {
 			break
 		}
 	}
-	return time.Since(began)
+	return step.Since(began)
 }

@@ -151,6 +151,9 @@ func poll(done func() bool) {
 //
 // The number is derived from the address of the stack, so that a goroutine keeps to few stripes. It takes 1 ns.
 func Stripe(n uint64) int {
+	if step.Scheduled {
+		return 0
+	}
 	var here byte
 	// Stacks are at least 2 KiB, never shared, and lie at small multiples of a power of two from each other. One
 	// multiplication would map such neighbours to neighbouring stripes, and often to the same.

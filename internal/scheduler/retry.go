@@ -132,7 +132,7 @@ func (p *pacer) Wait(ctx context.Context, bytes int) error {
 		return ctx.Err()
 	}
 	p.mu.Lock()
-	now := time.Now()
+	now := step.Now()
 	if p.next.Before(now) { // unused time is not saved up
 		p.next = now
 	}

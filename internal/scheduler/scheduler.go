@@ -114,7 +114,9 @@ func (s *Scheduler) followMemtables() {
 	lend := time.NewTimer(budget.LendAfter)
 	defer lend.Stop()
 	for {
-		step.Until(func() bool { return len(s.Tree.Grown()) > 0 || ctx.Err() != nil })
+		if step.Until(func() bool { return len(s.Tree.Grown()) > 0 || ctx.Err() != nil }); ctx.Err() != nil {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -2,9 +2,9 @@ package sstable
 
 import (
 	"errors"
-	"math/rand/v2"
 	"unsafe"
 
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -16,7 +16,7 @@ import (
 // admits reports whether a lookup or a cursor shall load part p, which is not in memory.
 func (r *Reader) admits(t *top, p int) bool {
 	n := t.partBytes(p)
-	return t.oneBlock || r.parts.hasRoom(n) || n <= r.parts.limit.Load() && rand.Uint32()%admitted == 0
+	return t.oneBlock || r.parts.hasRoom(n) || n <= r.parts.limit.Load() && step.Rand(admitted) == 0
 }
 
 // part returns part p of the index, and loads it if need be.

@@ -2,9 +2,9 @@ package sstable
 
 import (
 	"encoding/binary"
-	"math/rand/v2"
 
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // An origin says where a block that is not in the cache comes from.
@@ -18,7 +18,7 @@ type origin struct {
 func (r *Reader) origin(x *index, i int) origin {
 	kept := x.kept.Load()
 	return origin{
-		r.mapped != nil && (!kept || !r.cache.HasRoom(int(x.handles[i].decoded)) && rand.Uint32()%admitted != 0),
+		r.mapped != nil && (!kept || !r.cache.HasRoom(int(x.handles[i].decoded)) && step.Rand(admitted) != 0),
 		kept,
 	}
 }

@@ -208,6 +208,9 @@ func (c *controller) frequent() []string {
 	return names[:min(5, len(names))]
 }
 
+// Scheduled reports whether goroutines run by a schedule.
+const Scheduled = true
+
 // At lets another goroutine go on, if the schedule wants that.
 func At(name string) {
 	if c := active.Load(); c != nil {
@@ -299,6 +302,25 @@ func Pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
+
+// Rand returns a number below n, of the schedule.
+func Rand(n uint32) uint32 {
+	if c := active.Load(); c != nil {
+		return c.rng.Uint32N(n)
+	}
+	return rand.Uint32N(n)
+}
+
+// Now returns a time at which each moment has taken a microsecond.
+func Now() time.Time {
+	if c := active.Load(); c != nil {
+		return time.Unix(0, int64(c.trace.Moments)*1000)
+	}
+	return time.Now()
+}
+
+// Since returns the time since t.
+func Since(t time.Time) time.Duration { return Now().Sub(t) }
 
 // A Mutex is a mutex that the run knows.
 type Mutex struct {

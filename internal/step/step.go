@@ -12,6 +12,7 @@ package step
 
 import (
 	"context"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"time"
@@ -27,6 +28,9 @@ type (
 	// A Timer is a time.Timer made by AfterFunc.
 	Timer = time.Timer
 )
+
+// Scheduled reports whether goroutines run by a schedule: then nothing may depend on addresses.
+const Scheduled = false
 
 // At names a moment at which another goroutine may go on.
 func At(string) {}
@@ -63,6 +67,15 @@ func Pause(ctx context.Context, d time.Duration) {
 	case <-time.After(d):
 	}
 }
+
+// Rand returns a random number below n.
+func Rand(n uint32) uint32 { return rand.Uint32N(n) }
+
+// Now is time.Now, for waits that depend on it.
+func Now() time.Time { return time.Now() }
+
+// Since is time.Since.
+func Since(t time.Time) time.Duration { return time.Since(t) }
 
 // AfterFunc is time.AfterFunc.
 func AfterFunc(d time.Duration, f func()) *Timer { return time.AfterFunc(d, f) }
