@@ -57,7 +57,10 @@ func (d *Domain) Enter() Guard {
 }
 
 // Leave ends the stay.
-func (g Guard) Leave() { g.count.Add(-1) }
+func (g Guard) Leave() {
+	g.count.Add(-1)
+	step.At("epoch: leave")
+}
 
 // Retire calls release once no reader that is inside now is left. The thing must already be unlinked: a reader that
 // enters later must not find it. Release runs, without locks, on a goroutine that calls Retire, Collect or Wait.
