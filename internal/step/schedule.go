@@ -20,15 +20,26 @@ import (
 // A Schedule says how Run chooses the goroutine that goes on.
 type Schedule struct {
 	Seed uint64
-	// Uniform chooses among all goroutines that can go on, at each moment. Otherwise each goroutine has a random
-	// priority, and the highest goes on until one of a few random moments, at which its priority becomes the lowest
-	// (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010: a bug
-	// that needs d such moments shows in one of n·k^(d-1) runs of n goroutines with k moments). In half of the runs
-	// these are moments of a few names, so that rare ones are as likely as frequent ones.
-	Uniform bool
+	Kind Kind
 	Most    int  // moments after which a run fails; 0 is 1,000,000
 	Log     bool // the trace has a line for each moment
 }
+
+// A Kind is a kind of schedule.
+type Kind uint8
+
+const (
+	// Mixed is one of the other two by the seed: three of four are Priorities.
+	Mixed Kind = iota
+	// Priorities gives each goroutine a random priority. The highest goes on until one of a few random moments, at
+	// which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
+	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d such moments shows in one of n·k^(d-1) runs of n
+	// goroutines with k moments). In two of three seeds these are moments of a few names, so that rare ones are as
+	// likely as frequent ones.
+	Priorities
+	// Uniform chooses among all goroutines that can go on, at each moment.
+	Uniform
+)
 
 // A Trace is what happened in a run.
 type Trace struct {
@@ -49,7 +60,13 @@ func Run(s Schedule, f func()) Trace {
 	if c.Most == 0 {
 		c.Most = 1_000_000
 	}
-	c.byName = s.Seed%2 == 1
+	if s.Kind == Mixed {
+		c.Kind = Priorities
+		if s.Seed%4 == 0 {
+			c.Kind = Uniform
+		}
+	}
+	c.byName = s.Seed%3 > 0
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
 	}
@@ -91,6 +108,7 @@ func (c *controller) add(f func()) *goroutine {
 	c.all = append(c.all, g)
 	go func() {
 		<-g.turn
+		debug.SetPanicOnFault(true) // memory that was given back is a mistake like others
 		defer func() {
 			if p := recover(); p != nil {
 				c.fail(fmt.Errorf("goroutine %d: %v\n%s", g.id, p, debug.Stack()))
@@ -138,10 +156,10 @@ func (c *controller) choose() *goroutine {
 	var best *goroutine
 	n := 0
 	for _, g := range c.all {
-		if !c.Uniform && best != nil && g.priority < best.priority || g.ready != nil && !g.ready() {
+		if c.Kind != Uniform && best != nil && g.priority < best.priority || g.ready != nil && !g.ready() {
 			continue
 		}
-		if n++; !c.Uniform || c.rng.IntN(n) == 0 {
+		if n++; c.Kind != Uniform || c.rng.IntN(n) == 0 {
 			best = g
 		}
 	}
@@ -164,7 +182,7 @@ func (c *controller) moment(name string) {
 		c.fail(fmt.Errorf("no end after %d moments: %v", c.Most, c.frequent()))
 		select {}
 	}
-	if !c.Uniform && c.changes(name) {
+	if c.Kind != Uniform && c.changes(name) {
 		c.lower(g)
 	}
 	c.yield()

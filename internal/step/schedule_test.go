@@ -33,11 +33,11 @@ func counter(n, adds int) (got int) {
 func TestSchedulesOfOneSeedAreEqual(t *testing.T) {
 	sums := map[uint64]bool{}
 	for seed := range uint64(200) {
-		for _, uniform := range []bool{false, true} {
+		for _, kind := range []Kind{Priorities, Uniform} {
 			var got [2]int
 			var traces [2]Trace
 			for i := range got {
-				traces[i] = Run(Schedule{Seed: seed, Uniform: uniform, Log: true}, func() { got[i] = counter(3, 2) })
+				traces[i] = Run(Schedule{Seed: seed, Kind: kind, Log: true}, func() { got[i] = counter(3, 2) })
 			}
 			if traces[0].Err != nil || got[0] != got[1] || traces[0].Sum != traces[1].Sum {
 				t.Fatalf("seed %d: %d and %d:\n%s\n\n%s", seed, got[0], got[1],
@@ -52,17 +52,17 @@ func TestSchedulesOfOneSeedAreEqual(t *testing.T) {
 }
 
 func TestSchedulesFindLostUpdates(t *testing.T) {
-	for _, uniform := range []bool{false, true} {
+	for _, kind := range []Kind{Priorities, Uniform} {
 		lost := 0
 		for seed := range uint64(1000) {
-			Run(Schedule{Seed: seed, Uniform: uniform}, func() {
+			Run(Schedule{Seed: seed, Kind: kind}, func() {
 				if counter(2, 1) != 2 {
 					lost++
 				}
 			})
 		}
 		if lost == 0 || lost == 1000 {
-			t.Errorf("uniform %v: %d of 1000 runs lose an update", uniform, lost)
+			t.Errorf("kind %v: %d of 1000 runs lose an update", kind, lost)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func TestSchedulesEndWithWhatIsWrong(t *testing.T) {
 	} {
 		found := ""
 		for seed := range uint64(400) {
-			if err := Run(Schedule{Seed: seed, Uniform: true, Most: 1000}, test.f).Err; err != nil {
+			if err := Run(Schedule{Seed: seed, Kind: Uniform, Most: 1000}, test.f).Err; err != nil {
 				found = err.Error()
 				break
 			}

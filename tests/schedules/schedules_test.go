@@ -18,7 +18,7 @@ import (
 var (
 	count   = flag.Uint64("schedules", 300, "how many schedules")
 	first   = flag.Uint64("seed", 1, "the seed of the first schedule")
-	uniform = flag.Bool("uniform", false, "choose at random among all goroutines, without priorities")
+	kind    = flag.Uint("kind", 0, "0: mixed schedules, 1: by random priorities, 2: uniformly at random")
 	within  = flag.Duration("within", 0, "run schedules for that long, whatever their number")
 	canary  = flag.Bool("canary", false, "put a mistake of depth two into the programs, which must be found")
 	log     = flag.Bool("moments", false, "print each moment of a schedule with an error")
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { storetest.Main(m) }
 func schedule(seed uint64, log bool) (*program, step.Trace) {
 	p := newProgram(seed)
 	p.canary = *canary
-	return p, step.Run(step.Schedule{Seed: seed, Uniform: *uniform, Log: log}, p.run)
+	return p, step.Run(step.Schedule{Seed: seed, Kind: step.Kind(*kind), Log: log}, p.run)
 }
 
 func TestProgramsSeeWhatAStoreShows(t *testing.T) {
