@@ -21,8 +21,8 @@ import (
 type Schedule struct {
 	Seed uint64
 	Kind Kind
-	Most    int  // moments after which a run fails; 0 is 1,000,000
-	Log     bool // the trace has a line for each moment
+	Most int  // moments after which a run fails; 0 is 1,000,000
+	Log  bool // the trace has a line for each moment
 }
 
 // A Kind is a kind of schedule.

@@ -77,7 +77,7 @@ type program struct {
 func newProgram(seed uint64) *program {
 	p := &program{rng: rand.New(rand.NewPCG(seed, 2)), mem: vfstest.NewMem(), crashAt: -1}
 	if p.rng.IntN(4) > 0 {
-		for range 2 + p.rng.IntN(3) {
+		for range 3 + p.rng.IntN(3) {
 			p.kinds = append(p.kinds, p.rng.IntN(kinds))
 		}
 	}
@@ -146,7 +146,7 @@ func (p *program) run() {
 	var g step.WaitGroup
 	actors := 2 + p.rng.IntN(3)
 	for a := range actors {
-		todo := make([]func(), 1+p.rng.IntN(9/actors))
+		todo := make([]func(), 1+p.rng.IntN(10/actors))
 		for i := range todo {
 			todo[i] = p.draw()
 		}
@@ -279,7 +279,7 @@ func all(open func(bloomkv.IterOptions) *bloomkv.Iterator, back bool) (s state, 
 }
 
 // kinds is the number of kinds of calls; some count more than once.
-const kinds = 20
+const kinds = 22
 
 // draw draws a call.
 func (p *program) draw() func() {
@@ -318,7 +318,9 @@ func (p *program) draw() func() {
 		return func() { p.ingest(i, n) }
 	case 17:
 		return func() { p.digest() }
-	case 18:
+	case 18, 19:
+		return func() { p.churn(i, n) }
+	case 20:
 		return func() { p.checkpoint(n) }
 	default:
 		return func() { p.export(n) }
@@ -330,6 +332,13 @@ func (p *program) put(i, n int) {
 	if err := p.db.Put(key(i), value(n)); !p.wrong("put", err) {
 		p.did(fmt.Sprintf("put %d %d", i, n), from, true, func(s state) (state, bool) { s[i] = n; return s, true })
 	}
+}
+
+// churn overwrites a key and merges both versions.
+func (p *program) churn(i, n int) {
+	p.put(i, n)
+	p.wrong("flush", p.db.Flush(context.Background()))
+	p.wrong("compact", p.db.Compact(context.Background(), bloomkv.CompactOptions{}))
 }
 
 func (p *program) delete(i int) {

@@ -16,12 +16,12 @@ import (
 )
 
 var (
-	count   = flag.Uint64("schedules", 300, "how many schedules")
-	first   = flag.Uint64("seed", 1, "the seed of the first schedule")
-	kind    = flag.Uint("kind", 0, "0: mixed schedules, 1: by random priorities, 2: uniformly at random")
-	within  = flag.Duration("within", 0, "run schedules for that long, whatever their number")
-	canary  = flag.Bool("canary", false, "put a mistake of depth two into the programs, which must be found")
-	log     = flag.Bool("moments", false, "print each moment of a schedule with an error")
+	count  = flag.Uint64("schedules", 300, "how many schedules")
+	first  = flag.Uint64("seed", 1, "the seed of the first schedule")
+	kind   = flag.Uint("kind", 0, "0: mixed schedules, 1: by random priorities, 2: uniformly at random")
+	within = flag.Duration("within", 0, "run schedules for that long, whatever their number")
+	canary = flag.Bool("canary", false, "put a mistake of depth two into the programs, which must be found")
+	log    = flag.Bool("moments", false, "print each moment of a schedule with an error")
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
