@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz cross demo help tidy fuzz-files long salvage promise digest kept screenshots bench-compare
+.PHONY: check test race lint fuzz cross demo help tidy fuzz-files swarm long salvage promise digest kept screenshots bench-compare
 
 check: ## all that CI runs
 	.ci/run
@@ -30,6 +30,9 @@ fuzz-files: ## stores and exports with changed fields and right checksums, used 
 	run="bin/files.test -test.run TestChangedFilesHarmNobody -test.v -test.timeout 0 -cases $$half"; \
 	$$run -seed $(SEED) & first=$$!; \
 	$$run -seed $$(($(SEED) + half)) && wait $$first
+
+swarm: ## programs on a store by schedules from ever new seeds, until it is stopped or for TIME seconds
+	TIME=$(TIME) .ci/swarm
 
 long: ## the model, crash and fuzz tests for hours instead of seconds
 	go test -count=1 -timeout 6h . ./tests ./replica/internal/history -long 50

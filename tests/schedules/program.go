@@ -58,7 +58,11 @@ type program struct {
 	rng   *rand.Rand
 	mem   *vfstest.Mem
 	db    *bloomkv.DB
-	kinds []int // of calls that it makes; none for all
+	// what the seed makes of it
+	used    int   // keys
+	kinds   []int // of calls that it makes; none for all
+	changes bool  // the first goroutine only changes things
+
 	clock int
 	last  int // the number of the last value
 	calls []call
@@ -76,6 +80,7 @@ type program struct {
 // often of a pair that matters (Groce et al., Swarm Testing, ISSTA 2012).
 func newProgram(seed uint64) *program {
 	p := &program{rng: rand.New(rand.NewPCG(seed, 2)), mem: vfstest.NewMem(), crashAt: -1}
+	p.used, p.changes = 1+p.rng.IntN(keys), p.rng.IntN(3) > 0
 	if p.rng.IntN(4) > 0 {
 		for range 3 + p.rng.IntN(3) {
 			p.kinds = append(p.kinds, p.rng.IntN(kinds))
@@ -147,8 +152,12 @@ func (p *program) run() {
 	actors := 2 + p.rng.IntN(3)
 	for a := range actors {
 		todo := make([]func(), 1+p.rng.IntN(10/actors))
+		kinds := p.kinds
+		if a == 0 && p.changes {
+			kinds = changing
+		}
 		for i := range todo {
-			todo[i] = p.draw()
+			todo[i] = p.draw(kinds)
 		}
 		if a == 0 && p.rng.IntN(8) == 0 {
 			todo = append(todo, func() { p.wrong("close", p.db.Close()) })
@@ -281,15 +290,18 @@ func all(open func(bloomkv.IterOptions) *bloomkv.Iterator, back bool) (s state, 
 // kinds is the number of kinds of calls; some count more than once.
 const kinds = 22
 
-// draw draws a call.
-func (p *program) draw() func() {
+// changing are the kinds of calls that move data.
+var changing = []int{0, 5, 14, 15, 16, 18, 18, 18}
+
+// draw draws a call of one of the given kinds, or of any.
+func (p *program) draw(some []int) func() {
 	r := p.rng
-	i, j, back := r.IntN(keys), r.IntN(keys), r.IntN(2) == 0
+	i, j, back := r.IntN(p.used), r.IntN(p.used), r.IntN(2) == 0
 	p.last++
 	n := p.last
 	kind := r.IntN(kinds)
-	if len(p.kinds) > 0 {
-		kind = p.kinds[r.IntN(len(p.kinds))]
+	if len(some) > 0 {
+		kind = some[r.IntN(len(some))]
 	}
 	switch kind {
 	case 0, 1, 2, 3:
