@@ -31,9 +31,9 @@ type Kind uint8
 const (
 	// Mixed is one of the other two by the seed: three of four are Priorities.
 	Mixed Kind = iota
-	// Priorities gives each goroutine a random priority. The highest goes on until one of a few random moments, at
-	// which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
-	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d such moments shows in one of n·k^(d-1) runs of n
+	// Priorities gives each goroutine a random priority. The highest goes on until one of up to three random moments,
+	// at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
+	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in one of n·k^(d-1) runs of n
 	// goroutines with k moments). In two of three seeds these are moments of a few names, so that rare ones are as
 	// likely as frequent ones.
 	Priorities
@@ -67,6 +67,10 @@ func Run(s Schedule, f func()) Trace {
 		}
 	}
 	c.byName = s.Seed%3 > 0
+	c.changes, c.oneIn = 1+c.rng.IntN(3), 2<<(2*c.rng.IntN(3)) // 2, 8 or 32
+	if !c.byName {
+		c.oneIn *= 16
+	}
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
 	}
@@ -85,6 +89,9 @@ type controller struct {
 	Schedule
 	rng      *rand.Rand
 	byName   bool
+	changes  int // of priorities that are left
+	oneIn    int // moment, on average, of those at which a priority may change
+	meeting  bool
 	all      []*goroutine // that have not ended
 	began    int
 	lowest   float64 // priority
@@ -182,21 +189,26 @@ func (c *controller) moment(name string) {
 		c.fail(fmt.Errorf("no end after %d moments: %v", c.Most, c.frequent()))
 		select {}
 	}
-	if c.Kind != Uniform && c.changes(name) {
+	if c.Kind != Uniform && c.changesAt(name) {
 		c.lower(g)
 	}
 	c.yield()
 }
 
-// changes reports whether the priority of the current goroutine falls at this moment.
-func (c *controller) changes(name string) bool {
-	const often, of = 3, 12 // at each third moment of a name in twelve
-	if !c.byName {
-		return c.rng.IntN(200) == 0
+// changesAt reports whether the priority of the current goroutine falls at this moment.
+func (c *controller) changesAt(name string) bool {
+	if !c.meeting || c.changes == 0 || c.byName && !c.chosen(name) || c.rng.IntN(c.oneIn) > 0 {
+		return false
 	}
+	c.changes--
+	return true
+}
+
+// chosen reports whether the schedule looks at moments of a name. It does at about one of twelve.
+func (c *controller) chosen(name string) bool {
 	h := fnv.New64a()
 	fmt.Fprint(h, c.Seed, name)
-	return h.Sum64()>>7%of == 0 && c.rng.IntN(often) == 0
+	return h.Sum64()>>7%12 == 0
 }
 
 func (c *controller) lower(g *goroutine) {
@@ -228,6 +240,13 @@ func (c *controller) frequent() []string {
 
 // Scheduled reports whether goroutines run by a schedule.
 const Scheduled = true
+
+// Meet begins to change the priorities of goroutines, in Priorities: what comes before is only preparation.
+func Meet() {
+	if c := active.Load(); c != nil {
+		c.meeting = true
+	}
+}
 
 // At lets another goroutine go on, if the schedule wants that.
 func At(name string) {

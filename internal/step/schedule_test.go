@@ -12,6 +12,7 @@ func counter(n, adds int) (got int) {
 	var g WaitGroup
 	var mu Mutex
 	shared := 0
+	Meet()
 	for range n {
 		g.Go(func() {
 			for range adds {

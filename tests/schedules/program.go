@@ -24,12 +24,12 @@ const keys = 3
 // A state is a value for each key; 0 is none.
 type state [keys]int
 
-func key(i int) []byte { return []byte{'k', byte('0' + i)} }
+func key(i int) []byte { return []byte{'k', "012"[i]} }
 
 // value returns the value with the given number. Two of three are so large that a few fill a memtable.
 func value(n int) []byte {
 	size := []int{20, 6000, 9000}[n%3]
-	return bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(n)), size/4)
+	return bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(n)), size/4) //nolint:gosec // small
 }
 
 // number returns the number of a value, and an error if it is not one.
@@ -55,9 +55,9 @@ type call struct {
 
 // A program is what goroutines do with one store.
 type program struct {
-	rng   *rand.Rand
-	mem   *vfstest.Mem
-	db    *bloomkv.DB
+	rng *rand.Rand
+	mem *vfstest.Mem
+	db  *bloomkv.DB
 	// what the seed makes of it
 	used    int   // keys
 	kinds   []int // of calls that it makes; none for all
@@ -148,6 +148,7 @@ func (p *program) run() {
 		p.wrong("flush", p.db.Flush(context.Background()))
 	}
 	p.last = 100
+	step.Meet()
 	var g step.WaitGroup
 	actors := 2 + p.rng.IntN(3)
 	for a := range actors {
@@ -280,7 +281,7 @@ func all(open func(bloomkv.IterOptions) *bloomkv.Iterator, back bool) (s state, 
 		step.At("program: pair")
 		n, err := number(v)
 		if err != nil || len(k) != 2 {
-			return s, errors.Join(fmt.Errorf("key %q: %v", k, err), it.Close())
+			return s, errors.Join(fmt.Errorf("key %q: %w", k, err), it.Close())
 		}
 		s[k[1]-'0'] = n
 	}
