@@ -24,7 +24,7 @@ const keys = 3
 // A state is a value for each key; 0 is none.
 type state [keys]int
 
-func key(i int) []byte { return []byte{'k', "012"[i]} }
+func key(i int) []byte { return []byte{'k', "0123"[i]} } // the last is only a bound
 
 // value returns the value with the given number. Two of three are so large that a few fill a memtable.
 func value(n int) []byte {
