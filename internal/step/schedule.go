@@ -54,7 +54,7 @@ type Trace struct {
 // once all of them have ended. After an error it leaves goroutines behind. One Run is possible at a time.
 func Run(s Schedule, f func()) Trace {
 	c := &controller{
-		Schedule: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), end: make(chan struct{}),
+		Schedule: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), end: make(chan struct{}), met: map[string]int{},
 		trace: Trace{Counts: map[string]int{}, Sum: 14695981039346656037},
 	}
 	if c.Most == 0 {
@@ -67,9 +67,8 @@ func Run(s Schedule, f func()) Trace {
 		}
 	}
 	c.byName = s.Seed%3 > 0
-	c.changes, c.oneIn = 1+c.rng.IntN(3), 2<<(2*c.rng.IntN(3)) // 2, 8 or 32
-	if !c.byName {
-		c.oneIn *= 16
+	if c.changes, c.oneIn = 1+c.rng.IntN(3), 1<<c.rng.IntN(3); !c.byName {
+		c.oneIn *= 64
 	}
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
@@ -92,6 +91,7 @@ type controller struct {
 	changes  int // of priorities that are left
 	oneIn    int // moment, on average, of those at which a priority may change
 	meeting  bool
+	met      map[string]int // moments since then
 	all      []*goroutine // that have not ended
 	began    int
 	lowest   float64 // priority
@@ -204,11 +204,15 @@ func (c *controller) changesAt(name string) bool {
 	return true
 }
 
-// chosen reports whether the schedule looks at moments of a name. It does at about one of twelve.
+// chosen reports whether the schedule looks at a moment of a name: at the first ones of about a sixth of the names.
 func (c *controller) chosen(name string) bool {
+	const of, first = 6, 8
+	if c.met[name]++; c.met[name] > first {
+		return false
+	}
 	h := fnv.New64a()
 	fmt.Fprint(h, c.Seed, name)
-	return h.Sum64()>>7%12 == 0
+	return h.Sum64()>>7%of == 0
 }
 
 func (c *controller) lower(g *goroutine) {

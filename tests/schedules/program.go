@@ -80,7 +80,7 @@ type program struct {
 // often of a pair that matters (Groce et al., Swarm Testing, ISSTA 2012).
 func newProgram(seed uint64) *program {
 	p := &program{rng: rand.New(rand.NewPCG(seed, 2)), mem: vfstest.NewMem(), crashAt: -1}
-	p.used, p.changes = 1+p.rng.IntN(keys), p.rng.IntN(3) > 0
+	p.used, p.changes = 1+p.rng.IntN(keys), p.rng.IntN(4) > 0
 	if p.rng.IntN(4) > 0 {
 		for range 3 + p.rng.IntN(3) {
 			p.kinds = append(p.kinds, p.rng.IntN(kinds))
@@ -292,7 +292,7 @@ func all(open func(bloomkv.IterOptions) *bloomkv.Iterator, back bool) (s state, 
 const kinds = 22
 
 // changing are the kinds of calls that move data.
-var changing = []int{0, 5, 14, 15, 16, 18, 18, 18}
+var changing = []int{0, 5, 14, 16, 18, 18, 18, 18}
 
 // draw draws a call of one of the given kinds, or of any.
 func (p *program) draw(some []int) func() {
