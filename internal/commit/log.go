@@ -163,8 +163,8 @@ func (l *logFile) retire() *logBase {
 	return b
 }
 
-// Remove deletes a log whose memtable is durable in tables. If it fails, the next Open removes the file.
+// Remove deletes a log whose memtable is durable in tables. If it fails, the next flush tries again.
 func (l *logFile) Remove() {
 	step.Take(l.retired)
-	_ = l.writer.FS.Remove(filename.Make(l.writer.Dir, filename.Log, l.Number()))
+	_ = l.writer.Tree.Remove(filename.Make(l.writer.Dir, filename.Log, l.Number()))
 }

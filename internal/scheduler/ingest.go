@@ -93,7 +93,7 @@ func (s *Scheduler) distinct(tables []*manifest.Table) error {
 func (s *Scheduler) Discard(tables []*manifest.Table) error {
 	var errs []error
 	for _, t := range tables {
-		errs = append(errs, s.Tables.FS.Remove(filename.Make(s.Tables.Dir, filename.Table, t.Number)))
+		errs = append(errs, s.Tree.Remove(filename.Make(s.Tables.Dir, filename.Table, t.Number)))
 	}
 	return errors.Join(errs...)
 }

@@ -88,19 +88,20 @@ func (s *Scheduler) forget(tables []*tree.Table, remove bool) error {
 	for _, t := range tables {
 		errs = append(errs, s.Share.ReleaseTable(t))
 		if remove {
-			errs = append(errs, s.Tables.FS.Remove(t.File.Path))
+			errs = append(errs, s.Tree.Remove(t.File.Path))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// RemoveDead removes the tables that no state names any more.
+// RemoveDead removes the tables that no state names any more, and files that could not be removed before.
 func (s *Scheduler) RemoveDead() error {
+	s.Tree.RemoveLeft()
 	var errs []error
 	dead := s.Tree.TakeDead()
 	step.At("dead: remove")
 	for _, t := range dead {
-		closeErr, err := s.Share.ReleaseTable(t), s.Tables.FS.Remove(t.File.Path)
+		closeErr, err := s.Share.ReleaseTable(t), s.Tree.Remove(t.File.Path)
 		if err == nil {
 			s.Observer.Removed(int(t.Level.Load()), t.Meta)
 		}

@@ -83,14 +83,10 @@ func (s *Scheduler) putOff(flush bool, why error, reported *bool) {
 	}
 	s.Tree.PutOff(flush, why)
 	defer s.Tree.PutOff(flush, nil)
+	before := s.Tree.View().Changes // before the timer begins: it may be over at once if the process was suspended
 	timer := step.AfterFunc(spaceAgain, s.Tree.Wake)
 	defer timer.Stop()
-	woken := false
-	s.Tree.Await(func(v tree.View) bool {
-		was := woken
-		woken = true
-		return was || v.Closing || v.Failed != nil
-	})
+	s.Tree.Await(func(v tree.View) bool { return v.Changes != before || v.Closing || v.Failed != nil })
 }
 
 // A limiter limits what one compaction writes: its rate, and its disk space.

@@ -92,7 +92,7 @@ type controller struct {
 	oneIn    int // moment, on average, of those at which a priority may change
 	meeting  bool
 	met      map[string]int // moments since then
-	all      []*goroutine // that have not ended
+	all      []*goroutine   // that have not ended
 	began    int
 	lowest   float64 // priority
 	current  *goroutine

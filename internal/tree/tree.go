@@ -30,6 +30,7 @@ var (
 type Tree struct {
 	calls
 	snapshots
+	removals
 
 	Config                  // constant after New
 	memory *memtable.Memory // of the memtables
