@@ -34,8 +34,8 @@ const (
 	// Priorities gives each goroutine a random priority. The highest goes on until one of up to three random moments,
 	// at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
 	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in one of n·k^(d-1) runs of n
-	// goroutines with k moments). In two of three seeds these are moments of a few names, so that rare ones are as
-	// likely as frequent ones.
+	// goroutines with k moments). In two of three seeds these are moments of the goroutines that begin after Meet, and
+	// early ones are more likely: a call has few moments.
 	Priorities
 	// Uniform chooses among all goroutines that can go on, at each moment.
 	Uniform
@@ -54,7 +54,7 @@ type Trace struct {
 // once all of them have ended. After an error it leaves goroutines behind. One Run is possible at a time.
 func Run(s Schedule, f func()) Trace {
 	c := &controller{
-		Schedule: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), end: make(chan struct{}), met: map[string]int{},
+		Schedule: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), end: make(chan struct{}),
 		trace: Trace{Counts: map[string]int{}, Sum: 14695981039346656037},
 	}
 	if c.Most == 0 {
@@ -66,9 +66,11 @@ func Run(s Schedule, f func()) Trace {
 			c.Kind = Uniform
 		}
 	}
-	c.byName = s.Seed%3 > 0
-	if c.changes, c.oneIn = 1+c.rng.IntN(3), 1<<c.rng.IntN(3); !c.byName {
-		c.oneIn *= 64
+	c.changes, c.oneIn = 1+c.rng.IntN(3), 64<<c.rng.IntN(3)
+	if c.byTurn = s.Seed%3 > 0; c.byTurn {
+		for range c.changes {
+			c.targets = append(c.targets, target{c.rng.IntN(4), 1 + c.rng.IntN(1<<c.rng.IntN(9))})
+		}
 	}
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
@@ -87,12 +89,13 @@ var active atomic.Pointer[controller]
 type controller struct {
 	Schedule
 	rng      *rand.Rand
-	byName   bool
+	byTurn   bool
+	targets  []target
 	changes  int // of priorities that are left
 	oneIn    int // moment, on average, of those at which a priority may change
 	meeting  bool
-	met      map[string]int // moments since then
-	all      []*goroutine   // that have not ended
+	first    int          // goroutine that began after Meet
+	all      []*goroutine // that have not ended
 	began    int
 	lowest   float64 // priority
 	current  *goroutine
@@ -107,6 +110,7 @@ type goroutine struct {
 	turn     chan struct{} // capacity 1; receives when it goes on
 	ready    func() bool   // what it waits for, or nil
 	last     string        // the name of its last moment
+	moments  int           // since Meet
 }
 
 func (c *controller) add(f func()) *goroutine {
@@ -189,30 +193,28 @@ func (c *controller) moment(name string) {
 		c.fail(fmt.Errorf("no end after %d moments: %v", c.Most, c.frequent()))
 		select {}
 	}
-	if c.Kind != Uniform && c.changesAt(name) {
+	if c.Kind != Uniform && c.changesAt(g) {
 		c.lower(g)
 	}
 	c.yield()
 }
 
+// A target is a moment at which a priority falls: that of a goroutine, by the order in which they begin after Meet.
+type target struct{ goroutine, moment int }
+
 // changesAt reports whether the priority of the current goroutine falls at this moment.
-func (c *controller) changesAt(name string) bool {
-	if !c.meeting || c.changes == 0 || c.byName && !c.chosen(name) || c.rng.IntN(c.oneIn) > 0 {
+func (c *controller) changesAt(g *goroutine) bool {
+	if !c.meeting {
+		return false
+	}
+	if g.moments++; c.byTurn {
+		return slices.Contains(c.targets, target{g.id - c.first, g.moments})
+	}
+	if c.changes == 0 || c.rng.IntN(c.oneIn) > 0 {
 		return false
 	}
 	c.changes--
 	return true
-}
-
-// chosen reports whether the schedule looks at a moment of a name: at the first ones of about a sixth of the names.
-func (c *controller) chosen(name string) bool {
-	const of, first = 6, 8
-	if c.met[name]++; c.met[name] > first {
-		return false
-	}
-	h := fnv.New64a()
-	fmt.Fprint(h, c.Seed, name)
-	return h.Sum64()>>7%of == 0
 }
 
 func (c *controller) lower(g *goroutine) {
@@ -248,7 +250,7 @@ const Scheduled = true
 // Meet begins to change the priorities of goroutines, in Priorities: what comes before is only preparation.
 func Meet() {
 	if c := active.Load(); c != nil {
-		c.meeting = true
+		c.meeting, c.first = true, c.began
 	}
 }
 

@@ -59,9 +59,9 @@ type program struct {
 	mem *vfstest.Mem
 	db  *bloomkv.DB
 	// what the seed makes of it
-	used    int   // keys
-	kinds   []int // of calls that it makes; none for all
-	changes bool  // the first goroutine only changes things
+	used     int   // keys
+	kinds    []int // of calls; none for all
+	changing []int // of the first goroutine, if it only moves data
 
 	clock int
 	last  int // the number of the last value
@@ -76,12 +76,21 @@ type program struct {
 	crashNow int // the clock at that moment
 }
 
-// newProgram returns the program of a seed. Most programs make few kinds of calls, so that those that meet are more
-// often of a pair that matters (Groce et al., Swarm Testing, ISSTA 2012).
+// newProgram returns the program of a seed. Most programs make few kinds of calls, half of them two, so that those that
+// meet are more often of a pair that matters (Groce et al., Swarm Testing, ISSTA 2012).
 func newProgram(seed uint64) *program {
 	p := &program{rng: rand.New(rand.NewPCG(seed, 2)), mem: vfstest.NewMem(), crashAt: -1}
-	p.used, p.changes = 1+p.rng.IntN(keys), p.rng.IntN(4) > 0
+	p.used = 1 + p.rng.IntN(keys)
 	if p.rng.IntN(4) > 0 {
+		p.changing = changing
+	}
+	switch p.rng.IntN(4) {
+	case 0, 1:
+		p.kinds, p.changing = []int{6 + p.rng.IntN(8)}, []int{changing[p.rng.IntN(len(changing))]}
+		if p.kinds[0] == 7 {
+			p.kinds[0] = 17 + p.rng.IntN(5)
+		}
+	case 2:
 		for range 3 + p.rng.IntN(3) {
 			p.kinds = append(p.kinds, p.rng.IntN(kinds))
 		}
@@ -154,8 +163,8 @@ func (p *program) run() {
 	for a := range actors {
 		todo := make([]func(), 1+p.rng.IntN(10/actors))
 		kinds := p.kinds
-		if a == 0 && p.changes {
-			kinds = changing
+		if a == 0 && len(p.changing) > 0 {
+			kinds = p.changing
 		}
 		for i := range todo {
 			todo[i] = p.draw(kinds)
