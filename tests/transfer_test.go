@@ -1,0 +1,247 @@
+package tests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
+)
+
+// meanwhile returns r, and calls f once before a byte behind the given number is read.
+func meanwhile(r []byte, behind int, f func()) io.Reader {
+	last := bytes.NewReader(r[behind:])
+	return io.MultiReader(bytes.NewReader(r[:behind]), readerFunc(func(p []byte) (int, error) {
+		if f != nil {
+			f()
+			f = nil
+		}
+		return last.Read(p)
+	}))
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// overwritten returns the stream of a store of three runs of two tables, whose sequence numbers are not 0, and its
+// contents.
+func overwritten(t *testing.T) ([]byte, map[string]string) {
+	t.Helper()
+	db, want := storetest.OpenTiny(t), map[string]string{}
+	rng := rand.New(rand.NewPCG(1, 2)) // values that do not compress
+	for i := range 300 {
+		k, v := fmt.Sprintf("k%03d", i%100), make([]byte, 250)
+		for j := range v {
+			v[j] = byte(rng.Uint32())
+		}
+		must(t, db.Put([]byte(k), v))
+		want[k] = string(v)
+		if i%100 == 99 {
+			must(t, db.Flush(t.Context()))
+		}
+	}
+	s := exported(t, db, bloomkv.ExportOptions{})
+	must(t, db.Close())
+	return s, want
+}
+
+// TestAnImportKeepsWhatIsWrittenNextToIt writes to the store while the stream is read, and after the import.
+func TestAnImportKeepsWhatIsWrittenNextToIt(t *testing.T) {
+	s, want := overwritten(t)
+	for _, c := range []struct {
+		name    string
+		replace bool
+		during  func(db *bloomkv.DB) error
+		refused bool
+	}{
+		{"nothing", false, nil, false},
+		{"a key", false, func(db *bloomkv.DB) error { return db.Put([]byte("own"), []byte("v")) }, true},
+		{"a mark", false, func(db *bloomkv.DB) error { return db.Apply(marked("own")) }, true},
+		{"a key that is replaced", true, func(db *bloomkv.DB) error { return db.Put([]byte("own"), []byte("v")) }, false},
+	} {
+		for _, behind := range []int{0, 40, len(s) - 1} {
+			mem := vfstest.NewMem()
+			db := storetest.Open(t, "db", storetest.Tiny(mem))
+			r := meanwhile(s, behind, func() {
+				if c.during != nil {
+					must(t, c.during(db))
+				}
+			})
+			err := db.Import(t.Context(), r, bloomkv.ImportOptions{Replace: c.replace})
+			if refused := errors.Is(err, fs.ErrExist); refused != c.refused || err != nil && !refused {
+				t.Errorf("%s, behind byte %d: %v", c.name, behind, err)
+			}
+			now := map[string]string{}
+			if c.refused {
+				if has, err := db.Has([]byte("own")); err != nil || has != (c.name == "a key") {
+					t.Errorf("%s, behind byte %d: %v, %v", c.name, behind, has, err)
+				}
+				must(t, db.Delete([]byte("own")))
+			} else {
+				must(t, contains(db, want))
+				now = want
+			}
+			must(t, db.Put([]byte("later"), nil)) // a number that is too small would hide what was imported
+			must(t, db.Delete([]byte("later")))
+			must(t, contains(db, now))
+			must(t, db.Close())
+			must(t, holds(mem, "db", now))
+		}
+	}
+}
+
+// TestAWriteOfAnExportOutlastsItsClose compacts the store once the first bytes are written.
+func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
+	mem := vfstest.NewMem()
+	db, _ := grown(t, mem)
+	want := exported(t, db, bloomkv.ExportOptions{})
+	x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
+	must(t, err)
+	var got bytes.Buffer
+	closed := false
+	n, err := x.WriteTo(writerFunc(func(p []byte) (int, error) {
+		if !closed {
+			closed = true
+			must(t, x.Close())
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+			newer := "db/" + db.Tables()[0].File
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+			storetest.Soon(t, "what the export does not have is removed", func() bool {
+				_, err := mem.Stat(newer)
+				return errors.Is(err, fs.ErrNotExist)
+			})
+		}
+		return got.Write(p)
+	}))
+	if err != nil || n != x.Size() || !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("%d of %d bytes, %v", n, x.Size(), err)
+	}
+	storetest.Soon(t, "the tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	must(t, db.Close())
+}
+
+// importers import a stream, or part of one, into an open store and into a new directory.
+func importers(t *testing.T, fsys vfs.FS) map[string]func(io.Reader) error {
+	t.Helper()
+	return map[string]func(io.Reader) error{
+		"db": func(r io.Reader) error {
+			db := storetest.Open(t, "db", storetest.Tiny(fsys))
+			err := db.Import(t.Context(), r, bloomkv.ImportOptions{})
+			must(t, db.Close())
+			return err
+		},
+		"copy": func(r io.Reader) error {
+			return bloomkv.Import(t.Context(), r, "copy", bloomkv.NewStoreOptions{FS: fsys})
+		},
+	}
+}
+
+// TestAnImportReportsTheSyncOfEachTable fails one after the other, also the last, whose error comes after the stream.
+func TestAnImportReportsTheSyncOfEachTable(t *testing.T) {
+	s, want := overwritten(t)
+	for _, dir := range []string{"db", "copy"} {
+		nth, last := int64(1), false
+		for ; !last; nth++ {
+			mem := vfstest.NewMem()
+			var seen atomic.Int64
+			err := importers(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".sst") && seen.Add(1) == nth {
+					return syscall.EIO
+				}
+				return nil
+			}))[dir](bytes.NewReader(s))
+			if last = seen.Load() < nth; last {
+				must(t, errors.Join(err, holds(mem, dir, want)))
+				continue
+			}
+			names, _ := mem.List(dir)
+			if !errors.Is(err, syscall.EIO) || tables(names) != "" {
+				t.Errorf("%s: the sync of table %d fails: %v, left %q", dir, nth, err, names)
+			}
+		}
+		if nth < 5 {
+			t.Errorf("%s: %d tables are too few", dir, nth-2)
+		}
+	}
+}
+
+// TestARefusedStreamLeavesNoFileOpen damages the end of each table, the record of one, and cuts the stream off.
+func TestARefusedStreamLeavesNoFileOpen(t *testing.T) {
+	whole, want := overwritten(t)
+	var cases [][]byte
+	for i := range decoded(t, whole).tables {
+		f := decoded(t, whole)
+		f.tables[i] = bytes.Clone(f.tables[i])
+		f.tables[i][len(f.tables[i])-1] ^= 1 // not by what was sent, but by the fingerprint
+		cases = append(cases, f.bytes(t))
+		f = decoded(t, whole)
+		f.header.Tables[i].Entries--
+		cases = append(cases, f.bytes(t))
+	}
+	cases = append(cases, whole[:len(whole)/2], whole[:len(whole)-1])
+	for i, s := range append(cases, whole) {
+		for _, dir := range []string{"db", "copy"} {
+			mem := vfstest.NewMem()
+			open := storetest.TrackOpen(mem)
+			err := importers(t, open)[dir](bytes.NewReader(s))
+			must(t, open.Left())
+			if i == len(cases) {
+				must(t, errors.Join(err, holds(mem, dir, want)))
+			} else if names, _ := mem.List(dir); !errors.Is(err, bloomkv.ErrCorruption) || tables(names) != "" {
+				t.Errorf("stream %d into %s: %v, left %q", i, dir, err, names)
+			}
+		}
+	}
+}
+
+// decoded returns a stream, to be changed and encoded again.
+func decoded(t *testing.T, s []byte) *forgedStream {
+	t.Helper()
+	in, err := stream.NewReader(bytes.NewReader(s))
+	must(t, err)
+	f := &forgedStream{header: in.Header}
+	for _, table := range in.Header.Tables {
+		var b []byte
+		must(t, in.Table(table.Size, func(p []byte) error { b = append(b, p...); return nil }))
+		f.tables = append(f.tables, b)
+	}
+	must(t, in.End())
+	return f
+}
+
+// TestAStreamComesInWhateverPiecesItsReaderYields has readers whose last bytes come with an error, and slow ones.
+func TestAStreamComesInWhateverPiecesItsReaderYields(t *testing.T) {
+	s, want := overwritten(t)
+	failed := errors.New("failed behind the end")
+	for name, wrap := range map[string]func(io.Reader) io.Reader{
+		"data with EOF": iotest.DataErrReader, "halves": iotest.HalfReader, "single bytes": iotest.OneByteReader,
+		"data with an error": func(r io.Reader) io.Reader {
+			return iotest.DataErrReader(io.MultiReader(r, iotest.ErrReader(failed)))
+		},
+	} {
+		for _, dir := range []string{"db", "copy"} {
+			mem := vfstest.NewMem()
+			must(t, importers(t, mem)[dir](wrap(bytes.NewReader(s))))
+			if err := holds(mem, dir, want); err != nil {
+				t.Errorf("%s, %s: %v", name, dir, err)
+			}
+			err := importers(t, vfstest.NewMem())[dir](wrap(io.MultiReader(bytes.NewReader(s[:99]), iotest.ErrReader(failed))))
+			if !errors.Is(err, failed) {
+				t.Errorf("%s, %s: %v, want the error of the reader", name, dir, err)
+			}
+		}
+	}
+}
