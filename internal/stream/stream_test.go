@@ -119,6 +119,40 @@ func TestTheFormatOfAStreamStays(t *testing.T) {
 	}
 }
 
+// TestTheFingerprintOfALongTailStays has tails of no byte, of whole links, and of two links and a half, and changes a
+// byte of each link. Stores and backups keep fingerprints: they are those of version 1.
+func TestTheFingerprintOfALongTailStays(t *testing.T) {
+	file := make([]byte, 200<<10)
+	for i := range file {
+		file[i] = byte(i * i >> 8)
+	}
+	at := func(tail uint64) uint64 {
+		sum, err := Fingerprint(bytes.NewReader(file), "table", &manifest.Table{Size: uint64(len(file)), TailLen: tail})
+		must(t, err)
+		return sum
+	}
+	for tail, want := range map[uint64]uint64{
+		0: 0, 1: 0xa19c0101e1da006f, 64 << 10: 0x1067232aafb385a5, 128 << 10: 0xf809d8aa887ca22d,
+		150 << 10: 0x2f5e55d874afc025,
+	} {
+		if got := at(tail); got != want {
+			t.Errorf("the last %d bytes: fingerprint %016x, want %016x", tail, got, want)
+		}
+	}
+	whole := at(150 << 10)
+	for i := 50 << 10; i < len(file); i += 66 << 10 {
+		file[i]++
+		if at(150<<10) == whole {
+			t.Errorf("the fingerprint does not depend on byte %d", i)
+		}
+		file[i]--
+	}
+	short := bytes.NewReader(file[1:])
+	if _, err := Fingerprint(short, "table", &manifest.Table{Size: 200 << 10, TailLen: 9}); !errors.Is(err, corrupt.Err) {
+		t.Errorf("a file that ends early: %v, want damage", err)
+	}
+}
+
 // TestFramesOfAnotherStreamOrPlaceAreDamage swaps frames of equal length.
 func TestFramesOfAnotherStreamOrPlaceAreDamage(t *testing.T) {
 	h, files := example()
