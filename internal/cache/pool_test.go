@@ -317,3 +317,32 @@ func TestABlockIsReusedAfterThePoolHasShrunk(t *testing.T) {
 		t.Errorf("a block of 4,000 bytes that is discarded takes %d new ones", bytes)
 	}
 }
+
+// TestAPoolThatWasFullHasRoomAgain fills a pool until it evicts, and then makes room in it.
+func TestAPoolThatWasFullHasRoomAgain(t *testing.T) {
+	for name, makeRoom := range map[string]func(c, other *Cache, slots []Slot){
+		"Drop":        func(c, _ *Cache, slots []Slot) { c.Drop(slots) },
+		"Close":       func(_, other *Cache, _ []Slot) { other.Close() },
+		"SetCapacity": func(c, _ *Cache, _ []Slot) { c.pool.SetCapacity(2 << 20) },
+	} {
+		d := new(epoch.Domain)
+		p := NewPool(1 << 20)
+		c, other := p.NewCache(d), p.NewCache(d)
+		slots := make([]Slot, 1000)
+		g := d.Enter()
+		for i := range slots {
+			if i%2 == 0 {
+				read(c, slots, i, 4000)
+			} else {
+				read(other, slots, i, 4000)
+			}
+		}
+		g.Leave()
+		if c.HasRoom(4000) {
+			t.Errorf("%s: the pool is full, and has room", name)
+		}
+		if makeRoom(c, other, slots); !c.HasRoom(4000) || c.HasRoom(1<<20) {
+			t.Errorf("%s: no room after it, or for any block", name)
+		}
+	}
+}
