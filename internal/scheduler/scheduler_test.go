@@ -235,7 +235,7 @@ func TestWorkIsRetriedUnlessItCannotSucceed(t *testing.T) {
 	}
 }
 
-// TestThePacerKeepsItsRateForAllWhoWrite has two writers share the rate.
+// TestThePacerKeepsItsRateForAllWhoWrite has two writers share the rate, and then a pause, which is not saved up.
 func TestThePacerKeepsItsRateForAllWhoWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pacer{rate: 1000}
@@ -259,6 +259,14 @@ func TestThePacerKeepsItsRateForAllWhoWrite(t *testing.T) {
 		}
 		if took := time.Since(began); took != 1900*time.Millisecond { // the first write does not wait
 			t.Errorf("2,000 bytes took %v, want 1.9 s", took)
+		}
+		time.Sleep(time.Hour)
+		began = time.Now()
+		for range 3 {
+			must(t, p.Wait(t.Context(), 100))
+		}
+		if took := time.Since(began); took != 200*time.Millisecond {
+			t.Errorf("300 bytes after a pause took %v, want 200 ms", took)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
