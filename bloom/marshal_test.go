@@ -109,6 +109,20 @@ func TestSetsTravel(t *testing.T) {
 	}
 }
 
+// The numbers of a Counting are those of its keys, and not of the filter in it, which counts no Remove.
+func TestTheNumbersOfACountingTravel(t *testing.T) {
+	c := must(NewCounting(Options{Keys: 500, Rate: 1e-4, Seed: testSeed}))
+	addRange(c, 0, 100)
+	for i := range uint64(50) {
+		c.RemoveHash(hash(i))
+	}
+	c.RemoveHash(hash(0))
+	var got Counting
+	if err := got.UnmarshalBinary(must(c.MarshalBinary())); err != nil || got.Len() != 50 || got.Refused() != 1 {
+		t.Errorf("%d keys, %d refused, %v; want 50 and 1", got.Len(), got.Refused(), err)
+	}
+}
+
 // By the encoders of the standard library a set travels as a pointer, as a value and inside of a struct.
 func TestSetsTravelByEveryEncoder(t *testing.T) {
 	for name, s := range travellers() {
