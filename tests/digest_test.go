@@ -264,6 +264,36 @@ func TestADigestFollowsTheStore(t *testing.T) {
 	}
 }
 
+// TestTheBoundsOfADigestHoldKeysNextToRangeDeletes asks before and after a flush.
+func TestTheBoundsOfADigestHoldKeysNextToRangeDeletes(t *testing.T) {
+	for _, keys := range [][]string{nil, {"m"}, {"c", "m"}, {"c"}, {""}, {"l", "n"}, {"a", "b"}, {"", "z"}} {
+		for _, upper := range []string{"m", "\xff", ""} { // the last one is none
+			db := storetest.OpenTiny(t)
+			r := bloomkv.KeyRange{Lower: []byte("c")}
+			if upper != "" {
+				r.Upper = []byte(upper)
+			}
+			must(t, db.DeleteRange(r))
+			for _, k := range keys {
+				must(t, db.Put([]byte(k), nil))
+			}
+			for _, state := range []string{"unflushed", "flushed"} {
+				d := travelled(t, digestOf(t, db, bloomkv.DigestOptions{}))
+				for _, k := range keys {
+					if !d.MayContain([]byte(k)) {
+						t.Errorf("keys %q over a delete from c to %q, %s: %q is denied", keys, upper, state, k)
+					}
+				}
+				if d.MayContain([]byte("d")) && len(keys) == 0 {
+					t.Errorf("a delete from c to %q, %s: d may be there", upper, state)
+				}
+				must(t, db.Flush(t.Context()))
+			}
+			must(t, db.Close())
+		}
+	}
+}
+
 // TestAColdDigestReadsOnlyTailsAndFilters opens a store without loading its tables. Each byte that a digest reads is
 // counted as one of a tail or filter, and none is in front of the filter, where the data blocks are.
 func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
