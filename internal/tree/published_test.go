@@ -44,8 +44,11 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 	want("a mark in the manifest", "six", "six", "five")
 	must(t, tree.Record(&manifest.Edit{LastSeq: 6, Mark: mark(2, "two")}))
 	want("an older one in the manifest", "six", "six", "five")
+	tree.Synced()
+	must(t, tree.Record(&manifest.Edit{}))
+	want("a synced mark, newer than that of the manifest", "six", "six", "six")
 	must(t, tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(9, "nine")}))
-	want("one in the manifest that is not visible", "six", "six", "five")
+	want("one in the manifest that is not visible", "six", "six", "six")
 	if err := tree.Record(&manifest.Edit{LastSeq: 9, Mark: mark(10, "ten")}); err == nil {
 		t.Error("a mark above the last sequence was recorded")
 	}
