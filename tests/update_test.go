@@ -110,6 +110,9 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 	get := func(key string) func(tx *bloomkv.Tx) {
 		return func(tx *bloomkv.Tx) { _, _ = tx.Get([]byte(key)) }
 	}
+	has := func(key string) func(tx *bloomkv.Tx) {
+		return func(tx *bloomkv.Tx) { _, _ = tx.Has([]byte(key)) }
+	}
 	iterate := func(o bloomkv.IterOptions, moves ...func(it *bloomkv.Iterator) bool) func(tx *bloomkv.Tx) {
 		return func(tx *bloomkv.Tx) {
 			it := tx.Iter(o)
@@ -164,6 +167,10 @@ func TestATransactionConflictsWithWhatItHasRead(t *testing.T) {
 		{"a key that is ingested", get("c"), ingest("c"), true},
 		{"an absent key that is put", get("d"), put("d"), true},
 		{"an absent key that is ingested", get("d"), ingest("d"), true},
+		{"a key whose value Has does not return", has("c"), put("c"), true},
+		{"a key that is there and then deleted", has("c"), del("c"), true},
+		{"a key that is not there and then put", has("d"), put("d"), true},
+		{"another key than that of Has", has("c"), put("d"), false},
 		{"another key", get("c"), put("d"), false},
 		{"another key that is ingested", get("c"), ingest("d"), false},
 		{"a range before the key", get("c"), cut("a", "c"), false},
@@ -339,6 +346,48 @@ func TestATransactionIsAModelWithItsOwnWrites(t *testing.T) {
 			}
 		}
 	}
+	must(t, db.Close())
+}
+
+// TestAnIteratorOfATransactionDoesNotSeeLaterWrites writes before the first move of each iterator and after it. Each
+// has what was written before it: nothing, or all of the earlier round.
+func TestAnIteratorOfATransactionDoesNotSeeLaterWrites(t *testing.T) {
+	db := openTiny(t)
+	must(t, errors.Join(db.Put([]byte("a"), []byte("0")), db.Put([]byte("c"), []byte("0")), db.Flush(t.Context())))
+	must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+		want := "a0 c0 "
+		for _, round := range []string{"1", "2", "3"} {
+			read := func() { // sees what was written, in memory that the iterators share
+				if has, err := tx.Has([]byte("absent")); has || err != nil {
+					t.Errorf("has an absent key: %v, %v", has, err)
+				}
+			}
+			lo, hi := []byte("a"), []byte("m")
+			forward := tx.Iter(bloomkv.IterOptions{Lower: lo, Upper: hi})
+			backward := tx.Iter(bloomkv.IterOptions{Lower: lo, Upper: hi})
+			lo[0], hi[0] = 'z', 'b' // the iterators have copies
+			all, v := bloomkv.KeyRange{}, []byte(round)
+			must(t, errors.Join(tx.DeleteRange(all), tx.Put([]byte("b"), v), tx.Put([]byte("c"), v)))
+			read()
+			got, back := "", ""
+			for k, v := range forward.All() {
+				got += string(k) + string(v) + " "
+				must(t, errors.Join(tx.Put([]byte("d"), v), tx.Put([]byte("e"), v), tx.Delete([]byte("c"))))
+				read()
+			}
+			for k, v := range backward.Backward() {
+				back = string(k) + string(v) + " " + back
+				must(t, errors.Join(tx.Put([]byte("aa"), v), tx.DeleteRange(all)))
+				read()
+			}
+			if got != want || back != want {
+				t.Errorf("round %s: %q, and backward %q, want %q", round, got, back, want)
+			}
+			must(t, errors.Join(tx.DeleteRange(all), tx.Put([]byte("b"), v), tx.Put([]byte("c"), v)))
+			want = "b" + round + " c" + round + " "
+		}
+		return nil
+	}))
 	must(t, db.Close())
 }
 
