@@ -207,6 +207,51 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 }
 
+// TestATableIsCreatedOnItsLevel has tables of flushes, a compaction and an import, none of which moves.
+func TestATableIsCreatedOnItsLevel(t *testing.T) {
+	o := storetest.Tiny(vfstest.NewMem())
+	l := listen(o)
+	db := l.open(t, o)
+	check := func(work string, made int) {
+		t.Helper()
+		var want, got []string
+		lowest, highest := lastLevel, 0
+		for _, table := range db.Tables() {
+			want = append(want, fmt.Sprint(filepath.Join("db", table.File), " on level ", table.Level))
+			lowest, highest = min(lowest, table.Level), max(highest, table.Level)
+		}
+		told := func() bool { // events may come after the call that caused them
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			got = got[:0]
+			for _, c := range l.created {
+				got = append(got, fmt.Sprint(c.Path, " on level ", c.Level))
+			}
+			return len(got) == made
+		}
+		storetest.Soon(t, "all tables are told", told)
+		if lowest != 0 || highest != lastLevel {
+			t.Errorf("after %s: tables on levels %d to %d", work, lowest, highest)
+		}
+		for _, w := range want {
+			if !slices.Contains(got, w) {
+				t.Errorf("after %s: created were %q, want %s", work, got, w)
+			}
+		}
+	}
+	for i := range 3 {
+		must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
+		if i == 1 {
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		}
+	}
+	check("a compaction and a flush", 4)
+	s := exported(t, db, bloomkv.ExportOptions{})
+	must(t, db.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{Replace: true}))
+	check("an import", 6)
+	l.close(t)
+}
+
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {
 	mem := vfstest.NewMem()
 	db := storetest.Open(t, "db", storetest.Tiny(mem))
