@@ -284,6 +284,39 @@ func TestWhatIsLeftOverDoesNotCount(t *testing.T) {
 	}
 }
 
+// TestSalvageTellsOfALogThatIsMissingOrCut removes the only log, which the manifest names, and cuts it where it is
+// durable by the manifest.
+func TestSalvageTellsOfALogThatIsMissingOrCut(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", salvageOptions(mem))
+	must(t, storetest.PutWith(db, bloomkv.DurabilitySync, []byte("key"), []byte("acknowledged")))
+	storetest.AtRest(t, db, mem, "db") // the manifest names the log
+	recorded := storetest.Recorded(t, mem, "db").Log
+	log := filename.Make("db", filename.Log, recorded.Number)
+	whole := filesIn(t, mem)[filepath.Base(log)]
+	for _, c := range []struct {
+		keep int
+		part string
+	}{{int(recorded.Synced), ""}, {int(recorded.Synced) - 1, "log record"}, {0, "header of the log"}, {-1, "log"}} {
+		killed := mem.Kill()
+		must(t, killed.Remove(log))
+		if c.keep >= 0 {
+			must(t, writeFiles(killed, "db", map[string][]byte{filepath.Base(log): []byte(whole)[:c.keep]}))
+		}
+		report, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(killed)})
+		must(t, err)
+		lost := ""
+		if len(report.Lost) > 0 {
+			lost = report.Lost[0].Part
+		}
+		if lost != c.part || report.Whole() != (lost == "") || says(report, "a key may be missing") != (lost != "") {
+			t.Errorf("%d bytes of the log: lost %+v, whole %v, %q; want %q lost", c.keep, report.Lost, report.Whole(),
+				report.Unknown, c.part)
+		}
+	}
+	must(t, db.Close())
+}
+
 func TestSalvageRefusesAFormatOfTheFuture(t *testing.T) {
 	fsys := vfstest.NewMem()
 	writeStore(t, fsys, 10, "v")
