@@ -341,13 +341,9 @@ func (it *Iter) extend(back bool) bool {
 	if it.copyRest(back) {
 		return true
 	}
-	at, i := it.at, it.i
+	at := it.at
 	it.leave()
-	if !it.load(at, part{}) {
-		return false
-	}
-	it.i = i
-	return true
+	return it.load(at, part{}) // it.i stays
 }
 
 // copyRest implements extend. It returns false if the block must be read.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A mappedFile is a file in memory that records how it is used.
@@ -23,11 +26,15 @@ type mappedFile struct {
 	*bytes.Reader
 	content []byte
 	absent  bool // the system does not have it in memory
+	gone    bool // it is not mapped
 	asked   int  // calls that asked whether it has
 	reads   int
 }
 
 func (f *mappedFile) Mapped(off int64, n int, inMemory bool) []byte {
+	if f.gone {
+		return nil
+	}
 	if inMemory {
 		if f.asked++; f.absent {
 			return nil
@@ -184,6 +191,77 @@ func TestAMappedBlockIsVerifiedOncePerResidence(t *testing.T) {
 		f.content[flip] ^= 1
 		must(t, find())
 	})
+}
+
+// TestABlockIsVerifiedAgainAfterAFault cuts the file off under a lookup, a cursor and a value, and makes it whole again
+// with another byte in the last value of the block.
+func TestABlockIsVerifiedAgainAfterAFault(t *testing.T) {
+	key, block := []byte("k0500"), 0
+	for name, use := range map[string]func(r *Reader, cut func()) error{
+		"lookup": func(r *Reader, cut func()) error {
+			cut()
+			if _, _, ok := r.getMapped(wholeIndex(t, r), block, key, ikey.Search(nil, 9).Trailer, new(Stats)); !ok {
+				return corrupt.Err // if that must be read
+			}
+			return nil
+		},
+		"cursor": func(r *Reader, cut func()) (err error) {
+			it := r.Iter(IterOptions{})
+			for ok := it.First(); ok; ok = it.Next() { // has whole blocks, except at its ends
+				if it.at == block-1 && it.i == it.b.n-1 {
+					cut()
+				}
+			}
+			return it.Close()
+		},
+		"value": func(r *Reader, cut func()) (err error) {
+			g := r.Enter()
+			defer g.Leave()
+			hit, _, err := r.Get(key, 9, new(Stats))
+			for err == nil && hit.block != nil {
+				hit, _, err = r.Get(key, 9, new(Stats))
+			}
+			if cut(); err == nil {
+				_, err = hit.AppendValue(nil)
+			}
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) { // so that no residence ends
+			r, mem, _ := mappedTable(t, WriterOptions{Codec: None})
+			path := filepath.Join(t.TempDir(), "a")
+			must(t, os.WriteFile(path, mem.content, 0o600))
+			file, err := vfs.OS.Open(path)
+			must(t, err)
+			defer file.Close()
+			mapper, can := file.(vfs.Mapper)
+			if !can {
+				t.Skip("files cannot be mapped")
+			}
+			m, err := mapper.Map(len(mem.content))
+			must(t, err)
+			defer m.Close()
+			content := bytes.Clone(mem.content)
+			mem.content = m.Bytes()
+			r.file = file
+			x := wholeIndex(t, r)
+			block = x.find(key)
+			must(t, use(r, func() {})) // verifies it
+			for range 100 {            // one in 32 goes past the mapped file
+				err = errors.Join(err, use(r, func() { must(t, os.Truncate(path, 0)) }))
+				must(t, os.WriteFile(path, content, 0o600))
+			}
+			if err == nil {
+				t.Errorf("%s: no error where the file ends", name)
+			}
+			offset, stored, _ := x.extent(block)
+			content[offset+uint64(stored)-1] ^= 1
+			must(t, os.WriteFile(path, content, 0o600))
+			if err := use(r, func() {}); !errors.Is(err, corrupt.Err) {
+				t.Errorf("%s: %v, want damage", name, err)
+			}
+		})
+	}
 }
 
 func TestABlockThatMustComeFromTheDiskIsRead(t *testing.T) {
@@ -387,6 +465,39 @@ func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
 				t.Errorf("%d reads, %d moves in parts of blocks, %d in series", f.reads, parts, series)
 			}
 		})
+	}
+}
+
+// TestACursorGoesOnWhereTheRestOfAMappedBlockMustBeRead seeks each key in the mapped file, and moves on without it.
+func TestACursorGoesOnWhereTheRestOfAMappedBlockMustBeRead(t *testing.T) {
+	r, f, kvs := mappedTable(t, WriterOptions{Codec: None})
+	var it Iter
+	parts := 0
+	for i := range kvs {
+		for _, back := range []bool{false, true} {
+			dropCached(r)
+			f.gone = false
+			it.Reset(r, IterOptions{})
+			ok := it.SeekGE(kvs[i].ikey())
+			if ok && !it.whole() {
+				parts++
+			}
+			f.gone = true
+			for j := i; j >= max(0, i-20) && j < min(len(kvs), i+20); {
+				if !ok || at(&it) != kvs[j] {
+					t.Fatalf("back %v, at key %d from key %d: %v, %q, %v", back, j, i, ok, it.Key().User, it.Err())
+				}
+				if back {
+					j, ok = j-1, it.Prev()
+				} else {
+					j, ok = j+1, it.Next()
+				}
+			}
+			must(t, it.Close())
+		}
+	}
+	if parts < len(kvs) {
+		t.Errorf("%d of %d cursors had a part of a block", parts, 2*len(kvs))
 	}
 }
 
