@@ -475,3 +475,40 @@ func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
 		t.Errorf("filters take %d bytes, want up to %d", got, all/4)
 	}
 }
+
+// TestAFilterThatWasNotReadCountsWithAllItsBytes compares what the manifest tells with the header of the filter.
+func TestAFilterThatWasNotReadCountsWithAllItsBytes(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	meta := *s.table.Meta
+	known := s.table.Keys.Forms(0.01)
+	unread := appendUnread(nil, &meta, 0.01)
+	none, all := unread[0], unread[len(unread)-1]
+	if want := known[len(known)-1]; len(unread) != 2 || none != known[0] ||
+		all.Bytes < want.Bytes || all.Bytes > want.Bytes+128 || all.Rate < want.Rate || all.Rate > want.Rate*1.02 {
+		t.Errorf("forms of a filter that was not read: %+v, those of its header: %+v", unread, known)
+	}
+	if got := appendUnread(nil, &meta, 1); len(got) != 1 {
+		t.Errorf("where no filter is asked: %+v", got)
+	}
+	meta.FilterLen = bloomblock.HeaderSize
+	if got := appendUnread(nil, &meta, 0.01); len(got) != 1 {
+		t.Errorf("without units: %+v", got)
+	}
+}
+
+func TestATableOfRangeTombstonesAloneIsNeverOffPlan(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	meta := *s.table.Meta
+	s.table.Meta = &meta
+	good := s.Plans().Good
+	for _, c := range []struct {
+		entries uint64
+		rate    float64
+		off     bool
+	}{{meta.Entries, meta.FilterRate, false}, {meta.Entries, 0.5, true}, {meta.Entries, 1, true}, {0, 1, false}} {
+		meta.Entries, meta.FilterRate = c.entries, c.rate
+		if got := s.OffPlan(manifest.NumLevels-1, s.table, good); got != c.off {
+			t.Errorf("%d entries, rate %g: off plan %v", c.entries, c.rate, got)
+		}
+	}
+}
