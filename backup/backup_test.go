@@ -359,6 +359,11 @@ func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
 		if _, err := backup.Make(t.Context(), db, s); !errors.Is(err, fs.ErrPermission) {
 			t.Errorf("%v, want the storage's error", err)
 		}
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+		synctest.Wait()
+		if n := db.Metrics().Files.Obsolete; n != 0 {
+			t.Errorf("%d replaced tables are kept for an export", n)
+		}
 		_, err := backup.Make(t.Context(), db, d)
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -432,13 +437,13 @@ func TestANumberOutOfRangeIsNoGeneration(t *testing.T) {
 		write()
 		_, err := backup.Make(ctx, db, d)
 		must(t, err)
-		copied := func(name string) {
+		copied := func(from, name string) {
 			t.Helper()
-			r, err := d.Get(ctx, "generations/00000001")
+			r, err := d.Get(ctx, from)
 			must(t, err)
 			must(t, errors.Join(d.Put(ctx, name, r), r.Close()))
 		}
-		copied(foreign)
+		copied("generations/00000001", foreign)
 		want := write()
 		r, err := backup.Make(ctx, db, d)
 		if err != nil || r.Generation != 2 {
@@ -459,7 +464,10 @@ func TestANumberOutOfRangeIsNoGeneration(t *testing.T) {
 		}
 
 		must(t, d.Delete(ctx, foreign))
-		must(t, d.Put(ctx, last, strings.NewReader("unknown")))
+		copied("generations/00000002", "generations/4611686018427387902")
+		if r, err := backup.Make(ctx, db, d); err != nil || r.Generation != 1<<62-1 {
+			t.Errorf("before the last number: generation %d, %v", r.Generation, err)
+		}
 		if _, err := backup.Make(ctx, db, d); err == nil || !strings.Contains(err.Error(), "exhausted") {
 			t.Errorf("after %s: %v, want that the numbers are exhausted", last, err)
 		}
