@@ -116,6 +116,19 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 		has(c.want)
 	}
 	must(t, other.Close())
+	asked := storetest.Open(t, "asked", &bloomkv.Options{FS: mem})
+	for i, c := range []struct {
+		stream []byte
+		mark   string // that the export must have
+		ok     bool
+	}{{withMark, "", false}, {withMark, "of the exporT", false}, {markless, "of the export", false},
+		{markless, "", true}, {withMark, "of the export", true}} {
+		o := bloomkv.ImportOptions{Replace: true, Mark: []byte(c.mark)}
+		if err := asked.Import(t.Context(), bytes.NewReader(c.stream), o); (err == nil) != c.ok {
+			t.Errorf("import %d, which wants the mark %q: %v", i, c.mark, err)
+		}
+	}
+	must(t, asked.Close())
 	empty := storetest.Open(t, "a mark alone", &bloomkv.Options{FS: mem})
 	must(t, empty.Apply(marked("its own")))
 	err = empty.Import(t.Context(), bytes.NewReader(withMark), bloomkv.ImportOptions{})
@@ -195,15 +208,17 @@ func TestAnExportIsOfItsMomentAndEndsWithItsStore(t *testing.T) {
 	must(t, holds(mem, "copy", want))
 
 	// The store closes while a stream is written.
+	written := int64(0)
 	closing := writerFunc(func(p []byte) (int, error) {
+		written += int64(len(p))
 		if db != nil {
 			must(t, db.Close())
 			db = nil
 		}
 		return len(p), nil
 	})
-	if _, err := x.WriteTo(closing); !errors.Is(err, bloomkv.ErrClosed) {
-		t.Errorf("under Close of the store: %v, want ErrClosed", err)
+	if n, err := x.WriteTo(closing); !errors.Is(err, bloomkv.ErrClosed) || n != written {
+		t.Errorf("under Close of the store: %d bytes of %d, %v, want ErrClosed", n, written, err)
 	}
 	if _, err := x.WriteTo(io.Discard); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("after Close of the store: %v, want ErrClosed", err)

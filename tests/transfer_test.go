@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -131,6 +132,77 @@ func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
 	}
 	storetest.Soon(t, "the tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
 	must(t, db.Close())
+}
+
+// TestAnExportIsOfTheMomentInWhichItBegan writes, fails and cancels at the first read of a table, which is between the
+// state and the header of the export.
+func TestAnExportIsOfTheMomentInWhichItBegan(t *testing.T) {
+	var during func() error
+	mem := vfstest.NewMem()
+	o := storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && during != nil {
+			f := during
+			during = nil
+			return f()
+		}
+		return nil
+	}))
+	db := storetest.Open(t, "db", o)
+	must(t, errors.Join(db.Apply(marked("first", "k")), db.Flush(t.Context())))
+	storetest.AtRest(t, db, mem, "db")
+	ctx, cancel := context.WithCancel(t.Context())
+	for _, c := range []struct {
+		want   error
+		during func() error
+	}{
+		{syscall.EIO, func() error { return syscall.EIO }},
+		{context.Canceled, func() error { cancel(); return ctx.Err() }},
+		{nil, func() error { return db.Apply(marked("second", "k2")) }},
+	} {
+		use := ctx
+		if c.want == nil {
+			use = t.Context()
+		}
+		during = c.during
+		x, err := db.Export(use, bloomkv.ExportOptions{})
+		if !errors.Is(err, c.want) || during != nil {
+			t.Fatalf("%v, want %v", err, c.want)
+		}
+		if x == nil {
+			continue
+		}
+		var s bytes.Buffer
+		_, err = x.WriteTo(&s)
+		must(t, errors.Join(err, x.Close(), bloomkv.Import(t.Context(), &s, "copy", bloomkv.NewStoreOptions{FS: mem})))
+		must(t, holds(mem, "copy", map[string]string{"k": "of first"}))
+		copied := storetest.Open(t, "copy", &bloomkv.Options{FS: mem})
+		if mark, err := copied.Mark(); err != nil || string(mark) != "first" || string(x.Mark()) != "first" {
+			t.Errorf("marks %q and %q, %v, want the first", x.Mark(), mark, err)
+		}
+		must(t, copied.Close())
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+	storetest.Soon(t, "no export keeps tables", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	must(t, db.Close())
+}
+
+func TestARefusedInventoryChangesNone(t *testing.T) {
+	s, _ := overwritten(t)
+	six, err := bloomkv.ReadInventory(bytes.NewReader(s))
+	must(t, err)
+	encoded, err := six.MarshalBinary()
+	must(t, err)
+	var i bloomkv.Inventory
+	for _, b := range [][]byte{append(bytes.Clone(encoded), 0), encoded[:len(encoded)-1], nil} {
+		if err := i.UnmarshalBinary(b); !errors.Is(err, bloomkv.ErrCorruption) || i.Tables() != 0 {
+			t.Errorf("%d bytes of %d: %v, %d tables", len(b), len(encoded), err, i.Tables())
+		}
+	}
+	must(t, i.UnmarshalBinary(encoded))
+	clear(encoded)
+	if again, err := i.MarshalBinary(); err != nil || i.Tables() != 6 || bytes.Equal(again, encoded) {
+		t.Errorf("%d tables, %v; the inventory keeps the bytes that it was read from", i.Tables(), err)
+	}
 }
 
 // importers import a stream, or part of one, into an open store and into a new directory.
