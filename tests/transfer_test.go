@@ -85,6 +85,10 @@ func TestAnImportKeepsWhatIsWrittenNextToIt(t *testing.T) {
 			if refused := errors.Is(err, fs.ErrExist); refused != c.refused || err != nil && !refused {
 				t.Errorf("%s, behind byte %d: %v", c.name, behind, err)
 			}
+			storetest.Soon(t, c.name+": no other table is left", func() bool {
+				names, err := mem.List("db")
+				return err == nil && strings.Count(tables(names), ".sst") == len(db.Tables())
+			})
 			now := map[string]string{}
 			if c.refused {
 				if has, err := db.Has([]byte("own")); err != nil || has != (c.name == "a key") {
@@ -275,6 +279,70 @@ func TestARefusedStreamLeavesNoFileOpen(t *testing.T) {
 			} else if names, _ := mem.List(dir); !errors.Is(err, bloomkv.ErrCorruption) || tables(names) != "" {
 				t.Errorf("stream %d into %s: %v, left %q", i, dir, err, names)
 			}
+		}
+	}
+}
+
+// TestARefusedStreamLeavesOnlyWhatCannotBeRemoved fails the first removal of a table.
+func TestARefusedStreamLeavesOnlyWhatCannotBeRemoved(t *testing.T) {
+	s, _ := overwritten(t)
+	for _, dir := range []string{"db", "copy"} {
+		mem := vfstest.NewMem()
+		var removed atomic.Int64
+		err := importers(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpRemove && strings.HasSuffix(op.Name, ".sst") && removed.Add(1) == 1 {
+				return syscall.EIO
+			}
+			return nil
+		}))[dir](bytes.NewReader(s[:len(s)-1]))
+		names, _ := mem.List(dir)
+		if n := strings.Count(tables(names), ".sst"); n != 1 || removed.Load() != 6 {
+			t.Errorf("%s: %d tables are removed, left %q", dir, removed.Load(), names)
+		}
+		if !errors.Is(err, bloomkv.ErrCorruption) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: %v, want both causes", dir, err)
+		}
+	}
+}
+
+// A limited file system has a fixed number of free bytes.
+type limited struct {
+	*vfstest.Mem
+
+	free uint64
+}
+
+func (l limited) FreeSpace(string) (uint64, error) { return l.free, nil }
+
+// TestAnImportNeedsTheSpaceOfTheTablesThatTravel has exactly that much, a byte less, and none for tables of a base.
+func TestAnImportNeedsTheSpaceOfTheTablesThatTravel(t *testing.T) {
+	s, want := overwritten(t)
+	f := decoded(t, s)
+	need := uint64(0)
+	for i := range f.tables {
+		need += uint64(len(f.tables[i]))
+		f.header.Tables[i].Travels = false
+	}
+	w, err := stream.NewWriter(f.header)
+	must(t, err)
+	var none bytes.Buffer
+	_, err = w.Write(&none, nil)
+	must(t, err)
+	mem := vfstest.NewMem()
+	for i, c := range []struct {
+		free   uint64
+		stream []byte
+		base   string
+		want   error
+	}{{need - 1, s, "", vfs.ErrNoSpace}, {need, s, "", nil}, {0, none.Bytes(), "copy 1", nil}} {
+		dir := fmt.Sprint("copy ", i)
+		o := bloomkv.NewStoreOptions{FS: limited{mem, c.free}, Base: c.base}
+		err := bloomkv.Import(t.Context(), bytes.NewReader(c.stream), dir, o)
+		if _, statErr := mem.Stat(dir); !errors.Is(err, c.want) || (statErr == nil) != (c.want == nil) {
+			t.Errorf("%d bytes of %d are free: %v, %v", c.free, need, err, statErr)
+		}
+		if c.want == nil {
+			must(t, holds(mem.Crash(vfstest.KeepNothing), dir, want))
 		}
 	}
 }
