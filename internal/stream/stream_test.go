@@ -173,6 +173,51 @@ func TestFramesOfAnotherStreamOrPlaceAreDamage(t *testing.T) {
 	}
 }
 
+// TestAWrongEndIsDamageAtItsOffset has the right checksum.
+func TestAWrongEndIsDamageAtItsOffset(t *testing.T) {
+	b := encode(t, new(Header), nil)
+	at := len(b) - len(end) - sumSize
+	copy(b[at:], "bloomenD")
+	id := binary.LittleEndian.Uint64(b[16:])
+	binary.LittleEndian.PutUint32(b[at+len(end):], sum(id, int64(at), b[at:][:len(end)]))
+	in := &Reader{r: bytes.NewReader(b[at:]), off: int64(at), prelude: prelude{id: id}}
+	if e, ok := errors.AsType[*corrupt.Error](in.End()); !ok || e.Offset != int64(at) {
+		t.Errorf("%v, want damage at %d", e, at)
+	}
+}
+
+// A stopping writer takes a number of bytes, and then returns err.
+type stopping struct {
+	left int
+	err  error
+}
+
+func (w *stopping) Write(p []byte) (int, error) {
+	n := min(len(p), w.left)
+	w.left -= n
+	if n < len(p) {
+		return n, w.err
+	}
+	return n, nil
+}
+
+func TestAWriteThatStopsIsCounted(t *testing.T) {
+	h, files := example()
+	w, err := NewWriter(h)
+	must(t, err)
+	full := errors.New("full")
+	for _, n := range []int{0, 1, preludeSize, preludeSize + 1, int(w.Size()) - 1} {
+		for _, c := range []struct{ err, want error }{{nil, io.ErrShortWrite}, {full, full}} {
+			got, err := w.Write(&stopping{n, c.err}, func(i int) (io.ReaderAt, string, error) {
+				return bytes.NewReader(files[i]), "table", nil
+			})
+			if got != int64(n) || !errors.Is(err, c.want) {
+				t.Errorf("a writer of %d bytes: %d, %v, want %v", n, got, err, c.want)
+			}
+		}
+	}
+}
+
 // TestWhatAHeaderClaimsIsNotAllocated claims large headers, tables and inventories that do not come.
 func TestWhatAHeaderClaimsIsNotAllocated(t *testing.T) {
 	seal := func(b []byte) []byte {
