@@ -452,6 +452,12 @@ func TestATableOfAnotherStoreIsNotTakenForTheOneThatIsLeftOut(t *testing.T) {
 		bloomkv.NewStoreOptions{FS: mem, Base: "receiver"}); !errors.Is(err, bloomkv.ErrMissingTable) {
 		t.Errorf("with a base that has a forged table: %v, want ErrMissingTable", err)
 	}
+	other := decoded(t, s) // the same table, with another record
+	other.header.Tables[0].Entries--
+	err = twin.Import(t.Context(), bytes.NewReader(other.bytes(t)), o)
+	if !errors.Is(err, bloomkv.ErrMissingTable) {
+		t.Errorf("with another record of the table: %v, want ErrMissingTable", err)
+	}
 	must(t, twin.Import(t.Context(), bytes.NewReader(s), o))
 	theirs, err := twin.Inventory(t.Context())
 	must(t, err)

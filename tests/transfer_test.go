@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -263,9 +264,14 @@ func TestARefusedStreamLeavesNoFileOpen(t *testing.T) {
 		f.tables[i] = bytes.Clone(f.tables[i])
 		f.tables[i][len(f.tables[i])-1] ^= 1 // not by what was sent, but by the fingerprint
 		cases = append(cases, f.bytes(t))
-		f = decoded(t, whole)
-		f.header.Tables[i].Entries--
-		cases = append(cases, f.bytes(t))
+		for _, change := range []func(*stream.Table){
+			func(of *stream.Table) { of.Entries-- },
+			func(of *stream.Table) { of.Sum++ },
+		} {
+			f = decoded(t, whole)
+			change(&f.header.Tables[i])
+			cases = append(cases, f.bytes(t))
+		}
 	}
 	cases = append(cases, whole[:len(whole)/2], whole[:len(whole)-1])
 	for i, s := range append(cases, whole) {
@@ -305,6 +311,62 @@ func TestARefusedStreamLeavesOnlyWhatCannotBeRemoved(t *testing.T) {
 	}
 }
 
+// TestEveryFailedOperationOfAnImportLeavesNoStore fails each operation in turn, also the closing of files, of an import
+// whose tables travel, and of imports whose tables are linked, or copied.
+func TestEveryFailedOperationOfAnImportLeavesNoStore(t *testing.T) {
+	whole, want := overwritten(t)
+	f := decoded(t, whole)
+	for i := range f.header.Tables {
+		f.header.Tables[i].Travels = false
+	}
+	none := f.bytes(t)
+	base := vfstest.NewMem()
+	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "base", bloomkv.NewStoreOptions{FS: base}))
+	for _, c := range []struct {
+		stream []byte
+		base   string
+		copies bool
+	}{{whole, "", false}, {none, "base", false}, {none, "base", true}} {
+		var mu sync.Mutex // tables are synced next to others
+		var failed vfstest.Op
+		for nth, struck := 1, true; struck; nth++ {
+			mem := base.Kill()
+			ops := 0
+			struck = false
+			open := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if c.copies && op.Kind == vfstest.OpLink {
+					return errors.ErrUnsupported
+				}
+				_, current := mem.Stat("copy/CURRENT")
+				if op.Kind == vfstest.OpRemove && current == nil && op.Name != "copy/CURRENT" {
+					t.Errorf("after %v failed, %v comes before the removal of CURRENT", failed, op)
+				}
+				if ops++; ops == nth {
+					struck, failed = true, op
+					return syscall.EIO
+				}
+				return nil
+			}))
+			o := bloomkv.NewStoreOptions{FS: open, Base: c.base}
+			err := bloomkv.Import(t.Context(), bytes.NewReader(c.stream), "copy", o)
+			if left := leftOf(mem, false); err != nil && (left != "" || !errors.Is(err, syscall.EIO)) {
+				t.Errorf("%v fails: %v, left %s", failed, err, left)
+			}
+			if err == nil {
+				must(t, holds(mem.Crash(vfstest.KeepNothing), "copy", want))
+				if struck && (failed.Kind.Changes() || strings.HasSuffix(failed.Name, ".sst")) {
+					t.Errorf("%v fails, and the import does not report it", failed)
+				}
+			}
+			if err := open.Left(); err != nil || !struck && nth < 50 {
+				t.Errorf("%v, the last of %d, fails: %v", failed, nth, err)
+			}
+		}
+	}
+}
+
 // A limited file system has a fixed number of free bytes.
 type limited struct {
 	*vfstest.Mem
@@ -323,18 +385,14 @@ func TestAnImportNeedsTheSpaceOfTheTablesThatTravel(t *testing.T) {
 		need += uint64(len(f.tables[i]))
 		f.header.Tables[i].Travels = false
 	}
-	w, err := stream.NewWriter(f.header)
-	must(t, err)
-	var none bytes.Buffer
-	_, err = w.Write(&none, nil)
-	must(t, err)
+	none := f.bytes(t)
 	mem := vfstest.NewMem()
 	for i, c := range []struct {
 		free   uint64
 		stream []byte
 		base   string
 		want   error
-	}{{need - 1, s, "", vfs.ErrNoSpace}, {need, s, "", nil}, {0, none.Bytes(), "copy 1", nil}} {
+	}{{need - 1, s, "", vfs.ErrNoSpace}, {need, s, "", nil}, {0, none, "copy 1", nil}} {
 		dir := fmt.Sprint("copy ", i)
 		o := bloomkv.NewStoreOptions{FS: limited{mem, c.free}, Base: c.base}
 		err := bloomkv.Import(t.Context(), bytes.NewReader(c.stream), dir, o)
@@ -355,6 +413,10 @@ func decoded(t *testing.T, s []byte) *forgedStream {
 	f := &forgedStream{header: in.Header}
 	for _, table := range in.Header.Tables {
 		var b []byte
+		if !table.Travels {
+			f.tables = append(f.tables, nil)
+			continue
+		}
 		must(t, in.Table(table.Size, func(p []byte) error { b = append(b, p...); return nil }))
 		f.tables = append(f.tables, b)
 	}
