@@ -252,13 +252,14 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	mem := vfstest.NewMem()
 	var full atomic.Bool
-	db, want := grown(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+	open := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if full.Load() &&
 			(op.Kind == vfstest.OpLink || op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".sst")) {
 			return &fs.PathError{Op: "link", Path: op.To, Err: errors.New("no space")}
 		}
 		return nil
 	}))
+	db, want := grown(t, open)
 	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	storetest.Settle(t, db)
 	built(t, mem, "a", 0, 100, "a")
@@ -309,6 +310,11 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.paths, err, c.want)
 		}
+		for _, path := range c.paths {
+			if n := open.Of(path); n > 0 && path != versions {
+				t.Errorf("%q: %s stays open", c.paths, path)
+			}
+		}
 	}
 	full.Store(true)
 	if err := db.IngestTables(t.Context(), "ok"); err == nil {
@@ -320,7 +326,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	}
 	must(t, db.IngestTables(t.Context()))
 	must(t, contains(db, want))
-	must(t, db.Close())
+	must(t, errors.Join(db.Close(), open.Left()))
 	if err := db.IngestTables(t.Context(), "ok"); !errors.Is(err, bloomkv.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
