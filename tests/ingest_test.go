@@ -251,11 +251,10 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 
 func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	mem := vfstest.NewMem()
-	var full atomic.Bool
+	var fails atomic.Int32 // the kind of operations that fail
 	open := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
-		if full.Load() &&
-			(op.Kind == vfstest.OpLink || op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".sst")) {
-			return &fs.PathError{Op: "link", Path: op.To, Err: errors.New("no space")}
+		if op.Kind == vfstest.OpKind(fails.Load()) && strings.HasSuffix(op.Name+op.To, ".sst") {
+			return &fs.PathError{Op: op.Kind.String(), Path: op.Name, Err: errors.New("failed")}
 		}
 		return nil
 	}))
@@ -264,6 +263,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	storetest.Settle(t, db)
 	built(t, mem, "a", 0, 100, "a")
 	built(t, mem, "overlap", 50, 60, "b")
+	built(t, mem, "touches", 99, 110, "b")
 	built(t, mem, "ok", 100, 110, "b")
 	for i := range 60 {
 		must(t, db.Put(fmt.Appendf(nil, "v%02d", i%2), []byte("v")))
@@ -300,6 +300,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	}{
 		{[]string{"a", "overlap"}, bloomkv.ErrOrder},
 		{[]string{"a", "a"}, bloomkv.ErrOrder},
+		{[]string{"touches", "a"}, bloomkv.ErrOrder}, // in one key
 		{[]string{"ok", "cut"}, bloomkv.ErrCorruption},
 		{[]string{"ok", "flipped"}, bloomkv.ErrCorruption},
 		{[]string{"ok", "empty"}, bloomkv.ErrCorruption},
@@ -316,11 +317,13 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 			}
 		}
 	}
-	full.Store(true)
-	if err := db.IngestTables(t.Context(), "ok"); err == nil {
-		t.Error("no error for a link that failed")
+	for _, kind := range []vfstest.OpKind{vfstest.OpLink, vfstest.OpSync, vfstest.OpReadAt} {
+		fails.Store(int32(kind))
+		if err := db.IngestTables(t.Context(), "ok"); err == nil {
+			t.Errorf("no error for a %v that failed", kind)
+		}
 	}
-	full.Store(false)
+	fails.Store(0)
 	if after := tables(); !slices.Equal(names, after) {
 		t.Errorf("the directory has the tables %q, want %q", after, names)
 	}

@@ -180,6 +180,19 @@ func TestAMarkIsDurableOnlyAfterASync(t *testing.T) {
 	must(t, db.Close())
 }
 
+func TestAnIngestOfNothingSetsAndRemovesTheMark(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	for _, mark := range []string{"a", "", "b", ""} {
+		o := bloomkv.IngestOptions{Mark: []byte(mark)}
+		must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), o))
+		must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{})) // leaves it
+		if got, err := db.Mark(); err != nil || string(got) != mark {
+			t.Errorf("mark %q, %v, want %q", got, err, mark)
+		}
+	}
+	must(t, db.Close())
+}
+
 // TestMarksAloneDoNotGrowTheLog writes nothing but marks. Logs are replaced as if the memtable had filled.
 func TestMarksAloneDoNotGrowTheLog(t *testing.T) {
 	mem := vfstest.NewMem()

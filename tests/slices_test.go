@@ -127,8 +127,16 @@ func TestSlicesAreTheCallers(t *testing.T) {
 		}
 	}, bloomkv.IngestOptions{}))
 	lo, hi = b("put"), b("puu")
-	must(t, db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi) },
-		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}}))
+	mark := b("mark")
+	must(t, db.Ingest(ctx, func(func(bloomkv.KV, error) bool) { spoil(lo, hi, mark) },
+		bloomkv.IngestOptions{Replace: &bloomkv.KeyRange{Lower: lo, Upper: hi}, Mark: mark}))
+	for range 2 {
+		got, err := db.Mark()
+		if err != nil || string(got) != "mark" {
+			t.Errorf("mark %q, %v", got, err)
+		}
+		spoil(got)
+	}
 	delete(want, "put2")
 	agree("Ingest")
 
