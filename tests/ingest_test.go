@@ -233,10 +233,31 @@ func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 
 func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 	mem := vfstest.NewMem()
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: mem})
+	removals := -1 << 30
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpRemove && strings.HasSuffix(op.Name, ".sst") {
+			if removals++; removals == 1 {
+				return fs.ErrPermission
+			}
+		}
+		return nil
+	})})
 	must(t, err)
 	built(t, mem, "a", 0, 10, "a")
 	built(t, mem, "b", 20, 30, "b")
+	for _, name := range []string{"c", "d"} {
+		f, err := mem.Create(name)
+		must(t, err)
+		w := sstable.NewWriter(f, sstable.WriterOptions{ID: 7})
+		must(t, errors.Join(w.Add([]byte(name), nil), w.Finish(), f.Close()))
+	}
+	removals = 0 // the first of two fails
+	err = db.IngestTables(t.Context(), "c", "d")
+	if !errors.Is(err, bloomkv.ErrSameTable) || !errors.Is(err, fs.ErrPermission) ||
+		removals != 2 || tableFilesIn(t, mem, "db") != 1 {
+		t.Errorf("two tables with one id: %v, %d are removed", err, removals)
+	}
+	removals = -1 << 30
 	must(t, db.IngestTables(t.Context(), "a"))
 	if err := db.IngestTables(t.Context(), "b", "a"); !errors.Is(err, bloomkv.ErrSameTable) {
 		t.Errorf("a table that is there: %v, want ErrSameTable", err)
@@ -290,6 +311,10 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 	flipped[len(whole)-100] ^= 1
 	write("flipped", flipped)
 	write("empty", nil)
+	other := storetest.Open(t, "other", &bloomkv.Options{FS: mem})
+	must(t, errors.Join(other.DeleteRange(bloomkv.KeyRange{}), other.Flush(t.Context())))
+	deletes := "other/" + other.Tables()[0].File // one range tombstone
+	must(t, other.Close())
 	versions := ""
 	for _, n := range names {
 		versions = "db/" + n // the newest table: several sequence numbers
@@ -306,6 +331,7 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		{[]string{"ok", "empty"}, bloomkv.ErrCorruption},
 		{[]string{"ok", "missing"}, fs.ErrNotExist},
 		{[]string{"ok", versions}, nil},
+		{[]string{deletes}, nil},
 	} {
 		err := db.IngestTables(t.Context(), c.paths...)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
