@@ -139,6 +139,43 @@ func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
 	must(t, db.Close())
 }
 
+// TestAnImportWaitsForTheCompactionThatItCancels holds a compaction, whose tables the import replaces, at its output.
+func TestAnImportWaitsForTheCompactionThatItCancels(t *testing.T) {
+	s, want := overwritten(t)
+	mem, gate := vfstest.NewMem(), storetest.NewGate()
+	o := storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop) {
+			gate.Pass()
+		}
+		return nil
+	}))
+	l := listen(o)
+	db := l.open(t, o)
+	for range triggerRuns {
+		must(t, errors.Join(db.Put([]byte("own"), nil), db.Put([]byte("own2"), nil), db.Flush(t.Context())))
+	}
+	gate.Wait(t, "a compaction")
+	imported := make(chan error, 1)
+	go func() {
+		imported <- db.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{Replace: true})
+	}()
+	storetest.Soon(t, "the import waits", func() bool {
+		return storetest.Running(storetest.PauseCompact) || len(imported) > 0
+	})
+	if len(imported) > 0 {
+		t.Error("the import did not wait for the end of the compaction")
+	}
+	close(gate.Open)
+	must(t, <-imported)
+	must(t, contains(db, want))
+	storetest.Settle(t, db)
+	l.close(t)
+	if len(l.failures) > 0 || len(l.readOnly) > 0 {
+		t.Errorf("failures %v, %v", l.failures, l.readOnly)
+	}
+	must(t, holds(mem, "db", want))
+}
+
 // TestAnExportIsOfTheMomentInWhichItBegan writes, fails and cancels at the first read of a table, which is between the
 // state and the header of the export.
 func TestAnExportIsOfTheMomentInWhichItBegan(t *testing.T) {

@@ -34,6 +34,7 @@ const (
 	FlushLoop     Function = "internal/scheduler.(*Scheduler).flushLoop"
 	Install       Function = "internal/scheduler.(*Scheduler).install"
 	InstallIngest Function = "internal/scheduler.(*Scheduler).Ingest"
+	PauseCompact  Function = "internal/scheduler.(*Scheduler).pause"
 	WarmUp        Function = "internal/budget.(*Share).WarmUp"
 	WaitForCalls  Function = "internal/tree.(*calls).WaitForCalls"
 	ReleaseStates Function = "internal/tree.(*Tree).ReleaseStates"
