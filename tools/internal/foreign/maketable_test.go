@@ -113,6 +113,12 @@ func (m *maker) addFilter(keys [][]byte, filters, offsets []byte) {
 	switch m.layout {
 	case Full:
 		b = m.filter(keys)
+	case Partitioned:
+		var index []pair
+		for part := range slices.Chunk(keys, len(keys)/3+1) {
+			index = append(index, pair{internal(part[len(part)-1]), m.block(m.filter(part)).encode()})
+		}
+		name, b = "partitionedfilter.", rowBlock(index, false)
 	case PerRange:
 		name = "filter."
 		end := uint32(len(filters))
