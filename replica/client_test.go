@@ -15,8 +15,9 @@ import (
 
 // endless has bytes for ever, and counts those that were read.
 type endless struct {
-	begin string
-	read  int
+	begin  string
+	read   int
+	closed bool
 }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -29,7 +30,7 @@ func (e *endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (e *endless) Close() error { return nil }
+func (e *endless) Close() error { e.closed = true; return nil }
 
 func TestAnAnswerWithoutAnEndIsLeft(t *testing.T) {
 	for name, ask := range map[string]func(ctx context.Context, c *client) error{
@@ -38,6 +39,7 @@ func TestAnAnswerWithoutAnEndIsLeft(t *testing.T) {
 		"read index": func(ctx context.Context, c *client) error { _, err := c.readIndex(ctx, "b"); return err },
 		"join":       func(ctx context.Context, c *client) error { return c.join(ctx, "b", "c", "c") },
 		"leave":      func(ctx context.Context, c *client) error { return c.leave(ctx, "b", "c") },
+		"export":     func(ctx context.Context, c *client) error { _, _, err := c.export(ctx, "b", nil); return err },
 	} {
 		for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 			body := &endless{begin: `{"id":"`}
@@ -46,9 +48,9 @@ func TestAnAnswerWithoutAnEndIsLeft(t *testing.T) {
 					return &http.Response{StatusCode: status, Header: http.Header{}, Body: body, Request: r}
 				}),
 			}})
-			if err := ask(t.Context(), c); err == nil || body.read > 2*maxAnswer {
-				t.Errorf("%s with status %d: %v after %d bytes, want an error after at most %d",
-					name, status, err, body.read, 2*maxAnswer)
+			if err := ask(t.Context(), c); err == nil || body.read > 2*maxAnswer || !body.closed {
+				t.Errorf("%s with status %d: %v after %d bytes, closed %v; want an error after at most %d, and true",
+					name, status, err, body.read, body.closed, 2*maxAnswer)
 			}
 		}
 	}

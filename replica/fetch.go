@@ -108,7 +108,7 @@ func (n *Node) export(ctx context.Context, have *bloomkv.Inventory) (*bloomkv.Ex
 // stallTimeout is the longest time without a byte of a store that travels, 30 seconds by default.
 func (n *Node) stallTimeout() time.Duration { return 30 * n.opts.Election }
 
-// stalling resets a timer at each read.
+// stalling lets a timer run while a read waits for the sender, and not while this node uses what it has read.
 type stalling struct {
 	io.Reader
 	watchdog *time.Timer
@@ -116,7 +116,7 @@ type stalling struct {
 }
 
 func (s stalling) Read(b []byte) (int, error) {
-	n, err := s.Reader.Read(b)
 	s.watchdog.Reset(s.timeout)
-	return n, err
+	defer s.watchdog.Stop()
+	return s.Reader.Read(b)
 }
