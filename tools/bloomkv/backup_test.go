@@ -55,9 +55,14 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 		err = os.WriteFile(names[0], b, 0o600)
 	}
 	must(t, err)
-	if r := (tool{}).run(t, "backup", "--verify", dir, target); r.code != cli.ExitTrouble ||
+	before, err := os.ReadDir(filepath.Join(target, "generations"))
+	must(t, err)
+	if r := (tool{}).run(t, "backup", "--verify", "--prune", "1", dir, target); r.code != cli.ExitTrouble ||
 		!strings.Contains(r.err, "checksum") || strings.Contains(r.err, "salvage") {
 		t.Errorf("a damaged table: exit %d, %q", r.code, r.err)
+	}
+	if after, err := os.ReadDir(filepath.Join(target, "generations")); err != nil || len(after) != len(before)+1 {
+		t.Errorf("after Verify has failed: %d generations, %v; want all %d", len(after), err, len(before)+1)
 	}
 }
 
