@@ -2,11 +2,13 @@ package debug
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -54,11 +57,27 @@ func (l *pipeListener) ask(t *testing.T) net.Conn {
 
 func TestTooManyViewersAreTurnedAway(t *testing.T) {
 	h := newHandler(t.TempDir(), Options{}.withDefaults("db"), nil)
-	h.streams = make(chan struct{}) // no place is free
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/events", http.NoBody))
+	h.streams = make(chan struct{}, 1)
+	ask := func(ctx context.Context, method, shown string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, method, "/events?shown="+shown, http.NoBody))
+		return w
+	}
+	for i := range 3 { // each is sent one event, and leaves its place to the next
+		if w := ask(t.Context(), http.MethodGet, "other"); !strings.Contains(w.Body.String(), "event: changed\n") {
+			t.Errorf("viewer %d in turn: %d, %q; want the event", i, w.Code, w.Body)
+		}
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	ask(gone, http.MethodGet, inspect.Stamp(h.dir)) // nothing happens for a viewer that has left, and the call returns
+	h.streams = make(chan struct{})                 // no place is free
+	w := ask(t.Context(), http.MethodGet, "other")
 	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
 		t.Errorf("%d, %v; want 503 and when to come again", w.Code, w.Header())
+	}
+	if w := ask(t.Context(), http.MethodHead, "other"); w.Code != http.StatusOK {
+		t.Errorf("HEAD: %d, want 200, for which no place is needed", w.Code)
 	}
 }
 
