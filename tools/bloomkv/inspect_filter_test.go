@@ -27,8 +27,7 @@ const footerBytes = 80 // of a table; internal/sstable/format.go has the drawing
 // header, of the filter in the footer, and of the footer, as far as they exist.
 func reseal(table []byte) {
 	footer := table[len(table)-footerBytes:]
-	id, at, n := binary.LittleEndian.Uint64(footer), binary.LittleEndian.Uint64(footer[8:]),
-		binary.LittleEndian.Uint64(footer[16:])
+	at, n := binary.LittleEndian.Uint64(footer[8:]), binary.LittleEndian.Uint64(footer[16:])
 	if at > uint64(len(table)) || n > uint64(len(table))-at || n < bloomblock.HeaderSize {
 		return
 	}
@@ -52,10 +51,16 @@ func reseal(table []byte) {
 		binary.LittleEndian.PutUint32(block[112:], crc(sums))
 	}
 	binary.LittleEndian.PutUint32(block[124:], crc(block[:124]))
-	bound := binary.LittleEndian.AppendUint64(nil, id)
-	bound = binary.LittleEndian.AppendUint64(append(bound, 4), at)
-	binary.LittleEndian.PutUint32(footer[56:], crc(bound, block[:124]))
-	binary.LittleEndian.PutUint32(footer[64:], crc(footer[:64], footer[68:]))
+	sealFooter(footer, block[:124])
+}
+
+// sealFooter corrects the checksums of a footer, that of the filter's header and its own.
+func sealFooter(footer, header []byte) {
+	bound := append(bytes.Clone(footer[:8]), 4) // the table's id, and then the place of the filter
+	bound = append(append(bound, footer[8:16]...), header...)
+	binary.LittleEndian.PutUint32(footer[56:], crc32.Checksum(bound, castagnoli))
+	own := append(bytes.Clone(footer[:64]), footer[68:]...)
+	binary.LittleEndian.PutUint32(footer[64:], crc32.Checksum(own, castagnoli))
 }
 
 // faulty copies a table to another directory and fills its filter with the hashes that keys adds, which are already
@@ -231,5 +236,36 @@ func TestInspectShowsWhatTheStoreHasCounted(t *testing.T) {
 	}
 	if out := (tool{}).must(t, "inspect", dir, "--json"); !strings.Contains(out, `"live": {`) {
 		t.Errorf("of the store:\n%s", out)
+	}
+}
+
+// TestAHeaderWithAnotherCountDoesNotMatch changes the count of keys in the header of either filter, with right
+// checksums. Every bit of the filter is right then.
+func TestAHeaderWithAnotherCountDoesNotMatch(t *testing.T) {
+	_, table := prefixStore(t)
+	b := readFile(t, table)
+	for name, at := range map[string]int{
+		"keys": bytes.Index(b, []byte("bloomblk")), "prefixes": bytes.LastIndex(b, []byte("bloomblk")),
+	} {
+		changed := bytes.Clone(b)
+		header := changed[at:][:124]
+		keys := binary.LittleEndian.Uint64(header[16:]) + 1
+		binary.LittleEndian.PutUint64(header[16:], keys)
+		binary.LittleEndian.PutUint32(changed[at+124:], crc32.Checksum(header, castagnoli))
+		if name == "keys" { // the footer has a checksum of this header
+			sealFooter(changed[len(b)-footerBytes:], header)
+		}
+		file := filepath.Join(t.TempDir(), filepath.Base(table))
+		writeFile(t, file, changed)
+		facts, err := inspect.ReadTable(t.Context(), file, inspect.Options{Verify: true})
+		must(t, err)
+		v, other := facts.Verify, facts.Prefix.Verify
+		if name == "prefixes" {
+			v, other = other, v
+		}
+		if v == nil || v.OK || v.Recorded != keys || v.Keys != keys-1 || v.Missing+v.Extra+v.Denied != 0 || !other.OK ||
+			facts.Wrong() == nil {
+			t.Errorf("%s: %+v, other filter %+v; want that only the count differs", name, v, other)
+		}
 	}
 }
