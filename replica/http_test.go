@@ -3,7 +3,10 @@ package replica
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -80,6 +83,9 @@ func TestRequestsReadTheWholeStoreOneAtATime(t *testing.T) {
 		}
 	}
 	<-n.whole
+	if err := n.readWhole(t.Context(), func() error { return io.EOF }); !errors.Is(err, io.EOF) || len(n.whole) > 0 {
+		t.Errorf("a read that fails: %v, and it still counts as one: %v", err, len(n.whole) > 0)
+	}
 	for _, path := range []string{"/v1/digest", "/v1/checksum", "/v1/digest"} {
 		if w := answerOf(t, n, http.MethodGet, path, "localhost", ""); w.Code != http.StatusOK {
 			t.Errorf("GET %s: %d, %s, want %d", path, w.Code, w.Body, http.StatusOK)
@@ -99,6 +105,17 @@ func TestAScanHasABound(t *testing.T) {
 		!bytes.Contains(w.Body.Bytes(), []byte(`"more":true`)) {
 		t.Errorf("scan of %d bytes: %d, %d bytes, want at most %d and that there is more",
 			8*len(value), w.Code, w.Body.Len(), most)
+	}
+	for limit, more := range map[int]bool{3: false, 2: true} { // as many as there are from key 5 on, and one less
+		path := fmt.Sprintf("/v1/scan?from=%s&limit=%d", key(5), limit)
+		var got struct {
+			Pairs []pair
+			More  bool
+		}
+		err := json.Unmarshal(answerOf(t, g.node("a"), http.MethodGet, path, "localhost", "").Body.Bytes(), &got)
+		if err != nil || len(got.Pairs) != limit || got.More != more {
+			t.Errorf("limit %d of 3: %d pairs, more %v, %v; want more %v", limit, len(got.Pairs), got.More, err, more)
+		}
 	}
 	for _, limit := range []int{0, -1, maxScan + 1} {
 		w := answerOf(t, g.node("a"), http.MethodGet, fmt.Sprintf("/v1/scan?limit=%d", limit), "localhost", "")

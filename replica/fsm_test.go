@@ -1,0 +1,142 @@
+package replica
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
+	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
+)
+
+// aloneFSM returns the fsm of a store with index 5, without raft.
+func aloneFSM(t *testing.T) *fsm {
+	t.Helper()
+	f, err := newFSM(&Node{db: source(t, 1, 5), failed: make(chan struct{})})
+	testkit.Must(t, err)
+	return f
+}
+
+// commandOf returns an entry of the log with a batch.
+func commandOf(t *testing.T, index uint64, key string, size int) *raft.Log {
+	t.Helper()
+	var b bloomkv.Batch
+	b.Put([]byte(key), make([]byte, size))
+	raw, err := b.MarshalBinary()
+	testkit.Must(t, err)
+	return &raft.Log{Index: index, Type: raft.LogCommand, Data: raw}
+}
+
+func TestCommandsThatTheStoreHasAreSkipped(t *testing.T) {
+	f := aloneFSM(t)
+	results := f.ApplyBatch([]*raft.Log{
+		commandOf(t, 4, "four", 1), commandOf(t, 5, "five", 1), commandOf(t, 6, "six", joinedBytes),
+		{Index: 7, Type: raft.LogCommand, Data: []byte("no batch")}, commandOf(t, 8, "eight", 1),
+		{Index: 9, Type: raft.LogConfiguration},
+	})
+	for i, result := range results {
+		if failed := i == 3; (result != nil) != failed {
+			t.Errorf("entry %d: %v, want an error: %v", i+4, result, failed)
+		}
+	}
+	for key, want := range map[string]error{
+		"four": bloomkv.ErrNotFound, "five": bloomkv.ErrNotFound, "six": nil, "eight": nil,
+	} {
+		if _, err := f.db.Get([]byte(key)); !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", key, err, want)
+		}
+	}
+	if f.applied.load() != 8 || f.seen.load() != 9 {
+		t.Errorf("applied %d, seen %d, want 8 and 9", f.applied.load(), f.seen.load())
+	}
+}
+
+func TestTheFirstErrorOfAStoreIsTheReason(t *testing.T) {
+	f := aloneFSM(t)
+	f.fail(syscall.EIO)
+	f.fail(fs.ErrClosed) // the next one is of what the first has ended
+	results := f.ApplyBatch([]*raft.Log{commandOf(t, 6, "k", 1)})
+	err, _ := results[0].(error)
+	if !errors.Is(err, ErrUnknown) || !errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a command after two errors: %v, want ErrUnknown and the first", err)
+	}
+	if f.applied.load() != 5 || f.seen.load() != 0 {
+		t.Errorf("applied %d, seen %d, want 5 and nothing", f.applied.load(), f.seen.load())
+	}
+}
+
+// filledLog returns a log with the given entries.
+func filledLog(t *testing.T, fsys vfs.FS, first, last uint64) *storeLog {
+	t.Helper()
+	l, err := openLog(t.Context(), "log", fsys)
+	testkit.Must(t, err)
+	for i := first; i <= last; i++ {
+		testkit.Must(t, l.StoreLog(&raft.Log{Index: i, Term: 1, Type: raft.LogNoop}))
+	}
+	return l
+}
+
+func TestTheEndsOfALogAreThoseOfItsEntries(t *testing.T) {
+	for _, c := range []struct{ lo, hi, first, last uint64 }{
+		{1, 4, 10, 20}, {1, 10, 11, 20}, {11, 30, 10, 10}, {10, 10, 11, 20}, {20, 20, 10, 19}, {15, 20, 10, 14},
+		{10, 20, 0, 0}, {1, 30, 0, 0}, {1, 9, 10, 20}, {21, 30, 10, 20},
+	} {
+		fsys := vfstest.NewMem()
+		l := filledLog(t, fsys, 10, 20)
+		testkit.Must(t, l.DeleteRange(c.lo, c.hi))
+		for _, when := range []string{"at once", "after a restart"} {
+			first, _ := l.FirstIndex()
+			last, _ := l.LastIndex()
+			if first != c.first || last != c.last {
+				t.Errorf("%d to %d deleted, %s: the log has %d to %d, want %d to %d", c.lo, c.hi, when, first, last,
+					c.first, c.last)
+			}
+			testkit.Must(t, l.Close())
+			var err error
+			l, err = openLog(t.Context(), "log", fsys)
+			testkit.Must(t, err)
+		}
+		testkit.Must(t, l.Close())
+	}
+}
+
+func TestALogHasNoGapAfterTheSnapshot(t *testing.T) {
+	for _, c := range []struct {
+		first, last uint64
+		want        error
+		left        uint64 // the first entry that the log has then
+	}{
+		{21, 22, nil, 21}, {22, 23, ErrOldStore, 22}, {20, 20, nil, 20}, {10, 20, nil, 10}, {10, 19, nil, 0},
+	} {
+		f := aloneFSM(t)
+		l := filledLog(t, vfstest.NewMem(), c.first, c.last)
+		n := &Node{log: l, fsm: f, snapshots: &snapshots{current: &saved{Index: 20, Term: 1, Applied: 5}}}
+		err := n.reconcile(t.Context())
+		if left, _ := l.FirstIndex(); !errors.Is(err, c.want) || left != c.left {
+			t.Errorf("a log of %d to %d after a snapshot of 20: %v, begins at %d; want %v, %d", c.first, c.last, err,
+				left, c.want, c.left)
+		}
+		testkit.Must(t, l.Close())
+	}
+}
+
+func TestSnapshotsGoForward(t *testing.T) {
+	s := &snapshots{fsys: vfstest.NewMem()}
+	for _, c := range []struct {
+		index uint64
+		saved bool
+	}{{20, true}, {20, true}, {19, false}, {21, true}} {
+		s.received = &saved{Index: c.index}
+		if err := s.commit(); (err == nil) != c.saved {
+			t.Errorf("snapshot of index %d: %v, want it saved: %v", c.index, err, c.saved)
+		}
+		if err := s.commit(); err == nil {
+			t.Errorf("snapshot of index %d: committed twice", c.index)
+		}
+	}
+}
