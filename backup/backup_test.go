@@ -241,7 +241,7 @@ func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
 		names, err := d.List(ctx, prefix)
 		must(t, err)
 		whole := content(t, d, names[0])
-		for i := 0; i < len(whole); i += 1 + len(whole)/200 {
+		for i := len(whole) - 1; i >= 0; i -= 1 + len(whole)/200 { // the last byte is of a checksum
 			flipped := bytes.Clone(whole)
 			flipped[i] ^= 4
 			for _, b := range [][]byte{flipped, whole[:i]} {
