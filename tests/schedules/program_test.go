@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/step"
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -290,7 +291,7 @@ func all(open func(bloomkv.IterOptions) *bloomkv.Iterator, back bool) (s state, 
 		step.At("program: pair")
 		n, err := number(v)
 		if err != nil || len(k) != 2 {
-			return s, errors.Join(fmt.Errorf("key %q: %w", k, err), it.Close())
+			return s, errors.Join(fmt.Errorf("key %s: %w", words.Quoted(k), err), it.Close())
 		}
 		s[k[1]-'0'] = n
 	}
