@@ -189,7 +189,10 @@ func TestNoObjectStaysOpen(t *testing.T) {
 			must(t, err)
 		}
 		s := &slow{Storage: d}
-		restore := func() error { return backup.Restore(ctx, s, 3, "restored", bloomkv.NewStoreOptions{FS: mem}) }
+		restored := func(n uint64, dir string) error {
+			return backup.Restore(ctx, s, n, dir, bloomkv.NewStoreOptions{FS: mem})
+		}
+		restore := func() error { return restored(3, "restored") }
 		for i, c := range []struct {
 			call func() error
 			want error
@@ -197,14 +200,14 @@ func TestNoObjectStaysOpen(t *testing.T) {
 			{func() error { return backup.Verify(ctx, s, nil) }, nil},
 			{restore, nil},
 			{restore, fs.ErrExist},
-			{func() error { return backup.Restore(ctx, s, 9, "other", bloomkv.NewStoreOptions{FS: mem}) }, fs.ErrNotExist},
+			{func() error { return restored(9, "other") }, fs.ErrNotExist},
 			{func() error {
 				names, err := d.List(ctx, "tables/")
 				must(t, err)
 				must(t, d.Delete(ctx, names[0]))
 				return backup.Verify(ctx, s, nil)
 			}, fs.ErrNotExist},
-			{func() error { return backup.Restore(ctx, s, 3, "other", bloomkv.NewStoreOptions{FS: mem}) }, fs.ErrNotExist},
+			{func() error { return restored(3, "other") }, fs.ErrNotExist},
 		} {
 			if err := c.call(); !errors.Is(err, c.want) || s.open != 0 {
 				t.Errorf("call %d: %v, want %v; %d objects are open", i, err, c.want, s.open)

@@ -121,8 +121,13 @@ func TestAnExportCarriesTheMark(t *testing.T) {
 		stream []byte
 		mark   string // that the export must have
 		ok     bool
-	}{{withMark, "", false}, {withMark, "of the exporT", false}, {markless, "of the export", false},
-		{markless, "", true}, {withMark, "of the export", true}} {
+	}{
+		{withMark, "", false},
+		{withMark, "of the exporT", false},
+		{markless, "of the export", false},
+		{markless, "", true},
+		{withMark, "of the export", true},
+	} {
 		o := bloomkv.ImportOptions{Replace: true, Mark: []byte(c.mark)}
 		if err := asked.Import(t.Context(), bytes.NewReader(c.stream), o); (err == nil) != c.ok {
 			t.Errorf("import %d, which wants the mark %q: %v", i, c.mark, err)

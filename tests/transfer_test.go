@@ -63,6 +63,7 @@ func overwritten(t *testing.T) ([]byte, map[string]string) {
 // TestAnImportKeepsWhatIsWrittenNextToIt writes to the store while the stream is read, and after the import.
 func TestAnImportKeepsWhatIsWrittenNextToIt(t *testing.T) {
 	s, want := overwritten(t)
+	putOwn := func(db *bloomkv.DB) error { return db.Put([]byte("own"), []byte("v")) }
 	for _, c := range []struct {
 		name    string
 		replace bool
@@ -70,9 +71,9 @@ func TestAnImportKeepsWhatIsWrittenNextToIt(t *testing.T) {
 		refused bool
 	}{
 		{"nothing", false, nil, false},
-		{"a key", false, func(db *bloomkv.DB) error { return db.Put([]byte("own"), []byte("v")) }, true},
+		{"a key", false, putOwn, true},
 		{"a mark", false, func(db *bloomkv.DB) error { return db.Apply(marked("own")) }, true},
-		{"a key that is replaced", true, func(db *bloomkv.DB) error { return db.Put([]byte("own"), []byte("v")) }, false},
+		{"a key that is replaced", true, putOwn, false},
 	} {
 		for _, behind := range []int{0, 40, len(s) - 1} {
 			mem := vfstest.NewMem()
@@ -477,7 +478,8 @@ func TestAStreamComesInWhateverPiecesItsReaderYields(t *testing.T) {
 			if err := holds(mem, dir, want); err != nil {
 				t.Errorf("%s, %s: %v", name, dir, err)
 			}
-			err := importers(t, vfstest.NewMem())[dir](wrap(io.MultiReader(bytes.NewReader(s[:99]), iotest.ErrReader(failed))))
+			failing := io.MultiReader(bytes.NewReader(s[:99]), iotest.ErrReader(failed))
+			err := importers(t, vfstest.NewMem())[dir](wrap(failing))
 			if !errors.Is(err, failed) {
 				t.Errorf("%s, %s: %v, want the error of the reader", name, dir, err)
 			}

@@ -369,9 +369,10 @@ func TestAnIteratorOfATransactionDoesNotSeeLaterWrites(t *testing.T) {
 			all, v := bloomkv.KeyRange{}, []byte(round)
 			must(t, errors.Join(tx.DeleteRange(all), tx.Put([]byte("b"), v), tx.Put([]byte("c"), v)))
 			read()
-			got, back := "", ""
+			var got []byte
+			back := ""
 			for k, v := range forward.All() {
-				got += string(k) + string(v) + " "
+				got = fmt.Appendf(got, "%s%s ", k, v)
 				must(t, errors.Join(tx.Put([]byte("d"), v), tx.Put([]byte("e"), v), tx.Delete([]byte("c"))))
 				read()
 			}
@@ -380,7 +381,7 @@ func TestAnIteratorOfATransactionDoesNotSeeLaterWrites(t *testing.T) {
 				must(t, errors.Join(tx.Put([]byte("aa"), v), tx.DeleteRange(all)))
 				read()
 			}
-			if got != want || back != want {
+			if string(got) != want || back != want {
 				t.Errorf("round %s: %q, and backward %q, want %q", round, got, back, want)
 			}
 			must(t, errors.Join(tx.DeleteRange(all), tx.Put([]byte("b"), v), tx.Put([]byte("c"), v)))

@@ -148,7 +148,8 @@ func TestTheFingerprintOfALongTailStays(t *testing.T) {
 		file[i]--
 	}
 	short := bytes.NewReader(file[1:])
-	if _, err := Fingerprint(short, "table", &manifest.Table{Size: 200 << 10, TailLen: 9}); !errors.Is(err, corrupt.Err) {
+	_, err := Fingerprint(short, "table", &manifest.Table{Size: 200 << 10, TailLen: 9})
+	if !errors.Is(err, corrupt.Err) {
 		t.Errorf("a file that ends early: %v, want damage", err)
 	}
 }
