@@ -35,8 +35,11 @@ func commandOf(t *testing.T, index uint64, key string, size int) *raft.Log {
 func TestCommandsThatTheStoreHasAreSkipped(t *testing.T) {
 	f := aloneFSM(t)
 	results := f.ApplyBatch([]*raft.Log{
-		commandOf(t, 4, "four", 1), commandOf(t, 5, "five", 1), commandOf(t, 6, "six", joinedBytes),
-		{Index: 7, Type: raft.LogCommand, Data: []byte("no batch")}, commandOf(t, 8, "eight", 1),
+		commandOf(t, 4, "four", 1),
+		commandOf(t, 5, "five", 1),
+		commandOf(t, 6, "six", joinedBytes),
+		{Index: 7, Type: raft.LogCommand, Data: []byte("no batch")},
+		commandOf(t, 8, "eight", 1),
 		{Index: 9, Type: raft.LogConfiguration},
 	})
 	for i, result := range results {

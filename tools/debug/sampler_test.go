@@ -45,11 +45,20 @@ func TestTheLastMinuteBeginsWithTheOldestLookInIt(t *testing.T) {
 		s := newSampler(db, 20*time.Second) // four looks at most are kept
 		began := time.Now()
 		for i, c := range []struct{ at, now, minute time.Duration }{
-			{0, 0, 0}, {20, 20, 20},
+			{0, 0, 0},
+			{20, 20, 20},
 			{29, 20, 20}, // the last look is too young for another one
-			{30, 10, 30}, {50, 20, 50}, {80, 30, 60},
+			{30, 10, 30},
+			{50, 20, 50},
+			{80, 30, 60},
 			{91, 11, 41}, // the looks at 20 and 30 are older than a minute
-			{200, 109, 109}, {210, 10, 10}, {220, 10, 20}, {230, 10, 30}, {240, 10, 40}, {250, 10, 40}, {260, 10, 40},
+			{200, 109, 109},
+			{210, 10, 10},
+			{220, 10, 20},
+			{230, 10, 30},
+			{240, 10, 40},
+			{250, 10, 40},
+			{260, 10, 40},
 		} {
 			time.Sleep(time.Until(began.Add(c.at * time.Second)))
 			s.sample(10 * time.Second)

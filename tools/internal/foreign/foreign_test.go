@@ -324,7 +324,7 @@ func FuzzOpen(f *testing.F) {
 			f.Add(b)
 		}
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { readForged(t, b) })
+	f.Fuzz(func(t *testing.T, b []byte) { _ = readForged(t, b) })
 }
 
 // readForged asks for everything in a table whose bytes may be anything. Each error must be one that this package

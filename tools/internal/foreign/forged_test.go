@@ -56,7 +56,7 @@ func TestAForgedTableIsReadToAnError(t *testing.T) {
 	for _, h := range badger.parts {
 		for i := range h.size {
 			for _, mask := range []byte{1, 0x80, 0xff} {
-				readForged(t, badger.forged(func(b []byte) { b[h.offset+i] ^= mask }))
+				_ = readForged(t, badger.forged(func(b []byte) { b[h.offset+i] ^= mask }))
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func TestAForgedTableIsReadToAnError(t *testing.T) {
 		for i := range b {
 			for _, mask := range []byte{1, 0xff} {
 				b[i] ^= mask
-				readForged(t, b)
+				_ = readForged(t, b)
 				b[i] ^= mask
 			}
 		}
