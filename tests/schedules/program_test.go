@@ -27,9 +27,10 @@ type state [keys]int
 
 func key(i int) []byte { return []byte{'k', "0123"[i]} } // the last is only a bound
 
-// value returns the value with the given number. Two of three are so large that a few fill a memtable.
+// value returns the value with the given number. Two of three are so large that a few fill a memtable, and none
+// needs one of its own.
 func value(n int) []byte {
-	size := []int{20, 6000, 9000}[n%3]
+	size := []int{20, 3000, 6000}[n%3]
 	return bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(n)), size/4) //nolint:gosec // small
 }
 
@@ -152,7 +153,7 @@ func (p *program) run() {
 		return
 	}
 	for i := range keys + p.rng.IntN(3) {
-		p.put(i%keys, 3+i*4)
+		p.put(i%keys, 3+3*i) // small ones, so that they stay in one memtable
 	}
 	if p.rng.IntN(2) == 0 {
 		p.wrong("flush", p.db.Flush(context.Background()))
