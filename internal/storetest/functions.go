@@ -38,4 +38,5 @@ const (
 	WarmUp        Function = "internal/budget.(*Share).WarmUp"
 	WaitForCalls  Function = "internal/tree.(*calls).WaitForCalls"
 	ReleaseStates Function = "internal/tree.(*Tree).ReleaseStates"
+	Remove        Function = "internal/tree.(*Tree).Remove"
 )
