@@ -86,8 +86,16 @@ func filledLog(t *testing.T, fsys vfs.FS, first, last uint64) *storeLog {
 
 func TestTheEndsOfALogAreThoseOfItsEntries(t *testing.T) {
 	for _, c := range []struct{ lo, hi, first, last uint64 }{
-		{1, 4, 10, 20}, {1, 10, 11, 20}, {11, 30, 10, 10}, {10, 10, 11, 20}, {20, 20, 10, 19}, {15, 20, 10, 14},
-		{10, 20, 0, 0}, {1, 30, 0, 0}, {1, 9, 10, 20}, {21, 30, 10, 20},
+		{1, 4, 10, 20},
+		{1, 10, 11, 20},
+		{11, 30, 10, 10},
+		{10, 10, 11, 20},
+		{20, 20, 10, 19},
+		{15, 20, 10, 14},
+		{10, 20, 0, 0},
+		{1, 30, 0, 0},
+		{1, 9, 10, 20},
+		{21, 30, 10, 20},
 	} {
 		fsys := vfstest.NewMem()
 		l := filledLog(t, fsys, 10, 20)

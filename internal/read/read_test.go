@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -65,52 +64,6 @@ type noTables struct{ Tables }
 
 func (noTables) Fit()        {}
 func (noTables) Count(int64) {}
-
-// put writes a key to the memtable and makes it visible.
-func put(r *Reader, key string) {
-	seq := r.tree.NewestSeq() + 1
-	r.tree.Load().Mem.Add([]byte(key), r.Hash([]byte(key)).Mixed, seq, ikey.Set, nil)
-	r.tree.Publish(seq)
-}
-
-// Memtables are replaced while a cursor begins. The state that the cursor reads has everything written up to its
-// sequence.
-func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
-	for _, after := range []bool{false, true} {
-		r := newReader(t)
-		put(r, "k")
-		exchange := func() {
-			r.tree.Freeze(nil, r.tree.NewestSeq(), batch.Mark{}, 1<<16)
-			put(r, "k")
-		}
-		exchanges := 0
-		r.tree.SeqGate = func(read func() uint64) uint64 {
-			gated := exchanges < 2
-			if !gated {
-				return read()
-			}
-			exchanges++
-			gate := r.tree.SeqGate
-			r.tree.SeqGate = nil // exchange reads the sequence too
-			defer func() { r.tree.SeqGate = gate }()
-			if after {
-				seq := read()
-				exchange()
-				return seq
-			}
-			exchange()
-			return read()
-		}
-		c, err := r.Open(nil, nil, false, Newest, nil)
-		must(t, err)
-		_, newest, ok := c.state.Mem.Get([]byte("k"), r.Hash([]byte("k")).Mixed, ikey.MaxSeq)
-		if exchanges != 2 || !ok || newest.Seq() < c.seq {
-			t.Errorf("after %v: %d exchanges; the cursor's memtable has a write of %d (%v), and it reads at %d",
-				after, exchanges, newest.Seq(), ok, c.seq)
-		}
-		must(t, c.Close())
-	}
-}
 
 // A seek past one end of the range, after a move that failed, is not an error.
 func TestASeekBehindTheRangeForgetsAnError(t *testing.T) {

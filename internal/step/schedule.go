@@ -256,9 +256,21 @@ func Meet() {
 
 // At lets another goroutine go on, if the schedule wants that.
 func At(name string) {
+	if f, ok := calls.Load(name); ok {
+		f.(func())() //nolint:errcheck,forcetypeassert // stored by On
+	}
 	if c := active.Load(); c != nil {
 		c.moment(name)
 	}
+}
+
+var calls sync.Map // by name: functions that At calls
+
+// On has f called at each moment of a name, on its goroutine, until the returned function is called. f may meet such a
+// moment itself.
+func On(name string, f func()) (off func()) {
+	calls.Store(name, f)
+	return func() { calls.Delete(name) }
 }
 
 // Until returns once ready returns true.

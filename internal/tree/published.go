@@ -13,21 +13,16 @@ type published struct {
 	visible atomic.Uint64            // the newest sequence visible to readers
 	newest  atomic.Pointer[markPair] // nil without a mark; stored before the mark's sequence becomes visible
 	durable atomic.Pointer[batch.Mark]
-
-	// SeqGate is set only by tests. It wraps each read of the visible sequence. A reader loads a state and then the
-	// sequence, with nothing between the two, and only here can a test intervene. If it is nil, it costs a lookup one
-	// load, next to that of the state, and a branch.
-	SeqGate func(read func() uint64) uint64
 }
 
 // NewestSeq returns the newest sequence visible to readers. A reader loads its state first: a state older than the
 // sequence lacks only what is newer than the call. In the other order, a compaction could have dropped the version
 // that an older sequence needs.
 func (p *published) NewestSeq() ikey.Seq {
-	if p.SeqGate != nil {
-		return ikey.Seq(p.SeqGate(p.visible.Load))
-	}
-	return ikey.Seq(p.visible.Load())
+	step.At("sequence: read")
+	seq := ikey.Seq(p.visible.Load())
+	step.At("sequence: known")
+	return seq
 }
 
 // Publish makes all writes up to seq visible to readers.

@@ -53,24 +53,3 @@ func TestAMarkIsVisibleWithItsSequence(t *testing.T) {
 		t.Error("a mark above the last sequence was recorded")
 	}
 }
-
-// TestAPinReadsSequenceAndMarkTogether sets a mark each time when a pin has read the sequence.
-func TestAPinReadsSequenceAndMarkTogether(t *testing.T) {
-	tree, _ := newTree(t, vfstest.NewMem())
-	next, left := ikey.Seq(1), 3
-	tree.SeqGate = func(read func() uint64) uint64 {
-		seq := read()
-		if left > 0 {
-			left--
-			tree.SetMark(batch.Mark{Seq: next, Bytes: []byte{byte(next)}})
-			tree.Publish(next)
-			next++
-		}
-		return seq
-	}
-	p, err := tree.Pin()
-	must(t, err)
-	if p.Mark.Seq != p.Seq || p.Seq != 3 {
-		t.Errorf("the pin at sequence %d has the mark of sequence %d, want both 3", p.Seq, p.Mark.Seq)
-	}
-}

@@ -37,8 +37,6 @@ type Tree struct {
 
 	state atomic.Pointer[State] // nil before Begin and after End; swapped under mu
 	published
-	// HoldGate is set only by tests. Hold calls it between its two steps.
-	HoldGate atomic.Pointer[func()]
 
 	refusal atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
 	retired chan struct{}         // capacity 1; holds an element after a state was retired
@@ -117,9 +115,6 @@ func (t *Tree) Hold() (*State, bool) {
 	g := t.Domain.Enter()
 	defer g.Leave()
 	s := t.state.Load()
-	if f := t.HoldGate.Load(); f != nil {
-		(*f)()
-	}
 	step.At("tree: hold")
 	if s != nil {
 		s.Hold()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -41,72 +40,6 @@ func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	must(t, tree.Create(1, 7))
 	tree.Begin(tree.FirstState(nil, 1<<16), 0)
 	return tree, o
-}
-
-func locked(mu interface {
-	TryLock() bool
-	Unlock()
-},
-) bool {
-	ok := mu.TryLock()
-	if ok {
-		mu.Unlock()
-	}
-	return !ok
-}
-
-// A reader of the list that does not find a pin has no version newer than the pin.
-func TestAPinTakesItsSequenceUnderTheLockOfTheList(t *testing.T) {
-	tree, _ := newTree(t, vfstest.NewMem())
-	tree.Publish(3)
-	reads := 0
-	tree.SeqGate = func(read func() uint64) uint64 {
-		reads++
-		if !locked(&tree.snapshots.mu) || !locked(&tree.mu) {
-			t.Error("the sequence of a pin is read without a lock")
-		}
-		return read()
-	}
-	p, err := tree.Pin()
-	must(t, err)
-	if got := tree.Pinned(); reads != 1 || len(got) != 1 || got[0] != 3 || p.Seq != 3 {
-		t.Errorf("a pin at %d after %d readings, the list has %v, want 3", p.Seq, reads, got)
-	}
-	tree.SeqGate = nil
-
-	// A pin that waits for the list includes what becomes visible while the list is locked.
-	tree.snapshots.mu.Lock()
-	taken := make(chan *Pin)
-	go func() {
-		p, err := tree.Pin()
-		if err != nil {
-			t.Error(err)
-		}
-		taken <- p
-	}()
-	for !locked(&tree.mu) { // the other goroutine has it, and waits for the list
-		time.Sleep(time.Millisecond)
-	}
-	tree.Publish(4)
-	tree.snapshots.mu.Unlock()
-	if late := <-taken; late.Seq != 4 {
-		t.Errorf("a pin at %d, want 4, which was visible before the pin was in the list", late.Seq)
-	}
-}
-
-func TestWhatIsRecordedAndItsStateAreTakenBetweenTwoEdits(t *testing.T) {
-	tree, _ := newTree(t, vfstest.NewMem())
-	held := false
-	gate := func() { held = locked(&tree.editMu) }
-	tree.HoldGate.Store(&gate)
-	recorded, s := tree.Recorded()
-	if !held {
-		t.Error("the state is taken without the lock of edits")
-	}
-	if s.Version != recorded.Version {
-		t.Error("the state is of another version than what is recorded")
-	}
-	tree.Release(s)
 }
 
 func TestAFailureIsKeptAndToldOnce(t *testing.T) {

@@ -31,7 +31,7 @@ func key(i int) []byte { return []byte{'k', "0123"[i]} } // the last is only a b
 // needs one of its own.
 func value(n int) []byte {
 	size := []int{20, 3000, 6000}[n%3]
-	return bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(n)), size/4) //nolint:gosec // small
+	return bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(n)), size/4)
 }
 
 // number returns the number of a value, and an error if it is not one.
@@ -358,8 +358,8 @@ func (p *program) put(i, n int) {
 	}
 }
 
-// churn overwrites a key, and drops the older version by a flush, or merges both. Merging may hide a mistake: in the last
-// level, versions lose their numbers.
+// churn overwrites a key, and drops the older version by a flush, or merges both. Merging may hide a mistake: in the
+// last level, versions lose their numbers.
 func (p *program) churn(i, n int, merge bool) {
 	p.put(i, n)
 	p.wrong("flush", p.db.Flush(context.Background()))
