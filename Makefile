@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz cross demo help tidy fuzz-files swarm long salvage promise digest kept screenshots bench-compare
+.PHONY: check test race lint fuzz cross demo help tidy fuzz-files swarm long salvage scope promise digest kept screenshots bench-compare
 
 check: ## all that CI runs
 	.ci/run
@@ -42,6 +42,9 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 
 salvage: ## a store damaged at every byte, cut off at every length, and one of 1 GB with damaged blocks: two minutes
 	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v ./tests -everywhere
+
+scope: ## all programs of five operations, and a crash at each of their file operations: half an hour
+	go test -count=1 -timeout 3h -run TestEveryShortProgram -v ./tests -scope 5
 
 promise: ## the rate of filters in every state of the tree, of all key shapes, with too little memory; of 10⁸ keys
 	go test -count=1 -timeout 1h -run 'TestThePromise' -v . ./tests -long 2
