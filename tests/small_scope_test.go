@@ -74,8 +74,8 @@ func (r *scopeRun) put(key string) error {
 	return r.db.Put([]byte(key), []byte(r.model[key]))
 }
 
-// TestEveryShortProgramSurvivesEveryCrash runs all programs of a few operations, and with that their beginnings. At each
-// file operation of each program power fails, in a copy: the copy has what was there after the operations that had
+// TestEveryShortProgramSurvivesEveryCrash runs all programs of a few operations, and with that their beginnings. At
+// each file operation of each program power fails, in a copy: the copy has what was there after the operations that had
 // returned, or after one more.
 func TestEveryShortProgramSurvivesEveryCrash(t *testing.T) {
 	for first := range scopeOps {
@@ -107,7 +107,8 @@ func runScope(t *testing.T, program []int) int {
 	crash := func(op vfstest.Op) error {
 		if op.Kind.Changes() {
 			done := int(r.done.Load())
-			for _, keep := range []vfstest.Keep{vfstest.KeepNothing, vfstest.KeepAll, vfstest.KeepSome(uint64(done), 50)} {
+			some := vfstest.KeepSome(uint64(done), 50)
+			for _, keep := range []vfstest.Keep{vfstest.KeepNothing, vfstest.KeepAll, some} {
 				copied := mem.Crash(keep)
 				r.mu.Lock()
 				r.crashes = append(r.crashes, scopeCrash{copied, done, op.String()})
