@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"math/rand/v2"
 	"runtime/debug"
@@ -183,9 +182,12 @@ func (c *controller) moment(name string) {
 	g.last = name
 	c.trace.Moments++
 	c.trace.Counts[name]++
-	h := fnv.New64a()
-	fmt.Fprint(h, c.trace.Sum, g.id, name)
-	c.trace.Sum = h.Sum64()
+	const prime = 1099511628211 // FNV-1a
+	sum := (c.trace.Sum ^ uint64(g.id)) * prime //nolint:gosec // not negative
+	for i := range len(name) {
+		sum = (sum ^ uint64(name[i])) * prime
+	}
+	c.trace.Sum = sum
 	if c.Log {
 		c.trace.Lines = append(c.trace.Lines, fmt.Sprintf("%d %s", g.id, name))
 	}
