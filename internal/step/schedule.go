@@ -182,7 +182,7 @@ func (c *controller) moment(name string) {
 	g.last = name
 	c.trace.Moments++
 	c.trace.Counts[name]++
-	const prime = 1099511628211 // FNV-1a
+	const prime = 1099511628211                 // FNV-1a
 	sum := (c.trace.Sum ^ uint64(g.id)) * prime //nolint:gosec // not negative
 	for i := range len(name) {
 		sum = (sum ^ uint64(name[i])) * prime
