@@ -58,6 +58,7 @@ func (db *DB) Export(ctx context.Context, opts ExportOptions) (*Export, error) {
 	var x *Export
 	err := db.tree.Call(ctx, func(ctx context.Context) (err error) {
 		recorded, s := db.tree.Recorded() // not nil, since Close waits
+		step.At("export: state")
 		if x, err = db.export(ctx, recorded, s, opts.Since); err != nil {
 			db.tree.Release(s)
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -169,6 +170,7 @@ func (b *Share) damaged(t *tree.Table) {
 func (b *Share) settle(t *tree.Table) {
 	changed := b.count(t)
 	t.Loading.Unlock()
+	step.At("table: loaded")
 	if b.exceeds(t) && t.Loading.TryLock() { // the plan has changed meanwhile
 		b.reduce(t)
 		t.Loading.Unlock()

@@ -147,6 +147,7 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	h.inserts++
 	c.inserts.Add(1)
 	h.mu.Unlock()
+	step.At("cache: inserted")
 	full.retire()
 	return b
 }

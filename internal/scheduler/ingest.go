@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -60,6 +61,7 @@ func (s *Scheduler) pause() (resume func()) {
 		defer s.mu.Unlock()
 		return s.running == nil
 	})
+	step.At("compaction: paused")
 	return func() {
 		s.mu.Lock()
 		s.era, s.endEra = context.WithCancel(s.Tree.Life())

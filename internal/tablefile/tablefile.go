@@ -219,6 +219,7 @@ func (f *File) Close() error {
 		m = p.dropMapping(i, nil)
 	}
 	p.mu.Unlock()
+	step.At("file: closed")
 	err := f.dir.unmap(m)
 	if h == nil {
 		return err
