@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-var scope = flag.Int("scope", 2, "all programs of so many operations are run, with a crash at each file operation")
+var scope = flag.Int("scope", 2, "operations of a program: all programs run, with a crash at each file operation")
 
 // A scopeRun is a run of a program of few operations.
 type scopeRun struct {
@@ -28,7 +28,7 @@ type scopeRun struct {
 	crashes []scopeCrash
 }
 
-// A scopeCrash is what a loss of power leaves, after so many operations had returned.
+// A scopeCrash is what a loss of power leaves, and the number of operations that had returned.
 type scopeCrash struct {
 	mem  *vfstest.Mem
 	done int
@@ -123,7 +123,7 @@ func runScope(t *testing.T, program []int) int {
 	r.fs = vfstest.NewHook(mem, crash)
 	r.db, err = bloomkv.Open("db", storetest.Tiny(r.fs))
 	must(t, err)
-	states := []map[string]string{{}} // after so many operations
+	states := []map[string]string{{}} // by the number of operations before
 	var names []string
 	for _, i := range program {
 		names = append(names, scopeOps[i].name)
