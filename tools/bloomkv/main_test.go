@@ -415,16 +415,22 @@ func TestAnInterruptEndsALoadThatWaits(t *testing.T) {
 }
 
 func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	parent := t.TempDir()
+	t.Setenv("TMPDIR", parent)
 	data := demoLines(t, demoFewest)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
+	go func() { // interrupts once the store is begun
+		defer cancel()
+		for begun, err := os.ReadDir(parent); err == nil && len(begun) == 0; begun, err = os.ReadDir(parent) {
+			time.Sleep(time.Millisecond)
+		}
+	}()
 	var out, errs bytes.Buffer
 	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
 	if code := a.run(ctx, []string{"demo", "--data", data}); code != cli.ExitInterrupted || out.Len() > 0 {
 		t.Errorf("exit %d, want %d: %s%s", code, cli.ExitInterrupted, &out, &errs)
 	}
-	left, err := os.ReadDir(os.Getenv("TMPDIR"))
+	left, err := os.ReadDir(parent)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,10 @@ func TestMain(m *testing.M) {
 	case "fail":
 		fmt.Fprintln(os.Stderr, "broken")
 		os.Exit(ExitTrouble)
-	case "wait":
+	case "wait": // a file tells that it does
+		if err := os.WriteFile(os.Args[2], nil, 0o600); err != nil {
+			os.Exit(ExitTrouble)
+		}
 		<-ctx.Done()
 		fmt.Fprintln(os.Stderr, "cleaned")
 		os.Exit(ExitInterrupted)
@@ -37,9 +41,15 @@ func TestAProgramIsStartedAgainAndEndsCleanly(t *testing.T) {
 	if err := Again(t.Context(), []string{"fail"}, nil, &got); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("fail: %v, want what the process printed", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if err := Again(ctx, []string{"wait"}, nil, &got); !errors.Is(err, context.DeadlineExceeded) ||
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := filepath.Join(t.TempDir(), "waits")
+	go func() {
+		defer cancel()
+		for _, err := os.Stat(waits); err != nil && t.Context().Err() == nil; _, err = os.Stat(waits) {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if err := Again(ctx, []string{"wait", waits}, nil, &got); !errors.Is(err, context.Canceled) ||
 		!strings.Contains(err.Error(), "cleaned") {
 		t.Errorf("wait: %v, want the end of the context and what the process printed", err)
 	}
