@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -361,30 +362,33 @@ func TestNoDescriptorOutlivesClose(t *testing.T) {
 // TestASecondCloseWaitsForTheFirst holds the first Close back before it gives up the lock: whoever has closed a store,
 // first or not, can open it again.
 func TestASecondCloseWaitsForTheFirst(t *testing.T) {
-	mem := vfstest.NewMem()
-	begun, goOn := make(chan bool), make(chan bool)
-	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
-		if op.Kind == vfstest.OpClose && filepath.Base(op.Name) == "LOCK" {
-			begun <- true
-			<-goOn
+	synctest.Test(t, func(t *testing.T) {
+		mem := vfstest.NewMem()
+		begun, goOn := make(chan bool), make(chan bool)
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpClose && filepath.Base(op.Name) == "LOCK" {
+				begun <- true
+				<-goOn
+			}
+			return nil
+		})})
+		must(t, err)
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- db.Close() }()
+		<-begun
+		go func() { second <- db.Close() }()
+		synctest.Wait()
+		select {
+		case err := <-second:
+			t.Errorf("a second Close returned %v before the first", err)
+		default:
 		}
-		return nil
-	})})
-	must(t, err)
-	first, second := make(chan error, 1), make(chan error, 1)
-	go func() { first <- db.Close() }()
-	<-begun
-	go func() { second <- db.Close() }()
-	select {
-	case err := <-second:
-		t.Errorf("a second Close returned %v before the first", err)
-	case <-time.After(20 * time.Millisecond):
-	}
-	goOn <- true
-	must(t, <-first)
-	if err := <-second; !errors.Is(err, bloomkv.ErrClosed) {
-		t.Errorf("a second Close: %v, want %v", err, bloomkv.ErrClosed)
-	}
-	db = storetest.Open(t, "db", &bloomkv.Options{FS: mem})
-	must(t, db.Close())
+		goOn <- true
+		must(t, <-first)
+		if err := <-second; !errors.Is(err, bloomkv.ErrClosed) {
+			t.Errorf("a second Close: %v, want %v", err, bloomkv.ErrClosed)
+		}
+		db = storetest.Open(t, "db", &bloomkv.Options{FS: mem})
+		must(t, db.Close())
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -19,71 +20,79 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
+// TestWritersThatWaitShareOneSync holds the first sync until all other writers wait.
 func TestWritersThatWaitShareOneSync(t *testing.T) {
+	const writers = 16
+	var first atomic.Bool
 	fs := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
-		if op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, ".log") {
-			time.Sleep(time.Millisecond) // like a disk
+		if op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog) && !first.Swap(true) {
+			storetest.Soon(t, "the other writers wait", func() bool {
+				_, waiting := storetest.Writers()
+				return waiting == writers-1
+			})
 		}
 		return nil
 	})
 	db := storetest.Open(t, "db", &bloomkv.Options{FS: fs})
-	const writers, each = 16, 25
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
-			for i := range each {
-				if err := db.Put(fmt.Appendf(nil, "%d/%d", w, i), nil); err != nil {
-					t.Error(err)
-				}
+			if err := db.Put(fmt.Append(nil, w), nil); err != nil {
+				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	m := db.Metrics().Writes
-	if m.Operations != writers*each || m.LogSyncs > writers*each/4 || m.Groups != m.LogSyncs {
-		t.Errorf("%d writes in %d groups with %d syncs, want %d in at most %d groups, one sync per group",
-			m.Operations, m.Groups, m.LogSyncs, writers*each, writers*each/4)
+	if m := db.Metrics().Writes; m.Operations != writers || m.LogSyncs != 2 || m.Groups != 2 {
+		t.Errorf("%d writes in %d groups with %d syncs, want %d in two groups, one sync per group",
+			m.Operations, m.Groups, m.LogSyncs, writers)
 	}
 	must(t, db.Close())
 }
 
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
-	fs, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
-		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog)
+	synctest.Test(t, func(t *testing.T) {
+		fs, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {
+			return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncOldLog)
+		})
+		opts := storetest.Small(fs)
+		opts.Durability = bloomkv.DurabilityNoSync
+		db := storetest.Open(t, "db", opts)
+		value := make([]byte, 1000)
+		rotated := func() bool {
+			return db.Metrics().Writes.Flushes > 0 || db.Metrics().Work.Memtables > 0
+		}
+		n := 0
+		for ; !rotated(); n++ {
+			must(t, db.Put(fmt.Appendf(nil, "%06d", n), value))
+		}
+		// The old log's sync blocks. Unsynced writes continue in the new log; a synced write there waits for the old
+		// one.
+		must(t, db.Put([]byte("after"), nil))
+		done := make(chan error, 1)
+		go func() {
+			var b bloomkv.Batch
+			b.Put([]byte("durable"), nil)
+			done <- db.ApplyWith(&b, bloomkv.DurabilitySync)
+		}()
+		synctest.Wait()
+		if db.Metrics().Writes.LogSyncs == 0 {
+			t.Error("the Sync write has not synced its own log")
+		}
+		select {
+		case err := <-done:
+			t.Fatalf("a Sync write was acknowledged (%v) before the older log was durable", err)
+		default:
+		}
+		if _, err := db.Get([]byte("after")); err != nil {
+			t.Errorf("an unsynced write in the new log: %v", err)
+		}
+		open()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		must(t, db.Close())
 	})
-	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.DurabilityNoSync
-	db := storetest.Open(t, "db", opts)
-	value := make([]byte, 1000)
-	rotated := func() bool {
-		return db.Metrics().Writes.Flushes > 0 || db.Metrics().Work.Memtables > 0
-	}
-	n := 0
-	for ; !rotated(); n++ {
-		must(t, db.Put(fmt.Appendf(nil, "%06d", n), value))
-	}
-	// The old log's sync blocks. unsynced writes continue in the new log; a synced write there waits for the old one.
-	must(t, db.Put([]byte("after"), nil))
-	done := make(chan error, 1)
-	go func() {
-		var b bloomkv.Batch
-		b.Put([]byte("durable"), nil)
-		done <- db.ApplyWith(&b, bloomkv.DurabilitySync)
-	}()
-	storetest.Soon(t, "the Sync write has its own log synced", func() bool { return db.Metrics().Writes.LogSyncs > 0 })
-	select {
-	case err := <-done:
-		t.Fatalf("a Sync write was acknowledged (%v) before the older log was durable", err)
-	case <-time.After(20 * time.Millisecond):
-	}
-	if _, err := db.Get([]byte("after")); err != nil {
-		t.Errorf("an unsynced write in the new log: %v", err)
-	}
-	open()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-	must(t, db.Close())
 }
 
 func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
@@ -157,20 +166,22 @@ func TestABatchLargerThanAMemtableGetsOneOfItsOwn(t *testing.T) {
 }
 
 func TestFlushGivesUpWaitingForRoomWithItsContext(t *testing.T) {
-	fs, open := storetest.Gated(vfstest.NewMem(), storetest.CreatesTable)
-	opts := storetest.Small(fs)
-	opts.Durability = bloomkv.DurabilityNoSync
-	db := storetest.Open(t, "db", opts)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	for i := range 2 { // the first flush hangs, the second has to wait
-		must(t, db.Put(fmt.Appendf(nil, "%d", i), nil))
-		if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("flush %d: %v, want the deadline", i, err)
+	synctest.Test(t, func(t *testing.T) {
+		fs, open := storetest.Gated(vfstest.NewMem(), storetest.CreatesTable)
+		opts := storetest.Small(fs)
+		opts.Durability = bloomkv.DurabilityNoSync
+		db := storetest.Open(t, "db", opts)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		for i := range 2 { // the first flush hangs, the second has to wait
+			must(t, db.Put(fmt.Appendf(nil, "%d", i), nil))
+			if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("flush %d: %v, want the deadline", i, err)
+			}
 		}
-	}
-	open()
-	must(t, db.Close())
+		open()
+		must(t, db.Close())
+	})
 }
 
 // TestALogReservesWhatTheOneBeforeItHad opens a store, fills a log, flushes it, and does so twice more: only the first
