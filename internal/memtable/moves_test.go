@@ -233,13 +233,14 @@ func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 					return
 				}
 				c.Close()
+				runtime.Gosched() // otherwise the writer would wait long for a single processor
 			}
 		})
 	}
 	for i, e := range added {
 		tb.Add(e.k.User, bloomblock.HashKey(e.k.User), e.k.Trailer.Seq(), ikey.Set, []byte(e.v))
 		published.Store(int64(i + 1))
-		if i%8 == 0 {
+		if i%64 == 0 {
 			runtime.Gosched()
 		}
 	}

@@ -295,6 +295,7 @@ func TestCoveringBesideAWriter(t *testing.T) {
 						return
 					}
 				}
+				runtime.Gosched() // otherwise the writer would wait long for a single processor
 			}
 		})
 	}
