@@ -33,7 +33,7 @@ var rooms = map[string]room{
 	"tools/bloomkv": {9, []string{
 		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
 		"internal/manifest", "internal/filterplan", "internal/forecast", "internal/filename", "tools/cli",
-		"internal/httpguard",
+		"internal/httpguard", "internal/recovery",
 		"tools/internal/inspect", "tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -47,7 +48,7 @@ func (w *writeFlags) add(c *cobra.Command) {
 }
 
 func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
-	o, err := w.options(dir, o)
+	o, err := w.options(ctx, dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*
 }
 
 // options returns o with the options for filters from the flags and from the manifest of the store in dir.
-func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, error) {
+func (w *writeFlags) options(ctx context.Context, dir string, o bloomkv.Options) (bloomkv.Options, error) {
 	switch {
 	case !(w.rate > 0): // 0 in Options would mean the default
 		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
@@ -76,13 +77,13 @@ func (w *writeFlags) options(dir string, o bloomkv.Options) (bloomkv.Options, er
 	if w.changed("filter-memory") {
 		o.FilterFPR, o.FilterMemory = 0, int64(w.memory*(1<<20))
 	}
-	return w.kept(dir, o), nil
+	return w.kept(ctx, dir, o), nil
 }
 
 // kept returns o with the options for filters that a store was last written with, unless a flag overrides them.
-func (w *writeFlags) kept(dir string, o bloomkv.Options) bloomkv.Options {
+func (w *writeFlags) kept(ctx context.Context, dir string, o bloomkv.Options) bloomkv.Options {
 	// else Open returns the error, or creates a store
-	if s, err := manifest.Load(vfs.OS, dir); err == nil && s.Filters != nil {
+	if s, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir); err == nil && s.Filters != nil {
 		if kept := w.keep(s.Filters, o); canPlan(&kept) {
 			o = kept
 		}

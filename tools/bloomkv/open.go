@@ -28,7 +28,7 @@ func openInMemory(ctx context.Context, dir string, budget int64) (*bloomkv.DB, e
 	if err := storeDir(dir); err != nil {
 		return nil, err
 	}
-	o := new(writeFlags).kept(dir, bloomkv.Options{ReadOnly: true})
+	o := new(writeFlags).kept(ctx, dir, bloomkv.Options{ReadOnly: true})
 	o.MemoryBudget = cmp.Or(budget, o.MemoryBudget)
 	return bloomkv.OpenContext(ctx, dir, &o)
 }

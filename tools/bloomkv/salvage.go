@@ -39,7 +39,7 @@ created. In that case nothing is left in NEW.`,
   bloomkv salvage --json ./store ./saved > report.json`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := w.options(args[0], bloomkv.Options{})
+			o, err := w.options(c.Context(), args[0], bloomkv.Options{})
 			if err != nil {
 				return err
 			}

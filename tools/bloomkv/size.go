@@ -40,7 +40,7 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 				return err
 			}
 			// a single table has no logs
-			if n, err := countLogs(args[0]); err == nil && n > 0 {
+			if n, err := countLogs(c.Context(), args[0]); err == nil && n > 0 {
 				fmt.Fprintf(a.Err, "bloomkv: what is in %s is not included; compact writes it into tables\n",
 					words.Plural(n, "log"))
 			}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/tools/cli"
@@ -76,5 +78,22 @@ func TestAnInterruptEndsTheReadingOfALongFile(t *testing.T) {
 				t.Errorf("%v, %q: exit %d, %s; want %d", kind, args, r.code, r.err, cli.ExitInterrupted)
 			}
 		}
+	}
+}
+
+// TestAnEndedCommandReadsNoManifest asks for what commands read of a manifest beside the store itself, which may be
+// as long as a manifest can be.
+func TestAnEndedCommandReadsNoManifest(t *testing.T) {
+	dir := uncleanStore(t, true)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if o := new(writeFlags).kept(t.Context(), dir, bloomkv.Options{}); o.FilterFPR == 0 {
+		t.Error("the options of the store are not read")
+	}
+	if o := new(writeFlags).kept(ended, dir, bloomkv.Options{}); o.FilterFPR != 0 {
+		t.Errorf("options of a manifest: rate %v", o.FilterFPR)
+	}
+	if n, err := countLogs(ended, dir); !errors.Is(err, context.Canceled) {
+		t.Errorf("%d logs, %v, want %v", n, err, context.Canceled)
 	}
 }

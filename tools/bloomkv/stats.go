@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -163,7 +165,7 @@ rewrites them.`,
 				}
 				s := statsOf(m)
 				s.InMemory = partsOf(db.Tables())
-				if s.Logs, err = countLogs(args[0]); err != nil {
+				if s.Logs, err = countLogs(c.Context(), args[0]); err != nil {
 					return err
 				}
 				mark, err := db.Mark()
@@ -248,8 +250,8 @@ func (a *app) printMark(escaped string) {
 
 // countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are
 // left over from a process that died before it could remove them.
-func countLogs(dir string) (n int, err error) {
-	m, err := manifest.Load(vfs.OS, dir)
+func countLogs(ctx context.Context, dir string) (n int, err error) {
+	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 	if err != nil {
 		return 0, err
 	}
