@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -178,7 +178,7 @@ func testWhatReadersHandOut(t *testing.T, blockSize int) {
 		GetMany(keys [][]byte, f func(i int, value []byte, found bool) error) error
 		Iter(o bloomkv.IterOptions) *bloomkv.Iterator
 	}
-	storetest.Within(t, 20*time.Second, "the readers", func() {
+	testkit.Within(t, "the readers", func() {
 		for name, r := range map[string]reader{"store": db, "snapshot": snap} {
 			for i := range 20 {
 				if err := r.View(key(i), func(v []byte) error { look(name+".View", i, v); return nil }); err != nil {

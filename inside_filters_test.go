@@ -20,6 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -196,7 +197,7 @@ func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("Metrics waits for a filter")
 	}
 }

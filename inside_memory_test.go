@@ -17,6 +17,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -335,13 +336,13 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 		})
 	}
 	time.Sleep(10 * time.Millisecond)
-	storetest.Within(t, 30*time.Second, "work while another store hangs", func() {
+	testkit.Within(t, "work while another store hangs", func() {
 		fillStore(t, other, 2000)
 		atRest(t, other)
 	})
 	free := r.Pool().Free()
 	r.Pool().Reserved.Add(free) // leaves no memory for filters
-	storetest.Within(t, 30*time.Second, "reducing filters while a store hangs", r.Pool().Rebalance)
+	testkit.Within(t, "reducing filters while a store hangs", r.Pool().Rebalance)
 	storetest.Soon(t, "the other store has no filters", func() bool { return other.Metrics().Memory.Filters == 0 })
 	r.Pool().Reserved.Add(-free)
 
@@ -361,7 +362,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 			held = append(held, m)
 		}
 	}
-	storetest.Within(t, 30*time.Second, "Close while another store hangs", func() {
+	testkit.Within(t, "Close while another store hangs", func() {
 		if err := other.Close(); err != nil {
 			t.Error(err)
 		}
@@ -419,7 +420,7 @@ func TestStoresOpenWorkAndCloseSideBySide(t *testing.T) {
 			}
 		})
 	}
-	storetest.Within(t, 2*time.Minute, "opening and closing", wg.Wait)
+	testkit.Within(t, "opening and closing", wg.Wait)
 	accounts(t, r)
 }
 
@@ -505,12 +506,10 @@ func TestAMemtableThatWasWrittenOutIsLeftToTheCollector(t *testing.T) {
 		mem := weak.Make(db.Tree().Load().Mem)
 		must(t, db.Flush(t.Context()))
 		atRest(t, db)
-		for deadline := time.Now().Add(20 * time.Second); mem.Value() != nil; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("the memtable is still held")
-			}
+		testkit.Soon(t, "the memtable is not held any more", func() bool {
 			runtime.GC()
-		}
+			return mem.Value() == nil
+		})
 	}
 	must(t, db.Close())
 }
@@ -550,7 +549,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 		select {
 		case d := <-done:
 			longest = max(longest, d)
-		case <-time.After(30 * time.Second):
+		case <-time.After(testkit.Patience):
 			t.Error("a writer waits for memory")
 		}
 		for _, l := range locked {

@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -153,7 +154,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 				}
 				armed.Store(true)
 				var err error
-				storetest.Within(t, 20*time.Second, "the checkpoint", func() {
+				testkit.Within(t, "the checkpoint", func() {
 					if errors.Is(c.interrupted, bloomkv.ErrClosed) {
 						err = db.Checkpoint(context.Background(), "copy")
 					} else {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -223,7 +224,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 				closed = append(closed, err)
 			})
 		}
-		storetest.Within(t, 60*time.Second, "closing", wg.Wait)
+		testkit.Within(t, "closing", wg.Wait)
 		storetest.Progress.Add(1)
 		begun, during = begun+before, during+calls.Load()-before
 		nils := 0
@@ -237,7 +238,7 @@ func TestCloseBesideEveryOtherCall(t *testing.T) {
 		if nils != 1 {
 			t.Errorf("three calls of Close: %v, want one nil and two ErrClosed", closed)
 		}
-		if left := storetest.LeakedGoroutines(5 * time.Second); left != "" {
+		if left := storetest.LeakedGoroutines(testkit.Patience); left != "" {
 			t.Fatalf("goroutines outlive Close:\n%s", left)
 		}
 		stores, err := fsys.List(filepath.Dir(dir)) // and its checkpoints, which must be complete
@@ -278,7 +279,7 @@ func TestAScanThatCloseOvertakesStopsWithErrClosed(t *testing.T) {
 		steps := 0
 		for kv, err := range db.Scan(bloomkv.IterOptions{}) {
 			if steps++; steps == 100 {
-				storetest.Within(t, 20*time.Second, "Close inside a scan", func() {
+				testkit.Within(t, "Close inside a scan", func() {
 					if err := db.Close(); err != nil {
 						t.Error(err)
 					}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -444,7 +445,7 @@ func TestSyncNeedsNoRoom(t *testing.T) {
 			fill = i
 		}
 	} // the next write would wait
-	storetest.Within(t, 20*time.Second, "Sync of a full store", func() {
+	testkit.Within(t, "Sync of a full store", func() {
 		if err := db.Sync(); err != nil {
 			t.Error(err)
 		}

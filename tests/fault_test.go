@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -266,7 +266,7 @@ func failEach(t *testing.T, kind fault, memory *bloomkv.Resources) {
 				u := &uncertain{left: left}
 				mem := vfstest.NewMem()
 				what := fmt.Sprintf("%s at operation %d", kind.name, f.first)
-				storetest.Within(t, 60*time.Second, what, func() {
+				testkit.Within(t, what, func() {
 					if err := survives(u, f, mem); err != nil {
 						t.Errorf("%s at operation %d (%v): %v", kind.name, f.first, f.where.Load(), err)
 					}

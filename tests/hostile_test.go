@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -200,7 +201,7 @@ func TestASecondOpenerInTheProcessIsRefusedAtOnce(t *testing.T) {
 		}
 		db, err := bloomkv.Open(dir, storetest.Tiny(fsys))
 		must(t, err)
-		storetest.Within(t, 10*time.Second, "a second Open", func() {
+		testkit.Within(t, "a second Open", func() {
 			if _, err := bloomkv.Open(dir, storetest.Tiny(fsys)); !errors.Is(err, bloomkv.ErrLocked) ||
 				!strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: second open: %v, want ErrLocked and the directory", name, err)

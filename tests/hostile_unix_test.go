@@ -11,11 +11,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -42,7 +42,7 @@ func TestWhatIsNoRegularFileIsRefusedAndDoesNotHang(t *testing.T) {
 				must(t, os.Remove(name))
 			}
 			must(t, place(name))
-			storetest.Within(t, 20*time.Second, file+" as "+kind, func() {
+			testkit.Within(t, file+" as "+kind, func() {
 				db, err := bloomkv.Open(dir, d.options(vfs.OS))
 				if err == nil {
 					_ = db.Close()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -465,7 +466,7 @@ func TestImportOfABlockedReaderCanBeEnded(t *testing.T) {
 			}()
 			<-r.blocked
 			want := context.Canceled
-			storetest.Within(t, 20*time.Second, how, func() {
+			testkit.Within(t, how, func() {
 				if how == "close" {
 					want = bloomkv.ErrClosed
 					must(t, db.Close())

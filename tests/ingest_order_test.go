@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -449,7 +449,7 @@ func TestIngestOfOddSequences(t *testing.T) {
 	if err := storetest.Shows(db, want, keys); err != nil {
 		t.Errorf("after an ingest of a sequence that panics: %v", err)
 	}
-	storetest.Within(t, 20*time.Second, "Close after a sequence panicked", func() {
+	testkit.Within(t, "Close after a sequence panicked", func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

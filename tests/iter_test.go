@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -326,6 +327,6 @@ func TestManyIteratorsBesideWritersAndClose(t *testing.T) {
 		}
 		time.Sleep(time.Duration(20+round*10) * time.Millisecond)
 		must(t, db.Close())
-		storetest.Within(t, time.Minute, "ending", wg.Wait)
+		testkit.Within(t, "ending", wg.Wait)
 	}
 }

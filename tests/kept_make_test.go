@@ -13,11 +13,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -185,11 +185,7 @@ func (s *keptStore) settle() {
 
 func (s *keptStore) until(done func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatal("the background work of a new store does not end")
-		}
-	}
+	testkit.Soon(s.t, "the background work of a new store ends", done)
 }
 
 func (s *keptStore) put(key, value string) {

@@ -20,6 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -121,7 +122,7 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 	select {
 	case <-works:
 	case <-all:
-	case <-time.After(time.Minute):
+	case <-time.After(testkit.Patience):
 		t.Error("a process flushed nothing in a minute")
 	}
 	time.Sleep(after)
@@ -142,13 +143,13 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "db")
 	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 	must(t, err)
-	storetest.Within(t, 20*time.Second, "another process", func() {
+	testkit.Within(t, "another process", func() {
 		if out, err := child(t, "open", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") ||
 			!strings.Contains(string(out), dir) {
 			t.Errorf("second process: %s, %v, want ErrLocked and the directory", out, err)
 		}
 	})
-	storetest.Within(t, 20*time.Second, "Open of a second process to read", func() {
+	testkit.Within(t, "Open of a second process to read", func() {
 		if out, err := child(t, "read", dir).Output(); err != nil || !strings.HasPrefix(string(out), "locked true") {
 			t.Errorf("second process, read-only: %s, %v, want ErrLocked", out, err)
 		}
@@ -173,7 +174,7 @@ func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, writer.Process.Signal(syscall.SIGSTOP))
-	storetest.Within(t, 20*time.Second, "Open while another process is stopped", func() {
+	testkit.Within(t, "Open while another process is stopped", func() {
 		if _, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS)); !errors.Is(err, bloomkv.ErrLocked) {
 			t.Errorf("while the first process is stopped: %v, want ErrLocked", err)
 		}

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -304,7 +304,7 @@ func TestAScanOfAReaderThatCloseOvertakesRemovesNothing(t *testing.T) {
 	var last error
 	for _, err := range db.Scan(bloomkv.IterOptions{}) {
 		if last = err; err == nil {
-			storetest.Within(t, 20*time.Second, "Close inside a scan", func() {
+			testkit.Within(t, "Close inside a scan", func() {
 				if err := db.Close(); err != nil {
 					t.Error(err)
 				}

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -145,7 +144,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		close(release)
 		do(db.Close())
 	} else {
-		waitUntil(t, "files that were replaced are removed", func() bool {
+		storetest.Soon(t, "files that were replaced are removed", func() bool {
 			return db.Metrics().Files.Obsolete == 0 && len(logsIn(t, d.fs)) == 0
 		})
 		hold.Store(true)
@@ -174,16 +173,6 @@ func logsIn(t *testing.T, fsys vfs.FS) []string {
 	names, err := fsys.List("db")
 	must(t, err)
 	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, ".log") })
-}
-
-// waitUntil polls until the background work has reached a condition.
-func waitUntil(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
 }
 
 // take reads the contents of each part of the store, and compares the whole with the store.

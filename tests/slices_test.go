@@ -5,10 +5,10 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -254,7 +254,7 @@ func TestAPanicOfTheCallersLeavesNothingBehind(t *testing.T) {
 	if n := db.Metrics().Readers.Iterators; n != 0 {
 		t.Errorf("%d cursors are in use", n)
 	}
-	storetest.Within(t, 10*time.Second, "Close", func() {
+	testkit.Within(t, "Close", func() {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}

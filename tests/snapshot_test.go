@@ -12,10 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -122,7 +122,7 @@ func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
 		}
 		compact := func(what string) {
 			t.Helper()
-			storetest.Within(t, 20*time.Second, "Compact while snapshots keep tombstones",
+			testkit.Within(t, "Compact while snapshots keep tombstones",
 				func() { must(what, r.db.Compact(t.Context(), bloomkv.CompactOptions{})) })
 			levels := r.db.Metrics().Levels
 			for _, l := range levels[:len(levels)-1] {

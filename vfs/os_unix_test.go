@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -63,7 +64,7 @@ func TestWhatIsNotARegularFileIsRefusedAtOnce(t *testing.T) {
 			}()
 			select {
 			case <-done:
-			case <-time.After(10 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Fatal("it hangs")
 			}
 			info, err := vfs.OS.Stat(name)

@@ -359,7 +359,7 @@ func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
 	}()
 	select {
 	case <-followed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("the plan waits for the load of a table")
 	}
 	if got := s.table.Keys.Bytes(); got != s.whole {
@@ -459,18 +459,13 @@ func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
 	}
 	take(p, all/4)
 	p.Rebalance()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Microsecond) {
+	testkit.Soon(t, "filters take a quarter of what they need", func() bool {
 		replaced := p.Pieces.Lent() - p.Held.filterBytes() // read in this order, it may be too small
 		if most := p.mostReplaced() + stores[0].whole + 1000; replaced > most {
 			t.Fatalf("replaced filters take %d bytes, want at most %d", replaced, most)
 		}
-		if !slices.ContainsFunc(stores, func(s *testStore) bool { return s.exceeds(s.table) }) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("filters take %d bytes, want %d", p.Held.filterBytes(), all/4)
-		}
-	}
+		return !slices.ContainsFunc(stores, func(s *testStore) bool { return s.exceeds(s.table) })
+	})
 	if got := p.Held.filterBytes(); got > all/4 || got < all/8 {
 		t.Errorf("filters take %d bytes, want up to %d", got, all/4)
 	}

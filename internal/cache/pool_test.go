@@ -7,9 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // sum compares the figures of a pool with those of its caches.
@@ -244,15 +244,10 @@ func TestDropLeavesABlockThatWasReusedElsewhere(t *testing.T) {
 		c.Drop(slots)
 	}()
 	buf := make([]byte, 1<<16)
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Soon(t, "Drop waits for the lock", func() bool {
 		s := string(buf[:runtime.Stack(buf, true)])
-		if strings.Contains(s, "(*Cache).Drop") && strings.Contains(s, "[sync.Mutex.Lock") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("Drop does not wait for the lock")
-		}
-	}
+		return strings.Contains(s, "(*Cache).Drop") && strings.Contains(s, "[sync.Mutex.Lock")
+	})
 	var full batches
 	c.pool.unlink(h, b, &full)
 	other[0].Store(b) // as Insert does with a free buffer

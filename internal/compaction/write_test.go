@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -185,7 +186,7 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 				for range 2 { // its own, and that of the next table
 					select {
 					case <-created:
-					case <-time.After(time.Minute):
+					case <-time.After(testkit.Patience):
 						t.Error("the next table was not created before the sync of the last one ended")
 						return nil
 					}

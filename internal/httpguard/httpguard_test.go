@@ -141,7 +141,7 @@ func TestAServerLeavesClientsThatSendOrReadNothing(t *testing.T) {
 			}
 			select {
 			case <-left:
-			case <-time.After(20 * time.Second):
+			case <-time.After(testkit.Patience):
 				t.Error("the server keeps the connection")
 			}
 			_ = s.Close()

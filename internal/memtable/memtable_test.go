@@ -188,7 +188,7 @@ func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
 		if got != "SET v, none" {
 			t.Errorf("got %s", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("Get waits for the lock")
 	}
 	add := make(chan struct{})
@@ -198,7 +198,7 @@ func TestGetReturnsWhileTheLockIsHeld(t *testing.T) {
 	}()
 	select {
 	case <-add:
-	case <-time.After(10 * time.Second):
+	case <-time.After(testkit.Patience):
 		t.Error("overwriting waits for the lock")
 	}
 }

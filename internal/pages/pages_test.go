@@ -7,7 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestMemoryThatWasGivenBackIsLentAgain(t *testing.T) {
@@ -122,16 +123,10 @@ func TestAPoolThatIsGarbageGivesItsMemoryBack(t *testing.T) {
 		p.Put(idle, false)
 		return p.shelf
 	}()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	testkit.Soon(t, "no blocks are left", func() bool {
 		runtime.GC()
 		s.mu.Lock()
-		left := len(s.lent) + len(s.idle)
-		s.mu.Unlock()
-		if left == 0 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d blocks are left", left)
-		}
-	}
+		defer s.mu.Unlock()
+		return len(s.lent)+len(s.idle) == 0
+	})
 }

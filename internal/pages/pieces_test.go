@@ -5,8 +5,9 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-	"time"
 	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestPiecesNeverOverlapAndAllComeBack lends and takes back pieces of many sizes, each filled with a byte of its own.
@@ -83,12 +84,10 @@ func TestAPieceIsFreedWithItsObject(t *testing.T) {
 	for range 10 {
 		make1()
 	}
-	for deadline := time.Now().Add(20 * time.Second); p.Lent() > 1024; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d bytes are lent, want those of the object that is held", p.Lent())
-		}
+	testkit.Soon(t, "no bytes are lent except those of the object that is held", func() bool {
 		runtime.GC()
-	}
+		return p.Lent() <= 1024
+	})
 	if p.Lent() != 1024 {
 		t.Errorf("%d bytes are lent, want 1024", p.Lent())
 	}

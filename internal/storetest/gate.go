@@ -3,6 +3,8 @@ package storetest
 import (
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A Gate blocks the goroutines that pass it until it is opened.
@@ -28,7 +30,7 @@ func (g *Gate) Wait(t *testing.T, what string) {
 	t.Helper()
 	select {
 	case <-g.Come:
-	case <-time.After(30 * time.Second):
-		t.Fatalf("%s: not reached within 30 s", what)
+	case <-time.After(testkit.Patience):
+		t.Fatalf("%s: not reached within %v", what, testkit.Patience)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // Long multiplies the duration of the model and crash tests, with further seeds.
@@ -66,7 +67,7 @@ func Main(m *testing.M) {
 	code := m.Run()
 	close(stop)
 	<-stopped
-	if left := LeakedGoroutines(5 * time.Second); code == 0 && left != "" {
+	if left := LeakedGoroutines(testkit.Patience); code == 0 && left != "" {
 		fmt.Printf("goroutines outlive the tests:\n%s\n", left)
 		code = 1
 	}

@@ -70,8 +70,8 @@ func PutWith(db *bloomkv.DB, d bloomkv.Durability, key, value []byte) error {
 func Settle(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
 	for begin := time.Now(); !db.Metrics().Settled; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			t.Fatalf("not settled after a minute:\n%v", db.Metrics())
+		if time.Since(begin) > testkit.Patience {
+			t.Fatalf("not settled after %v:\n%v", testkit.Patience, db.Metrics())
 		}
 	}
 }

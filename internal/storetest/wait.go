@@ -1,39 +1,15 @@
 package storetest
 
 import (
-	"runtime"
 	"testing"
-	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-// Soon waits until a condition holds, and fails the test if it takes more than 30 seconds.
+// Soon waits until a condition holds, and ends the test if it does not within testkit.Patience.
 func Soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for begin := time.Now(); !holds(); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > 30*time.Second {
-			t.Fatalf("%s: not within 30 s", what)
-		}
-	}
-}
-
-// Within fails the test with the stacks of all goroutines if f takes too long, so that a hang does not look like a slow
-// machine.
-func Within(t *testing.T, limit time.Duration, what string, f func()) {
-	t.Helper()
-	if RaceEnabled {
-		limit *= 4
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(limit):
-		buf := make([]byte, 1<<20)
-		t.Fatalf("%s did not return within %v\n%s", what, limit, buf[:runtime.Stack(buf, true)])
-	}
+	testkit.Soon(t, what, holds)
 }
 
 // AtStride returns n, or a small part of it if tests are short, and a smaller one under the race detector, which is

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/debug"
 )
 
@@ -61,7 +62,7 @@ func watch(ctx context.Context, t *testing.T, address, query string) <-chan even
 // next waits for the next sample that satisfies a condition.
 func next(t *testing.T, events <-chan event, what string, is func(debug.Sample) bool) {
 	t.Helper()
-	const within = 30 * time.Second // of a busy machine
+	const within = testkit.Patience
 	deadline := time.After(within)
 	for {
 		select {
@@ -188,7 +189,7 @@ func TestTwoHundredViewersHoldNothingUp(t *testing.T) {
 	var wg sync.WaitGroup
 	for i, events := range readers {
 		wg.Go(func() {
-			deadline := time.After(2 * time.Minute) // of a busy machine
+			deadline := time.After(testkit.Patience) // of a busy machine
 			for flushes, gets := uint64(0), uint64(0); flushes == 0 || gets == 0; {
 				select {
 				case e := <-events:

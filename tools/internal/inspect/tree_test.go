@@ -8,10 +8,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
@@ -49,11 +49,7 @@ func (g *grown) put(keys iter.Seq[int]) {
 func (g *grown) settle() {
 	g.Helper()
 	done := func(m bloomkv.Metrics) bool { return m.Settled && m.Warm && m.Files.Obsolete == 0 }
-	for begin := time.Now(); !done(g.db.Metrics()); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > time.Minute {
-			g.Fatalf("not settled:\n%v", g.db.Metrics())
-		}
-	}
+	testkit.Soon(g, "settled", func() bool { return done(g.db.Metrics()) })
 }
 
 // between returns n random numbers in [lo, hi).

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -91,16 +90,13 @@ func TestWhatIfIsWhatAStoreThatIsBuiltSoHas(t *testing.T) {
 			s := now.inspect(inspect.Options{WhatIf: []inspect.Question{question(t, c.text)}})
 			w := s.WhatIf[0]
 			built := steady(t, n, c.o)
-			for begin := time.Now(); c.o.FilterMemory > 0 &&
-				time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
+			if c.o.FilterMemory > 0 {
 				// Filters are loaded in the background, once those of compacted tables have been dropped.
-				if !slices.ContainsFunc(built.db.Tables(),
-					func(t bloomkv.TableMetrics) bool {
-						return t.FilterUnits == 0 ||
-							t.FilterUnits < t.FilterUnitsInFile
-					}) {
-					break
-				}
+				testkit.Soon(t, "all filters are loaded", func() bool {
+					return !slices.ContainsFunc(built.db.Tables(), func(t bloomkv.TableMetrics) bool {
+						return t.FilterUnits == 0 || t.FilterUnits < t.FilterUnitsInFile
+					})
+				})
 			}
 			counted := built.wasted(n)
 			m := built.db.Metrics() // all filters are loaded now
