@@ -228,7 +228,10 @@ func sound(t *testing.T, db *bloomkv.DB) error {
 
 // TestShortSessionsKeepFewFiles opens a store, writes one key and closes it, as a cron job or the tool's put does.
 func TestShortSessionsKeepFewFiles(t *testing.T) {
-	const sessions = 400
+	sessions := 400
+	if testing.Short() {
+		sessions = 100
+	}
 	rng := rand.New(rand.NewPCG(3, 5))
 	for name, key := range map[string]func(i int) string{
 		"ascending keys": func(i int) string { return fmt.Sprintf("%08d", i) },

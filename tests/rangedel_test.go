@@ -356,7 +356,10 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
 			stores++
-			const n = 120
+			n := 120
+			if testing.Short() {
+				n /= 2
+			}
 			now := map[string]string{}
 			var keys []string
 			for i := range 4 * n {

@@ -58,7 +58,7 @@ func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 		{"memory in place of a rate, and another kind", 0.1, nil, 0, memory(64<<10, bloomkv.FilterRibbon), true},
 		{"more memory", 0, memory(64<<10, bloomkv.FilterBloom), 0, memory(128<<10, bloomkv.FilterBloom), false},
 	} {
-		if storetest.RaceEnabled && i%4 > 0 {
+		if testing.Short() && i%7 > 0 {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +224,10 @@ func TestBackgroundCompactionBringsOldTablesAlong(t *testing.T) {
 		storetest.Settle(t, db)
 	}
 	db := storetest.Reopened(t, nil, options(0.1))
-	const n = 20_000
+	n := uint64(20_000)
+	if testing.Short() {
+		n /= 2
+	}
 	put(db, 0, n)
 	db = storetest.Reopened(t, db, options(0.001))
 	storetest.Settle(t, db)

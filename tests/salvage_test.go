@@ -450,7 +450,7 @@ func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
 	edits := func(change func(e *manifest.Edit, n uint64)) func(s *forgedStore, n uint64) {
 		return func(s *forgedStore, n uint64) { s.edit(func(e *manifest.Edit) { change(e, n) }) }
 	}
-	for _, tt := range []struct {
+	tests := []struct {
 		what  string
 		set   func(s *forgedStore, n uint64)
 		whole bool // all data is kept
@@ -486,10 +486,18 @@ func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
 				binary.LittleEndian.PutUint64(records[0], n)
 			}
 		}, false},
-	} {
-		for i, kind := range hostileKinds {
-			want := salvagedContents(t, kind, kind.store(t))
+	}
+	every, at := 1, 0
+	if storetest.AtStride(len(numbers)) < len(numbers) {
+		every = len(numbers) + 1 // another number of each next field
+	}
+	for i, kind := range hostileKinds {
+		want := salvagedContents(t, kind, kind.store(t))
+		for _, tt := range tests {
 			for _, n := range numbers {
+				if at++; at%every > 0 {
+					continue
+				}
 				s := kind.store(t)
 				for number, records := range s.logs {
 					s.logs[number] = slices.Clone(records)
