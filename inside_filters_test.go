@@ -251,7 +251,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 					state, keys, m.FPRPromised, m.FPRPredicted, wasted/float64(lookups), m.Memory.Filters,
 					8*float64(m.Memory.Filters)/float64(keys))
 				repeats := max(1, float64(lookups)/float64(keys)) // times that a false positive repeats
-				if limit := repeats * poissonLimit(most/repeats, 1e-3); wasted > limit {
+				if limit := repeats * poissonLimit(most/repeats, 1e-7); wasted > limit {
 					t.Errorf("%s: %.0f wasted reads, want about %.0f, at most %.0f\n%v", state, wasted, most, limit, m)
 				}
 				if m.Memory.Filters > memory {

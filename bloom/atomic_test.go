@@ -121,15 +121,16 @@ func TestReadersSeeEveryFinishedAdd(t *testing.T) {
 			}
 		})
 	}
-	for range readers {
+	for reader := range uint64(readers) {
 		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(reader, 2))
 			for range 20_000 {
-				w := rand.Uint64N(writers)
+				w := rng.Uint64N(writers)
 				n := added[w].Load()
 				if n == 0 {
 					continue
 				}
-				if i := rand.Uint64N(n); !a.MayContainHash(hash(i*writers + w)) {
+				if i := rng.Uint64N(n); !a.MayContainHash(hash(i*writers + w)) {
 					t.Errorf("hash %d of writer %d was added and is denied", i, w)
 					return
 				}

@@ -35,15 +35,16 @@ func (c *countdown) Err() error {
 
 // newCheckStore makes a store that was not closed: with tables on several levels, of which some must be compared key by
 // key, if the background work came in an order that leads to this, and with a log. It returns options to open it.
-func newCheckStore(t *testing.T) *bloomkv.Options {
+func newCheckStore(t *testing.T, seed uint64) *bloomkv.Options {
 	t.Helper()
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.Durability = bloomkv.DurabilityNoSync
 	db := storetest.Open(t, "db", o)
 	defer db.Close()
+	rng := rand.New(rand.NewPCG(seed, 1))
 	for i := range 12_000 {
-		must(t, db.Put(fmt.Appendf(nil, "key%05d", rand.IntN(6000)), fmt.Appendf(nil, "%090d", i)))
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", rng.IntN(6000)), fmt.Appendf(nil, "%090d", i)))
 	}
 	must(t, db.Sync())
 	o.FS = mem.Crash(vfstest.KeepNothing)
@@ -71,8 +72,8 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 			}
 		}
 	}
-	for try := 0; try < 50 && first["check.(*suspect).load"] == 0; try++ {
-		o = newCheckStore(t)
+	for try := uint64(0); try < 50 && first["check.(*suspect).load"] == 0; try++ {
+		o = newCheckStore(t, try)
 		clear(first)
 		clear(last)
 		must(t, check(&countdown{Context: t.Context(), each: look}))
@@ -101,7 +102,7 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 
 // TestCheckOfAnOpenStoreStopsSoon ends the context at each call of progress by DB.Check.
 func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
-	o := newCheckStore(t)
+	o := newCheckStore(t, 1)
 	o.ReadOnly = true // its tables stay the same
 	db := storetest.Open(t, "db", o)
 	defer db.Close()

@@ -135,7 +135,7 @@ func measureBesideChosen(t *testing.T, kind bloomkv.FilterKind, set int, share, 
 		after := db.Metrics()
 		wasted := float64(after.Lookups.WastedReads - before.Lookups.WastedReads)
 		most := 1.15 * after.FPRPromised * float64(lookups)
-		most += 3 * math.Sqrt(most)
+		most += 5 * math.Sqrt(most)
 		if wasted > most {
 			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f", state, wasted, lookups, most)
 		}

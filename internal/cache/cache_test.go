@@ -64,8 +64,9 @@ func TestTheCapacityIsABound(t *testing.T) {
 		d := new(epoch.Domain)
 		c := New(capacity, d)
 		slots := make([]Slot, 2500)
+		rng := rand.New(rand.NewPCG(1, 4))
 		for range 6000 {
-			i := rand.IntN(len(slots))
+			i := rng.IntN(len(slots))
 			g := d.Enter()
 			if b := read(c, slots, i, 100+i*3); !intact(b, i) {
 				t.Fatal("wrong content")
@@ -148,12 +149,13 @@ func TestReadersNeverSeeARecycledBlock(t *testing.T) {
 	poisoned(t, TestMode{})
 	slots := make([]Slot, 300)
 	var wg sync.WaitGroup
-	for range 4 {
+	for reader := range uint64(4) {
 		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(reader, 5))
 			var held *Block
 			var heldNo int
 			for n := range 2000 {
-				i := rand.IntN(len(slots))
+				i := rng.IntN(len(slots))
 				g := d.Enter()
 				b := read(c, slots, i, 1000+i)
 				if !intact(b, i) {

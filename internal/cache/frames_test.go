@@ -67,12 +67,13 @@ func TestFramesOfAPoolComeBack(t *testing.T) {
 	c := framed(capacity, d)
 	slots := make([]Slot, 1500)
 	var wg sync.WaitGroup
-	for range 4 {
+	for reader := range uint64(4) {
 		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(reader, 2))
 			var held []*Block
 			var numbers []int
 			for n := range 3000 {
-				i := rand.IntN(len(slots))
+				i := rng.IntN(len(slots))
 				g := d.Enter()
 				b := read(c, slots, i, 3500+i*5)
 				if !intact(b, i) {
@@ -93,7 +94,7 @@ func TestFramesOfAPoolComeBack(t *testing.T) {
 					c.Close()
 				}
 				for len(held) > 30 || n == 2999 && len(held) > 0 {
-					k := rand.IntN(len(held))
+					k := rng.IntN(len(held))
 					if !intact(held[k], numbers[k]) {
 						t.Error("wrong content of a held block")
 					}
@@ -124,7 +125,7 @@ func TestTheHeapAndFramesShareTheCapacity(t *testing.T) {
 	d := new(epoch.Domain)
 	c := framed(16<<20, d)
 	slots := make([]Slot, 4000)
-	for _, i := range rand.Perm(len(slots)) {
+	for _, i := range rand.New(rand.NewPCG(1, 3)).Perm(len(slots)) {
 		g := d.Enter()
 		read(c, slots, i, 4000)
 		g.Leave()

@@ -147,11 +147,12 @@ func TestClosingDuringReadsLeavesNothing(t *testing.T) {
 		c := p.NewCache(d)
 		slots, others := make([]Slot, 300), make([]Slot, 300)
 		var wg sync.WaitGroup
-		for range 2 {
+		for reader := range uint64(2) {
 			wg.Go(func() {
+				rng := rand.New(rand.NewPCG(reader, 1))
 				for range 500 {
 					g := d.Enter()
-					i := rand.IntN(len(slots))
+					i := rng.IntN(len(slots))
 					if !intact(read(c, slots, i, 3000), i) || !intact(read(stays, others, i, 3000), i) {
 						t.Error("wrong content")
 					}

@@ -51,8 +51,9 @@ func TestALadderHasTheFiltersThatAreWorthTheirBits(t *testing.T) {
 func formsOf(t *testing.T, keys int, p bloomblock.Params) []bloomblock.Form {
 	t.Helper()
 	var b bloomblock.Builder
+	rng := rand.New(rand.NewPCG(1, 2))
 	for range keys {
-		b.Add(bloomblock.Hash(rand.Uint64()))
+		b.Add(bloomblock.Hash(rng.Uint64()))
 	}
 	h, err := bloomblock.ParseHeader(b.AppendBlock(nil, p))
 	if err != nil {
@@ -83,8 +84,9 @@ func TestFillIsNearTheBestOfItsKind(t *testing.T) {
 	} {
 		forms := formsOf(t, keys, c.params)
 		demands := make(filterplan.Demands, tables)
+		rng := rand.New(rand.NewPCG(3, 4))
 		for i := range demands {
-			demands[i] = filterplan.Demand{Weight: 1. / tables, Table: rand.Uint64(), Forms: forms}
+			demands[i] = filterplan.Demand{Weight: 1. / tables, Table: rng.Uint64(), Forms: forms}
 		}
 		for bits := 10.0; bits >= 0.5; bits -= 0.5 {
 			memory := int64(bits * keys * tables / 8)

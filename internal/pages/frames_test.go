@@ -77,9 +77,10 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 		t.Fatalf("%d bytes are lent, slabs have %d", lent, slabs)
 	}
 	var all []*Buffer
+	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3 {
 		for {
-			b, ok := a.Get(4096<<rand.IntN(frameSizes), limit)
+			b, ok := a.Get(4096<<rng.IntN(frameSizes), limit)
 			if !ok {
 				break
 			}
@@ -95,8 +96,8 @@ func TestFramesAreApartAndComeBack(t *testing.T) {
 		if lent, resident, _ := a.counted(t); lent != size || resident > limit || size < limit-slabBytes {
 			t.Fatalf("%d bytes are lent in frames of %d, %d are in memory, want nearly %d", lent, size, resident, limit)
 		}
-		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		for len(all) > 0 && (size > limit/2 || rand.IntN(100) > 0) {
+		rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+		for len(all) > 0 && (size > limit/2 || rng.IntN(100) > 0) {
 			b := all[len(all)-1]
 			all = all[:len(all)-1]
 			size -= int64(b.Room())

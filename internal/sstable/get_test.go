@@ -53,8 +53,9 @@ func TestAHeldValueOutlivesTheGuard(t *testing.T) {
 
 func TestApproximateOffsetCountsTheBlocksBefore(t *testing.T) {
 	var kvs []kv
+	rng := seeded()
 	for i := range 1000 {
-		kvs = append(kvs, set(fmt.Sprintf("k%04d", i), 1, random(50)))
+		kvs = append(kvs, set(fmt.Sprintf("k%04d", i), 1, random(rng, 50)))
 	}
 	file, info := build(t, WriterOptions{ID: 1, BlockSize: 1 << 10}, kvs)
 	r := newReader(file, info, 0)

@@ -97,7 +97,7 @@ func (m *manyTable) key(rng *rand.Rand) string {
 	case 2:
 		return k + string(byte(rng.Uint32()))
 	case 3:
-		return random(rng.IntN(20))
+		return random(rng, rng.IntN(20))
 	default:
 		return k
 	}

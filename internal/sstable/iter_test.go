@@ -38,14 +38,15 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 	if i != 0 || it.Err() != nil {
 		t.Fatalf("backward: %d versions left: %v", i, it.Err())
 	}
+	rng := seeded()
 	for range effortFor(kvs) {
-		v := kvs[rand.IntN(len(kvs))]
-		k := ikey.Key{User: []byte(v.key[:rand.IntN(len(v.key)+1)]), Trailer: v.t + ikey.Trailer(rand.IntN(3)) - 1}
-		if rand.IntN(2) == 0 {
+		v := kvs[rng.IntN(len(kvs))]
+		k := ikey.Key{User: []byte(v.key[:rng.IntN(len(v.key)+1)]), Trailer: v.t + ikey.Trailer(rng.IntN(3)) - 1}
+		if rng.IntN(2) == 0 {
 			k.User = []byte(v.key)
 		}
-		if rand.IntN(4) == 0 {
-			k.User = append(k.User, byte(rand.Uint32()))
+		if rng.IntN(4) == 0 {
+			k.User = append(k.User, byte(rng.Uint32()))
 		}
 		want, _ := slices.BinarySearchFunc(kvs, k, func(v kv, k ikey.Key) int { return ikey.Compare(v.ikey(), k) })
 		if ok := it.SeekGE(k); ok != (want < len(kvs)) || ok && at(it) != kvs[want] {
@@ -76,12 +77,12 @@ func checkIter(t *testing.T, r *Reader, o IterOptions, kvs []kv) {
 // random, and must lead to each version that it may lead to.
 func checkPairs(t *testing.T, it *Iter, kvs []kv) {
 	t.Helper()
-	i := 0
+	rng, i := seeded(), 0
 	for ok := it.First(); ok; ok = it.Next() {
 		if i >= len(kvs) || at(it) != kvs[i] {
 			t.Fatalf("beside series: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		i = checkSeries(t, it, kvs, i) + 1
+		i = checkSeries(t, rng, it, kvs, i) + 1
 	}
 	if i != len(kvs) || it.Err() != nil {
 		t.Fatalf("with series: %d versions, want %d: %v", i, len(kvs), it.Err())
@@ -91,7 +92,7 @@ func checkPairs(t *testing.T, it *Iter, kvs []kv) {
 		if i < 0 || at(it) != kvs[i] {
 			t.Fatalf("beside series back: version %d is %.40q@%d", i, it.Key().User, it.Key().Trailer)
 		}
-		i = checkSeriesBack(t, it, kvs, i) - 1
+		i = checkSeriesBack(t, rng, it, kvs, i) - 1
 	}
 	if i != -1 || it.Err() != nil {
 		t.Fatalf("with series back: %d versions left: %v", i+1, it.Err())
@@ -99,21 +100,21 @@ func checkPairs(t *testing.T, it *Iter, kvs []kv) {
 }
 
 // readerOf returns the last sequence number, that of one of the versions around version i, or the one before.
-func readerOf(kvs []kv, i int) ikey.Seq {
-	if rand.IntN(2) == 0 {
+func readerOf(rng *rand.Rand, kvs []kv, i int) ikey.Seq {
+	if rng.IntN(2) == 0 {
 		return ikey.MaxSeq
 	}
-	seq := kvs[min(i+rand.IntN(4), len(kvs)-1)].t.Seq()
-	return seq - min(seq, ikey.Seq(rand.IntN(2)))
+	seq := kvs[min(i+rng.IntN(4), len(kvs)-1)].t.Seq()
+	return seq - min(seq, ikey.Seq(rng.IntN(2)))
 }
 
 // checkSeries walks over a series from version i on, and returns the version that it leads to. A series may go on in
 // the next block.
-func checkSeries(t *testing.T, it *Iter, kvs []kv, i int) int {
+func checkSeries(t *testing.T, rng *rand.Rand, it *Iter, kvs []kv, i int) int {
 	t.Helper()
-	seq := readerOf(kvs, i)
-	upper := []byte(kvs[rand.IntN(len(kvs)-i)+i].key)
-	if rand.IntN(3) == 0 {
+	seq := readerOf(rng, kvs, i)
+	upper := []byte(kvs[rng.IntN(len(kvs)-i)+i].key)
+	if rng.IntN(3) == 0 {
 		upper = nil
 	}
 	visible := func(v kv) bool { return v.t.Seq() <= seq }
@@ -161,11 +162,11 @@ func checkSeries(t *testing.T, it *Iter, kvs []kv, i int) int {
 }
 
 // checkSeriesBack walks over a series from version i on back, and returns the version that it leads to.
-func checkSeriesBack(t *testing.T, it *Iter, kvs []kv, i int) int {
+func checkSeriesBack(t *testing.T, rng *rand.Rand, it *Iter, kvs []kv, i int) int {
 	t.Helper()
-	seq := readerOf(kvs, i)
-	lower := []byte(kvs[rand.IntN(i+1)].key)
-	if rand.IntN(3) == 0 {
+	seq := readerOf(rng, kvs, i)
+	lower := []byte(kvs[rng.IntN(i+1)].key)
+	if rng.IntN(3) == 0 {
 		lower = nil
 	}
 	before := i - it.i // versions before the block

@@ -13,10 +13,11 @@ import (
 
 // largeEntries have values around the size from which they are not copied, and small ones before, between and behind.
 func largeEntries() (kvs []kv) {
+	rng := seeded()
 	for i, n := range []int{0, 1, writeSize - 1, writeSize, writeSize + 1, 10, writeSize + 1, 1 << 20, 3} {
 		kvs = append(kvs, set(fmt.Sprintf("key%d", i), 7, strings.Repeat("0123456789abcdef", n/16+1)[:n]))
 	}
-	return append(kvs, set("key9", 7, random(1<<20)), set("key9", 5, random(writeSize+1)))
+	return append(kvs, set("key9", 7, random(rng, 1<<20)), set("key9", 5, random(rng, writeSize+1)))
 }
 
 // TestLargeEntriesAreReadAsTheyWereWritten has large values that compress, and others that do not.
@@ -64,7 +65,7 @@ func TestATableOfLargeEntriesByteForByte(t *testing.T) {
 
 // TestLargeValuesAreNotCopiedIntoTheHeap counts what a Writer allocates for them.
 func TestLargeValuesAreNotCopiedIntoTheHeap(t *testing.T) {
-	value := []byte(random(8 << 20))
+	value := []byte(random(seeded(), 8<<20))
 	for _, codec := range []Codec{None, S2} {
 		w := NewWriter(io.Discard, WriterOptions{Codec: codec})
 		var before, after runtime.MemStats

@@ -66,8 +66,9 @@ func mustGet(tb testing.TB, r *Reader, v kv) (st Stats) {
 
 func TestALookupUsesOnePartAndOneBlock(t *testing.T) {
 	for _, c := range []Codec{None, S2} {
+		rng := seeded()
 		r, top, kvs := tableInParts(t, c)
-		for _, i := range rand.Perm(len(kvs)) {
+		for _, i := range rng.Perm(len(kvs)) {
 			p := top.find([]byte(kvs[i].key))
 			loaded := top.loaded[p].Load() != nil
 			st := mustGet(t, r, kvs[i])
@@ -91,7 +92,7 @@ func TestALookupUsesOnePartAndOneBlock(t *testing.T) {
 			}
 		}
 		it := r.Iter(IterOptions{})
-		for _, i := range rand.Perm(len(kvs)) {
+		for _, i := range rng.Perm(len(kvs)) {
 			dropIndex(r)
 			it.stats = Stats{}
 			if !it.SeekGE(kvs[i].ikey()) || at(it) != kvs[i] || it.stats.Blocks > 1 || it.stats.IndexParts != 1 {

@@ -119,16 +119,20 @@ func model(kvs []kv, key string, seq ikey.Seq) (kv, bool) {
 	return kv{key: key}, false
 }
 
-func random(n int) string {
+func random(rng *rand.Rand, n int) string {
 	b := make([]byte, n)
 	for i := range b {
-		b[i] = byte(rand.Uint32())
+		b[i] = byte(rng.Uint32())
 	}
 	return string(b)
 }
 
+// seeded returns the source of a test that draws at random.
+func seeded() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
+
 // shapes returns sets of keys that are hard for some part of the format.
 func shapes() map[string][]kv {
+	rng := seeded()
 	m := map[string][]kv{
 		"one empty key":       {set("", 0, "v")},
 		"a single tombstone":  {del("k", 9)},
@@ -137,7 +141,7 @@ func shapes() map[string][]kv {
 		"very long keys":      {},
 		"values of mebibytes": {
 			set("a", 1, "s"), set("b", 2, strings.Repeat("0123456789", 150_000)),
-			set("c", 0, random(1<<20)), set("d", 1, ""),
+			set("c", 0, random(rng, 1<<20)), set("d", 1, ""),
 		},
 		"keys with zero bytes":   {},
 		"prefixes of each other": {},
@@ -149,28 +153,28 @@ func shapes() map[string][]kv {
 			set(strings.Repeat("\x00", i), 0, zero+strconv.Itoa(i)),
 			set("p"+strings.Repeat("\x00", i)+"\x01", 3, strconv.Itoa(-i)))
 		m["prefixes of each other"] = append(m["prefixes of each other"],
-			set(strings.Repeat("ab", i), ikey.Seq(i%3), random(i)))
-		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", maxKey-i), 1, random(9)),
-			set(strings.Repeat("k", maxKey-9)+random(9), 1, random(9)))
+			set(strings.Repeat("ab", i), ikey.Seq(i%3), random(rng, i)))
+		m["very long keys"] = append(m["very long keys"], set(strings.Repeat("k", maxKey-i), 1, random(rng, 9)),
+			set(strings.Repeat("k", maxKey-9)+random(rng, 9), 1, random(rng, 9)))
 	}
 	long := strings.Repeat("tenant/0123456789/object/", 8)
 	for i := range 1500 {
-		m["random keys"] = append(m["random keys"], set(random(16), 0, random(100)))
+		m["random keys"] = append(m["random keys"], set(random(rng, 16), 0, random(rng, 100)))
 		m["random keys, each with a sequence number"] = append(m["random keys, each with a sequence number"],
-			set(random(16), ikey.Seq(i), random(20)))
+			set(random(rng, 16), ikey.Seq(i), random(rng, 20)))
 		m["a long shared prefix"] = append(m["a long shared prefix"],
 			set(fmt.Sprintf("%s%08d", long, i*7), ikey.Seq(i&1), strconv.Itoa(i)))
 		m["eight equal bytes after the prefix"] = append(m["eight equal bytes after the prefix"],
 			set(fmt.Sprintf("%c-12345678-%05d", 'a'+i%2, i), 0, strconv.Itoa(i)))
 		m["keys and values of all lengths"] = append(m["keys and values of all lengths"],
-			set(random(rand.IntN(40)), ikey.Seq(rand.IntN(3)), random(rand.IntN(300))))
+			set(random(rng, rng.IntN(40)), ikey.Seq(rng.IntN(3)), random(rng, rng.IntN(300))))
 		m["bytes at the ends of their range"] = append(m["bytes at the ends of their range"],
 			set(string([]byte{byte(-(i & 1)), byte(i >> 8), byte(i), 0xff})+strings.Repeat("\xff", i%12), 1, "v"))
 	}
 	for i := range 1500 {
 		k, seq := fmt.Sprintf("%012d", i/3), ikey.Seq(10+i)
 		m["versions of equal length"] = append(m["versions of equal length"], set(k, seq, k[7:]))
-		k = random(12)
+		k = random(rng, 12)
 		m["no values, tombstones among them"] = append(m["no values, tombstones among them"], set(k, seq, ""))
 		if i%4 == 0 {
 			m["no values, tombstones among them"] = append(m["no values, tombstones among them"], del(k, seq+1))
@@ -182,7 +186,7 @@ func shapes() map[string][]kv {
 			m["many versions over many blocks"] = append(m["many versions over many blocks"], del(k, ikey.Seq(10+2*i)))
 		} else {
 			m["many versions over many blocks"] = append(m["many versions over many blocks"],
-				set(k, ikey.Seq(10+2*i), random(30)))
+				set(k, ikey.Seq(10+2*i), random(rng, 30)))
 		}
 	}
 	for name := range m {

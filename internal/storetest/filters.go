@@ -68,8 +68,9 @@ func Wastes(t *testing.T, db *bloomkv.DB, n, lookups int) float64 {
 	return float64(db.Metrics().Lookups.WastedReads-before) / float64(lookups)
 }
 
-// MostWasted returns 1.15 times a promise, plus three standard deviations of the count in the given number of lookups.
+// MostWasted returns 1.15 times a promise, plus five standard deviations of the count in the given number of lookups:
+// the trees of stores differ with the order of background work, and hundreds of them are measured.
 func MostWasted(promise float64, lookups int) float64 {
 	want := 1.15 * promise * float64(lookups)
-	return (want + 3*math.Sqrt(want)) / float64(lookups)
+	return (want + 5*math.Sqrt(want)) / float64(lookups)
 }

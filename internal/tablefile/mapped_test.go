@@ -304,9 +304,10 @@ func TestReadersOfMappedFilesSeeNoOthersLeave(t *testing.T) {
 	var wg sync.WaitGroup
 	for worker := range 4 {
 		wg.Go(func() {
+			rng := rand.New(rand.NewPCG(uint64(worker), 1))
 			for n := range 30_000 {
 				d := (worker + n) % 2
-				i := (n/5000 + rand.IntN(3)) % each
+				i := (n/5000 + rng.IntN(3)) % each
 				g := dirs[d].Domain.Enter()
 				b := files[d][i].Load().Mapped(0, size, true)
 				if b != nil {

@@ -48,18 +48,19 @@ func crawlWithKills(t *testing.T, want map[string]bool, kills int) (killed int) 
 	const workers = 2
 	dir := filepath.Join(t.TempDir(), "store")
 	visits, again := make(map[string]int), 0
+	rng := rand.New(rand.NewPCG(uint64(kills), 1))
 	var inFlight map[string]bool // when the last process was killed, of the pages that were visited
 	for {
 		// Some processes are killed while they open the store, the others after some pages. All of them together
 		// visit about a quarter of the pages, since they run on while this one is late to kill them.
-		lines, delay := 1+rand.IntN(len(want)/40), 2*time.Millisecond
-		if rand.IntN(5) == 0 {
+		lines, delay := 1+rng.IntN(len(want)/40), 2*time.Millisecond
+		if rng.IntN(5) == 0 {
 			lines, delay = 0, 40*time.Millisecond
 		}
 		if killed == kills {
 			lines = len(want)
 		}
-		urls, running := runProgram(t, dir, workers, lines, rand.N(delay))
+		urls, running := runProgram(t, dir, workers, lines, time.Duration(rng.Int64N(int64(delay))))
 		for _, url := range urls {
 			if visits[url]++; visits[url] > 1 {
 				again++

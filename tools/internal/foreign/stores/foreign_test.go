@@ -121,11 +121,11 @@ func compare(t *testing.T, f *foreign.Table, present [][]byte, n int, store func
 		x.Fill, rate)
 	t.Logf("from bits %.5g, by formula %.5g, between keys %.5g ± %.2g", x.FromBits, x.Formula, x.Between.Rate,
 		x.Between.Err)
-	chance := 3 * math.Sqrt(max(rate, x.FromBits)/float64(n))
+	chance := 5 * math.Sqrt(max(rate, x.FromBits)/float64(n))
 	if math.Abs(x.FromBits-rate) > 0.03*rate+chance {
 		t.Errorf("rate from bits %.5g, want that of absent keys %.5g ± 3 %%", x.FromBits, rate)
 	}
-	if math.Abs(x.Between.Rate-rate) > 0.03*rate+chance+3*x.Between.Err {
+	if math.Abs(x.Between.Rate-rate) > 0.03*rate+chance+5*x.Between.Err {
 		t.Errorf("rate between keys %.5g, want that of absent keys %.5g ± 3 %%", x.Between.Rate, rate)
 	}
 	if x.Keys != uint64(len(present)) || !x.Complete {

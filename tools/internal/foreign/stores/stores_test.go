@@ -56,7 +56,7 @@ func checkStore(t *testing.T, dir string, n int) {
 	rate := sum / keys
 	t.Logf("%d tables, %.0f keys, %.2f bits per key, rate from bits %.5g, between keys %.5g, of absent keys %.5g",
 		s.Tables, s.Keys, s.PerKey, s.Rate, s.Between, rate)
-	if chance := 3 * math.Sqrt(rate/float64(*absents)); math.Abs(s.Rate-rate) > 0.03*rate+chance {
+	if chance := 5 * math.Sqrt(rate/float64(*absents)); math.Abs(s.Rate-rate) > 0.03*rate+chance {
 		t.Errorf("rate from bits %.5g, want that of absent keys %.5g ± 3 %%", s.Rate, rate)
 	}
 }
