@@ -266,3 +266,49 @@ func TestAConditionalWriteSeesWhatIsWrittenDuringItsFirstCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestMetricsOfAWarmStoreHaveItsPromise loads the filters of a store once Metrics has the promise that was made before
+// their sizes were known.
+func TestMetricsOfAWarmStoreHaveItsPromise(t *testing.T) {
+	o := &bloomkv.Options{
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, FilterMemory: 64 << 10,
+		FilterKind: bloomkv.FilterBloom, FilterSeed: 1,
+	}
+	db := storetest.Open(t, "db", o)
+	for i := range 60_000 {
+		must(t, db.Put(fmt.Appendf(nil, "key%05d", i*7919%60_000), nil))
+	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Delete([]byte("k")), db.Close()))
+	o.ReadOnly = true
+	promised := func() float64 {
+		_, kept := db.Share().Promise()
+		return kept[0].FPR
+	}
+	gate := storetest.NewGate()
+	o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && storetest.Inside(storetest.WarmUp) {
+			gate.Pass()
+		}
+		return nil
+	})
+	db = storetest.Open(t, "db", o)
+	gate.Wait(t, "loading")
+	before := promised()
+	var loading atomic.Bool
+	off := step.On("metrics: promise", func() {
+		if !loading.Swap(true) {
+			close(gate.Open)
+			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		}
+	})
+	meanwhile := db.Metrics()
+	off()
+	after := db.Metrics()
+	if meanwhile.Warm && meanwhile.FPRPromised != after.FPRPromised {
+		t.Errorf("warm, %g is promised, and then %g", meanwhile.FPRPromised, after.FPRPromised)
+	}
+	if now := promised(); now == before {
+		t.Errorf("%g is promised before and after: the test tests nothing", now)
+	}
+	must(t, db.Close())
+}

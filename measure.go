@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/scheduler"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -20,7 +21,10 @@ func (db *DB) Metrics() Metrics {
 		Prefixes: PrefixMetrics(db.read.Prefixes()), Writes: writeMetrics(db.writer.Counts(), db.work.Counts()),
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
+	// First, so that the promise and the figures below are those of a tree that is loaded or settled, if they say so.
+	warm, settled := db.work.Warm(), db.work.Settled()
 	asked, kept := db.share.Promise()
+	step.At("metrics: promise")
 	m.FPRAsked = asked
 	for _, p := range kept {
 		m.FPRPromised, m.BudgetNeeded = max(m.FPRPromised, p.FPR), max(m.BudgetNeeded, p.Budget)
@@ -35,8 +39,6 @@ func (db *DB) Metrics() Metrics {
 		// min, since the two counters are read one after the other.
 		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead,
 	}
-	// First, so that the figures below include what was loaded, and are those of the settled tree.
-	warm, settled := db.work.Warm(), db.work.Settled()
 	s, release := db.tree.Acquire()
 	if s == nil {
 		return m
