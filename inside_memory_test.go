@@ -317,25 +317,34 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	})
 	hanging := storetest.Open(t, "hanging", o)
 	fillStore(t, hanging, 20_000)
+	must(t, hanging.Compact(t.Context(), bloomkv.CompactOptions{})) // many tables
 	storetest.Settle(t, hanging)
 	other := storetest.Open(t, "other", sharing(r))
+	gate.Lock() // before filters are reduced: background work would load them again
 	s, release := hanging.Tree().Acquire()
 	s.EachTable(func(_ int, t *tree.Table) { // so that lookups have to load
 		t.Reader.Keys.Reduce(t.Reader.Keys.Forms(1))
 	})
 	hanging.Pool().Parts.SetLimit(0)
 	release()
-	gate.Lock()
 	var wg sync.WaitGroup
-	for i := range uint64(12) { // more lookups than descriptors
-		key := memoryKey(nil, 2*i*1500)
+	tables := hanging.Tables()
+	for _, table := range tables { // more lookups than descriptors, so that most of them open a file
 		wg.Go(func() {
-			if ok, err := hanging.Has(key); !ok || err != nil {
+			if ok, err := hanging.Has(table.Smallest); !ok || err != nil {
 				t.Errorf("lookup in the hanging store: %v, %v", ok, err)
 			}
 		})
 	}
-	time.Sleep(10 * time.Millisecond)
+	storetest.Soon(t, "all lookups wait", func() bool {
+		buf, waiting := make([]byte, 1<<20), 0
+		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+			if strings.Contains(stack, "(*DB).Has(") && strings.Contains(stack, "[sync.Mutex.Lock") {
+				waiting++
+			}
+		}
+		return waiting == len(tables)
+	})
 	testkit.Within(t, "work while another store hangs", func() {
 		fillStore(t, other, 2000)
 		atRest(t, other)
