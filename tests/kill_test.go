@@ -195,7 +195,7 @@ func TestKillsOfABackupLeaveWholeGenerations(t *testing.T) {
 	dir := t.TempDir()
 	store, target := filepath.Join(dir, "db"), filepath.Join(dir, "backups")
 	rng := rand.New(rand.NewPCG(seed, 0))
-	kills, whileBusy := max(4, storetest.AtStride(100)), 0
+	kills, whileBusy := max(4, storetest.AtStride(50)), 0
 	want, applied := map[string]string{}, uint64(0) // want is the state after applied commits
 	newest, commits := uint64(0), uint64(0)         // the newest generation, and how many commits it has at least
 	for kill := range kills {

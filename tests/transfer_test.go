@@ -115,7 +115,7 @@ func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
 	mem := vfstest.NewMem()
 	db, _ := grown(t, mem)
 	must(t, db.Flush(t.Context())) // as an export does
-	storetest.Settle(t, db) // both exports are of the same tables
+	storetest.Settle(t, db)        // both exports are of the same tables
 	want := exported(t, db, bloomkv.ExportOptions{})
 	x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
 	must(t, err)
