@@ -87,9 +87,9 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 	tx.bytes = tx.byteRoom[:0]
 	defer tx.end() // even if f panics
 	if took != nil {
-		began := time.Now()
+		began := step.Now()
 		err = f(tx)
-		*took = time.Since(began)
+		*took = step.Since(began)
 	} else {
 		err = f(tx)
 	}
