@@ -25,13 +25,13 @@ type Schedule struct {
 type Kind uint8
 
 const (
-	// Mixed is one of the other two by the seed: three of four are Priorities.
+	// Mixed is one of the other two by the seed: seven of eight are Priorities.
 	Mixed Kind = iota
-	// Priorities gives each goroutine a random priority. The highest goes on until one of up to three random moments,
-	// at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
+	// Priorities gives each goroutine a random priority. The highest goes on until one of a few random moments after
+	// Meet, at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
 	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in one of n·k^(d-1) runs of n
-	// goroutines with k moments). In two of three seeds these are moments of the goroutines that begin after Meet, and
-	// early ones are more likely: a call has few moments.
+	// goroutines with k moments). In most seeds, a moment of a name that was rare until then is more likely, since most
+	// moments are of files and guards, and so is one under locks, since readers without locks may see what is half done.
 	Priorities
 	// Uniform chooses among all goroutines that can go on, at each moment.
 	Uniform
@@ -58,16 +58,12 @@ func Run(s Schedule, f func()) Trace {
 	}
 	if s.Kind == Mixed {
 		c.Kind = Priorities
-		if s.Seed%4 == 0 {
+		if s.Seed%8 == 0 {
 			c.Kind = Uniform
 		}
 	}
-	c.changes, c.oneIn = 1+c.rng.IntN(3), 64<<c.rng.IntN(3)
-	if c.byTurn = s.Seed%3 > 0; c.byTurn {
-		for range c.changes {
-			c.targets = append(c.targets, target{c.rng.IntN(4), 1 + c.rng.IntN(1<<c.rng.IntN(9))})
-		}
-	}
+	c.rare = []float64{0, 0.06, 0.12, 0.12, 0.25, 0.25, 0.25, 0.25}[c.rng.IntN(8)]
+	c.flat = []float64{0.001, 0.004, 0.016}[c.rng.IntN(3)]
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
 	}
@@ -85,12 +81,10 @@ var active atomic.Pointer[controller]
 type controller struct {
 	Schedule
 	rng      *rand.Rand
-	byTurn   bool
-	targets  []target
-	changes  int // of priorities that are left
-	oneIn    int // moment, on average, of those at which a priority may change
+	rare     float64 // chance that a priority falls at the first moment of a name, without locks
+	flat     float64 // and at any moment, once one has fallen
+	fallen   int     // how many have
 	meeting  bool
-	first    int          // goroutine that began after Meet
 	all      []*goroutine // that have not ended
 	began    int
 	lowest   float64 // priority
@@ -105,8 +99,9 @@ type goroutine struct {
 	priority float64
 	turn     chan struct{} // capacity 1; receives when it goes on
 	ready    func() bool   // what it waits for, or nil
+	locks    int           // that it holds
+	late     bool          // it goes on if nobody else can
 	last     string        // the name of its last moment
-	moments  int           // since Meet
 }
 
 func (c *controller) add(f func()) *goroutine {
@@ -160,17 +155,23 @@ func (c *controller) stuck() error {
 
 // choose returns the goroutine that goes on, or nil if none can.
 func (c *controller) choose() *goroutine {
-	var best *goroutine
+	var best, late *goroutine
 	n := 0
 	for _, g := range c.all {
-		if c.Kind != Uniform && best != nil && g.priority < best.priority || g.ready != nil && !g.ready() {
+		if c.Kind != Uniform && best != nil && g.priority < best.priority {
+			continue
+		}
+		if g.ready != nil && !g.ready() {
+			if g.late && (late == nil || g.priority > late.priority) {
+				late = g
+			}
 			continue
 		}
 		if n++; c.Kind != Uniform || c.rng.IntN(n) == 0 {
 			best = g
 		}
 	}
-	return best
+	return cmp.Or(best, late)
 }
 
 // moment records a moment of the current goroutine and lets another one go on, if that is chosen.
@@ -192,27 +193,25 @@ func (c *controller) moment(name string) {
 		c.fail(fmt.Errorf("no end after %d moments: %v", c.Most, c.frequent()))
 		select {}
 	}
-	if c.Kind != Uniform && c.changesAt(g) {
+	if c.Kind != Uniform && c.falls(name) {
 		c.lower(g)
 	}
 	c.yield()
 }
 
-// A target is a moment at which a priority falls: that of a goroutine, by the order in which they begin after Meet.
-type target struct{ goroutine, moment int }
-
-// changesAt reports whether the priority of the current goroutine falls at this moment.
-func (c *controller) changesAt(g *goroutine) bool {
+// falls reports whether the priority of the current goroutine falls at a moment of a name.
+func (c *controller) falls(name string) bool {
 	if !c.meeting {
 		return false
 	}
-	if g.moments++; c.byTurn {
-		return slices.Contains(c.targets, target{g.id - c.first, g.moments})
+	chance := c.rare * float64(1+c.current.locks) / float64(c.trace.Counts[name])
+	if c.fallen > 0 || c.rare == 0 {
+		chance += c.flat
 	}
-	if c.changes == 0 || c.rng.IntN(c.oneIn) > 0 {
+	if c.rng.Float64() >= chance {
 		return false
 	}
-	c.changes--
+	c.fallen++
 	return true
 }
 
@@ -233,7 +232,7 @@ func (c *controller) yield() {
 		next.turn <- struct{}{}
 		<-g.turn
 	}
-	g.ready = nil
+	g.ready, g.late = nil, false
 }
 
 // frequent returns the names of the most frequent moments.

@@ -68,6 +68,43 @@ func TestSchedulesFindLostUpdates(t *testing.T) {
 	}
 }
 
+// TestCallsThatBeginLaterMeetOthersHalfway compares how often an update is lost.
+func TestCallsThatBeginLaterMeetOthersHalfway(t *testing.T) {
+	lost := map[bool]int{}
+	for _, late := range []bool{false, true} {
+		for seed := range uint64(1000) {
+			trace := Run(Schedule{Seed: seed, Kind: Priorities}, func() {
+				shared := 0
+				var g WaitGroup
+				Meet()
+				g.Go(func() {
+					for range 20 {
+						At("other")
+					}
+					v := shared
+					At("store")
+					shared = v + 1
+				})
+				g.Go(func() {
+					if late {
+						Later(1)
+					}
+					shared++
+				})
+				if g.Wait(); shared != 2 {
+					lost[late]++
+				}
+			})
+			if trace.Err != nil {
+				t.Fatal(trace.Err)
+			}
+		}
+	}
+	if lost[true] < lost[false]*3/2 {
+		t.Errorf("of 1000 runs %d lose an update, and %d if a call begins later", lost[false], lost[true])
+	}
+}
+
 func TestSchedulesEndWithWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		name, want string
@@ -81,6 +118,7 @@ func TestSchedulesEndWithWhatIsWrong(t *testing.T) {
 			a.Lock()
 		}},
 		{"a panic", "goroutine 1: oh", func() { Go(func() { panic("oh") }) }},
+		{"what does not hold", "goroutine 1: step: no", func() { Go(func() { Assert(false, "no") }) }},
 		{"no end", "no end after 1000", func() {
 			for {
 				Poll(0)

@@ -27,6 +27,9 @@ const Scheduled = false
 // At names a moment at which another goroutine may go on.
 func At(string) {}
 
+// Assert panics in a schedule unless a condition holds.
+func Assert(bool, string) {}
+
 // Until precedes a select that may wait, and says what it waits for. ready must only look.
 func Until(func() bool) {}
 

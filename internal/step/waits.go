@@ -16,7 +16,17 @@ const Scheduled = true
 // Meet begins to change the priorities of goroutines, in Priorities: what comes before is only preparation.
 func Meet() {
 	if c := active.Load(); c != nil {
-		c.meeting, c.first = true, c.began
+		c.meeting = true
+	}
+}
+
+// Later returns after n more falls of priorities, or when no other goroutine can go on: a call that begins then meets
+// one that has stopped halfway. In Uniform it returns at once.
+func Later(n int) {
+	if c := active.Load(); c != nil && c.Kind != Uniform && n > 0 {
+		c.current.late = true
+		n += c.fallen
+		wait("later", func() bool { return c.fallen >= n })
 	}
 }
 
@@ -37,6 +47,13 @@ var calls sync.Map // by name: functions that At calls
 func On(name string, f func()) (off func()) {
 	calls.Store(name, f)
 	return func() { calls.Delete(name) }
+}
+
+// Assert panics unless a condition holds.
+func Assert(holds bool, what string) {
+	if !holds {
+		panic("step: " + what)
+	}
 }
 
 // Until returns once ready returns true.
@@ -154,6 +171,14 @@ func (m *Mutex) Lock() {
 	wait("lock", func() bool { return !m.held.Load() })
 	m.mu.Lock()
 	m.held.Store(true)
+	holds(1)
+}
+
+// holds adds to the number of locks of the current goroutine.
+func holds(more int) {
+	if c := active.Load(); c != nil {
+		c.current.locks += more
+	}
 }
 
 // TryLock locks m and returns true, if nobody holds it.
@@ -162,11 +187,13 @@ func (m *Mutex) TryLock() bool {
 		return false
 	}
 	m.held.Store(true)
+	holds(1)
 	return true
 }
 
 // Unlock unlocks m.
 func (m *Mutex) Unlock() {
+	holds(-1)
 	m.held.Store(false)
 	m.mu.Unlock()
 }
@@ -253,7 +280,9 @@ func AfterFunc(d time.Duration, f func()) *Timer {
 	}
 	t := &Timer{}
 	Go(func() {
-		c.lower(c.current)
+		if c.rng.IntN(2) == 0 {
+			c.lower(c.current)
+		}
 		c.moment("timer")
 		if t.decided.CompareAndSwap(false, true) {
 			f()

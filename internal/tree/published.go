@@ -26,7 +26,12 @@ func (p *published) NewestSeq() ikey.Seq {
 }
 
 // Publish makes all writes up to seq visible to readers.
-func (p *published) Publish(seq ikey.Seq) { p.visible.Store(uint64(seq)) }
+func (p *published) Publish(seq ikey.Seq) {
+	if step.Scheduled {
+		step.Assert(uint64(seq) >= p.visible.Load(), "a sequence is published after a newer one")
+	}
+	p.visible.Store(uint64(seq))
+}
 
 // A markPair is the newest mark, and the one before it, which readers see until the sequence of the newest is visible
 // (I36).

@@ -175,7 +175,9 @@ func (t *Tree) Acquire() (s *State, release func()) {
 // Release drops a reference to a state. The last one also drops a reference to each table and memtable of the state. A
 // table that no state names any more is dead: see TakeDead.
 func (t *Tree) Release(s *State) {
-	if s.refs.Add(-1) > 0 {
+	left := s.refs.Add(-1)
+	step.Assert(left >= 0, "a state is released twice")
+	if left > 0 {
 		return
 	}
 	if s.Mem.Release() {
@@ -188,7 +190,9 @@ func (t *Tree) Release(s *State) {
 	}
 	var dead []*Table
 	s.EachTable(func(_ int, table *Table) {
-		if table.refs.Add(-1) == 0 {
+		left := table.refs.Add(-1)
+		step.Assert(left >= 0, "a table is released twice")
+		if left == 0 {
 			dead = append(dead, table)
 		}
 	})

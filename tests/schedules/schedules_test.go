@@ -6,13 +6,18 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 var (
@@ -21,7 +26,7 @@ var (
 	kind   = flag.Uint("kind", 0, "0: mixed schedules, 1: by random priorities, 2: uniformly at random")
 	within = flag.Duration("within", 0, "run schedules for that long, whatever their number")
 	canary = flag.Bool("canary", false, "put a mistake of depth two into the programs, which must be found")
-	log    = flag.Bool("moments", false, "print each moment of a schedule with an error")
+	log    = flag.Bool("moments", false, "print each moment of a schedule with an error, or else their numbers by name")
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
@@ -35,7 +40,7 @@ func schedule(seed uint64, log bool) (*program, step.Trace) {
 
 func TestProgramsSeeWhatAStoreShows(t *testing.T) {
 	counts, began := map[string]int{}, time.Now()
-	done, moments := uint64(0), 0
+	done, all := uint64(0), 0
 	for more := true; more; done++ {
 		seed := *first + done
 		p, trace := schedule(seed, *log)
@@ -49,7 +54,7 @@ func TestProgramsSeeWhatAStoreShows(t *testing.T) {
 		for name, n := range trace.Counts {
 			counts[name] += n
 		}
-		moments += trace.Moments
+		all += trace.Moments
 		more = done+1 < *count
 		if *within > 0 {
 			more = time.Since(began) < *within
@@ -58,11 +63,41 @@ func TestProgramsSeeWhatAStoreShows(t *testing.T) {
 	if *canary {
 		t.Fatalf("the canary was not found in %d schedules", done)
 	}
-	t.Logf("%d schedules, %d moments each, %.0f schedules a second", done, moments/int(done),
+	t.Logf("%d schedules, %d moments each, %.0f schedules a second", done, all/int(done),
 		float64(done)/time.Since(began).Seconds())
-	if testing.Verbose() {
+	if *log {
 		fmt.Fprintln(os.Stderr, counts)
 	}
+	if done >= 300 {
+		for _, name := range moments(t) {
+			if counts[name] == 0 {
+				t.Errorf("no schedule of %d has passed %q", done, name)
+			}
+		}
+	}
+}
+
+// moments returns the names of all moments of the store.
+func moments(t *testing.T) (names []string) {
+	t.Helper()
+	at := regexp.MustCompile(`step\.At\("([^"]+)"\)`)
+	testkit.Must(t, filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && slices.Contains([]string{".git", "tests", "tools", "bench", "replica"}, d.Name()) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range at.FindAllSubmatch(source, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	}))
+	if len(names) < 30 {
+		t.Fatalf("the sources name only %d moments", len(names))
+	}
+	return names
 }
 
 func TestSchedulesOfStoresAreEqualForEqualSeeds(t *testing.T) {
