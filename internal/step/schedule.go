@@ -31,7 +31,8 @@ const (
 	// Meet, at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
 	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in one of n·k^(d-1) runs of n
 	// goroutines with k moments). In most seeds, a moment of a name that was rare until then is more likely, since most
-	// moments are of files and guards, and so is one under locks, since readers without locks may see what is half done.
+	// moments are of files and guards, and so is one under locks, since readers without locks may see what is half
+	// done.
 	Priorities
 	// Uniform chooses among all goroutines that can go on, at each moment.
 	Uniform

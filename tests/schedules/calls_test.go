@@ -27,16 +27,31 @@ type dice struct {
 // Calls that move data, that look at it, and that write, each with its weight.
 var (
 	movers = weighted{
-		{(*program).churn, 4}, {(*program).ingest, 4}, {(*program).flush, 1}, {(*program).compact, 1},
-		{(*program).batch, 1}, {(*program).deleteRange, 1}, {(*program).export, 1},
+		{(*program).churn, 4},
+		{(*program).ingest, 4},
+		{(*program).flush, 1},
+		{(*program).compact, 1},
+		{(*program).batch, 1},
+		{(*program).deleteRange, 1},
+		{(*program).export, 1},
 	}
 	watchers = weighted{
-		{(*program).get, 4}, {(*program).getMany, 1}, {(*program).iterate, 2}, {(*program).snapshot, 3},
-		{(*program).swap, 2}, {(*program).update, 4}, {(*program).digest, 1}, {(*program).checkpoint, 1},
+		{(*program).get, 4},
+		{(*program).getMany, 1},
+		{(*program).iterate, 2},
+		{(*program).snapshot, 3},
+		{(*program).swap, 2},
+		{(*program).update, 4},
+		{(*program).digest, 1},
+		{(*program).checkpoint, 1},
 		{(*program).export, 1},
 	}
 	writers = weighted{
-		{(*program).put, 2}, {(*program).delete, 1}, {(*program).batch, 1}, {(*program).swap, 2}, {(*program).update, 2},
+		{(*program).put, 2},
+		{(*program).delete, 1},
+		{(*program).batch, 1},
+		{(*program).swap, 2},
+		{(*program).update, 2},
 	}
 )
 
@@ -160,7 +175,7 @@ func (p *program) readMark(d dice) {
 	from := p.now()
 	b, err := p.db.Mark()
 	if n := p.mark(b, err); err == nil {
-		p.did(fmt.Sprintf("mark: %d", n), from, p.now(), false, func(s state) (state, bool) { return s, s[marked] == n })
+		p.did(fmt.Sprintf("mark: %d", n), from, p.now(), false, has(n, marked))
 	}
 }
 
@@ -185,7 +200,7 @@ func (p *program) look(i int) (n int, ok bool) {
 	from := p.now()
 	v, err := p.db.Get(key(i))
 	if n, ok = p.found("get", v, err); ok {
-		p.did(fmt.Sprintf("get %d: %d", i, n), from, p.now(), false, func(s state) (state, bool) { return s, s[i] == n })
+		p.did(fmt.Sprintf("get %d: %d", i, n), from, p.now(), false, has(n, i))
 	}
 	return n, ok
 }
@@ -258,7 +273,9 @@ func (p *program) swap(d dice) {
 	if !ok {
 		return
 	}
-	from, done, err := p.now(), false, error(nil)
+	from := p.now()
+	var done bool
+	var err error
 	if old == 0 {
 		done, err = p.db.PutIfAbsent(key(d.i), value(d.n))
 	} else {

@@ -110,6 +110,11 @@ func saw(got state) func(state) (state, bool) {
 	}
 }
 
+// has returns the apply of a call that saw n at a place.
+func has(n, place int) func(state) (state, bool) {
+	return func(s state) (state, bool) { return s, s[place] == n }
+}
+
 // sets returns the apply of a write of n to each of the places.
 func sets(n int, places ...int) func(state) (state, bool) {
 	return func(s state) (state, bool) {
