@@ -33,8 +33,8 @@ import (
 
 // Constants that are not options. Each flush adds one run to level 0.
 const (
-	triggerRuns = 4 // runs of level 0 that start a compaction
-	slowRuns    = 8 // each run above this slows writers more
+	triggerRuns = 8  // runs of level 0 that start a compaction
+	slowRuns    = 12 // each run above this slows writers more
 )
 
 // DB is an open store. [Open] returns one and [DB.Close] ends it. All methods are safe for concurrent use. After

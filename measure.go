@@ -105,8 +105,8 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 // workMetrics returns the figures of work in progress.
 func workMetrics(r scheduler.Running) WorkMetrics {
 	w := WorkMetrics{Memtables: r.Memtables, Versions: r.Versions, VersionsFlushed: r.Flushed}
-	if r.Compaction != nil {
-		w.Compactions = []CompactionMetrics{CompactionMetrics(*r.Compaction)}
+	for _, c := range r.Compactions {
+		w.Compactions = append(w.Compactions, CompactionMetrics(c))
 	}
 	return w
 }

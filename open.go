@@ -185,8 +185,8 @@ func (db *DB) assemble(seed bloomblock.Seed) {
 		Seed: seed, Values: &db.read, DeadKeys: &db.read.DeadKeys, Observer: &db.report,
 	})
 	work := scheduler.Config{
-		Tree: db.tree, Share: db.share, Policy: policy, Rate: db.opts.CompactionRate, ReadOnly: db.opts.ReadOnly,
-		Observer: &db.report,
+		Tree: db.tree, Share: db.share, Policy: policy, Observer: &db.report, ReadOnly: db.opts.ReadOnly,
+		Workers: db.opts.Compactions, Rate: db.opts.CompactionRate,
 		Tables: compaction.Env{
 			FS: db.home.FS, Dir: db.dir, Numbers: db.tree,
 			TableSize: uint64(db.opts.TableSize), //nolint:gosec // checked: positive

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -22,6 +23,8 @@ const (
 	MaxMarkSize  = batch.MaxMark // bytes: 256
 	minMemory    = 8 << 20       // the smallest MemoryBudget
 	minMemtable  = 16 << 10      // the smallest MemtableSize
+	minBaseLevel = 64 << 10
+	maxBaseLevel = 1 << 40
 )
 
 // A Durability determines when a write is acknowledged.
@@ -171,13 +174,17 @@ type Options struct {
 	// larger entry gets a block of its own.
 	BlockSize int
 	// TableSize is the size, in bytes, of the tables that compaction writes, between 16 KiB and 1 GiB. 0 means 8 MiB.
-	// Neighboring tables of less than an eighth of it are merged into one when there are four or more.
+	// Neighboring tables of less than an eighth of it are merged into one when there are eight or more.
 	TableSize int64
 	// BaseLevelSize is the size, in bytes, up to which there is only one level below level 0, between 64 KiB and
-	// 1 TiB. 0 means 64 MiB.
+	// 1 TiB. 0 means 4 · LevelRatio · MemtableSize: then no level above the last is smaller than a full level 0.
 	BaseLevelSize int64
 	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
+	// Compactions is the number of compactions that may run at a time, between 1 and 64. Each takes a goroutine, and
+	// memory for a block of every run that it merges, beside MemoryBudget. 0 means the number of processors that
+	// runtime.GOMAXPROCS returns, and at most 4.
+	Compactions int
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
 	// finally wait.
@@ -242,7 +249,9 @@ func (o *Options) withDefaults() Options {
 	}
 	tables := d.tableOptions().WithDefaults()
 	d.BlockSize, d.TableSize = tables.BlockSize, tables.TableSize
-	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, 64<<20)
+	full := 4 * int64(d.LevelRatio) * d.MemtableSize // what LevelRatio makes of eight runs, half as large as memtables
+	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, min(max(full, minBaseLevel), maxBaseLevel))
+	d.Compactions = cmp.Or(d.Compactions, min(runtime.GOMAXPROCS(0), 4))
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -282,7 +291,8 @@ func (o *Options) check() error {
 		{"MemoryBudget", memory, minMemory, maxMemory},
 		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
-		{"BaseLevelSize", o.BaseLevelSize, 64 << 10, 1 << 40},
+		{"BaseLevelSize", o.BaseLevelSize, minBaseLevel, maxBaseLevel},
+		{"Compactions", int64(o.Compactions), 1, 64},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	})

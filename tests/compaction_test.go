@@ -172,6 +172,54 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 	}
 }
 
+// TestLevel0IsMergedWhileNobodyWrites lets the time pass that a synctest bubble has: see below.
+func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := storetest.Small(vfstest.NewMem())
+		o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
+		o.MemtableSize, o.BaseLevelSize = 1<<20, 1<<20
+		db := storetest.Open(t, "db", o)
+		runs := func() (all int) {
+			storetest.Settle(t, db)
+			for _, l := range db.Metrics().Levels {
+				all += l.Runs
+			}
+			return all
+		}
+		want := map[string]string{}
+		write := func(value string, keys, flushes int) {
+			for i := range flushes {
+				for j := range keys {
+					k, v := fmt.Sprintf("%04d", j), fmt.Sprint(value, i, strings.Repeat(".", 100))
+					must(t, db.Put([]byte(k), []byte(v)))
+					want[k] = v
+				}
+				must(t, db.Flush(t.Context()))
+			}
+		}
+		write("first ", 1000, 1)
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		write("second ", 200, triggerRuns-1)
+		if got := runs(); got != triggerRuns {
+			t.Fatalf("%d runs, want %d", got, triggerRuns)
+		}
+		time.Sleep(time.Hour)
+		if got := runs(); got != 1 {
+			t.Errorf("after an hour %d runs, want 1:\n%v", got, db.Metrics())
+		}
+		write("third ", 1, 1)
+		write("fourth ", 1, 1)
+		if got := runs(); got != 3 {
+			t.Errorf("after a write %d runs, want 3", got)
+		}
+		time.Sleep(time.Hour)
+		if got := runs(); got != 2 {
+			t.Errorf("after another hour %d runs, want 2, since the last level is far larger", got)
+		}
+		must(t, errors.Join(contains(db, want), db.Close()))
+	})
+}
+
 // TestCompactionsKeepTheirRate uses the clock of a synctest bubble, which advances only while all goroutines are
 // blocked.
 func TestCompactionsKeepTheirRate(t *testing.T) {

@@ -107,7 +107,7 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 				bytes float64 // at most, except for the header and a few bounds
 			}{
 				{bloomkv.DigestOptions{}, filters},
-				{bloomkv.DigestOptions{FPR: 0.05}, 0.8 * filters},
+				{bloomkv.DigestOptions{FPR: 0.1}, 0.8 * filters},
 				{bloomkv.DigestOptions{FPR: 0.01, Rebuild: true}, 10 * float64(n) / 8},
 				{bloomkv.DigestOptions{FPR: 0.01, Rebuild: true, Kind: bloomkv.FilterRibbon}, 7.1 * float64(n) / 8},
 			} {

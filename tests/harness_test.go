@@ -20,8 +20,8 @@ import (
 // The shape of a tree, as ARCHITECTURE describes it.
 const (
 	lastLevel   = 6
-	triggerRuns = 4  // runs of level 0 that start a compaction
-	stopRuns    = 12 // runs of level 0 at which writers wait
+	triggerRuns = 8  // runs of level 0 that start a compaction
+	stopRuns    = 16 // runs of level 0 at which writers wait
 )
 
 var partSize = flag.Int("parts", 200, "bytes of the parts of indexes, 0 for the default")

@@ -321,7 +321,7 @@ func (s *keptStore) makeClosed() *vfstest.Mem {
 
 	s.open(func(o *bloomkv.Options) { o.FilterPrefix = bloomkv.PrefixLen(5) })
 	s.snapshot()
-	for round := range 4 { // the fourth run of level 0 has them merged
+	for round := range 8 { // the eighth run of level 0 has them merged
 		for i := round; i < 200; i += 8 {
 			s.put(fruit(i), text(round, 50))
 		}
@@ -414,8 +414,8 @@ func (s *keptStore) makeKilled() *vfstest.Mem {
 
 	s.open(options)
 	s.snapshot()
-	for round := range 4 {
-		for i := round; i < 60; i += 5 {
+	for round := range 8 {
+		for i := round; i < 60; i += 9 {
 			s.put(fruit(i), text(round, 30))
 		}
 		s.flush()

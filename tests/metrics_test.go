@@ -269,10 +269,10 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 		return storetest.CreatesTable(op) && storetest.Inside(storetest.CompactLoop)
 	})
 	o := storetest.Small(fsys)
-	o.Durability, o.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
+	o.Durability, o.Compression, o.Compactions = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1
 	db := storetest.Open(t, "db", o)
 	value := make([]byte, 1000)
-	for i := range 250 { // more than seven memtables, with the same keys each time
+	for i := range 400 { // more than ten memtables, with the same keys each time
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i%50), value))
 	}
 	storetest.Soon(t, "memtables are written out",

@@ -88,9 +88,10 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 	})
 	o := &bloomkv.Options{
 		FS: files, FilterSeed: 1, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone,
-		FilterFPR:    fpr,
-		FilterKind:   kind,
-		MemoryBudget: 512 << 20, MemtableSize: 1 << 20, BaseLevelSize: 4 << 20, LevelRatio: 10, BlockSize: 4 << 10,
+		FilterFPR:   fpr,
+		FilterKind:  kind,
+		Compactions: 1, MemoryBudget: 512 << 20, MemtableSize: 512 << 10, BaseLevelSize: 4 << 20, LevelRatio: 10,
+		BlockSize: 4 << 10,
 		TableSize: 1 << 20,
 		Events: bloomkv.Events{Compacted: func(bloomkv.CompactionInfo) {
 			waiting.Store(true)
@@ -123,14 +124,14 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 		k = key(k[:0], 2*uint64(i))
 		must(t, db.Put(k, value))
 	}
-	// pile shuts the gate and puts keys until level 0 has four runs and a compaction waits, so that the runs stay.
+	// pile shuts the gate and puts keys until a compaction of level 0 is due and another waits, so that the runs stay.
 	pile := func(next func() int) {
 		t.Helper()
 		<-gate
 		shut = true
-		storetest.Soon(t, "level 0 has four runs", func() bool {
+		storetest.Soon(t, "a compaction of level 0 is due", func() bool {
 			held := waiting.Load() // before the runs are counted: a compaction that ends in between removes some
-			if db.Metrics().Levels[0].Runs >= 4 {
+			if db.Metrics().Levels[0].Runs >= triggerRuns {
 				return held
 			}
 			for range 1000 {

@@ -50,40 +50,55 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 	return base, targets
 }
 
-// Pick returns the most urgent compaction, or nil if the tree is in shape. Level 0 is judged by its number of runs,
-// as each costs every lookup a filter probe; the others by their bytes above the target. Moving an ingested run
-// comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
+// Pick returns the most urgent compaction that can be carried out beside those that run, or nil. Level 0 is judged by
+// its number of runs, as each costs every lookup a filter probe; the others by their bytes above the target. Moving an
+// ingested run comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
 func (l Leveled) Pick(v Shape) *Plan {
 	base, targets := l.targets(v.Version)
-	if p := l.moveIngested(&v, base); p != nil {
+	if p := v.allowed(l.moveIngested(&v, base)); p != nil {
 		return p
 	}
-	level, worst := -1, 1.0
-	level0 := l.level0(&v, base)
-	if level0 != nil {
-		level, worst = 0, float64(len(v.Levels[0]))/float64(l.Trigger)
+	if v.Idle && len(v.Running) == 0 {
+		l.Trigger = 1
 	}
+	due := [last]float64{float64(len(v.Levels[0])) / float64(l.Trigger)}
 	for i := 1; i < last; i++ {
-		if len(v.Levels[i]) == 0 {
-			continue
+		due[i] = float64(v.Bytes(i)) / float64(max(targets[i], 1))
+	}
+	for {
+		level := 0
+		for i := range due {
+			if due[i] > due[level] {
+				level = i
+			}
 		}
-		score := float64(v.Bytes(i)) / float64(max(targets[i], 1))
-		if score > worst || level < 0 && score >= worst {
-			level, worst = i, score
+		switch {
+		case due[level] < 1:
+			return l.pays(&v, base)
+		case level > 0:
+			if p := v.mergeTable(level); p != nil {
+				return p
+			}
+		default:
+			if p := l.level0(&v, base); p != nil {
+				return p
+			}
+		}
+		due[level] = 0
+	}
+}
+
+// pays returns a compaction that is not urgent but pays, or nil.
+func (l Leveled) pays(v *Shape, base int) *Plan {
+	if v.dropsFromLevel0(v.lowered(base)) {
+		if p := v.allowed(v.mergeLevel0(base)); p != nil {
+			return p
 		}
 	}
-	switch {
-	case level > 0:
-		return v.mergeTable(level)
-	case level == 0:
-		return level0
-	case v.dropsFromLevel0(v.lowered(base)):
-		return v.mergeLevel0(base)
-	}
-	if p := l.join(&v); p != nil {
+	if p := v.allowed(l.join(v)); p != nil {
 		return p
 	}
-	return v.pickDrop()
+	return v.allowed(v.pickDrop())
 }
 
 // moveIngested moves the oldest run of level 0, if it was ingested and is not small, as far down as it overlaps
@@ -109,14 +124,15 @@ func (l Leveled) moveIngested(v *Shape, base int) *Plan {
 }
 
 // mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its
-// size.
+// size, of those that are allowed.
 func (v *Shape) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64
 	run := v.Levels[level][0]
 	for _, t := range run.Tables {
 		p := v.down(level+1, Input{level, run.ID, []*manifest.Table{t}})
-		if cost := float64(p.Bytes()) / float64(max(t.Size, 1)); best == nil || cost < bestCost {
+		cost := float64(p.Bytes()) / float64(max(t.Size, 1))
+		if (best == nil || cost < bestCost) && v.Allows(p) {
 			best, bestCost = p, cost
 		}
 	}

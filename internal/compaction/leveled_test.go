@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,6 +180,41 @@ func TestPick(t *testing.T) {
 		snapshots := snapshotsOf(t, &input)
 		f := tree(t, input)
 		return leveled.Pick(f.shape(snapshots...)).text()
+	})
+}
+
+// runningOf cuts the plans that run out of a case's input: "5:a" merges the table of level 5 that begins with a down,
+// "0:4" merges the four oldest runs of level 0 with each other, or moves a single one.
+func (f *forest) runningOf(input string) (plans []*Plan) {
+	v := f.shape()
+	for field := range strings.FieldsSeq(input) {
+		level, first, _ := strings.Cut(field, ":")
+		if n := int(first[0] - '0'); level == "0" {
+			runs := v.level0Runs()
+			plans = append(plans, &Plan{To: 0, Inputs: runs[len(runs)-n:], Move: n == 1})
+			continue
+		}
+		l := int(level[0] - '0')
+		r := f.Levels[l][0]
+		i := slices.IndexFunc(r.Tables, func(t *manifest.Table) bool { return string(t.Smallest) == first })
+		plans = append(plans, v.down(l+1, Input{l, r.ID, r.Tables[i : i+1]}))
+	}
+	return plans
+}
+
+// TestPickAtOnce picks plans one after the other, each to be carried out beside those before.
+func TestPickAtOnce(t *testing.T) {
+	testkit.Script(t, "testdata/at_once.txt", func(t *testing.T, input string) string {
+		running, idle := argument(&input, "running"), strings.Contains(input, "idle\n")
+		f := tree(t, strings.Replace(input, "idle\n", "", 1))
+		shape := f.shape()
+		shape.Running, shape.Idle = f.runningOf(running), idle
+		var picked []string
+		for p := leveled.Pick(shape); p != nil; p = leveled.Pick(shape) {
+			picked = append(picked, p.text())
+			shape.Running = append(shape.Running, p)
+		}
+		return strings.Join(append(picked, "nothing"), "\n")
 	})
 }
 

@@ -53,7 +53,11 @@ func (w *world) plan() *Plan {
 }
 
 func (w *world) shape() Shape {
-	return Shape{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
+	s := Shape{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
+	for _, j := range w.running {
+		s.Running = append(s.Running, j.plan)
+	}
+	return s
 }
 
 // policy returns a policy with a random trigger.
@@ -67,11 +71,17 @@ type resident struct{ *disk }
 func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
 func (resident) Outdated(int, *manifest.Table) bool          { return false }
 
-// carryOut runs a plan and checks which inputs it read.
-func (w *world) carryOut(p *Plan) {
+// A job is a plan that was carried out but for its edit.
+type job struct {
+	plan    *Plan
+	version *manifest.Version // that it was picked from
+	tables  []*manifest.Table
+}
+
+// begin runs a plan beside others and checks which inputs it read.
+func (w *world) begin(p *Plan) {
 	w.t.Helper()
 	d := w.disk
-	before := w.v
 	w.note("plan: %s; snapshots %d", p.text(), w.snapshots)
 	var res Result
 	if !p.Move {
@@ -87,8 +97,24 @@ func (w *world) carryOut(p *Plan) {
 		w.checkRead(p, res)
 		w.note("gives %s", d.text(res.Tables))
 	}
+	w.running = append(w.running, job{p, w.v, res.Tables})
+}
+
+// end ends one of the plans that run.
+func (w *world) end(i int) {
+	w.t.Helper()
+	j := w.running[i]
+	w.running = slices.Delete(w.running, i, i+1)
+	w.note("end: %s", j.plan.text())
 	w.run++
-	w.apply(Edit(before, p, res.Tables, w.run))
+	w.apply(Edit(j.version, j.plan, j.tables, w.run))
+}
+
+// carryOut carries a plan out at once.
+func (w *world) carryOut(p *Plan) {
+	w.t.Helper()
+	w.begin(p)
+	w.end(len(w.running) - 1)
 }
 
 // checkRead compares the inputs that were read with those that deleted returns false for.
@@ -174,12 +200,17 @@ func (w *world) compact() {
 	}
 	w.note("compact %q to %q", m.Lo, m.Hi)
 	for i := 0; ; i++ {
-		p := m.Next(w.shape(), w.policy())
+		shape := w.shape()
+		p := m.Next(shape, w.policy())
 		if p == nil {
 			break
 		}
 		if i > 100 {
 			w.fail("a manual compaction does not end")
+		}
+		if !shape.Allows(p) {
+			w.end(w.rng.IntN(len(w.running)))
+			continue
 		}
 		w.carryOut(p)
 		m.Done(p)
@@ -200,12 +231,16 @@ func (w *world) compact() {
 	}
 }
 
-// settle carries out what the policy picks until the tree is in shape.
+// settle carries out what the policy picks, up to three plans at a time, until the tree is in shape.
 func (w *world) settle() {
 	w.t.Helper()
 	policy := w.policy()
 	for i := 0; ; i++ {
 		p := policy.Pick(w.shape())
+		if n := len(w.running); n > 0 && (p == nil || n == 3 || w.rng.IntN(2) == 0) {
+			w.end(w.rng.IntN(n))
+			continue
+		}
 		if p == nil {
 			for level, runs := range w.v.Levels {
 				if len(runs) > 1 && level > 0 {
@@ -214,10 +249,10 @@ func (w *world) settle() {
 			}
 			return
 		}
-		if i > 100 {
+		if i > 300 {
 			w.fail("the tree does not come into shape")
 		}
-		w.carryOut(p)
+		w.begin(p)
 	}
 }
 
@@ -238,8 +273,11 @@ func (w *world) step() {
 			w.note("snapshots left: %d", w.snapshots)
 		}
 	case n < 17:
-		if p := w.plan(); p != nil {
-			w.carryOut(p)
+		if p, shape := w.plan(), w.shape(); p != nil && shape.Allows(p) {
+			w.begin(p)
+		}
+		for len(w.running) > 0 && w.rng.IntN(2) == 0 {
+			w.end(w.rng.IntN(len(w.running)))
 		}
 	case n < 19:
 		w.settle()
@@ -264,6 +302,7 @@ func TestEveryReaderSeesTheHistory(t *testing.T) {
 				w.step()
 				w.check()
 			}
+			w.settle()
 			w.snapshots = nil
 			w.compact()
 			m := &Manual{UpTo: w.run + 1}

@@ -38,10 +38,23 @@ type Backlog struct {
 type Shape struct {
 	*manifest.Version
 
+	// Running are the plans that are being carried out. Each was allowed by a shape.
+	Running []*Plan
 	// Snapshots are the sequence numbers that readers hold, ascending. Data that they need does not justify a
 	// compaction that is meant to drop it.
 	Snapshots []ikey.Seq
 	Facts     TableFacts // nil means that nothing is known
+	// Idle means that nobody has written for a while. Then level 0 is merged further, to the runs that reads like best.
+	Idle bool
+
+	taken map[uint64]bool // numbers of the tables of plans that run; nil before it is asked for
+	rooms []room          // where these plans write
+}
+
+// A room is a range of a level.
+type room struct {
+	level int
+	b     manifest.Bounds
 }
 
 // TableFacts are facts about tables that the manifest does not have. The methods read no file.

@@ -10,6 +10,53 @@ import (
 // Policies and Manual build their plans with the methods of Shape in this file. A level below level 0 has one run: what
 // is merged into it overlaps only the tables that are among the inputs.
 
+// Allows reports whether a plan can be carried out beside those that run: it takes none of their tables, and its
+// outputs overlap none of theirs. While a plan that runs begins the run of a level, no other writes there.
+func (v *Shape) Allows(p *Plan) bool {
+	for _, in := range p.Inputs {
+		if slices.ContainsFunc(in.Tables, v.isTaken) {
+			return false
+		}
+	}
+	if p.To == 0 || len(v.rooms) == 0 { // in level 0 each plan writes a run of its own
+		return true
+	}
+	b := boundsOf(p.Inputs)
+	return !slices.ContainsFunc(v.rooms, func(r room) bool {
+		return r.level == p.To && (len(v.Levels[p.To]) == 0 || !b.EndsBefore(r.b.Lo) && !r.b.EndsBefore(b.Lo))
+	})
+}
+
+// isTaken reports whether a plan that runs has a table.
+func (v *Shape) isTaken(t *manifest.Table) bool {
+	if v.taken == nil {
+		v.taken = map[uint64]bool{}
+		for _, p := range v.Running {
+			v.take(p)
+		}
+	}
+	return v.taken[t.Number]
+}
+
+func (v *Shape) take(p *Plan) {
+	for _, in := range p.Inputs {
+		for _, t := range in.Tables {
+			v.taken[t.Number] = true
+		}
+	}
+	v.rooms = append(v.rooms, room{p.To, boundsOf(p.Inputs)})
+}
+
+// allowed returns p if it is allowed, or nil. Then less urgent plans that p could not run beside are not allowed
+// either, so that p gets its turn.
+func (v *Shape) allowed(p *Plan) *Plan {
+	if p == nil || v.Allows(p) {
+		return p
+	}
+	v.take(p)
+	return nil
+}
+
 // level0Runs returns the runs of level 0, newest first.
 func (v *Shape) level0Runs() (in []Input) {
 	for _, r := range v.Levels[0] {

@@ -1,26 +1,27 @@
 package compaction
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
 // Without the rule of this file, a store that flushes little and often would keep a table for each flush, or rewrite
-// large tables for each. Neighbors are merged if the largest is at most cheap times as large as the others together.
-// The runs of level 0 are neighbors in time, and the tables that they would be merged into are the oldest one. Small
-// tables of one run are neighbors by their keys. What is rewritten becomes at least a third larger, so until it is n
-// times as large it is rewritten O(log n) times. docs/decisions.md has the figures.
+// large tables for each. Neighbors are merged if the largest is at most as large as the others together. The runs of
+// level 0 are neighbors in time, and the tables that they would be merged into are the oldest one. Small tables of one
+// run are neighbors by their keys. What is rewritten becomes at least twice as large, so until it is n times as large
+// it is rewritten at most log2(n) times. docs/decisions.md has the figures.
 
-// cheap is the largest number of bytes that are rewritten for each byte that joins them.
-const cheap = 3
+// idleTimes is how many times as large as the others the largest may be while nobody writes.
+const idleTimes = 3
 
 // smallPart is the part of TableSize below which a table is small.
 const smallPart = 8
 
-// neighbors returns the range [from, to) of the neighbors to merge: all, or some on one side of the largest. It returns
-// an empty range if none should be merged.
-func neighbors(sizes []uint64) (from, to int) {
+// neighbors returns the range [from, to) of the neighbors to merge: all, or some on one side of the largest, which may
+// be so many times as large as the others. It returns an empty range if none should be merged.
+func neighbors(sizes []uint64, times uint64) (from, to int) {
 	if len(sizes) < 2 {
 		return 0, 0
 	}
@@ -31,40 +32,62 @@ func neighbors(sizes []uint64) (from, to int) {
 			largest = i
 		}
 	}
-	if sizes[largest] <= cheap*(sum-sizes[largest]) {
+	if sizes[largest] <= times*(sum-sizes[largest]) {
 		return 0, len(sizes)
 	}
-	if from, to = neighbors(sizes[:largest]); from < to {
+	if from, to = neighbors(sizes[:largest], times); from < to {
 		return from, to
 	}
-	from, to = neighbors(sizes[largest+1:])
+	from, to = neighbors(sizes[largest+1:], times)
 	return largest + 1 + from, largest + 1 + to
 }
 
-// level0 returns the compaction of level 0 that is due, or nil. It moves the oldest run as it is if that is not small
-// and overlaps nothing below, as after sequential writes. If no neighbors are to be merged, there may be as many runs
-// as slow no writer; then all are merged down.
+// level0 returns the compaction of level 0 that is due and allowed, or nil. If that has to wait for others, and one
+// more run would slow writers, the newest runs are merged with each other.
 func (l Leveled) level0(v *Shape, base int) *Plan {
 	runs := v.level0Runs()
 	n := len(runs)
 	if n < l.Trigger {
 		return nil
 	}
-	to := v.lowered(base)
-	if oldest := runs[n-1]; v.Levels[0][n-1].Bytes() >= l.TableSize/smallPart && v.fits(to, oldest.Tables) {
-		return &Plan{To: to, Inputs: []Input{oldest}, Move: true}
-	}
-	sizes := make([]uint64, n+1)
+	sizes := make([]uint64, n, n+1)
 	for i, r := range v.Levels[0] {
 		sizes[i] = r.Bytes()
 	}
-	sizes[n] = bytesOf(l.mergedWith(v, to, runs))
-	from, end := neighbors(sizes)
+	var whole *Plan
+	free := slices.IndexFunc(runs, func(in Input) bool { return slices.ContainsFunc(in.Tables, v.isTaken) })
+	if free < 0 {
+		free, whole = n, l.wholeLevel0(v, base, runs, sizes)
+		if whole == nil || v.Allows(whole) {
+			return whole
+		}
+	}
+	moves := slices.ContainsFunc(v.Running, func(p *Plan) bool { return p.Move }) // which is soon over
+	if from, end := neighbors(sizes[:free], 1); from < end && n >= l.Slow && !moves {
+		return &Plan{To: 0, Inputs: runs[from:end]}
+	}
+	return v.allowed(whole)
+}
+
+// wholeLevel0 returns the compaction of level 0 that is due if no other is running there, or nil. It moves the oldest
+// run as it is if that is not small and overlaps nothing below, as after sequential writes. If no neighbors are to be
+// merged, each run is larger than all newer ones together, and there may be as many as slow no writer; then the newer
+// half becomes one.
+func (l Leveled) wholeLevel0(v *Shape, base int, runs []Input, sizes []uint64) *Plan {
+	to, n := v.lowered(base), len(runs)
+	if oldest := runs[n-1]; sizes[n-1] >= l.TableSize/smallPart && v.fits(to, oldest.Tables) {
+		return &Plan{To: to, Inputs: []Input{oldest}, Move: true}
+	}
+	times := uint64(1)
+	if v.Idle {
+		times = idleTimes
+	}
+	from, end := neighbors(append(sizes, bytesOf(l.mergedWith(v, to, runs))), times)
 	switch {
 	case from == end && n < l.Slow:
 		return nil
 	case from == end:
-		return v.mergeLevel0(base)
+		return &Plan{To: 0, Inputs: runs[:n/2]}
 	case end <= n:
 		return &Plan{To: 0, Inputs: runs[from:end]}
 	default:
@@ -107,7 +130,7 @@ func (l Leveled) join(v *Shape) *Plan {
 					continue
 				}
 				sizes := l.stretch(v, level, r.Tables[i:])
-				if from, to := neighbors(sizes); len(sizes) >= l.Trigger && from < to {
+				if from, to := neighbors(sizes, 1); len(sizes) >= l.Trigger && from < to {
 					return &Plan{To: level, Inputs: []Input{{level, r.ID, r.Tables[i+from : i+to : i+to]}}}
 				}
 				i += len(sizes) - 1

@@ -31,6 +31,7 @@ type world struct {
 	history   []op
 	seq       ikey.Seq
 	snapshots []ikey.Seq
+	running   []job
 	run       uint64
 	log       []string // the steps, to be printed after a failure
 }

@@ -47,7 +47,7 @@ type Options struct {
 
 const (
 	// Level0Runs is the largest number of runs that level 0 of a store may have: then writers wait.
-	Level0Runs = 12
+	Level0Runs = 16
 
 	// DefaultBudget is the default of Options.MemoryBudget of the root package, in bytes, and MinBudget the smallest.
 	DefaultBudget = 64 << 20

@@ -29,7 +29,8 @@ type Compaction struct {
 
 // A call is a call of Compact. It is carried out one plan at a time.
 type call struct {
-	manual compaction.Manual // used by compactLoop alone
+	manual compaction.Manual // of one compactLoop at a time
+	runs   bool              // its last plan is being carried out
 	done   bool
 	err    error
 }
@@ -53,19 +54,19 @@ func (s *Scheduler) Compact(ctx context.Context, lo, hi []byte, rewrite bool) er
 		defer s.mu.Unlock()
 		return c.done
 	})
+	if err == nil {
+		s.waitForFilters()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(c)
 	return cmp.Or(err, c.err)
 }
 
-// end ends a call.
+// end ends a call. mu is held, and the caller wakes the tree.
 func (s *Scheduler) end(c *call, err error) {
-	s.mu.Lock()
 	c.done, c.err = true, err
 	s.remove(c)
-	s.mu.Unlock()
-	s.Tree.Wake()
 }
 
 // remove removes a call from the waiting ones. mu is held.
@@ -83,85 +84,114 @@ type job struct {
 	read    atomic.Uint64 // versions of the inputs that were read
 }
 
-func (s *Scheduler) pick(now *tree.State) *compaction.Plan { return s.Policy.Pick(s.shape(now, false)) }
-
-// shape returns the shape of a state, by which compactions are picked. asked is true for compactions that Compact
-// asked for.
-func (s *Scheduler) shape(now *tree.State, asked bool) compaction.Shape {
-	return compaction.Shape{Version: now.Version, Snapshots: s.Tree.Pinned(), Facts: s.facts(now, asked)}
+// shape returns the shape of a state, by which compactions are picked beside some that run. asked is true for
+// compactions that Compact asked for.
+func (s *Scheduler) shape(now *tree.State, running []*compaction.Plan, asked bool) compaction.Shape {
+	return compaction.Shape{
+		Version: now.Version, Running: running, Idle: s.idle.Load(), Snapshots: s.Tree.Pinned(),
+		Facts: s.facts(now, asked),
+	}
 }
 
-// compactLoop runs compactions, one at a time, until Close or until the store has failed.
+// compactLoop runs compactions until Close or until the store has failed. There are as many loops as Workers.
 func (s *Scheduler) compactLoop() {
-	reported := false // whether the lack of disk space was
-	for j := s.nextJob(false); j != nil; j = s.nextJob(j.call != nil) {
+	for j := s.nextJob(); j != nil; j = s.nextJob() {
 		err := s.retry(j.era, "compaction", func() error { return s.compact(j) })
-		s.ended()
-		switch {
-		case err == nil:
-			reported = false
-			if j.call != nil {
-				j.call.manual.Done(j.plan)
-			}
-		case j.era.Err() != nil: // the tree is being replaced, or closed
-		case !errors.Is(err, vfs.ErrNoSpace): // the store has failed
-		case j.call != nil:
-			s.end(j.call, err)
-		default:
-			s.putOff(false, err, &reported)
+		if putOff, report := s.ended(j, err); putOff {
+			s.putOff(false, err, report)
+			s.goOn()
 		}
 	}
 }
 
-// ended records that no compaction runs.
-func (s *Scheduler) ended() {
+// ended records that a compaction has ended, with an error or nil. If it lacks disk space, the call that it is for
+// ends, or else putOff is true: until goOn is called no compaction begins. Of several that lack space at a time one is
+// put off. report is true if none was since one succeeded.
+func (s *Scheduler) ended(j *job, err error) (putOff, report bool) {
+	defer s.Tree.Wake()
+	noSpace := errors.Is(err, vfs.ErrNoSpace) && j.era.Err() == nil // else the tree is being replaced, or closed
+	if j.call != nil && err == nil {
+		j.call.manual.Done(j.plan)
+	}
 	s.mu.Lock()
-	s.running = nil
+	defer s.mu.Unlock()
+	s.running = slices.DeleteFunc(s.running, func(other *job) bool { return other == j })
+	switch {
+	case j.call != nil:
+		j.call.runs = false
+		if noSpace {
+			s.end(j.call, err)
+		}
+	case err == nil:
+		s.reported = false
+	case noSpace && !s.waits:
+		putOff, report = true, !s.reported
+		s.waits, s.reported = true, true
+	}
+	return putOff, report
+}
+
+// goOn lets compactions begin again.
+func (s *Scheduler) goOn() {
+	s.mu.Lock()
+	s.waits = false
 	s.mu.Unlock()
 	s.Tree.Wake()
 }
 
-// nextJob waits for the next compaction that is due and begins it. asked reports whether the last one was for a call:
-// compactions that the tree needs alternate with those of calls. nextJob returns nil after Close and after the store
-// has failed; then Compact returns by itself.
-func (s *Scheduler) nextJob(asked bool) *job {
+// nextJob waits for the next compaction that is due and begins it. It returns nil after Close and after the store has
+// failed; then Compact returns by itself.
+func (s *Scheduler) nextJob() *job {
 	for {
 		v := s.Tree.View()
 		if v.Closing || v.Failed != nil {
 			return nil
 		}
-		if j := s.begin(asked); j != nil {
+		if j := s.begin(); j != nil {
 			return j
 		}
 		s.Tree.Await(func(now tree.View) bool { return now.Changes != v.Changes })
 	}
 }
 
-// begin begins the compaction that is due now and returns it, or nil. It holds no lock while it chooses, since that
-// takes milliseconds in a large tree. What flushes and ingests change meanwhile does not matter to a plan; if the tree
-// is replaced, the plan is discarded. A call that needs no compaction any more ends.
-func (s *Scheduler) begin(asked bool) *job {
+// begin begins the compaction that is due now and returns it, or nil. One caller at a time chooses, and holds no other
+// lock meanwhile, since that takes milliseconds in a large tree. What flushes and ingests change in that time does not
+// matter to a plan, nor that a compaction ends; if the tree is replaced, the plan is discarded. Compactions that the
+// tree needs alternate with those of calls. A call that needs no compaction any more ends.
+func (s *Scheduler) begin() *job {
+	s.choosing.Lock()
+	defer s.choosing.Unlock()
 	s.mu.Lock()
-	j := &job{era: s.era}
-	if len(s.calls) > 0 {
+	j, asked, waits := &job{era: s.era}, s.asked, s.waits
+	if len(s.calls) > 0 && !s.calls[0].runs {
 		j.call = s.calls[0]
 	}
+	var running []*compaction.Plan
+	for _, other := range s.running {
+		running = append(running, other.plan)
+	}
 	s.mu.Unlock()
-	if j.era.Err() != nil {
+	if j.era.Err() != nil || waits {
 		return nil
 	}
 	now, release := s.Tree.Acquire() // the choice looks at tables
 	defer release()
 	j.version = now.Version
 	if j.call == nil || asked {
-		j.plan = s.pick(now)
+		j.plan = s.Policy.Pick(s.shape(now, running, false))
 	}
 	switch {
 	case j.plan != nil:
 		j.call = nil
 	case j.call != nil:
-		if j.plan = j.call.manual.Next(s.shape(now, true), s.Policy); j.plan == nil {
-			s.end(j.call, nil) // which wakes nextJob
+		shape := s.shape(now, running, true)
+		if j.plan = j.call.manual.Next(shape, s.Policy); j.plan == nil {
+			s.mu.Lock()
+			s.end(j.call, nil)
+			s.mu.Unlock()
+			s.Tree.Wake() // nextJob too
+		} else if !shape.Allows(j.plan) {
+			j.plan = nil
 		}
 	}
 	step.At("compaction: picked")
@@ -171,7 +201,11 @@ func (s *Scheduler) begin(asked bool) *job {
 		return nil
 	}
 	j.began = time.Now()
-	s.running = j
+	s.asked = j.call != nil
+	if s.asked {
+		j.call.runs = true
+	}
+	s.running = append(s.running, j)
 	return j
 }
 
@@ -226,11 +260,11 @@ func (s *Scheduler) compact(j *job) error {
 	return nil
 }
 
-// Running describes the flush and the compaction in progress, as bloomkv.WorkMetrics does.
+// Running describes the flush and the compactions in progress, as bloomkv.WorkMetrics does.
 type Running struct {
 	Memtables         int // 0 or 1
 	Versions, Flushed uint64
-	Compaction        *RunningCompaction // nil without one, and while tables are moved
+	Compactions       []RunningCompaction // except those that only move tables
 }
 
 // A RunningCompaction describes a compaction in progress, as bloomkv.CompactionMetrics does.
@@ -240,7 +274,7 @@ type RunningCompaction struct {
 	Duration                      time.Duration
 }
 
-// Running returns the flush and the compaction in progress. It takes the locks of the tree and of the scheduler for a
+// Running returns the flush and the compactions in progress. It takes the locks of the tree and of the scheduler for a
 // moment, which lookups never take.
 func (s *Scheduler) Running() Running {
 	var r Running
@@ -249,17 +283,21 @@ func (s *Scheduler) Running() Running {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j := s.running; j != nil && !j.plan.Move {
-		r.Compaction = &RunningCompaction{
+	for _, j := range s.running {
+		if j.plan.Move {
+			continue
+		}
+		c := RunningCompaction{
 			From: j.plan.Inputs[0].Level, To: j.plan.To, Bytes: j.plan.Bytes(), VersionsRead: j.read.Load(),
 			Duration: time.Since(j.began),
 		}
 		for _, in := range j.plan.Inputs {
-			r.Compaction.Tables += len(in.Tables)
+			c.Tables += len(in.Tables)
 			for _, t := range in.Tables {
-				r.Compaction.Versions += t.Entries
+				c.Versions += t.Entries
 			}
 		}
+		r.Compactions = append(r.Compactions, c)
 	}
 	return r
 }
@@ -270,13 +308,14 @@ func (s *Scheduler) Settled() bool {
 	for {
 		v := s.Tree.View()
 		s.mu.Lock()
-		idle := len(s.calls) == 0 && s.running == nil && s.installing == 0
+		idle := len(s.calls) == 0 && len(s.running) == 0 && s.installing == 0
 		s.mu.Unlock()
 		now, release := s.Tree.Acquire()
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.pick(now) == nil && s.Share.Planned(now)
+		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) &&
+			s.Policy.Pick(s.shape(now, nil, false)) == nil
 		release()
 		if now == v.State { // else idle is of another state
 			return settled

@@ -40,7 +40,8 @@ func (s *Scheduler) flushLoop() {
 			case noSpace && s.Tree.View().Closing:
 				_ = s.Tree.Fail(err) // the log stays for the next Open
 			case noSpace:
-				s.putOff(true, err, &reported)
+				s.putOff(true, err, !reported)
+				reported = true
 			default: // the tree keeps the error
 				reported = reported && err != nil
 			}

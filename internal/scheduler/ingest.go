@@ -39,7 +39,7 @@ func (s *Scheduler) Ingest(tables []*manifest.Table, seq ikey.Seq, mark []byte) 
 
 // Replace makes tables, which are in no state, all that the store contains. seq is above all sequence numbers in use,
 // and at least that of the tables. mark becomes the mark of the store, even if it is empty. No memtable may have
-// anything, and no writer may write, until Replace returns. It cancels a running compaction. After an error no file of
+// anything, and no writer may write, until Replace returns. It cancels running compactions. After an error no file of
 // the tables is left, unless the edit may be in the manifest: then the store has failed.
 func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) error {
 	defer s.pause()()
@@ -50,8 +50,8 @@ func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) e
 	return s.install(e, tree.Change{Seq: seq, Replace: true}, Counts{})
 }
 
-// pause cancels the compaction that runs, waits for its end, and lets none begin before resume is called. One caller at
-// a time may pause: the writers are halted.
+// pause cancels the compactions that run, waits for their end, and lets none begin before resume is called. One caller
+// at a time may pause: the writers are halted.
 func (s *Scheduler) pause() (resume func()) {
 	s.mu.Lock()
 	s.endEra()
@@ -59,7 +59,7 @@ func (s *Scheduler) pause() (resume func()) {
 	s.Tree.Await(func(tree.View) bool { // the end of a compaction wakes the tree
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.running == nil
+		return len(s.running) == 0
 	})
 	step.At("compaction: paused")
 	return func() {

@@ -16,7 +16,7 @@ import (
 )
 
 // inputs gives a compaction access to its input tables. They stay in the tree and on the disk, since only compactions
-// remove tables, and one runs at a time.
+// remove tables, and no other has the same inputs.
 type inputs struct {
 	s    *Scheduler
 	idle []*input // closed, for the next tables: the values in their buffers may be large

@@ -70,16 +70,15 @@ func (s *Scheduler) freeSpace() (free uint64, known bool) {
 	return free, err == nil
 }
 
-// putOff puts a flush or a compaction off: it reports the error that why is, unless it has already, and returns after
+// putOff puts a flush or a compaction off: it reports the error that why is, if report is true, and returns after
 // spaceAgain, or when the tree changes.
-func (s *Scheduler) putOff(flush bool, why error, reported *bool) {
-	if !*reported {
+func (s *Scheduler) putOff(flush bool, why error, report bool) {
+	if report {
 		what := "compaction"
 		if flush {
 			what = "flush"
 		}
 		s.Observer.WorkFailed(what, 1, why)
-		*reported = true
 	}
 	s.Tree.PutOff(flush, why)
 	defer s.Tree.PutOff(flush, nil)

@@ -19,20 +19,25 @@ import (
 
 // A Scheduler runs the background work of one store. It is safe for concurrent use.
 //
-// Locks are taken in this order: installMu, then those of the tree, then mu.
+// Locks are taken in this order: choosing, installMu, then those of the tree, then mu.
 type Scheduler struct {
 	Config // constant after New
 
 	warm    atomic.Bool // what memory has space for was loaded after Open
+	idle    atomic.Bool // nobody has written for a while
 	pacer   pacer
 	workers step.WaitGroup
 
+	choosing  step.Mutex // held while a compaction is chosen
 	installMu step.Mutex // held while the tree and then its filter plan change
 
-	mu      step.Mutex // guards what follows
-	calls   []*call    // calls of Compact, in their order
-	running *job       // nil if no compaction runs
-	counts  Counts
+	mu       step.Mutex // guards what follows
+	calls    []*call    // calls of Compact, in their order
+	running  []*job     // in the order in which they began
+	asked    bool       // whether the last one that began was for a call
+	waits    bool       // no compaction begins: one was put off
+	reported bool       // whether the lack of disk space was, since a compaction succeeded
+	counts   Counts
 
 	installing int // calls of install whose filters do not follow the plan yet
 
@@ -47,6 +52,7 @@ type Config struct {
 	Policy   compaction.Policy
 	Tables   compaction.Env                    // what all new tables have in common
 	Codecs   [manifest.NumLevels]sstable.Codec // of tables written to each level
+	Workers  int                               // compactions that may run at a time
 	Rate     int64                             // bytes per second that compactions write; 0 means no limit
 	ReadOnly bool                              // no work is done except loading filters
 	Observer Observer
@@ -76,7 +82,9 @@ func (s *Scheduler) Start() {
 	}
 	s.workers.Go(s.followMemtables)
 	s.workers.Go(s.flushLoop)
-	s.workers.Go(s.compactLoop)
+	for range s.Workers {
+		s.workers.Go(s.compactLoop)
+	}
 	s.workers.Go(s.Tree.ReleaseStates)
 }
 
@@ -107,8 +115,9 @@ func (s *Scheduler) keepWarm() {
 	}
 }
 
-// followMemtables divides memory anew while memtables grow, and once they have not grown for a while. It reads no file,
-// and so it does not wait for one as keepWarm may: writers fill memtables faster than filters are loaded.
+// followMemtables divides memory anew while memtables grow, and once they have not grown for a while. Then level 0 is
+// merged further. It reads no file, and so it does not wait for one as keepWarm may: writers fill memtables faster than
+// filters are loaded.
 func (s *Scheduler) followMemtables() {
 	ctx := s.Tree.Life()
 	lend := time.NewTimer(budget.LendAfter)
@@ -121,9 +130,12 @@ func (s *Scheduler) followMemtables() {
 		case <-ctx.Done():
 			return
 		case <-s.Tree.Grown():
+			s.idle.Store(false)
 			s.Share.Rebalance()
 			lend.Reset(budget.LendAfter)
 		case <-lend.C:
+			s.idle.Store(true)
+			s.Tree.Wake() // level 0 may be merged further
 			s.Share.Rebalance()
 			if s.Share.Lends() {
 				lend.Reset(budget.LendAfter)
@@ -138,10 +150,15 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 	if err := s.Tree.WaitFlushed(ctx, last); err != nil {
 		return err
 	}
-	s.Tree.Await(func(tree.View) bool { // new tables are visible before their filters follow the plan: see install
+	s.waitForFilters()
+	return nil
+}
+
+// waitForFilters returns once filters follow the plan: new tables are visible before that, see install.
+func (s *Scheduler) waitForFilters() {
+	s.Tree.Await(func(tree.View) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.installing == 0
 	})
-	return nil
 }

@@ -94,8 +94,8 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3)}})
-			s.nextJob(false)
-			if s.Settled() {
+			first, last := s.nextJob(), s.nextJob()
+			if s.ended(first, nil); s.Settled() {
 				t.Error("settled while a job runs")
 			}
 			paused := make(chan func(), 1)
@@ -110,8 +110,8 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 			if len(paused) > 0 {
 				t.Error("the pause ended before the job")
 			}
-			s.ended()
-			if next := s.nextJob(false); next != nil {
+			s.ended(last, nil)
+			if next := s.nextJob(); next != nil {
 				t.Error("another job begins")
 			}
 			synctest.Wait()
@@ -143,16 +143,17 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 			p.plans = []*compaction.Plan{planOf(4, 5)}
 		}
 		next := make(chan *job, 1)
-		go func() { next <- s.nextJob(false) }()
+		go func() { next <- s.nextJob() }()
 		synctest.Wait()
 		if len(next) > 0 || picked != 1 {
 			t.Fatalf("in a pause a job begins, after %d choices", picked)
 		}
 		resume()
-		if j := <-next; j.plan.To != 5 || picked != 2 {
+		j := <-next
+		if j.plan.To != 5 || picked != 2 {
 			t.Errorf("got %+v, the %d. choice, want the second, to level 5", j.plan, picked)
 		}
-		s.ended()
+		s.ended(j, nil)
 		if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
 			t.Error("settled with a compaction due")
 		}
@@ -170,11 +171,35 @@ func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.calls = []*call{{manual: compaction.Manual{Rewrite: true, UpTo: 100}}}
-	for _, asked := range []bool{true, false} {
-		if j := s.nextJob(asked); j == nil || (j.call != nil) == asked {
-			t.Errorf("after a compaction for a call (%v) comes %+v, want the other kind", asked, j)
+	for _, forCall := range []bool{true, false, true} {
+		j := s.nextJob()
+		if j == nil || (j.call != nil) != forCall {
+			t.Fatalf("%+v begins, want one for a call: %v", j, forCall)
 		}
-		s.ended()
+		s.ended(j, errors.New("it is tried again"))
+	}
+}
+
+// TestOneOfTheCompactionsWithoutSpaceIsPutOff has none begin meanwhile, and one report until one succeeds.
+func TestOneOfTheCompactionsWithoutSpaceIsPutOff(t *testing.T) {
+	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
+	for i, want := range []struct{ putOff, report bool }{{true, true}, {true, false}, {true, true}} {
+		first, second := s.nextJob(), s.nextJob()
+		if i == 2 {
+			s.ended(second, nil)
+			second = s.nextJob()
+		}
+		putOff, report := s.ended(first, vfs.ErrNoSpace)
+		if putOff != want.putOff || report != want.report {
+			t.Errorf("%d: put off %v, reported %v, want %+v", i, putOff, report, want)
+		}
+		if putOff, _ := s.ended(second, vfs.ErrNoSpace); putOff {
+			t.Errorf("%d: two are put off", i)
+		}
+		if s.begin() != nil {
+			t.Errorf("%d: one begins while one is put off", i)
+		}
+		s.goOn()
 	}
 }
 

@@ -66,7 +66,7 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 		t.Fatal(err)
 	}
 	over := func(what string) {
-		for range 60 {
+		for range 50 {
 			put(key(2*rng.IntN(1500)), what)
 			gone := key(2 * rng.IntN(1500))
 			must(db.Delete([]byte(gone)))

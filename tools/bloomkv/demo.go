@@ -21,12 +21,13 @@ import (
 var errWrongAnswers = errors.New("wrong answers")
 
 const (
-	demoSeed    = 20260917    // of all random choices
-	demoAbsents = 400_000     // lookups of absent keys, with filters and again without
-	demoRun     = 500         // minimum number of keys in a run of level 0
-	demoFlushes = 24          // approximate number of flushes, given enough keys
-	compactRuns = 4           // runs of level 0 at which the store starts to compact
-	demoFewest  = 8 * demoRun // four runs to compact, and three that stay in level 0
+	demoSeed    = 20260917 // of all random choices
+	demoAbsents = 400_000  // lookups of absent keys, with filters and again without
+	demoRun     = 250      // minimum number of keys in a run of level 0
+	demoFlushes = 24       // approximate number of flushes, given enough keys
+	compactRuns = 8        // runs of level 0 at which the store starts to compact
+	newestRuns  = 3        // runs that stay in level 0
+	demoFewest  = (compactRuns + newestRuns + 1) * demoRun
 )
 
 func (a *app) demoCommand() *cobra.Command {

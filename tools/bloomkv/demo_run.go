@@ -76,7 +76,7 @@ func sameShape(a, b bloomkv.LevelMetrics) bool {
 		a.Entries == b.Entries
 }
 
-// fill stores the set in random order with a flush for each part. It leaves a settled tree with three runs in level
+// fill stores the set in random order with a flush for each part. It leaves a settled tree with some runs in level
 // 0.
 func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.OpenContext(ctx, d.dir, &d.options)
@@ -88,7 +88,7 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 		}
 		defer f.bar.End()
 		in := partKeys(n)
-		for n-f.done >= 5*in {
+		for n-f.done >= (newestRuns+1)*in {
 			if err := f.part(ctx, in); err != nil {
 				return err
 			}
@@ -98,20 +98,13 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 				}
 			}
 		}
-		// The rest, between four and five parts, is divided so that level 0 ends with one run less than triggers a
-		// compaction.
-		if err := settle(ctx); err != nil {
-			return err
-		}
-		if levelZero(db) == compactRuns-1 {
-			if err := f.part(ctx, in); err != nil {
-				return err
-			}
-			if err := settle(ctx); err != nil {
+		// The newest runs must not be those that start a compaction.
+		for levelZero(db)+newestRuns >= compactRuns {
+			if err := errors.Join(f.part(ctx, (n-f.done)/(2*newestRuns)), settle(ctx)); err != nil {
 				return err
 			}
 		}
-		for parts := max(1, compactRuns-1-levelZero(db)); parts > 0; parts-- {
+		for parts := newestRuns; parts > 0; parts-- {
 			if err := f.part(ctx, (n-f.done)/parts); err != nil {
 				return err
 			}

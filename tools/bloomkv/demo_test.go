@@ -102,7 +102,7 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "20000")
 	for _, want := range []string{
-		"4,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads",
+		"3,000 lines of ", fmt.Sprintf("(seed %d)", demoSeed), "level  runs", "promised 0.0100 wasted reads",
 		"with filters", "without",
 		"wasted reads per absent lookup", "blocks per present lookup", "absent lookups per second", "blocked Bloom, ",
 	} {
@@ -125,7 +125,7 @@ func TestDemoRefusesInputThatProvesNothing(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad")
 	writeFile(t, bad, []byte("a\t1\nb\n"))
 	for _, c := range []struct{ name, file, err string }{
-		{"too few keys", demoLines(t, demoFewest-1), "3,999 keys, want at least 4000"},
+		{"too few keys", demoLines(t, demoFewest-1), "2,999 keys, want at least 3000"},
 		{"a line that is none", bad, "line 2: no TAB"},
 		{"no file", bad + "x", "no such file"},
 		{"a directory", t.TempDir(), "is a directory"},

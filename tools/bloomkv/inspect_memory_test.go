@@ -91,7 +91,7 @@ func TestStatsSaysWhatMemoryKeeps(t *testing.T) {
 	must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--budget", "8", "--json")), &short))
 	must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &enough))
 	if short.Memory.Budget != 8<<20 || short.FPRPromised <= 1e-6 || short.FPRAsked != 1e-6 ||
-		short.BudgetNeeded <= 8<<20 || short.InMemory != (filterParts{Half: 2}) || short.FiltersShed != 2 {
+		short.BudgetNeeded <= 8<<20 || short.InMemory != (filterParts{Whole: 1, Half: 1}) || short.FiltersShed != 1 {
 		t.Errorf("%+v, want a promise that is not kept", short)
 	}
 	if enough.Memory.Budget != 64<<20 || enough.FPRPromised != 1e-6 || enough.InMemory != (filterParts{Whole: 2}) ||
@@ -103,7 +103,7 @@ func TestStatsSaysWhatMemoryKeeps(t *testing.T) {
 		fmt.Sprintf("fpr asked 1e-06, fpr promised %.4g,", short.FPRPromised),
 		fmt.Sprintf("memory is too short for the rate that is asked: all filters need a MemoryBudget of %d MiB",
 			short.BudgetNeeded>>20),
-		"filters in memory: whole of 0 tables, at least half of 2, less of 0, none of 0",
+		"filters in memory: whole of 1 table, at least half of 1, less of 0, none of 0",
 		"table level units memory promised",
 	} {
 		if !strings.Contains(text, want) {

@@ -1,0 +1,235 @@
+package compaction
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/manifest"
+)
+
+// A simulation carries out what a policy picks for a load of random keys, without any key: a table has its keys spread
+// evenly between its bounds. Time passes as writers put a pair in a microsecond, and as compactions merge one in 0.7.
+type simulation struct {
+	t       *testing.T
+	policy  Leveled
+	workers int
+	keys    float64 // different keys that are put; 0 means that no key is put twice
+
+	v       *manifest.Version
+	next    uint64
+	now     float64 // seconds
+	running []merging
+
+	put, flushed, written float64 // bytes; log not counted
+	most                  float64 // bytes of the tree at most, with what a compaction writes
+	stopped               float64 // seconds that writers waited for level 0
+}
+
+// A merging is a plan that is carried out.
+type merging struct {
+	plan    *Plan
+	outputs []*manifest.Table
+	end     float64
+}
+
+const (
+	pairBytes     = 116.0
+	memtablePairs = 342_000 // in 64 MiB
+	keySpace      = 1 << 62
+)
+
+func (s *simulation) table(lo, hi, size float64) *manifest.Table {
+	s.next++
+	from, to := uint64(lo*keySpace), uint64(hi*keySpace)
+	return &manifest.Table{
+		Number: s.next, ID: s.next, TailLen: 1, Size: uint64(size) + 1, Entries: uint64(size/pairBytes) + 1,
+		Smallest: binary.BigEndian.AppendUint64(nil, from),
+		Largest:  binary.BigEndian.AppendUint64(nil, max(from, to-1)), MinSeq: 1, MaxSeq: 1,
+	}
+}
+
+func place(key []byte) float64 { return float64(binary.BigEndian.Uint64(key)) / keySpace }
+
+// density returns the bytes per unit of the key space that tables, which all span a place, have there together.
+func (s *simulation) density(tables []*manifest.Table) (d float64) {
+	absent := 1.0
+	for _, t := range tables {
+		one := float64(t.Size) / (place(t.Largest) - place(t.Smallest))
+		d += one
+		absent *= 1 - min(1, one/(s.keys*pairBytes))
+	}
+	if s.keys > 0 {
+		d = (1 - absent) * s.keys * pairBytes
+	}
+	return d
+}
+
+// merge returns the outputs of a plan.
+func (s *simulation) merge(p *Plan) (outputs []*manifest.Table) {
+	var tables []*manifest.Table
+	var places []float64
+	for _, in := range p.Inputs {
+		tables = append(tables, in.Tables...)
+		for _, t := range in.Tables {
+			places = append(places, place(t.Smallest), place(t.Largest))
+		}
+	}
+	slices.Sort(places)
+	from, size := 0.0, 0.0
+	cut := func(at float64) {
+		if size > 0 {
+			outputs = append(outputs, s.table(from, at, size))
+		}
+		size = 0
+	}
+	most := float64(s.policy.TableSize)
+	for i, lo := range places[:len(places)-1] {
+		hi := places[i+1]
+		d := s.density(slices.DeleteFunc(slices.Clone(tables), func(t *manifest.Table) bool {
+			return place(t.Smallest) > lo || place(t.Largest) <= lo
+		}))
+		for d > 0 && hi-lo > 1e-12 {
+			if size == 0 {
+				from = lo
+			}
+			to := min(hi, lo+(most-size)/d)
+			size += (to - lo) * d
+			if lo = to; size >= most-1 {
+				cut(lo)
+			}
+		}
+	}
+	cut(places[len(places)-1])
+	return outputs
+}
+
+func (s *simulation) apply(e *manifest.Edit) {
+	s.t.Helper()
+	e.NextFile = s.next + 2
+	v, err := s.v.Apply(e)
+	must(s.t, err)
+	s.v = v
+}
+
+// begin begins what the policy picks, until all workers are busy.
+func (s *simulation) begin(idle bool) {
+	s.t.Helper()
+	for len(s.running) < s.workers {
+		shape := Shape{Version: s.v, Idle: idle}
+		for _, m := range s.running {
+			shape.Running = append(shape.Running, m.plan)
+		}
+		p := s.policy.Pick(shape)
+		if p == nil {
+			return
+		}
+		m := merging{plan: p, end: s.now}
+		if !p.Move {
+			m.outputs = s.merge(p)
+			m.end += float64(p.Bytes()) / pairBytes * 0.7e-6
+		}
+		tree := 0.0
+		for l := range s.v.Levels {
+			tree += float64(s.v.Bytes(l))
+		}
+		var written float64
+		for _, t := range m.outputs {
+			written += float64(t.Size)
+		}
+		s.written, s.most = s.written+written, max(s.most, tree+written)
+		s.running = append(s.running, m)
+	}
+}
+
+// end ends the compaction that ends first, if that is before a time.
+func (s *simulation) end(before float64, idle bool) (ended bool) {
+	s.t.Helper()
+	if len(s.running) == 0 {
+		return false
+	}
+	first := 0
+	for i, m := range s.running {
+		if m.end < s.running[first].end {
+			first = i
+		}
+	}
+	m := s.running[first]
+	if m.end > before {
+		return false
+	}
+	s.running = slices.Delete(s.running, first, first+1)
+	s.now, s.next = max(s.now, m.end), s.next+1
+	s.apply(Edit(s.v, m.plan, m.outputs, s.next))
+	s.begin(idle)
+	return true
+}
+
+// load puts n pairs.
+func (s *simulation) load(n float64) {
+	s.t.Helper()
+	for left := n; left > 0; left -= memtablePairs {
+		pairs := min(left, memtablePairs)
+		full := s.now + pairs*1e-6
+		for s.end(full, false) {
+		}
+		for s.now = full; s.policy.Pressure(s.v).Stop && s.end(math.Inf(1), false); {
+		}
+		s.stopped += s.now - full
+		size := pairs * pairBytes
+		s.put += size
+		if s.keys > 0 {
+			size = s.keys * pairBytes * (1 - math.Exp(-pairs/s.keys))
+		}
+		s.flushed += size
+		s.apply(&manifest.Edit{Added: NewRun([]*manifest.Table{s.table(0, 1, size)})})
+		s.begin(false)
+	}
+}
+
+// settle carries out all that is due, first as while writers write, then as while nobody does.
+func (s *simulation) settle(idle bool) {
+	s.t.Helper()
+	for s.begin(idle); s.end(math.Inf(1), idle); {
+	}
+}
+
+// TestWriteAmplificationOfRandomLoads counts the bytes that compactions and flushes write per byte that is put, for
+// nine sizes, since one hits or misses a large merge.
+func TestWriteAmplificationOfRandomLoads(t *testing.T) {
+	policy := Leveled{
+		Trigger: 8, Slow: 12, Stop: 16, Ratio: 10, TableSize: 8 << 20, BaseLevelSize: 4 * 10 * 64 << 20,
+	}
+	for _, c := range []struct {
+		name              string
+		pairs, keys       float64
+		loaded, idle      float64 // bytes written per byte put at most, when the load ends and once the tree is at rest
+		most, runs, waits float64 // bytes of the tree per byte of its keys, runs at rest, and seconds of waits
+	}{
+		{"5 million keys", 5e6, 0, 2, 2.9, 2.1, 2, 0.1},
+		{"20 million keys", 20e6, 0, 3.3, 3.9, 2.1, 3, 2.5},
+		{"20 million puts of 5 million keys", 20e6, 5e6, 2.4, 2.6, 3.2, 2, 0.6},
+	} {
+		var loaded, idle, most, runs, waits float64
+		for i := range 9 {
+			s := &simulation{t: t, policy: policy, workers: 2, keys: c.keys, v: &manifest.Version{}}
+			s.load(c.pairs * (0.8 + 0.05*float64(i)))
+			size := s.put
+			if c.keys > 0 {
+				size = c.keys * pairBytes
+			}
+			loaded += (s.flushed + s.written) / s.put / 9
+			waits = max(waits, s.stopped)
+			s.settle(false)
+			s.settle(true)
+			idle += (s.flushed + s.written) / s.put / 9
+			most, runs = max(most, s.most/size), max(runs, float64(s.v.Runs()))
+		}
+		t.Logf("%s: %.2f loaded, %.2f at rest; at most %.2f of the data, %.0f runs at rest, writers waited %.1f s",
+			c.name, loaded, idle, most, runs, waits)
+		if loaded > c.loaded || idle > c.idle || most > c.most || runs > c.runs || waits > c.waits {
+			t.Errorf("%s: want at most %+v", c.name, c)
+		}
+	}
+}
