@@ -44,6 +44,7 @@ var (
 		{(*program).update, 4},
 		{(*program).digest, 1},
 		{(*program).checkpoint, 1},
+		{(*program).metrics, 1},
 		{(*program).export, 1},
 	}
 	writers = weighted{
@@ -336,6 +337,12 @@ func (p *program) digest(dice) {
 	p.did(fmt.Sprintf("digest without %v", denied), from, p.now(), false, func(s state) (state, bool) {
 		return s, !slices.ContainsFunc(denied, func(i int) bool { return s[i] != 0 })
 	})
+}
+
+func (p *program) metrics(dice) {
+	if m := p.db.Metrics(); m.Levels != nil && m.FPRPromised < m.FPRAsked {
+		p.fail("metrics: %v is promised, which is better than the %v that is asked", m.FPRPromised, m.FPRAsked)
+	}
 }
 
 func (p *program) checkpoint(d dice) {

@@ -94,7 +94,7 @@ func recovers(f *fault, rng *rand.Rand) (errs []error) {
 		}
 	}
 	mem, on, left := vfstest.NewMem(), false, 1+rng.IntN(4)
-	o := (&program{}).options()
+	o := (&program{rng: rng}).options()
 	o.FS = vfstest.NewHook(mem, func(op vfstest.Op) error {
 		if !on || f.strikes == nil {
 			return nil

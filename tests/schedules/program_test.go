@@ -93,7 +93,7 @@ func (p *program) options() *bloomkv.Options {
 	o := &bloomkv.Options{
 		FS: vfstest.NewHook(p.open, p.operation), FilterSeed: 1, Resources: p.res, MemtableSize: 16 << 10,
 		TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
-		Compression: bloomkv.CompressionNone,
+		Compression: bloomkv.CompressionNone, Compactions: 1 + p.rng.IntN(2),
 	}
 	if p.tight {
 		o.FilterMemory = 64 << 10
@@ -159,7 +159,7 @@ func (p *program) run() {
 		}
 	}
 	prepare()
-	if p.rng.IntN(2) == 0 {
+	for range []int{0, 0, 1, 1, 7}[p.rng.IntN(5)] { // the eighth run of level 0 starts a compaction
 		p.flush(dice{})
 		prepare()
 	}
