@@ -1,6 +1,6 @@
 # Each target is a step of .ci/run, or a longer run of the same. Without make, run .ci/run.
 
-.PHONY: check test race lint fuzz cross demo help tidy fuzz-files swarm long salvage scope promise digest kept screenshots bench-compare
+.PHONY: check test race lint fuzz cross demo help tidy fuzz-files swarm long salvage scope promise digest kept mutants screenshots bench-compare
 
 check: ## all that CI runs
 	.ci/run
@@ -58,6 +58,14 @@ digest: ## digests of a million keys in four runs: time, reads, size, rate; a pa
 
 kept: ## stores that every later version must open, in a new directory: make kept DIR=v5; see testdata/README.md
 	go test -count=1 -run '^TestMakeKeptStores$$' ./tests -keep $(CURDIR)/testdata/$(DIR)
+
+# N mutants of each package; a test run draws others by another SEED. Survivors are tests to write, or lines of
+# tests/mutants/equivalent.txt.
+N ?= 200
+mutants: ## changes in PKG that no test of any package notices: make mutants PKG=./internal/tree
+	go test -c -o bin/mutants.test ./tests/mutants
+	cd tests/mutants && ../../bin/mutants.test -test.run TestMutantsAreNoticed -test.timeout 0 \
+		-pkg '$(PKG)' -n $(N) -seed $(SEED)
 
 screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
 	go test -count=1 -v -run 'TestScreenshots' ./tools/bloomkv -shots $(CURDIR)/docs/images
