@@ -3,9 +3,13 @@ package replica
 import (
 	"context"
 	"errors"
+	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // Whoever has asked may be gone before its batch is a command, and use the batch again.
@@ -29,4 +33,68 @@ func TestABatchOnItsWayIsNotThatOfTheCaller(t *testing.T) {
 		}
 	}
 	p.answer <- nil // nobody waits, and nobody who answers is held up
+}
+
+func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
+	n := &Node{proposals: make(chan proposal), stop: make(chan struct{}), failed: make(chan struct{})}
+	n.fsm = &fsm{node: n}
+	var b bloomkv.Batch
+	b.Put([]byte("k"), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got := make(chan error)
+	go func() { got <- n.applyHere(ctx, &b) }()
+	<-n.proposals
+	n.fsm.fail(syscall.EIO)
+	if err := <-got; !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("apply: %v, want ErrUnknown, ErrClosed and the reason", err)
+	}
+}
+
+// sized returns a batch of the given size.
+func sized(t *testing.T, size int) *bloomkv.Batch {
+	t.Helper()
+	var b bloomkv.Batch
+	b.Put([]byte("k"), make([]byte, size))
+	value := 2*size - b.Size() // the header is as large as with this one
+	b.Reset()
+	b.Put([]byte("k"), make([]byte, value))
+	if b.Size() != size {
+		t.Fatalf("a batch of %d bytes, want %d", b.Size(), size)
+	}
+	return &b
+}
+
+func TestBatchesAreJoinedUpToABound(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "v") // so that it leads
+	for _, c := range []struct{ sizes, want []int }{
+		{[]int{100, 100, 100}, []int{3}},
+		{[]int{joinedBytes - 1, 100, 100}, []int{2, 1}},
+		{[]int{joinedBytes, 100}, []int{1, 1}},
+		{[]int{3 * joinedBytes, 3 * joinedBytes}, []int{1, 1}},
+	} {
+		n := &Node{
+			raft: g.node("a").raft, proposals: make(chan proposal, len(c.sizes)), underway: make(chan command, 64),
+			stop: make(chan struct{}),
+		}
+		n.opts.Election = g.node("a").opts.Election
+		for _, size := range c.sizes {
+			n.proposals <- proposal{sized(t, size), make(chan error, 1)}
+		}
+		n.running.Go(n.propose)
+		var got []int
+		for answered := 0; answered < len(c.sizes); {
+			c := <-n.underway
+			testkit.Must(t, c.result.Error())
+			got = append(got, len(c.waiting))
+			answered += len(c.waiting)
+		}
+		close(n.stop)
+		n.running.Wait()
+		if !slices.Equal(got, c.want) {
+			t.Errorf("batches of %d bytes: commands of %d, want %d", c.sizes, got, c.want)
+		}
+	}
 }

@@ -117,3 +117,36 @@ func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
 		t.Errorf("%d bytes were read, want at most %d", n, 2*maxHeader)
 	}
 }
+
+// A member has caught up when it knows the term and itself as a member, and has what the leader had at the beginning.
+func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", key(0), "v")
+	leader := g.node("a")
+	s := leader.Status()
+	before, outside, old, more := s, s, s, s
+	before.Applied--
+	outside.Members = nil
+	old.Term--
+	more.Applied++
+	for _, last := range []Status{s, more} {
+		answers := []Status{before, outside, old, last}
+		asked := 0
+		n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, stop: leader.stop}
+		n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
+			Transport: answerer(func(r *http.Request) *http.Response {
+				w := httptest.NewRecorder()
+				writeJSON(w, http.StatusOK, answers[asked])
+				asked++
+				got := w.Result()
+				got.Request = r
+				return got
+			}),
+		}})
+		err := n.catchUp(t.Context(), s.Term, Member{ID: "a", Address: "b"})
+		if err != nil || asked != len(answers) {
+			t.Errorf("caught up after %d answers, %v; want after %d", asked, err, len(answers))
+		}
+	}
+}

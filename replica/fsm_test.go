@@ -1,14 +1,17 @@
 package replica
 
 import (
+	"encoding/binary"
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -73,6 +76,57 @@ func TestTheFirstErrorOfAStoreIsTheReason(t *testing.T) {
 	}
 }
 
+// A store that fails after the first write it is given has the first of two commands only if they were not joined.
+func TestCommandsAreAppliedTogetherUpToABound(t *testing.T) {
+	for beyond, joined := range map[int]bool{0: true, 1: false} {
+		fsys, syncs := vfstest.NewMem(), 2 // the first is that of the key below
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(fsys, func(op vfstest.Op) error {
+			if kind, _ := filename.Parse(filepath.Base(op.Name)); kind != filename.Log || op.Kind != vfstest.OpSync {
+				return nil
+			}
+			if syncs--; syncs < 0 {
+				return syscall.EIO
+			}
+			return nil
+		})})
+		testkit.Must(t, err)
+		var b bloomkv.Batch
+		b.SetMark(mark(5))
+		testkit.Must(t, db.Apply(&b))
+		f, err := newFSM(&Node{db: db, failed: make(chan struct{})})
+		testkit.Must(t, err)
+		var logs []*raft.Log
+		for i, size := range []int{joinedBytes / 2, joinedBytes/2 + beyond} {
+			raw, err := sized(t, size).MarshalBinary()
+			testkit.Must(t, err)
+			logs = append(logs, &raft.Log{Index: uint64(6 + i), Type: raft.LogCommand, Data: raw})
+		}
+		results := f.ApplyBatch(logs)
+		if results[0] != nil || (results[1] == nil) != joined {
+			t.Errorf("%d bytes beyond the bound: %v, want them joined: %v", beyond, results, joined)
+		}
+		_ = db.Close() // it has failed
+	}
+}
+
+func TestAnEntryHasItsExtensions(t *testing.T) {
+	raw := appendEntry(nil, &raft.Log{Term: 1, Extensions: []byte("ext"), Data: []byte("data")})
+	for size, want := range map[uint64]string{0: "extdata", 3: "data", 7: "", 8: "an error", 1 << 63: "an error"} {
+		binary.LittleEndian.PutUint64(raw[17:], size)
+		var l raft.Log
+		got := "an error"
+		if err := parseEntry(raw, &l); err == nil {
+			got = string(l.Data)
+		}
+		if got != want {
+			t.Errorf("extensions of %d bytes: the data is %q, want %q", size, got, want)
+		}
+	}
+	if err := parseEntry(raw[:entryHeader-1], new(raft.Log)); err == nil {
+		t.Error("an entry shorter than its header: no error")
+	}
+}
+
 // filledLog returns a log with the given entries.
 func filledLog(t *testing.T, fsys vfs.FS, first, last uint64) *storeLog {
 	t.Helper()
@@ -96,6 +150,7 @@ func TestTheEndsOfALogAreThoseOfItsEntries(t *testing.T) {
 		{1, 30, 0, 0},
 		{1, 9, 10, 20},
 		{21, 30, 10, 20},
+		{31, 40, 10, 20},
 	} {
 		fsys := vfstest.NewMem()
 		l := filledLog(t, fsys, 10, 20)

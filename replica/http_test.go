@@ -9,8 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // answerOf returns what a node answers to a request for a host.
@@ -121,6 +124,29 @@ func TestAScanHasABound(t *testing.T) {
 		w := answerOf(t, g.node("a"), http.MethodGet, fmt.Sprintf("/v1/scan?limit=%d", limit), "localhost", "")
 		if w.Code != http.StatusBadRequest {
 			t.Errorf("limit %d: %d, want %d", limit, w.Code, http.StatusBadRequest)
+		}
+	}
+}
+
+// The key of a scan is overwritten by the next one.
+func TestAScanAnswersWithCopies(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	want := map[string]string{}
+	for i := range 8 {
+		want[key(i)] = strings.Repeat(key(i)[len(key(i))-1:], 3_000)
+		g.put("a", key(i), want[key(i)])
+	}
+	testkit.Must(t, g.node("a").db.Flush(t.Context()))
+	var got struct{ Pairs []pair }
+	body := answerOf(t, g.node("a"), http.MethodGet, "/v1/scan", "localhost", "").Body.Bytes()
+	testkit.Must(t, json.Unmarshal(body, &got))
+	if len(got.Pairs) != len(want) {
+		t.Errorf("%d pairs, want %d", len(got.Pairs), len(want))
+	}
+	for _, p := range got.Pairs {
+		if want[string(p.Key)] != string(p.Value) {
+			t.Errorf("%s has %.10q…, want %.10q…", p.Key, p.Value, want[string(p.Key)])
 		}
 	}
 }
