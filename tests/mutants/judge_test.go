@@ -38,6 +38,7 @@ type judge struct {
 	root, dir, kept string // of the repository; for files; for what tests reached, in later runs as well
 	tags            string
 	slow            time.Duration // tests that take longer run only for mutants that no other test reaches
+	spare           time.Duration // that a test has beyond five times what it takes
 	tests           []*test       // cheapest first
 	progress        func(format string, args ...any)
 }
@@ -224,7 +225,7 @@ func (j *judge) try(id, mutants int) (v verdict, err error) {
 		}
 		all = all[n:]
 		for _, b := range order {
-			names, within := []string{}, 5*time.Second
+			names, within := []string{}, j.spare
 			for _, t := range byBinary[b] {
 				names = append(names, t.Name)
 				within += 5 * t.Takes

@@ -43,7 +43,10 @@ func newJudge(t *testing.T) *judge {
 	root, err := filepath.Abs("../..")
 	must(t, err)
 	quiet := func(string, ...any) {}
-	return &judge{root: root, dir: dir, kept: filepath.Join(dir, "kept"), tags: *tags, slow: *slow, progress: quiet}
+	return &judge{
+		root: root, dir: dir, kept: filepath.Join(dir, "kept"),
+		tags: *tags, slow: *slow, spare: time.Second, progress: quiet,
+	}
 }
 
 var must = testkit.Must
@@ -53,6 +56,7 @@ func TestMutantsAreNoticed(t *testing.T) {
 		t.Skip("needs -pkg")
 	}
 	j := newJudge(t)
+	j.spare = 5 * time.Second
 	j.kept = filepath.Join(j.root, "bin", "mutants")
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		j.progress = func(format string, args ...any) {
