@@ -2,7 +2,9 @@ package commit
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -30,7 +33,8 @@ type store struct {
 
 	tables  map[string]string
 	changed bool // what SameKey and SameRange deny
-	asked   int  // calls of these
+	err     error
+	asked   int // calls of these
 	stalls  []Stall
 	steps   int // pressure
 }
@@ -67,12 +71,12 @@ func (s *store) Compare(key, old []byte) (bool, error) {
 
 func (s *store) SameKey([]byte, tree.Moment, tree.Moment) (bool, error) {
 	s.asked++
-	return !s.changed, nil
+	return !s.changed, s.err
 }
 
 func (s *store) SameRange([]byte, []byte, tree.Moment, tree.Moment) (bool, error) {
 	s.asked++
-	return !s.changed, nil
+	return !s.changed, s.err
 }
 
 func newStore(t *testing.T) *store {
@@ -474,5 +478,36 @@ func TestPutsCutRangesOfDeadKeysAndNothingElseDoes(t *testing.T) {
 			s.flush(t)
 		}
 	}
+	s.close(t)
+}
+
+func TestOperationsThatCannotBeReadEndTheWrites(t *testing.T) {
+	s := newStore(t)
+	must(t, s.Commit(put("k", "v"), 1, true))
+	for range 2 {
+		if err := s.Commit([]byte{99}, 1, true); !errors.Is(err, tree.ErrReadOnly) || s.Tree.NewestSeq() != 1 {
+			t.Errorf("%v, the newest sequence is %d; want ErrReadOnly, and 1", err, s.Tree.NewestSeq())
+		}
+	}
+	s.close(t)
+}
+
+// A fullDisk has no free space.
+type fullDisk struct{ vfs.FS }
+
+func (fullDisk) FreeSpace(string) (uint64, error) { return 0, nil }
+
+// TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits has a frozen memtable whose flush waits for space on the disk.
+func TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits(t *testing.T) {
+	s := newStore(t)
+	must(t, s.Commit(put("k", "v"), 1, true))
+	_, err := s.Freeze(t.Context())
+	must(t, err)
+	s.FS, s.roomFor = fullDisk{s.FS}, 0
+	s.Tree.PutOff(true, syscall.ENOSPC)
+	if err := s.Commit(put("k", "w"), 1, true); !errors.Is(err, syscall.ENOSPC) || s.Tree.NewestSeq() != 1 {
+		t.Errorf("%v, the newest sequence is %d; want %v, and 1", err, s.Tree.NewestSeq(), syscall.ENOSPC)
+	}
+	s.flush(t)
 	s.close(t)
 }

@@ -2,7 +2,9 @@ package commit
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -106,10 +108,44 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 		if got := s.Counts().Groups; got != map[bool]uint64{false: 3, true: 2}[changed] {
 			t.Errorf("changed: %v: %d records", changed, got)
 		}
+		mem := s.Tree.View().Flushing.Mem
+		mem.Hold()
 		s.Tree.Release(now.State)
 		s.flush(t)
+		s.Tree.Domain.Wait()
+		if !mem.Release() {
+			t.Errorf("changed: %v: a state is held after the commit", changed)
+		}
 		s.close(t)
 	}
+}
+
+func TestReadsThatCannotBeRepeatedAreAnError(t *testing.T) {
+	s := newStore(t)
+	now, err := s.Tree.Now()
+	must(t, err)
+	must(t, s.Commit(put("key", "v"), 1, false))
+	_, err = s.Freeze(t.Context())
+	must(t, err)
+	s.err = syscall.EIO
+	for name, r := range map[string]Reads{
+		"a key":   {At: now, Keys: [][]byte{[]byte("key")}},
+		"a range": {At: now, Ranges: []Range{{Lo: []byte("a")}}},
+	} {
+		if stood, err := s.CommitReads(put("own", "v"), 1, false, &r); stood || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s: committed: %v, %v, want %v", name, stood, err, syscall.EIO)
+		}
+		r.seen = now
+		if stand, err := s.unchanged(&r, nil); stand || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s, in its turn: unchanged: %v, %v, want %v", name, stand, err, syscall.EIO)
+		}
+	}
+	if _, err := (&Reads{}).touchedBy([]byte{99}); err == nil {
+		t.Error("invalid operations were skipped")
+	}
+	s.Tree.Release(now.State)
+	s.flush(t)
+	s.close(t)
 }
 
 // TestReadsOfAnOlderStateAreRepeated has another state in the turn, as after an ingest

@@ -42,6 +42,9 @@ func TestACommitThatATurnDelayedComesBeforeTheNextTurn(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
+		if n := s.Counts().Groups; len(came) != 1 || n != 0 {
+			t.Errorf("in the first turn: %d waits have ended, %d groups are committed, want 1 and none", len(came), n)
+		}
 		first.End()
 		first.End() // does nothing
 		synctest.Wait()
@@ -61,4 +64,19 @@ func TestACommitThatATurnDelayedComesBeforeTheNextTurn(t *testing.T) {
 		}
 		s.close(t)
 	})
+}
+
+// TestATurnThatIsGrantedToNobodyIsHandedOn grants turns to callers whose context has ended: select chooses one of both.
+func TestATurnThatIsGrantedToNobodyIsHandedOn(t *testing.T) {
+	s := newStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 64 {
+		turn, _ := s.Turn(ctx)
+		turn.End()
+		if s.queue.leading {
+			t.Fatalf("the turn lasts; granted: %v", turn != nil)
+		}
+	}
+	s.close(t)
 }
