@@ -38,6 +38,7 @@ type judge struct {
 	root, dir, kept string // of the repository; for files; for what tests reached, in later runs as well
 	tags            string
 	slow            time.Duration // tests that take longer run only for mutants that no other test reaches
+	most            time.Duration // of the tests that run for one mutant; 0 for any
 	spare           time.Duration // that a test has beyond five times what it takes
 	tests           []*test       // cheapest first
 	progress        func(format string, args ...any)
@@ -46,32 +47,44 @@ type judge struct {
 // build compiles the test binaries that link one of the packages and records what their tests reach.
 func (j *judge) build(all []mutant, overlay string, patterns []string) error {
 	type testPackage struct {
-		ImportPath, Dir, ForTest string
+		ImportPath, Dir, BuildID string
 		Deps                     []string
 	}
-	packages, err := list[testPackage](j.root,
-		append([]string{"-test", "-tags=" + j.tags, "-json=ImportPath,Dir,Deps"}, patterns...)...)
+	packages, err := list[testPackage](j.root, append([]string{
+		"-test", "-deps", "-export", "-overlay=" + overlay, "-tags=" + j.tags, "-json=ImportPath,Dir,BuildID,Deps",
+	}, patterns...)...)
 	if err != nil {
 		return err
 	}
-	mutated := map[string]bool{}
+	mutated, builds := map[string]bool{}, map[string]string{}
 	for _, m := range all {
 		mutated[m.pkg] = m.pkg != ""
 	}
+	for _, p := range packages {
+		builds[p.ImportPath] = p.BuildID
+	}
 	for i, p := range packages {
-		pkg, ok := strings.CutSuffix(p.ImportPath, ".test")
-		if !ok || !slices.ContainsFunc(p.Deps, func(dep string) bool {
+		pkg, is := strings.CutSuffix(p.ImportPath, ".test")
+		if !is || !slices.ContainsFunc(p.Deps, func(dep string) bool {
 			path, _, _ := strings.Cut(dep, " ")
 			return mutated[path]
 		}) {
 			continue
 		}
-		b := &binary{filepath.Join(j.dir, fmt.Sprintf("%d.test", i)), pkg, p.Dir}
-		j.progress("%d/%d: compile the tests of %s", i, len(packages), pkg)
-		build := exec.Command("go", "test", "-c", "-vet=off", "-tags="+j.tags, "-overlay="+overlay, "-o", b.name, pkg)
-		build.Dir = j.root
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("%w: %s", err, out)
+		h := sha256.New()
+		fmt.Fprintln(h, p.BuildID, j.slow)
+		for _, dep := range p.Deps {
+			fmt.Fprintln(h, dep, builds[dep])
+		}
+		b := &binary{filepath.Join(j.kept, fmt.Sprintf("%x.test", h.Sum(nil))), pkg, p.Dir}
+		if _, err := os.Stat(b.name); err != nil {
+			j.progress("%d/%d: link the tests of %s", i, len(packages), pkg)
+			build := exec.Command("go", "test", "-c", "-vet=off", "-tags="+j.tags, "-overlay="+overlay, "-o", b.name)
+			build.Args = append(build.Args, pkg)
+			build.Dir = j.root
+			if out, err := build.CombinedOutput(); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
 		}
 		tests, err := j.record(b, len(all))
 		if err != nil {
@@ -85,11 +98,7 @@ func (j *judge) build(all []mutant, overlay string, patterns []string) error {
 
 // record runs each test of a binary alone. The same binary is not run again.
 func (j *judge) record(b *binary, mutants int) (tests []*test, err error) {
-	content, err := os.ReadFile(b.name)
-	if err != nil {
-		return nil, err
-	}
-	keep := filepath.Join(j.kept, fmt.Sprintf("%x", sha256.Sum256(append(content, j.slow.String()...))))
+	keep := strings.TrimSuffix(b.name, ".test") + ".json"
 	if known, err := os.ReadFile(keep); err == nil {
 		if err := json.Unmarshal(known, &tests); err != nil {
 			return nil, err
@@ -110,7 +119,7 @@ func (j *judge) record(b *binary, mutants int) (tests []*test, err error) {
 			tests = append(tests, t)
 		}
 		known, err := json.Marshal(tests)
-		if err := errors.Join(err, os.MkdirAll(j.kept, 0o700), os.WriteFile(keep, known, 0o600)); err != nil {
+		if err := errors.Join(err, os.WriteFile(keep, known, 0o600)); err != nil {
 			return nil, err
 		}
 	}
@@ -210,6 +219,13 @@ func (j *judge) try(id, mutants int) (v verdict, err error) {
 	}
 	cost := func(t *test) float64 { return t.Takes.Seconds() / float64(1+t.kills) }
 	slices.SortStableFunc(all, func(a, b *test) int { return cmp.Compare(cost(a), cost(b)) })
+	sum := time.Duration(0)
+	for i, t := range all {
+		if sum += t.Takes; j.most > 0 && sum > j.most && i > 0 {
+			all = all[:i]
+			break
+		}
+	}
 	for portion := 300 * time.Millisecond; len(all) > 0; portion *= 3 {
 		n, sum := 0, time.Duration(0)
 		for n < len(all) && (n == 0 || sum < portion) {

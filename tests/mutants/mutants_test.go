@@ -27,6 +27,7 @@ var (
 	seed  = flag.Uint64("seed", 1, "draws the mutants")
 	by    = flag.String("by", "work", "the packages whose tests judge")
 	tags  = flag.String("tags", "", "build tags")
+	most  = flag.Duration("most", 0, "how much time the tests of one mutant take at most, 0 for all tests")
 	slow  = flag.Duration("slow", 5*time.Second, "tests that take longer run only for mutants that no other reaches")
 )
 
@@ -44,7 +45,7 @@ func newJudge(t *testing.T) *judge {
 	must(t, err)
 	quiet := func(string, ...any) {}
 	return &judge{
-		root: root, dir: dir, kept: filepath.Join(dir, "kept"),
+		root: root, dir: dir, kept: dir,
 		tags: *tags, slow: *slow, spare: time.Second, progress: quiet,
 	}
 }
@@ -56,8 +57,9 @@ func TestMutantsAreNoticed(t *testing.T) {
 		t.Skip("needs -pkg")
 	}
 	j := newJudge(t)
-	j.spare = 5 * time.Second
+	j.spare, j.most = 5*time.Second, *most
 	j.kept = filepath.Join(j.root, "bin", "mutants")
+	must(t, os.MkdirAll(j.kept, 0o700))
 	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		j.progress = func(format string, args ...any) {
 			fmt.Fprintf(os.Stderr, "\r\x1b[K%.110s", fmt.Sprintf(format, args...))
