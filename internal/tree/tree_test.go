@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -132,4 +133,30 @@ func TestWritesAreRefusedBeforeCallsEnd(t *testing.T) {
 		t.Errorf("after Close, a call returns %v, and writes get %v, want ErrClosed", err, tree.Writable())
 	}
 	tree.WaitForCalls()
+}
+
+func TestANewManifestTakesThePlaceOfTheOneBefore(t *testing.T) {
+	fsys := vfstest.NewMem()
+	tree, _ := newTree(t, fsys)
+	for range 3 {
+		must(t, tree.RenewManifest(tree.Load()))
+		names, err := fsys.List("db")
+		must(t, err)
+		want := filename.Make("", filename.Manifest, tree.recorded.ManifestNumber)
+		if !slices.Equal(names, []string{"CURRENT", want}) {
+			t.Errorf("the files are %q, want CURRENT and %s", names, want)
+		}
+	}
+}
+
+func TestTheContextOfACallEndsWithIt(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	var kept context.Context
+	must(t, tree.Call(t.Context(), func(ctx context.Context) error {
+		kept = ctx
+		return ctx.Err()
+	}))
+	if kept.Err() == nil {
+		t.Error("the context of a call goes on after it")
+	}
 }
