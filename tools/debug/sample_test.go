@@ -159,3 +159,17 @@ func TestTooLittleMemoryIsSaid(t *testing.T) {
 		}
 	}
 }
+
+func TestOptionsHaveDefaultsAndALeastInterval(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{
+		0:                      time.Second,
+		time.Millisecond:       100 * time.Millisecond,
+		-time.Second:           100 * time.Millisecond,
+		200 * time.Millisecond: 200 * time.Millisecond,
+	} {
+		o := Options{Interval: given}.withDefaults("/data/store")
+		if o.Interval != want || o.Reread != 15*time.Second || o.Title != "bloomkv: store" {
+			t.Errorf("an interval of %v: %+v, want %v and the defaults", given, o, want)
+		}
+	}
+}

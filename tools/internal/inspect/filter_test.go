@@ -2,7 +2,13 @@ package inspect
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
+	"github.com/bloomkv/bloomkv/sstable"
 )
 
 func TestAFilterBlockIsCutOutOfItsFile(t *testing.T) {
@@ -17,5 +23,35 @@ func TestAFilterBlockIsCutOutOfItsFile(t *testing.T) {
 		if b, err := filterBlock("000001.sst", file, c[0], c[1], c[2]); err == nil {
 			t.Errorf("size %d, tail %d, filter %d: %q, want an error", c[0], c[1], c[2], b)
 		}
+	}
+}
+
+// TestNoTableStaysOpen reads tables that are whole, cut short, or none.
+func TestNoTableStaysOpen(t *testing.T) {
+	open := func() int {
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("no /proc/self/fd")
+		}
+		return len(fds)
+	}
+	name := filepath.Join(t.TempDir(), "000001.sst")
+	f, err := os.Create(name)
+	testkit.Must(t, err)
+	w := sstable.NewWriter(f, sstable.WriterOptions{})
+	testkit.Must(t, errors.Join(w.Add([]byte("k"), []byte("v")), w.Finish(), f.Close()))
+	whole, err := os.ReadFile(name)
+	testkit.Must(t, err)
+	before := open()
+	for _, size := range []int{len(whole), len(whole) - 1, 8, 0} {
+		testkit.Must(t, os.WriteFile(name, whole[:size], 0o600))
+		_, _, filters := ReadFilters(name)
+		_, table := ReadTable(t.Context(), name, Options{})
+		if ok := size == len(whole); (filters == nil) != ok || (table == nil) != ok {
+			t.Errorf("%d of %d bytes: %v, %v; want errors: %v", size, len(whole), filters, table, !ok)
+		}
+	}
+	if after := open(); after != before {
+		t.Errorf("%d descriptors are open, and before it were %d", after, before)
 	}
 }
