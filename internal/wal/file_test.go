@@ -21,6 +21,7 @@ type file struct {
 	onWrite func(b []byte) (int, error) // replaces the write of b if it returns an error or fewer bytes
 	onSync  func() error
 	onRead  func() error
+	onClose error
 	size    int64 // if not 0, the result of Size
 }
 
@@ -73,7 +74,7 @@ func (f *file) ReadAt(b []byte, off int64) (int, error) {
 
 func (f *file) Close() error {
 	f.closed++
-	return nil
+	return f.onClose
 }
 
 const (

@@ -150,26 +150,38 @@ func TestALengthIsBelievedWithinTheFileOnly(t *testing.T) {
 }
 
 func TestErrorsOfReadingAreNotDamage(t *testing.T) {
-	data, ends := build(t, "a", "sync", strings.Repeat("b", 3*readChunk), "c")
-	data[ends[2]-1] ^= 1 // so that Replay searches
-	reads := 0
-	for fail := 0; ; fail++ {
-		reads = 0
-		f := &file{data: data, onRead: func() error {
-			if reads++; reads == fail+1 {
-				return errDisk
+	large := strings.Repeat("b", 3*readChunk)
+	data, ends := build(t, "a", "sync", large, "c")
+	damaged := func(at int64, v byte) []byte {
+		b := bytes.Clone(data)
+		b[at] ^= v
+		return b
+	}
+	flags := damaged(ends[0]+kindAt-1, 0x80) // an error, whatever follows
+	fixRecord(flags, ends[0], false)
+	for name, b := range map[string][]byte{
+		"a bad payload":    damaged(ends[2]-1, 1),
+		"a torn header":    data[:ends[2]+recordHeaderSize-1],
+		"a torn beginning": data[:fileHeaderSize-1],
+		"flags":            flags,
+		"a large payload":  data,
+	} {
+		reads, fail, passed := 0, 0, false
+		for ; !passed; fail++ {
+			reads = 0
+			f := &file{data: b, onRead: func() error {
+				if reads++; reads == fail+1 {
+					return errDisk
+				}
+				return nil
+			}}
+			_, err := Replay(f, "000007.log", testNumber, nil)
+			if passed = reads <= fail; !passed && (!errors.Is(err, errDisk) || isCorrupt(err)) {
+				t.Errorf("%s: read %d fails: error is %v, want %v", name, fail, err, errDisk)
 			}
-			return nil
-		}}
-		_, err := Replay(f, "000007.log", testNumber, nil)
-		if reads <= fail {
-			if fail < 4 {
-				t.Errorf("only %d reads", fail)
-			}
-			break
 		}
-		if !errors.Is(err, errDisk) || isCorrupt(err) {
-			t.Errorf("read %d fails: error is %v, want %v", fail, err, errDisk)
+		if fail < 2 {
+			t.Errorf("%s: nothing is read", name)
 		}
 	}
 	f := &file{data: data, size: int64(len(data)) + 1}
@@ -184,6 +196,17 @@ func TestErrorsOfReadingAreNotDamage(t *testing.T) {
 type sizeless struct{ *file }
 
 func (sizeless) Size() (int64, error) { return 0, errDisk }
+
+func TestAHeaderIsFoundByItsChecksum(t *testing.T) {
+	data, ends := build(t, "a", "b")
+	data[ends[0]] ^= 1 // the checksum of the first
+	for _, salt := range []uint32{0, saltOf(testID)} {
+		at, h := FindHeader(data[ends[0]:], testNumber, salt, ends[0])
+		if at != int(ends[1]-ends[0]) || h.length != 1 {
+			t.Errorf("salt %#x: found at %d: %+v, want the second at %d", salt, at, h, ends[1]-ends[0])
+		}
+	}
+}
 
 func TestAnErrorOfEachStopsTheReplay(t *testing.T) {
 	data, ends := build(t, "a", "b", "c")

@@ -32,7 +32,7 @@ func TestAFileLongerThanAnyLogIsDamageAndIsNotRead(t *testing.T) {
 		f := &sparse{data: data, size: size}
 		r, err := Replay(f, "x", testNumber, func([]byte, int64) error { return errors.New("a record") })
 		damage, ok := errors.AsType[*corrupt.Error](err)
-		if !ok || damage.Offset != MaxSize || r.Size != size || f.bytes > 0 {
+		if !ok || damage.Offset != MaxSize || damage.Err == nil || r.Size != size || f.bytes > 0 {
 			t.Errorf("%d bytes: error is %v, read %d bytes of %d, want damage at %d and nothing read",
 				size, err, f.bytes, r.Size, int64(MaxSize))
 		}

@@ -230,6 +230,9 @@ func TestAfterCloseEverythingIsErrClosed(t *testing.T) {
 	if f.closed != 1 || w.Number() != testNumber {
 		t.Errorf("file closed %d times, number %d", f.closed, w.Number())
 	}
+	if err := newWriter(t, &file{onClose: errDisk}).Close(); !errors.Is(err, errDisk) {
+		t.Errorf("Close returns %v, want that of the file", err)
+	}
 }
 
 func TestSyncRunsWhileAppendRuns(t *testing.T) {
