@@ -20,6 +20,27 @@ func TestWithoutReadersARetiredThingIsReleasedAtOnce(t *testing.T) {
 	if released != 1 {
 		t.Errorf("released %d times, want once", released)
 	}
+	if n := d.waiting.Load(); n != 0 {
+		t.Errorf("%d things wait", n)
+	}
+}
+
+// TestReadersThatFollowOneAnotherHoldNothing lets each reader enter before the one before it leaves.
+func TestReadersThatFollowOneAnotherHoldNothing(t *testing.T) {
+	var d Domain
+	released := false
+	g := d.Enter()
+	d.Retire(func() { released = true })
+	for range 3 {
+		h := d.Enter()
+		g.Leave()
+		d.Collect()
+		g = h
+	}
+	g.Leave()
+	if !released {
+		t.Error("a thing stays, though all readers of it have left")
+	}
 }
 
 func TestNothingIsReleasedWhileAReaderOfItIsInside(t *testing.T) {
@@ -119,7 +140,13 @@ func TestWaitLaterReleasesOnceTheReaderHasLeft(t *testing.T) {
 		if time.Sleep(time.Second); !released.Load() {
 			t.Error("not released, though the reader has left")
 		}
-		d.WaitLater()
+		released.Store(false)
+		g = d.Enter()
+		d.Retire(func() { released.Store(true) })
+		g.Leave()
+		if d.WaitLater(); !released.Load() {
+			t.Error("not released at once, though no reader is inside")
+		}
 	})
 }
 
