@@ -205,6 +205,27 @@ func TestAHeaderIsFoundByItsChecksum(t *testing.T) {
 		if at != int(ends[1]-ends[0]) || h.length != 1 {
 			t.Errorf("salt %#x: found at %d: %+v, want the second at %d", salt, at, h, ends[1]-ends[0])
 		}
+		second := data[ends[1] : ends[1]+recordHeaderSize]
+		if at, _ := FindHeader(second, testNumber, salt, ends[1]); at != 0 {
+			t.Errorf("salt %#x: found at %d of a header alone", salt, at)
+		}
+		for n := range recordHeaderSize {
+			if at, _ := FindHeader(second[:n], testNumber, salt, ends[1]); at != -1 {
+				t.Errorf("salt %#x: found at %d of %d bytes of a header", salt, at, n)
+			}
+		}
+	}
+}
+
+func TestRecordsHaveTheSaltOfTheWholeID(t *testing.T) {
+	for _, id := range []uint64{1, 1 << 63, 0x1020408010204081} {
+		f := new(file)
+		w, err := NewWriter(f, testNumber, id)
+		must(t, err)
+		appendAll(t, w, "a")
+		if got, r, err := replayBytes(f.data); err != nil || r.Records != 1 {
+			t.Errorf("id %#x: replayed %q, %+v, %v", id, got, r, err)
+		}
 	}
 }
 

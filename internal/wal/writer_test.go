@@ -161,8 +161,8 @@ func TestFirstErrorStays(t *testing.T) {
 			w := newWriter(t, f)
 			appendAll(t, w, "a")
 			size, synced := w.Size(), w.Synced()
-			if err := test.fail(f, w); !errors.Is(err, test.want) {
-				t.Fatalf("error is %v, want %v", err, test.want)
+			if err := test.fail(f, w); !errors.Is(err, test.want) || !strings.HasPrefix(err.Error(), "log 7: ") {
+				t.Fatalf("error is %v, want log 7 and %v", err, test.want)
 			}
 			written := len(f.data)
 			f.onWrite = func([]byte) (int, error) { return 0, other }

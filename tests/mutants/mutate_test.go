@@ -346,7 +346,7 @@ func (r *rewriter) text(n ast.Node) string {
 	case *ast.IfStmt:
 		return r.parts(n, func(c ast.Node) string {
 			s := r.text(c)
-			if c == n.Cond {
+			if c == n.Cond && r.info.Types[n.Cond].Value == nil {
 				s = r.mutate(c, "if "+r.source(c), "if true", s, "("+s+" || "+is+")")
 				s = r.mutate(c, "if "+r.source(c), "if false", s, "(("+s+") && !"+is+")")
 			}
