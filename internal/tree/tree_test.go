@@ -160,3 +160,71 @@ func TestTheContextOfACallEndsWithIt(t *testing.T) {
 		t.Error("the context of a call goes on after it")
 	}
 }
+
+func TestPinnedSequencesAreThoseOfThePresentTables(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	pin := func(seq ikey.Seq) *Pin {
+		tree.Publish(seq)
+		p, err := tree.Pin()
+		must(t, err)
+		return p
+	}
+	want := func(seqs ...ikey.Seq) {
+		t.Helper()
+		if got := tree.Pinned(); !slices.Equal(got, seqs) {
+			t.Errorf("pinned are %d, want %d", got, seqs)
+		}
+	}
+	first, second, later := pin(3), pin(3), pin(5)
+	want(3, 5)
+	before := tree.changes
+	must(t, tree.Unpin(first))
+	want(3, 5)
+	if tree.changes != before {
+		t.Error("waiting compactions are woken, though another pin keeps the same")
+	}
+	must(t, tree.Unpin(second))
+	want(5)
+	if tree.changes == before {
+		t.Error("waiting compactions are not woken")
+	}
+	_, _, _, err := tree.Install(&manifest.Edit{}, nil, Change{Replace: true})
+	must(t, err)
+	want()
+	newest := pin(7)
+	want(7)
+	if count, opened := tree.OldestPin(); count != 2 || opened != later.Opened || newest.Kept.Load() != nil {
+		t.Errorf("%d pins are open, the oldest since %v; want 2, since %v", count, opened, later.Opened)
+	}
+	must(t, tree.Unpin(later))
+	must(t, tree.Unpin(newest))
+	want()
+	if err := tree.Unpin(newest); !errors.Is(err, ErrClosed) {
+		t.Errorf("the second Unpin returns %v, want ErrClosed", err)
+	}
+}
+
+func TestFreshTablesAreAtTheirLevel(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	added := func(level int, number uint64) manifest.Added {
+		return manifest.Added{Level: level, Run: 1, Table: &manifest.Table{Number: number}}
+	}
+	e := &manifest.Edit{Added: []manifest.Added{added(3, 5), added(4, 6)}}
+	e.Deleted = []manifest.Deleted{{Number: 6}}
+	fresh := tree.Fresh(e)
+	if len(fresh) != 1 || fresh[0].Meta.Number != 5 || fresh[0].Level.Load() != 3 {
+		t.Errorf("%d fresh tables, want number 5 at level 3: the other one only moves", len(fresh))
+	}
+}
+
+func TestTheManifestIsClosedAndItsLockIsFree(t *testing.T) {
+	fsys := vfstest.NewMem()
+	tree, _ := newTree(t, fsys)
+	must(t, tree.CloseManifest(tree.End()))
+	if !tree.editMu.TryLock() {
+		t.Error("the lock is held")
+	}
+	if tree.recorded.Version.NumTables() > 0 {
+		t.Error("the list of tables is kept")
+	}
+}
