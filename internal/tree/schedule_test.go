@@ -94,3 +94,22 @@ func TestAPinReadsSequenceAndMarkTogether(t *testing.T) {
 		t.Errorf("the pin at sequence %d has the mark of sequence %d, want both 3", p.Seq, p.Mark.Seq)
 	}
 }
+
+// TestAMomentHasTheStateOfItsSequence publishes a sequence in another state between the two loads of Now.
+func TestAMomentHasTheStateOfItsSequence(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	once := true
+	defer step.On("tree: now", func() {
+		if once {
+			once = false
+			tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
+			tree.Publish(1)
+		}
+	})()
+	now, err := tree.Now()
+	must(t, err)
+	if now.Seq != 1 || now.State != tree.Load() {
+		t.Errorf("sequence %d, in the present state: %v; want 1, true", now.Seq, now.State == tree.Load())
+	}
+	tree.Release(now.State)
+}
