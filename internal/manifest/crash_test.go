@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -110,13 +111,19 @@ func TestErrorAtEveryOperation(t *testing.T) {
 	for _, failure := range []error{errDisk, vfstest.ErrShortWrite} {
 		for _, once := range []bool{true, false} {
 			for at := 0; ; at++ {
-				n, failed := 0, false
+				n, failed, open := 0, false, 0
 				m := newFS(t)
 				create(t, m, 7, s)
-				fsys := vfstest.NewHook(m, func(vfstest.Op) error {
+				fsys := vfstest.NewHook(m, func(op vfstest.Op) error {
+					if op.Kind == vfstest.OpClose && strings.Contains(op.Name, "MANIFEST-") {
+						open--
+					}
 					if n++; n == at+1 || n > at && !once {
 						failed = true
 						return failure
+					}
+					if op.Kind == vfstest.OpCreate && strings.Contains(op.Name, "MANIFEST-") {
+						open++
 					}
 					return nil
 				})
@@ -140,8 +147,8 @@ func TestErrorAtEveryOperation(t *testing.T) {
 					}
 					return l.Close()
 				}()
-				if failed != errors.Is(err, failure) {
-					t.Fatalf("operation %d: failed %v, error is %v", at, failed, err)
+				if failed != errors.Is(err, failure) || open != 0 {
+					t.Fatalf("operation %d: failed %v, error is %v, %d manifests are open", at, failed, err, open)
 				}
 				got, err := Load(m, dir)
 				if err != nil {
@@ -171,12 +178,22 @@ func TestLoadReportsErrorsOfReadingAsTheyAre(t *testing.T) {
 	create(t, m, 8, s)
 	for at := 0; ; at++ {
 		n := 0
-		_, err := Load(vfstest.NewHook(m, func(vfstest.Op) error {
+		opened, closed := 0, 0
+		_, err := Load(vfstest.NewHook(m, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpClose {
+				closed++
+			}
 			if n++; n == at+1 {
 				return errDisk
 			}
+			if op.Kind == vfstest.OpOpen {
+				opened++
+			}
 			return nil
 		}), dir)
+		if opened != closed {
+			t.Errorf("operation %d: %d files opened, %d closed", at, opened, closed)
+		}
 		if n <= at {
 			if err != nil || at < 6 {
 				t.Errorf("after %d operations: %v", at, err)

@@ -63,6 +63,9 @@ func TestCurrentHasOneForm(t *testing.T) {
 		if !errors.As(err, &at) || at.File != "CURRENT" || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("CURRENT %s: %+v, %v; want corruption of CURRENT", name, s, err)
 		}
+		if n, err := ReadCurrent(m, dir); !errors.Is(err, corrupt.Err) && n != 4 {
+			t.Errorf("CURRENT %s: names %d, %v; want corruption", name, n, err)
+		}
 	}
 }
 
@@ -101,7 +104,7 @@ func TestATornLastEditIsNotThere(t *testing.T) {
 	}
 	whole := contentOf(t, m, "MANIFEST-000009")
 	for n := range whole {
-		for _, tail := range []int{0, 600} { // zeros behind
+		for _, tail := range []int{0, 1, 600} { // zeros behind
 			put(t, m, "MANIFEST-000009", whole[:n]+strings.Repeat("\x00", tail))
 			got, err := Load(m, dir)
 			i := len(ends) - 1
@@ -115,11 +118,11 @@ func TestATornLastEditIsNotThere(t *testing.T) {
 				continue
 			}
 			// A record whose last bytes are zeros is complete again with zeros behind it.
-			if tail > 0 && i+1 < len(ends) && strings.Trim(whole[n:ends[i+1]], "\x00") == "" {
+			if i+1 < len(ends) && int(ends[i+1])-n <= tail && strings.Trim(whole[n:ends[i+1]], "\x00") == "" {
 				i++
 			}
 			want := states[i]
-			want.Torn = tail > 0 || int64(n) != ends[i]
+			want.Torn = int64(n+tail) != ends[i]
 			if err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%d bytes, %d zeros: %+v, %v; want %+v", n, tail, got, err, want)
 			}

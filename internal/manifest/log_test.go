@@ -301,3 +301,30 @@ func TestLoadingManyEditsIsLinear(t *testing.T) {
 		t.Errorf("%d tables, want %d", got, n/2)
 	}
 }
+
+func TestAManifestIsFullWhenItsEditsTakeWhatItsSnapshotDoes(t *testing.T) {
+	s := State{Version: mustApply(t, &Version{}, &Edit{Added: many(6000)}), NextFile: 10_000}
+	l := create(t, newFS(t), 9000, s)
+	if size := l.Size(); size < minFull || l.full != 2*size {
+		t.Errorf("a snapshot of %d bytes: full at %d, want twice as many, and more than %d", size, l.full, minFull)
+	}
+	small := create(t, newFS(t), 2, State{NextFile: 3})
+	if small.full != minFull {
+		t.Errorf("a small snapshot: full at %d, want %d", small.full, minFull)
+	}
+	for _, l := range []*Log{l, small} {
+		must(t, l.Close())
+	}
+}
+
+func TestAnEditThatNoStoreBeginsWithIsAnError(t *testing.T) {
+	twice := []Added{add(0, 9, table(4, "a", "c")), add(0, 8, table(4, "a", "c"))}
+	for name, e := range map[string]*Edit{
+		"a deletion of nothing": {NextFile: 20, Deleted: []Deleted{{0, 4}}},
+		"a table twice":         {NextFile: 20, Added: twice},
+	} {
+		if s, err := e.State(); err == nil {
+			t.Errorf("%s: %+v, want an error", name, s)
+		}
+	}
+}

@@ -105,3 +105,15 @@ func TestNumbersThatNoStoreGaveOutAreRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestNoWriteBeginsAboveTheLastNumber(t *testing.T) {
+	for _, c := range []struct {
+		file uint64
+		seq  ikey.Seq
+		ok   bool
+	}{{0, 0, true}, {MaxFile, MaxWrite, true}, {MaxFile + 1, MaxWrite + 1, false}} {
+		if file, seq := CheckFile(c.file), CheckWrite(c.seq); (file == nil) != c.ok || (seq == nil) != c.ok {
+			t.Errorf("file %d: %v, sequence %d: %v; want them taken: %v", c.file, file, c.seq, seq, c.ok)
+		}
+	}
+}

@@ -306,3 +306,36 @@ func BenchmarkApplyToThousandsOfTables(b *testing.B) {
 		}
 	}
 }
+
+func TestEqualTablesAreEqualInEveryField(t *testing.T) {
+	whole := table(5, "a", "c")
+	if !whole.Equal(table(5, "a", "c")) {
+		t.Error("a table does not equal its copy")
+	}
+	for i := range reflect.TypeFor[Table]().NumField() {
+		other := table(5, "a", "c")
+		switch f := reflect.ValueOf(other).Elem().Field(i); f.Kind() {
+		case reflect.Slice:
+			f.SetBytes([]byte("b"))
+		case reflect.Float64:
+			f.SetFloat(f.Float() + 0.5)
+		default:
+			f.Set(reflect.ValueOf(f.Uint() + 1).Convert(f.Type()))
+		}
+		if whole.Equal(other) || other.Equal(whole) {
+			t.Errorf("tables are equal whose %s differs", reflect.TypeFor[Table]().Field(i).Name)
+		}
+	}
+	longer := table(5, "a"+strings.Repeat("x", 10), "c"+strings.Repeat("x", 20))
+	if d := longer.DescriptionBytes() - whole.DescriptionBytes(); d != 60 {
+		t.Errorf("30 bytes of bounds take %d bytes, want 60", d)
+	}
+}
+
+func TestAnEditStaysAsItIsWhenItIsApplied(t *testing.T) {
+	e := &Edit{Added: []Added{add(3, 1, table(5, "a", "c")), add(0, 9, table(4, "a", "c"))}}
+	mustApply(t, &Version{}, e)
+	if e.Added[0].Level != 3 || e.Added[1].Level != 0 {
+		t.Errorf("the edit adds at levels %d and %d, want 3 and 0", e.Added[0].Level, e.Added[1].Level)
+	}
+}
