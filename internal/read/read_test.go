@@ -2,17 +2,20 @@ package read
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/memtable"
@@ -263,6 +266,90 @@ func (c *runCounts) add(s *tree.State, key []byte, h bloomblock.Hash) {
 		c.negatives += uint64(bit(probed && !maybe))
 		if r.Readers[i].RangeDels().Covering(key, ikey.MaxSeq) > 0 {
 			return
+		}
+	}
+}
+
+func TestATraceOfAnAbsentKeyHasNoValue(t *testing.T) {
+	r := newReader(t)
+	if v, trace, err := r.GetTraced([]byte("k")); v != nil || !errors.Is(err, ErrNotFound) || trace.Gets != 1 {
+		t.Errorf("%q, %+v, %v; want no value", v, trace, err)
+	}
+}
+
+func TestLargeCopiesAreNotKept(t *testing.T) {
+	for size, want := range map[int]int{keepCopy: keepCopy, keepCopy + 1: 0} {
+		m := &manyLookup{size: 1, copies: make([]byte, 10, size)}
+		if m.end(); cap(m.copies) != want || len(m.copies) != 0 {
+			t.Errorf("of %d bytes %d are kept, want %d", size, cap(m.copies), want)
+		}
+	}
+}
+
+func TestPrefixesAreCountedWhetherTheyWereAskedOrNot(t *testing.T) {
+	var c prefixCounts
+	for _, p := range []PrefixCounts{{}, {Probes: 1, Unasked: 1}, {Probes: 2, Negatives: 1}, {Unasked: 3}} {
+		c.add(&p)
+	}
+	if p, n, u := c.probes.Load(), c.negatives.Load(), c.unasked.Load(); p != 3 || n != 1 || u != 4 {
+		t.Errorf("%d probes, %d negatives, %d unasked, want 3, 1, 4", p, n, u)
+	}
+}
+
+// noFilters are tables whose filters cannot be read, for a reason or for none.
+type noFilters struct {
+	noTables
+
+	err error
+}
+
+func (n noFilters) LoadTail(*tree.Table) (loads, bytes uint64, err error) { return 0, 0, n.err }
+func (n noFilters) CopyFilter(*tree.Table, float64) (f sstable.FilterCopy, err error) {
+	return f, n.err
+}
+
+func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
+	r, fsys := newReaderIn(t)
+	run := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0)
+	e := &manifest.Edit{LastSeq: 3, Added: []manifest.Added{{Run: run.ID, Table: run.Tables[0].Meta}}}
+	_, s, _, err := r.tree.Install(e, []*tree.Table{r.tree.NewTable(run.Tables[0].Meta)}, tree.Change{})
+	must(t, err)
+	plan := new(filterplan.Plan)
+	r.tables = noFilters{err: syscall.EIO}
+	_, get := r.Get(key(1), Newest)
+	many := r.GetMany([][]byte{key(1), key(2)}, AsOf{Held: s}, func(int, []byte, bool) error { return nil })
+	_, whole := r.Digest(t.Context(), plan)
+	for what, err := range map[string]error{"Get": get, "GetMany": many, "Digest": whole} {
+		if !errors.Is(err, syscall.EIO) {
+			t.Errorf("%s returns %v, want %v", what, err, syscall.EIO)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.tables = noFilters{}
+	if _, err := r.Digest(ctx, plan); !errors.Is(err, context.Canceled) {
+		t.Errorf("Digest returns %v, want that it was canceled", err)
+	}
+	r.tree.End()
+	params, err := bloomblock.ParamsFor(0.1)
+	must(t, err)
+	if _, err := r.Rebuild(t.Context(), params, nil); !errors.Is(err, tree.ErrClosed) {
+		t.Errorf("Rebuild returns %v, want ErrClosed", err)
+	}
+}
+
+func TestAMemtableHasAFilterInADigest(t *testing.T) {
+	r := newReader(t)
+	mem := r.tree.Load().Mem
+	for i := range 100 {
+		mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
+	}
+	for rate, units := range map[float64]bool{0.01: true, 1: false} {
+		p, err := r.memtablePart(t.Context(), mem, 100, rate)
+		must(t, err)
+		bounds := bytes.Equal(p.Lo, key(0)) && bytes.Equal(p.Hi, key(99))
+		if len(p.Units) > 0 != units || p.Keys != 100 || !bounds {
+			t.Errorf("rate %v: %d units, %d keys from %s to %s", rate, len(p.Units), p.Keys, p.Lo, p.Hi)
 		}
 	}
 }
