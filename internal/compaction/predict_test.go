@@ -285,3 +285,19 @@ func TestOutputsAreEquallyLarge(t *testing.T) {
 		}
 	}
 }
+
+// TestTombstonesThatStayArePredicted merges a run with tombstones of half its keys, which a snapshot may still need.
+func TestTombstonesThatStayArePredicted(t *testing.T) {
+	for snapshot, want := range map[ikey.Seq]int{0: 2000, 4: 4000, 5: 2000} {
+		d := newDisk(t)
+		env := d.predicting(1 << 20)
+		v := d.run(&manifest.Version{}, 0, 20, 5, env, part{0, 4000, 1, 2})
+		if snapshot > 0 {
+			env.Snapshots = []ikey.Seq{snapshot}
+		}
+		res := d.merge(v, d, env)
+		if got := res.Predicted.Keys; math.Abs(got/float64(want)-1) > 0.03 {
+			t.Errorf("a snapshot at %d, tombstones of sequence 5: predicted %.0f keys, want %d", snapshot, got, want)
+		}
+	}
+}
