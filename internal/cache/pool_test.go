@@ -342,3 +342,40 @@ func TestAPoolThatWasFullHasRoomAgain(t *testing.T) {
 		}
 	}
 }
+
+func TestACacheCountsItsOwnBlocks(t *testing.T) {
+	p := NewPool(1 << 20)
+	c, other := p.NewCache(new(epoch.Domain)), p.NewCache(new(epoch.Domain))
+	slots := make([]Slot, 5)
+	for i := range slots[:3] {
+		read(c, slots, i, 4000)
+	}
+	for i := 3; i < len(slots); i++ {
+		read(other, slots, i, 4000)
+	}
+	b := slots[0].Load()
+	b.Acquire()
+	for of, want := range map[*Cache][2]int{c: {3, 1}, other: {2, 0}} {
+		if blocks, held, _ := of.Held(); blocks != want[0] || held != want[1] {
+			t.Errorf("%d blocks, %d held, want %d", blocks, held, want)
+		}
+	}
+	b.Release()
+}
+
+func TestBlocksThatWaitForAReaderTakeABoundedPartOfThePool(t *testing.T) {
+	d := new(epoch.Domain)
+	p := NewPool(1 << 20)
+	c := p.NewCache(d)
+	slots := make([]Slot, 2000)
+	g := d.Enter()
+	most := int64(0)
+	for i := range slots {
+		read(c, slots, i, 4000)
+		most = max(most, p.limbo.bytes)
+	}
+	g.Leave()
+	if limit := p.limbo.limit; most > limit || most < limit-5000 {
+		t.Errorf("up to %d bytes wait, want nearly %d", most, limit)
+	}
+}

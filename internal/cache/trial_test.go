@@ -164,3 +164,16 @@ func TestTheQueueKeepsOrder(t *testing.T) {
 		}
 	}
 }
+
+func TestABlockThatIsUsedOnTrialStays(t *testing.T) {
+	c := newTrialCache()
+	slots := make([]Slot, 2*trialBlocks)
+	read(c, slots, 0, 4000)
+	for i := range slots { // the first one is used once more
+		read(c, slots, i, 4000)
+	}
+	if slots[0].Load() == nil || slots[1].Load() != nil {
+		t.Errorf("the block used twice stays: %v, that used once: %v; want true and false",
+			slots[0].Load() != nil, slots[1].Load() != nil)
+	}
+}
