@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -299,4 +300,32 @@ func TestThePacerKeepsItsRateForAllWhoWrite(t *testing.T) {
 			t.Errorf("after cancel: %v", err)
 		}
 	})
+}
+
+// TestAnInputThatCannotBeReadIsAnError has a table with a wrong length, and one that has left the tree.
+func TestAnInputThatCannotBeReadIsAnError(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
+	e := &manifest.Edit{Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}}
+	_, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{})
+	must(t, err)
+	in := &inputs{s: s}
+	for meta, want := range map[*manifest.Table]error{table: corrupt.Err, {Number: 51}: errGone} {
+		_, open := in.Open(meta)
+		_, dels := in.RangeDels(meta)
+		if !errors.Is(open, want) || !errors.Is(dels, want) || in.Sample(meta) != nil || in.Filter(meta) != nil {
+			t.Errorf("table %d: %v, %v, want %v and nothing known of it", meta.Number, open, dels, want)
+		}
+	}
+}
+
+func TestOnlyCompactIsStrictAboutFilters(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	plans := s.Share.Plans()
+	plans.Fine = append(slices.Clone(plans.Good), new(filterplan.Plan))
+	for asked, want := range map[bool]int{true: len(plans.Good), false: len(plans.Fine)} {
+		if got := len(s.facts(s.Tree.Load(), asked).good); got != want {
+			t.Errorf("asked for by Compact: %v: filters of %d plans may stay, want %d", asked, got, want)
+		}
+	}
 }
