@@ -2,7 +2,9 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -144,6 +146,21 @@ func TestHostileBlocksAreRefused(t *testing.T) {
 		})
 	}
 	must(t, checkBlock(good(), anySeq))
+	for name, damage := range map[string]func(b []byte){
+		"no entries":             func(b []byte) { clear(b[:4]); b[7] = 0 },
+		"offsets of one byte":    func(b []byte) { b[7] = 1 },
+		"offsets of three bytes": func(b []byte) { b[7] = 3 },
+	} {
+		b := append(good(), make([]byte, 100)...)
+		damage(b)
+		if _, err := checkHeader(b); !errors.Is(err, errBlockLayout) {
+			t.Errorf("the header has %s: %v, want %v", name, err, errBlockLayout)
+		}
+	}
+	long := binary.LittleEndian.AppendUint32([]byte{1, 0, 0, 0}, maxKey+1)
+	if _, err := checkHeader(append(long, make([]byte, maxKey+100)...)); !errors.Is(err, errBlockLayout) {
+		t.Errorf("the entries share more bytes than a key has: %v, want %v", err, errBlockLayout)
+	}
 	for _, second := range []kv{set("abc", 0, "34567890"), set("ab", 7, ""), set("ab", 0, "34567890")} {
 		var b blockBuilder
 		for _, v := range []kv{set("aa", 0, "12345678"), second} {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -144,4 +145,15 @@ type counting struct {
 func (c *counting) ReadAt(b []byte, off int64) (int, error) {
 	c.n++
 	return c.ReaderAt.ReadAt(b, off)
+}
+
+type unreadable struct{}
+
+func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+func TestUnitsThatCannotBeReadAreAnError(t *testing.T) {
+	f := &tableFile{file: unreadable{}, meta: Meta{Size: 1 << 20}}
+	if b, err := f.readUnits(filterPlace{}, 0, 64); !errors.Is(err, syscall.EIO) {
+		t.Errorf("%x, %v, want %v", b, err, syscall.EIO)
+	}
 }

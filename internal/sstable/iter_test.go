@@ -348,3 +348,36 @@ func TestACursorCanBeUsedAgain(t *testing.T) {
 	var zero Iter
 	must(t, zero.Close())
 }
+
+// TestPairsHaveKeysOfEveryLength has keys of one length in each block: the bytes behind a head are copied apart.
+func TestPairsHaveKeysOfEveryLength(t *testing.T) {
+	for n := 2; n < 20; n++ {
+		var kvs []kv
+		for i := range 100 {
+			key := fmt.Sprintf("%c%0*d", 'a'+i/4, n-1, i%4) // no bytes that all share
+			kvs = append(kvs, set(key[:len(key)-1]+string(rune('0'+i%4)), 0, "twenty bytes of data"))
+		}
+		file, info := build(t, WriterOptions{ID: 1}, kvs)
+		it := newReader(file, info, 64<<20).Iter(IterOptions{})
+		for range 4 { // with other ends
+			checkPairs(t, it, kvs)
+		}
+		must(t, it.Close())
+	}
+}
+
+// TestASeekBehindTheOldestVersionStaysInTheTable seeks the version before one that would be the last.
+func TestASeekBehindTheOldestVersionStaysInTheTable(t *testing.T) {
+	kvs := []kv{set("a", 2, "v"), set("z", 9, "v"), set("z", 5, "v")}
+	for _, values := range []string{"v", strings.Repeat("v", 5000)} { // in one block, and in three
+		for i := range kvs {
+			kvs[i].value = values
+		}
+		file, info := build(t, WriterOptions{ID: 1}, kvs)
+		it := newReader(file, info, 64<<20).Iter(IterOptions{})
+		if ok := it.SeekLT(ikey.Key{User: []byte("z")}); !ok || at(it) != kvs[2] || it.Err() != nil {
+			t.Errorf("%v, %v, want the oldest version", ok, it.Err())
+		}
+		must(t, it.Close())
+	}
+}
