@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
@@ -327,5 +328,56 @@ func TestOnlyCompactIsStrictAboutFilters(t *testing.T) {
 		if got := len(s.facts(s.Tree.Load(), asked).good); got != want {
 			t.Errorf("asked for by Compact: %v: filters of %d plans may stay, want %d", asked, got, want)
 		}
+	}
+}
+
+func TestTablesOfALevelHaveItsCodec(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.Codecs[6] = sstable.S2
+	p, err := s.Tree.Pin()
+	must(t, err)
+	for level, want := range map[int]sstable.Codec{0: sstable.None, 6: sstable.S2} {
+		env := s.Env(level)
+		if env.Codec != want || env.Recodes != (level == 6) || len(env.Snapshots) != 1 {
+			t.Errorf("level %d: codec %v, recodes %v, %d snapshots", level, env.Codec, env.Recodes, len(env.Snapshots))
+		}
+	}
+	must(t, s.Tree.Unpin(p))
+}
+
+func TestWorkThatWaitsForSpaceIsReportedByItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newScheduler(t, new(policy))
+		for _, flush := range []bool{true, false} {
+			reported := false
+			for range 2 {
+				s.putOff(flush, vfs.ErrNoSpace, &reported)
+			}
+		}
+		if want := []string{"flush", "compaction"}; !slices.Equal(o.failures, want) {
+			t.Errorf("reported %q, want %q", o.failures, want)
+		}
+	})
+}
+
+// A spacious file system has a megabyte of free space.
+type spacious struct{ vfs.FS }
+
+func (spacious) FreeSpace(string) (uint64, error) { return 1 << 20, nil }
+
+func TestACompactionLeavesSpaceForWrites(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	if _, known := s.freeSpace(); known {
+		t.Error("the free space of a file system that does not say it is known")
+	}
+	s.Tables.FS = spacious{s.Tables.FS}
+	s.Tree.Load().Mem.Add([]byte("k"), 1, 1, ikey.Set, make([]byte, 100_000))
+	want := 1<<20 - writesKept - uint64(s.Tree.Load().Unflushed())
+	if free, known := s.freeSpace(); !known || free != want || free > 920_000 {
+		t.Errorf("%d bytes are free, known %v", free, known)
+	}
+	s.Tree.End()
+	if free, _ := s.freeSpace(); free != 1<<20 {
+		t.Errorf("%d bytes are free after the end", free)
 	}
 }
