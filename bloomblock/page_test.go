@@ -354,3 +354,21 @@ func BenchmarkAskInFile(b *testing.B) {
 		})
 	}
 }
+
+func TestAStepReadsThePagesOfItsSpan(t *testing.T) {
+	for name, p := range formParams(t) {
+		h, err := ParseHeader(blockOf(p, hashesOf(numbered, 0, 30_000)))
+		must(t, err)
+		for i := range uint64(1000) {
+			key := HashKey(numbered(i))
+			for step := range h.Steps() {
+				from, to := h.span(step, h.Seed.Mix(key))
+				offset, size := h.StepPages(step, key)
+				at := offset - HeaderSize
+				if at%pageBytes != 0 || at > from || from-at >= pageBytes || at+size < to || at+size >= to+pageBytes {
+					t.Fatalf("%s, step %d: bytes %d to %d in %d bytes at %d", name, step, from, to, size, at)
+				}
+			}
+		}
+	}
+}
