@@ -309,3 +309,24 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+func TestASampleIsSmallAndOfAllKeys(t *testing.T) {
+	var s sample
+	const n = 10_000
+	for i := range uint32(n) {
+		s.add(item{id: i})
+		if len(s.items) > sampleSize {
+			t.Fatalf("%d of %d keys, want at most %d", len(s.items), i+1, sampleSize)
+		}
+	}
+	last := uint32(0)
+	for i, it := range s.items {
+		if gap := it.id - last; i > 0 && (gap == 0 || gap > 4*n/sampleSize*2) {
+			t.Errorf("keys %d to %d are not sampled", last, it.id)
+		}
+		last = it.id
+	}
+	if len(s.items) < sampleSize/2 || last < n*9/10 {
+		t.Errorf("%d keys up to %d, want at least %d up to the last", len(s.items), last, sampleSize/2)
+	}
+}
