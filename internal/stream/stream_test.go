@@ -318,3 +318,34 @@ func FuzzStream(f *testing.F) {
 		}
 	})
 }
+
+func TestTheSizeOfAStreamHasBounds(t *testing.T) {
+	const most = math.MaxInt64 / 2
+	size := func(header int, tables ...uint64) error {
+		h := &Header{Tables: []Table{{Table: &manifest.Table{Size: math.MaxUint64}}}} // does not travel
+		for _, n := range tables {
+			h.Tables = append(h.Tables, Table{Table: &manifest.Table{Size: n}, Travels: true})
+		}
+		n, err := h.size(header)
+		if want := int64(preludeSize + framed(uint64(header)) + framed(uint64(len(end)))); err == nil && n < want {
+			t.Errorf("a stream of tables %d has %d bytes, want at least %d", tables, n, want)
+		}
+		return err
+	}
+	for name, c := range map[string]struct {
+		err error
+		ok  bool
+	}{
+		"nothing":                  {size(0), true},
+		"the largest header":       {size(maxHeader), true},
+		"a larger header":          {size(maxHeader + 1), false},
+		"the largest table":        {size(0, most), true},
+		"a larger table":           {size(0, most+1), false},
+		"a table behind a large":   {size(0, most/2, 1), true},
+		"a table behind too large": {size(0, most, 1), false},
+	} {
+		if (c.err == nil) != c.ok {
+			t.Errorf("%s: %v, want that it can be: %v", name, c.err, c.ok)
+		}
+	}
+}
