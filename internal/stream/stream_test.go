@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -11,7 +12,11 @@ import (
 	"math"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -149,8 +154,8 @@ func TestTheFingerprintOfALongTailStays(t *testing.T) {
 	}
 	short := bytes.NewReader(file[1:])
 	_, err := Fingerprint(short, "table", &manifest.Table{Size: 200 << 10, TailLen: 9})
-	if !errors.Is(err, corrupt.Err) {
-		t.Errorf("a file that ends early: %v, want damage", err)
+	if e, ok := errors.AsType[*corrupt.Error](err); !ok || e.Offset != 200<<10-1 {
+		t.Errorf("a file that ends early: %v, want damage where it ends", err)
 	}
 }
 
@@ -347,5 +352,79 @@ func TestTheSizeOfAStreamHasBounds(t *testing.T) {
 		if (c.err == nil) != c.ok {
 			t.Errorf("%s: %v, want that it can be: %v", name, c.err, c.ok)
 		}
+	}
+}
+
+// TestEachFieldOfAPreludeIsChecked changes it and corrects the checksums of what it says.
+func TestEachFieldOfAPreludeIsChecked(t *testing.T) {
+	h, files := example()
+	whole := encode(t, h, files)
+	for name, c := range map[string]struct {
+		change func(b []byte)
+		at     int64
+	}{
+		"magic":         {func(b []byte) { b[0] ^= 1 }, 0},
+		"reserved":      {func(b []byte) { b[12] = 1 }, 0},
+		"id":            {func(b []byte) { b[16] ^= 1 }, 16},
+		"no header":     {func(b []byte) { clear(b[24:32]) }, 0},
+		"negative size": {func(b []byte) { b[39] = 0x80 }, 0},
+		"size":          {func(b []byte) { b[32]++ }, 32},
+		"checksum":      {nil, 0},
+	} {
+		b := bytes.Clone(whole)
+		if c.change != nil {
+			c.change(b)
+			binary.LittleEndian.PutUint32(b[preludeSize-sumSize:], crc32.Checksum(b[:preludeSize-sumSize], castagnoli))
+			n := int(binary.LittleEndian.Uint64(b[24:]))
+			id := binary.LittleEndian.Uint64(b[16:])
+			binary.LittleEndian.PutUint32(b[preludeSize+n:], sum(id, preludeSize, b[preludeSize:][:n]))
+		} else {
+			b[16] ^= 1
+		}
+		_, err := NewReader(bytes.NewReader(b))
+		if e, ok := errors.AsType[*corrupt.Error](err); !ok || e.Offset != c.at {
+			t.Errorf("%s: %v, want damage at %d", name, err, c.at)
+		}
+	}
+}
+
+func TestAnErrorOfTheSourceIsNotDamage(t *testing.T) {
+	h, files := example()
+	for name, b := range map[string][]byte{
+		"stream":    encode(t, h, files)[:preludeSize+100],
+		"inventory": AppendInventory(nil, []ID{{1, 2, 3}, {2, 3, 4}}),
+	} {
+		for n := range b {
+			source := io.MultiReader(bytes.NewReader(b[:n]), iotest.ErrReader(syscall.EIO))
+			if _, err := ReadInventory(source); !errors.Is(err, syscall.EIO) || errors.Is(err, corrupt.Err) {
+				t.Errorf("%s, after %d bytes: %v, want %v", name, n, err, syscall.EIO)
+			}
+		}
+	}
+	b := AppendInventory(nil, []ID{{1, 2, 3}, {2, 3, 4}})
+	b[inventoryHead] = 9
+	if _, err := ReadInventory(bytes.NewReader(b)); !errors.Is(err, corrupt.Err) {
+		t.Errorf("an inventory that does not ascend: %v, want damage", err)
+	}
+}
+
+// TestAReadEndsWithItsContext cancels the context before a read, and while the source blocks.
+func TestAReadEndsWithItsContext(t *testing.T) {
+	for _, blocks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			from, to := io.Pipe()
+			ctx, cancel := context.WithCancel(t.Context())
+			r, stop := Interruptible(ctx, from)
+			if blocks {
+				time.AfterFunc(time.Second, cancel)
+			} else {
+				cancel()
+			}
+			if n, err := r.Read(make([]byte, 10)); n != 0 || !errors.Is(err, context.Canceled) {
+				t.Errorf("blocks: %v: %d bytes, %v, want that it was canceled", blocks, n, err)
+			}
+			stop()
+			must(t, to.Close())
+		})
 	}
 }
