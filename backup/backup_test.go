@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -615,4 +616,66 @@ func TestVerifyComparesFingerprints(t *testing.T) {
 		}
 	}
 	must(t, d.Close())
+}
+
+// A storageOf lists its names backwards, and asks fails before each call.
+type storageOf struct {
+	backup.Storage
+
+	fails func(call, name string) error
+}
+
+func (s *storageOf) List(ctx context.Context, prefix string) ([]string, error) {
+	names, err := s.Storage.List(ctx, prefix)
+	slices.Sort(names)
+	slices.Reverse(names)
+	return names, errors.Join(err, s.fails("list", prefix))
+}
+
+func (s *storageOf) Delete(ctx context.Context, name string) error {
+	return errors.Join(s.Storage.Delete(ctx, name), s.fails("delete", name))
+}
+
+// TestAPruneEndsWithTheErrorOfItsStorage has three generations, of which the newest is kept, and a table of no other.
+func TestAPruneEndsWithTheErrorOfItsStorage(t *testing.T) {
+	for _, c := range []struct {
+		call, prefix string
+		err, want    error
+	}{
+		{"none", "", nil, nil},
+		{"delete", "generations/", fs.ErrNotExist, nil}, // as another Prune may have been faster
+		{"delete", "generations/", syscall.EIO, syscall.EIO},
+		{"delete", "tables/", syscall.EIO, syscall.EIO},
+		{"list", "generations/", syscall.EIO, syscall.EIO},
+		{"list", "tables/", syscall.EIO, syscall.EIO},
+	} {
+		d := open(t, vfstest.NewMem())
+		db, write := written(t)
+		s := &storageOf{d, func(string, string) error { return nil }}
+		for n := range uint64(3) {
+			write()
+			r, err := backup.Make(t.Context(), db, s)
+			if err != nil || r.Generation != n+1 {
+				t.Fatalf("generation %d, %v, want %d", r.Generation, err, n+1)
+			}
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+		}
+		s.fails = func(call, name string) error {
+			if call == c.call && strings.HasPrefix(name, c.prefix) {
+				return c.err
+			}
+			return nil
+		}
+		if err := backup.Prune(t.Context(), s, 1); !errors.Is(err, c.want) {
+			t.Errorf("%s %s: %v, want %v", c.call, c.prefix, err, c.want)
+		}
+		if _, err := backup.Make(t.Context(), db, s); c.call == "list" && !errors.Is(err, c.err) {
+			t.Errorf("%s %s: Make returns %v, want %v", c.call, c.prefix, err, c.err)
+		}
+		left, err := backup.List(t.Context(), d)
+		if err != nil || c.want == nil && left[0] != 3 {
+			t.Errorf("%s %s: generations %d are left, %v", c.call, c.prefix, left, err)
+		}
+		must(t, errors.Join(d.Close(), db.Close()))
+	}
 }
