@@ -98,3 +98,27 @@ func TestBatchesAreJoinedUpToABound(t *testing.T) {
 		}
 	}
 }
+
+func TestACallThatNobodyTakesHasDoneNothing(t *testing.T) {
+	n := &Node{
+		proposals: make(chan proposal), reads: make(chan readRequest), stop: make(chan struct{}),
+		failed: make(chan struct{}),
+	}
+	var b bloomkv.Batch
+	b.Put([]byte("k"), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.applyHere(ctx, &b); !errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a write whose context has ended: %v, want ErrNoLeader", err)
+	}
+	if _, err := n.readIndex(ctx); !errors.Is(err, errNotLeader) {
+		t.Errorf("a read whose context has ended: %v, want errNotLeader", err)
+	}
+	close(n.stop)
+	if err := n.applyHere(t.Context(), &b); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) {
+		t.Errorf("a write to a closed node: %v, want ErrClosed", err)
+	}
+	if _, err := n.readIndex(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a read of a closed node: %v, want ErrClosed", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -204,5 +205,46 @@ func TestSnapshotsGoForward(t *testing.T) {
 		if err := s.commit(); err == nil {
 			t.Errorf("snapshot of index %d: committed twice", c.index)
 		}
+	}
+}
+
+func TestAnEntryThatIsMissingInsideOfALogIsAnError(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 10, 20)
+	testkit.Must(t, l.db.Delete(entryKey(15)))
+	for index, want := range map[uint64]error{9: raft.ErrLogNotFound, 21: raft.ErrLogNotFound, 10: nil, 20: nil} {
+		if err := l.GetLog(index, new(raft.Log)); !errors.Is(err, want) {
+			t.Errorf("entry %d of 10 to 20: %v, want %v", index, err, want)
+		}
+	}
+	if err := l.GetLog(15, new(raft.Log)); err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("entry 15, which is lost: %v, want an error that raft does not expect", err)
+	}
+	testkit.Must(t, l.Close())
+}
+
+func TestASnapshotIsNoLongerThanItsRecord(t *testing.T) {
+	k := &sinkOf{of: &snapshots{fsys: vfstest.NewMem()}, next: &saved{Index: 1}}
+	half := make([]byte, recordSize/2)
+	for i, b := range [][]byte{half, half} {
+		if n, err := k.Write(b); n != len(b) || err != nil {
+			t.Errorf("part %d: %d bytes, %v", i, n, err)
+		}
+	}
+	if _, err := k.Write([]byte{0}); err == nil {
+		t.Error("a byte more than a record has: no error")
+	}
+}
+
+func TestOptionsThatAreSetStay(t *testing.T) {
+	store := &bloomkv.Options{MemoryBudget: 1 << 30}
+	o := Options{ID: "a", Address: "a:1", Dir: "d", Store: store, Election: 5, Snapshot: 6, Trailing: 7, Check: 8}
+	if d, err := o.withDefaults(); err != nil || d.Store != store || d.Election != 5 || d.Snapshot != 6 ||
+		d.Trailing != 7 || d.Check != 8 {
+		t.Errorf("%+v, %v, want what was set", d, err)
+	}
+	o = Options{ID: "a", Address: "a:1", Dir: "d"}
+	if d, err := o.withDefaults(); err != nil || d.Store == nil || d.FS == nil || d.Logger == nil ||
+		d.Election != time.Second || d.Snapshot != 8192 || d.Trailing != 10240 || d.Check != 10*time.Second {
+		t.Errorf("%+v, %v, want the defaults", d, err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
@@ -148,5 +149,56 @@ func TestAScanAnswersWithCopies(t *testing.T) {
 		if want[string(p.Key)] != string(p.Value) {
 			t.Errorf("%s has %.10q…, want %.10q…", p.Key, p.Value, want[string(p.Key)])
 		}
+	}
+}
+
+func TestOnlyStoresAndRaftMayTakeLong(t *testing.T) {
+	for path, brieflyAnswered := range map[string]bool{"/v1/kv": true, exportPath: false, raftPath: false} {
+		asked := false
+		brief(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked = true
+			if _, limited := r.Context().Deadline(); limited != brieflyAnswered {
+				t.Errorf("%s is limited: %v, want %v", path, limited, brieflyAnswered)
+			}
+		})).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, path, http.NoBody))
+		if !asked {
+			t.Errorf("%s is not answered", path)
+		}
+	}
+}
+
+func TestBytesThatAreNoBatchOrInventoryAreRefused(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "v")
+	var marked bloomkv.Batch
+	marked.SetMark([]byte("of a caller"))
+	raw, err := marked.MarshalBinary()
+	testkit.Must(t, err)
+	for path, empty := range map[string]int{"/v1/apply": http.StatusBadRequest, exportPath: http.StatusOK} {
+		for body, want := range map[string]int{
+			"": empty, "neither": http.StatusBadRequest, string(raw): http.StatusBadRequest,
+		} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader(body))
+			r.Host = "localhost"
+			w := httptest.NewRecorder()
+			g.node("a").Handler().ServeHTTP(w, r)
+			if w.Code != want {
+				t.Errorf("POST %s with %q: %d, want %d", path, body, w.Code, want)
+			}
+		}
+	}
+	n := g.node("a")
+	g.closeNode("a")
+	for _, path := range []string{"/v1/term", "/v1/checksum", "/v1/digest"} {
+		if w := answerOf(t, n, http.MethodGet, path, "localhost", ""); w.Code == http.StatusOK {
+			t.Errorf("GET %s of a closed node: %d, want an error", path, w.Code)
+		}
+	}
+	if err := n.Fresh(t.Context(), Linearizable); !errors.Is(err, ErrClosed) {
+		t.Errorf("a read of a closed node: %v, want ErrClosed", err)
+	}
+	if _, err := n.db.Snapshot(); !errors.Is(closedAs(err), ErrClosed) {
+		t.Errorf("a snapshot of a closed store: %v, want ErrClosed", closedAs(err))
 	}
 }
