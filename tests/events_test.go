@@ -143,6 +143,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 		}
 	}
 	made := len(l.flushes) // at least one table each
+	several := 0           // compactions that merged runs; nothing was dropped, as each key was put once
 	for _, c := range l.compacted {
 		read += c.BytesRead
 		written += c.BytesWritten
@@ -151,11 +152,17 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 		} else {
 			merges++
 			made += c.Outputs
+			if !c.Rewritten {
+				several++
+			}
 		}
 		if c.To < c.From || c.Inputs == 0 || c.Moved && (c.Inputs != c.Outputs || c.Versions > 0) ||
-			c.Dropped > c.Versions {
+			c.Dropped > c.Versions || c.Duration <= 0 || c.Rewritten && c.Moved {
 			t.Errorf("compacted %+v", c)
 		}
+	}
+	if several == 0 {
+		t.Errorf("all of %d compactions only rewrote a run", merges)
 	}
 	w := m.Writes
 	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
