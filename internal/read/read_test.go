@@ -8,10 +8,12 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -351,5 +353,55 @@ func TestAMemtableHasAFilterInADigest(t *testing.T) {
 		if len(p.Units) > 0 != units || p.Keys != 100 || !bounds {
 			t.Errorf("rate %v: %d units, %d keys from %s to %s", rate, len(p.Units), p.Keys, p.Lo, p.Hi)
 		}
+	}
+}
+
+// TestRangesOfADigestAreTheUnionOfTombstones has tombstones that touch, overlap, or have no end.
+func TestRangesOfADigestAreTheUnionOfTombstones(t *testing.T) {
+	del := func(start, end string, seqs ...ikey.Seq) rangedel.Fragment {
+		f := rangedel.Fragment{Start: []byte(start), Seqs: seqs}
+		if end != "" {
+			f.End = []byte(end)
+		}
+		return f
+	}
+	for _, tt := range []struct {
+		dels rangedel.List
+		want string
+	}{
+		{nil, ""},
+		{rangedel.List{del("a", "c", 5)}, "a-c "},
+		{rangedel.List{del("a", "c", 11)}, ""}, // newer than the reader
+		{rangedel.List{del("a", "c", 3, 11)}, "a-c "},
+		{rangedel.List{del("a", "c", 5), del("c", "e", 3)}, "a-e "},
+		{rangedel.List{del("a", "c", 5), del("d", "e", 3)}, "a-c d-e "},
+		{rangedel.List{del("a", "f", 5), del("b", "d", 3)}, "a-f "},
+		{rangedel.List{del("a", "c", 5), del("b", "", 3)}, "a- "},
+		{rangedel.List{del("a", "", 5), del("b", "d", 3), del("e", "f", 3)}, "a- "},
+	} {
+		var got strings.Builder
+		for _, r := range deleted(tt.dels, 10) {
+			fmt.Fprintf(&got, "%s-%s ", r.Start, r.End)
+		}
+		if got.String() != tt.want {
+			t.Errorf("%v: ranges %q, want %q", tt.dels, &got, tt.want)
+		}
+	}
+}
+
+func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
+	r := newReader(t)
+	held, _ := r.tree.Hold()
+	r.tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
+	mem := r.tree.Load().Mem
+	mem.Hold()
+	if _, err := r.Get(key(1), AsOf{Held: held}); !errors.Is(err, ErrNotFound) {
+		t.Error(err)
+	}
+	must(t, r.GetMany([][]byte{key(1)}, AsOf{Held: held}, func(int, []byte, bool) error { return nil }))
+	r.tree.Release(held)
+	r.tree.End()
+	if !mem.Release() {
+		t.Error("the present state is held")
 	}
 }
