@@ -306,6 +306,7 @@ type noFilters struct {
 }
 
 func (n noFilters) LoadTail(*tree.Table) (loads, bytes uint64, err error) { return 0, 0, n.err }
+func (n noFilters) LoadPrefixes(*tree.Table) error                        { return n.err }
 func (n noFilters) CopyFilter(*tree.Table, float64) (f sstable.FilterCopy, err error) {
 	return f, n.err
 }
@@ -318,6 +319,10 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 	must(t, err)
 	plan := new(filterplan.Plan)
 	r.tables = noFilters{err: syscall.EIO}
+	prefixed := &runCursor{reader: r, run: s.Runs[0], to: 1, prefix: &prefixProbe{asking: true}}
+	if _, err := prefixed.Open(0); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a prefix filter that cannot be read: %v, want %v", err, syscall.EIO)
+	}
 	_, get := r.Get(key(1), Newest)
 	many := r.GetMany([][]byte{key(1), key(2)}, AsOf{Held: s}, func(int, []byte, bool) error { return nil })
 	_, whole := r.Digest(t.Context(), plan)
