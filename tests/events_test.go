@@ -132,7 +132,7 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	m := db.Metrics()
 	l.close(t)
 
-	var flushed, ingested, read, written, moves, merges uint64
+	var flushed, ingested, read, written, rewritten, moves, merges uint64
 	for _, f := range l.flushes {
 		flushed += f.Bytes
 	}
@@ -152,7 +152,9 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 		} else {
 			merges++
 			made += c.Outputs
-			if !c.Rewritten {
+			if c.Rewritten {
+				rewritten += c.BytesWritten
+			} else {
 				several++
 			}
 		}
@@ -161,8 +163,9 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 			t.Errorf("compacted %+v", c)
 		}
 	}
-	if several == 0 {
-		t.Errorf("all of %d compactions only rewrote a run", merges)
+	if several == 0 || rewritten != m.Writes.RewrittenBytes {
+		t.Errorf("%d of %d compactions merged runs, the others wrote %d bytes, want some, and %d", several, merges,
+			rewritten, m.Writes.RewrittenBytes)
 	}
 	w := m.Writes
 	if flushed != w.FlushBytes || uint64(len(l.flushes)) != w.Flushes || ingested != w.IngestBytes || w.Ingests != 1 ||
