@@ -666,6 +666,9 @@ func TestAPruneEndsWithTheErrorOfItsStorage(t *testing.T) {
 			}
 			return nil
 		}
+		if err := backup.Prune(t.Context(), s, 0); err == nil {
+			t.Error("no generation is to be kept, and that is no error")
+		}
 		if err := backup.Prune(t.Context(), s, 1); !errors.Is(err, c.want) {
 			t.Errorf("%s %s: %v, want %v", c.call, c.prefix, err, c.want)
 		}

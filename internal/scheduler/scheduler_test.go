@@ -381,3 +381,28 @@ func TestACompactionLeavesSpaceForWrites(t *testing.T) {
 		t.Errorf("%d bytes are free after the end", free)
 	}
 }
+
+func TestALimiterHasTheRateAndTheSpaceOfItsStore(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	unknown := limiter{s: s}
+	must(t, unknown.Wait(t.Context(), 100))
+	if want := uint64(1 << 20); unknown.left != want {
+		t.Errorf("%d bytes may be written before the free space is looked at, want %d", unknown.left, want)
+	}
+	if err := unknown.Wait(ctx, 100); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want that it was canceled", err)
+	}
+	s.Tables.FS = spacious{s.Tables.FS}
+	known := limiter{s: s}
+	free, _ := s.freeSpace()
+	must(t, known.Wait(t.Context(), 100))
+	if want := (free - 100) / 16; known.left != want {
+		t.Errorf("of %d free bytes %d may be written before the next look, want %d", free, known.left, want)
+	}
+	must(t, (&limiter{s: s}).Wait(t.Context(), int(free)))
+	if err := (&limiter{s: s}).Wait(t.Context(), int(free)+1); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("a byte more than is free: %v, want ErrNoSpace", err)
+	}
+}

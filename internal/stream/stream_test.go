@@ -428,3 +428,18 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 		})
 	}
 }
+
+func TestALaterVersionOfAStreamIsNotDamage(t *testing.T) {
+	b := encode(t, new(Header), nil)
+	b[8]++
+	binary.LittleEndian.PutUint32(b[preludeSize-sumSize:], crc32.Checksum(b[:preludeSize-sumSize], castagnoli))
+	_, err := NewReader(bytes.NewReader(b))
+	if !errors.Is(err, corrupt.ErrUnsupportedVersion) || errors.Is(err, corrupt.Err) {
+		t.Errorf("%v, want %v", err, corrupt.ErrUnsupportedVersion)
+	}
+	for n := range 4 {
+		if _, err := parseHeader(make([]byte, n)); err == nil {
+			t.Errorf("a header of %d bytes: no error", n)
+		}
+	}
+}
