@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -281,6 +283,11 @@ func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 			}
 		}
 		s.Tree.Load().Frozen[0].Flush() // anew
+		frozenBytes := s.pace.lastBytes
+		if s.pace.lastBytes = 0; s.flushDelay() != 0 {
+			t.Errorf("beside a memtable that recovery has found, a KiB is delayed by %v", s.flushDelay())
+		}
+		s.pace.lastBytes = frozenBytes
 		s.pace.debt, s.pace.began = 0, time.Now().Add(-time.Second)
 		earlier := s.Counts().Stalls[StoppedByMemtable]
 		began := time.Now()
@@ -510,4 +517,25 @@ func TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits(t *testing.T) {
 	}
 	s.flush(t)
 	s.close(t)
+}
+
+// TestALogThatCannotBeClosedEndsTheWrites fails what makes a log durable after its last record.
+func TestALogThatCannotBeClosedEndsTheWrites(t *testing.T) {
+	for _, kind := range []vfstest.OpKind{vfstest.OpSync, vfstest.OpClose} {
+		s, armed := newStore(t), false
+		s.FS = vfstest.NewHook(s.FS, func(op vfstest.Op) error {
+			if k, _ := filename.Parse(filepath.Base(op.Name)); armed && k == filename.Log && op.Kind == kind {
+				return syscall.EIO
+			}
+			return nil
+		})
+		must(t, s.Commit(put("k", "v"), 1, false))
+		armed = true
+		_, err := s.Freeze(t.Context())
+		must(t, err)
+		s.logs.Wait()
+		if err := s.Tree.Writable(); !errors.Is(err, tree.ErrReadOnly) || !errors.Is(err, syscall.EIO) {
+			t.Errorf("%v of a log fails: writes get %v, want ErrReadOnly and the reason", kind, err)
+		}
+	}
 }
