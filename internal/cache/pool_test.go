@@ -379,3 +379,36 @@ func TestBlocksThatWaitForAReaderTakeABoundedPartOfThePool(t *testing.T) {
 		t.Errorf("up to %d bytes wait, want nearly %d", most, limit)
 	}
 }
+
+// TestAPoolThatIsEmptyAgainUsesNothing drops all blocks beside a reader, and then gives up its capacity.
+func TestAPoolThatIsEmptyAgainUsesNothing(t *testing.T) {
+	d := new(epoch.Domain)
+	p := NewPool(1 << 20)
+	c := p.NewCache(d)
+	slots := make([]Slot, 30)
+	g := d.Enter()
+	for i := range slots {
+		read(c, slots, i, 4000)
+	}
+	if used := p.Stats().Used; used == 0 || used != p.used.Load() {
+		t.Errorf("%d bytes are used, counted %d", used, p.used.Load())
+	}
+	c.Drop(slots)
+	if s := p.Stats(); p.used.Load() != 0 || s.Used != 0 || s.Spare != p.limbo.bytes || s.Spare == 0 {
+		t.Errorf("%d bytes are used without a block, %+v; %d wait for a reader", p.used.Load(), s, p.limbo.bytes)
+	}
+	g.Leave()
+	d.Wait()
+	if s := p.Stats(); s.Spare == 0 || p.limbo.bytes != 0 {
+		t.Errorf("%+v, %d bytes wait though the reader has left; want them spare", s, p.limbo.bytes)
+	}
+	p.SetCapacity(0)
+	if s := p.Stats(); s.Spare != 0 || s.Capacity != 0 || p.limbo.spares != nil {
+		t.Errorf("a pool without a capacity: %+v, and it keeps %d batches", s, len(p.limbo.spares))
+	}
+	for i := range p.shards {
+		if h := &p.shards[i]; h.ring != nil || h.holes != nil {
+			t.Errorf("shard %d keeps its lists", i)
+		}
+	}
+}
