@@ -17,6 +17,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
@@ -388,5 +389,14 @@ func TestAWriterWritesEachTableAsANewOneWould(t *testing.T) {
 	want, _ := buildWith(t, tables[0].o, many, smallDels)
 	if got, _ := buildIn(t, &again, tables[0].o, many, smallDels); !bytes.Equal(got, want) {
 		t.Error("after an error, Reset did not begin a new table")
+	}
+}
+
+func TestAFileShorterThanAFooterIsDamage(t *testing.T) {
+	for size := range int64(footerSize) {
+		_, err := Open(bytes.NewReader(make([]byte, size)), size, "000001.sst")
+		if e, ok := errors.AsType[*corrupt.Error](err); !ok || e.Offset != 0 || !errors.Is(err, errShort) {
+			t.Errorf("%d bytes: %v, want damage at 0", size, err)
+		}
 	}
 }
