@@ -301,3 +301,15 @@ func TestTombstonesThatStayArePredicted(t *testing.T) {
 		}
 	}
 }
+
+func TestNothingIsPredictedOfRangeTombstones(t *testing.T) {
+	d := newDisk(t)
+	v := d.run(&manifest.Version{}, 0, 20, 5, d.predicting(1<<20), part{0, 4000, 1, 0})
+	if p := Predict(v, d); !p.Known || math.Abs(p.Keys/4000-1) > 0.03 {
+		t.Errorf("predicted %+v, want 4000 keys", p)
+	}
+	v.Levels[0][0].Tables[0].RangeDeletes = 1
+	if p := Predict(v, d); p.Known {
+		t.Errorf("predicted %+v of a table with a range tombstone, want nothing", p)
+	}
+}
