@@ -3,8 +3,10 @@ package tree
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"runtime"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -226,5 +228,72 @@ func TestTheManifestIsClosedAndItsLockIsFree(t *testing.T) {
 	}
 	if tree.recorded.Version.NumTables() > 0 {
 		t.Error("the list of tables is kept")
+	}
+}
+
+func TestNumbersAreReservedAheadOfTheManifestsOwn(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	for range 3 {
+		if got, want := tree.recorded.NextFile, tree.recorded.ManifestNumber+1+NumbersAhead; got != want {
+			t.Errorf("the manifest covers the numbers below %d, want %d", got, want)
+		}
+		must(t, tree.RenewManifest(nil))
+	}
+}
+
+func TestAFlushDoesNotSetAnOlderMark(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	tree.SetMark(batch.Mark{Seq: 5, Bytes: []byte("new")})
+	tree.Publish(5)
+	e := &manifest.Edit{LastSeq: 3, Mark: batch.Mark{Seq: 3, Bytes: []byte("old")}}
+	_, _, _, err := tree.Install(e, nil, Change{Flushed: true})
+	must(t, err)
+	if m := tree.Mark(); m.Seq != 5 {
+		t.Errorf("the mark is %q of sequence %d, want the newest", m.Bytes, m.Seq)
+	}
+}
+
+// TestOnlyATreeThatIsWellRenewsItsManifest closes one that has failed, and one without a state.
+func TestOnlyATreeThatIsWellRenewsItsManifest(t *testing.T) {
+	for _, c := range []struct{ failed, last, renewed bool }{
+		{false, true, true}, {true, true, false}, {false, false, false},
+	} {
+		tree, _ := newTree(t, vfstest.NewMem())
+		number := tree.recorded.ManifestNumber
+		if c.failed {
+			_ = tree.Fail(errors.New("cause"))
+		}
+		last := tree.End()
+		if !c.last {
+			last = nil
+		}
+		must(t, tree.CloseManifest(last))
+		if renewed := tree.recorded.ManifestNumber != number; renewed != c.renewed {
+			t.Errorf("failed %v, with a state %v: renewed %v, want %v", c.failed, c.last, renewed, c.renewed)
+		}
+	}
+}
+
+func TestAFileThatCannotBeRemovedIsTriedAgain(t *testing.T) {
+	mem := vfstest.NewMem()
+	failing := false
+	tree, _ := newTree(t, vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if failing && op.Kind == vfstest.OpRemove {
+			return syscall.EBUSY
+		}
+		return nil
+	}))
+	if err := tree.Remove("db/none"); !errors.Is(err, fs.ErrNotExist) || len(tree.left) > 0 {
+		t.Errorf("a file that is not there: %v, %q are left", err, tree.left)
+	}
+	must(t, vfs.WriteFileAtomic(mem, "db", "tmp", "busy", nil))
+	failing = true
+	if err := tree.Remove("db/busy"); !errors.Is(err, syscall.EBUSY) || !slices.Equal(tree.left, []string{"db/busy"}) {
+		t.Errorf("a busy file: %v, %q are left", err, tree.left)
+	}
+	failing = false
+	tree.RemoveLeft()
+	if _, err := mem.Stat("db/busy"); !errors.Is(err, fs.ErrNotExist) || len(tree.left) > 0 {
+		t.Errorf("a file that was busy: %v, %q are left", err, tree.left)
 	}
 }
