@@ -11,6 +11,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,8 +68,21 @@ func TestMutantsAreNoticed(t *testing.T) {
 	}
 	listed, err := os.ReadFile("equivalent.txt")
 	must(t, err)
+	before := gitStatus(t, j.root)
 	_, err = j.judge(os.Stdout, strings.Fields(*pkgs), strings.Fields(*by), string(listed))
 	must(t, err)
+	if after := gitStatus(t, j.root); after != before {
+		t.Errorf("mutants have left files, or the source has changed meanwhile:\n%s", after)
+	}
+}
+
+// gitStatus returns what differs from the last commit. Tests run in the directory of their package, and a mutant may
+// leave files there.
+func gitStatus(t *testing.T, root string) string {
+	t.Helper()
+	out, err := exec.Command("git", "-C", root, "status", "--porcelain", "--untracked-files=all").Output()
+	must(t, err)
+	return string(out)
 }
 
 // TestMutantsOfASampleAreJudgedRight has the survivors of a small package. One is listed as equivalent.
