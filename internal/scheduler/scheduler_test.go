@@ -349,9 +349,8 @@ func TestWorkThatWaitsForSpaceIsReportedByItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := newScheduler(t, new(policy))
 		for _, flush := range []bool{true, false} {
-			reported := false
-			for range 2 {
-				s.putOff(flush, vfs.ErrNoSpace, &reported)
+			for _, report := range []bool{true, false} {
+				s.putOff(flush, vfs.ErrNoSpace, report)
 			}
 		}
 		if want := []string{"flush", "compaction"}; !slices.Equal(o.failures, want) {
