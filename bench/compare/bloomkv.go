@@ -14,14 +14,13 @@ func openBloomkv(dir string, s settings) (engine, error) {
 	// The store reserves the memory of its memtables, at most half of the total; the rest is for blocks, filters and
 	// indexes. With a small cache the settings have small memtables too.
 	store, err := own.Open(dir, &bloomkv.Options{
-		FilterFPR:     promisedFPR,
-		MemoryBudget:  s.cache + 2*s.memtable,
-		MemtableSize:  s.memtable,
-		BlockSize:     blockBytes,
-		TableSize:     tableBytes,
-		BaseLevelSize: baseLevelBytes,
-		LevelRatio:    levelRatio,
-		Compression:   bloomkv.CompressionNone,
+		FilterFPR:    promisedFPR,
+		MemoryBudget: s.cache + 2*s.memtable,
+		MemtableSize: s.memtable,
+		BlockSize:    blockBytes,
+		TableSize:    tableBytes,
+		LevelRatio:   levelRatio,
+		Compression:  bloomkv.CompressionNone,
 	})
 	if err != nil {
 		return nil, err
