@@ -183,7 +183,7 @@ type Options struct {
 	LevelRatio int
 	// Compactions is the number of compactions that may run at a time, between 1 and 64. Each takes a goroutine, and
 	// memory for a block of every run that it merges, beside MemoryBudget. 0 means the number of processors that
-	// runtime.GOMAXPROCS returns, and at most 4.
+	// runtime.GOMAXPROCS returns, and at most 4; with Resources, whose stores share the processors, it means 1.
 	Compactions int
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and
@@ -241,17 +241,18 @@ func (o *Options) withDefaults() Options {
 	d.FilterFPR, d.LevelRatio = plan.FPR, plan.Ratio
 	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it
 		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.pool.Memory/sharedMemtables, minMemtable))
+		d.Compactions = cmp.Or(d.Compactions, 1)
 	} else if d.Resources == nil {
 		d.MemoryBudget = cmp.Or(d.MemoryBudget, defaultMemory)
 		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
 		d.MaxMappedBytes = cmp.Or(d.MaxMappedBytes, defaultMapped)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
+		d.Compactions = cmp.Or(d.Compactions, min(runtime.GOMAXPROCS(0), 4))
 	}
 	tables := d.tableOptions().WithDefaults()
 	d.BlockSize, d.TableSize = tables.BlockSize, tables.TableSize
 	full := 4 * int64(d.LevelRatio) * d.MemtableSize // what LevelRatio makes of eight runs, half as large as memtables
 	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, min(max(full, minBaseLevel), maxBaseLevel))
-	d.Compactions = cmp.Or(d.Compactions, min(runtime.GOMAXPROCS(0), 4))
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)
 	}
