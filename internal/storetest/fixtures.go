@@ -18,7 +18,8 @@ import (
 func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[string]string) {
 	t.Helper()
 	o = Tiny(mem)
-	// A rate of 0.5 makes filters often wrong.
+	// A rate of 0.5 makes filters often wrong. With this base level there is one between level 0 and the last.
+	o.BaseLevelSize = 128 << 10
 	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20,
 		0.5
 	db, err := bloomkv.Open("db", o)
