@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -522,15 +523,16 @@ func TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits(t *testing.T) {
 // TestALogThatCannotBeClosedEndsTheWrites fails what makes a log durable after its last record.
 func TestALogThatCannotBeClosedEndsTheWrites(t *testing.T) {
 	for _, kind := range []vfstest.OpKind{vfstest.OpSync, vfstest.OpClose} {
-		s, armed := newStore(t), false
+		s := newStore(t)
+		var armed atomic.Bool
 		s.FS = vfstest.NewHook(s.FS, func(op vfstest.Op) error {
-			if k, _ := filename.Parse(filepath.Base(op.Name)); armed && k == filename.Log && op.Kind == kind {
+			if k, _ := filename.Parse(filepath.Base(op.Name)); armed.Load() && k == filename.Log && op.Kind == kind {
 				return syscall.EIO
 			}
 			return nil
 		})
 		must(t, s.Commit(put("k", "v"), 1, false))
-		armed = true
+		armed.Store(true)
 		_, err := s.Freeze(t.Context())
 		must(t, err)
 		s.logs.Wait()
