@@ -277,11 +277,16 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 		must(t, db.Close())
 		return m.Tables + m.Indexes, taken
 	}
-	fewCounted, fewTaken := takes(few)
-	manyCounted, manyTaken := takes(many)
-	counted, taken := manyCounted-fewCounted, manyTaken-fewTaken
-	t.Logf("%d bytes are counted for the others, and they take %d", counted, taken)
-	if counted < taken*9/10 || counted > taken*5/4 {
-		t.Errorf("%d bytes are counted, want about %d", counted, taken)
+	for try := 1; ; try++ { // the heap has what the runtime and earlier tests leave in it, too
+		fewCounted, fewTaken := takes(few)
+		manyCounted, manyTaken := takes(many)
+		counted, taken := manyCounted-fewCounted, manyTaken-fewTaken
+		t.Logf("%d bytes are counted for the others, and they take %d", counted, taken)
+		if counted >= taken*9/10 && counted <= taken*5/4 {
+			break
+		}
+		if try == 3 {
+			t.Fatalf("%d bytes are counted, want about %d, three times", counted, taken)
+		}
 	}
 }
