@@ -167,7 +167,7 @@ func TestWhatTooLittleMemoryKeepsIsThatOfMetrics(t *testing.T) {
 			s.Tree.Predicted, s.Promise)
 	}
 	if space := forecast.Writing.Space(budget, 0); int64(s.Tree.FilterBytes) > space ||
-		int64(s.Tree.FilterBytes) < space*95/100 {
+		int64(s.Tree.FilterBytes) < space*90/100 { // one step of one of few filters may not fit
 		t.Errorf("%d bytes of filters, want the %d that there are", s.Tree.FilterBytes, space)
 	}
 	// the budget that is named is enough, and a smaller one is not
