@@ -71,7 +71,7 @@ type resident struct{ *disk }
 func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
 func (resident) Outdated(int, *manifest.Table) bool          { return false }
 
-// A job is a plan that was carried out but for its edit.
+// A job is a plan whose outputs are written. Its edit is not made yet.
 type job struct {
 	plan    *Plan
 	version *manifest.Version // that it was picked from

@@ -13,14 +13,14 @@ import (
 // run are neighbors by their keys. What is rewritten becomes at least twice as large, so until it is n times as large
 // it is rewritten at most log2(n) times. docs/decisions.md has the figures.
 
-// idleTimes is how many times as large as the others the largest may be while nobody writes.
+// While nobody writes, the largest may have idleTimes the size of the others together.
 const idleTimes = 3
 
 // smallPart is the part of TableSize below which a table is small.
 const smallPart = 8
 
-// neighbors returns the range [from, to) of the neighbors to merge: all, or some on one side of the largest, which may
-// be so many times as large as the others. It returns an empty range if none should be merged.
+// neighbors returns the range [from, to) of the neighbors to merge: all, or some on one side of the largest. They are
+// merged if the largest has at most times the size of the others together. The range is empty if none should be merged.
 func neighbors(sizes []uint64, times uint64) (from, to int) {
 	if len(sizes) < 2 {
 		return 0, 0

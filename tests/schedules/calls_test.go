@@ -18,7 +18,7 @@ import (
 // An op makes a call, or a few.
 type op func(*program, dice)
 
-// dice are what is drawn for a call: two keys, the number of a value, and one of two ways.
+// dice hold the random choices of a call: two keys, the number of a value, and a yes or no.
 type dice struct {
 	i, j, n int
 	flip    bool
