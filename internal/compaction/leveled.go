@@ -58,10 +58,11 @@ func (l Leveled) Pick(v Shape) *Plan {
 	if p := v.allowed(l.moveIngested(&v, base)); p != nil {
 		return p
 	}
+	upper := l // for level 0 alone
 	if v.Idle && len(v.Running) == 0 {
-		l.Trigger = 1
+		upper.Trigger = 1
 	}
-	due := [last]float64{float64(len(v.Levels[0])) / float64(l.Trigger)}
+	due := [last]float64{float64(len(v.Levels[0])) / float64(upper.Trigger)}
 	for i := 1; i < last; i++ {
 		due[i] = float64(v.Bytes(i)) / float64(max(targets[i], 1))
 	}
@@ -80,7 +81,7 @@ func (l Leveled) Pick(v Shape) *Plan {
 				return p
 			}
 		default:
-			if p := l.level0(&v, base); p != nil {
+			if p := upper.level0(&v, base); p != nil {
 				return p
 			}
 		}

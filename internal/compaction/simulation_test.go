@@ -12,13 +12,10 @@ import (
 // A simulation carries out what a policy picks for a load of random keys, without any key: a table has its keys spread
 // evenly between its bounds. Time passes as writers put a pair in a microsecond, and as compactions merge one in 0.7.
 type simulation struct {
-	t       *testing.T
-	policy  Leveled
+	outline
 	workers int
 	keys    float64 // different keys that are put; 0 means that no key is put twice
 
-	v       *manifest.Version
-	next    uint64
 	now     float64 // seconds
 	running []merging
 
@@ -103,14 +100,6 @@ func (s *simulation) merge(p *Plan) (outputs []*manifest.Table) {
 	}
 	cut(places[len(places)-1])
 	return outputs
-}
-
-func (s *simulation) apply(e *manifest.Edit) {
-	s.t.Helper()
-	e.NextFile = s.next + 2
-	v, err := s.v.Apply(e)
-	must(s.t, err)
-	s.v = v
 }
 
 // begin begins what the policy picks, until all workers are busy.
@@ -213,7 +202,7 @@ func TestWriteAmplificationOfRandomLoads(t *testing.T) {
 	} {
 		var loaded, idle, most, runs, waits float64
 		for i := range 9 {
-			s := &simulation{t: t, policy: policy, workers: 2, keys: c.keys, v: &manifest.Version{}}
+			s := &simulation{outline: newOutline(t, policy), workers: 2, keys: c.keys}
 			s.load(c.pairs * (0.8 + 0.05*float64(i)))
 			size := s.put
 			if c.keys > 0 {

@@ -10,13 +10,31 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
 
+// An outline is a tree of which there is nothing but its version.
+type outline struct {
+	t      *testing.T
+	policy Leveled
+	v      *manifest.Version
+	next   uint64 // the last number of a table or a run
+}
+
+func newOutline(t *testing.T, policy Leveled) outline {
+	t.Helper()
+	return outline{t: t, policy: policy, v: &manifest.Version{}}
+}
+
+func (o *outline) apply(e *manifest.Edit) {
+	o.t.Helper()
+	e.NextFile = o.next + 2
+	v, err := o.v.Apply(e)
+	must(o.t, err)
+	o.v = v
+}
+
 // A grove is a tree whose tables are sets of keys: nothing is written.
 type grove struct {
-	t       *testing.T
-	policy  Leveled
-	v       *manifest.Version
+	outline
 	keys    map[uint64][]uint64 // of each table, ascending
-	next    uint64              // the last number of a table or a run
 	flushed uint64              // bytes
 	written uint64              // bytes, by compactions
 	tables  int                 // the most at rest
@@ -25,7 +43,7 @@ type grove struct {
 
 func newGrove(t *testing.T, policy Leveled) *grove {
 	t.Helper()
-	return &grove{t: t, policy: policy, v: &manifest.Version{}, keys: map[uint64][]uint64{}}
+	return &grove{outline: newOutline(t, policy), keys: map[uint64][]uint64{}}
 }
 
 // Bytes of the smallest table, and of each key, about as the store writes them.
@@ -42,14 +60,6 @@ func (g *grove) table(keys []uint64, flags manifest.Flags) *manifest.Table {
 		Entries:  uint64(len(keys)), Flags: flags, MinSeq: 1, MaxSeq: 1,
 	}
 	return m
-}
-
-func (g *grove) apply(e *manifest.Edit) {
-	g.t.Helper()
-	e.NextFile = g.next + 2
-	v, err := g.v.Apply(e)
-	must(g.t, err)
-	g.v = v
 }
 
 // flush adds a run of one table and carries out what the policy picks.
@@ -276,8 +286,13 @@ func TestPickJoins(t *testing.T) {
 			f := tree(t, c.tree)
 			policy := leveled
 			policy.TableSize = 160
-			if got := policy.Pick(f.shape()).text(); got != c.want {
+			shape := f.shape()
+			if got := policy.Pick(shape).text(); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			shape.Idle = true
+			if got := policy.Pick(shape).text(); len(f.Levels[0]) == 0 && got != c.want {
+				t.Errorf("while nobody writes got %s, want %s as ever", got, c.want)
 			}
 		})
 	}
