@@ -251,7 +251,7 @@ func (o *Options) withDefaults() Options {
 	}
 	tables := d.tableOptions().WithDefaults()
 	d.BlockSize, d.TableSize = tables.BlockSize, tables.TableSize
-	full := 4 * int64(d.LevelRatio) * d.MemtableSize // what LevelRatio makes of eight runs, half as large as memtables
+	full := triggerRuns / 2 * int64(d.LevelRatio) * d.MemtableSize // a run has about half the size of a memtable
 	d.BaseLevelSize = cmp.Or(d.BaseLevelSize, min(max(full, minBaseLevel), maxBaseLevel))
 	if d.Logger == nil {
 		d.Logger = slog.New(slog.DiscardHandler)

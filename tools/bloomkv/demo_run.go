@@ -99,7 +99,7 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 			}
 		}
 		// The newest runs must not be those that start a compaction.
-		for levelZero(db)+newestRuns >= compactRuns {
+		for levelZero(db)+newestRuns >= compactRuns && n-f.done >= demoRun {
 			if err := errors.Join(f.part(ctx, (n-f.done)/(2*newestRuns)), settle(ctx)); err != nil {
 				return err
 			}
