@@ -20,6 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/read"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -74,7 +75,7 @@ func (m *answersModel) settle() {
 
 func (m *answersModel) readTables() {
 	m.t.Helper()
-	storetest.Soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
+	testkit.Soon(m.t, "the store is warm", func() bool { return m.db.Metrics().Warm })
 	m.tables = nil
 	ingested := map[string]ikey.Seq{}
 	m.db.Tree().Load().EachTable(func(_ int, t *tree.Table) {

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -311,7 +312,7 @@ func TestWhatIsIngestedIsNotTakenForDead(t *testing.T) {
 				}
 				taken <- s
 			}()
-			storetest.Soon(t, "the snapshot waits", func() bool {
+			testkit.Soon(t, "the snapshot waits", func() bool {
 				return len(taken) > 0 || storetest.Waiting(storetest.DBSnapshot)
 			})
 			if len(taken) > 0 {

@@ -60,7 +60,7 @@ func TestThePromiseBeyondMemory(t *testing.T) {
 				limit(int64(space))
 				db = storetest.Reopened(t, db, options)
 				limit(int64(space)) // the tops of indexes are known now
-				storetest.Soon(t, "filters are loaded", func() bool { return asPlanned(db) })
+				testkit.Soon(t, "filters are loaded", func() bool { return asPlanned(db) })
 				before := db.Metrics()
 				absentKeys(t, db, n, lookups)
 				m := db.Metrics()
@@ -141,7 +141,7 @@ func TestAPromiseThatMemoryCannotKeepIsToldOnce(t *testing.T) {
 	db = storetest.Reopened(t, nil, options)
 	next := func(what string, kept bool) {
 		t.Helper()
-		storetest.Soon(t, what, func() bool { return len(told) > 0 })
+		testkit.Soon(t, what, func() bool { return len(told) > 0 })
 		p := <-told
 		need := filterplan.Space(p.Budget)
 		if p.Kept != kept || p.Asked != 0.01 || (p.Reads > 0.02) == kept || need < whole {
@@ -180,14 +180,14 @@ func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 	db := storetest.Open(t, "db", storetest.PlanOptions(slow, 0.01, nil))
 	defer func() { must(t, db.Close()) }()
 	defer close(release)
-	storetest.Soon(t, "a filter is read", begun.Load)
+	testkit.Soon(t, "a filter is read", begun.Load)
 	pool := db.Pool()
 	before, empty := pool.Free(), db.Tree().Load().MemtableBytes()
 	for i := range 100 {
 		must(t, db.Put(storetest.PlanKey(uint64(i)), make([]byte, 1000)))
 	}
 	taken := db.Tree().Load().MemtableBytes() - empty
-	storetest.Soon(t, "memory is divided anew", func() bool { return pool.Free() <= before-taken/2 })
+	testkit.Soon(t, "memory is divided anew", func() bool { return pool.Free() <= before-taken/2 })
 	done := make(chan bool)
 	go func() {
 		defer close(done)
@@ -235,7 +235,7 @@ func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 			rest := func(state string, keys uint64) (fpr float64) {
 				t.Helper()
 				storetest.Settle(t, db)
-				storetest.Soon(t, "filters are loaded", func() bool {
+				testkit.Soon(t, "filters are loaded", func() bool {
 					m := db.Metrics()
 					return m.Warm && m.Files.Obsolete == 0 && asPlanned(db)
 				})
@@ -330,7 +330,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 		}
 		must(t, db.Flush(t.Context()))
 		storetest.Settle(t, db)
-		storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+		testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 		m := db.Metrics()
 		if m.Writes.Moves == 0 || m.Writes.CompactedBytes > 0 {
 			t.Fatalf("%d tables moved, %d bytes rewritten: want only moves", m.Writes.Moves, m.Writes.CompactedBytes)
@@ -473,7 +473,7 @@ func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 			db = storetest.Open(t, "db", o)
 			defer func() { _ = db.Close() }()
 			first("reopening", false)
-			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			if m := first("warm", true); m.FPRPromised != before {
 				t.Errorf("promised %v, before reopening %v", m.FPRPromised, before)
 			}
@@ -523,7 +523,7 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	const n = 60_000
 	o := storetest.PlanOptions(vfstest.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 })
 	db := storetest.PlanStore(t, o, n)
-	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	storetest.Settle(t, db)
 	for i := range uint64(300) { // less than a memtable
 		must(t, db.Put(storetest.PlanKey(2*(n+i)), make([]byte, 30)))
@@ -533,7 +533,7 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 		db.Pool().Balancing.Lock()
 		defer db.Pool().Balancing.Unlock()
 		go func() { flushed <- db.Flush(t.Context()) }()
-		storetest.Soon(t, "readers see the new table", func() bool { return len(db.Tree().Load().Runs) == 2 })
+		testkit.Soon(t, "readers see the new table", func() bool { return len(db.Tree().Load().Runs) == 2 })
 		if db.Metrics().Settled {
 			t.Error("settled, but the filters do not follow the plan yet")
 		}
@@ -598,13 +598,13 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 	limit(db.Metrics().Memory.Filters*16/15 + 32)
 	scan("no space beside the filters of keys", false)
 	limit(free)
-	storetest.Soon(t, "filters are loaded", func() bool { return db.Metrics().Memory.PrefixFilters > 0 })
+	testkit.Soon(t, "filters are loaded", func() bool { return db.Metrics().Memory.PrefixFilters > 0 })
 	scan("space", true)
 	before := db.Metrics().Memory.PrefixFilters
 	limit(0)
 	scan("no space", false)
 	limit(free)
-	storetest.Soon(t, "filters are restored", func() bool { return db.Metrics().Memory.PrefixFilters == before })
+	testkit.Soon(t, "filters are restored", func() bool { return db.Metrics().Memory.PrefixFilters == before })
 	scan("restored", true)
 	if after := db.Metrics().Memory.PrefixFilters; after != before {
 		t.Errorf("restored %d bytes, want %d", after, before)

@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/salvage"
@@ -38,12 +39,12 @@ func TestALogCutShortBelowWhatTheManifestKnowsIsDamage(t *testing.T) {
 	for _, key := range []string{"second", "third"} {
 		must(t, db.Put([]byte(key), nil))
 		log := db.Tree().View().Log
-		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
+		testkit.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
 		ends = append(ends, log.Mark().Synced)
 	}
 	number := db.Tree().View().Log.Number()
 	open()
-	storetest.Soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
+	testkit.Soon(t, "the flush is done", func() bool { return db.Metrics().Writes.Flushes == 1 })
 	left := mem.Kill()
 	must(t, db.Close())
 
@@ -96,7 +97,7 @@ func TestALogWithoutItsBeginningIsDamage(t *testing.T) {
 		must(t, db.Flush(t.Context()))
 		must(t, storetest.PutWith(db, durability, []byte("first"), nil))
 		log := db.Tree().View().Log
-		storetest.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
+		testkit.Soon(t, "the log has a name", func() bool { return log.Mark() != nil })
 		must(t, storetest.PutWith(db, durability, []byte("second"), nil))
 		left, lost := mem.Kill(), mem.Crash(vfstest.KeepNothing)
 		must(t, db.Close())
@@ -202,7 +203,7 @@ func TestALogPromisesThatOlderOnesAreDurableOnceTheyAre(t *testing.T) {
 		t.Error("the younger log records the older one as durable, but it is not")
 	}
 	close(g.Open)
-	storetest.Soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
+	testkit.Soon(t, "the older log is durable", func() bool { return younger.Mark() != nil })
 	put("after")
 	if db.Tree().View().Log != younger {
 		t.Fatal("there is a third log")
@@ -380,7 +381,7 @@ func TestAnEvictedDescriptorIsClosedAfterItsReads(t *testing.T) {
 			t.Errorf("%s: %v", who, err)
 		}
 		// Replaced tables may be closed and removed meanwhile.
-		storetest.Soon(t, string(who)+": no more tables are open than in use", func() bool {
+		testkit.Soon(t, string(who)+": no more tables are open than in use", func() bool {
 			db.Tree().Domain.Wait()
 			return files.Of(".sst") == db.Metrics().Files.Open
 		})

@@ -115,7 +115,7 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	if pool.Capacity > want || pool.Capacity < want-64 {
 		t.Errorf("the cache may use %d bytes, want %d", pool.Capacity, want)
 	}
-	storetest.Soon(t, "the collector has given back the memory of replaced filters", func() bool {
+	testkit.Soon(t, "the collector has given back the memory of replaced filters", func() bool {
 		runtime.GC()
 		return r.Pool().Pieces.Lent() == held.Filter+held.Prefix
 	})
@@ -291,7 +291,7 @@ func TestFiltersOfAllStoresAreReducedTogether(t *testing.T) {
 	}
 	r.Pool().Reserved.Add(-(free - less))
 	must(t, stores[0].Close())
-	storetest.Soon(t, "the filters of the other store are loaded again", func() bool {
+	testkit.Soon(t, "the filters of the other store are loaded again", func() bool {
 		shed := 0
 		for _, l := range stores[1].Metrics().Levels {
 			shed += l.FiltersShed
@@ -336,7 +336,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 			}
 		})
 	}
-	storetest.Soon(t, "all lookups wait", func() bool {
+	testkit.Soon(t, "all lookups wait", func() bool {
 		buf, waiting := make([]byte, 1<<20), 0
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			if strings.Contains(stack, "(*DB).Has(") && strings.Contains(stack, "[sync.Mutex.Lock") {
@@ -352,7 +352,7 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	free := r.Pool().Free()
 	r.Pool().Reserved.Add(free) // leaves no memory for filters
 	testkit.Within(t, "reducing filters while a store hangs", r.Pool().Rebalance)
-	storetest.Soon(t, "the other store has no filters", func() bool { return other.Metrics().Memory.Filters == 0 })
+	testkit.Soon(t, "the other store has no filters", func() bool { return other.Metrics().Memory.Filters == 0 })
 	r.Pool().Reserved.Add(-free)
 
 	w := mutexWalk{seen: map[visit]bool{}, named: map[string]int{}}
@@ -484,7 +484,7 @@ func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
 				t.Fatalf("%d bytes in memory, the budget is %d: %+v", sum, m.Budget, m)
 			}
 			// Background work may change what is in memory between the two readings.
-			storetest.Soon(t, "the pool counts the bytes of the store", func() bool {
+			testkit.Soon(t, "the pool counts the bytes of the store", func() bool {
 				m := db.Metrics().Memory
 				return m.Filters+m.Indexes+m.Tables == db.Pool().Resident()
 			})

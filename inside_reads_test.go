@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -140,7 +141,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			defer func() {
 				must(t, db.Close())
 			}()
-			storetest.Soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
+			testkit.Soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
 			uncached(db)
 			promise := db.Metrics().FPRPromised
 			rng := rand.New(rand.NewPCG(13, 14))

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -298,7 +299,7 @@ func TestMetricsOfAWarmStoreHaveItsPromise(t *testing.T) {
 	off := step.On("metrics: promise", func() {
 		if !loading.Swap(true) {
 			close(gate.Open)
-			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 		}
 	})
 	meanwhile := db.Metrics()

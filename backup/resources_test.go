@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -49,7 +50,7 @@ func TestNoErrorLeavesAFileOpen(t *testing.T) {
 		}
 	}
 	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
-	storetest.Soon(t, "no export keeps a table", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	testkit.Soon(t, "no export keeps a table", func() bool { return db.Metrics().Files.Obsolete == 0 })
 }
 
 func TestAReportCountsWhatIsStored(t *testing.T) {

@@ -61,7 +61,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 					}
 					return nil
 				})))
-				storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm && db.Metrics().Settled })
+				testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm && db.Metrics().Settled })
 				armed = true
 				err := db.Checkpoint(t.Context(), "copy")
 				armed = false
@@ -351,7 +351,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 				must(t, errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")))
 			}
 			must(t, db.Flush(t.Context()))
-			storetest.Soon(t, "no background work is left", func() bool {
+			testkit.Soon(t, "no background work is left", func() bool {
 				return db.Metrics().Settled && db.Metrics().Warm
 			})
 			armed.Store(true)

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -419,7 +420,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 	go func() { compacted <- db.Compact(t.Context(), bloomkv.CompactOptions{}) }()
 	edit.Wait(t, "the compaction's edit")
 	close(enter.Open)
-	storetest.Soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
+	testkit.Soon(t, "the checkpoint waits for the edit, or takes a table", func() bool {
 		return len(take.Come) > 0 || storetest.Waiting(storetest.CopyTo)
 	})
 	if len(take.Come) > 0 {
@@ -438,7 +439,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 // that no state needs.
 func removeObsolete(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
-	storetest.Soon(t, "replaced states are released", func() bool {
+	testkit.Soon(t, "replaced states are released", func() bool {
 		return storetest.Blocked(storetest.ReleaseStates, "select")
 	})
 	for range 2 {

@@ -20,6 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -54,7 +55,7 @@ func TestBytesReadByCompactionsAreThoseOfTablesThatWereRead(t *testing.T) {
 	for _, table := range storetest.Recorded(t, files, "db").Version.Tables() {
 		dataEnd[filename.Make("db", filename.Table, table.Number)] = int64(table.Size - table.TailLen - table.FilterLen)
 	}
-	storetest.Soon(t, "every TableRemoved event has come", func() bool {
+	testkit.Soon(t, "every TableRemoved event has come", func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return len(l.created) == len(l.removed)+len(dataEnd)
@@ -433,14 +434,14 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	opts := storetest.Tiny(slow)
 	opts.Durability, opts.Compression = bloomkv.DurabilityNoSync, bloomkv.CompressionNone
 	db := storetest.Open(t, "db", opts)
-	storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	fillTables(t, db)
 	done := make(chan error)
 	go func() {
 		_, err := db.Get([]byte("0500"))
 		done <- err
 	}()
-	storetest.Soon(t, "the lookup reads a block", reading.Load)
+	testkit.Soon(t, "the lookup reads a block", reading.Load)
 	fillTables(t, db)
 	want := db.Metrics().Files.Tables
 	if n := tablesOnDisk(t, mem); n == want {
@@ -448,7 +449,7 @@ func TestTablesGoWhenTheLastLookupInThemEnds(t *testing.T) {
 	}
 	open()
 	must(t, <-done)
-	storetest.Soon(t, "only the tables of the tree are left", func() bool { return tablesOnDisk(t, mem) == want })
+	testkit.Soon(t, "only the tables of the tree are left", func() bool { return tablesOnDisk(t, mem) == want })
 	must(t, db.Close())
 }
 

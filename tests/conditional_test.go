@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -157,7 +158,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	storetest.Soon(t, "the leader is at work", func() bool {
+	testkit.Soon(t, "the leader is at work", func() bool {
 		leading, _ := storetest.Writers()
 		return leading
 	})
@@ -179,7 +180,7 @@ func TestConditionalWritesOfOneGroupSeeEachOther(t *testing.T) {
 			}
 		})
 	}
-	storetest.Soon(t, "all wait for their turn", func() bool {
+	testkit.Soon(t, "all wait for their turn", func() bool {
 		_, waiting := storetest.Writers()
 		return waiting == n
 	})
@@ -227,7 +228,7 @@ func TestAConditionalWriteOfAGroupSeesARangeDeleteBeforeIt(t *testing.T) {
 			done, err := write()
 			out <- outcome{done, err}
 		}()
-		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
+		testkit.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
 			leading, waiting := storetest.Writers()
 			return leading && waiting == i
 		})

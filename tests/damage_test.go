@@ -21,6 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -93,7 +94,7 @@ func newDamageStore(t *testing.T, closed bool) *damageStore {
 			defer close(flushed)
 			_ = db.Flush(context.Background()) // returns after the store has been left
 		}()
-		storetest.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
+		testkit.Soon(t, "the memtable and its log are frozen", func() bool { return !db.Metrics().Settled })
 		for i := range 5 {
 			put(320+i, 3, bloomkv.DurabilitySync)
 		}

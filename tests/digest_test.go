@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/digest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -100,7 +101,7 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 			}), FilterKind: kind, FilterFPR: 0.002, FilterSeed: 1}
 			db := digestStore(t, o, n)
 			defer db.Close()
-			storetest.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 			filters := float64(db.Metrics().Memory.Filters)
 			for _, test := range []struct {
 				opts  bloomkv.DigestOptions
@@ -149,7 +150,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 		b.Put(digestKey(2*(n+i)), nil)
 	}
 	must(t, errors.Join(db.Apply(&b), db.Flush(t.Context())))
-	storetest.Soon(t, "the filter is not loaded", func() bool { return db.Metrics().Warm })
+	testkit.Soon(t, "the filter is not loaded", func() bool { return db.Metrics().Warm })
 	filters = db.Metrics().Memory.Filters - filters
 	fresh := digestOf(t, db, bloomkv.DigestOptions{})
 	patch, err := fresh.Since(peer)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -79,7 +80,7 @@ func TestACompactionWaitsForRoomAndWritesDoNotWaitForIt(t *testing.T) {
 			m.Writes.Compactions-before, m.Levels[0].Runs, m.Settled)
 	}
 	fsys.free.Store(1 << 40)
-	storetest.Soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
+	testkit.Soon(t, "the compaction is done when there is disk space", func() bool { return db.Metrics().Settled })
 	l.close(t)
 	if len(l.failures) != 1 || !errors.Is(l.failures[0].Err, vfs.ErrNoSpace) || len(l.readOnly) > 0 {
 		t.Errorf("failures %v, read-only %v; want one failure", l.failures, l.readOnly)
@@ -283,7 +284,7 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 				holds(db)
 				must(t, db.DeleteRange(bloomkv.KeyRange{}))
 				must(t, db.Flush(t.Context()))
-				storetest.Soon(t, "the space is free", func() bool { return killed.free() > full*9/10 })
+				testkit.Soon(t, "the space is free", func() bool { return killed.free() > full*9/10 })
 				l.close(t)
 			})
 		}

@@ -240,7 +240,7 @@ func TestATableIsCreatedOnItsLevel(t *testing.T) {
 			}
 			return len(got) == made
 		}
-		storetest.Soon(t, "all tables are told", told)
+		testkit.Soon(t, "all tables are told", told)
 		if lowest != 0 || highest != lastLevel {
 			t.Errorf("after %s: tables on levels %d to %d", work, lowest, highest)
 		}
@@ -395,7 +395,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 				}
 				done <- nil
 			}()
-			storetest.Soon(t, "writes stop", func() bool {
+			testkit.Soon(t, "writes stop", func() bool {
 				return tt.full(db.Metrics()) && storetest.WritesStopped()
 			})
 			time.Sleep(time.Millisecond) // a stall that is long enough for what is wanted below

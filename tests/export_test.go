@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/sstable"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -300,7 +301,7 @@ func TestAnImportReplacesAnOpenStoreUnderItsReaders(t *testing.T) {
 	must(t, err)
 	must(t, contains(second, now))
 	must(t, second.Close())
-	storetest.Soon(t, "the replaced tables are removed", func() bool { return other.Metrics().Files.Obsolete == 0 })
+	testkit.Soon(t, "the replaced tables are removed", func() bool { return other.Metrics().Files.Obsolete == 0 })
 	must(t, other.Close())
 	must(t, holds(mem, "db", now))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -85,7 +86,7 @@ func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
 func TestFiltersOfReplacedTablesGoAtOnce(t *testing.T) {
 	const n = 20_000
 	db := storetest.PlanStore(t, storetest.PlanOptions(vfstest.NewMem(), 0.01, nil), n)
-	storetest.Soon(t, "the tables that the last compaction replaced are removed",
+	testkit.Soon(t, "the tables that the last compaction replaced are removed",
 		func() bool { return db.Metrics().Files.Obsolete == 0 })
 	before := db.Metrics()
 	it := db.Iter(bloomkv.IterOptions{})

@@ -369,7 +369,7 @@ func TestReadsDoNotFailWhileImportsReplaceTheStore(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d reads and writes under %d imports", reads.Load(), imports)
 	storetest.Settle(t, db)
-	storetest.Soon(t, "the replaced tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	testkit.Soon(t, "the replaced tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
 	must(t, db.Close())
 	if _, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem}); err != nil {
 		t.Error(err)

@@ -164,7 +164,7 @@ func TestIteratorsShowTheMomentTheyWereMade(t *testing.T) {
 		}
 	}
 	must(t, open[0].it.Close())
-	storetest.Soon(t, "only the tree's tables are left", func() bool {
+	testkit.Soon(t, "only the tree's tables are left", func() bool {
 		tree := uint64(0)
 		for _, l := range db.Metrics().Levels {
 			tree += l.Bytes

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -52,7 +53,7 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 			{"Compact", 4.3, func() error { return db.Compact(t.Context(), bloomkv.CompactOptions{}) }},
 		} {
 			// A compaction that drops the values before would be counted, too.
-			storetest.Soon(t, "the tree is settled", func() bool { return db.Metrics().Settled })
+			testkit.Soon(t, "the tree is settled", func() bool { return db.Metrics().Settled })
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			must(t, tt.call())

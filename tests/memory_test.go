@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -271,7 +272,7 @@ func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
 		o.ReadOnly = true
 		before := heap()
 		db = storetest.Open(t, "db", o)
-		storetest.Soon(t, "all tables are known", func() bool { return db.Metrics().Warm })
+		testkit.Soon(t, "all tables are known", func() bool { return db.Metrics().Warm })
 		m := db.Metrics().Memory
 		taken = int64(heap() - before)
 		must(t, db.Close())

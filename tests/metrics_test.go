@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -275,9 +276,9 @@ func TestTheBacklogIsWhatIsAboveTheTargets(t *testing.T) {
 	for i := range 400 { // more than ten memtables, with the same keys each time
 		must(t, db.Put(fmt.Appendf(nil, "key%03d", i%50), value))
 	}
-	storetest.Soon(t, "memtables are written out",
+	testkit.Soon(t, "memtables are written out",
 		func() bool { return db.Metrics().Levels[0].Runs >= triggerRuns+1 })
-	storetest.Soon(t, "a compaction begins", func() bool { return len(db.Metrics().Work.Compactions) > 0 })
+	testkit.Soon(t, "a compaction begins", func() bool { return len(db.Metrics().Work.Compactions) > 0 })
 	m := db.Metrics()
 	if w := m.Work.Compactions; len(w) != 1 || w[0].From != 0 || w[0].To != m.Backlog.Base || w[0].Tables == 0 ||
 		w[0].Bytes == 0 || w[0].Versions == 0 || w[0].VersionsRead > w[0].Versions || w[0].Duration <= 0 ||

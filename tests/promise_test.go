@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -129,7 +130,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 		t.Helper()
 		<-gate
 		shut = true
-		storetest.Soon(t, "a compaction of level 0 is due", func() bool {
+		testkit.Soon(t, "a compaction of level 0 is due", func() bool {
 			held := waiting.Load() // before the runs are counted: a compaction that ends in between removes some
 			if db.Metrics().Levels[0].Runs >= triggerRuns {
 				return held

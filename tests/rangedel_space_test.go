@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -202,7 +203,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			}()
 			open = sync.OnceFunc(open)
 			defer open()
-			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, w.mem)
 			deleted := int64(w.hi-w.lo) * full / int64(w.keys)
 			must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{Lower: w.key(w.lo), Upper: w.key(w.hi)}), db.Sync()))
@@ -216,7 +217,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 			files.Take()
 			must(t, db.Flush(t.Context()))
 			if !asked {
-				storetest.Soon(t, "compaction has begun", func() bool { return !db.Metrics().Settled })
+				testkit.Soon(t, "compaction has begun", func() bool { return !db.Metrics().Settled })
 			}
 			for number := range files.Touched() {
 				if gone[number] {
@@ -247,14 +248,14 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 				must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			}
 			storetest.Settle(t, db)
-			storetest.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
+			testkit.Soon(t, "dead tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
 			// Between two compactions, filters of tables inside the range may be loaded, as the tree has changed.
 			for number := range files.Compacted() {
 				if gone[number] {
 					t.Errorf("compaction has read table %d inside the range", number)
 				}
 			}
-			storetest.Soon(t, "the space is free", func() bool {
+			testkit.Soon(t, "the space is free", func() bool {
 				return bytesOfTables(t, w.mem) <= full-deleted*95/100
 			})
 			if err := errors.Join(w.readsNothing(db, files, false, true), w.jumps(db, files)); err != nil {
@@ -320,7 +321,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				}
 				must(t, db.Close())
 			}()
-			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			full := bytesOfTables(t, mem)
 			var snap *bloomkv.Snapshot
 			if tt.snap {
@@ -365,7 +366,7 @@ func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
 				storetest.Settle(t, db)
 			}
 			limit := full - int64(len(gone))*full/int64(wide.keys)*cmp.Or(tt.least, 95)/100
-			storetest.Soon(t, fmt.Sprintf("of %d bytes at most %d are left", full, limit),
+			testkit.Soon(t, fmt.Sprintf("of %d bytes at most %d are left", full, limit),
 				func() bool { return bytesOfTables(t, mem) <= limit })
 			left := 0
 			for kv, err := range db.Scan(bloomkv.IterOptions{}) {

@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -514,7 +515,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			}
 			warm()
 			if byLookup {
-				storetest.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+				testkit.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 				if db.Metrics().Writes.Compactions > 0 {
 					t.Fatal("the tombstones were already loaded: the test tests nothing")
 				}
@@ -522,7 +523,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 					t.Errorf("got %v, want ErrNotFound", err)
 				}
 			}
-			storetest.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) <= full*525/1000 })
+			testkit.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) <= full*525/1000 })
 			must(t, db.Close())
 		})
 	}

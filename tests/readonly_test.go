@@ -50,7 +50,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 			if err := storetest.LookupsAgree(db, d.want); err != nil {
 				t.Errorf("closed %v, reader %d: %v", closed, i, err)
 			}
-			storetest.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 			m := db.Metrics()
 			replayed := m.Lookups.MemtableHits > 0
 			if !m.Settled || m.Memory.Filters == 0 || replayed == closed {

@@ -22,6 +22,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -144,7 +145,7 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		close(release)
 		do(db.Close())
 	} else {
-		storetest.Soon(t, "files that were replaced are removed", func() bool {
+		testkit.Soon(t, "files that were replaced are removed", func() bool {
 			return db.Metrics().Files.Obsolete == 0 && len(logsIn(t, d.fs)) == 0
 		})
 		hold.Store(true)

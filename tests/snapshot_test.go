@@ -208,7 +208,7 @@ func TestWhatOnlyASnapshotNeededGoesOnItsOwn(t *testing.T) {
 			must(t, s.snap.Close())
 		}
 		r.snaps = nil
-		storetest.Soon(t, "the versions kept by snapshots are removed", func() bool {
+		testkit.Soon(t, "the versions kept by snapshots are removed", func() bool {
 			values, tombstones := r.held()
 			return values == len(r.now) && tombstones == 0
 		})
@@ -422,7 +422,7 @@ func TestClosingASnapshotBetweenOthersWakesCompaction(t *testing.T) {
 		must("close", snap.Close())
 	}
 	storetest.Settle(t, r.db)
-	storetest.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) < full/10 })
+	testkit.Soon(t, "the space is free", func() bool { return bytesOfTables(t, mem) < full/10 })
 	must("the others", r.agree())
 	for _, s := range r.snaps {
 		must("close", s.snap.Close())

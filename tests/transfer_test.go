@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/stream"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -87,7 +88,7 @@ func TestAnImportKeepsWhatIsWrittenNextToIt(t *testing.T) {
 			if refused := errors.Is(err, fs.ErrExist); refused != c.refused || err != nil && !refused {
 				t.Errorf("%s, behind byte %d: %v", c.name, behind, err)
 			}
-			storetest.Soon(t, c.name+": no other table is left", func() bool {
+			testkit.Soon(t, c.name+": no other table is left", func() bool {
 				names, err := mem.List("db")
 				return err == nil && strings.Count(tables(names), ".sst") == len(db.Tables())
 			})
@@ -128,7 +129,7 @@ func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 			newer := "db/" + db.Tables()[0].File
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
-			storetest.Soon(t, "what the export does not have is removed", func() bool {
+			testkit.Soon(t, "what the export does not have is removed", func() bool {
 				_, err := mem.Stat(newer)
 				return errors.Is(err, fs.ErrNotExist)
 			})
@@ -138,7 +139,7 @@ func TestAWriteOfAnExportOutlastsItsClose(t *testing.T) {
 	if err != nil || n != x.Size() || !bytes.Equal(got.Bytes(), want) {
 		t.Errorf("%d of %d bytes, %v", n, x.Size(), err)
 	}
-	storetest.Soon(t, "the tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	testkit.Soon(t, "the tables are removed", func() bool { return db.Metrics().Files.Obsolete == 0 })
 	must(t, db.Close())
 }
 
@@ -162,7 +163,7 @@ func TestAnImportWaitsForTheCompactionThatItCancels(t *testing.T) {
 	go func() {
 		imported <- db.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{Replace: true})
 	}()
-	storetest.Soon(t, "the import waits", func() bool {
+	testkit.Soon(t, "the import waits", func() bool {
 		return storetest.Running(storetest.PauseCompact) || len(imported) > 0
 	})
 	if len(imported) > 0 {
@@ -227,7 +228,7 @@ func TestAnExportIsOfTheMomentInWhichItBegan(t *testing.T) {
 		must(t, copied.Close())
 	}
 	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
-	storetest.Soon(t, "no export keeps tables", func() bool { return db.Metrics().Files.Obsolete == 0 })
+	testkit.Soon(t, "no export keeps tables", func() bool { return db.Metrics().Files.Obsolete == 0 })
 	must(t, db.Close())
 }
 

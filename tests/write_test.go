@@ -15,6 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -26,7 +27,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 	var first atomic.Bool
 	fs := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog) && !first.Swap(true) {
-			storetest.Soon(t, "the other writers wait", func() bool {
+			testkit.Soon(t, "the other writers wait", func() bool {
 				_, waiting := storetest.Writers()
 				return waiting == writers-1
 			})
@@ -116,11 +117,11 @@ func TestWritersSlowDownBeforeTheyStopAndGoOnWhenCompactionDoes(t *testing.T) {
 	}()
 	// Metrics locks the tree: a writer that waited for the last flush was woken before, and waits then for level 0.
 	level0 := func() int { return db.Metrics().Levels[0].Runs }
-	storetest.Soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
+	testkit.Soon(t, "level 0 is full", func() bool { return level0() >= stopRuns })
 	if db.Metrics().Writes.SlowedByLevel0.Duration == 0 {
 		t.Error("writers were stopped without being slowed first")
 	}
-	storetest.Soon(t, "writers are stopped", func() bool { return len(done) > 0 || storetest.WritesStopped() })
+	testkit.Soon(t, "writers are stopped", func() bool { return len(done) > 0 || storetest.WritesStopped() })
 	if len(done) > 0 {
 		t.Fatalf("all keys were written (%v) although compaction is blocked", <-done)
 	}
@@ -235,7 +236,7 @@ func TestASyncWriterBehindANoSyncWriterIsDurable(t *testing.T) {
 			b.Put(fmt.Append(nil, "writer ", i), nil)
 			out <- db.ApplyWith(&b, d)
 		}()
-		storetest.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
+		testkit.Soon(t, fmt.Sprintf("writer %d waits", i), func() bool {
 			leading, waiting := storetest.Writers()
 			return leading && waiting == i
 		})

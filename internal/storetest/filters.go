@@ -50,7 +50,7 @@ func Reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 	db, err := bloomkv.Open("db", o)
 	testkit.Must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
-	Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	return db
 }
 

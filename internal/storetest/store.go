@@ -52,7 +52,7 @@ func OpenCold(t *testing.T, o *bloomkv.Options) *bloomkv.DB {
 	cold := *o
 	cold.FS = Cold(o.FS)
 	db := Open(t, "db", &cold)
-	Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+	testkit.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
 	if loaded := db.Metrics().Memory.Indexes; loaded > 0 {
 		t.Fatalf("%d bytes of indexes are loaded", loaded)
 	}
@@ -83,7 +83,7 @@ func AtRest(t *testing.T, db *bloomkv.DB, fsys vfs.FS, dir string) {
 	if err := db.Sync(); err != nil {
 		t.Fatal(err)
 	}
-	Soon(t, "at rest", func() bool { return Rests(db, fsys, dir) })
+	testkit.Soon(t, "at rest", func() bool { return Rests(db, fsys, dir) })
 }
 
 // Rests reports whether all background work of the store in dir is done: the current log, if any, is in the manifest,

@@ -227,7 +227,7 @@ func TestTwoHundredViewersHoldNothingUp(t *testing.T) {
 		}
 	}
 	cancel()
-	storetest.Soon(t, "all streams and the sampler end", func() bool {
+	testkit.Soon(t, "all streams and the sampler end", func() bool {
 		left := storetest.LeakedGoroutines(0)
 		return !strings.Contains(left, "debug.(*sampler).run") &&
 			!strings.Contains(left, "debug.(*handler).serveEvents")

@@ -1,16 +1,6 @@
 package storetest
 
-import (
-	"testing"
-
-	"github.com/bloomkv/bloomkv/internal/testkit"
-)
-
-// Soon waits until a condition holds, and ends the test if it does not within testkit.Patience.
-func Soon(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	testkit.Soon(t, what, holds)
-}
+import "testing"
 
 // AtStride returns n, or a small part of it if tests are short, and a smaller one under the race detector, which is
 // slow.
