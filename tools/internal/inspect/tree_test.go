@@ -177,7 +177,7 @@ func TestPredictedWasteIsWhatLookupsCount(t *testing.T) {
 					if of := m.Levels[l.Level]; l.Runs != of.Runs || l.Tables != of.Tables || l.Bytes != of.Bytes ||
 						l.Entries != of.Entries ||
 						l.FilterDisk != of.FilterBytes || int64(l.FilterBytes) != of.FilterBytesInMemory ||
-						l.Promised != float64(l.Runs)*of.FPRPromised {
+						math.Abs(l.Promised/of.FPRPromised-float64(l.Runs)) > 1e-9 { // it adds, and so rounds
 						t.Errorf("level %+v, the store has %+v", l, of)
 					}
 				}
