@@ -181,9 +181,10 @@ type Options struct {
 	BaseLevelSize int64
 	// LevelRatio is the factor by which each level is larger than the one above it, between 2 and 100. 0 means 10.
 	LevelRatio int
-	// Compactions is the number of compactions that may run at a time, between 1 and 64. Each takes a goroutine, and
-	// memory for a block of every run that it merges, beside MemoryBudget. 0 means the number of processors that
-	// runtime.GOMAXPROCS returns, and at most 4; with Resources, whose stores share the processors, it means 1.
+	// Compactions is the number of goroutines that compact, between 1 and 64. They run compactions that do not meet,
+	// and share large ones. Each takes memory for a block of every run that it merges, beside MemoryBudget. 0 means the
+	// number of processors that runtime.GOMAXPROCS returns, and at most 4; with Resources, whose stores share the
+	// processors, it means 1.
 	Compactions int
 	// CompactionRate bounds the bytes per second that compactions write, which leaves disk bandwidth to others. 0
 	// means no limit. Flushes are not limited. If compaction falls behind because of it, writes are slowed down, and

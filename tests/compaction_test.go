@@ -221,6 +221,42 @@ func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 	})
 }
 
+// TestManyWorkersShareAMergeOnASlowDisk uses the clock of a synctest bubble: each write to a table takes its time,
+// beside other writes.
+func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {
+	took := map[int]time.Duration{}
+	for _, workers := range []int{1, 4} {
+		synctest.Test(t, func(t *testing.T) {
+			slow := false
+			o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+				if slow && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" {
+					time.Sleep(time.Duration(op.Size) * time.Microsecond)
+				}
+				return nil
+			}))
+			o.Durability, o.Compression, o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20
+			o.Compactions = workers
+			db := storetest.Open(t, "db", o)
+			want := map[string]string{}
+			for i := range 20_000 {
+				k, v := fmt.Sprintf("%05d", i*7919%20_000), strings.Repeat(".", 200)
+				must(t, db.Put([]byte(k), []byte(v)))
+				want[k] = v
+			}
+			must(t, db.Flush(t.Context()))
+			storetest.Settle(t, db)
+			slow = true
+			began := time.Now()
+			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+			took[workers] = time.Since(began)
+			must(t, errors.Join(contains(db, want), sound(t, db), db.Close()))
+		})
+	}
+	if took[4] > took[1]/3 {
+		t.Errorf("four compactions took %v, one took %v: want a third at most", took[4], took[1])
+	}
+}
+
 // TestCompactionsKeepTheirRate uses the clock of a synctest bubble, which advances only while all goroutines are
 // blocked.
 func TestCompactionsKeepTheirRate(t *testing.T) {

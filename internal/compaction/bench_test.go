@@ -66,7 +66,7 @@ func BenchmarkRun(b *testing.B) {
 			env.BlockSize = 4096
 			var read uint64
 			for b.Loop() {
-				res, err := Run(b.Context(), v, p, d, env)
+				res, err := merged(b.Context(), v, p, d, env)
 				must(b, err)
 				read += res.Read
 				remove(env, res.Tables)

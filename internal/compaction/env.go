@@ -30,15 +30,17 @@ type Env struct {
 	// anything in them.
 	Snapshots []ikey.Seq
 
-	// The rest is for Run alone.
+	// The rest is for Begin alone.
 
-	// Progress, if not nil, is set to the number of versions read so far, every yieldEvery versions.
+	// PartSize is the number of bytes of its input from which a Merge makes a part. 0 means that it is not divided.
+	PartSize uint64
+	// Progress, if not nil, is increased by the number of versions read, every yieldEvery versions.
 	Progress *atomic.Uint64
 
 	Limiter Limiter // delays writes; nil means no limit
 	Recodes bool    // the inputs usually have another codec: sizes of outputs can't be predicted
-	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted, Run
-	// writes nothing and returns an error matching vfs.ErrNoSpace (I22).
+	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted,
+	// Begin returns an error matching vfs.ErrNoSpace (I22).
 	Free      uint64
 	FreeKnown bool
 }
@@ -64,7 +66,7 @@ type Limiter interface {
 	Wait(ctx context.Context, bytes int) error
 }
 
-// Inputs gives access to the tables that a compaction reads.
+// Inputs gives access to the tables that a compaction reads. It is safe for concurrent use.
 type Inputs interface {
 	Samples
 	// Open returns a cursor over the versions of a table. The cursor bypasses the block cache. It is not called for a

@@ -91,7 +91,7 @@ func (w *world) begin(p *Plan) {
 		if p.Inputs[0].Level == p.To {
 			env.TableSize = 1 << 20 // else what was joined could be cut again, for ever
 		}
-		if res, err = Run(w.t.Context(), w.v, p, d, env); err != nil {
+		if res, err = merged(w.t.Context(), w.v, p, d, env); err != nil {
 			w.fail("%v", err)
 		}
 		w.checkRead(p, res)

@@ -50,7 +50,7 @@ func begin(env Env, l limit, w *sstable.Writer) (*output, error) {
 
 // A limit holds the limiter of one compaction.
 type limit struct {
-	ctx     context.Context //nolint:containedctx // of one call of Run
+	ctx     context.Context //nolint:containedctx // of one compaction
 	limiter Limiter         // may be nil
 }
 

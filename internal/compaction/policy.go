@@ -1,5 +1,5 @@
 // Package compaction decides which tables to merge, and merges them. A Policy and Manual choose: a version in, a
-// plan out. Flush and Run turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest
+// plan out. Flush and a Merge turn sorted versions and range tombstones into tables. Goroutines, locks and the manifest
 // are the caller's.
 package compaction
 

@@ -124,6 +124,12 @@ func (p *Prediction) tableSize(most uint64) uint64 {
 	return min(most, uint64(math.Ceil(p.Bytes/n*(1+margin))))
 }
 
+// of returns the prediction for a share of the inputs.
+func (p Prediction) of(share float64) Prediction {
+	p.Keys, p.Err, p.Bytes = p.Keys*share, p.Err*share, p.Bytes*share
+	return p
+}
+
 // least returns a lower bound of the bytes to be written if outputs have the codec of the inputs: two standard
 // errors below the prediction. It returns 0 if nothing was predicted.
 func (p *Prediction) least() uint64 {

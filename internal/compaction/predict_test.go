@@ -23,16 +23,16 @@ func (d *disk) predicting(tableSize uint64, snapshots ...ikey.Seq) Env {
 	return env
 }
 
-// A part is some of a run's keys, by number: every step-th from lo on, below hi. Multiples of dead are tombstones.
-type part struct{ lo, hi, step, dead int }
+// A series is some of a run's keys, by number: every step-th from lo on, below hi. Multiples of dead are tombstones.
+type series struct{ lo, hi, step, dead int }
 
 // run adds a run made of parts, which must have no key in common, to a level.
-func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env Env, parts ...part) *manifest.Version {
+func (d *disk) run(v *manifest.Version, level int, id uint64, seq ikey.Seq, env Env, in ...series) *manifest.Version {
 	d.t.Helper()
 	src := &versions{}
 	var numbers []int
 	dead := map[int]bool{}
-	for _, p := range parts {
+	for _, p := range in {
 		for i := p.lo; i < p.hi; i += p.step {
 			numbers = append(numbers, i)
 			if p.dead > 0 && i%p.dead == 0 {
@@ -70,7 +70,7 @@ func (d *disk) merge(v *manifest.Version, in Inputs, env Env) Result {
 			p.Inputs = append(p.Inputs, Input{level, r.ID, r.Tables})
 		}
 	}
-	res, err := Run(d.t.Context(), v, p, in, env)
+	res, err := merged(d.t.Context(), v, p, in, env)
 	must(d.t, err)
 	return res
 }
@@ -110,12 +110,12 @@ func TestACompactionIsPredicted(t *testing.T) {
 				t.Run(fmt.Sprintf("1 to %d, %d %% shared, the %s newer", c.ratio, shared, newer), func(t *testing.T) {
 					d := newDisk(t)
 					env := d.predicting(1 << 20)
-					large := part{0, 200 * c.small * c.ratio, 200, 0} // multiples of 200
+					large := series{0, 200 * c.small * c.ratio, 200, 0} // multiples of 200
 					in, step := c.small*shared/100, 200*c.ratio*100/max(shared, 1)
-					small := []part{{0, in * step, step, 0}}
+					small := []series{{0, in * step, step, 0}}
 					if out := c.small - in; out > 0 {
 						step := 200 * c.ratio * c.small / out / 2 * 2
-						small = append(small, part{1, 1 + out*step, step, 0}) // odd numbers
+						small = append(small, series{1, 1 + out*step, step, 0}) // odd numbers
 					}
 					smallLevel, largeLevel := 0, last
 					if newer == "larger" {
@@ -139,11 +139,11 @@ func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(256 << 10)
 	rng := rand.New(rand.NewPCG(3, 3))
-	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 400_000, 2, 0})
+	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 400_000, 2, 0})
 	for i := range 8 {
-		var parts []part
+		var parts []series
 		for _, n := range rng.Perm(400_000)[:20_000] {
-			parts = append(parts, part{n, n + 1, 1, 0})
+			parts = append(parts, series{n, n + 1, 1, 0})
 		}
 		v = d.run(v, 0, uint64(10+i), ikey.Seq(10+i), env, parts...)
 	}
@@ -162,10 +162,10 @@ func TestTombstonesArePredicted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := newDisk(t)
 			env := d.predicting(1<<20, c.snapshots...)
-			v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
-			v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
+			v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 160_000, 2, 0})
+			v = d.run(v, 0, 2, 9, env, series{0, 160_000, 4, 8})
 			p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
-			res, err := Run(t.Context(), v, p, d, env)
+			res, err := merged(t.Context(), v, p, d, env)
 			must(t, err)
 			if off := res.Predicted.Keys/float64(c.want) - 1; res.Keys != c.want || math.Abs(off) > 0.03 {
 				t.Errorf("predicted %.0f of %d keys, want %d", res.Predicted.Keys, res.Keys, c.want)
@@ -174,10 +174,10 @@ func TestTombstonesArePredicted(t *testing.T) {
 	}
 	d := newDisk(t)
 	env := d.predicting(1 << 20)
-	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 160_000, 2, 0})
-	v = d.run(v, 0, 2, 9, env, part{0, 160_000, 4, 8})
+	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 160_000, 2, 0})
+	v = d.run(v, 0, 2, 9, env, series{0, 160_000, 4, 8})
 	p := &Plan{To: 5, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}}}
-	if res, err := Run(t.Context(), v, p, d, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
+	if res, err := merged(t.Context(), v, p, d, env); err != nil || res.Keys != 40_000 || res.Predicted.Keys != 40_000 {
 		t.Errorf("above keys they may hide: predicted %+v, written %d, want exactly 40,000; %v",
 			res.Predicted, res.Keys, err)
 	}
@@ -198,8 +198,8 @@ func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
 	} {
 		d := newDisk(t)
 		env := d.predicting(1 << 20)
-		v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 2000, 1, 0})
-		v = d.run(v, 0, 2, 2, env, part{1000, 3000, 1, 0})
+		v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 2000, 1, 0})
+		v = d.run(v, 0, 2, 2, env, series{1000, 3000, 1, 0})
 		if res := d.merge(v, in(d), env); res.Predicted != (Prediction{}) || res.Keys != 3000 {
 			t.Errorf("%s: predicted %+v of %d keys, want nothing", name, res.Predicted, res.Keys)
 		}
@@ -214,17 +214,17 @@ func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
 func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(1 << 20)
-	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 20_000, 1, 0})
-	v = d.run(v, 0, 2, 2, env, part{10_000, 30_000, 1, 0})
+	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 20_000, 1, 0})
+	v = d.run(v, 0, 2, 2, env, series{10_000, 30_000, 1, 0})
 	env.Free, env.FreeKnown = 0, true
 	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 	next := d.next
-	res, err := Run(t.Context(), v, p, d, env)
+	res, err := merged(t.Context(), v, p, d, env)
 	if !errors.Is(err, vfs.ErrNoSpace) || len(res.Tables) > 0 || d.next != next {
 		t.Errorf("%+v, %v; want nothing but the error", res, err)
 	}
 	env.FreeKnown = false
-	res, err = Run(t.Context(), v, p, d, env)
+	res, err = merged(t.Context(), v, p, d, env)
 	must(t, err)
 	var written uint64
 	for _, m := range res.Tables {
@@ -232,41 +232,52 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	}
 	env.FreeKnown = true
 	env.Free = written
-	if _, err := Run(t.Context(), v, p, d, env); err != nil {
+	if _, err := merged(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("%d bytes are free and as many will be written: %v", written, err)
 	}
 	env.Free = written*9/10 - 1
-	if _, err := Run(t.Context(), v, p, d, env); !errors.Is(err, vfs.ErrNoSpace) {
+	if _, err := merged(t.Context(), v, p, d, env); !errors.Is(err, vfs.ErrNoSpace) {
 		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, vfs.ErrNoSpace)
 	}
 	env.Free, env.Recodes = 0, true
-	if _, err := Run(t.Context(), v, p, d, env); err != nil {
+	if _, err := merged(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("with a codec that may make less of it: %v", err)
 	}
 }
 
-// TestOutputsAreEquallyLarge merges inputs that would leave a small last table if all others had the largest size.
+// TestOutputsAreEquallyLarge merges inputs that would leave a small last table if all others had the largest size; so
+// would each half of them.
 func TestOutputsAreEquallyLarge(t *testing.T) {
 	d := newDisk(t)
-	env := d.predicting(1 << 20)
-	v := d.run(&manifest.Version{}, last, 1, 1, env, part{0, 100_000, 1, 0})
-	v = d.run(v, 0, 2, 2, env, part{0, 110_000, 2, 0})
-	var all uint64
+	env := d.predicting(64 << 10)
+	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 100_000, 1, 0})
+	v = d.run(v, 0, 2, 2, env, series{0, 110_000, 2, 0})
+	var all, inputs uint64
 	for _, m := range v.Levels[last][0].Tables {
 		all += m.Size - m.FilterLen - 8*m.Entries // the sequence number, which is not written
 	}
-	all += all / 20                 // five thousand keys are not in it
-	env.TableSize = all * 100 / 415 // four tables, and a rest
-	res := d.merge(v, d, env)
-	if len(res.Tables) != 5 {
-		t.Fatalf("%d tables, want 5", len(res.Tables))
+	for _, m := range v.Tables() {
+		inputs += m.Size
 	}
-	low, high := res.Tables[0].Size, res.Tables[0].Size
-	for _, m := range res.Tables {
-		low, high = min(low, m.Size), max(high, m.Size)
-	}
-	if float64(low) < 0.75*float64(high) {
-		t.Errorf("outputs of %d to %d bytes, want about the same", low, high)
+	all += all / 20 // five thousand keys are not in it
+	for parts, c := range map[uint64]struct {
+		percent uint64
+		tables  int
+		even    float64
+	}{1: {415, 5, 0.75}, 2: {900, 10, 0.5}} {
+		env.TableSize = all * 100 / c.percent // each part has four full tables, and a rest
+		env.PartSize = inputs / parts * 9 / 10
+		res := d.merge(v, d, env)
+		if len(res.Tables) != c.tables {
+			t.Fatalf("%d tables of %d parts, want %d", len(res.Tables), parts, c.tables)
+		}
+		low, high := res.Tables[0].Size, res.Tables[0].Size
+		for _, m := range res.Tables {
+			low, high = min(low, m.Size), max(high, m.Size)
+		}
+		if float64(low) < c.even*float64(high) {
+			t.Errorf("outputs of %d to %d bytes of %d parts, want about the same", low, high, parts)
+		}
 	}
 	for _, c := range []struct {
 		p    Prediction
@@ -291,7 +302,7 @@ func TestTombstonesThatStayArePredicted(t *testing.T) {
 	for snapshot, want := range map[ikey.Seq]int{0: 2000, 4: 4000, 5: 2000} {
 		d := newDisk(t)
 		env := d.predicting(1 << 20)
-		v := d.run(&manifest.Version{}, 0, 20, 5, env, part{0, 4000, 1, 2})
+		v := d.run(&manifest.Version{}, 0, 20, 5, env, series{0, 4000, 1, 2})
 		if snapshot > 0 {
 			env.Snapshots = []ikey.Seq{snapshot}
 		}
@@ -304,7 +315,7 @@ func TestTombstonesThatStayArePredicted(t *testing.T) {
 
 func TestNothingIsPredictedOfRangeTombstones(t *testing.T) {
 	d := newDisk(t)
-	v := d.run(&manifest.Version{}, 0, 20, 5, d.predicting(1<<20), part{0, 4000, 1, 0})
+	v := d.run(&manifest.Version{}, 0, 20, 5, d.predicting(1<<20), series{0, 4000, 1, 0})
 	if p := Predict(v, d); !p.Known || math.Abs(p.Keys/4000-1) > 0.03 {
 		t.Errorf("predicted %+v, want 4000 keys", p)
 	}

@@ -1,10 +1,12 @@
 package compaction
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sort"
+	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -12,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -31,40 +34,159 @@ type Result struct {
 // error no file is left.
 func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (Result, error) {
 	keep := newRetain(env.Snapshots, olderRuns{anywhere: true}, dels)
-	return write(ctx, src, keep, tableWriter{env: env, size: env.TableSize})
+	return write(ctx, src, &part{}, keep, tableWriter{env: env, size: env.TableSize})
 }
 
-// Run merges the inputs of a plan that is not a move. v is the version that the plan was picked from. After an
-// error no file is left.
-func Run(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
+// A Merge is a compaction that is being carried out. The keys of a large one are divided into parts, which several
+// goroutines may merge at a time.
+type Merge struct {
+	ctx       context.Context //nolint:containedctx // of Begin; ends early if a part fails
+	cancel    context.CancelCauseFunc
+	tables    Inputs
+	env       Env
+	in        input
+	older     olderRuns
+	grand     []*manifest.Table // of the level below the outputs
+	predicted Prediction
+	parts     []part
+	taken     atomic.Int64  // parts that somebody has taken, or more
+	merged    chan struct{} // receives a value for each part that is merged or has failed
+}
+
+// Begin begins a compaction that is not a move. v is the version that the plan was picked from. Finish must follow.
+func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (*Merge, error) {
 	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
+		return nil, err
+	}
+	m := &Merge{tables: tables, env: env, in: in, older: below(v, p), parts: in.parts(env.PartSize)}
+	if len(in.dels) == 0 {
+		m.predicted = predict(in.runs, m.older, tables, env.Snapshots)
+	}
+	if least := m.predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
+		return nil, fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
+			env.Dir, vfs.ErrNoSpace, env.Free, least)
+	}
+	if p.To < last && len(v.Levels[p.To+1]) > 0 {
+		m.grand = v.Levels[p.To+1][0].Tables
+	}
+	m.merged = make(chan struct{}, len(m.parts))
+	m.ctx, m.cancel = context.WithCancelCause(ctx)
+	return m, nil
+}
+
+// Help merges a part that nobody has taken. It returns false if there is none. It is safe for concurrent use, also with
+// Finish and after it.
+func (m *Merge) Help() bool {
+	i := m.taken.Add(1) - 1
+	if i >= int64(len(m.parts)) {
+		return false
+	}
+	p := &m.parts[i]
+	if p.result, p.err = m.merge(p); p.err != nil {
+		m.cancel(p.err)
+	}
+	step.At("compaction: part merged")
+	m.merged <- struct{}{}
+	return true
+}
+
+// Finish merges what nobody has taken, and waits for the other parts. After an error no file is left.
+func (m *Merge) Finish() (res Result, err error) {
+	for m.Help() {
+	}
+	for range m.parts {
+		step.Take(m.merged)
+	}
+	for i := range m.parts {
+		p := &m.parts[i]
+		if p.err != nil {
+			err = context.Cause(m.ctx) // what other parts have ended for
+		}
+		res.add(&p.result)
+	}
+	m.cancel(nil)
+	if err == nil && res.Read != m.in.versions {
+		err = miscounted(m.in, res.Read, m.tables)
+	}
+	if err != nil {
+		remove(m.env, res.Tables)
 		return Result{}, err
 	}
-	older := below(v, p)
-	var predicted Prediction
-	if len(in.dels) == 0 {
-		predicted = predict(in.runs, older, tables, env.Snapshots)
-	}
-	if least := predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
-		err := fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
-			env.Dir, vfs.ErrNoSpace, env.Free, least)
-		return Result{}, errors.Join(err, in.source.Close())
-	}
-	w := tableWriter{env: env, size: predicted.tableSize(env.TableSize), limit: limit{ctx, env.Limiter}}
-	if p.To < last && len(v.Levels[p.To+1]) > 0 {
-		w.grand = v.Levels[p.To+1][0].Tables
-	}
-	res, err := write(ctx, in.source, newRetain(env.Snapshots, older, in.dels), w)
-	if err != nil {
-		return res, err
-	}
-	res.Skipped, res.Predicted = in.skipped, predicted
-	if res.Read != in.versions {
-		remove(env, res.Tables)
-		return Result{}, miscounted(in, res.Read, tables)
-	}
+	res.Skipped, res.Predicted = m.in.skipped, m.predicted
 	return res, nil
+}
+
+// add adds what a part did, which has greater keys.
+func (r *Result) add(p *Result) {
+	r.Tables = append(r.Tables, p.Tables...)
+	r.Read += p.Read
+	r.Dropped += p.Dropped
+	r.Keys += p.Keys
+}
+
+// merge merges a part. After an error no file of it is left.
+func (m *Merge) merge(p *part) (Result, error) {
+	if err := m.ctx.Err(); err != nil {
+		return Result{}, err
+	}
+	var sources []merge.Source
+	for _, run := range m.in.runs {
+		if tables := (manifest.Run{Tables: run}).Touching(p.bounds()); len(tables) > 0 {
+			sources = append(sources, merge.NewConcat(runTables{tables, m.tables}))
+		}
+	}
+	predicted := m.predicted.of(p.share)
+	w := tableWriter{
+		env: m.env, size: predicted.tableSize(m.env.TableSize), grand: m.grand, limit: limit{m.ctx, m.env.Limiter},
+	}
+	keep := newRetain(m.env.Snapshots, m.older.clone(), m.in.dels.Within(p.lo, p.hi))
+	return write(m.ctx, merge.New(sources...), p, keep, w)
+}
+
+// A part is a range of the keys of a Merge.
+type part struct {
+	lo, hi []byte  // hi is not in the part; nil is infinite
+	share  float64 // of the bytes of the input
+
+	// when it is merged
+	result Result
+	err    error
+}
+
+// first moves src to the first version at or after the beginning of the part.
+func (p *part) first(src merge.Source) bool {
+	if p.lo == nil {
+		return src.First()
+	}
+	return src.SeekGE(ikey.Search(p.lo, ikey.MaxSeq))
+}
+
+func (p *part) bounds() manifest.Bounds { return manifest.Bounds{Lo: p.lo, Hi: p.hi, Exclusive: true} }
+
+// parts divides the keys of the input where tables begin, so that each part has about size bytes. If size is 0, there
+// is one part.
+func (in *input) parts(size uint64) []part {
+	tables := slices.Concat(in.runs...)
+	slices.SortFunc(tables, func(a, b *manifest.Table) int { return bytes.Compare(a.Smallest, b.Smallest) })
+	var total, before, begin uint64 // begin is before at the last part
+	for _, t := range tables {
+		total += t.Size
+	}
+	parts := []part{{}}
+	for _, t := range tables {
+		p := &parts[len(parts)-1]
+		if size > 0 && before-begin >= size && total-before >= size && bytes.Compare(p.lo, t.Smallest) < 0 {
+			p.hi, p.share = t.Smallest, float64(before-begin)/float64(total)
+			parts = append(parts, part{lo: t.Smallest})
+			begin = before
+		}
+		before += t.Size
+	}
+	if total > 0 {
+		parts[len(parts)-1].share = float64(total-begin) / float64(total)
+	}
+	return parts
 }
 
 // miscounted returns the damage of the first input whose number of versions is not that of the manifest (I26).
@@ -98,8 +220,7 @@ func damaged(t *manifest.Table, format string, args ...any) error {
 // An input is the part of a plan's tables that has to be read.
 type input struct {
 	runs     [][]*manifest.Table // the tables that have versions, by run, newest first
-	source   merge.Source        // merges them
-	versions uint64              // versions in source, by the manifest
+	versions uint64              // that they have, by the manifest
 	dels     rangedel.List       // range tombstones of all runs
 	skipped  uint64              // bytes of tables that are not read
 }
@@ -107,7 +228,6 @@ type input struct {
 // read reads the range tombstones of the newest run first, so that tables which they delete as a whole need not be
 // read.
 func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (in input, err error) {
-	var sources []merge.Source
 	var covers cover
 	var all []rangedel.Tombstone
 	for _, part := range p.Inputs {
@@ -143,10 +263,9 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 		}
 		if len(run) > 0 {
 			in.runs = append(in.runs, run)
-			sources = append(sources, merge.NewConcat(runTables{run, tables}))
 		}
 	}
-	in.source, in.dels = merge.New(sources...), rangedel.FragmentedFor(snapshots, all)
+	in.dels = rangedel.FragmentedFor(snapshots, all)
 	return in, nil
 }
 

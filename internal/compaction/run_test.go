@@ -76,7 +76,7 @@ func TestRun(t *testing.T) {
 		if below := argument(&input, "below"); below != "" {
 			v = d.level(v, 6, 9, below)
 		}
-		res, err := Run(t.Context(), v, p, d, d.env(1<<20, snapshots...))
+		res, err := merged(t.Context(), v, p, d, d.env(1<<20, snapshots...))
 		must(t, err)
 		after, err := v.Apply(withNext(Edit(v, p, res.Tables, 99)))
 		must(t, err)
@@ -109,7 +109,7 @@ func TestTablesThatAreDeletedAsAWholeAreNotRead(t *testing.T) {
 				}
 			}
 		}
-		res, err := Run(t.Context(), v, p, d, d.env(1<<20, snapshots...))
+		res, err := merged(t.Context(), v, p, d, d.env(1<<20, snapshots...))
 		must(t, err)
 		kept := d.text(res.Tables)
 		opened, asked := d.opened, d.asked
@@ -146,7 +146,7 @@ func TestAnIngestedTableHasItsSequence(t *testing.T) {
 		snapshots []ikey.Seq
 		want      string
 	}{{nil, "b@0=new"}, {[]ikey.Seq{2}, "b@7=new b@2=b c@1=c a~d@7"}} {
-		res, err = Run(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
+		res, err = merged(t.Context(), v, p, d, d.env(1<<20, c.snapshots...))
 		must(t, err)
 		if got := d.text(res.Tables); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
@@ -178,6 +178,19 @@ func (u unreadable) RangeDels(*manifest.Table) (rangedel.List, error) { return n
 
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	boom := errors.New("boom")
+	merge := func(env Env, d *disk, text string) error { // each version is a table, and makes a part
+		p := &Plan{To: 6, Inputs: []Input{{Level: 0, Run: 1}}}
+		for version := range strings.FieldsSeq(text) {
+			src, dels := source(version)
+			res, err := Flush(context.Background(), src, dels, d.env(1<<20))
+			must(d.t, err)
+			p.Inputs[0].Tables = append(p.Inputs[0].Tables, res.Tables...)
+		}
+		defer remove(d.env(0), p.Inputs[0].Tables)
+		env.PartSize = 1
+		_, err := merged(context.Background(), &manifest.Version{}, p, d, env)
+		return err
+	}
 	text := strings.ReplaceAll("a@1=V b@2=V c@3=V d@4=V e@5=V f@6=V x~y@7", "V", strings.Repeat("v", 3000))
 	flush := func(env Env, text string) error {
 		src, dels := source(text)
@@ -241,14 +254,22 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 		"range tombstones cannot be had": func(d *disk) error {
 			m := &manifest.Table{Number: 7, RangeDeletes: 1, Smallest: []byte("a"), Largest: []byte("b")}
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
-			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
+			_, err := merged(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
 		},
 		"an input does not open": func(d *disk) error {
 			m := &manifest.Table{Number: 7, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, []*manifest.Table{m}}}}
-			_, err := Run(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
+			_, err := merged(context.Background(), &manifest.Version{}, p, unreadable{d, boom}, d.env(4<<10))
 			return err
+		},
+		"a part fails": func(d *disk) error {
+			return merge(failing(d, func(op vfstest.Op) bool { return op.Kind == vfstest.OpSync }), d, "a@1= b@1= c@1=")
+		},
+		"a part fails after another is written": func(d *disk) error {
+			return merge(failing(d, func(op vfstest.Op) bool {
+				return op.Kind == vfstest.OpSync && strings.HasSuffix(op.Name, "4.sst")
+			}), d, "a@1= b@1=")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -261,6 +282,31 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 				t.Errorf("left: %v, %v", names, err)
 			}
 		})
+	}
+}
+
+func TestPartsBeginWhereTablesDo(t *testing.T) {
+	table := func(smallest string, size uint64) *manifest.Table {
+		return &manifest.Table{Smallest: []byte(smallest), Largest: []byte("z"), Size: size}
+	}
+	in := input{runs: [][]*manifest.Table{
+		{table("", 10), table("f", 30)},
+		{table("", 100), table("c", 100), table("f", 100), table("h", 60)},
+	}}
+	for size, want := range map[uint64]string{
+		0:   `["",∞) 1.00 `,
+		1:   `["","c") 0.28 ["c","f") 0.25 ["f","h") 0.33 ["h",∞) 0.15 `,
+		100: `["","c") 0.28 ["c","f") 0.25 ["f",∞) 0.47 `,
+		120: `["","f") 0.53 ["f",∞) 0.47 `,
+		201: `["",∞) 1.00 `,
+	} {
+		var got strings.Builder
+		for _, p := range in.parts(size) {
+			fmt.Fprintf(&got, "%v %.2f ", p.bounds(), p.share)
+		}
+		if got.String() != want {
+			t.Errorf("parts of %d: %s, want %s", size, got.String(), want)
+		}
 	}
 }
 
@@ -277,7 +323,7 @@ func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
 			v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y a~b@3 c~d@4")
 			change(v.Levels[0][0].Tables[0])
 			p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-			if _, err := Run(t.Context(), v, p, d, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
+			if _, err := merged(t.Context(), v, p, d, d.env(1<<20)); !errors.Is(err, corrupt.Err) {
 				t.Errorf("got %v, want damage", err)
 			}
 			if names, _ := d.fs.List("db"); len(names) != 1 {
@@ -306,7 +352,7 @@ func TestACancelledCompactionEndsSoonAndLeavesNothing(t *testing.T) {
 	}
 	v := d.level(&manifest.Version{}, 0, 1, "c~d@4")
 	p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
-	if _, err := Run(ctx, v, p, d, d.env(1<<20)); !errors.Is(err, context.Canceled) {
+	if _, err := merged(ctx, v, p, d, d.env(1<<20)); !errors.Is(err, context.Canceled) {
 		t.Errorf("inputs: got %v", err)
 	}
 	if names, _ := d.fs.List("db"); len(names) != 1 {
@@ -321,7 +367,7 @@ func TestANewRunIsNewerThanItsLevel(t *testing.T) {
 	v := d.level(&manifest.Version{}, 1, 10, "a@1=old b@2=old")
 	v = d.level(v, 0, 11, "a@3- b@4=new c@5=c")
 	p := &Plan{To: 1, NewRun: true, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}}}
-	res, err := Run(t.Context(), v, p, d, d.env(1<<20))
+	res, err := merged(t.Context(), v, p, d, d.env(1<<20))
 	must(t, err)
 	if got, want := d.text(res.Tables), "a@3- b@4=new c@0=c"; got != want {
 		t.Errorf("got %s, want %s", got, want)

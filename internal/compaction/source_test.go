@@ -1,9 +1,12 @@
 package compaction
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -81,10 +84,30 @@ func (s *versions) Value() []byte          { return s.values[s.at] }
 func (s *versions) Err() error             { return s.err }
 func (s *versions) Close() error           { s.closed = true; return s.closing }
 
+// merged carries out a plan that is not a move. Another goroutine helps, or has merged all parts, the last one first.
+func merged(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
+	m, err := Begin(ctx, v, p, tables, env)
+	if err != nil {
+		return Result{}, err
+	}
+	var helper sync.WaitGroup
+	defer helper.Wait()
+	if len(m.parts)%2 > 0 {
+		helper.Go(func() { m.Help() })
+	} else {
+		slices.Reverse(m.parts)
+		for m.Help() {
+		}
+		slices.Reverse(m.parts)
+	}
+	return m.Finish()
+}
+
 // A disk is a directory of tables. It implements Inputs and Numbers.
 type disk struct {
 	t      testing.TB
 	fs     vfs.FS
+	mu     sync.Mutex // guards next and opened
 	next   uint64
 	opened []uint64 // tables, as inputs
 	asked  []uint64 // tables, for their range tombstones
@@ -109,9 +132,16 @@ func (d *disk) env(tableSize uint64, snapshots ...ikey.Seq) Env {
 	}
 }
 
-func (d *disk) NewNumber() (uint64, error) { d.next++; return d.next, nil }
+func (d *disk) NewNumber() (uint64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.next++
+	return d.next, nil
+}
 
 func (d *disk) Open(m *manifest.Table) (merge.Source, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.opened = append(d.opened, m.Number)
 	return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
 }

@@ -118,9 +118,12 @@ func (w *world) stretch() (start, end []byte) {
 	return keys[i], keys[j]
 }
 
-// env returns an env with a random table size: for one or two keys, for several, or for all.
+// env returns an env with a random table size: for one or two keys, for several, or for all. Merges have many parts, a
+// few, or one.
 func (w *world) env() Env {
-	return w.disk.env([]uint64{60, 300, 1 << 20}[w.rng.IntN(3)], w.snapshots...)
+	env := w.disk.env([]uint64{60, 300, 1 << 20}[w.rng.IntN(3)], w.snapshots...)
+	env.PartSize = []uint64{1, 2000, 0}[w.rng.IntN(3)]
+	return env
 }
 
 // memtable makes random writes, with snapshots between them, and returns them as a flush gets them.

@@ -23,9 +23,9 @@ const maxOverlap = 10
 // lost its own processor would wait.
 const yieldEvery = 64
 
-// write writes the versions and range tombstones that keep retains into the tables of w. It closes src. After an
-// error no file is left.
-func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (res Result, err error) {
+// write writes the versions of a part and range tombstones that keep retains into the tables of w. It closes src. After
+// an error no file is left.
+func write(ctx context.Context, src merge.Source, p *part, keep *retain, w tableWriter) (res Result, err error) {
 	w.dels = keep.kept
 	defer func() {
 		err = errors.Join(err, src.Close())
@@ -36,17 +36,20 @@ func write(ctx context.Context, src merge.Source, keep *retain, w tableWriter) (
 		}
 		res.Tables, res.Keys = w.tables, w.keys
 	}()
-	for ok := src.First(); ok; ok = src.Next() {
+	for ok := p.first(src); ok; ok = src.Next() {
+		k := src.Key()
+		if p.hi != nil && bytes.Compare(k.User, p.hi) >= 0 {
+			break
+		}
 		if res.Read++; res.Read%yieldEvery == 0 {
 			if w.env.Progress != nil {
-				w.env.Progress.Store(res.Read)
+				w.env.Progress.Add(yieldEvery)
 			}
 			runtime.Gosched()
 			if ctx.Err() != nil {
 				return res, ctx.Err()
 			}
 		}
-		k := src.Key()
 		trailer, stays := keep.keep(k)
 		if !stays {
 			res.Dropped++

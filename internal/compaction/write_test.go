@@ -143,7 +143,7 @@ func TestOutputsOverlapLittleOfTheNextLevel(t *testing.T) {
 	}
 	v = d.level(v, 6, 10, strings.Join(below, "|"))
 	r := v.Levels[0][0]
-	res, err := Run(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d, d.env(800))
+	res, err := merged(t.Context(), v, &Plan{To: 5, Inputs: []Input{{0, r.ID, r.Tables}}}, d, d.env(800))
 	must(t, err)
 	if got, want := d.text(res.Tables), "a@9=a | c@9=c b~bx@8 | d@9=d e@0=e"; got != want {
 		t.Errorf("got %s, want %s", got, want)

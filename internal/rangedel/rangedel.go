@@ -115,6 +115,22 @@ func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
 	return lo, hi, f.Newest(seq)
 }
 
+// Within returns what the fragments cover of [lo, hi), in their order. A nil hi is infinite.
+func (l List) Within(lo, hi []byte) (in List) {
+	for _, f := range l {
+		if before(f.Start, hi) && before(lo, f.End) {
+			if bytes.Compare(f.Start, lo) < 0 {
+				f.Start = lo
+			}
+			if hi != nil && before(hi, f.End) {
+				f.End = hi
+			}
+			in = append(in, f)
+		}
+	}
+	return in
+}
+
 // Bytes returns the memory that the list takes if it shares none of it.
 func (l List) Bytes() int64 {
 	n := int64(cap(l)) * int64(unsafe.Sizeof(Fragment{}))

@@ -185,6 +185,29 @@ func TestAgainstEachTombstone(t *testing.T) {
 	}
 }
 
+// TestWhatIsWithinARangeCoversItsKeysAlone compares with the whole list, in which fragments may overlap.
+func TestWhatIsWithinARangeCoversItsKeysAlone(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 15))
+	for range 500 {
+		ts, snapshots := overlapping([]string{"comb", "nested", "staggered"}[rng.IntN(3)], 1+rng.IntN(20))
+		l := FragmentedFor(snapshots[:rng.IntN(len(snapshots)+1)], ts)
+		lo, hi := number(rng.IntN(30)), number(rng.IntN(40))
+		if rng.IntN(4) == 0 {
+			hi = nil
+		}
+		in := l.Within(lo, hi)
+		for i := range 50 {
+			key, want := number(i), ikey.Seq(0)
+			if bytes.Compare(lo, key) <= 0 && before(key, hi) {
+				want = covering(l, key, ikey.MaxSeq)
+			}
+			if got := covering(in, key, ikey.MaxSeq); got != want {
+				t.Fatalf("%v within [%x,%x): %x has %d, want %d", l, lo, hi, key, got, want)
+			}
+		}
+	}
+}
+
 func TestReadingAllocatesNothing(t *testing.T) {
 	l := Fragmented(disjoint(1000))
 	key := number(500)

@@ -81,7 +81,8 @@ type job struct {
 	call    *call           // the call that the plan is for; nil if the tree needs it
 	era     context.Context //nolint:containedctx // the job ends with it
 	began   time.Time
-	read    atomic.Uint64 // versions of the inputs that were read
+	read    atomic.Uint64     // versions of the inputs that were read
+	merge   *compaction.Merge // that others may help with; guarded by the scheduler's mu
 }
 
 // shape returns the shape of a state, by which compactions are picked beside some that run. asked is true for
@@ -139,8 +140,8 @@ func (s *Scheduler) goOn() {
 	s.Tree.Wake()
 }
 
-// nextJob waits for the next compaction that is due and begins it. It returns nil after Close and after the store has
-// failed; then Compact returns by itself.
+// nextJob waits for the next compaction that is due and begins it. While none is due it helps with those that run. It
+// returns nil after Close and after the store has failed; then Compact returns by itself.
 func (s *Scheduler) nextJob() *job {
 	for {
 		v := s.Tree.View()
@@ -150,8 +151,52 @@ func (s *Scheduler) nextJob() *job {
 		if j := s.begin(); j != nil {
 			return j
 		}
+		if s.help() {
+			continue
+		}
 		s.Tree.Await(func(now tree.View) bool { return now.Changes != v.Changes })
 	}
+}
+
+// help merges a part of a compaction that runs. It returns false if no part is left.
+func (s *Scheduler) help() bool {
+	s.mu.Lock()
+	var merges []*compaction.Merge
+	for _, j := range s.running {
+		if j.merge != nil {
+			merges = append(merges, j.merge)
+		}
+	}
+	s.mu.Unlock()
+	return slices.ContainsFunc(merges, (*compaction.Merge).Help)
+}
+
+// partTables is the number of full tables of input that make a part of a merge. A part is merged in less than a second,
+// so that whoever helps with it soon looks for what is more urgent; and the smaller table at its end matters little.
+const partTables = 16
+
+// partSize returns the bytes of input that make a part of a merge, or 0 if nobody could help.
+func (s *Scheduler) partSize() uint64 {
+	switch {
+	case s.Workers < 2:
+		return 0
+	case step.Scheduled:
+		return 1 // a part for each table
+	}
+	return partTables * s.Tables.TableSize
+}
+
+// merge merges the inputs of a job. Others may help.
+func (s *Scheduler) merge(j *job, env compaction.Env) (compaction.Result, error) {
+	m, err := compaction.Begin(j.era, j.version, j.plan, &inputs{s: s}, env)
+	if err != nil {
+		return compaction.Result{}, err
+	}
+	s.mu.Lock()
+	j.merge = m
+	s.mu.Unlock()
+	s.Tree.Wake()
+	return m.Finish()
 }
 
 // begin begins the compaction that is due now and returns it, or nil. One caller at a time chooses, and holds no other
@@ -219,8 +264,9 @@ func (s *Scheduler) compact(j *job) error {
 		env := s.Env(plan.To)
 		env.Progress = &j.read
 		env.Free, env.FreeKnown = s.freeSpace()
-		env.Limiter = &limiter{s, fewBytes}
-		if res, err = compaction.Run(j.era, v, plan, &inputs{s: s}, env); err != nil {
+		env.Limiter = &limiter{s: s, left: fewBytes}
+		env.PartSize = s.partSize()
+		if res, err = s.merge(j, env); err != nil {
 			return err
 		}
 	}

@@ -12,14 +12,16 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // inputs gives a compaction access to its input tables. They stay in the tree and on the disk, since only compactions
-// remove tables, and no other has the same inputs.
+// remove tables, and no other has the same inputs. It is safe for concurrent use.
 type inputs struct {
 	s    *Scheduler
-	idle []*input // closed, for the next tables: the values in their buffers may be large
+	mu   step.Mutex // guards idle
+	idle []*input   // closed, for the next tables: the values in their buffers may be large
 }
 
 // An input is a cursor over one table.
@@ -30,11 +32,14 @@ type input struct {
 
 // Close releases the table.
 func (it *input) Close() error {
-	if it.of != nil {
-		it.of.idle = append(it.of.idle, it)
+	err := it.Iter.Close()
+	if in := it.of; in != nil {
 		it.of = nil
+		in.mu.Lock()
+		in.idle = append(in.idle, it)
+		in.mu.Unlock()
 	}
-	return it.Iter.Close()
+	return err
 }
 
 // Open returns a cursor over one table.
@@ -44,9 +49,11 @@ func (in *inputs) Open(meta *manifest.Table) (merge.Source, error) {
 		return nil, err
 	}
 	it := new(input)
+	in.mu.Lock()
 	if n := len(in.idle) - 1; n >= 0 {
 		it, in.idle = in.idle[n], in.idle[:n]
 	}
+	in.mu.Unlock()
 	it.of = in
 	it.Reset(t.Reader, sstable.IterOptions{Bypass: true})
 	return it, nil

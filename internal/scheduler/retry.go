@@ -88,16 +88,26 @@ func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	s.Tree.Await(func(v tree.View) bool { return v.Changes != before || v.Closing || v.Failed != nil })
 }
 
-// A limiter limits what one compaction writes: its rate, and its disk space.
+// A limiter limits what one compaction writes: its rate, and its disk space. It is safe for concurrent use.
 type limiter struct {
 	s    *Scheduler
-	left uint64 // bytes that it may write before it looks at the free space
+	mu   step.Mutex // guards left
+	left uint64     // bytes that it may write before it looks at the free space
 }
 
 // Wait implements [compaction.Limiter].
 func (l *limiter) Wait(ctx context.Context, bytes int) error {
+	if err := l.take(uint64(bytes)); err != nil { //nolint:gosec // G115: a length
+		return err
+	}
+	return l.s.pacer.Wait(ctx, bytes)
+}
+
+// take takes disk space for n bytes.
+func (l *limiter) take(n uint64) error {
 	const part, most = 16, 1 << 20 // of the free space between two looks
-	n := uint64(bytes)             //nolint:gosec // G115: a length
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if n > l.left {
 		free, known := l.s.freeSpace()
 		if known && free < n {
@@ -110,7 +120,7 @@ func (l *limiter) Wait(ctx context.Context, bytes int) error {
 		}
 	}
 	l.left -= n
-	return l.s.pacer.Wait(ctx, bytes)
+	return nil
 }
 
 // A pacer limits the writes of compactions. It is safe for concurrent use.

@@ -52,7 +52,7 @@ type Config struct {
 	Policy   compaction.Policy
 	Tables   compaction.Env                    // what all new tables have in common
 	Codecs   [manifest.NumLevels]sstable.Codec // of tables written to each level
-	Workers  int                               // compactions that may run at a time
+	Workers  int                               // goroutines that compact
 	Rate     int64                             // bytes per second that compactions write; 0 means no limit
 	ReadOnly bool                              // no work is done except loading filters
 	Observer Observer
