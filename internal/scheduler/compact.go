@@ -171,19 +171,20 @@ func (s *Scheduler) help() bool {
 	return slices.ContainsFunc(merges, (*compaction.Merge).Help)
 }
 
-// partTables is the number of full tables of input that make a part of a merge. A part is merged in less than a second,
-// so that whoever helps with it soon looks for what is more urgent; and the smaller table at its end matters little.
-const partTables = 16
+// A part of a merge has the input of some full tables: of a few at least, since the last table of each is smaller, and so
+// few that whoever helps with one looks within a second for what is more urgent.
+const leastPart, mostPart = 4, 16
 
 // partSize returns the bytes of input that make a part of a merge, or 0 if nobody could help.
-func (s *Scheduler) partSize() uint64 {
+func (s *Scheduler) partSize(p *compaction.Plan) uint64 {
 	switch {
 	case s.Workers < 2:
 		return 0
 	case step.Scheduled:
 		return 1 // a part for each table
 	}
-	return partTables * s.Tables.TableSize
+	share := p.Bytes() / uint64(2*s.Workers) //nolint:gosec // G115: positive
+	return min(max(share, leastPart*s.Tables.TableSize), mostPart*s.Tables.TableSize)
 }
 
 // merge merges the inputs of a job. Others may help.
@@ -265,7 +266,7 @@ func (s *Scheduler) compact(j *job) error {
 		env.Progress = &j.read
 		env.Free, env.FreeKnown = s.freeSpace()
 		env.Limiter = &limiter{s: s, left: fewBytes}
-		env.PartSize = s.partSize()
+		env.PartSize = s.partSize(plan)
 		if res, err = s.merge(j, env); err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 func Tiny(fsys vfs.FS) *bloomkv.Options {
 	return &bloomkv.Options{
 		FS: fsys, FilterSeed: 1, MemoryBudget: 8 << 20, MemtableSize: 16 << 10, TableSize: 16 << 10,
-		BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
+		BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512, Compactions: 4,
 	}
 }
 

@@ -93,7 +93,7 @@ func (p *program) options() *bloomkv.Options {
 	o := &bloomkv.Options{
 		FS: vfstest.NewHook(p.open, p.operation), FilterSeed: 1, Resources: p.res, MemtableSize: 16 << 10,
 		TableSize: 16 << 10, BaseLevelSize: 64 << 10, LevelRatio: 2, BlockSize: 512,
-		Compression: bloomkv.CompressionNone, Compactions: 1 + p.rng.IntN(2),
+		Compression: bloomkv.CompressionNone, Compactions: 1 + p.rng.IntN(4),
 	}
 	if p.tight {
 		o.FilterMemory = 64 << 10
