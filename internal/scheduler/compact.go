@@ -171,8 +171,8 @@ func (s *Scheduler) help() bool {
 	return slices.ContainsFunc(merges, (*compaction.Merge).Help)
 }
 
-// A part of a merge has the input of some full tables: of a few at least, since the last table of each is smaller, and so
-// few that whoever helps with one looks within a second for what is more urgent.
+// A part of a merge has the input of some full tables: of a few at least, since the last table of each is smaller, and
+// so few that whoever helps with one looks within a second for what is more urgent.
 const leastPart, mostPart = 4, 16
 
 // partSize returns the bytes of input that make a part of a merge, or 0 if nobody could help.
@@ -183,7 +183,7 @@ func (s *Scheduler) partSize(p *compaction.Plan) uint64 {
 	case step.Scheduled:
 		return 1 // a part for each table
 	}
-	share := p.Bytes() / uint64(2*s.Workers) //nolint:gosec // G115: positive
+	share := p.Bytes() / uint64(2*s.Workers)
 	return min(max(share, leastPart*s.Tables.TableSize), mostPart*s.Tables.TableSize)
 }
 
