@@ -135,7 +135,9 @@ func newSalvageStore(t *testing.T, closed bool) *salvageStore {
 		Upper: []byte(key(335)),
 	}}))
 	for i := range 40 {
-		put(i * 9)
+		if put(i * 9); i == 20 {
+			do(db.Flush(t.Context()))
+		}
 	}
 	delRange(120, 131)
 	do(db.Flush(t.Context()))

@@ -94,6 +94,8 @@ func (w *Writer) rotate() {
 	w.mark = batch.Mark{}
 	w.marked.Store(0)
 	w.pace.rotated()
+	w.grown = 0
+	w.Tree.Grow()
 }
 
 // Alone calls install while no writer writes, once everything that was written is in tables, with the next sequence

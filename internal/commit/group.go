@@ -97,7 +97,7 @@ func (w *Writer) makeSpace(size int64) error {
 		w.rotate()
 		used = 0
 	}
-	if step := limit / tree.MemtableSteps; used-w.grown >= step || used < w.grown {
+	if used-w.grown >= limit/tree.MemtableSteps {
 		w.grown = used
 		w.Tree.Grow()
 	}

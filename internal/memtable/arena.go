@@ -11,13 +11,13 @@ import (
 	"github.com/bloomkv/bloomkv/internal/prefetch"
 )
 
-// A ref is the position of a version in the arena: the chunk's number, then the offset in it in units of eight bytes.
+// A ref is the position of a version in the arena: the chunk's number, then the offset in it in units of four bytes.
 // No chunk has number 0, so that small refs are free for other uses: 0 means no version.
 type ref uint32
 
 const (
-	unitBytes = 8
-	unitBits  = 18                    // of a ref; the rest is the chunk's number
+	unitBytes = 4
+	unitBits  = 19                    // of a ref; the rest is the chunk's number
 	maxChunk  = unitBytes << unitBits // 2 MiB: as far as a ref reaches, and a huge page
 	minChunk  = 4 << 10
 	minLent   = 256 << 10 // of a chunk that a pool lends, unless it is the first
@@ -45,8 +45,8 @@ type arena struct {
 	next ref    // where free begins
 }
 
-// alloc returns n bytes, aligned, with any contents, and their ref. It panics if the table has outgrown its refs: the
-// owner must freeze the table before MaxBytes.
+// alloc returns n bytes, aligned to a unit, with any contents, and their ref. It panics if the table has outgrown its
+// refs: the owner must freeze the table before MaxBytes.
 func (a *arena) alloc(n int) ([]byte, ref) {
 	n = (n + unitBytes - 1) &^ (unitBytes - 1)
 	if n > len(a.free) {
@@ -116,7 +116,8 @@ func (a *arena) zeroedWords(n int) []atomic.Uint64 {
 		return make([]atomic.Uint64, n)
 	}
 	if size <= inArena {
-		b, _ := a.alloc(size)
+		b, r := a.alloc(size + unitBytes)
+		b = b[r%2*unitBytes:][:size] // aligned to eight bytes
 		clear(b)
 		return pages.As[atomic.Uint64](b)
 	}
@@ -186,51 +187,107 @@ func (a *arena) version(r ref) version {
 	return version((*a.chunks.Load())[r>>unitBits][(r&(firstRef-1))*unitBytes:])
 }
 
-// A version is one entry in the arena, with all that follows it there. It does not change once readers can find it, and
-// is there until the table is released.
+// A version is one entry in the arena, with all that follows it there. It is there until the table is released, and
+// once readers can find it only the link of a key's first version changes.
 //
-//	0           8         12        16            20              24
-//	+-----------+---------+---------+-------------+---------------+-----+-------+
-//	| trailer   | older   | id      | key length  | value length  | key | value |
-//	+-----------+---------+---------+-------------+---------------+-----+-------+
+//	0           8        12       16        (4)       (8)
+//	+-----------+--------+--------+---------+---------+-----+-------+
+//	| trailer   | shape  | link   | older   | lengths | key | value |
+//	+-----------+--------+--------+---------+---------+-----+-------+
 //
-// All numbers are little-endian. older is the ref of the next older version of the same key, or 0. id numbers the user
-// keys of the table from 0 in the order of their arrival.
+// All numbers are little-endian. The version of a key that was added first stands for it in the order; its link is the
+// ref of the key's newest version. The link of the others is the ref of that first one, and they have older, the ref of
+// the next older version, or 0. shape has a bit for each part in parentheses that is there, and the lengths of key and
+// value, in 11 and 19 bits, unless they are in lengths.
 type version []byte
 
-const versionHeader = 24
+const (
+	versionHeader = 16
+	hasOlder      = 1 << 0
+	hasLengths    = 1 << 1
+	keyShift      = 2
+	valueShift    = 13
+)
 
 // ahead is the number of bytes before the end of the last version and the memory that put prefetches.
 const ahead = 1 << 10
 
 func (v version) trailer() ikey.Trailer { return ikey.Trailer(binary.LittleEndian.Uint64(v)) }
-func (v version) older() ref            { return ref(binary.LittleEndian.Uint32(v[8:])) }
-func (v version) id() uint32            { return binary.LittleEndian.Uint32(v[12:]) }
+func (v version) shape() uint32         { return binary.LittleEndian.Uint32(v[8:]) }
+
+// older returns the next older version of the same key, or 0.
+func (v version) older() ref {
+	if v.shape()&hasOlder == 0 {
+		return 0
+	}
+	return ref(binary.LittleEndian.Uint32(v[versionHeader:]))
+}
+
+// link is set while readers may load it.
+func (v version) link() *uint32 { return &pages.As[uint32](v[12:versionHeader])[0] }
+
+// lengths returns where the key begins, and the lengths of key and value.
+func (v version) lengths() (begin, key, value uint) {
+	s := v.shape()
+	begin = versionHeader + uint(s&hasOlder)*4
+	if s&hasLengths == 0 {
+		return begin, uint(s >> keyShift & (1<<(valueShift-keyShift) - 1)), uint(s >> valueShift)
+	}
+	return begin + 8, uint(binary.LittleEndian.Uint32(v[begin:])), uint(binary.LittleEndian.Uint32(v[begin+4:]))
+}
 
 func (v version) key() []byte {
-	n := versionHeader + uint(binary.LittleEndian.Uint32(v[16:]))
-	return v[versionHeader:n:n]
+	begin, n, _ := v.lengths()
+	return v[begin : begin+n : begin+n]
 }
 
 func (v version) value() []byte {
-	begin := versionHeader + uint(binary.LittleEndian.Uint32(v[16:]))
-	end := begin + uint(binary.LittleEndian.Uint32(v[20:]))
-	return v[begin:end:end]
+	begin, n, m := v.lengths()
+	begin += n
+	return v[begin : begin+m : begin+m]
 }
 
-// put copies a version into the arena.
-func (a *arena) put(t ikey.Trailer, older ref, id uint32, key, value []byte) ref {
-	b, r := a.alloc(versionHeader + len(key) + len(value))
+// first returns the first version of the key of the version at r.
+func (a *arena) first(r ref) ref {
+	if v := a.version(r); v.shape()&hasOlder != 0 {
+		return ref(*v.link())
+	}
+	return r
+}
+
+// newest returns the newest version of a key by its first one.
+func (a *arena) newest(first ref) ref { return ref(atomic.LoadUint32(a.version(first).link())) }
+
+// put copies a version into the arena. first is the first version of its key, and older the next older one or 0; if
+// first is 0, this is the first.
+func (a *arena) put(t ikey.Trailer, first, older ref, key, value []byte) ref {
+	header, shape := versionHeader, uint32(0)
+	if first != 0 {
+		header, shape = header+4, hasOlder
+	}
+	if len(key) < 1<<(valueShift-keyShift) && len(value) < 1<<(32-valueShift) {
+		shape |= uint32(len(key))<<keyShift | uint32(len(value))<<valueShift //nolint:gosec // G115: they fit
+	} else {
+		header, shape = header+8, shape|hasLengths
+	}
+	b, r := a.alloc(header + len(key) + len(value))
 	if n := len(b) + ahead; n <= cap(a.free) {
 		prefetch.Bytes(a.free[ahead:n]) // or the next atomic operation waits until the lines of b have come
 	}
 	binary.LittleEndian.PutUint64(b, uint64(t))
-	binary.LittleEndian.PutUint32(b[8:], uint32(older))
-	binary.LittleEndian.PutUint32(b[12:], id)
-	binary.LittleEndian.PutUint32(b[16:], uint32(len(key)))   //nolint:gosec // G115: keys have at most 64 KiB
-	binary.LittleEndian.PutUint32(b[20:], uint32(len(value))) //nolint:gosec // G115: values have at most 256 MiB
-	copy(b[versionHeader:], key)
-	copy(b[versionHeader+len(key):], value)
+	binary.LittleEndian.PutUint32(b[8:], shape)
+	if first == 0 {
+		*version(b).link() = uint32(r)
+	} else {
+		*version(b).link() = uint32(first)
+		binary.LittleEndian.PutUint32(b[versionHeader:], uint32(older))
+	}
+	if shape&hasLengths != 0 { // of at most 64 KiB and 256 MiB
+		binary.LittleEndian.PutUint32(b[header-8:], uint32(len(key)))   //nolint:gosec // G115
+		binary.LittleEndian.PutUint32(b[header-4:], uint32(len(value))) //nolint:gosec // G115
+	}
+	copy(b[header:], key)
+	copy(b[header+len(key):], value)
 	return r
 }
 
@@ -241,7 +298,7 @@ type Memory struct {
 	nodes atomic.Pointer[btree.FreeListG[item]]
 }
 
-// maxIdleNodes bounds the nodes that wait for the next table: those of 700,000 keys in random order, 16 MB.
+// maxIdleNodes bounds the nodes that wait for the next table: those of 700,000 keys in random order, 12 MB.
 const maxIdleNodes = 8192
 
 // NewMemory returns a Memory that has nothing yet.

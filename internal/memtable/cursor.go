@@ -27,7 +27,7 @@ type Cursor struct {
 
 	cur version // the current version, of the key at i; nil if the cursor stands at no version
 
-	refs       [maxTake]ref // the window: the newest versions of neighbouring keys, in order
+	refs       [maxTake]ref // the window: the first versions of neighboring keys, in order
 	begin, end int          // of the window in refs
 	i          int
 	before     bool // there may be keys before the window
@@ -36,10 +36,9 @@ type Cursor struct {
 
 	// State of the window that is being filled.
 	back   bool // in descending order
-	skip   bool // leave out the key with the id edge, which the last window had
-	edge   uint32
-	tail   int // items in the tail
-	next   int // index of the tail's next item
+	edge   ref  // of a key that is left out since the last window had it, or 0
+	tail   int  // items in the tail
+	next   int  // index of the tail's next item
 	full   bool
 	locked bool
 
@@ -240,7 +239,7 @@ func (c *Cursor) gather(oldest ikey.Trailer) {
 
 // visible returns the newest visible version of the key at i, or 0.
 func (c *Cursor) visible() ref {
-	r := c.refs[c.i]
+	r := c.t.arena.newest(c.refs[c.i])
 	for r != 0 {
 		v := c.t.arena.version(r)
 		if v.trailer() <= c.limit {

@@ -1,7 +1,6 @@
 package memtable
 
 import (
-	"math/bits"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -17,8 +16,7 @@ import (
 // with the same tag. A key that finds no slot within these limits overflows, and is found by order instead.
 type index struct {
 	filter filter          // denies most absent keys from a tenth of the memory; always in the collector's heap
-	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. A power of two of them, at most three quarters full
-	shift  uint            // tag >> shift is the first slot
+	slots  []atomic.Uint64 // tag << 32 | ref; 0 is empty. At most three quarters are full
 
 	overflowed atomic.Bool // over is not empty
 	overBytes  atomic.Int64
@@ -47,18 +45,19 @@ func tagOf(h bloomblock.Hash) tag { return tag(h >> 32) }
 // newIndex makes an index for at least the given number of keys, with slots from an arena.
 func newIndex(keys int, a *arena) *index {
 	n := slotsFor(keys)
-	return &index{
-		filter: newFilter(limit(n)),
-		slots:  a.zeroedWords(n),
-		shift:  uint(32 - bits.TrailingZeros(uint(n))),
-	}
+	return &index{filter: newFilter(limit(n)), slots: a.zeroedWords(n)}
 }
 
-// slotsFor returns the number of slots of an index for at least the given number of keys.
+// slotsFor returns the number of slots of an index for at least the given number of keys: a power of two, or one to
+// seven eighths more, so that tables of about the same number of keys have indexes of the same size.
 func slotsFor(keys int) int {
 	n := minSlots
-	for limit(n) < keys && n < 1<<30 {
+	for limit(2*n) < keys && n < 1<<29 {
 		n *= 2
+	}
+	step := n / 8
+	for limit(n) < keys && n < 1<<30 {
+		n += step
 	}
 	return n
 }
@@ -80,14 +79,24 @@ func (x *index) bytes(a *arena) int64 {
 // touch makes the processor fetch the first slot of a tag that will soon be put there, while it waits for other memory:
 // an insert has cache misses for the filter, the slot and the arena, and the lock that follows waits for all of them at
 // once.
-func (x *index) touch(g tag) { x.slots[uint(g>>x.shift)&uint(len(x.slots)-1)].Load() }
+func (x *index) touch(g tag) { x.slots[x.home(g)].Load() }
+
+// home returns the first slot of a tag.
+func (x *index) home(g tag) uint { return uint(uint64(g) * uint64(len(x.slots)) >> 32) }
+
+// after returns the slot that follows.
+func (x *index) after(slot uint) uint {
+	if slot++; slot < uint(len(x.slots)) {
+		return slot
+	}
+	return 0
+}
 
 // put adds a key that is not in the index.
 func (x *index) put(g tag, r ref) {
 	x.filter.add(g)
 	slot := uint64(g)<<slotRefBits | uint64(r)
-	mask, equal := uint(len(x.slots)-1), 0
-	i := uint(g>>x.shift) & mask
+	i, equal := x.home(g), 0
 	for range maxProbes {
 		s := x.slots[i].Load()
 		if s == 0 {
@@ -99,7 +108,7 @@ func (x *index) put(g tag, r ref) {
 				break
 			}
 		}
-		i = (i + 1) & mask
+		i = x.after(i)
 	}
 	x.over = append(x.over, slot)
 	x.overBytes.Store(int64(cap(x.over)) * bytesPerSlot)

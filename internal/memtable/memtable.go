@@ -2,10 +2,10 @@
 //
 // The bytes are in an arena. A B-tree has one item for each user key and serves order alone; its items are small and
 // have no pointers, so the garbage collector does not scan them. Keys that were added in ascending order are in a flat
-// list, the tail, instead. The versions of a key are chained in the arena, newest first. A hash index serves lookups,
-// so that a Get takes no lock and overwriting a key does not touch the tree. An atomic Bloom filter in front of the
-// index answers for most absent keys. Range tombstones are kept apart from the versions, in an immutable tree that
-// readers may keep.
+// list, the tail, instead. The versions of a key are chained in the arena, newest first; the one that was added first
+// leads to the newest. A hash index serves lookups, so that a Get takes no lock and overwriting a key does not touch
+// the tree. An atomic Bloom filter in front of the index answers for most absent keys. Range tombstones are kept apart
+// from the versions, in an immutable tree that readers may keep.
 //
 // The first eight bytes of real keys are often all equal, so an item's inline head is taken after a prefix that most
 // keys share (ikey.HeadAfter). The table finds that prefix itself, from a sample of its keys, whenever it has doubled
@@ -45,10 +45,11 @@ type Table struct {
 	ranges ranges
 
 	// Used by the writer alone.
-	size   int64  // see New
-	added  uint64 // what counts will be after publish
-	inTail int    // items in the tail, of which tail.n are published
-	sample sample
+	size     int64  // see New
+	expected int    // keys that the table will have; 0 until there are enough to tell
+	added    uint64 // what counts will be after publish
+	inTail   int    // items in the tail, of which tail.n are published
+	sample   sample
 
 	// guarded by mu until the table is frozen; only the writer changes them, and it reads them without mu
 	mu     sync.RWMutex
@@ -56,26 +57,24 @@ type Table struct {
 	tree   *btree.BTreeG[item]
 	tail   tail
 	prefix []byte
-	newest [][]uint32 // by id: the ref of the key's newest version. The words are not guarded, but loaded atomically
 
 	flushed atomic.Uint64 // see Flushed
 }
 
 const (
-	degree      = 64  // of the tree: 5 % faster than 32, 20 % than 16
-	newestChunk = 512 // ids in one part of newest
+	degree = 64 // of the tree: 5 % faster than 32, 20 % than 16
 
-	// The tree's memory for each key. Nodes hold up to 64 items of 16 bytes; they are two thirds full after inserts in
+	// The tree's memory for each key. Nodes hold up to 127 items of 12 bytes; they are two thirds full after inserts in
 	// random order, half full after ascending ones.
-	treeBytesPerKey = 32
-	itemBytes       = 16
+	treeBytesPerKey = 24
+	itemBytes       = 12
 )
 
 // New returns an empty table in the collector's heap. Heads are taken after prefix, which should be the CommonPrefix of
 // the last table; it may be nil, and a wrong one only costs time. The prefix is copied. The hash index starts with
-// capacity for the given number of keys; 0 starts small. size is the size by Bytes at which the owner will freeze the
-// table, or 0 if that is unknown: an index that is too small then grows at once to the capacity that a table of that
-// size will need.
+// capacity for the given number of keys, and a few more; 0 starts small. size is the size by Bytes at which the owner
+// will freeze the table, or 0 if that is unknown: an index that is too small then grows at once to the capacity that a
+// table of that size will need.
 func New(prefix []byte, keys int, size int64) *Table {
 	return NewIn(newMemory(nil, 0), prefix, keys, size)
 }
@@ -88,7 +87,7 @@ func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
 		nodes: m.nodes.Load(), prefix: bytes.Clone(prefix), size: size,
 	}
 	t.tree = t.newTree()
-	t.index.Store(newIndex(keys, &t.arena))
+	t.index.Store(newIndex(keys+keys/16, &t.arena))
 	return t
 }
 
@@ -147,9 +146,9 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	if !last { // else it is new
 		t.publishTail() // the search may need it
 		if found, slot := t.find(x, key, g); found != 0 {
-			id := t.arena.version(found).id()
-			r := t.link(found, trailer, id, key, value)
-			atomic.StoreUint32(&t.newest[id/newestChunk][id%newestChunk], uint32(r))
+			first := t.arena.first(found)
+			r := t.link(found, trailer, first, key, value)
+			atomic.StoreUint32(t.arena.version(first).link(), uint32(r))
 			if slot != noSlot {
 				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
 			}
@@ -158,11 +157,11 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 		}
 	}
 	x.touch(g)
-	id := uint32(t.added) //nolint:gosec // G115: the lower half
-	r := t.arena.put(trailer, 0, id, key, value)
-	t.insert(item{head: head, first: r, id: id}, last)
-	if int64(id) >= int64(x.limit()) {
-		x = t.grow(x, int(id)+1)
+	n := uint32(t.added) //nolint:gosec // G115: the lower half
+	r := t.arena.put(trailer, 0, 0, key, value)
+	t.insert(newItem(head, r), n, last)
+	if int64(n) >= int64(x.limit()) {
+		x = t.grow(x, int(n)+1)
 		x.put(g, r)
 		t.index.Store(x)
 	} else {
@@ -171,25 +170,26 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 	t.added += 1<<32 + 1
 }
 
-const (
-	guessFrom = 1000   // keys from which the number of keys that a table will have can be estimated
-	growFrom  = 10_000 // keys from which an index grows to that number
-)
+// growFrom is the number of keys from which an index grows to the number that the table will have.
+const growFrom = 10_000
 
 // grow returns a copy of x that has room for more keys. n is the number that the table has. The index of a table that
 // will be large grows by steps at first, while its last memory is made ready: a put that took new memory instead, and
 // spread a thousand keys over it, would wait for the system a thousand times.
 func (t *Table) grow(x *index, n int) *index {
-	keys := 0
-	if n >= guessFrom && t.size > 0 {
-		keys = int(float64(n) * float64(t.size) / float64(t.Bytes()))
+	if t.expected == 0 && 2*n >= growFrom && t.size > 0 {
+		// The first keys take an eighth more memory each than all will, and a table that is full must not grow.
+		t.expected = int(1.125 * float64(n) * float64(t.size) / float64(t.Bytes()))
+		if n < growFrom {
+			t.arena.prepareWords(slotsFor(t.expected))
+			return x.grown(0, &t.arena, t.newestOf)
+		}
 	}
-	if n < growFrom {
-		t.arena.prepareWords(slotsFor(keys))
-		keys = 0
-	}
-	return x.grown(keys, &t.arena, t.newestOf)
+	return x.grown(t.expected, &t.arena, t.newestOf)
 }
+
+// newestOf returns the newest version of the key of any of its versions.
+func (t *Table) newestOf(r ref) ref { return t.arena.newest(t.arena.first(r)) }
 
 // An Op is one operation of a batch.
 type Op struct {
@@ -243,8 +243,7 @@ func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 	if !x.filter.mayContain(g) {
 		return 0, 0
 	}
-	mask, equal := uint(len(x.slots)-1), 0
-	i := uint(g>>x.shift) & mask
+	i, equal := x.home(g), 0
 	for range maxProbes {
 		s := x.slots[i].Load()
 		if s == 0 {
@@ -259,7 +258,7 @@ func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 				break
 			}
 		}
-		i = (i + 1) & mask
+		i = x.after(i)
 	}
 	if !x.overflowed.Load() {
 		return 0, 0
@@ -272,7 +271,7 @@ const noSlot = ^uint(0)
 
 // link adds a version to the chain that begins at newest, and returns the new beginning of the chain. Versions are
 // immutable, so the newer ones, if any, are copied above a late one; readers of the old chain are not disturbed.
-func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []byte) ref {
+func (t *Table) link(newest ref, trailer ikey.Trailer, first ref, key, value []byte) ref {
 	var newer []version
 	older := newest
 	for older != 0 {
@@ -285,9 +284,9 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, id uint32, key, value []b
 		}
 		older = v.older()
 	}
-	r := t.arena.put(trailer, older, id, key, value)
+	r := t.arena.put(trailer, first, older, key, value)
 	for _, n := range slices.Backward(newer) {
-		r = t.arena.put(n.trailer(), r, id, key, n.value())
+		r = t.arena.put(n.trailer(), first, r, key, n.value())
 	}
 	return r
 }

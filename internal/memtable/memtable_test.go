@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,10 +104,10 @@ func TestLargeKeysAndValues(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string][]byte{}
 	for i, size := range []int{
-		0, 1, 3000, 5000, 64 << 10, 300 << 10, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
+		0, 1, 3000, 5000, 64 << 10, 300 << 10, 1<<19 - 1, 1 << 19, maxChunk - versionHeader - 1, maxChunk, 5 << 20,
 		100,
 	} {
-		for _, keyLen := range []int{1, 64 << 10} {
+		for _, keyLen := range []int{1, 1<<11 - 1, 1 << 11, 64 << 10} { // shape has lengths up to 2¹¹ and 2¹⁹
 			k, v := bytes.Repeat([]byte{byte('a' + i)}, keyLen), make([]byte, size)
 			for j := range v {
 				v[j] = byte(rng.Uint32())
@@ -115,6 +116,7 @@ func TestLargeKeysAndValues(t *testing.T) {
 			want[string(k)] = v
 		}
 	}
+	add(tb, "b", 2, ikey.Set, "newer")
 	for k, v := range want {
 		got, _, ok := tb.Get([]byte(k), bloomblock.HashKey([]byte(k)), 1)
 		if !ok || !bytes.Equal(got, v) {
@@ -133,6 +135,22 @@ func TestLargeKeysAndValues(t *testing.T) {
 	}
 	if n != len(want) {
 		t.Errorf("the cursor saw %d entries, want %d", n, len(want))
+	}
+}
+
+// TestAPairOf116BytesTakesAtMost175 fills tables, of which each expects what the one before had.
+func TestAPairOf116BytesTakesAtMost175(t *testing.T) {
+	rng, keys := rand.New(rand.NewPCG(1, 2)), 0
+	for _, size := range []int64{32 << 20, 32 << 20} {
+		tb, n := NewIn(NewMemory(), nil, keys, size), 0
+		for ; tb.Bytes() < size; n++ {
+			k := fmt.Sprintf("%016x", rng.Uint64())
+			add(tb, k, ikey.Seq(n+1), ikey.Set, k+strings.Repeat(".", 84))
+		}
+		if each := float64(tb.Bytes()) / float64(n); each > 175 {
+			t.Errorf("%d pairs of 116 bytes take %.1f each", n, each)
+		}
+		keys = tb.Keys()
 	}
 }
 
@@ -314,19 +332,19 @@ func TestASampleIsSmallAndOfAllKeys(t *testing.T) {
 	var s sample
 	const n = 10_000
 	for i := range uint32(n) {
-		s.add(item{id: i})
-		if len(s.items) > sampleSize {
-			t.Fatalf("%d of %d keys, want at most %d", len(s.items), i+1, sampleSize)
+		s.add(ref(i), i)
+		if len(s.keys) > sampleSize {
+			t.Fatalf("%d of %d keys, want at most %d", len(s.keys), i+1, sampleSize)
 		}
 	}
-	last := uint32(0)
-	for i, it := range s.items {
-		if gap := it.id - last; i > 0 && (gap == 0 || gap > 4*n/sampleSize*2) {
-			t.Errorf("keys %d to %d are not sampled", last, it.id)
+	last := ref(0)
+	for i, key := range s.keys {
+		if gap := key - last; i > 0 && (gap == 0 || gap > 4*n/sampleSize*2) {
+			t.Errorf("keys %d to %d are not sampled", last, key)
 		}
-		last = it.id
+		last = key
 	}
-	if len(s.items) < sampleSize/2 || last < n*9/10 {
-		t.Errorf("%d keys up to %d, want at least %d up to the last", len(s.items), last, sampleSize/2)
+	if len(s.keys) < sampleSize/2 || last < n*9/10 {
+		t.Errorf("%d keys up to %d, want at least %d up to the last", len(s.keys), last, sampleSize/2)
 	}
 }

@@ -13,12 +13,17 @@ import (
 	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
-// An item stands for a user key in the tree. It has no pointers, and four of them fill a cache line.
+// An item stands for a user key in the tree. It has no pointers, and five of them are in a cache line.
 type item struct {
-	head  uint64 // ikey.HeadAfter the table's prefix
-	first ref    // a version of the key, for its bytes; or the index of a probe
-	id    uint32
+	high, low uint32 // halves of ikey.HeadAfter the table's prefix
+	first     ref    // the version of the key that was added first; or the index of a probe
 }
+
+func newItem(head uint64, first ref) item {
+	return item{uint32(head >> 32), uint32(head), first} //nolint:gosec // G115: the halves
+}
+
+func (it *item) head() uint64 { return uint64(it.high)<<32 | uint64(it.low) }
 
 // A tail holds, in order, the user keys that were each the largest so far when they were added: all keys of a table
 // that is filled in order, and a few of any other. It costs a twentieth of the tree, which has the other keys, all of
@@ -28,7 +33,7 @@ type tail struct {
 	chunks [][]item     // guarded by the table's mu, as the tree is
 }
 
-const tailChunk = 128 // items in one chunk: 2 KiB
+const tailChunk = 128 // items in one chunk: 1.5 KiB
 
 // at returns item i, 0 ≤ i < n.
 func (l *tail) at(i int) *item { return &l.chunks[i/tailChunk][i%tailChunk] }
@@ -37,8 +42,11 @@ func (l *tail) at(i int) *item { return &l.chunks[i/tailChunk][i%tailChunk] }
 func (t *Table) newTree() *btree.BTreeG[item] {
 	// The comparison is less, written out: the tree calls it a dozen times for each insert.
 	return btree.NewWithFreeListG(degree, func(a, b item) bool {
-		if a.head != b.head {
-			return a.head < b.head
+		if a.high != b.high {
+			return a.high < b.high
+		}
+		if a.low != b.low {
+			return a.low < b.low
 		}
 		return t.lessBytes(a, b)
 	}, t.nodes)
@@ -46,8 +54,8 @@ func (t *Table) newTree() *btree.BTreeG[item] {
 
 // less orders items by user key. If the heads are equal, which is rare, the bytes are compared out of line.
 func (t *Table) less(a, b item) bool {
-	if a.head != b.head {
-		return a.head < b.head
+	if x, y := a.head(), b.head(); x != y {
+		return x < y
 	}
 	return t.lessBytes(a, b)
 }
@@ -63,15 +71,8 @@ func (t *Table) keyOf(r ref) []byte {
 	return t.arena.version(r).key()
 }
 
-// insert adds a new key to the order. last reports that it is after all others.
-func (t *Table) insert(it item, last bool) {
-	if it.id%newestChunk == 0 {
-		chunk, _ := t.arena.alloc(4 * newestChunk)
-		t.mu.Lock()
-		t.newest = append(t.newest, pages.As[uint32](chunk))
-		t.mu.Unlock()
-	}
-	t.newest[it.id/newestChunk][it.id%newestChunk] = uint32(it.first) // readers do not know the key yet
+// insert adds a new key, which comes after n others, to the order. last reports that it is the largest.
+func (t *Table) insert(it item, n uint32, last bool) {
 	if last {
 		t.push(it)
 	} else {
@@ -79,8 +80,8 @@ func (t *Table) insert(it item, last bool) {
 		t.tree.ReplaceOrInsert(it)
 		t.mu.Unlock()
 	}
-	t.sample.add(it)
-	if n := it.id + 1; n >= 2*sampleSize && n&(n-1) == 0 {
+	t.sample.add(it.first, n)
+	if n++; n >= 2*sampleSize && n&(n-1) == 0 {
 		t.rehead()
 	}
 }
@@ -96,8 +97,8 @@ func (t *Table) isLast(key []byte, head uint64) bool {
 		return true // then there is no key
 	}
 	last := t.tail.at(t.inTail - 1)
-	if head != last.head {
-		return head > last.head
+	if head != last.head() {
+		return head > last.head()
 	}
 	return string(key) > string(t.keyOf(last.first))
 }
@@ -129,7 +130,7 @@ func (t *Table) take(key []byte) item {
 			p := &t.probes[i]
 			if !p.busy.Load() && p.busy.CompareAndSwap(false, true) {
 				p.key = key
-				return item{head: ikey.HeadAfter(t.prefix, key), first: ref(i)}
+				return newItem(ikey.HeadAfter(t.prefix, key), ref(i))
 			}
 		}
 		runtime.Gosched()
@@ -159,14 +160,7 @@ func (t *Table) findByOrder(key []byte) ref {
 		}
 		it = *t.tail.at(i)
 	}
-	return t.newestByID(it.id)
-}
-
-// newestOf returns the newest version of the key of an older one. Only the writer calls it.
-func (t *Table) newestOf(r ref) ref { return t.newestByID(t.arena.version(r).id()) }
-
-func (t *Table) newestByID(id uint32) ref {
-	return ref(atomic.LoadUint32(&t.newest[id/newestChunk][id%newestChunk]))
+	return t.arena.newest(it.first)
 }
 
 const sampleSize = 64
@@ -174,34 +168,35 @@ const sampleSize = 64
 // A sample holds about every stride-th key of the table. The steps vary, so that they do not match a pattern of the
 // keys.
 type sample struct {
-	items  []item
+	keys   []ref
 	stride int
 	skip   int // keys to leave out before the next one
 }
 
-func (s *sample) add(it item) {
+// add adds a key, which comes after n others.
+func (s *sample) add(key ref, n uint32) {
 	if s.skip > 0 {
 		s.skip--
 		return
 	}
-	if len(s.items) == sampleSize {
+	if len(s.keys) == sampleSize {
 		for i := range sampleSize / 2 {
-			s.items[i] = s.items[2*i]
+			s.keys[i] = s.keys[2*i]
 		}
-		s.items = s.items[:sampleSize/2]
+		s.keys = s.keys[:sampleSize/2]
 		s.stride *= 2
 	}
 	s.stride = max(s.stride, 1)
-	s.items = append(s.items, it)
-	step := uint64(it.id) * goldenRatio >> 33
+	s.keys = append(s.keys, key)
+	step := uint64(n) * goldenRatio >> 33
 	s.skip = int(step % uint64(2*s.stride-1)) //nolint:gosec // G115: 31 bits
 }
 
 // sorted returns the sampled keys in order.
 func (t *Table) sorted() [][]byte {
-	keys := make([][]byte, len(t.sample.items))
-	for i, it := range t.sample.items {
-		keys[i] = t.keyOf(it.first)
+	keys := make([][]byte, len(t.sample.keys))
+	for i, r := range t.sample.keys {
+		keys[i] = t.keyOf(r)
 	}
 	slices.SortFunc(keys, bytes.Compare)
 	return keys
@@ -242,14 +237,13 @@ func (t *Table) rehead() {
 	t.prefix = bytes.Clone(prefix)
 	t.tree = t.newTree()
 	old.Ascend(func(it item) bool {
-		it.head = t.headOf(it.first)
-		t.tree.ReplaceOrInsert(it)
+		t.tree.ReplaceOrInsert(newItem(t.headOf(it.first), it.first))
 		return true
 	})
 	old.Clear(true)
 	for i := range t.inTail {
 		it := t.tail.at(i)
-		it.head = t.headOf(it.first)
+		*it = newItem(t.headOf(it.first), it.first)
 	}
 }
 

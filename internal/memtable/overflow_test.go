@@ -76,11 +76,11 @@ func TestASearchOfTheIndexIsBounded(t *testing.T) {
 			}
 			x.put(tagOf(set.hash(i)), ref(i+1))
 		}
-		mask, missing := uint(len(x.slots)-1), 0
+		missing := 0
 		for i := range 20_000 {
 			g := tagOf(set.hash(i))
 			probes, equal, found := 0, 0, false
-			for at := uint(g>>x.shift) & mask; !found; at = (at + 1) & mask {
+			for at := x.home(g); !found; at = x.after(at) {
 				s := x.slots[at].Load()
 				probes++
 				if found = s != 0 && ref(s&(1<<slotRefBits-1)) == ref(i+1); found || s == 0 {

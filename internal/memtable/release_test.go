@@ -78,7 +78,7 @@ func TestMemoryIsPreparedForATable(t *testing.T) {
 				synctest.Wait()
 			}
 		}
-		fill(6000)
+		fill(growFrom - 3000)
 		prepared := pool.Idle()
 		if prepared < 2<<20 || pool.Lent() >= prepared {
 			t.Errorf("%d bytes are prepared and %d lent, want the index of all keys and less", prepared, pool.Lent())

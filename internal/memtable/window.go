@@ -41,15 +41,15 @@ func (c *Cursor) fromEdge(back bool) {
 		take = min(2*c.take, maxTake)
 	}
 	t := c.start(back, take)
-	c.edge, c.skip = t.arena.version(edge).id(), true
-	c.from(item{head: t.headOf(edge), first: edge, id: c.edge}) // the prefix may have changed
+	c.edge = edge
+	c.from(newItem(t.headOf(edge), edge)) // the prefix may have changed
 	c.stop(true)
 	c.touch()
 }
 
 // start empties the window and returns the table, in which it takes the read lock if the table may still change.
 func (c *Cursor) start(back bool, take int) *Table {
-	c.back, c.take, c.skip, c.full, c.before, c.after = back, take, false, false, false, false
+	c.back, c.take, c.edge, c.full, c.before, c.after = back, take, 0, false, false, false
 	if back {
 		c.begin, c.end, c.i = maxTake, maxTake, maxTake-1
 	} else {
@@ -129,15 +129,14 @@ func (c *Cursor) takeTail() bool {
 // put puts a key into the window, unless it is the edge of the last window, and reports whether the window wants
 // another.
 func (c *Cursor) put(it item) bool {
-	if c.skip && it.id == c.edge {
+	if it.first == c.edge {
 		return true
 	}
-	r := c.t.newestByID(it.id)
 	if c.back {
 		c.begin--
-		c.refs[c.begin] = r
+		c.refs[c.begin] = it.first
 	} else {
-		c.refs[c.end] = r
+		c.refs[c.end] = it.first
 		c.end++
 	}
 	c.full = c.end-c.begin == c.take
