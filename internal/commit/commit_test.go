@@ -183,6 +183,42 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 	s.close(t)
 }
 
+// TestDelaysFollowWhatWritersTookForAMemtable looks at the delay for each KiB after a memtable of 1,024 KiB.
+func TestDelaysFollowWhatWritersTookForAMemtable(t *testing.T) {
+	const us = time.Microsecond
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore(t)
+		for _, tt := range []struct {
+			took, waited time.Duration
+			steps        int
+			want         time.Duration
+		}{
+			{1024 * 20 * us, 0, 1, 20 * us},
+			{1024 * 50 * us, 1024 * 30 * us, 1, 20 * us},
+			{1024 * 20 * us, 0, 2, 80 * us},
+			{1024 * 20 * us, 0, 3, 320 * us},
+			{1024 * 20 * us, 0, 9, 320 * us},
+			{time.Microsecond, 0, 1, levelLeast},
+			{time.Hour, 0, 1, levelMost},
+			{time.Hour, time.Minute, 0, 0},
+		} {
+			s.pace = pace{began: time.Now(), bytes: 1 << 20}
+			time.Sleep(tt.took)
+			s.stall(SlowedByLevel0, tt.waited)
+			s.pace.rotated()
+			s.steps = tt.steps
+			if got := s.levelDelay(); got != tt.want {
+				t.Errorf("%v with %v of waits, at step %d: %v, want %v", tt.took, tt.waited, tt.steps, got, tt.want)
+			}
+		}
+		if s.pace.waited != 0 || s.pace.lastBytes != 1<<20 {
+			t.Errorf("the next memtable begins with %+v", s.pace)
+		}
+		s.steps = 0
+		s.close(t)
+	})
+}
+
 // TestAWriteIsSlowedByItsSizeUpToItsCap delays groups of writes under growing pressure, in a synctest bubble.
 func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +234,7 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 			t.Errorf("without pressure, a write waits %v, want 0; stalls: %v", d, s.stalls)
 		}
 		for s.steps = 1; s.steps < 4; s.steps++ {
-			per := 8 * time.Microsecond << (s.steps - 1) // per KiB
+			per := 8 * time.Microsecond << (2 * (s.steps - 1)) // per KiB
 			const kib = 100
 			began := time.Now()
 			must(t, s.Commit(put("key", string(make([]byte, kib<<10))), 1, false))

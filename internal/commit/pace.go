@@ -33,6 +33,7 @@ func (w *Writer) stall(reason Reason, waited time.Duration) {
 	c := &w.counts.Stalls[reason]
 	c.Writes++
 	c.Duration += waited
+	w.pace.waited += waited
 }
 
 // stopped counts and reports the time that a group of writes has waited. mu is held.
@@ -75,7 +76,9 @@ type pace struct {
 
 	// of the operations in the memtable, and in the one before
 	bytes, lastBytes int64
-	began            time.Time // when the memtable began
+	began            time.Time     // when the memtable began
+	waited           time.Duration // since then, by groups of writes
+	perKiB           time.Duration // that writers took for the last memtable, without that
 }
 
 const (
@@ -84,13 +87,18 @@ const (
 	maxSleep  = 100 * time.Millisecond // so that a large batch notices when the store is closing
 	maxYields = 2000                   // in place of a sleep: some 200 µs
 
-	levelStep  = 8 * time.Microsecond  // for each KiB, at the first step of pressure: 128 MiB/s
-	levelSteps = 6                     // doublings
+	levelLeast = 8 * time.Microsecond  // for each KiB, at the first step of pressure: 128 MiB/s
+	levelMost  = 64 * time.Microsecond // the same
 	flushMost  = 64 * time.Microsecond // for each KiB
 )
 
 // rotated begins the next memtable.
-func (p *pace) rotated() { p.lastBytes, p.bytes, p.began = p.bytes, 0, step.Now() }
+func (p *pace) rotated() {
+	if !p.began.IsZero() && p.bytes > 0 {
+		p.perKiB = time.Duration(1024 * float64(step.Since(p.began)-p.waited) / float64(p.bytes))
+	}
+	p.lastBytes, p.bytes, p.began, p.waited = p.bytes, 0, step.Now(), 0
+}
 
 // slowDown delays a write of the given number of bytes as far as background work is behind. mu is held.
 func (w *Writer) slowDown(size int64) {
@@ -121,14 +129,15 @@ func (w *Writer) slowDown(size int64) {
 	}
 }
 
-// levelDelay returns the delay for each KiB by the pressure of compaction. Each further step doubles it, so that
-// writers approach the speed of compaction instead of stopping at once.
+// levelDelay returns the delay for each KiB by the pressure of compaction. At the first step writers take twice the
+// time that they took before, and each further step takes four times the delay, so that they come down to the speed of
+// compaction instead of stopping.
 func (w *Writer) levelDelay() time.Duration {
 	steps := w.Policy.Pressure(w.Tree.Load().Version).Slow
 	if steps <= 0 {
 		return 0
 	}
-	return levelStep << min(steps-1, levelSteps)
+	return min(max(w.pace.perKiB, levelLeast), levelMost) << (2 * min(steps-1, 2))
 }
 
 // flushDelay returns the delay for each KiB while the memtable fills so fast that it would be full before the last one
