@@ -28,11 +28,12 @@ const (
 	// Mixed is one of the other two by the seed: seven of eight are Priorities.
 	Mixed Kind = iota
 	// Priorities gives each goroutine a random priority. The highest goes on until one of a few random moments after
-	// Meet, at which its priority becomes the lowest (PCT: Burckhardt et al., A Randomized Scheduler with Probabilistic
-	// Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in one of n·k^(d-1) runs of n
-	// goroutines with k moments). In most seeds, a moment of a name that was rare until then is more likely, since most
-	// moments are of files and guards, and so is one under locks, since readers without locks may see what is half
-	// done.
+	// Meet, at which its priority falls below those of all that have not fallen (PCT: Burckhardt et al., A Randomized
+	// Scheduler with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010: a bug that needs d-1 such moments shows in
+	// one of n·k^(d-1) runs of n goroutines with k moments). In most seeds only a few priorities fall, so that the
+	// goroutine that matters stays behind. More likely are moments of a name that was rare until then, since most are
+	// of files and guards; those under locks, since readers without locks may see what is half done, and in half of the
+	// seeds nearly only these; and those of goroutines that the caller of Meet began.
 	Priorities
 	// Uniform chooses among all goroutines that can go on, at each moment.
 	Uniform
@@ -52,7 +53,7 @@ type Trace struct {
 func Run(s Schedule, f func()) Trace {
 	c := &controller{
 		Schedule: s, rng: rand.New(rand.NewPCG(s.Seed, 1)), end: make(chan struct{}),
-		trace: Trace{Counts: map[string]int{}, Sum: 14695981039346656037},
+		trace: Trace{Counts: map[string]int{}, Sum: 14695981039346656037}, lowest: -1,
 	}
 	if c.Most == 0 {
 		c.Most = 1_000_000
@@ -63,8 +64,15 @@ func Run(s Schedule, f func()) Trace {
 			c.Kind = Uniform
 		}
 	}
-	c.rare = []float64{0, 0.06, 0.12, 0.12, 0.25, 0.25, 0.25, 0.25}[c.rng.IntN(8)]
 	c.flat = []float64{0.001, 0.004, 0.016}[c.rng.IntN(3)]
+	c.beside = []float64{0.1, 0.1, 0.1, 0.1, 1}[c.rng.IntN(5)]
+	if c.locked = c.rng.IntN(2) == 0; c.locked {
+		c.rare = []float64{0.04, 0.08, 0.16}[c.rng.IntN(3)]
+		c.left = 2 + c.rng.IntN(3)
+	} else {
+		c.rare = []float64{0, 0.1, 0.2, 0.3}[c.rng.IntN(4)]
+		c.left = []int{2, 3, 4, 10, 30}[c.rng.IntN(5)]
+	}
 	if !active.CompareAndSwap(nil, c) {
 		panic("step: a run is in progress")
 	}
@@ -82,10 +90,13 @@ var active atomic.Pointer[controller]
 type controller struct {
 	Schedule
 	rng      *rand.Rand
-	rare     float64 // chance that a priority falls at the first moment of a name, without locks
-	flat     float64 // and at any moment, once one has fallen
-	fallen   int     // how many have
-	meeting  bool
+	rare     float64      // chance of a fall at the first moment of a name, without locks, or with one if locked
+	locked   bool         // the first to fall does so under locks
+	flat     float64      // and at any moment, once a priority has fallen
+	beside   float64      // share of these chances that others have than those that the one that called Meet began
+	left     int          // how many may still fall
+	fallen   int          // how many have
+	meeting  *goroutine   // called Meet; nil before and after
 	all      []*goroutine // that have not ended
 	began    int
 	lowest   float64 // priority
@@ -101,12 +112,15 @@ type goroutine struct {
 	turn     chan struct{} // capacity 1; receives when it goes on
 	ready    func() bool   // what it waits for, or nil
 	locks    int           // that it holds
+	meets    bool          // the one that called Meet began it
 	late     bool          // it goes on if nobody else can
+	since    int           // priorities that had fallen when it last returned from Later
 	last     string        // the name of its last moment
 }
 
 func (c *controller) add(f func()) *goroutine {
 	g := &goroutine{id: c.began, priority: c.rng.Float64(), turn: make(chan struct{}, 1), last: "begin"}
+	g.meets = c.meeting != nil && c.meeting == c.current
 	c.began++
 	c.all = append(c.all, g)
 	go func() {
@@ -195,27 +209,37 @@ func (c *controller) moment(name string) {
 		select {}
 	}
 	if c.Kind != Uniform && c.falls(name) {
-		c.lower(g)
+		g.priority = -c.rng.Float64()
 	}
 	c.yield()
 }
 
 // falls reports whether the priority of the current goroutine falls at a moment of a name.
 func (c *controller) falls(name string) bool {
-	if !c.meeting {
+	if c.meeting == nil || c.left == 0 {
 		return false
 	}
-	chance := c.rare * float64(1+c.current.locks) / float64(c.trace.Counts[name])
+	locks := float64(c.current.locks)
+	weight := 1 + locks
+	if c.locked {
+		weight = locks * locks
+	}
+	chance := c.rare * weight / float64(c.trace.Counts[name])
 	if c.fallen > 0 || c.rare == 0 {
 		chance += c.flat
+	}
+	if !c.current.meets {
+		chance *= c.beside
 	}
 	if c.rng.Float64() >= chance {
 		return false
 	}
+	c.left--
 	c.fallen++
 	return true
 }
 
+// lower makes the priority of g the lowest.
 func (c *controller) lower(g *goroutine) {
 	c.lowest--
 	g.priority = c.lowest

@@ -16,17 +16,26 @@ const Scheduled = true
 // Meet begins to change the priorities of goroutines, in Priorities: what comes before is only preparation.
 func Meet() {
 	if c := active.Load(); c != nil {
-		c.meeting = true
+		c.meeting = c.current
 	}
 }
 
-// Later returns after n more falls of priorities, or when no other goroutine can go on: a call that begins then meets
-// one that has stopped halfway. In Uniform it returns at once.
+// Met ends what Meet began.
+func Met() {
+	if c := active.Load(); c != nil {
+		c.meeting = nil
+	}
+}
+
+// Later returns after n falls of priorities since Meet, or since the goroutine last returned from Later, or when no
+// other goroutine can go on: a call that begins then meets one that has stopped halfway. In Uniform it returns at once.
 func Later(n int) {
 	if c := active.Load(); c != nil && c.Kind != Uniform && n > 0 {
-		c.current.late = true
-		n += c.fallen
+		g := c.current
+		g.late = true
+		n += g.since
 		wait("later", func() bool { return c.fallen >= n })
+		g.late, g.since = false, c.fallen
 	}
 }
 

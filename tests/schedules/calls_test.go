@@ -27,8 +27,8 @@ type dice struct {
 // Calls that move data, that look at it, and that write, each with its weight.
 var (
 	movers = weighted{
-		{(*program).churn, 4},
-		{(*program).ingest, 4},
+		{(*program).churn, 5},
+		{(*program).ingest, 6},
 		{(*program).flush, 1},
 		{(*program).compact, 1},
 		{(*program).batch, 1},
@@ -36,12 +36,12 @@ var (
 		{(*program).export, 1},
 	}
 	watchers = weighted{
-		{(*program).get, 4},
+		{(*program).get, 5},
 		{(*program).getMany, 1},
 		{(*program).iterate, 2},
-		{(*program).snapshot, 3},
+		{(*program).snapshot, 5},
 		{(*program).swap, 2},
-		{(*program).update, 4},
+		{(*program).update, 6},
 		{(*program).digest, 1},
 		{(*program).checkpoint, 1},
 		{(*program).metrics, 1},

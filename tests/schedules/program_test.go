@@ -46,12 +46,12 @@ type program struct {
 
 // newProgram returns the program of a seed. A program makes few kinds of calls, so that those that meet are more often
 // of a pair that matters (Groce et al., Swarm Testing, ISSTA 2012): mostly one goroutine moves data by calls of one
-// kind, and others look at it, or all compete as writers. Most use one key.
+// kind, and others look at it, or all compete as writers. Four of five use one key.
 func newProgram(seed uint64) *program {
 	p := &program{rng: rand.New(rand.NewPCG(seed, 2)), mem: vfstest.NewMem(), crashAt: -1, last: 100}
 	p.open = storetest.TrackOpen(p.mem)
 	r := p.rng
-	p.used = max(1, r.IntN(keys+5)-4)
+	p.used = max(1, r.IntN(keys+7)-6)
 	p.tight = r.IntN(4) == 0
 	if r.IntN(2) == 0 {
 		p.crashAt = r.IntN(120)
@@ -75,7 +75,7 @@ func newProgram(seed uint64) *program {
 			actor(2, func() op { return kinds[r.IntN(2)] })
 		}
 	default:
-		actor(3, always(movers.draw(r)))
+		actor(1+r.IntN(3), always(movers.draw(r)))
 		for range 2 {
 			actor(2, always(watchers.draw(r)))
 		}
@@ -184,6 +184,7 @@ func (p *program) run() {
 	}
 	g.Wait()
 	p.close(dice{})
+	step.Met()
 	p.judge(p.open, p.calls)
 	if p.crashed != nil {
 		p.judge(p.crashed, p.before(p.crashNow))
