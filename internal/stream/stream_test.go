@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -50,6 +51,16 @@ func example() (*Header, [][]byte) {
 		files = append(files, bytes.Repeat([]byte{byte(i + 1)}, int(t.Size)))
 	}
 	return h, files
+}
+
+func TestTheSequenceOfAHeaderIsOfItsTablesOrItsMark(t *testing.T) {
+	h, _ := example()
+	for mark, want := range map[ikey.Seq]ikey.Seq{0: 91, 500: 500} {
+		s := manifest.State{Version: h.State.Version, LastSeq: 2000, Mark: batch.Mark{Seq: mark}}
+		if got := NewHeader(s, make([]uint64, 4), func(ID) bool { return true }).State.LastSeq; got != want {
+			t.Errorf("with a mark of sequence %d: %d, want %d", mark, got, want)
+		}
+	}
 }
 
 // encode returns the stream of a header and files.
