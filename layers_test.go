@@ -34,7 +34,8 @@ var rooms = map[string]room{
 		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
 		"internal/manifest", "internal/filterplan", "internal/forecast", "internal/filename", "tools/cli",
 		"internal/httpguard", "internal/recovery",
-		"tools/internal/inspect", "tools/outfile", "internal/words", "tools/workload", "tools/workload/own",
+		"tools/internal/inspect", "tools/internal/foreign/minlz", "tools/outfile", "tools/picture", "tools/picture/save",
+		"internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},
 	"tools/examples":                {9, []string{".", "bloom", "internal/httpguard"}},
@@ -42,13 +43,15 @@ var rooms = map[string]room{
 	"replica/cmd/bloomkvd":          {9, []string{"replica", "tools/cli", "internal/httpguard"}},
 	"bench": {9, []string{
 		".", "internal/forecast", "tools/machine", "tools/cli", "tools/outfile", "tools/picture",
+		"tools/picture/save",
 		"tools/workload", "tools/workload/own",
 	}},
 	"bench/compare": {9, []string{
 		".", "bloomblock", "tools/machine", "tools/cli", "tools/outfile", "tools/workload", "tools/workload/own",
 	}},
 	"bench/sets": {9, []string{
-		"bloomblock", "bloom", "tools/machine", "tools/cli", "tools/outfile", "tools/picture", "tools/workload",
+		"bloomblock", "bloom", "tools/machine", "tools/cli", "tools/outfile", "tools/picture", "tools/picture/save",
+		"tools/workload",
 	}},
 
 	// what programs are made of
@@ -65,15 +68,17 @@ var rooms = map[string]room{
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	// those that know no store
-	"tools/workload": {7, []string{"internal/words"}},           // keys, choices, phases, figures of any store
-	"tools/picture":  {7, []string{"tools/outfile"}},            // charts and pages: it measures nothing
-	"tools/outfile":  {7, []string{"internal/filename", "vfs"}}, // files named by the user of a program
-	"tools/cli":      {7, []string{"internal/words"}},           // shared by the command-line programs
-	"tools/machine":  {7, nil},                                  // a description of the machine
+	"tools/workload":     {7, []string{"internal/words"}},                 // keys, choices, phases, figures of any store
+	"tools/picture":      {7, nil},                                        // charts and pages: it measures nothing
+	"tools/picture/save": {7, []string{"tools/outfile", "tools/picture"}}, // charts as files, with fonts
+	"tools/outfile":      {7, []string{"internal/filename", "vfs"}},       // files named by the user of a program
+	"tools/cli":          {7, []string{"internal/words"}},                 // shared by the command-line programs
+	"tools/machine":      {7, nil},                                        // a description of the machine
 
 	"tools/internal/filterexam": {7, []string{"bloomblock"}}, // filter blocks and what they should be
 
-	"tools/internal/foreign": {7, []string{"internal/corrupt", "internal/words"}}, // tables of other stores
+	"tools/internal/foreign":       {7, []string{"internal/corrupt", "internal/words"}}, // tables of other stores
+	"tools/internal/foreign/minlz": {7, []string{"tools/internal/foreign"}},             // a module that only a tool needs
 
 	// The store. "examples" is for the directories below it, of which a program imports one.
 	"examples":        {8, []string{".", "backup", "digest", "internal/httpguard"}},
@@ -206,7 +211,9 @@ var arrows = [][2]string{
 	{"tools/debug", "tools/internal/inspect"},
 	{"internal/recovery", "internal/compaction"},
 	{"internal/manifest", "internal/wal"},
-	{"tools/picture", "tools/outfile"},
+	{"tools/picture/save", "tools/picture"},
+	{"tools/picture/save", "tools/outfile"},
+	{"tools/internal/foreign/minlz", "tools/internal/foreign"},
 	{"internal/merge", "internal/ikey"},
 	{"internal/rangedel", "internal/ikey"},
 	{"internal/batch", "internal/ikey"},
@@ -221,7 +228,7 @@ var doors = map[string][]string{
 	"github.com/cespare/xxhash/v2":  {"bloomblock", "tools/internal/foreign"},
 	"github.com/google/btree":       {"internal/memtable"},
 	"github.com/klauspost/compress": {"internal/sstable/codec.go", "tools/internal/foreign/codec.go"},
-	"github.com/minio/minlz":        {"tools/internal/foreign/codec.go"},
+	"github.com/minio/minlz":        {"tools/internal/foreign/minlz"},
 	"golang.org/x/sys":              {"vfs", "internal/pages", "tools/machine"},
 	"golang.org/x/term":             {"tools/cli"},
 	"github.com/spf13/cobra": {
@@ -229,7 +236,7 @@ var doors = map[string][]string{
 	},
 	"github.com/spf13/pflag":              {"tools/cli"},
 	"github.com/schollz/progressbar/v3":   {"tools/examples/frontier", "tools/cli"},
-	"gonum.org/v1/plot":                   {"tools/picture"},
+	"gonum.org/v1/plot":                   {"tools/picture/save"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare", "tools/bloomkv-import"},
 	"github.com/syndtr/goleveldb":         {"bench/compare", "tools/bloomkv-import"},
 	"github.com/prometheus/client_golang": {"tools/examples/prometheus"},

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
-	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/picture/save"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
@@ -132,7 +132,7 @@ func (w *growth) run(ctx context.Context, command string) (err error) {
 	}
 	ctx = context.WithoutCancel(ctx) // an interrupt stops the measurements only
 	if w.plot != "" {
-		err = errors.Join(err, picture.Save(ctx, w.plot, r.charts()))
+		err = errors.Join(err, save.Charts(ctx, w.plot, r.charts()))
 	}
 	return errors.Join(err, show(w.Streams, w.json, r))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/outfile"
 	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/picture/save"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
 )
@@ -82,7 +83,7 @@ func (w *sweep) draw(ctx context.Context, p *picture.Page) error {
 	if w.plot == "" {
 		return nil
 	}
-	return p.Save(ctx, w.plot)
+	return save.Charts(ctx, w.plot, p.Charts())
 }
 
 // store opens the store of the current point, calls body, and closes the store.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/outfile"
-	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/picture/save"
 )
 
 func main() {
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return picture.Save(ctx, *draw, charts)
+		return save.Charts(ctx, *draw, charts)
 	}
 	var page bytes.Buffer
 	command := strings.TrimSpace("go -C bench/sets run . " + strings.Join(args, " "))

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/tools/cli"
+	_ "github.com/bloomkv/bloomkv/tools/internal/foreign/minlz" // for tables of Pebble
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/bloomkv/bloomkv/tools/outfile"
+	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/tools/picture/save"
 )
 
 // pageFlags name the files for the page and the charts; "" means none.
@@ -35,7 +37,7 @@ func (f *pageFlags) check() error {
 // A page can be written, and its charts can be saved.
 type page interface {
 	WriteHTML(w io.Writer) error
-	Save(ctx context.Context, dir string) error
+	Charts() []picture.Chart
 }
 
 // write writes the page and the charts that are requested.
@@ -54,7 +56,7 @@ func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
 		errs = append(errs, err)
 	}
 	if f.plot != "" {
-		errs = append(errs, p.Save(ctx, f.plot))
+		errs = append(errs, save.Charts(ctx, f.plot, p.Charts()))
 	}
 	return errors.Join(errs...)
 }

@@ -10,8 +10,8 @@
 // tables, and contains the seeds of their filters.
 // Mount it where only they can reach it.
 //
-// A program that imports this package also depends on gonum.org/v1/plot, which draws the charts. The root package does
-// not import it.
+// A program that imports this package becomes about 2 MB larger, and has no packages of other modules that the root
+// package does not bring.
 package debug
 
 import (
@@ -146,10 +146,7 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request) {
 	}
 	var section []byte
 	if h.store != nil {
-		if section, err = h.live(); err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
+		section = h.live()
 	}
 	writeAll(w, f.head, section, f.tail)
 }

@@ -6,8 +6,6 @@ import (
 	_ "embed" // the script
 	"errors"
 	"fmt"
-	"html"
-	"html/template"
 	"time"
 
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
@@ -100,9 +98,8 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		now.Heading = "Files only"
 		now.Text = fmt.Sprintf("This page shows what the files of the store showed at %s UTC. It has no live figures: "+
 			"the store is not open in this process. Reload it to read the files again.", clock)
-		now.HTML = template.HTML(fmt.Sprintf(
-			"<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n"+gap,
-			html.EscapeString(f.stamp), h.options.Reread))
+		now.HTML = picture.Format(
+			"<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n"+gap, f.stamp, h.options.Reread)
 	case h.dir == "":
 		p.Intro = "The store is not on the file system of the operating system, so its files are not shown."
 	default:

@@ -2,9 +2,8 @@ package debug
 
 import (
 	"bytes"
-	_ "embed" // the live section and its script
+	_ "embed" // the style and the script of the live section
 	"fmt"
-	"html/template"
 	"math"
 	"strconv"
 	"strings"
@@ -15,58 +14,85 @@ import (
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
-//go:embed live.html
-var liveHTML string
-
 //go:embed live.js
 var liveScript string
 
-var liveTemplate = template.Must(template.New("live").Parse(liveHTML))
-
-// The values for the template.
-type (
-	liveView struct {
-		State  string
-		Memory string // that it is too short, or ""
-		Time   string // of the latest sample, as in its JSON
-		Closed bool
-		Rows   []rowView
-		Work   []string // in progress
-		Log    []string // newest first
-	}
-	rowView struct {
-		row
-		Now, LastMinute string
-		Values          string // drawn, oldest first
-		Promises        string // drawn next to them; "" for most rows
-		Line, Promise   string // points of lines in a box of width × height
-	}
-)
+// A rowView is a row with what is shown of it.
+type rowView struct {
+	row
+	Now, LastMinute string
+	Values          string // drawn, oldest first
+	Promises        string // drawn next to them; "" for most rows
+	Line, Promise   string // points of lines in a box of width × height
+}
 
 const (
 	width, height = 240, 32 // of a line over time
 	mostLogged    = 20
 )
 
+//go:embed live.css
+var liveStyle string
+
 // live returns the live section of the page.
-func (h *handler) live() ([]byte, error) {
+func (h *handler) live() []byte {
 	m := h.store.sample(h.options.Interval)
 	samples := h.store.history()
-	v := liveView{State: stateOf(&m), Closed: isClosed(&m)}
-	if n := len(samples); n > 0 {
-		v.Time = samples[n-1].Time.Format(time.RFC3339Nano)
-		v.Memory = shortage(&samples[n-1])
-	}
-	for i := range rows {
-		v.Rows = append(v.Rows, viewOf(i, samples))
-	}
-	v.Log = logOf(samples)
-	if !v.Closed && len(samples) > 0 {
-		v.Work = inProgress(&m.Work)
-	}
 	var b bytes.Buffer
-	err := liveTemplate.Execute(&b, v)
-	return b.Bytes(), err
+	put := func(format string, args ...any) { b.WriteString(string(picture.Format(format, args...))) }
+	list := func(lines ...string) {
+		for _, line := range lines {
+			put("<li>%s</li>", line)
+		}
+	}
+	at, memory, closed := "", "", picture.HTML("")
+	if n := len(samples); n > 0 {
+		at, memory = samples[n-1].Time.Format(time.RFC3339Nano), shortage(&samples[n-1])
+	}
+	if isClosed(&m) {
+		closed = " data-closed"
+	}
+	put(`<style>
+%s</style>
+<div id="live" data-time="%s"%s>
+<p id="live-state" role="status">%s</p>
+<p id="live-memory">%s</p>
+<noscript><p>Without script the figures are those of the moment at which the page was loaded.</p></noscript>
+<ul id="live-work">`, picture.HTML(liveStyle), at, closed, stateOf(&m), memory)
+	if closed == "" && len(samples) > 0 {
+		list(inProgress(&m.Work)...)
+	}
+	put(`</ul>
+<div class="scroll" role="region" aria-label="Live figures" tabindex="0">
+<table>
+<caption>Now, and in the last minute. Lines are of the last samples, newest at the right;
+the dashed one is the promise.</caption>
+<thead><tr><th scope="col">figure</th><th scope="col">now</th><th scope="col">last minute</th>
+<th scope="col">over time</th></tr></thead>
+<tbody>
+`)
+	for i := range rows {
+		v := viewOf(i, samples)
+		put(`<tr data-path="%s" data-minute="%s" data-kind="%s" data-values="%s" data-promises="%s">`+
+			`<th scope="row">%s</th><td>%s</td><td>%s</td><td>`, v.Path, v.Minute, v.Kind, v.Values, v.Promises, v.Name, v.Now, v.LastMinute)
+		if v.Drawn {
+			put(`<svg viewBox="0 0 240 32" preserveAspectRatio="none" aria-hidden="true">`+
+				`<polyline points="%s"/>`, v.Line)
+			if v.Promise != "" {
+				put(`<polyline class="promise" points="%s"/>`, v.Promise)
+			}
+			put("</svg>")
+		}
+		put("</td></tr>\n")
+	}
+	put("</tbody>\n</table>\n</div>\n<p>What happened, newest first (times are UTC):</p>\n<ol id=\"live-log\">")
+	if log := logOf(samples); len(log) > 0 {
+		list(log...)
+	} else {
+		list("nothing yet")
+	}
+	put("</ol>\n</div>")
+	return b.Bytes()
 }
 
 // logOf returns the log of samples, newest first.

@@ -3,9 +3,13 @@ package picture
 import (
 	"math"
 	"strconv"
-
-	"gonum.org/v1/plot"
 )
+
+// A tick is a value of an axis with its label.
+type tick struct {
+	value float64
+	label string
+}
 
 // extent is the range of an axis.
 type extent struct{ min, max float64 }
@@ -20,7 +24,7 @@ func (e *extent) add(values ...float64) {
 
 // linearTicks returns about n labeled ticks within the range, at multiples of 1, 2 or 5 times a power of ten, and the
 // step between them.
-func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick, step float64) {
+func linearTicks(e extent, n int, label func(float64) string) (ticks []tick, step float64) {
 	step = math.Pow10(int(math.Floor(math.Log10((e.max - e.min) / float64(n)))))
 	for _, by := range []float64{2, 2.5, 2} { // 1, 2, 5, 10
 		if (e.max-e.min)/step <= float64(n) {
@@ -38,21 +42,21 @@ func linearTicks(e extent, n int, label func(float64) string) (ticks []plot.Tick
 		if rounded, err := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 12, 64), 64); err == nil {
 			v = rounded
 		}
-		ticks = append(ticks, plot.Tick{Value: v, Label: label(v)})
+		ticks = append(ticks, tick{v, label(v)})
 	}
 	return ticks, step
 }
 
 // makeDistinct prints the labels of an axis in full if three digits make two of them equal.
-func makeDistinct(ticks []plot.Tick) {
+func makeDistinct(ticks []tick) {
 	for i := range ticks {
-		if i > 0 && ticks[i].Label == ticks[i-1].Label {
+		if i > 0 && ticks[i].label == ticks[i-1].label {
 			for j := range ticks {
 				verb := byte('f')
-				if a := math.Abs(ticks[j].Value); a < 1e-4 || a >= 1e15 {
+				if a := math.Abs(ticks[j].value); a < 1e-4 || a >= 1e15 {
 					verb = 'g'
 				}
-				ticks[j].Label = strconv.FormatFloat(ticks[j].Value, verb, -1, 64)
+				ticks[j].label = strconv.FormatFloat(ticks[j].value, verb, -1, 64)
 			}
 			return
 		}
@@ -60,10 +64,10 @@ func makeDistinct(ticks []plot.Tick) {
 }
 
 // logTicks returns up to n labeled ticks at powers of ten, and at multiples of these if they are few.
-func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
+func logTicks(e extent, n int, label func(float64) string) []tick {
 	low, high := int(math.Floor(math.Log10(e.min)+1e-9)), int(math.Ceil(math.Log10(e.max)-1e-9))
-	among := func(every int, multiples ...float64) []plot.Tick {
-		var ticks []plot.Tick
+	among := func(every int, multiples ...float64) []tick {
+		var ticks []tick
 		for decade := low; decade <= high; decade++ {
 			if decade%every != 0 {
 				continue
@@ -71,13 +75,13 @@ func logTicks(e extent, n int, label func(float64) string) []plot.Tick {
 			for _, m := range multiples {
 				v := m * math.Pow10(decade)
 				if v >= e.min*(1-1e-9) && v <= e.max*(1+1e-9) {
-					ticks = append(ticks, plot.Tick{Value: v, Label: label(v)})
+					ticks = append(ticks, tick{v, label(v)})
 				}
 			}
 		}
 		return ticks
 	}
-	var best []plot.Tick
+	var best []tick
 	for _, multiples := range [][]float64{{1}, {1, 3}, {1, 2, 5}} {
 		if ticks := among(1, multiples...); len(ticks) <= n {
 			best = ticks

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // Bullets are rows that compare a value with others of its kind, on one axis (Few, "Bullet Graph Design Specification",
@@ -87,38 +84,38 @@ func (b *Bullets) extent() extent {
 }
 
 // setMarks arranges the legend: the bar, the tick and the marks.
-func (d *drawing) setMarks(space vg.Length) {
+func (d *drawing) setMarks(space float64) {
 	names := d.Bullets.names()
-	d.arrange(space, len(names), func(i int) (string, vg.Length) { return names[i], 14 })
+	d.arrange(space, len(names), func(i int) (string, float64) { return names[i], 14 })
 }
 
 // drawMark draws the sample of what is named i in the legend, and returns its width.
-func (d *drawing) drawMark(c *draw.Canvas, i int, at vg.Point) vg.Length {
+func (d *drawing) drawMark(c *canvas, i int, at Point) float64 {
 	const width = 14
 	switch i {
 	case 0:
-		box := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 5}, Max: vg.Point{X: at.X + width, Y: at.Y + 5}}
+		box := rect{Min: Point{X: at.X, Y: at.Y - 5}, Max: Point{X: at.X + width, Y: at.Y + 5}}
 		drawBox(c, box, series0)
 	case 1:
-		c.StrokeLine2(ink.stroke(3), at.X+width/2, at.Y-7, at.X+width/2, at.Y+7)
+		c.line(ink.stroke(3), at.X+width/2, at.Y-7, at.X+width/2, at.Y+7)
 	default:
-		c.DrawGlyphNoClip(markStyle(i-2), vg.Point{X: at.X + width/2, Y: at.Y})
+		c.mark(markStyle(i-2), Point{X: at.X + width/2, Y: at.Y})
 	}
 	return width
 }
 
 // markStyle returns the style of mark i. Marks lie on bars, so they have none of their colors.
-func markStyle(i int) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: lineRole(i + 1).color(), Radius: 4, Shape: marks[(i+1)%len(marks)]}
+func markStyle(i int) glyph {
+	return glyph{Color: lineRole(i + 1).color(), Radius: 4, Shape: marks[(i+1)%len(marks)]}
 }
 
-func (d *drawing) bulletsHeight(space vg.Length) vg.Length {
-	return vg.Length(len(d.Bullets.Rows))*d.lineHeight(1.8) + d.lineHeight(1) + 14 +
-		vg.Length(len(d.axisName(space)))*d.lineHeight(1)
+func (d *drawing) bulletsHeight(space float64) float64 {
+	return float64(len(d.Bullets.Rows))*d.lineHeight(1.8) + d.lineHeight(1) + 14 +
+		float64(len(d.axisName(space)))*d.lineHeight(1)
 }
 
 // bulletsInto draws the rows and the axis below them.
-func (d *drawing) bulletsInto(c draw.Canvas) {
+func (d *drawing) bulletsInto(c canvas) {
 	b := d.Bullets
 	space := c.Max.X - c.Min.X
 	names := make([]string, len(b.Rows))
@@ -128,53 +125,53 @@ func (d *drawing) bulletsInto(c draw.Canvas) {
 	left := d.leftNames(names, space)
 	from, wide, high := c.Min.X+left, space-left-8, d.lineHeight(1.8)
 	e := b.extent()
-	place := func(v float64) vg.Length {
+	place := func(v float64) float64 {
 		if b.Log {
-			return from + wide*vg.Length(math.Log(v/e.min)/math.Log(e.max/e.min))
+			return from + wide*float64(math.Log(v/e.min)/math.Log(e.max/e.min))
 		}
-		return from + wide*vg.Length((v-e.min)/(e.max-e.min))
+		return from + wide*float64((v-e.min)/(e.max-e.min))
 	}
-	low := c.Max.Y - vg.Length(len(b.Rows))*high - 2
+	low := c.Max.Y - float64(len(b.Rows))*high - 2
 	ticks, _ := linearTicks(e, d.xTicks, d.formatY)
 	if b.Log {
 		ticks = logTicks(e, d.xTicks, d.formatY)
 	}
 	style := d.style(muted, 1)
-	style.XAlign = draw.XCenter
+	style.xAlign = alignCenter
 	end := c.Min.X
 	for _, t := range ticks {
-		x := place(t.Value)
-		c.StrokeLine2(grid.stroke(0.75), x, low, x, c.Max.Y)
-		if width := style.Width(t.Label); x-width/2 > end && x+width/2 <= c.Max.X {
-			c.FillText(style, vg.Point{X: x, Y: low - 4}, t.Label)
+		x := place(t.value)
+		c.line(grid.stroke(0.75), x, low, x, c.Max.Y)
+		if width := style.width(t.label); x-width/2 > end && x+width/2 <= c.Max.X {
+			c.write(style, Point{X: x, Y: low - 4}, t.label)
 			end = x + width/2 + 8
 		}
 	}
 	for i := range b.Rows {
 		r := &b.Rows[i]
-		middle := c.Max.Y - (vg.Length(i)+0.5)*high
+		middle := c.Max.Y - (float64(i)+0.5)*high
 		d.drawLeftName(&c, r.Name, left, middle)
 		if b.shows(r.Bar) {
-			drawBox(&c, vg.Rectangle{
-				Min: vg.Point{X: from, Y: middle - high/4},
-				Max: vg.Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
+			drawBox(&c, rect{
+				Min: Point{X: from, Y: middle - high/4},
+				Max: Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
 			}, series0)
 		}
 		if b.shows(r.Tick) {
 			x := place(r.Tick)
-			c.StrokeLine2(background.stroke(5), x, middle-high*0.4, x, middle+high*0.4)
-			c.StrokeLine2(ink.stroke(3), x, middle-high*0.4, x, middle+high*0.4)
+			c.line(background.stroke(5), x, middle-high*0.4, x, middle+high*0.4)
+			c.line(ink.stroke(3), x, middle-high*0.4, x, middle+high*0.4)
 		}
 		for k, v := range r.Marks {
 			if b.shows(v) {
 				back := markStyle(k)
 				back.Color, back.Radius = background.color(), back.Radius+1.5
-				c.DrawGlyphNoClip(back, vg.Point{X: place(v), Y: middle})
-				c.DrawGlyphNoClip(markStyle(k), vg.Point{X: place(v), Y: middle})
+				c.mark(back, Point{X: place(v), Y: middle})
+				c.mark(markStyle(k), Point{X: place(v), Y: middle})
 			}
 		}
 	}
-	c.StrokeLine2(muted.stroke(1), from, low, from+wide, low)
+	c.line(muted.stroke(1), from, low, from+wide, low)
 	d.drawAxisName(&c, space)
 }
 

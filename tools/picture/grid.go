@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A Grid is a table of values, drawn as cells in the colors of a scale. The chart's Y names the values, its X the
@@ -29,8 +26,8 @@ type Grid struct {
 const (
 	maxCells = 4096 // maximum number of cells of a grid, and of rectangles of spans
 
-	tallest = vg.Length(30) // maximum height of a cell
-	thread  = vg.Length(0.75)
+	tallest = float64(30) // maximum height of a cell
+	thread  = float64(0.75)
 )
 
 func (g *Grid) all() (values []float64) {
@@ -64,59 +61,59 @@ func (g *Grid) check() error {
 
 // gridHeight returns the height of the plot. Cells are at most as high as wide, but high enough for the names of their
 // rows.
-func (d *drawing) gridHeight(space vg.Length) vg.Length {
+func (d *drawing) gridHeight(space float64) float64 {
 	g := d.Grid
 	row := min(d.gridNames(space).cell, tallest)
 	if len(g.Rows) > 0 {
 		row = max(row, d.lineHeight(1))
 	}
-	height := row * vg.Length(len(g.Values))
+	height := row * float64(len(g.Values))
 	if len(g.Columns) > 0 {
 		height += d.gridNames(space).below + 6
 	}
-	return height + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 4
+	return height + float64(len(d.axisName(space)))*d.lineHeight(1) + 4
 }
 
 // gridNames returns the space for the names of rows and columns, and the width of a cell.
-func (d *drawing) gridNames(space vg.Length) (n struct{ left, below, cell vg.Length }) {
+func (d *drawing) gridNames(space float64) (n struct{ left, below, cell float64 }) {
 	n.left = d.leftNames(d.Grid.Rows, space)
 	style := d.style(muted, 1)
 	for _, name := range d.Grid.Columns {
-		n.below = max(n.below, min(style.Width(clean(name)), d.width/5))
+		n.below = max(n.below, min(style.width(clean(name)), d.width/5))
 	}
-	n.cell = (space - n.left) / vg.Length(len(d.Grid.Values[0]))
+	n.cell = (space - n.left) / float64(len(d.Grid.Values[0]))
 	return n
 }
 
 // gridInto draws the cells, their names, and the name of the X axis.
-func (d *drawing) gridInto(c draw.Canvas) {
+func (d *drawing) gridInto(c canvas) {
 	g := d.Grid
 	space := c.Max.X - c.Min.X
 	names := d.gridNames(space)
-	low := c.Min.Y + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 4
+	low := c.Min.Y + float64(len(d.axisName(space)))*d.lineHeight(1) + 4
 	if len(g.Columns) > 0 {
 		low += names.below + 6
 	}
-	height := (c.Max.Y - low) / vg.Length(len(g.Values))
+	height := (c.Max.Y - low) / float64(len(g.Values))
 	if page := pageOf(&c); page != nil && g.Of != "" && !g.Labels && len(g.Columns) == 0 {
 		d.gridImage(page, &c, names.left, names.cell, low)
 		return
 	}
-	inside := vg.Length(0) // a thin gap between cells, unless they are small
+	inside := float64(0) // a thin gap between cells, unless they are small
 	if names.cell > 6 {
 		inside = thread / 2
 	}
 	var cells []cell
 	for i, row := range g.Values {
-		top := c.Max.Y - vg.Length(i)*height
+		top := c.Max.Y - float64(i)*height
 		if len(g.Rows) > 0 {
 			d.drawLeftName(&c, g.Rows[i], names.left, top-height/2)
 		}
 		for j, v := range row {
-			x := c.Min.X + names.left + vg.Length(j)*names.cell
-			b := cell{value: v, box: vg.Rectangle{
-				Min: vg.Point{X: x + inside, Y: top - height + inside},
-				Max: vg.Point{X: x + names.cell - inside, Y: top - inside},
+			x := c.Min.X + names.left + float64(j)*names.cell
+			b := cell{value: v, box: rect{
+				Min: Point{X: x + inside, Y: top - height + inside},
+				Max: Point{X: x + names.cell - inside, Y: top - inside},
 			}}
 			if g.Labels && v != NoValue {
 				b.label = d.formatY(v)
@@ -127,14 +124,14 @@ func (d *drawing) gridInto(c draw.Canvas) {
 	d.key.drawCells(&c, d, cells)
 
 	style := d.style(muted, 1)
-	style.Rotation, style.XAlign, style.YAlign = 1.5707963267948966, draw.XRight, draw.YCenter
+	style.rotation, style.xAlign, style.yAlign = 1.5707963267948966, alignRight, alignMiddle
 	every := 1
-	for vg.Length(every)*names.cell < d.lineHeight(0.8) {
+	for float64(every)*names.cell < d.lineHeight(0.8) {
 		every++
 	}
 	for j := 0; j < len(g.Columns); j += every {
-		x := c.Min.X + names.left + (vg.Length(j)+0.5)*names.cell
-		c.FillText(style, vg.Point{X: x - style.FontExtents().Descent/2, Y: low - 4},
+		x := c.Min.X + names.left + (float64(j)+0.5)*names.cell
+		c.write(style, Point{X: x, Y: low - 4},
 			strings.Join(wrap(d.style(muted, 1), clean(g.Columns[j]), names.below+1, 1), ""))
 	}
 	d.drawAxisName(&c, space)
@@ -142,14 +139,14 @@ func (d *drawing) gridInto(c draw.Canvas) {
 
 // gridImage draws the cells as the pixels of an image, which takes a tenth of the bytes, with the names of the rows. A
 // narrow chart has no values for a pointer.
-func (d *drawing) gridImage(page *svgCanvas, c *draw.Canvas, left, width, low vg.Length) {
+func (d *drawing) gridImage(page *svgCanvas, c *canvas, left, width, low float64) {
 	g := d.Grid
-	height := (c.Max.Y - low) / vg.Length(len(g.Values))
+	height := (c.Max.Y - low) / float64(len(g.Values))
 	steps := make([][]int, len(g.Values))
 	var values []string
 	for i, row := range g.Values {
 		if len(g.Rows) > 0 {
-			d.drawLeftName(c, g.Rows[i], left, c.Max.Y-(vg.Length(i)+0.5)*height)
+			d.drawLeftName(c, g.Rows[i], left, c.Max.Y-(float64(i)+0.5)*height)
 		}
 		for _, v := range row {
 			step, text := -1, d.key.noValue
@@ -162,9 +159,9 @@ func (d *drawing) gridImage(page *svgCanvas, c *draw.Canvas, left, width, low vg
 	if d.size.width < wide.width {
 		values = nil
 	}
-	page.cells(vg.Rectangle{
-		Min: vg.Point{X: c.Min.X + left, Y: low},
-		Max: vg.Point{X: c.Min.X + left + width*vg.Length(len(g.Values[0])), Y: c.Max.Y},
+	page.cells(rect{
+		Min: Point{X: c.Min.X + left, Y: low},
+		Max: Point{X: c.Min.X + left + width*float64(len(g.Values[0])), Y: c.Max.Y},
 	}, steps, values, g)
 	d.drawAxisName(c, c.Max.X-c.Min.X)
 }

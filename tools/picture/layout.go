@@ -3,32 +3,30 @@ package picture
 import (
 	"math"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
 )
 
 // A drawing is a chart with its layout: the blocks of text above and below the plot, and the height of everything.
 type drawing struct {
 	*Chart
 	size
-	margin              vg.Length
+	margin              float64
 	title, above, below []string // title; name of the Y axis; caption
 	legend              [][]entry
 	key                 *key // explains colors, instead of a legend
-	height              vg.Length
+	height              float64
 }
 
 // An entry is the position of a line, or of something else with a name, in the legend.
 type entry struct {
 	line  int // index among what is named
 	name  string
-	x     vg.Length
-	width vg.Length
+	x     float64
+	width float64
 }
 
 const (
-	gap      = vg.Length(20) // between entries of the legend
-	blockGap = vg.Length(6)  // between the parts of a chart
+	gap      = float64(20) // between entries of the legend
+	blockGap = float64(6)  // between the parts of a chart
 )
 
 // layOut computes the layout. With words, title and caption are part of the drawing; on a page they are HTML.
@@ -68,36 +66,36 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		legend = d.key.rows()
 	}
 	d.height = 2*d.margin + d.size.plot
-	d.height += vg.Length(len(d.title)) * d.lineHeight(1.2)
-	d.height += vg.Length(legend+len(d.above)) * d.lineHeight(1)
-	d.height += vg.Length(len(d.below)) * d.lineHeight(0.9)
+	d.height += float64(len(d.title)) * d.lineHeight(1.2)
+	d.height += float64(legend+len(d.above)) * d.lineHeight(1)
+	d.height += float64(len(d.below)) * d.lineHeight(0.9)
 	for _, block := range []int{len(d.title), legend, len(d.above), len(d.below)} {
 		if block > 0 {
 			d.height += blockGap
 		}
 	}
-	d.height = vg.Length(math.Ceil(float64(d.height)))
+	d.height = math.Ceil(d.height)
 	return d
 }
 
 // setLegend arranges the names of the lines.
-func (d *drawing) setLegend(space vg.Length) {
+func (d *drawing) setLegend(space float64) {
 	if len(d.Lines) > 1 || d.Lines[0].Name != "" {
-		d.arrange(space, len(d.Lines), func(i int) (string, vg.Length) {
+		d.arrange(space, len(d.Lines), func(i int) (string, float64) {
 			return d.Lines[i].Name, d.Lines[i].Kind.swatch()
 		})
 	}
 }
 
 // arrange arranges n names of the legend in rows, each behind a sample.
-func (d *drawing) arrange(space vg.Length, n int, what func(i int) (name string, swatch vg.Length)) {
+func (d *drawing) arrange(space float64, n int, what func(i int) (name string, swatch float64)) {
 	style := d.style(ink, 1)
-	x := vg.Length(0)
+	x := float64(0)
 	for i := range n {
 		name, swatch := what(i)
 		swatch += 6
 		name = strings.Join(wrap(style, clean(name), space-swatch, 1), "")
-		e := entry{line: i, name: name, width: swatch + style.Width(name)}
+		e := entry{line: i, name: name, width: swatch + style.width(name)}
 		if x > 0 && x+e.width > space {
 			x = 0
 		}
@@ -111,7 +109,7 @@ func (d *drawing) arrange(space vg.Length, n int, what func(i int) (name string,
 }
 
 // swatch returns the width of the sample in front of a name in the legend.
-func (k Kind) swatch() vg.Length {
+func (k Kind) swatch() float64 {
 	switch k {
 	case Points:
 		return 9

@@ -2,16 +2,15 @@ package picture
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
-	_ "embed" // the page's template
+	_ "embed" // the style and the script of the page
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
-	"html/template"
 	"io"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -40,7 +39,7 @@ type Section struct {
 	Notes   []Note
 	Figures []Figure
 	// HTML is put into the page as it is: whoever made it has escaped all text in it.
-	HTML   template.HTML
+	HTML   HTML
 	Charts []Chart
 	Table  *Table
 	// Folded are parts of this section that show only their heading until they are opened. They cannot have folded
@@ -81,100 +80,73 @@ type Table struct {
 // maxPage is the maximum size of a page in bytes. Browsers struggle with larger ones.
 const maxPage = 32 << 20
 
-//go:embed page.html
-var pageHTML string
+//go:embed page.css
+var pageCSS string
 
 //go:embed page.js
 var pageScript string
 
-var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
-
-var sectionID = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]*$`)
-
-// The values for the template.
-type (
-	pageView struct {
-		Title       string
-		Policy      template.HTMLAttr
-		Scripts     []template.JS
-		Data        template.JS
-		Light, Dark template.CSS
-		Classes     template.CSS
-		Intro       []string
-		Sections    []sectionView
-	}
-	sectionView struct {
-		ID, Heading string
-		Text        []string
-		Notes       []Note
-		Figures     []Figure
-		HTML        template.HTML
-		Charts      []chartView
-		Table       *tableView
-		Folded      []sectionView
-	}
-	chartView struct {
-		Name           string
-		Title, Caption string
-		SVGs           []template.HTML
-		Inner          bool // in a folded part
-		Wide           bool
-	}
-	tableView struct {
-		Label, Caption string
-		Head           []cellView
-		Rows           []rowView
-		More           int // columns that are not shown at once
-	}
-	rowView struct {
-		Group string
-		Cells []cellView
-	}
-	cellView struct {
-		Cell  string
-		Class string // class of its column
-		Link  string // ID of a section
-	}
-)
-
 // WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
-	view := pageView{
-		Title: clean(p.Title), Intro: paragraphs(p.Intro), Policy: template.HTMLAttr(`content="` + p.Policy() + `"`),
+	d := doc{addresses: map[string]bool{mainID: true, dataID: true}}
+	light, dark, classes := pageColors()
+	d.put(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="%s">
+<meta name="color-scheme" content="light dark">
+<title>%s</title>
+<style>
+:root {%s}
+@media (prefers-color-scheme: dark) { :root {%s} }
+%s%s
+</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<header>
+<h1>%s</h1>
+`, HTML(p.Policy()), clean(p.Title), light, dark, HTML(pageCSS), classes, clean(p.Title))
+	for _, text := range paragraphs(p.Intro) {
+		d.put("<p class=\"intro\">%s</p>\n", text)
 	}
-	for _, script := range p.scripts() {
-		if strings.Contains(strings.ToLower(script), "</script") {
-			return errors.New("a script contains its own end")
+	if len(p.Sections) > 1 {
+		d.put("<nav aria-label=\"Sections\"><ul>\n")
+		for i := range p.Sections {
+			d.put("<li><a href=\"#%s\">%s</a></li>\n", p.Sections[i].ID, clean(p.Sections[i].Heading))
 		}
-		view.Scripts = append(view.Scripts, template.JS(script))
+		d.put("</ul></nav>\n")
+	}
+	d.put("</header>\n<main id=\"main\" tabindex=\"-1\">\n")
+	for i := range p.Sections {
+		if err := d.section(&p.Sections[i], i, false); err != nil {
+			return err
+		}
+	}
+	d.put("</main>\n")
+	if err := d.checkLinks(); err != nil {
+		return err
 	}
 	if p.Data != nil {
 		data, err := json.Marshal(p.Data) // which escapes what would end the element
 		if err != nil {
 			return fmt.Errorf("the data of the page: %w", err)
 		}
-		view.Data = template.JS(data)
+		d.put("<script type=\"application/json\" id=\"data\">%s</script>\n", HTML(data))
 	}
-	view.Light, view.Dark, view.Classes = pageColors()
-	addresses := map[string]bool{mainID: true, dataID: true}
-	for i := range p.Sections {
-		v, err := p.Sections[i].view(i, addresses, false)
-		if err != nil {
-			return err
+	for _, script := range p.scripts() {
+		if strings.Contains(strings.ToLower(script), "</script") {
+			return errors.New("a script contains its own end")
 		}
-		view.Sections = append(view.Sections, v)
+		d.put("<script>%s</script>\n", HTML(script))
 	}
-	if err := p.checkLinks(addresses); err != nil {
-		return err
+	d.put("</body>\n</html>\n")
+	if d.Len() > maxPage {
+		return fmt.Errorf("the page has %d bytes, want at most %d", d.Len(), maxPage)
 	}
-	var b bytes.Buffer
-	if err := pageTemplate.Execute(&b, view); err != nil {
-		return err
-	}
-	if b.Len() > maxPage {
-		return fmt.Errorf("the page has %d bytes, want at most %d", b.Len(), maxPage)
-	}
-	_, err := b.WriteTo(w)
+	_, err := d.WriteTo(w)
 	return err
 }
 
@@ -202,157 +174,228 @@ const (
 	dataID = "data"
 )
 
+// A doc is a page that is being written.
+type doc struct {
+	bytes.Buffer
+
+	addresses map[string]bool // IDs of sections
+	links     []link
+}
+
+// A link leads to a section, whose ID is to.
+type link struct{ from, to string }
+
+func (d *doc) put(format string, args ...any) { d.WriteString(string(Format(format, args...))) }
+
+// HTML is text in which all that was not written by the program is escaped.
+type HTML string
+
+// Format formats like fmt.Sprintf, and escapes all arguments that are strings. Attributes must have quotes.
+func Format(format string, args ...any) HTML {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = HTML(html.EscapeString(s))
+		}
+	}
+	return HTML(fmt.Sprintf(format, args...))
+}
+
+// when returns some HTML, or nothing.
+func when(there bool, s HTML) HTML {
+	if there {
+		return s
+	}
+	return ""
+}
+
 // checkLinks reports the first link to a section that does not exist.
-func (p *Page) checkLinks(addresses map[string]bool) error {
-	for _, s := range p.Sections {
-		for _, part := range append([]Section{s}, s.Folded...) {
-			for _, c := range part.Charts {
-				for _, link := range c.links() {
-					if !addresses[link] {
-						return fmt.Errorf("section %q: chart %q links to %q, which is not a section", part.ID, c.Name,
-							link)
-					}
-				}
-			}
-			if part.Table == nil {
-				continue
-			}
-			for i, link := range part.Table.Links {
-				if link != "" && !addresses[link] {
-					return fmt.Errorf("section %q: table %q: row %d links to %q, which is not a section",
-						part.ID, part.Table.Caption, i+1, link)
-				}
-			}
+func (d *doc) checkLinks() error {
+	for _, l := range d.links {
+		if !d.addresses[l.to] {
+			return fmt.Errorf("%s links to %q, which is not a section", l.from, l.to)
 		}
 	}
 	return nil
 }
 
-// view checks and draws section i of the page, or folded part i of a section, and adds its ID to addresses.
-func (s *Section) view(i int, addresses map[string]bool, inner bool) (sectionView, error) {
-	v := sectionView{ID: s.ID, Heading: clean(s.Heading), Text: paragraphs(s.Text), HTML: s.HTML}
-	if !sectionID.MatchString(s.ID) || addresses[s.ID] {
-		return v, fmt.Errorf("section %d: ID %q is not unique or not a letter followed by letters, digits and '-'",
+// section writes section i of the page, or folded part i of a section.
+func (d *doc) section(s *Section, i int, inner bool) error {
+	if !isName(s.ID, "-") || s.ID[0] <= '9' || d.addresses[s.ID] {
+		return fmt.Errorf("section %d: ID %q is not unique or not a letter followed by letters, digits and '-'",
 			i+1, s.ID)
 	}
-	addresses[s.ID] = true
-	fail := func(err error) (sectionView, error) { return v, fmt.Errorf("section %q: %w", s.ID, err) }
-	for _, f := range s.Figures {
-		v.Figures = append(v.Figures, Figure{clean(f.Name), clean(f.Value), clean(f.Remark)})
+	d.addresses[s.ID] = true
+	if heading := clean(s.Heading); inner {
+		d.put("<details>\n<summary><h3>%s</h3></summary>\n<div id=\"%s\">\n", heading, s.ID)
+	} else {
+		d.put("<section aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", s.ID, s.ID, heading)
 	}
-	for _, n := range s.Notes {
-		v.Notes = append(v.Notes, Note{n.Wrong, n.Serious, clean(n.Title), clean(n.Text), n.Advice})
+	err := d.parts(s, inner)
+	if inner {
+		d.put("</div>\n</details>\n")
+	} else {
+		for i := range s.Folded {
+			err = cmp.Or(err, d.section(&s.Folded[i], i, true))
+		}
+		d.put("</section>\n")
 	}
+	if err != nil {
+		return fmt.Errorf("section %q: %w", s.ID, err)
+	}
+	return nil
+}
+
+// parts writes what a section has besides its heading and folded parts.
+func (d *doc) parts(s *Section, inner bool) error {
+	for _, text := range paragraphs(s.Text) {
+		d.put("<p>%s</p>\n", text)
+	}
+	for i := range s.Notes {
+		d.note(&s.Notes[i])
+	}
+	if len(s.Figures) > 0 {
+		d.put("<dl class=\"figures\">\n")
+		for _, f := range s.Figures {
+			d.put("<div><dt>%s</dt><dd class=\"value\">%s</dd>", clean(f.Name), clean(f.Value))
+			if f.Remark != "" {
+				d.put("<dd class=\"remark\">%s</dd>", clean(f.Remark))
+			}
+			d.put("</div>\n")
+		}
+		d.put("</dl>\n")
+	}
+	d.put("%s", s.HTML)
 	for i := range s.Charts {
-		chart, err := s.Charts[i].view()
-		if err != nil {
-			return fail(err)
+		if err := d.chart(&s.Charts[i], s.ID, inner); err != nil {
+			return err
 		}
-		chart.Inner = inner
-		v.Charts = append(v.Charts, chart)
-	}
-	if s.Table != nil {
-		table, err := s.Table.view()
-		if err != nil {
-			return fail(err)
-		}
-		table.Label = nonEmpty(table.Caption, v.Heading)
-		v.Table = table
 	}
 	if inner && len(s.Folded) > 0 {
-		return fail(errors.New("a folded part has folded parts"))
+		return errors.New("a folded part has folded parts")
 	}
-	for i := range s.Folded {
-		part, err := s.Folded[i].view(i, addresses, true)
-		if err != nil {
-			return fail(err)
-		}
-		v.Folded = append(v.Folded, part)
+	if s.Table != nil {
+		return d.table(s.Table, s)
 	}
-	return v, nil
+	return nil
 }
 
-// view draws the chart in both layouts.
-func (c *Chart) view() (chartView, error) {
-	v := chartView{Name: c.Name, Title: clean(c.Title), Caption: clean(c.Caption), Wide: c.Wide}
+func (d *doc) note(n *Note) {
+	class, sign, title := "note", "✓", clean(n.Title)
+	switch {
+	case n.Serious:
+		class, sign, title = "note wrong serious", "!", "Serious problem: "+title
+	case n.Wrong:
+		class, sign, title = "note wrong", "!", "Problem: "+title
+	case n.Advice:
+		class, sign = "note advice", "→"
+	}
+	d.put("<div class=\"%s\"><span class=\"sign\" aria-hidden=\"true\">%s</span><p><strong>%s.</strong>%s</p></div>\n",
+		class, sign, title, when(n.Text != "", Format(" %s", clean(n.Text))))
+}
+
+// chart draws the chart in both layouts.
+func (d *doc) chart(c *Chart, section string, inner bool) error {
 	if err := c.check(); err != nil {
-		return v, err
+		return err
 	}
-	for _, layout := range []struct {
-		class string
-		size  size
-	}{{"wide", c.size()}, {"narrow", narrow}} {
-		d := c.layOut(layout.size, false)
-		body := d.svg(true)
-		// The canvas has escaped all text in the body.
-		v.SVGs = append(v.SVGs,
-			template.HTML(fmt.Sprintf("<svg class=%q viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n%s</svg>\n",
-				layout.class, d.width.Points(), d.height.Points(), html.EscapeString(v.Title+". "+c.summary()), body)))
+	for _, to := range c.links() {
+		d.links = append(d.links, link{fmt.Sprintf("section %q: chart %q", section, c.Name), to})
 	}
-	return v, nil
+	title, tag := clean(c.Title), HTML("h3")
+	if inner {
+		tag = "h4"
+	}
+	d.put("<figure data-name=\"%s\"%s>\n<%s>%s</%s>\n", c.Name, when(c.Wide, ` class="full"`), tag, title, tag)
+	for i, class := range []string{"wide", "narrow"} {
+		drawn := c.layOut([]size{c.size(), narrow}[i], false)
+		d.put("<svg class=\"%s\" viewBox=\"0 0 %g %g\" role=\"img\" aria-label=\"%s\">\n%s</svg>\n", class, drawn.width,
+			drawn.height, title+". "+c.summary(), HTML(drawn.svg(true)))
+	}
+	if c.Caption != "" {
+		d.put("<figcaption>%s</figcaption>\n", clean(c.Caption))
+	}
+	d.put("</figure>\n")
+	return nil
 }
 
-func (t *Table) view() (*tableView, error) {
-	if len(t.Head) == 0 {
-		return nil, fmt.Errorf("table %q: no columns", t.Caption)
+func (d *doc) table(t *Table, s *Section) error {
+	fail := func(format string, args ...any) error {
+		return fmt.Errorf("table %q: %w", t.Caption, fmt.Errorf(format, args...))
 	}
-	if len(t.Links) > 0 && len(t.Links) != len(t.Rows) {
-		return nil, fmt.Errorf("table %q: %d links for %d rows", t.Caption, len(t.Links), len(t.Rows))
+	switch {
+	case len(t.Head) == 0:
+		return fail("no columns")
+	case len(t.Links) > 0 && len(t.Links) != len(t.Rows):
+		return fail("%d links for %d rows", len(t.Links), len(t.Rows))
+	case len(t.Groups) > 0 && len(t.Groups) != len(t.Rows):
+		return fail("%d groups for %d rows", len(t.Groups), len(t.Rows))
 	}
-	if len(t.Groups) > 0 && len(t.Groups) != len(t.Rows) {
-		return nil, fmt.Errorf("table %q: %d groups for %d rows", t.Caption, len(t.Groups), len(t.Rows))
-	}
-	v := &tableView{Caption: clean(t.Caption)}
-	if t.Main > 0 {
-		v.More = max(len(t.Head)-t.Main, 0)
-	}
-	classes := make([]string, len(t.Head))
 	for i, row := range t.Rows {
 		if len(row) != len(t.Head) {
-			return nil, fmt.Errorf("table %q: row %d has %d cells, want %d", t.Caption, i+1, len(row), len(t.Head))
+			return fail("row %d has %d cells, want %d", i+1, len(row), len(t.Head))
 		}
-		for j, cell := range row {
-			switch cell = clean(cell); {
+	}
+	d.put("<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n",
+		nonEmpty(clean(t.Caption), clean(s.Heading)))
+	if t.Main > 0 && t.Main < len(t.Head) {
+		d.put("<p class=\"tools\"><label><input type=\"checkbox\" class=\"all\"> %d more columns</label></p>\n",
+			len(t.Head)-t.Main)
+	}
+	d.put("<table>\n")
+	if t.Caption != "" {
+		d.put("<caption>%s</caption>\n", clean(t.Caption))
+	}
+	classes := t.classes()
+	d.put("<thead><tr>")
+	for j, name := range t.Head {
+		d.put("<th scope=\"col\"%s>%s</th>", classes[j], clean(name))
+	}
+	d.put("</tr></thead>\n<tbody>\n")
+	for i, row := range t.Rows {
+		d.put("<tr")
+		if len(t.Groups) > 0 {
+			d.put(" data-group=\"%s\"", clean(t.Groups[i]))
+		}
+		name := Format("%s", clean(row[0]))
+		if len(t.Links) > 0 && t.Links[i] != "" {
+			d.links = append(d.links, link{
+				fmt.Sprintf("section %q: table %q: row %d", s.ID, t.Caption, i+1), t.Links[i],
+			})
+			name = Format("<a href=\"#%s\">%s</a>", t.Links[i], name)
+		}
+		d.put("><th scope=\"row\">%s</th>", name)
+		for j, cell := range row[1:] {
+			d.put("<td%s>%s</td>", classes[j+1], clean(cell))
+		}
+		d.put("</tr>\n")
+	}
+	d.put("</tbody>\n</table>\n</div>\n")
+	return nil
+}
+
+// classes returns the class attribute of each column: long text, words, and those that are not shown at once.
+func (t *Table) classes() []HTML {
+	all := make([]HTML, len(t.Head))
+	for j := range t.Head {
+		var class string
+		for _, row := range t.Rows {
+			switch cell := clean(row[j]); {
 			case utf8.RuneCountInString(cell) > shortCell:
-				classes[j] = classText
-			case !numeric(cell) && classes[j] == "":
-				classes[j] = classShort
+				class = "text"
+			case !numeric(cell) && class == "":
+				class = "text short"
 			}
 		}
-	}
-	for j := range classes[len(t.Head)-v.More:] {
-		class := &classes[len(t.Head)-v.More+j]
-		*class = strings.TrimSpace(*class + " " + classMore)
-	}
-	for j, name := range t.Head {
-		v.Head = append(v.Head, cellView{Cell: clean(name), Class: classes[j]})
-	}
-	for _, row := range t.Rows {
-		cells := make([]cellView, 0, len(row))
-		for j, cell := range row {
-			cells = append(cells, cellView{Cell: clean(cell), Class: classes[j]})
+		if t.Main > 0 && j >= t.Main {
+			class = strings.TrimSpace(class + " more")
 		}
-		if len(t.Links) > 0 {
-			cells[0].Link = t.Links[len(v.Rows)]
-		}
-		row := rowView{Cells: cells}
-		if len(t.Groups) > 0 {
-			row.Group = clean(t.Groups[len(v.Rows)])
-		}
-		v.Rows = append(v.Rows, row)
+		all[j] = when(class != "", Format(` class="%s"`, class))
 	}
-	return v, nil
+	return all
 }
 
 // shortCell is the maximum number of characters of a cell that is kept on one line.
 const shortCell = 30
-
-// Classes of columns: long text, words, and those that are not shown at once.
-const (
-	classText  = "text"
-	classShort = "text short"
-	classMore  = "more"
-)
 
 // numeric reports whether a cell is empty, a dash, or starts like a number.
 func numeric(s string) bool {
@@ -372,12 +415,12 @@ func paragraphs(s string) []string {
 }
 
 // pageColors returns the palette as CSS variables, and the classes of charts.
-func pageColors() (light, dark, classes template.CSS) {
+func pageColors() (light, dark, classes HTML) {
 	var l, d, c strings.Builder
 	for _, p := range palette {
 		fmt.Fprintf(&l, " --%s: %s;", p.name, cssHex(p.light))
 		fmt.Fprintf(&d, " --%s: %s;", p.name, cssHex(p.dark))
 		fmt.Fprintf(&c, ".f-%s{fill:var(--%[1]s)}.s-%[1]s{stroke:var(--%[1]s);fill:none}", p.name)
 	}
-	return template.CSS(l.String() + " "), template.CSS(d.String() + " "), template.CSS(c.String())
+	return HTML(l.String() + " "), HTML(d.String() + " "), HTML(c.String())
 }

@@ -4,9 +4,6 @@ import (
 	"image/color"
 	"math"
 	"strconv"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A role is the use of a color. On a page it has a value for light and one for dark mode; elsewhere the light one is
@@ -71,40 +68,37 @@ var marks = [...]mark{
 	{corners: 3, turn: math.Pi / 2, hollow: true},
 }
 
-// A mark implements draw.GlyphDrawer. It is a regular polygon or a circle; all marks look equally large.
+// A mark is a regular polygon or a circle; all marks look equally large.
 type mark struct {
 	corners int     // 0 is a circle
 	turn    float64 // of the first corner from the right, in radians
 	hollow  bool
 }
 
-func (m mark) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	var path vg.Path
-	if m.corners == 0 {
-		path.Move(vg.Point{X: at.X + style.Radius, Y: at.Y})
-		path.Arc(at, style.Radius, 0, 2*math.Pi)
-	}
-	n := float64(m.corners)
-	// A polygon with the area of the circle has a radius greater by √(π / (n/2 · sin(2π/n))).
-	radius := float64(style.Radius) * math.Sqrt(2*math.Pi/(n*math.Sin(2*math.Pi/n)))
-	for i := range m.corners {
-		sin, cos := math.Sincos(m.turn + 2*math.Pi*float64(i)/n)
-		corner := vg.Point{X: at.X + vg.Length(radius*cos), Y: at.Y + vg.Length(radius*sin)}
-		if i == 0 {
-			path.Move(corner)
-		} else {
-			path.Line(corner)
+// A glyph is a mark with its color and size.
+type glyph struct {
+	Color  color.NRGBA
+	Radius float64
+	Shape  mark
+}
+
+func (c *canvas) mark(g glyph, at Point) {
+	path := Path{Points: []Point{at}, Radius: g.Radius}
+	if g.Shape.corners > 0 {
+		n := float64(g.Shape.corners)
+		// A polygon with the area of the circle has a radius greater by √(π / (n/2 · sin(2π/n))).
+		radius := g.Radius * math.Sqrt(2*math.Pi/(n*math.Sin(2*math.Pi/n)))
+		path = Path{}
+		for i := range g.Shape.corners {
+			sin, cos := math.Sincos(g.Shape.turn + 2*math.Pi*float64(i)/n)
+			path.Points = append(path.Points, Point{at.X + radius*cos, at.Y + radius*sin})
 		}
 	}
-	path.Close()
-	c.SetColor(style.Color)
-	if m.hollow {
-		c.SetColor(background.color())
-	}
-	c.Fill(path)
-	if m.hollow {
-		c.SetLineStyle(draw.LineStyle{Color: style.Color, Width: 1.75})
-		c.Stroke(path)
+	if g.Shape.hollow {
+		c.Fill(background.color(), path)
+		c.Stroke(Stroke{Color: g.Color, Width: 1.75}, path)
+	} else {
+		c.Fill(g.Color, path)
 	}
 }
 
@@ -112,11 +106,9 @@ func hex(rgb uint32) color.NRGBA {
 	return color.NRGBA{R: uint8(rgb >> 16 & 0xff), G: uint8(rgb >> 8 & 0xff), B: uint8(rgb & 0xff), A: 0xff}
 }
 
-func (r role) color() color.Color { return palette[r].light }
+func (r role) color() color.NRGBA { return palette[r].light }
 
-func (r role) stroke(width float64) draw.LineStyle {
-	return draw.LineStyle{Color: r.color(), Width: vg.Points(width)}
-}
+func (r role) stroke(width float64) Stroke { return Stroke{Color: r.color(), Width: width} }
 
 // lineRole returns the color of line i of a chart.
 func lineRole(i int) role { return series0 + role(i%numColors) }

@@ -1,5 +1,5 @@
-// Package picture draws charts as SVG and PNG, and combines them with text and tables on an HTML page that loads
-// nothing else.
+// Package picture draws charts as SVG, and combines them with text and tables on an HTML page that loads nothing else.
+// It imports nothing but the standard library; package save below it also writes charts as PNG.
 //
 // A chart that cannot be drawn (no points, a NaN, a zero on a logarithmic axis) is an error that names the chart and
 // the line; nothing is left out silently. Text may be anything: it is wrapped or cut if it does not fit, escaped, and
@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -71,14 +70,22 @@ const (
 	maxCategories = 60 // names of more would be unreadable
 )
 
-var fileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+// isName reports whether s is a letter or digit of ASCII, followed by more of them and the given signs.
+func isName(s, signs string) bool {
+	for i, r := range s {
+		if !('a' <= r|0x20 && r|0x20 <= 'z' || '0' <= r && r <= '9' || i > 0 && strings.ContainsRune(signs, r)) {
+			return false
+		}
+	}
+	return s != ""
+}
 
 // check reports the first reason why the chart cannot be drawn.
 func (c *Chart) check() error {
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("chart %q: %w", c.Name, fmt.Errorf(format, args...))
 	}
-	if !fileName.MatchString(c.Name) || len(c.Name) > 100 {
+	if !isName(c.Name, "._-") || len(c.Name) > 100 {
 		return fail("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
 	}
 	if other, err := c.checkOther(); err != nil {

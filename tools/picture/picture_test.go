@@ -5,22 +5,15 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"image/color"
-	"image/png"
 	"io"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"gonum.org/v1/plot/vg"
-
 	"github.com/bloomkv/bloomkv/internal/testkit"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 var must = testkit.Must
@@ -289,10 +282,6 @@ func TestTextThatIsAnAttackIsText(t *testing.T) {
 	if strings.ContainsAny(string(doc), "\x00\x1b\u202e\u2028") || !strings.Contains(string(doc), "&lt;script&gt;") {
 		t.Errorf("want the text escaped and without what cannot be shown: %s", doc)
 	}
-	var b bytes.Buffer
-	if err := c.PNG(&b); err != nil {
-		t.Error(err)
-	}
 }
 
 // checkRefused checks that nothing draws a chart, and that the error names the chart and contains want.
@@ -300,8 +289,7 @@ func checkRefused(t *testing.T, c Chart, want string) {
 	t.Helper()
 	var b bytes.Buffer
 	page := Page{Sections: []Section{{ID: "s", Charts: []Chart{c}}}}
-	saved := Save(t.Context(), filepath.Join(t.TempDir(), "none"), []Chart{c})
-	for _, err := range []error{c.SVG(&b), c.PNG(&b), page.WriteHTML(&b), saved} {
+	for _, err := range []error{c.SVG(&b), c.Draw(nil), page.WriteHTML(&b)} {
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("chart %q: ", c.Name)) ||
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want an error with the name of the chart and %q", err, want)
@@ -400,7 +388,7 @@ func TestTicksAreRoundAndFew(t *testing.T) {
 		}
 		var got []string
 		for _, tick := range ticks {
-			got = append(got, tick.Label)
+			got = append(got, tick.label)
 		}
 		if strings.Join(got, " ") != tt.want {
 			t.Errorf("%v, %d, log %t: got %q, want %q", tt.e, tt.n, tt.log, got, tt.want)
@@ -447,100 +435,26 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-func TestSaveWritesBothFilesOfEachChart(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "a", "b")
-	all := charts()[3:5]
-	for range 2 { // the second time over the files of the first
-		must(t, Save(t.Context(), dir, all))
-	}
-	names, err := vfs.OS.List(dir)
-	if err != nil || len(names) != 2*len(all) {
-		t.Fatalf("got %q, %v, want %d files", names, err, 2*len(all))
-	}
-	for _, c := range all {
-		for ext, write := range map[string]func(io.Writer) error{".svg": c.SVG, ".png": c.PNG} {
-			var want bytes.Buffer
-			must(t, write(&want))
-			f, err := vfs.OS.Open(filepath.Join(dir, c.Name+ext))
-			must(t, err)
-			size, _ := f.Size()
-			got := make([]byte, size)
-			if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, want.Bytes()) {
-				t.Errorf("%s%s: %d bytes, %v, want the %d that are drawn each time", c.Name, ext, size, err, want.Len())
-			}
-			f.Close()
-		}
-	}
-	if err := Save(t.Context(), dir, []Chart{all[0], {Name: "READS", Lines: all[1].Lines}}); err == nil ||
-		!strings.Contains(err.Error(), `"READS": the name is used twice`) {
-		t.Errorf("two charts of one name: got %v", err)
-	}
-}
-
-func TestSaveReportsWhatTheFilesSay(t *testing.T) {
-	c := charts()[4:5]
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600),
-		os.Mkdir(filepath.Join(dir, c[0].Name+".png"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
-	if err := Save(t.Context(), file, c); err == nil || !strings.Contains(err.Error(), "file: not a directory") {
-		t.Errorf("into a file: got %v", err)
-	}
-	if err := Save(t.Context(), dir, c); err == nil ||
-		!strings.Contains(err.Error(), c[0].Name+".png: is a directory") {
-		t.Errorf("over a directory: got %v", err)
-	}
-}
-
-func TestAPNGIsThePictureInPixels(t *testing.T) {
-	c := charts()[0]
-	var b bytes.Buffer
-	must(t, c.PNG(&b))
-	img, err := png.Decode(&b)
-	must(t, err)
-	d := c.layOut(wide, true)
-	if got := img.Bounds().Size(); got.X != 1440 || got.Y != 2*int(d.height) {
-		t.Errorf("%v pixels, want 1440 × %d", got, 2*int(d.height))
-	}
-	seen := make(map[color.NRGBA]int)
-	for y := range img.Bounds().Dy() {
-		for x := range img.Bounds().Dx() {
-			r, g, b, _ := img.At(x, y).RGBA()
-			seen[hex(r>>8<<16|g>>8<<8|b>>8)]++
-		}
-	}
-	if got := seen[palette[background].light]; got < img.Bounds().Dx()*img.Bounds().Dy()/2 {
-		t.Errorf("%d pixels of background", got)
-	}
-	for i := range c.Lines {
-		if got := seen[palette[lineRole(i)].light]; got < 500 {
-			t.Errorf("line %d: %d pixels of its color", i, got)
-		}
-	}
-}
-
 func TestTextIsBrokenWhereItFits(t *testing.T) {
 	style := wide.style(ink, 1)
 	long := strings.Repeat("some words and ", 40) + strings.Repeat("W", 300)
 	for _, width := range []float64{1, 60, 330, 700} {
-		lines := wrap(style, long, vg.Points(width), 1000)
+		lines := wrap(style, long, width, 1000)
 		if got := strings.ReplaceAll(strings.Join(lines, ""), " ", ""); got != strings.ReplaceAll(long, " ", "") {
 			t.Errorf("width %v: characters were lost: %q", width, got)
 		}
 		for _, line := range lines {
-			if style.Width(line) > vg.Points(width) && len([]rune(line)) > 1 {
+			if style.width(line) > width && len([]rune(line)) > 1 {
 				t.Errorf("width %v: %q does not fit", width, line)
 			}
 		}
 	}
-	lines := wrap(style, long, vg.Points(300), 2)
-	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") || style.Width(lines[1]) > vg.Points(300) ||
+	lines := wrap(style, long, 300, 2)
+	if len(lines) != 2 || !strings.HasSuffix(lines[1], "…") || style.width(lines[1]) > 300 ||
 		strings.HasSuffix(lines[0], " ") {
 		t.Errorf("two lines at most: got %q", lines)
 	}
-	if got := wrap(style, "", vg.Points(300), 2); len(got) != 0 {
+	if got := wrap(style, "", 300, 2); len(got) != 0 {
 		t.Errorf("nothing: got %q", got)
 	}
 }

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A Scale maps values to a ramp of colors. Higher values are darker, or lighter in dark mode.
@@ -123,25 +120,25 @@ func (k *key) rows() int {
 }
 
 // draw draws the key with its upper left corner at x and y.
-func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
+func (k *key) draw(c *canvas, d *drawing, x, y float64) {
 	style, line := d.style(ink, 1), d.lineHeight(1)
 	write := func(s string) {
-		c.FillText(style, vg.Point{X: x, Y: y}, s)
-		x += style.Width(s) + 8
+		c.write(style, Point{X: x, Y: y}, s)
+		x += style.width(s) + 8
 	}
 	left := x
 	if k.known > 0 {
 		write(k.low)
 		if k.low != k.high {
 			for step := range numSteps {
-				drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + d.swatch, Y: y - 2}},
+				drawBox(c, rect{Min: Point{X: x, Y: y - line + 5}, Max: Point{X: x + d.swatch, Y: y - 2}},
 					ramp0+role(step))
 				x += d.swatch
 			}
 			x += 8
 			write(k.high)
 		} else {
-			drawBox(c, vg.Rectangle{Min: vg.Point{X: x, Y: y - line + 5}, Max: vg.Point{X: x + 2*d.swatch, Y: y - 2}},
+			drawBox(c, rect{Min: Point{X: x, Y: y - line + 5}, Max: Point{X: x + 2*d.swatch, Y: y - 2}},
 				ramp0+numSteps/2)
 		}
 	}
@@ -154,8 +151,8 @@ func (k *key) draw(c *draw.Canvas, d *drawing, x, y vg.Length) {
 		if !sign.there {
 			continue
 		}
-		box := vg.Rectangle{Min: vg.Point{X: x + 1, Y: y - line + 5}, Max: vg.Point{X: x + 15, Y: y - 2}}
-		c.StrokeLines(sign.role.stroke(outlineWidth(sign.role)), outline(box, 0))
+		box := rect{Min: Point{X: x + 1, Y: y - line + 5}, Max: Point{X: x + 15, Y: y - 2}}
+		c.outline(sign.role.stroke(outlineWidth(sign.role)), box, 0)
 		x += 22
 		write(strings.Join(wrap(style, sign.name, d.width/2-22, 1), ""))
 		x += gap - 8
@@ -170,18 +167,16 @@ func outlineWidth(r role) float64 {
 	return 0.75
 }
 
-// outline returns the corners of a box, moved inward by a distance, and repeats the first.
-func outline(box vg.Rectangle, inside vg.Length) []vg.Point {
-	low := vg.Point{X: box.Min.X + inside, Y: box.Min.Y + inside}
-	high := vg.Point{X: box.Max.X - inside, Y: box.Max.Y - inside}
-	return []vg.Point{low, {X: high.X, Y: low.Y}, high, {X: low.X, Y: high.Y}, low}
+// outline draws the outline of a box, moved inward by a distance.
+func (c *canvas) outline(s Stroke, box rect, inside float64) {
+	c.Stroke(s, box.inside(inside, inside).path())
 }
 
-func drawBox(c *draw.Canvas, box vg.Rectangle, r role) { c.FillPolygon(r.color(), outline(box, 0)[:4]) }
+func drawBox(c *canvas, box rect, r role) { c.Fill(r.color(), box.path()) }
 
 // A cell is a box with the color of its value.
 type cell struct {
-	box    vg.Rectangle
+	box    rect
 	value  float64
 	label  string // written into the box if it fits
 	marked bool
@@ -189,7 +184,7 @@ type cell struct {
 }
 
 // pageOf returns the canvas of a chart on a page, or nil.
-func pageOf(c *draw.Canvas) *svgCanvas {
+func pageOf(c *canvas) *svgCanvas {
 	if canvas, ok := c.Canvas.(*svgCanvas); ok && canvas.onPage {
 		return canvas
 	}
@@ -198,46 +193,29 @@ func pageOf(c *draw.Canvas) *svgCanvas {
 
 // drawCells draws all boxes of a color as one path, which takes a third of the bytes, and then outlines and labels. On
 // a page, a box with a tag is drawn by itself.
-func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
-	var steps [numSteps]vg.Path
-	var unknown vg.Path
-	add := func(p *vg.Path, box vg.Rectangle) {
-		for i, at := range outline(box, 0)[:4] {
-			if i == 0 {
-				p.Move(at)
-			} else {
-				p.Line(at)
-			}
-		}
-		p.Close()
-	}
+func (k *key) drawCells(c *canvas, d *drawing, cells []cell) {
+	var steps [numSteps][]Path
+	var unknown []Path
 	page := pageOf(c)
 	for i := range cells {
-		switch v := cells[i].value; {
+		switch v, box := cells[i].value, cells[i].box; {
 		case v == NoValue:
-			add(&unknown, cells[i].box)
+			unknown = append(unknown, box.path())
 		case page != nil && cells[i].tag != tag{}:
-			page.SetColor((ramp0 + role(k.step(v))).color())
-			page.tagged(cells[i].tag, cells[i].box)
+			page.tagged(cells[i].tag, (ramp0 + role(k.step(v))).color(), box)
 		default:
-			add(&steps[k.step(v)], cells[i].box)
+			steps[k.step(v)] = append(steps[k.step(v)], box.path())
 		}
 	}
-	for step, path := range steps {
-		if len(path) > 0 {
-			c.SetColor((ramp0 + role(step)).color())
-			c.Fill(path)
-		}
+	for step, all := range steps {
+		c.Fill((ramp0 + role(step)).color(), all...)
 	}
-	if len(unknown) > 0 {
-		c.SetLineStyle(k.hollow.stroke(outlineWidth(k.hollow)))
-		c.Stroke(unknown)
-	}
+	c.Stroke(k.hollow.stroke(outlineWidth(k.hollow)), unknown...)
 	for i := range cells {
 		b := &cells[i]
 		if b.marked {
-			c.StrokeLines(background.stroke(1.5), outline(b.box, 2.75)) // so that it is visible on dark colors too
-			c.StrokeLines(ink.stroke(outlineWidth(ink)), outline(b.box, 1))
+			c.outline(background.stroke(1.5), b.box, 2.75) // so that it is visible on dark colors too
+			c.outline(ink.stroke(outlineWidth(ink)), b.box, 1)
 		}
 		if b.label == "" {
 			continue
@@ -247,11 +225,9 @@ func (k *key) drawCells(c *draw.Canvas, d *drawing, cells []cell) {
 			on = onStep(k.step(b.value))
 		}
 		style := d.style(on, 1)
-		if size := b.box.Size(); style.Width(b.label)+6 <= size.X && d.lineHeight(0.8) <= size.Y {
-			style.XAlign, style.YAlign = draw.XCenter, draw.YCenter
-			middle := vg.Point{X: b.box.Min.X + size.X/2, Y: b.box.Min.Y + size.Y/2}
-			middle.Y += style.FontExtents().Descent / 2
-			c.FillText(style, middle, b.label)
+		if size := b.box.size(); style.width(b.label)+6 <= size.X && d.lineHeight(0.8) <= size.Y {
+			style.xAlign, style.yAlign = alignCenter, alignMiddle
+			c.write(style, b.box.middle(), b.label)
 		}
 	}
 }

@@ -6,9 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // Spans are rows of rectangles between 0 and 1, in the colors of a scale. The chart's Y names the values, its X the
@@ -47,7 +44,7 @@ type Span struct {
 
 const (
 	maxSpanRows = 60
-	narrowest   = vg.Length(1)
+	narrowest   = float64(1)
 )
 
 func (s *Spans) all() (values []float64) {
@@ -107,20 +104,20 @@ func (s *Spans) marked() bool {
 		func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
 }
 
-func (d *drawing) spanRowHeight() vg.Length {
+func (d *drawing) spanRowHeight() float64 {
 	if len(d.Spans.Rows) > 12 {
 		return d.lineHeight(1.2)
 	}
 	return d.lineHeight(1.8)
 }
 
-func (d *drawing) spansHeight(space vg.Length) vg.Length {
-	height := vg.Length(len(d.Spans.Rows)) * d.spanRowHeight()
-	return height + d.lineHeight(1) + vg.Length(len(d.axisName(space)))*d.lineHeight(1) + 14
+func (d *drawing) spansHeight(space float64) float64 {
+	height := float64(len(d.Spans.Rows)) * d.spanRowHeight()
+	return height + d.lineHeight(1) + float64(len(d.axisName(space)))*d.lineHeight(1) + 14
 }
 
 // spansInto draws the rows, their names, and the text below.
-func (d *drawing) spansInto(c draw.Canvas) {
+func (d *drawing) spansInto(c canvas) {
 	s := d.Spans
 	space := c.Max.X - c.Min.X
 	var names []string
@@ -130,21 +127,21 @@ func (d *drawing) spansInto(c draw.Canvas) {
 	left := d.leftNames(names, space)
 	from, wide, high := c.Min.X+left, space-left, d.spanRowHeight()
 	for i, row := range s.Rows {
-		top := c.Max.Y - vg.Length(i)*high
+		top := c.Max.Y - float64(i)*high
 		d.drawLeftName(&c, row.Name, left, top-high/2)
-		c.StrokeLine2(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
+		c.line(grid.stroke(0.75), from, top-high/2, c.Max.X, top-high/2)
 	}
 	page := pageOf(&c)
 	if page != nil {
-		page.beginZoom(vg.Rectangle{Min: vg.Point{X: from, Y: c.Min.Y}, Max: vg.Point{X: c.Max.X, Y: c.Max.Y}})
+		page.beginZoom(rect{Min: Point{X: from, Y: c.Min.Y}, Max: Point{X: c.Max.X, Y: c.Max.Y}})
 	}
 	var cells []cell
 	for i, row := range s.Rows {
-		top := c.Max.Y - vg.Length(i)*high
+		top := c.Max.Y - float64(i)*high
 		for _, span := range row.Spans {
-			box := vg.Rectangle{
-				Min: vg.Point{X: from + vg.Length(span.From)*wide, Y: top - high + 2},
-				Max: vg.Point{X: from + vg.Length(span.To)*wide, Y: top - 2},
+			box := rect{
+				Min: Point{X: from + float64(span.From)*wide, Y: top - high + 2},
+				Max: Point{X: from + float64(span.To)*wide, Y: top - 2},
 			}
 			if wide := box.Max.X - box.Min.X; wide > 4 {
 				box.Min.X, box.Max.X = box.Min.X+thread/2, box.Max.X-thread/2 // a thin gap between neighbors
@@ -160,8 +157,8 @@ func (d *drawing) spansInto(c draw.Canvas) {
 	}
 	d.key.drawCells(&c, d, cells)
 
-	y := c.Max.Y - vg.Length(len(s.Rows))*high - 2
-	c.StrokeLine2(muted.stroke(1), from, y, c.Max.X, y)
+	y := c.Max.Y - float64(len(s.Rows))*high - 2
+	c.line(muted.stroke(1), from, y, c.Max.X, y)
 	d.drawSpanTicks(&c, from, y, wide)
 	if page != nil {
 		page.endZoom()
@@ -171,19 +168,19 @@ func (d *drawing) spansInto(c draw.Canvas) {
 
 // drawSpanTicks writes the labels below the rows, the first and the last one if any: those between only where they have
 // space.
-func (d *drawing) drawSpanTicks(c *draw.Canvas, from, y, wide vg.Length) {
+func (d *drawing) drawSpanTicks(c *canvas, from, y, wide float64) {
 	ticks, style := d.Spans.Ticks, d.style(muted, 1)
-	type place struct{ from, to vg.Length }
+	type place struct{ from, to float64 }
 	var taken []place
 	write := func(t SpanTick) {
 		name := strings.Join(wrap(style, clean(t.Name), wide/2-6, 1), "")
-		x, width := from+vg.Length(t.At)*wide, style.Width(name)
+		x, width := from+float64(t.At)*wide, style.width(name)
 		at := place{x - width/2, x + width/2}
-		style.XAlign = draw.XCenter
+		style.xAlign = alignCenter
 		if t.At < 0.02 {
-			style.XAlign, at = draw.XLeft, place{x, x + width}
+			style.xAlign, at = alignLeft, place{x, x + width}
 		} else if t.At > 0.98 {
-			style.XAlign, at = draw.XRight, place{x - width, x}
+			style.xAlign, at = alignRight, place{x - width, x}
 		}
 		for _, p := range taken {
 			if at.from < p.to+10 && p.from < at.to+10 {
@@ -194,8 +191,8 @@ func (d *drawing) drawSpanTicks(c *draw.Canvas, from, y, wide vg.Length) {
 			return
 		}
 		taken = append(taken, at)
-		c.StrokeLine2(muted.stroke(1), x, y, x, y-4)
-		c.FillText(style, vg.Point{X: x, Y: y - 5}, name)
+		c.line(muted.stroke(1), x, y, x, y-4)
+		c.write(style, Point{X: x, Y: y - 5}, name)
 	}
 	if n := len(ticks); n > 0 {
 		write(ticks[0])

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A Stack is one bar of parts, which add up to the whole. The chart's Y names the values.
@@ -43,29 +40,29 @@ func (s *Stack) sum() (sum float64) {
 }
 
 // setShares arranges the names of the parts.
-func (d *drawing) setShares(space vg.Length) {
-	d.arrange(space, len(d.Stack.Parts), func(i int) (string, vg.Length) {
+func (d *drawing) setShares(space float64) {
+	d.arrange(space, len(d.Stack.Parts), func(i int) (string, float64) {
 		p := &d.Stack.Parts[i]
 		return clean(p.Name) + " " + d.formatY(p.Value), Bars.swatch()
 	})
 }
 
 // drawShare draws the sample of part i in the legend, and returns its width.
-func drawShare(c *draw.Canvas, i int, at vg.Point) vg.Length {
+func drawShare(c *canvas, i int, at Point) float64 {
 	width := Bars.swatch()
-	box := vg.Rectangle{Min: vg.Point{X: at.X, Y: at.Y - 6}, Max: vg.Point{X: at.X + width, Y: at.Y + 6}}
+	box := rect{Min: Point{X: at.X, Y: at.Y - 6}, Max: Point{X: at.X + width, Y: at.Y + 6}}
 	drawBox(c, box, lineRole(i))
 	return width
 }
 
 // stackInto draws the bar.
-func (d *drawing) stackInto(c draw.Canvas) {
+func (d *drawing) stackInto(c canvas) {
 	whole := d.Stack.sum()
 	page := pageOf(&c)
 	x := c.Min.X
 	for i, p := range d.Stack.Parts {
-		width := (c.Max.X - c.Min.X) * vg.Length(p.Value/whole)
-		box := vg.Rectangle{Min: vg.Point{X: x, Y: c.Min.Y + 4}, Max: vg.Point{X: x + width, Y: c.Max.Y - 4}}
+		width := (c.Max.X - c.Min.X) * float64(p.Value/whole)
+		box := rect{Min: Point{X: x, Y: c.Min.Y + 4}, Max: Point{X: x + width, Y: c.Max.Y - 4}}
 		x += width
 		if width > 4 {
 			box.Max.X -= 2 * thread // a thin gap between neighbors
@@ -74,8 +71,7 @@ func (d *drawing) stackInto(c draw.Canvas) {
 			continue
 		}
 		if page != nil {
-			page.SetColor(lineRole(i).color())
-			page.tagged(tag{title: clean(p.Name) + ": " + d.formatY(p.Value)}, box)
+			page.tagged(tag{title: clean(p.Name) + ": " + d.formatY(p.Value)}, lineRole(i).color(), box)
 			continue
 		}
 		drawBox(&c, box, lineRole(i))

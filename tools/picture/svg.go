@@ -10,54 +10,18 @@ import (
 	"image/png"
 	"math"
 	"strings"
-
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/vg"
 )
 
-// svgCanvas implements vg.Canvas. It writes coordinates to a tenth of a point, and joins paths of one style, so that a
-// chart has a tenth of the bytes that the canvas of gonum/plot needs. It also draws what a PNG cannot have: links,
-// names that a pointer shows, and cells whose colors follow the mode of a page.
+// svgCanvas implements Canvas. It writes coordinates to a tenth of a point, and joins paths of one style, so that a
+// chart has few bytes. It also draws what a PNG cannot have: links, names that a pointer shows, and cells whose colors
+// follow the mode of a page.
 type svgCanvas struct {
-	width, height vg.Length
-	onPage        bool // colors are classes, else values
-	doc           strings.Builder
-	path          strings.Builder // paths of one style, not yet in doc
-	style         string          // of path, or of the group of text that is open
-	text          bool            // a group of text is open
-	now           canvasState
-	saved         []canvasState
-}
-
-type canvasState struct {
-	turn   affine
-	color  color.Color
-	width  vg.Length
-	dashes []vg.Length
-}
-
-// An affine maps a point (x, y) to (a·x + c·y + e, b·x + d·y + f).
-type affine struct{ a, b, c, d, e, f float64 }
-
-func (t affine) point(p vg.Point) (x, y float64) {
-	px, py := p.X.Points(), p.Y.Points()
-	return t.a*px + t.c*py + t.e, t.b*px + t.d*py + t.f
-}
-
-// after returns the map that applies first and then t.
-func (t affine) after(first affine) affine {
-	return affine{
-		t.a*first.a + t.c*first.b, t.b*first.a + t.d*first.b,
-		t.a*first.c + t.c*first.d, t.b*first.c + t.d*first.d,
-		t.a*first.e + t.c*first.f + t.e, t.b*first.e + t.d*first.f + t.f,
-	}
-}
-
-func newSVGCanvas(width, height vg.Length, onPage bool) *svgCanvas {
-	c := &svgCanvas{width: width, height: height, onPage: onPage}
-	c.now.turn = affine{a: 1, d: -1, f: height.Points()} // Y points up in vg, and down in SVG
-	vg.Initialize(c)
-	return c
+	height float64
+	onPage bool // colors are classes, else values
+	doc    strings.Builder
+	path   strings.Builder // paths of one style, not yet in doc
+	style  string          // of path, or of the group of text that is open
+	text   bool            // a group of text is open
 }
 
 // String returns what was drawn, without the svg element around it.
@@ -66,54 +30,22 @@ func (c *svgCanvas) String() string {
 	return c.doc.String()
 }
 
-func (c *svgCanvas) Size() (x, y vg.Length)                 { return c.width, c.height }
-func (c *svgCanvas) SetLineWidth(w vg.Length)               { c.now.width = w }
-func (c *svgCanvas) SetLineDash(d []vg.Length, _ vg.Length) { c.now.dashes = d }
-func (c *svgCanvas) Push()                                  { c.saved = append(c.saved, c.now) }
+func (c *svgCanvas) Fill(k color.NRGBA, all ...Path) { c.draw(c.paint("fill", k), all) }
 
-func (c *svgCanvas) Pop() {
-	c.now = c.saved[len(c.saved)-1]
-	c.saved = c.saved[:len(c.saved)-1]
-}
-
-func (c *svgCanvas) SetColor(k color.Color) {
-	if k == nil {
-		k = color.Black
-	}
-	c.now.color = k
-}
-
-func (c *svgCanvas) Rotate(angle float64) {
-	sin, cos := math.Sincos(angle)
-	c.now.turn = c.now.turn.after(affine{a: cos, b: sin, c: -sin, d: cos})
-}
-
-func (c *svgCanvas) Translate(p vg.Point) {
-	c.now.turn = c.now.turn.after(affine{a: 1, d: 1, e: p.X.Points(), f: p.Y.Points()})
-}
-
-func (c *svgCanvas) Scale(x, y float64) { c.now.turn = c.now.turn.after(affine{a: x, d: y}) }
-
-func (c *svgCanvas) Fill(p vg.Path) { c.draw(c.paint("fill"), p) }
-
-func (c *svgCanvas) Stroke(p vg.Path) {
-	if c.now.width <= 0 {
-		return
-	}
-	style := c.paint("stroke") + ` stroke-width="` + number(c.now.width.Points(), 2) + `"`
-	if len(c.now.dashes) > 0 {
-		dashes := make([]string, len(c.now.dashes))
-		for i, d := range c.now.dashes {
-			dashes[i] = number(d.Points(), 1)
+func (c *svgCanvas) Stroke(s Stroke, all ...Path) {
+	style := c.paint("stroke", s.Color) + ` stroke-width="` + number(s.Width, 2) + `"`
+	if len(s.Dashes) > 0 {
+		dashes := make([]string, len(s.Dashes))
+		for i, d := range s.Dashes {
+			dashes[i] = number(d, 1)
 		}
 		style += ` stroke-dasharray="` + strings.Join(dashes, " ") + `"`
 	}
-	c.draw(style, p)
+	c.draw(style, all)
 }
 
-// paint returns the attributes that fill or stroke with the current color.
-func (c *svgCanvas) paint(how string) string {
-	k := color.NRGBAModel.Convert(c.now.color).(color.NRGBA) //nolint:errcheck,forcetypeassert // the model's type
+// paint returns the attributes that fill or stroke with a color.
+func (c *svgCanvas) paint(how string, k color.NRGBA) string {
 	if c.onPage {
 		for _, p := range palette {
 			if p.light == k {
@@ -125,19 +57,21 @@ func (c *svgCanvas) paint(how string) string {
 	if how == "stroke" {
 		style = `fill="none" ` + style
 	}
-	if k.A < 0xff {
-		style += fmt.Sprintf(` %s-opacity="%.2g"`, how, float64(k.A)/0xff)
-	}
 	return style
 }
 
-// draw adds a path to those of the same style.
-func (c *svgCanvas) draw(style string, p vg.Path) {
+// draw adds paths to those of the same style.
+func (c *svgCanvas) draw(style string, all []Path) {
+	if len(all) == 0 {
+		return
+	}
 	if style != c.style || c.text {
 		c.flush()
 		c.style = style
 	}
-	c.addPath(p)
+	for _, p := range all {
+		c.addPath(p)
+	}
 }
 
 // flush writes the paths that were joined, or ends a group of text.
@@ -152,96 +86,50 @@ func (c *svgCanvas) flush() {
 }
 
 // addPath writes the commands of a path. Lines that are horizontal or vertical get the short commands.
-func (c *svgCanvas) addPath(p vg.Path) {
-	var at, start [2]string // the current point, and the first of the figure, as written
-	write := func(command string, x, y float64) {
-		to := [2]string{number(x, 1), number(y, 1)}
+func (c *svgCanvas) addPath(p Path) {
+	var last [2]string // as written
+	for i, at := range p.Points {
+		to := [2]string{number(at.X+p.Radius, 1), number(c.height-at.Y, 1)}
 		switch {
-		case command != "L":
-			c.path.WriteString(command + to[0] + " " + to[1])
-		case to == at:
-			return
-		case to[1] == at[1]:
+		case i == 0:
+			c.path.WriteString("M" + to[0] + " " + to[1])
+		case to == last:
+		case to[1] == last[1]:
 			c.path.WriteString("H" + to[0])
-		case to[0] == at[0]:
+		case to[0] == last[0]:
 			c.path.WriteString("V" + to[1])
 		default:
 			c.path.WriteString("L" + to[0] + " " + to[1])
 		}
-		at = to
-	}
-	for _, part := range p {
-		x, y := c.now.turn.point(part.Pos)
-		switch part.Type {
-		case vg.MoveComp:
-			write("M", x, y)
-			start = at
-		case vg.LineComp:
-			write("L", x, y)
-		case vg.CloseComp:
-			c.path.WriteByte('z')
-			at = start
-		case vg.CurveComp:
-			points := make([]string, 0, 2)
-			for _, p := range part.Control {
-				px, py := c.now.turn.point(p)
-				points = append(points, number(px, 1)+" "+number(py, 1))
+		last = to
+		if r := number(p.Radius, 1); p.Radius > 0 {
+			for _, x := range []float64{at.X - p.Radius, at.X + p.Radius} {
+				c.path.WriteString("A" + r + " " + r + " 0 0 0 " + number(x, 1) + " " + to[1])
 			}
-			write([]string{"", "Q", "C"}[len(points)]+strings.Join(points, " ")+" ", x, y)
-		case vg.ArcComp:
-			c.addArc(part, at != [2]string{}, write)
 		}
 	}
-}
-
-// addArc writes an arc as pieces of at most half a circle.
-func (c *svgCanvas) addArc(arc vg.PathComp, begun bool, write func(command string, x, y float64)) {
-	end := func(angle float64) (x, y float64) {
-		sin, cos := math.Sincos(angle)
-		return c.now.turn.point(vg.Point{
-			X: arc.Pos.X + arc.Radius*vg.Length(cos), Y: arc.Pos.Y + arc.Radius*vg.Length(sin),
-		})
-	}
-	x, y := end(arc.Start)
-	if begun {
-		write("L", x, y)
-	} else {
-		write("M", x, y)
-	}
-	sweep := "0 0 " // against the clock, since Y points down
-	if arc.Angle < 0 {
-		sweep = "0 1 "
-	}
-	r := number(arc.Radius.Points(), 1)
-	pieces := int(math.Ceil(math.Abs(arc.Angle)/math.Pi - 1e-9))
-	for i := 1; i <= pieces; i++ {
-		x, y := end(arc.Start + arc.Angle*float64(i)/float64(pieces))
-		write("A"+r+" "+r+" 0 "+sweep, x, y)
+	if !p.Open {
+		c.path.WriteByte('z')
 	}
 }
 
-func (c *svgCanvas) FillString(f font.Face, p vg.Point, text string) {
-	if f.Font.Size <= 0 || text == "" {
-		return
-	}
-	style := c.paint("fill") + ` font-size="` + number(f.Font.Size.Points(), 2) + `"`
+func (c *svgCanvas) Text(k color.NRGBA, size float64, at Point, angle float64, line string) {
+	style := c.paint("fill", k) + ` font-size="` + number(size, 2) + `"`
 	if style != c.style || !c.text {
 		c.flush()
 		fmt.Fprintf(&c.doc, "<g %s>\n", style)
 		c.style, c.text = style, true
 	}
-	x, y := c.now.turn.point(p)
-	place := `x="` + number(x, 1) + `" y="` + number(y, 1) + `"`
-	if angle := math.Atan2(c.now.turn.b, c.now.turn.a); math.Abs(angle) > 1e-9 {
-		place += ` transform="rotate(` + number(angle*180/math.Pi, 1) + " " + number(x, 1) + " " + number(y, 1) + `)"`
+	x, y := number(at.X, 1), number(c.height-at.Y, 1)
+	turn := ""
+	if angle != 0 {
+		turn = ` transform="rotate(` + number(-angle*180/math.Pi, 1) + " " + x + " " + y + `)"`
 	}
-	c.doc.WriteString("<text " + place + ">" + html.EscapeString(text) + "</text>\n")
+	c.doc.WriteString(`<text x="` + x + `" y="` + y + `"` + turn + ">" + html.EscapeString(line) + "</text>\n")
 }
 
-func (c *svgCanvas) DrawImage(box vg.Rectangle, img image.Image) { c.image(box, img, "image") }
-
 // image draws an image whose pixels stay sharp.
-func (c *svgCanvas) image(box vg.Rectangle, img image.Image, class string) {
+func (c *svgCanvas) image(box rect, img image.Image, class string) {
 	c.flush()
 	var b bytes.Buffer
 	coder := png.Encoder{CompressionLevel: png.BestCompression}
@@ -253,16 +141,15 @@ func (c *svgCanvas) image(box vg.Rectangle, img image.Image, class string) {
 }
 
 // place returns the attributes of a box.
-func (c *svgCanvas) place(box vg.Rectangle) string {
-	x, y := c.now.turn.point(vg.Point{X: box.Min.X, Y: box.Max.Y})
-	size := box.Size()
-	return fmt.Sprintf(`x="%s" y="%s" width="%s" height="%s"`, number(x, 1), number(y, 1),
-		number(size.X.Points(), 1), number(size.Y.Points(), 1))
+func (c *svgCanvas) place(box rect) string {
+	size := box.size()
+	return fmt.Sprintf(`x="%s" y="%s" width="%s" height="%s"`, number(box.Min.X, 1), number(c.height-box.Max.Y, 1),
+		number(size.X, 1), number(size.Y, 1))
 }
 
 // cells draws the boxes of g without gaps, in the colors of the ramp for both modes of a page; a step below 0 is not
 // drawn. A pointer shows the values, one for each box, if there are any.
-func (c *svgCanvas) cells(box vg.Rectangle, steps [][]int, values []string, g *Grid) {
+func (c *svgCanvas) cells(box rect, steps [][]int, values []string, g *Grid) {
 	pixels := func(dark bool) image.Image {
 		colors := color.Palette{color.Transparent}
 		for _, p := range palette[ramp0 : ramp0+numSteps] {
@@ -300,8 +187,8 @@ type tag struct {
 }
 
 // tagged draws a box of its own with a tag.
-func (c *svgCanvas) tagged(t tag, box vg.Rectangle) {
-	style := c.paint("fill")
+func (c *svgCanvas) tagged(t tag, k color.NRGBA, box rect) {
+	style := c.paint("fill", k)
 	c.flush()
 	name, attributes := "g", ""
 	if t.link != "" {
@@ -318,12 +205,11 @@ func (c *svgCanvas) tagged(t tag, box vg.Rectangle) {
 }
 
 // beginZoom begins a part of the chart that a reader may stretch, and endZoom ends it.
-func (c *svgCanvas) beginZoom(box vg.Rectangle) {
+func (c *svgCanvas) beginZoom(box rect) {
 	c.flush()
-	x, y := c.now.turn.point(vg.Point{X: box.Min.X, Y: box.Max.Y})
-	size := box.Size()
+	size := box.size()
 	fmt.Fprintf(&c.doc, `<svg class="zoom" %s viewBox="%s %s %s %s" preserveAspectRatio="none">`+"\n", c.place(box),
-		number(x, 1), number(y, 1), number(size.X.Points(), 1), number(size.Y.Points(), 1))
+		number(box.Min.X, 1), number(c.height-box.Max.Y, 1), number(size.X, 1), number(size.Y, 1))
 }
 
 func (c *svgCanvas) endZoom() {

@@ -5,21 +5,15 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/text"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // A size is the layout for one width. The height depends on the text above and below the plot.
 type size struct {
-	width, plot vg.Length // of the chart; height of the plot with its axes
-	text        float64   // size of labels, in points
-	xTicks      int       // approximate number of labels that fit below the plot
+	width, plot float64 // of the chart; height of the plot with its axes
+	text        float64 // size of labels, in points
+	xTicks      int     // approximate number of labels that fit below the plot
 	yTicks      int
-	swatch      vg.Length // of each color of a scale
+	swatch      float64 // of each color of a scale
 }
 
 var (
@@ -36,30 +30,24 @@ func (c *Chart) size() size {
 	return wide
 }
 
-func (s size) style(r role, scale float64) text.Style {
-	return text.Style{
-		Color:   r.color(),
-		Font:    font.From(font.Font{Typeface: "Liberation", Variant: "Sans"}, vg.Points(s.text*scale)),
-		XAlign:  draw.XLeft,
-		YAlign:  draw.YTop,
-		Handler: plot.DefaultTextHandler,
-	}
+func (s size) style(r role, scale float64) textStyle {
+	return textStyle{color: r.color(), size: s.text * scale, xAlign: alignLeft, yAlign: alignTop}
 }
 
-func (s size) lineHeight(scale float64) vg.Length { return vg.Points(s.text * scale * 1.35) }
+func (s size) lineHeight(scale float64) float64 { return s.text * scale * 1.35 }
 
 // wrap breaks a text into at most most lines of the given width, between words if possible. It cuts the rest.
-func wrap(style text.Style, s string, width vg.Length, most int) []string {
+func wrap(style textStyle, s string, width float64, most int) []string {
 	var lines []string
 	for rest := []rune(s); len(rest) > 0; {
 		// As many characters as fit, but at least one.
 		n := 1
-		for n < len(rest) && n < 1000 && style.Width(string(rest[:n+1])) <= width {
+		for n < len(rest) && n < 1000 && style.width(string(rest[:n+1])) <= width {
 			n++
 		}
 		if n < len(rest) {
 			if len(lines) == most-1 {
-				for n > 1 && style.Width(string(rest[:n])+"…") > width {
+				for n > 1 && style.width(string(rest[:n])+"…") > width {
 					n--
 				}
 				return append(lines, strings.TrimSpace(string(rest[:n]))+"…")
@@ -119,34 +107,34 @@ func clean(s string) string {
 }
 
 // leftNames returns the space for names on the left, at most a third of the width.
-func (d *drawing) leftNames(names []string, space vg.Length) (widest vg.Length) {
+func (d *drawing) leftNames(names []string, space float64) (widest float64) {
 	style := d.style(muted, 1)
 	for _, name := range names {
-		widest = max(widest, style.Width(clean(name))+8)
+		widest = max(widest, style.width(clean(name))+8)
 	}
 	return min(widest, space/3)
 }
 
 // drawLeftName writes the name of a row to the left of it.
-func (d *drawing) drawLeftName(c *draw.Canvas, name string, left, middle vg.Length) {
+func (d *drawing) drawLeftName(c *canvas, name string, left, middle float64) {
 	style := d.style(muted, 1)
-	style.XAlign, style.YAlign = draw.XRight, draw.YCenter
-	c.FillText(style, vg.Point{X: c.Min.X + left - 8, Y: middle + style.FontExtents().Descent/2},
+	style.xAlign, style.yAlign = alignRight, alignMiddle
+	c.write(style, Point{X: c.Min.X + left - 8, Y: middle},
 		strings.Join(wrap(style, clean(name), left-7, 1), ""))
 }
 
 // axisName returns the name of the X axis below a grid or spans, in lines.
-func (d *drawing) axisName(space vg.Length) []string {
+func (d *drawing) axisName(space float64) []string {
 	return wrap(d.style(muted, 1), clean(d.X), space, 3)
 }
 
 // drawAxisName writes the name of the X axis at the lower end.
-func (d *drawing) drawAxisName(c *draw.Canvas, space vg.Length) {
+func (d *drawing) drawAxisName(c *canvas, space float64) {
 	style := d.style(muted, 1)
-	style.XAlign = draw.XCenter
+	style.xAlign = alignCenter
 	lines := d.axisName(space)
 	for i, line := range lines {
-		c.FillText(style, vg.Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + vg.Length(len(lines)-i)*d.lineHeight(1)},
+		c.write(style, Point{X: (c.Min.X + c.Max.X) / 2, Y: c.Min.Y + float64(len(lines)-i)*d.lineHeight(1)},
 			line)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
-	"github.com/minio/minlz"
 )
 
 // maxDecoded is the maximum length of a decompressed block in bytes.
@@ -78,12 +77,18 @@ func unsnappy(b []byte) ([]byte, error) {
 	return snappy.Decode(nil, b)
 }
 
-// unminlz decompresses a MinLZ block, of at most 8 MiB, or a snappy block, as the specification allows.
+// MinLZ decompresses a MinLZ block, of at most 8 MiB. It is nil unless the program imports package minlz.
+var MinLZ func(b []byte) ([]byte, error)
+
+// unminlz decompresses a MinLZ block, or a snappy block, as the specification allows.
 func unminlz(b []byte) ([]byte, error) {
 	if len(b) > 0 && b[0] != 0 {
 		return unsnappy(b)
 	}
-	return minlz.Decode(nil, b)
+	if MinLZ == nil {
+		return nil, errCodec
+	}
+	return MinLZ(b)
 }
 
 // unpack decompresses a block of RocksDB 2 and later or of Pebble. All but snappy and MinLZ begin with the length as a

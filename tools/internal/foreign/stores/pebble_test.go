@@ -18,6 +18,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/bloomkv/bloomkv/tools/internal/foreign"
+	_ "github.com/bloomkv/bloomkv/tools/internal/foreign/minlz"
 )
 
 // pebbleTable returns a table with the given keys.
