@@ -85,7 +85,7 @@ func textOf(t *testing.T, doc string) (text string, elements map[string]int) {
 			}
 			for _, a := range token.Attr {
 				if strings.HasPrefix(a.Name.Local, "on") || a.Name.Local == "src" || a.Name.Local == "href" &&
-					!strings.HasPrefix(a.Value, "#") && !strings.HasPrefix(a.Value, "data:image/png;base64,") {
+					!strings.HasPrefix(a.Value, "#") && !strings.HasPrefix(a.Value, "data:image/") {
 					t.Errorf("<%s> has an attribute %s=%q", token.Name.Local, a.Name.Local, a.Value)
 				}
 			}

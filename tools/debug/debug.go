@@ -61,7 +61,8 @@ type handler struct {
 // or without http.StripPrefix:
 //
 //	GET .       the page
-//	GET events  server-sent events: a Sample in JSON when something has changed, at most one each Options.Interval
+//	GET events  server-sent events: a Sample in JSON when something has changed, at most one each Options.Interval.
+//	            Those of the page, with the query page, have the parts of the page that change.
 //	GET json    a JSON object: Metrics and Tables of the store, the rates of the last minute, and recent samples
 //
 // The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
@@ -144,11 +145,11 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the viewer has left
 	}
-	var section []byte
+	var tiles, section []byte
 	if h.store != nil {
-		section = h.live()
+		tiles, section = h.live()
 	}
-	writeAll(w, f.head, section, f.tail)
+	writeAll(w, f.head, tiles, f.middle, section, f.tail)
 }
 
 // mostWriting is the time that a viewer may take to read a page or an object.

@@ -94,6 +94,11 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 //	id: 7
 //	data: {"time":…}
 //
+// or, for the page, whose query has the name page:
+//
+//	event: parts
+//	data: {"live-state":…}
+//
 //	: heartbeat
 //
 //	event: closed
@@ -101,20 +106,27 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 func (h *handler) sendSamples(r *http.Request, out *stream) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
-	for sent := uint64(0); ; {
+	for sent, ofPage := uint64(0), r.URL.Query().Has("page"); ; {
 		latest, news := h.store.state()
 		var err error
 		switch {
+		case latest.number != sent && ofPage:
+			err = out.send("event: parts\ndata: %s\n\n", latest.parts)
 		case latest.number != sent:
 			err = out.send("event: sample\nid: %d\ndata: %s\n\n", latest.number, latest.data)
-			sent = latest.number
-			beat.Reset(heartbeat)
 		case latest.closed:
+			if ofPage {
+				_ = out.send("event: parts\ndata: %s\n\n", latest.parts)
+			}
 			_ = out.send("event: closed\ndata: {}\n\n") // the stream ends in any case
 			return
 		}
 		if err != nil {
 			return
+		}
+		if latest.number != sent {
+			sent = latest.number
+			beat.Reset(heartbeat)
 		}
 		if latest.closed {
 			continue

@@ -6,6 +6,7 @@ import (
 	_ "embed" // the script
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
@@ -18,15 +19,17 @@ const (
 	mostMemory  = 64 << 20 // bytes of filters and indexes that are kept to compare tables
 )
 
-// files holds what the files of a store contained when they were read: a page with a gap for the live section.
+// files holds what the files of a store contained when they were read: a page with gaps for the tiles and for the live
+// section.
 type files struct {
-	head, tail []byte
-	stamp      string         // of the files, before they were read
-	facts      *inspect.Store // nil if the store is open in this process, or if nothing is known
-	err        error          // why the files could not be read
+	head, middle, tail []byte
+
+	stamp string         // of the files, before they were read
+	facts *inspect.Store // nil if the store is open in this process, or if nothing is known
+	err   error          // why the files could not be read
 }
 
-// gap marks the live section. No text of a page can contain it.
+// gap marks where the tiles and the live section are. No text of a page can contain it.
 const gap = "<!--live-->"
 
 // readFiles reads the files of the store, unless that was done lately. It returns the error of ctx if ctx is done
@@ -86,7 +89,7 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 	return s, err
 }
 
-// lay writes the page into f, with a gap for the live section before the other sections.
+// lay writes the page into f, with gaps: the tree leads, and then comes the live section.
 func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	p := *page
 	frame := h.page()
@@ -98,24 +101,31 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		now.Heading = "Files only"
 		now.Text = fmt.Sprintf("This page shows what the files of the store showed at %s UTC. It has no live figures: "+
 			"the store is not open in this process. Reload it to read the files again.", clock)
-		now.HTML = picture.Format(
-			"<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n"+gap, f.stamp, h.options.Reread)
+		now.HTML = picture.Format("<p id=\"files-state\" role=\"status\" data-shown=\"%s\" data-reread=\"%v\"></p>\n",
+			f.stamp, h.options.Reread) + gap
 	case h.dir == "":
 		p.Intro = "The store is not on the file system of the operating system, so its files are not shown."
 	default:
 		p.Intro += fmt.Sprintf("\n\nThe live section comes from the running store, all others from its files, as they "+
 			"were at %s UTC.", clock)
 	}
-	p.Sections = append([]picture.Section{now}, page.Sections...)
+	p.Sections = slices.Clone(page.Sections)
+	if len(p.Sections) > 0 && p.Sections[0].Lead {
+		p.Sections[0].HTML = gap
+		p.Sections = slices.Insert(p.Sections, 1, now)
+	} else {
+		now.HTML = gap + now.HTML
+		p.Sections = slices.Insert(p.Sections, 0, now)
+	}
 	var b bytes.Buffer
 	if err := p.WriteHTML(&b); err != nil {
 		return err
 	}
-	head, tail, found := bytes.Cut(b.Bytes(), []byte(gap))
-	if !found {
-		return errors.New("the page has no live section") // broken logic
+	all := bytes.Split(b.Bytes(), []byte(gap))
+	if len(all) != 3 {
+		return errors.New("the page has no live parts") // broken logic
 	}
-	f.head, f.tail = head, tail
+	f.head, f.middle, f.tail = all[0], all[1], all[2]
 	return nil
 }
 

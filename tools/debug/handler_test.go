@@ -84,7 +84,7 @@ func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<h1>bloomkv: orders</h1>", `<h2 id="now">Now</h2>`, "wasted reads per absent key, measured",
-		"<polyline points=", `<h2 id="glance">At a glance</h2>`, `<h2 id="tree">The tree</h2>`,
+		"<polyline points=", `<dl id="live-tiles" class="tiles"><div>`, `<h2 id="tree">The tree</h2>`,
 		`<h2 id="tables">Tables</h2>`, `<p id="live-state" role="status">The store is open`, " written</li>",
 		"No problems found",
 	} {
@@ -107,7 +107,7 @@ func TestThePageIsOfTheMemoryThatTheStoreHas(t *testing.T) {
 	must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
 	_, page := get(t, http.MethodGet, serve(t, debug.Handler(db, fast))+"/")
 	for _, want := range []string{
-		"What memory keeps", "33,554,432", `data-path="fpr_asked"`, `<p id="live-memory"></p>`,
+		"What memory keeps", "33,554,432", `<th scope="row">asked</th>`, `<p id="live-memory"></p>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)

@@ -2,12 +2,11 @@ package debug
 
 import (
 	"bytes"
-	_ "embed" // the style and the script of the live section
+	_ "embed" // the style and the script of the live part
+	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -17,82 +16,148 @@ import (
 //go:embed live.js
 var liveScript string
 
-// A rowView is a row with what is shown of it.
-type rowView struct {
-	row
-	Now, LastMinute string
-	Values          string // drawn, oldest first
-	Promises        string // drawn next to them; "" for most rows
-	Line, Promise   string // points of lines in a box of width × height
-}
-
-const (
-	width, height = 240, 32 // of a line over time
-	mostLogged    = 20
-)
-
 //go:embed live.css
 var liveStyle string
 
-// live returns the live section of the page.
-func (h *handler) live() []byte {
-	m := h.store.sample(h.options.Interval)
-	samples := h.store.history()
-	var b bytes.Buffer
-	put := func(format string, args ...any) { b.WriteString(string(picture.Format(format, args...))) }
-	list := func(lines ...string) {
-		for _, line := range lines {
-			put("<li>%s</li>", line)
+const (
+	width, height = 240, 32 // of a line over time
+	mostPoints    = 100     // of a line
+	mostLogged    = 20
+)
+
+// Parts of the page that change, as HTML: the contents of the elements with these IDs.
+type parts struct {
+	Tiles  picture.HTML `json:"live-tiles"`
+	State  picture.HTML `json:"live-state"`
+	Memory picture.HTML `json:"live-memory"`
+	Work   picture.HTML `json:"live-work"`
+	Log    picture.HTML `json:"live-log"`
+	Rows   picture.HTML `json:"live-rows"`
+}
+
+// partsOf returns the parts of the page by the metrics of a store and its samples, of which the last is the newest.
+func partsOf(m *bloomkv.Metrics, samples []Sample) (p parts) {
+	p.State = picture.Format("%s", stateOf(m))
+	p.Log = list(logOf(samples))
+	if len(samples) == 0 {
+		return p
+	}
+	latest := &samples[len(samples)-1]
+	p.Memory = picture.Format("%s", shortage(latest))
+	if !isClosed(m) {
+		p.Work = list(inProgress(&m.Work))
+	}
+	if m.Lookups.Gets+m.Writes.Operations > 0 || isClosed(m) && latest.Lookups.Gets > 0 {
+		p.Tiles = tilesOf(samples)
+	}
+	for i := range rows {
+		r := &rows[i]
+		minute := "–"
+		if r.minute != nil {
+			minute = format(r.kind, r.minute(latest))
 		}
+		p.Rows += picture.Format("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td></tr>", r.name,
+			format(r.kind, r.value(latest)), minute)
 	}
-	at, memory, closed := "", "", picture.HTML("")
-	if n := len(samples); n > 0 {
-		at, memory = samples[n-1].Time.Format(time.RFC3339Nano), shortage(&samples[n-1])
+	return p
+}
+
+// tilesOf returns a tile for each row that has a short name: its figure, with a line behind it.
+func tilesOf(samples []Sample) (tiles picture.HTML) {
+	for i := range rows {
+		r := &rows[i]
+		if r.tile == "" {
+			continue
+		}
+		value, promise := r.value, picture.HTML("")
+		if i == promiseRow { // a second has too few absent keys
+			value = r.minute
+		}
+		values, promised := make([]float64, len(samples)), make([]float64, len(samples))
+		top := 0.0
+		for k := range samples {
+			values[k] = value(&samples[k])
+			if i == promiseRow {
+				promised[k] = samples[k].FPRPromised
+			}
+			top = max(top, values[k], promised[k])
+		}
+		if i == promiseRow {
+			promise = picture.Format(`<polyline class="promise" points="%s"/>`, points(promised, top))
+		}
+		tiles += picture.Format(`<div><dt>%s</dt><dd class="value">%s</dd><dd><svg viewBox="0 0 %d %d" `+
+			`preserveAspectRatio="none" aria-hidden="true"><polyline points="%s"/>%s</svg></dd></div>`, r.tile,
+			format(r.kind, values[len(values)-1]), width, height, points(values, top), promise)
 	}
+	return tiles
+}
+
+// points returns the points of a polyline through values, from the left end to the right, which has its highest at top.
+func points(values []float64, top float64) string {
+	var b strings.Builder
+	each := (len(values)-1)/mostPoints + 1
+	for i := (len(values) - 1) % each; i < len(values); i += each { // the newest is one of them
+		x := float64(width)
+		if last := len(values) - 1; last > 0 {
+			x = width * float64(i) / float64(last)
+		} else {
+			fmt.Fprintf(&b, "0,%.0f ", y(values[i], top)) // a line needs two
+		}
+		fmt.Fprintf(&b, "%.0f,%.0f ", math.Round(x), y(values[i], top))
+	}
+	return strings.TrimSuffix(b.String(), " ")
+}
+
+// y returns the place of a value in a line whose highest is at top.
+func y(value, top float64) float64 {
+	if top > 0 {
+		value /= top
+	}
+	return math.Round(height - 1 - value*(height-2))
+}
+
+func list(lines []string) (items picture.HTML) {
+	for _, line := range lines {
+		items += picture.Format("<li>%s</li>", line)
+	}
+	return items
+}
+
+// live returns the live parts of the page: the tiles, and the section.
+func (h *handler) live() (tiles, section []byte) {
+	m := h.store.sample(h.options.Interval)
+	p := partsOf(&m, h.store.history())
+	closed := picture.HTML("")
 	if isClosed(&m) {
 		closed = " data-closed"
 	}
-	put(`<style>
-%s</style>
-<div id="live" data-time="%s"%s>
+	return []byte(picture.Format("<style>\n%s</style>\n<dl id=\"live-tiles\" class=\"tiles\">%s</dl>\n",
+			picture.HTML(liveStyle), p.Tiles)), []byte(picture.Format(`<div id="live"%s>
 <p id="live-state" role="status">%s</p>
 <p id="live-memory">%s</p>
 <noscript><p>Without script the figures are those of the moment at which the page was loaded.</p></noscript>
-<ul id="live-work">`, picture.HTML(liveStyle), at, closed, stateOf(&m), memory)
-	if closed == "" && len(samples) > 0 {
-		list(inProgress(&m.Work)...)
-	}
-	put(`</ul>
+<ul id="live-work">%s</ul>
+<p>What happened, newest first (times are UTC):</p>
+<ol id="live-log">%s</ol>
+<details>
+<summary><h3>All live figures</h3></summary>
 <div class="scroll" role="region" aria-label="Live figures" tabindex="0">
 <table>
-<caption>Now, and in the last minute. Lines are of the last samples, newest at the right;
-the dashed one is the promise.</caption>
-<thead><tr><th scope="col">figure</th><th scope="col">now</th><th scope="col">last minute</th>
-<th scope="col">over time</th></tr></thead>
-<tbody>
-`)
-	for i := range rows {
-		v := viewOf(i, samples)
-		put(`<tr data-path="%s" data-minute="%s" data-kind="%s" data-values="%s" data-promises="%s">`+
-			`<th scope="row">%s</th><td>%s</td><td>%s</td><td>`, v.Path, v.Minute, v.Kind, v.Values, v.Promises, v.Name, v.Now, v.LastMinute)
-		if v.Drawn {
-			put(`<svg viewBox="0 0 240 32" preserveAspectRatio="none" aria-hidden="true">`+
-				`<polyline points="%s"/>`, v.Line)
-			if v.Promise != "" {
-				put(`<polyline class="promise" points="%s"/>`, v.Promise)
-			}
-			put("</svg>")
-		}
-		put("</td></tr>\n")
-	}
-	put("</tbody>\n</table>\n</div>\n<p>What happened, newest first (times are UTC):</p>\n<ol id=\"live-log\">")
-	if log := logOf(samples); len(log) > 0 {
-		list(log...)
-	} else {
-		list("nothing yet")
-	}
-	put("</ol>\n</div>")
-	return b.Bytes()
+<thead><tr><th scope="col">figure</th><th scope="col">now</th><th scope="col">last minute</th></tr></thead>
+<tbody id="live-rows">%s</tbody>
+</table>
+</div>
+</details>
+</div>`, closed, p.State, p.Memory, p.Work, p.Log, p.Rows))
+}
+
+// json returns the parts for the script of the page.
+func (p parts) json() []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false) // no page has it in a script
+	_ = e.Encode(p)        // strings are always valid
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 // logOf returns the log of samples, newest first.
@@ -102,10 +167,13 @@ func logOf(samples []Sample) (all []string) {
 			all = append(all, samples[i].Time.Format("15:04:05 ")+what)
 		}
 	}
+	if len(all) == 0 {
+		return []string{"nothing yet"}
+	}
 	return all[:min(len(all), mostLogged)]
 }
 
-// stateOf describes the state of the store, as the script does.
+// stateOf describes the state of the store.
 func stateOf(m *bloomkv.Metrics) string {
 	switch {
 	case isClosed(m):
@@ -119,7 +187,7 @@ func stateOf(m *bloomkv.Metrics) string {
 	}
 }
 
-// shortage says that memory is too short for what was asked, as the script does, or nothing.
+// shortage says that memory is too short for what was asked, or nothing.
 func shortage(s *Sample) string {
 	if s.BudgetNeeded <= s.Memory.Budget || s.FPRPromised <= s.FPRAsked && s.Reads <= 2*s.FPRAsked {
 		return ""
@@ -130,63 +198,7 @@ func shortage(s *Sample) string {
 		words.Count((s.BudgetNeeded+1<<20-1)>>20))
 }
 
-// viewOf returns a row with what is to be shown of the samples.
-func viewOf(at int, samples []Sample) rowView {
-	v := rowView{row: rows[at], Now: "–", LastMinute: "–"}
-	drawn := v.value
-	if v.minute != nil {
-		drawn = v.minute
-	}
-	if n := len(samples); n > 0 {
-		latest := &samples[n-1]
-		v.Now = format(v.Kind, v.value(latest))
-		if v.minute != nil {
-			v.LastMinute = format(v.Kind, v.minute(latest))
-		}
-	}
-	if !v.Drawn {
-		return v
-	}
-	values := make([]float64, len(samples))
-	var promised []float64
-	for i := range samples {
-		values[i] = drawn(&samples[i])
-		if at == promiseRow {
-			promised = append(promised, samples[i].FPRPromised)
-		}
-	}
-	top := 0.0
-	for _, y := range append(promised, values...) {
-		top = max(top, y)
-	}
-	v.Line, v.Promise = points(values, top), points(promised, top)
-	v.Values, v.Promises = numbers(values), numbers(promised)
-	return v
-}
-
-// numbers returns numbers for the script.
-func numbers(values []float64) string {
-	text := make([]string, len(values))
-	for i, y := range values {
-		text[i] = strconv.FormatFloat(y, 'g', 4, 64)
-	}
-	return strings.Join(text, " ")
-}
-
-// points returns the points of a polyline through values, which has its highest at top and its newest at the right.
-func points(values []float64, top float64) string {
-	var b strings.Builder
-	for i, y := range values {
-		x := width - float64(len(values)-1-i)*width/(mostSamples-1)
-		if top > 0 {
-			y /= top
-		}
-		fmt.Fprintf(&b, "%.0f,%.0f ", math.Round(x), math.Round(height-1-y*(height-2)))
-	}
-	return strings.TrimSuffix(b.String(), " ")
-}
-
-// inProgress describes flushes and compactions in progress, as the script does.
+// inProgress describes flushes and compactions in progress.
 func inProgress(w *bloomkv.WorkMetrics) (all []string) {
 	share := func(part, of uint64) string { return format(percent, float64(part)/float64(max(of, 1))) }
 	if w.Memtables > 0 {
@@ -200,7 +212,7 @@ func inProgress(w *bloomkv.WorkMetrics) (all []string) {
 	return all
 }
 
-// events describes what happened in a sample, as the script does.
+// events describes what happened in a sample.
 func (s *Sample) events() (all []string) {
 	w := &s.Writes
 	if w.Flushes > 0 {

@@ -2,77 +2,74 @@ package debug
 
 import "github.com/bloomkv/bloomkv/tools/picture"
 
-// A row is a figure of the live section. The script finds it in a sample by its path, and formats it in the same way.
+// A row is a figure of the live section.
 type row struct {
-	Path   string // in the JSON of a Sample
-	Minute string // path of the figure of the last minute; "" if it has none
-	Name   string
-	Kind   string // "number", "bytes" or "percent"
-	Drawn  bool   // with a line over time, of Minute if it has one
+	name   string
+	tile   string // its name on a tile; "" if it has none
+	kind   string // number, bytesKind or percent
 	value  func(s *Sample) float64
-	minute func(s *Sample) float64
+	minute func(s *Sample) float64 // of the last minute; nil if there is none
 }
 
 // ofRates returns a row of a figure of Rates.
-func ofRates(name, path, kind string, value func(r *Rates) float64) row {
+func ofRates(name, tile, kind string, value func(r *Rates) float64) row {
 	return row{
-		Path: "now." + path, Minute: "last_minute." + path, Name: name, Kind: kind, Drawn: true,
-		value:  func(s *Sample) float64 { return value(&s.Now) },
-		minute: func(s *Sample) float64 { return value(&s.LastMinute) },
+		name, tile, kind, func(s *Sample) float64 { return value(&s.Now) },
+		func(s *Sample) float64 { return value(&s.LastMinute) },
 	}
 }
 
 // ofState returns a row of a figure of the state.
-func ofState(name, path, kind string, drawn bool, value func(s *Sample) float64) row {
-	return row{Path: path, Name: name, Kind: kind, Drawn: drawn, value: value}
+func ofState(name, kind string, value func(s *Sample) float64) row {
+	return row{name, "", kind, value, nil}
 }
 
 // promiseRow is the index of the row whose line is drawn next to the promise.
 const promiseRow = 0
 
 var rows = []row{
-	ofRates("wasted reads per absent key, measured", "fpr_measured", number,
+	ofRates("wasted reads per absent key, measured", "wasted reads", number,
 		func(r *Rates) float64 { return r.FPRMeasured }),
-	ofState("promised", "fpr_promised", number, false, func(s *Sample) float64 { return s.FPRPromised }),
-	ofState("reads outside of memory per absent key, promised", "reads_promised", number, false,
+	ofState("promised", number, func(s *Sample) float64 { return s.FPRPromised }),
+	ofState("reads outside of memory per absent key, promised", number,
 		func(s *Sample) float64 { return s.Reads }),
-	ofState("asked", "fpr_asked", number, false, func(s *Sample) float64 { return s.FPRAsked }),
-	ofState("predicted", "fpr_predicted", number, false, func(s *Sample) float64 { return s.FPRPredicted }),
-	ofRates("lookups per second", "lookups_per_second", number,
+	ofState("asked", number, func(s *Sample) float64 { return s.FPRAsked }),
+	ofState("predicted", number, func(s *Sample) float64 { return s.FPRPredicted }),
+	ofRates("lookups per second", "lookups / s", number,
 		func(r *Rates) float64 { return r.LookupsPerSecond }),
-	ofRates("tables excluded by filters, per lookup", "negatives_per_lookup", number,
+	ofRates("tables excluded by filters, per lookup", "excluded / lookup", number,
 		func(r *Rates) float64 { return r.NegativesPerLookup }),
-	ofRates("tables searched, per lookup", "tables_per_lookup", number,
+	ofRates("tables searched, per lookup", "", number,
 		func(r *Rates) float64 { return r.TablesPerLookup }),
-	ofRates("blocks not in the cache, per lookup", "blocks_per_lookup", number,
+	ofRates("blocks not in the cache, per lookup", "", number,
 		func(r *Rates) float64 { return r.BlocksPerLookup }),
-	ofRates("cache hits", "cache_hit_rate", percent, func(r *Rates) float64 { return r.CacheHitRate }),
-	ofRates("writes per second", "writes_per_second", number, func(r *Rates) float64 { return r.WritesPerSecond }),
-	ofRates("flushed per second", "flushed_per_second", bytesKind,
+	ofRates("cache hits", "cache hits", percent, func(r *Rates) float64 { return r.CacheHitRate }),
+	ofRates("writes per second", "writes / s", number, func(r *Rates) float64 { return r.WritesPerSecond }),
+	ofRates("flushed per second", "", bytesKind,
 		func(r *Rates) float64 { return r.FlushedPerSecond }),
-	ofRates("compacted per second", "compacted_per_second", bytesKind,
+	ofRates("compacted per second", "compacted / s", bytesKind,
 		func(r *Rates) float64 { return r.CompactedPerSecond }),
-	ofRates("seconds that writes waited, per second", "stalled_per_second", number,
+	ofRates("seconds that writes waited, per second", "", number,
 		func(r *Rates) float64 { return r.StalledPerSecond }),
-	ofState("backlog of compaction", "backlog.bytes", bytesKind, true,
+	ofState("backlog of compaction", bytesKind,
 		func(s *Sample) float64 { return float64(s.Backlog.Bytes) }),
-	ofState("memory: budget that all filters need", "budget_needed", bytesKind, false,
+	ofState("memory: budget that all filters need", bytesKind,
 		func(s *Sample) float64 { return float64(s.BudgetNeeded) }),
-	ofState("memory: budget", "memory.budget", bytesKind, false,
+	ofState("memory: budget", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Budget) }),
-	ofState("memory: memtables", "memory.memtables", bytesKind, true,
+	ofState("memory: memtables", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Memtables) }),
-	ofState("memory: filters", "memory.filters", bytesKind, true,
+	ofState("memory: filters", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Filters) }),
-	ofState("memory: indexes", "memory.indexes", bytesKind, true,
+	ofState("memory: indexes", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Indexes) }),
-	ofState("memory: range deletes", "memory.range_deletes", bytesKind, true,
+	ofState("memory: range deletes", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.RangeDeletes) }),
-	ofState("memory: tables", "memory.tables", bytesKind, true,
+	ofState("memory: tables", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Tables) }),
-	ofState("memory: cache", "memory.cache", bytesKind, true,
+	ofState("memory: cache", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Cache) }),
-	ofState("files mapped, beside the budget", "memory.mapped", bytesKind, true,
+	ofState("files mapped, beside the budget", bytesKind,
 		func(s *Sample) float64 { return float64(s.Memory.Mapped) }),
 }
 
@@ -83,7 +80,7 @@ const (
 	percent   = "percent"
 )
 
-// format formats a figure as the script does.
+// format formats a figure.
 func format(kind string, v float64) string {
 	switch kind {
 	case bytesKind:

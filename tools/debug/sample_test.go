@@ -1,7 +1,6 @@
 package debug
 
 import (
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestRatesAreMeansOfTheirTime(t *testing.T) {
@@ -45,55 +43,6 @@ func TestASampleDiffersByMoreThanItsTime(t *testing.T) {
 	later.Writes.Flushes = 1
 	if !later.differs(s) {
 		t.Error("a sample with a flush does not differ from the one before")
-	}
-}
-
-// TestRowsAreInTheJSONOfASample follows the paths by which the script finds figures.
-func TestRowsAreInTheJSONOfASample(t *testing.T) {
-	var s Sample
-	n := 0.0
-	var fill func(v reflect.Value)
-	fill = func(v reflect.Value) {
-		for _, f := range v.Fields() {
-			n++
-			switch f.Kind() {
-			case reflect.Struct:
-				if f.Type() != reflect.TypeFor[time.Time]() {
-					fill(f)
-				}
-			case reflect.Float64:
-				f.SetFloat(n)
-			case reflect.Uint64:
-				f.SetUint(uint64(n))
-			case reflect.Int, reflect.Int64:
-				f.SetInt(int64(n))
-			default:
-			}
-		}
-	}
-	fill(reflect.ValueOf(&s).Elem())
-	b, err := json.Marshal(s)
-	testkit.Must(t, err)
-	var tree map[string]any
-	testkit.Must(t, json.Unmarshal(b, &tree))
-	at := func(path string) any {
-		var v any = tree
-		for name := range strings.SplitSeq(path, ".") {
-			members, _ := v.(map[string]any)
-			v = members[name]
-		}
-		return v
-	}
-	for _, r := range rows {
-		if got, want := at(r.Path), r.value(&s); got != want {
-			t.Errorf("%s: %v at %s, want %v", r.Name, got, r.Path, want)
-		}
-		if r.minute == nil {
-			continue
-		}
-		if got, want := at(r.Minute), r.minute(&s); got != want {
-			t.Errorf("%s: %v at %s, want %v", r.Name, got, r.Minute, want)
-		}
 	}
 }
 

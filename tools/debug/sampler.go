@@ -43,6 +43,7 @@ type look struct {
 type event struct {
 	number uint64 // counts samples with something new, from 1 on
 	data   []byte // a Sample in JSON
+	parts  []byte // of the page, in JSON
 	closed bool   // the store is closed, and there will be no other event
 }
 
@@ -61,7 +62,7 @@ func (s *sampler) sample(age time.Duration) bloomkv.Metrics {
 	m := s.db.Metrics()
 	if isClosed(&m) {
 		s.last = look{now, m}
-		s.publish(nil)
+		s.publish(nil, &m)
 		return m
 	}
 	s.recent = slices.DeleteFunc(s.recent, func(l look) bool { return now.Sub(l.at) > window })
@@ -75,20 +76,22 @@ func (s *sampler) sample(age time.Duration) bloomkv.Metrics {
 	}
 	s.recent = append(s.recent, s.last)
 	made := sampleOf(now, &m, &before, &oldest)
-	s.publish(&made)
+	s.publish(&made, &m)
 	return m
 }
 
 // isClosed reports whether the metrics are those of a closed store.
 func isClosed(m *bloomkv.Metrics) bool { return m.Levels == nil }
 
-// publish keeps a sample that has something new, and wakes the watchers. A nil sample means that the store is closed.
-func (s *sampler) publish(made *Sample) {
+// publish keeps a sample of metrics that has something new, and wakes the watchers. A nil sample means that the store
+// is closed.
+func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch n := len(s.samples); {
 	case made == nil:
 		s.latest.closed = true
+		s.latest.parts = partsOf(m, s.samples).json()
 	case n > 0 && !made.differs(s.samples[n-1]):
 		return
 	default:
@@ -96,11 +99,11 @@ func (s *sampler) publish(made *Sample) {
 		if err != nil {
 			return // broken logic: a sample has only numbers, and no NaN
 		}
-		s.latest = event{number: s.latest.number + 1, data: data}
 		if n == mostSamples {
 			s.samples = slices.Delete(s.samples, 0, 1)
 		}
 		s.samples = append(s.samples, *made)
+		s.latest = event{number: s.latest.number + 1, data: data, parts: partsOf(m, s.samples).json()}
 	}
 	close(s.news)
 	s.news = make(chan struct{})

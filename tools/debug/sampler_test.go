@@ -16,7 +16,7 @@ func TestTheHistoryHasTheNewestSamples(t *testing.T) {
 	for i := range mostSamples + 100 {
 		_, news := s.state()
 		for range 2 { // the second time nothing is new
-			s.publish(&Sample{FPRAsked: float64(i)})
+			s.publish(&Sample{FPRAsked: float64(i)}, new(bloomkv.Metrics))
 		}
 		if latest, _ := s.state(); latest.number != uint64(i+1) {
 			t.Fatalf("sample %d is event %d", i+1, latest.number)

@@ -40,7 +40,6 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		d.title = wrap(d.style(ink, 1.2), clean(c.Title), space, 3)
 		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), space, 6)
 	}
-	d.above = wrap(d.style(muted, 1), clean(c.Y), space, 2)
 	switch {
 	case c.Grid != nil:
 		d.setKey(c.Grid.Scale, c.Grid.all(), "")
@@ -60,6 +59,12 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		d.size.plot = d.lineHeight(2)
 	default:
 		d.setLegend(space)
+	}
+	if d.key != nil && s == full && c.Grid == nil {
+		d.key.name = clean(c.Y)
+	}
+	if d.key == nil || d.key.name == "" {
+		d.above = wrap(d.style(muted, 1), clean(c.Y), space, 2)
 	}
 	legend := len(d.legend)
 	if d.key != nil {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,8 +20,11 @@ import (
 // A Page is an HTML document that loads nothing else. It suits phones and desktops, light and dark mode, and screen
 // readers. A script of its own sorts tables and shows what a pointer is at; without scripts everything can be read.
 type Page struct {
-	Title    string
-	Intro    string // paragraphs, with an empty line between two
+	Title   string
+	Figures []Figure // beside the title
+	Notes   []Note   // problems are above the sections, and the first other note is beside the title
+	Intro   string   // paragraphs, with an empty line between two; below a section that leads
+	// Sections are in order. The first may lead.
 	Sections []Section
 	// Scripts are run by the browser once the page is there, in this order. They must not contain "</script".
 	Scripts []string
@@ -30,14 +34,15 @@ type Page struct {
 	Data any
 }
 
-// A Section is a part of a page: text and notes, then figures, HTML, charts, a table, and folded parts.
+// A Section is a part of a page: text and notes, then HTML, charts, a table, and folded parts.
 type Section struct {
 	// ID is the unique address of the section in the page: a letter, then letters, digits and '-'; not "main".
 	ID      string
 	Heading string
 	Text    string // paragraphs, with an empty line between two
 	Notes   []Note
-	Figures []Figure
+	// Lead makes the charts the first thing on the page, without a visible heading, and with the text below them.
+	Lead bool
 	// HTML is put into the page as it is: whoever made it has escaped all text in it.
 	HTML   HTML
 	Charts []Chart
@@ -56,9 +61,11 @@ type Note struct {
 	Advice      bool // what to do
 }
 
-// A Figure is a number that is shown large: its name, its value, and a remark in small letters.
+// A Figure is a number that is shown large: its name, its value, and a remark in small letters. With a limit, a gauge
+// below it shows which part of the limit is taken.
 type Figure struct {
 	Name, Value, Remark string
+	Taken, Limit        float64
 }
 
 // A Table has a name for each column and a cell for each column in every row. The first cell names the row. Columns of
@@ -98,6 +105,7 @@ func (p *Page) WriteHTML(w io.Writer) error {
 <meta http-equiv="Content-Security-Policy" content="%s">
 <meta name="color-scheme" content="light dark">
 <title>%s</title>
+<link rel="icon" href="data:image/svg+xml;base64,%s"/>
 <style>
 :root {%s}
 @media (prefers-color-scheme: dark) { :root {%s} }
@@ -107,23 +115,40 @@ func (p *Page) WriteHTML(w io.Writer) error {
 <body>
 <a class="skip" href="#main">Skip to the content</a>
 <header>
-<h1>%s</h1>
-`, HTML(p.Policy()), clean(p.Title), light, dark, HTML(pageCSS), classes, clean(p.Title))
-	for _, text := range paragraphs(p.Intro) {
-		d.put("<p class=\"intro\">%s</p>\n", text)
+<div class="top">
+<div class="name">%s<h1>%s</h1></div>
+`, HTML(p.Policy()), clean(p.Title), base64.StdEncoding.EncodeToString([]byte(iconSVG)), light, dark, HTML(pageCSS), classes, HTML(markSVG),
+		clean(p.Title))
+	d.figures(p.Figures)
+	fine := slices.IndexFunc(p.Notes, func(n Note) bool { return !n.Wrong && !n.Advice })
+	if fine >= 0 {
+		d.note(&p.Notes[fine])
 	}
+	d.put("</div>\n")
 	if len(p.Sections) > 1 {
-		d.put("<nav aria-label=\"Sections\"><ul>\n")
+		d.put("<nav aria-label=\"Sections\" tabindex=\"0\"><ul>\n")
 		for i := range p.Sections {
 			d.put("<li><a href=\"#%s\">%s</a></li>\n", p.Sections[i].ID, clean(p.Sections[i].Heading))
 		}
 		d.put("</ul></nav>\n")
 	}
 	d.put("</header>\n<main id=\"main\" tabindex=\"-1\">\n")
+	for i := range p.Notes {
+		if i != fine {
+			d.note(&p.Notes[i])
+		}
+	}
+	lead := len(p.Sections) > 0 && p.Sections[0].Lead
 	for i := range p.Sections {
+		if i == 0 && !lead || i == 1 && lead {
+			d.paragraphs("intro", p.Intro)
+		}
 		if err := d.section(&p.Sections[i], i, false); err != nil {
 			return err
 		}
+	}
+	if len(p.Sections) < 2 && (lead || len(p.Sections) == 0) {
+		d.paragraphs("intro", p.Intro)
 	}
 	d.put("</main>\n")
 	if err := d.checkLinks(); err != nil {
@@ -228,7 +253,8 @@ func (d *doc) section(s *Section, i int, inner bool) error {
 	if heading := clean(s.Heading); inner {
 		d.put("<details>\n<summary><h3>%s</h3></summary>\n<div id=\"%s\">\n", heading, s.ID)
 	} else {
-		d.put("<section aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", s.ID, s.ID, heading)
+		class := when(s.Lead, ` class="lead"`)
+		d.put("<section%s aria-labelledby=\"%s\">\n<h2 id=\"%s\">%s</h2>\n", class, s.ID, s.ID, heading)
 	}
 	err := d.parts(s, inner)
 	if inner {
@@ -247,36 +273,68 @@ func (d *doc) section(s *Section, i int, inner bool) error {
 
 // parts writes what a section has besides its heading and folded parts.
 func (d *doc) parts(s *Section, inner bool) error {
-	for _, text := range paragraphs(s.Text) {
-		d.put("<p>%s</p>\n", text)
+	if inner && len(s.Folded) > 0 {
+		return errors.New("a folded part has folded parts")
+	}
+	if !s.Lead {
+		d.paragraphs("", s.Text)
 	}
 	for i := range s.Notes {
 		d.note(&s.Notes[i])
 	}
-	if len(s.Figures) > 0 {
-		d.put("<dl class=\"figures\">\n")
-		for _, f := range s.Figures {
-			d.put("<div><dt>%s</dt><dd class=\"value\">%s</dd>", clean(f.Name), clean(f.Value))
-			if f.Remark != "" {
-				d.put("<dd class=\"remark\">%s</dd>", clean(f.Remark))
-			}
-			d.put("</div>\n")
-		}
-		d.put("</dl>\n")
-	}
 	d.put("%s", s.HTML)
-	for i := range s.Charts {
-		if err := d.chart(&s.Charts[i], s.ID, inner); err != nil {
-			return err
+	if len(s.Charts) > 0 {
+		d.put("<div class=\"charts\">\n")
+		for i := range s.Charts {
+			if err := d.chart(&s.Charts[i], s.ID, inner); err != nil {
+				return err
+			}
 		}
+		d.put("</div>\n")
 	}
-	if inner && len(s.Folded) > 0 {
-		return errors.New("a folded part has folded parts")
+	if s.Lead {
+		d.paragraphs("", s.Text)
 	}
 	if s.Table != nil {
 		return d.table(s.Table, s)
 	}
 	return nil
+}
+
+// paragraphs writes a text that has an empty line between two of its paragraphs.
+func (d *doc) paragraphs(class, text string) {
+	for _, p := range paragraphs(text) {
+		d.put("<p%s>%s</p>\n", when(class != "", Format(` class="%s"`, class)), p)
+	}
+}
+
+// figures writes numbers that are shown large.
+func (d *doc) figures(all []Figure) {
+	if len(all) == 0 {
+		return
+	}
+	d.put("<dl class=\"figures\">\n")
+	for _, f := range all {
+		d.put("<div><dt>%s</dt><dd class=\"value\">%s</dd>", clean(f.Name), clean(f.Value))
+		if f.Limit > 0 {
+			d.put("<dd>%s</dd>", gauge(f.Taken/f.Limit))
+		}
+		if f.Remark != "" {
+			d.put("<dd class=\"remark\">%s</dd>", clean(f.Remark))
+		}
+		d.put("</div>\n")
+	}
+	d.put("</dl>\n")
+}
+
+// gauge draws a part of a limit, which has a line across. What is above the limit has another color.
+func gauge(part float64) HTML {
+	const limit, most = 120.0, 160.0
+	end := min(part*limit, most)
+	return Format(`<svg class="gauge" viewBox="0 0 160 8" role="img" aria-label="%s %% of the limit">`+
+		`<rect class="track" y="2" width="160" height="4" rx="2"/><rect y="2" width="%.1f" height="4" rx="2"/>`+
+		`<rect class="over" x="120" y="2" width="%.1f" height="4"/><path d="M120 0v8"/></svg>`,
+		Number(100*part), min(end, limit), max(end-limit, 0))
 }
 
 func (d *doc) note(n *Note) {

@@ -88,6 +88,7 @@ type key struct {
 	noValue   string // the meaning of NoValue
 	hollow    role   // color of the outline of NoValue
 	marked    string // the meaning of an outline, or ""
+	name      string // of the values, if there is space for it; then everything is in one row
 }
 
 func (d *drawing) setKey(s Scale, values []float64, marked string) {
@@ -113,7 +114,7 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 
 // rows returns the height of the key in lines of text.
 func (k *key) rows() int {
-	if k.unknown || k.marked != "" {
+	if k.name == "" && (k.unknown || k.marked != "") {
 		return 2
 	}
 	return 1
@@ -142,7 +143,14 @@ func (k *key) draw(c *canvas, d *drawing, x, y float64) {
 				ramp0+numSteps/2)
 		}
 	}
-	x, y = left, y-line
+	if k.name != "" {
+		style.color = muted.color()
+		write(k.name)
+		x += gap
+		style.color = ink.color()
+	} else {
+		x, y = left, y-line
+	}
 	for _, sign := range []struct {
 		name  string
 		there bool

@@ -105,10 +105,14 @@ func (s *Spans) marked() bool {
 }
 
 func (d *drawing) spanRowHeight() float64 {
-	if len(d.Spans.Rows) > 12 {
+	switch n := len(d.Spans.Rows); {
+	case n > 12:
 		return d.lineHeight(1.2)
+	case n > 6 || !d.Wide:
+		return d.lineHeight(1.8)
+	default:
+		return d.lineHeight(3)
 	}
-	return d.lineHeight(1.8)
 }
 
 func (d *drawing) spansHeight(space float64) float64 {

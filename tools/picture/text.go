@@ -18,7 +18,7 @@ type size struct {
 
 var (
 	wide   = size{width: 720, plot: 350, text: 14, xTicks: 8, yTicks: 6, swatch: 18}
-	full   = size{width: 1120, plot: 350, text: 14, xTicks: 12, yTicks: 6, swatch: 24}
+	full   = size{width: 1200, plot: 350, text: 14, xTicks: 12, yTicks: 6, swatch: 24}
 	narrow = size{width: 330, plot: 260, text: 13, xTicks: 4, yTicks: 6, swatch: 11}
 )
 

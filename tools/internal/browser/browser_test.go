@@ -371,7 +371,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	must(t, db.Close())
 	b.soon(t, `document.getElementById("live-state").innerText.includes("closed")`)
 	b.checkQuiet(t, func(url string) bool {
-		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events"
+		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events?page"
 	})
 }
 
@@ -412,6 +412,10 @@ func TestPagesFitTheirWindows(t *testing.T) {
 					t.Errorf("%s at %d px: %d px wide", name, width, got)
 				}
 			}
+		}
+		const treeTop = `document.querySelector("figure[data-name=tree] svg.wide").getBoundingClientRect().top`
+		if top := eval[float64](t, b, treeTop); name != "damaged" && top > 200 {
+			t.Errorf("%s: the tree begins at %g px, want it to be the first thing on the page", name, top)
 		}
 		if name == "damaged" {
 			first := eval[string](t, b, `document.querySelector(".note").innerText`)

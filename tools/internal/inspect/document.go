@@ -40,20 +40,26 @@ type section struct {
 	table       *picture.Table
 	draw        func(w io.Writer, color bool)
 	parts       []section // folded on the page
+	lead        bool      // the charts are the first thing on the page
 	pageOnly    bool
 }
 
 // page returns the document as a page.
 func (d *document) page() *picture.Page {
-	glance := picture.Section{
-		ID: "glance", Heading: "At a glance", Notes: d.notes, Figures: d.figures, Table: d.summary,
-	}
 	p := &picture.Page{
-		Title: d.title, Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
-		Sections: []picture.Section{glance}, Scripts: d.scripts, Data: d.data,
+		Title: d.title, Figures: d.figures, Notes: d.notes, Scripts: d.scripts, Data: d.data,
+		Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
 	}
 	for i := range d.sections {
 		p.Sections = append(p.Sections, d.sections[i].page())
+	}
+	if d.summary != nil {
+		facts := picture.Section{ID: "facts", Heading: "Facts", Table: d.summary}
+		at := 0 // after the sections that lead, and those of units
+		for at < len(p.Sections) && (p.Sections[at].Lead || strings.Contains(p.Sections[at].ID, "unit-")) {
+			at++
+		}
+		p.Sections = slices.Insert(p.Sections, at, facts)
 	}
 	if len(d.remarks) > 0 {
 		about := picture.Section{ID: "about", Heading: "About this page", Text: sentences(d.remarks)}
@@ -75,7 +81,7 @@ func whereabouts(name string) string {
 func (s *section) page() picture.Section {
 	p := picture.Section{
 		ID: s.id, Heading: s.heading, Text: strings.Trim(s.explain+"\n\n"+sentences(s.lines), "\n"),
-		Notes: s.notes, Charts: s.charts, Table: s.table,
+		Notes: s.notes, Charts: s.charts, Table: s.table, Lead: s.lead,
 	}
 	for i := range s.parts {
 		p.Folded = append(p.Folded, s.parts[i].page())

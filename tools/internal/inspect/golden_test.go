@@ -217,6 +217,12 @@ func transcribe(t *testing.T, b *strings.Builder, what string, f facts, full boo
 	p := f.Page()
 	must(t, p.WriteHTML(io.Discard))
 	fmt.Fprintf(b, "\n---- %s as a page\n\n%s\n%s\n", what, p.Title, read.ReplaceAllString(p.Intro, "read on H at T."))
+	for _, n := range p.Notes {
+		fmt.Fprintf(b, "note %+v\n", n)
+	}
+	for _, f := range p.Figures {
+		fmt.Fprintf(b, "figure %+v\n", f)
+	}
 	for i := range p.Sections {
 		writeSection(b, &p.Sections[i])
 	}
@@ -271,9 +277,6 @@ func writeSection(b *strings.Builder, s *picture.Section) {
 	fmt.Fprintf(b, "\n# %s: %s\n%s\n", s.ID, s.Heading, s.Text)
 	for _, n := range s.Notes {
 		fmt.Fprintf(b, "note %+v\n", n)
-	}
-	for _, f := range s.Figures {
-		fmt.Fprintf(b, "figure %+v\n", f)
 	}
 	for i := range s.Charts {
 		c := &s.Charts[i]

@@ -66,10 +66,12 @@ func (s *Store) figures() []picture.Figure {
 	if f.Tables == 0 {
 		return nil
 	}
-	promise := "no promise is known"
+	promise, most := "no promise is known", 0.0
 	if p := s.Promise; p != nil {
+		most = f.Promised
 		promise = rate(f.Promised) + " promised"
 		if p.short() {
+			most = p.Asked
 			promise = fmt.Sprintf("%s asked; promised %s and %s pages of filters", rate(p.Asked), rate(f.Promised),
 				rate(p.Writing.Pages))
 		}
@@ -86,7 +88,10 @@ func (s *Store) figures() []picture.Figure {
 			Name: "Keys", Value: words.Count(f.Keys),
 			Remark: words.Size(f.FilterBytes) + " of filters, " + fmt.Sprintf("%.1f bits a key", f.BitsPerKey),
 		},
-		{Name: "Wasted reads of an absent key", Value: rate(f.Predicted), Remark: promise},
+		{
+			Name: "Wasted reads of an absent key", Value: rate(f.Predicted), Remark: promise, Taken: f.Predicted,
+			Limit: most,
+		},
 	}
 }
 

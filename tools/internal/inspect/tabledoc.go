@@ -33,7 +33,7 @@ func (t *Table) document() *document {
 	d := &document{
 		title: "bloomkv: " + title, where: whereabouts(t.path),
 		lines: append([]string{title}, t.bounds()...), notes: t.notes(),
-		summary: t.summary(),
+		summary: t.summary(), figures: t.figures(),
 	}
 	if t.FilterBytes == 0 {
 		d.lines = append(d.lines, "the table has no filter: every lookup of a key within its bounds searches it")
@@ -44,6 +44,22 @@ func (t *Table) document() *document {
 	}
 	d.sections = append(d.sections, t.Keys.sections()...)
 	return d
+}
+
+// figures returns the numbers of the first screen.
+func (t *Table) figures() (all []picture.Figure) {
+	if t.Filter != nil && t.Filter.Measured != nil {
+		all = append(all, picture.Figure{
+			Name: "Rate of the filter", Value: rate(t.FPRFromBits), Remark: rate(t.FPRPromised) + " promised",
+			Taken: t.FPRFromBits, Limit: t.FPRPromised,
+		}, picture.Figure{
+			Name: "Keys", Value: count(t.FilterKeys),
+			Remark: fmt.Sprintf("%s of the filter, %.1f bits a key", words.Size(t.FilterBytes), t.BitsPerKey),
+		})
+	}
+	return append(all, picture.Figure{
+		Name: "Data", Value: words.Size(t.Bytes), Remark: words.Plural(t.Entries, "entry"),
+	})
 }
 
 // bounds describes where the keys and the range deletes of the table begin and end.
@@ -80,8 +96,7 @@ func (t *Table) notes() (notes []picture.Note) {
 	notes = append(append(notes, bad...), t.Keys.notes()...)
 	if len(notes) == 0 && t.Filter != nil {
 		notes = append(notes, picture.Note{
-			Title: noProblems, Text: "Every checksum is right, and every figure is as near to theory as chance " +
-				"leaves it.",
+			Title: noProblems, Text: "Every checksum is right, and all figures agree with theory.",
 		})
 	}
 	return append(notes, verified...)

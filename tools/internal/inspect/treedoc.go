@@ -29,7 +29,7 @@ func (s *Store) treeSection() section {
 		table: s.levelTable(), draw: s.drawTree,
 	}
 	if c := s.treeChart(); c != nil {
-		tree.charts = []picture.Chart{*c}
+		tree.charts, tree.lead = []picture.Chart{*c}, true
 	}
 	return tree
 }
@@ -201,12 +201,11 @@ func (s *Store) treeChart() *picture.Chart {
 		return nil
 	}
 	c := &picture.Chart{
-		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys in their order, all equally wide",
+		Name: "tree", Title: "Tables over the keys, a row for each run", X: "keys in order",
 		Wide: true,
 		Y:    "rate of the filter in memory", FormatY: rate, Spans: spans,
-		Caption: "A box is as wide as the share of the keys that its table spans. A lookup of an absent key asks the " +
-			"filters of the boxes above and below its position. Dark boxes, or bright ones in the dark, let more " +
-			"absent keys through.",
+		Caption: "Width: share of the keys. A lookup of an absent key asks the filters of the boxes above and below " +
+			"its position. Dark boxes, or bright ones in the dark, let more absent keys through.",
 	}
 	if each > 1 {
 		c.Caption += fmt.Sprintf(" Each box is up to %s, in the color of the worst.", words.Plural(each, "table"))
