@@ -74,8 +74,10 @@ func TestServeShowsAStoreUntilItIsInterrupted(t *testing.T) {
 		"example.com": http.StatusForbidden, "example.com:8077": http.StatusForbidden, "127.0.0.1": http.StatusOK,
 		"[::1]": http.StatusOK, "[::1]:8077": http.StatusOK, "localhost.example.com": http.StatusForbidden,
 	} {
-		if code, _ := ask(t, s.address+"json", host); code != want {
-			t.Errorf("for host %s: status %d, want %d", host, code, want)
+		for _, path := range []string{"json", "ask?key=a", "rain"} {
+			if code, _ := ask(t, s.address+path, host); code != want {
+				t.Errorf("%s for host %s: status %d, want %d", path, host, code, want)
+			}
 		}
 	}
 	if r := s.end(); r.code != cli.ExitInterrupted || r.err != "bloomkv: interrupted\n" {

@@ -53,6 +53,7 @@ type handler struct {
 	policy  string // Content-Security-Policy of the page
 
 	streams chan struct{} // has a value for each event stream
+	asking  chan struct{} // has a value while a request reads filters
 	files   cached[files]
 	reports cached[[]byte] // JSON
 }
@@ -64,6 +65,9 @@ type handler struct {
 //	GET events  server-sent events: a Sample in JSON when something has changed, at most one each Options.Interval.
 //	            Those of the page, with the query page, have the parts of the page that change.
 //	GET json    a JSON object: Metrics and Tables of the store, the rates of the last minute, and recent samples
+//	GET ask     a JSON object: how each filter answers for the key of the query, and whether its table has it. The
+//	            key is written as the tool prints keys. This is one of the lookups that Metrics count
+//	GET rain    a JSON object: how often the filters let 10,000 random hashes through
 //
 // The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
 // there are, one goroutine samples the store, only while an event stream is open, and one request at a time reads its
@@ -94,7 +98,7 @@ func FilesHandler(dir string, o Options) http.Handler {
 
 func newHandler(dir string, o Options, store *sampler) *handler {
 	h := &handler{
-		dir: dir, store: store, options: o, streams: make(chan struct{}, mostStreams),
+		dir: dir, store: store, options: o, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1),
 		files: newCached[files](), reports: newCached[[]byte](),
 	}
 	h.policy = h.page().Policy() +
@@ -121,6 +125,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveEvents(w, r)
 	case "json":
 		h.serveJSON(w, r)
+	case "ask":
+		h.serveAsk(w, r)
+	case "rain":
+		h.serveRain(w, r)
 	case "":
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere

@@ -26,6 +26,7 @@ type files struct {
 
 	stamp string         // of the files, before they were read
 	facts *inspect.Store // nil if the store is open in this process, or if nothing is known
+	rain  *inspect.Rain  // nil if nothing is known
 	err   error          // why the files could not be read
 }
 
@@ -58,7 +59,7 @@ func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 			{Wrong: true, Title: "the files of the store could not be read", Text: err.Error()},
 		}}}
 	case s != nil:
-		page = s.Page()
+		page, f.rain = s.Page(), s.Rain()
 		if h.store == nil {
 			f.facts = s
 		}

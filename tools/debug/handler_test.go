@@ -154,6 +154,7 @@ func TestPathsAndMethods(t *testing.T) {
 		address := serve(t, mux) + mount.path
 		for path, kind := range map[string]string{
 			"": "text/html; charset=utf-8", "json": "application/json", "events": "text/event-stream",
+			"ask": "application/json", "rain": "application/json",
 		} {
 			if answer, body := get(t, http.MethodHead, address+path); answer.StatusCode != http.StatusOK ||
 				answer.Header.Get("Content-Type") != kind || body != "" {
@@ -224,7 +225,7 @@ func TestFilesAreShownWithoutTheStore(t *testing.T) {
 	address := serve(t, debug.FilesHandler(db.Dir(), fast))
 	_, page := get(t, http.MethodGet, address+"/")
 	if !strings.Contains(page, `<h2 id="now">Files only</h2>`) ||
-		!strings.Contains(page, `<h2 id="tree">The tree</h2>`) || strings.Contains(page, `id="live"`) {
+		!strings.Contains(page, `<h2 id="tree">The tree</h2>`) || strings.Contains(page, `id="live-now"`) {
 		t.Error("the page has live figures, or not what the files show")
 	}
 	shown := regexp.MustCompile(`data-shown="([^"]+)"`).FindStringSubmatch(page)

@@ -132,7 +132,7 @@ func (h *handler) live() (tiles, section []byte) {
 		closed = " data-closed"
 	}
 	return []byte(picture.Format("<style>\n%s</style>\n<dl id=\"live-tiles\" class=\"tiles\">%s</dl>\n",
-			picture.HTML(liveStyle), p.Tiles)), []byte(picture.Format(`<div id="live"%s>
+			picture.HTML(liveStyle), p.Tiles)), []byte(picture.Format(`<div id="live-now"%s>
 <p id="live-state" role="status">%s</p>
 <p id="live-memory">%s</p>
 <noscript><p>Without script the figures are those of the moment at which the page was loaded.</p></noscript>

@@ -1,7 +1,7 @@
 "use strict";
 // The server sends the parts of the page that change.
 (() => {
-	const live = document.getElementById("live");
+	const live = document.getElementById("live-now");
 	if (!live || !window.EventSource || live.hasAttribute("data-closed")) return;
 	const show = (id, html) => {
 		const e = document.getElementById(id);

@@ -117,7 +117,8 @@ func (p *Page) WriteHTML(w io.Writer) error {
 <header>
 <div class="top">
 <div class="name">%s<h1>%s</h1></div>
-`, HTML(p.Policy()), clean(p.Title), base64.StdEncoding.EncodeToString([]byte(iconSVG)), light, dark, HTML(pageCSS), classes, HTML(markSVG),
+`, HTML(p.Policy()), clean(p.Title), base64.StdEncoding.EncodeToString([]byte(iconSVG)), light, dark, HTML(pageCSS),
+		classes, HTML(markSVG),
 		clean(p.Title))
 	d.figures(p.Figures)
 	fine := slices.IndexFunc(p.Notes, func(n Note) bool { return !n.Wrong && !n.Advice })

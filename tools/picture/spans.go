@@ -37,6 +37,8 @@ type Span struct {
 	Value    float64
 	Name     string // written into it if it fits
 	Marked   bool
+	// ID names the span for scripts of a page, as data-id; several names have spaces between them.
+	ID string
 	// On a page, a pointer shows the title, which may have several lines, and a click goes to the section with the ID
 	// of the link. A reader may choose the spans of a group. All may be empty.
 	Title, Link, Group string
@@ -155,7 +157,7 @@ func (d *drawing) spansInto(c canvas) {
 			}
 			cells = append(cells, cell{
 				box: box, value: span.Value, label: clean(span.Name), marked: span.Marked,
-				tag: tag{cleanLines(span.Title), span.Link, clean(span.Group)},
+				tag: tag{cleanLines(span.Title), span.Link, clean(span.Group), clean(span.ID)},
 			})
 		}
 	}

@@ -184,6 +184,7 @@ type tag struct {
 	title string // shown beside the pointer
 	link  string // ID of a section, or ""
 	group string // which a reader of the page may choose, or ""
+	id    string // for scripts, or ""
 }
 
 // tagged draws a box of its own with a tag.
@@ -196,6 +197,9 @@ func (c *svgCanvas) tagged(t tag, k color.NRGBA, box rect) {
 	}
 	if t.group != "" {
 		attributes += ` data-group="` + html.EscapeString(t.group) + `"`
+	}
+	if t.id != "" {
+		attributes += ` data-id="` + html.EscapeString(t.id) + `"`
 	}
 	fmt.Fprintf(&c.doc, "<%s%s><rect %s %s/>", name, attributes, style, c.place(box))
 	if t.title != "" {

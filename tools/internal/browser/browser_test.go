@@ -16,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -258,46 +257,113 @@ func TestTablesAreSortedAndChosen(t *testing.T) {
 	}
 }
 
-// TestAKeyIsFoundWhereItsFilterProbes compares what the page shows with what the filters say.
-func TestAKeyIsFoundWhereItsFilterProbes(t *testing.T) {
+// ask lets a key fall, and returns what the page says.
+func (b *tab) ask(t *testing.T, key string) string {
+	t.Helper()
+	b.do(t, chromedp.Evaluate(`document.getElementById("found").replaceChildren();
+		document.getElementById("find-key").value = ""`, nil),
+		chromedp.SendKeys("#find-key", key+kb.Enter, chromedp.ByQuery))
+	b.soon(t, `(document.querySelector("#found .hint") || {innerText: ""}).innerText.includes("Hash")`)
+	return eval[string](t, b, `document.getElementById("found").innerText`)
+}
+
+// checkFall compares what the page shows of a key with what the filters say: which tables are asked, their answers, and
+// each bit. It returns the text of the page.
+func (b *tab) checkFall(t *testing.T, dir, key string) string {
+	t.Helper()
+	k, err := inspect.Ask(t.Context(), dir, []byte(key))
+	must(t, err)
+	text := b.ask(t, key)
+	if !strings.Contains(text, k.Hash) {
+		t.Errorf("key %q: %q, want the hash %s", key, text, k.Hash)
+	}
+	asked := 0
+	var bits strings.Builder
+	for _, x := range k.Tables {
+		if !x.Within {
+			continue
+		}
+		asked++
+		for i, u := range x.Units {
+			want := fmt.Sprintf("; unit %d: block %s, bits", i, words.Count(u.Block))
+			if !strings.Contains(text, want) {
+				t.Errorf("key %q: %q, want %q of %s", key, text, want, x.File)
+			}
+			for _, p := range u.Probes {
+				fmt.Fprintf(&bits, "%d%t ", p.Bit, p.Set)
+			}
+		}
+		if want := x.File + " " + x.Answer; !strings.Contains(text, want) {
+			t.Errorf("key %q: %q, want %q", key, text, want)
+		}
+	}
+	shown := eval[string](t, b, `[...document.querySelectorAll("#found .bit")].map(e =>
+		e.textContent + e.classList.contains("set") + " ").join("")`)
+	if shown != bits.String() {
+		t.Errorf("key %q: bits %q\nwant %q", key, shown, &bits)
+	}
+	for what, selector := range map[string]string{
+		"rows": "tr.hit", "boxes": "svg.wide .hit", "stops": ".layer .stop",
+	} {
+		if n := eval[int](t, b, `document.querySelectorAll("`+selector+`").length`); n != asked {
+			t.Errorf("key %q: %d %s are marked, want %d", key, n, what, asked)
+		}
+	}
+	return text
+}
+
+// TestAKeyFallsThroughTheTree asks for keys that are there, that are not, and that a filter lets through.
+func TestAKeyFallsThroughTheTree(t *testing.T) {
 	dir := newStore(t, 8)
+	s := read(t, dir)
+	b := newTab(t)
+	b.show(t, s)
 	for _, key := range []string{
 		"user/00000042", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
 	} {
-		s, err := inspect.ReadStore(t.Context(), dir, inspect.Options{Full: true, Keys: [][]byte{[]byte(key)}})
-		must(t, err)
-		b := newTab(t)
-		b.show(t, s)
-		b.do(t, chromedp.SendKeys("#find-key", key+kb.Enter, chromedp.ByQuery))
-		b.soon(t, `document.querySelector("#found p") !== null`)
-		text := eval[string](t, b, `document.getElementById("found").innerText`)
-		if !strings.Contains(text, s.Key.Hash) {
-			t.Errorf("key %q: %q, want the hash %s", key, text, s.Key.Hash)
-		}
-		asked := 0
-		for _, x := range s.Key.Tables {
-			if !x.Within {
-				continue
-			}
-			asked++
-			var bits []string
-			for _, u := range x.Units[:1] { // later ones may not be in memory
-				for _, p := range u.Probes {
-					bits = append(bits, strconv.Itoa(p.Bit))
-				}
-				want := fmt.Sprintf("%s; unit 0: block %s of ", x.File, words.Count(u.Block))
-				if !strings.Contains(text, want) || !strings.Contains(text, "bits "+strings.Join(bits, " ")) {
-					t.Errorf("key %q: %q, want %q and bits %q", key, text, want, bits)
-				}
-			}
-		}
-		if n := eval[int](t, b, `document.querySelectorAll("tr.hit").length`); n != asked {
-			t.Errorf("key %q: %d rows are marked, want %d", key, n, asked)
-		}
-		if asked > 0 && eval[int](t, b, `document.querySelectorAll("svg .hit").length`) == 0 {
-			t.Errorf("key %q: no box of the tree is marked", key)
+		b.checkFall(t, dir, key)
+	}
+	const try = `[...document.querySelectorAll(".hint button")].map(b => b.textContent).join()`
+	if got := eval[string](t, b, try); got != "a present key,an absent one,a false maybe" {
+		t.Fatalf("keys to try: %s", got)
+	}
+	for i, want := range []string{
+		"The store has this key: ", "The store does not have this key: ", "maybe: read, and it is not there: wasted",
+	} {
+		b.do(t, chromedp.Evaluate(fmt.Sprintf(`document.querySelectorAll(".hint button")[%d].click()`, i), nil))
+		b.soon(t, `document.getElementById("found").innerText.includes("`+want+`")`)
+	}
+	b.do(t, chromedp.Evaluate(`[...document.querySelectorAll("form button")].at(1).click()`, nil))
+	b.soon(t, `/^10,000 absent keys: filters let [0-9]+ through, .* the promise allows 100\./.test(
+		document.getElementById("found").innerText) && document.querySelector("#found .hint") !== null`)
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
+}
+
+// TestAServedPageAsksTheFilters asks an open store for a key in a table, and for one that is in memory alone.
+func TestAServedPageAsksTheFilters(t *testing.T) {
+	dir := newStore(t, 8)
+	db, err := bloomkv.Open(dir, nil)
+	must(t, err)
+	defer db.Close()
+	storetest.Settle(t, db) // so that the page has the tables that are asked
+	server := httptest.NewServer(debug.Handler(db, debug.Options{}))
+	defer server.CloseClientConnections()
+	b := newTab(t)
+	b.do(t, chromedp.Navigate(server.URL))
+	for key, want := range map[string]string{
+		"user/00000042": "The store has this key: ", "user/00000042x": "The store does not have this key: ",
+	} {
+		if text := b.checkFall(t, dir, key); !strings.Contains(text, want) {
+			t.Errorf("key %q: %q, want %q", key, text, want)
 		}
 	}
+	must(t, db.Put([]byte("user/00000042y"), nil))
+	if text := b.ask(t, "user/00000042y"); !strings.Contains(text, "has this key in memory, and in no table yet") {
+		t.Errorf("a key in a memtable: %q", text)
+	}
+	b.do(t, chromedp.Evaluate(`[...document.querySelectorAll("form button")].at(1).click()`, nil))
+	b.soon(t, `document.getElementById("found").innerText.startsWith("10,000 absent keys: ")`)
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, server.URL) })
 }
 
 // TestTheKeyboardAloneReachesEverything presses Tab until the page begins again.

@@ -25,6 +25,7 @@ type member struct {
 	reader *sstable.Reader    // with the index and the units that the level needs; nil if not kept or damaged
 	sample *bloomblock.Sample // may be nil
 	filter *bloomblock.Filter // with all units
+	form   bloomblock.Form    // of the filter in memory
 	header bloomblock.Header  // of the filter; without units if there is none, or if it is damaged
 	index  int64              // bytes in memory, as below
 	fixed  int64              // of what is never dropped: tops of indexes, range deletes, descriptions of tables
@@ -137,7 +138,9 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	if m.keep {
 		m.reader, m.sample, m.filter = r, sample, r.Filter()
 	}
-	r.Keys.Reduce(r.Keys.Forms(rate))
+	forms := r.Keys.Forms(rate)
+	r.Keys.Reduce(forms)
+	m.form = forms[len(forms)-1]
 	m.header, _ = r.Keys.Header()
 	m.index, m.dels = r.IndexBytes(), r.RangeDelBytes()
 	m.tops = r.TopBytes()

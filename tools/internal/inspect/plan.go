@@ -176,6 +176,7 @@ func (m *member) prefixHeader() bloomblock.Header {
 // reduce gives the member's place the figures of the filter in a form.
 func (m *member) reduce(form bloomblock.Form) {
 	p := &m.place
+	m.form = form
 	p.FPR, p.FilterBytes, p.Units = form.Rate, uint64(form.Bytes), 0 //nolint:gosec // a size
 	for i := range m.header.Units {
 		if form.Has(i) {

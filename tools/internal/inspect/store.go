@@ -40,9 +40,12 @@ type Store struct {
 	Missing []string `json:"missing"`     // files that the manifest names but that do not exist
 	Opening Opening  `json:"opening"`
 	Keys
-	dir    string
-	curves []picture.Line // of memory against wasted reads, with Options.Full
-	wrong  []error
+	dir     string
+	curves  []picture.Line // of memory against wasted reads, with Options.Full, as what follows
+	rain    *Rain
+	fallen  *Fallen
+	samples []*Key // keys for a reader to begin with
+	wrong   []error
 }
 
 // looks is the maximum number of times that a changing store is read. Without its lock it may change meanwhile.
@@ -107,7 +110,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s.wrong = append(s.wrong, s.Keys.damage())
 	if o.Full {
 		s.curves = tables.curves(s)
-		if err := s.readFull(ctx, dir, o); err != nil {
+		if err := errors.Join(s.readFull(ctx, dir, o), s.readSearch(ctx, dir, tables)); err != nil {
 			return nil, err
 		}
 	}

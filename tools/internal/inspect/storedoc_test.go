@@ -173,7 +173,8 @@ func TestThePageSearchesInAllTablesOrInNone(t *testing.T) {
 	s.Tables[7].unread, s.Tables[7].Entries = true, 0
 	s.Tables[8].Entries = 0 // range deletes alone
 	s.Tables[9].fences = manifest.Bounds{Lo: []byte("k"), Hi: bytes.Repeat([]byte("z"), 65), Exclusive: true}
-	all, _ := s.searchData().([]searchTable)
+	data, _ := s.searchData().(searchData)
+	all := data.Tables
 	if len(all) != mostSearched-1 || !all[7].Damaged || all[8].File != s.Tables[9].File || !all[0].NoEnd {
 		t.Errorf("%d tables, the eighth damaged %t, want all but the one without versions", len(all), all[7].Damaged)
 	}

@@ -55,6 +55,7 @@ type Table struct {
 	path          string
 	fences        manifest.Bounds // in a store: a lookup asks the table for keys between them
 	seed          bloomblock.Seed // of its filter, if it has units
+	bits          []byte          // of its filter block, if the page of its store has them
 	parts         uint64          // of its filter's units, if they stand side by side
 	unread        bool            // only the name is known
 	filterDamaged bool

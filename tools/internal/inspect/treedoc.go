@@ -181,7 +181,7 @@ func (s *Store) treeChart() *picture.Chart {
 		box := picture.Span{
 			From: t.Place.From, To: t.Place.To, Value: t.Place.FPR, Name: strings.TrimSuffix(t.File, ".sst"),
 			Marked: flagged[t.File] || t.Damage != nil || t.flagged(),
-			Title:  t.title(), Group: levelName(at.level),
+			Title:  t.title(), Group: levelName(at.level), ID: t.File,
 		}
 		if t.Filter != nil {
 			box.Link = tableID(i)
@@ -193,6 +193,7 @@ func (s *Store) treeChart() *picture.Chart {
 			last.To, last.Value, last.Marked, last.Name = max(last.To, box.To), max(last.Value, box.Value),
 				last.Marked || box.Marked, ""
 			last.Title += "\n" + t.File
+			last.ID += " " + t.File
 		}
 		boxes++
 	}
