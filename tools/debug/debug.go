@@ -20,6 +20,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -30,7 +32,7 @@ import (
 type Options struct {
 	// Title is the heading of the page. "" means "bloomkv: " with the base name of the store's directory.
 	Title string
-	// Interval is the time between two samples while somebody watches. 0 means a second; the minimum is 100 ms.
+	// Interval is the time between two samples. 0 means a second; the minimum is 100 ms.
 	Interval time.Duration
 	// Reread is the time for which what was read of the store's files is shown again, before the next request reads
 	// them anew. It becomes longer if reading takes more than a twentieth of it. 0 means 15 seconds.
@@ -52,8 +54,11 @@ type handler struct {
 	options Options
 	policy  string // Content-Security-Policy of the page
 
-	streams chan struct{} // has a value for each event stream
-	asking  chan struct{} // has a value while a request reads filters
+	drawing sync.Mutex
+	drawn   drawnTree                       // guarded by drawing
+	shown   atomic.Pointer[map[string]bool] // tables with a section of their own on the latest page
+	streams chan struct{}                   // has a value for each event stream
+	asking  chan struct{}                   // has a value while a request reads filters
 	files   cached[files]
 	reports cached[[]byte] // JSON
 }
@@ -70,8 +75,8 @@ type handler struct {
 //	GET rain    a JSON object: how often the filters let 10,000 random hashes through
 //
 // The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
-// there are, one goroutine samples the store, only while an event stream is open, and one request at a time reads its
-// files, on one processor. A viewer that reads slowly misses samples; one that reads nothing for ten seconds is
+// there are, one goroutine samples the store, until it is closed, and one request at a time reads its files, on one
+// processor. A viewer that reads slowly misses samples; one that reads nothing for ten seconds is
 // disconnected. Once the store is closed, event streams end and the page says so; closing it does not wait for them.
 // The streams need an http.ResponseWriter that can flush, which that of http.TimeoutHandler cannot: there the page
 // shows the figures of the moment at which it was loaded.
@@ -83,6 +88,7 @@ type handler struct {
 func Handler(db *bloomkv.DB, o Options) http.Handler {
 	o = o.withDefaults(db.Dir())
 	h := newHandler(db.Dir(), o, newSampler(db, o.Interval))
+	go h.store.run()
 	if db.FS() != vfs.OS {
 		h.dir = ""
 	}
@@ -125,6 +131,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveEvents(w, r)
 	case "json":
 		h.serveJSON(w, r)
+	case "tree":
+		h.serveTree(w, r)
 	case "ask":
 		h.serveAsk(w, r)
 	case "rain":
@@ -153,11 +161,21 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the viewer has left
 	}
-	var tiles, section []byte
+	var lead, section []byte
 	if h.store != nil {
-		tiles, section = h.live()
+		lead, section = h.live()
 	}
-	writeAll(w, f.head, tiles, f.middle, section, f.tail)
+	writeAll(w, f.head, lead, f.middle, section, f.tail)
+}
+
+// serveTree writes the picture of the tree, which the page draws anew when the tree has changed.
+func (h *handler) serveTree(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if h.store == nil {
+		http.NotFound(w, r)
+	} else if r.Method != http.MethodHead {
+		writeAll(w, []byte(h.tree().html))
+	}
 }
 
 // mostWriting is the time that a viewer may take to read a page or an object.

@@ -64,8 +64,6 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.store != nil {
-		h.store.watch()
-		defer h.store.leave()
 		h.store.sample(h.options.Interval)
 		if latest, _ := h.store.state(); latest.closed {
 			w.WriteHeader(http.StatusNoContent) // a browser does not ask again

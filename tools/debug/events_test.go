@@ -114,6 +114,39 @@ func TestAStreamOutlivesTheReadTimeoutOfItsServer(t *testing.T) {
 	})
 }
 
+// TestTheTreeFollowsTheStore reads the events of the page, which say when to fetch the picture.
+func TestTheTreeFollowsTheStore(t *testing.T) {
+	db := newStore(t)
+	storetest.Settle(t, db)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	address := serve(t, debug.Handler(db, fast))
+	_, before := get(t, http.MethodGet, address+"/tree")
+	events := watch(ctx, t, address, "?page")
+	trees := func() (n float64) {
+		e := <-events
+		var parts map[string]any
+		must(t, json.Unmarshal([]byte(e.data), &parts))
+		n, ok := parts["trees"].(float64)
+		if e.name != "parts" || !ok || parts["live-rows"] == "" {
+			t.Fatalf("got %+v, want the parts of the page", e)
+		}
+		return n
+	}
+	first := trees()
+	fill(t, db)
+	for trees() == first {
+	}
+	_, after := get(t, http.MethodGet, address+"/tree")
+	if n := strings.Count(before, "data-id="); n == 0 || strings.Count(after, "data-id=") <= n {
+		t.Errorf("%d tables before a flush, and %d after it", n, strings.Count(after, "data-id="))
+	}
+	if answer, _ := get(t, http.MethodGet, serve(t, debug.FilesHandler(db.Dir(), fast))+"/tree"); answer.StatusCode !=
+		http.StatusNotFound {
+		t.Errorf("the tree of a store that is not open here: %s, want 404", answer.Status)
+	}
+}
+
 func TestAnIdleStoreSendsNothingNew(t *testing.T) {
 	db := newStore(t)
 	storetest.Settle(t, db)
@@ -227,10 +260,11 @@ func TestTwoHundredViewersHoldNothingUp(t *testing.T) {
 		}
 	}
 	cancel()
-	testkit.Soon(t, "all streams and the sampler end", func() bool {
-		left := storetest.LeakedGoroutines(0)
-		return !strings.Contains(left, "debug.(*sampler).run") &&
-			!strings.Contains(left, "debug.(*handler).serveEvents")
+	testkit.Soon(t, "all streams end", func() bool {
+		return !strings.Contains(storetest.LeakedGoroutines(0), "debug.(*handler).serveEvents")
 	})
 	must(t, db.Close())
+	testkit.Soon(t, "the sampler ends", func() bool {
+		return !strings.Contains(storetest.LeakedGoroutines(0), "debug.(*sampler).run")
+	})
 }

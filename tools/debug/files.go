@@ -60,6 +60,7 @@ func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 		}}}
 	case s != nil:
 		page, f.rain = s.Page(), s.Rain()
+		h.shown.Store(new(s.Shown()))
 		if h.store == nil {
 			f.facts = s
 		}
@@ -107,17 +108,19 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	case h.dir == "":
 		p.Intro = "The store is not on the file system of the operating system, so its files are not shown."
 	default:
-		p.Intro += fmt.Sprintf("\n\nThe live section comes from the running store, all others from its files, as they "+
-			"were at %s UTC.", clock)
+		p.Intro += fmt.Sprintf("\n\nThe tiles, the picture of the tree and the section Now are of the running store, "+
+			"all others of its files, as they were at %s UTC.", clock)
 	}
 	p.Sections = slices.Clone(page.Sections)
-	if len(p.Sections) > 0 && p.Sections[0].Lead {
-		p.Sections[0].HTML = gap
-		p.Sections = slices.Insert(p.Sections, 1, now)
-	} else {
-		now.HTML = gap + now.HTML
-		p.Sections = slices.Insert(p.Sections, 0, now)
+	if len(p.Sections) == 0 || !p.Sections[0].Lead {
+		lead := picture.Section{ID: "tree", Heading: "The tree", Lead: true}
+		p.Sections = slices.Insert(p.Sections, 0, lead)
 	}
+	p.Sections[0].HTML = gap
+	if h.store != nil {
+		p.Sections[0].Charts = nil // the picture is of the running store
+	}
+	p.Sections = slices.Insert(p.Sections, 1, now)
 	var b bytes.Buffer
 	if err := p.WriteHTML(&b); err != nil {
 		return err

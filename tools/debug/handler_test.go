@@ -154,7 +154,7 @@ func TestPathsAndMethods(t *testing.T) {
 		address := serve(t, mux) + mount.path
 		for path, kind := range map[string]string{
 			"": "text/html; charset=utf-8", "json": "application/json", "events": "text/event-stream",
-			"ask": "application/json", "rain": "application/json",
+			"ask": "application/json", "rain": "application/json", "tree": "text/html; charset=utf-8",
 		} {
 			if answer, body := get(t, http.MethodHead, address+path); answer.StatusCode != http.StatusOK ||
 				answer.Header.Get("Content-Type") != kind || body != "" {
@@ -204,7 +204,7 @@ func TestTheReportHasMetricsTablesAndSamples(t *testing.T) {
 	address := serve(t, debug.Handler(db, fast))
 	r := reportOf(t, address)
 	if !r.Open || r.Metrics == nil || r.Metrics.Writes.Flushes == 0 || len(r.Tables) != r.Metrics.Files.Tables ||
-		len(r.Samples) != 1 || r.Samples[0].Writes.Flushes != r.Metrics.Writes.Flushes {
+		len(r.Samples) == 0 || r.Samples[0].Writes.Flushes != r.Metrics.Writes.Flushes {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -214,7 +214,7 @@ func TestAStoreOnAnotherFileSystemHasLiveFiguresOnly(t *testing.T) {
 	defer db.Close()
 	_, page := get(t, http.MethodGet, serve(t, debug.Handler(db, fast))+"/")
 	if !strings.Contains(page, `<h2 id="now">Now</h2>`) || !strings.Contains(page, "its files are not shown") ||
-		strings.Contains(page, `id="tree"`) {
+		strings.Contains(page, `id="tables"`) {
 		t.Errorf("the page of a store in memory: %s", page)
 	}
 }

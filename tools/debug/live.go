@@ -10,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -25,6 +26,39 @@ const (
 	mostLogged    = 20
 )
 
+// A drawnTree is the picture of a tree, and what it was drawn of.
+type drawnTree struct {
+	html  picture.HTML
+	trees uint64
+	shown *map[string]bool
+}
+
+// tree returns the picture of the tree as it is now, or as it was when the store was closed. It is drawn once for all
+// viewers.
+func (h *handler) tree() drawnTree {
+	h.drawing.Lock()
+	defer h.drawing.Unlock()
+	latest, _ := h.store.state()
+	now := drawnTree{trees: latest.trees, shown: h.shown.Load()}
+	if h.drawn.html != "" && (h.drawn.trees == now.trees && h.drawn.shown == now.shown || latest.closed) {
+		return h.drawn
+	}
+	var shown map[string]bool
+	if now.shown != nil {
+		shown = *now.shown
+	}
+	chart := inspect.TreeOf(h.store.db.Tables(), shown)
+	if chart == nil {
+		now.html = "<p>There are no tables.</p>\n"
+	} else if drawn, err := chart.HTML(); err != nil {
+		now.html = picture.Format("<p>%s</p>\n", err.Error())
+	} else {
+		now.html = drawn
+	}
+	h.drawn = now
+	return now
+}
+
 // Parts of the page that change, as HTML: the contents of the elements with these IDs.
 type parts struct {
 	Tiles  picture.HTML `json:"live-tiles"`
@@ -33,6 +67,7 @@ type parts struct {
 	Work   picture.HTML `json:"live-work"`
 	Log    picture.HTML `json:"live-log"`
 	Rows   picture.HTML `json:"live-rows"`
+	Trees  uint64       `json:"trees"` // how often the tree has changed: GET tree has it
 }
 
 // partsOf returns the parts of the page by the metrics of a store and its samples, of which the last is the newest.
@@ -123,16 +158,18 @@ func list(lines []string) (items picture.HTML) {
 	return items
 }
 
-// live returns the live parts of the page: the tiles, and the section.
-func (h *handler) live() (tiles, section []byte) {
+// live returns the live parts of the page: the tiles with the tree, and the section.
+func (h *handler) live() (lead, section []byte) {
 	m := h.store.sample(h.options.Interval)
 	p := partsOf(&m, h.store.history())
+	tree := h.tree()
 	closed := picture.HTML("")
 	if isClosed(&m) {
 		closed = " data-closed"
 	}
-	return []byte(picture.Format("<style>\n%s</style>\n<dl id=\"live-tiles\" class=\"tiles\">%s</dl>\n",
-			picture.HTML(liveStyle), p.Tiles)), []byte(picture.Format(`<div id="live-now"%s>
+	return []byte(picture.Format("<style>\n%s</style>\n<dl id=\"live-tiles\" class=\"tiles\">%s</dl>\n"+
+			"<div class=\"charts\" id=\"live-tree\" data-trees=\"%d\">\n%s</div>\n", picture.HTML(liveStyle), p.Tiles,
+			tree.trees, tree.html)), []byte(picture.Format(`<div id="live-now"%s>
 <p id="live-state" role="status">%s</p>
 <p id="live-memory">%s</p>
 <noscript><p>Without script the figures are those of the moment at which the page was loaded.</p></noscript>

@@ -14,8 +14,7 @@ const (
 	window      = time.Minute // of Sample.LastMinute
 )
 
-// A sampler samples one store for all viewers. While it has watchers, a goroutine samples at regular intervals. It is
-// safe for concurrent use.
+// A sampler samples one store for all viewers, whether there are any or not. It is safe for concurrent use.
 type sampler struct {
 	// constant
 	db       *bloomkv.DB
@@ -25,12 +24,10 @@ type sampler struct {
 	last      look       // the latest; guarded by measuring
 	recent    []look     // of the last minute, oldest first; guarded by measuring
 
-	mu       sync.Mutex    // guards what follows; held for moments only
-	watchers int           // event streams
-	stop     chan struct{} // ends the goroutine; nil if there is none
-	news     chan struct{} // closed when latest changes, and replaced
-	latest   event
-	samples  []Sample // oldest first, those with something new
+	mu      sync.Mutex    // guards what follows; held for moments only
+	news    chan struct{} // closed when latest changes, and replaced
+	latest  event
+	samples []Sample // oldest first, those with something new
 }
 
 // A look is the metrics of the store at one time.
@@ -44,6 +41,7 @@ type event struct {
 	number uint64 // counts samples with something new, from 1 on
 	data   []byte // a Sample in JSON
 	parts  []byte // of the page, in JSON
+	trees  uint64 // how often the tree has changed
 	closed bool   // the store is closed, and there will be no other event
 }
 
@@ -91,7 +89,9 @@ func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 	switch n := len(s.samples); {
 	case made == nil:
 		s.latest.closed = true
-		s.latest.parts = partsOf(m, s.samples).json()
+		p := partsOf(m, s.samples)
+		p.Trees = s.latest.trees
+		s.latest.parts = p.json()
 	case n > 0 && !made.differs(s.samples[n-1]):
 		return
 	default:
@@ -102,8 +102,14 @@ func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 		if n == mostSamples {
 			s.samples = slices.Delete(s.samples, 0, 1)
 		}
+		w, trees := &made.Writes, s.latest.trees
+		if w.Flushes+w.Compactions+w.Moves+w.Ingests > 0 || n > 0 && made.Warm != s.samples[len(s.samples)-1].Warm {
+			trees++
+		}
 		s.samples = append(s.samples, *made)
-		s.latest = event{number: s.latest.number + 1, data: data, parts: partsOf(m, s.samples).json()}
+		p := partsOf(m, s.samples)
+		p.Trees = trees
+		s.latest = event{number: s.latest.number + 1, data: data, parts: p.json(), trees: trees}
 	}
 	close(s.news)
 	s.news = make(chan struct{})
@@ -123,38 +129,14 @@ func (s *sampler) history() []Sample {
 	return slices.Clone(s.samples)
 }
 
-// watch begins an event stream. The first one starts the goroutine.
-func (s *sampler) watch() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watchers++; s.stop == nil {
-		s.stop = make(chan struct{})
-		go s.run(s.stop)
-	}
-}
-
-// leave ends an event stream. The last one ends the goroutine.
-func (s *sampler) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.watchers--; s.watchers == 0 {
-		close(s.stop)
-		s.stop = nil
-	}
-}
-
-// run samples until stop is closed or the store is.
-func (s *sampler) run(stop <-chan struct{}) {
+// run samples until the store is closed.
+func (s *sampler) run() {
 	ticks := time.NewTicker(s.interval)
 	defer ticks.Stop()
 	for {
 		if m := s.sample(s.interval * 9 / 10); isClosed(&m) {
 			return
 		}
-		select {
-		case <-stop:
-			return
-		case <-ticks.C:
-		}
+		<-ticks.C
 	}
 }

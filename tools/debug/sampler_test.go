@@ -75,3 +75,30 @@ func TestTheLastMinuteBeginsWithTheOldestLookInIt(t *testing.T) {
 		testkit.Must(t, db.Close())
 	})
 }
+
+// TestSamplesAreKeptWithoutViewers uses the clock of a synctest bubble, which ends only if the goroutine does.
+func TestSamplesAreKeptWithoutViewers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
+		testkit.Must(t, err)
+		s := newSampler(db, time.Second)
+		go s.run()
+		for i := range 10 {
+			synctest.Wait()
+			for range i + 1 { // so that each sample has something new
+				testkit.Must(t, db.Put([]byte("k"), nil))
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		if n := len(s.history()); n < 10 || n > 11 {
+			t.Errorf("%d samples in ten seconds, want one in each", n)
+		}
+		testkit.Must(t, db.Close())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if latest, _ := s.state(); !latest.closed {
+			t.Error("the sampler goes on after Close")
+		}
+	})
+}

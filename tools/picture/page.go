@@ -352,6 +352,13 @@ func (d *doc) note(n *Note) {
 		class, sign, title, when(n.Text != "", Format(" %s", clean(n.Text))))
 }
 
+// HTML returns the chart as it is on a page.
+func (c *Chart) HTML() (HTML, error) {
+	var d doc
+	err := d.chart(c, "", false)
+	return HTML(d.String()), err
+}
+
 // chart draws the chart in both layouts.
 func (d *doc) chart(c *Chart, section string, inner bool) error {
 	if err := c.check(); err != nil {

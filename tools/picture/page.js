@@ -24,11 +24,14 @@
 	tip.className = "tip";
 	tip.hidden = true;
 	tip.setAttribute("role", "tooltip");
-	for (const title of all("svg a > title, svg g > title")) {
-		const e = title.parentElement;
-		e.setAttribute("aria-label", e.dataset.tip = title.textContent);
-		title.remove();
-	}
+	const nameTagged = inside => {
+		for (const title of all("svg a > title, svg g > title", inside)) {
+			const e = title.parentElement;
+			e.setAttribute("aria-label", e.dataset.tip = title.textContent);
+			title.remove();
+		}
+	};
+	nameTagged(document);
 	const show = (text, x, y) => {
 		tip.textContent = text;
 		tip.hidden = false;
@@ -134,8 +137,7 @@
 
 	// Buttons at a chart stretch it.
 	for (const figure of all("figure")) {
-		const parts = all("svg.zoom", figure).map(svg => ({svg, whole: svg.getAttribute("viewBox").split(" ").map(Number)}));
-		if (!parts.length) continue;
+		if (!figure.querySelector("svg.zoom")) continue;
 		const tools = toolsBefore(figure.querySelector("svg"));
 		addList(tools);
 		let from = 0, to = 1;
@@ -143,7 +145,8 @@
 			const width = Math.min(high - low, 1);
 			from = Math.min(Math.max(low, 0), 1 - width);
 			to = from + width;
-			for (const {svg, whole: [x, y, w, h]} of parts) {
+			for (const svg of all("svg.zoom", figure)) {
+				const [x, y, w, h] = ["x", "y", "width", "height"].map(name => Number(svg.getAttribute(name)));
 				svg.setAttribute("viewBox", [x + from * w, y, width * w, h].join(" "));
 				for (const text of all("text", svg)) {
 					const middle = Number(text.getAttribute("x")) + text.getComputedTextLength() / 2;
@@ -168,9 +171,15 @@
 		button("◀", "Move left", () => apply(from - (to - from) / 2, to - (to - from) / 2));
 		button("▶", "Move right", () => apply(from + (to - from) / 2, to + (to - from) / 2));
 		button("whole", "Show everything", () => apply(0, 1));
-		for (const {svg} of parts) svg.addEventListener("dblclick", e => {
-			const box = svg.getBoundingClientRect();
-			zoom(.5, from + (e.clientX - box.left) / box.width * (to - from));
+		figure.addEventListener("dblclick", e => {
+			const svg = e.target.closest("svg.zoom"), box = svg && svg.getBoundingClientRect();
+			if (svg) zoom(.5, from + (e.clientX - box.left) / box.width * (to - from));
+		});
+		// What is shown of a chart stays when it is drawn anew.
+		figure.addEventListener("redrawn", () => {
+			nameTagged(figure);
+			apply(from, to);
+			if (lists.length) choose(lists[0].value);
 		});
 	}
 })();

@@ -412,6 +412,16 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	b := newTab(t)
 	b.do(t, chromedp.Navigate(server.URL+"/debug/bloomkv/"))
 	b.soon(t, `document.getElementById("live-log").innerText.includes("nothing yet")`)
+	const boxes = `document.querySelectorAll("#live-tree svg.wide [data-id]").length`
+	if n := eval[int](t, b, boxes); n != 0 {
+		t.Errorf("the tree of an empty store has %d tables", n)
+	}
+	must(t, db.Put([]byte("a"), []byte("b")))
+	must(t, db.Flush(t.Context()))
+	testkit.Soon(t, "the page loads itself with the first table", func() bool {
+		var n int
+		return chromedp.Run(b, chromedp.Evaluate(boxes, &n)) == nil && n == 1
+	})
 	// A flush is on the page within two seconds of its end. A busy machine may be later: one of five is enough.
 	const within = 2 * time.Second
 	took := within
@@ -419,12 +429,19 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 		must(t, db.Put([]byte("a"), []byte("b")))
 		must(t, db.Flush(t.Context()))
 		began := time.Now()
-		b.soon(t, fmt.Sprintf(`document.getElementById("live-log").innerText.split("1 flush").length > %d`, i))
+		b.soon(t, fmt.Sprintf(`document.getElementById("live-log").innerText.split("1 flush").length > %d`, i+1)+
+			" && "+boxes+" > 0")
 		took = time.Since(began)
 		t.Logf("flush %d is on the page after %v", i, took)
 	}
 	if took >= within {
 		t.Errorf("no flush is on the page within %v", within)
+	}
+	// The tree is drawn anew: what was named stays named, and a compaction takes its tables away.
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	b.soon(t, boxes+` === 1 && document.querySelector("#live-tree svg.wide").textContent.includes("level 6")`)
+	if n := eval[int](t, b, `document.querySelectorAll("#live-tree svg title").length`); n > 0 {
+		t.Errorf("%d tables have the browser's own box beside the pointer", n)
 	}
 	if *shots != "" {
 		work(t, db)
@@ -437,7 +454,8 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	must(t, db.Close())
 	b.soon(t, `document.getElementById("live-state").innerText.includes("closed")`)
 	b.checkQuiet(t, func(url string) bool {
-		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events?page"
+		return url == server.URL+"/debug/bloomkv/" || url == server.URL+"/debug/bloomkv/events?page" ||
+			url == server.URL+"/debug/bloomkv/tree"
 	})
 }
 

@@ -91,7 +91,7 @@ func (s *Store) searchData() any {
 			Seed: strconv.FormatUint(uint64(t.seed), 10), Units: []searchUnit{},
 		}
 		if t.Filter != nil {
-			x.ID = tableID(i)
+			x.ID = tableID(t.File)
 		}
 		for k, u := range t.Units[:min(t.Place.Units, len(t.Units))] {
 			x.Units = append(x.Units, searchUnit{u.Columns > 0, u.Blocks, u.Probes, t.parts, t.bitsOf(k)})

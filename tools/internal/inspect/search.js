@@ -172,10 +172,12 @@
 		over = document.createElement(name);
 		over.className = "layer";
 		over.setAttribute("aria-hidden", "true");
+		figure.dataset.busy = Date.now() + 6000; // until then, a picture that changes is not drawn anew
 		figure.append(over);
 		return over;
 	};
 	addEventListener("resize", clear);
+	figure.addEventListener("redrawn", clear);
 	figure.addEventListener("click", e => { if (e.target.closest(".tools:not(form) button, .tools:not(form) select")) clear(); });
 	const still = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 	const boxOf = file => {

@@ -245,7 +245,7 @@ func (s *Store) tablesSection() section {
 	for i := range s.Tables {
 		id := ""
 		if s.Tables[i].Filter != nil {
-			id = tableID(i)
+			id = tableID(s.Tables[i].File)
 			tables.parts = append(tables.parts, s.Tables[i].part(id))
 		}
 		if listed[&s.Tables[i]] || id != "" {
@@ -264,8 +264,17 @@ func (s *Store) tablesSection() section {
 	return tables
 }
 
-// tableID returns the address of table i of a store on its page.
-func tableID(i int) string { return fmt.Sprintf("table-%d", i) }
+// tableID returns the address of a table of a store on its page.
+func tableID(file string) string { return "table-" + strings.TrimSuffix(file, ".sst") }
+
+// Shown returns the files of the tables that have a section of their own on the page.
+func (s *Store) Shown() map[string]bool {
+	shown := map[string]bool{}
+	for i := range s.Tables {
+		shown[s.Tables[i].File] = s.Tables[i].Filter != nil
+	}
+	return shown
+}
 
 // row returns the cells of a table among others.
 func (t *Table) row() []string {

@@ -184,7 +184,7 @@ func (s *Store) treeChart() *picture.Chart {
 			Title:  t.title(), Group: levelName(at.level), ID: t.File,
 		}
 		if t.Filter != nil {
-			box.Link = tableID(i)
+			box.Link = tableID(t.File)
 		}
 		if boxes%each == 0 {
 			row.Spans = append(row.Spans, box)
