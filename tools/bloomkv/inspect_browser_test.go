@@ -198,9 +198,9 @@ func TestScreenshotsForTheDocuments(t *testing.T) {
 		width, height  int
 		dark           bool
 	}{
-		{"inspect-light", dir, "#tree", 1280, 1050, false},
-		{"inspect-dark", table, "#unit-0", 1280, 1020, true},
-		{"inspect-phone", dir, "#tree", 390, 1100, false},
+		{"inspect-light", dir, "", 1280, 900, false},
+		{"inspect-dark", table, "", 1380, 900, true},
+		{"inspect-phone", dir, "", 390, 900, false},
 	} {
 		doc, _ := pageOf(t, c.of)
 		page := filepath.Join(t.TempDir(), "page.html")

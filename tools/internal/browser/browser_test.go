@@ -333,6 +333,8 @@ func TestAKeyFallsThroughTheTree(t *testing.T) {
 		b.do(t, chromedp.Evaluate(fmt.Sprintf(`document.querySelectorAll(".hint button")[%d].click()`, i), nil))
 		b.soon(t, `document.getElementById("found").innerText.includes("`+want+`")`)
 	}
+	b.soon(t, `document.getAnimations().every(a => a.playState === "finished")`)
+	b.picture(t, "fall", 1400, 900, false)
 	b.do(t, chromedp.Evaluate(`[...document.querySelectorAll("form button")].at(1).click()`, nil))
 	b.soon(t, `/^10,000 absent keys: filters let [0-9]+ through, .* the promise allows 100\./.test(
 		document.getElementById("found").innerText) && document.querySelector("#found .hint") !== null`)

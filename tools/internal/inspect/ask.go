@@ -123,9 +123,7 @@ func (s *Store) Rain() *Rain { return s.rain }
 // rainOn returns the rain on a tree.
 func (t *tree) rainOn(s *Store, dir string) *Rain {
 	r := &Rain{dir: dir, predicted: s.Tree.Predicted}
-	if s.Promise != nil {
-		r.promised = s.Promise.Asked
-	}
+	r.promised, _ = s.mostWasted()
 	for _, m := range t.members {
 		if m.meta.Entries > 0 {
 			r.tables = append(r.tables, rainTable{

@@ -167,6 +167,19 @@ func (f *Memory) add(m *member) {
 // wastesBy is the factor by which predicted wasted reads may exceed those that were asked, or are promised.
 const wastesBy = 1.15
 
+// mostWasted returns the wasted reads that the store may have: those that were asked, or that are promised with less
+// memory.
+func (s *Store) mostWasted() (most float64, by string) {
+	p := s.Promise
+	if p == nil {
+		return 0, ""
+	}
+	if !p.short() && s.Plan.Limit == 0 && p.Asked < 1 {
+		return p.Asked, "asked" // whatever filters the tables have
+	}
+	return s.Tree.Promised, "promised"
+}
+
 // flag adds the problems of the tree to s.
 func (t *tree) flag(s *Store) {
 	add := func(name FlagName, file, format string, args ...any) {
@@ -180,10 +193,7 @@ func (t *tree) flag(s *Store) {
 			words.MiB(p.Writing.Budget))
 	}
 	if p := s.Promise; p != nil {
-		most, by := s.Tree.Promised, "promised"
-		if !p.short() && s.Plan.Limit == 0 && p.Asked < 1 {
-			most, by = p.Asked, "asked" // whatever filters the tables have
-		}
+		most, by := s.mostWasted()
 		if s.Tree.Predicted > wastesBy*most {
 			add(WastesMore, "", "with these filters a lookup of an absent key wastes %.3g reads, %.3g times as many "+
 				"as %s", s.Tree.Predicted, s.Tree.Predicted/most, by)

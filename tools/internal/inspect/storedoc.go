@@ -38,6 +38,9 @@ func (s *Store) document() *document {
 	if s.Opening.Refused == nil {
 		d.remarks = append(d.remarks, s.Opening.String())
 	}
+	if len(s.Tables) == 0 {
+		d.lines = append(d.lines, "the store has no tables")
+	}
 	if m := s.Opening.Mark; m != "" {
 		d.lines = append(d.lines, "mark of the store: "+m)
 	}
@@ -66,9 +69,9 @@ func (s *Store) figures() []picture.Figure {
 	if f.Tables == 0 {
 		return nil
 	}
-	promise, most := "no promise is known", 0.0
+	promise := "no promise is known"
+	most, _ := s.mostWasted()
 	if p := s.Promise; p != nil {
-		most = f.Promised
 		promise = rate(f.Promised) + " promised"
 		if p.short() {
 			most = p.Asked
