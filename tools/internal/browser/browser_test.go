@@ -314,12 +314,15 @@ func (b *tab) checkFall(t *testing.T, dir, key string) string {
 
 // TestAKeyFallsThroughTheTree asks for keys that are there, that are not, and that a filter lets through.
 func TestAKeyFallsThroughTheTree(t *testing.T) {
-	dir := newStore(t, 8)
+	dir := newStore(t, 40)
 	s := read(t, dir)
 	b := newTab(t)
 	b.show(t, s)
+	if n := eval[int](t, b, `document.querySelectorAll("svg.wide g[data-id]").length`); n == 0 {
+		t.Fatal("all tables have a section of their own, want also some without")
+	}
 	for _, key := range []string{
-		"user/00000042", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
+		"user/00000042", "user/00000642", "user/00001280", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
 	} {
 		b.checkFall(t, dir, key)
 	}

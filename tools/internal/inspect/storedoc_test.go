@@ -167,6 +167,17 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestTheGaugeIsOfWhatWasAsked(t *testing.T) {
+	s := &Store{Promise: &Promise{Asked: 0.01}, Plan: &Plan{}, Tree: Figures{Tables: 1, Promised: 1, Predicted: 0.5}}
+	if f := s.figures()[2]; f.Limit != 0.01 || f.Taken != 0.5 {
+		t.Errorf("without filters the gauge is %+v, want 0.5 of the 0.01 that were asked", f)
+	}
+	s.Plan.Limit = 1 << 20
+	if f := s.figures()[2]; f.Limit != 1 {
+		t.Errorf("with a limit on filters the gauge is %+v, want what these promise", f)
+	}
+}
+
 // A search in some of the tables only would say that no table spans a key.
 func TestThePageSearchesInAllTablesOrInNone(t *testing.T) {
 	s := bigStore(1, mostSearched-1)
