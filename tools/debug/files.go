@@ -42,7 +42,11 @@ func (h *handler) readFiles(ctx context.Context) (files, error) {
 		defer cancel()
 		f := h.inspect(ctx, began)
 		took := time.Since(began)
-		return f, time.Now().Add(max(h.options.Reread, 20*took))
+		again := h.options.Reread
+		if f.rain == nil { // of a store without tables, or that cannot be read, there will soon be more
+			again = min(again, h.options.Interval)
+		}
+		return f, time.Now().Add(max(again, 20*took))
 	})
 }
 
@@ -119,6 +123,7 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 	p.Sections[0].HTML = gap
 	if h.store != nil {
 		p.Sections[0].Charts = nil // the picture is of the running store
+		p.Figures = figuresOf(new(h.store.sample(h.options.Interval)))
 	}
 	p.Sections = slices.Insert(p.Sections, 1, now)
 	var b bytes.Buffer

@@ -61,6 +61,8 @@ func (h *handler) tree() drawnTree {
 
 // Parts of the page that change, as HTML: the contents of the elements with these IDs.
 type parts struct {
+	Figures picture.HTML `json:"figures,omitempty"` // of a closed store the last ones stay
+
 	Tiles  picture.HTML `json:"live-tiles"`
 	State  picture.HTML `json:"live-state"`
 	Memory picture.HTML `json:"live-memory"`
@@ -73,6 +75,7 @@ type parts struct {
 // partsOf returns the parts of the page by the metrics of a store and its samples, of which the last is the newest.
 func partsOf(m *bloomkv.Metrics, samples []Sample) (p parts) {
 	p.State = picture.Format("%s", stateOf(m))
+	p.Figures = picture.Figures(figuresOf(m))
 	p.Log = list(logOf(samples))
 	if len(samples) == 0 {
 		return p
@@ -95,6 +98,35 @@ func partsOf(m *bloomkv.Metrics, samples []Sample) (p parts) {
 			format(r.kind, r.value(latest)), minute)
 	}
 	return p
+}
+
+// figuresOf returns the figures beside the title of the page; none of a closed store.
+func figuresOf(m *bloomkv.Metrics) []picture.Figure {
+	var all bloomkv.LevelMetrics
+	for i := range m.Levels {
+		l := &m.Levels[i]
+		all.Bytes, all.Tables, all.Runs = all.Bytes+l.Bytes, all.Tables+l.Tables, all.Runs+l.Runs
+		all.Entries, all.FilterBytesInMemory = all.Entries+l.Entries, all.FilterBytesInMemory+l.FilterBytesInMemory
+	}
+	if isClosed(m) {
+		return nil
+	}
+	promise := format(number, m.FPRPromised) + " promised"
+	if m.Lookups.Absent() > 0 {
+		promise += ", " + format(number, m.FPRMeasured) + " measured"
+	}
+	filters := picture.Bytes(float64(all.FilterBytesInMemory)) + " of filters"
+	return []picture.Figure{
+		{
+			Name: "Data", Value: picture.Bytes(float64(all.Bytes)),
+			Remark: words.Plural(all.Tables, "table") + " in " + words.Plural(all.Runs, "run"),
+		},
+		{Name: "Entries in tables", Value: words.Count(all.Entries), Remark: filters},
+		{
+			Name: "Wasted reads of an absent key", Value: format(number, m.FPRPredicted), Remark: promise,
+			Taken: m.FPRPredicted, Limit: m.FPRAsked,
+		},
+	}
 }
 
 // tilesOf returns a tile for each row that has a short name: its figure, with a line behind it.

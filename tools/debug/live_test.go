@@ -42,7 +42,8 @@ func TestThePageHasTilesOnceSomethingHasHappened(t *testing.T) {
 		p.Log != "<li>nothing yet</li>" || !strings.Contains(string(p.State), "settled") {
 		t.Errorf("an idle store: %+v", p)
 	}
-	m.Lookups.Gets, m.Settled = 50_000, false
+	m.Lookups.Gets, m.Settled, m.FPRAsked, m.FPRPredicted = 50_000, false, 0.01, 0.005
+	m.Levels = []bloomkv.LevelMetrics{{Runs: 2, Tables: 2, Bytes: 1e6}, {Level: 6, Runs: 1, Tables: 3, Bytes: 2e6}}
 	m.Work.Memtables, m.Work.Versions, m.Work.VersionsFlushed = 1, 4, 1
 	s := before
 	s.Now.LookupsPerSecond, s.LastMinute.FPRMeasured = 42_400, 0.00824
@@ -52,6 +53,7 @@ func TestThePageHasTilesOnceSomethingHasHappened(t *testing.T) {
 	for part, want := range map[string]string{
 		"live-tiles": "<dd class=\"value\">42.4k</dd>", "live-work": "flushing 1 memtable, 25 % done",
 		"live-log": "<li>03:04:05 1 flush, 1.31 MB written</li>", "live-rows": "<td>42.4k</td>",
+		"figures": `3 MB</dd><dd class="remark">5 tables in 3 runs</dd>`,
 	} {
 		if text, _ := p[part].(string); !strings.Contains(text, want) {
 			t.Errorf("%s: %s, want %s", part, p[part], want)
@@ -62,7 +64,7 @@ func TestThePageHasTilesOnceSomethingHasHappened(t *testing.T) {
 		!strings.Contains(tiles, `<polyline class="promise" points="0,1 240,1"/>`) {
 		t.Errorf("%d lines, want one for each of six tiles and that of the promise: %s", n, tiles)
 	}
-	if p := partsOf(new(bloomkv.Metrics), nil); !strings.Contains(string(p.State), "closed") || p.Rows != "" {
+	if p := partsOf(new(bloomkv.Metrics), nil); p.Figures != "" || !strings.Contains(string(p.State), "closed") || p.Rows != "" {
 		t.Errorf("a closed store without samples: %+v", p)
 	}
 }

@@ -95,7 +95,7 @@ var pageScript string
 
 // WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
-	d := doc{addresses: map[string]bool{mainID: true, dataID: true}}
+	d := doc{addresses: map[string]bool{mainID: true, dataID: true, figuresID: true}}
 	light, dark, classes := pageColors()
 	d.put(`<!DOCTYPE html>
 <html lang="en">
@@ -120,7 +120,9 @@ func (p *Page) WriteHTML(w io.Writer) error {
 `, HTML(p.Policy()), clean(p.Title), base64.StdEncoding.EncodeToString([]byte(iconSVG)), light, dark, HTML(pageCSS),
 		classes, HTML(markSVG),
 		clean(p.Title))
-	d.figures(p.Figures)
+	if len(p.Figures) > 0 {
+		d.put("<dl class=\"figures\" id=\"figures\">\n%s</dl>\n", Figures(p.Figures))
+	}
 	fine := slices.IndexFunc(p.Notes, func(n Note) bool { return !n.Wrong && !n.Advice })
 	if fine >= 0 {
 		d.note(&p.Notes[fine])
@@ -194,10 +196,11 @@ func (p *Page) Policy() string {
 	return b.String()
 }
 
-// IDs of elements of the page: the content after the list of sections, and Page.Data.
+// IDs of elements of the page: the content after the list of sections, Page.Data, and Page.Figures.
 const (
-	mainID = "main"
-	dataID = "data"
+	mainID    = "main"
+	dataID    = "data"
+	figuresID = "figures"
 )
 
 // A doc is a page that is being written.
@@ -309,23 +312,16 @@ func (d *doc) paragraphs(class, text string) {
 	}
 }
 
-// figures writes numbers that are shown large.
-func (d *doc) figures(all []Figure) {
-	if len(all) == 0 {
-		return
-	}
-	d.put("<dl class=\"figures\">\n")
+// Figures returns what the list of a page's figures contains.
+func Figures(all []Figure) (list HTML) {
 	for _, f := range all {
-		d.put("<div><dt>%s</dt><dd class=\"value\">%s</dd>", clean(f.Name), clean(f.Value))
+		list += Format("<div><dt>%s</dt><dd class=\"value\">%s</dd>", clean(f.Name), clean(f.Value))
 		if f.Limit > 0 {
-			d.put("<dd>%s</dd>", gauge(f.Taken/f.Limit))
+			list += Format("<dd>%s</dd>", gauge(f.Taken/f.Limit))
 		}
-		if f.Remark != "" {
-			d.put("<dd class=\"remark\">%s</dd>", clean(f.Remark))
-		}
-		d.put("</div>\n")
+		list += Format("%s</div>\n", when(f.Remark != "", Format("<dd class=\"remark\">%s</dd>", clean(f.Remark))))
 	}
-	d.put("</dl>\n")
+	return list
 }
 
 // gauge draws a part of a limit, which has a line across. What is above the limit has another color.

@@ -4,8 +4,9 @@
 // Hash.Fields in bloomblock.
 (() => {
 	const json = document.getElementById("data"), figure = document.querySelector("figure[data-name=tree]");
-	if (!json || !figure) return;
-	const data = JSON.parse(json.textContent);
+	const served = document.getElementById("live-state") || document.getElementById("files-state");
+	if (!figure || !json && !served) return;
+	const data = json ? JSON.parse(json.textContent) : {tables: []};
 	const M = (1n << 64n) - 1n, low = v => v & M, rotate = (v, n) => low(v << n | v >> 64n - n);
 	const P = [11400714785074694791n, 14029467366897019727n, 1609587929392839161n, 9650029242287828579n, 2870177450012600261n];
 
@@ -112,7 +113,6 @@
 	}
 
 	// The answer is that of the server, or one that is on the page, or that of the filters whose bits are on the page.
-	const served = document.getElementById("live-state") || document.getElementById("files-state");
 	const fetched = async path => {
 		const response = await fetch(path), body = await response.json();
 		if (!response.ok) throw new Error(body.error);
