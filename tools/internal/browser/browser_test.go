@@ -322,7 +322,8 @@ func TestAKeyFallsThroughTheTree(t *testing.T) {
 		t.Fatal("all tables have a section of their own, want also some without")
 	}
 	for _, key := range []string{
-		"user/00000042", "user/00000642", "user/00001280", "user/00004711x", "user/0000", "user/00001234, which is longer than 32 bytes",
+		"user/00000042", "user/00000642", "user/00001280", "user/00004711x", "user/0000",
+		"user/00001234, which is longer than 32 bytes",
 	} {
 		b.checkFall(t, dir, key)
 	}
@@ -421,7 +422,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	if n := eval[int](t, b, boxes); n != 0 {
 		t.Errorf("the tree of an empty store has %d tables", n)
 	}
-	must(t, db.Put([]byte("a"), []byte("b")))
+	must(t, db.Put([]byte("user/00000000"), []byte("b")))
 	must(t, db.Flush(t.Context()))
 	testkit.Soon(t, "the page loads itself with the first table", func() bool {
 		var n int
@@ -431,7 +432,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	const within = 2 * time.Second
 	took := within
 	for i := 1; took >= within && i <= 5; i++ {
-		must(t, db.Put([]byte("a"), []byte("b")))
+		must(t, db.Put([]byte("user/00000000"), []byte("b")))
 		must(t, db.Flush(t.Context()))
 		began := time.Now()
 		b.soon(t, fmt.Sprintf(`document.getElementById("live-log").innerText.split("1 flush").length > %d`, i+1)+
@@ -450,6 +451,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	}
 	if *shots != "" {
 		work(t, db)
+		b.do(t, chromedp.Reload()) // for what its files show now
 	}
 	for _, width := range []int64{390, 1400} {
 		for _, dark := range []bool{false, true} {

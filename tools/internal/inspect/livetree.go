@@ -35,7 +35,9 @@ func TreeOf(tables []bloomkv.TableMetrics, shown map[string]bool) *picture.Chart
 		}
 		s.Tables = append(s.Tables, t)
 	}
-	return s.treeChart()
+	c := s.treeChart()
+	c.Caption += " Where a table lies is estimated from its bounds."
+	return c
 }
 
 // spreadTables estimates where tables lie among the keys of a store: the entries of each are assumed to lie evenly
