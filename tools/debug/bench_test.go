@@ -141,7 +141,7 @@ func beside(b *testing.B, address string, pages bool, body func() cost) cost {
 	ctx, leave := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	for range viewers {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/events", http.NoBody)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/events?page", http.NoBody)
 		must(b, err)
 		answer, err := http.DefaultClient.Do(r)
 		must(b, err)

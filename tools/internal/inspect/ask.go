@@ -22,6 +22,7 @@ import (
 // one block of each table. If tables cannot be read, it returns the answers of the others too.
 func Ask(ctx context.Context, dir string, key []byte) (k *Key, err error) {
 	for range readings { // again if a compaction has removed a table
+		before := Stamp(dir)
 		m, failed := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 		if failed != nil {
 			return nil, failed
@@ -35,7 +36,7 @@ func Ask(ctx context.Context, dir string, key []byte) (k *Key, err error) {
 				err = errors.Join(err, k.askRun(dir, level, &runs[i]))
 			}
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) || Stamp(dir) == before {
 			break
 		}
 	}

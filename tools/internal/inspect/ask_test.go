@@ -1,9 +1,12 @@
 package inspect_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -50,6 +53,13 @@ func TestAskFollowsAKeyThroughTheRuns(t *testing.T) {
 		if !slices.Equal(got, want) || k.Key != key {
 			t.Errorf("key %q: %q, want %q", k.Key, got, want)
 		}
+	}
+	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
+	must(t, err)
+	must(t, os.Remove(slices.Max(tables))) // the newest
+	k, err := inspect.Ask(t.Context(), dir, []byte("key/000040"))
+	if !errors.Is(err, fs.ErrNotExist) || k == nil || len(k.Tables) != 2 || k.Tables[1].Found != "value" {
+		t.Errorf("without a table: %+v, %v, want the error and what the other table has", k, err)
 	}
 	if _, err := inspect.Ask(t.Context(), t.TempDir(), []byte("a")); err == nil {
 		t.Error("a directory without a store has no error")
