@@ -34,8 +34,8 @@ var rooms = map[string]room{
 		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
 		"internal/manifest", "internal/filterplan", "internal/forecast", "internal/filename", "tools/cli",
 		"internal/httpguard", "internal/recovery",
-		"tools/internal/inspect", "tools/internal/foreign/minlz", "tools/outfile", "tools/picture", "tools/picture/save",
-		"internal/words", "tools/workload", "tools/workload/own",
+		"tools/internal/inspect", "tools/internal/foreign/minlz", "tools/outfile", "tools/picture",
+		"tools/picture/save", "internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},
 	"tools/examples":                {9, []string{".", "bloom", "internal/httpguard"}},
@@ -68,7 +68,7 @@ var rooms = map[string]room{
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	// those that know no store
-	"tools/workload":     {7, []string{"internal/words"}},                 // keys, choices, phases, figures of any store
+	"tools/workload":     {7, []string{"internal/words"}},                 // keys, choices and phases of any store
 	"tools/picture":      {7, nil},                                        // charts and pages: it measures nothing
 	"tools/picture/save": {7, []string{"tools/outfile", "tools/picture"}}, // charts as files, with fonts
 	"tools/outfile":      {7, []string{"internal/filename", "vfs"}},       // files named by the user of a program
@@ -78,7 +78,7 @@ var rooms = map[string]room{
 	"tools/internal/filterexam": {7, []string{"bloomblock"}}, // filter blocks and what they should be
 
 	"tools/internal/foreign":       {7, []string{"internal/corrupt", "internal/words"}}, // tables of other stores
-	"tools/internal/foreign/minlz": {7, []string{"tools/internal/foreign"}},             // a module that only a tool needs
+	"tools/internal/foreign/minlz": {7, []string{"tools/internal/foreign"}},             // its module is for a tool
 
 	// The store. "examples" is for the directories below it, of which a program imports one.
 	"examples":        {8, []string{".", "backup", "digest", "internal/httpguard"}},
