@@ -219,11 +219,14 @@ func (d *doc) put(format string, args ...any) { d.WriteString(string(Format(form
 // HTML is text in which all that was not written by the program is escaped.
 type HTML string
 
-// Format formats like fmt.Sprintf, and escapes all arguments that are strings. Attributes must have quotes.
+// Format formats like fmt.Sprintf, and escapes all arguments that are neither HTML nor numbers. Attributes must have
+// quotes.
 func Format(format string, args ...any) HTML {
 	for i, a := range args {
-		if s, ok := a.(string); ok {
-			args[i] = HTML(html.EscapeString(s))
+		switch a.(type) {
+		case HTML, int, uint64, float64:
+		default:
+			args[i] = HTML(html.EscapeString(fmt.Sprint(a)))
 		}
 	}
 	return HTML(fmt.Sprintf(format, args...))

@@ -392,3 +392,14 @@ func TestABrowserShowsThePageOnAPhoneAndOnADesk(t *testing.T) {
 		}
 	}
 }
+
+type name string
+
+func (n name) String() string { return string(n) }
+
+func TestFormatEscapesAllButNumbersAndHTML(t *testing.T) {
+	got := Format("%s %v %v %d %.1f %s", "<a>", name("<b>"), errors.New("<c>"), 5, 0.5, HTML("<e>"))
+	if want := "&lt;a&gt; &lt;b&gt; &lt;c&gt; 5 0.5 <e>"; string(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

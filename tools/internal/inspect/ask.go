@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -147,12 +148,7 @@ func (r *Rain) Fall(ctx context.Context, seed uint64) (*Fallen, error) {
 	for i := range drops {
 		drops[i] = drop{random.Float64(), bloomblock.Hash(random.Uint64())}
 	}
-	slices.SortFunc(drops, func(a, b drop) int {
-		if a.at < b.at {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(drops, func(a, b drop) int { return cmp.Compare(a.at, b.at) })
 	f := &Fallen{Drops: rainDrops, Promised: r.promised, Predicted: r.predicted, Through: []Through{}}
 	left := uint64(mostRain)
 	for _, t := range r.tables {
