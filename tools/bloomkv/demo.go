@@ -221,13 +221,13 @@ func (a *app) printDemo(r *demoResult) {
 		r.filter.WriteText(a.Out, name, a.Color)
 	}
 	fmt.Fprintf(a.Out, "\nit let %.4f of %s absent keys through\n", r.blockAbsent, words.Count(r.Absents))
-	if r.Kept != "" {
-		fmt.Fprintf(a.Out, "\nthe store was kept; to inspect it run: bloomkv inspect %s\n",
-			words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
-	}
 	saved := r.TableReadsWithout - min(r.TableReads, r.TableReadsWithout)
 	fmt.Fprintln(a.Out)
-	words.Wrapped(a.Out, fmt.Sprintf("filters saved %s of %s reads of tables: a lookup of an absent key wastes %.3g "+
-		"reads, and %.3g without filters",
-		words.Count(saved), words.Count(r.TableReadsWithout), r.with.wasted, r.without.wasted))
+	words.Wrapped(a.Out, fmt.Sprintf("An absent key cost %.2g table reads instead of %.3g: filters saved %s of %s.",
+		r.with.wasted, r.without.wasted, words.Count(saved), words.Count(r.TableReadsWithout)))
+	if r.Kept == "" {
+		fmt.Fprintln(a.Out, "To see it in a browser: bloomkv demo --keep DIR && bloomkv serve DIR")
+		return
+	}
+	fmt.Fprintf(a.Out, "To see it in a browser: bloomkv serve %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
 }

@@ -111,9 +111,14 @@ func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
 		}
 	}
 	last := oneLine(out[strings.LastIndex(out, "\n\n"):])
-	if !regexp.MustCompile(`^filters saved [0-9,]+ of [0-9,]+ reads of tables: a lookup of an absent key wastes ` +
-		`0\.0\d+ reads, and [1-9]\S* without filters$`).MatchString(last) {
+	if !regexp.MustCompile(`^An absent key cost 0\.0\d+ table reads instead of [1-9]\S*: filters saved [0-9,]+ of ` +
+		`[0-9,]+\. To see it in a browser: bloomkv demo --keep DIR && bloomkv serve DIR$`).MatchString(last) {
 		t.Errorf("the last sentence is %q", last)
+	}
+	keep := filepath.Join(t.TempDir(), "kept")
+	out = (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "1000", "--keep", keep)
+	if want := "To see it in a browser: bloomkv serve " + keep + "\n"; !strings.HasSuffix(out, want) {
+		t.Errorf("of a store that is kept, the page does not end with %q:\n%s", want, out)
 	}
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {
