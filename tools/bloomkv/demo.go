@@ -229,5 +229,6 @@ func (a *app) printDemo(r *demoResult) {
 		fmt.Fprintln(a.Out, "To see it in a browser: bloomkv demo --keep DIR && bloomkv serve DIR")
 		return
 	}
-	fmt.Fprintf(a.Out, "To see it in a browser: bloomkv serve %s\n", words.Escaped([]byte(filepath.Clean(r.Kept)), 4096))
+	dir := words.Escaped([]byte(filepath.Clean(r.Kept)), 4096)
+	fmt.Fprintf(a.Out, "To see it in a browser: bloomkv serve %s\n", dir)
 }
