@@ -76,7 +76,7 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq) {
 	if seq < r.newest {
 		inside = r.insert(inside, seq)
 	} else {
-		inside = r.cover(inside, seq)
+		r.cover(inside, seq)
 		r.newest = seq
 	}
 	r.root = r.join(r.join(before, inside), after)
@@ -99,16 +99,14 @@ func (r *ranges) clone(b []byte) []byte {
 	return c
 }
 
-// cover notes a tombstone that is newer than all others over the whole tree.
-func (r *ranges) cover(n *stretch, seq ikey.Seq) *stretch {
-	n = r.mine(n)
+// cover notes a tombstone that is newer than all others over the whole tree. split or join returned the tree: its root
+// is the writer's, and has nothing noted.
+func (r *ranges) cover(n *stretch, seq ikey.Seq) {
 	if n.left == nil && n.right == nil {
-		r.push(n)
 		n.own = r.noted(n.own, seq)
 	} else {
-		n.all = r.noted(n.all, seq)
+		n.all = r.noted(nil, seq)
 	}
-	return n
 }
 
 func (r *ranges) noted(list []ikey.Seq, seq ikey.Seq) []ikey.Seq {
