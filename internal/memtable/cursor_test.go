@@ -103,6 +103,17 @@ func TestManySeeksAtOnceOnAFrozenTable(t *testing.T) {
 	wg.Wait()
 }
 
+func TestACursorThatIsResetStandsNowhere(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	add(tb, "a", 1, ikey.Set, "")
+	add(tb, "b", 2, ikey.Set, "")
+	c := tb.Iter(2)
+	c.SeekGE(ikey.Search([]byte("a"), 2))
+	if c.Reset(tb, 2, false); c.Next() || c.Prev() {
+		t.Error("it moves from where it was before")
+	}
+}
+
 func TestAVersionThatComesLateTakesItsPlace(t *testing.T) {
 	tb := newTable(t, nil, 0)
 	add(tb, "k", 5, ikey.Set, "five")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -97,6 +98,20 @@ func TestAnEmptyTable(t *testing.T) {
 	if n := tb.Bytes(); n > 8<<10 {
 		t.Errorf("Bytes = %d, want at most 8 KiB", n)
 	}
+	newTable(t, nil, 1000) // its index is too large for a chunk, so there is none to give back
+}
+
+func TestAddOpsAddsVersionsAndRanges(t *testing.T) {
+	tb, key := newTable(t, nil, 0), []byte("b")
+	tb.AddOps([]Op{
+		{Seq: 1, Kind: ikey.Set, Key: key, Value: []byte("one"), Hash: bloomblock.HashKey(key)},
+		{Seq: 2, Kind: ikey.RangeDelete, Key: []byte("a"), Value: []byte("c")},
+		{Seq: 3, Kind: ikey.Delete, Key: key, Hash: bloomblock.HashKey(key)},
+	})
+	got := []any{get(tb, "b", 2), get(tb, "b", 3), tb.RangeDels().Covering(key, 9), tb.Len(), tb.Keys()}
+	if want := []any{"SET one", "DEL ", ikey.Seq(2), 3, 1}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestLargeKeysAndValues(t *testing.T) {
@@ -173,6 +188,12 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 			"a wrong guess is given up", "user/", "object",
 			func(i int) string { return fmt.Sprint("object/", "ab"[i%2:i%2+1], i) },
 		},
+		{"the first keys are others", "", "tenant/items/", func(i int) string {
+			if i < 2*sampleSize-1 {
+				return fmt.Sprint("abc"[i%3:], i)
+			}
+			return fmt.Sprintf("tenant/items/0%03d/%d", i*7919%1000, i)
+		}},
 		{"no common prefix", "", "", func(i int) string { return strconv.Itoa(i % 10) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -187,7 +208,31 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 			if got := string(tb.prefix); got != test.want {
 				t.Errorf("heads are taken after %q, want %q", got, test.want)
 			}
+			tree := tb.tree
+			if tb.rehead(); tb.tree != tree {
+				t.Error("the tree was made anew after the same prefix")
+			}
 		})
+	}
+}
+
+func TestDistinctHeadsAreCounted(t *testing.T) {
+	for _, test := range []struct {
+		prefix, keys string // sorted
+		want         int
+	}{
+		{"", "", 1}, // the empty key, whose head is 0
+		{"", " \x00", 1},
+		{"", "a a", 1},
+		{"", "a b", 2},
+		{"", "12345678x 12345678y 12345679", 2},
+		{"1234", "12345678x 12345678y 12345679", 3},
+		{"m", "a b n o", 2},
+	} {
+		keys := bytes.Split([]byte(test.keys), []byte(" "))
+		if got := distinct([]byte(test.prefix), keys); got != test.want {
+			t.Errorf("%q after %q: %d, want %d", keys, test.prefix, got, test.want)
+		}
 	}
 }
 

@@ -66,6 +66,48 @@ func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	}
 }
 
+// TestAnOverflowedKeyIsFoundAfterGrowth overwrites a key that has no slot. The next index has one for it.
+func TestAnOverflowedKeyIsFoundAfterGrowth(t *testing.T) {
+	table := newTable(t, nil, 300)
+	seq := ikey.Seq(0)
+	put := func(i int, h bloomblock.Hash) {
+		seq++
+		table.Add(fmt.Appendf(nil, "%d", i), h, seq, ikey.Set, fmt.Append(nil, seq))
+	}
+	crowded := func(i int) bloomblock.Hash { return bloomblock.Hash(i) << 48 } // half of these slots are apart later
+	x, n := table.index.Load(), 0
+	for ; !x.overflowed.Load(); n++ {
+		put(n, crowded(n))
+	}
+	last := n - 1
+	put(last, crowded(last))
+	want := fmt.Sprint(seq)
+	for ; table.index.Load() == x; n++ {
+		put(n, bloomblock.HashKey(fmt.Append(nil, n))|1<<63)
+	}
+	key, x := fmt.Append(nil, last), table.index.Load()
+	if _, slot := table.find(x, key, tagOf(crowded(last))); slot == noSlot {
+		t.Fatal("the key has no slot: the test has lost its point")
+	}
+	if got, _, _ := table.Get(key, crowded(last), seq); string(got) != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestABatchOverwritesAKeyThatItAdded has keys of one hash, in order: only a search of the tail finds the last ones.
+func TestABatchOverwritesAKeyThatItAdded(t *testing.T) {
+	table := newTable(t, nil, 0)
+	var ops []Op
+	for i, key := range []string{"a", "b", "c", "d", "e", "f", "e"} {
+		ops = append(ops, Op{Seq: ikey.Seq(i + 1), Kind: ikey.Set, Key: []byte(key), Hash: 7})
+	}
+	table.AddOps(ops)
+	_, trailer, _ := table.Get([]byte("e"), 7, ikey.MaxSeq)
+	if table.Keys() != 6 || trailer.Seq() != 7 {
+		t.Errorf("%d keys, e has sequence %d, want 6 and 7", table.Keys(), trailer.Seq())
+	}
+}
+
 // The limits of a search: slots looked at, and keys compared.
 func TestASearchOfTheIndexIsBounded(t *testing.T) {
 	for _, set := range crowding {

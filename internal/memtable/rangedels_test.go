@@ -190,7 +190,8 @@ func checkList(t *testing.T, rng *rand.Rand, r *RangeDels, ts []rangedel.Tombsto
 
 func TestRangeDels(t *testing.T) {
 	tb := newTable(t, nil, 0)
-	if r := tb.RangeDels(); r != nil || r.Covering(nil, ikey.MaxSeq) != 0 || r.List(nil) != nil {
+	if r := tb.RangeDels(); r != nil || r.Covering(nil, ikey.MaxSeq) != 0 || r.List(nil) != nil ||
+		tb.RangeDelsFor(nil) != nil {
 		t.Error("an empty table has range tombstones")
 	}
 	add(tb, "b", 1, ikey.Set, "one")
@@ -212,7 +213,7 @@ func TestRangeDels(t *testing.T) {
 		{[]ikey.Seq{1, 2}, "[{[] [] [7]}]"},
 		{[]ikey.Seq{7, 9}, "[{[] [] [7]}]"},
 	} {
-		if got := fmt.Sprint(tb.RangeDels().List(test.snapshots)); got != test.want {
+		if got := fmt.Sprint(tb.RangeDelsFor(test.snapshots)); got != test.want {
 			t.Errorf("list for %v: got %s, want %s", test.snapshots, got, test.want)
 		}
 	}
@@ -406,6 +407,19 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 			t.Logf("%d bytes for each", want/int64(s.n))
 			runtime.KeepAlive(tb)
 		})
+	}
+}
+
+// TestBytesCountsLateTombstones has two stretches, whose lists are made anew for a late one.
+func TestBytesCountsLateTombstones(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	tb.AddRange([]byte("a"), []byte("b"), 8)
+	tb.AddRange([]byte("b"), []byte("c"), 9)
+	before, added := tb.Bytes(), cap(tb.ranges.added)
+	tb.AddRange([]byte("a"), []byte("c"), 5)
+	grown := tb.Bytes() - before - int64(cap(tb.ranges.added)-added)*addedBytes
+	if want := int64(2 * 2 * seqBytes); grown != want {
+		t.Errorf("Bytes grows by %d for two lists, want %d", grown, want)
 	}
 }
 

@@ -1,0 +1,135 @@
+package memtable
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/pages"
+)
+
+// TestAVersionTakesItsPartsAndNoMore has sizes of whole units, and of one byte less and more.
+func TestAVersionTakesItsPartsAndNoMore(t *testing.T) {
+	a, buf := new(arena), make([]byte, 100)
+	first := a.put(1, 0, 0, nil, nil)
+	for _, test := range []struct {
+		first            ref
+		key, value, want int
+	}{
+		{0, 0, 0, 16},
+		{0, 0, 3, 20},
+		{0, 1, 3, 20},
+		{0, 5, 0, 24},
+		{0, 16, 100, 132},
+		{first, 0, 0, 20},
+		{first, 1, 4, 28},
+	} {
+		before := a.next
+		a.put(2, test.first, test.first, buf[:test.key], buf[:test.value])
+		if got := int(a.next-before) * unitBytes; got != test.want {
+			t.Errorf("a key of %d bytes and a value of %d take %d, want %d", test.key, test.value, got, test.want)
+		}
+	}
+}
+
+// TestWordsOfAnArenaAreAligned begins at even and at odd units in turn.
+func TestWordsOfAnArenaAreAligned(t *testing.T) {
+	a := &arena{pool: pages.NewPool(), chunk: minLent}
+	defer a.release()
+	for i := range 3 {
+		if w := a.zeroedWords(7); len(w) != 7 || uintptr(unsafe.Pointer(&w[0]))%8 != 0 {
+			t.Errorf("array %d has %d words at %p, want 7 at a multiple of 8", i, len(w), &w[0])
+		}
+	}
+}
+
+func TestWordsInUsedMemoryAreZero(t *testing.T) {
+	a := &arena{pool: pages.NewPool(), chunk: minLent}
+	defer a.release()
+	b, _ := a.pool.Get(minLent)
+	for i := range b {
+		b[i] = 0xff
+	}
+	a.pool.Put(b, false)
+	for i := range a.zeroedWords(minLent / bytesPerSlot) {
+		if n := a.words[0][i]; n != 0 {
+			t.Fatalf("byte %d is %x", i, n)
+		}
+	}
+}
+
+// TestLargeAllocationsHaveTheirOwnChunks is about more than a quarter of a chunk, and of what waits for the next table.
+func TestLargeAllocationsHaveTheirOwnChunks(t *testing.T) {
+	a := new(arena)
+	for i, n := range []int{minChunk/4 + unitBytes, minChunk / 4} {
+		a.alloc(n)
+		if got, want := int(a.bytes.Load()), []int{n, minChunk/4 + unitBytes + minChunk}[i]; got != want {
+			t.Errorf("after %d bytes: %d are taken, want %d", n, got, want)
+		}
+	}
+	lent := &arena{pool: pages.NewPool(), chunk: minLent}
+	lent.alloc(maxChunk)
+	lent.alloc(maxChunk + unitBytes)
+	lent.release()
+	if idle := lent.pool.Idle(); idle != maxChunk {
+		t.Errorf("%d bytes wait for the next table, want %d", idle, maxChunk)
+	}
+	lent.pool.Trim(0)
+}
+
+// TestAnArenaCountsWhatItTakes compares with what was asked for, and with a quarter of that.
+func TestAnArenaCountsWhatItTakes(t *testing.T) {
+	a, lent := new(arena), &arena{pool: pages.NewPool(), chunk: maxChunk}
+	defer lent.release()
+	for used := 12; used < maxChunk/4; used += 12 {
+		a.alloc(12)
+		if got := int(a.bytes.Load()); got < used || got > used+used/4+minChunk+used/100 {
+			t.Fatalf("%d bytes are taken for %d", got, used)
+		}
+		lent.alloc(12)
+		if got, want := int(lent.bytes.Load()), used+len(lent.free); got != want {
+			t.Fatalf("of a lent chunk %d bytes are taken, want %d", got, want)
+		}
+	}
+	for size, want := range map[int64]int{
+		0: maxChunk, 1: minLent, 2 << 20: minLent, 3<<20 + 5: 3 << 17, 8 << 20: 1 << 20, 16 << 20: maxChunk, 1 << 30: maxChunk,
+	} {
+		if got := lentChunk(size); got != want {
+			t.Errorf("a table of %d bytes has chunks of %d, want %d", size, got, want)
+		}
+	}
+}
+
+func TestAnArenaEndsWithItsRefs(t *testing.T) {
+	a, all := new(arena), make([][]byte, maxChunks-1)
+	a.chunks.Store(&all)
+	if _, r := a.alloc(8); r>>unitBits != maxChunks-1 {
+		t.Errorf("the last chunk has number %d", r>>unitBits)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("a chunk without a number")
+		}
+	}()
+	a.alloc(maxChunk)
+}
+
+// TestDropKeepsNoMemory has nodes of a tree and chunks that wait for the next table.
+func TestDropKeepsNoMemory(t *testing.T) {
+	m := NewMemory()
+	func() {
+		tb := NewIn(m, nil, 0, 0)
+		for i := range 50_000 {
+			add(tb, fmt.Sprintf("%06d", i*7919%50_000), ikey.Seq(i+1), ikey.Set, "")
+		}
+		tb.Release()
+	}()
+	before, idle := heap(), m.Idle()
+	m.Drop()
+	if freed := before - heap(); idle == 0 || m.Idle() != 0 || freed < 500<<10 {
+		t.Errorf("%d bytes of %d are idle after Drop, which freed %d of the heap", m.Idle(), idle, freed)
+	}
+	runtime.KeepAlive(m)
+}
