@@ -94,7 +94,8 @@ func TestAnArenaCountsWhatItTakes(t *testing.T) {
 		}
 	}
 	for size, want := range map[int64]int{
-		0: maxChunk, 1: minLent, 2 << 20: minLent, 3<<20 + 5: 3 << 17, 8 << 20: 1 << 20, 16 << 20: maxChunk, 1 << 30: maxChunk,
+		0: maxChunk, 1: minLent, 2 << 20: minLent, 3<<20 + 5: 3 << 17, 8 << 20: 1 << 20, 16 << 20: maxChunk,
+		1 << 30: maxChunk,
 	} {
 		if got := lentChunk(size); got != want {
 			t.Errorf("a table of %d bytes has chunks of %d, want %d", size, got, want)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
@@ -221,9 +222,39 @@ func TestReadingAllocatesNothing(t *testing.T) {
 
 func TestBytes(t *testing.T) {
 	l := parse(t, "a-bb@1,2 bb-∞@3")
-	want := List.Bytes(make(List, 2)) + 5 + 3*8
+	want := int64(2*unsafe.Sizeof(Fragment{})) + 5 + 3*8
 	if l = slices.Clip(l); l.Bytes() != want {
 		t.Errorf("got %d, want %d", l.Bytes(), want)
+	}
+	// Two stretches begin at a and at b. A segment tree over them has four nodes, of which three have a number each.
+	l = parse(t, "a-b@3 a-∞@4 b-∞@5")
+	x := NewIndex(l)
+	want = l.Bytes() + int64(unsafe.Sizeof(Index{})+2*unsafe.Sizeof([]byte{})) + (2*2+2)*4 + 3*8
+	if x.Bytes() != want {
+		t.Errorf("the index takes %d, want %d", x.Bytes(), want)
+	}
+}
+
+func TestFragmentsAreCutIntoFewParts(t *testing.T) {
+	ts := tombstones(parse(t, "a-c@3 b-d@5 a-b@0"))
+	for _, test := range []struct {
+		snapshots []ikey.Seq
+		want      string
+	}{
+		{nil, "a-b@3 b-d@5"},
+		{[]ikey.Seq{4}, "a-b@3 b-c@3,5 c-d@5"},
+	} {
+		if got := text(FragmentedFor(test.snapshots, ts)); got != test.want {
+			t.Errorf("for %v: got %s, want %s", test.snapshots, got, test.want)
+		}
+	}
+	if got := FragmentedFor(nil, ts[2:]); len(got) != 0 {
+		t.Errorf("a tombstone that deletes nothing: %s", text(got))
+	}
+	for most, want := range map[int]bool{3: false, 4: true} { // the numbers of three parts
+		if _, ok := fragmented(ts, most); ok != want {
+			t.Errorf("at most %d numbers: %v, want %v", most, ok, want)
+		}
 	}
 }
 

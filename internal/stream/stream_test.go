@@ -203,6 +203,30 @@ func TestAWrongEndIsDamageAtItsOffset(t *testing.T) {
 	}
 }
 
+func TestAStreamThatEndsEarlyIsDamageThere(t *testing.T) {
+	h, files := example()
+	b := encode(t, h, files)
+	for _, n := range []int{0, 1, preludeSize - 1, preludeSize, preludeSize + 1, len(b) - 1} {
+		_, _, err := read(bytes.NewReader(b[:n]))
+		e, ok := errors.AsType[*corrupt.Error](err)
+		if !ok || e.Offset != int64(n) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%v, want that it ends at %d", err, n)
+		}
+	}
+}
+
+func TestAStreamOfNoTables(t *testing.T) {
+	h := NewHeader(manifest.State{Version: new(manifest.Version), Seed: 5}, nil, nil)
+	got, _, err := read(bytes.NewReader(encode(t, h, nil)))
+	must(t, err)
+	if len(got.Tables) != 0 || got.State.Seed != 5 {
+		t.Errorf("got %+v", got.State)
+	}
+	if b := h.append([]byte("before")); !bytes.Equal(b[len("before"):], h.append(nil)) {
+		t.Errorf("a header behind other bytes is %x", b)
+	}
+}
+
 // A stopping writer takes a number of bytes, and then returns err.
 type stopping struct {
 	left int
@@ -213,6 +237,7 @@ func (w *stopping) Write(p []byte) (int, error) {
 	n := min(len(p), w.left)
 	w.left -= n
 	if n < len(p) {
+		w.left = math.MaxInt // what comes after that is counted
 		return n, w.err
 	}
 	return n, nil
@@ -282,7 +307,7 @@ func TestAHeaderThatIsNoStoreIsRefused(t *testing.T) {
 		"runs out of order":        func(h *Header) { h.Tables[2].MaxSeq, h.Tables[2].MinSeq = 200, 200 },
 		"exhausted sequences":      func(h *Header) { h.State.LastSeq = 1 << 55 * 2 },
 		"sequences for few writes": func(h *Header) { h.State.LastSeq = 1<<55 - 1 },
-		"numbers for few files":    func(h *Header) { h.State.NextFile = 1 << 61 },
+		"numbers for few files":    func(h *Header) { h.State.NextFile = 4 + 3 + 2 }, // tables, runs, one is too many
 		"a tail beyond the table":  func(h *Header) { h.Tables[0].TailLen = h.Tables[0].Size + 1 },
 		"a missing list of tables": func(h *Header) { h.Tables = h.Tables[:3] },
 	} {
@@ -297,6 +322,24 @@ func TestAHeaderThatIsNoStoreIsRefused(t *testing.T) {
 		_, _ = w.Write(&b, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "f", nil })
 		if _, _, err := read(&b); !errors.Is(err, corrupt.Err) {
 			t.Errorf("%s: %v, want damage", name, err)
+		}
+	}
+}
+
+func TestTheLargestNumbersOfAHeader(t *testing.T) {
+	h, _ := example()
+	h.State.NextFile = 4 + 3 + 1
+	b := h.append(nil)
+	_, err := parseHeader(b)
+	must(t, err)
+	b[4+binary.LittleEndian.Uint32(b)] |= 2
+	if _, err := parseHeader(b); !errors.Is(err, corrupt.ErrUnsupportedVersion) {
+		t.Errorf("a table with other flags: %v, want %v", err, corrupt.ErrUnsupportedVersion)
+	}
+	for _, over := range []int64{0, 1} {
+		_, err := parsePrelude(prelude{1, maxHeader + over, math.MaxInt64}.append(nil))
+		if (err == nil) != (over == 0) {
+			t.Errorf("a header of %d bytes: %v", maxHeader+over, err)
 		}
 	}
 }
@@ -412,10 +455,30 @@ func TestAnErrorOfTheSourceIsNotDamage(t *testing.T) {
 			}
 		}
 	}
-	b := AppendInventory(nil, []ID{{1, 2, 3}, {2, 3, 4}})
-	b[inventoryHead] = 9
-	if _, err := ReadInventory(bytes.NewReader(b)); !errors.Is(err, corrupt.Err) {
-		t.Errorf("an inventory that does not ascend: %v, want damage", err)
+}
+
+func TestAnInventoryIsChecked(t *testing.T) {
+	ids := []ID{{2, 3, 4}, {1, 2, 3}}
+	whole := AppendInventory(nil, ids)
+	if ids[0].ID != 2 {
+		t.Error("the caller's list is sorted")
+	}
+	for name, c := range map[string]struct {
+		at, offset int
+		want       error
+	}{
+		"magic":     {0, 0, corrupt.Err},
+		"version":   {8, 8, corrupt.ErrUnsupportedVersion},
+		"not above": {inventoryHead, inventoryHead + idSize, corrupt.Err},
+		"checksum":  {len(whole) - 1, 0, corrupt.Err},
+	} {
+		b := bytes.Clone(whole)
+		b[c.at] += 9
+		_, err := ReadInventory(bytes.NewReader(b))
+		e, ok := errors.AsType[*corrupt.Error](err)
+		if !errors.Is(err, c.want) || ok && e.Offset != int64(c.offset) {
+			t.Errorf("%s: %v, want %v at %d", name, err, c.want, c.offset)
+		}
 	}
 }
 
@@ -437,6 +500,28 @@ func TestAReadEndsWithItsContext(t *testing.T) {
 			stop()
 			must(t, to.Close())
 		})
+	}
+}
+
+// TestAReadIsThatOfItsSource has a source that ends with an error, and a context that has ended before each read of it.
+func TestAReadIsThatOfItsSource(t *testing.T) {
+	content := strings.Repeat("content ", frameSize)
+	r, stop := Interruptible(t.Context(), io.MultiReader(strings.NewReader(content), iotest.ErrReader(syscall.EIO)))
+	got, err := io.ReadAll(r)
+	if string(got) != content || !errors.Is(err, syscall.EIO) {
+		t.Errorf("%d bytes, %v, want %d and %v", len(got), err, len(content), syscall.EIO)
+	}
+	stop()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	source := strings.NewReader(content)
+	for range 64 { // a select takes any of two that are ready
+		i := &interruptible{ctx: ended, want: make(chan int, 1), got: make(chan result, 1)}
+		i.want <- 1
+		i.serve(source)
+	}
+	if source.Len() != len(content) {
+		t.Error("the source is read after the end of the context")
 	}
 }
 
