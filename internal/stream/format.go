@@ -127,19 +127,18 @@ func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
 	return h
 }
 
-// append appends the bytes of the header.
-func (h *Header) append(dst []byte) []byte {
-	start := len(dst)
-	dst = manifest.AppendEdit(append(dst, 0, 0, 0, 0), h.State.Snapshot())
-	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4)) //nolint:gosec // below maxHeader: see Size
+// encoded returns the bytes of the header.
+func (h *Header) encoded() []byte {
+	b := manifest.AppendEdit(make([]byte, 4), h.State.Snapshot())
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-4)) //nolint:gosec // below maxHeader: see Size
 	for _, t := range h.Tables {
 		flags := byte(0)
 		if t.Travels {
 			flags = travels
 		}
-		dst = binary.LittleEndian.AppendUint64(append(dst, flags), t.Sum)
+		b = binary.LittleEndian.AppendUint64(append(b, flags), t.Sum)
 	}
-	return dst
+	return b
 }
 
 // parseHeader parses a whole header. An error has no offset.
@@ -216,14 +215,13 @@ type prelude struct {
 	header, size int64
 }
 
-func (p prelude) append(dst []byte) []byte {
-	start := len(dst)
-	dst = binary.LittleEndian.AppendUint32(append(dst, magic...), version)
-	dst = binary.LittleEndian.AppendUint32(dst, 0)
-	dst = binary.LittleEndian.AppendUint64(dst, p.id)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.header)) //nolint:gosec // at least 0, as the next
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.size))   //nolint:gosec // see above
-	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+func (p prelude) encoded() []byte {
+	b := binary.LittleEndian.AppendUint32([]byte(magic), version)
+	b = binary.LittleEndian.AppendUint32(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, p.id)
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.header)) //nolint:gosec // at least 0, as the next
+	b = binary.LittleEndian.AppendUint64(b, uint64(p.size))   //nolint:gosec // see above
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
 func parsePrelude(b []byte) (p prelude, err error) {

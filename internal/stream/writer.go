@@ -18,7 +18,7 @@ type Writer struct {
 
 // NewWriter returns a writer of a stream that begins with h.
 func NewWriter(h *Header) (*Writer, error) {
-	w := &Writer{header: h, encoded: h.append(nil)}
+	w := &Writer{header: h, encoded: h.encoded()}
 	size, err := h.size(len(w.encoded))
 	w.prelude = prelude{idOf(w.encoded), int64(len(w.encoded)), size}
 	return w, err
@@ -31,7 +31,7 @@ func (w *Writer) Size() int64 { return w.prelude.size }
 // its index in the header, and its name for errors. Write calls to.Write with at most one frame at a time.
 func (w *Writer) Write(to io.Writer, open func(i int) (f io.ReaderAt, file string, err error)) (int64, error) {
 	out := output{w: to, id: w.prelude.id, frame: make([]byte, 0, frameSize+sumSize)}
-	if err := out.write(w.prelude.append(nil)); err != nil {
+	if err := out.write(w.prelude.encoded()); err != nil {
 		return out.off, err
 	}
 	if err := out.part(strings.NewReader(string(w.encoded)), name, uint64(len(w.encoded))); err != nil {
