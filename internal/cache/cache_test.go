@@ -54,8 +54,10 @@ func TestClassesHoldWhatTheyAreAskedFor(t *testing.T) {
 		}
 		last = class
 	}
-	if got := classOf(maxRecycle + 1); got != classes {
-		t.Fatalf("%d bytes: class %d, want %d", maxRecycle+1, got, classes)
+	for _, n := range []int{maxRecycle + 1, 8 * maxRecycle} {
+		if got := classOf(n); got != classes {
+			t.Fatalf("%d bytes: class %d, want %d", n, got, classes)
+		}
 	}
 }
 
@@ -109,8 +111,35 @@ func TestABlockTooLargeIsNotKept(t *testing.T) {
 		if len(b.Bytes()) != n {
 			t.Fatalf("%d bytes, want %d", len(b.Bytes()), n)
 		}
+		at := &b.Bytes()[0]
 		if got := c.Insert(&s, b); got != b || s.Load() != nil {
 			t.Fatalf("a block of %d bytes is published", n)
+		}
+		if at != &b.Bytes()[0] {
+			t.Errorf("a block of %d bytes in the heap is copied", n)
+		}
+	}
+	large := New(256<<20, d)
+	defer d.Enter().Leave()
+	large.Discard(large.Alloc(maxRecycle + 1))
+	if waits := large.pool.limbo.bytes; waits != 0 {
+		t.Errorf("%d bytes of a block too large to be used again wait for its readers", waits)
+	}
+}
+
+// TestTheLargestBlockThatIsKept takes half of what its shard may have. It begins as one that nobody has used.
+func TestTheLargestBlockThatIsKept(t *testing.T) {
+	c := New(1<<20, new(epoch.Domain))
+	for _, less := range []int64{0, 1} {
+		var s Slot
+		b := c.Alloc(4000)
+		b.recent.Store(1) // as if it were used again
+		c.pool.shards[b.shard].limit = 2*b.size() - less
+		if c.Insert(&s, b); (s.Load() == b) != (less == 0) {
+			t.Errorf("%d bytes less than twice the block: kept %v", less, s.Load() == b)
+		}
+		if less == 0 && b.recent.Load() != 0 {
+			t.Error("a new block counts as used")
 		}
 	}
 }

@@ -27,7 +27,18 @@ func TestABlockTakesOneCacheLine(t *testing.T) {
 }
 
 func TestASmallerPoolGivesFramesBack(t *testing.T) {
-	c := framed(64<<20, new(epoch.Domain))
+	d := new(epoch.Domain)
+	c := framed(64<<20, d)
+	slots := make([]Slot, 100)
+	for i := range slots {
+		read(c, slots, i, 4000)
+	}
+	c.pool.SetCapacity(300 << 10) // evicts most of them
+	d.Wait()
+	if lent, _ := c.pool.frames.Bytes(); lent > 300<<10 {
+		t.Errorf("%d bytes are lent to a pool of 300 KiB", lent)
+	}
+	c = framed(64<<20, d)
 	c.Free(c.Alloc(4000))
 	if lent, _ := c.pool.frames.Bytes(); lent != 4096 || c.Stats().Spare == 0 {
 		t.Errorf("%d bytes are lent for one spare block", lent)
@@ -142,6 +153,14 @@ func TestTheHeapAndFramesShareTheCapacity(t *testing.T) {
 		g.Leave()
 		if s := c.Stats(); s.Used+s.Spare > s.Capacity {
 			t.Fatalf("%d bytes are used and %d spare, want %d at most", s.Used, s.Spare, s.Capacity)
+		}
+	}
+	c.Drop(slots[len(slots)*3/4:])
+	d.Wait()
+	for _, capacity := range []int64{15 << 20, 14 << 20, 13 << 20, 12 << 20} {
+		c.pool.SetCapacity(capacity)
+		if s := c.Stats(); s.Used+s.Spare > s.Capacity {
+			t.Errorf("%d bytes are used and %d spare, want %d at most", s.Used, s.Spare, s.Capacity)
 		}
 	}
 }

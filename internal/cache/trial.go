@@ -9,7 +9,7 @@ import (
 // A queue holds the blocks of a shard that are on trial, in the order of their insertion.
 type queue struct {
 	blocks []*Block // a removed one is nil
-	head   int      // blocks before it are nil
+	head   int      // of the oldest; blocks before it are nil
 	base   int32    // pos of blocks[0]; it wraps around
 	bytes  int64
 }
@@ -22,12 +22,7 @@ func (q *queue) push(b *Block) {
 }
 
 // first returns the oldest block. The queue must not be empty.
-func (q *queue) first() *Block {
-	for q.blocks[q.head] == nil {
-		q.head++
-	}
-	return q.blocks[q.head]
-}
+func (q *queue) first() *Block { return q.blocks[q.head] }
 
 // remove removes a block of the queue.
 func (q *queue) remove(b *Block) {

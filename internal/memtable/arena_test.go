@@ -43,6 +43,9 @@ func TestWordsOfAnArenaAreAligned(t *testing.T) {
 			t.Errorf("array %d has %d words at %p, want 7 at a multiple of 8", i, len(w), &w[0])
 		}
 	}
+	if a.zeroedWords(inArena / bytesPerSlot); len(a.words) != 0 {
+		t.Error("a small array is not in a chunk")
+	}
 }
 
 func TestWordsInUsedMemoryAreZero(t *testing.T) {
@@ -92,6 +95,9 @@ func TestAnArenaCountsWhatItTakes(t *testing.T) {
 		if got, want := int(lent.bytes.Load()), used+len(lent.free); got != want {
 			t.Fatalf("of a lent chunk %d bytes are taken, want %d", got, want)
 		}
+	}
+	if n := len((*lent.chunks.Load())[1]); n != maxChunk/2 {
+		t.Errorf("the first chunk has %d bytes, want half of the others", n)
 	}
 	for size, want := range map[int64]int{
 		0: maxChunk, 1: minLent, 2 << 20: minLent, 3<<20 + 5: 3 << 17, 8 << 20: 1 << 20, 16 << 20: maxChunk,
