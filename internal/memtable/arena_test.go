@@ -72,7 +72,13 @@ func TestLargeAllocationsHaveTheirOwnChunks(t *testing.T) {
 			t.Errorf("after %d bytes: %d are taken, want %d", n, got, want)
 		}
 	}
-	lent := &arena{pool: pages.NewPool(), chunk: minLent}
+	lent := &arena{pool: pages.NewPool(), chunk: 1 << 20}
+	lent.alloc(8)
+	if lent.alloc(cap(lent.free)); len(*lent.chunks.Load()) != 2 {
+		t.Error("what just fits is not in the chunk")
+	}
+	lent.release()
+	lent.pool.Trim(0)
 	lent.alloc(maxChunk)
 	lent.alloc(maxChunk + unitBytes)
 	lent.release()

@@ -112,6 +112,37 @@ func TestACursorThatIsResetStandsNowhere(t *testing.T) {
 	if c.Reset(tb, 2, false); c.Next() || c.Prev() {
 		t.Error("it moves from where it was before")
 	}
+	c.SeekGE(ikey.Search([]byte("a"), 2))
+	if must(t, c.Close()); c.Next() || c.Prev() {
+		t.Error("a closed cursor moves")
+	}
+}
+
+// TestACursorLocksATableThatMayChange looks at the lock while a window is being filled.
+func TestACursorLocksATableThatMayChange(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	for _, frozen := range []bool{false, true} {
+		c := tb.Iter(1)
+		c.start(false, minTake)
+		if free := tb.mu.TryLock(); free != frozen {
+			t.Errorf("frozen: %v, the lock is free: %v", frozen, free)
+		} else if free {
+			tb.mu.Unlock()
+		}
+		if c.stop(false); !frozen {
+			tb.Freeze()
+		}
+	}
+}
+
+func TestTwoSearchesHaveTheirOwnKeys(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	a, b := tb.take([]byte("a")), tb.take([]byte("b"))
+	if x, y := string(tb.keyOf(a.first)), string(tb.keyOf(b.first)); x != "a" || y != "b" {
+		t.Errorf("the keys are %q and %q", x, y)
+	}
+	tb.give(a)
+	tb.give(b)
 }
 
 func TestAVersionThatComesLateTakesItsPlace(t *testing.T) {

@@ -40,6 +40,9 @@ func TestAnIndexHoldsWhatItIsMadeFor(t *testing.T) {
 		if x.limit() < keys || len(x.slots) > minSlots && x.limit() >= 2*keys {
 			t.Errorf("an index for %d keys holds %d", keys, x.limit())
 		}
+		if got := x.filter.bytes(); got > int64(x.limit()) || got <= int64(x.limit())-8 { // a byte for each key
+			t.Errorf("the filter of %d keys takes %d bytes", x.limit(), got)
+		}
 		// The last tag wraps around.
 		for i := range 3 {
 			x.put(tag(1<<32-1), ref(i+1))

@@ -216,6 +216,17 @@ func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
 	}
 }
 
+func TestThePrefixIsThatOfAllButTheOutermostKeys(t *testing.T) {
+	keys := make([][]byte, 2*16)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "tenant/%02d", i)
+	}
+	keys[0], keys[1], keys[30], keys[31] = []byte("a"), []byte("b"), []byte("u"), []byte("z")
+	if got := string(sharedPrefix(keys)); got != "tenant" {
+		t.Errorf("got %q, want %q", got, "tenant")
+	}
+}
+
 func TestDistinctHeadsAreCounted(t *testing.T) {
 	for _, test := range []struct {
 		prefix, keys string // sorted
