@@ -218,6 +218,60 @@ func TestPickAtOnce(t *testing.T) {
 	})
 }
 
+// TestTheBacklogIsWhatIsOverTheTargets has a target of 200 bytes for level 5, and none for level 3.
+func TestTheBacklogIsWhatIsOverTheTargets(t *testing.T) {
+	for level0, want := range map[string]Backlog{
+		"":                                       {Bytes: 80},
+		"0: a-z:10 | a-z:10 | a-z:10\n":          {Bytes: 80},
+		"0: a-z:10 | a-z:10 | a-z:10 | a-z:10\n": {Bytes: 120, Runs: 1},
+	} {
+		b := leveled.Backlog(tree(t, level0+"3: a-b:30\n5: a-b:250\n6: a-z:2000").Version)
+		if b.Bytes != want.Bytes || b.Runs != want.Runs || b.Base != 5 {
+			t.Errorf("with %q: %+v, want %+v", level0, b, want)
+		}
+	}
+}
+
+// TestAPlanIsAllowedBesideOneOfOtherKeys has one that writes d to f in level 6, in which there is a gap.
+func TestAPlanIsAllowedBesideOneOfOtherKeys(t *testing.T) {
+	number := uint64(0)
+	plan := func(to int, lo, hi string) *Plan {
+		number++
+		m := &manifest.Table{Number: number, Smallest: []byte(lo), Largest: []byte(hi)}
+		return &Plan{To: to, Inputs: []Input{{to - 1, number, []*manifest.Table{m}}}}
+	}
+	f := tree(t, "6: x-z:10")
+	for _, c := range []struct {
+		to     int
+		lo, hi string
+		want   bool
+	}{
+		{6, "a", "c", true},
+		{6, "a", "d", false},
+		{6, "e", "e", false},
+		{6, "f", "h", false},
+		{6, "a", "z", false},
+		{6, "g", "h", true},
+		{5, "e", "e", true},
+	} {
+		shape := f.shape()
+		shape.Running = []*Plan{plan(6, "d", "f")}
+		if got := shape.Allows(plan(c.to, c.lo, c.hi)); got != c.want {
+			t.Errorf("%s to %s in level %d: %v, want %v", c.lo, c.hi, c.to, got, c.want)
+		}
+	}
+}
+
+func TestTheLongestTombstoneCovers(t *testing.T) {
+	long := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("z"), Seqs: []ikey.Seq{5}}})
+	short := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("c"), Seqs: []ikey.Seq{6}}})
+	for _, c := range []cover{{long, short}, {short, long}} {
+		if end, ok := c.stretch([]byte("b"), 1, ikey.MaxSeq); !ok || string(end) != "z" {
+			t.Errorf("b is covered up to %q, %v, want z", end, ok)
+		}
+	}
+}
+
 func TestRangeTombstonesThatAreNotInMemoryStartNothing(t *testing.T) {
 	f := tree(t, "0: a-d):10:a~d@9\n6: a-c:900")
 	if got := leveled.Pick(Shape{Version: f.Version}).text(); got != "nothing" {

@@ -1,6 +1,22 @@
 package compaction
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/sstable"
+)
+
+func TestTheCodecOfALevel(t *testing.T) {
+	for c, want := range map[Compression][2]sstable.Codec{
+		compressS2: {sstable.S2, sstable.S2}, compressZstdBottom: {sstable.S2, sstable.Zstd},
+		compressNone: {sstable.None, sstable.None},
+	} {
+		o := Options{Compression: c}
+		if got := [2]sstable.Codec{o.Codec(last - 1), o.Codec(last)}; got != want {
+			t.Errorf("compression %d: %v above the last level and in it, want %v", c, got, want)
+		}
+	}
+}
 
 func TestOptionsOfTablesHaveBounds(t *testing.T) {
 	for _, c := range []struct {

@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -130,6 +131,71 @@ func TestATableEndsWhenItHasAsManyKeysAsItsFiltersCanHold(t *testing.T) {
 	must(t, w.finish(t.Context()))
 	if got, want := d.text(w.tables), "a@1= b@1= | c@1= d@1= | e@1="; got != want {
 		t.Errorf("tables %s, want %s", got, want)
+	}
+}
+
+// TestTheBytesOfOpenTombstonesAreCounted adds keys under tombstones over each other, which end and are cut.
+func TestTheBytesOfOpenTombstonesAreCounted(t *testing.T) {
+	dels := rangedel.List{}
+	for _, r := range []string{"a~z", "b~y", "c~f", "g~x"} {
+		dels = append(dels, rangedel.Fragment{Start: []byte(r[:1]), End: []byte(r[2:]), Seqs: []ikey.Seq{8, 9}})
+	}
+	w := tableWriter{env: newDisk(t).env(1000), size: 1000, dels: dels}
+	cuts, most := 0, 0
+	for _, key := range []string{"d", "dd", "h", "hh", "i", "xx", "yy", "zz"} {
+		before := w.out
+		must(t, w.add(ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(1, ikey.Set)}, make([]byte, 600)))
+		if w.out != before {
+			cuts++
+		}
+		want := uint64(0)
+		for i, f := range w.open {
+			if most = max(most, i); i > 0 {
+				want += 12 + uint64(len(f.Start)+len(f.End)+8*len(f.Seqs))
+			}
+		}
+		if w.held != want {
+			t.Errorf("at %s: %d bytes, want %d of all but the first of %s", key, w.held, want, listText(w.open))
+		}
+	}
+	if cuts < 3 || most < 2 {
+		t.Errorf("%d cuts, %d open tombstones: the test has lost its point", cuts, most+1)
+	}
+	must(t, w.finish(t.Context()))
+}
+
+func TestALoaderWritesAllThatItIsGiven(t *testing.T) {
+	d := newDisk(t)
+	const want = "a@3=x a@2=y b@1-"
+	src, dels := source(want + " c~d@7")
+	l := NewLoader(d.env(1<<20), dels)
+	for ok := src.First(); ok; ok = src.Next() {
+		must(t, l.Add(src.Key(), src.Value()))
+	}
+	tables, err := l.Finish(t.Context())
+	if got := d.text(tables); err != nil || got != want+" c~d@7" {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+// A waiting limiter counts bytes, and returns an error from a number on.
+type waiting struct{ bytes, most int }
+
+func (w *waiting) Wait(_ context.Context, n int) error {
+	if w.bytes += n; w.bytes > w.most {
+		return context.Canceled
+	}
+	return nil
+}
+
+func TestAWriteWaitsForItsLimiter(t *testing.T) {
+	var b strings.Builder
+	w := limited{&b, limit{t.Context(), &waiting{most: 5}}}
+	if n, err := w.Write([]byte("hello")); n != 5 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := w.Write([]byte("!")); n != 0 || err == nil || b.String() != "hello" {
+		t.Errorf("%d, %v, %q, want no byte more", n, err, &b)
 	}
 }
 
