@@ -130,6 +130,9 @@ func TestABlockTooLargeIsNotKept(t *testing.T) {
 // TestTheLargestBlockThatIsKept takes half of what its shard may have. It begins as one that nobody has used.
 func TestTheLargestBlockThatIsKept(t *testing.T) {
 	c := New(1<<20, new(epoch.Domain))
+	if n := int(c.pool.shards[0].limit/2 - header); !c.HasRoom(n) || c.HasRoom(n+1) {
+		t.Errorf("room for %d bytes: %v, for one more: %v, want only the first", n, c.HasRoom(n), c.HasRoom(n+1))
+	}
 	for _, less := range []int64{0, 1} {
 		var s Slot
 		b := c.Alloc(4000)
@@ -141,6 +144,9 @@ func TestTheLargestBlockThatIsKept(t *testing.T) {
 		if less == 0 && b.recent.Load() != 0 {
 			t.Error("a new block counts as used")
 		}
+	}
+	if c.pool.SetCapacity(0); c.Stats().Used != 0 {
+		t.Error("a block that is alone stays in a pool without a capacity")
 	}
 }
 

@@ -33,6 +33,9 @@ func TestASmallerPoolGivesFramesBack(t *testing.T) {
 	for i := range slots {
 		read(c, slots, i, 4000)
 	}
+	if blocks, _, inFrames := c.Held(); blocks != len(slots) || inFrames != blocks {
+		t.Errorf("%d of %d blocks are in frames", inFrames, blocks)
+	}
 	c.pool.SetCapacity(300 << 10) // evicts most of them
 	d.Wait()
 	if lent, _ := c.pool.frames.Bytes(); lent > 300<<10 {
@@ -46,6 +49,18 @@ func TestASmallerPoolGivesFramesBack(t *testing.T) {
 	c.pool.SetCapacity(0)
 	if lent, slabs := c.pool.frames.Bytes(); lent != 0 || slabs != 0 {
 		t.Errorf("%d bytes are lent to a pool without room, slabs have %d", lent, slabs)
+	}
+}
+
+func TestABlockThatIsNotKeptLeavesItsFrame(t *testing.T) {
+	c := framed(64<<20, new(epoch.Domain))
+	b := c.Alloc(4000)
+	fill(b, 1)
+	c.Close()
+	c.Insert(new(Slot), b)
+	if lent, _ := c.pool.frames.Bytes(); lent != 0 || b.buf.Lent() || !intact(b, 1) {
+		t.Errorf("%d bytes are lent, the block is in a frame: %v, its content is there: %v",
+			lent, b.buf.Lent(), intact(b, 1))
 	}
 }
 

@@ -43,7 +43,7 @@ func TestWordsOfAnArenaAreAligned(t *testing.T) {
 			t.Errorf("array %d has %d words at %p, want 7 at a multiple of 8", i, len(w), &w[0])
 		}
 	}
-	if a.zeroedWords(inArena / bytesPerSlot); len(a.words) != 0 {
+	if a.zeroedWords(inArena / bytesPerSlot); len(a.words) != 0 || a.inHeap(inArena) {
 		t.Error("a small array is not in a chunk")
 	}
 }
@@ -60,6 +60,9 @@ func TestWordsInUsedMemoryAreZero(t *testing.T) {
 		if n := a.words[0][i]; n != 0 {
 			t.Fatalf("byte %d is %x", i, n)
 		}
+	}
+	if n := a.bytes.Load(); n != minLent {
+		t.Errorf("%d bytes are taken, want %d", n, minLent)
 	}
 }
 

@@ -103,7 +103,7 @@ func TestManySeeksAtOnceOnAFrozenTable(t *testing.T) {
 	wg.Wait()
 }
 
-func TestACursorThatIsResetStandsNowhere(t *testing.T) {
+func TestACursorThatStandsNowhereDoesNotMove(t *testing.T) {
 	tb := newTable(t, nil, 0)
 	add(tb, "a", 1, ikey.Set, "")
 	add(tb, "b", 2, ikey.Set, "")
@@ -113,6 +113,16 @@ func TestACursorThatIsResetStandsNowhere(t *testing.T) {
 		t.Error("it moves from where it was before")
 	}
 	c.SeekGE(ikey.Search([]byte("a"), 2))
+	for c.Next() {
+	}
+	if c.Prev() || c.Next() {
+		t.Error("it moves from behind the last key")
+	}
+	c.First()
+	if c.Prev() || c.Next() || c.Prev() {
+		t.Error("it moves from before the first key")
+	}
+	c.First()
 	if must(t, c.Close()); c.Next() || c.Prev() {
 		t.Error("a closed cursor moves")
 	}

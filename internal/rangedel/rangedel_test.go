@@ -197,6 +197,12 @@ func TestWhatIsWithinARangeCoversItsKeysAlone(t *testing.T) {
 			hi = nil
 		}
 		in := l.Within(lo, hi)
+		for _, f := range in {
+			outside := bytes.Compare(f.Start, lo) < 0 || !before(f.Start, f.End) || hi != nil && before(hi, f.End)
+			if before(lo, hi) && outside {
+				t.Fatalf("%v within [%x,%x): %v", l, lo, hi, f)
+			}
+		}
 		for i := range 50 {
 			key, want := number(i), ikey.Seq(0)
 			if bytes.Compare(lo, key) <= 0 && before(key, hi) {
@@ -232,6 +238,13 @@ func TestBytes(t *testing.T) {
 	want = l.Bytes() + int64(unsafe.Sizeof(Index{})+2*unsafe.Sizeof([]byte{})) + (2*2+2)*4 + 3*8
 	if x.Bytes() != want {
 		t.Errorf("the index takes %d, want %d", x.Bytes(), want)
+	}
+	l = parse(t, "a-b@3 b-c@4") // needs no more than the list
+	if got, want := NewIndex(l).Bytes(), int64(unsafe.Sizeof(Index{}))+l.Bytes(); got != want {
+		t.Errorf("an index without overlaps takes %d, want %d", got, want)
+	}
+	if x = nil; x.Bytes() != 0 {
+		t.Errorf("no index takes %d", x.Bytes())
 	}
 }
 

@@ -329,6 +329,16 @@ func TestTheLargestNumbersOfAHeader(t *testing.T) {
 	b := h.encoded()
 	_, err := parseHeader(b)
 	must(t, err)
+	for deleted := range 2 {
+		e := h.State.Snapshot()
+		e.Deleted = make([]manifest.Deleted, deleted)
+		edit := manifest.AppendEdit(make([]byte, 4), e)
+		binary.LittleEndian.PutUint32(edit, uint32(len(edit)-4))
+		_, err := parseHeader(append(edit, b[4+binary.LittleEndian.Uint32(b):]...))
+		if (err == nil) != (deleted == 0) {
+			t.Errorf("%d deleted tables: %v", deleted, err)
+		}
+	}
 	b[4+binary.LittleEndian.Uint32(b)] |= 2
 	if _, err := parseHeader(b); !errors.Is(err, corrupt.ErrUnsupportedVersion) {
 		t.Errorf("a table with other flags: %v, want %v", err, corrupt.ErrUnsupportedVersion)
@@ -415,7 +425,7 @@ func TestEachFieldOfAPreludeIsChecked(t *testing.T) {
 		at     int64
 	}{
 		"magic":         {func(b []byte) { b[0] ^= 1 }, 0},
-		"reserved":      {func(b []byte) { b[12] = 1 }, 0},
+		"reserved":      {func(b []byte) { b[15] = 1 }, 0},
 		"id":            {func(b []byte) { b[16] ^= 1 }, 16},
 		"no header":     {func(b []byte) { clear(b[24:32]) }, 0},
 		"negative size": {func(b []byte) { b[39] = 0x80 }, 0},
@@ -464,16 +474,16 @@ func TestAnInventoryIsChecked(t *testing.T) {
 		at, offset int
 		want       error
 	}{
-		"magic":     {0, 0, corrupt.Err},
-		"version":   {8, 8, corrupt.ErrUnsupportedVersion},
-		"not above": {inventoryHead, inventoryHead + idSize, corrupt.Err},
-		"checksum":  {len(whole) - 1, 0, corrupt.Err},
+		"magic":    {0, 0, corrupt.Err},
+		"version":  {8, 8, corrupt.ErrUnsupportedVersion},
+		"after":    {inventoryHead, inventoryHead + idSize, corrupt.Err},
+		"checksum": {len(whole) - 1, 0, corrupt.Err},
 	} {
 		b := bytes.Clone(whole)
 		b[c.at] += 9
 		_, err := ReadInventory(bytes.NewReader(b))
 		e, ok := errors.AsType[*corrupt.Error](err)
-		if !errors.Is(err, c.want) || ok && e.Offset != int64(c.offset) {
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), name) || ok && e.Offset != int64(c.offset) {
 			t.Errorf("%s: %v, want %v at %d", name, err, c.want, c.offset)
 		}
 	}
