@@ -157,6 +157,9 @@ func TestTheLoserOfARaceGetsTheWinner(t *testing.T) {
 	if c.Insert(&s, first) != first || c.Insert(&s, second) != first {
 		t.Fatal("the second insert did not return the first block")
 	}
+	if s := c.Stats(); s.Blocks != 1 { // it takes the lock of each shard
+		t.Errorf("%d blocks, want 1", s.Blocks)
+	}
 }
 
 func TestRecentlyUsedBlocksStay(t *testing.T) {

@@ -356,8 +356,8 @@ func TestACacheCountsItsOwnBlocks(t *testing.T) {
 	b := slots[0].Load()
 	b.Acquire()
 	for of, want := range map[*Cache][2]int{c: {3, 1}, other: {2, 0}} {
-		if blocks, held, _ := of.Held(); blocks != want[0] || held != want[1] {
-			t.Errorf("%d blocks, %d held, want %d", blocks, held, want)
+		if blocks, held, inFrames := of.Held(); blocks != want[0] || held != want[1] || inFrames != 0 {
+			t.Errorf("%d blocks, %d held, %d in frames, want %d and none", blocks, held, inFrames, want)
 		}
 	}
 	b.Release()
@@ -377,6 +377,20 @@ func TestBlocksThatWaitForAReaderTakeABoundedPartOfThePool(t *testing.T) {
 	g.Leave()
 	if limit := p.limbo.limit; most > limit || most < limit-5000 {
 		t.Errorf("up to %d bytes wait, want nearly %d", most, limit)
+	}
+}
+
+func TestAPoolKeepsFewBatches(t *testing.T) {
+	p := NewPool(1 << 20)
+	var all []*batch
+	for range maxSpares + 5 {
+		all = append(all, p.newBatch(nil))
+	}
+	for _, f := range all {
+		p.release(f)
+	}
+	if n := len(p.limbo.spares); n != maxSpares {
+		t.Errorf("%d batches are kept, want %d", n, maxSpares)
 	}
 }
 
@@ -403,7 +417,7 @@ func TestAPoolThatIsEmptyAgainUsesNothing(t *testing.T) {
 	if s := p.Stats(); s.Spare == 0 || p.limbo.bytes != 0 {
 		t.Errorf("%+v, %d bytes wait though the reader has left; want them spare", s, p.limbo.bytes)
 	}
-	p.SetCapacity(0)
+	p.SetCapacity(-1)
 	if s := p.Stats(); s.Spare != 0 || s.Capacity != 0 || p.limbo.spares != nil {
 		t.Errorf("a pool without a capacity: %+v, and it keeps %d batches", s, len(p.limbo.spares))
 	}

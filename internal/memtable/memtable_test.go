@@ -225,6 +225,9 @@ func TestThePrefixIsThatOfAllButTheOutermostKeys(t *testing.T) {
 	if got := string(sharedPrefix(keys)); got != "tenant" {
 		t.Errorf("got %q, want %q", got, "tenant")
 	}
+	if one, two := sharedPrefix(keys[2:3]), sharedPrefix(keys[2:4]); one != nil || string(two) != "tenant/" {
+		t.Errorf("of one key %q, of two %q, want none and %q", one, two, "tenant/")
+	}
 }
 
 func TestDistinctHeadsAreCounted(t *testing.T) {

@@ -413,7 +413,11 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 // TestBytesCountsLateTombstones has two stretches, whose lists are made anew for a late one.
 func TestBytesCountsLateTombstones(t *testing.T) {
 	tb := newTable(t, nil, 0)
+	empty := tb.Bytes()
 	tb.AddRange([]byte("a"), []byte("b"), 8)
+	if got, want := tb.Bytes()-empty, boundsChunk+3*stretchBytes+addedBytes+seqBytes; got != want {
+		t.Errorf("the first tombstone takes %d bytes, want %d", got, want)
+	}
 	tb.AddRange([]byte("b"), []byte("c"), 9)
 	before, added := tb.Bytes(), cap(tb.ranges.added)
 	tb.AddRange([]byte("a"), []byte("c"), 5)

@@ -269,7 +269,8 @@ func TestWhatAHeaderClaimsIsNotAllocated(t *testing.T) {
 	w, err := NewWriter(h)
 	must(t, err)
 	_, err = w.Write(&tables, func(i int) (io.ReaderAt, string, error) { return bytes.NewReader(files[i]), "f", nil })
-	if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "want 1125899906842624 bytes") {
+	if e, ok := errors.AsType[*corrupt.Error](err); !ok || e.Offset != int64(len(files[2])) ||
+		!strings.Contains(err.Error(), "want 1125899906842624 bytes") {
 		t.Errorf("a file that is too short: %v", err)
 	}
 	inventory := AppendInventory(nil, nil)
@@ -460,6 +461,25 @@ func TestAnErrorOfTheSourceIsNotDamage(t *testing.T) {
 			if _, err := ReadInventory(source); !errors.Is(err, syscall.EIO) || errors.Is(err, corrupt.Err) {
 				t.Errorf("%s, after %d bytes: %v, want %v", name, n, err, syscall.EIO)
 			}
+		}
+	}
+}
+
+// A failing file can't be read.
+type failing struct{}
+
+func (failing) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
+
+func TestAnErrorOfAFileIsNotDamage(t *testing.T) {
+	h, _ := example()
+	w, err := NewWriter(h)
+	must(t, err)
+	_, opening := w.Write(io.Discard, func(int) (io.ReaderAt, string, error) { return nil, "", syscall.EIO })
+	_, reading := w.Write(io.Discard, func(int) (io.ReaderAt, string, error) { return failing{}, "table", nil })
+	_, hashing := Fingerprint(failing{}, "table", h.Tables[0].Table)
+	for _, err := range []error{opening, reading, hashing} {
+		if !errors.Is(err, syscall.EIO) || errors.Is(err, corrupt.Err) {
+			t.Errorf("%v, want %v", err, syscall.EIO)
 		}
 	}
 }
