@@ -230,6 +230,9 @@ func TestTheBacklogIsWhatIsOverTheTargets(t *testing.T) {
 			t.Errorf("with %q: %+v, want %+v", level0, b, want)
 		}
 	}
+	if b := leveled.Backlog(tree(t, "6: a-z:1000000000000").Version); b.Base != 1 {
+		t.Errorf("over a very large level the base is %d, want 1", b.Base)
+	}
 }
 
 // TestAPlanIsAllowedBesideOneOfOtherKeys has one that writes d to f in level 6, in which there is a gap.
