@@ -230,6 +230,16 @@ func TestThePrefixIsThatOfAllButTheOutermostKeys(t *testing.T) {
 	}
 }
 
+func TestTheTailFillsItsChunks(t *testing.T) {
+	tb := newTable(t, nil, 0)
+	for i := range 2*tailChunk + 1 {
+		add(tb, fmt.Sprintf("%04d", i), ikey.Seq(i+1), ikey.Set, "")
+	}
+	if n := len(tb.tail.chunks); n != 3 {
+		t.Errorf("%d chunks for two full ones and a key, want 3", n)
+	}
+}
+
 func TestDistinctHeadsAreCounted(t *testing.T) {
 	for _, test := range []struct {
 		prefix, keys string // sorted

@@ -142,6 +142,10 @@ func TestASearchOfTheIndexIsBounded(t *testing.T) {
 		if missing != len(x.over) {
 			t.Errorf("%s: %d keys are not found within the bounds, but %d overflowed", set.name, missing, len(x.over))
 		}
+		want := x.filter.bytes() + int64(len(x.slots)+cap(x.over))*bytesPerSlot
+		if got := x.bytes(new(arena)); got != want {
+			t.Errorf("%s: the index takes %d bytes, want %d", set.name, got, want)
+		}
 		if set.name == "random" && missing > 0 {
 			t.Errorf("%d of 20,000 random hashes overflowed, want none", missing)
 		}
