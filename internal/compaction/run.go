@@ -75,8 +75,8 @@ func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env
 	return m, nil
 }
 
-// Help merges a part that nobody has taken. It returns false if there is none. It is safe for concurrent use, also with
-// Finish and after it.
+// Help merges a part that nobody has taken. It returns false if there is none. Several goroutines may call it at any
+// time, even after Finish.
 func (m *Merge) Help() bool {
 	i := m.taken.Add(1) - 1
 	if i >= int64(len(m.parts)) {

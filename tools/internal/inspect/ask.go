@@ -101,7 +101,7 @@ type rainTable struct {
 type Fallen struct {
 	Drops     int       `json:"drops"`
 	Passed    int       `json:"passed"`    // times that a filter let a drop through
-	Promised  float64   `json:"promised"`  // at most so many for each drop; 0 if it is not known
+	Promised  float64   `json:"promised"`  // the most that are promised for each drop; 0 if unknown
 	Predicted float64   `json:"predicted"` // by the bits of the filters
 	Unread    int       `json:"unread"`    // tables that were not asked: they are gone, or there are too many bytes
 	Through   []Through `json:"through"`   // some of Passed

@@ -17,7 +17,7 @@ var searchScript string
 // PageScripts returns the scripts of the page of a store: the search for a key.
 func PageScripts() []string { return []string{searchScript} }
 
-// searchData is what the script has without a server.
+// searchData is what the script uses on a page without a server.
 type searchData struct {
 	Tables  []searchTable `json:"tables"`
 	Samples []*Key        `json:"samples"`
