@@ -84,7 +84,7 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 	if h.dir == "" {
 		return nil, nil // there is nothing to read, which is no error
 	}
-	o := inspect.Options{Full: true, Workers: 1, Memory: mostMemory}
+	o := inspect.Options{Full: true, Served: true, Workers: 1, Memory: mostMemory}
 	if h.store != nil {
 		o.Budget = h.store.db.Metrics().Memory.Budget
 	}

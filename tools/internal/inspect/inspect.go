@@ -25,6 +25,7 @@ type Options struct {
 	Entries bool     // list each operation of a log
 	Keys    [][]byte // to follow through the tables
 	Full    bool     // read the complete filter blocks of some tables of a store: those with problems, and the largest
+	Served  bool     // the page has a server, which asks the filters for it
 	WhatIf  []Question
 	Workers int // tables of a store that are read at the same time; 0 means one for each processor
 	// bytes of Options.MemoryBudget that the store is opened with; 0 means 64 MiB, or twice the FilterMemory that it

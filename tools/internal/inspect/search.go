@@ -17,7 +17,7 @@ var searchScript string
 // PageScripts returns the scripts of the page of a store: the search for a key.
 func PageScripts() []string { return []string{searchScript} }
 
-// searchData is what the script uses on a page without a server.
+// A searchData is what the script knows of the store. Rain, and the bits of units, are for a page without a server.
 type searchData struct {
 	Tables  []searchTable `json:"tables"`
 	Samples []*Key        `json:"samples"`
@@ -54,13 +54,15 @@ const (
 	mostBits     = 32 << 10 // bytes of filters on a page
 )
 
-// readSearch reads what the page of the store asks without a server: sample keys, a rain, and the bits of the first
-// filters.
-func (s *Store) readSearch(ctx context.Context, dir string, t *tree) (err error) {
+// readSearch reads sample keys and, for a page without a server, a rain and the bits of the first filters.
+func (s *Store) readSearch(ctx context.Context, dir string, t *tree, served bool) (err error) {
 	if len(t.members) == 0 {
 		return nil
 	}
 	s.samples, s.rain = t.sampleKeys(ctx, dir), t.rainOn(s, dir)
+	if served {
+		return nil
+	}
 	s.fallen, err = s.rain.Fall(ctx, 1)
 	left := uint64(mostBits)
 	for i := range s.Tables {

@@ -110,7 +110,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	s.wrong = append(s.wrong, s.Keys.damage())
 	if o.Full {
 		s.curves = tables.curves(s)
-		if err := errors.Join(s.readFull(ctx, dir, o), s.readSearch(ctx, dir, tables)); err != nil {
+		if err := errors.Join(s.readFull(ctx, dir, o), s.readSearch(ctx, dir, tables, o.Served)); err != nil {
 			return nil, err
 		}
 	}
