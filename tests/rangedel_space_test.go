@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -67,15 +68,26 @@ func buildWideStore(t *testing.T) *wideStore {
 	w := &wideStore{keys: 24000, lo: 2800, hi: 21200, mem: vfstest.NewMem()}
 	w.o = storetest.Tiny(w.mem)
 	w.o.Durability, w.o.Compression, w.o.MemtableSize = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 64<<10
-	db := storetest.Open(t, "db", w.o)
+	one := *w.o
+	one.Compactions = 1 // so that the tree is always the same
+	db := storetest.Open(t, "db", &one)
 	rng := rand.New(rand.NewPCG(31, 32))
-	for _, i := range rng.Perm(w.keys) {
-		must(t, db.Put(w.key(i), bytes.Repeat([]byte{byte(i)}, 100)))
+	flush := func(keys []int) {
+		for _, i := range keys {
+			must(t, db.Put(w.key(i), bytes.Repeat([]byte{byte(i)}, 100)))
+		}
+		must(t, db.Flush(t.Context()))
+		storetest.Settle(t, db)
+	}
+	for keys := range slices.Chunk(rng.Perm(w.keys), 400) {
+		flush(keys)
 	}
 	// A single run does not trigger compaction.
-	for flushes := 0; flushes == 0 || db.Metrics().Levels[0].Runs > 1; flushes++ {
-		must(t, errors.Join(db.Put(w.key(0), make([]byte, 100)), db.Flush(t.Context())))
-		storetest.Settle(t, db)
+	for flushes := 0; db.Metrics().Levels[0].Runs > 1; flushes++ {
+		if flushes == 50 {
+			t.Fatalf("level 0 has several runs after %d flushes:\n%v", flushes, db.Metrics())
+		}
+		flush(rng.Perm(w.lo)[:200])
 	}
 	levels := 0
 	for _, l := range db.Metrics().Levels {

@@ -76,7 +76,10 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 		put(key(2), what)
 		put(key(2998), what)
 	}
-	for merged := false; !merged; { // into a level in between
+	for flushes, merged := 0, false; !merged; flushes++ { // into a level in between
+		if flushes == 50 {
+			t.Fatalf("not merged after %d flushes:\n%v", flushes, db.Metrics())
+		}
 		over("second")
 		merged = flush() == 2 && db.Metrics().Levels[0].Runs == 0
 	}

@@ -3,9 +3,9 @@ package storetest
 import (
 	"flag"
 	"fmt"
+	"os"
 	"regexp"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -73,9 +73,11 @@ func watchForHangs(stop <-chan struct{}) {
 	}
 }
 
+// hung ends the process. What it says comes after the stacks, since the end of a long log is what is read.
 func hung(tests []string, why string) {
-	debug.SetTraceback("all")
-	panic(fmt.Sprintf("%s: %s", strings.Join(tests, ", "), why))
+	buf := make([]byte, 8<<20)
+	fmt.Fprintf(os.Stderr, "%s\nhangs: %s: %s\n", buf[:runtime.Stack(buf, true)], strings.Join(tests, ", "), why)
+	os.Exit(2)
 }
 
 var testName = regexp.MustCompile(
