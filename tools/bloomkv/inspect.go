@@ -62,7 +62,7 @@ properties, and --key. Values are never printed.
 --html FILE writes a page about a table or a store for a browser, which loads nothing from elsewhere: the same numbers
 with charts and explanations. "-" prints the page. --plot DIR saves the charts as SVG and PNG. With either, the text is
 not printed, unless --hex or --entries is given. The page of a store shows some tables in full: those with problems and
-the largest.
+the largest. The page of a manifest plays its edits: how flushes and compactions changed the tree.
 
 The names in --json are documented in the packages tools/internal/filterexam, with the types Exam, UnitTrace and
 Difference, and tools/internal/inspect. They do not change.
@@ -98,10 +98,10 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 			switch kind {
 			case filename.Log:
 				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
-				return i.showRead(c.Context(), l, err, func() { l.WriteText(a.Out) })
+				return i.showRead(c.Context(), l, err, nil, func() { l.WriteText(a.Out) })
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				return i.showRead(c.Context(), m, err, func() { m.WriteText(a.Out) })
+				return i.showRead(c.Context(), m, err, func() page { return m.Page() }, func() { m.WriteText(a.Out) })
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s cannot be inspected, want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
@@ -166,8 +166,8 @@ func (i *inspection) check(kind filename.Kind) error {
 		return errors.New("--budget is for stores, want a directory")
 	case i.asJSON && i.options.Entries && kind != filename.Log:
 		return errors.New("--entries of a table prints text, use it without --json")
-	case i.page.asked() && (kind == filename.Log || kind == filename.Manifest):
-		return errors.New("--html and --plot are for tables and stores")
+	case i.page.asked() && kind == filename.Log:
+		return errors.New("--html and --plot are for tables, manifests and stores")
 	}
 	return nil
 }
@@ -225,11 +225,11 @@ func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn fun
 
 // showRead writes what was read of a log or a manifest: everything, or the part before the damage, which is the
 // error.
-func (i *inspection) showRead(ctx context.Context, facts any, err error, text func()) error {
+func (i *inspection) showRead(ctx context.Context, facts any, err error, drawn func() page, text func()) error {
 	if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 		return err // the file was not read
 	}
-	return i.show(ctx, facts, err, nil, text)
+	return i.show(ctx, facts, err, drawn, text)
 }
 
 // lookAt resolves the links of a file or directory that can be inspected. It fails at once for anything else, such as

@@ -33,6 +33,9 @@ type Manifest struct {
 	Mark     string          `json:"mark,omitempty"` // escaped; see bloomkv.DB.Mark
 	LogMark  *LogMark        `json:"log,omitempty"`  // a log that must exist
 	Tables   []ManifestTable `json:"tables"`         // newest data first, ascending in each run
+
+	name string
+	film film
 }
 
 // A LogMark is a log that must exist, and its minimum size.
@@ -67,17 +70,19 @@ type ManifestTable struct {
 func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, err error) {
 	var s manifest.State
 	facts, err := replayLog(ctx, name, func(f vfs.File) (r wal.Result, err error) {
-		m = Manifest{Edits: []string{}, Offsets: []int64{}, Tables: []ManifestTable{}}
+		m = Manifest{Edits: []string{}, Offsets: []int64{}, Tables: []ManifestTable{}, name: name}
 		begin := int64(-1) // of the next record, except the first
 		base := filepath.Base(name)
 		s, r, err = manifest.Read(f, base, number, func(e *manifest.Edit, end int64) {
+			at := max(begin, wal.FirstRecord)
+			begin = end
+			m.film.add(e, at)
 			if len(m.Edits) == maxListed {
 				m.LeftOut++
 				return
 			}
 			m.Edits = append(m.Edits, editText(e))
-			m.Offsets = append(m.Offsets, max(begin, wal.FirstRecord))
-			begin = end
+			m.Offsets = append(m.Offsets, at)
 		})
 		if errors.Is(err, corrupt.Err) && r.Behind == 0 && !r.Torn { // an edit ended the replay
 			if all, _ := wal.Replay(f, base, number, nil); all.Records > r.Records {
@@ -93,6 +98,7 @@ func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, 
 		m.LogMark = &LogMark{filename.Base(filename.Log, s.Log.Number), s.Log.Synced}
 	}
 	m.addTables(s.Version)
+	m.film.place()
 	return m, err
 }
 

@@ -141,18 +141,16 @@ func (c cell) draw(b *strings.Builder, color bool) {
 	b.WriteString(mark)
 }
 
-// treeChart returns the chart of the tree, or nil if no table has a place. Its scale is the same for all stores.
+// treeScale is the scale of rates in pictures of trees. It is the same for all stores.
+var treeScale = picture.Scale{Low: 1e-5, High: 0.1, Log: true}
+
+// treeChart returns the chart of the tree, or nil if no table has a place.
 func (s *Store) treeChart() *picture.Chart {
 	flagged := make(map[string]bool)
 	for _, f := range s.Flags {
 		flagged[f.File] = f.File != ""
 	}
-	spans := &picture.Spans{
-		Scale: picture.Scale{
-			Low: 1e-5, High: 0.1,
-			Log: true,
-		}, Marked: "flagged, or damaged",
-	}
+	spans := &picture.Spans{Scale: treeScale, Marked: "flagged, or damaged"}
 	type place struct {
 		level int
 		run   uint64

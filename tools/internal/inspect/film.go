@@ -1,0 +1,338 @@
+package inspect
+
+import (
+	"cmp"
+	_ "embed" // the script of the film
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+//go:embed film.js
+var filmScript string
+
+// mostPlayed is the number of tables of a film. A manifest with more is of a store with many tables.
+const mostPlayed = 20_000
+
+const mostPoints = 500 // of a line
+
+// A film shows what the edits of a manifest did to the tables of the store, one step after the other. Edits that change
+// no table are no steps. The script reads it by the names in JSON.
+type film struct {
+	Tables []filmTable `json:"tables"` // all that ever were
+	Steps  []filmStep  `json:"steps"`
+	Slots  []int       `json:"slots"` // the rows of each level: the most runs that it has at a time
+
+	live   map[uint64]filmed // by number
+	counts struct{ flushes, merges, flushed, merged uint64 }
+}
+
+// A filmTable is a table. It lies between From and To of the keys, 0 to 1.
+type filmTable struct {
+	File  string  `json:"file"`
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Rate  float64 `json:"rate"` // that its filter promises
+	Title string  `json:"title"`
+
+	*manifest.Table `json:"-"`
+}
+
+// A filmStep is what one edit did.
+type filmStep struct {
+	Offset  int64       `json:"offset"` // of its record in the manifest
+	What    string      `json:"what"`
+	Added   []filmPlace `json:"added"`
+	Removed []int       `json:"removed"` // tables
+
+	levels [manifest.NumLevels]uint64 // bytes after the step
+}
+
+// A filmPlace says where a table is in the tree.
+type filmPlace struct {
+	Table int    `json:"table"`
+	Level int    `json:"level"`
+	Run   uint64 `json:"run"` // a newer one of the level is larger
+}
+
+// filmed is a table in its place.
+type filmed struct {
+	filmPlace
+	*manifest.Table
+}
+
+// add adds a step for an edit that changes tables. An edit that does not fit those before it is the last one, and adds
+// nothing.
+func (f *film) add(e *manifest.Edit, offset int64) {
+	begins := f.live == nil
+	if begins {
+		f.live, f.Slots = map[uint64]filmed{}, make([]int, manifest.NumLevels)
+	}
+	if len(e.Added)+len(e.Deleted) == 0 || len(f.Tables) > mostPlayed {
+		return
+	}
+	s := filmStep{Offset: offset, Added: []filmPlace{}, Removed: []int{}}
+	gone := map[uint64]filmed{}
+	for _, d := range e.Deleted {
+		t, ok := f.live[d.Number]
+		if !ok {
+			return
+		}
+		gone[d.Number] = t
+	}
+	s.What = f.describe(e, gone, begins)
+	for _, d := range e.Deleted {
+		s.Removed = append(s.Removed, gone[d.Number].filmPlace.Table)
+		delete(f.live, d.Number)
+	}
+	for _, a := range e.Added {
+		p := filmPlace{len(f.Tables), a.Level, a.Run}
+		if t, moved := gone[a.Table.Number]; moved {
+			p.Table = t.filmPlace.Table
+		} else {
+			f.Tables = append(f.Tables, filmTable{
+				File: filename.Base(filename.Table, a.Table.Number), Rate: rateOf(a.Table), Table: a.Table,
+			})
+		}
+		s.Added = append(s.Added, p)
+		f.live[a.Table.Number] = filmed{p, a.Table}
+	}
+	var runs [manifest.NumLevels]map[uint64]bool
+	for _, t := range f.live {
+		s.levels[t.Level] += t.Size
+		if runs[t.Level] == nil {
+			runs[t.Level] = map[uint64]bool{}
+		}
+		runs[t.Level][t.Run] = true
+	}
+	for l := range runs {
+		f.Slots[l] = max(f.Slots[l], len(runs[l]))
+	}
+	f.Steps = append(f.Steps, s)
+}
+
+func rateOf(t *manifest.Table) float64 {
+	if t.FilterLen == 0 {
+		return 1
+	}
+	return t.FilterRate
+}
+
+// describe says what an edit does, and counts it. The manifest begins with the first one.
+func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) string {
+	var in, out uint64 // bytes
+	var from []int     // levels
+	for _, t := range gone {
+		in += t.Size
+		from = append(from, t.Level)
+	}
+	slices.Sort(from)
+	from = slices.Compact(from)
+	moved := len(e.Added) > 0
+	for _, a := range e.Added {
+		out += a.Table.Size
+		_, was := gone[a.Table.Number]
+		moved = moved && was
+	}
+	some := func(n int, bytes uint64) string {
+		return words.Plural(n, "table") + " of " + words.Size(bytes)
+	}
+	to := func() string { return levelName(e.Added[0].Level) }
+	levels := func() string {
+		names := make([]string, len(from))
+		for i, l := range from {
+			names[i] = levelName(l)
+		}
+		return strings.Join(names, " and ")
+	}
+	switch {
+	case first:
+		return "The manifest begins with " + some(len(e.Added), out)
+	case len(e.Added) == 0:
+		return some(len(gone), in) + " of " + levels() + " are removed: nothing of them is needed"
+	case len(gone) == 0 && e.Added[0].Table.Flags&manifest.SeqOverridden != 0:
+		return "An ingest adds " + some(len(e.Added), out) + " to " + to()
+	case len(gone) == 0:
+		f.counts.flushes, f.counts.flushed = f.counts.flushes+1, f.counts.flushed+out
+		return "A flush writes " + some(len(e.Added), out) + " to " + to()
+	case moved:
+		return some(len(gone), in) + " of " + levels() + " move to " + to() + " without being read"
+	default:
+		f.counts.merges, f.counts.merged = f.counts.merges+1, f.counts.merged+out
+		return fmt.Sprintf("A compaction merges %s of %s into %s of %s", some(len(gone), in), levels(),
+			some(len(e.Added), out), to())
+	}
+}
+
+// place gives all tables their places among the keys.
+func (f *film) place() {
+	all := make([]bloomkv.TableMetrics, len(f.Tables))
+	for i, t := range f.Tables {
+		all[i] = bloomkv.TableMetrics{Smallest: t.Smallest, Largest: t.Largest, Entries: t.Entries}
+		if t.Flags&manifest.LargestInfinite != 0 {
+			all[i].Largest = nil
+		}
+	}
+	for i, p := range spreadTables(all) {
+		t := &f.Tables[i]
+		t.From, t.To = p.From, p.To
+		t.Title = fmt.Sprintf("%s: %s, %s\n%s … %s\nrate promised by the filter: %s", t.File, words.Size(t.Size),
+			words.Plural(t.Entries, "entry"), words.Escaped(t.Smallest, 32), words.Escaped(t.Largest, 32), rate(t.Rate))
+	}
+}
+
+// after returns where the tables are after the first n steps.
+func (f *film) after(n int) map[int]filmPlace {
+	live := map[int]filmPlace{}
+	for i := range f.Steps[:n] {
+		for _, t := range f.Steps[i].Removed {
+			delete(live, t)
+		}
+		for _, p := range f.Steps[i].Added {
+			live[p.Table] = p
+		}
+	}
+	return live
+}
+
+// charts draws the tables after the last step that leaves some, in the rows in which the script plays all steps, and
+// what each level had after each step.
+func (f *film) charts() []picture.Chart {
+	last := len(f.Steps)
+	for ; last > 0 && f.Steps[last-1].levels == [manifest.NumLevels]uint64{}; last-- {
+	}
+	if last == 0 {
+		return nil
+	}
+	for slices.Max(f.Slots) > 1 && sum(f.Slots) > pageRuns {
+		f.Slots[slices.Index(f.Slots, slices.Max(f.Slots))]--
+	}
+	spans := &picture.Spans{Scale: treeScale}
+	var first [manifest.NumLevels]int // rows
+	for l, n := range f.Slots {
+		first[l] = len(spans.Rows)
+		for i := range n {
+			spans.Rows = append(spans.Rows, picture.SpanRow{Name: map[bool]string{true: levelName(l)}[i == 0]})
+		}
+	}
+	live := slices.SortedFunc(maps.Values(f.after(last)), func(a, b filmPlace) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(b.Run, a.Run), cmp.Compare(a.Table, b.Table))
+	})
+	row := 0
+	for i, p := range live {
+		if i == 0 || live[i-1].Level != p.Level {
+			row = first[p.Level]
+		} else if live[i-1].Run != p.Run {
+			row = min(row+1, first[p.Level]+f.Slots[p.Level]-1)
+		}
+		t := &f.Tables[p.Table]
+		spans.Rows[row].Spans = append(spans.Rows[row].Spans, picture.Span{
+			From: t.From, To: t.To, Value: t.Rate, Title: t.Title, ID: t.File, Group: levelName(p.Level),
+		})
+	}
+	tree := picture.Chart{
+		Name: "film", Title: "Tables over the keys, a row for each run", X: "keys in order", Wide: true,
+		Y: "rate promised by the filter", FormatY: rate, Spans: spans,
+		Caption: "Width: share of the keys, estimated from the bounds of all tables. Dark boxes, or bright ones in the " +
+			"dark, let more absent keys through. Outlined: what the step has written. Pale: what it has removed.",
+	}
+	sizes := picture.Chart{
+		Name: "sizes", Title: "Bytes of tables after each step", X: "step", Y: "bytes", Wide: true,
+		FormatY: func(v float64) string { return words.Size(uint64(v)) },
+	}
+	every := (len(f.Steps)-1)/mostPoints + 1
+	for l, n := range f.Slots {
+		if n == 0 {
+			continue
+		}
+		line := picture.Line{Name: levelName(l), Kind: picture.Curve}
+		for i := 0; i < len(f.Steps); i += every {
+			line.X, line.Y = append(line.X, float64(i+1)), append(line.Y, float64(f.Steps[i].levels[l]))
+		}
+		sizes.Lines = append(sizes.Lines, line)
+	}
+	return []picture.Chart{tree, sizes}
+}
+
+func sum(numbers []int) (n int) {
+	for _, i := range numbers {
+		n += i
+	}
+	return n
+}
+
+// Page returns the manifest as a page that plays its edits.
+func (m *Manifest) Page() *picture.Page { return m.document().page() }
+
+func (m *Manifest) document() *document {
+	d := &document{title: "bloomkv: " + words.Escaped([]byte(m.File), 64), where: whereabouts(m.name)}
+	f := &m.film
+	switch {
+	case m.Break != nil && m.Break.Opening == openingRefused:
+		d.notes = append(d.notes, serious("damaged", m.Break.String()+"; the edits before that are shown"))
+	case m.Break != nil:
+		d.notes = append(d.notes, problem("torn", m.Break.String()))
+	case m.Error != "":
+		d.notes = append(d.notes, serious("damaged", m.Error+"; the edits before that are shown"))
+	}
+	switch charts := f.charts(); {
+	case len(f.Tables) > mostPlayed:
+		d.lines = append(d.lines, "the manifest has too many tables to show them: bloomkv inspect prints its edits")
+	case charts == nil:
+		d.lines = append(d.lines, "no edit of the manifest adds a table")
+	default:
+		d.data, d.scripts = f, []string{filmScript}
+		d.figures = f.figures()
+		d.sections = append(d.sections, section{
+			id: "film", heading: "The tree after each step", charts: charts[:1], lead: true,
+			explain: "Each step is an edit of the manifest: a flush, a compaction, or another change of the tables. A " +
+				"manifest begins with the tables that there were, when a store is opened and once it is full.",
+		}, section{id: "sizes", heading: "Sizes", charts: charts[1:]}, f.stepsSection())
+	}
+	return d
+}
+
+// figures returns the numbers of the first screen.
+func (f *film) figures() []picture.Figure {
+	c, all := &f.counts, uint64(0)
+	for _, n := range f.Steps[len(f.Steps)-1].levels {
+		all += n
+	}
+	now := len(f.after(len(f.Steps)))
+	return []picture.Figure{
+		{Name: "Flushes", Value: count(c.flushes), Remark: words.Size(c.flushed) + " written"},
+		{Name: "Compactions", Value: count(c.merges), Remark: words.Size(c.merged) + " written"},
+		{Name: "Tables at the end", Value: count(now), Remark: words.Size(all)},
+	}
+}
+
+// stepsSection lists the steps.
+func (f *film) stepsSection() section {
+	t := newTable("", "step", "what", "at", "tables after it", "bytes after it")
+	tables := 0
+	for i := range f.Steps {
+		s := &f.Steps[i]
+		tables += len(s.Added) - len(s.Removed)
+		bytes := uint64(0)
+		for _, n := range s.levels {
+			bytes += n
+		}
+		if i >= len(f.Steps)-mostListed {
+			t.Rows = append(t.Rows,
+				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(bytes)})
+		}
+	}
+	t.Caption = "The steps, with the offsets of their records in the manifest"
+	if len(f.Steps) > mostListed {
+		t.Caption = fmt.Sprintf("The last %d steps of %s, with the offsets of their records in the manifest", mostListed,
+			count(len(f.Steps)))
+	}
+	return section{id: "steps", heading: "Steps", table: t}
+}
