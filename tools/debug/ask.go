@@ -1,6 +1,7 @@
 package debug
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math/rand/v2"
@@ -49,7 +50,7 @@ func (h *handler) serveRain(w http.ResponseWriter, r *http.Request) {
 	h.serveOne(w, r, func(ctx context.Context) (any, int) {
 		f, err := h.readFiles(ctx)
 		if err == nil && f.rain == nil {
-			return answer{Error: "the files of the store are not shown"}, http.StatusNotFound
+			return answer{Error: "the files show no table"}, http.StatusNotFound
 		}
 		if err != nil {
 			return answer{Error: err.Error()}, http.StatusServiceUnavailable
@@ -62,18 +63,57 @@ func (h *handler) serveRain(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// serveFilm writes the page of the manifest that the store uses.
+func (h *handler) serveFilm(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	if r.Method == http.MethodHead {
+		return
+	}
+	if h.dir == "" {
+		http.Error(w, "the files of the store cannot be seen", http.StatusNotFound)
+		return
+	}
+	release := h.turn(r.Context())
+	if release == nil {
+		return
+	}
+	defer release()
+	m, err := inspect.ReadCurrent(r.Context(), h.dir)
+	var b bytes.Buffer
+	if len(m.Edits) > 0 { // else it was not read
+		p := m.Page()
+		w.Header().Set("Content-Security-Policy", pagePolicy(p))
+		err = p.WriteHTML(&b)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	writeAll(w, b.Bytes())
+}
+
+// turn waits until no other request reads filters, or the manifest, and returns what ends the turn. It returns nil once
+// ctx is done.
+func (h *handler) turn(ctx context.Context) (release func()) {
+	select {
+	case h.asking <- struct{}{}:
+		return func() { <-h.asking }
+	case <-ctx.Done():
+		return nil
+	}
+}
+
 // serveOne answers one request at a time, on one processor, since filters are read for it.
 func (h *handler) serveOne(w http.ResponseWriter, r *http.Request, work func(ctx context.Context) (any, int)) {
 	w.Header().Set("Content-Type", "application/json")
 	if r.Method == http.MethodHead {
 		return
 	}
-	select {
-	case h.asking <- struct{}{}:
-		defer func() { <-h.asking }()
-	case <-r.Context().Done():
+	release := h.turn(r.Context())
+	if release == nil {
 		return
 	}
+	defer release()
 	if h.dir == "" {
 		w.WriteHeader(http.StatusNotFound)
 		writeAll(w, []byte("{\"error\":\"the files of the store cannot be seen\"}\n"))

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/picture"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -73,6 +74,7 @@ type handler struct {
 //	GET ask     a JSON object: how each filter answers for the key of the query, and whether its table has it. The
 //	            key is written as the tool prints keys. This is one of the lookups that Metrics count
 //	GET rain    a JSON object: how often the filters let 10,000 random hashes through
+//	GET film    a page that plays the flushes and compactions since the manifest began
 //
 // The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
 // there are, one goroutine samples the store, until it is closed, and one request at a time reads its files, on one
@@ -107,9 +109,13 @@ func newHandler(dir string, o Options, store *sampler) *handler {
 		dir: dir, store: store, options: o, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1),
 		files: newCached[files](), reports: newCached[[]byte](),
 	}
-	h.policy = h.page().Policy() +
-		"; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	h.policy = pagePolicy(h.page())
 	return h
+}
+
+// pagePolicy returns the policy that a page is served with.
+func pagePolicy(p *picture.Page) string {
+	return p.Policy() + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
 // ServeHTTP implements http.Handler. The last element of the path decides, so that it need not know where it is
@@ -137,6 +143,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveAsk(w, r)
 	case "rain":
 		h.serveRain(w, r)
+	case "film":
+		h.serveFilm(w, r)
 	case "":
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere

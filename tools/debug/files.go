@@ -115,6 +115,10 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		p.Intro += fmt.Sprintf("\n\nThe tiles, the picture of the tree and the section Now are of the running store, "+
 			"all others of its files, as they were at %s UTC.", clock)
 	}
+	if h.dir != "" {
+		now.HTML += "<p><a href=\"film\">Play how the tree became what it is</a>: the flushes and compactions since the " +
+			"manifest began.</p>\n"
+	}
 	p.Sections = slices.Clone(page.Sections)
 	if len(p.Sections) == 0 || !p.Sections[0].Lead {
 		lead := picture.Section{ID: "tree", Heading: "The tree", Lead: true}

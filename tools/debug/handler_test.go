@@ -155,6 +155,7 @@ func TestPathsAndMethods(t *testing.T) {
 		for path, kind := range map[string]string{
 			"": "text/html; charset=utf-8", "json": "application/json", "events": "text/event-stream",
 			"ask": "application/json", "rain": "application/json", "tree": "text/html; charset=utf-8",
+			"film": "text/html; charset=utf-8",
 		} {
 			if answer, body := get(t, http.MethodHead, address+path); answer.StatusCode != http.StatusOK ||
 				answer.Header.Get("Content-Type") != kind || body != "" {
@@ -179,6 +180,22 @@ func TestPathsAndMethods(t *testing.T) {
 	if answer, _ := get(t, http.MethodGet, serve(t, bare)+"/debug/bloomkv?x=1"); answer.StatusCode !=
 		http.StatusMovedPermanently || answer.Header.Get("Location") != "./bloomkv/" {
 		t.Errorf("without a slash: %s to %q, want ./bloomkv/", answer.Status, answer.Header.Get("Location"))
+	}
+}
+
+func TestTheFilmIsOfTheManifestInUse(t *testing.T) {
+	db := newStore(t)
+	must(t, db.Flush(t.Context()))
+	answer, body := get(t, http.MethodGet, serve(t, debug.Handler(db, fast))+"/film")
+	if policy := answer.Header.Get("Content-Security-Policy"); answer.StatusCode != http.StatusOK ||
+		!strings.Contains(body, "A flush writes ") || !strings.Contains(policy, "frame-ancestors 'none'") ||
+		!strings.Contains(policy, "script-src 'sha256-") {
+		t.Errorf("%s, %q:\n%.2000s", answer.Status, policy, body)
+	}
+	elsewhere := debug.FilesHandler(t.TempDir(), fast)
+	if answer, body := get(t, http.MethodGet, serve(t, elsewhere)+"/film"); answer.StatusCode !=
+		http.StatusServiceUnavailable || !strings.Contains(body, "CURRENT") {
+		t.Errorf("without a store: %s: %s", answer.Status, body)
 	}
 }
 

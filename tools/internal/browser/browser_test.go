@@ -29,11 +29,15 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/debug"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+	"github.com/bloomkv/bloomkv/tools/picture"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 var shots = flag.String("shots", "", "write screenshots of the pages into this `directory`")
@@ -161,8 +165,14 @@ func read(t *testing.T, dir string) *inspect.Store {
 // show opens the page of a store.
 func (b *tab) show(t *testing.T, s *inspect.Store) {
 	t.Helper()
+	b.open(t, s.Page())
+}
+
+// open opens a page.
+func (b *tab) open(t *testing.T, p *picture.Page) {
+	t.Helper()
 	var doc bytes.Buffer
-	must(t, s.Page().WriteHTML(&doc))
+	must(t, p.WriteHTML(&doc))
 	file := filepath.Join(t.TempDir(), "page.html")
 	must(t, os.WriteFile(file, doc.Bytes(), 0o600))
 	b.do(t, emulation.SetDeviceMetricsOverride(1400, 900, 1, false),
@@ -389,6 +399,61 @@ func TestTheKeyboardAloneReachesEverything(t *testing.T) {
 	if n < 20 || len(left) > 0 {
 		t.Errorf("%d of %d are not reached: %q", len(left), n, left)
 	}
+}
+
+func TestAFilmPlaysAManifest(t *testing.T) {
+	dir := t.TempDir()
+	log, err := manifest.Create(vfs.OS, dir, 1, manifest.State{NextFile: 2, Seed: 1})
+	must(t, err)
+	merge := manifest.Edit{NextFile: 9, LastSeq: 9}
+	for i := range uint64(4) {
+		table := &manifest.Table{
+			Number: i + 2, ID: i + 2, Size: 1 << 20, TailLen: 1000, FilterLen: 1000, Smallest: []byte("a"), Largest: []byte("z"),
+			MinSeq: ikey.Seq(i + 1), MaxSeq: ikey.Seq(i + 1), Entries: 100, FilterRate: 0.01,
+		}
+		if i == 3 {
+			merge.Added = []manifest.Added{{Level: 6, Run: i + 2, Table: table}}
+			break
+		}
+		merge.Deleted = append(merge.Deleted, manifest.Deleted{Number: i + 2})
+		must(t, log.Append(&manifest.Edit{
+			NextFile: i + 3, LastSeq: ikey.Seq(i + 1), Added: []manifest.Added{{Run: i + 2, Table: table}},
+		}))
+	}
+	must(t, errors.Join(log.Append(&merge), log.Close()))
+	m, err := inspect.ReadCurrent(t.Context(), dir)
+	must(t, err)
+	b := newTab(t)
+	b.open(t, m.Page())
+	const boxes = `[...document.querySelectorAll("figure[data-name=film] svg.wide [data-id]:not(.gone)")].length`
+	said := func(want string) {
+		t.Helper()
+		if got := eval[string](t, b, `document.getElementById("now").textContent`); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	said("4 of 4: A compaction merges 3 tables of 3.15 MB of level 0 into 1 table of 1.05 MB of level 6.")
+	b.do(t, chromedp.Focus("input[type=range]"), chromedp.KeyEvent(kb.Home))
+	said("1 of 4: A flush writes 1 table of 1.05 MB to level 0.")
+	for _, want := range []int{1, 2, 3, 1} {
+		if n := eval[int](t, b, boxes); n != want {
+			t.Errorf("%d boxes, want %d", n, want)
+		}
+		b.do(t, chromedp.KeyEvent(kb.ArrowRight))
+	}
+	b.do(t, chromedp.Evaluate(`document.querySelector(".film button.main").click()`, nil))
+	said("1 of 4: A flush writes 1 table of 1.05 MB to level 0.")
+	b.soon(t, `document.querySelector(".film button.main").textContent === "Play"`)
+	said("4 of 4: A compaction merges 3 tables of 3.15 MB of level 0 into 1 table of 1.05 MB of level 6.")
+	for _, width := range []int64{390, 1400} {
+		for _, dark := range []bool{false, true} {
+			b.picture(t, "film", width, 900, dark)
+			if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
+				t.Errorf("at %d px: %d px wide", width, got)
+			}
+		}
+	}
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
 }
 
 func TestAChartIsStretched(t *testing.T) {

@@ -141,6 +141,12 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 		_, was := gone[a.Table.Number]
 		moved = moved && was
 	}
+	one := func(n int, yes, no string) string {
+		if n == 1 {
+			return yes
+		}
+		return no
+	}
 	some := func(n int, bytes uint64) string {
 		return words.Plural(n, "table") + " of " + words.Size(bytes)
 	}
@@ -156,16 +162,18 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 	case first:
 		return "The manifest begins with " + some(len(e.Added), out)
 	case len(e.Added) == 0:
-		return some(len(gone), in) + " of " + levels() + " are removed: nothing of them is needed"
+		return some(len(gone), in) + " of " + levels() + one(len(gone), " is removed: no reader needs it", " are removed: no reader needs them")
 	case len(gone) == 0 && e.Added[0].Table.Flags&manifest.SeqOverridden != 0:
 		return "An ingest adds " + some(len(e.Added), out) + " to " + to()
 	case len(gone) == 0:
-		f.counts.flushes, f.counts.flushed = f.counts.flushes+1, f.counts.flushed+out
+		f.counts.flushes++
+		f.counts.flushed += out
 		return "A flush writes " + some(len(e.Added), out) + " to " + to()
 	case moved:
-		return some(len(gone), in) + " of " + levels() + " move to " + to() + " without being read"
+		return some(len(gone), in) + " of " + levels() + one(len(gone), " moves", " move") + " to " + to() + " without being read"
 	default:
-		f.counts.merges, f.counts.merged = f.counts.merges+1, f.counts.merged+out
+		f.counts.merges++
+		f.counts.merged += out
 		return fmt.Sprintf("A compaction merges %s of %s into %s of %s", some(len(gone), in), levels(),
 			some(len(e.Added), out), to())
 	}

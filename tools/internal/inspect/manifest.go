@@ -102,6 +102,15 @@ func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, 
 	return m, err
 }
 
+// ReadCurrent reads the manifest that a store uses.
+func ReadCurrent(ctx context.Context, dir string) (Manifest, error) {
+	number, err := manifest.ReadCurrent(vfs.OS, dir)
+	if err != nil {
+		return Manifest{}, err
+	}
+	return ReadManifest(ctx, filepath.Join(dir, filename.Base(filename.Manifest, number)), number)
+}
+
 func (m *Manifest) addTables(v *manifest.Version) {
 	if v == nil {
 		return
