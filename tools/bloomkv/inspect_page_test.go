@@ -204,6 +204,8 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	name := filepath.Join(out, "page.html")
 	writeFile(t, name, []byte("what was there"))
 	before := readFile(t, tables[0])
+	logFile := filepath.Join(t.TempDir(), "000009.log")
+	writeFile(t, logFile, nil)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -223,7 +225,7 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		{"over a directory", []string{tables[0], "--html", out}, filepath.Base(out) + ": is a directory, want a file"},
 		{"pictures into a file", []string{tables[0], "--plot", name}, "page.html"},
 		{"both to the output", []string{dir, "--json", "--html", "-"}, "want a file for --html"},
-		{"of a manifest", []string{glob(t, dir, "MANIFEST-*"), "--html", name}, "for tables and stores"},
+		{"of a log", []string{logFile, "--html", name}, "for tables, manifests and stores"},
 	} {
 		if r := (tool{}).run(t, append([]string{"inspect"}, c.args...)...); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, c.err) {

@@ -116,8 +116,8 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 			"all others of its files, as they were at %s UTC.", clock)
 	}
 	if h.dir != "" {
-		now.HTML += "<p><a href=\"film\">Play how the tree became what it is</a>: the flushes and compactions since the " +
-			"manifest began.</p>\n"
+		now.HTML += "<p><a href=\"film\">Play how the tree became what it is</a>: the flushes and compactions since " +
+			"the manifest began.</p>\n"
 	}
 	p.Sections = slices.Clone(page.Sections)
 	if len(p.Sections) == 0 || !p.Sections[0].Lead {

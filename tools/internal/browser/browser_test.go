@@ -348,7 +348,7 @@ func TestAKeyFallsThroughTheTree(t *testing.T) {
 		b.soon(t, `document.getElementById("found").innerText.includes("`+want+`")`)
 	}
 	b.soon(t, `document.getAnimations().every(a => a.playState === "finished")`)
-	b.picture(t, "fall", 1400, 900, false)
+	b.picture(t, "fall", 1400, false)
 	b.do(t, chromedp.Evaluate(`[...document.querySelectorAll("form button")].at(1).click()`, nil))
 	b.soon(t, `/^10,000 absent keys: filters let [0-9]+ through, .* the promise allows 100\./.test(
 		document.getElementById("found").innerText) && document.querySelector("#found .hint") !== null`)
@@ -408,8 +408,8 @@ func TestAFilmPlaysAManifest(t *testing.T) {
 	merge := manifest.Edit{NextFile: 9, LastSeq: 9}
 	for i := range uint64(4) {
 		table := &manifest.Table{
-			Number: i + 2, ID: i + 2, Size: 1 << 20, TailLen: 1000, FilterLen: 1000, Smallest: []byte("a"), Largest: []byte("z"),
-			MinSeq: ikey.Seq(i + 1), MaxSeq: ikey.Seq(i + 1), Entries: 100, FilterRate: 0.01,
+			Number: i + 2, ID: i + 2, Size: 1 << 20, TailLen: 1000, FilterLen: 1000, Entries: 100,
+			MinSeq: ikey.Seq(i + 1), MaxSeq: ikey.Seq(i + 1), Smallest: []byte("a"), Largest: []byte("z"),
 		}
 		if i == 3 {
 			merge.Added = []manifest.Added{{Level: 6, Run: i + 2, Table: table}}
@@ -447,7 +447,7 @@ func TestAFilmPlaysAManifest(t *testing.T) {
 	said("4 of 4: A compaction merges 3 tables of 3.15 MB of level 0 into 1 table of 1.05 MB of level 6.")
 	for _, width := range []int64{390, 1400} {
 		for _, dark := range []bool{false, true} {
-			b.picture(t, "film", width, 900, dark)
+			b.picture(t, "film", width, dark)
 			if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
 				t.Errorf("at %d px: %d px wide", width, got)
 			}
@@ -520,7 +520,7 @@ func TestTheLivePageFollowsTheStore(t *testing.T) {
 	}
 	for _, width := range []int64{390, 1400} {
 		for _, dark := range []bool{false, true} {
-			b.picture(t, "live", width, 900, dark)
+			b.picture(t, "live", width, dark)
 		}
 	}
 	must(t, db.Close())
@@ -563,7 +563,7 @@ func TestPagesFitTheirWindows(t *testing.T) {
 		}
 		for _, width := range []int64{390, 1400} {
 			for _, dark := range []bool{false, true} {
-				b.picture(t, name, width, 900, dark)
+				b.picture(t, name, width, dark)
 				if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
 					t.Errorf("%s at %d px: %d px wide", name, width, got)
 				}
@@ -583,8 +583,8 @@ func TestPagesFitTheirWindows(t *testing.T) {
 	}
 }
 
-// picture shows the page at a size, light or dark, and takes a screenshot if -shots asks for it.
-func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool) {
+// picture shows the page at a width, light or dark, and takes a screenshot if -shots asks for it.
+func (b *tab) picture(t *testing.T, name string, width int64, dark bool) {
 	t.Helper()
 	scheme, kind := "light", "desk"
 	if dark {
@@ -594,7 +594,7 @@ func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool)
 		kind = "phone"
 	}
 	var data []byte
-	b.do(t, emulation.SetDeviceMetricsOverride(width, height, 1, false),
+	b.do(t, emulation.SetDeviceMetricsOverride(width, 900, 1, false),
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 			{Name: "prefers-color-scheme", Value: scheme},
 		}),

@@ -162,7 +162,8 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 	case first:
 		return "The manifest begins with " + some(len(e.Added), out)
 	case len(e.Added) == 0:
-		return some(len(gone), in) + " of " + levels() + one(len(gone), " is removed: no reader needs it", " are removed: no reader needs them")
+		return some(len(gone), in) + " of " + levels() +
+			one(len(gone), " is removed: no reader needs it", " are removed: no reader needs them")
 	case len(gone) == 0 && e.Added[0].Table.Flags&manifest.SeqOverridden != 0:
 		return "An ingest adds " + some(len(e.Added), out) + " to " + to()
 	case len(gone) == 0:
@@ -170,7 +171,8 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 		f.counts.flushed += out
 		return "A flush writes " + some(len(e.Added), out) + " to " + to()
 	case moved:
-		return some(len(gone), in) + " of " + levels() + one(len(gone), " moves", " move") + " to " + to() + " without being read"
+		return some(len(gone), in) + " of " + levels() + one(len(gone), " moves", " move") + " to " + to() +
+			" without being read"
 	default:
 		f.counts.merges++
 		f.counts.merged += out
@@ -248,8 +250,8 @@ func (f *film) charts() []picture.Chart {
 	tree := picture.Chart{
 		Name: "film", Title: "Tables over the keys, a row for each run", X: "keys in order", Wide: true,
 		Y: "rate promised by the filter", FormatY: rate, Spans: spans,
-		Caption: "Width: share of the keys, estimated from the bounds of all tables. Dark boxes, or bright ones in the " +
-			"dark, let more absent keys through. Outlined: what the step has written. Pale: what it has removed.",
+		Caption: "Width: share of the keys, estimated from the bounds of all tables. Dark boxes, or bright ones in " +
+			"the dark, let more absent keys through. Outlined: what the step has written. Pale: what it has removed.",
 	}
 	sizes := picture.Chart{
 		Name: "sizes", Title: "Bytes of tables after each step", X: "step", Y: "bytes", Wide: true,
@@ -300,8 +302,8 @@ func (m *Manifest) document() *document {
 		d.figures = f.figures()
 		d.sections = append(d.sections, section{
 			id: "film", heading: "The tree after each step", charts: charts[:1], lead: true,
-			explain: "Each step is an edit of the manifest: a flush, a compaction, or another change of the tables. A " +
-				"manifest begins with the tables that there were, when a store is opened and once it is full.",
+			explain: "Each step is an edit of the manifest: a flush, a compaction, or another change of the tables. " +
+				"A manifest begins with the tables of the moment: when a store is opened, or when the last one is full.",
 		}, section{id: "sizes", heading: "Sizes", charts: charts[1:]}, f.stepsSection())
 	}
 	return d
@@ -339,8 +341,8 @@ func (f *film) stepsSection() section {
 	}
 	t.Caption = "The steps, with the offsets of their records in the manifest"
 	if len(f.Steps) > mostListed {
-		t.Caption = fmt.Sprintf("The last %d steps of %s, with the offsets of their records in the manifest", mostListed,
-			count(len(f.Steps)))
+		t.Caption = fmt.Sprintf("The last %d steps of %s, with the offsets of their records in the manifest",
+			mostListed, count(len(f.Steps)))
 	}
 	return section{id: "steps", heading: "Steps", table: t}
 }

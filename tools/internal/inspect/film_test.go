@@ -82,7 +82,8 @@ func TestAFilmSaysWhatEachStepDid(t *testing.T) {
 func TestAFilmOfManyRunsHasFewRows(t *testing.T) {
 	var f film
 	for i := range uint64(100) {
-		f.add(&manifest.Edit{Added: []manifest.Added{{Level: 0, Run: i + 1, Table: tableFrom(i+1, "a", "z")}}}, int64(i))
+		t := tableFrom(i+1, "a", "z")
+		f.add(&manifest.Edit{Added: []manifest.Added{{Run: i + 1, Table: t}}}, 0)
 	}
 	f.place()
 	tree := f.charts()[0]
