@@ -303,7 +303,7 @@ func (m *Manifest) document() *document {
 		d.sections = append(d.sections, section{
 			id: "film", heading: "The tree after each step", charts: charts[:1], lead: true,
 			explain: "Each step is an edit of the manifest: a flush, a compaction, or another change of the tables. " +
-				"A manifest begins with the tables of the moment: when a store is opened, or when the last one is full.",
+				"A manifest begins with the tables of its moment: when a store is opened, or the last one is full.",
 		}, section{id: "sizes", heading: "Sizes", charts: charts[1:]}, f.stepsSection())
 	}
 	return d
