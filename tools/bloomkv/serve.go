@@ -35,7 +35,7 @@ debug.
 Only this machine can reach the default address. The page shows the smallest and the largest key of tables, and contains
 the seeds of their filters, so make sure who can reach another one. Requests must name localhost, an IP address, or the
 host of --listen. The paths json and events have the same figures for programs; ask and rain, which the page uses, read
-filters, one request at a time.`,
+filters, one request at a time. The path toy has a filter of 64 cells to try, which shows how filters answer.`,
 		Example: `  bloomkv serve ./store
   bloomkv serve ./store --listen 127.0.0.1:0`,
 		Args: cli.Arguments,

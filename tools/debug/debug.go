@@ -15,6 +15,7 @@
 package debug
 
 import (
+	"bytes"
 	"cmp"
 	"net/http"
 	"path"
@@ -25,6 +26,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/tools/picture"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -75,6 +77,7 @@ type handler struct {
 //	            key is written as the tool prints keys. This is one of the lookups that Metrics count
 //	GET rain    a JSON object: how often the filters let 10,000 random hashes through
 //	GET film    a page that plays the flushes and compactions since the manifest began
+//	GET toy     a page with a filter of 64 cells to try, which shows how filters answer
 //
 // The handler changes nothing, and is safe for concurrent use. Lookups take no lock that it takes. However many viewers
 // there are, one goroutine samples the store, until it is closed, and one request at a time reads its files, on one
@@ -145,6 +148,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveRain(w, r)
 	case "film":
 		h.serveFilm(w, r)
+	case "toy":
+		serveToy(w, r)
 	case "":
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere
@@ -183,6 +188,19 @@ func (h *handler) serveTree(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	} else if r.Method != http.MethodHead {
 		writeAll(w, []byte(h.tree().html))
+	}
+}
+
+// serveToy writes the page of a filter to try, which is of no store.
+func serveToy(w http.ResponseWriter, r *http.Request) {
+	page := inspect.Toy("./")
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy(page))
+	var b bytes.Buffer
+	if err := page.WriteHTML(&b); err != nil { // broken logic
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	} else if r.Method != http.MethodHead {
+		writeAll(w, b.Bytes())
 	}
 }
 

@@ -119,6 +119,7 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		now.HTML += "<p><a href=\"film\">Play how the tree became what it is</a>: the flushes and compactions since " +
 			"the manifest began.</p>\n"
 	}
+	now.HTML += "<p><a href=\"toy\">How a filter answers</a>: a filter of 64 cells to try.</p>\n"
 	p.Sections = slices.Clone(page.Sections)
 	if len(p.Sections) == 0 || !p.Sections[0].Lead {
 		lead := picture.Section{ID: "tree", Heading: "The tree", Lead: true}

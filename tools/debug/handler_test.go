@@ -156,6 +156,7 @@ func TestPathsAndMethods(t *testing.T) {
 			"": "text/html; charset=utf-8", "json": "application/json", "events": "text/event-stream",
 			"ask": "application/json", "rain": "application/json", "tree": "text/html; charset=utf-8",
 			"film": "text/html; charset=utf-8",
+			"toy":  "text/html; charset=utf-8",
 		} {
 			if answer, body := get(t, http.MethodHead, address+path); answer.StatusCode != http.StatusOK ||
 				answer.Header.Get("Content-Type") != kind || body != "" {
@@ -284,5 +285,25 @@ func TestAStoreWhoseDirectoryIsGoneStillHasLiveFigures(t *testing.T) {
 	}
 	if r := reportOf(t, address); !r.Open || len(r.Tables) == 0 {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// TestThePageLeadsToTheToyAndBack follows the links between the page of a store and that of a filter to try.
+func TestThePageLeadsToTheToyAndBack(t *testing.T) {
+	db := newStore(t)
+	for _, h := range []http.Handler{debug.Handler(db, fast), debug.FilesHandler(db.Dir(), fast)} {
+		address := serve(t, h)
+		if _, page := get(t, http.MethodGet, address+"/"); !strings.Contains(page, `<a href="toy">`) {
+			t.Error("the page has no link to toy")
+		}
+		answer, toy := get(t, http.MethodGet, address+"/toy")
+		if !strings.Contains(toy, `<a href="./">Back to the store</a>`) || !strings.Contains(toy, `id="toy-cells"`) {
+			t.Errorf("toy has no link to the page, or no cells: %s", answer.Status)
+		}
+		policy := answer.Header.Get("Content-Security-Policy")
+		inPage, _, ok := strings.Cut(policy, "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		if !ok || !strings.Contains(toy, `content="`+inPage+`"`) || strings.Contains(policy, "connect-src") {
+			t.Errorf("the policy of toy is %s", policy)
+		}
 	}
 }
