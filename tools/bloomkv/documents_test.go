@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -160,5 +161,49 @@ func TestDocumentsSayWhatABudgetHolds(t *testing.T) {
 		math.Floor(holds(filterplan.Bloom, filterplan.DefaultBudget, forecast.Idle)))
 	if !strings.Contains(options, want) {
 		t.Errorf("the comment of Options.MemoryBudget does not say %q", want)
+	}
+}
+
+// TestADocumentComparesTwoTables compares the rows of rates in docs/where-filters-are-used.md with those of plan, and
+// with the rule that the document states for ClickHouse.
+func TestADocumentComparesTwoTables(t *testing.T) {
+	text := readFile(t, filepath.Join("..", "..", "docs", "where-filters-are-used.md"))
+	var facts planFacts
+	must(t, json.Unmarshal([]byte(tool{}.must(t, "plan", "--table", "--json")), &facts))
+	const least, most = 1e-5, 19 // the last rate that is shown, and ClickHouse's bits
+	classic := func(bits, hashes int) float64 {
+		return math.Pow(-math.Expm1(-float64(hashes)/float64(bits)), float64(hashes))
+	}
+	clickHouse := func(rate float64) (bits, hashes int) {
+		for bits = 3; bits <= most && rate < 0.283; bits++ {
+			for hashes = 1; hashes <= bits; hashes++ {
+				if classic(bits, hashes) <= rate {
+					return bits, hashes
+				}
+			}
+		}
+		if rate < 0.283 {
+			return most, 13
+		}
+		return 2, 2
+	}
+	for _, row := range facts.Table {
+		if row.FPR < least {
+			continue
+		}
+		bits, hashes := clickHouse(row.FPR)
+		probes := make([]string, len(row.Units))
+		for i, u := range row.Units {
+			probes[i] = strconv.Itoa(u.Probes)
+		}
+		ribbon := "–"
+		if row.Ribbon > 0 {
+			ribbon = fmt.Sprintf("%.2f", row.Ribbon)
+		}
+		want := fmt.Sprintf("| %g | %d | %d | %.3g | %.1f | %s | %.3g | %s |\n", row.FPR, bits, hashes,
+			classic(bits, hashes), row.BitsPerKey, strings.Join(probes, "+"), row.Predicted, ribbon)
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no row %s", want)
+		}
 	}
 }
