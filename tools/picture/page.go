@@ -22,6 +22,7 @@ import (
 type Page struct {
 	Title   string
 	Figures []Figure // beside the title
+	Lede    string   // paragraphs above all else, the first in large letters
 	Notes   []Note   // problems are above the sections, and the first other note is beside the title
 	Intro   string   // paragraphs, with an empty line between two; below a section that leads
 	// Sections are in order. The first may lead.
@@ -59,6 +60,7 @@ type Note struct {
 	Serious     bool // a problem by which data may be lost or wrong
 	Title, Text string
 	Advice      bool // what to do
+	Caution     bool // not a problem, but something was not read
 }
 
 // A Figure is a number that is shown large: its name, its value, and a remark in small letters. With a limit, a gauge
@@ -136,6 +138,7 @@ func (p *Page) WriteHTML(w io.Writer) error {
 		d.put("</ul></nav>\n")
 	}
 	d.put("</header>\n<main id=\"main\" tabindex=\"-1\">\n")
+	d.paragraphs("lede", p.Lede)
 	for i := range p.Notes {
 		if i != fine {
 			d.note(&p.Notes[i])
@@ -346,6 +349,8 @@ func (d *doc) note(n *Note) {
 		class, sign, title = "note wrong", "!", "Problem: "+title
 	case n.Advice:
 		class, sign = "note advice", "→"
+	case n.Caution:
+		class, sign, title = "note caution", "!", "Caution: "+title
 	}
 	d.put("<div class=\"%s\"><span class=\"sign\" aria-hidden=\"true\">%s</span><p><strong>%s.</strong>%s</p></div>\n",
 		class, sign, title, when(n.Text != "", Format(" %s", clean(n.Text))))

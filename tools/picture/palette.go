@@ -17,6 +17,7 @@ const (
 	background
 	series0                       // and numColors-1 more
 	ramp0   = series0 + numColors // and numSteps-1 more
+	amber   = ramp0 + numSteps    // what was not read
 )
 
 const (
@@ -28,7 +29,7 @@ const (
 // with a contrast of at least 3:1 to the background; a test checks both. The steps of the ramp lead away from the
 // background. For every eye each is darker than the one before, or lighter in dark mode, so that their order shows
 // without hues.
-var palette = [ramp0 + numSteps]struct {
+var palette = [amber + 1]struct {
 	name        string
 	light, dark color.NRGBA
 }{
@@ -54,6 +55,7 @@ var palette = [ramp0 + numSteps]struct {
 	ramp0 + 9:   {"ramp-10", hex(0x014d75), hex(0x74c07d)},
 	ramp0 + 10:  {"ramp-11", hex(0x003b6b), hex(0xa4cb74)},
 	ramp0 + 11:  {"ramp-12", hex(0x002966), hex(0xd5d372)},
+	amber:       {"amber", hex(0xb06a00), hex(0xffab2e)},
 }
 
 // marks are combined with colors. Their number has no common divisor with numColors, so that all pairs occur before one

@@ -17,7 +17,7 @@ type Scale struct {
 	Unknown string
 }
 
-// NoValue marks an unknown value. It is drawn as an outline.
+// NoValue marks an unknown value. It is drawn as an outline, and among spans as an amber box.
 const NoValue = -math.MaxFloat64
 
 // A ramp is a scale with known ends.
@@ -86,7 +86,7 @@ type key struct {
 	*ramp
 	low, high string
 	noValue   string // the meaning of NoValue
-	hollow    role   // color of the outline of NoValue
+	hollow    role   // color of the outline of NoValue; amber fills the box
 	marked    string // the meaning of an outline, or ""
 	name      string // of the values, if there is space for it; then everything is in one row
 }
@@ -100,8 +100,11 @@ func (d *drawing) setKey(s Scale, values []float64, marked string) {
 		ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"),
 		hollow: muted, marked: clean(marked),
 	}
-	if d.Grid != nil { // many cells next to each other
+	switch {
+	case d.Grid != nil: // many cells next to each other
 		k.hollow = grid
+	case d.Spans != nil:
+		k.hollow = amber
 	}
 	if r.below {
 		k.low = "≤ " + k.low
@@ -155,16 +158,28 @@ func (k *key) draw(c *canvas, d *drawing, x, y float64) {
 		name  string
 		there bool
 		role  role
-	}{{k.noValue, k.unknown, muted}, {k.marked, k.marked != "", ink}} {
+	}{{k.noValue, k.unknown, k.sign()}, {k.marked, k.marked != "", ink}} {
 		if !sign.there {
 			continue
 		}
 		box := rect{Min: Point{X: x + 1, Y: y - line + 5}, Max: Point{X: x + 15, Y: y - 2}}
-		c.outline(sign.role.stroke(outlineWidth(sign.role)), box, 0)
+		if sign.role == amber {
+			drawBox(c, box, amber)
+		} else {
+			c.outline(sign.role.stroke(outlineWidth(sign.role)), box, 0)
+		}
 		x += 22
 		write(strings.Join(wrap(style, sign.name, d.width/2-22, 1), ""))
 		x += gap - 8
 	}
+}
+
+// sign returns the color of NoValue in the key.
+func (k *key) sign() role {
+	if k.hollow == amber {
+		return amber
+	}
+	return muted
 }
 
 // outlineWidth makes the outlines of marked boxes wider than those of unknown values.
@@ -206,11 +221,17 @@ func (k *key) drawCells(c *canvas, d *drawing, cells []cell) {
 	var unknown []Path
 	page := pageOf(c)
 	for i := range cells {
-		switch v, box := cells[i].value, cells[i].box; {
-		case v == NoValue:
+		v, box, fill := cells[i].value, cells[i].box, amber
+		if v != NoValue {
+			fill = ramp0 + role(k.step(v))
+		}
+		switch {
+		case v == NoValue && k.hollow != amber:
 			unknown = append(unknown, box.path())
 		case page != nil && cells[i].tag != tag{}:
-			page.tagged(cells[i].tag, (ramp0 + role(k.step(v))).color(), box)
+			page.tagged(cells[i].tag, fill.color(), box)
+		case v == NoValue:
+			drawBox(c, box, amber)
 		default:
 			steps[k.step(v)] = append(steps[k.step(v)], box.path())
 		}
@@ -231,6 +252,8 @@ func (k *key) drawCells(c *canvas, d *drawing, cells []cell) {
 		on := muted
 		if b.value != NoValue {
 			on = onStep(k.step(b.value))
+		} else if k.hollow == amber {
+			on = background
 		}
 		style := d.style(on, 1)
 		if size := b.box.size(); style.width(b.label)+6 <= size.X && d.lineHeight(0.8) <= size.Y {

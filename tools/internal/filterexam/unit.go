@@ -20,11 +20,7 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	c := censusOf(payload)
 	mean, deviation := c.moments()
 	u.Min, u.Max = c.emptiest, c.fullest
-	sums, size := regionsOf(payload)
-	u.RegionBlocks = size
-	for i, sum := range sums {
-		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
-	}
+	sums, size := u.regions(payload)
 	if u.Columns > 0 {
 		forms := h.Forms(0)
 		u.ByTable = forms[len(forms)-1].Rate
@@ -44,10 +40,7 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	}
 	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
 	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(h.Keys), keysErr)
-	counts := positions(payload)
-	for _, count := range counts {
-		u.Shares = append(u.Shares, float64(count)/blocks)
-	}
+	counts := u.shares(payload)
 	u.Positions = chi2(deviations(counts, nil), blocks*(t.clear-t.both), blockBits-1)
 	if len(sums) > 1 {
 		weights := make([]float64, len(sums))
@@ -61,6 +54,25 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 		Rate: passes(u.Max, u.Probes), Chance: t.atLeast(u.Max),
 	}
 	u.histogram(c, t)
+}
+
+// regions sets the shares of the regions, and returns the set bits of each and its size in blocks.
+func (u *UnitExam) regions(payload []byte) (sums []uint64, size uint64) {
+	sums, size = regionsOf(payload)
+	u.RegionBlocks = size
+	for i, sum := range sums {
+		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
+	}
+	return sums, size
+}
+
+// shares sets the shares of the positions, and returns the number of blocks in which each is set.
+func (u *UnitExam) shares(payload []byte) []uint64 {
+	counts := positions(payload)
+	for _, count := range counts {
+		u.Shares = append(u.Shares, float64(count)/float64(u.Blocks))
+	}
+	return counts
 }
 
 // stat compares a figure with its expected value and standard deviation.

@@ -59,6 +59,8 @@ func (l *lineFilter) hashName() string       { return signedTail.String() }
 func (l *lineFilter) hash(key []byte) uint64 { return uint64(signedTail.of(key)) }
 func (l *lineFilter) probes() (int, string)  { return l.k, bitProbe }
 
+func (l *lineFilter) bloom() ([]byte, int) { return l.bits, int(l.line) } //nolint:gosec // at most the length of the bits
+
 func (l *lineFilter) size() (all, set uint64) { return 8 * uint64(len(l.bits)), countSet(l.bits) }
 
 func (l *lineFilter) rate() (float64, bool) {
@@ -100,6 +102,8 @@ func (f *fastFilter) kind() string           { return "blocked Bloom, 64-bit has
 func (f *fastFilter) hashName() string       { return "XXH3, preview 0.7.2" }
 func (f *fastFilter) hash(key []byte) uint64 { return xxph3(key) }
 func (f *fastFilter) probes() (int, string)  { return f.k, bitProbe }
+
+func (f *fastFilter) bloom() ([]byte, int) { return f.bits, fastLine }
 
 func (f *fastFilter) size() (all, set uint64) { return 8 * uint64(len(f.bits)), countSet(f.bits) }
 
@@ -150,6 +154,8 @@ func (p *plain) kind() string           { return "Bloom" }
 func (p *plain) hashName() string       { return p.h.String() }
 func (p *plain) hash(key []byte) uint64 { return uint64(p.h.of(key)) }
 func (p *plain) probes() (int, string)  { return p.k, bitProbe }
+
+func (p *plain) bloom() ([]byte, int) { return p.bits, 0 }
 
 func (p *plain) size() (all, set uint64) { return 8 * uint64(len(p.bits)), countSet(p.bits) }
 

@@ -29,6 +29,9 @@ type unit interface {
 	probes() (n int, what string)
 	// size returns the number of bits, and of those that are set.
 	size() (all, set uint64)
+	// bloom returns the bits of a Bloom filter and the length of its cache lines in bytes, or 0 without lines. It returns
+	// nil for another filter.
+	bloom() (bits []byte, line int)
 	// rate returns the share of hashes that are not denied, if the probes of a hash are independent of each other.
 	// exact reports whether they are.
 	rate() (share float64, exact bool)
@@ -96,6 +99,33 @@ func meanRate(b []byte, line, probes int) float64 {
 	return sum / float64(len(b)/line)
 }
 
+// Bloom returns the bits of the Bloom filters of the table, those of one unit after those of the unit before, and the
+// length of their cache lines in bytes: 0 if the probes of a key may be anywhere in a filter, and -1 if the lines of
+// the units differ, or if there is a filter for each range of data blocks. Other filters add no bits.
+func (t *Table) Bloom() (bits []byte, line int) {
+	if t.filters == nil {
+		return nil, 0
+	}
+	n := t.filters.parts()
+	for part := range n {
+		u, _, err := t.filters.unit(part)
+		if err != nil {
+			break // which Examine has reported
+		}
+		b, l := u.bloom()
+		switch {
+		case n == 1:
+			return b, l
+		case len(b) == 0:
+			continue
+		case len(bits) > 0 && l != line || l == 0:
+			l = -1
+		}
+		bits, line = append(bits, b...), l
+	}
+	return bits, line
+}
+
 // What is counted by the number of probes: bits that must be set, or sums of bits that must be those of the key.
 const (
 	bitProbe         = "probe"
@@ -115,6 +145,7 @@ func (c constant) hash([]byte) uint64          { return 0 }
 func (c constant) ask(_ uint64, t *Trace) bool { t.begin(c, 0, 1); return c.answer }
 func (c constant) probes() (int, string)       { return 0, bitProbe }
 func (c constant) size() (all, set uint64)     { return 0, 0 }
+func (c constant) bloom() ([]byte, int)        { return nil, 0 }
 func (c constant) rate() (float64, bool) {
 	if c.answer {
 		return 1, true

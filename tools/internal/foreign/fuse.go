@@ -60,6 +60,8 @@ func (f *fuseFilter) hashName() string       { return "XXH3" }
 func (f *fuseFilter) hash(key []byte) uint64 { return xxh3(key) }
 func (f *fuseFilter) probes() (int, string)  { return int(f.width), fingerprintProbe } //nolint:gosec // at most 16
 
+func (f *fuseFilter) bloom() ([]byte, int) { return nil, 0 }
+
 func (f *fuseFilter) size() (all, set uint64) { return 8 * uint64(len(f.data)), countSet(f.data) }
 
 func (f *fuseFilter) rate() (float64, bool) { return math.Ldexp(1, -int(f.width)), true } //nolint:gosec // at most 16

@@ -54,6 +54,8 @@ func (r *ribbonFilter) hashName() string       { return "XXH3, preview 0.7.2" }
 func (r *ribbonFilter) hash(key []byte) uint64 { return xxph3(key) }
 func (r *ribbonFilter) probes() (int, string)  { return int(r.columns), columnProbe } //nolint:gosec // at most 32
 
+func (r *ribbonFilter) bloom() ([]byte, int) { return nil, 0 }
+
 func (r *ribbonFilter) size() (all, set uint64) { return 8 * uint64(len(r.data)), countSet(r.data) }
 
 // rate returns one half for each column, weighted by the slots where a key may begin.

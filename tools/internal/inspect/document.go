@@ -19,6 +19,7 @@ import (
 type document struct {
 	title    string   // of the page
 	where    string   // for the page: what was read, and when
+	lede     []string // paragraphs above all else
 	remarks  []string // one sentence each: how it was read, first in text and last on a page
 	lines    []string // one sentence each, at the top
 	notes    []picture.Note
@@ -47,7 +48,7 @@ type section struct {
 // page returns the document as a page.
 func (d *document) page() *picture.Page {
 	p := &picture.Page{
-		Title: d.title, Figures: d.figures, Notes: d.notes, Scripts: d.scripts, Data: d.data,
+		Title: d.title, Lede: strings.Join(d.lede, "\n\n"), Figures: d.figures, Notes: d.notes, Scripts: d.scripts, Data: d.data,
 		Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
 	}
 	for i := range d.sections {
@@ -111,7 +112,7 @@ func capital(s string) string {
 
 // writeText writes the document as text.
 func (d *document) writeText(w io.Writer, color bool) {
-	for _, line := range slices.Concat(d.remarks, d.lines) {
+	for _, line := range slices.Concat(d.remarks, d.lines, d.lede) {
 		words.Wrapped(w, line)
 	}
 	for _, n := range d.notes {

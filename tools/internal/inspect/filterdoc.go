@@ -129,7 +129,7 @@ func (r *Filter) unitSection(title func(string) string, prefix string, i int) se
 	id := prefix + "unit-" + strconv.Itoa(i)
 	s := section{
 		id: id, heading: title(capital(unitName(i))), lines: []string{r.unitLine(i), extremes(u)},
-		charts: r.unitCharts(prefix, i), table: statTable(u),
+		charts: unitCharts(u, prefix, i), table: statTable(u),
 	}
 	s.lead = id == "unit-0" && len(s.charts) > 0
 	if worst := r.worstLine(u); worst != "" {

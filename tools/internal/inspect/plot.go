@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
@@ -48,8 +49,7 @@ func (r *Filter) theoryChart(prefix string) *picture.Chart {
 
 // unitCharts returns the histogram of a unit's blocks and the maps of its regions and positions, as far as it has
 // them. There is nothing to draw for a single block.
-func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
-	u := &r.Units[i]
+func unitCharts(u *filterexam.UnitExam, prefix string, i int) (all []picture.Chart) {
 	if u.Blocks < 2 {
 		return nil
 	}
@@ -80,7 +80,7 @@ func (r *Filter) unitCharts(prefix string, i int) (all []picture.Chart) {
 	return all
 }
 
-// occupancyChart draws a histogram with the curve of theory.
+// occupancyChart draws a histogram with the curve of theory, if that is known.
 func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 	c := picture.Chart{
 		Name: name, Title: "Blocks by how many of their 512 bits are set", X: "set bits of a block, of 512",
@@ -95,6 +95,9 @@ func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 			l := &c.Lines[i]
 			l.X, l.Y = append(l.X, float64(b.From)+half), append(l.Y, max(y, 0))
 		}
+	}
+	if slices.Max(c.Lines[1].Y) == 0 {
+		c.Lines, c.Caption = c.Lines[:1], "A bar far to the right is a block that lets too many keys through."
 	}
 	return c
 }
@@ -116,7 +119,7 @@ func (r *Filter) charts(prefix string) (all []picture.Chart) {
 		return nil
 	}
 	for i := range r.Units {
-		for _, c := range r.unitCharts(prefix, i) {
+		for _, c := range unitCharts(&r.Units[i], prefix, i) {
 			if !strings.HasPrefix(c.Name, prefix+"positions") {
 				c.Title = capital(unitName(i)) + ": " + c.Title
 				all = append(all, c)
