@@ -18,15 +18,20 @@ func (f *Foreign) WriteText(w io.Writer, s Style) { f.document().writeText(w, s.
 
 func (f *Foreign) document() *document {
 	title := fmt.Sprintf("table %s of %s", words.Escaped([]byte(f.File), 64), f.Store)
+	all := f.alone()
 	d := &document{
-		title: "bloomkv: " + title, where: whereabouts(f.path), lines: []string{title}, notes: f.notes(),
-		summary: f.summary(),
+		title: "bloomkv: " + title, where: whereabouts(f.path), lines: []string{title}, lede: all.lede(),
+		notes: all.notes(), figures: all.figures(), summary: f.summary(),
 	}
 	if f.Smallest != "" || f.Largest != "" {
 		d.lines = append(d.lines, fmt.Sprintf("keys from %s to %s", f.Smallest, f.Largest))
 	}
-	if f.Filter == nil {
-		d.lines = append(d.lines, "the table has no filter")
+	if f.Filter != nil && f.Filter.Unread == "" {
+		bits := section{
+			id: "bits", heading: "The bits of the filter", explain: f.aboutBits(), charts: f.charts(""), pageOnly: true,
+		}
+		bits.lead = len(bits.charts) > 0
+		d.sections = append(d.sections, bits)
 	}
 	if len(f.Properties) > 0 {
 		s := section{
@@ -44,8 +49,8 @@ func (f *Foreign) document() *document {
 	return d
 }
 
-// notes returns the problems of the table, and what is not known.
-func (f *Foreign) notes() (notes []picture.Note) {
+// problems returns the problems of the table.
+func (f *Foreign) problems() (notes []picture.Note) {
 	if f.Damage != nil {
 		notes = append(notes, serious("damaged", f.Damage.Error))
 	}
@@ -55,15 +60,65 @@ func (f *Foreign) notes() (notes []picture.Note) {
 			notes = append(notes, serious(falseNegative, text))
 		}
 	}
-	if f.Filter != nil && f.Filter.Unread != "" {
-		notes = append(notes, picture.Note{
-			Wrong: f.Wrong() != nil, Title: "The filter cannot be read", Text: f.Filter.Unread,
-		})
-	}
-	for _, n := range f.Notes {
-		notes = append(notes, picture.Note{Title: "Not known", Text: capital(n) + "."})
+	if f.Filter != nil && f.Filter.Unread != "" && f.Wrong() != nil {
+		notes = append(notes, problem("The filter cannot be read", f.Filter.Unread))
 	}
 	return notes
+}
+
+// aboutBits says what the charts of the filter show, or why there are none.
+func (f *Foreign) aboutBits() string {
+	u := f.bits
+	switch {
+	case u == nil || u.Blocks == 0 && f.Filter.Probe != "probe":
+		return capital(fmt.Sprintf("%s: how many bits of such a filter are set says nothing of its rate, so there are no "+
+			"pictures of them.", f.Filter.Kind))
+	case u.Blocks < 2:
+		return "The filter is too small for pictures of its bits."
+	case f.line > 0:
+		return fmt.Sprintf("A block is 64 bytes. All bits of a key are in one cache line of %d bytes: %s, %s.", f.line,
+			extremes(u), words.Plural(u.Blocks, "block"))
+	}
+	return fmt.Sprintf("The bits of a key may be anywhere in its filter. They are drawn in blocks of 64 bytes: %s, %s.",
+		extremes(u), words.Plural(u.Blocks, "block"))
+}
+
+// charts returns the charts of the bits of the filter.
+func (f *Foreign) charts(prefix string) []picture.Chart {
+	if f.bits == nil || f.bits.Blocks < 2 {
+		return nil
+	}
+	return unitCharts(f.bits, prefix, 0)
+}
+
+// row returns the cells of the table among others.
+func (f *Foreign) row() []string {
+	row := []string{
+		words.Escaped([]byte(f.File), 64), f.Format, count(f.Bytes), count(f.Entries), "none", noCell, noCell,
+	}
+	if f.Filter != nil {
+		row[4] = f.Filter.Kind
+		if f.Filter.Unread != "" {
+			row[4] = "not read"
+		} else if f.Exam != nil {
+			row[5], row[6] = fmt.Sprintf("%.1f", f.Exam.BitsPerKey), percent(f.Exam.Fill)
+		}
+	}
+	_, fromBits, between := f.rates()
+	return append(row, fromBits, between)
+}
+
+// box returns the table as a box of the overview, with a link to a section.
+func (f *Foreign) box(link string) picture.Span {
+	name, filter := words.Escaped([]byte(f.File), 64), "no filter"
+	if f.Filter != nil {
+		filter = cmp.Or(f.Filter.Unread, fmt.Sprintf("%s: %s let through", f.Filter.Kind, share(f.passes())))
+	}
+	return picture.Span{
+		To: float64(f.Entries), Value: f.passes(), Name: strings.TrimSuffix(strings.TrimSuffix(name, ".sst"), ".ldb"),
+		Link: link, Title: fmt.Sprintf("%s: %s, %s\nfrom %s\nto %s\n%s", name, words.Size(f.Bytes),
+			words.Plural(f.Entries, "entry"), f.Smallest, f.Largest, filter),
+	}
 }
 
 // summary returns the facts of the table, one in a row.

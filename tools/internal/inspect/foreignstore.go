@@ -29,12 +29,17 @@ type ForeignStore struct {
 	PerKey  float64         `json:"bits_per_key"`     // over the tables with filters
 	Rate    float64         `json:"fpr_from_bits"`    // mean, weighted by keys
 	Between float64         `json:"fpr_between_keys"` // the same, measured
-	All     []Foreign       `json:"all_tables"`       // by name
+	Asked   uint64          `json:"absent_keys_asked"`
+	Best    float64         `json:"fpr_same_memory"` // of the best filters of bloomkv with as many bits per key
+	All     []Foreign       `json:"all_tables"`      // by name
 	Unread  []ForeignUnread `json:"unread_tables"`
 
 	dir       string
 	uncounted int     // tables whose entries are neither recorded nor counted
 	asked     float64 // keys of the tables whose rate between keys is measured
+	hits      uint64  // absent keys of Asked that passed
+
+	with, without, blind int // tables with a filter, without one, and with one that cannot be read or has unknown keys
 }
 
 // A ForeignUnread is a table that cannot be read.
@@ -42,7 +47,8 @@ type ForeignUnread struct {
 	File  string `json:"file"` // escaped
 	Error string `json:"error"`
 
-	err error
+	bytes uint64
+	err   error
 }
 
 // ReadForeignStore reads the tables in a directory of another store. It returns ErrNotForeign for a directory with the
@@ -68,7 +74,9 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 			return nil, ctx.Err()
 		case err != nil:
 			text := string(words.AppendPrintable(nil, []byte(err.Error())))
-			s.Unread = append(s.Unread, ForeignUnread{words.Escaped([]byte(name), 64), text, err})
+			s.Unread = append(s.Unread, ForeignUnread{
+				words.Escaped([]byte(name), 64), text, sizeOf(filepath.Join(dir, name)), err,
+			})
 		default:
 			s.add(f)
 		}
@@ -83,6 +91,15 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 	return s, nil
 }
 
+// sizeOf returns the size of a file in bytes, or 0.
+func sizeOf(name string) uint64 {
+	info, err := vfs.OS.Stat(name)
+	if err != nil {
+		return 0
+	}
+	return uint64(max(info.Size(), 0)) //nolint:gosec // not negative
+}
+
 // add adds a table to the sums. Properties are only for a table by itself.
 func (s *ForeignStore) add(f *Foreign) {
 	f.Properties, f.Facts.Properties = []ForeignProperty{}, nil
@@ -93,27 +110,7 @@ func (s *ForeignStore) add(f *Foreign) {
 	if f.Entries == 0 && (f.Exam == nil || !f.Exam.Complete) {
 		s.uncounted++
 	}
-	if f.Filter == nil || f.Exam == nil || f.Exam.BitsPerKey == 0 {
-		return
-	}
-	keys := 8 * float64(f.Filter.Bytes) / f.Exam.BitsPerKey
-	s.Filters += f.Filter.Bytes
-	s.Keys += keys
-	s.Rate += keys * f.Exam.FromBits
-	if f.Exam.Between != nil {
-		s.asked += keys
-		s.Between += keys * f.Exam.Between.Rate
-	}
-}
-
-func (s *ForeignStore) finish() {
-	if s.Keys > 0 {
-		s.PerKey = 8 * float64(s.Filters) / s.Keys
-		s.Rate /= s.Keys
-	}
-	if s.asked > 0 {
-		s.Between /= s.asked
-	}
+	s.sum(f)
 }
 
 // Wrong returns the errors of damage, or nil.
@@ -137,21 +134,12 @@ func (s *ForeignStore) Page() *picture.Page { return s.document().page() }
 func (s *ForeignStore) WriteText(w io.Writer, style Style) { s.document().writeText(w, style.Color) }
 
 func (s *ForeignStore) document() *document {
-	d := &document{title: "bloomkv: tables of another store", where: whereabouts(s.dir), lines: []string{
-		fmt.Sprintf("%s of %s; the manifest is not read, so some may no longer belong to the store",
-			words.Plural(s.Tables, "table"), s.stores()),
-	}}
-	for i := range s.All {
-		for _, n := range s.All[i].notes() {
-			n.Title += ", " + words.Escaped([]byte(s.All[i].File), 64)
-			d.notes = append(d.notes, n)
-		}
-		if len(d.notes) >= mostFlags {
-			break
-		}
-	}
-	for _, u := range s.Unread[:min(mostFiles, len(s.Unread))] {
-		d.notes = append(d.notes, picture.Note{Title: "Not read: " + u.File, Text: u.Error})
+	d := &document{
+		title: "bloomkv: filters of " + s.stores(), where: whereabouts(s.dir), lede: s.lede(), notes: s.notes(),
+		figures: s.figures(), lines: []string{
+			fmt.Sprintf("%s of %s; the manifest is not read, so some may no longer belong to the store",
+				words.Plural(s.Tables, "table"), s.stores()),
+		},
 	}
 	d.summary = newTable("All tables", "what", "value")
 	add := func(name, format string, args ...any) {
@@ -171,7 +159,7 @@ func (s *ForeignStore) document() *document {
 		}
 		add("rate", "from bits %s, measured between keys %s; means, weighted by keys", rate(s.Rate), between)
 	}
-	d.sections = append(d.sections, s.tableSection())
+	d.sections = append(d.sections, s.tableSections()...)
 	d.sections = append(d.sections, s.keySections()...)
 	return d
 }
@@ -187,32 +175,163 @@ func (s *ForeignStore) stores() string {
 	return cmp.Or(strings.Join(all, " and "), "another store")
 }
 
-// tableSection shows a row for each table.
-func (s *ForeignStore) tableSection() section {
+// notes returns the problems, what was not read, and what is not known.
+func (s *ForeignStore) notes() (notes []picture.Note) {
+	alone := s.dir == ""
+	var tables, filters, facts []string
+	for i := range s.All {
+		f := &s.All[i]
+		name := ""
+		if !alone {
+			name = words.Escaped([]byte(f.File), 64)
+		}
+		for _, n := range f.problems() {
+			n.Title = strings.TrimSuffix(n.Title+", "+name, ", ")
+			notes = append(notes, n)
+		}
+		if f.Filter != nil && f.Filter.Unread != "" && f.Wrong() == nil {
+			filters = append(filters, f.Filter.Unread)
+		}
+		for _, n := range f.Notes {
+			facts = append(facts, strings.TrimPrefix(name+": "+n, ": "))
+		}
+	}
+	for _, u := range s.Unread {
+		if errors.Is(u.err, corrupt.Err) {
+			notes = append(notes, serious("damaged, "+u.File, u.Error))
+		} else {
+			tables = append(tables, u.Error)
+		}
+	}
+	if left := len(notes) - mostFlags; left > 0 {
+		notes = append(notes[:mostFlags], problem("and "+words.Plural(left, "problem")+" more", ""))
+	}
+	title := func(what string, n, of int) string {
+		return fmt.Sprintf("%s%d of %s not read", what, n, wereTables(of, n))
+	}
+	of, unread, known := len(s.All)+len(s.Unread), "The filter was not read", "Not known"
+	if !alone {
+		unread, known = title("The filters of ", len(filters), of), fmt.Sprintf("Not known of %d of %s", len(facts),
+			words.Plural(of, "table"))
+	}
+	notes = slices.Concat(notes, cautions(title("", len(tables), of), tables), cautions(unread, filters),
+		cautions(known, facts))
+	if len(notes) == 0 {
+		notes = append(notes, picture.Note{Title: noProblems, Text: "All was read."})
+	}
+	return notes
+}
+
+// worst returns the tables, those that let most absent keys through first.
+func (s *ForeignStore) worst() []*Foreign {
+	all := make([]*Foreign, len(s.All))
+	for i := range s.All {
+		all[i] = &s.All[i]
+	}
+	slices.SortStableFunc(all, func(a, b *Foreign) int { return cmp.Compare(b.passes(), a.passes()) })
+	return all
+}
+
+// mostDrawn is the number of tables whose filters are drawn on the page of a directory.
+const mostDrawn = 8
+
+// tableSections shows a box and a row for each table, the worst first, and draws the filters of the worst.
+func (s *ForeignStore) tableSections() []section {
 	t := newTable("", "table", "format", "bytes", "entries", "filter", "bits per key", "fill", "from bits",
 		"between keys")
-	for i := range s.All[:min(mostListed, len(s.All))] {
-		f := &s.All[i]
-		row := []string{
-			words.Escaped([]byte(f.File), 64), f.Format, count(f.Bytes), count(f.Entries), "none", noCell, noCell,
+	list := section{id: "tables", heading: "Tables", label: "tables", table: t, explain: "Each table and its filter, " +
+		"the worst first. In large tables some data blocks are read, evenly spread."}
+	worst := s.worst()
+	var boxes []picture.Span
+	for i, f := range worst {
+		id := ""
+		if charts := f.charts(fmt.Sprintf("table-%d-", i)); len(charts) > 0 && len(list.parts) < mostDrawn {
+			id = fmt.Sprintf("table-%d", i)
+			list.parts = append(list.parts, section{
+				id: id, heading: fmt.Sprintf("%s: %s, %s of absent keys let through",
+					words.Escaped([]byte(f.File), 64), f.Filter.Kind, share(f.passes())),
+				explain: f.aboutBits(), charts: charts, table: f.summary(), pageOnly: true,
+			})
 		}
-		if f.Filter != nil {
-			row[4] = f.Filter.Kind
-			if f.Filter.Unread != "" {
-				row[4] = "not read"
-			} else if f.Exam != nil {
-				row[5], row[6] = fmt.Sprintf("%.1f", f.Exam.BitsPerKey), percent(f.Exam.Fill)
-			}
+		boxes = append(boxes, f.box(id))
+		if b := &boxes[i]; b.To == 0 {
+			b.To = s.likely(f.Bytes)
 		}
-		_, fromBits, between := f.rates()
-		t.Rows = append(t.Rows, append(row, fromBits, between))
+		if len(t.Rows) < mostListed {
+			t.Rows, t.Links = append(t.Rows, f.row()), append(t.Links, id)
+		}
 	}
-	all := section{id: "tables", heading: "Tables", label: "tables", table: t, explain: "Each table and its filter. " +
-		"In large tables some data blocks are read, evenly spread."}
-	if left := len(s.All) - len(t.Rows); left > 0 {
-		all.lines = []string{fmt.Sprintf("%d more are not listed; --json has all", left)}
+	for _, u := range s.Unread {
+		title := u.Error
+		if errors.Is(u.err, corrupt.Err) {
+			title = "damaged: " + title
+		}
+		boxes = append(boxes, picture.Span{Name: u.File, Value: picture.NoValue, Title: title, To: s.likely(u.bytes)})
+		if len(t.Rows) < mostListed {
+			row := slices.Repeat([]string{noCell}, len(t.Head))
+			row[0], row[2], row[4] = u.File, count(u.bytes), "not read"
+			t.Rows, t.Links = append(t.Rows, row), append(t.Links, "")
+		}
 	}
-	return all
+	if left := len(boxes) - len(t.Rows); left > 0 {
+		list.lines = []string{fmt.Sprintf("%d more are not listed; --json has all", left)}
+	}
+	if len(boxes) == 0 {
+		return []section{list}
+	}
+	return []section{{
+		id: "overview", heading: "The filters", charts: []picture.Chart{overview(boxes)}, lead: true, pageOnly: true,
+	}, list}
+}
+
+// likely returns the number of entries that a table of unknown contents would have if it was like the others.
+func (s *ForeignStore) likely(bytes uint64) float64 {
+	known, entries := s.Bytes, float64(s.Entries)
+	for i := range s.All {
+		if s.All[i].Entries == 0 {
+			known -= s.All[i].Bytes
+		}
+	}
+	if entries == 0 || known == 0 {
+		return float64(bytes)
+	}
+	return float64(bytes) * entries / float64(known)
+}
+
+// overview draws a box for each table, as wide as its To.
+func overview(boxes []picture.Span) picture.Chart {
+	const inRow, mostRows = 16, 12
+	shown := boxes[:min(len(boxes), pageBoxes)]
+	each := max(inRow, (len(shown)+mostRows-1)/mostRows)
+	spans := &picture.Spans{Scale: picture.Scale{Low: 1e-5, High: 0.1, Log: true, Unknown: "not read"}}
+	longest := 0.0
+	for from := 0; from < len(shown); from += each {
+		row := picture.SpanRow{Spans: shown[from:min(from+each, len(shown))]}
+		at := 0.0
+		for i := range row.Spans {
+			b := &row.Spans[i]
+			b.From, b.To = at, at+max(b.To, 1)
+			at = b.To
+		}
+		longest = max(longest, at)
+		spans.Rows = append(spans.Rows, row)
+	}
+	for i := range spans.Rows {
+		for j := range spans.Rows[i].Spans {
+			b := &spans.Rows[i].Spans[j]
+			b.From, b.To = b.From/longest, min(b.To/longest, 1)
+		}
+	}
+	c := picture.Chart{
+		Name: "overview", Title: "The tables, the worst filter first", X: "share of the entries of all tables", Wide: true,
+		Y: "absent keys let through", FormatY: share, Spans: spans,
+		Caption: "A box is a table, as wide as its share of the entries. Dark boxes, or bright ones in the dark, let more " +
+			"absent keys through; a table without a filter lets all of them through.",
+	}
+	if left := len(boxes) - len(shown); left > 0 {
+		c.Caption += fmt.Sprintf(" %s with better filters are not drawn.", words.Plural(left, "table"))
+	}
+	return c
 }
 
 // keySections shows for each key the tables that cover it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
 	"github.com/bloomkv/bloomkv/tools/internal/foreign"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -32,6 +33,8 @@ type Foreign struct {
 
 	path  string
 	wrong []error
+	bits  *filterexam.UnitExam // nil unless it is a Bloom filter
+	line  int                  // as Bloom of package foreign returns it
 }
 
 // A ForeignProperty is a property that a table records, escaped.
@@ -94,9 +97,23 @@ func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) 
 	}
 	f.Exam = exam
 	f.Facts = t.Facts // Examine has completed them
+	f.examineBits(t)
 	f.note(err)
 	f.escape()
 	return f, nil
+}
+
+// examineBits examines the bits of a Bloom filter.
+func (f *Foreign) examineBits(t *foreign.Table) {
+	bits, line := t.Bloom()
+	if len(bits) == 0 || f.Filter == nil || f.Filter.Unread != "" {
+		return
+	}
+	keys := f.Filter.Recorded
+	if keys == 0 && f.Exam.Complete {
+		keys = f.Exam.Keys
+	}
+	f.line, f.bits = line, filterexam.ExamineBits(bits, line, keys, f.Filter.Probes)
 }
 
 // note records the reason why data blocks cannot be read: damage, or something unknown.

@@ -1,0 +1,193 @@
+package inspect
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/bloomkv/bloomkv/internal/forecast"
+	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/picture"
+)
+
+// fewHits is the number of absent keys below which a measured rate says less than the rate by the bits.
+const fewHits = 16
+
+// sum adds the filter of a table to the sums, weighted by its keys.
+func (s *ForeignStore) sum(f *Foreign) {
+	switch {
+	case f.Filter == nil:
+		s.without++
+	case f.Filter.Unread != "" || f.Exam == nil || f.Exam.BitsPerKey == 0:
+		s.blind++
+	default:
+		keys := 8 * float64(f.Filter.Bytes) / f.Exam.BitsPerKey
+		s.with++
+		s.Filters += f.Filter.Bytes
+		s.Keys += keys
+		s.Rate += keys * f.Exam.FromBits
+		if m := f.Exam.Between; m != nil {
+			s.asked += keys
+			s.Between += keys * m.Rate
+			s.Asked += m.Probes
+			s.hits += m.Maybe
+		}
+	}
+}
+
+// finish makes means of the sums.
+func (s *ForeignStore) finish() {
+	if s.Keys > 0 {
+		s.PerKey = 8 * float64(s.Filters) / s.Keys
+		s.Rate /= s.Keys
+		s.Best = forecast.LadderOf(true).Rate(s.PerKey)
+	}
+	if s.asked > 0 {
+		s.Between /= s.asked
+	}
+}
+
+// measured reports whether all filters were asked for absent keys, and enough of these passed.
+func (s *ForeignStore) measured() bool { return s.asked == s.Keys && s.hits >= fewHits }
+
+// lede says in a few sentences what the filters let through, and what the same memory could.
+func (s *ForeignStore) lede() []string {
+	if s.with+s.without+s.blind == 0 {
+		return nil
+	}
+	first, how := s.withoutFilter(), ""
+	if s.with > 0 {
+		passed := s.Rate
+		how = "computed from the bits that are set"
+		if s.measured() {
+			passed, how = s.Between, fmt.Sprintf("measured with %s, each between two keys of a table",
+				words.Plural(s.Asked, "absent key"))
+		}
+		could := fmt.Sprintf("The same memory could let %s through.", share(s.Best))
+		if s.Best >= passed {
+			could = "The same memory could hardly do better."
+		}
+		which := fmt.Sprintf("These %s of filters let", words.Size(s.Filters))
+		if s.with == 1 {
+			which = fmt.Sprintf("This filter of %s lets", words.Size(s.Filters))
+		}
+		text := fmt.Sprintf("%s %s of absent keys through. %s", which, share(passed), could)
+		if first != "" {
+			text += " " + first
+		}
+		first = text
+		how = fmt.Sprintf("The first figure is %s. The second one, computed, is for the best Bloom or Ribbon filters "+
+			"that bloomkv builds for many keys, with the same %.1f bits for each key.", how, s.PerKey)
+	}
+	if s.blind > 0 {
+		how += fmt.Sprintf(" %s not included: the keys or the bits of their filters are not known.",
+			areTables(s.blind))
+	}
+	if s.Tables > 1 {
+		how += " All this is for each table that a lookup asks. A lookup may ask several, by their levels, which are in " +
+			"the manifest. The manifest is not read."
+	}
+	lede := []string{}
+	for _, text := range []string{first, how} {
+		if text != "" {
+			lede = append(lede, text)
+		}
+	}
+	return lede
+}
+
+// withoutFilter tells what the tables without a filter cost, or returns "".
+func (s *ForeignStore) withoutFilter() string {
+	switch s.without {
+	case 0:
+		return ""
+	case 1:
+		if s.Tables == 1 {
+			return "This table has no filter: every lookup of an absent key in its range reads a block."
+		}
+		return "1 table has no filter: every lookup of an absent key in its range reads a block."
+	}
+	return fmt.Sprintf("%d tables have no filter: every lookup of an absent key in their range reads a block.",
+		s.without)
+}
+
+// wereTables begins a sentence about n of all tables.
+func wereTables(of, n int) string {
+	were := "were"
+	if n == 1 {
+		were = "was"
+	}
+	return words.Plural(of, "table") + " " + were
+}
+
+func areTables(n int) string {
+	if n == 1 {
+		return "1 table is"
+	}
+	return fmt.Sprintf("%d tables are", n)
+}
+
+// share returns a rate in percent, with two digits.
+func share(v float64) string {
+	if v *= 100; v >= 10 {
+		return fmt.Sprintf("%.0f %%", v)
+	}
+	v, _ = strconv.ParseFloat(fmt.Sprintf("%.1e", v), 64)
+	return strconv.FormatFloat(v, 'f', -1, 64) + " %"
+}
+
+// figures returns the numbers of the first screen.
+func (s *ForeignStore) figures() (all []picture.Figure) {
+	if s.with > 0 {
+		passed := s.Rate
+		if s.measured() {
+			passed = s.Between
+		}
+		all = append(all, picture.Figure{
+			Name: "Absent keys let through", Value: share(passed), Remark: share(s.Best) + " with the same memory",
+		}, picture.Figure{
+			Name: "Filters", Value: words.Size(s.Filters),
+			Remark: fmt.Sprintf("%.0f keys, %.1f bits a key", s.Keys, s.PerKey),
+		})
+	}
+	return append(all, picture.Figure{
+		Name: "Tables", Value: words.Size(s.Bytes), Remark: words.Plural(s.Tables, "table"),
+	})
+}
+
+// alone returns the sums of one table.
+func (f *Foreign) alone() *ForeignStore {
+	s, one := &ForeignStore{}, *f
+	s.add(&one)
+	s.finish()
+	return s
+}
+
+// passes returns the rate at which absent keys pass the filter of the table: 1 without a filter, and picture.NoValue if
+// it is not known.
+func (f *Foreign) passes() float64 {
+	switch {
+	case f.Filter == nil:
+		return 1
+	case f.Filter.Unread != "" || f.Exam == nil:
+		return picture.NoValue
+	case f.Exam.Between != nil && f.Exam.Between.Maybe >= fewHits:
+		return f.Exam.Between.Rate
+	}
+	return f.Exam.FromBits
+}
+
+// cautions returns a note that some of all things were not read or are not known, if there are reasons.
+func cautions(title string, reasons []string) (notes []picture.Note) {
+	const most = 3
+	if len(reasons) == 0 {
+		return nil
+	}
+	text := ""
+	for _, r := range reasons[:min(most, len(reasons))] {
+		text += capital(r) + ". "
+	}
+	if left := len(reasons) - most; left > 0 {
+		text += fmt.Sprintf("And %d more.", left)
+	}
+	return []picture.Note{{Caution: true, Title: title, Text: text}}
+}
