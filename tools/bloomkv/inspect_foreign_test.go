@@ -42,3 +42,46 @@ func TestDamageInATableOfAnotherStoreHasAnAddress(t *testing.T) {
 		t.Errorf("exit %d, %q:\n%s", r.code, r.err, r.out)
 	}
 }
+
+// TestThePageOfOtherTablesBeginsWithWhatTheyLetThrough checks the sentence, and that tables which were not read are
+// amber on the page, while damaged ones are a problem.
+func TestThePageOfOtherTablesBeginsWithWhatTheyLetThrough(t *testing.T) {
+	samples, dir := filepath.Join("..", "internal", "foreign", "testdata"), t.TempDir()
+	add := func(name string, b []byte) { writeFile(t, filepath.Join(dir, name), b) }
+	page := func() string { return tool{}.must(t, "inspect", dir, "--html", "-") }
+	badger := readFile(t, filepath.Join(samples, "badger0.sst"))
+	add("000001.sst", badger)
+	add("000002.sst", badger)
+	const (
+		sentence = `<p class="lede">These 72 bytes of filters let 3.5 % of absent keys through. ` +
+			`The same memory could let 0.89 % through.</p>`
+		good, amber = `<strong>No problems found.</strong> All was read.`,
+			`<div class="note caution"><span class="sign" aria-hidden="true">!</span><p><strong>` +
+				`Caution: 1 of 3 tables was not read.</strong> 000003.sst: `
+	)
+	if html := page(); !strings.Contains(html, sentence) || !strings.Contains(html, good) ||
+		strings.Contains(html, `f-amber"`) {
+		t.Errorf("a page of two tables that were read lacks the sentence or the tick, or has amber:\n%.3000s", html)
+	}
+	add("000003.sst", readFile(t, filepath.Join(samples, "badger-encrypted.sst")))
+	if html := page(); !strings.Contains(html, sentence) || !strings.Contains(html, amber) ||
+		strings.Contains(html, "✓") || !strings.Contains(html, `f-amber"`) || !strings.Contains(html, "not read</text>") {
+		t.Errorf("a page with an encrypted table has a tick, or lacks the sentence or amber:\n%.3000s", html)
+	}
+	add("000003.sst", badger[1:])
+	add("000004.sst", readFile(t, filepath.Join(samples, "pebble4.sst"))[1000:])
+	r := tool{}.run(t, "inspect", dir, "--html", "-")
+	if r.code != cli.ExitTrouble || !strings.Contains(r.out, "Serious problem: damaged, 000004.sst") {
+		t.Errorf("a page with a damaged table: exit %d, %s\n%.3000s", r.code, r.err, r.out)
+	}
+}
+
+func TestAFileOfNoStoreIsNotDamage(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "README.md")
+	writeFile(t, name, []byte("# A file\n\nof words.\n"))
+	r := tool{}.run(t, "inspect", name)
+	if r.code != cli.ExitTrouble || strings.Contains(r.err, "salvage") || strings.Contains(r.err, "magic") ||
+		!strings.HasPrefix(r.err, "bloomkv: README.md is not a file of a store that inspect knows; it begins with") {
+		t.Errorf("exit %d, %q", r.code, r.err)
+	}
+}

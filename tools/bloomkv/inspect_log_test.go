@@ -116,10 +116,13 @@ func TestAForeignFileIsToldByItsBytes(t *testing.T) {
 			"000001.sst", "anything" + strings.Repeat("x", 100) + "\x57\xfb\x80\x8b\x24\x75\x47\xdb",
 			"as does a table of LevelDB or goleveldb",
 		},
-		{"renamed", "bloomwal" + strings.Repeat("x", 100), "as does a log or a manifest of this store"},
+		{
+			"renamed.sst", "bloomwal" + strings.Repeat("x", 100),
+			"as does a log or a manifest of this store",
+		},
 		{"000001.sst", "", "it is empty"},
 		{"000001.sst", strings.Repeat("\x00", 5000), "as does a file that was never written"},
-		{"short", "hello\x1b", `it begins with "hello\x1b"`},
+		{"short.ldb", "hello\x1b", `it begins with "hello\x1b"`},
 	} {
 		name := filepath.Join(dir, c.name)
 		writeFile(t, name, []byte(c.content))

@@ -3,9 +3,9 @@ package filterexam
 import "math"
 
 // ExamineBits examines the bits of Bloom filters that another store has built, in blocks of 64 bytes; what follows the
-// last whole block is left out. It sets Blocks, Min, Max, Histogram, Shares and the regions. The histogram has expected
-// numbers for cache lines of 64 bytes, which have all probes of a key, and for a line of 0, which means that the probes
-// of a key may be anywhere. For another line these are 0. If keys is 0, the number of keys is estimated from the bits.
+// last whole block is left out. It sets Blocks, Min, Max, Histogram and the regions, and for cache lines of 64 bytes, which
+// have all probes of a key, Shares. The histogram has expected numbers for these, and for a line of 0, which means that
+// the probes of a key may be anywhere. For another line they are 0. If keys is 0, it is estimated from the bits.
 // The bits of less than one block have no figures.
 func ExamineBits(bits []byte, line int, keys uint64, probes int) *UnitExam {
 	u := &UnitExam{Kind: "bloom", Probes: probes, Blocks: uint64(len(bits) / blockBytes)} //nolint:gosec // a count
@@ -21,12 +21,12 @@ func ExamineBits(bits []byte, line int, keys uint64, probes int) *UnitExam {
 			keys = uint64(math.Round(c.keys(probes)))
 		}
 		t = theoryOf(keys, u.Blocks, probes)
+		u.shares(bits)
 	case line == 0:
 		t.scatter(mean / blockBits)
 	}
 	u.Min, u.Max = c.emptiest, c.fullest
 	u.regions(bits)
-	u.shares(bits)
 	u.histogram(c, t)
 	return u
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
@@ -216,6 +217,25 @@ func Stamp(dir string) string {
 		return ""
 	}
 	return fmt.Sprintf("%s %d", name, info.Size())
+}
+
+// ForeignStamp is like Stamp for a directory of tables of another store: it has the number of tables, their sizes and
+// the latest change of one.
+func ForeignStamp(dir string) string {
+	names, _ := vfs.OS.List(dir)
+	n, size, latest := 0, int64(0), time.Time{}
+	for _, name := range names {
+		if !isForeignName(name) {
+			continue
+		}
+		if info, err := vfs.OS.Stat(filepath.Join(dir, name)); err == nil {
+			n, size = n+1, size+info.Size()
+			if info.ModTime().After(latest) {
+				latest = info.ModTime()
+			}
+		}
+	}
+	return fmt.Sprintf("%d tables, %d bytes, %d", n, size, latest.UnixNano())
 }
 
 // forgive drops what is said of files that another process removed before they were found or read: those that the

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -61,8 +62,9 @@ func contents(f io.ReaderAt, size int64) string {
 	return s.String()
 }
 
-// foreignTable adds a description of the file to the error of a file that does not end like a table.
-func foreignTable(f io.ReaderAt, size int64, err error) error {
+// foreignTable adds a description of the file to the error of a file that does not end like a table. Without the name
+// of a table that is not damage, but another file.
+func foreignTable(f io.ReaderAt, size int64, name string, err error) error {
 	const magic = "bloomsst"
 	tail := make([]byte, len(magic))
 	if !errors.Is(err, corrupt.Err) {
@@ -70,6 +72,9 @@ func foreignTable(f io.ReaderAt, size int64, err error) error {
 	}
 	if n, _ := f.ReadAt(tail, size-int64(len(tail))); n == len(tail) && string(tail) == magic {
 		return err
+	}
+	if !isForeignName(name) {
+		return fmt.Errorf("%s is not a file of a store that inspect knows; %s", filepath.Base(name), contents(f, size))
 	}
 	return fmt.Errorf("%w; %s", err, contents(f, size))
 }

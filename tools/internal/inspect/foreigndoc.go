@@ -88,7 +88,12 @@ func (f *Foreign) charts(prefix string) []picture.Chart {
 	if f.bits == nil || f.bits.Blocks < 2 {
 		return nil
 	}
-	return unitCharts(f.bits, prefix, 0)
+	all := unitCharts(f.bits, prefix, 0)
+	if f.line <= 0 {
+		all[0].Caption = "The bars have the shape of a bell if hashes are random. One far to the right is a part of the " +
+			"filter that is fuller than others."
+	}
+	return all
 }
 
 // row returns the cells of the table among others.

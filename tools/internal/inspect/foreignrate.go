@@ -2,10 +2,12 @@ package inspect
 
 import (
 	"fmt"
-	"strconv"
+	"math"
+	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/forecast"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/internal/foreign"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -75,16 +77,17 @@ func (s *ForeignStore) lede() []string {
 			text += " " + first
 		}
 		first = text
-		how = fmt.Sprintf("The first figure is %s. The second one, computed, is for the best Bloom or Ribbon filters "+
-			"that bloomkv builds for many keys, with the same %.1f bits for each key.", how, s.PerKey)
+		how = fmt.Sprintf("The first figure is %s. The second one, computed, is for the best filters that bloomkv, "+
+			"the store of this program, builds for many keys with the same %.1f bits for each: Bloom or Ribbon filters, "+
+			"of which the latter are slower.", how, s.PerKey)
 	}
 	if s.blind > 0 {
 		how += fmt.Sprintf(" %s not included: the keys or the bits of their filters are not known.",
 			areTables(s.blind))
 	}
 	if s.Tables > 1 {
-		how += " All this is for each table that a lookup asks. A lookup may ask several, by their levels, which are in " +
-			"the manifest. The manifest is not read."
+		how += " Both are for one table. A lookup may ask several, one on each level; the levels are in the manifest, " +
+			"which is not read."
 	}
 	lede := []string{}
 	for _, text := range []string{first, how} {
@@ -128,11 +131,11 @@ func areTables(n int) string {
 
 // share returns a rate in percent, with two digits.
 func share(v float64) string {
-	if v *= 100; v >= 10 {
-		return fmt.Sprintf("%.0f %%", v)
+	digits := 0
+	for size := 10.0; 100*v < size && digits < 9; size /= 10 {
+		digits++
 	}
-	v, _ = strconv.ParseFloat(fmt.Sprintf("%.1e", v), 64)
-	return strconv.FormatFloat(v, 'f', -1, 64) + " %"
+	return fmt.Sprintf("%.*f %%", digits, 100*v)
 }
 
 // figures returns the numbers of the first screen.
@@ -146,12 +149,14 @@ func (s *ForeignStore) figures() (all []picture.Figure) {
 			Name: "Absent keys let through", Value: share(passed), Remark: share(s.Best) + " with the same memory",
 		}, picture.Figure{
 			Name: "Filters", Value: words.Size(s.Filters),
-			Remark: fmt.Sprintf("%.0f keys, %.1f bits a key", s.Keys, s.PerKey),
+			Remark: fmt.Sprintf("%s keys, %.1f bits a key", count(uint64(math.Round(s.Keys))), s.PerKey),
 		})
 	}
-	return append(all, picture.Figure{
-		Name: "Tables", Value: words.Size(s.Bytes), Remark: words.Plural(s.Tables, "table"),
-	})
+	remark := words.Plural(s.Tables, "table")
+	if s.dir == "" && s.uncounted == 0 {
+		remark = words.Plural(s.Entries, "entry")
+	}
+	return append(all, picture.Figure{Name: "Data", Value: words.Size(s.Bytes), Remark: remark})
 }
 
 // alone returns the sums of one table.
@@ -184,7 +189,7 @@ func cautions(title string, reasons []string) (notes []picture.Note) {
 	}
 	text := ""
 	for _, r := range reasons[:min(most, len(reasons))] {
-		text += capital(r) + ". "
+		text += strings.TrimSuffix(r, ": "+foreign.ErrUnknown.Error()) + ". "
 	}
 	if left := len(reasons) - most; left > 0 {
 		text += fmt.Sprintf("And %d more.", left)

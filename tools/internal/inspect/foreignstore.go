@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 	recognized := 0 // tables of other stores, also those that cannot be read
 	s := &ForeignStore{dir: cmp.Or(o.Path, dir), All: []Foreign{}, Unread: []ForeignUnread{}}
 	for _, name := range names {
-		if ext := filepath.Ext(name); ext != ".ldb" && ext != ".sst" {
+		if !isForeignName(name) {
 			continue
 		}
 		f, err := readForeign(ctx, filepath.Join(dir, name), o, foreignMany)
@@ -89,6 +90,25 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 	}
 	s.finish()
 	return s, nil
+}
+
+// IsForeignStore reports whether a directory has a table of another store that can be read, and no manifest of a
+// bloomkv store.
+func IsForeignStore(dir string) bool {
+	if _, err := manifest.Load(vfs.OS, dir); err == nil {
+		return false
+	}
+	names, _ := vfs.OS.List(dir)
+	return slices.ContainsFunc(names, func(name string) bool {
+		found := func(*foreign.Table) error { return nil }
+		return isForeignName(name) && withForeign(filepath.Join(dir, name), found) == nil
+	})
+}
+
+// isForeignName reports whether a file has a name that other stores give to tables.
+func isForeignName(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ".ldb" || ext == ".sst"
 }
 
 // sizeOf returns the size of a file in bytes, or 0.
@@ -147,12 +167,13 @@ func (s *ForeignStore) document() *document {
 	}
 	add("files", "%s", words.Plural(s.Bytes, "byte"))
 	if s.uncounted > 0 {
-		add("entries", "%d, without those of %s", s.Entries, words.Plural(s.uncounted, "table"))
+		add("entries", "%s, without those of %s", count(s.Entries), words.Plural(s.uncounted, "table"))
 	} else {
-		add("entries", "%d", s.Entries)
+		add("entries", "%s", count(s.Entries))
 	}
 	if s.Keys > 0 {
-		add("filters", "%s for %.0f keys, %.1f bits per key", words.Plural(s.Filters, "byte"), s.Keys, s.PerKey)
+		add("filters", "%s for %s keys, %.1f bits per key", words.Plural(s.Filters, "byte"),
+			count(uint64(math.Round(s.Keys))), s.PerKey)
 		between := noCell
 		if s.asked > 0 {
 			between = rate(s.Between)
@@ -172,7 +193,7 @@ func (s *ForeignStore) stores() string {
 			all = append(all, s.All[i].Store)
 		}
 	}
-	return cmp.Or(strings.Join(all, " and "), "another store")
+	return cmp.Or(strings.Join(all, ", "), "another store")
 }
 
 // notes returns the problems, what was not read, and what is not known.
@@ -302,8 +323,9 @@ func (s *ForeignStore) likely(bytes uint64) float64 {
 func overview(boxes []picture.Span) picture.Chart {
 	const inRow, mostRows = 16, 12
 	shown := boxes[:min(len(boxes), pageBoxes)]
-	each := max(inRow, (len(shown)+mostRows-1)/mostRows)
-	spans := &picture.Spans{Scale: picture.Scale{Low: 1e-5, High: 0.1, Log: true, Unknown: "not read"}}
+	rows := min((len(shown)+inRow-1)/inRow, mostRows)
+	each := (len(shown) + rows - 1) / rows
+	spans := &picture.Spans{Scale: picture.Scale{Low: 1e-4, High: 1, Log: true, Unknown: "not read"}}
 	longest := 0.0
 	for from := 0; from < len(shown); from += each {
 		row := picture.SpanRow{Spans: shown[from:min(from+each, len(shown))]}

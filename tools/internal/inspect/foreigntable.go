@@ -64,24 +64,41 @@ func ReadForeign(ctx context.Context, name string, o Options) (*Foreign, error) 
 	return readForeign(ctx, name, o, foreignAlone)
 }
 
-func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) (f *Foreign, err error) {
+// withForeign opens a table of another store, and closes it after body. It returns ErrNotForeign for another file.
+func withForeign(name string, body func(t *foreign.Table) error) (err error) {
 	file, err := vfs.OS.Open(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	size, err := file.Size()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t, err := foreign.Open(file, size, name)
 	if errors.Is(err, corrupt.Err) {
-		return nil, fmt.Errorf("%w; %s", err, contents(file, size))
+		return fmt.Errorf("%w; %s", err, contents(file, size))
 	}
+	if err != nil {
+		return err
+	}
+	return body(t)
+}
+
+func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) (f *Foreign, err error) {
+	err = withForeign(name, func(t *foreign.Table) error {
+		f = &Foreign{path: cmp.Or(o.Path, name), File: filepath.Base(name), Properties: []ForeignProperty{}}
+		f.read(ctx, t, o, l)
+		return ctx.Err()
+	})
 	if err != nil {
 		return nil, err
 	}
-	f = &Foreign{path: cmp.Or(o.Path, name), File: filepath.Base(name), Properties: []ForeignProperty{}}
+	return f, nil
+}
+
+// read reads what is known of a table.
+func (f *Foreign) read(ctx context.Context, t *foreign.Table, o Options, l foreign.Limits) {
 	f.wrong = append(f.wrong, t.FilterErr())
 	first, last, err := t.Bounds()
 	f.Smallest, f.Largest = words.Escaped(first, words.KeyLimit), words.Escaped(last, words.KeyLimit)
@@ -93,14 +110,13 @@ func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) 
 		f.answer(key, answer)
 	}
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return
 	}
 	f.Exam = exam
 	f.Facts = t.Facts // Examine has completed them
 	f.examineBits(t)
 	f.note(err)
 	f.escape()
-	return f, nil
 }
 
 // examineBits examines the bits of a Bloom filter.

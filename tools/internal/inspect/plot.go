@@ -97,7 +97,7 @@ func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 		}
 	}
 	if slices.Max(c.Lines[1].Y) == 0 {
-		c.Lines, c.Caption = c.Lines[:1], "A bar far to the right is a block that lets too many keys through."
+		c.Lines, c.Caption = c.Lines[:1], "A bar far to the right is a block that is fuller than others."
 	}
 	return c
 }

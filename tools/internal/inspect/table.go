@@ -120,7 +120,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	facts.Bytes = uint64(max(size, 0))
 	r, err := sstable.Open(f, size, name)
 	if err != nil {
-		return facts, foreignTable(f, size, err)
+		return facts, foreignTable(f, size, name, err)
 	}
 	kept := false
 	defer func() {
