@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/httpguard"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/debug"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 // servedAt is the default address of serve.
@@ -32,6 +33,8 @@ open for writing, or if it is damaged, the page has only what the files show, as
 and says when they have changed. A program shows the live figures of its own store by mounting the handler of package
 debug.
 
+A directory of tables of LevelDB, goleveldb, RocksDB, Pebble or Badger is served too, without live figures.
+
 Only this machine can reach the default address. The page shows the smallest and the largest key of tables, and contains
 the seeds of their filters, so make sure who can reach another one. Requests must name localhost, an IP address, or the
 host of --listen. The paths json and events have the same figures for programs; ask and rain, which the page uses, read
@@ -40,6 +43,9 @@ filters, one request at a time. The path toy has a filter of 64 cells to try, wh
   bloomkv serve ./store --listen 127.0.0.1:0`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
+			if inspect.IsForeignStore(args[0]) {
+				return a.serve(c.Context(), listen, debug.ForeignHandler(args[0], debug.Options{}))
+			}
 			db, err := openToRead(c.Context(), args[0])
 			if errors.Is(err, bloomkv.ErrLocked) || errors.Is(err, bloomkv.ErrCorruption) {
 				a.PrintError("bloomkv", err)

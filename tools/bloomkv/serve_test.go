@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -113,6 +114,31 @@ func TestServeOfADamagedStoreShowsItsFiles(t *testing.T) {
 	if r := s.end(); r.code != cli.ExitInterrupted || !strings.Contains(r.err, ".sst") ||
 		!strings.Contains(r.err, "only what the files show") {
 		t.Errorf("exit %d, %q; want %d and the damage", r.code, r.err, cli.ExitInterrupted)
+	}
+}
+
+func TestServeShowsTheTablesOfAnotherStore(t *testing.T) {
+	s := serveStore(t, filepath.Join("..", "internal", "foreign", "testdata"))
+	for path, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"":          {http.StatusOK, `of absent keys through. The same memory could let`},
+		"json":      {http.StatusOK, `"fpr_same_memory": 0.`},
+		"ask?key=a": {http.StatusNotFound, "cannot be asked"},
+		"rain":      {http.StatusNotFound, "cannot be asked"},
+		"film":      {http.StatusNotFound, "cannot be seen"},
+	} {
+		if code, body := ask(t, s.address+path, ""); code != want.code || !strings.Contains(body, want.text) ||
+			strings.Contains(body, "A key falls through the tree") || strings.Contains(body, "film\">") {
+			t.Errorf("%q: status %d, want %d and %q: %.300s", path, code, want.code, want.text, body)
+		}
+		if code, _ := ask(t, s.address+path, "example.com"); code != http.StatusForbidden {
+			t.Errorf("%q for another host: status %d", path, code)
+		}
+	}
+	if r := s.end(); r.code != cli.ExitInterrupted || r.err != "bloomkv: interrupted\n" {
+		t.Errorf("exit %d, %q", r.code, r.err)
 	}
 }
 

@@ -69,8 +69,8 @@ func (h *handler) serveFilm(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	if h.dir == "" {
-		http.Error(w, "the files of the store cannot be seen", http.StatusNotFound)
+	if h.dir == "" || h.foreign {
+		http.Error(w, "the manifest of the store cannot be seen", http.StatusNotFound)
 		return
 	}
 	release := h.turn(r.Context())
@@ -114,9 +114,9 @@ func (h *handler) serveOne(w http.ResponseWriter, r *http.Request, work func(ctx
 		return
 	}
 	defer release()
-	if h.dir == "" {
+	if h.dir == "" || h.foreign {
 		w.WriteHeader(http.StatusNotFound)
-		writeAll(w, []byte("{\"error\":\"the files of the store cannot be seen\"}\n"))
+		writeAll(w, []byte("{\"error\":\"the filters of the store cannot be asked\"}\n"))
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), mostReading)

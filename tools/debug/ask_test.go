@@ -58,7 +58,7 @@ func TestRainFallsOnTheFiltersOfThePage(t *testing.T) {
 	defer hidden.Close()
 	for _, path := range []string{"/rain", "/ask?key=a"} {
 		answer, body := get(t, http.MethodGet, serve(t, debug.Handler(hidden, fast))+path)
-		if answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "cannot be seen") {
+		if answer.StatusCode != http.StatusNotFound || !strings.Contains(body, "cannot be asked") {
 			t.Errorf("%s: %s, %s", path, answer.Status, body)
 		}
 	}

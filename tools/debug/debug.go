@@ -17,6 +17,7 @@ package debug
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"net/http"
 	"path"
 	"path/filepath"
@@ -56,6 +57,9 @@ type handler struct {
 	store   *sampler // nil if the store is not open in this process
 	options Options
 	policy  string // Content-Security-Policy of the page
+	foreign bool   // the tables are of another store, whose filters cannot be asked
+	read    func(ctx context.Context) (facts, error)
+	stamp   func(dir string) string
 
 	drawing sync.Mutex
 	drawn   drawnTree                       // guarded by drawing
@@ -92,7 +96,7 @@ type handler struct {
 // takes memory for one filter at a time, and up to 64 MiB for those that are compared with each other.
 func Handler(db *bloomkv.DB, o Options) http.Handler {
 	o = o.withDefaults(db.Dir())
-	h := newHandler(db.Dir(), o, newSampler(db, o.Interval))
+	h := storeHandler(db.Dir(), o, newSampler(db, o.Interval))
 	go h.store.run()
 	if db.FS() != vfs.OS {
 		h.dir = ""
@@ -104,14 +108,34 @@ func Handler(db *bloomkv.DB, o Options) http.Handler {
 // files show, without live figures, and the one event is that the files have changed since the page was made. It takes
 // no lock.
 func FilesHandler(dir string, o Options) http.Handler {
-	return newHandler(dir, o.withDefaults(dir), nil)
+	return storeHandler(dir, o.withDefaults(dir), nil)
 }
 
-func newHandler(dir string, o Options, store *sampler) *handler {
-	h := &handler{
-		dir: dir, store: store, options: o, streams: make(chan struct{}, mostStreams), asking: make(chan struct{}, 1),
-		files: newCached[files](), reports: newCached[[]byte](),
+// ForeignHandler is like FilesHandler for a directory of tables of another store, as bloomkv inspect reads them:
+// LevelDB, goleveldb, RocksDB, Pebble or Badger. There are no filters to ask, and no rain. A program that calls it links
+// the decoders of these stores.
+func ForeignHandler(dir string, o Options) http.Handler {
+	h := &handler{dir: dir, options: o.withDefaults(dir), foreign: true, stamp: inspect.ForeignStamp}
+	h.read = func(ctx context.Context) (facts, error) {
+		s, err := inspect.ReadForeignStore(ctx, dir, inspect.Options{})
+		if err != nil {
+			return nil, tooLong(err)
+		}
+		return s, nil
 	}
+	return h.begin()
+}
+
+func storeHandler(dir string, o Options, store *sampler) *handler {
+	h := &handler{dir: dir, options: o, store: store, stamp: inspect.Stamp}
+	h.read = h.readStore
+	return h.begin()
+}
+
+// begin makes the rest of a handler.
+func (h *handler) begin() *handler {
+	h.streams, h.asking = make(chan struct{}, mostStreams), make(chan struct{}, 1)
+	h.files, h.reports = newCached[files](), newCached[[]byte]()
 	h.policy = pagePolicy(h.page())
 	return h
 }

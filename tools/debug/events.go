@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"time"
-
-	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 const (
@@ -150,7 +148,7 @@ func (h *handler) sendChange(r *http.Request, out *stream) {
 	shown := r.URL.Query().Get("shown")
 	ticks := time.NewTicker(h.options.Interval)
 	defer ticks.Stop()
-	for beat := time.Now(); inspect.Stamp(h.dir) == shown; {
+	for beat := time.Now(); h.stamp(h.dir) == shown; {
 		if time.Since(beat) >= heartbeat {
 			if out.send(": heartbeat\n\n") != nil {
 				return

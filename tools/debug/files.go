@@ -24,10 +24,15 @@ const (
 type files struct {
 	head, middle, tail []byte
 
-	stamp string         // of the files, before they were read
-	facts *inspect.Store // nil if the store is open in this process, or if nothing is known
-	rain  *inspect.Rain  // nil if nothing is known
-	err   error          // why the files could not be read
+	stamp string        // of the files, before they were read
+	facts facts         // nil if the store is open in this process, or if nothing is known
+	rain  *inspect.Rain // nil if nothing is known
+	err   error         // why the files could not be read
+}
+
+// facts are those that inspect finds out about a directory.
+type facts interface {
+	Page() *picture.Page
 }
 
 // gap marks where the tiles and the live section are. No text of a page can contain it.
@@ -54,17 +59,20 @@ func (h *handler) readFiles(ctx context.Context) (files, error) {
 func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 	page := &picture.Page{}
 	if h.store == nil {
-		f.stamp = inspect.Stamp(h.dir)
+		f.stamp = h.stamp(h.dir)
 	}
-	switch s, err := h.facts(ctx); {
+	switch s, err := h.read(ctx); {
 	case err != nil:
 		f.err = err
 		page.Sections = []picture.Section{{ID: "unread", Heading: "The files", Notes: []picture.Note{
 			{Wrong: true, Title: "the files of the store could not be read", Text: err.Error()},
 		}}}
 	case s != nil:
-		page, f.rain = s.Page(), s.Rain()
-		h.shown.Store(new(s.Shown()))
+		page = s.Page()
+		if s, ours := s.(*inspect.Store); ours {
+			f.rain = s.Rain()
+			h.shown.Store(new(s.Shown()))
+		}
 		if h.store == nil {
 			f.facts = s
 		}
@@ -79,8 +87,8 @@ func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 	return f
 }
 
-// facts inspects the store, one table at a time. It returns nil if the files cannot be seen.
-func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
+// readStore inspects the store, one table at a time. It returns nil if the files cannot be seen.
+func (h *handler) readStore(ctx context.Context) (facts, error) {
 	if h.dir == "" {
 		return nil, nil // there is nothing to read, which is no error
 	}
@@ -89,10 +97,18 @@ func (h *handler) facts(ctx context.Context) (*inspect.Store, error) {
 		o.Budget = h.store.db.Metrics().Memory.Budget
 	}
 	s, err := inspect.ReadStore(ctx, h.dir, o)
+	if err != nil {
+		return nil, tooLong(err)
+	}
+	return s, nil
+}
+
+// tooLong says what to do if reading took too long.
+func tooLong(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
 	}
-	return s, err
+	return err
 }
 
 // lay writes the page into f, with gaps: the tree leads, and then comes the live section.
@@ -115,7 +131,7 @@ func (h *handler) lay(page *picture.Page, at time.Time, f *files) error {
 		p.Intro += fmt.Sprintf("\n\nThe tiles, the picture of the tree and the section Now are of the running store, "+
 			"all others of its files, as they were at %s UTC.", clock)
 	}
-	if h.dir != "" {
+	if h.dir != "" && !h.foreign {
 		now.HTML += "<p><a href=\"film\">Play how the tree became what it is</a>: the flushes and compactions since " +
 			"the manifest began.</p>\n"
 	}
@@ -148,7 +164,10 @@ var filesScript string
 
 // page returns a page without sections, with the scripts of every page of the handler.
 func (h *handler) page() *picture.Page {
-	p := &picture.Page{Scripts: inspect.PageScripts(), Connect: true}
+	p := &picture.Page{Connect: true}
+	if !h.foreign {
+		p.Scripts = inspect.PageScripts()
+	}
 	if h.store == nil {
 		p.Scripts = append(p.Scripts, filesScript)
 	} else {

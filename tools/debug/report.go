@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
 // A report is what GET json answers. Its names do not change. Bounds of tables are in base 64, since keys are bytes.
@@ -19,8 +18,8 @@ type report struct {
 	LastMinute Rates    `json:"last_minute"`
 	Samples    []Sample `json:"samples"` // oldest first, those with something new
 	// Files describes a store that is not open in this process by its files, as bloomkv inspect --json prints it.
-	Files *inspect.Store `json:"files,omitempty"`
-	Error string         `json:"error,omitempty"` // why the files could not be read
+	Files facts  `json:"files,omitempty"`
+	Error string `json:"error,omitempty"` // why the files could not be read
 }
 
 // serveJSON writes the report, which is made anew once in Options.Interval.

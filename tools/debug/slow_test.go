@@ -56,7 +56,7 @@ func (l *pipeListener) ask(t *testing.T) net.Conn {
 }
 
 func TestTooManyViewersAreTurnedAway(t *testing.T) {
-	h := newHandler(t.TempDir(), Options{}.withDefaults("db"), nil)
+	h := storeHandler(t.TempDir(), Options{}.withDefaults("db"), nil)
 	h.streams = make(chan struct{}, 1)
 	ask := func(ctx context.Context, method, shown string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
@@ -87,7 +87,7 @@ func TestViewersThatReadNothingAreDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
 		testkit.Must(t, err)
-		h := newHandler("", Options{}.withDefaults("db"), newSampler(db, time.Second))
+		h := storeHandler("", Options{}.withDefaults("db"), newSampler(db, time.Second))
 		l := &pipeListener{conns: make(chan net.Conn), done: make(chan struct{})}
 		server := &http.Server{Handler: h}
 		var wg sync.WaitGroup
