@@ -112,8 +112,8 @@ func FilesHandler(dir string, o Options) http.Handler {
 }
 
 // ForeignHandler is like FilesHandler for a directory of tables of another store, as bloomkv inspect reads them:
-// LevelDB, goleveldb, RocksDB, Pebble or Badger. There are no filters to ask, and no rain. A program that calls it links
-// the decoders of these stores.
+// LevelDB, goleveldb, RocksDB, Pebble or Badger. There are no filters to ask, and no rain. A program that calls it
+// links the decoders of these stores.
 func ForeignHandler(dir string, o Options) http.Handler {
 	h := &handler{dir: dir, options: o.withDefaults(dir), foreign: true, stamp: inspect.ForeignStamp}
 	h.read = func(ctx context.Context) (facts, error) {

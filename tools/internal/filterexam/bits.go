@@ -3,12 +3,13 @@ package filterexam
 import "math"
 
 // ExamineBits examines the bits of Bloom filters that another store has built, in blocks of 64 bytes; what follows the
-// last whole block is left out. It sets Blocks, Min, Max, Histogram and the regions, and for cache lines of 64 bytes, which
-// have all probes of a key, Shares. The histogram has expected numbers for these, and for a line of 0, which means that
-// the probes of a key may be anywhere. For another line they are 0. If keys is 0, it is estimated from the bits.
+// last whole block is left out. It sets Blocks, Min, Max, Histogram and the regions, and for cache lines of 64 bytes,
+// which have all probes of a key, Shares. The histogram has expected numbers for these, and for a line of 0, which
+// means that the probes of a key may be anywhere. For another line they are 0. If keys is 0, it is estimated from the
+// bits.
 // The bits of less than one block have no figures.
 func ExamineBits(bits []byte, line int, keys uint64, probes int) *UnitExam {
-	u := &UnitExam{Kind: "bloom", Probes: probes, Blocks: uint64(len(bits) / blockBytes)} //nolint:gosec // a count
+	u := &UnitExam{Kind: "bloom", Probes: probes, Blocks: uint64(len(bits) / blockBytes)}
 	if u.Blocks == 0 {
 		return u
 	}

@@ -59,7 +59,9 @@ func (l *lineFilter) hashName() string       { return signedTail.String() }
 func (l *lineFilter) hash(key []byte) uint64 { return uint64(signedTail.of(key)) }
 func (l *lineFilter) probes() (int, string)  { return l.k, bitProbe }
 
-func (l *lineFilter) bloom() ([]byte, int) { return l.bits, int(l.line) } //nolint:gosec // at most the length of the bits
+func (l *lineFilter) bloom() ([]byte, int) {
+	return l.bits, int(l.line) //nolint:gosec // at most the length of the bits
+}
 
 func (l *lineFilter) size() (all, set uint64) { return 8 * uint64(len(l.bits)), countSet(l.bits) }
 

@@ -29,8 +29,8 @@ type unit interface {
 	probes() (n int, what string)
 	// size returns the number of bits, and of those that are set.
 	size() (all, set uint64)
-	// bloom returns the bits of a Bloom filter and the length of its cache lines in bytes, or 0 without lines. It returns
-	// nil for another filter.
+	// bloom returns the bits of a Bloom filter and the length of its cache lines in bytes, or 0 without lines. It
+	// returns nil for another filter.
 	bloom() (bits []byte, line int)
 	// rate returns the share of hashes that are not denied, if the probes of a hash are independent of each other.
 	// exact reports whether they are.

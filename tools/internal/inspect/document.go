@@ -48,7 +48,8 @@ type section struct {
 // page returns the document as a page.
 func (d *document) page() *picture.Page {
 	p := &picture.Page{
-		Title: d.title, Lede: strings.Join(d.lede, "\n\n"), Figures: d.figures, Notes: d.notes, Scripts: d.scripts, Data: d.data,
+		Title: d.title, Lede: strings.Join(d.lede, "\n\n"), Figures: d.figures, Notes: d.notes,
+		Scripts: d.scripts, Data: d.data,
 		Intro: strings.Trim(d.where+"\n\n"+sentences(d.lines), "\n"),
 	}
 	for i := range d.sections {

@@ -71,8 +71,8 @@ func (f *Foreign) aboutBits() string {
 	u := f.bits
 	switch {
 	case u == nil || u.Blocks == 0 && f.Filter.Probe != "probe":
-		return capital(fmt.Sprintf("%s: how many bits of such a filter are set says nothing of its rate, so there are no "+
-			"pictures of them.", f.Filter.Kind))
+		return capital(fmt.Sprintf("%s: how many bits of such a filter are set says nothing of its rate, so there are "+
+			"no pictures of them.", f.Filter.Kind))
 	case u.Blocks < 2:
 		return "The filter is too small for pictures of its bits."
 	case f.line > 0:
@@ -90,8 +90,8 @@ func (f *Foreign) charts(prefix string) []picture.Chart {
 	}
 	all := unitCharts(f.bits, prefix, 0)
 	if f.line <= 0 {
-		all[0].Caption = "The bars have the shape of a bell if hashes are random. One far to the right is a part of the " +
-			"filter that is fuller than others."
+		all[0].Caption = "The bars have the shape of a bell if hashes are random. One far to the right is a part of " +
+			"the filter that is fuller than others."
 	}
 	return all
 }

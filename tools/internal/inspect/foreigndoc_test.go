@@ -37,8 +37,8 @@ func TestTablesOfAnotherStoreAreShownTheWorstFirst(t *testing.T) {
 	}
 	s.Unread = []ForeignUnread{{"dark.sst", "no key", 5000, foreign.ErrUnknown}}
 	s.finish()
-	const want = "These 23.8 kB of filters let 1.1 % of absent keys through. The same memory could let 0.14 % through. " +
-		"1 table has no filter: every lookup of an absent key in its range reads a block."
+	const want = "These 23.8 kB of filters let 1.1 % of absent keys through. The same memory could let 0.14 % " +
+		"through. 1 table has no filter: every lookup of an absent key in its range reads a block."
 	if lede := s.lede(); lede[0] != want || !strings.Contains(lede[1], "from the bits that are set") {
 		t.Errorf("the page begins with %q", lede)
 	}

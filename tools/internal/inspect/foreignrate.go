@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/forecast"
@@ -77,17 +78,17 @@ func (s *ForeignStore) lede() []string {
 			text += " " + first
 		}
 		first = text
-		how = fmt.Sprintf("The first figure is %s. The second one, computed, is for the best filters that bloomkv, "+
-			"the store of this program, builds for many keys with the same %.1f bits for each: Bloom or Ribbon filters, "+
-			"of which the latter are slower.", how, s.PerKey)
+		how = fmt.Sprintf("The first figure is %s. The second one is computed, for the best filters that "+
+			"bloomkv, the store of this program, builds for many keys with the same %.1f bits for each: Bloom or "+
+			"Ribbon filters, of which the latter are slower.", how, s.PerKey)
 	}
 	if s.blind > 0 {
 		how += fmt.Sprintf(" %s not included: the keys or the bits of their filters are not known.",
 			areTables(s.blind))
 	}
 	if s.Tables > 1 {
-		how += " Both are for one table. A lookup may ask several, one on each level; the levels are in the manifest, " +
-			"which is not read."
+		how += " Both are for one table. A lookup may ask several, one on each level; the levels are in the " +
+			"manifest, which is not read."
 	}
 	lede := []string{}
 	for _, text := range []string{first, how} {
@@ -187,12 +188,12 @@ func cautions(title string, reasons []string) (notes []picture.Note) {
 	if len(reasons) == 0 {
 		return nil
 	}
-	text := ""
-	for _, r := range reasons[:min(most, len(reasons))] {
-		text += strings.TrimSuffix(r, ": "+foreign.ErrUnknown.Error()) + ". "
+	shown := slices.Clone(reasons[:min(most, len(reasons))])
+	for i, r := range shown {
+		shown[i] = strings.TrimSuffix(r, ": "+foreign.ErrUnknown.Error()) + "."
 	}
 	if left := len(reasons) - most; left > 0 {
-		text += fmt.Sprintf("And %d more.", left)
+		shown = append(shown, fmt.Sprintf("And %d more.", left))
 	}
-	return []picture.Note{{Caution: true, Title: title, Text: text}}
+	return []picture.Note{{Caution: true, Title: title, Text: strings.Join(shown, " ")}}
 }

@@ -117,7 +117,7 @@ func sizeOf(name string) uint64 {
 	if err != nil {
 		return 0
 	}
-	return uint64(max(info.Size(), 0)) //nolint:gosec // not negative
+	return uint64(max(info.Size(), 0))
 }
 
 // add adds a table to the sums. Properties are only for a table by itself.
@@ -345,10 +345,10 @@ func overview(boxes []picture.Span) picture.Chart {
 		}
 	}
 	c := picture.Chart{
-		Name: "overview", Title: "The tables, the worst filter first", X: "share of the entries of all tables", Wide: true,
-		Y: "absent keys let through", FormatY: share, Spans: spans,
-		Caption: "A box is a table, as wide as its share of the entries. Dark boxes, or bright ones in the dark, let more " +
-			"absent keys through; a table without a filter lets all of them through.",
+		Name: "overview", Title: "The tables, the worst filter first", X: "share of the entries of all tables",
+		Wide: true, Y: "absent keys let through", FormatY: share, Spans: spans,
+		Caption: "A box is a table, as wide as its share of the entries. Dark boxes, or bright ones in the dark, let " +
+			"more absent keys through; a table without a filter lets all of them through.",
 	}
 	if left := len(boxes) - len(shown); left > 0 {
 		c.Caption += fmt.Sprintf(" %s with better filters are not drawn.", words.Plural(left, "table"))
