@@ -39,7 +39,7 @@ func TestTablesOfAnotherStoreAreShownTheWorstFirst(t *testing.T) {
 	s.finish()
 	const want = "These 23.8 kB of filters let 1.1 % of absent keys through. The same memory could let 0.14 % " +
 		"through. 1 table has no filter: every lookup of an absent key in its range reads a block."
-	if lede := s.lede(); lede[0] != want || !strings.Contains(lede[1], "from the bits that are set") {
+	if lede := s.lede(); lede[0] != want || !strings.Contains(lede[1], "from the bits of the filters") {
 		t.Errorf("the page begins with %q", lede)
 	}
 	all := s.tableSections()
@@ -63,6 +63,10 @@ func TestTablesOfAnotherStoreAreShownTheWorstFirst(t *testing.T) {
 	if !strings.HasPrefix(lede[0], "This filter of 1.25 kB lets 2.0 % of") ||
 		!strings.Contains(lede[1], "measured with 100,000 absent keys") || len(f.document().sections[0].charts) != 3 {
 		t.Errorf("a table by itself: %q", lede)
+	}
+	f.Exam.BitsPerKey = 0
+	if lede := f.alone().lede(); len(lede) != 1 || !strings.HasPrefix(lede[0], "What 1 filter of 1 table may let through") {
+		t.Errorf("a table with unknown keys: %q", lede)
 	}
 	f.Filter = nil
 	if lede := f.alone().lede(); len(lede) != 1 || !strings.HasPrefix(lede[0], "This table has no filter:") {

@@ -60,7 +60,7 @@ func (s *ForeignStore) lede() []string {
 	first, how := s.withoutFilter(), ""
 	if s.with > 0 {
 		passed := s.Rate
-		how = "computed from the bits that are set"
+		how = "computed from the bits of the filters"
 		if s.measured() {
 			passed, how = s.Between, fmt.Sprintf("measured with %s, each between two keys of a table",
 				words.Plural(s.Asked, "absent key"))
@@ -82,13 +82,18 @@ func (s *ForeignStore) lede() []string {
 			"bloomkv, the store of this program, builds for many keys with the same %.1f bits for each: Bloom or "+
 			"Ribbon filters, of which the latter are slower.", how, s.PerKey)
 	}
-	if s.blind > 0 {
+	switch {
+	case s.blind > 0 && s.with == 0:
+		first = strings.TrimSpace(fmt.Sprintf("What %s of %s may let through is not known: the keys or the "+
+			"bits are not. %s",
+			words.Plural(s.blind, "filter"), words.Plural(s.Tables, "table"), first))
+	case s.blind > 0:
 		how += fmt.Sprintf(" %s not included: the keys or the bits of their filters are not known.",
 			areTables(s.blind))
 	}
-	if s.Tables > 1 {
-		how += " Both are for one table. A lookup may ask several, one on each level; the levels are in the " +
-			"manifest, which is not read."
+	if s.Tables > 1 && s.with > 0 {
+		how += " Both are for one table. A lookup may ask several, at least one on each level; the levels are " +
+			"in the manifest, which is not read."
 	}
 	lede := []string{}
 	for _, text := range []string{first, how} {
