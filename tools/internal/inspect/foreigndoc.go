@@ -76,11 +76,11 @@ func (f *Foreign) aboutBits() string {
 	case u.Blocks < 2:
 		return "The filter is too small for pictures of its bits."
 	case f.line > 0:
-		return fmt.Sprintf("A block is 64 bytes. All bits of a key are in one cache line of %d bytes: %s, %s.", f.line,
-			extremes(u), words.Plural(u.Blocks, "block"))
+		return fmt.Sprintf("All bits of a key are in one cache line of %d bytes. There are %s of 64 bytes; %s.", f.line,
+			words.Plural(u.Blocks, "block"), extremes(u))
 	}
-	return fmt.Sprintf("The bits of a key may be anywhere in its filter. They are drawn in blocks of 64 bytes: %s, %s.",
-		extremes(u), words.Plural(u.Blocks, "block"))
+	return fmt.Sprintf("The bits of a key may be anywhere in its filter. They are drawn as %s of 64 bytes; %s.",
+		words.Plural(u.Blocks, "block"), extremes(u))
 }
 
 // charts returns the charts of the bits of the filter.
