@@ -108,7 +108,7 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a limit below 0", []string{"scan", dir, "--limit", "-1"}, 2, "--limit -1"},
 		{"a file to load that is a directory", []string{"load", dir, dir}, 2, "is a directory"},
 		{"a file to load that is not there", []string{"load", dir, plain + "x"}, 2, "no such file"},
-		{"a file that is not a table", []string{"inspect", plain}, 2, "plain is not a file of a store that inspect knows"},
+		{"a file that is not a table", []string{"inspect", plain}, 2, "plain is not a file of a store that"},
 		{"a lock file", []string{"inspect", filepath.Join(dir, "LOCK")}, 2, "cannot be inspected"},
 		{"a file to ingest that is a directory", []string{"ingest", dir, dir}, 2, "is a directory"},
 		{"a file to ingest that is not there", []string{"ingest", dir, plain + "x"}, 2, "no such file"},

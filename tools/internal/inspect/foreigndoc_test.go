@@ -65,7 +65,7 @@ func TestTablesOfAnotherStoreAreShownTheWorstFirst(t *testing.T) {
 		t.Errorf("a table by itself: %q", lede)
 	}
 	f.Exam.BitsPerKey = 0
-	if lede := f.alone().lede(); len(lede) != 1 || !strings.HasPrefix(lede[0], "What 1 filter of 1 table may let through") {
+	if lede := f.alone().lede(); len(lede) != 1 || !strings.HasPrefix(lede[0], "What 1 filter of 1 table may let") {
 		t.Errorf("a table with unknown keys: %q", lede)
 	}
 	f.Filter = nil
