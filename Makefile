@@ -69,7 +69,7 @@ mutants: ## changes in PKG that no test of any package notices: make mutants PKG
 
 screenshots: ## docs/images, by a browser: needs chromium and fonts-liberation
 	go test -count=1 -v -run 'TestScreenshots' ./tools/bloomkv -shots $(CURDIR)/docs/images
-	go test -count=1 -v -run 'TestPages|TestTheLivePage' ./tools/internal/browser -shots $(CURDIR)/docs/images/pages
+	go test -count=1 -v -run 'TestPages|TestTheLivePage|TestAKeyFalls|TestAFilm' ./tools/internal/browser -shots $(CURDIR)/docs/images/pages
 
 # Six runs of each, taking turns.
 REF ?= main

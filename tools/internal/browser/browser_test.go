@@ -445,6 +445,28 @@ func TestAFilmPlaysAManifest(t *testing.T) {
 	said("1 of 4: A flush writes 1 table of 1.05 MB to level 0.")
 	b.soon(t, `document.querySelector(".film button.main").textContent === "Play"`)
 	said("4 of 4: A compaction merges 3 tables of 3.15 MB of level 0 into 1 table of 1.05 MB of level 6.")
+	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
+}
+
+func TestAFilmFitsItsWindow(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "orders")
+	db, err := bloomkv.Open(dir, &bloomkv.Options{
+		TableSize: 64 << 10, MemtableSize: 256 << 10, BaseLevelSize: 512 << 10, LevelRatio: 4,
+		Durability: bloomkv.DurabilityNoSync,
+	})
+	must(t, err)
+	value, random := make([]byte, 200), rand.New(rand.NewPCG(1, 2))
+	for range 40_000 {
+		must(t, db.Put(fmt.Appendf(nil, "user/%06d", random.IntN(50_000)), value))
+	}
+	m, err := inspect.ReadCurrent(t.Context(), dir)
+	must(t, errors.Join(err, db.Close()))
+	b := newTab(t)
+	b.open(t, m.Page())
+	b.do(t, chromedp.Evaluate(`(() => { const slider = document.querySelector("input[type=range]");
+		slider.value = 1 + JSON.parse(document.getElementById("data").textContent).steps
+			.findLastIndex(s => s.what.startsWith("A compaction"));
+		slider.dispatchEvent(new Event("input")); })()`, nil))
 	for _, width := range []int64{390, 1400} {
 		for _, dark := range []bool{false, true} {
 			b.picture(t, "film", width, dark)
@@ -453,7 +475,6 @@ func TestAFilmPlaysAManifest(t *testing.T) {
 			}
 		}
 	}
-	b.checkQuiet(t, func(url string) bool { return strings.HasPrefix(url, "file:") })
 }
 
 func TestAChartIsStretched(t *testing.T) {
