@@ -24,10 +24,17 @@ import (
 // Apply and MarshalBinary return an error if a key, a value or the batch is too large. Operations added before the
 // one that was too large still count in Len and Size; operations added after it are ignored until Reset.
 type Batch struct {
+	_     noCopy
 	ops   []byte // encoded by package batch; also the payload of a log record
 	count uint32
 	err   error // the first limit that an operation exceeded
 }
+
+// go vet reports copies of what has a noCopy.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
 
 // Put adds an operation that stores value under key. Both are copied. A nil key is the empty key, a nil value the
 // empty value.

@@ -68,6 +68,10 @@ func (db *DB) Dir() string { return db.dir }
 // FS returns the file system of the store: Options.FS, or the operating system's.
 func (db *DB) FS() vfs.FS { return db.opts.FS }
 
+// Options returns a copy of the options that the store was opened with, where a field that was 0 or nil has its default.
+// MemoryBudget, MaxMappedBytes and MaxOpenFiles stay 0 with Resources, and FilterSeed if it was not set.
+func (db *DB) Options() Options { return db.opts }
+
 // Close closes the store. It waits for calls in progress, writes out what is in memory, so that the next Open reads
 // no log, and releases files, memory and the lock. If Close returns nil, all writes are durable. Otherwise it returns
 // what went wrong, which may only be that an earlier write failed. In either case, acknowledged writes are as durable

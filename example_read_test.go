@@ -34,6 +34,30 @@ func ExampleDB_Scan() {
 	// user/7 = Uma
 }
 
+// The last two keys of a range, in one loop.
+func ExampleDB_Scan_last() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	for _, key := range []string{"log/08:10", "log/08:40", "log/09:10", "user/7"} {
+		if err := db.Put([]byte(key), nil); err != nil {
+			log.Fatal(err)
+		}
+	}
+
+	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("log/"), Reverse: true, Limit: 2}) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s\n", kv.Key)
+	}
+	// Output:
+	// log/09:10
+	// log/08:40
+}
+
 // An iterator moves in both directions and seeks any key.
 func ExampleDB_Iter() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()})

@@ -104,6 +104,19 @@ func ExampleOpen() {
 	// true
 }
 
+// The options in effect: those given, and the defaults of the others.
+func ExampleDB_Options() {
+	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem(), MemoryBudget: 256 << 20})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	o := db.Options()
+	fmt.Printf("rate %v, budget %d MiB, memtables of %d MiB\n", o.FilterFPR, o.MemoryBudget>>20, o.MemtableSize>>20)
+	// Output: rate 0.01, budget 256 MiB, memtables of 64 MiB
+}
+
 // An absent key is a result, not a failure.
 func ExampleDB_Get() {
 	db, err := bloomkv.Open("data", &bloomkv.Options{FS: vfstest.NewMem()}) // in memory; without FS, in files

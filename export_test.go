@@ -10,7 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
-// What the tests of package bloomkv_test see of a store besides its API: its options, its owners and its constants.
+// What the tests of package bloomkv_test see of a store besides its API: its owners and its constants.
 
 const (
 	Bottom      = manifest.NumLevels - 1
@@ -18,7 +18,6 @@ const (
 	TriggerRuns = triggerRuns
 )
 
-func (db *DB) Options() *Options          { return &db.opts }
 func (db *DB) Pool() *budget.Pool         { return db.pool }
 func (db *DB) Reads() *read.Reader        { return &db.read }
 func (db *DB) Share() *budget.Share       { return db.share }

@@ -16,6 +16,10 @@ type IterOptions struct {
 	// Prefix restricts the keys to those that start with it; the bounds apply too. See also Options.FilterPrefix.
 	Prefix   []byte
 	KeysOnly bool // do not read values: they are nil
+
+	// Reverse and Limit are for Scan. An Iterator, which moves in both directions, ignores them.
+	Reverse bool // from the last key of the range to the first
+	Limit   int  // the most keys; 0 means no limit
 }
 
 // An Iterator moves over the keys of a range in both directions, as of the moment it was made: it does not see later
@@ -145,8 +149,8 @@ func (it *Iterator) Backward() iter.Seq2[[]byte, []byte] {
 // both before it asks for the next KV, and does not keep them.
 type KV struct{ Key, Value []byte }
 
-// Scan returns the keys of a range with their values, in ascending order, as of the moment the loop begins: later
-// writes are not seen. It takes no lock while it runs, and the loop may end at any time; until then, tables that it
+// Scan returns the keys of a range with their values, in ascending order or with IterOptions.Reverse in descending
+// order, as of the moment the loop begins: later writes are not seen. It takes no lock while it runs, and the loop may end at any time; until then, tables that it
 // reads stay on the disk. An error, such as damage or ErrClosed, is the last element of the sequence, so that a
 // failed scan cannot be mistaken for a complete one. The sequence may be ranged over more than once. The bounds are
 // copied when a loop begins.
@@ -158,20 +162,28 @@ type KV struct{ Key, Value []byte }
 //		fmt.Printf("%s = %s\n", kv.Key, kv.Value)
 //	}
 func (db *DB) Scan(opts IterOptions) iter.Seq2[KV, error] {
-	return func(yield func(KV, error) bool) { scan(db.Iter(opts), yield) }
+	return func(yield func(KV, error) bool) { scan(db.Iter(opts), &opts, yield) }
 }
 
-// scan yields all keys and values of an iterator, and closes it.
-func scan(it *Iterator, yield func(KV, error) bool) {
+// scan yields the keys and values of a new iterator, and closes it.
+func scan(it *Iterator, opts *IterOptions, yield func(KV, error) bool) {
 	defer func() { _ = it.Close() }() // if the loop panics
 	left := false
-	for ok := it.First(); ok && !left; ok = !left && it.Next() {
+	for n := 0; !left && (n < opts.Limit || opts.Limit <= 0) && it.step(opts.Reverse); n++ {
 		left = !yield(KV{it.Key(), it.Value()}, nil)
 	}
 	err := it.Close()
 	if err != nil && !left {
 		yield(KV{}, err)
 	}
+}
+
+// step moves to the next key, or to the previous one. On a new iterator that is the first or the last.
+func (it *Iterator) step(reverse bool) bool {
+	if reverse {
+		return it.Prev()
+	}
+	return it.Next()
 }
 
 // bounds returns the intersection of the prefix and the bounds: [lower, upper), where a nil upper means no end.

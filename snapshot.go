@@ -79,7 +79,7 @@ func (s *Snapshot) Iter(opts IterOptions) *Iterator {
 
 // Scan returns the keys of a range with their values as of the snapshot: see [DB.Scan].
 func (s *Snapshot) Scan(opts IterOptions) iter.Seq2[KV, error] {
-	return func(yield func(KV, error) bool) { scan(s.Iter(opts), yield) }
+	return func(yield func(KV, error) bool) { scan(s.Iter(opts), &opts, yield) }
 }
 
 // Mark returns a copy of the mark as of the snapshot, nil without one: see [DB.Mark]. The mark and the data of a

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"runtime"
@@ -65,6 +66,56 @@ func walks(it *bloomkv.Iterator, want map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// TestAScanMayGoBackwardsAndEndEarly scans five keys, one of them only in a transaction.
+func TestAScanMayGoBackwardsAndEndEarly(t *testing.T) {
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewMem()))
+	defer func() { must(t, db.Close()) }()
+	for _, key := range []string{"a", "b1", "b2", "b3", "c"} {
+		must(t, db.Put([]byte(key), []byte("value of "+key)))
+	}
+	snap, err := db.Snapshot()
+	must(t, err)
+	defer func() { must(t, snap.Close()) }()
+	must(t, db.Delete([]byte("b2")))
+	prefix := bloomkv.IterOptions{Prefix: []byte("b"), Reverse: true}
+	for _, c := range []struct {
+		o                bloomkv.IterOptions
+		snap, now, again string // the keys of the snapshot, the store, and a transaction that puts b4
+	}{
+		{bloomkv.IterOptions{}, "a b1 b2 b3 c", "a b1 b3 c", "a b1 b3 b4 c"},
+		{bloomkv.IterOptions{Reverse: true}, "c b3 b2 b1 a", "c b3 b1 a", "c b4 b3 b1 a"},
+		{bloomkv.IterOptions{Limit: 2}, "a b1", "a b1", "a b1"},
+		{bloomkv.IterOptions{Limit: 9}, "a b1 b2 b3 c", "a b1 b3 c", "a b1 b3 b4 c"},
+		{bloomkv.IterOptions{Limit: 2, Reverse: true, KeysOnly: true}, "c b3", "c b3", "c b4"},
+		{prefix, "b3 b2 b1", "b3 b1", "b4 b3 b1"},
+		{bloomkv.IterOptions{Upper: []byte("b2"), Limit: 1, Reverse: true}, "b1", "b1", "b1"},
+		{bloomkv.IterOptions{Lower: []byte("d"), Limit: 1, Reverse: true}, "", "", ""},
+	} {
+		keys := func(scan func(bloomkv.IterOptions) iter.Seq2[bloomkv.KV, error]) string {
+			var keys []string
+			for kv, err := range scan(c.o) {
+				must(t, err)
+				if want := "value of " + string(kv.Key); string(kv.Value) != want && !c.o.KeysOnly {
+					t.Errorf("%+v: value %q, want %q", c.o, kv.Value, want)
+				}
+				keys = append(keys, string(kv.Key))
+			}
+			return strings.Join(keys, " ")
+		}
+		if snap, now := keys(snap.Scan), keys(db.Scan); snap != c.snap || now != c.now {
+			t.Errorf("%+v: %q as of the snapshot and %q now, want %q and %q", c.o, snap, now, c.snap, c.now)
+		}
+		must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+			must(t, tx.Put([]byte("b4"), []byte("value of b4")))
+			if got := keys(tx.Scan); got != c.again {
+				t.Errorf("%+v: %q in a transaction, want %q", c.o, got, c.again)
+			}
+			return nil
+		}))
+		must(t, db.Delete([]byte("b4")))
+	}
 }
 
 // TestIteratorsShowTheMomentTheyWereMade keeps iterators open while the store is written to in every way, flushed,

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,32 @@ func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 		}
 		return nil
 	})
+}
+
+// TestOptionsOfAStoreAreThoseInEffect also opens a store with the options of another: they are valid, with defaults in
+// place of zeros.
+func TestOptionsOfAStoreAreThoseInEffect(t *testing.T) {
+	resources, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 64 << 20})
+	must(t, err)
+	for _, given := range []bloomkv.Options{
+		{}, {FilterFPR: 0.25, MemoryBudget: 16 << 20}, {FilterMemory: 1 << 20}, {Resources: resources},
+	} {
+		given.FS = vfstest.NewMem()
+		db := storetest.Open(t, "db", &given)
+		o := db.Options()
+		must(t, db.Close())
+		if o.FS != given.FS || o.LevelRatio != 10 || o.MemtableSize == 0 || o.Logger == nil || o.Compactions == 0 ||
+			o.FilterMemory != given.FilterMemory || given.FilterFPR != 0 && o.FilterFPR != given.FilterFPR ||
+			(o.MemoryBudget == 0) != (o.Resources != nil) {
+			t.Errorf("given %+v: got %+v", given, o)
+		}
+		o.FS = vfstest.NewMem()
+		db = storetest.Open(t, "db", &o)
+		if again := db.Options(); !reflect.DeepEqual(again, o) {
+			t.Errorf("opened with %+v: got %+v", o, again)
+		}
+		must(t, db.Close())
+	}
 }
 
 func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {

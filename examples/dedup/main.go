@@ -10,6 +10,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -20,10 +21,13 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 2 {
-		log.Fatal("usage: dedup STORE <LINES")
+	flag.Usage = func() { log.Print("usage: dedup STORE <LINES") }
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
 	}
-	if err := dedup(os.Args[1], os.Stdin, os.Stdout, os.Stderr); err != nil {
+	if err := dedup(flag.Arg(0), os.Stdin, os.Stdout, os.Stderr); err != nil {
 		log.Fatal(err)
 	}
 }

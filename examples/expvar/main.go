@@ -6,6 +6,7 @@ package main
 
 import (
 	"expvar"
+	"flag"
 	"fmt"
 	"log"
 	"net/http"
@@ -16,10 +17,13 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: expvar DIR")
+	flag.Usage = func() { log.Print("usage: expvar DIR") }
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(flag.Arg(0)); err != nil {
 		log.Fatal(err)
 	}
 }
