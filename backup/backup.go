@@ -91,6 +91,26 @@ func list(ctx context.Context, s Storage) (all []uint64, others []string, err er
 	return all, others, err
 }
 
+// A Generation says what a generation has.
+type Generation struct {
+	Number uint64
+	Tables int
+	Bytes  int64 // of these tables, which other generations may share
+}
+
+// Describe reads the list of tables of a generation. The error for one that is not there matches fs.ErrNotExist.
+func Describe(ctx context.Context, s Storage, n uint64) (Generation, error) {
+	g := Generation{Number: n}
+	h, err := header(ctx, s, n)
+	if err == nil {
+		g.Tables = len(h.Tables)
+		for i := range h.Tables {
+			g.Bytes += int64(h.Tables[i].Size) //nolint:gosec // the size of a file
+		}
+	}
+	return g, err
+}
+
 // A Report says what a backup has stored.
 type Report struct {
 	Generation uint64

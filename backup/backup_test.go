@@ -106,6 +106,17 @@ func TestGenerationsShareTablesAndAreRestoredOneByOne(t *testing.T) {
 		if err != nil || r.Generation != uint64(i+1) || r.Stored != 1 && i < 3 {
 			t.Fatalf("%+v, %v, want one new table", r, err)
 		}
+		size := int64(0)
+		for _, l := range db.Metrics().Levels {
+			size += int64(l.Bytes)
+		}
+		g, err := backup.Describe(ctx, d, r.Generation)
+		if want := (backup.Generation{Number: r.Generation, Tables: r.Tables, Bytes: size}); err != nil || g != want {
+			t.Errorf("%+v, %v, want %+v", g, err, want)
+		}
+	}
+	if _, err := backup.Describe(ctx, d, 5); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("generation 5: %v, want fs.ErrNotExist", err)
 	}
 	if _, err := backup.OpenDir(mem, "backups"); !errors.Is(err, bloomkv.ErrLocked) {
 		t.Errorf("a second program: %v, want ErrLocked", err)

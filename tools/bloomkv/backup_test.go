@@ -3,12 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/tools/cli"
@@ -35,9 +39,11 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 	}
 	tool{}.must(t, "backup", "--prune", "1", dir, target)
 	for _, c := range []struct{ from, want string }{
-		{target + "@1", "no such file"},
-		{target + "@0", "no such file"},
-		{filepath.Join(tmp, "none"), "has no backups"},
+		{target + "@1", "bloomkv: no generation 1; there is only 3"},
+		{target + "@0", "bloomkv: no generation 0; there is only 3"},
+		{target + "@x", `bloomkv: generation "x": want a whole number; there is only 3`},
+		{target + "@", `bloomkv: generation "": want a whole number; there is only 3`},
+		{filepath.Join(tmp, "none"), "none: no such file or directory"},
 		{dir, "has no backups"},
 	} {
 		if r := (tool{}).run(t, "restore", c.from, filepath.Join(tmp, "x")); r.code != cli.ExitTrouble ||
@@ -64,6 +70,55 @@ func TestGenerationsAreMadePrunedAndRestored(t *testing.T) {
 	if after, err := os.ReadDir(filepath.Join(target, "generations")); err != nil || len(after) != len(before)+1 {
 		t.Errorf("after Verify has failed: %d generations, %v; want all %d", len(after), err, len(before)+1)
 	}
+}
+
+func TestGenerationsAreListed(t *testing.T) {
+	dir, target := newStore(t, "a\t1\n"), filepath.Join(t.TempDir(), "target")
+	size := 0
+	for i := range 5 {
+		tool{}.must(t, "put", dir, "b", strconv.Itoa(i))
+		tool{}.must(t, "backup", dir, target)
+	}
+	for _, table := range sstFiles(t, dir) {
+		size += len(readFile(t, table))
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	must(t, os.Remove(filepath.Join(target, "generations", "00000002")))
+	must(t, os.Chtimes(filepath.Join(target, "generations", "00000005"), at, at))
+	lines := strings.Split(tool{}.must(t, "backups", target), "\n")
+	if len(lines) != 6 || strings.Fields(lines[1])[0] != "1" || !strings.HasPrefix(strings.TrimSpace(lines[4]),
+		"5  2026-01-02 03:04:05       6  ") {
+		t.Errorf("got %q, want generations 1, 3, 4 and 5", lines)
+	}
+	want := fmt.Sprintf(`{"generation":5,"stored_at":"2026-01-02T03:04:05Z","tables":6,"bytes":%d}]}`, size)
+	if out := oneLine(tool{}.must(t, "backups", target, "--json")); !strings.HasSuffix(strings.ReplaceAll(out, " ", ""),
+		want) {
+		t.Errorf("got %s, want %s at the end", out, want)
+	}
+	if r := (tool{}).run(t, "restore", target+"@2", filepath.Join(target, "x")); r.err !=
+		"bloomkv: no generation 2; there are 1, 3 to 5\n" {
+		t.Errorf("restore of one that is missing: %q", r.err)
+	}
+	if r := (tool{}).run(t, "backups", dir); r.code != cli.ExitTrouble || !strings.Contains(r.err, "has no backups") {
+		t.Errorf("backups of a store: exit %d, %q", r.code, r.err)
+	}
+}
+
+func TestABackupIntoItsOwnStoreIsRefused(t *testing.T) {
+	dir := newStore(t, "a\t1\n")
+	link := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(dir, link))
+	before := readDir(t, dir)
+	for _, target := range []string{dir, filepath.Join(dir, "x"), filepath.Join(dir, "x", "y"), filepath.Join(link, "x")} {
+		if r := (tool{}).run(t, "backup", dir, target); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, "lies inside the directory of the store") {
+			t.Errorf("backup to %s: exit %d, %q", target, r.code, r.err)
+		}
+	}
+	if after := readDir(t, dir); !maps.Equal(after, before) {
+		t.Error("the store is changed")
+	}
+	tool{}.must(t, "backup", dir, dir+"2") // beside it
 }
 
 // TestACopyOfADamagedStoreSaysSo damages a table of a store, of an export, and of a backup, with right checksums of the

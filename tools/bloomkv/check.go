@@ -42,14 +42,22 @@ func damages(err error) []damageReport {
 }
 
 // checkCopy checks a store that was just made of another. Damage in tables travels with them.
-func (a *app) checkCopy(ctx context.Context, dir string) error {
+func (a *app) checkCopy(ctx context.Context, dir string) (bloomkv.CheckReport, error) {
 	bar := a.Progress("check", -1, true)
 	defer bar.End()
-	_, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
+	r, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
 	if errors.Is(err, bloomkv.ErrCorruption) {
 		err = fmt.Errorf("%s is complete, and is damaged as its original was: %w", dir, err)
 	}
-	return err
+	return r, err
+}
+
+// copyReport is what a command has copied, in JSON.
+type copyReport struct {
+	Generation uint64  `json:"generation,omitempty"` // of a backup
+	Tables     int     `json:"tables"`
+	Entries    *uint64 `json:"entries,omitempty"` // versions, if the tables were read
+	Bytes      uint64  `json:"bytes"`             // of the tables
 }
 
 func (a *app) checkCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 func (a *app) checkpointCommand() *cobra.Command {
 	var w writeFlags
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "checkpoint DIR DEST",
 		Short: "Make a copy of a store that shares its tables",
@@ -22,9 +23,18 @@ after an error or an interrupt.`,
 		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
-			return with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
+			err = with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
+			if err != nil || !asJSON {
+				return err
+			}
+			db, err = openToRead(c.Context(), args[1])
+			return with(db, err, func(db *bloomkv.DB) error {
+				made := sumTables(db)
+				return a.PrintJSON(copyReport{Tables: made.tables, Bytes: made.bytes})
+			})
 		},
 	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables and bytes")
 	w.add(c)
 	return c
 }

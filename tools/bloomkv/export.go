@@ -18,7 +18,7 @@ import (
 func (a *app) exportCommand() *cobra.Command {
 	var w writeFlags
 	var since string
-	var list bool
+	var list, asJSON bool
 	c := &cobra.Command{
 		Use:   "export DIR [FILE]",
 		Short: "Write a whole store, or its new tables, as one file",
@@ -41,6 +41,9 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			if len(args) < 2 && a.OutTerminal {
 				return errors.New("standard output is a terminal: name a FILE, or use a pipe")
 			}
+			if asJSON && (len(args) < 2 || args[1] == toOutput) {
+				return errors.New("--json prints to standard output too, want a FILE")
+			}
 			if list {
 				return a.exportList(c.Context(), args)
 			}
@@ -52,26 +55,38 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 				}
 			}
 			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
-			return with(db, err, func(db *bloomkv.DB) error { return a.export(c.Context(), db, args[1:], opts) })
+			return with(db, err, func(db *bloomkv.DB) error {
+				size, err := a.export(c.Context(), db, args[1:], opts)
+				if err == nil && asJSON {
+					err = a.PrintJSON(struct {
+						Bytes int64 `json:"bytes"` // of the file
+					}{size})
+				}
+				return err
+			})
 		},
 	}
 	w.add(c)
 	c.Flags().StringVar(&since, "since", "", "leave out the tables in `FILE|DIR`")
 	c.Flags().BoolVar(&list, "list", false, "write only the list of the store's tables")
+	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of bytes")
 	c.MarkFlagsMutuallyExclusive("since", "list")
+	c.MarkFlagsMutuallyExclusive("json", "list")
 	return c
 }
 
-// export writes the stream of a store.
-func (a *app) export(ctx context.Context, db *bloomkv.DB, file []string, opts bloomkv.ExportOptions) (err error) {
+// export writes the stream of a store, and returns its size.
+func (a *app) export(ctx context.Context, db *bloomkv.DB, file []string, opts bloomkv.ExportOptions) (
+	size int64, err error,
+) {
 	x, err := db.Export(ctx, opts)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, x.Close()) }()
 	bar := a.Progress("export", x.Size(), true)
 	defer bar.End()
-	return a.writeOut(ctx, file, writerTo(func(to io.Writer) (int64, error) {
+	return x.Size(), a.writeOut(ctx, file, writerTo(func(to io.Writer) (int64, error) {
 		return x.WriteTo(io.MultiWriter(to, bar))
 	}))
 }

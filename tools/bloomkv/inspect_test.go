@@ -82,12 +82,22 @@ func TestGoldenNamesInJSON(t *testing.T) {
 		{[]string{"load", dir}, ""},
 		{[]string{"ingest", dir}, ""},
 		{[]string{"compact", dir, "--from", "x"}, ""},
+		{[]string{"checkpoint", dir, dir + "-copy"}, ""},
+		{[]string{"export", dir, dir + "-export"}, ""},
+		{[]string{"import", dir + "-import", dir + "-export"}, ""},
+		{[]string{"backup", dir, dir + "-target"}, ""},
+		{[]string{"backups", dir + "-target"}, "generations"},
+		{[]string{"restore", dir + "-target", dir + "-restored"}, ""},
 		{[]string{"inspect", glob(t, dir, "*.sst")}, "units"},
 		{[]string{"inspect", dir}, "tables"},
 		{[]string{"inspect", glob(t, dir, "MANIFEST-*")}, ""},
 	} {
 		out := (tool{}).must(t, append(c.args, "--json")...)
-		c.args[1] = filepath.Base(c.args[1])
+		for i, arg := range c.args {
+			if filepath.IsAbs(arg) {
+				c.args[i] = filepath.Base(arg)
+			}
+		}
 		fmt.Fprintf(&got, "%s\n  %s\n", strings.Join(c.args, " "), strings.Join(names(t, out), "\n  "))
 		if c.list != "" {
 			first := names(t, firstOf(t, out, c.list))

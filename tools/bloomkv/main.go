@@ -77,7 +77,7 @@ and dump print the bytes unchanged.
 	root.AddCommand(
 		a.putCommand(), a.getCommand(), a.delCommand(), a.scanCommand(), a.countCommand(), a.sizeCommand(),
 		a.loadCommand(), a.dumpCommand(), a.ingestCommand(), a.checkpointCommand(), a.exportCommand(),
-		a.importCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(),
+		a.importCommand(), a.backupCommand(), a.backupsCommand(), a.restoreCommand(), a.compactCommand(),
 		a.statsCommand(), a.checkCommand(), a.salvageCommand(), a.inspectCommand(), a.serveCommand(),
 		a.digestCommand(), a.planCommand(), a.demoCommand(),
 	)
