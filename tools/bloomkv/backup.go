@@ -16,7 +16,6 @@ import (
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	var w writeFlags
 	var verify, asJSON bool
 	var keep int
 	c := &cobra.Command{
@@ -42,7 +41,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			if err := outside(args[0], args[1]); err != nil {
 				return err
 			}
-			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) (err error) {
 				to, err := backup.OpenDir(nil, args[1])
 				if err != nil {
@@ -77,7 +76,6 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			})
 		},
 	}
-	w.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables and bytes")
 	c.Flags().BoolVar(&verify, "verify", false, "read all generations and check their tables")
 	c.Flags().IntVar(&keep, "prune", 0, "keep only the newest `N` generations")

@@ -8,7 +8,6 @@ import (
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
-	var w writeFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "checkpoint DIR DEST",
@@ -22,7 +21,7 @@ after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
 		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			err = with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
 			if err != nil || !asJSON {
 				return err
@@ -35,6 +34,5 @@ after an error or an interrupt.`,
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables and bytes")
-	w.add(c)
 	return c
 }

@@ -135,7 +135,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 	for _, flags := range []string{
 		"--fpr=0.001", "--filter-kind=ribbon", "--filter-prefix=len:6", "--fpr=1", "--fpr=0.01",
 	} {
-		tool{}.must(t, "put", dir, "zzz", "more", flags) // from now on the store is written so
+		tool{in: "zzz\tmore\n"}.must(t, "load", dir, flags) // from now on the store is written so
 		if n, _ := off(); n == 0 {
 			t.Errorf("%s: no table is off the plan", flags)
 		}
@@ -215,7 +215,7 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 }
 
 // TestTheMemoryForFiltersIsKept writes a store with --filter-memory: stats and inspect agree on what is promised and
-// takes memory, and commands that write keep it.
+// takes memory, and commands that write keep it: put and del have no flags for filters.
 func TestTheMemoryForFiltersIsKept(t *testing.T) {
 	for _, kind := range []string{"--filter-kind=bloom", "--filter-kind=ribbon"} {
 		dir := filepath.Join(t.TempDir(), "store")
@@ -244,7 +244,7 @@ func TestTheMemoryForFiltersIsKept(t *testing.T) {
 		{"--filter-kind=cuckoo", `--filter-kind "cuckoo", want auto, bloom or ribbon`},
 		{"--filter-memory=1 --fpr=0.1", "--fpr and --filter-memory are given, want only one of them"},
 	} {
-		if r := (tool{}).run(t, append([]string{"put", dir, "k", "v"}, strings.Fields(c[0])...)...); r.code !=
+		if r := (tool{}).run(t, append([]string{"load", dir}, strings.Fields(c[0])...)...); r.code !=
 			cli.ExitTrouble || !strings.Contains(r.err, c[1]) {
 			t.Errorf("%s: exit %d, %q, want %q", c[0], r.code, r.err, c[1])
 		}

@@ -11,7 +11,6 @@ import (
 
 func (a *app) delCommand() *cobra.Command {
 	var h byteFlags
-	var w writeFlags
 	var r rangeFlags
 	var all bool
 	c := &cobra.Command{
@@ -55,13 +54,12 @@ del does not create a store.`,
 				}
 				b.Delete(key)
 			}
-			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b) })
 		},
 	}
 	r.add(c, "", "delete all keys")
 	c.Flags().BoolVar(&all, "all", false, "delete every key of the store")
 	h.add(c, "KEY, PREFIX, FROM and TO")
-	w.add(c)
 	return c
 }

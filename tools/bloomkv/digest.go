@@ -65,7 +65,7 @@ func (a *app) digestCommand() *cobra.Command {
 	d := digester{app: a}
 	c := &cobra.Command{
 		Use:   "digest DIR|FILE",
-		Short: "Print, write or compare the digest of a store: which keys it may hold",
+		Short: "Print, write or compare a digest: which keys a store may hold",
 		Long: `A digest is a small file that answers for a store: "certainly absent" or "maybe present", for any key. It
 consists of the filters of the store's tables. With it a program asks before it goes to the store (package digest).
 

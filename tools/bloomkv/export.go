@@ -16,7 +16,6 @@ import (
 )
 
 func (a *app) exportCommand() *cobra.Command {
-	var w writeFlags
 	var since string
 	var list, asJSON bool
 	c := &cobra.Command{
@@ -35,7 +34,8 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 		Example: `  bloomkv export ./store store.export
   bloomkv export ./store | ssh host bloomkv import ./copy
   bloomkv export --since monday.export ./store tuesday.export
-  ssh host bloomkv export --list ./copy > copy.list && bloomkv export --since copy.list ./store new.export`,
+  ssh host bloomkv export --list ./copy > copy.list &&
+    bloomkv export --since copy.list ./store new.export`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 && a.OutTerminal {
@@ -54,7 +54,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 					return err
 				}
 			}
-			db, err := w.open(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			return with(db, err, func(db *bloomkv.DB) error {
 				size, err := a.export(c.Context(), db, args[1:], opts)
 				if err == nil && asJSON {
@@ -66,7 +66,6 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			})
 		},
 	}
-	w.add(c)
 	c.Flags().StringVar(&since, "since", "", "leave out the tables in `FILE|DIR`")
 	c.Flags().BoolVar(&list, "list", false, "write only the list of the store's tables")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of bytes")

@@ -16,8 +16,8 @@ import (
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
-// writeFlags are the options for filters that commands which write accept. The default is what the store was last
-// written with.
+// writeFlags are the options for filters, of commands that write many tables. The default, and that of all other
+// commands, is what the store was last written with.
 type writeFlags struct {
 	of     *cobra.Command
 	rate   float64
@@ -29,22 +29,29 @@ type writeFlags struct {
 
 func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
-	c.Flags().Float64Var(&w.rate, "fpr", 0.01,
-		"promised filter `RATE` of new tables: wasted reads per lookup of an absent key, over the whole tree; 1 "+
-			"means no filters.\nWithout --fpr, --filter-memory, --filter-kind or --filter-prefix, new tables have the "+
-			"filters that the store was last written with")
-	c.Flags().Float64Var(&w.memory, "filter-memory", 0,
-		"memory for all filters in `MIB`, instead of --fpr: they get the best rate that fits, which rises as the "+
-			"store grows.\nbloomkv plan --memory shows it for a number of keys")
-	c.Flags().StringVar(&w.kind, "filter-kind", filterplan.Auto.String(),
-		"`KIND` of the filters of new tables: bloom; ribbon, three tenths smaller, but slower to build and to query;\n"+
-			"or auto, which is ribbon where memory is short")
-	c.Flags().TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
+	f := c.Flags()
+	f.Float64Var(&w.rate, "fpr", 0.01,
+		"build new tables with filters for this `RATE` of wasted table reads per lookup of an absent key, over the whole "+
+			"tree; 1 means no filters; without flags for filters, new tables have those that the store was last written "+
+			"with, and in a new store those for 0.01")
+	f.Float64Var(&w.memory, "filter-memory", 0,
+		"instead of --fpr: memory for all filters in `MIB`; they get the best rate that fits, which rises as the store "+
+			"grows (bloomkv plan --memory shows it)")
+	f.StringVar(&w.kind, "filter-kind", filterplan.Auto.String(),
+		"`KIND` of these filters: bloom; ribbon, three tenths smaller, but slower to build and to query; or auto, which "+
+			"is ribbon where memory is short")
+	f.TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
-			"everything up\nto the Nth separator C")
-	c.Flags().Uint64Var(&w.seed, "filter-seed", 0,
-		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, so that\nnobody can "+
-			"choose keys that waste reads")
+			"everything up to the Nth separator C")
+	f.Uint64Var(&w.seed, "filter-seed", 0,
+		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, which protects against "+
+			"chosen keys")
+	f.Lookup("fpr").DefValue, f.Lookup("filter-kind").DefValue = "0", "" // not printed: the texts say when they apply
+}
+
+// openToWrite opens a store with the options for filters that it was last written with.
+func openToWrite(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
+	return new(writeFlags).open(ctx, dir, o)
 }
 
 func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
@@ -57,6 +64,9 @@ func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*
 
 // options returns o with the options for filters from the flags and from the manifest of the store in dir.
 func (w *writeFlags) options(ctx context.Context, dir string, o bloomkv.Options) (bloomkv.Options, error) {
+	if w.of == nil {
+		return w.kept(ctx, dir, o), storeDir(dir)
+	}
 	switch {
 	case !(w.rate > 0): // 0 in Options would mean the default
 		return o, fmt.Errorf("--fpr %v, want more than 0, at most 1", w.rate)
@@ -120,7 +130,7 @@ const leastBudget = filterplan.MinBudget >> 20
 
 // budgetUsage describes --budget of commands that show what a store promises.
 const budgetUsage = "the MemoryBudget in `MIB` that the store is opened with, for what it promises; 0 means 64, or " +
-	"enough for\nthe --filter-memory that the store was last written with"
+	"enough for the --filter-memory that the store was last written with"
 
 // checkBudget checks the --budget of such a command.
 func checkBudget(mib float64) error {

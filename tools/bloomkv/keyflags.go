@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +18,14 @@ import (
 type byteFlags struct{ hex, escaped bool }
 
 func (f *byteFlags) add(c *cobra.Command, what string) {
-	c.Flags().BoolVar(&f.hex, "hex", false, what+" are hexadecimal digits")
+	if strings.Contains(what, " and ") {
+		what += " are "
+	} else {
+		what += " is "
+	}
+	c.Flags().BoolVar(&f.hex, "hex", false, what+"written in hexadecimal digits")
 	c.Flags().BoolVar(&f.escaped, "escaped", false,
-		what+` are escaped as scan and inspect print them: \x00 is the byte 0 and \\ a backslash`)
+		what+`escaped as scan and inspect print them: \x00 is the byte 0 and \\ a backslash`)
 }
 
 // bytes decodes one argument. Errors begin with what.

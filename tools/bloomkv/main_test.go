@@ -97,8 +97,8 @@ func TestExitCodesTellAnswersFromTrouble(t *testing.T) {
 		{"a flag that is none", []string{"get", dir, "a", "--speed"}, 2, "see bloomkv get --help"},
 		{"a format that is none", []string{"dump", dir, "--format", "xml"}, 2, `format "xml", want tsv, hex, json`},
 		{"a key that is not hexadecimal", []string{"get", "--hex", dir, "xy"}, 2, `key "xy"`},
-		{"a filter rate that is none", []string{"put", dir, "a", "b", "--fpr", "0"}, 2, "--fpr 0"},
-		{"a filter rate out of reach", []string{"put", dir, "a", "b", "--fpr", "1e-12"}, 2, "out of r"},
+		{"a filter rate that is none", []string{"load", dir, "--fpr", "0"}, 2, "--fpr 0"},
+		{"a filter rate out of reach", []string{"load", dir, "--fpr", "1e-12"}, 2, "out of r"},
 		{
 			"a key that is too long",
 			[]string{"put", dir, strings.Repeat("k", 65537), "b"},
@@ -304,7 +304,7 @@ func TestStatsCheckAndInspectCountTheSameLogs(t *testing.T) {
 }
 
 func TestHelpTellsExitCodesAndCompletionIsThere(t *testing.T) {
-	if out := (tool{}).must(t, "--help"); !strings.Contains(out, exitHelp) {
+	if out := (tool{}).must(t, "--help"); !strings.Contains(oneLine(out), oneLine(exitHelp)) {
 		t.Errorf("help has no exit codes:\n%s", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

@@ -66,7 +66,7 @@ func (a *app) planCommand() *cobra.Command {
 	p := planner{app: a}
 	c := &cobra.Command{
 		Use:   "plan",
-		Short: "Print the memory and the rates of filters for a store of a given size",
+		Short: "Print the memory and the rates of filters for a number of keys",
 		Long: `plan prints how much memory the filters of a store with the given number of keys take for a promised
 rate, level by level. With --memory it prints the best rate that fits. The rate is the expected number of wasted table
 reads for a lookup of an absent key, over the whole tree. "Evenly" is what the same memory would waste with the same

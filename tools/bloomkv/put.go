@@ -12,7 +12,6 @@ import (
 
 func (a *app) putCommand() *cobra.Command {
 	var h byteFlags
-	var w writeFlags
 	c := &cobra.Command{
 		Use:   "put DIR KEY [VALUE]",
 		Short: "Store a value under a key",
@@ -42,12 +41,11 @@ Without VALUE, put reads the value from standard input. An argument that begins 
 			if err != nil {
 				return err
 			}
-			return w.create(c.Context(), args[0], bloomkv.Options{}, func(db *bloomkv.DB, _ bool) (bool, error) {
+			return new(writeFlags).create(c.Context(), args[0], bloomkv.Options{}, func(db *bloomkv.DB, _ bool) (bool, error) {
 				return false, db.Put(key, value)
 			})
 		},
 	}
 	h.add(c, "KEY and VALUE")
-	w.add(c)
 	return c
 }

@@ -19,7 +19,6 @@ var errLost = errors.New("some data could not be read; the rest is in the new st
 const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage DIR NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {
-	var w writeFlags
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "salvage DIR NEW",
@@ -39,7 +38,7 @@ created. In that case nothing is left in NEW.`,
   bloomkv salvage --json ./store ./saved > report.json`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := w.options(c.Context(), args[0], bloomkv.Options{})
+			o, err := new(writeFlags).options(c.Context(), args[0], bloomkv.Options{})
 			if err != nil {
 				return err
 			}
@@ -60,7 +59,6 @@ created. In that case nothing is left in NEW.`,
 			return err
 		},
 	}
-	w.add(c)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the report as a JSON object")
 	return c
 }

@@ -22,7 +22,7 @@ func TestStatsFitsAndLeavesOutZeros(t *testing.T) {
 	tool{}.must(t, "load", empty)
 	small := newStore(t, "a\t1\n")
 	many := treeStore(t, bloomkv.Options{FilterPrefix: bloomkv.PrefixLen(7)})
-	tool{}.must(t, "put", many, "zzz", "1", "--fpr", "0.001")
+	tool{in: "zzz\t1\n"}.must(t, "load", many, "--fpr", "0.001")
 	for _, c := range []struct {
 		dir            string
 		want, unwanted []string

@@ -3,7 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
@@ -36,8 +38,8 @@ func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
 		{"plan --fpr much", "--fpr much: want a number; see bloomkv plan --help"},
 		{"scan s --json=maybe", "--json maybe: want true or false; see bloomkv scan --help"},
 		{
-			"put s a b --filter-prefix foo",
-			`--filter-prefix foo: prefix rule "foo", want "len:N", "sep:C:N" or nothing; see bloomkv put --help`,
+			"load s --filter-prefix foo",
+			`--filter-prefix foo: prefix rule "foo", want "len:N", "sep:C:N" or nothing; see bloomkv load --help`,
 		},
 	} {
 		if r := (tool{}).run(t, strings.Fields(c.args)...); r.code != cli.ExitTrouble || r.err != "bloomkv: "+c.want+
@@ -51,6 +53,27 @@ func TestErrorsOfUsageSayWhatIsMissingAndWhatMayBeMeant(t *testing.T) {
 	} {
 		if out := (tool{}).must(t, strings.Fields(args)...); !strings.Contains(out, "bloomkv") {
 			t.Errorf("%q prints %q", args, out)
+		}
+	}
+}
+
+// TestHelpFitsAndHasTheFlagsThatMatter also checks that the flags for filters are where many tables are written.
+func TestHelpFitsAndHasTheFlagsThatMatter(t *testing.T) {
+	filters := map[string]bool{"load": true, "ingest": true, "compact": true}
+	for _, c := range (&app{}).command().Commands() {
+		out := tool{}.must(t, "help", c.Name())
+		for line := range strings.SplitSeq(out, "\n") {
+			if utf8.RuneCountInString(line) > words.Width {
+				t.Errorf("%s: longer than %d characters: %s", c.Name(), words.Width, line)
+			}
+		}
+		if has := strings.Contains(out, "--filter-memory MIB"); has != filters[c.Name()] {
+			t.Errorf("%s has flags for filters: %v", c.Name(), has)
+		}
+	}
+	for command, want := range map[string]string{"get": "KEY is escaped as", "put": "KEY and VALUE are escaped as"} {
+		if out := (tool{}).must(t, command, "--help"); !strings.Contains(oneLine(out), want) {
+			t.Errorf("%s: no %q in %s", command, want, out)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,6 +39,7 @@ type Streams struct {
 	OutTerminal bool // Out is a terminal: unescaped bytes must not reach it
 	ErrTerminal bool // Err is a terminal: progress bars may be drawn
 	Color       bool // Out is a terminal that accepts colors
+	Width       int  // of Out in characters; 0 means words.Width
 }
 
 // Standard returns the streams of the process.
@@ -46,9 +48,20 @@ func Standard() Streams {
 		In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
 		OutTerminal: isTerminal(os.Stdout), ErrTerminal: isTerminal(os.Stderr),
 	}
+	if s.OutTerminal {
+		if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil {
+			s.Width = max(width, narrowest)
+		}
+	}
 	s.Color = s.OutTerminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return s
 }
+
+// Lines of help are readable between these widths. A terminal that is narrower breaks lines itself.
+const (
+	narrowest = 40
+	widest    = 100
+)
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
@@ -68,7 +81,7 @@ func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) e
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
-	prepareUsage(root, args)
+	prepareUsage(root, args, min(cmp.Or(s.Width, words.Width), widest))
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && !errors.Is(err, out.err) { // commands that print text do not check each write
 		err = errors.Join(err, out.err)

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -116,9 +118,15 @@ func plainNumber(err error) error {
 	}
 }
 
-// prepareUsage gives a tree of commands the errors of this package.
-func prepareUsage(root *cobra.Command, args []string) {
+// prepareUsage gives a tree of commands the errors of this package, and help that fits a width.
+func prepareUsage(root *cobra.Command, args []string, width int) {
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		usage, flags := c.UsageString(), c.LocalFlags()
+		usage = strings.Replace(usage, strings.TrimRight(flags.FlagUsages(), " \n"),
+			strings.TrimRight(flags.FlagUsagesWrapped(width), " \n"), 1)
+		fmt.Fprintf(c.OutOrStdout(), "%s\n%s", fit(cmp.Or(c.Long, c.Short), width), usage)
+	})
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd(args...)
@@ -157,4 +165,53 @@ func completeCommands(c *cobra.Command, args []string, _ string) (
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// fit returns text whose lines fit a width, as far as words do. The lines of a paragraph are joined and broken anew. A
+// line that begins with two spaces begins an item, such as a name and what it means: its further lines are aligned to
+// the second column. A line that begins with a tab stays as it is.
+func fit(text string, width int) string {
+	var out []string
+	lead, indent := "", "" // of the paragraph or item
+	var parts []string     // its words
+	end := func() {
+		line := lead
+		for i, word := range parts {
+			switch {
+			case i == 0:
+				line += word
+			case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+				out = append(out, line)
+				line = indent + word
+			default:
+				line += " " + word
+			}
+		}
+		if line != "" {
+			out = append(out, line)
+		}
+		lead, indent, parts = "", "", nil
+	}
+	for line := range strings.SplitSeq(strings.Trim(text, "\n"), "\n") {
+		body := strings.TrimLeft(line, " ")
+		switch blanks := len(line) - len(body); {
+		case body == "", body[0] == '\t':
+			end()
+			out = append(out, line)
+			continue
+		case blanks > 0 && (blanks != len(indent) || lead == "" || lead == indent):
+			end()
+			lead = line[:blanks]
+			if name, rest, ok := strings.Cut(body, "  "); ok {
+				body = strings.TrimLeft(rest, " ")
+				lead += name + strings.Repeat(" ", len(line)-blanks-len(name)-len(body))
+			}
+			indent = strings.Repeat(" ", utf8.RuneCountInString(lead))
+		case blanks == 0 && lead != "":
+			end()
+		}
+		parts = append(parts, strings.Fields(body)...)
+	}
+	end()
+	return strings.Join(out, "\n") + "\n"
 }
