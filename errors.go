@@ -3,6 +3,7 @@ package bloomkv
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -73,13 +74,16 @@ func (e *CorruptionError) Error() string { return (*corrupt.Error)(e).Error() }
 // Unwrap returns ErrCorruption and Err, for errors.Is.
 func (e *CorruptionError) Unwrap() []error { return (*corrupt.Error)(e).Unwrap() }
 
-// named returns the error of a call with its name, and ErrClosed bare.
+// named returns the error of a call with its name, and ErrClosed bare. An error that has the name of the package, such as
+// that of a store that takes no writes, needs no other.
 func named(err error, call string) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, ErrClosed):
 		return ErrClosed
+	case strings.HasPrefix(err.Error(), "bloomkv: "):
+		return err
 	default:
 		return fmt.Errorf("bloomkv: %s: %w", call, err)
 	}

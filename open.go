@@ -47,6 +47,9 @@ func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error)
 // open opens a store: it enters the directory (I31, I40), joins those that share its memory, recovers what was written,
 // and starts the background work. If a step fails, it undoes those before.
 func open(ctx context.Context, dir string, options *Options) (*DB, error) {
+	if dir == "" {
+		return nil, errors.New("the name of the directory is empty")
+	}
 	opts := options.withDefaults()
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -73,7 +76,7 @@ func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 		Shared:  pool.Shared(home.FS, dir),
 	}
 	if opts.ReadOnly { // as if a write had failed before: every writer gets this error
-		config.ReadOnly = fmt.Errorf("%s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
+		config.ReadOnly = fmt.Errorf("bloomkv: %s: %w: opened with Options.ReadOnly", dir, ErrReadOnly)
 	}
 	db.tree = tree.New(config)
 	db.share, err = pool.Join(budget.Config{

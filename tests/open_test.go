@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -105,6 +106,23 @@ func TestErrorIfExistsSeesAStoreThatIsMadeMeanwhile(t *testing.T) {
 	defer db.Close()
 	if v, err := db.Get([]byte("k")); string(v) != "v" {
 		t.Errorf("got %q, %v, want v", v, err)
+	}
+}
+
+func TestOpenSaysWhichDirectoryCannotBe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	must(t, os.WriteFile(file, nil, 0o600))
+	for dir, want := range map[string]string{
+		"":                         "the name of the directory is empty",
+		file:                       "not a directory",
+		filepath.Join(file, "dir"): "not a directory",
+	} {
+		for _, readOnly := range []bool{false, true} {
+			want := "bloomkv: open " + dir + ": " + want
+			if _, err := bloomkv.Open(dir, &bloomkv.Options{ReadOnly: readOnly}); err == nil || err.Error() != want {
+				t.Errorf("read-only %v: %v, want %s", readOnly, err, want)
+			}
+		}
 	}
 }
 

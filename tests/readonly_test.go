@@ -71,7 +71,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 					want = bloomkv.ErrReadOnly
 				}
 				if !errors.Is(err, want) || errors.Is(want, bloomkv.ErrReadOnly) &&
-					!strings.Contains(err.Error(), "db: read-only") {
+					!strings.HasPrefix(err.Error(), "bloomkv: db: read-only: ") {
 					t.Errorf("closed %v, %s: got %v, want %v", closed, what, err, want)
 				}
 			}

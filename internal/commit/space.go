@@ -64,7 +64,7 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 			return nil
 		}
 		if w.roomFor = 0; unflushed == 0 {
-			return fmt.Errorf("%s: %w: %d bytes are free, a write of %d bytes may need %d",
+			return fmt.Errorf("bloomkv: %s: %w: %d bytes are free, a write of %d bytes may need %d",
 				w.Dir, vfs.ErrNoSpace, free, size, need)
 		}
 		if err := w.waitToFreeze(context.Background()); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"syscall"
 	"path/filepath"
 	"slices"
 
@@ -65,6 +66,8 @@ func lookAt(fsys vfs.FS, dir string, mode Mode) error {
 	switch {
 	case err == nil && mode.ErrorIfExists && !mode.ReadOnly:
 		return errExists
+	case errors.Is(err, syscall.ENOTDIR): // dir, or a directory above it
+		return syscall.ENOTDIR
 	case err == nil || !errors.Is(err, fs.ErrNotExist):
 		return err
 	case mode.ReadOnly:

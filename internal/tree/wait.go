@@ -122,7 +122,7 @@ func (t *Tree) Fail(cause error) error {
 	t.mu.Lock()
 	first := t.failed == nil
 	if first {
-		t.failed = fmt.Errorf("%s: %w: %w", t.Dir, ErrReadOnly, cause)
+		t.failed = fmt.Errorf("bloomkv: %s: %w: %w", t.Dir, ErrReadOnly, cause)
 		if t.life.Err() == nil {
 			t.refusal.Store(new(t.failed))
 		}

@@ -60,7 +60,7 @@ func TestACheckpointNeedsAStoreAndAPlaceForIt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
 	if code := a.run(ctx, []string{"checkpoint", dir, filepath.Join(tmp, "copy")}); code != cli.ExitInterrupted {
 		t.Errorf("interrupted: exit %d, %q; want %d", code, &errs, cli.ExitInterrupted)
 	}

@@ -101,7 +101,7 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, ErrTerminal: true}}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, ErrTerminal: true}}
 	if code := a.run(ctx, []string{"compact", dir}); code != cli.ExitInterrupted || out.Len() > 0 {
 		t.Errorf("exit %d, want %d: %s%s", code, cli.ExitInterrupted, &out, &errs)
 	}

@@ -54,7 +54,7 @@ func TestCountShowsHowFarItIsAndCanBeStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var out, errs bytes.Buffer
-	a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}}
 	if code := a.run(ctx, []string{"count", dir}); code != cli.ExitInterrupted || out.Len() > 0 {
 		t.Errorf("exit %d, %q, want %d and nothing", code, &out, cli.ExitInterrupted)
 	}

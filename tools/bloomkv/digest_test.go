@@ -86,7 +86,7 @@ func TestDigestShowsProgressOnATerminalOnly(t *testing.T) {
 			"--rebuild": "reading keys", "--lacking-in=" + dir: "comparing keys",
 		} {
 			var out, errs bytes.Buffer
-			a := &app{cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, ErrTerminal: terminal}}
+			a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs, ErrTerminal: terminal}}
 			if code := a.run(t.Context(), []string{"digest", dir, args}); code != cli.ExitOK ||
 				strings.Contains(errs.String(), what) != terminal || !terminal && errs.Len() > 0 {
 				t.Errorf("%s, terminal %v: exit %d, %q", args, terminal, code, errs.String())

@@ -36,7 +36,11 @@ error.
 			return with(db, err, func(db *bloomkv.DB) error {
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {
-					return fmt.Errorf("key %s: %w", words.Escaped(key, 64), errAbsent)
+					err := fmt.Errorf("key %s: %w", words.Escaped(key, 64), errAbsent)
+					if plain, bad := words.Unescaped(args[1]); bad == nil && !h.hex && !h.escaped && string(plain) != args[1] {
+						err = fmt.Errorf("%w; if KEY was printed by scan or inspect, use --escaped", err)
+					}
+					return err
 				}
 				if err != nil {
 					return err

@@ -155,7 +155,7 @@ func TestAnInterruptedIngestStoresNothing(t *testing.T) {
 	in := &stuckReader{lines: strings.NewReader("b\t1\nc\t2\nd"), stuck: cancel, end: make(chan struct{})}
 	defer close(in.end)
 	var out, errs bytes.Buffer
-	a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+	a := &app{Streams: cli.Streams{In: in, Out: &out, Err: &errs}}
 	if code := a.run(ctx, []string{"ingest", dir, "--replace"}); code != cli.ExitInterrupted ||
 		!strings.HasPrefix(errs.String(), "bloomkv: interrupted: ") {
 		t.Errorf("exit %d, want %d: %s", code, cli.ExitInterrupted, &errs)

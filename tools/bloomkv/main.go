@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,10 +29,14 @@ const exitHelp = `Exit status:
   130  interrupted, after the store was closed cleanly`
 
 // app is one run of the tool.
-type app struct{ cli.Streams }
+type app struct {
+	cli.Streams
+
+	dir string // of the store that the command reads or writes, or "DIR"
+}
 
 func main() {
-	a := &app{cli.Standard()}
+	a := &app{Streams: cli.Standard()}
 	os.Exit(a.run(cli.Context(), os.Args[1:]))
 }
 
@@ -44,7 +49,15 @@ func (a *app) run(ctx context.Context, args []string) int {
 	a.PrintError("bloomkv", err)
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
-		fmt.Fprintf(a.Err, "bloomkv: %s\n", salvageHelp)
+		a.PrintError("bloomkv", fmt.Errorf(salvageHelp, a.dir))
+		return cli.ExitTrouble
+	case errors.Is(err, bloomkv.ErrLocked) && a.dir != "DIR":
+		by := "another program"
+		if pid := lockHolder(a.dir); pid > 0 {
+			by = fmt.Sprintf("process %d", pid)
+		}
+		a.PrintError("bloomkv", fmt.Errorf("%s has it open; inspect and serve work beside it, and a program may serve "+
+			"package debug", by))
 		return cli.ExitTrouble
 	case cli.Interrupted(err):
 		return cli.ExitInterrupted
@@ -72,6 +85,12 @@ and dump print the bytes unchanged.
 		Version: version(),
 		Args:    cobra.ArbitraryArgs, // arguments here are unknown commands
 		RunE:    cli.CommandsOnly,
+		PersistentPreRun: func(c *cobra.Command, args []string) {
+			a.dir = "DIR"
+			if uses := strings.Fields(c.Use); len(args) > 0 && len(uses) > 1 && strings.HasSuffix(uses[1], "DIR") && !isFile(args[0]) {
+				a.dir = args[0]
+			}
+		},
 	}
 	root.SetVersionTemplate("{{.Version}}")
 	root.AddCommand(

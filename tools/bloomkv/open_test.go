@@ -88,7 +88,7 @@ func TestAnInterruptLeavesNothingOfANewStoreWithoutLines(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		in := &stuckReader{lines: strings.NewReader(c.in), stuck: cancel, end: make(chan struct{})}
 		var out, errs bytes.Buffer
-		a := &app{cli.Streams{In: in, Out: &out, Err: &errs}}
+		a := &app{Streams: cli.Streams{In: in, Out: &out, Err: &errs}}
 		if code := a.run(ctx, []string{c.command, filepath.Join(root, "new")}); code != cli.ExitInterrupted {
 			t.Errorf("%s: exit %d: %s", c.command, code, &errs)
 		}

@@ -15,8 +15,8 @@ import (
 // errLost is a negative answer: the new store was created, but it is incomplete.
 var errLost = errors.New("some data could not be read; the rest is in the new store")
 
-// salvageHelp is the advice after damage.
-const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage DIR NEW", or restore a backup`
+// salvageHelp is the advice after damage, with the directory of the store.
+const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage %s NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {
 	var asJSON bool

@@ -26,7 +26,7 @@ func serveStore(t *testing.T, dir string) served {
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	var errs strings.Builder
-	a := &app{cli.Streams{In: strings.NewReader(""), Out: in, Err: &errs}}
+	a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: in, Err: &errs}}
 	code := make(chan int, 1)
 	go func() {
 		code <- a.run(ctx, []string{"serve", dir, "--listen", "127.0.0.1:0"})
