@@ -1,6 +1,7 @@
 package bloomkv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -129,9 +130,11 @@ const (
 	StallSlowedByLevel0 StallReason = iota
 	// StallStoppedByLevel0 means that writes waited until level 0 had fewer runs.
 	StallStoppedByLevel0
-	// StallStoppedByMemtable means that writes were faster than a flush: they were delayed so that the memtable would
-	// not be full before the last one was flushed, or waited until it was.
+	// StallStoppedByMemtable means that writes waited until a full memtable was flushed.
 	StallStoppedByMemtable
+	// StallSlowedByMemtable means that writes were faster than a flush: each was delayed a little, so that the memtable
+	// would not be full before the last one was flushed.
+	StallSlowedByMemtable
 )
 
 // String returns the reason as text, such as "slowed by level 0".
@@ -143,6 +146,8 @@ func (r StallReason) String() string {
 		return "stopped by level 0"
 	case StallStoppedByMemtable:
 		return "stopped by a memtable"
+	case StallSlowedByMemtable:
+		return "slowed by a memtable"
 	}
 	return "unknown"
 }
@@ -221,10 +226,18 @@ func (r *reporter) Removed(level int, table *manifest.Table) {
 	tell(r.to.TableRemoved, t)
 }
 
+// shortStall is the shortest stall that is logged at level Info: writes stall briefly as long as they are as fast as they
+// can be.
+const shortStall = 10 * time.Millisecond
+
 // Stalled implements commit.Observer.
 func (r *reporter) Stalled(stall commit.Stall) {
 	s := StallInfo{StallReason(stall.Reason), stall.Writes, stall.Duration}
-	r.log.Info("writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes),
+	level := slog.LevelInfo
+	if s.Duration < shortStall {
+		level = slog.LevelDebug
+	}
+	r.log.LogAttrs(context.Background(), level, "writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes),
 		slog.Duration("duration", s.Duration))
 	tell(r.to.Stalled, s)
 }

@@ -99,6 +99,7 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 		SlowedByLevel0:    stalls(commit.SlowedByLevel0),
 		StoppedByLevel0:   stalls(commit.StoppedByLevel0),
 		StoppedByMemtable: stalls(commit.StoppedByMemtable),
+		SlowedByMemtable:  stalls(commit.SlowedByMemtable),
 	}
 }
 

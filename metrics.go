@@ -291,7 +291,8 @@ type WriteMetrics struct {
 	// SlowedByLevel0 counts groups delayed a little each, because compaction was behind.
 	SlowedByLevel0    StallMetrics `json:"slowed_by_level0"`
 	StoppedByLevel0   StallMetrics `json:"stopped_by_level0"`   // groups that waited for compaction
-	StoppedByMemtable StallMetrics `json:"stopped_by_memtable"` // groups delayed by a flush, or that waited for it
+	StoppedByMemtable StallMetrics `json:"stopped_by_memtable"` // groups that waited for a flush
+	SlowedByMemtable  StallMetrics `json:"slowed_by_memtable"`  // groups delayed a little each, because a flush was behind
 }
 
 // StallMetrics are the number of times, and the total time, that writes waited for one reason.

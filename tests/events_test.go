@@ -34,6 +34,7 @@ type listener struct {
 	damage     []error
 	readOnly   []error
 	logged     map[string]int
+	wrong      []string // stalls that were logged at another level than their duration demands
 	afterClose int
 	closed     bool
 }
@@ -109,6 +110,13 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logged[r.Message]++
+	r.Attrs(func(a slog.Attr) bool {
+		if r.Message == "writes stalled" && a.Key == "duration" &&
+			(a.Value.Duration() >= 10*time.Millisecond) != (r.Level == slog.LevelInfo) {
+			l.wrong = append(l.wrong, fmt.Sprint(r.Level, " ", a))
+		}
+		return true
+	})
 	return nil
 }
 
@@ -418,6 +426,7 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			for reason, counted := range map[bloomkv.StallReason]bloomkv.StallMetrics{
 				bloomkv.StallSlowedByLevel0: w.SlowedByLevel0, bloomkv.StallStoppedByLevel0: w.StoppedByLevel0,
 				bloomkv.StallStoppedByMemtable: w.StoppedByMemtable,
+				bloomkv.StallSlowedByMemtable:  w.SlowedByMemtable,
 			} {
 				if sums[reason] != counted {
 					t.Errorf("%v: reported %v, counted %v", reason, sums[reason], counted)
@@ -428,6 +437,9 @@ func TestStallsAreToldWithTheirReason(t *testing.T) {
 			}
 			if l.logged["writes stalled"] != len(l.stalls) {
 				t.Errorf("%d stalls logged, %d reported", l.logged["writes stalled"], len(l.stalls))
+			}
+			if len(l.wrong) > 0 {
+				t.Errorf("logged %q, want stalls of less than 10 ms at level DEBUG, others at INFO", l.wrong)
 			}
 		})
 	}

@@ -55,7 +55,8 @@ writes.compacted_bytes writes.compacted_bytes_read writes.compactions writes.con
 writes.flush_bytes writes.flushes writes.groups
 writes.ingest_bytes writes.ingests writes.log_bytes writes.log_syncs writes.moves writes.operations
 writes.rewritten_bytes
-writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.stopped_by_level0.count
+writes.slowed_by_level0.count writes.slowed_by_level0.duration_ns writes.slowed_by_memtable.count
+writes.slowed_by_memtable.duration_ns writes.stopped_by_level0.count
 writes.stopped_by_level0.duration_ns writes.stopped_by_memtable.count writes.stopped_by_memtable.duration_ns
 writes.updates
 `

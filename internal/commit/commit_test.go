@@ -263,7 +263,7 @@ func TestAWriteIsSlowedByItsSizeUpToItsCap(t *testing.T) {
 		if len(s.stalls) != 1 || s.stalls[0] != (Stall{SlowedByLevel0, counted.Writes, counted.Duration}) {
 			t.Errorf("reported %v, want one spell with all that was counted: %v", s.stalls, counted)
 		}
-		s.pace.debt, s.pace.spell.Reason = -10*time.Millisecond, StoppedByMemtable
+		s.pace.debt, s.pace.spell.Reason = -10*time.Millisecond, SlowedByMemtable
 		if s.steps = 1; took(1<<20) < 8*time.Millisecond {
 			t.Error("a write is not slowed, since one waited too long for another reason")
 		}
@@ -326,7 +326,7 @@ func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 		}
 		s.pace.lastBytes = frozenBytes
 		s.pace.debt, s.pace.began = 0, time.Now().Add(-time.Second)
-		earlier := s.Counts().Stalls[StoppedByMemtable]
+		earlier := s.Counts().Stalls[SlowedByMemtable]
 		began := time.Now()
 		s.mu.Lock()
 		s.slowDown(100 << 10)
@@ -338,11 +338,11 @@ func TestPaceSlowsWritesThatOutrunTheFlush(t *testing.T) {
 		s.mu.Lock()
 		s.slowDown(1)
 		s.mu.Unlock()
-		counted := s.Counts().Stalls[StoppedByMemtable]
+		counted := s.Counts().Stalls[SlowedByMemtable]
 		if want := (Stall{Writes: earlier.Writes + 1, Duration: earlier.Duration + 100*flushMost}); counted != want {
 			t.Errorf("counted %v, want %v", counted, want)
 		}
-		if len(s.stalls) != 1 || s.stalls[0] != (Stall{StoppedByMemtable, counted.Writes, counted.Duration}) {
+		if len(s.stalls) != 1 || s.stalls[0] != (Stall{SlowedByMemtable, counted.Writes, counted.Duration}) {
 			t.Errorf("reported %v, want one spell, %v, once the flush has ended", s.stalls, counted)
 		}
 		s.close(t)

@@ -14,7 +14,8 @@ type Reason uint8
 const (
 	SlowedByLevel0    Reason = iota // each write was delayed a little: level 0 had too many runs
 	StoppedByLevel0                 // writes waited until level 0 had fewer runs
-	StoppedByMemtable               // writes were delayed, or waited, until a memtable had been flushed
+	StoppedByMemtable               // writes waited until a memtable had been flushed
+	SlowedByMemtable                // each write was delayed a little: a flush was behind
 
 	Reasons = iota // number of reasons
 )
@@ -105,7 +106,7 @@ func (w *Writer) slowDown(size int64) {
 	p := &w.pace
 	reason, perKiB := SlowedByLevel0, w.levelDelay()
 	if d := w.flushDelay(); d > perKiB {
-		reason, perKiB = StoppedByMemtable, d
+		reason, perKiB = SlowedByMemtable, d
 	}
 	if perKiB == 0 || reason != p.spell.Reason {
 		if p.spell.Writes > 0 {

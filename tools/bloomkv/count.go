@@ -36,7 +36,14 @@ entries of the whole store, with old versions.
 			err = with(db, err, func(db *bloomkv.DB) error {
 				bar := a.Progress("count", -1, false)
 				defer bar.End()
-				keys, err = countKeys(c.Context(), db, o, bar)
+				most := -1 // not known in a range
+				if !r.given() {
+					most = 0
+					for _, l := range db.Metrics().Levels {
+						most += int(l.Entries) //nolint:gosec // far below 2⁶³
+					}
+				}
+				keys, err = countKeys(c.Context(), db, o, bar, most)
 				return err
 			})
 			if err != nil {
@@ -57,8 +64,10 @@ entries of the whole store, with old versions.
 	return c
 }
 
-// countKeys returns the number of keys that an iterator visits.
-func countKeys(ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar cli.Progress) (n uint64, err error) {
+// countKeys returns the number of keys that an iterator visits, which are at most a given number, if that is not below 0.
+func countKeys(ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar cli.Progress, most int) (
+	n uint64, err error,
+) {
 	o.KeysOnly = true
 	it := db.Iter(o)
 	defer func() { err = errors.Join(err, it.Close()) }()
@@ -69,7 +78,7 @@ func countKeys(ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar c
 		if ctx.Err() != nil {
 			return n, ctx.Err()
 		}
-		bar.Set(int(n), -1) //nolint:gosec // far below 2⁶³
+		bar.Set(int(n), most) //nolint:gosec // far below 2⁶³
 	}
 	return n, nil
 }

@@ -47,7 +47,7 @@ func TestCountShowsHowFarItIsAndCanBeStopped(t *testing.T) {
 	dir := newStore(t, manyLines(30_000))
 	for _, terminal := range []bool{false, true} {
 		r := tool{terminal: terminal}.run(t, "count", dir)
-		if r.out != "30000\n" || strings.Contains(r.err, "count") != terminal {
+		if r.out != "30000\n" || strings.Contains(r.err, "/30000") != terminal {
 			t.Errorf("terminal %v: %q, %q", terminal, r.out, r.err)
 		}
 	}

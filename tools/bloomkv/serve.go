@@ -26,7 +26,7 @@ func (a *app) serveCommand() *cobra.Command {
 		Use:   "serve DIR",
 		Short: "Serve the page of a store to a browser",
 		Long: `serve prints an address, and serves there the page of inspect --html for a browser, with live figures on
-top, until it is interrupted.
+top, until it is interrupted. Then the exit status is 0.
 
 A store that nobody has open is opened for reading: nothing can write to it until serve ends. If another process has it
 open for writing, or if it is damaged, the page has only what the files show, as inspect does without the store's lock,
@@ -61,7 +61,7 @@ filters, one request at a time. The path toy has a filter of 64 cells to try, wh
 	return c
 }
 
-// serve serves a page at an address until ctx is done, whose error it returns.
+// serve serves a page at an address until ctx is done. That is its usual end.
 func (a *app) serve(ctx context.Context, address string, page http.Handler) error {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	switch {
@@ -76,7 +76,7 @@ func (a *app) serve(ctx context.Context, address string, page http.Handler) erro
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
 	err = s.Serve(l)
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil
 	}
 	return err
 }

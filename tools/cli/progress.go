@@ -59,12 +59,12 @@ func (p Progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Follow draws the bar ten times a second with what done returns, without a total, until stop is called.
-func (p Progress) Follow(done func() uint64) (stop func()) {
+// Follow draws the bar ten times a second with what done returns, until stop is called. A total below 0 is unknown.
+func (p Progress) Follow(done func() uint64, total int64) (stop func()) {
 	if p.bar == nil {
 		return func() {}
 	}
-	draw := func() { p.set(clamp(done()), -1) }
+	draw := func() { p.set(clamp(done()), total) }
 	draw()
 	return Every(100*time.Millisecond, draw)
 }

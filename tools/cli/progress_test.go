@@ -49,7 +49,7 @@ func TestABarFollowsUntilItIsStopped(t *testing.T) {
 		screen := &lastWords{t: t}
 		bar := (&Streams{Err: screen, ErrTerminal: true}).Progress("work", -1, true)
 		looks := uint64(0)
-		stop := bar.Follow(func() uint64 { looks++; return 1000 * looks })
+		stop := bar.Follow(func() uint64 { looks++; return 1000 * looks }, 20_000)
 		time.Sleep(time.Second + time.Millisecond)
 		stop()
 		bar.End()
@@ -58,10 +58,10 @@ func TestABarFollowsUntilItIsStopped(t *testing.T) {
 			t.Errorf("asked %d times in a second, want 11", seen)
 		}
 		time.Sleep(time.Minute)
-		if s := screen.drawn.String(); !strings.Contains(s, "11 kB") || looks != 11 {
-			t.Errorf("asked %d times, drew %q; want 11 times and 11 kB", looks, s)
+		if s := screen.drawn.String(); !strings.Contains(s, "11/20 kB") || looks != 11 {
+			t.Errorf("asked %d times, drew %q; want 11 times and 11/20 kB", looks, s)
 		}
 	})
-	stop := Progress{}.Follow(func() uint64 { t.Error("asked without a bar"); return 0 })
+	stop := Progress{}.Follow(func() uint64 { t.Error("asked without a bar"); return 0 }, -1)
 	stop()
 }

@@ -67,7 +67,8 @@ func ratesOf(d *bloomkv.Metrics) Rates {
 	seconds := max(d.Uptime.Seconds(), 1e-9)
 	lookups := max(float64(d.Lookups.Gets), 1)
 	w := &d.Writes
-	stalled := w.SlowedByLevel0.Duration + w.StoppedByLevel0.Duration + w.StoppedByMemtable.Duration
+	stalled := w.SlowedByLevel0.Duration + w.StoppedByLevel0.Duration + w.SlowedByMemtable.Duration +
+		w.StoppedByMemtable.Duration
 	return Rates{
 		Span: d.Uptime, LookupsPerSecond: float64(d.Lookups.Gets) / seconds,
 		WritesPerSecond: float64(w.Operations) / seconds,
@@ -92,5 +93,5 @@ func (s Sample) differs(before Sample) bool {
 // stalls returns the number of times that writes waited.
 func (s *Sample) stalls() uint64 {
 	w := &s.Writes
-	return w.SlowedByLevel0.Count + w.StoppedByLevel0.Count + w.StoppedByMemtable.Count
+	return w.SlowedByLevel0.Count + w.StoppedByLevel0.Count + w.SlowedByMemtable.Count + w.StoppedByMemtable.Count
 }

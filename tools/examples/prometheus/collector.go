@@ -86,6 +86,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	for reason, s := range map[string]bloomkv.StallMetrics{
 		"slowed_by_level0":    w.SlowedByLevel0,
 		"stopped_by_level0":   w.StoppedByLevel0,
+		"slowed_by_memtable":  w.SlowedByMemtable,
 		"stopped_by_memtable": w.StoppedByMemtable,
 	} {
 		count(stalls, float64(s.Count), reason)
