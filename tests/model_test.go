@@ -413,7 +413,8 @@ func (m *modelRun) batch() error {
 		twice.Append(&other)
 		twice.Append(&b)
 		w = append(w, w...)
-		b = twice
+		b.Reset()
+		b.Append(&twice)
 	}
 	apply, d := m.db.Apply, m.opts.Durability
 	if n := m.next(3); n > 0 {

@@ -23,6 +23,7 @@ type inspection struct {
 	options inspect.Options
 	asJSON  bool
 	hex     bool
+	tables  bool
 	budget  float64 // MiB
 	page    pageFlags
 }
@@ -37,8 +38,8 @@ func (a *app) inspectCommand() *cobra.Command {
 another process writes.
 
 For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
-level by level, with the promise and the optimum for that memory; how many keys the tables have in common; every
-table with its filter; and the logs. --what-if prints what the filters of this tree would take and waste for another
+level by level, with the promise and the optimum for that memory; how many keys the tables have in common; a
+line for every table, with the rate of its filter by its bits, or all about it with --tables; and the logs. --what-if prints what the filters of this tree would take and waste for another
 rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001. What the
 store promises depends on the memory that it is opened with: --budget is its Options.MemoryBudget.
 
@@ -114,6 +115,7 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 		"print every block and entry of a table, or every operation of a log")
 	c.Flags().BoolVar(&i.options.Verify, "verify", false, "rebuild filters from the keys of their tables and compare")
 	c.Flags().BoolVar(&i.hex, "hex", false, "print the bytes of the filter block of a table")
+	c.Flags().BoolVar(&i.tables, "tables", false, "print all that is known of each table of a store, not only a line")
 	c.Flags().StringArrayVar(&whatIf, "what-if", nil,
 		"print what other filters of a store would take and waste; `ITEMS`: fpr=RATE or memory=MIB, kind=auto, "+
 			"bloom or ribbon")
@@ -188,7 +190,9 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 		return err
 	}
 	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
-		func() { s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
+		func() {
+			s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
+		})
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {

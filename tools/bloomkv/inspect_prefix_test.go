@@ -52,7 +52,7 @@ func TestPrefixFiltersAreVerified(t *testing.T) {
 			facts.Verify.Keys != 3002 {
 			t.Errorf("%q: exit %d, %q, %+v, %+v", flags, r.code, r.err, v, facts.Verify)
 		}
-		if out := oneLine(tool{}.must(t, "inspect", dir, "--verify")); !strings.Contains(out,
+		if out := oneLine(tool{}.must(t, "inspect", dir, "--verify", "--tables")); !strings.Contains(out,
 			"; prefix filter: ok, bit for bit: ") {
 			t.Errorf("%q: the store:\n%s", flags, out)
 		}

@@ -32,6 +32,27 @@ func TestThePictureOfATreeHasItsTables(t *testing.T) {
 	}
 }
 
+func TestTablesTakeALineThatFitsTheTerminal(t *testing.T) {
+	key := strings.Repeat("k", 45)
+	s, err := inspect.ReadStore(t.Context(), newStore(t, key+"\t1\n"), inspect.Options{})
+	must(t, err)
+	for _, c := range []struct {
+		style inspect.Style
+		want  string // the row
+	}{
+		{inspect.Style{}, " 2560.0 8.57e-31 kkkkkkkkkkk… kkkkkkkkkkk… "},
+		{inspect.Style{Width: 120}, strings.Repeat("k", 31) + "… " + strings.Repeat("k", 31) + "… "},
+		{inspect.Style{Width: 200}, key + " " + key + " "},
+		{inspect.Style{Tables: true}, "first key: " + key + "; last key: " + key + "; from: "},
+	} {
+		var out strings.Builder
+		s.WriteText(&out, c.style)
+		if text := oneLine(out.String()) + " "; !strings.Contains(text, c.want) {
+			t.Errorf("%+v: no %q in %s", c.style, c.want, text)
+		}
+	}
+}
+
 func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(10)}.must(t, "load", dir)
@@ -52,13 +73,13 @@ func TestAStoreOfVeryManyTablesIsCutShort(t *testing.T) {
 	for _, want := range []string{
 		"1,001 tables; 801 are not listed, only the flagged and the largest ones; --json has all",
 		"! and 980 flags more",
-		"000003.sst: level: 0", "000999.sst: level: 0", "tables of further runs",
+		"000003.sst 0 3 10 ", "000999.sst 0 999 10 ", "tables of further runs",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q", want)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst: level: 0") || n > 1500 {
+	if n := strings.Count(out.String(), "\n"); strings.Contains(text, "000500.sst 0") || n > 1500 {
 		t.Errorf("%d lines", n)
 	}
 }

@@ -269,7 +269,8 @@ func TestADamagedPrefixFilterIsShown(t *testing.T) {
 	writeFile(t, table, b)
 	for _, c := range []struct{ of, format, want string }{
 		{table, "--json=false", "! prefix filter damaged: "},
-		{dir, "--json=false", "prefix filter: sep:/:2: damaged"},
+		{dir, "--tables", "prefix filter: sep:/:2: damaged"},
+		{dir, "--json=false", "filter-damaged, 000003.sst: "},
 		{table, "--json", `"error": "`},
 		{dir, "--json", `"error": "`},
 	} {

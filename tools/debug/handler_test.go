@@ -107,7 +107,7 @@ func TestThePageIsOfTheMemoryThatTheStoreHas(t *testing.T) {
 	must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
 	_, page := get(t, http.MethodGet, serve(t, debug.Handler(db, fast))+"/")
 	for _, want := range []string{
-		"What memory keeps", "33,554,432", `<th scope="row">asked</th>`, `<p id="live-memory"></p>`,
+		"What memory keeps", "<td>32 MiB</td>", `<th scope="row">asked</th>`, `<p id="live-memory"></p>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -39,6 +40,7 @@ type section struct {
 	notes       []picture.Note // for the page: notes of the document, repeated where they belong
 	charts      []picture.Chart
 	table       *picture.Table
+	brief       *picture.Table // for text, in place of table
 	draw        func(w io.Writer, color bool)
 	parts       []section // folded on the page
 	lead        bool      // the charts are the first thing on the page
@@ -112,23 +114,27 @@ func capital(s string) string {
 }
 
 // writeText writes the document as text.
-func (d *document) writeText(w io.Writer, color bool) {
+func (d *document) writeText(w io.Writer, color bool) { d.write(w, Style{Color: color}) }
+
+// write writes the document as text of a style.
+func (d *document) write(w io.Writer, style Style) {
 	for _, line := range slices.Concat(d.remarks, d.lines, d.lede) {
 		words.Wrapped(w, line)
 	}
 	for _, n := range d.notes {
-		writeNote(w, n, color)
+		writeNote(w, n, style.Color)
 	}
 	if d.summary != nil {
 		fmt.Fprintln(w)
-		writeTable(w, d.summary)
+		writeTable(w, d.summary, words.Width)
 	}
 	for i := range d.sections {
-		d.sections[i].writeText(w, color)
+		d.sections[i].writeText(w, style)
 	}
 }
 
-func (s *section) writeText(w io.Writer, color bool) {
+func (s *section) writeText(w io.Writer, style Style) {
+	width := cmp.Or(style.Width, words.Width)
 	if s.pageOnly {
 		return
 	}
@@ -139,14 +145,16 @@ func (s *section) writeText(w io.Writer, color bool) {
 	for _, line := range s.lines {
 		words.Wrapped(w, line)
 	}
-	if s.table != nil {
-		writeTable(w, s.table)
+	if s.brief != nil {
+		writeTable(w, s.brief, width)
+	} else if s.table != nil {
+		writeTable(w, s.table, width)
 	}
 	if s.draw != nil {
-		s.draw(w, color)
+		s.draw(w, style.Color)
 	}
 	for i := range s.parts {
-		s.parts[i].writeText(w, color)
+		s.parts[i].writeText(w, style)
 	}
 }
 
@@ -171,9 +179,9 @@ func newTable(caption string, head ...string) *picture.Table {
 // noCell is the cell of a table that has no value.
 const noCell = "–"
 
-// writeTable writes a table in columns, or if these do not fit, a paragraph for each row. The columns of numbers are
+// writeTable writes a table in columns, or if these do not fit a width, a paragraph for each row. The columns of numbers are
 // aligned to the right.
-func writeTable(w io.Writer, t *picture.Table) {
+func writeTable(w io.Writer, t *picture.Table, width int) {
 	const indent = 2
 	widths, text := make([]int, len(t.Head)), make([]bool, len(t.Head))
 	apart := 2
@@ -182,15 +190,15 @@ func writeTable(w io.Writer, t *picture.Table) {
 		widths[i] = utf8.RuneCountInString(t.Head[i])
 		for _, row := range t.Rows {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-			text[i] = text[i] || strings.Trim(row[i], "0123456789,.+-e %"+noCell) != ""
+			text[i] = text[i] || !isFigure(row[i])
 		}
 		total += widths[i]
 	}
-	if total > words.Width && len(t.Head) > 2 {
+	if total > width && len(t.Head) > 2 {
 		total -= len(t.Head) - 1
 		apart = 1
 	}
-	if total > words.Width && len(t.Head) > 2 {
+	if total > width && len(t.Head) > 2 {
 		for _, row := range t.Rows {
 			writeRecord(w, t.Head, row)
 		}
@@ -210,9 +218,25 @@ func writeTable(w io.Writer, t *picture.Table) {
 				cells[i] = fill + cell
 			}
 		}
-		words.Wrapped(w, trimRight(strings.Repeat(" ", indent)+strings.Join(cells, strings.Repeat(" ", apart))))
+		line := trimRight(strings.Repeat(" ", indent) + strings.Join(cells, strings.Repeat(" ", apart)))
+		if total <= width {
+			fmt.Fprintln(w, line)
+		} else { // of two columns
+			words.Wrapped(w, line)
+		}
 	}
 }
+
+// isFigure reports whether a cell is a number, a share or a size.
+func isFigure(cell string) bool {
+	if number, unit, ok := strings.Cut(cell, " "); ok && slices.Contains(units, unit) {
+		cell = number
+	}
+	return strings.Trim(cell, "0123456789,.+-e %"+noCell) == ""
+}
+
+// units are those of words.Size and words.MiB.
+var units = []string{"byte", "bytes", "kB", "MB", "GB", "TB", "PB", "EB", "MiB"}
 
 // writeRecord writes a row as a paragraph: the first cell, then the others with the names of their columns.
 func writeRecord(w io.Writer, head, row []string) {

@@ -111,6 +111,9 @@ func Formats() string {
 type Style struct {
 	Color bool // use escape sequences of a terminal
 	Hex   bool // also write the bytes of the filter blocks of a table
+
+	Tables bool // write all that is known of each table of a store, not a line
+	Width  int  // of a line of a table of figures; 0 means words.Width
 }
 
 // A Damage describes what is damaged in JSON.

@@ -23,7 +23,17 @@ const (
 func (s *Store) Page() *picture.Page { return s.document().page() }
 
 // WriteText writes what is known of the store.
-func (s *Store) WriteText(w io.Writer, style Style) { s.document().writeText(w, style.Color) }
+func (s *Store) WriteText(w io.Writer, style Style) {
+	d := s.document()
+	for i := range d.sections {
+		if sec := &d.sections[i]; style.Tables {
+			sec.brief = nil
+		} else if sec.brief != nil {
+			sec.brief.Rows = cutKeys(sec.brief.Rows, cmp.Or(style.Width, words.Width))
+		}
+	}
+	d.write(w, style)
+}
 
 func (s *Store) document() *document {
 	d := &document{
@@ -244,6 +254,7 @@ func (s *Store) tablesSection() section {
 		"units in memory", "bytes in memory", "prefix filter", "live", "verify")
 	t.Main = 11
 	tables := section{id: "tables", heading: "Tables", table: t}
+	tables.brief = newTable(t.Caption, "table", "level", "run", "keys", "size", "bits", "rate", "first key", "last key")
 	listed := s.listed()
 	for i := range s.Tables {
 		id := ""
@@ -253,6 +264,7 @@ func (s *Store) tablesSection() section {
 		}
 		if listed[&s.Tables[i]] || id != "" {
 			t.Rows = append(t.Rows, s.Tables[i].row())
+			tables.brief.Rows = append(tables.brief.Rows, s.Tables[i].briefRow())
 			t.Links = append(t.Links, id)
 			t.Groups = append(t.Groups, levelName(*s.Tables[i].Level))
 		}
@@ -277,6 +289,37 @@ func (s *Store) Shown() map[string]bool {
 		shown[s.Tables[i].File] = s.Tables[i].Filter != nil
 	}
 	return shown
+}
+
+// briefRow returns the cells of a table in a line of text: row has all.
+func (t *Table) briefRow() []string {
+	filter, first, last := rate(t.FPRFromBits), noCell, noCell
+	switch {
+	case t.unread:
+		filter = "not read"
+	case t.filterDamaged:
+		filter = "damaged"
+	case t.FilterBytes == 0:
+		filter = "none"
+	}
+	if t.Entries > 0 {
+		first, last = t.Smallest, t.Largest
+	}
+	return []string{
+		t.File, count(*t.Level), count(*t.Run), count(t.Entries), words.Size(t.Bytes), fmt.Sprintf("%.1f", t.BitsPerKey),
+		filter, first, last,
+	}
+}
+
+// cutKeys cuts the keys at the end of rows, so that the rows fit a width if these are of the usual length.
+func cutKeys(rows [][]string, width int) [][]string {
+	const others, shortest = 56, 8 // columns before the keys, and of a key
+	for _, row := range rows {
+		for i := len(row) - 2; i < len(row); i++ {
+			row[i] = words.Cut(row[i], max((width-others)/2, shortest))
+		}
+	}
+	return rows
 }
 
 // row returns the cells of a table among others.

@@ -23,7 +23,7 @@ const (
 // treeSection shows where the tables lie and how good their filters are.
 func (s *Store) treeSection() section {
 	tree := section{
-		id: "tree", heading: "The tree", label: "levels, with filters in bytes",
+		id: "tree", heading: "The tree", label: "levels, with the sizes of filters",
 		explain: "A lookup asks the rows from top to bottom, newest data first: in each row the filter of the table " +
 			"that covers its key.",
 		table: s.levelTable(), draw: s.drawTree,
@@ -36,12 +36,12 @@ func (s *Store) treeSection() section {
 
 // levelTable returns what each level has, and all of them.
 func (s *Store) levelTable() *picture.Table {
-	t := newTable("What each level has; filters in bytes",
-		"level", "runs", "tables", "entries", "keys", "bytes", "filters", "in memory", "bits/key")
+	t := newTable("What each level has",
+		"level", "runs", "tables", "entries", "keys", "size", "filters", "in memory", "bits/key")
 	s.eachLevel(func(name string, f *Figures) {
 		t.Rows = append(t.Rows, []string{
-			name, count(f.Runs), count(f.Tables), count(f.Entries), count(f.Keys), count(f.Bytes), count(f.FilterDisk),
-			count(f.FilterBytes), fmt.Sprintf("%.2f", f.BitsPerKey),
+			name, count(f.Runs), count(f.Tables), count(f.Entries), count(f.Keys), words.Size(f.Bytes), words.Size(f.FilterDisk),
+			words.Size(f.FilterBytes), fmt.Sprintf("%.2f", f.BitsPerKey),
 		})
 	})
 	return t

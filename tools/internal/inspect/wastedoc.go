@@ -169,7 +169,7 @@ func (p *Promise) section() section {
 	}{{"written to", p.Writing}, {"idle", p.Idle}} {
 		promise.table.Rows = append(promise.table.Rows, []string{
 			use.name, rate(p.Asked), rate(p.Whole), rate(use.Passed), rate(use.Pages), rate(use.FPR), rate(use.Reads),
-			count(p.MemoryBudget), count(use.Budget),
+			words.MiB(p.MemoryBudget), words.MiB(use.Budget),
 		})
 	}
 	return promise
