@@ -163,20 +163,22 @@ func (p *planner) plan() (planFacts, error) {
 }
 
 func (p *planner) print(facts planFacts) {
-	fmt.Fprintf(p.Out, "%s in %s, each %d times as large as the level above; %s filters\n\n",
-		words.Plural(facts.Keys, "key"), words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind)
-	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tbytes\tunits\t")
+	words.Wrapped(p.Out, fmt.Sprintf("%s in %s, each %d times as large as the level above; %s filters",
+		words.Plural(facts.Keys, "key"), words.Plural(len(facts.Levels), "level"), p.ratio, facts.Kind))
+	fmt.Fprintln(p.Out)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 1, ' ', tabwriter.AlignRight) // fits words.Width
+	fmt.Fprintln(w, "level\tkeys\tpromised\tpredicted\tbits/key\tsize\tunits\t")
 	for _, l := range facts.Levels {
 		fmt.Fprintf(w, "%d\t%s\t%.3g\t%.3g\t%.2f\t%s\t%s\t\n", l.Level, words.Count(l.Keys), l.FPR, l.Predicted,
-			l.BitsPerKey, words.Count(l.Bytes), unitsInWords(l.Units, l.Ribbon))
+			l.BitsPerKey, words.Size(l.Bytes), unitsInWords(l.Units, l.Ribbon))
 	}
 	w.Flush()
-	fmt.Fprintf(p.Out, "\nfilters take %s, %.2f bits per key; an absent key wastes %.3g table reads, promised "+
-		"%.3g;\nevenly distributed, the same memory would waste %.3g;\na MemoryBudget of %s holds them, or of %s "+
-		"while nothing is written\n",
+	fmt.Fprintln(p.Out)
+	words.Wrapped(p.Out, fmt.Sprintf("filters take %s, %.2f bits per key; an absent key wastes %.3g table reads, "+
+		"promised %.3g; evenly distributed, the same memory would waste %.3g; a MemoryBudget of %s holds them, or of "+
+		"%s while nothing is written",
 		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted,
-		facts.FilterFPR, facts.Even, words.MiB(facts.Budget.Writing), words.MiB(facts.Budget.Idle))
+		facts.FilterFPR, facts.Even, words.MiB(facts.Budget.Writing), words.MiB(facts.Budget.Idle)))
 	p.printTable(facts.Table)
 }
 

@@ -74,13 +74,14 @@ func (p *planner) planKind(o filterplan.Options, budget int64) (k kindFacts, err
 }
 
 func (p *planner) printBudget(facts *budgetFacts) {
-	fmt.Fprintf(p.Out, "%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are asked\n\n",
-		words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked)
-	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	words.Wrapped(p.Out, fmt.Sprintf("%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are "+
+		"asked", words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked))
+	fmt.Fprintln(p.Out)
+	w := tabwriter.NewWriter(p.Out, 0, 0, 1, ' ', tabwriter.AlignRight) // fits words.Width
 	fmt.Fprintln(w, "\tfilters\t\twriting\t\tidle\t\t\tbudget for all\t")
-	fmt.Fprintln(w, "kind\tbytes\tbits/key\tsearched\tpages\tsearched\tpages\twriting\tidle\t")
+	fmt.Fprintln(w, "kind\tsize\tbits/key\tsearched\tpages\tsearched\tpages\twriting\tidle\t")
 	for _, k := range facts.Kinds {
-		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Count(k.Bytes),
+		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.3g\t%.3g\t%.3g\t%.3g\t%s\t%s\t\n", k.Kind, words.Size(k.Bytes),
 			k.BitsPerKey, k.Writing.FPR, k.Writing.Pages, k.Idle.FPR, k.Idle.Pages, words.MiB(k.Writing.Budget),
 			words.MiB(k.Idle.Budget))
 	}
@@ -92,8 +93,9 @@ func (p *planner) printBudget(facts *budgetFacts) {
 		fmt.Fprintf(w, "%s\t%s\t%s\t\n", k.Kind, words.Count(k.Holds.Writing), words.Count(k.Holds.Idle))
 	}
 	w.Flush()
-	fmt.Fprint(p.Out, "\nsearched: tables searched in vain by a lookup of an absent key; pages: of filters, asked in "+
-		"their files where\nmemory has little of them; writing: memtables are full; idle: nothing was written for a "+
-		"minute, and filters have\nmost of their memory\n")
+	fmt.Fprintln(p.Out)
+	words.Wrapped(p.Out, "searched: tables searched in vain by a lookup of an absent key; pages: of filters, asked in "+
+		"their files where memory has little of them; writing: memtables are full; idle: nothing was written for a "+
+		"minute, and filters have most of their memory")
 	p.printTable(facts.Table)
 }

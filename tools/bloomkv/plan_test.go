@@ -82,7 +82,7 @@ func jsonNumber(t *testing.T, x float64) string {
 	return string(b)
 }
 
-// TestGoldenPlans keeps what plan prints: plans, and errors of wrong flags. Lines have at most 121 characters.
+// TestGoldenPlans keeps what plan prints: plans, and errors of wrong flags. Lines have at most 80 characters.
 func TestGoldenPlans(t *testing.T) {
 	var got strings.Builder
 	for _, args := range []string{
@@ -96,7 +96,7 @@ func TestGoldenPlans(t *testing.T) {
 		r := tool{}.run(t, append([]string{"plan"}, strings.Fields(args)...)...)
 		fmt.Fprintf(&got, "==== plan %s\n\n%s%sexit %d\n\n", args, r.out, r.err, r.code)
 		for line := range strings.Lines(r.out) {
-			if n := utf8.RuneCountInString(line); n > 122 {
+			if n := utf8.RuneCountInString(line); n > 81 { // with its end
 				t.Errorf("a line of %d characters: %s", n, line)
 			}
 		}

@@ -251,11 +251,15 @@ func writeRecord(w io.Writer, head, row []string) {
 
 func trimRight(s string) string { return strings.TrimRight(s, " ") }
 
-// figure returns a number with about five digits, and a large one without decimals.
+// figure returns a number with about five digits, and a large one without decimals and with commas.
 func figure(v float64) string {
 	switch size := math.Abs(v); {
-	case size >= 1000:
-		return fmt.Sprintf("%.0f", v)
+	case size >= 1000 && size < math.MaxInt64:
+		text := count(int64(math.Round(size)))
+		if v < 0 {
+			text = "-" + text
+		}
+		return text
 	case size < 0.001 && v != 0:
 		return fmt.Sprintf("%.3g", v)
 	}

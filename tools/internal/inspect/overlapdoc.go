@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
@@ -123,15 +124,17 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 	words.Wrapped(w, text)
 }
 
+// round returns a number of keys, 0 or more, as text.
+func round(keys float64) string { return count(uint64(math.Round(max(0, keys)))) }
+
 // line describes what a compaction of everything would write.
 func (o *Overlap) line() string {
 	if !o.Known {
 		return "what a compaction of everything would write is not known: a filter or a sample is missing or too " +
 			"large, or there are range deletes"
 	}
-	return fmt.Sprintf("a compaction of everything would write about %.0f keys (standard error %.0f), and drop %.0f "+
-		"entries",
-		o.Written, o.Err, o.Garbage)
+	return fmt.Sprintf("a compaction of everything would write about %s keys (standard error %s), and drop %s "+
+		"entries", round(o.Written), round(o.Err), round(o.Garbage))
 }
 
 func overlapCell(share float64, self, percent bool) string {

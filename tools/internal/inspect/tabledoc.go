@@ -145,9 +145,9 @@ func (t *Table) summary() *picture.Table {
 		add("level, run", "%d, %d", *t.Level, *t.Run)
 	}
 	add("file", "%s", words.Plural(t.Bytes, "byte"))
-	add("data blocks", "%d", t.Blocks)
-	add("entries", "%d, including %s", t.Entries, words.Plural(t.Deletes, "delete"))
-	add("range deletes", "%d", t.RangeDels)
+	add("data blocks", "%s", count(t.Blocks))
+	add("entries", "%s, including %s", count(t.Entries), words.Plural(t.Deletes, "delete"))
+	add("range deletes", "%s", count(t.RangeDels))
 	add("sequences", "%d to %d", t.MinSeq, t.MaxSeq)
 	if t.Filter == nil {
 		add("filter", "none")
