@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -66,9 +65,12 @@ func lookAt(fsys vfs.FS, dir string, mode Mode) error {
 	switch {
 	case err == nil && mode.ErrorIfExists && !mode.ReadOnly:
 		return errExists
-	case errors.Is(err, syscall.ENOTDIR): // dir, or a directory above it
-		return syscall.ENOTDIR
-	case err == nil || !errors.Is(err, fs.ErrNotExist):
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		if at, ok := errors.AsType[*fs.PathError](err); ok {
+			return at.Err // the path is that of CURRENT, but dir is what is wrong
+		}
 		return err
 	case mode.ReadOnly:
 		found, err := Survey(fsys, dir)

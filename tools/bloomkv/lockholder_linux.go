@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/bloomkv/bloomkv/internal/filename"
 )
 
@@ -22,7 +20,8 @@ func lockHolder(dir string) (pid int) {
 	if !ok {
 		return 0
 	}
-	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(at.Dev), unix.Minor(at.Dev), at.Ino)
+	major, minor := at.Dev>>8&0xfff|at.Dev>>32&^0xfff, at.Dev&0xff|at.Dev>>12&^0xff&0xffffffff
+	file := fmt.Sprintf("%02x:%02x:%d", major, minor, at.Ino)
 	list, _ := os.ReadFile("/proc/locks") // without it nothing is known
 	for line := range bytes.Lines(list) { // 1: FLOCK ADVISORY WRITE 4711 fe:01:131090 0 EOF
 		f := bytes.Fields(line)
