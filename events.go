@@ -226,8 +226,8 @@ func (r *reporter) Removed(level int, table *manifest.Table) {
 	tell(r.to.TableRemoved, t)
 }
 
-// shortStall is the shortest stall that is logged at level Info: writes stall briefly as long as they are as fast as they
-// can be.
+// shortStall is the shortest stall that is logged at level Info: writes stall briefly as long as they are as fast as
+// they can be.
 const shortStall = 10 * time.Millisecond
 
 // Stalled implements commit.Observer.
@@ -237,8 +237,8 @@ func (r *reporter) Stalled(stall commit.Stall) {
 	if s.Duration < shortStall {
 		level = slog.LevelDebug
 	}
-	r.log.LogAttrs(context.Background(), level, "writes stalled", slog.String("reason", s.Reason.String()), slog.Uint64("writes", s.Writes),
-		slog.Duration("duration", s.Duration))
+	r.log.LogAttrs(context.Background(), level, "writes stalled", slog.String("reason", s.Reason.String()),
+		slog.Uint64("writes", s.Writes), slog.Duration("duration", s.Duration))
 	tell(r.to.Stalled, s)
 }
 

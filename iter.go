@@ -150,10 +150,10 @@ func (it *Iterator) Backward() iter.Seq2[[]byte, []byte] {
 type KV struct{ Key, Value []byte }
 
 // Scan returns the keys of a range with their values, in ascending order or with IterOptions.Reverse in descending
-// order, as of the moment the loop begins: later writes are not seen. It takes no lock while it runs, and the loop may end at any time; until then, tables that it
-// reads stay on the disk. An error, such as damage or ErrClosed, is the last element of the sequence, so that a
-// failed scan cannot be mistaken for a complete one. The sequence may be ranged over more than once. The bounds are
-// copied when a loop begins.
+// order, as of the moment the loop begins: later writes are not seen. It takes no lock while it runs, and the loop may
+// end at any time; until then, tables that it reads stay on the disk. An error, such as damage or ErrClosed, is the
+// last element of the sequence, so that a failed scan cannot be mistaken for a complete one. The sequence may be ranged
+// over more than once. The bounds are copied when a loop begins.
 //
 //	for kv, err := range db.Scan(bloomkv.IterOptions{Prefix: []byte("user/")}) {
 //		if err != nil {

@@ -292,7 +292,7 @@ type WriteMetrics struct {
 	SlowedByLevel0    StallMetrics `json:"slowed_by_level0"`
 	StoppedByLevel0   StallMetrics `json:"stopped_by_level0"`   // groups that waited for compaction
 	StoppedByMemtable StallMetrics `json:"stopped_by_memtable"` // groups that waited for a flush
-	SlowedByMemtable  StallMetrics `json:"slowed_by_memtable"`  // groups delayed a little each, because a flush was behind
+	SlowedByMemtable  StallMetrics `json:"slowed_by_memtable"`  // groups delayed a little each by a flush
 }
 
 // StallMetrics are the number of times, and the total time, that writes waited for one reason.

@@ -109,10 +109,10 @@ type Options struct {
 	// fs.ErrNotExist. If the last use did not end with Close, each Open reads the contents of the logs into memory,
 	// in addition to MemoryBudget.
 	ReadOnly bool
-	// Logger receives a record for each of the Events below (for single tables and short stalls at level Debug), and for opening,
-	// recovery, checkpoints, closing, and iterators left open. It receives none for single reads and writes. nil
-	// discards all records. The same rules hold for its handler as for Events: it may call Metrics, and must not call
-	// anything else of the DB.
+	// Logger receives a record for each of the Events below (for single tables and short stalls at level Debug), and
+	// for opening, recovery, checkpoints, closing, and iterators left open. It receives none for single reads and
+	// writes. nil discards all records. The same rules hold for its handler as for Events: it may call Metrics, and
+	// must not call anything else of the DB.
 	Logger *slog.Logger
 
 	// ErrorIfMissing makes Open fail if there is no store, with an error matching fs.ErrNotExist, and create nothing.

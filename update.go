@@ -268,7 +268,8 @@ func (tx *Tx) walked(lo, hi []byte) {
 	}
 }
 
-// Scan returns the keys of a range with their values, with what the transaction has written before the loop begins: see [DB.Scan] and [Tx.Iter].
+// Scan returns the keys of a range with their values, with what the transaction has written before the loop begins: see
+// [DB.Scan] and [Tx.Iter].
 func (tx *Tx) Scan(opts IterOptions) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) { scan(tx.Iter(opts), &opts, yield) }
 }

@@ -21,9 +21,9 @@ func (a *app) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup DIR TARGET",
 		Short: "Add a generation of a store to a directory of backups",
-		Long: `backup stores the store DIR, as it is now, as a new generation in the directory TARGET, which it creates.
-Only tables that no earlier generation has are copied. It prints the number of the generation; backups lists them. Interrupted at any
-point, it leaves the earlier generations as they were, and the new one whole or not at all.
+		Long: `backup stores the store DIR, as it is now, as a new generation in the directory TARGET, which it
+creates. Only tables that no earlier generation has are copied. It prints the number of the generation; backups lists
+them. Interrupted at any point, it leaves the earlier generations as they were, and the new one whole or not at all.
 
 A store with damaged tables gives no new generation: bloomkv salvage makes a sound store of it.
 

@@ -109,7 +109,9 @@ func TestABackupIntoItsOwnStoreIsRefused(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "link")
 	must(t, os.Symlink(dir, link))
 	before := readDir(t, dir)
-	for _, target := range []string{dir, filepath.Join(dir, "x"), filepath.Join(dir, "x", "y"), filepath.Join(link, "x")} {
+	for _, target := range []string{
+		dir, filepath.Join(dir, "x"), filepath.Join(dir, "x", "y"), filepath.Join(link, "x"),
+	} {
 		if r := (tool{}).run(t, "backup", dir, target); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, "lies inside the directory of the store") {
 			t.Errorf("backup to %s: exit %d, %q", target, r.code, r.err)

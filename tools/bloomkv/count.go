@@ -64,7 +64,8 @@ entries of the whole store, with old versions.
 	return c
 }
 
-// countKeys returns the number of keys that an iterator visits, which are at most a given number, if that is not below 0.
+// countKeys returns the number of keys that an iterator visits, which are at most a given number, if that is not below
+// 0.
 func countKeys(ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar cli.Progress, most int) (
 	n uint64, err error,
 ) {

@@ -31,21 +31,21 @@ func (w *writeFlags) add(c *cobra.Command) {
 	w.of = c
 	f := c.Flags()
 	f.Float64Var(&w.rate, "fpr", 0.01,
-		"build new tables with filters for this `RATE` of wasted table reads per lookup of an absent key, over the whole "+
-			"tree; 1 means no filters; without flags for filters, new tables have those that the store was last written "+
-			"with, and in a new store those for 0.01")
+		"build new tables with filters for this `RATE` of wasted table reads per lookup of an absent key, over the "+
+			"whole tree; 1 means no filters; without flags for filters, new tables have those that the store was last "+
+			"written with, and in a new store those for 0.01")
 	f.Float64Var(&w.memory, "filter-memory", 0,
-		"instead of --fpr: memory for all filters in `MIB`; they get the best rate that fits, which rises as the store "+
-			"grows (bloomkv plan --memory shows it)")
+		"instead of --fpr: memory for all filters in `MIB`; they get the best rate that fits, which rises as the "+
+			"store grows (bloomkv plan --memory shows it)")
 	f.StringVar(&w.kind, "filter-kind", filterplan.Auto.String(),
-		"`KIND` of these filters: bloom; ribbon, three tenths smaller, but slower to build and to query; or auto, which "+
-			"is ribbon where memory is short")
+		"`KIND` of these filters: bloom; ribbon, three tenths smaller, but slower to build and to query; or auto, "+
+			"which is ribbon where memory is short")
 	f.TextVar(&w.prefix, "filter-prefix", bloomkv.PrefixRule{},
 		"add to new tables a second filter for prefixes of keys by `RULE`: len:N, the first N bytes, or sep:C:N, "+
 			"everything up to the Nth separator C")
 	f.Uint64Var(&w.seed, "filter-seed", 0,
-		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, which protects against "+
-			"chosen keys")
+		"`SEED` of the filters of a new store, for reproducible filters; 0 chooses a random one, which protects "+
+			"against chosen keys")
 	f.Lookup("fpr").DefValue, f.Lookup("filter-kind").DefValue = "0", "" // not printed: the texts say when they apply
 }
 

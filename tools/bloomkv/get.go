@@ -37,7 +37,8 @@ error.
 				value, err := db.Get(key)
 				if errors.Is(err, bloomkv.ErrNotFound) {
 					err := fmt.Errorf("key %s: %w", words.Escaped(key, 64), errAbsent)
-					if plain, bad := words.Unescaped(args[1]); bad == nil && !h.hex && !h.escaped && string(plain) != args[1] {
+					plain, bad := words.Unescaped(args[1])
+					if bad == nil && !h.hex && !h.escaped && string(plain) != args[1] {
 						err = fmt.Errorf("%w; if KEY was printed by scan or inspect, use --escaped", err)
 					}
 					return err

@@ -38,10 +38,11 @@ func (a *app) inspectCommand() *cobra.Command {
 another process writes.
 
 For a store it prints the levels and a drawing of the tree; the memory of the filters and the reads that they waste,
-level by level, with the promise and the optimum for that memory; how many keys the tables have in common; a
-line for every table, with the rate of its filter by its bits, or all about it with --tables; and the logs. --what-if prints what the filters of this tree would take and waste for another
-rate, a given memory in MiB, or the other kind: fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001. What the
-store promises depends on the memory that it is opened with: --budget is its Options.MemoryBudget.
+level by level, with the promise and the optimum for that memory; how many keys the tables have in common; a line for
+every table, with the rate of its filter by its bits, or all about it with --tables; and the logs. --what-if prints
+what the filters of this tree would take and waste for another rate, a given memory in MiB, or the other kind:
+fpr=0.001, memory=64, kind=ribbon, or kind=ribbon,fpr=0.001. What the store promises depends on the memory that it is
+opened with: --budget is its Options.MemoryBudget.
 
 For a log (NNNNNN.log) it prints the records, with --entries also each operation. For a manifest (MANIFEST-NNNNNN) it
 prints the edits and their result. For both it prints where they are damaged, what follows the damage, and what opening

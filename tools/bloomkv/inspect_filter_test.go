@@ -183,7 +183,9 @@ func TestAStoreInUseIsReadWithoutItsLock(t *testing.T) {
 	defer db.Close()
 	must(t, db.Put([]byte("k"), nil))
 	out := tool{}.must(t, "inspect", dir, "--verify", "--key", "k")
-	for _, want := range []string{"read without the store's lock", "Verified. The filters of 1 table are bit for bit", "no table covers the key"} {
+	for _, want := range []string{
+		"read without the store's lock", "Verified. The filters of 1 table are bit for bit", "no table covers the key",
+	} {
 		if !strings.Contains(oneLine(out), want) {
 			t.Errorf("lacks %q:\n%s", want, out)
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 )
 
-// lockHolder returns the process that holds the lock of a store, one of them if it is shared, or 0 if that is not known.
+// lockHolder returns the process that holds the lock of a store, one of them if it is shared, or 0 if that is not
+// known.
 func lockHolder(dir string) (pid int) {
 	info, err := os.Stat(filepath.Join(dir, filename.LockName))
 	if err != nil {

@@ -87,7 +87,8 @@ and dump print the bytes unchanged.
 		RunE:    cli.CommandsOnly,
 		PersistentPreRun: func(c *cobra.Command, args []string) {
 			a.dir = "DIR"
-			if uses := strings.Fields(c.Use); len(args) > 0 && len(uses) > 1 && strings.HasSuffix(uses[1], "DIR") && !isFile(args[0]) {
+			uses := strings.Fields(c.Use)
+			if len(args) > 0 && len(uses) > 1 && strings.HasSuffix(uses[1], "DIR") && !isFile(args[0]) {
 				a.dir = args[0]
 			}
 		},

@@ -74,8 +74,8 @@ func (p *planner) planKind(o filterplan.Options, budget int64) (k kindFacts, err
 }
 
 func (p *planner) printBudget(facts *budgetFacts) {
-	words.Wrapped(p.Out, fmt.Sprintf("%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key are "+
-		"asked", words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked))
+	words.Wrapped(p.Out, fmt.Sprintf("%s with a MemoryBudget of %s; %.3g wasted reads by a lookup of an absent key "+
+		"are asked", words.Plural(facts.Keys, "key"), words.MiB(facts.Budget), facts.Asked))
 	fmt.Fprintln(p.Out)
 	w := tabwriter.NewWriter(p.Out, 0, 0, 1, ' ', tabwriter.AlignRight) // fits words.Width
 	fmt.Fprintln(w, "\tfilters\t\twriting\t\tidle\t\t\tbudget for all\t")

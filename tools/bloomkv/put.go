@@ -41,7 +41,8 @@ Without VALUE, put reads the value from standard input. An argument that begins 
 			if err != nil {
 				return err
 			}
-			return new(writeFlags).create(c.Context(), args[0], bloomkv.Options{}, func(db *bloomkv.DB, _ bool) (bool, error) {
+			kept := new(writeFlags)
+			return kept.create(c.Context(), args[0], bloomkv.Options{}, func(db *bloomkv.DB, _ bool) (bool, error) {
 				return false, db.Put(key, value)
 			})
 		},

@@ -84,7 +84,7 @@ func listed(numbers []uint64) string {
 		}
 		if last-i < 2 {
 			last = i
-			parts = append(parts, fmt.Sprint(numbers[i]))
+			parts = append(parts, strconv.FormatUint(numbers[i], 10))
 		} else {
 			parts = append(parts, fmt.Sprintf("%d to %d", numbers[i], numbers[last]))
 		}
@@ -98,8 +98,8 @@ func (a *app) backupsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backups TARGET",
 		Short: "List the generations that backup has stored",
-		Long: `backups lists the generations in the directory TARGET, the newest last: the number, when it was stored, and
-how many tables and bytes it has. Generations share tables, so together they take less space.`,
+		Long: `backups lists the generations in the directory TARGET, the newest last: the number, when it was
+stored, and how many tables and bytes it has. Generations share tables, so together they take less space.`,
 		Example: `  bloomkv backups /mnt/backups`,
 		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) (err error) {
@@ -175,7 +175,7 @@ they were stored, the exit status is 2, and NEW stays.`,
 			}
 			r, err := a.checkCopy(c.Context(), args[1])
 			if err == nil && asJSON {
-				err = a.PrintJSON(copyReport{Generation: generation, Tables: r.Tables, Entries: &r.Entries, Bytes: r.Bytes})
+				err = a.PrintJSON(copyReport{generation, r.Tables, &r.Entries, r.Bytes})
 			}
 			return err
 		},

@@ -12,8 +12,8 @@ func TestHelpIsBrokenBetweenWords(t *testing.T) {
 		{"paragraphs", "a\n\n\nb", "a\n\n\nb\n"},
 		{"items", "List:\n  a    the first of two letters\n  bcd  the last\nend", "List:\n  a    the first of\n" +
 			"       two letters\n  bcd  the last\nend\n"},
-		{"an item of two lines", "  a    the\n       first one of them\n  b  2", "  a    the first one\n       of them\n" +
-			"  b  2\n"},
+		{"an item of two lines", "  a    the\n       first one of them\n  b  2", "  a    the first one\n" +
+			"       of them\n  b  2\n"},
 		{"a command", "Run\n\n\tbloomkv help and some more words", "Run\n\n\tbloomkv help and some more words\n"},
 	} {
 		if got := fit(c.text, 21); got != c.want {

@@ -179,8 +179,8 @@ func newTable(caption string, head ...string) *picture.Table {
 // noCell is the cell of a table that has no value.
 const noCell = "–"
 
-// writeTable writes a table in columns, or if these do not fit a width, a paragraph for each row. The columns of numbers are
-// aligned to the right.
+// writeTable writes a table in columns, or if these do not fit a width, a paragraph for each row. The columns of
+// numbers are aligned to the right.
 func writeTable(w io.Writer, t *picture.Table, width int) {
 	const indent = 2
 	widths, text := make([]int, len(t.Head)), make([]bool, len(t.Head))

@@ -306,8 +306,8 @@ func (t *Table) briefRow() []string {
 		first, last = t.Smallest, t.Largest
 	}
 	return []string{
-		t.File, count(*t.Level), count(*t.Run), count(t.Entries), words.Size(t.Bytes), fmt.Sprintf("%.1f", t.BitsPerKey),
-		filter, first, last,
+		t.File, count(*t.Level), count(*t.Run), count(t.Entries), words.Size(t.Bytes),
+		fmt.Sprintf("%.1f", t.BitsPerKey), filter, first, last,
 	}
 }
 
