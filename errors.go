@@ -74,8 +74,8 @@ func (e *CorruptionError) Error() string { return (*corrupt.Error)(e).Error() }
 // Unwrap returns ErrCorruption and Err, for errors.Is.
 func (e *CorruptionError) Unwrap() []error { return (*corrupt.Error)(e).Unwrap() }
 
-// named returns the error of a call with its name, and ErrClosed bare. An error that has the name of the package, such as
-// that of a store that takes no writes, needs no other.
+// named returns the error of a call with its name, and ErrClosed bare. An error that has the name of the package, such
+// as that of a store that takes no writes, needs no other.
 func named(err error, call string) error {
 	switch {
 	case err == nil:

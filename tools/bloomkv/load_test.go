@@ -213,7 +213,8 @@ func TestEveryCommandHasAnExampleOrALongHelp(t *testing.T) {
 	slices.Sort(names)
 	want := []string{
 		"backup", "backups", "check", "checkpoint", "compact", "count", "del", "demo", "digest", "dump", "export",
-		"get", "import", "ingest", "inspect", "load", "plan", "put", "restore", "salvage", "scan", "serve", "size", "stats",
+		"get", "import", "ingest", "inspect", "load", "plan", "put", "restore", "salvage", "scan", "serve", "size",
+		"stats",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("commands %q, want %q", names, want)
