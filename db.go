@@ -68,7 +68,7 @@ func (db *DB) Dir() string { return db.dir }
 // FS returns the file system of the store: Options.FS, or the operating system's.
 func (db *DB) FS() vfs.FS { return db.opts.FS }
 
-// Options returns a copy of the options that the store was opened with, where a field that was 0 or nil has its default.
+// Options returns a copy of the options that the store was opened with, where a field that was 0 or nil has a default.
 // MemoryBudget, MaxMappedBytes and MaxOpenFiles stay 0 with Resources, and FilterSeed if it was not set.
 func (db *DB) Options() Options { return db.opts }
 
