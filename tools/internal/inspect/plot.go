@@ -9,8 +9,9 @@ import (
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
-// mapColumns is the number of cells in a row of a map: 512 regions or positions make 16 rows, which also fit a phone.
-const mapColumns = 32
+// mapColumns is the number of cells in a row of a map: mapCells regions or positions make 16 rows, which also fit a
+// phone.
+const mapColumns, mapCells = 32, 512
 
 // theoryChart shows by how many standard errors the figures of all units differ from theory, between the limits at
 // which they are flagged.

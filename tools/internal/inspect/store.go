@@ -141,11 +141,12 @@ func (v *view) noManifest(reason error) error {
 	return fmt.Errorf("%w; tables and logs can be inspected one by one", reason)
 }
 
-// fullTables is the number of tables of a store that are shown in full.
-const fullTables = 12
+// At most so many tables of a store are shown in full, and so many cells in the maps of their filters: the page is to
+// load at once.
+const fullTables, fullCells = 12, 17 * mapCells
 
 // standOut returns the indexes of the tables that are shown in full: those with problems, those whose filters exceed
-// their promise, the worst first, and the largest of each level, up to fullTables.
+// their promise, the worst first, and the largest of each level.
 func (s *Store) standOut() []int {
 	const above = 1.02 // a smaller excess over the promise may be chance
 	excess := func(i int) float64 {
@@ -175,8 +176,29 @@ func (s *Store) standOut() []int {
 			cmp.Compare(*s.Tables[a].Level, *s.Tables[b].Level))
 	})
 	all = all[:min(fullTables, len(all))]
+	left := uint64(fullCells)
+	for n, i := range all {
+		cells := s.Tables[i].mapCells()
+		if n > 0 && cells > left {
+			all = all[:n]
+			break
+		}
+		left -= min(cells, left)
+	}
 	slices.Sort(all)
 	return all
+}
+
+// mapCells returns about how many cells the maps of the filters of the table have.
+func (t *Table) mapCells() (n uint64) {
+	units := t.Units
+	if t.Prefix != nil {
+		units = slices.Concat(units, t.Prefix.Units)
+	}
+	for i := range units {
+		n += min(units[i].Blocks, mapCells)
+	}
+	return n
 }
 
 // readFull reads the filters of these tables, as many at a time as Options.Workers allows.

@@ -196,3 +196,29 @@ func TestThePageSearchesInAllTablesOrInNone(t *testing.T) {
 		t.Error("a page of more tables searches in some")
 	}
 }
+
+// TestThePageOfManyLargeFiltersIsSmall inspects tables of level 0, whose filters have two units.
+func TestThePageOfManyLargeFiltersIsSmall(t *testing.T) {
+	s := &Store{}
+	for i := range 12 {
+		s.Tables = append(s.Tables, Table{
+			Level: new(0), Bytes: uint64(100 - i), Units: []Unit{{Blocks: 10_000}, {Blocks: 100}},
+		})
+	}
+	if got := len(s.standOut()); got != 12 {
+		t.Errorf("%d of 12 tables with a large unit and a small one are shown in full, want all", got)
+	}
+	for i := range s.Tables {
+		s.Tables[i].Units[1].Blocks = 10_000
+	}
+	if got := s.standOut(); len(got) != 8 || got[0] != 0 {
+		t.Errorf("tables %v of 12 with two large units are shown in full, want 8 from 0 on", got)
+	}
+	s.Tables[0].Prefix = &Prefix{Units: make([]Unit, 20)}
+	for i := range s.Tables[0].Prefix.Units {
+		s.Tables[0].Prefix.Units[i].Blocks = 10_000
+	}
+	if got := len(s.standOut()); got != 1 {
+		t.Errorf("%d tables are shown in full beside one with too many units, want it alone", got)
+	}
+}
