@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
@@ -473,6 +474,24 @@ func TestAFilmFitsItsWindow(t *testing.T) {
 			if got := eval[int64](t, b, `document.documentElement.scrollWidth`); got > width {
 				t.Errorf("at %d px: %d px wide", width, got)
 			}
+		}
+	}
+}
+
+func TestPagesCanBeReadWithoutScripts(t *testing.T) {
+	b := newTab(t)
+	b.do(t, emulation.SetScriptExecutionDisabled(true))
+	dir := newStore(t, 8)
+	m, err := inspect.ReadCurrent(t.Context(), dir)
+	must(t, err)
+	for name, p := range map[string]*picture.Page{"tree": read(t, dir).Page(), "film": m.Page()} {
+		b.open(t, p)
+		var boxes []*cdp.Node
+		b.do(t, chromedp.Nodes(`figure[data-name=`+name+`] svg.wide rect`, &boxes, chromedp.ByQueryAll))
+		var rows []*cdp.Node
+		b.do(t, chromedp.Nodes(`tbody tr`, &rows, chromedp.ByQueryAll))
+		if len(boxes) < 8 || len(rows) == 0 {
+			t.Errorf("%s: %d boxes and %d rows of tables, want 8 and some", name, len(boxes), len(rows))
 		}
 	}
 }
