@@ -2,8 +2,11 @@ package budget
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"runtime"
 	"slices"
+	"sort"
 	"testing"
 	"time"
 
@@ -36,6 +39,7 @@ type testStore struct {
 	told  *observer
 	table *tree.Table
 	whole int64 // bytes of its filter
+	fail  error // of all reads of files, unless it is nil
 }
 
 var must = testkit.Must
@@ -43,7 +47,13 @@ var must = testkit.Must
 // join returns a store that shares p. Its table has the given number of keys, its memtables the given size in bytes.
 func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	t.Helper()
-	fsys := vfstest.NewMem()
+	s := &testStore{told: new(observer)}
+	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt {
+			return s.fail
+		}
+		return nil
+	})
 	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Options{FPR: 0.01, Ratio: 10}.Planner()
 	plans, err := planner.First(0.01)
@@ -63,7 +73,6 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	must(t, err)
 	must(t, f.Close())
 
-	s := &testStore{told: new(observer)}
 	tr := tree.New(tree.Config{
 		FS: fsys, Dir: "db", Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: p.Shared(fsys, "db"),
@@ -90,6 +99,16 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	header, _ := s.table.Keys.Header()
 	s.whole = int64(header.UnitsSize())
 	return s
+}
+
+// hasRoom reports whether Room receives.
+func (s *testStore) hasRoom() bool {
+	select {
+	case <-s.Room():
+		return true
+	default:
+		return false
+	}
 }
 
 // fill writes to the memtable of a store until it has the given number of bytes.
@@ -332,9 +351,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	}
 	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.Bytes().Fixed()})
 	p.Rebalance()
-	select {
-	case <-s.Room():
-	default:
+	if !s.hasRoom() {
 		t.Error("Room does not receive when there is memory again")
 	}
 	s.Restore(t.Context())
@@ -505,5 +522,148 @@ func TestATableOfRangeTombstonesAloneIsNeverOffPlan(t *testing.T) {
 		if got := s.OffPlan(manifest.NumLevels-1, s.table, good); got != c.off {
 			t.Errorf("%d entries, rate %g: off plan %v", c.entries, c.rate, got)
 		}
+	}
+}
+
+// TestLeaveGivesBackAllThatAStoreHad closes one of two stores, whose table and one of whose blocks are in memory: with
+// its last state, and without, as when the table is not in that state.
+func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
+	for _, stated := range []bool{true, false} {
+		p := NewPool(16*mib, 8)
+		join(t, p, 100, mib)
+		before, parts, lent := p.Usage(), p.Parts.Bytes(), p.Pieces.Lent()
+		s := join(t, p, 5000, mib)
+		it := s.table.Reader.Iter(sstable.IterOptions{})
+		if !it.First() {
+			t.Fatal(it.Err())
+		}
+		must(t, it.Close())
+		if u := p.Usage(); u.Cached <= before.Cached || u.OpenFiles <= before.OpenFiles || p.Parts.Bytes() <= parts {
+			t.Fatalf("the store has nothing to give back: %+v after %+v", u, before)
+		}
+		s.tree.Close()
+		last := s.tree.End()
+		if !stated {
+			last = nil
+		}
+		must(t, s.Leave(last))
+		after := p.Usage()
+		after.Spare = before.Spare
+		if after != before || p.Parts.Bytes() != parts || p.Reserved.Load() != 2*mib {
+			t.Errorf("with its last state %v: %+v, %d bytes of parts, %d reserved; before the store joined: %+v, %d",
+				stated, after, p.Parts.Bytes(), p.Reserved.Load(), before, parts)
+		}
+		if stated {
+			testkit.Soon(t, "the memory of the filter comes back", func() bool {
+				runtime.GC()
+				return p.Pieces.Lent() == lent
+			})
+		}
+	}
+}
+
+// TestALoadReportsThatItCannotReadTheFilter drops the filter of a table, and loads it again.
+func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	held := p.Held.Bytes().Fixed()
+	take(p, 0)
+	p.Rebalance()
+	p.Held.Add(tree.TableBytes{RangeDeletes: held - p.Held.Bytes().Fixed()})
+	p.Rebalance()
+	s.fail = errors.New("no read")
+	if err := s.Load(s.table); !errors.Is(err, s.fail) || s.table.Keys.Bytes() != 0 {
+		t.Errorf("%v, want %v; %d bytes of the filter are in memory", err, s.fail, s.table.Keys.Bytes())
+	}
+	s.fail = nil
+	if err := s.Load(s.table); err != nil || s.table.Keys.Bytes() != s.whole {
+		t.Errorf("%v; %d bytes of the filter are in memory, want all %d", err, s.table.Keys.Bytes(), s.whole)
+	}
+}
+
+func TestAStoreLoadsFiltersOnlyIfTheyMayGrow(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	take(p, 0)
+	p.Rebalance()
+	if got := s.table.Keys.Bytes(); got != 0 || s.growing.Load() {
+		t.Errorf("filters shall grow when this one was reduced to %d bytes of %d", got, s.whole)
+	}
+	take(p, s.whole+64)
+	if p.Rebalance(); !s.growing.Load() || !s.hasRoom() {
+		t.Error("filters do not grow when there is memory again")
+	}
+}
+
+// TestNothingIsDividedIfAllFiltersKeepWhatIsAsked asks fits about filters that are built as planned, and others.
+func TestNothingIsDividedIfAllFiltersKeepWhatIsAsked(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	state, plan := s.tree.Load(), *s.Plans().Now
+	run := state.Runs[0]
+	for _, c := range []struct {
+		name      string
+		worst     float64 // of the run, in relation to the plan
+		fpr       float64
+		memory    int64
+		wantsFits bool
+	}{
+		{"filters as planned", 1, 0.01, 0, true},
+		{"a filter that is too poor", 1.001, 0.01, 0, false},
+		{"a store with a bound on memory", 1, 0.01, 1, false},
+		{"a store without filters", 1, 1, 0, false},
+	} {
+		plan.FPR, s.planner.Memory = c.fpr, c.memory
+		s.plans.Store(&filterplan.Plans{Now: &plan})
+		run.WorstRate = c.worst * plan.Levels[run.Level].Rate
+		if bytes, ok := s.fits(state); ok != c.wantsFits || bytes < s.whole {
+			t.Errorf("%s: %d bytes, fits %v; %d bytes are in memory", c.name, bytes, ok, s.whole)
+		}
+	}
+}
+
+// TestAPlanLeavesOtherStoresTheirFilters has a store plan with the most that the filters of others may take for it to
+// build filters as if there were room to spare, and one byte more.
+func TestAPlanLeavesOtherStoresTheirFilters(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	state := s.tree.Load()
+	runs := []filterplan.Run{{Level: manifest.NumLevels - 1, Tables: 1, Keys: 5000}}
+	roomy := *s.Plans().Now
+	least := sort.Search(mib, func(space int) bool {
+		return *s.planner.ForSpace(&filterplan.Plans{Now: &roomy}, runs, int64(space)).Now == roomy
+	})
+	others := p.filterSpace(p.Memory-p.Reserved.Load()) - int64(least)
+	for _, more := range []int64{0, 1} {
+		p.Held.Add(tree.TableBytes{Filter: others + more})
+		must(t, s.Replan(state))
+		p.Held.Add(tree.TableBytes{Filter: -others - more})
+		if got := *s.Plans().Now == roomy; got != (more == 0) {
+			t.Errorf("others have %d bytes more than leave twice the filters: there is room to spare: %v", more, got)
+		}
+	}
+}
+
+// TestRebalanceWaitsOnlyForAStoreThatIsAlone rebalances while another goroutine does so.
+func TestRebalanceWaitsOnlyForAStoreThatIsAlone(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100, mib)
+	p.Balancing.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Rebalance()
+	}()
+	testkit.Soon(t, "Rebalance begins", p.unbalanced.Load)
+	p.Balancing.Unlock()
+	<-done
+	if p.unbalanced.Load() {
+		t.Error("memory is not divided when the Rebalance of a store that is alone returns")
+	}
+	join(t, p, 100, mib)
+	p.Balancing.Lock()
+	defer p.Balancing.Unlock()
+	testkit.Within(t, "Rebalance of one of two stores", s.Rebalance)
+	if !p.unbalanced.Load() {
+		t.Error("nobody divides the memory later")
 	}
 }

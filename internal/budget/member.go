@@ -139,8 +139,7 @@ func (m *member) fits(s *tree.State) (bytes int64, ok bool) {
 	plan := m.plans.Load().Now
 	for _, r := range s.Runs {
 		bytes += int64(r.FilterBytes) //nolint:gosec // below the sizes of files
-		ok := r.WorstRate <= plan.Levels[r.Level].Rate
-		if !ok {
+		if r.WorstRate > plan.Levels[r.Level].Rate {
 			return bytes, false
 		}
 	}
@@ -163,9 +162,7 @@ func (m *member) lacks(t *tree.Table) bool {
 // reduce drops what the filters of a table have in memory beyond their plans. It reads no file. t.Loading is held.
 func (m *member) reduce(t *tree.Table) {
 	for _, f := range t.Filters() {
-		if forms := f.Forms(m.RateOf(t)); forms != nil {
-			f.Reduce(f.Allowed(forms))
-		}
+		f.Reduce(f.Allowed(f.Forms(m.RateOf(t)))) // a filter that is not known has no forms, and nothing in memory
 	}
 	if t.Keys.Forms(m.RateOf(t)) != nil {
 		m.ready(t)
