@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -97,6 +98,37 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 				t.Errorf("ended at look %d, in %s: looked %d more times", n, name, more)
 			}
 		}
+	}
+}
+
+// TestAFailureToReadEndsACheckAlone removes a table, which is damage, and cannot read another.
+func TestAFailureToReadEndsACheckAlone(t *testing.T) {
+	mem := vfstest.NewMem()
+	_, _ = storetest.Layered(t, mem)
+	var tables []string
+	for _, table := range storetest.Recorded(t, mem, "db").Version.Tables() {
+		tables = append(tables, filename.Make("db", filename.Table, table.Number))
+	}
+	must(t, mem.Remove(tables[0]))
+	failed := errors.New("no read")
+	fails := false
+	check := func() (bloomkv.CheckReport, error) {
+		return bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{
+			FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+				if fails && op.Kind == vfstest.OpReadAt && op.Name == tables[1] {
+					return failed
+				}
+				return nil
+			}),
+		})
+	}
+	if report, err := check(); !errors.Is(err, bloomkv.ErrCorruption) || report.Tables != len(tables) {
+		t.Errorf("%+v, %v; want %d tables, of which one is missing", report, err, len(tables))
+	}
+	fails = true
+	report, err := check()
+	if !errors.Is(err, failed) || errors.Is(err, bloomkv.ErrCorruption) {
+		t.Errorf("%+v, %v; want %v alone", report, err, failed)
 	}
 }
 

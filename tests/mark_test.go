@@ -149,8 +149,8 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 		}
 		must(t, db.Close())
 		report, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: tt.fsys})
-		if err != nil || string(report.Mark) != tt.want {
-			t.Errorf("Check found the mark %q, %v, want %q", report.Mark, err, tt.want)
+		if err != nil || string(report.Mark) != tt.want || (report.Mark == nil) != (tt.want == "") {
+			t.Errorf("Check found the mark %#v, %v, want %q", report.Mark, err, tt.want)
 		}
 	}
 }
