@@ -2,6 +2,7 @@ package filterplan
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -31,6 +32,9 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
 			sum := p.Levels[0].Rate * float64(runs[0])
+			if math.Abs(sum/(fpr/20)-1) > 1e-9 && p.Levels[0].Rate > bloomblock.BestRate {
+				t.Errorf("%v, ratio %d: level 0 has %g, want a twentieth", fpr, ratio, sum)
+			}
 			for l := 1; l <= bottom; l++ {
 				sum += p.Levels[l].Rate
 				if l > 1 && p.Levels[l].Rate < p.Levels[l-1].Rate {
@@ -78,8 +82,11 @@ func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
 			t.Errorf("level %d: rate %g, filters for %g, want none", l, p.Levels[l].Rate, p.Levels[l].Params.Rate())
 		}
 	}
-	if _, err := (Planner{Ratio: 10, Runs: runs}).Plan(1e-12); !errors.Is(err, bloomblock.ErrRate) {
-		t.Errorf("1e-12: got %v, want bloomblock.ErrRate", err)
+	_, err = Planner{Ratio: 10, Runs: runs}.Plan(1e-12)
+	want := fmt.Sprintf("option FilterFPR: 1e-12 is out of reach with a level ratio of 10, the best is about %.1g: %v",
+		18*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+	if !errors.Is(err, bloomblock.ErrRate) || err.Error() != want {
+		t.Errorf("1e-12: got %v, want %s", err, want)
 	}
 }
 
