@@ -125,6 +125,8 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	mem := vfstest.NewMem()
 	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	must(t, db.ApplyWith(marked("first"), bloomkv.DurabilityNoSync)) // sequence number 1
+	first := mem.Kill()
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
 	flushed := mem.Kill()
@@ -136,7 +138,7 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	for _, tt := range []struct {
 		fsys *vfstest.Mem
 		want string
-	}{{flushed, "flushed"}, {logged, "logged"}, {removed, ""}} {
+	}{{first, "first"}, {flushed, "flushed"}, {logged, "logged"}, {removed, ""}} {
 		o := storetest.Tiny(tt.fsys)
 		o.ReadOnly = true
 		db := storetest.Open(t, "db", o)

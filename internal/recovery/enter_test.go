@@ -1,0 +1,97 @@
+package recovery
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
+)
+
+// failing returns fsys, which fails with err all operations of a kind on files whose names end in name.
+func failing(fsys vfs.FS, kind vfstest.OpKind, name string, err error) vfs.FS {
+	return vfstest.NewHook(fsys, func(op vfstest.Op) error {
+		if op.Kind == kind && strings.HasSuffix(op.Name, name) {
+			return err
+		}
+		return nil
+	})
+}
+
+// TestADirectoryWithoutAStoreIsRefused enters and loads directories without CURRENT. Load comes after Enter, when
+// CURRENT may have gone.
+func TestADirectoryWithoutAStoreIsRefused(t *testing.T) {
+	failed := errors.New("no operation")
+	empty, data := storeOf(t), storeOf(t, "000007.sst")
+	for _, c := range []struct {
+		name        string
+		fsys        vfs.FS
+		mode        Mode
+		enter, load error // nil if it returns none
+	}{
+		{"nothing, to be read", empty, Mode{ReadOnly: true}, ErrMissing, ErrMissing},
+		{"nothing, to be written", empty, Mode{}, nil, nil},
+		{"nothing, to be written if it exists", empty, Mode{ErrorIfMissing: true}, ErrMissing, nil},
+		{"a table, to be read", data, Mode{ReadOnly: true}, corrupt.Err, corrupt.Err},
+		{"a table, to be written", data, Mode{}, nil, corrupt.Err},
+		{"no directory, to be read", vfstest.NewMem(), Mode{ReadOnly: true}, ErrMissing, fs.ErrNotExist},
+		{"CURRENT fails", failing(empty, vfstest.OpStat, filename.CurrentName, failed), Mode{}, failed, nil},
+		{"a list fails", failing(empty, vfstest.OpList, "db", failed), Mode{ReadOnly: true}, failed, failed},
+	} {
+		home, err := Enter(c.fsys, "db", c.mode)
+		if !errors.Is(err, c.enter) {
+			t.Errorf("%s: Enter returns %v, want %v", c.name, err, c.enter)
+		}
+		if err == nil {
+			must(t, home.Close())
+		}
+		if _, s, err := Load(c.fsys, "db", c.mode); !errors.Is(err, c.load) || s != nil {
+			t.Errorf("%s: Load returns %v, %v, want %v", c.name, s, err, c.load)
+		}
+	}
+}
+
+// stays records the files of which an Observer is told that they stay.
+type stays []string
+
+func (*stays) Replayed(uint64, int, bool)         {}
+func (*stays) Recovered([]*manifest.Table)        {}
+func (s *stays) OrphanStays(name string, _ error) { *s = append(*s, name) }
+
+// TestOnlyOrphansThatCannotBeRemovedAreReported removes a table and a log that no manifest names.
+func TestOnlyOrphansThatCannotBeRemovedAreReported(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want []string
+	}{{nil, nil}, {fs.ErrNotExist, nil}, {errors.New("no removal"), []string{"000008.sst"}}} {
+		for name, remove := range map[string]func(vfs.FS, Found, *manifest.State, Observer) error{
+			"orphans": func(fsys vfs.FS, f Found, s *manifest.State, o Observer) error {
+				own := func() (uint64, error) { return s.ManifestNumber, nil }
+				return f.RemoveOrphans(fsys, "db", s, own, o)
+			},
+			"unfinished": func(fsys vfs.FS, f Found, s *manifest.State, o Observer) error {
+				f.RemoveUnfinished(fsys, "db", s, o)
+				return nil
+			},
+		} {
+			mem := storeOf(t, "000007.sst", "000008.sst", "000009.log")
+			fsys := failing(mem, vfstest.OpRemove, "000008.sst", c.err)
+			listed, err := Survey(fsys, "db")
+			must(t, err)
+			var got stays
+			must(t, remove(fsys, listed.found(fsys, "db"), stateOf(table(7, 0)), &got))
+			names, err := mem.List("db")
+			must(t, err)
+			if !slices.Equal(got, c.want) || slices.Contains(names, "000008.sst") != (c.err != nil) ||
+				!slices.Contains(names, "000007.sst") {
+				t.Errorf("%s, removal returns %v: %v stay, want %v; there are %v", name, c.err, got, c.want, names)
+			}
+		}
+	}
+}
