@@ -93,3 +93,32 @@ func TestAPieceIsFreedWithItsObject(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 }
+
+// TestStrictPoolsKeepNothingThatWasGivenBack frees one of two pieces of a slab, and memory of a pool.
+func TestStrictPoolsKeepNothingThatWasGivenBack(t *testing.T) {
+	defer strict.Store(false)
+	for _, on := range []bool{false, true} {
+		if on {
+			Strict()
+		}
+		p := NewPieces()
+		other, piece := p.Get(1000), p.Get(1000)
+		b := piece.Bytes()
+		b[0], b[999] = 1, 2
+		piece.Free()
+		if cleared := b[0] == 0 && b[999] == 0; cleared != on {
+			t.Errorf("strict %v: the bytes of a free piece are 0: %v", on, cleared)
+		}
+		other.Free()
+		pool := NewPool()
+		lent, _ := pool.Get(pageBytes)
+		pool.Put(lent, true)
+		want, slab := int64(pageBytes), slabBytes
+		if on {
+			want, slab = 0, strictSlab
+		}
+		if got := pool.Idle(); got != want || pool.Lent() != 0 || NewFrames().slab != slab {
+			t.Errorf("strict %v: %d bytes are idle, want %d; slabs have %d, want %d", on, got, want, NewFrames().slab, slab)
+		}
+	}
+}
