@@ -25,13 +25,16 @@ import (
 
 const mib = 1 << 20
 
-// An observer records the promises that a store reports.
-type observer struct{ promises []Promises }
+// An observer records the promises and the failures that a store reports.
+type observer struct {
+	promises []Promises
+	failed   []error // of loads
+}
 
-func (*observer) ReadOnly(error)           {}
-func (*observer) Damaged(error)            {}
-func (*observer) LoadFailed(string, error) {}
-func (o *observer) Promise(p Promises)     { o.promises = append(o.promises, p) }
+func (*observer) ReadOnly(error)                   {}
+func (*observer) Damaged(error)                    {}
+func (o *observer) LoadFailed(_ string, err error) { o.failed = append(o.failed, err) }
+func (o *observer) Promise(p Promises)             { o.promises = append(o.promises, p) }
 
 // A testStore is a store without background work, whose last level has one table.
 type testStore struct {
@@ -559,6 +562,11 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 				return p.Pieces.Lent() == lent
 			})
 		}
+		s.WarmUp(t.Context())
+		s.Restore(t.Context())
+		if s.Lends() || p.Usage().Tables != before.Tables {
+			t.Errorf("a store that has left lends %v, and there is %+v", s.Lends(), p.Usage())
+		}
 	}
 }
 
@@ -574,6 +582,10 @@ func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	s.fail = errors.New("no read")
 	if err := s.Load(s.table); !errors.Is(err, s.fail) || s.table.Keys.Bytes() != 0 {
 		t.Errorf("%v, want %v; %d bytes of the filter are in memory", err, s.fail, s.table.Keys.Bytes())
+	}
+	s.Restore(t.Context())
+	if !errors.Is(errors.Join(s.told.failed...), s.fail) {
+		t.Errorf("the store was told of %v, want %v", s.told.failed, s.fail)
 	}
 	s.fail = nil
 	if err := s.Load(s.table); err != nil || s.table.Keys.Bytes() != s.whole {
@@ -665,5 +677,58 @@ func TestRebalanceWaitsOnlyForAStoreThatIsAlone(t *testing.T) {
 	testkit.Within(t, "Rebalance of one of two stores", s.Rebalance)
 	if !p.unbalanced.Load() {
 		t.Error("nobody divides the memory later")
+	}
+}
+
+func TestAReleasedTableCountsNoMore(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	must(t, s.ReleaseTable(s.table))
+	if got := p.Held.Bytes(); got != (tree.TableBytes{}) || s.Bytes() != got {
+		t.Errorf("%+v are counted, %+v of the store", got, s.Bytes())
+	}
+}
+
+// TestAFilterIsShortIfItIsNotWhole changes what the manifest says of a table, and what its filter may have in memory.
+func TestAFilterIsShortIfItIsNotWhole(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	meta, whole := *s.table.Meta, s.table.Meta
+	s.table.Meta = &meta
+	if s.Short(s.table) {
+		t.Error("a whole filter is short")
+	}
+	s.table.Keys.Most.Store(0)
+	s.reduce(s.table)
+	for _, c := range []struct {
+		filter, entries uint64
+		short           bool
+	}{{whole.FilterLen, whole.Entries, true}, {0, whole.Entries, false}, {whole.FilterLen, 0, false}} {
+		meta.FilterLen, meta.Entries = c.filter, c.entries
+		if got := s.Short(s.table); got != c.short {
+			t.Errorf("%d bytes in the file, %d entries, none in memory: short %v", c.filter, c.entries, got)
+		}
+	}
+}
+
+func TestAPaceIsFastIfAStepTakesLessThanASecond(t *testing.T) {
+	var p pace
+	begin := time.Unix(1_000_000, 0)
+	for i, c := range []struct {
+		at    time.Duration // in tenths of a second
+		bytes int64
+		want  bool
+	}{
+		{0, 10, false}, // the first call
+		{9, 20, true},
+		{19, 30, false},
+		{28, 30, false}, // does not begin a step
+		{33, 40, false},
+		{34, 5, false}, // a flush, which begins a step
+		{43, 15, true},
+		{44, 24, false}, {52, 25, true},
+	} {
+		if got := p.fast(c.bytes, 10, begin.Add(c.at*fastStep/10)); got != c.want {
+			t.Errorf("call %d: %d bytes after %v: fast %v", i, c.bytes, c.at*fastStep/10, got)
+		}
 	}
 }

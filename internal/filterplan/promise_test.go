@@ -49,7 +49,7 @@ func TestReadsNowNeedNoSharesOfAbsentLevels(t *testing.T) {
 		{"less than was asked", Promise{FPR: 0.02}, 0.01, Promised(0.02, predicted)},
 		{"filters are asked in their files", Promise{FPR: 0.01, Pages: 0.5}, 0.01, Promised(0.01, predicted)},
 	} {
-		if got, want := c.p.ReadsNow(c.asked, predicted, 3), c.p.Pages+3*c.want; math.Abs(got-want) > 1e-12 {
+		if got, want := c.p.ReadsNow(c.asked, predicted, 3), c.p.Pages+3*c.want; !(math.Abs(got-want) < 1e-12) {
 			t.Errorf("%s: %g reads, want %g", c.name, got, want)
 		}
 	}
