@@ -725,7 +725,8 @@ func TestAPaceIsFastIfAStepTakesLessThanASecond(t *testing.T) {
 		{33, 40, false},
 		{34, 5, false}, // a flush, which begins a step
 		{43, 15, true},
-		{44, 24, false}, {52, 25, true},
+		{44, 24, false},
+		{52, 25, true},
 	} {
 		if got := p.fast(c.bytes, 10, begin.Add(c.at*fastStep/10)); got != c.want {
 			t.Errorf("call %d: %d bytes after %v: fast %v", i, c.bytes, c.at*fastStep/10, got)

@@ -113,7 +113,9 @@ func TestABudgetIsTheSmallestThatHoldsItsFilters(t *testing.T) {
 }
 
 func TestPartsLeaveBlocksASixteenthOrAQuarterOfTheRest(t *testing.T) {
-	for _, c := range [][3]int64{{1600, 1600, 1500}, {800, 1600, 700}, {400, 1600, 300}, {396, 1600, 297}, {0, 1600, 0}} {
+	for _, c := range [][3]int64{
+		{1600, 1600, 1500}, {800, 1600, 700}, {400, 1600, 300}, {396, 1600, 297}, {0, 1600, 0},
+	} {
 		if got := PartsSpace(c[0], c[1]); got != c[2] {
 			t.Errorf("%d of %d bytes are left: %d for parts, want %d", c[0], c[1], got, c[2])
 		}

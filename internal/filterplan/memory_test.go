@@ -37,7 +37,12 @@ func TestMemoryIsShortIfTwiceTheFiltersDoNotFit(t *testing.T) {
 		space int64
 		short bool
 	}{
-		{2 * need, false}, {2*need - 1, true}, {2 * need, true}, {3*need - 1, true}, {3 * need, false}, {2 * need, false},
+		{2 * need, false},
+		{2*need - 1, true},
+		{2 * need, true},
+		{3*need - 1, true},
+		{3 * need, false},
+		{2 * need, false},
 	} {
 		plans = f.ForSpace(plans, runs, c.space)
 		fine := len(plans.Fine) == 2 && *plans.Fine[0] == roomy
@@ -58,7 +63,7 @@ func TestTooLittleMemorySaysWhatTheCheapestFiltersTake(t *testing.T) {
 
 func TestKindsOfFiltersHaveNamesThatParse(t *testing.T) {
 	for kind, name := range []string{"auto", "ribbon", "bloom"} {
-		if got, ok := ParseKind(name); !ok || got != Kind(kind) || got.String() != name { //nolint:gosec // below 3
+		if got, ok := ParseKind(name); !ok || got != Kind(kind) || got.String() != name {
 			t.Errorf("%s: kind %v, %v", name, got, ok)
 		}
 	}
@@ -79,8 +84,8 @@ func TestNearPlansReachFromTwiceTheRateToTheBest(t *testing.T) {
 			}
 			if n := len(plans.Fine); n != allSteps-c.first || *plans.Fine[0] != *f.At(c.first) ||
 				*plans.Fine[n-1] != *f.At(allSteps - 1) || len(plans.Good) != good || *plans.Now != *f.At(c.step) {
-				t.Errorf("step %d, cut %v: %d plans are fine and %d good, want %d and %d", c.step, cut, n, len(plans.Good),
-					allSteps-c.first, good)
+				t.Errorf("step %d, cut %v: %d plans are fine and %d good, want %d and %d",
+					c.step, cut, n, len(plans.Good), allSteps-c.first, good)
 			}
 		}
 	}

@@ -19,10 +19,18 @@ func TestAPromiseAddsWhatFiltersCost(t *testing.T) {
 		{"whole", whole, whole, Promise{FPR: 0.005, Passed: 0.005}},
 		{"a part", bloomblock.Form{Bytes: 50, Rate: 0.1}, whole, Promise{FPR: 0.0515, Passed: 0.0515}},
 		{"none", bloomblock.Form{Rate: 1}, whole, Promise{FPR: 0.005, Passed: 0.5, Pages: 0.5}},
-		{"a part that lets many through", bloomblock.Form{Bytes: 20, Rate: 0.4}, whole,
-			Promise{FPR: 0.005, Passed: 0.206, Pages: 0.206}},
-		{"half of a poor one", bloomblock.Form{Bytes: 5, Rate: 0.6}, bloomblock.Form{Bytes: 10, Rate: 0.4},
-			Promise{FPR: 0.309, Passed: 0.309}},
+		{
+			"a part that lets many through",
+			bloomblock.Form{Bytes: 20, Rate: 0.4},
+			whole,
+			Promise{FPR: 0.005, Passed: 0.206, Pages: 0.206},
+		},
+		{
+			"half of a poor one",
+			bloomblock.Form{Bytes: 5, Rate: 0.6},
+			bloomblock.Form{Bytes: 10, Rate: 0.4},
+			Promise{FPR: 0.309, Passed: 0.309},
+		},
 		{"no filter at all", bloomblock.Form{Rate: 1}, bloomblock.Form{Rate: 1}, Promise{FPR: 0.5, Passed: 0.5}},
 	} {
 		var p Promise

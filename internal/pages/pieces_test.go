@@ -118,7 +118,8 @@ func TestStrictPoolsKeepNothingThatWasGivenBack(t *testing.T) {
 			want, slab = 0, strictSlab
 		}
 		if got := pool.Idle(); got != want || pool.Lent() != 0 || NewFrames().slab != slab {
-			t.Errorf("strict %v: %d bytes are idle, want %d; slabs have %d, want %d", on, got, want, NewFrames().slab, slab)
+			t.Errorf("strict %v: %d bytes are idle, want %d; slabs have %d, want %d",
+				on, got, want, NewFrames().slab, slab)
 		}
 	}
 }

@@ -95,3 +95,23 @@ func TestOnlyOrphansThatCannotBeRemovedAreReported(t *testing.T) {
 		}
 	}
 }
+
+// TestADirectoryThatIsLeftIsNeitherLockedNorHeld enters a store, and fails the end of its lock.
+func TestADirectoryThatIsLeftIsNeitherLockedNorHeld(t *testing.T) {
+	failed := errors.New("no end")
+	for _, readOnly := range []bool{false, true} {
+		mem := storeOf(t, filename.CurrentName, filename.LockName)
+		mode := Mode{ReadOnly: readOnly}
+		home, err := Enter(failing(mem, vfstest.OpClose, filename.LockName, failed), "db", mode)
+		must(t, err)
+		if _, err := Enter(mem, "db", Mode{}); err == nil {
+			t.Errorf("read-only %v: the store is entered twice", readOnly)
+		}
+		if err := home.Close(); !errors.Is(err, failed) {
+			t.Errorf("read-only %v: Close returns %v, want %v", readOnly, err, failed)
+		}
+		again, err := Enter(mem, "db", Mode{})
+		must(t, err)
+		must(t, again.Close())
+	}
+}
