@@ -227,9 +227,9 @@ func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {
 	took := map[int]time.Duration{}
 	for _, workers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
-			slow := false
+			var slow atomic.Bool
 			o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
-				if slow && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" {
+				if slow.Load() && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" {
 					time.Sleep(time.Duration(op.Size) * time.Microsecond)
 				}
 				return nil
@@ -245,7 +245,7 @@ func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {
 			}
 			must(t, db.Flush(t.Context()))
 			storetest.Settle(t, db)
-			slow = true
+			slow.Store(true)
 			began := time.Now()
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 			took[workers] = time.Since(began)

@@ -67,7 +67,13 @@ func makeDir(fsys vfs.FS, dir string) (made bool, err error) {
 // ErrInside is the error for a directory inside that of the other store.
 var ErrInside = errors.New("lies inside the directory of the store itself")
 
-var errNotEmpty = fmt.Errorf("not an empty directory: %w", fs.ErrExist)
+// errNotEmpty matches fs.ErrExist.
+var errNotEmpty error = notEmptyError{}
+
+type notEmptyError struct{}
+
+func (notEmptyError) Error() string        { return "not an empty directory" }
+func (notEmptyError) Is(target error) bool { return target == fs.ErrExist }
 
 // Enter creates the directory, or checks that it is empty, and locks it.
 func (n *Store) Enter() (err error) {

@@ -144,6 +144,7 @@ const libraryPrefix = "bloomkv: "
 func (s *Streams) PrintError(program string, err error) {
 	for line := range bytes.SplitSeq([]byte(err.Error()), []byte{'\n'}) {
 		line = bytes.TrimPrefix(line, []byte(libraryPrefix))
+		line = bytes.ReplaceAll(line, []byte(": "+libraryPrefix), []byte(": ")) // after the name of an input
 		fmt.Fprintf(s.Err, "%s: %s\n", program, words.AppendPrintable(nil, line))
 	}
 }

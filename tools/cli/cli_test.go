@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -38,5 +39,16 @@ func TestAnInterruptIsReportedWithItsPlaceOnly(t *testing.T) {
 	err := s.Run(t.Context(), canceled, nil)
 	if Interrupted(err) || err.Error() != "context canceled" {
 		t.Errorf("without an interrupt: %q", err)
+	}
+}
+
+func TestAnErrorHasOneName(t *testing.T) {
+	var out strings.Builder
+	s := Streams{Err: &out}
+	s.PrintError("tool", errors.New("bloomkv: open s: locked"))
+	s.PrintError("tool", errors.New("in.export: bloomkv: import s: not an empty directory"))
+	want := "tool: open s: locked\ntool: in.export: import s: not an empty directory\n"
+	if got := out.String(); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
