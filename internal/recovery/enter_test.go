@@ -57,7 +57,7 @@ func TestADirectoryWithoutAStoreIsRefused(t *testing.T) {
 	}
 }
 
-// stays records the files of which an Observer is told that they stay.
+// stays records the files that could not be removed.
 type stays []string
 
 func (*stays) Replayed(uint64, int, bool)         {}

@@ -113,16 +113,17 @@ func parseCompression(name string) (bloomkv.Compression, error) {
 	return 0, fmt.Errorf("--compression %q, want s2, zstd or none", name)
 }
 
-// tableSum is the number and the size of all tables of a store.
+// tableSum is the number, the size and the entries of all tables of a store.
 type tableSum struct {
-	tables int
-	bytes  uint64
+	tables         int
+	bytes, entries uint64
 }
 
 func sumTables(db *bloomkv.DB) (s tableSum) {
 	for _, l := range db.Metrics().Levels {
 		s.tables += l.Tables
 		s.bytes += l.Bytes
+		s.entries += l.Entries
 	}
 	return s
 }

@@ -38,10 +38,7 @@ entries of the whole store, with old versions.
 				defer bar.End()
 				most := -1 // not known in a range
 				if !r.given() {
-					most = 0
-					for _, l := range db.Metrics().Levels {
-						most += int(l.Entries) //nolint:gosec // far below 2⁶³
-					}
+					most = int(sumTables(db).entries) //nolint:gosec // far below 2⁶³
 				}
 				keys, err = countKeys(c.Context(), db, o, bar, most)
 				return err

@@ -30,7 +30,9 @@ type film struct {
 	Steps  []filmStep  `json:"steps"`
 	Slots  []int       `json:"slots"` // the rows of each level: the most runs that it has at a time
 
-	live   map[uint64]filmed // by number
+	live   map[uint64]filmed                  // by number
+	runs   [manifest.NumLevels]map[uint64]int // tables of each run
+	levels [manifest.NumLevels]uint64         // bytes
 	counts struct{ flushes, merges, flushed, merged uint64 }
 }
 
@@ -74,6 +76,9 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 	begins := f.live == nil
 	if begins {
 		f.live, f.Slots = map[uint64]filmed{}, make([]int, manifest.NumLevels)
+		for l := range f.runs {
+			f.runs[l] = map[uint64]int{}
+		}
 	}
 	if len(e.Added)+len(e.Deleted) == 0 || len(f.Tables) > mostPlayed {
 		return
@@ -89,8 +94,13 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 	}
 	s.What = f.describe(e, gone, begins)
 	for _, d := range e.Deleted {
-		s.Removed = append(s.Removed, gone[d.Number].filmPlace.Table)
+		t := gone[d.Number]
+		s.Removed = append(s.Removed, t.filmPlace.Table)
 		delete(f.live, d.Number)
+		f.levels[t.Level] -= t.Size
+		if f.runs[t.Level][t.Run]--; f.runs[t.Level][t.Run] == 0 {
+			delete(f.runs[t.Level], t.Run)
+		}
 	}
 	for _, a := range e.Added {
 		p := filmPlace{len(f.Tables), a.Level, a.Run}
@@ -103,18 +113,13 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 		}
 		s.Added = append(s.Added, p)
 		f.live[a.Table.Number] = filmed{p, a.Table}
+		f.levels[a.Level] += a.Table.Size
+		f.runs[a.Level][a.Run]++
 	}
-	var runs [manifest.NumLevels]map[uint64]bool
-	for _, t := range f.live {
-		s.levels[t.Level] += t.Size
-		if runs[t.Level] == nil {
-			runs[t.Level] = map[uint64]bool{}
-		}
-		runs[t.Level][t.Run] = true
+	for l, runs := range f.runs {
+		f.Slots[l] = max(f.Slots[l], len(runs))
 	}
-	for l := range runs {
-		f.Slots[l] = max(f.Slots[l], len(runs[l]))
-	}
+	s.levels = f.levels
 	f.Steps = append(f.Steps, s)
 }
 
@@ -181,6 +186,14 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 	}
 }
 
+// bytes returns the size of all tables after the step.
+func (s *filmStep) bytes() (n uint64) {
+	for _, level := range s.levels {
+		n += level
+	}
+	return n
+}
+
 // place gives all tables their places among the keys.
 func (f *film) place() {
 	all := make([]bloomkv.TableMetrics, len(f.Tables))
@@ -216,7 +229,7 @@ func (f *film) after(n int) map[int]filmPlace {
 // what each level had after each step.
 func (f *film) charts() []picture.Chart {
 	last := len(f.Steps)
-	for ; last > 0 && f.Steps[last-1].levels == [manifest.NumLevels]uint64{}; last-- {
+	for ; last > 0 && f.Steps[last-1].bytes() == 0; last-- {
 	}
 	if last == 0 {
 		return nil
@@ -228,8 +241,9 @@ func (f *film) charts() []picture.Chart {
 	var first [manifest.NumLevels]int // rows
 	for l, n := range f.Slots {
 		first[l] = len(spans.Rows)
-		for i := range n {
-			spans.Rows = append(spans.Rows, picture.SpanRow{Name: map[bool]string{true: levelName(l)}[i == 0]})
+		spans.Rows = append(spans.Rows, make([]picture.SpanRow, n)...)
+		if n > 0 {
+			spans.Rows[first[l]].Name = levelName(l)
 		}
 	}
 	live := slices.SortedFunc(maps.Values(f.after(last)), func(a, b filmPlace) int {
@@ -284,6 +298,7 @@ func (m *Manifest) Page() *picture.Page { return m.document().page() }
 func (m *Manifest) document() *document {
 	d := &document{title: "bloomkv: " + words.Escaped([]byte(m.File), 64), where: whereabouts(m.name)}
 	f := &m.film
+	f.place()
 	switch {
 	case m.Break != nil && m.Break.Opening == openingRefused:
 		d.notes = append(d.notes, serious("damaged", m.Break.String()+"; the edits before that are shown"))
@@ -311,15 +326,11 @@ func (m *Manifest) document() *document {
 
 // figures returns the numbers of the first screen.
 func (f *film) figures() []picture.Figure {
-	c, all := &f.counts, uint64(0)
-	for _, n := range f.Steps[len(f.Steps)-1].levels {
-		all += n
-	}
-	now := len(f.after(len(f.Steps)))
+	c := &f.counts
 	return []picture.Figure{
 		{Name: "Flushes", Value: count(c.flushes), Remark: words.Size(c.flushed) + " written"},
 		{Name: "Compactions", Value: count(c.merges), Remark: words.Size(c.merged) + " written"},
-		{Name: "Tables at the end", Value: count(now), Remark: words.Size(all)},
+		{Name: "Tables at the end", Value: count(len(f.live)), Remark: words.Size(f.Steps[len(f.Steps)-1].bytes())},
 	}
 }
 
@@ -330,13 +341,9 @@ func (f *film) stepsSection() section {
 	for i := range f.Steps {
 		s := &f.Steps[i]
 		tables += len(s.Added) - len(s.Removed)
-		bytes := uint64(0)
-		for _, n := range s.levels {
-			bytes += n
-		}
 		if i >= len(f.Steps)-mostListed {
 			t.Rows = append(t.Rows,
-				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(bytes)})
+				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(s.bytes())})
 		}
 	}
 	t.Caption = "The steps, with the offsets of their records in the manifest"

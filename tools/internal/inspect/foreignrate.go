@@ -52,6 +52,14 @@ func (s *ForeignStore) finish() {
 // measured reports whether all filters were asked for absent keys, and enough of these passed.
 func (s *ForeignStore) measured() bool { return s.asked == s.Keys && s.hits >= fewHits }
 
+// passes returns the share of absent keys that pass a filter.
+func (s *ForeignStore) passes() float64 {
+	if s.measured() {
+		return s.Between
+	}
+	return s.Rate
+}
+
 // lede says in a few sentences what the filters let through, and what the same memory could.
 func (s *ForeignStore) lede() []string {
 	if s.with+s.without+s.blind == 0 {
@@ -59,21 +67,19 @@ func (s *ForeignStore) lede() []string {
 	}
 	first, how := s.withoutFilter(), ""
 	if s.with > 0 {
-		passed := s.Rate
 		how = "computed from the bits of the filters"
 		if s.measured() {
-			passed, how = s.Between, fmt.Sprintf("measured with %s, each between two keys of a table",
-				words.Plural(s.Asked, "absent key"))
+			how = fmt.Sprintf("measured with %s, each between two keys of a table", words.Plural(s.Asked, "absent key"))
 		}
 		could := fmt.Sprintf("The same memory could let %s through.", share(s.Best))
-		if s.Best >= passed {
+		if s.Best >= s.passes() {
 			could = "The same memory could hardly do better."
 		}
 		which := fmt.Sprintf("These %s of filters let", words.Size(s.Filters))
 		if s.with == 1 {
 			which = fmt.Sprintf("This filter of %s lets", words.Size(s.Filters))
 		}
-		text := fmt.Sprintf("%s %s of absent keys through. %s", which, share(passed), could)
+		text := fmt.Sprintf("%s %s of absent keys through. %s", which, share(s.passes()), could)
 		if first != "" {
 			text += " " + first
 		}
@@ -147,12 +153,8 @@ func share(v float64) string {
 // figures returns the numbers of the first screen.
 func (s *ForeignStore) figures() (all []picture.Figure) {
 	if s.with > 0 {
-		passed := s.Rate
-		if s.measured() {
-			passed = s.Between
-		}
 		all = append(all, picture.Figure{
-			Name: "Absent keys let through", Value: share(passed), Remark: share(s.Best) + " with the same memory",
+			Name: "Absent keys let through", Value: share(s.passes()), Remark: share(s.Best) + " with the same memory",
 		}, picture.Figure{
 			Name: "Filters", Value: words.Size(s.Filters),
 			Remark: fmt.Sprintf("%s keys, %.1f bits a key", count(uint64(math.Round(s.Keys))), s.PerKey),

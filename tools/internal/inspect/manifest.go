@@ -98,7 +98,6 @@ func ReadManifest(ctx context.Context, name string, number uint64) (m Manifest, 
 		m.LogMark = &LogMark{filename.Base(filename.Log, s.Log.Number), s.Log.Synced}
 	}
 	m.addTables(s.Version)
-	m.film.place()
 	return m, err
 }
 

@@ -141,8 +141,7 @@ func (v *view) noManifest(reason error) error {
 	return fmt.Errorf("%w; tables and logs can be inspected one by one", reason)
 }
 
-// At most so many tables of a store are shown in full, and so many cells in the maps of their filters: the page is to
-// load at once.
+// The page of a store shows at most fullTables tables in full, whose maps have at most about fullCells cells.
 const fullTables, fullCells = 12, 17 * mapCells
 
 // standOut returns the indexes of the tables that are shown in full: those with problems, those whose filters exceed
