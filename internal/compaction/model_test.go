@@ -71,18 +71,30 @@ type resident struct{ *disk }
 func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
 func (resident) Outdated(int, *manifest.Table) bool          { return false }
 
-// A job is a plan whose outputs are written. Its edit is not made yet.
+// A job is a plan. The outputs of its first slice that was not carried out are written; the edit is not made yet.
 type job struct {
 	plan    *Plan
+	left    []*Plan
+	run     uint64
 	version *manifest.Version // that it was picked from
 	tables  []*manifest.Table
 }
 
-// begin runs a plan beside others and checks which inputs it read.
+// begin begins a plan beside others, in slices of a few tables or of all.
 func (w *world) begin(p *Plan) {
 	w.t.Helper()
-	d := w.disk
-	w.note("plan: %s; snapshots %d", p.text(), w.snapshots)
+	w.run++
+	w.note("plan: %s", p.text())
+	j := job{plan: p, left: p.Slices([]uint64{0, 300, 1 << 20}[w.rng.IntN(3)]), run: w.run, version: w.v}
+	w.slice(&j)
+	w.running = append(w.running, j)
+}
+
+// slice writes the first slice of a job and checks which inputs it read.
+func (w *world) slice(j *job) {
+	w.t.Helper()
+	p, d := j.left[0], w.disk
+	w.note("slice: %s; snapshots %d", p.text(), w.snapshots)
 	var res Result
 	if !p.Move {
 		d.opened, d.asked = nil, nil
@@ -91,30 +103,35 @@ func (w *world) begin(p *Plan) {
 		if p.Inputs[0].Level == p.To {
 			env.TableSize = 1 << 20 // else what was joined could be cut again, for ever
 		}
-		if res, err = merged(w.t.Context(), w.v, p, d, env); err != nil {
+		if res, err = merged(w.t.Context(), j.version, p, d, env); err != nil {
 			w.fail("%v", err)
 		}
 		w.checkRead(p, res)
 		w.note("gives %s", d.text(res.Tables))
 	}
-	w.running = append(w.running, job{p, w.v, res.Tables})
+	j.tables = res.Tables
 }
 
-// end ends one of the plans that run.
+// end ends the slice that one of the plans that run is at.
 func (w *world) end(i int) {
 	w.t.Helper()
-	j := w.running[i]
+	j := &w.running[i]
+	w.note("end: %s", j.left[0].text())
+	w.apply(Edit(j.version, j.left[0], j.tables, j.run))
+	if j.left = j.left[1:]; len(j.left) > 0 {
+		w.slice(j)
+		return
+	}
 	w.running = slices.Delete(w.running, i, i+1)
-	w.note("end: %s", j.plan.text())
-	w.run++
-	w.apply(Edit(j.version, j.plan, j.tables, w.run))
 }
 
 // carryOut carries a plan out at once.
 func (w *world) carryOut(p *Plan) {
 	w.t.Helper()
 	w.begin(p)
-	w.end(len(w.running) - 1)
+	for n := len(w.running); len(w.running) == n; {
+		w.end(n - 1)
+	}
 }
 
 // checkRead compares the inputs that were read with those that deleted returns false for.

@@ -16,6 +16,9 @@ type Policy interface {
 	Pick(v Shape) *Plan
 	// Pressure returns how far writers are ahead of compaction.
 	Pressure(v *manifest.Version) Pressure
+	// Cuts returns the keys, ascending, where tables of level 0 and of the level that it is merged into should end, given
+	// those of an earlier version.
+	Cuts(v *manifest.Version, old [][]byte) [][]byte
 	// Backlog returns the work that is left.
 	Backlog(v *manifest.Version) Backlog
 }

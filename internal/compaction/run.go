@@ -117,6 +117,20 @@ func (m *Merge) Finish() (res Result, err error) {
 	return res, nil
 }
 
+// Untaken returns the number of parts that nobody has taken.
+func (m *Merge) Untaken() int { return max(len(m.parts)-int(m.taken.Load()), 0) }
+
+// Merged reports whether Finish would not have to wait.
+func (m *Merge) Merged() bool { return len(m.merged) == len(m.parts) }
+
+// Abandon ends a merge instead of Finish. No file of it is left.
+func (m *Merge) Abandon() {
+	m.cancel(context.Canceled)
+	if res, err := m.Finish(); err == nil {
+		remove(m.env, res.Tables)
+	}
+}
+
 // add adds what a part did, which has greater keys.
 func (r *Result) add(p *Result) {
 	r.Tables = append(r.Tables, p.Tables...)

@@ -123,6 +123,11 @@ func (w *world) stretch() (start, end []byte) {
 func (w *world) env() Env {
 	env := w.disk.env([]uint64{60, 300, 1 << 20}[w.rng.IntN(3)], w.snapshots...)
 	env.PartSize = []uint64{1, 2000, 0}[w.rng.IntN(3)]
+	for _, key := range keys[1:] {
+		if w.rng.IntN(6) == 0 {
+			env.Cuts = append(env.Cuts, key)
+		}
+	}
 	return env
 }
 

@@ -26,7 +26,7 @@ const yieldEvery = 64
 // write writes the versions of a part and range tombstones that keep retains into the tables of w. It closes src. After
 // an error no file is left.
 func write(ctx context.Context, src merge.Source, p *part, keep *retain, w tableWriter) (res Result, err error) {
-	w.dels = keep.kept
+	w.dels, w.cuts = keep.kept, w.env.Cuts
 	defer func() {
 		err = errors.Join(err, src.Close())
 		if err != nil {
@@ -80,6 +80,7 @@ type tableWriter struct {
 	held  uint64            // bytes of open, but for the first
 	carry uint64            // bytes that the table began with: the rests of open range tombstones
 	grand []*manifest.Table // tables of the next level that end after the last key
+	cuts  [][]byte          // those of env after the last key
 
 	writer  sstable.Writer // of all tables, one after another
 	out     *output        // nil between tables
@@ -175,13 +176,18 @@ const maxKeys = 1 << 25
 
 // full reports whether the table should end before key.
 func (w *tableWriter) full(key []byte) bool {
+	cut := false
+	for len(w.cuts) > 0 && bytes.Compare(w.cuts[0], key) <= 0 {
+		cut, w.cuts = true, w.cuts[1:]
+	}
 	for len(w.grand) > 0 && w.grand[0].EndsBefore(key) {
 		w.overlap += w.grand[0].Size
 		w.grand = w.grand[1:]
 	}
 	// Each table repeats what is open where it begins, so it is at least twice as large.
 	return w.out != nil && w.out.w.Size()+w.held >= 2*w.carry &&
-		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys)
+		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys ||
+			cut && w.out.w.Size() >= w.env.TableSize/smallPart)
 }
 
 // begin begins a table unless one is being written.
@@ -276,7 +282,7 @@ type Loader struct{ w tableWriter }
 
 // NewLoader returns a Loader whose tables will contain the given range tombstones besides what is added.
 func NewLoader(env Env, dels rangedel.List) *Loader {
-	return &Loader{tableWriter{env: env, size: env.TableSize, dels: dels}}
+	return &Loader{tableWriter{env: env, size: env.TableSize, dels: dels, cuts: env.Cuts}}
 }
 
 // Add appends a copy of a version. Keys must ascend. After an error only Abandon may be called.

@@ -81,8 +81,10 @@ type job struct {
 	call    *call           // the call that the plan is for; nil if the tree needs it
 	era     context.Context //nolint:containedctx // the job ends with it
 	began   time.Time
-	read    atomic.Uint64     // versions of the inputs that were read
-	merge   *compaction.Merge // that others may help with; guarded by the scheduler's mu
+	newRun  uint64              // number of the run that its outputs begin, if they do; 0 before one is needed
+	before  uint64              // versions of the slices that were carried out
+	read    atomic.Uint64       // versions of the inputs that were read
+	merges  []*compaction.Merge // of slices, that others may help with; guarded by the scheduler's mu
 }
 
 // shape returns the shape of a state, by which compactions are picked beside some that run. asked is true for
@@ -97,12 +99,41 @@ func (s *Scheduler) shape(now *tree.State, running []*compaction.Plan, asked boo
 // compactLoop runs compactions until Close or until the store has failed. There are as many loops as Workers.
 func (s *Scheduler) compactLoop() {
 	for j := s.nextJob(); j != nil; j = s.nextJob() {
-		err := s.retry(j.era, "compaction", func() error { return s.compact(j) })
-		if putOff, report := s.ended(j, err); putOff {
-			s.putOff(false, err, report)
-			s.goOn()
+		s.finish(j, s.carryOut(j))
+	}
+}
+
+// finish ends a job, and waits if it lacks disk space.
+func (s *Scheduler) finish(j *job, err error) {
+	if putOff, report := s.ended(j, err); putOff {
+		s.putOff(false, err, report)
+		s.goOn()
+	}
+}
+
+// carryOut carries out a job. If others cannot merge level 0 meanwhile, it gets its turn between two slices as soon as
+// it slows writers.
+func (s *Scheduler) carryOut(j *job) error {
+	left := j.plan.Slices(leastPart * s.Tables.TableSize)
+	for {
+		err := s.retry(j.era, "compaction", func() error {
+			n, err := s.compact(j, left)
+			left = left[n:]
+			return err
+		})
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		if urgent := s.begin(); urgent != nil {
+			s.finish(urgent, s.carryOut(urgent))
 		}
 	}
+}
+
+// isUrgent reports whether level 0 slows writers and nobody else can merge it.
+func (s *Scheduler) isUrgent() bool {
+	now := s.Tree.Load()
+	return s.Workers == 1 && now != nil && s.Policy.Pressure(now.Version).Slow > 0
 }
 
 // ended records that a compaction has ended, with an error or nil. If it lacks disk space, the call that it is for
@@ -163,9 +194,7 @@ func (s *Scheduler) help() bool {
 	s.mu.Lock()
 	var merges []*compaction.Merge
 	for _, j := range s.running {
-		if j.merge != nil {
-			merges = append(merges, j.merge)
-		}
+		merges = append(merges, j.merges...)
 	}
 	s.mu.Unlock()
 	return slices.ContainsFunc(merges, (*compaction.Merge).Help)
@@ -187,17 +216,29 @@ func (s *Scheduler) partSize(p *compaction.Plan) uint64 {
 	return min(max(share, leastPart*s.Tables.TableSize), mostPart*s.Tables.TableSize)
 }
 
-// merge merges the inputs of a job. Others may help.
-func (s *Scheduler) merge(j *job, env compaction.Env) (compaction.Result, error) {
-	m, err := compaction.Begin(j.era, j.version, j.plan, &inputs{s: s}, env)
+// merge begins to merge the inputs of a slice of a job. Others may help.
+func (s *Scheduler) merge(j *job, slice *compaction.Plan) (*compaction.Merge, error) {
+	env := s.Env(slice.To)
+	env.Progress = &j.read
+	env.Free, env.FreeKnown = s.freeSpace()
+	env.Limiter = &limiter{s: s, left: fewBytes}
+	env.PartSize = s.partSize(slice)
+	m, err := compaction.Begin(j.era, j.version, slice, &inputs{s: s}, env)
 	if err != nil {
-		return compaction.Result{}, err
+		return nil, err
 	}
 	s.mu.Lock()
-	j.merge = m
+	j.merges = append(j.merges, m)
 	s.mu.Unlock()
 	s.Tree.Wake()
-	return m.Finish()
+	return m, nil
+}
+
+// merged removes a merge from those that others may help with.
+func (s *Scheduler) merged(j *job, m *compaction.Merge) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j.merges = slices.DeleteFunc(j.merges, func(other *compaction.Merge) bool { return other == m })
 }
 
 // begin begins the compaction that is due now and returns it, or nil. One caller at a time chooses, and holds no other
@@ -255,42 +296,90 @@ func (s *Scheduler) begin() *job {
 	return j
 }
 
-// compact runs the plan of a job.
-func (s *Scheduler) compact(j *job) error {
-	v, plan, began := j.version, j.plan, time.Now()
-	j.read.Store(0) // of an earlier attempt
-	var res compaction.Result
-	if !plan.Move {
-		var err error
-		env := s.Env(plan.To)
-		env.Progress = &j.read
-		env.Free, env.FreeKnown = s.freeSpace()
-		env.Limiter = &limiter{s: s, left: fewBytes}
-		env.PartSize = s.partSize(plan)
-		if res, err = s.merge(j, env); err != nil {
+// compact carries out slices of a job, all or up to where level 0 is urgent, and returns how many it has carried out. It
+// begins the next one early enough that each worker has a part to merge.
+func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) {
+	if j.plan.Move {
+		if err := s.settle(j, j.plan, compaction.Result{}, time.Now()); err != nil {
+			return 0, err
+		}
+		return 1, nil
+	}
+	j.read.Store(j.before) // of an earlier attempt
+	var begun []*compaction.Merge
+	defer func() {
+		for _, m := range begun {
+			s.merged(j, m)
+			m.Abandon()
+		}
+	}()
+	for began := time.Now(); n < len(left); {
+		if len(begun) == 0 || !begun[0].Merged() {
+			if begun, err = s.mergeAhead(j, begun, left[n:]); len(begun) == 0 {
+				return n, err
+			}
+			if slices.ContainsFunc(begun, (*compaction.Merge).Help) {
+				continue
+			}
+		}
+		m := begun[0]
+		begun = begun[1:]
+		res, err := m.Finish()
+		if s.merged(j, m); err != nil {
+			return n, err
+		}
+		if err := s.settle(j, left[n], res, began); err != nil {
+			return n, err
+		}
+		if n, began = n+1, time.Now(); s.isUrgent() {
+			break
+		}
+	}
+	return n, nil
+}
+
+// mergeAhead begins further slices of a job, until each worker has a part to merge, and returns all that were begun. If
+// one fails, it is tried again once those before it are carried out.
+func (s *Scheduler) mergeAhead(
+	j *job, begun []*compaction.Merge, left []*compaction.Plan,
+) ([]*compaction.Merge, error) {
+	untaken := 0
+	for _, m := range begun {
+		untaken += m.Untaken()
+	}
+	for untaken < s.Workers && len(begun) < len(left) {
+		m, err := s.merge(j, left[len(begun)])
+		if err != nil {
+			return begun, err
+		}
+		begun, untaken = append(begun, m), untaken+m.Untaken()
+	}
+	return begun, nil
+}
+
+// settle makes what a slice of a job did part of the tree.
+func (s *Scheduler) settle(j *job, slice *compaction.Plan, res compaction.Result, began time.Time) (err error) {
+	step.At("compaction: written")
+	if j.newRun == 0 { // each run has a number of its own
+		if j.newRun, err = s.Tree.NewNumber(); err != nil {
 			return err
 		}
 	}
-	step.At("compaction: written")
-	newRun, err := s.Tree.NewNumber() // each run has a number of its own
-	if err != nil {
-		return err
-	}
 	c := Compaction{
-		From: plan.Inputs[0].Level, To: plan.To, Moved: plan.Move,
-		Rewritten: !plan.Move && len(plan.Inputs) == 1 && res.Dropped == 0 && res.Skipped == 0,
+		From: slice.Inputs[0].Level, To: slice.To, Moved: slice.Move,
+		Rewritten: !slice.Move && len(slice.Inputs) == 1 && res.Dropped == 0 && res.Skipped == 0,
 		Outputs:   len(res.Tables), BytesWritten: sizeOf(res.Tables), Versions: res.Read, Dropped: res.Dropped,
 		Keys: res.Keys,
 	}
-	for _, in := range plan.Inputs {
+	for _, in := range slice.Inputs {
 		c.Inputs += len(in.Tables)
 	}
 	var counts Counts
-	if plan.Move {
+	if slice.Move {
 		c.Outputs = c.Inputs
-		counts.Moves = uint64(len(plan.Inputs[0].Tables)) // a move has one input
+		counts.Moves = uint64(len(slice.Inputs[0].Tables)) // a move has one input
 	} else {
-		c.BytesRead = plan.Bytes() - res.Skipped
+		c.BytesRead = slice.Bytes() - res.Skipped
 		counts = Counts{Compactions: 1, CompactedBytesRead: c.BytesRead, CompactedBytes: c.BytesWritten}
 		if c.Rewritten {
 			counts.RewrittenBytes = c.BytesWritten
@@ -299,9 +388,10 @@ func (s *Scheduler) compact(j *job) error {
 	if res.Predicted.Known {
 		c.PredictedKeys = uint64(math.Round(res.Predicted.Keys))
 	}
-	if err := s.install(compaction.Edit(v, plan, res.Tables, newRun), tree.Change{}, counts); err != nil {
+	if err := s.install(compaction.Edit(j.version, slice, res.Tables, j.newRun), tree.Change{}, counts); err != nil {
 		return err
 	}
+	j.before += res.Read
 	c.Duration = time.Since(began)
 	s.Observer.Compacted(c, res.Tables)
 	return nil

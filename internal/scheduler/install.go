@@ -20,7 +20,19 @@ func (s *Scheduler) Env(level int) compaction.Env {
 	env.Codec, env.Filter = s.Codecs[level], plan.Levels[level].Params
 	env.Recodes = s.Codecs[level] != s.Codecs[0]
 	env.Snapshots = s.Tree.Pinned()
+	env.Cuts = s.followCuts()
 	return env
+}
+
+// followCuts returns where tables should end in the present tree, which Open has yet to make when it calls Env.
+func (s *Scheduler) followCuts() [][]byte {
+	now := s.Tree.Load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now != nil {
+		s.cuts = s.Policy.Cuts(now.Version, s.cuts)
+	}
+	return s.cuts
 }
 
 // Every change of the tree follows one order (I13): the tables become durable, then their names, then the edit in the

@@ -38,6 +38,7 @@ type Scheduler struct {
 	waits    bool       // no compaction begins: one was put off
 	reported bool       // whether the lack of disk space was, since a compaction succeeded
 	counts   Counts
+	cuts     [][]byte // where tables end
 
 	installing int // calls of install whose filters do not follow the plan yet
 

@@ -43,6 +43,7 @@ func (p *policy) Pick(compaction.Shape) *compaction.Plan {
 	return p.plans[0]
 }
 func (*policy) Pressure(*manifest.Version) (_ compaction.Pressure) { return }
+func (*policy) Cuts(*manifest.Version, [][]byte) (_ [][]byte)      { return }
 func (*policy) Backlog(*manifest.Version) (b compaction.Backlog)   { b.Base = 6; return b }
 
 // An observer records failures.
