@@ -13,8 +13,8 @@ import (
 // keys on both sides. So that there are such places, tables of level 0 and of the level that it is merged into end at
 // the same keys, the cuts.
 
-// Cuts divide the level that level 0 is merged into: between two of them are the bytes of leastCut full tables or more,
-// and of an eighth of the level or more, but less than twice as many.
+// Cuts divide the level that level 0 is merged into. Between two of them are an eighth of its bytes or more, but less
+// than twice as many; and, together with a full level 0, the bytes of leastCut full tables or more.
 const leastCut, cutShare = 4, 8
 
 // Slices divides a plan into those that are carried out for it one after another, in the order of their keys, each with
@@ -79,7 +79,8 @@ func (l Leveled) Cuts(v *manifest.Version, old [][]byte) (cuts [][]byte) {
 	for i, t := range tables {
 		before[i+1] = before[i] + t.Size
 	}
-	size := max(leastCut*l.TableSize, total/cutShare, 1)
+	full := float64(total+l.BaseLevelSize/uint64(l.Ratio)) / float64(leastCut*l.TableSize) //nolint:gosec // 2 to 100
+	size := max(uint64(float64(total)/min(full, cutShare)), 1)
 	divide := func(from, to uint64) {
 		for n := (to - from) / size; n > 1; n-- {
 			at := from + (to-from)/n

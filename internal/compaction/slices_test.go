@@ -26,10 +26,10 @@ func TestSlices(t *testing.T) {
 	})
 }
 
-// TestCuts has tables of which four have the least bytes between cuts.
+// TestCuts has a full level 0 of 100 bytes.
 func TestCuts(t *testing.T) {
 	policy := leveled
-	policy.TableSize = 10
+	policy.TableSize = 20
 	testkit.Script(t, "testdata/cuts.txt", func(t *testing.T, input string) string {
 		var old [][]byte
 		for field := range strings.FieldsSeq(argument(&input, "old")) {
