@@ -221,6 +221,43 @@ func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 	})
 }
 
+// TestALargeMergeIsCarriedOutInSlices loads keys in a random order: no compaction then takes much space beside the
+// tree.
+func TestALargeMergeIsCarriedOutInSlices(t *testing.T) {
+	o := storetest.Small(vfstest.NewMem())
+	o.Compression, o.MemtableSize, o.BaseLevelSize = bloomkv.CompressionNone, 256<<10, 64<<20
+	o.Compactions = 1 // so that each run makes the same tree
+	l := listen(o)
+	db := l.open(t, o)
+	want := map[string]string{}
+	for i := range 30_000 {
+		k, v := fmt.Sprintf("%05d", i*7919%30_000), strings.Repeat(".", 100)
+		must(t, db.Put([]byte(k), []byte(v)))
+		if want[k] = v; i%1000 == 999 {
+			must(t, db.Flush(t.Context()))
+			storetest.Settle(t, db)
+		}
+	}
+	must(t, errors.Join(contains(db, want), sound(t, db)))
+	size := uint64(0)
+	for _, level := range db.Metrics().Levels {
+		size += level.Bytes
+	}
+	l.close(t)
+	down := 0
+	for _, c := range l.compacted {
+		if c.Moved || c.To == 0 {
+			continue
+		}
+		if down++; c.BytesWritten > size/4 {
+			t.Errorf("a compaction wrote %d bytes, the tree has %d: want a quarter at most", c.BytesWritten, size)
+		}
+	}
+	if down < 10 {
+		t.Errorf("%d compactions into the last level, want several slices of several merges", down)
+	}
+}
+
 // TestManyWorkersShareAMergeOnASlowDisk uses the clock of a synctest bubble: each write to a table takes its time,
 // beside other writes.
 func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {

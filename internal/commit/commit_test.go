@@ -49,7 +49,7 @@ func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
 func (s *store) Pressure(*manifest.Version) compaction.Pressure {
 	return compaction.Pressure{Slow: s.steps}
 }
-func (s *store) Cuts(*manifest.Version, [][]byte) [][]byte                    { return nil }
+func (s *store) Cuts(*manifest.Version, [][]byte) [][]byte          { return nil }
 func (s *store) Backlog(v *manifest.Version) (b compaction.Backlog) { return b }
 
 func (s *store) Compare(key, old []byte) (bool, error) {

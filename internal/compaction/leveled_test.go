@@ -15,8 +15,9 @@ import (
 // A forest is a version with the facts about its tables.
 type forest struct {
 	*manifest.Version
-	dels map[uint64]rangedel.List
-	old  map[uint64]bool // outdated tables
+	dels  map[uint64]rangedel.List
+	old   map[uint64]bool // outdated tables
+	stale float64
 }
 
 // tree parses a version from lines "LEVEL: a-c:10 d-f):20:2 x-∞:9 | …". Bars separate runs, newest first. A table has
@@ -152,6 +153,7 @@ func (f *forest) of(v *manifest.Version) Shape { return Shape{Version: v, Facts:
 
 func (f *forest) RangeDels(t *manifest.Table) rangedel.List { return f.dels[t.Number] }
 func (f *forest) Outdated(_ int, t *manifest.Table) bool    { return f.old[t.Number] }
+func (f *forest) Stale() float64                            { return f.stale }
 
 // argument cuts the line that begins with a name out of a case's input, and returns its text.
 func argument(input *string, name string) string {
@@ -177,8 +179,11 @@ func snapshotsOf(t *testing.T, input *string) (seqs []ikey.Seq) {
 
 func TestPick(t *testing.T) {
 	testkit.Script(t, "testdata/pick.txt", func(t *testing.T, input string) string {
-		snapshots := snapshotsOf(t, &input)
+		snapshots, stale := snapshotsOf(t, &input), argument(&input, "stale")
 		f := tree(t, input)
+		if stale != "" {
+			scan(t, stale, &f.stale)
+		}
 		return leveled.Pick(f.shape(snapshots...)).text()
 	})
 }

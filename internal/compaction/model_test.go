@@ -53,7 +53,7 @@ func (w *world) plan() *Plan {
 }
 
 func (w *world) shape() Shape {
-	s := Shape{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk}}
+	s := Shape{Version: w.v, Snapshots: w.snapshots, Facts: resident{w.disk, w.rng.Float64()}}
 	for _, j := range w.running {
 		s.Running = append(s.Running, j.plan)
 	}
@@ -66,10 +66,14 @@ func (w *world) policy() Policy {
 }
 
 // resident is a disk all of whose range tombstones are in memory.
-type resident struct{ *disk }
+type resident struct {
+	*disk
+	stale float64
+}
 
 func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
 func (resident) Outdated(int, *manifest.Table) bool          { return false }
+func (r resident) Stale() float64                            { return r.stale }
 
 // A job is a plan. The outputs of its first slice that was not carried out are written; the edit is not made yet.
 type job struct {

@@ -16,8 +16,8 @@ type Policy interface {
 	Pick(v Shape) *Plan
 	// Pressure returns how far writers are ahead of compaction.
 	Pressure(v *manifest.Version) Pressure
-	// Cuts returns the keys, ascending, where tables of level 0 and of the level that it is merged into should end, given
-	// those of an earlier version.
+	// Cuts returns the keys, ascending, where tables of level 0 and of the level that it is merged into should end,
+	// given those of an earlier version.
 	Cuts(v *manifest.Version, old [][]byte) [][]byte
 	// Backlog returns the work that is left.
 	Backlog(v *manifest.Version) Backlog
@@ -60,7 +60,7 @@ type room struct {
 	b     manifest.Bounds
 }
 
-// TableFacts are facts about tables that the manifest does not have. The methods read no file.
+// TableFacts are facts about tables that the manifest does not have. Only Stale reads files.
 type TableFacts interface {
 	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they
 	// do not justify a compaction of their own.
@@ -68,4 +68,6 @@ type TableFacts interface {
 	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a
 	// table is rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
 	Outdated(level int, t *manifest.Table) bool
+	// Stale returns the share of the keys of the last level that newer tables have too, as the function Stale does.
+	Stale() float64
 }

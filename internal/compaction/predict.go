@@ -84,6 +84,31 @@ func Predict(v *manifest.Version, samples Samples) Prediction {
 	return predict(runs, olderRuns{}, samples, nil)
 }
 
+// Stale estimates the share of the keys of the last level of v that newer tables have too, which overwrite or delete
+// them, 0 to 1. It asks the filters of these tables for samples of a few tables. It returns 0 if a sample or a filter
+// is missing.
+func Stale(v *manifest.Version, samples Samples) float64 {
+	const tables = 16
+	var newer [][]*manifest.Table
+	for _, level := range v.Levels[:last] {
+		for _, r := range level {
+			newer = append(newer, r.Tables)
+		}
+	}
+	var keys, stale float64
+	for _, r := range v.Levels[last] {
+		step := (len(r.Tables) + tables - 1) / tables
+		for i := step / 2; i < len(r.Tables); i += step {
+			n, o := keysOf(r.Tables[i], newerFilters(newer, r.Tables[i], samples), samples)
+			if !o.Known {
+				return 0
+			}
+			keys, stale = keys+n, stale+n*o.Share
+		}
+	}
+	return stale / max(keys, 1)
+}
+
 // newerFilters returns the filters of the tables in newer runs that overlap t.
 func newerFilters(newer [][]*manifest.Table, t *manifest.Table, samples Samples) (filters []*bloomblock.Filter) {
 	for _, run := range newer {

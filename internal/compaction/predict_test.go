@@ -329,3 +329,27 @@ func TestNothingIsPredictedOfRangeTombstones(t *testing.T) {
 		t.Errorf("predicted %+v of a table with a range tombstone, want nothing", p)
 	}
 }
+
+// TestStaleKeysOfTheLastLevelAreEstimated overwrites and deletes keys in two runs of level 0 and one of level 3. New
+// keys in them count for nothing.
+func TestStaleKeysOfTheLastLevelAreEstimated(t *testing.T) {
+	d := newDisk(t)
+	env := d.predicting(64 << 10)
+	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 200_000, 2, 0})
+	if got := Stale(v, d); got != 0 {
+		t.Errorf("below nothing newer %v are stale, want 0", got)
+	}
+	if got := Stale(new(manifest.Version), d); got != 0 {
+		t.Errorf("of nothing %v are stale, want 0", got)
+	}
+	v = d.run(v, 3, 5, 5, env, series{0, 200_000, 20, 0})                             // a tenth
+	v = d.run(v, 0, 10, 10, env, series{0, 200_000, 20, 0}, series{1, 50_000, 10, 0}) // the same
+	v = d.run(v, 0, 11, 11, env, series{10, 200_000, 20, 3})                          // another tenth, some deleted
+	if got := Stale(v, d); math.Abs(got-0.2) > 0.02 {
+		t.Errorf("%.3f of the keys are stale, want 0.2", got)
+	}
+	d.samples = nil
+	if got := Stale(v, d); got != 0 {
+		t.Errorf("without samples %v are stale, want 0", got)
+	}
+}

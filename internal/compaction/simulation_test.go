@@ -3,22 +3,26 @@ package compaction
 import (
 	"encoding/binary"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // A simulation carries out what a policy picks for a load of random keys, without any key: a table has its keys spread
-// evenly between its bounds. Time passes as writers put a pair in a microsecond, and as compactions merge one in 0.7.
+// evenly between its bounds. Time passes as writers put pairs, and as compactions merge one in 0.7 microseconds.
 type simulation struct {
 	outline
 	workers int
 	keys    float64 // different keys that are put; 0 means that no key is put twice
+	pace    float64 // seconds for each pair that is put
 
 	now     float64 // seconds
 	running []merging
 	cuts    [][]byte
+	rng     *rand.Rand // for the sizes of memtables
 
 	put, flushed, written float64 // bytes; log not counted
 	most                  float64 // bytes of the tree at most, with what a compaction writes
@@ -36,7 +40,7 @@ type merging struct {
 
 const (
 	pairBytes     = 116.0
-	memtablePairs = 397_000 // in 64 MiB
+	memtablePairs = 397_000 // in 64 MiB, about
 	keySpace      = 1 << 62
 )
 
@@ -97,15 +101,17 @@ func (s *simulation) write(places []float64, density func(lo float64) float64) (
 	places = append(places, cuts...)
 	slices.Sort(places)
 	from, size, most := 0.0, 0.0, float64(s.policy.TableSize)
+	since := 0.0 // the last cut at which a table ended
 	cut := func(at float64) {
 		if size > 0 {
 			outputs = append(outputs, s.table(from, at, size))
 		}
-		size = 0
+		since, size = since+size, 0
 	}
 	for i, lo := range places[:len(places)-1] {
-		if size >= most/smallPart && slices.Contains(cuts, lo) {
+		if since+size >= most/smallPart && slices.Contains(cuts, lo) {
 			cut(lo)
+			since = 0
 		}
 		hi := places[i+1]
 		d := density(lo)
@@ -124,11 +130,25 @@ func (s *simulation) write(places []float64, density func(lo float64) float64) (
 	return outputs
 }
 
+func (s *simulation) RangeDels(*manifest.Table) rangedel.List { return nil }
+func (s *simulation) Outdated(int, *manifest.Table) bool      { return false }
+
+// Stale returns the share of the last level's keys that level 0 has too.
+func (s *simulation) Stale() float64 {
+	fresh := 1.0
+	for _, r := range s.v.Levels[0] {
+		if s.keys > 0 {
+			fresh *= 1 - min(1, float64(r.Bytes())/(s.keys*pairBytes))
+		}
+	}
+	return 1 - fresh
+}
+
 // begin begins what the policy picks, until all workers are busy.
 func (s *simulation) begin(idle bool) {
 	s.t.Helper()
 	for len(s.running) < s.workers {
-		shape := Shape{Version: s.v, Idle: idle}
+		shape := Shape{Version: s.v, Idle: idle, Facts: s}
 		for _, m := range s.running {
 			shape.Running = append(shape.Running, m.plan)
 		}
@@ -193,9 +213,10 @@ func (s *simulation) end(before float64, idle bool) (ended bool) {
 // load puts n pairs.
 func (s *simulation) load(n float64) {
 	s.t.Helper()
-	for left := n; left > 0; left -= memtablePairs {
-		pairs := min(left, memtablePairs)
-		full := s.now + pairs*1e-6
+	for left := n; left > 0; {
+		pairs := min(left, memtablePairs*(0.95+0.1*s.rng.Float64()))
+		left -= pairs
+		full := s.now + pairs*s.pace
 		for s.end(full, false) {
 		}
 		for s.now = full; s.policy.Pressure(s.v).Stop && s.end(math.Inf(1), false); {
@@ -228,17 +249,22 @@ func TestWriteAmplificationOfRandomLoads(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name              string
-		pairs, keys       float64
+		pairs, keys, pace float64
 		loaded, idle      float64 // bytes written per byte put at most, when the load ends and once the tree is at rest
 		most, runs, waits float64 // bytes of the tree per byte of its keys, runs at rest, and seconds of waits
 	}{
-		{"5 million keys", 5e6, 0, 1.95, 2.6, 1.6, 3, 0.1},
-		{"20 million keys", 20e6, 0, 3.1, 3.5, 1.3, 3, 0.7},
-		{"20 million puts of 5 million keys", 20e6, 5e6, 2.3, 2.5, 2.6, 3, 0.5},
+		{"5 million keys", 5e6, 0, 1e-6, 1.95, 2.6, 1.4, 3, 0.1},
+		{"20 million keys", 20e6, 0, 1e-6, 3.1, 3.5, 1.4, 4, 1.2},
+		{"20 million puts of 5 million keys", 20e6, 5e6, 1e-6, 2.3, 2.5, 2.6, 3, 0.5},
+		{"the same in ten times the time", 20e6, 5e6, 1e-5, 2.3, 2.5, 1.8, 3, 0.1},
+		{"50 million puts of 10 million keys", 50e6, 10e6, 1e-5, 3.6, 3.7, 1.5, 3, 0.1},
 	} {
 		var loaded, idle, most, runs, waits float64
 		for i := range 9 {
-			s := &simulation{outline: newOutline(t, policy), workers: 2, keys: c.keys}
+			s := &simulation{
+				outline: newOutline(t, policy), workers: 2, keys: c.keys, pace: c.pace,
+				rng: rand.New(rand.NewPCG(uint64(i), 0)),
+			}
 			s.load(c.pairs * (0.8 + 0.05*float64(i)))
 			size := s.put
 			if c.keys > 0 {

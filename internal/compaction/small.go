@@ -16,6 +16,13 @@ import (
 // While nobody writes, the largest may have idleTimes the size of the others together.
 const idleTimes = 3
 
+// If newer tables have this share of the keys of the last level, level 0 is merged into it, although it is smaller: the
+// entries below that nobody reads any more take space.
+const muchStale = 0.25
+
+// tinyPart is the part of the next older run below which a run is tiny.
+const tinyPart = 8
+
 // smallPart is the part of TableSize below which a table is small.
 const smallPart = 8
 
@@ -72,7 +79,8 @@ func (l Leveled) level0(v *Shape, base int) *Plan {
 // wholeLevel0 returns the compaction of level 0 that is due if no other is running there, or nil. It moves the oldest
 // run as it is if that is not small and overlaps nothing below, as after sequential writes. If no neighbors are to be
 // merged, each run is larger than all newer ones together, and there may be as many as slow no writer; then the newer
-// half becomes one.
+// half becomes one. What goes down leaves the newest runs behind if they are tiny: one table over all keys, as Close
+// flushes it, would have the compaction carried out in one slice.
 func (l Leveled) wholeLevel0(v *Shape, base int, runs []Input, sizes []uint64) *Plan {
 	to, n := v.lowered(base), len(runs)
 	if oldest := runs[n-1]; sizes[n-1] >= l.TableSize/smallPart && v.fits(to, oldest.Tables) {
@@ -83,6 +91,9 @@ func (l Leveled) wholeLevel0(v *Shape, base int, runs []Input, sizes []uint64) *
 		times = idleTimes
 	}
 	from, end := neighbors(append(sizes, bytesOf(l.mergedWith(v, to, runs))), times)
+	if end <= n && to == last && v.Facts != nil && v.Facts.Stale() >= muchStale {
+		from, end = 0, n+1
+	}
 	switch {
 	case from == end && n < l.Slow:
 		return nil
@@ -91,6 +102,9 @@ func (l Leveled) wholeLevel0(v *Shape, base int, runs []Input, sizes []uint64) *
 	case end <= n:
 		return &Plan{To: 0, Inputs: runs[from:end]}
 	default:
+		for from < n-1 && sizes[from]*tinyPart < sizes[from+1] {
+			from++
+		}
 		return &Plan{To: to, Inputs: append(runs[from:], l.mergedWith(v, to, runs[from:])...)}
 	}
 }

@@ -81,6 +81,8 @@ type tableWriter struct {
 	carry uint64            // bytes that the table began with: the rests of open range tombstones
 	grand []*manifest.Table // tables of the next level that end after the last key
 	cuts  [][]byte          // those of env after the last key
+	ended uint64            // bytes of the tables that have ended
+	cutAt uint64            // of these, those before the last cut at which one ended
 
 	writer  sstable.Writer // of all tables, one after another
 	out     *output        // nil between tables
@@ -174,7 +176,8 @@ func (w *tableWriter) writeEnded(key []byte) error {
 // are not too large for it.
 const maxKeys = 1 << 25
 
-// full reports whether the table should end before key.
+// full reports whether the table should end before key. At a cut of env it does, even if it is small, unless little was
+// written since the last one.
 func (w *tableWriter) full(key []byte) bool {
 	cut := false
 	for len(w.cuts) > 0 && bytes.Compare(w.cuts[0], key) <= 0 {
@@ -184,10 +187,14 @@ func (w *tableWriter) full(key []byte) bool {
 		w.overlap += w.grand[0].Size
 		w.grand = w.grand[1:]
 	}
-	// Each table repeats what is open where it begins, so it is at least twice as large.
-	return w.out != nil && w.out.w.Size()+w.held >= 2*w.carry &&
-		(w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys ||
-			cut && w.out.w.Size() >= w.env.TableSize/smallPart)
+	if w.out == nil || w.out.w.Size()+w.held < 2*w.carry { // else a table has little but what is open where it begins
+		return false
+	}
+	if all := w.ended + w.out.w.Size() + w.held; cut && all-w.cutAt >= w.env.TableSize/smallPart {
+		w.cutAt = all
+		return true
+	}
+	return w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys
 }
 
 // begin begins a table unless one is being written.
@@ -219,7 +226,7 @@ func (w *tableWriter) cut(key []byte) error {
 	}
 	w.open = rest
 	out := w.out
-	w.out = nil
+	w.out, w.ended = nil, w.ended+out.w.Size()
 	t, err := out.finish()
 	if err != nil {
 		return err

@@ -296,8 +296,8 @@ func (s *Scheduler) begin() *job {
 	return j
 }
 
-// compact carries out slices of a job, all or up to where level 0 is urgent, and returns how many it has carried out. It
-// begins the next one early enough that each worker has a part to merge.
+// compact carries out slices of a job, all or up to where level 0 is urgent, and returns how many it has carried out.
+// It begins the next one early enough that each worker has a part to merge.
 func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) {
 	if j.plan.Move {
 		if err := s.settle(j, j.plan, compaction.Result{}, time.Now()); err != nil {
@@ -334,6 +334,7 @@ func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) 
 		if n, began = n+1, time.Now(); s.isUrgent() {
 			break
 		}
+		_ = s.RemoveDead() // the loop of flushes may be busy for the time of several slices
 	}
 	return n, nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -20,8 +21,9 @@ import (
 // remove tables, and no other has the same inputs. It is safe for concurrent use.
 type inputs struct {
 	s    *Scheduler
-	mu   step.Mutex // guards idle
-	idle []*input   // closed, for the next tables: the values in their buffers may be large
+	now  *tree.State // that the tables are of; nil for the present one
+	mu   step.Mutex  // guards idle
+	idle []*input    // closed, for the next tables: the values in their buffers may be large
 }
 
 // An input is a cursor over one table.
@@ -93,7 +95,11 @@ func (in *inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 
 // load returns a table, with its index and filter loaded.
 func (in *inputs) load(meta *manifest.Table) (*tree.Table, error) {
-	t := in.s.Tree.Load().Table(meta)
+	now := in.now
+	if now == nil {
+		now = in.s.Tree.Load()
+	}
+	t := now.Table(meta)
 	if t == nil {
 		return nil, errGone
 	}
@@ -131,6 +137,22 @@ func (f facts) RangeDels(meta *manifest.Table) rangedel.List {
 func (f facts) Outdated(level int, meta *manifest.Table) bool {
 	t := f.now.Table(meta)
 	return t != nil && (t.Damaged.Load() || f.s.Share.OffPlan(level, t, f.good))
+}
+
+// Stale implements [compaction.TableFacts]. It is looked up once for each version.
+func (f facts) Stale() float64 {
+	s, v := f.s, f.now.Version
+	s.mu.Lock()
+	known := s.staleOf == v
+	share := s.stale
+	s.mu.Unlock()
+	if !known {
+		share = compaction.Stale(v, &inputs{s: s, now: f.now})
+		s.mu.Lock()
+		s.staleOf, s.stale = v, share
+		s.mu.Unlock()
+	}
+	return share
 }
 
 // readRules reads the tails of tables with a key in [lo, hi] whose prefix rule is not known yet, so that OffPlan is

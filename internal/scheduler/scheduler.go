@@ -39,6 +39,8 @@ type Scheduler struct {
 	reported bool       // whether the lack of disk space was, since a compaction succeeded
 	counts   Counts
 	cuts     [][]byte // where tables end
+	staleOf  *manifest.Version
+	stale    float64 // of staleOf: see facts
 
 	installing int // calls of install whose filters do not follow the plan yet
 
