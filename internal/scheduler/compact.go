@@ -114,7 +114,11 @@ func (s *Scheduler) finish(j *job, err error) {
 // carryOut carries out a job. If others cannot merge level 0 meanwhile, it gets its turn between two slices as soon as
 // it slows writers.
 func (s *Scheduler) carryOut(j *job) error {
-	left := j.plan.Slices(leastPart * s.Tables.TableSize)
+	size := leastPart * s.Tables.TableSize
+	if step.Scheduled {
+		size = 1 // a slice wherever one may end
+	}
+	left := j.plan.Slices(size)
 	for {
 		err := s.retry(j.era, "compaction", func() error {
 			n, err := s.compact(j, left)
