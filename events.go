@@ -26,7 +26,8 @@ import (
 type Events struct {
 	// Flushed is called after each memtable flush.
 	Flushed func(FlushInfo)
-	// Compacted is called after tables were merged, or moved to another level unchanged.
+	// Compacted is called after tables were merged, or moved to another level unchanged: several times for a large
+	// compaction, which is carried out in slices of the keys.
 	Compacted func(CompactionInfo)
 	// Ingested is called after each Ingest that stored something.
 	Ingested func(IngestInfo)
@@ -64,7 +65,7 @@ type FlushInfo struct {
 	Duration time.Duration
 }
 
-// CompactionInfo describes a compaction, which merged or moved tables.
+// CompactionInfo describes a compaction, or a slice of one, which merged or moved tables.
 type CompactionInfo struct {
 	From, To     int    // the uppermost level of the inputs, and the level of the outputs
 	Moved        bool   // the tables changed level only: nothing was read or written

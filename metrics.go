@@ -279,7 +279,7 @@ type WriteMetrics struct {
 	FlushBytes  uint64 `json:"flush_bytes"`  // bytes written to level 0
 	Ingests     uint64 `json:"ingests"`      // ingests that stored something
 	IngestBytes uint64 `json:"ingest_bytes"` // bytes of their tables
-	Compactions uint64 `json:"compactions"`  // compactions that rewrote tables
+	Compactions uint64 `json:"compactions"`  // compactions that rewrote tables, or slices of one
 	// CompactedBytesRead is the number of bytes of the inputs, except tables that range deletes dropped as a whole.
 	CompactedBytesRead uint64 `json:"compacted_bytes_read"`
 	CompactedBytes     uint64 `json:"compacted_bytes"` // of the outputs
