@@ -2,6 +2,8 @@ package compaction
 
 import (
 	"encoding/binary"
+	"flag"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,13 +13,14 @@ import (
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
-// A simulation carries out what a policy picks for a load of random keys, without any key: a table has its keys spread
-// evenly between its bounds. Time passes as writers put pairs, and as compactions merge one in 0.7 microseconds.
+// A simulation carries out what a policy picks for a load, without any key: a table has its keys spread evenly between
+// its bounds. Time passes as writers put pairs, and as compactions merge one in 0.7 microseconds.
 type simulation struct {
 	outline
+	workload
 	workers int
-	keys    float64 // different keys that are put; 0 means that no key is put twice
-	pace    float64 // seconds for each pair that is put
+	ops     map[uint64]float64 // operations on the keys within each table's bounds that led to it
+	space   float64            // level 0 goes down if it has 1/space of what is below; 0 means that the policy decides
 
 	now     float64 // seconds
 	running []merging
@@ -27,6 +30,39 @@ type simulation struct {
 	put, flushed, written float64 // bytes; log not counted
 	most                  float64 // bytes of the tree at most, with what a compaction writes
 	stopped               float64 // seconds that writers waited for level 0
+	runs, flushes         float64 // sum over all flushes, and their number
+}
+
+// A workload puts and deletes keys.
+type workload struct {
+	name      string
+	pace      float64                   // seconds for each operation
+	distinct  func(ops float64) float64 // expected number of different keys of so many operations
+	deletes   float64                   // share of the operations that delete
+	ascending bool                      // the keys ascend
+}
+
+// all are new keys.
+func all(ops float64) float64 { return ops }
+
+// among returns the number of different keys of operations on n keys, all equally likely.
+func among(n float64) func(float64) float64 {
+	return func(ops float64) float64 { return n * (1 - math.Exp(-ops/n)) }
+}
+
+// zipf returns the number of different keys of operations on n keys, of which the i-th is 1/i as likely as the first.
+// It counts keys of about equal likelihood together.
+func zipf(n float64) func(float64) float64 {
+	const width = 1.1
+	sum := math.Log(n) + 0.577
+	return func(ops float64) (keys float64) {
+		for from := 1.0; from <= n; {
+			to := min(max(from+1, math.Floor(from*width)), n+1)
+			keys += (to - from) * (1 - math.Exp(-ops*2/(from+to-1)/sum))
+			from = to
+		}
+		return keys
+	}
 }
 
 // A merging is a plan that is carried out.
@@ -44,8 +80,10 @@ const (
 	keySpace      = 1 << 62
 )
 
-func (s *simulation) table(lo, hi, size float64) *manifest.Table {
+// table makes a table with the results of operations on the keys from lo to hi.
+func (s *simulation) table(lo, hi, size, ops float64) *manifest.Table {
 	s.next++
+	s.ops[s.next] = ops
 	from, to := uint64(lo*keySpace), uint64(hi*keySpace)
 	return &manifest.Table{
 		Number: s.next, ID: s.next, TailLen: 1, Size: uint64(size) + 1, Entries: uint64(size/pairBytes) + 1,
@@ -56,18 +94,14 @@ func (s *simulation) table(lo, hi, size float64) *manifest.Table {
 
 func place(key []byte) float64 { return float64(binary.BigEndian.Uint64(key)) / keySpace }
 
-// density returns the bytes per unit of the key space that tables, which all span a place, have there together.
-func (s *simulation) density(tables []*manifest.Table) (d float64) {
-	absent := 1.0
-	for _, t := range tables {
-		one := float64(t.Size) / (place(t.Largest) - place(t.Smallest))
-		d += one
-		absent *= 1 - min(1, one/(s.keys*pairBytes))
+// bytes returns the size of the results of operations, in the last level or above. A tombstone has 20 bytes, and none
+// is in the last level.
+func (s *simulation) bytes(level int, ops float64) float64 {
+	value, tombstone := 1-s.deletes, s.deletes*20
+	if level == last {
+		tombstone = 0
 	}
-	if s.keys > 0 {
-		d = (1 - absent) * s.keys * pairBytes
-	}
-	return d
+	return s.distinct(ops) * (value*pairBytes + tombstone)
 }
 
 // merge returns the outputs of a plan.
@@ -80,16 +114,21 @@ func (s *simulation) merge(p *Plan) []*manifest.Table {
 			places = append(places, place(t.Smallest), place(t.Largest))
 		}
 	}
-	return s.write(places, func(lo float64) float64 {
-		return s.density(slices.DeleteFunc(slices.Clone(tables), func(t *manifest.Table) bool {
-			return place(t.Smallest) > lo || place(t.Largest) <= lo
-		}))
+	return s.write(p.To, places, func(lo float64) (density float64) {
+		for _, t := range tables {
+			if place(t.Smallest) <= lo && lo < place(t.Largest) {
+				density += s.ops[t.Number] / (place(t.Largest) - place(t.Smallest))
+			}
+		}
+		return density
 	})
 }
 
-// write returns the tables of a level, as a tableWriter divides keys among them. density returns the bytes per unit of
-// the key space from a place to the next one.
-func (s *simulation) write(places []float64, density func(lo float64) float64) (outputs []*manifest.Table) {
+// write returns the tables of a level, as a tableWriter divides keys among them. density returns the operations per
+// unit of the key space from a place to the next one.
+func (s *simulation) write(
+	level int, places []float64, density func(lo float64) float64,
+) (outputs []*manifest.Table) {
 	var cuts []float64
 	end := slices.Max(places)
 	s.cuts = s.policy.Cuts(s.v, s.cuts)
@@ -100,27 +139,31 @@ func (s *simulation) write(places []float64, density func(lo float64) float64) (
 	}
 	places = append(places, cuts...)
 	slices.Sort(places)
-	from, size, most := 0.0, 0.0, float64(s.policy.TableSize)
-	since := 0.0 // the last cut at which a table ended
+	most := float64(s.policy.TableSize)
+	var from, size, ops, since float64 // since the last cut at which a table ended
 	cut := func(at float64) {
 		if size > 0 {
-			outputs = append(outputs, s.table(from, at, size))
+			outputs = append(outputs, s.table(from, at, size, ops))
 		}
-		since, size = since+size, 0
+		since, size, ops = since+size, 0, 0
 	}
 	for i, lo := range places[:len(places)-1] {
 		if since+size >= most/smallPart && slices.Contains(cuts, lo) {
 			cut(lo)
 			since = 0
 		}
-		hi := places[i+1]
-		d := density(lo)
+		hi, p := places[i+1], density(lo)
+		scale := 1.0
+		if s.ascending {
+			scale = 1 / p // a key space of its own
+		}
+		d := s.bytes(level, p*scale) / scale
 		for d > 0 && hi-lo > 1e-12 {
 			if size == 0 {
 				from = lo
 			}
 			to := min(hi, lo+(most-size)/d)
-			size += (to - lo) * d
+			size, ops = size+(to-lo)*d, ops+(to-lo)*p
 			if lo = to; size >= most-1 {
 				cut(lo)
 			}
@@ -135,13 +178,29 @@ func (s *simulation) Outdated(int, *manifest.Table) bool      { return false }
 
 // Stale returns the share of the last level's keys that level 0 has too.
 func (s *simulation) Stale() float64 {
-	fresh := 1.0
+	var newer, older float64
 	for _, r := range s.v.Levels[0] {
-		if s.keys > 0 {
-			fresh *= 1 - min(1, float64(r.Bytes())/(s.keys*pairBytes))
-		}
+		newer += s.opsOf(r)
 	}
-	return 1 - fresh
+	for _, r := range s.v.Levels[last] {
+		older += s.opsOf(r)
+	}
+	switch {
+	case older == 0:
+		return 0
+	case s.space > 0 && float64(s.v.Bytes(0))*s.space >= float64(s.v.Bytes(last)):
+		return 1
+	case s.space > 0:
+		return 0
+	}
+	return (s.distinct(newer) + s.distinct(older) - s.distinct(newer+older)) / s.distinct(older)
+}
+
+func (s *simulation) opsOf(r manifest.Run) (ops float64) {
+	for _, t := range r.Tables {
+		ops += s.ops[t.Number]
+	}
+	return ops
 }
 
 // begin begins what the policy picks, until all workers are busy.
@@ -210,27 +269,32 @@ func (s *simulation) end(before float64, idle bool) (ended bool) {
 	return true
 }
 
-// load puts n pairs.
+// load carries out n operations.
 func (s *simulation) load(n float64) {
 	s.t.Helper()
+	at := 0.0
 	for left := n; left > 0; {
-		pairs := min(left, memtablePairs*(0.95+0.1*s.rng.Float64()))
-		left -= pairs
-		full := s.now + pairs*s.pace
+		ops := min(left, memtablePairs*(0.95+0.1*s.rng.Float64()))
+		from, to := 0.0, 1.0
+		if s.ascending {
+			from, to = at, at+ops/n
+			at = to
+		}
+		left -= ops
+		full := s.now + ops*s.pace
 		for s.end(full, false) {
 		}
 		for s.now = full; s.policy.Pressure(s.v).Stop && s.end(math.Inf(1), false); {
 		}
 		s.stopped += s.now - full
-		size := pairs * pairBytes
-		s.put += size
-		if s.keys > 0 {
-			size = s.keys * pairBytes * (1 - math.Exp(-pairs/s.keys))
+		s.put += ops * pairBytes
+		run := s.write(0, []float64{from, to}, func(float64) float64 { return ops / (to - from) })
+		for _, t := range run {
+			s.flushed += float64(t.Size)
 		}
-		s.flushed += size
-		run := s.write([]float64{0, 1}, func(float64) float64 { return size })
 		s.apply(&manifest.Edit{Added: NewRun(run)})
 		s.begin(false)
+		s.runs, s.flushes = s.runs+float64(s.v.Runs()), s.flushes+1
 	}
 }
 
@@ -241,46 +305,93 @@ func (s *simulation) settle(idle bool) {
 	}
 }
 
-// TestWriteAmplificationOfRandomLoads counts the bytes that compactions and flushes write per byte that is put, for
-// nine sizes, since one hits or misses a large merge.
-func TestWriteAmplificationOfRandomLoads(t *testing.T) {
-	policy := Leveled{
-		Trigger: 8, Slow: 12, Stop: 16, Ratio: 10, TableSize: 8 << 20, BaseLevelSize: 4 * 10 * 64 << 20,
-	}
-	for _, c := range []struct {
-		name              string
-		pairs, keys, pace float64
-		loaded, idle      float64 // bytes written per byte put at most, when the load ends and once the tree is at rest
-		most, runs, waits float64 // bytes of the tree per byte of its keys, runs at rest, and seconds of waits
-	}{
-		{"5 million keys", 5e6, 0, 1e-6, 1.95, 2.6, 1.4, 3, 0.1},
-		{"20 million keys", 20e6, 0, 1e-6, 3.1, 3.5, 1.4, 4, 1.2},
-		{"20 million puts of 5 million keys", 20e6, 5e6, 1e-6, 2.3, 2.5, 2.6, 3, 0.5},
-		{"the same in ten times the time", 20e6, 5e6, 1e-5, 2.3, 2.5, 1.8, 3, 0.1},
-		{"50 million puts of 10 million keys", 50e6, 10e6, 1e-5, 3.6, 3.7, 1.5, 3, 0.1},
-	} {
-		var loaded, idle, most, runs, waits float64
-		for i := range 9 {
-			s := &simulation{
-				outline: newOutline(t, policy), workers: 2, keys: c.keys, pace: c.pace,
-				rng: rand.New(rand.NewPCG(uint64(i), 0)),
-			}
-			s.load(c.pairs * (0.8 + 0.05*float64(i)))
-			size := s.put
-			if c.keys > 0 {
-				size = c.keys * pairBytes
-			}
-			loaded += (s.flushed + s.written) / s.put / 9
-			waits = max(waits, s.stopped)
-			s.settle(false)
-			s.settle(true)
-			idle += (s.flushed + s.written) / s.put / 9
-			most, runs = max(most, s.most/size), max(runs, float64(s.v.Runs()))
+// An outcome is what some loads of about the same size cost.
+type outcome struct {
+	loaded, idle float64 // bytes written per byte put, when the load ends and once the tree is at rest: means
+	most         float64 // bytes of the tree per byte of its keys: the largest
+	runs, rest   float64 // while loading, the mean; and at rest, the largest number
+	waits        float64 // seconds for which writers wait, the longest
+}
+
+func (o outcome) String() string {
+	return fmt.Sprintf("%.2f loaded, %.2f at rest; at most %.2f of the data; %.1f runs loaded, %.0f at rest; "+
+		"writers waited %.1f s", o.loaded, o.idle, o.most, o.runs, o.rest, o.waits)
+}
+
+// simulate carries out nine loads of about n operations, since one size hits or misses a large merge.
+func simulate(t *testing.T, policy Leveled, w workload, n, space float64) (o outcome) {
+	t.Helper()
+	for i := range 9 {
+		s := &simulation{
+			outline: newOutline(t, policy), workload: w, workers: 2, space: space, ops: map[uint64]float64{},
+			rng: rand.New(rand.NewPCG(uint64(i), 0)),
 		}
-		t.Logf("%s: %.2f loaded, %.2f at rest; at most %.2f of the data, %.0f runs at rest, writers waited %.1f s",
-			c.name, loaded, idle, most, runs, waits)
-		if loaded > c.loaded || idle > c.idle || most > c.most || runs > c.runs || waits > c.waits {
-			t.Errorf("%s: want at most %+v", c.name, c)
+		ops := n * (0.8 + 0.05*float64(i))
+		s.load(ops)
+		o.loaded += (s.flushed + s.written) / s.put / 9
+		o.runs += s.runs / s.flushes / 9
+		o.waits = max(o.waits, s.stopped)
+		s.settle(false)
+		s.settle(true)
+		o.idle += (s.flushed + s.written) / s.put / 9
+		o.most, o.rest = max(o.most, s.most/s.bytes(last, ops)), max(o.rest, float64(s.v.Runs()))
+	}
+	return o
+}
+
+// The policy of a store with memtables of 64 MiB.
+var usual = Leveled{
+	Trigger: 8, Slow: 12, Stop: 16, Ratio: 10, TableSize: 8 << 20, BaseLevelSize: 4 * 10 * 64 << 20,
+}
+
+func TestWhatLoadsWrite(t *testing.T) {
+	for _, c := range []struct {
+		workload
+		ops  float64
+		most outcome
+	}{
+		{workload{"new keys", 1e-6, all, 0, false}, 5e6, outcome{1.95, 2.6, 1.4, 8, 3, 0.1}},
+		{workload{"more new keys", 1e-6, all, 0, false}, 20e6, outcome{3.1, 3.5, 1.4, 11, 4, 1.2}},
+		{workload{"ascending keys", 1e-6, all, 0, true}, 20e6, outcome{1.01, 1.01, 1.1, 9, 8, 0}},
+		{workload{"puts of 5 million keys", 1e-6, among(5e6), 0, false}, 20e6, outcome{2.3, 2.5, 2.6, 11, 3, 0.5}},
+		{workload{"slow puts of 5 million keys", 1e-5, among(5e6), 0, false}, 20e6, outcome{2.3, 2.5, 1.8, 6, 3, 0.1}},
+		{workload{"of 10 million keys", 1e-5, among(10e6), 0, false}, 50e6, outcome{3.6, 3.7, 1.5, 8, 3, 0.1}},
+	} {
+		got, want := simulate(t, usual, c.workload, c.ops, 0), c.most
+		t.Logf("%s: %v", c.name, got)
+		if got.loaded > want.loaded || got.idle > want.idle || got.most > want.most || got.runs > want.runs ||
+			got.rest > want.rest || got.waits > want.waits {
+			t.Errorf("%s: %v, want at most\n%v", c.name, got, want)
+		}
+	}
+}
+
+var table = flag.Bool("table", false, "print what loads write by the trigger, and by when level 0 goes down")
+
+// TestTableOfPolicies prints the table in bench/results/NOTES.md.
+func TestTableOfPolicies(t *testing.T) {
+	if !*table {
+		t.Skip("without -table")
+	}
+	for _, n := range []float64{1e6, 5e6, 20e6} {
+		for _, w := range []workload{
+			{"random", 1e-5, all, 0, false},
+			{"zipf", 1e-5, zipf(n / 4), 0, false},
+			{"overwrite", 1e-5, among(n / 4), 0, false},
+			{"deletes", 1e-5, among(n / 4), 0.5, false},
+			{"ascending", 1e-5, all, 0, true},
+			{"mixed", 1e-5, func(ops float64) float64 { return ops/2 + zipf(n/4)(ops/2) }, 0, false},
+		} {
+			fmt.Printf("| %.0fM %s ", n/1e6, w.name)
+			for _, trigger := range []int{4, 8, 12} {
+				for _, space := range []float64{1, 2, 4, 0} {
+					policy := usual
+					policy.Trigger, policy.Slow, policy.Stop = trigger, trigger+4, trigger+8
+					o := simulate(t, policy, w, n, space)
+					fmt.Printf("| %.1f %.2f %.1f ", o.loaded, o.most, o.runs)
+				}
+			}
+			fmt.Println("|")
 		}
 	}
 }
