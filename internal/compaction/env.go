@@ -24,7 +24,7 @@ type Env struct {
 	Filter    bloomblock.Params  // of the output level
 	Prefix    sstable.PrefixRule // of a second filter
 	Seed      bloomblock.Seed    // of filters
-	Cuts      [][]byte           // keys, ascending, where an output ends that is not small
+	Cuts      [][]byte           // keys, ascending, where an output ends unless little was written since the last
 
 	// Snapshots are the sequence numbers that readers hold, ascending; duplicates do no harm. The list must be
 	// taken after the inputs were chosen, a version or a frozen memtable, so that no later snapshot is older than

@@ -227,6 +227,9 @@ func (w *world) addRun(tables []*manifest.Table) {
 func (w *world) apply(e *manifest.Edit) {
 	w.t.Helper()
 	v, err := w.v.Apply(withNext(e))
+	if err == nil {
+		err = v.CheckRuns()
+	}
 	if err != nil {
 		w.fail("%v", err)
 	}

@@ -190,7 +190,7 @@ func (w *tableWriter) full(key []byte) bool {
 	if w.out == nil || w.out.w.Size()+w.held < 2*w.carry { // else a table has little but what is open where it begins
 		return false
 	}
-	if all := w.ended + w.out.w.Size() + w.held; cut && all-w.cutAt >= w.env.TableSize/smallPart {
+	if all := w.ended + w.out.w.Size(); cut && all-w.cutAt >= w.env.TableSize/smallPart {
 		w.cutAt = all
 		return true
 	}

@@ -64,6 +64,31 @@ func TestTablesAreCutBetweenKeys(t *testing.T) {
 	}
 }
 
+// Four long values make a table, and half of one is little.
+func TestTablesEndAtCuts(t *testing.T) {
+	long := strings.Repeat("v", 600)
+	for _, c := range []struct{ cuts, input, want string }{
+		{"c", "a@1=V b@2=V c@3=V d@4=V", "a@1=V b@2=V | c@3=V d@4=V"},
+		{"bb c e z", "a@1=V b@2=V d@3=V f@4=V", "a@1=V b@2=V | d@3=V | f@4=V"},
+		{"b c d", "a@1=v b@2=v c@3=v d@4=v", "a@1=v b@2=v c@3=v d@4=v"},
+		{"b d f", "a@1=V c@2=v e@3=V g@4=V", "a@1=V | c@2=v e@3=V | g@4=V"},
+		{"g h", "a@1=V b@2=V c@3=V d@4=V e@5=v g@6=v h@7=V", "a@1=V b@2=V c@3=V d@4=V | e@5=v | g@6=v h@7=V"},
+		{"b", "a@2=V b@3=V ^~c@1", "a@2=V ^~b@1 | b@3=V b~c@1"},
+	} {
+		d := newDisk(t)
+		env := d.env(2300)
+		for key := range strings.FieldsSeq(c.cuts) {
+			env.Cuts = append(env.Cuts, []byte(key))
+		}
+		src, dels := source(strings.ReplaceAll(c.input, "V", long))
+		res, err := Flush(t.Context(), src, dels, env)
+		must(t, err)
+		if got := strings.ReplaceAll(d.text(res.Tables), long, "V"); got != c.want {
+			t.Errorf("cuts %s: got  %s\nwant %s", c.cuts, got, c.want)
+		}
+	}
+}
+
 // On a single processor, another goroutine has a turn after every yieldEvery versions, except for the few that the
 // scheduler gives to goroutines of the runtime.
 func TestOthersRunWhileTablesAreWritten(t *testing.T) {

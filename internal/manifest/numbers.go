@@ -68,12 +68,12 @@ func (s *State) checkNumbers() error {
 		}
 		ids[t.ID] = t.Number
 	}
-	return s.Version.checkRuns()
+	return s.Version.CheckRuns()
 }
 
-// checkRuns compares the runs of v with each other: their numbers are distinct, a level below 0 has at most one, and in
+// CheckRuns compares the runs of v with each other: their numbers are distinct, a level below 0 has at most one, and in
 // level 0 the sequence numbers of each are above those of the next older one.
-func (v *Version) checkRuns() error {
+func (v *Version) CheckRuns() error {
 	levels := map[uint64]int{}
 	for level, runs := range v.Levels {
 		if level > 0 && len(runs) > 1 {

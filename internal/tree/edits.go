@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
@@ -138,7 +139,7 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	}
 	next := t.recorded
 	next.Version = v
-	if err := next.Note(e); err != nil {
+	if err := cmp.Or(next.Note(e), v.CheckRuns()); err != nil { // else the manifest could not be read again
 		return t.Fail(err)
 	}
 	var err error
