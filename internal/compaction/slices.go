@@ -20,8 +20,8 @@ const leastCut, cutShare = 4, 8
 // Slices divides a plan into those that are carried out for it one after another, in the order of their keys, each with
 // an input of size bytes or more, if it can be divided so. Tables of the output level that share no key with other
 // inputs, if they make a slice, are left as they are. A plan within one level is not divided: runs of level 0 are
-// ordered by sequence numbers (I15), which one with the first slices of others would not be; and small tables of another
-// level are to become one.
+// ordered by sequence numbers (I15), which one with the first slices of others would not be; and small tables of
+// another level are to become one.
 func (p *Plan) Slices(size uint64) (list []*Plan) {
 	if p.Move || p.Inputs[0].Level == p.To {
 		return []*Plan{p}
