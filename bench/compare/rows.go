@@ -59,6 +59,7 @@ func (u unit) print(v float64) string {
 const (
 	rowLoad, rowWriteAmp, rowDiskPeak, rowResident = "load", "write-amp", "disk-peak", "resident"
 	rowDisk, rowReopen, rowFilters                 = "disk", "reopen", "filters"
+	rowDiskOverwritten                             = "disk-ow"
 )
 
 // Targets for blocks read per lookup of an absent and of a present key, with a small cache.
@@ -107,6 +108,7 @@ var lines = slices.Concat([]line{
 	{rowWriteAmp, "write amplification with the log, random load", times, upTo(1, pebbleName)},
 	{rowDisk, "on disk, compacted (MB)", megabytes, bar{limit: ofDecimalKeys}},
 	{rowDiskPeak, "largest on disk during the load (MB)", megabytes, bar{limit: atAMillion(250e6)}},
+	{rowDiskOverwritten, "on disk, overwritten (MB)", megabytes, bar{}},
 	{rowReopen, "reopen after a clean close (ms)", milliseconds, upTo(1, pebbleName)},
 	{rowResident, "peak resident during the load (MB)", megabytes, bar{limit: atAMillion(160e6)}},
 	{rowFilters, "filters, compacted (MB)", megabytes, bar{}},
@@ -115,6 +117,8 @@ var lines = slices.Concat([]line{
 }), []line{
 	{rowPutsLong, "many random puts, number over 10 ms", count, bar{}},
 	{rowPutsAmp, "many random puts, write amplification with the log", times, bar{}},
+	{rowPutsDisk, "many random puts, largest on disk (MB)", megabytes, bar{}},
+	{rowPutsLast, "many random puts, speed of the last tenth, of the first", times, bar{}},
 }, tailLines(rowBusyAbsent, "busy: absent", map[string]bar{"max": upTo(1, bestLSM)}),
 	tailLines(rowBusyPresent, "busy: present", map[string]bar{"max": upTo(1, bestLSM)}),
 	tailLines(rowBusyPut, "busy: put, from its intended start", map[string]bar{

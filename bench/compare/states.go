@@ -51,7 +51,7 @@ var states = []state{
 		},
 	},
 	{
-		name: "overwritten", rows: []string{"overwrite", "absent-ow", "present-ow"}, reads: true,
+		name: "overwritten", rows: []string{"overwrite", rowDiskOverwritten, "absent-ow", "present-ow"}, reads: true,
 		run: (*worker).overwritten,
 	},
 	{name: "busy", rows: busyRows(), reads: true, memtable: busyMemtable, run: (*worker).busy},
@@ -208,13 +208,18 @@ func (w *worker) zipf(column, suffix string, s workload.Store) {
 	w.measureIn(column, "zipf-2t"+suffix, s, p)
 }
 
-func (w *worker) compacted() {
-	w.rest(workload.Compact, workload.Settle)
-	if w.config.wants(rowDisk) && w.err == nil {
+// noteDisk notes, as the given row, the space of a store that has settled.
+func (w *worker) noteDisk(row string) {
+	if w.config.wants(row) && w.err == nil {
 		bytes, err := restingBytes(w.ctx, w.config.dir)
 		w.fail(err)
-		w.note(rowDisk, float64(bytes))
+		w.note(row, float64(bytes))
 	}
+}
+
+func (w *worker) compacted() {
+	w.rest(workload.Compact, workload.Settle)
+	w.noteDisk(rowDisk)
 	if w.config.wants(rowReopen) {
 		var took []float64
 		for range reopenings {
@@ -271,6 +276,7 @@ func (w *worker) overwritten() {
 	w.rest(workload.Compact, workload.Settle)
 	w.do(w.entry.columns[0], "overwrite", w.engine, workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
+	w.noteDisk(rowDiskOverwritten)
 	if w.config.small { // Pebble takes the memory of its memtables, which have grown, from its cache
 		w.rest(workload.Reopen, workload.Settle)
 	}

@@ -38,7 +38,10 @@ const (
 )
 
 // Rows of state "many puts" that are no tails.
-const rowPutsLong, rowPutsAmp = rowPuts + "10ms", rowPuts + "amp"
+const (
+	rowPutsLong, rowPutsAmp  = rowPuts + "10ms", rowPuts + "amp"
+	rowPutsDisk, rowPutsLast = rowPuts + "disk", rowPuts + "last"
+)
 
 // longPut is the time above which a put is counted in rowPutsLong.
 const longPut = 10 * time.Millisecond
@@ -51,7 +54,9 @@ func tailRows(prefix string) []string {
 	return rows
 }
 
-func putsRows() []string { return append(tailRows(rowPuts), rowPutsLong, rowPutsAmp) }
+func putsRows() []string {
+	return append(tailRows(rowPuts), rowPutsLong, rowPutsAmp, rowPutsDisk, rowPutsLast)
+}
 
 func busyRows() []string {
 	var rows []string
@@ -87,12 +92,19 @@ func (w *worker) manyPuts() {
 	if w.err != nil {
 		return
 	}
-	written := w.countWrites()
+	written, watch := w.countWrites(), watchDisk(w.config.dir)
 	order := workload.NewPermutation(n, seed("puts", w.round))
 	var times workload.Histogram
 	var key, value []byte
-	long := 0
+	long, first, began := 0, time.Duration(0), time.Now()
+	var last time.Time // when the last tenth began
 	for i := range n {
+		switch i {
+		case n / 10:
+			first = time.Since(began)
+		case n - n/10:
+			last = time.Now()
+		}
 		pick := order.At(i)
 		key, value = w.set.AppendKey(key[:0], pick), w.set.AppendValue(value[:0], pick)
 		begin := time.Now()
@@ -100,7 +112,7 @@ func (w *worker) manyPuts() {
 		took := time.Since(begin)
 		if err != nil {
 			w.fail(err)
-			return
+			break
 		}
 		times.Add(nanoseconds64(took))
 		if took > longPut {
@@ -108,12 +120,18 @@ func (w *worker) manyPuts() {
 		}
 		if i%1024 == 0 && w.ctx.Err() != nil {
 			w.fail(context.Cause(w.ctx))
-			return
+			break
 		}
+	}
+	if first > 0 && w.err == nil {
+		w.note(rowPutsLast, first.Seconds()/time.Since(last).Seconds())
 	}
 	w.noteTails(rowPuts, &times)
 	w.note(rowPutsLong, float64(long))
 	w.rest(workload.Flush, workload.Settle)
+	most, err := watch()
+	w.fail(err)
+	w.note(rowPutsDisk, float64(most))
 	written(rowPutsAmp)
 	w.verify()
 }
