@@ -272,7 +272,7 @@ func TestAnEditThatWasNotSyncedIsMadeDurableBeforeFilesGo(t *testing.T) {
 	})))
 	must(t, err)
 	want := map[string]string{}
-	for i := range 3 {
+	for i := range 2 {
 		for j := range 20 {
 			k, v := fmt.Sprint("key", j), fmt.Sprint("value", i)
 			want[k] = v

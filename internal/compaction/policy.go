@@ -68,6 +68,6 @@ type TableFacts interface {
 	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a
 	// table is rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
 	Outdated(level int, t *manifest.Table) bool
-	// Stale returns the share of the keys of the last level that newer tables have too, as the function Stale does.
+	// Stale returns the share of the keys of the oldest run that newer tables have too, as the function Stale does.
 	Stale() float64
 }

@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"math"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -84,29 +85,35 @@ func Predict(v *manifest.Version, samples Samples) Prediction {
 	return predict(runs, olderRuns{}, samples, nil)
 }
 
-// Stale estimates the share of the keys of the last level of v that newer tables have too, which overwrite or delete
-// them, 0 to 1. It asks the filters of these tables for samples of a few tables. It returns 0 if a sample or a filter
-// is missing.
+// Stale estimates the share of the keys of the oldest run of v that newer tables have too, which overwrite or delete
+// them, 0 to 1. It asks the filters of these tables for samples of a few tables. It returns 0 if a sample is missing,
+// or a filter of one of all these tables.
 func Stale(v *manifest.Version, samples Samples) float64 {
 	const tables = 16
-	var newer [][]*manifest.Table
-	for _, level := range v.Levels[:last] {
+	var runs [][]*manifest.Table
+	for _, level := range v.Levels {
 		for _, r := range level {
-			newer = append(newer, r.Tables)
+			runs = append(runs, r.Tables)
 		}
 	}
+	if len(runs) < 2 {
+		return 0
+	}
+	newer, oldest := runs[:len(runs)-1], runs[len(runs)-1]
 	var keys, stale float64
-	for _, r := range v.Levels[last] {
-		step := (len(r.Tables) + tables - 1) / tables
-		for i := step / 2; i < len(r.Tables); i += step {
-			n, o := keysOf(r.Tables[i], newerFilters(newer, r.Tables[i], samples), samples)
-			if !o.Known {
-				return 0
-			}
-			keys, stale = keys+n, stale+n*o.Share
+	step := (len(oldest) + tables - 1) / tables
+	for i := step / 2; i < len(oldest); i += step {
+		filters := newerFilters(newer, oldest[i], samples)
+		if slices.Contains(append(filters, samples.Filter(oldest[i])), nil) {
+			return 0
 		}
+		n, o := keysOf(oldest[i], filters, samples)
+		if !o.Known {
+			return 0
+		}
+		keys, stale = keys+n, stale+n*o.Share
 	}
-	return stale / max(keys, 1)
+	return stale / keys
 }
 
 // newerFilters returns the filters of the tables in newer runs that overlap t.

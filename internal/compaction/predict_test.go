@@ -330,9 +330,9 @@ func TestNothingIsPredictedOfRangeTombstones(t *testing.T) {
 	}
 }
 
-// TestStaleKeysOfTheLastLevelAreEstimated overwrites and deletes keys in two runs of level 0 and one of level 3. New
+// TestStaleKeysOfTheOldestRunAreEstimated overwrites and deletes keys in two runs of level 0 and one of level 3. New
 // keys in them count for nothing.
-func TestStaleKeysOfTheLastLevelAreEstimated(t *testing.T) {
+func TestStaleKeysOfTheOldestRunAreEstimated(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(64 << 10)
 	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 200_000, 2, 0})
@@ -347,6 +347,15 @@ func TestStaleKeysOfTheLastLevelAreEstimated(t *testing.T) {
 	v = d.run(v, 0, 11, 11, env, series{10, 200_000, 20, 3})                          // another tenth, some deleted
 	if got := Stale(v, d); math.Abs(got-0.2) > 0.02 {
 		t.Errorf("%.3f of the keys are stale, want 0.2", got)
+	}
+	e := &manifest.Edit{NextFile: 1 << 20}
+	for _, m := range v.Levels[last][0].Tables {
+		e.Deleted = append(e.Deleted, manifest.Deleted{Level: last, Number: m.Number})
+	}
+	newer, err := v.Apply(e)
+	must(t, err)
+	if got := Stale(newer, d); math.Abs(got-1) > 0.02 {
+		t.Errorf("without the last level %.3f of the keys are stale, want 1", got)
 	}
 	d.samples = nil
 	if got := Stale(v, d); got != 0 {

@@ -135,4 +135,12 @@ func (v *Shape) rangeDels(tables []*manifest.Table) (l rangedel.List) {
 	return l
 }
 
+// stale returns the share of the keys of the oldest run that newer tables have too, or 0 if that is not known.
+func (v *Shape) stale() float64 {
+	if v.Facts == nil {
+		return 0
+	}
+	return v.Facts.Stale()
+}
+
 func hasTombstone(t *manifest.Table) bool { return t.Deletes > 0 || t.RangeDeletes > 0 }

@@ -176,20 +176,17 @@ func (s *simulation) write(
 func (s *simulation) RangeDels(*manifest.Table) rangedel.List { return nil }
 func (s *simulation) Outdated(int, *manifest.Table) bool      { return false }
 
-// Stale returns the share of the last level's keys that level 0 has too.
+// Stale returns the share of the oldest run's keys that the others have too.
 func (s *simulation) Stale() float64 {
 	var newer, older float64
-	for _, r := range s.v.Levels[0] {
-		newer += s.opsOf(r)
-	}
-	for _, r := range s.v.Levels[last] {
-		older += s.opsOf(r)
+	for _, level := range s.v.Levels {
+		for _, r := range level {
+			newer, older = newer+older, s.opsOf(r)
+		}
 	}
 	switch {
-	case older == 0:
-		return 0
 	case s.space > 0 && float64(s.v.Bytes(0))*s.space >= float64(s.v.Bytes(last)):
-		return 1
+		return muchStale
 	case s.space > 0:
 		return 0
 	}
@@ -353,8 +350,9 @@ func TestWhatLoadsWrite(t *testing.T) {
 		{workload{"new keys", 1e-6, all, 0, false}, 5e6, outcome{1.95, 2.6, 1.4, 8, 3, 0.1}},
 		{workload{"more new keys", 1e-6, all, 0, false}, 20e6, outcome{3.1, 3.5, 1.4, 11, 4, 1.2}},
 		{workload{"ascending keys", 1e-6, all, 0, true}, 20e6, outcome{1.01, 1.01, 1.1, 9, 8, 0}},
-		{workload{"puts of 5 million keys", 1e-6, among(5e6), 0, false}, 20e6, outcome{2.3, 2.5, 2.7, 11, 3, 0.5}},
+		{workload{"puts of 5 million keys", 1e-6, among(5e6), 0, false}, 20e6, outcome{2.3, 2.5, 2.9, 11, 3, 0.5}},
 		{workload{"slow puts of 5 million keys", 1e-5, among(5e6), 0, false}, 20e6, outcome{2.3, 2.5, 1.8, 6, 3, 0.1}},
+		{workload{"of a million keys", 1e-5, among(1e6), 0, false}, 5e6, outcome{1.9, 2, 2.5, 4, 2, 0}},
 		{workload{"of 10 million keys", 1e-5, among(10e6), 0, false}, 50e6, outcome{3.6, 3.7, 1.6, 8, 3, 0.1}},
 	} {
 		got, want := simulate(t, usual, c.workload, c.ops, 0), c.most

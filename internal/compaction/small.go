@@ -91,7 +91,7 @@ func (l Leveled) wholeLevel0(v *Shape, base int, runs []Input, sizes []uint64) *
 		times = idleTimes
 	}
 	from, end := neighbors(append(sizes, bytesOf(l.mergedWith(v, to, runs))), times)
-	if end <= n && to == last && v.Facts != nil && v.Facts.Stale() >= muchStale {
+	if end <= n && to == last && v.stale() >= muchStale {
 		from, end = 0, n+1
 	}
 	switch {

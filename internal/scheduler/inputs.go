@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"weak"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -21,9 +22,8 @@ import (
 // remove tables, and no other has the same inputs. It is safe for concurrent use.
 type inputs struct {
 	s    *Scheduler
-	now  *tree.State // that the tables are of; nil for the present one
-	mu   step.Mutex  // guards idle
-	idle []*input    // closed, for the next tables: the values in their buffers may be large
+	mu   step.Mutex // guards idle
+	idle []*input   // closed, for the next tables: the values in their buffers may be large
 }
 
 // An input is a cursor over one table.
@@ -95,11 +95,7 @@ func (in *inputs) Filter(meta *manifest.Table) *bloomblock.Filter {
 
 // load returns a table, with its index and filter loaded.
 func (in *inputs) load(meta *manifest.Table) (*tree.Table, error) {
-	now := in.now
-	if now == nil {
-		now = in.s.Tree.Load()
-	}
-	t := now.Table(meta)
+	t := in.s.Tree.Load().Table(meta)
 	if t == nil {
 		return nil, errGone
 	}
@@ -139,15 +135,34 @@ func (f facts) Outdated(level int, meta *manifest.Table) bool {
 	return t != nil && (t.Damaged.Load() || f.s.Share.OffPlan(level, t, f.good))
 }
 
-// Stale implements [compaction.TableFacts]. It is looked up once for each version.
+// Filter and Sample implement [compaction.Samples] for Stale, which loads nothing but samples.
+
+// Filter returns the part of a table's filter that is in memory, or nil.
+func (f facts) Filter(meta *manifest.Table) *bloomblock.Filter {
+	if t := f.now.Table(meta); t != nil {
+		return t.Reader.Filter()
+	}
+	return nil
+}
+
+// Sample returns a sample of the keys of a table, or nil.
+func (f facts) Sample(meta *manifest.Table) *bloomblock.Sample {
+	if t := f.now.Table(meta); t != nil {
+		sample, _ := t.Reader.Sample() // a compaction of the table reports damage
+		return sample
+	}
+	return nil
+}
+
+// Stale implements [compaction.TableFacts]. It is estimated once for each version.
 func (f facts) Stale() float64 {
-	s, v := f.s, f.now.Version
+	s, v := f.s, weak.Make(f.now.Version) // which a closed store need not keep
 	s.mu.Lock()
 	known := s.staleOf == v
 	share := s.stale
 	s.mu.Unlock()
 	if !known {
-		share = compaction.Stale(v, &inputs{s: s, now: f.now})
+		share = compaction.Stale(f.now.Version, f)
 		s.mu.Lock()
 		s.staleOf, s.stale = v, share
 		s.mu.Unlock()

@@ -7,6 +7,7 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -39,7 +40,7 @@ type Scheduler struct {
 	reported bool       // whether the lack of disk space was, since a compaction succeeded
 	counts   Counts
 	cuts     [][]byte // where tables end
-	staleOf  *manifest.Version
+	staleOf  weak.Pointer[manifest.Version]
 	stale    float64 // of staleOf: see facts
 
 	installing int // calls of install whose filters do not follow the plan yet
