@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -25,8 +27,10 @@ import (
 var must = testkit.Must
 
 // addTable adds a run with one table to a level. It has the given number of keys, each at the sequence number that seq
-// returns for its index.
-func addTable(t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, seq func(i int) ikey.Seq) {
+// returns for its index, and range tombstones.
+func addTable(
+	t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, seq func(i int) ikey.Seq, dels ...rangedel.Fragment,
+) {
 	t.Helper()
 	var b bytes.Buffer
 	params, err := bloomblock.ParamsFor(0.01)
@@ -35,6 +39,9 @@ func addTable(t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, s
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: number, Filter: params})
 	for i := range keys {
 		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%06d", i), Trailer: ikey.MakeTrailer(seq(i), ikey.Set)}, nil))
+	}
+	for _, d := range dels {
+		must(t, w.AddRangeDel(d))
 	}
 	info, err := w.Finish()
 	must(t, err)
@@ -49,10 +56,18 @@ func addTable(t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, s
 // tablesOf calls Tables.
 func tablesOf(t *testing.T, fsys vfs.FS, v *manifest.Version, progress func(done, total uint64)) (Report, error) {
 	t.Helper()
+	return tablesUntil(t.Context(), t, fsys, v, progress)
+}
+
+// tablesUntil calls Tables with a context.
+func tablesUntil(
+	ctx context.Context, t *testing.T, fsys vfs.FS, v *manifest.Version, progress func(done, total uint64),
+) (Report, error) {
+	t.Helper()
 	d := new(epoch.Domain)
 	files := tablefile.NewPool(openFiles).NewDir(fsys, "db", d)
 	defer func() { must(t, files.Close()) }()
-	return Tables(t.Context(), v, files, d, progress)
+	return Tables(ctx, v, files, d, progress)
 }
 
 func sequence(n ikey.Seq) func(int) ikey.Seq { return func(int) ikey.Seq { return n } }
@@ -99,13 +114,57 @@ func TestDamageOfATableIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestAFailureToReadIsReturnedAlone fails each read of a check that finds damage.
-func TestAFailureToReadIsReturnedAlone(t *testing.T) {
-	failed := errors.New("no read")
-	reads, fail := 0, 0 // the number of the read that fails
+// TestARangeDeleteOfATableIsCompared has a newer run whose range tombstone is older than the keys under it.
+func TestARangeDeleteOfATableIsCompared(t *testing.T) {
+	fsys, v := vfstest.NewMem(), &manifest.Version{}
+	must(t, fsys.Mkdir("db"))
+	addTable(t, fsys, v, 1, 10, sequence(9))
+	addTable(t, fsys, v, 0, 1, sequence(12), rangedel.Fragment{Start: []byte("key"), Seqs: []ikey.Seq{5}})
+	want := "run 2 of level 0 has a range delete at sequence 5"
+	if _, err := tablesOf(t, fsys, v, nil); !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want that %s", err, want)
+	}
+}
+
+// TestACheckEndsWithItsContext ends the context at the last read, after which keys are compared, and before a check
+// without tables.
+func TestACheckEndsWithItsContext(t *testing.T) {
+	v := &manifest.Version{}
+	ctx, cancel := context.WithCancel(t.Context())
+	reads, last := 0, -1
 	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpReadAt {
-			if reads++; reads == fail {
+			if reads++; reads == last {
+				cancel()
+			}
+		}
+		return nil
+	})
+	must(t, fsys.Mkdir("db"))
+	for range 2 {
+		addTable(t, fsys, v, 0, 100, sequence(9))
+	}
+	_, err := tablesOf(t, fsys, v, nil)
+	if !errors.Is(err, corrupt.Err) {
+		t.Fatalf("%v, want damage of the order", err)
+	}
+	reads, last = 0, reads
+	for _, v := range []*manifest.Version{v, {}} {
+		if _, err := tablesUntil(ctx, t, fsys, v, nil); !errors.Is(err, context.Canceled) || errors.Is(err, corrupt.Err) {
+			t.Errorf("of %d tables: %v, want %v", v.NumTables(), err, context.Canceled)
+		}
+	}
+}
+
+// TestAFailureToReadIsReturnedAlone fails each read of a check that finds damage, and each closing of a file, which is
+// returned with the damage.
+func TestAFailureToReadIsReturnedAlone(t *testing.T) {
+	failed := errors.New("it fails")
+	ops, fail := 0, 0 // the number of the operation that fails
+	kind := vfstest.OpReadAt
+	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == kind {
+			if ops++; ops == fail {
 				return failed
 			}
 		}
@@ -121,11 +180,24 @@ func TestAFailureToReadIsReturnedAlone(t *testing.T) {
 	if got := fmt.Sprint(err); !strings.Contains(got, "000004.sst") || !strings.Contains(got, "older run") {
 		t.Fatalf("%v, want damage of a table and of the order", err)
 	}
-	for all := reads; fail < all; {
-		reads = 0
+	for all := ops; fail < all; {
+		ops = 0
 		fail++
 		if _, err := tablesOf(t, fsys, v, nil); !errors.Is(err, failed) || errors.Is(err, corrupt.Err) {
 			t.Errorf("read %d of %d fails: %v", fail, all, err)
 		}
+	}
+	kind = vfstest.OpClose
+	fail = 0
+	for struck := true; struck; {
+		ops = 0
+		fail++
+		_, err := tablesOf(t, fsys, v, nil)
+		if struck = ops >= fail; struck && !errors.Is(err, failed) {
+			t.Errorf("close %d fails: %v", fail, err)
+		}
+	}
+	if fail < 8 {
+		t.Errorf("%d files are closed, want four, and three that are compared", fail-1)
 	}
 }

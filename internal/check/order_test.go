@@ -57,6 +57,9 @@ func TestANewerRunMustBeNewerInAllThatItSays(t *testing.T) {
 			[]v{{"c", 5, 0}},
 			"the older run 4 of level 6 (000004.sst) goes up to 5",
 		},
+		{"a range delete at 1", over(1), nil, []v{{"c", 1, 1}}, "has a range delete at sequence 1"},
+		{"an older range delete at 1", nil, over(1), []v{{"c", 1, 0}}, "goes up to 1"},
+		{"no range delete is at 0", over(5), over(1), []v{{"a", 0, 1}, {"e", 0, 0}}, ""},
 		{"a run against itself", over(9), over(9), []v{{"a", 1, 0}}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
