@@ -125,7 +125,7 @@ func TestAMarkStaysThroughAllThatMovesData(t *testing.T) {
 func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	mem := vfstest.NewMem()
 	db := storetest.Open(t, "db", storetest.Tiny(mem))
-	must(t, db.ApplyWith(marked("first"), bloomkv.DurabilityNoSync)) // sequence number 1
+	must(t, db.ApplyWith(marked("1"), bloomkv.DurabilityNoSync)) // sequence number 1, of one byte
 	first := mem.Kill()
 	must(t, db.Apply(marked("flushed", "a")))
 	must(t, db.Flush(t.Context()))
@@ -136,9 +136,10 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 	removed := mem.Kill()
 	must(t, db.Close())
 	for _, tt := range []struct {
-		fsys *vfstest.Mem
-		want string
-	}{{first, "first"}, {flushed, "flushed"}, {logged, "logged"}, {removed, ""}} {
+		fsys    *vfstest.Mem
+		want    string
+		records int // in one log
+	}{{first, "1", 1}, {flushed, "flushed", 0}, {logged, "logged", 1}, {removed, "", 2}} {
 		o := storetest.Tiny(tt.fsys)
 		o.ReadOnly = true
 		db := storetest.Open(t, "db", o)
@@ -153,6 +154,9 @@ func TestAReadOnlyStoreShowsTheMarkOfItsLogs(t *testing.T) {
 		report, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: tt.fsys})
 		if err != nil || string(report.Mark) != tt.want || (report.Mark == nil) != (tt.want == "") {
 			t.Errorf("Check found the mark %#v, %v, want %q", report.Mark, err, tt.want)
+		}
+		if report.Records != tt.records || report.Logs != min(1, tt.records) {
+			t.Errorf("Check read %d records of %d logs, want %d of one", report.Records, report.Logs, tt.records)
 		}
 	}
 }
@@ -332,8 +336,8 @@ func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 		}
 		saved := storetest.Open(t, "saved", storetest.Tiny(fsys))
 		wantMark(t, "damage in "+tt.part, saved.Mark, tt.want)
-		if string(report.Mark) != tt.want {
-			t.Errorf("damage in %q: the report has the mark %q, want %q", tt.part, report.Mark, tt.want)
+		if string(report.Mark) != tt.want || says(report, "The new store has no mark") != (tt.want == "") {
+			t.Errorf("damage in %q: the report has the mark %q, want %q; %q", tt.part, report.Mark, tt.want, report.Unknown)
 		}
 		must(t, saved.Close())
 	}
