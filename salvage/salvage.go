@@ -264,9 +264,21 @@ func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (
 	s.report.Tables, s.report.Logs = len(s.tables), len(logs)
 	s.count(logs)
 	spill := &spills{env: env, limit: memory}
-	defer func() { err = errors.Join(err, spill.close()) }()
-	if err := s.readLogs(ctx, logs, spill); err != nil {
+	load := compaction.NewLoader(env, nil)
+	if err := errors.Join(s.fill(ctx, logs, spill, load), spill.close()); err != nil {
+		load.Abandon()
 		return nil, err
+	}
+	if tables, err = load.Finish(ctx); err == nil {
+		s.progress.advance(s.progress.total - s.progress.done)
+	}
+	return tables, err
+}
+
+// fill adds what all files have to load.
+func (s *salvage) fill(ctx context.Context, logs []uint64, spill *spills, load *compaction.Loader) (err error) {
+	if err := s.readLogs(ctx, logs, spill); err != nil {
+		return err
 	}
 	q := queue{}
 	defer func() { err = errors.Join(err, q.close()) }()
@@ -276,15 +288,7 @@ func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (
 	for _, c := range s.chains(ctx) {
 		q.add(c)
 	}
-	load := compaction.NewLoader(env, nil)
-	if err := s.merge(ctx, &q, load); err != nil {
-		load.Abandon()
-		return nil, err
-	}
-	if tables, err = load.Finish(ctx); err == nil {
-		s.progress.advance(s.progress.total - s.progress.done)
-	}
-	return tables, err
+	return s.merge(ctx, &q, load)
 }
 
 // count adds up the bytes to be read.

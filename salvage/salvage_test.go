@@ -1,6 +1,7 @@
 package salvage
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestAReportIsThatOfTheNewStore(t *testing.T) {
 	}
 	testkit.Must(t, db.Sync())
 	storetest.AtRest(t, db, mem, "db")
-	read := uint64(0)
+	read, logs := uint64(0), uint64(0)
 	names, err := mem.List("db")
 	testkit.Must(t, err)
 	for _, name := range names {
@@ -55,18 +56,21 @@ func TestAReportIsThatOfTheNewStore(t *testing.T) {
 			info, err := mem.Stat("db/" + name)
 			testkit.Must(t, err)
 			read += uint64(info.Size())
+			if kind == filename.Log {
+				logs += uint64(info.Size())
+			}
 		}
 	}
 	crashed := mem.Crash(vfstest.KeepAll)
 	o.FS, o.FilterSeed = crashed, 0
 	seeds := map[uint64]bool{}
 	for _, to := range []string{"new", "again"} {
-		done, total := uint64(0), uint64(0)
+		done, total, afterLogs := uint64(0), uint64(0), false
 		r, err := Run(t.Context(), "db", to, Options{Store: o, Progress: func(now, all uint64) {
 			if now < done || now > all {
 				t.Errorf("%d of %d bytes are read, after %d", now, all, done)
 			}
-			done, total = now, all
+			done, total, afterLogs = now, all, afterLogs || now == logs
 		}})
 		testkit.Must(t, err)
 		s, err := manifest.Load(crashed, to)
@@ -80,8 +84,82 @@ func TestAReportIsThatOfTheNewStore(t *testing.T) {
 		if r.Keys != 1500 || keys != r.Keys || r.Bytes != bytes || done != total || total != read || len(r.Lost) > 0 {
 			t.Errorf("%+v of %d keys in %d bytes, %d of %d read, want %d", r, keys, bytes, done, total, read)
 		}
+		if logs == 0 || !afterLogs {
+			t.Errorf("no progress of the %d bytes of the logs, which are read first", logs)
+		}
 	}
 	if len(seeds) != 2 || seeds[0] {
 		t.Errorf("the seeds of two stores are %v, want two random ones", seeds)
+	}
+}
+
+func TestAReportNamesTwentyFiles(t *testing.T) {
+	names := strings.Fields(strings.Repeat("x ", 22))
+	for n, want := range map[int]string{1: "x", 20: "x, x", 21: "x and 1 more", 22: "x and 2 more"} {
+		got := list(names[:n])
+		if !strings.HasSuffix(got, want) || strings.Count(got, "x") != min(n, 20) {
+			t.Errorf("%d names: %q, want %q at the end", n, got, want)
+		}
+	}
+}
+
+// TestALossOfAPartOfTheTailIsOfAllKeys damages the index.
+func TestALossOfAPartOfTheTailIsOfAllKeys(t *testing.T) {
+	mem := vfstest.NewMem()
+	o := storetest.Tiny(mem)
+	db := storetest.Open(t, "db", o)
+	for i := range 100 {
+		testkit.Must(t, db.Put(fmt.Appendf(nil, "key%02d", i), nil))
+	}
+	testkit.Must(t, db.Close())
+	for _, table := range storetest.Recorded(t, mem, "db").Version.Tables() {
+		storetest.Rewrite(t, mem, filename.Make("db", filename.Table, table.Number), func(b []byte) []byte {
+			b[table.Size-table.TailLen]++
+			return b
+		})
+	}
+	r, err := Run(t.Context(), "db", "new", Options{Store: o})
+	if err != nil || len(r.Lost) != 1 || string(r.Lost[0].Lower) != "key00" || string(r.Lost[0].Upper) != "key99" ||
+		!r.Whole() {
+		t.Errorf("lost %+v, %v; want one part, of all keys", r.Lost, err)
+	}
+}
+
+// TestAWriteThatFailsLeavesNoFile fails each operation of a salvage that keeps each version of a log in a file.
+func TestAWriteThatFailsLeavesNoFile(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	for i := range 5 {
+		testkit.Must(t, db.Put(fmt.Appendf(nil, "key%d", i), nil))
+	}
+	killed := mem.Kill()
+	testkit.Must(t, db.Close())
+	fails := errors.New("it fails")
+	nth := 0
+	for struck := true; struck; {
+		nth++
+		ops := 0
+		env, to := newEnv(t)
+		open := storetest.TrackOpen(vfstest.NewHook(to, func(op vfstest.Op) error {
+			if op.Kind != vfstest.OpRemove {
+				ops++
+			}
+			if struck = ops >= nth; ops == nth && op.Kind != vfstest.OpRemove {
+				return fails
+			}
+			return nil
+		}))
+		env.FS = open
+		s := &salvage{fs: killed, dir: "db"}
+		testkit.Must(t, s.survey(t.Context()))
+		tables, err := s.write(t.Context(), env, 1)
+		names, _ := to.List("new")
+		if struck && (!errors.Is(err, fails) || len(names) > 0) || !struck && (err != nil || len(names) != len(tables)) {
+			t.Errorf("operation %d fails: %v, left %q", nth, err, names)
+		}
+		testkit.Must(t, open.Left())
+	}
+	if nth < 30 {
+		t.Errorf("%d operations are too few", nth)
 	}
 }
