@@ -216,6 +216,31 @@ func TestATableThatNothingNamesIsNotRead(t *testing.T) {
 	}
 }
 
+// TestAManifestCanClaimNoTailThatIsLargerThanItsTable has a damaged footer, so that only the manifest knows the sizes.
+func TestAManifestCanClaimNoTailThatIsLargerThanItsTable(t *testing.T) {
+	file, info, _ := small(t, sstable.S2, false)
+	file[len(file)-1]++
+	for _, c := range []struct {
+		tail, filter uint64
+		want         string // what is lost first
+	}{
+		{info.TailLen, info.FilterLen, "footer"},
+		{sstable.FooterSize, info.Size - sstable.FooterSize, "footer"},
+		{sstable.FooterSize, info.Size - sstable.FooterSize + 1, "table"},
+		{sstable.FooterSize - 1, 0, "table"},
+		{info.Size, 0, "footer"},
+		{info.Size + 1, 0, "table"},
+	} {
+		m := metaOf(info)
+		m.TailLen, m.FilterLen = c.tail, c.filter
+		_, _, lost := salvaged(t, bytes.NewReader(file), len(file), m)
+		if lost[0].Part != c.want || lost[0].Harmless != (c.want == "footer") {
+			t.Errorf("a tail of %d bytes and a filter of %d, of %d: lost %+v, want the %s first", c.tail, c.filter,
+				info.Size, lost, c.want)
+		}
+	}
+}
+
 func TestATableOfTheFutureIsRefused(t *testing.T) {
 	file, info, _ := small(t, sstable.S2, false)
 	foot := file[len(file)-sstable.FooterSize:]

@@ -149,15 +149,16 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 	for at := 1; ; at++ {
 		mem := d.fs.Kill()
 		n := 0
-		hook := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		open := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
 			if op.Kind.Changes() && op.Kind != vfstest.OpRemove {
 				if n++; n == at {
 					return errFails
 				}
 			}
 			return nil
-		})
-		_, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(hook)})
+		}))
+		_, err := salvage.Run(t.Context(), "db", "new", salvage.Options{Store: salvageOptions(open)})
+		must(t, open.Left())
 		if n < at {
 			break
 		}
@@ -181,7 +182,9 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 				cancel()
 			}
 		}
-		_, err := salvage.Run(ctx, "db", "new", salvage.Options{Store: salvageOptions(mem), Progress: progress})
+		open := storetest.TrackOpen(mem)
+		_, err := salvage.Run(ctx, "db", "new", salvage.Options{Store: salvageOptions(open), Progress: progress})
+		must(t, open.Left())
 		cancel()
 		if err == nil {
 			break

@@ -126,32 +126,39 @@ func TestARangeDeleteOfATableIsCompared(t *testing.T) {
 	}
 }
 
-// TestACheckEndsWithItsContext ends the context at the last read, after which keys are compared, and before a check
-// without tables.
+// A countdown is a context that ends at the last of n calls of Err.
+type countdown struct {
+	context.Context
+	n int
+}
+
+func (c *countdown) Err() error {
+	if c.n--; c.n <= 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestACheckEndsWithItsContext ends the context at each look at it, of checks of no tables and of damage.
 func TestACheckEndsWithItsContext(t *testing.T) {
-	v := &manifest.Version{}
-	ctx, cancel := context.WithCancel(t.Context())
-	reads, last := 0, -1
-	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
-		if op.Kind == vfstest.OpReadAt {
-			if reads++; reads == last {
-				cancel()
+	for _, keys := range []int{0, 10, 100} {
+		fsys, v := vfstest.NewMem(), &manifest.Version{}
+		must(t, fsys.Mkdir("db"))
+		for range min(keys, 2) {
+			addTable(t, fsys, v, 0, keys, sequence(9))
+		}
+		looks := 0
+		for ended := true; ended; {
+			looks++
+			c := &countdown{t.Context(), looks}
+			_, err := tablesUntil(c, t, fsys, v, nil)
+			ended = c.n <= 0
+			if errors.Is(err, context.Canceled) != ended || errors.Is(err, corrupt.Err) != (!ended && keys > 0) {
+				t.Errorf("%d keys, ended at look %d: %v", keys, looks, err)
 			}
 		}
-		return nil
-	})
-	must(t, fsys.Mkdir("db"))
-	for range 2 {
-		addTable(t, fsys, v, 0, 100, sequence(9))
-	}
-	_, err := tablesOf(t, fsys, v, nil)
-	if !errors.Is(err, corrupt.Err) {
-		t.Fatalf("%v, want damage of the order", err)
-	}
-	reads, last = 0, reads
-	for _, v := range []*manifest.Version{v, {}} {
-		if _, err := tablesUntil(ctx, t, fsys, v, nil); !errors.Is(err, context.Canceled) || errors.Is(err, corrupt.Err) {
-			t.Errorf("of %d tables: %v, want %v", v.NumTables(), err, context.Canceled)
+		if looks < keys/10 {
+			t.Errorf("%d keys: %d looks are too few", keys, looks)
 		}
 	}
 }
