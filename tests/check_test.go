@@ -101,6 +101,29 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 	}
 }
 
+// TestACheckOfDamageThatIsEndedSaysOnlyThat ends the context at each look of a check of a damaged table and a log.
+func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("b"), nil)))
+	killed := mem.Kill()
+	must(t, db.Close())
+	for _, table := range storetest.Recorded(t, killed, "db").Version.Tables() {
+		storetest.Rewrite(t, killed, filename.Make("db", filename.Table, table.Number), func(b []byte) []byte {
+			b[0]++
+			return b
+		})
+	}
+	for n, ended := 1, true; ended; n++ {
+		ctx := &countdown{Context: t.Context(), n: n}
+		_, err := bloomkv.Check(ctx, "db", bloomkv.CheckOptions{FS: killed})
+		ended = ctx.calls >= n
+		if errors.Is(err, context.Canceled) != ended || errors.Is(err, bloomkv.ErrCorruption) == ended {
+			t.Errorf("ended at look %d: %v", n, err)
+		}
+	}
+}
+
 // TestAFailureToReadEndsACheckAlone removes a table, which is damage, and cannot read another.
 func TestAFailureToReadEndsACheckAlone(t *testing.T) {
 	mem := vfstest.NewMem()

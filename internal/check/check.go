@@ -51,12 +51,8 @@ func Store(
 		return report, err
 	}
 	damage := []error{found.Check(s)}
-	if err := ctx.Err(); err != nil {
-		return report, err
-	}
 	d := new(epoch.Domain)
 	files := tablefile.NewPool(openFiles).NewDir(fsys, dir, d)
-	defer func() { err = errors.Join(err, files.Close()) }()
 	report, err = Tables(ctx, s.Version, files, d, progress)
 	if stops(err) {
 		return report, err
