@@ -89,33 +89,36 @@ func traced(t *testing.T, fsys vfs.FS, numbers ...uint64) (traces, []string) {
 	return got, lost
 }
 
+// TestATraceOfAnIntactManifestIsItsState compares the states after each edit.
 func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
-	m := newFS(t)
 	s, edits := history(t)
-	create(t, m, 9, s, edits...)
-	want, err := manifest.Load(m, dir)
-	must(t, err)
-	got, lost := traced(t, m, 9)
-	if len(lost) > 0 || !got.whole || !got.snapshot || got.number != 9 || got.lastSeq != want.LastSeq ||
-		got.minLog != want.MinLog || !reflect.DeepEqual(got.log, want.Log) {
-		t.Errorf("lost %v, %+v, want %+v", lost, got, want)
-	}
-	live := map[uint64]bool{}
-	for level, runs := range want.Version.Levels {
-		for _, r := range runs {
-			for _, table := range r.Tables {
-				live[table.Number] = true
-				a, gone := got.placed[table.Number], got.gone[table.Number]
-				if a.Level != level || a.Run != r.ID || !reflect.DeepEqual(a.Table, table) || gone {
-					t.Errorf("table %d is placed at %+v, gone %v; want level %d, run %d",
-						table.Number, a, gone, level, r.ID)
+	for n := range len(edits) + 1 {
+		m := newFS(t)
+		create(t, m, 9, s, edits[:n]...)
+		want, err := manifest.Load(m, dir)
+		must(t, err)
+		got, lost := traced(t, m, 9)
+		if len(lost) > 0 || !got.whole || !got.snapshot || got.number != 9 || got.lastSeq != want.LastSeq ||
+			got.minLog != want.MinLog || !reflect.DeepEqual(got.log, want.Log) {
+			t.Errorf("lost %v, %+v, want %+v", lost, got, want)
+		}
+		live := map[uint64]bool{}
+		for level, runs := range want.Version.Levels {
+			for _, r := range runs {
+				for _, table := range r.Tables {
+					live[table.Number] = true
+					a, gone := got.placed[table.Number], got.gone[table.Number]
+					if a.Level != level || a.Run != r.ID || !reflect.DeepEqual(a.Table, table) || gone {
+						t.Errorf("table %d is placed at %+v, gone %v; want level %d, run %d",
+							table.Number, a, gone, level, r.ID)
+					}
 				}
 			}
 		}
-	}
-	for n := range got.placed {
-		if !live[n] && !got.gone[n] {
-			t.Errorf("table %d was deleted, but is not gone", n)
+		for n := range got.placed {
+			if !live[n] && !got.gone[n] {
+				t.Errorf("table %d was deleted, but is not gone", n)
+			}
 		}
 	}
 }
@@ -191,6 +194,24 @@ func TestATraceFindsAManifestWithoutCURRENT(t *testing.T) {
 				t.Errorf("manifest %d, lost %v; want %d, %v", got.number, lost, test.number, test.lost)
 			}
 		})
+	}
+}
+
+func TestATraceOfAManifestThatCannotBeOpenedIsOfAnother(t *testing.T) {
+	m := newFS(t)
+	s, _ := history(t)
+	create(t, m, 9, s)
+	newer := s
+	newer.NextFile = 20
+	create(t, m, 11, newer)
+	got, lost := traced(t, vfstest.NewHook(m, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && op.Name == filename.Make(dir, filename.Manifest, 11) {
+			return errDisk
+		}
+		return nil
+	}), 9, 11)
+	if got.number != 9 || !got.whole || !slices.Equal(lost, []string{"MANIFEST-000011"}) {
+		t.Errorf("manifest %d, whole %v, lost %v; want 9, and that 11 is lost", got.number, got.whole, lost)
 	}
 }
 

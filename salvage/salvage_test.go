@@ -1,14 +1,17 @@
 package salvage
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -161,5 +164,100 @@ func TestAWriteThatFailsLeavesNoFile(t *testing.T) {
 	}
 	if nth < 30 {
 		t.Errorf("%d operations are too few", nth)
+	}
+}
+
+// TestAReportSaysOnlyWhatCannotBeKnown has one doubt at a time.
+func TestAReportSaysOnlyWhatCannotBeKnown(t *testing.T) {
+	harmless, harmful := Loss{Harmless: true}, Loss{}
+	for want, change := range map[string]func(s *salvage){
+		"":                                      func(s *salvage) { s.report.Lost = []Loss{harmless} },
+		"The lost data may have included newer": func(s *salvage) { s.report.Lost = []Loss{harmless, harmful} },
+		"The end of the last log, or the whole": func(s *salvage) { s.found = recovery.Listing{filename.Log: {7}} },
+		"Log records after lost ones were read": func(s *salvage) { s.behindGap = true },
+		"No manifest could be read":             func(s *salvage) { s.traces.number, s.traces.whole = 0, false },
+		"Parts of the manifest could not be":    func(s *salvage) { s.traces.whole = false },
+		"These tables were read although":       func(s *salvage) { s.unnamed = []string{"x"} },
+		"Only a manifest has the sequence":      func(s *salvage) { s.unplaced = []string{"x"} },
+		"By the manifest, these tables were":    func(s *salvage) { s.leftOver = []string{"x"} },
+	} {
+		s := &salvage{traces: traces{number: 1, whole: true}}
+		change(s)
+		got := s.doubts()
+		if len(got) != min(1, len(want)) || want != "" && !strings.HasPrefix(got[0], want) {
+			t.Errorf("%q, want one sentence that begins with %q", got, want)
+		}
+	}
+}
+
+// TestAMarkHoldsOnlyIfAllBeforeItIsThere has one reason against the mark at a time, and losses that are none.
+func TestAMarkHoldsOnlyIfAllBeforeItIsThere(t *testing.T) {
+	for i, c := range []struct {
+		want   bool
+		change func(s *salvage)
+	}{
+		{true, func(*salvage) {}},
+		{true, func(s *salvage) { s.report.Lost[1].Harmless = false }}, // behind the mark, in a log
+		{false, func(s *salvage) { s.report.Lost[0].Harmless = false }},
+		{false, func(s *salvage) { s.report.Lost[2].Harmless = false }},
+		{false, func(s *salvage) { s.last-- }},
+		{false, func(s *salvage) { s.traces.number = 0 }},
+		{false, func(s *salvage) { s.traces.whole = false }},
+	} {
+		s := &salvage{
+			traces: traces{number: 1, whole: true}, last: 5, mark: batch.Mark{Seq: 5, Bytes: []byte("m")},
+			behindMark: 1, behindLogs: 2,
+		}
+		s.report.Lost = []Loss{{Harmless: true}, {Harmless: true}, {Harmless: true}}
+		c.change(s)
+		told := strings.Contains(strings.Join(s.doubts(), ""), "The new store has no mark")
+		if s.markHolds() != c.want || told == c.want {
+			t.Errorf("case %d: %v, told %v, want %v", i, s.markHolds(), told, c.want)
+		}
+	}
+}
+
+func TestAMissingFileIsNamedByAWholeManifestOrByAPart(t *testing.T) {
+	for whole, want := range map[bool]string{true: "missing, the manifest", false: "missing, a part of the manifest"} {
+		s := &salvage{traces: traces{whole: whole}}
+		if err := s.missing(); !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestALossInALogSaysWhichOperationsAreLost damages some of six records of one operation each.
+func TestALossInALogSaysWhichOperationsAreLost(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	for i := range 6 {
+		testkit.Must(t, db.Put(fmt.Appendf(nil, "key %d", i+1), nil))
+	}
+	killed := mem.Kill()
+	testkit.Must(t, db.Close())
+	logs, err := recovery.Survey(killed, "db")
+	testkit.Must(t, err)
+	for damaged, want := range map[string][]string{
+		"": nil, "1": {"operations 1 to 1 are lost"}, "23": {"operations 2 to 3 are lost"},
+		"25": {"operations 2 to 2 are lost", "operations 5 to 5 are lost"}, "6": {"checksum"},
+	} {
+		copied := killed.Kill()
+		storetest.Rewrite(t, copied, filename.Make("db", filename.Log, logs[filename.Log][0]), func(b []byte) []byte {
+			for _, key := range damaged {
+				b[bytes.Index(b, []byte("key "+string(key)))]++
+			}
+			return b
+		})
+		r, err := Run(t.Context(), "db", "new", Options{Store: storetest.Tiny(copied)})
+		testkit.Must(t, err)
+		for i, l := range r.Lost {
+			if len(r.Lost) != len(want) || !strings.Contains(l.Err.Error(), want[i]) {
+				t.Errorf("records %s are damaged: lost %v, want %q", damaged, r.Lost, want)
+			}
+		}
+		behind := strings.Contains(strings.Join(r.Unknown, ""), "Log records after lost ones were read")
+		if len(r.Lost) != len(want) || r.Records != 6-len(damaged) || behind != (damaged != "" && damaged != "6") {
+			t.Errorf("records %s are damaged: %+v", damaged, r)
+		}
 	}
 }

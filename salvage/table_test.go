@@ -289,6 +289,57 @@ func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
 	}
 }
 
+// sealed returns blocks that follow each other from offset 0 on, of one payload each, with right checksums.
+func sealed(of sstable.Seal, payloads ...string) (file []byte) {
+	for _, p := range payloads {
+		sum := ^of.Before(sstable.KindData, uint64(len(file)))
+		body := append([]byte(p), byte(sstable.None))
+		file = append(file, body...)
+		file = binary.LittleEndian.AppendUint32(file, crc32.Update(sum, castagnoli, body))
+	}
+	return file
+}
+
+// TestASearchFindsBlocksOfAnyLength searches in zeros, whose end is near that of a chunk, for short blocks, and for one
+// of more blocks than may be refused.
+func TestASearchFindsBlocksOfAnyLength(t *testing.T) {
+	of := sstable.NewSeal(7)
+	calls := 0
+	search := func(file []byte, accepts bool) *blockSearch {
+		calls = 0
+		src := openDamaged(t.Context(), bytes.NewReader(file), uint64(len(file)))
+		return newBlockSearch(src, of, sstable.KindData, uint64(len(file)), func([]byte, sstable.Codec) bool {
+			calls++
+			return accepts
+		})
+	}
+	for _, least := range []int{0, 64<<10 - 6} {
+		for n := range 12 {
+			if got, ok := search(make([]byte, least+n), false).length(0, nearBlock); ok {
+				t.Errorf("%d bytes are found in %d zeros", got, least+n)
+			}
+		}
+	}
+	for _, before := range []string{"", "x"} {
+		for _, payload := range []string{"", "1", "22"} {
+			file := sealed(of, payload)
+			if before != "" {
+				file = sealed(of, before, payload)
+				file[0]++
+			}
+			want := uint64(len(file) - len(payload) - sstable.TrailerSize)
+			at, n, ok := search(file, true).next(0)
+			if ok != (payload != "") || ok && (at != want || n != len(payload)) {
+				t.Errorf("%d bytes at %d, %v; want %q at %d", n, at, ok, payload, want)
+			}
+		}
+	}
+	many := sealed(of, strings.Split(strings.Repeat("x", 2*maxWrong), "")...)
+	if _, _, ok := search(many, false).next(0); ok || calls != maxWrong {
+		t.Errorf("%d blocks are refused, want that the search gives up after %d", calls, maxWrong)
+	}
+}
+
 // badSector fails to read one page.
 type badSector struct {
 	io.ReaderAt

@@ -311,9 +311,14 @@ func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 	must(t, db.Flush(t.Context()))
 	must(t, db.Put([]byte("before"), bytes.Repeat([]byte("before "), 30)))
 	must(t, db.Apply(marked("in a log", "c")))
+	before := mem.Kill() // the mark is the last operation
 	must(t, db.Put([]byte("behind"), bytes.Repeat([]byte("behind "), 30)))
 	killed := mem.Kill()
 	must(t, db.Close())
+	report, err := salvage.Run(t.Context(), "db", "saved", salvage.Options{Store: storetest.Tiny(before)})
+	if err != nil || string(report.Mark) != "in a log" {
+		t.Errorf("mark %q, %v; want the last operation of the log", report.Mark, err)
+	}
 	for _, tt := range []struct{ file, part, want string }{
 		{"", "", "in a log"},
 		{".log", "before before", ""},
