@@ -74,9 +74,6 @@ func (r *logReader) read(number uint64) error {
 			read = n
 		}
 		told = at + int64(len(payload))
-		if err := r.ctx.Err(); err != nil {
-			return err
-		}
 		return r.record(payload, at, lose)
 	}, func(from, to int64, reason error) {
 		told = to

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -226,5 +227,9 @@ func TestATraceRefusesAnEditOfTheFuture(t *testing.T) {
 	lost := func(string, int64, int64, error) {}
 	if _, err := trace(t.Context(), m, dir, []uint64{9}, lost); !errors.Is(err, manifest.ErrUnsupportedVersion) {
 		t.Errorf("error is %v, want %v", err, manifest.ErrUnsupportedVersion)
+	}
+	opts := Options{Store: &bloomkv.Options{FS: m}}
+	if _, err := Run(t.Context(), dir, "new", opts); !errors.Is(err, manifest.ErrUnsupportedVersion) {
+		t.Errorf("the error of Run is %v, want %v", err, manifest.ErrUnsupportedVersion)
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -68,10 +72,13 @@ func TestAReportIsThatOfTheNewStore(t *testing.T) {
 	o.FS, o.FilterSeed = crashed, 0
 	seeds := map[uint64]bool{}
 	for _, to := range []string{"new", "again"} {
-		done, total, afterLogs := uint64(0), uint64(0), false
+		done, total, afterLogs, step := uint64(0), uint64(0), false, uint64(0)
 		r, err := Run(t.Context(), "db", to, Options{Store: o, Progress: func(now, all uint64) {
 			if now < done || now > all {
 				t.Errorf("%d of %d bytes are read, after %d", now, all, done)
+			}
+			if afterLogs {
+				step = max(step, now-done)
 			}
 			done, total, afterLogs = now, all, afterLogs || now == logs
 		}})
@@ -87,8 +94,9 @@ func TestAReportIsThatOfTheNewStore(t *testing.T) {
 		if r.Keys != 1500 || keys != r.Keys || r.Bytes != bytes || done != total || total != read || len(r.Lost) > 0 {
 			t.Errorf("%+v of %d keys in %d bytes, %d of %d read, want %d", r, keys, bytes, done, total, read)
 		}
-		if logs == 0 || !afterLogs {
-			t.Errorf("no progress of the %d bytes of the logs, which are read first", logs)
+		if logs == 0 || !afterLogs || step > 4<<10 {
+			t.Errorf("progress of the %d bytes of the logs, which are read first: %v; then of %d bytes at once", logs,
+				afterLogs, step)
 		}
 	}
 	if len(seeds) != 2 || seeds[0] {
@@ -259,5 +267,206 @@ func TestALossInALogSaysWhichOperationsAreLost(t *testing.T) {
 		if len(r.Lost) != len(want) || r.Records != 6-len(damaged) || behind != (damaged != "" && damaged != "6") {
 			t.Errorf("records %s are damaged: %+v", damaged, r)
 		}
+	}
+}
+
+// threeTables makes a closed store of three tables of 100 keys, which are named from a00 to c99.
+func threeTables(t *testing.T) (mem *vfstest.Mem, tables []*manifest.Table) {
+	t.Helper()
+	mem = vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	for _, first := range []string{"a", "b", "c"} {
+		pairs := map[string]string{}
+		for i := range 100 {
+			pairs[fmt.Sprintf("%s%02d", first, i)] = ""
+		}
+		testkit.Must(t, db.Ingest(t.Context(), storetest.PairsOf(pairs), bloomkv.IngestOptions{}))
+	}
+	testkit.Must(t, db.Close())
+	for _, table := range storetest.Recorded(t, mem, "db").Version.Tables() {
+		tables = append(tables, table)
+	}
+	slices.SortFunc(tables, func(a, b *manifest.Table) int { return bytes.Compare(a.Smallest, b.Smallest) })
+	if len(tables) != 3 {
+		t.Fatalf("%d tables, want 3", len(tables))
+	}
+	return mem, tables
+}
+
+// TestATableWithoutATailHasAllItsKeys has the manifest's facts, which say that there are no range deletes.
+func TestATableWithoutATailHasAllItsKeys(t *testing.T) {
+	mem, tables := threeTables(t)
+	for _, table := range tables {
+		storetest.Rewrite(t, mem, filename.Make("db", filename.Table, table.Number), func(b []byte) []byte {
+			clear(b[table.Size-table.TailLen:])
+			return b
+		})
+	}
+	r, err := Run(t.Context(), "db", "new", Options{Store: storetest.Tiny(mem)})
+	if err != nil || r.Keys != 300 || !r.Whole() || len(r.Lost) != 6 || len(r.Unknown) > 0 {
+		t.Errorf("%+v, %v; want all keys, and of each table footer and tail lost", r, err)
+	}
+}
+
+// TestATableThatCannotBeOpenedCostsItsKeys fails the opening of each table, and asking for its size, and checks that
+// the progress comes to its end nevertheless.
+func TestATableThatCannotBeOpenedCostsItsKeys(t *testing.T) {
+	mem, tables := threeTables(t)
+	for i, table := range tables {
+		for _, kind := range []vfstest.OpKind{vfstest.OpOpen, vfstest.OpSize} {
+			fsys := storetest.TrackOpen(vfstest.NewHook(mem.Kill(), func(op vfstest.Op) error {
+				if op.Kind == kind && op.Name == filename.Make("db", filename.Table, table.Number) {
+					return errDisk
+				}
+				return nil
+			}))
+			done, total := uint64(0), uint64(1)
+			r, err := Run(t.Context(), "db", "new", Options{
+				Store: storetest.Tiny(fsys), Progress: func(now, all uint64) { done, total = now, all },
+			})
+			testkit.Must(t, errors.Join(err, fsys.Left()))
+			lower, upper := fmt.Sprintf("%c00", 'a'+i), fmt.Sprintf("%c99", 'a'+i)
+			if r.Keys != 200 || r.Tables != 3 || len(r.Lost) != 1 || r.Whole() || done != total ||
+				r.Lost[0].Part != "table" || !errors.Is(r.Lost[0].Err, errDisk) ||
+				string(r.Lost[0].Lower) != lower || string(r.Lost[0].Upper) != upper {
+				t.Errorf("%v fails: %+v, %d of %d bytes; want the keys from %s to %s lost", kind, r, done, total, lower, upper)
+			}
+		}
+	}
+}
+
+// TestAnUnfinishedTableHoldsNothing has a file without a footer that no manifest names. Only a whole manifest shows
+// that it was never part of the store.
+func TestAnUnfinishedTableHoldsNothing(t *testing.T) {
+	mem, tables := threeTables(t)
+	storetest.AddFile(t, mem, "db/000999.sst", "unfinished")
+	for _, current := range []bool{true, false} {
+		if !current {
+			number, err := manifest.ReadCurrent(mem, "db")
+			testkit.Must(t, errors.Join(err, mem.Remove(filename.Make("db", filename.Manifest, number))))
+		}
+		r, err := Run(t.Context(), "db", fmt.Sprint("new ", current), Options{Store: storetest.Tiny(mem)})
+		if err != nil || r.Keys != 300 || r.Whole() != current || r.Tables != len(tables)+1 {
+			t.Errorf("a manifest %v: %+v, %v", current, r, err)
+		}
+	}
+}
+
+// TestALogThatCannotBeOpenedIsLost checks that the progress comes to its end nevertheless.
+func TestALogThatCannotBeOpenedIsLost(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	testkit.Must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("b"), nil)))
+	killed := mem.Kill()
+	testkit.Must(t, db.Close())
+	done, total := uint64(0), uint64(1)
+	r, err := Run(t.Context(), "db", "new", Options{
+		Store: storetest.Tiny(vfstest.NewHook(killed, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpOpen && strings.HasSuffix(op.Name, ".log") {
+				return errDisk
+			}
+			return nil
+		})),
+		Progress: func(now, all uint64) { done, total = now, all },
+	})
+	if err != nil || r.Keys != 1 || r.Whole() || r.Lost[0].Part != "log" || !errors.Is(r.Lost[0].Err, errDisk) ||
+		done != total {
+		t.Errorf("%+v, %v, %d of %d bytes; want the log lost", r, err, done, total)
+	}
+}
+
+// TestAnIngestedTableIsNamedIfNoManifestHasItsNumber has tables of one ingested key, of one written key, and of a range
+// delete alone.
+func TestAnIngestedTableIsNamedIfNoManifestHasItsNumber(t *testing.T) {
+	for name, c := range map[string]struct {
+		write func(db *bloomkv.DB) error
+		want  bool
+	}{
+		"an ingested key": {func(db *bloomkv.DB) error {
+			return db.Ingest(t.Context(), storetest.PairsOf(map[string]string{"a": "b"}), bloomkv.IngestOptions{})
+		}, true},
+		"a written key": {func(db *bloomkv.DB) error {
+			return errors.Join(db.Put([]byte("a"), nil), db.Put([]byte("a"), nil), db.Flush(t.Context()))
+		}, false},
+		"a range delete": {func(db *bloomkv.DB) error {
+			all := &bloomkv.KeyRange{}
+			return db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Replace: all})
+		}, false},
+	} {
+		mem := vfstest.NewMem()
+		db := storetest.Open(t, "db", storetest.Tiny(mem))
+		testkit.Must(t, c.write(db))
+		killed := mem.Kill()
+		testkit.Must(t, errors.Join(db.Close(), killed.Remove("db/CURRENT")))
+		found, err := recovery.Survey(killed, "db")
+		testkit.Must(t, err)
+		for _, n := range found[filename.Manifest] {
+			testkit.Must(t, killed.Remove(filename.Make("db", filename.Manifest, n)))
+		}
+		r, err := Run(t.Context(), "db", "new", Options{Store: storetest.Tiny(killed)})
+		told := strings.Contains(strings.Join(r.Unknown, ""), "Only a manifest has the sequence numbers")
+		if err != nil || len(found[filename.Table]) != 1 || told != c.want {
+			t.Errorf("%s: %+v, %v; want that the report names the table: %v", name, r, err, c.want)
+		}
+	}
+}
+
+func TestASalvageOfNoDirectoryIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Run(t.Context(), filepath.Join(dir, "none"), filepath.Join(dir, "new"), Options{})
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// TestFiltersOfTheNewStoreFitInTheirMemory salvages more keys than the smallest memory has good filters for.
+func TestFiltersOfTheNewStoreFitInTheirMemory(t *testing.T) {
+	mem := vfstest.NewMem()
+	o := storetest.Tiny(mem)
+	o.FilterFPR, o.FilterMemory = 0, 64<<10
+	db := storetest.Open(t, "db", o)
+	testkit.Must(t, db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+		for i := range 60_000 {
+			if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "%06d", i)}, nil) {
+				return
+			}
+		}
+	}, bloomkv.IngestOptions{}))
+	testkit.Must(t, db.Close())
+	_, err := Run(t.Context(), "db", "new", Options{Store: o})
+	testkit.Must(t, err)
+	filters := uint64(0)
+	for _, table := range storetest.Recorded(t, mem, "new").Version.Tables() {
+		filters += table.FilterLen
+	}
+	if filters > 80<<10 {
+		t.Errorf("the filters of the new store have %d bytes, want about %d", filters, o.FilterMemory)
+	}
+}
+
+// TestTheTablesOfAChainMustAscend has a table that begins with the last key of the table before, which its description
+// denies.
+func TestTheTablesOfAChainMustAscend(t *testing.T) {
+	mem := newFS(t)
+	s := &salvage{fs: mem, dir: dir}
+	c := &chain{ctx: t.Context(), s: s}
+	for i, keys := range []string{"ab", "bc", "cd"} {
+		number := uint64(i + 1)
+		var kvs []kv
+		for _, k := range keys {
+			kvs = append(kvs, set(string(k), 1, ""))
+		}
+		file, _ := build(t, sstable.WriterOptions{ID: number}, kvs)
+		storetest.AddFile(t, mem, filename.Make(dir, filename.Table, number), string(file))
+		c.tables = append(c.tables, &table{number: number, name: filename.Base(filename.Table, number)})
+	}
+	got := ""
+	for ok := c.First(); ok; ok = c.Next() {
+		got += string(c.Key().User)
+	}
+	testkit.Must(t, errors.Join(c.Err(), c.Close()))
+	if l := s.report.Lost; got != "abcd" || len(l) != 1 || l[0].File != "000002.sst" || l[0].Part != "table" ||
+		string(l[0].Lower) != "b" {
+		t.Errorf("keys %s, lost %+v; want that table 2 is lost", got, l)
 	}
 }

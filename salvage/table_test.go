@@ -234,11 +234,100 @@ func TestAManifestCanClaimNoTailThatIsLargerThanItsTable(t *testing.T) {
 		m := metaOf(info)
 		m.TailLen, m.FilterLen = c.tail, c.filter
 		_, _, lost := salvaged(t, bytes.NewReader(file), len(file), m)
-		if lost[0].Part != c.want || lost[0].Harmless != (c.want == "footer") {
+		whole := c.tail == info.TailLen && c.filter == info.FilterLen // the rest of the tail is found
+		if lost[0].Part != c.want || lost[0].Harmless != (c.want == "footer") || whole && len(lost) > 1 {
 			t.Errorf("a tail of %d bytes and a filter of %d, of %d: lost %+v, want the %s first", c.tail, c.filter,
 				info.Size, lost, c.want)
 		}
 	}
+}
+
+// TestAPartOfTheTailThatCannotBeReadIsLost damages one part in several ways, of which only one has a wrong checksum.
+func TestAPartOfTheTailThatCannotBeReadIsLost(t *testing.T) {
+	for _, inParts := range []bool{false, true} {
+		whole, info, kvs := small(t, sstable.S2, inParts)
+		f, err := sstable.ParseFooter(whole[len(whole)-2*sstable.FooterSize:], info.Size)
+		must(t, err)
+		index := map[bool]string{false: "index", true: "top of the index"}[inParts]
+		for name, e := range map[string]sstable.Extent{
+			index: f.Index, "range deletes": f.RangeDels, "properties": f.Properties,
+		} {
+			sector := badSector{bytes.NewReader(whole), int64(e.Offset), int64(e.Offset) + 1}
+			for what, change := range map[string]func(body []byte){
+				"a wrong checksum": func(body []byte) { body[0]++ },
+				"garbage": func(body []byte) {
+					for i := range body[:e.Length] {
+						body[i] = 0xff
+					}
+					reseal(f, e, body)
+				},
+				"a codec": func(body []byte) {
+					body[e.Length] = byte(sstable.S2)
+					reseal(f, e, body)
+				},
+			} {
+				file := bytes.Clone(whole)
+				change(file[e.Offset:][:e.Length+sstable.TrailerSize])
+				r, got, lost := salvaged(t, bytes.NewReader(file), len(file), metaOf(info))
+				if len(lost) != 1 || lost[0].Part != name || lost[0].Harmless != (name != "range deletes") ||
+					uint64(lost[0].Offset) != e.Offset || uint64(lost[0].Bytes) != e.Length+sstable.TrailerSize ||
+					!slices.Equal(got, kvs) {
+					t.Errorf("%s with %s: %d versions, lost %+v; want the part", name, what, len(got), lost)
+				}
+				if want := kvs[len(kvs)-1].key; string(r.upper()) != want {
+					t.Errorf("%s with %s: the largest key is %q, want %q", name, what, r.upper(), want)
+				}
+			}
+			_, _, lost := salvaged(t, sector, len(whole), metaOf(info))
+			if !slices.ContainsFunc(lost, func(l Loss) bool { return l.Part == name && errors.Is(l.Err, errBadSector) }) {
+				t.Errorf("%s in a bad sector: lost %+v", name, lost)
+			}
+		}
+		m := metaOf(info)
+		m.ID++
+		_, got, lost := salvaged(t, bytes.NewReader(whole), len(whole), m)
+		want := fmt.Sprintf("table %016x, want %016x", info.ID, m.ID)
+		if len(got) > 0 || lost[0].Part != "footer" || lost[0].Err.Error() != want {
+			t.Errorf("of another table: %d versions, lost %+v, want that it is %s", len(got), lost, want)
+		}
+	}
+}
+
+// TestALossOfABlockHasItsBounds damages a block with its index and without.
+func TestALossOfABlockHasItsBounds(t *testing.T) {
+	for _, inParts := range []bool{false, true} {
+		whole, info, kvs := small(t, sstable.S2, inParts)
+		starts, versions := extents(t, whole)
+		for b := range len(starts) - 1 {
+			for _, indexed := range []bool{true, false} {
+				file := bytes.Clone(whole)
+				file[starts[b]]++
+				if !indexed {
+					file[info.Size-info.TailLen]++
+				}
+				_, _, lost := salvaged(t, bytes.NewReader(file), len(file), metaOf(info))
+				end := starts[b+1]
+				if !indexed && !inParts && b == len(starts)-2 { // nothing says where zeros begin
+					f, err := sstable.ParseFooter(whole[len(whole)-2*sstable.FooterSize:], info.Size)
+					must(t, err)
+					end = int(f.Limit)
+				}
+				l, lower, upper := lost[len(lost)-1], kvs[max(versions[b]-1, 0)].key, kvs[versions[b+1]-1].key
+				if int(l.Offset) != starts[b] || int(l.Offset+l.Bytes) != end || l.Harmless ||
+					string(l.Lower) != lower || string(l.Upper) != upper {
+					t.Errorf("in parts %v, indexed %v, block %d: lost %+v, want %d to %d, %s to %s", inParts, indexed, b, l,
+						starts[b], end, lower, upper)
+				}
+			}
+		}
+	}
+}
+
+// reseal corrects the checksum of a part of the tail.
+func reseal(f sstable.Footer, e sstable.Extent, body []byte) {
+	n := len(body) - 4
+	sum := crc32.Update(^sstable.NewSeal(f.ID).Before(e.Kind, e.Offset), castagnoli, body[:n])
+	binary.LittleEndian.PutUint32(body[n:], sum)
 }
 
 func TestATableOfTheFutureIsRefused(t *testing.T) {

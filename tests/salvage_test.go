@@ -141,8 +141,8 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 	}
 }
 
-// TestSalvageThatFailsLeavesNothing makes each operation that changes something fail in turn, and cancels the context
-// at each step.
+// TestSalvageThatFailsLeavesNothing makes each operation that changes something, or closes a table or a log, fail in
+// turn, and cancels the context at each step.
 func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 	d := newSalvageStore(t, false)
 	failed, errFails := 0, errors.New("it fails")
@@ -150,7 +150,8 @@ func TestSalvageThatFailsLeavesNothing(t *testing.T) {
 		mem := d.fs.Kill()
 		n := 0
 		open := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
-			if op.Kind.Changes() && op.Kind != vfstest.OpRemove {
+			closes := op.Kind == vfstest.OpClose && (filepath.Ext(op.Name) == ".sst" || filepath.Ext(op.Name) == ".log")
+			if op.Kind.Changes() && op.Kind != vfstest.OpRemove || closes {
 				if n++; n == at {
 					return errFails
 				}
