@@ -52,7 +52,6 @@ func (t *Target) Abandon() error {
 			errs = append(errs, err)
 		}
 	}
-	t.made = nil
 	return errors.Join(errs...)
 }
 

@@ -59,13 +59,12 @@ func fill(ctx context.Context, in *stream.Reader, n *newstore.Store, have Have) 
 }
 
 // opens checks that each file is a table that fits its record.
-func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Table) (err error) {
+func opens(ctx context.Context, fsys vfs.FS, dir string, tables []*manifest.Table) error {
 	d := new(epoch.Domain)
 	shared := tree.Shared{
 		Domain: d, Files: tablefile.NewPool(1).NewDir(fsys, dir, d), Blocks: cache.New(1<<20, d),
 		Parts: sstable.NewPartPool(0),
 	}
-	defer func() { err = errors.Join(err, shared.Files.Close()) }()
 	for _, meta := range tables {
 		if err := ctx.Err(); err != nil {
 			return err
