@@ -269,6 +269,9 @@ func TestATableIsCreatedOnItsLevel(t *testing.T) {
 	must(t, db.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{Replace: true}))
 	check("an import", 6)
 	l.close(t)
+	if n := l.logged["export made"]; n != 1 {
+		t.Errorf("%d exports are logged, want 1", n)
+	}
 }
 
 func TestEventsTellOfTablesThatOpenMakesOfLogs(t *testing.T) {

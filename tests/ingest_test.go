@@ -199,6 +199,31 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 	must(t, errors.Join(w.Finish(), f.Close()))
 }
 
+// TestAnIngestThatReplacesAnEmptyRangeMakesNoTable has bounds that are equal or cross each other.
+func TestAnIngestThatReplacesAnEmptyRangeMakesNoTable(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	for lower, tables := range map[string]int{"b": 0, "c": 0, "a": 1} {
+		replace := &bloomkv.KeyRange{Lower: []byte(lower), Upper: []byte("b")}
+		before := len(db.Tables())
+		must(t, db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Replace: replace}))
+		if n := len(db.Tables()) - before; n != tables {
+			t.Errorf("%s to b: %d tables, want %d", lower, n, tables)
+		}
+	}
+	must(t, db.Close())
+}
+
+func TestTheLongestKeyIsIngestedAndNoLongerOne(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	for n, want := range map[int]error{bloomkv.MaxKeySize: nil, bloomkv.MaxKeySize + 1: bloomkv.ErrTooLarge} {
+		pairs := storetest.PairsOf(map[string]string{strings.Repeat("k", n): ""})
+		if err := db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{}); !errors.Is(err, want) {
+			t.Errorf("a key of %d bytes: %v, want %v", n, err, want)
+		}
+	}
+	must(t, db.Close())
+}
+
 func TestTablesBuiltElsewhereAreIngestedInOneStep(t *testing.T) {
 	for _, links := range []bool{true, false} {
 		t.Run(fmt.Sprint("links ", links), func(t *testing.T) {
@@ -336,6 +361,11 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		err := db.IngestTables(t.Context(), c.paths...)
 		if err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("%q: %v, want %v", c.paths, err, c.want)
+		}
+		for _, path := range c.paths {
+			if errors.Is(err, bloomkv.ErrOrder) && !strings.Contains(err.Error(), path+" with ") {
+				t.Errorf("%q: %v does not name %s", c.paths, err, path)
+			}
 		}
 		for _, path := range c.paths {
 			if n := open.Of(path); n > 0 && path != versions {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -196,7 +197,27 @@ func TestAnIngestOfNothingSetsAndRemovesTheMark(t *testing.T) {
 			t.Errorf("mark %q, %v, want %q", got, err, mark)
 		}
 	}
+	long := bloomkv.IngestOptions{Mark: make([]byte, bloomkv.MaxMarkSize+1)}
+	pairs := storetest.PairsOf(map[string]string{"a": "b"})
+	if err := db.Ingest(t.Context(), pairs, long); !errors.Is(err, bloomkv.ErrTooLarge) || len(db.Tables()) > 0 {
+		t.Errorf("a mark that is too long: %v, %d tables", err, len(db.Tables()))
+	}
 	must(t, db.Close())
+}
+
+func TestAnIngestOfNothingReportsThatTheMarkIsNotDurable(t *testing.T) {
+	o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpSync && filepath.Ext(op.Name) == ".log" {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	db := storetest.Open(t, "db", o)
+	err := db.Ingest(t.Context(), storetest.PairsOf(nil), bloomkv.IngestOptions{Mark: []byte("m")})
+	if !errors.Is(err, syscall.EIO) {
+		t.Errorf("%v, want %v", err, syscall.EIO)
+	}
+	_ = db.Close()
 }
 
 // TestMarksAloneDoNotGrowTheLog writes nothing but marks. Logs are replaced as if the memtable had filled.

@@ -179,6 +179,30 @@ func TestWhatTheLastSequenceNumberWroteTravels(t *testing.T) {
 	}
 }
 
+// TestAnImportThatFindsTooFewNumbersLeavesTheStore has none left for the table, for its run, and enough for both.
+func TestAnImportThatFindsTooFewNumbersLeavesTheStore(t *testing.T) {
+	stream, _ := overwritten(t)
+	failed, done := 0, 0
+	for left := range uint64(20) {
+		mem := storeAt(t, func(s *manifest.State) { s.NextFile = manifest.MaxFile - left })
+		db := storetest.Open(t, "db", storetest.Small(mem))
+		err := db.Import(t.Context(), bytes.NewReader(stream), bloomkv.ImportOptions{Replace: true})
+		must(t, db.Close())
+		if err == nil {
+			done++
+			continue
+		}
+		failed++
+		if n := tableFilesIn(t, mem, "db"); n != 1 || !strings.Contains(err.Error(), "numbers of files are exhausted") {
+			t.Errorf("%d numbers are left: %v, and %d tables", left, err, n)
+		}
+		must(t, hasKeys(mem, "db", "old"))
+	}
+	if failed == 0 || done == 0 {
+		t.Errorf("%d imports failed, %d did not; want some of both", failed, done)
+	}
+}
+
 // A numberWatch is a file system that compares each new table and log with the manifest on the disk at that moment. The
 // manifest must already reserve the file's number: otherwise, after a crash, the number could be assigned again.
 type numberWatch struct {

@@ -227,9 +227,106 @@ func TestAnExportIsOfTheMomentInWhichItBegan(t *testing.T) {
 		}
 		must(t, copied.Close())
 	}
-	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+	if i, err := db.Inventory(ctx); i != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("an inventory after the end of its context: %v, %v", i, err)
+	}
+	_, err := db.Inventory(t.Context())
+	must(t, errors.Join(err, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true})))
 	testkit.Soon(t, "no export keeps tables", func() bool { return db.Metrics().Files.Obsolete == 0 })
 	must(t, db.Close())
+}
+
+// TestAStoreThatIsOnlyReadOrClosedMakesNoTransfer asks for each: only an inventory can be had of a store that is read.
+func TestAStoreThatIsOnlyReadOrClosedMakesNoTransfer(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	must(t, errors.Join(db.Put([]byte("k"), nil), db.Close()))
+	o := storetest.Tiny(mem)
+	o.ReadOnly = true
+	db = storetest.Open(t, "db", o)
+	for _, want := range []error{bloomkv.ErrReadOnly, bloomkv.ErrClosed} {
+		if errors.Is(want, bloomkv.ErrClosed) {
+			must(t, db.Close())
+		}
+		x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
+		if x != nil || !errors.Is(err, want) {
+			t.Errorf("Export: %v, want %v", err, want)
+		}
+		r := bytes.NewReader([]byte("no stream"))
+		if err := db.Import(t.Context(), r, bloomkv.ImportOptions{}); !errors.Is(err, want) || r.Len() != 9 {
+			t.Errorf("Import: %v, %d bytes are left of the stream, want %v and all", err, r.Len(), want)
+		}
+		i, err := db.Inventory(t.Context())
+		if reads := errors.Is(want, bloomkv.ErrReadOnly); reads != (err == nil) || reads != (i != nil) {
+			t.Errorf("Inventory: %v, %v", i, err)
+		}
+	}
+}
+
+// TestAnImportIntoAStoreWithKeysReadsNoTable is refused before, and says what it is.
+func TestAnImportIntoAStoreWithKeysReadsNoTable(t *testing.T) {
+	s, _ := overwritten(t)
+	mem := vfstest.NewMem()
+	created := 0
+	db := storetest.Open(t, "db", storetest.Tiny(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if storetest.CreatesTable(op) {
+			created++
+		}
+		return nil
+	})))
+	must(t, db.Put([]byte("k"), nil))
+	err := db.Import(t.Context(), bytes.NewReader(s), bloomkv.ImportOptions{})
+	if !errors.Is(err, fs.ErrExist) || created != 0 || !strings.HasPrefix(err.Error(), "bloomkv: import: ") {
+		t.Errorf("%v, %d tables are created; want fs.ErrExist and none", err, created)
+	}
+	must(t, db.Close())
+	err = bloomkv.Import(t.Context(), bytes.NewReader(s), "db", bloomkv.NewStoreOptions{FS: mem})
+	if !errors.Is(err, fs.ErrExist) || !strings.HasPrefix(err.Error(), "bloomkv: import db: ") {
+		t.Errorf("into its directory: %v", err)
+	}
+}
+
+// TestAnExportEndsWithItsStoreAtAnyWrite closes the store at each write of a stream whose table has several frames, and
+// fails each.
+func TestAnExportEndsWithItsStoreAtAnyWrite(t *testing.T) {
+	mem := vfstest.NewMem()
+	o := storetest.Tiny(mem)
+	o.Compression = bloomkv.CompressionNone
+	db := storetest.Open(t, "db", o)
+	must(t, errors.Join(db.Put([]byte("k"), make([]byte, 600<<10)), db.Close()))
+	all := 1
+	for _, closes := range []bool{true, false} {
+		for nth := 1; nth <= all; nth++ {
+			db := storetest.Open(t, "db", o)
+			x, err := db.Export(t.Context(), bloomkv.ExportOptions{})
+			must(t, err)
+			writes, written := 0, int64(0)
+			n, err := x.WriteTo(writerFunc(func(p []byte) (int, error) {
+				if writes++; writes == nth && closes {
+					must(t, db.Close())
+				} else if writes == nth {
+					return 0, syscall.EIO
+				}
+				written += int64(len(p))
+				return len(p), nil
+			}))
+			all = max(all, nth+1)
+			if last := nth > writes || closes && err == nil; last {
+				must(t, err)
+				all = nth
+			} else if want := map[bool]error{true: bloomkv.ErrClosed, false: syscall.EIO}[closes]; !errors.Is(err, want) ||
+				n != written || !closes && !strings.HasPrefix(err.Error(), "bloomkv: export: ") {
+				t.Errorf("write %d: %d bytes of %d, %v; want %v", nth, n, written, err, want)
+			}
+			must(t, x.Close())
+			if err := db.Close(); err != nil && !errors.Is(err, bloomkv.ErrClosed) {
+				t.Error(err)
+			}
+		}
+		if all < 5 {
+			t.Errorf("%d writes are too few", all)
+		}
+	}
 }
 
 func TestARefusedInventoryChangesNone(t *testing.T) {
