@@ -219,7 +219,10 @@ func TestARecordBehindOneLostByteIsFound(t *testing.T) {
 // TestALossOfACutRecordSaysWhatIsMissing cuts a log within a header and within a payload.
 func TestALossOfACutRecordSaysWhatIsMissing(t *testing.T) {
 	data, ends := buildLog(t, "a", "bb")
-	for cut, want := range map[int64]string{ends[1] + 10: "10 bytes, want 24", ends[2] - 1: "1 bytes of payload, want 2"} {
+	for cut, want := range map[int64]string{
+		ends[1] + 10: "10 bytes, want 24",
+		ends[2] - 1:  "1 bytes of payload, want 2",
+	} {
 		var got error
 		err := readRecords(t.Context(), &logFile{data: data[:cut]}, "x", testNumber,
 			func([]byte, int64) error { return nil }, func(_, _ int64, reason error) { got = reason })

@@ -165,7 +165,8 @@ func TestAWriteThatFailsLeavesNoFile(t *testing.T) {
 		testkit.Must(t, s.survey(t.Context()))
 		tables, err := s.write(t.Context(), env, 1)
 		names, _ := to.List("new")
-		if struck && (!errors.Is(err, fails) || len(names) > 0) || !struck && (err != nil || len(names) != len(tables)) {
+		if struck && (!errors.Is(err, fails) || len(names) > 0) ||
+			!struck && (err != nil || len(names) != len(tables)) {
 			t.Errorf("operation %d fails: %v, left %q", nth, err, names)
 		}
 		testkit.Must(t, open.Left())
@@ -329,7 +330,8 @@ func TestATableThatCannotBeOpenedCostsItsKeys(t *testing.T) {
 			if r.Keys != 200 || r.Tables != 3 || len(r.Lost) != 1 || r.Whole() || done != total ||
 				r.Lost[0].Part != "table" || !errors.Is(r.Lost[0].Err, errDisk) ||
 				string(r.Lost[0].Lower) != lower || string(r.Lost[0].Upper) != upper {
-				t.Errorf("%v fails: %+v, %d of %d bytes; want the keys from %s to %s lost", kind, r, done, total, lower, upper)
+				t.Errorf("%v fails: %+v, %d of %d bytes; want the keys from %s to %s lost", kind, r, done, total, lower,
+					upper)
 			}
 		}
 	}
@@ -460,12 +462,12 @@ func TestTheTablesOfAChainMustAscend(t *testing.T) {
 		storetest.AddFile(t, mem, filename.Make(dir, filename.Table, number), string(file))
 		c.tables = append(c.tables, &table{number: number, name: filename.Base(filename.Table, number)})
 	}
-	got := ""
+	var got []byte
 	for ok := c.First(); ok; ok = c.Next() {
-		got += string(c.Key().User)
+		got = append(got, c.Key().User...)
 	}
 	testkit.Must(t, errors.Join(c.Err(), c.Close()))
-	if l := s.report.Lost; got != "abcd" || len(l) != 1 || l[0].File != "000002.sst" || l[0].Part != "table" ||
+	if l := s.report.Lost; string(got) != "abcd" || len(l) != 1 || l[0].File != "000002.sst" || l[0].Part != "table" ||
 		string(l[0].Lower) != "b" {
 		t.Errorf("keys %s, lost %+v; want that table 2 is lost", got, l)
 	}

@@ -279,7 +279,9 @@ func TestAPartOfTheTailThatCannotBeReadIsLost(t *testing.T) {
 				}
 			}
 			_, _, lost := salvaged(t, sector, len(whole), metaOf(info))
-			if !slices.ContainsFunc(lost, func(l Loss) bool { return l.Part == name && errors.Is(l.Err, errBadSector) }) {
+			if !slices.ContainsFunc(lost, func(l Loss) bool {
+				return l.Part == name && errors.Is(l.Err, errBadSector)
+			}) {
 				t.Errorf("%s in a bad sector: lost %+v", name, lost)
 			}
 		}
@@ -315,8 +317,8 @@ func TestALossOfABlockHasItsBounds(t *testing.T) {
 				l, lower, upper := lost[len(lost)-1], kvs[max(versions[b]-1, 0)].key, kvs[versions[b+1]-1].key
 				if int(l.Offset) != starts[b] || int(l.Offset+l.Bytes) != end || l.Harmless ||
 					string(l.Lower) != lower || string(l.Upper) != upper {
-					t.Errorf("in parts %v, indexed %v, block %d: lost %+v, want %d to %d, %s to %s", inParts, indexed, b, l,
-						starts[b], end, lower, upper)
+					t.Errorf("in parts %v, indexed %v, block %d: lost %+v, want %d to %d, %s to %s", inParts, indexed,
+						b, l, starts[b], end, lower, upper)
 				}
 			}
 		}

@@ -146,8 +146,8 @@ func TestEventsTellAllThatHappensAndOnlyOnce(t *testing.T) {
 	}
 	for _, i := range l.ingested {
 		ingested += i.Bytes
-		if i.Versions != 1000 || i.Sequence <= 4000 {
-			t.Errorf("ingested %+v, want 1000 versions after the 4000", i)
+		if i.Versions != 1000 || i.Sequence <= 4000 || i.Duration <= 0 {
+			t.Errorf("ingested %+v, want 1000 versions after the 4000, and how long that took", i)
 		}
 	}
 	made := len(l.flushes) // at least one table each

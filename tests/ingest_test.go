@@ -21,10 +21,10 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-// tableFilesIn counts the tables in a directory.
-func tableFilesIn(t *testing.T, fsys vfs.FS, dir string) (n int) {
+// tableFilesIn counts the tables in the directory db.
+func tableFilesIn(t *testing.T, fsys vfs.FS) (n int) {
 	t.Helper()
-	names, err := fsys.List(dir)
+	names, err := fsys.List("db")
 	must(t, err)
 	for _, name := range names {
 		if filepath.Ext(name) == ".sst" {
@@ -63,7 +63,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 		}
 		must(t, db.Flush(t.Context()))
 		storetest.AtRest(t, db, mem, "db") // so that only operations of the ingest fail below
-		tables := tableFilesIn(t, mem, "db")
+		tables := tableFilesIn(t, mem)
 		after := maps.Clone(before)
 		maps.DeleteFunc(after, func(k, _ string) bool { return k >= "key1" && k < "key2" })
 		maps.Copy(after, pairs)
@@ -85,7 +85,7 @@ func TestEveryFailedOperationOfAnIngestIsReportedAndLeavesNothing(t *testing.T) 
 			t.Fatalf("operation %d, %v: %v, %s", fail, err, readErr, d)
 		}
 		uncertain := errors.Is(err, bloomkv.ErrReadOnly) // the manifest may name the tables or not
-		if n := tableFilesIn(t, mem, "db"); err != nil && !uncertain && n != tables {
+		if n := tableFilesIn(t, mem); err != nil && !uncertain && n != tables {
 			t.Fatalf("operation %d, %v: %d tables, want %d", fail, err, n, tables)
 		}
 		if closeErr := db.Close(); closeErr != nil && !uncertain {
@@ -201,7 +201,9 @@ func built(t *testing.T, fsys vfs.FS, path string, from, to int, value string) {
 
 // TestAnIngestThatReplacesAnEmptyRangeMakesNoTable has bounds that are equal or cross each other.
 func TestAnIngestThatReplacesAnEmptyRangeMakesNoTable(t *testing.T) {
-	db := storetest.OpenTiny(t)
+	o := storetest.Tiny(vfstest.NewMem())
+	l := listen(o)
+	db := l.open(t, o)
 	for lower, tables := range map[string]int{"b": 0, "c": 0, "a": 1} {
 		replace := &bloomkv.KeyRange{Lower: []byte(lower), Upper: []byte("b")}
 		before := len(db.Tables())
@@ -209,6 +211,20 @@ func TestAnIngestThatReplacesAnEmptyRangeMakesNoTable(t *testing.T) {
 		if n := len(db.Tables()) - before; n != tables {
 			t.Errorf("%s to b: %d tables, want %d", lower, n, tables)
 		}
+	}
+	if l.close(t); len(l.ingested) != 1 {
+		t.Errorf("%+v are told, want only what made a table", l.ingested)
+	}
+}
+
+func TestAnIngestOutOfOrderNamesTheKey(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	err := db.Ingest(t.Context(), func(yield func(bloomkv.KV, error) bool) {
+		_ = yield(bloomkv.KV{Key: []byte("a")}, nil) && yield(bloomkv.KV{Key: []byte("c")}, nil) &&
+			yield(bloomkv.KV{Key: []byte("b")}, nil)
+	}, bloomkv.IngestOptions{})
+	if !errors.Is(err, bloomkv.ErrOrder) || !strings.Contains(err.Error(), `key 3, "b", after "c"`) {
+		t.Errorf("%v, want that key 3 is out of order", err)
 	}
 	must(t, db.Close())
 }
@@ -279,7 +295,7 @@ func TestATableIsIngestedOnceAsLongAsItIsThere(t *testing.T) {
 	removals = 0 // the first of two fails
 	err = db.IngestTables(t.Context(), "c", "d")
 	if !errors.Is(err, bloomkv.ErrSameTable) || !errors.Is(err, fs.ErrPermission) ||
-		removals != 2 || tableFilesIn(t, mem, "db") != 1 {
+		removals != 2 || tableFilesIn(t, mem) != 1 {
 		t.Errorf("two tables with one id: %v, %d are removed", err, removals)
 	}
 	removals = -1 << 30
@@ -359,7 +375,8 @@ func TestTablesThatCannotBeIngestedLeaveNothing(t *testing.T) {
 		{[]string{deletes}, nil},
 	} {
 		err := db.IngestTables(t.Context(), c.paths...)
-		if err == nil || c.want != nil && !errors.Is(err, c.want) {
+		if err == nil || c.want != nil && !errors.Is(err, c.want) ||
+			errors.Is(err, bloomkv.ErrOrder) != errors.Is(c.want, bloomkv.ErrOrder) {
 			t.Errorf("%q: %v, want %v", c.paths, err, c.want)
 		}
 		for _, path := range c.paths {

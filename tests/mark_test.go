@@ -363,7 +363,8 @@ func TestSalvageKeepsAMarkOnlyIfNothingBeforeItIsLost(t *testing.T) {
 		saved := storetest.Open(t, "saved", storetest.Tiny(fsys))
 		wantMark(t, "damage in "+tt.part, saved.Mark, tt.want)
 		if string(report.Mark) != tt.want || says(report, "The new store has no mark") != (tt.want == "") {
-			t.Errorf("damage in %q: the report has the mark %q, want %q; %q", tt.part, report.Mark, tt.want, report.Unknown)
+			t.Errorf("damage in %q: the report has the mark %q, want %q; %q", tt.part, report.Mark, tt.want,
+				report.Unknown)
 		}
 		must(t, saved.Close())
 	}

@@ -193,7 +193,7 @@ func TestAnImportThatFindsTooFewNumbersLeavesTheStore(t *testing.T) {
 			continue
 		}
 		failed++
-		if n := tableFilesIn(t, mem, "db"); n != 1 || !strings.Contains(err.Error(), "numbers of files are exhausted") {
+		if n := tableFilesIn(t, mem); n != 1 || !strings.Contains(err.Error(), "numbers of files are exhausted") {
 			t.Errorf("%d numbers are left: %v, and %d tables", left, err, n)
 		}
 		must(t, hasKeys(mem, "db", "old"))

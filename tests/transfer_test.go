@@ -256,6 +256,9 @@ func TestAStoreThatIsOnlyReadOrClosedMakesNoTransfer(t *testing.T) {
 		if err := db.Import(t.Context(), r, bloomkv.ImportOptions{}); !errors.Is(err, want) || r.Len() != 9 {
 			t.Errorf("Import: %v, %d bytes are left of the stream, want %v and all", err, r.Len(), want)
 		}
+		if err := db.IngestTables(t.Context(), "no file"); !errors.Is(err, want) {
+			t.Errorf("IngestTables: %v, want %v", err, want)
+		}
 		i, err := db.Inventory(t.Context())
 		if reads := errors.Is(want, bloomkv.ErrReadOnly); reads != (err == nil) || reads != (i != nil) {
 			t.Errorf("Inventory: %v, %v", i, err)
@@ -310,12 +313,13 @@ func TestAnExportEndsWithItsStoreAtAnyWrite(t *testing.T) {
 				written += int64(len(p))
 				return len(p), nil
 			}))
+			want := map[bool]error{true: bloomkv.ErrClosed, false: syscall.EIO}[closes]
 			all = max(all, nth+1)
 			if last := nth > writes || closes && err == nil; last {
 				must(t, err)
 				all = nth
-			} else if want := map[bool]error{true: bloomkv.ErrClosed, false: syscall.EIO}[closes]; !errors.Is(err, want) ||
-				n != written || !closes && !strings.HasPrefix(err.Error(), "bloomkv: export: ") {
+			} else if !errors.Is(err, want) || n != written ||
+				!closes && !strings.HasPrefix(err.Error(), "bloomkv: export: ") {
 				t.Errorf("write %d: %d bytes of %d, %v; want %v", nth, n, written, err, want)
 			}
 			must(t, x.Close())

@@ -29,7 +29,8 @@ var must = testkit.Must
 // addTable adds a run with one table to a level. It has the given number of keys, each at the sequence number that seq
 // returns for its index, and range tombstones.
 func addTable(
-	t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, seq func(i int) ikey.Seq, dels ...rangedel.Fragment,
+	t *testing.T, fsys vfs.FS, v *manifest.Version, level, keys int, seq func(i int) ikey.Seq,
+	dels ...rangedel.Fragment,
 ) {
 	t.Helper()
 	var b bytes.Buffer
