@@ -465,6 +465,30 @@ func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
 	}
 }
 
+// TestAPromiseIsReportedIfItIsMissedByASixteenth sets what is promised, with all filters whole and as memory allows.
+func TestAPromiseIsReportedIfItIsMissedByASixteenth(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 100, mib)
+	for i, c := range []struct {
+		told   bool
+		passed float64
+		want   bool
+	}{
+		{false, 1, false},
+		{false, 1 + 1./17, false},
+		{false, 1 + 1./16, true},
+		{true, 1 + 1./16, false},
+		{true, 1 + 1./17, false},
+		{true, 1, true},
+	} {
+		s.told.promises = nil
+		s.Share.told.Store(c.told)
+		s.promise.Store(&Promises{Whole: 1, Full: filterplan.Promise{Passed: c.passed}})
+		if s.report(); (len(s.told.promises) == 1) != c.want || s.Share.told.Load() != (c.told != c.want) {
+			t.Errorf("case %d: %d reports, want one: %v", i, len(s.told.promises), c.want)
+		}
+	}
+}
+
 // TestReplacedFiltersTakeLittleMemory takes three quarters of the memory of filters. Those that are replaced stay until
 // the collector has run, so that not all may be replaced at once.
 func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
@@ -591,6 +615,31 @@ func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	if err := s.Load(s.table); err != nil || s.table.Keys.Bytes() != s.whole {
 		t.Errorf("%v; %d bytes of the filter are in memory, want all %d", err, s.table.Keys.Bytes(), s.whole)
 	}
+}
+
+func TestACopyOfAFilterThatCannotBeReadIsAnError(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	if c, err := s.CopyFilter(s.table, 0.01); err != nil || c.Read == 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	s.fail = errors.New("no read")
+	if _, err := s.CopyFilter(s.table, 0.01); !errors.Is(err, s.fail) {
+		t.Errorf("%v, want %v", err, s.fail)
+	}
+}
+
+// TestATableThatIsNotKnownIsNotReady reduces one whose tail was never read.
+func TestATableThatIsNotKnownIsNotReady(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 100, mib)
+	table := s.tree.NewTable(s.table.Meta)
+	if s.reduce(table); table.Ready.Load() {
+		t.Error("lookups may use a table that was never loaded")
+	}
+	must(t, s.Load(table))
+	if s.reduce(table); !table.Ready.Load() {
+		t.Error("lookups may not use a table that was loaded")
+	}
+	must(t, s.ReleaseTable(table))
 }
 
 func TestAStoreLoadsFiltersOnlyIfTheyMayGrow(t *testing.T) {
