@@ -204,15 +204,17 @@ func TestManyDamagesCostTheirRecords(t *testing.T) {
 	}
 }
 
-// TestARecordBehindOneLostByteIsFound has a byte between the header of the file and the first record.
+// TestARecordBehindOneLostByteIsFound has a byte between the header of the file and the only record.
 func TestARecordBehindOneLostByteIsFound(t *testing.T) {
-	data, _ := buildLog(t, "a")
-	data = slices.Insert(data, wal.FirstRecord, 0xff)
-	seal(data[wal.FirstRecord+1:], wal.FirstRecord+1)
-	got, lost, err := recordsIn(data)
-	if err != nil || !slices.Equal(got, []string{"a"}) ||
-		!slices.Equal(lost, []stretch{{wal.FirstRecord, wal.FirstRecord + 1}}) {
-		t.Errorf("%q, lost %v, %v; want the record and the byte", got, lost, err)
+	for _, payload := range []string{"a", ""} {
+		data, _ := buildLog(t, payload)
+		data = slices.Insert(data, wal.FirstRecord, 0xff)
+		seal(data[wal.FirstRecord+1:], wal.FirstRecord+1)
+		got, lost, err := recordsIn(data)
+		if err != nil || !slices.Equal(got, []string{payload}) ||
+			!slices.Equal(lost, []stretch{{wal.FirstRecord, wal.FirstRecord + 1}}) {
+			t.Errorf("%q, lost %v, %v; want the record %q and the byte", got, lost, err, payload)
+		}
 	}
 }
 

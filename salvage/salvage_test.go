@@ -441,8 +441,32 @@ func TestFiltersOfTheNewStoreFitInTheirMemory(t *testing.T) {
 	for _, table := range storetest.Recorded(t, mem, "new").Version.Tables() {
 		filters += table.FilterLen
 	}
-	if filters > 80<<10 {
+	if filters > 80<<10 || filters < 56<<10 {
 		t.Errorf("the filters of the new store have %d bytes, want about %d", filters, o.FilterMemory)
+	}
+}
+
+// TestTablesAreRankedByLevelRunAndNumber has a manifest that places all tables, and one that does not.
+func TestTablesAreRankedByLevelRunAndNumber(t *testing.T) {
+	for placed, want := range map[bool][]uint64{true: {2, 3, 1, 6, 5, 4}, false: {6, 5, 4, 3, 2, 1}} {
+		s := &salvage{}
+		for number, at := range map[uint64][2]int{1: {0, 3}, 2: {0, 5}, 3: {0, 4}, 4: {6, 1}, 5: {6, 1}, 6: {6, 2}} {
+			x := &table{number: number, placed: &manifest.Added{Level: at[0], Run: uint64(at[1])}}
+			if !placed && number == 4 {
+				x.placed = nil
+			}
+			s.tables = append(s.tables, x)
+		}
+		s.rank()
+		var got []uint64
+		for i, x := range s.tables {
+			if got = append(got, x.number); x.age != i+1 {
+				t.Errorf("table %d has the age %d, want %d", x.number, x.age, i+1)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("all placed %v: from the newest to the oldest %d, want %d", placed, got, want)
+		}
 	}
 }
 

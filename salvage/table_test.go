@@ -325,6 +325,25 @@ func TestALossOfABlockHasItsBounds(t *testing.T) {
 	}
 }
 
+// TestABlockOfZerosIsLost has no index. Less than FilterAlign of zeros, and only in front of a filter, are no loss.
+func TestABlockOfZerosIsLost(t *testing.T) {
+	large, _, _ := small(t, sstable.S2, false) // with a filter
+	tiny, _ := build(t, sstable.WriterOptions{ID: 77}, []kv{set("a", 9, "")})
+	for name, file := range map[string][]byte{"large, with a filter": large, "tiny, without": tiny} {
+		f, err := sstable.ParseFooter(file[len(file)-min(len(file), 2*sstable.FooterSize):], uint64(len(file)))
+		must(t, err)
+		starts, _ := extents(t, file)
+		from, to := starts[len(starts)-2], starts[len(starts)-1]
+		clear(file[from:to])
+		file[f.Index.Offset]++
+		m := sstable.Meta{ID: f.ID, Size: uint64(len(file)), TailLen: f.TailLen, FilterLen: f.FilterLen}
+		_, _, lost := salvaged(t, bytes.NewReader(file), len(file), m)
+		if l := lost[len(lost)-1]; l.Part != "data blocks" || int(l.Offset) != from {
+			t.Errorf("%s: a block of %d bytes is zeros: lost %+v", name, to-from, lost)
+		}
+	}
+}
+
 // reseal corrects the checksum of a part of the tail.
 func reseal(f sstable.Footer, e sstable.Extent, body []byte) {
 	n := len(body) - 4
