@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"sort"
@@ -614,6 +615,52 @@ func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	s.fail = nil
 	if err := s.Load(s.table); err != nil || s.table.Keys.Bytes() != s.whole {
 		t.Errorf("%v; %d bytes of the filter are in memory, want all %d", err, s.table.Keys.Bytes(), s.whole)
+	}
+}
+
+// TestFiltersOfPrefixesAreLoadedOnlyIfFiltersAreAsked has a plan without filters, and none at all.
+func TestFiltersOfPrefixesAreLoadedOnlyIfFiltersAreAsked(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	none, plans := filterplan.Plan{FPR: 1}, s.Plans()
+	for l := range none.Levels {
+		none.Levels[l].Rate = 1
+	}
+	s.plans.Store(&filterplan.Plans{Now: &none})
+	s.planned.Store(nil)
+	_, before := s.TailLoads()
+	must(t, s.LoadPrefixes(s.table))
+	if _, after := s.TailLoads(); after != before || s.planned.Load() != nil {
+		t.Errorf("%d bytes are read for a store without filters", after-before)
+	}
+	s.plans.Store(plans)
+	must(t, s.LoadPrefixes(s.table))
+	if _, after := s.TailLoads(); after == before || s.planned.Load() == nil {
+		t.Errorf("%d bytes are read for a store with filters, which has divided its memory %v", after-before,
+			s.planned.Load() != nil)
+	}
+}
+
+func TestTheCacheGivesWayToAFilterThatIsLoaded(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100_000, mib)
+	s.table.Keys.Most.Store(0)
+	s.reduce(s.table)
+	p.fit()
+	before := p.Blocks.Stats().Capacity
+	s.table.Keys.Most.Store(math.MaxInt64)
+	must(t, s.Load(s.table))
+	if less := before - p.Blocks.Stats().Capacity; less < s.whole*9/10 || less > s.whole*11/10 {
+		t.Errorf("the cache has %d bytes less, want about the %d of the filter", less, s.whole)
+	}
+}
+
+func TestRestoreDividesMemoryForWhatIsKnownOnlyNow(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100, mib)
+	p.unplanned.Store(true)
+	s.planned.Store(nil)
+	if s.Restore(t.Context()); p.unplanned.Load() || s.planned.Load() == nil {
+		t.Error("memory is not divided")
 	}
 }
 

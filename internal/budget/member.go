@@ -173,11 +173,7 @@ func (m *member) reduce(t *tree.Table) {
 // ready makes lookups use the filter of a table as it is in memory, and that in the file if it is worth it.
 func (m *member) ready(t *tree.Table) {
 	if forms := t.Keys.Forms(m.RateOf(t)); forms != nil {
-		form := forms[0]
-		if t.Keys.Bytes() > 0 {
-			form = t.Keys.State().Form
-		}
-		t.Reader.AskInFile(filterplan.WorthAsking(form, forms[len(forms)-1].Rate))
+		t.Reader.AskInFile(filterplan.WorthAsking(t.Keys.State().Form, forms[len(forms)-1].Rate))
 	}
 	t.Ready.Store(true)
 }
