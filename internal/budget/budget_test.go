@@ -51,6 +51,12 @@ var must = testkit.Must
 // join returns a store that shares p. Its table has the given number of keys, its memtables the given size in bytes.
 func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	t.Helper()
+	return joinWith(t, p, keys, memtable, sstable.PrefixRule{})
+}
+
+// joinWith returns a store as join does, which has a filter of prefixes by a rule.
+func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.PrefixRule) *testStore {
+	t.Helper()
 	s := &testStore{told: new(observer)}
 	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpReadAt {
@@ -67,7 +73,9 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	f, err := fsys.Create("db/" + filename.Base(filename.Table, number))
 	must(t, err)
 	var file bytes.Buffer
-	w := sstable.NewWriter(&file, sstable.WriterOptions{ID: 1, Filter: plans.Now.Levels[manifest.NumLevels-1].Params})
+	w := sstable.NewWriter(&file, sstable.WriterOptions{
+		ID: 1, Filter: plans.Now.Levels[manifest.NumLevels-1].Params, Prefix: prefix,
+	})
 	for i := range keys {
 		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%07d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil))
 	}
@@ -86,7 +94,7 @@ func join(t *testing.T, p *Pool, keys int, memtable int64) *testStore {
 	version.Levels[manifest.NumLevels-1] = []manifest.Run{{ID: 1, Tables: []*manifest.Table{meta}}}
 	tr.Recover(manifest.State{Version: version, NextFile: number + 1, LastSeq: 1, Seed: 7})
 	s.Share, err = p.Join(Config{
-		Tree: tr, MemtableSize: memtable, Planner: planner, Plans: plans, Observer: s.told,
+		Tree: tr, MemtableSize: memtable, Planner: planner, Plans: plans, Prefix: prefix, Observer: s.told,
 	})
 	must(t, err)
 	tr.Begin(tr.FirstState(nil, memtable), 1)
@@ -637,6 +645,30 @@ func TestFiltersOfPrefixesAreLoadedOnlyIfFiltersAreAsked(t *testing.T) {
 	if _, after := s.TailLoads(); after == before || s.planned.Load() == nil {
 		t.Errorf("%d bytes are read for a store with filters, which has divided its memory %v", after-before,
 			s.planned.Load() != nil)
+	}
+}
+
+// TestFiltersOfPrefixesGetWhatThoseOfKeysLeave takes memory from both until only half of the prefixes fit.
+func TestFiltersOfPrefixesGetWhatThoseOfKeysLeave(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := joinWith(t, p, 100_000, mib, sstable.PrefixLen(9))
+	must(t, s.LoadPrefixes(s.table))
+	whole := s.table.Prefixes.Bytes()
+	for _, left := range []int64{whole, whole / 2} {
+		take(p, s.whole+left)
+		p.Rebalance()
+		if keys, got := s.table.Keys.Bytes(), s.table.Prefixes.Bytes(); keys != s.whole || got == 0 && left == whole ||
+			(got < whole) != (left < whole) {
+			t.Errorf("keys have %d bytes of %d, prefixes %d, want up to %d", keys, s.whole, got, left)
+		}
+	}
+}
+
+func TestReplacedFiltersMayTakeASixteenth(t *testing.T) {
+	for memory, want := range map[int64]int64{4 * mib: mib, 8 * mib: 2 * mib, 16 * mib: 2 * mib, 64 * mib: 4 * mib} {
+		if got := NewPool(memory, 8).mostReplaced(); got != want {
+			t.Errorf("of %d bytes: %d, want %d", memory, got, want)
+		}
 	}
 }
 
