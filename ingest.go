@@ -71,10 +71,9 @@ func (db *DB) writeSorted(
 	var dels rangedel.List
 	if r := opts.Replace; r != nil {
 		lo, hi := bytes.Clone(cutBound(r.Lower)), bytes.Clone(cutBound(r.Upper))
-		if hi == nil || bytes.Compare(lo, hi) < 0 {
-			seq = 1 // a tombstone does not delete keys with its own sequence number
-			dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
-		}
+		seq = 1 // a tombstone does not delete keys with its own sequence number
+		// An empty range gives none.
+		dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
 	}
 	load := compaction.NewLoader(db.work.Env(0), dels)
 	finished := false

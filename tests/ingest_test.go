@@ -212,8 +212,17 @@ func TestAnIngestThatReplacesAnEmptyRangeMakesNoTable(t *testing.T) {
 			t.Errorf("%s to b: %d tables, want %d", lower, n, tables)
 		}
 	}
-	if l.close(t); len(l.ingested) != 1 {
-		t.Errorf("%+v are told, want only what made a table", l.ingested)
+	for _, lower := range []string{"b", "c"} { // with a key, there is a table, but no range delete
+		replace := &bloomkv.KeyRange{Lower: []byte(lower), Upper: []byte("b")}
+		pairs := storetest.PairsOf(map[string]string{lower: ""})
+		must(t, db.Ingest(t.Context(), pairs, bloomkv.IngestOptions{Replace: replace}))
+	}
+	dels := uint64(0)
+	for _, table := range db.Tables() {
+		dels += table.RangeDeletes
+	}
+	if l.close(t); len(l.ingested) != 3 || dels != 1 {
+		t.Errorf("%+v are told, and %d range deletes; want only what made a table, and one", l.ingested, dels)
 	}
 }
 
