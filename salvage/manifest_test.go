@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -47,7 +48,7 @@ func history(tb testing.TB) (manifest.State, []*manifest.Edit) {
 	log := func(number uint64) *manifest.LogMark { return &manifest.LogMark{Number: number, Synced: 32} }
 	return manifest.State{Version: v, NextFile: 10, LastSeq: 50, MinLog: 8, Log: log(8)}, []*manifest.Edit{
 		{NextFile: 12, Added: []manifest.Added{added(0, 10, 10, "a", "z")}, MinLog: 9},
-		{NextFile: 12, LastSeq: 100, Log: log(11)},
+		{NextFile: 12, LastSeq: 100, Log: log(11), Mark: batch.Mark{Seq: 60, Bytes: []byte("mark")}},
 		{
 			NextFile: 20, Deleted: []manifest.Deleted{{Number: 10}, {Number: 4}, {Level: 6, Number: 2}},
 			Added: []manifest.Added{added(6, 0, 12, "e", "j"), added(2, 10, 10, "a", "z")},
@@ -100,7 +101,8 @@ func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
 		must(t, err)
 		got, lost := traced(t, m, 9)
 		if len(lost) > 0 || !got.whole || !got.snapshot || got.number != 9 || got.lastSeq != want.LastSeq ||
-			got.minLog != want.MinLog || !reflect.DeepEqual(got.log, want.Log) {
+			got.minLog != want.MinLog || !reflect.DeepEqual(got.log, want.Log) ||
+			!reflect.DeepEqual(got.mark, want.Mark) {
 			t.Errorf("lost %v, %+v, want %+v", lost, got, want)
 		}
 		live := map[uint64]bool{}

@@ -44,6 +44,8 @@ type testStore struct {
 	table *tree.Table
 	whole int64 // bytes of its filter
 	fail  error // of all reads of files, unless it is nil
+
+	failClose error // of all closes of files, unless it is nil
 }
 
 var must = testkit.Must
@@ -59,10 +61,14 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	t.Helper()
 	s := &testStore{told: new(observer)}
 	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
-		if op.Kind == vfstest.OpReadAt {
+		switch op.Kind { //nolint:exhaustive // the others succeed
+		case vfstest.OpReadAt:
 			return s.fail
+		case vfstest.OpClose:
+			return s.failClose
+		default:
+			return nil
 		}
-		return nil
 	})
 	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Options{FPR: 0.01, Ratio: 10}.Planner()
@@ -603,6 +609,30 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 	}
 }
 
+func TestLeaveReportsThatAFileCannotBeClosed(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 100, mib)
+	s.tree.Close()
+	last := s.tree.End()
+	s.failClose = errors.New("no close")
+	if err := s.Leave(last); !errors.Is(err, s.failClose) {
+		t.Errorf("%v, want %v", err, s.failClose)
+	}
+}
+
+// TestAWholeFilterIsPlannedWithoutABound is right even if the filter turns out to be larger, once it is read.
+func TestAWholeFilterIsPlannedWithoutABound(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	for _, left := range []int64{s.whole / 2, s.whole} {
+		take(p, left)
+		p.dropped.Store(true)
+		p.Rebalance()
+		if most := s.table.Keys.Most.Load(); (most == math.MaxInt64) != (left == s.whole) || most == s.whole {
+			t.Errorf("%d bytes of %d are left: planned are up to %d", left, s.whole, most)
+		}
+	}
+}
+
 // TestALoadReportsThatItCannotReadTheFilter drops the filter of a table, and loads it again.
 func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	p := NewPool(16*mib, 8)
@@ -645,6 +675,32 @@ func TestFiltersOfPrefixesAreLoadedOnlyIfFiltersAreAsked(t *testing.T) {
 	if _, after := s.TailLoads(); after == before || s.planned.Load() == nil {
 		t.Errorf("%d bytes are read for a store with filters, which has divided its memory %v", after-before,
 			s.planned.Load() != nil)
+	}
+}
+
+// TestATableWithoutAFilterShallHaveNoPrefixes has a table with a filter of prefixes, which a plan without filters has
+// no more.
+func TestATableWithoutAFilterShallHaveNoPrefixes(t *testing.T) {
+	s := joinWith(t, NewPool(16*mib, 8), 100, mib, sstable.PrefixLen(9))
+	meta := *s.table.Meta
+	if s.OffPlan(manifest.NumLevels-1, s.table, []*filterplan.Plan{s.Plans().Now}) {
+		t.Error("a table as planned is off plan")
+	}
+	none, err := s.planner.First(1)
+	must(t, err)
+	meta.FilterRate = 1
+	s.table.Meta = &meta
+	if filterplan.Off([]*filterplan.Plan{none.Now}, manifest.NumLevels-1, 1) ||
+		!s.OffPlan(manifest.NumLevels-1, s.table, []*filterplan.Plan{none.Now}) {
+		t.Error("a table with prefixes is on a plan without filters")
+	}
+}
+
+func TestPrefixesThatCannotBeReadAreAnError(t *testing.T) {
+	s := joinWith(t, NewPool(16*mib, 8), 100, mib, sstable.PrefixLen(9))
+	s.fail = errors.New("no read")
+	if err := s.LoadPrefixes(s.table); !errors.Is(err, s.fail) {
+		t.Errorf("%v, want %v", err, s.fail)
 	}
 }
 
