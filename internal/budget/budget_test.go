@@ -61,7 +61,7 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	t.Helper()
 	s := &testStore{told: new(observer)}
 	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
-		switch op.Kind { //nolint:exhaustive // the others succeed
+		switch op.Kind {
 		case vfstest.OpReadAt:
 			return s.fail
 		case vfstest.OpClose:
