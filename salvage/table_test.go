@@ -444,9 +444,21 @@ func TestASearchFindsBlocksOfAnyLength(t *testing.T) {
 			}
 		}
 	}
+	last := append([]byte("1"), byte(sstable.LastCodec))
+	last = binary.LittleEndian.AppendUint32(last, crc32.Update(^of.Before(sstable.KindData, 0), castagnoli, last))
+	if n, ok := search(last, true).length(0, nearBlock); n != 1 || !ok {
+		t.Errorf("%d bytes of the last codec, %v", n, ok)
+	}
 	many := sealed(of, strings.Split(strings.Repeat("x", 2*maxWrong), "")...)
 	if _, _, ok := search(many, false).next(0); ok || calls != maxWrong {
 		t.Errorf("%d blocks are refused, want that the search gives up after %d", calls, maxWrong)
+	}
+	q, found := search(many, true), 0
+	for at, n, ok := q.next(0); ok; at, n, ok = q.next(at + uint64(n) + sstable.TrailerSize) {
+		found++
+	}
+	if found != 2*maxWrong {
+		t.Errorf("%d blocks are found, want %d", found, 2*maxWrong)
 	}
 }
 
