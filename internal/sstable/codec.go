@@ -37,14 +37,11 @@ func (c Codec) String() string {
 
 var errDecoded = errors.New("decoded length differs from the index")
 
-// compress appends src to dst, compressed by c if that saves an eighth, and returns the codec used. It allocates
-// nothing once dst is large enough.
+// compress appends src, of at most maxCoded bytes, to dst, compressed by c if that saves an eighth, and returns the
+// codec used. It allocates nothing once dst is large enough.
 func compress(dst, src []byte, c Codec) ([]byte, Codec) {
 	start := len(dst)
 	limit := len(src) - len(src)/8
-	if len(src) > maxCoded {
-		c = None
-	}
 	switch c {
 	case S2:
 		dst = grow(dst, s2.MaxEncodedLen(len(src)))

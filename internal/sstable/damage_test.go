@@ -238,6 +238,40 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 	}
 }
 
+// A failsOnce is a file that fails at the write after some others, and that takes those behind it.
+type failsOnce struct{ after int }
+
+func (w *failsOnce) Write(b []byte) (int, error) {
+	if w.after--; w.after == -1 {
+		return 0, errDisk
+	}
+	return len(b), nil
+}
+
+// TestNoFailedWriteOfATableIsLost writes a table of large and small blocks, the last of which is written at the end.
+func TestNoFailedWriteOfATableIsLost(t *testing.T) {
+	for n := 0; ; n++ {
+		to := &failsOnce{n}
+		w := NewWriter(to, WriterOptions{ID: 1, Filter: filterParams(t, 0.01)})
+		var err error
+		for i, size := range []int{writeSize + 1, writeSize, 200, writeSize} {
+			key := ikey.Key{User: fmt.Append(nil, i), Trailer: ikey.MakeTrailer(1, ikey.Set)}
+			err = errors.Join(err, w.Add(key, make([]byte, size)))
+		}
+		info, end := w.Finish()
+		if to.after >= 0 {
+			must(t, errors.Join(err, end))
+			if n < 6 {
+				t.Errorf("%d writes", n)
+			}
+			return
+		}
+		if !errors.Is(end, errDisk) || info.Size != 0 {
+			t.Errorf("write %d fails: %v, a table of %d bytes", n, end, info.Size)
+		}
+	}
+}
+
 // TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
 func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)

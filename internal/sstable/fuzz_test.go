@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -234,6 +235,10 @@ func TestAVersionOfTheFutureIsNotDamage(t *testing.T) {
 	for at, want := range map[int]error{0: ErrVersion, 7: ErrVersion, 8: corrupt.Err, extraSize - 5: corrupt.Err} {
 		file, info := smallInParts(t, None)
 		file[len(file)-footerSize-extraSize+at] |= 0x40 // flags, reserved bytes
+		err := newReader(file, info, 0).Load(0)
+		if !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), "footer: checksum") {
+			t.Errorf("byte %d in front of the footer: %v, want damage of the footer", at, err)
+		}
 		fixFooter(file, info.Size)
 		if err := newReader(file, info, 0).Load(0); !errors.Is(err, want) {
 			t.Errorf("byte %d in front of the footer: %v, want %v", at, err, want)

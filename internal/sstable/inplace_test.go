@@ -2,6 +2,7 @@ package sstable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -242,6 +243,35 @@ func TestAPartInPlaceIsVerifiedOncePerResidence(t *testing.T) {
 			t.Errorf("%d reads of a part and a block that are not in memory, want 2", f.reads)
 		}
 	})
+}
+
+// TestAPartThatDoesNotFitIsCheckedWholeAgain gives a part that was checked another payload, whose first entry is
+// impossible and whose checksum is right.
+func TestAPartThatDoesNotFitIsCheckedWholeAgain(t *testing.T) {
+	kvs := numbered()
+	r, f := inPlaceTable(t, ways[1], WriterOptions{}, kvs)
+	top := r.top.Load()
+	var of []kv
+	for _, v := range kvs {
+		if top.find([]byte(v.key)) == 3 {
+			of = append(of, v)
+		}
+	}
+	first, last := of[0], of[len(of)-1]
+	mustGet(t, r, last)
+	w := &top.parts[3]
+	b := f.content[w.offset:][:w.length]
+	v, err := viewPart(b)
+	must(t, err)
+	binary.LittleEndian.PutUint32(v.entries[4:], maxCoded+1) // decoded
+	sealed := NewSeal(1).appendTrailer(bytes.Clone(b), 0, KindPart, w.offset, None)
+	copy(f.content[w.offset:], sealed)
+	mustGet(t, r, last)
+	for _, v := range []kv{first, last} {
+		if _, _, err := get(r, v.key, 9); !errors.Is(err, corrupt.Err) {
+			t.Errorf("%s: %v, want damage", v.key, err)
+		}
+	}
 }
 
 // TestALookupSurvivesChangesOfAMappedPart changes bytes of parts that were verified just before.
