@@ -583,8 +583,10 @@ func TestADamagedStoreGivesNoGeneration(t *testing.T) {
 		!strings.Contains(err.Error(), "offset 0") {
 		t.Errorf("Make: %v, want damage at offset 0", err)
 	}
-	if all, err := backup.List(ctx, d); err != nil || len(all) > 0 {
-		t.Errorf("generations %v, %v; want none", all, err)
+	for _, kind := range []string{"generations/", "tables/"} {
+		if all, err := d.List(ctx, kind); err != nil || len(all) > 0 {
+			t.Errorf("%v, %v; want none, and no part of one", all, err)
+		}
 	}
 	must(t, errors.Join(d.Close(), db.Close()))
 }
@@ -599,6 +601,24 @@ func onlyTable(t *testing.T, fsys vfs.FS) string {
 		t.Fatal(names)
 	}
 	return "db/" + names[i]
+}
+
+// TestANameLikeThatOfATableIsNoTable has an object whose name begins as that of the table of a store.
+func TestANameLikeThatOfATableIsNoTable(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
+	db, write := written(t)
+	write()
+	for _, suffix := range []string{"", "0", ".old"} {
+		r, err := backup.Make(ctx, db, d)
+		if err != nil || r.Stored != r.Tables || r.Tables != 1 {
+			t.Errorf("beside %q: %+v, %v; want that the table is stored", suffix, r, err)
+		}
+		names, err := d.List(ctx, "tables/")
+		must(t, err)
+		must(t, d.Put(ctx, names[0]+suffix+"x", strings.NewReader("")))
+		must(t, d.Delete(ctx, names[0]))
+	}
+	must(t, d.Close())
 }
 
 // TestVerifyComparesFingerprints stores a table under the name that another fingerprint in the generation gives it.

@@ -485,22 +485,25 @@ func TestAnErrorOfAFileIsNotDamage(t *testing.T) {
 }
 
 func TestAnInventoryIsChecked(t *testing.T) {
-	ids := []ID{{2, 3, 4}, {1, 2, 3}}
+	ids := []ID{{2, 3, 4}, {1, 3, 4}}
 	whole := AppendInventory(nil, ids)
 	if ids[0].ID != 2 {
 		t.Error("the caller's list is sorted")
 	}
 	for name, c := range map[string]struct {
-		at, offset int
-		want       error
+		at     int
+		add    byte
+		offset int
+		want   error
 	}{
-		"magic":    {0, 0, corrupt.Err},
-		"version":  {8, 8, corrupt.ErrUnsupportedVersion},
-		"after":    {inventoryHead, inventoryHead + idSize, corrupt.Err},
-		"checksum": {len(whole) - 1, 0, corrupt.Err},
+		"magic":                  {0, 9, 0, corrupt.Err},
+		"version":                {8, 9, 8, corrupt.ErrUnsupportedVersion},
+		"after":                  {inventoryHead, 9, inventoryHead + idSize, corrupt.Err},
+		"after 0000000000000002": {inventoryHead, 1, inventoryHead + idSize, corrupt.Err}, // the same one
+		"checksum":               {len(whole) - 1, 9, 0, corrupt.Err},
 	} {
 		b := bytes.Clone(whole)
-		b[c.at] += 9
+		b[c.at] += c.add
 		_, err := ReadInventory(bytes.NewReader(b))
 		e, ok := errors.AsType[*corrupt.Error](err)
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), name) || ok && e.Offset != int64(c.offset) {
