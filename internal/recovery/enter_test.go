@@ -115,3 +115,16 @@ func TestADirectoryThatIsLeftIsNeitherLockedNorHeld(t *testing.T) {
 		must(t, again.Close())
 	}
 }
+
+// TestATableThatAnotherManifestMayNameIsKept has a second manifest, which may be that of a change under way.
+func TestATableThatAnotherManifestMayNameIsKept(t *testing.T) {
+	mem := storeOf(t, "000008.sst", "MANIFEST-000003", "MANIFEST-000004")
+	listed, err := Survey(mem, "db")
+	must(t, err)
+	listed.found(mem, "db").RemoveUnfinished(mem, "db", stateOf(), new(stays))
+	names, err := mem.List("db")
+	must(t, err)
+	if !slices.Contains(names, "000008.sst") {
+		t.Errorf("there are %v, want the table too", names)
+	}
+}

@@ -63,3 +63,22 @@ func TestAReplayStopsAtTheFirstFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestAReplayKeepsNoMoreThanItsMemtable replays five records, each of which fills a memtable.
+func TestAReplayKeepsNoMoreThanItsMemtable(t *testing.T) {
+	for _, readOnly := range []bool{false, true} {
+		s := newStore(t, "5 2; 6 3")
+		r := Replay{
+			Logs: *s.reader(nil), MemtableSize: 1, Observer: new(stays),
+			Env: compaction.Env{FS: s.mem, Dir: "db", Numbers: new(compaction.Counter), TableSize: 1 << 20},
+		}
+		if !readOnly {
+			r.Manifest = new(recorder)
+		}
+		got, err := r.Run(t.Context(), s.logs)
+		must(t, err)
+		if n := len(r.added) + len(got.Memtables); n != 5 || readOnly != (len(r.added) == 0) {
+			t.Errorf("read-only %v: %d tables and %d memtables, want 5", readOnly, len(r.added), len(got.Memtables))
+		}
+	}
+}
