@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // endless has bytes for ever, and counts those that were read.
@@ -115,6 +117,32 @@ func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
 	_ = here.Close()
 	if n := <-written; n > 2*maxHeader {
 		t.Errorf("%d bytes were read, want at most %d", n, 2*maxHeader)
+	}
+}
+
+func TestALayerKeepsNoConnectionThatIsClosed(t *testing.T) {
+	l := newStreamLayer(&Options{Address: "a:1"})
+	here, there := net.Pipe()
+	defer there.Close()
+	c, err := l.keep(here, bufio.NewReader(here))
+	testkit.Must(t, err)
+	testkit.Must(t, c.Close())
+	if len(l.open) > 0 {
+		t.Errorf("%d connections are kept", len(l.open))
+	}
+}
+
+func TestARequestThatCannotBeUpgradedIsAnswered(t *testing.T) {
+	for upgrade, want := range map[string]int{
+		"": http.StatusBadRequest, "websocket": http.StatusBadRequest, raftProtocol: http.StatusInternalServerError,
+	} {
+		r := httptest.NewRequest(http.MethodPost, raftPath, http.NoBody)
+		r.Header.Set("Upgrade", upgrade)
+		w := httptest.NewRecorder() // which has no connection
+		newStreamLayer(&Options{Address: "a:1"}).accept(w, r)
+		if w.Code != want {
+			t.Errorf("upgrade to %q: %d, want %d", upgrade, w.Code, want)
+		}
 	}
 }
 

@@ -112,15 +112,17 @@ func TestCommandsAreAppliedTogetherUpToABound(t *testing.T) {
 
 func TestAnEntryHasItsExtensions(t *testing.T) {
 	raw := appendEntry(nil, &raft.Log{Term: 1, Extensions: []byte("ext"), Data: []byte("data")})
-	for size, want := range map[uint64]string{0: "extdata", 3: "data", 7: "", 8: "an error", 1 << 63: "an error"} {
+	for size, want := range map[uint64]string{
+		0: "|extdata", 3: "ext|data", 7: "extdata|", 8: "an error", 1 << 63: "an error",
+	} {
 		binary.LittleEndian.PutUint64(raw[17:], size)
 		var l raft.Log
 		got := "an error"
 		if err := parseEntry(raw, &l); err == nil {
-			got = string(l.Data)
+			got = string(l.Extensions) + "|" + string(l.Data)
 		}
 		if got != want {
-			t.Errorf("extensions of %d bytes: the data is %q, want %q", size, got, want)
+			t.Errorf("extensions of %d bytes: they and the data are %q, want %q", size, got, want)
 		}
 	}
 	if err := parseEntry(raw[:entryHeader-1], new(raft.Log)); err == nil {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/bloomkv/bloomkv"
@@ -123,10 +124,26 @@ func TestAScanHasABound(t *testing.T) {
 	}
 	for _, limit := range []int{0, -1, maxScan + 1} {
 		w := answerOf(t, g.node("a"), http.MethodGet, fmt.Sprintf("/v1/scan?limit=%d", limit), "localhost", "")
-		if w.Code != http.StatusBadRequest {
-			t.Errorf("limit %d: %d, want %d", limit, w.Code, http.StatusBadRequest)
+		if w.Code != http.StatusBadRequest || bytes.Contains(w.Body.Bytes(), []byte("pairs")) {
+			t.Errorf("limit %d: %d, %.100q, want %d and no pairs", limit, w.Code, w.Body, http.StatusBadRequest)
 		}
 	}
+}
+
+// The connection of a writer ends in the middle of the value.
+func TestAValueThatBreaksOffIsNotPut(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "v")
+	part := io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/kv?key=k", part)
+	r.Host = "localhost"
+	w := httptest.NewRecorder()
+	g.node("a").Handler().ServeHTTP(w, r)
+	if w.Code != http.StatusBadRequest {
+		t.Errorf("%d, want %d", w.Code, http.StatusBadRequest)
+	}
+	g.want("a", "k", "v")
 }
 
 // The key of a scan is overwritten by the next one.

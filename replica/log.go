@@ -99,10 +99,7 @@ func parseEntry(raw []byte, l *raft.Log) error {
 	if at := int64(binary.LittleEndian.Uint64(raw[9:])); at != 0 { //nolint:gosec // was int64
 		l.AppendedAt = time.Unix(0, at)
 	}
-	l.Extensions, l.Data = nil, raw[entryHeader+extensions:]
-	if extensions > 0 {
-		l.Extensions = raw[entryHeader : entryHeader+extensions]
-	}
+	l.Extensions, l.Data = raw[entryHeader:entryHeader+extensions], raw[entryHeader+extensions:]
 	return nil
 }
 
