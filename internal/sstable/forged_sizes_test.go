@@ -137,9 +137,9 @@ func TestWhatATableClaimsOfItsSizesIsNotAllocated(t *testing.T) {
 			prefixes: true, blocks: 1 << 20, keys: 1 << 23,
 		}, "filter of 8388608 keys"},
 		{"a filter of MiB for more entries than fit the data", forgery{
-			blocks: 1 << 20, keys: 1 << 23,
-			props: func(p *Properties) { p.FilterKeys, p.Entries = 1<<23, 1<<23 },
-		}, "8388608 entries in"},
+			blocks: 1 << 17, keys: 1 << 20,
+			props: func(p *Properties) { p.FilterKeys, p.Entries = 1<<20, 1<<20 },
+		}, "1048576 entries in"},
 		{"an index in parts, and a filter of MiB", forgery{parts: true, blocks: 1 << 20, keys: 36}, "blocks for 36"},
 		{"an index of GiB", forgery{keys: 36, foot: func(f *footer) { f.indexLen = maxTail }}, "tail of"},
 		{"an index of TiB", forgery{keys: 36, foot: func(f *footer) { f.indexLen = tib }}, "want at most"},
