@@ -204,7 +204,7 @@ func (r *Report) store(ctx context.Context, from io.Reader, s Storage) error {
 	}
 	return put(ctx, s, generationName(r.Generation), func(to io.Writer) error {
 		_, err := w.Write(to, nil)
-		return err
+		return err // only if the storage has stopped reading
 	})
 }
 

@@ -691,8 +691,10 @@ func TestAPruneEndsWithTheErrorOfItsStorage(t *testing.T) {
 			}
 			must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
 		}
+		failed := false // once is enough
 		s.fails = func(call, name string) error {
-			if call == c.call && strings.HasPrefix(name, c.prefix) {
+			if !failed && call == c.call && strings.HasPrefix(name, c.prefix) {
+				failed = true
 				return c.err
 			}
 			return nil
@@ -703,6 +705,7 @@ func TestAPruneEndsWithTheErrorOfItsStorage(t *testing.T) {
 		if err := backup.Prune(t.Context(), s, 1); !errors.Is(err, c.want) {
 			t.Errorf("%s %s: %v, want %v", c.call, c.prefix, err, c.want)
 		}
+		failed = false
 		if _, err := backup.Make(t.Context(), db, s); c.call == "list" && !errors.Is(err, c.err) {
 			t.Errorf("%s %s: Make returns %v, want %v", c.call, c.prefix, err, c.err)
 		}
