@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -53,6 +54,28 @@ func TestADirectoryWithoutAStoreIsRefused(t *testing.T) {
 		}
 		if _, s, err := Load(c.fsys, "db", c.mode); !errors.Is(err, c.load) || s != nil {
 			t.Errorf("%s: Load returns %v, %v, want %v", c.name, s, err, c.load)
+		}
+	}
+}
+
+// TestNumbersAreSkippedWhereTheStoreMayBeChanged loads a store whose last log may have been lost in a power cut.
+func TestNumbersAreSkippedWhereTheStoreMayBeChanged(t *testing.T) {
+	for _, c := range []struct {
+		readOnly bool
+		log      string
+		want     ikey.Seq
+	}{{false, "", skip(lastSeq)}, {true, "", lastSeq}, {false, "000009.log", lastSeq}} {
+		mem := storeOf(t)
+		l, err := manifest.Create(mem, "db", 3, manifest.State{NextFile: 20, LastSeq: lastSeq})
+		must(t, err)
+		must(t, l.Close())
+		if c.log != "" {
+			put(t, mem, "db/"+c.log, "")
+		}
+		_, s, err := Load(mem, "db", Mode{ReadOnly: c.readOnly})
+		must(t, err)
+		if s.LastSeq != c.want {
+			t.Errorf("read-only %v, with log %q: %d, want %d", c.readOnly, c.log, s.LastSeq, c.want)
 		}
 	}
 }
