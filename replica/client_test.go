@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
@@ -129,6 +132,69 @@ func TestALayerKeepsNoConnectionThatIsClosed(t *testing.T) {
 	testkit.Must(t, c.Close())
 	if len(l.open) > 0 {
 		t.Errorf("%d connections are kept", len(l.open))
+	}
+}
+
+func TestALayerThatIsClosedHasNoConnection(t *testing.T) {
+	l := newStreamLayer(&Options{Address: "a:1"})
+	here, there := net.Pipe()
+	c, err := l.keep(here, bufio.NewReader(here))
+	testkit.Must(t, errors.Join(err, l.Close(), l.Close()))
+	select {
+	case <-l.closed:
+	default:
+		t.Fatal("whoever waits for a connection still does")
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept: %v, want net.ErrClosed", err)
+	}
+	if err := c.SetDeadline(time.Time{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a connection of before: %v, want that it is closed", err)
+	}
+	late, _ := net.Pipe()
+	if _, err := l.keep(late, bufio.NewReader(late)); !errors.Is(err, net.ErrClosed) {
+		t.Fatalf("a late connection: %v, want net.ErrClosed", err)
+	}
+	if err := late.SetDeadline(time.Time{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a late connection: %v, want that it is closed", err)
+	}
+	_ = there.Close()
+}
+
+func TestAnAnswerThatIsNoUpgradeIsAnError(t *testing.T) {
+	node := httptest.NewServer(http.NotFoundHandler())
+	defer node.Close()
+	l := newStreamLayer(&Options{Address: "a:1"})
+	address := strings.TrimPrefix(node.URL, "http://")
+	if _, err := l.Dial(raft.ServerAddress(address), time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "404 Not Found, want an upgrade") || len(l.open) > 0 {
+		t.Errorf("%v, %d connections are kept", err, len(l.open))
+	}
+}
+
+// TestAProblemIsTheSameOnBothSides sends errors from one node to another.
+func TestAProblemIsTheSameOnBothSides(t *testing.T) {
+	for _, sent := range problems {
+		want := sent.err
+		if errors.Is(want, ErrClosed) || errors.Is(want, ErrNoLeader) {
+			want = errNotLeader // another node may do it
+		}
+		w := httptest.NewRecorder()
+		writeProblem(w, fmt.Errorf("no: %w", sent.err))
+		got := readProblem(w.Result())
+		for _, other := range problems {
+			if errors.Is(got, other.err) != errors.Is(want, other.err) {
+				t.Errorf("%v: %v, want %v and no other", sent.err, got, want)
+			}
+		}
+		if w.Code != sent.status || !strings.Contains(got.Error(), "no: ") {
+			t.Errorf("%v: %d, %v", sent.err, w.Code, got)
+		}
+	}
+	w := httptest.NewRecorder()
+	writeProblem(w, io.EOF)
+	if got := readProblem(w.Result()); got.Error() != io.EOF.Error() || w.Code != http.StatusInternalServerError {
+		t.Errorf("another error: %d, %v", w.Code, got)
 	}
 }
 

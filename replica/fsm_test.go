@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -71,6 +72,9 @@ func TestTheFirstErrorOfAStoreIsTheReason(t *testing.T) {
 	err, _ := results[0].(error)
 	if !errors.Is(err, ErrUnknown) || !errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrClosed) {
 		t.Errorf("a command after two errors: %v, want ErrUnknown and the first", err)
+	}
+	if _, err := f.Snapshot(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a snapshot after two errors: %v, want the first", err)
 	}
 	if f.applied.load() != 5 || f.seen.load() != 0 {
 		t.Errorf("applied %d, seen %d, want 5 and nothing", f.applied.load(), f.seen.load())
@@ -234,6 +238,27 @@ func TestASnapshotIsNoLongerThanItsRecord(t *testing.T) {
 	}
 	if _, err := k.Write([]byte{0}); err == nil {
 		t.Error("a byte more than a record has: no error")
+	}
+}
+
+func TestASnapshotEndsOnce(t *testing.T) {
+	s := &snapshots{fsys: vfstest.NewMem()}
+	k := &sinkOf{of: s, next: &saved{Index: 1}, durable: true}
+	_, err := k.Write(encodeRecord(1))
+	testkit.Must(t, errors.Join(err, k.Close(), s.save(&saved{Index: 2})))
+	canceled := &sinkOf{of: s, next: &saved{Index: 3}, durable: true}
+	_, err = canceled.Write(encodeRecord(1))
+	testkit.Must(t, errors.Join(err, canceled.Cancel()))
+	if err := errors.Join(k.Close(), canceled.Close()); err != nil || s.latest().Index != 2 {
+		t.Errorf("after ends of two that have ended: %v, %+v, want that of index 2", err, s.latest())
+	}
+}
+
+func TestOptionsThatAreMissingAreNamed(t *testing.T) {
+	for _, o := range []Options{{Address: "a:1", Dir: "d"}, {ID: "a", Dir: "d"}, {ID: "a", Address: "a:1"}} {
+		if _, err := o.withDefaults(); err == nil || !strings.Contains(err.Error(), "want all") {
+			t.Errorf("%q, %q, %q: %v, want an error", o.ID, o.Address, o.Dir, err)
+		}
 	}
 }
 

@@ -130,20 +130,55 @@ func TestAScanHasABound(t *testing.T) {
 	}
 }
 
-// The connection of a writer ends in the middle of the value.
-func TestAValueThatBreaksOffIsNotPut(t *testing.T) {
+// The connection of a writer ends early. What has come could be a whole request.
+func TestARequestThatBreaksOffIsNotCarriedOut(t *testing.T) {
 	g := newGroup(t, nil)
 	g.open("a", true)
 	g.put("a", "k", "v")
-	part := io.MultiReader(strings.NewReader("part"), iotest.ErrReader(io.ErrUnexpectedEOF))
-	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/kv?key=k", part)
-	r.Host = "localhost"
-	w := httptest.NewRecorder()
-	g.node("a").Handler().ServeHTTP(w, r)
-	if w.Code != http.StatusBadRequest {
-		t.Errorf("%d, want %d", w.Code, http.StatusBadRequest)
+	var b bloomkv.Batch
+	b.Put([]byte("k"), []byte("part"))
+	batch, err := b.MarshalBinary()
+	testkit.Must(t, err)
+	for _, c := range []struct{ method, path, part string }{
+		{http.MethodPut, "/v1/kv?key=k", "part"},
+		{http.MethodPost, "/v1/batch", `[{"op":"put","key":"aw==","value":"cGFydA=="}`},
+		{http.MethodPost, "/v1/apply", string(batch)},
+		{http.MethodPost, exportPath, ""},
+	} {
+		part := io.MultiReader(strings.NewReader(c.part), iotest.ErrReader(io.ErrUnexpectedEOF))
+		r := httptest.NewRequestWithContext(t.Context(), c.method, c.path, part)
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		g.node("a").Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusBadRequest || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: %d, %q, want %d", c.path, w.Code, w.Body, http.StatusBadRequest)
+		}
 	}
 	g.want("a", "k", "v")
+}
+
+func TestARequestThatWasPassedOnIsNotPassedOnAgain(t *testing.T) {
+	g := newGroup(t, nil)
+	g.three()
+	var b bloomkv.Batch
+	b.Put([]byte("k"), []byte("v"))
+	batch, err := b.MarshalBinary()
+	testkit.Must(t, err)
+	for _, path := range []string{"/v1/apply", "/v1/join?id=x&address=x", "/v1/leave?id=c"} {
+		leader := g.leader()
+		other := map[string]string{"a": "b", "b": "c", "c": "a"}[leader]
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, bytes.NewReader(batch))
+		r.Host = "localhost"
+		r.Header.Set(forwarded, "1")
+		w := httptest.NewRecorder()
+		g.node(other).Handler().ServeHTTP(w, r)
+		if w.Code != http.StatusMisdirectedRequest || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("%s: %d, %s, want %d", path, w.Code, w.Body, http.StatusMisdirectedRequest)
+		}
+		if n := len(g.node(g.leader()).members()); n != 3 {
+			t.Errorf("after %s the group has %d members, want 3", path, n)
+		}
+	}
 }
 
 // The key of a scan is overwritten by the next one.

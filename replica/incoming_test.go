@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"strings"
@@ -104,6 +105,28 @@ func TestMessagesThatRaftCannotReadChangeNothing(t *testing.T) {
 	g.crash("a", vfstest.KeepNothing)
 	g.open("a", false)
 	g.want("a", "k", "2")
+}
+
+// beating is a transport that keeps the handler of heartbeats.
+type beating struct {
+	raft.Transport
+
+	handle func(raft.RPC)
+}
+
+func (b *beating) SetHeartbeatHandler(handle func(raft.RPC)) { b.handle = handle }
+
+func TestHeartbeatsThatCanBeBelievedAreHandled(t *testing.T) {
+	for term, want := range map[uint64]int{7: 1, math.MaxUint64: 0} {
+		b, got := new(beating), 0
+		in := &incoming{Transport: b, log: slog.New(slog.DiscardHandler)}
+		in.SetHeartbeatHandler(func(raft.RPC) { got++ })
+		answer := make(chan raft.RPCResponse, 1)
+		b.handle(raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}, RespChan: answer})
+		if got != want || len(answer) != 1-want {
+			t.Errorf("term %d: %d are handled and %d refused, want %d and %d", term, got, len(answer), want, 1-want)
+		}
+	}
 }
 
 func TestALogThatRaftCannotReadIsAnError(t *testing.T) {
