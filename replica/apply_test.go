@@ -122,3 +122,25 @@ func TestACallThatNobodyTakesHasDoneNothing(t *testing.T) {
 		t.Errorf("a read of a closed node: %v, want ErrClosed", err)
 	}
 }
+
+func TestABatchIsNoLargerThanTheLimit(t *testing.T) {
+	for size, want := range map[int]error{MaxBatchSize: nil, MaxBatchSize + 1: ErrBatch} {
+		if err := checkBatch(sized(t, size)); !errors.Is(err, want) {
+			t.Errorf("%d bytes: %v, want %v", size, err, want)
+		}
+	}
+}
+
+func TestANodeFetchesNothingFromItself(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "v")
+	n := g.node(g.leader())
+	if got := n.sources(); len(got) > 0 {
+		t.Errorf("the only node fetches from %q", got)
+	}
+	g.closeNode("a")
+	if err := n.Transfer(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("a transfer from a closed node: %v, want ErrClosed", err)
+	}
+}

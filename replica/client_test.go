@@ -91,6 +91,40 @@ func TestALocalNodeSendsNothingToOtherMachines(t *testing.T) {
 	}
 }
 
+func TestARequestThatReachedNobodyDidNothing(t *testing.T) {
+	for operation, want := range map[string]error{"dial": errNotLeader, "read": ErrUnknown} {
+		c := newClient(&Options{Election: time.Second, Client: &http.Client{
+			Transport: broken{&net.OpError{Op: operation, Err: io.EOF}},
+		}})
+		if err := c.leave(t.Context(), "b", "c"); !errors.Is(err, want) || !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v, want %v", operation, err, want)
+		}
+		if err := c.leave(t.Context(), "%", "c"); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("no address: %v, want an error before it is sent", err)
+		}
+	}
+}
+
+// A broken connection fails each request.
+type broken struct{ err error }
+
+func (b broken) RoundTrip(*http.Request) (*http.Response, error) { return nil, b.err }
+
+func TestOnlyATokenThatIsSetIsSent(t *testing.T) {
+	for token, want := range map[string]string{"": "", "secret": "Bearer secret"} {
+		got := "none was sent"
+		c := newClient(&Options{Election: time.Second, Token: token, Client: &http.Client{
+			Transport: answerer(func(r *http.Request) *http.Response {
+				got = strings.Join(r.Header["Authorization"], ",")
+				return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: http.NoBody, Request: r}
+			}),
+		}})
+		if err := c.leave(t.Context(), "b", "c"); err != nil || got != want {
+			t.Errorf("token %q: %q is sent, %v, want %q", token, got, err, want)
+		}
+	}
+}
+
 func TestARedirectIsNotFollowed(t *testing.T) {
 	asked := 0
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))

@@ -1,8 +1,10 @@
 package replica
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -131,6 +133,59 @@ func TestAnEntryHasItsExtensions(t *testing.T) {
 	}
 	if err := parseEntry(raw[:entryHeader-1], new(raft.Log)); err == nil {
 		t.Error("an entry shorter than its header: no error")
+	}
+}
+
+// TestAnEntryIsReadAsItWasWritten reads entries into one that has been used.
+func TestAnEntryIsReadAsItWasWritten(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 1, 1)
+	testkit.Must(t, l.StoreLogs(nil))
+	at := time.Unix(7, 8)
+	for index, appended := range map[uint64]time.Time{2: at, 3: {}} {
+		want := raft.Log{Index: index, Term: 4, Type: raft.LogNoop, Data: []byte("data"), AppendedAt: appended}
+		got := raft.Log{AppendedAt: at.Add(1)}
+		testkit.Must(t, l.StoreLog(&want))
+		testkit.Must(t, l.GetLog(index, &got))
+		if got.Index != index || got.Term != 4 || got.Type != want.Type || !bytes.Equal(got.Data, want.Data) ||
+			!got.AppendedAt.Equal(appended) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	testkit.Must(t, l.Close())
+}
+
+func TestTheVoteIsReadAsItWasWritten(t *testing.T) {
+	fsys, key := vfstest.NewMem(), []byte("term")
+	l := filledLog(t, fsys, 1, 1)
+	if _, err := l.GetUint64(key); err == nil || err.Error() != "not found" {
+		t.Errorf("what was never set: %v", err)
+	}
+	testkit.Must(t, errors.Join(l.SetUint64(key, 7), l.Set([]byte("short"), []byte{1}), l.Close()))
+	if _, err := l.Get(key); err == nil || l.SetUint64(key, 8) == nil {
+		t.Errorf("a closed log: %v, want errors", err)
+	}
+	l, err := openLog(t.Context(), "log", fsys)
+	testkit.Must(t, err)
+	if n, err := l.GetUint64(key); n != 7 || err != nil {
+		t.Errorf("%d, %v, want 7", n, err)
+	}
+	if _, err := l.GetUint64([]byte("short")); err == nil {
+		t.Error("a number of one byte: no error")
+	}
+	testkit.Must(t, l.Close())
+}
+
+func TestARestoreOfNoSnapshotIsAnError(t *testing.T) {
+	f := aloneFSM(t)
+	if err := f.Restore(io.NopCloser(strings.NewReader("short"))); err == nil || f.failure() != nil {
+		t.Errorf("%v, the store has failed with %v", err, f.failure())
+	}
+}
+
+func TestOneCommandIsSeen(t *testing.T) {
+	f := aloneFSM(t)
+	if err := f.Apply(commandOf(t, 6, "k", 1)); err != nil || f.seen.load() != 6 || f.applied.load() != 6 {
+		t.Errorf("%v, seen %d, applied %d, want 6", err, f.seen.load(), f.applied.load())
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -92,8 +93,12 @@ func TestRequestsReadTheWholeStoreOneAtATime(t *testing.T) {
 		t.Errorf("a read that fails: %v, and it still counts as one: %v", err, len(n.whole) > 0)
 	}
 	for _, path := range []string{"/v1/digest", "/v1/checksum", "/v1/digest"} {
-		if w := answerOf(t, n, http.MethodGet, path, "localhost", ""); w.Code != http.StatusOK {
+		w := answerOf(t, n, http.MethodGet, path, "localhost", "")
+		if w.Code != http.StatusOK {
 			t.Errorf("GET %s: %d, %s, want %d", path, w.Code, w.Body, http.StatusOK)
+		}
+		if got := w.Header().Get("Content-Length"); path == "/v1/digest" && got != strconv.Itoa(w.Body.Len()) {
+			t.Errorf("a digest of %d bytes says %s", w.Body.Len(), got)
 		}
 	}
 }
@@ -246,6 +251,9 @@ func TestBytesThatAreNoBatchOrInventoryAreRefused(t *testing.T) {
 		if w := answerOf(t, n, http.MethodGet, path, "localhost", ""); w.Code == http.StatusOK {
 			t.Errorf("GET %s of a closed node: %d, want an error", path, w.Code)
 		}
+	}
+	if w := answerOf(t, n, http.MethodPost, exportPath, "localhost", ""); w.Code == http.StatusOK {
+		t.Errorf("an export of a closed node: %d, want an error", w.Code)
 	}
 	if err := n.Fresh(t.Context(), Linearizable); !errors.Is(err, ErrClosed) {
 		t.Errorf("a read of a closed node: %v, want ErrClosed", err)

@@ -2,6 +2,8 @@ package replica
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"path/filepath"
@@ -126,6 +128,27 @@ func TestHeartbeatsThatCanBeBelievedAreHandled(t *testing.T) {
 		if got != want || len(answer) != 1-want {
 			t.Errorf("term %d: %d are handled and %d refused, want %d and %d", term, got, len(answer), want, 1-want)
 		}
+	}
+}
+
+func TestARefusedMessageIsAnsweredInItsKind(t *testing.T) {
+	in := &incoming{log: slog.New(slog.DiscardHandler)}
+	for _, c := range []struct{ command, want any }{
+		{new(raft.AppendEntriesRequest), new(raft.AppendEntriesResponse)},
+		{new(raft.InstallSnapshotRequest), new(raft.InstallSnapshotResponse)},
+		{new(raft.RequestVoteRequest), new(raft.RequestVoteResponse)},
+		{new(raft.RequestPreVoteRequest), new(raft.RequestPreVoteResponse)},
+	} {
+		answer := make(chan raft.RPCResponse, 1)
+		if in.accepts(raft.RPC{Command: c.command, RespChan: answer}, io.EOF) {
+			t.Errorf("%T is accepted", c.command)
+		}
+		if got := <-answer; fmt.Sprintf("%T", got.Response) != fmt.Sprintf("%T", c.want) || got.Error == nil {
+			t.Errorf("%T is answered with %T, %v", c.command, got.Response, got.Error)
+		}
+	}
+	if checkTerm(maxTerm) != nil || checkTerm(maxTerm+1) == nil {
+		t.Errorf("terms up to %d are good, and no others", uint64(maxTerm))
 	}
 }
 
