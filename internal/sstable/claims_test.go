@@ -54,6 +54,21 @@ func TestAValueOfABlockIsNoLongerThanAnyThatIsWritten(t *testing.T) {
 	}
 }
 
+func TestABoundInThePropertiesEndsInThem(t *testing.T) {
+	for _, n := range []uint32{1, maxKey + 1} {
+		b := (&Properties{}).append(nil)
+		binary.LittleEndian.PutUint32(b[propertyWords*8:], n)
+		if n > 1 {
+			b = append(b, make([]byte, n)...)
+		} else {
+			b = b[:propertyWords*8+4]
+		}
+		if _, err := ParseProperties(b); err == nil || !strings.Contains(err.Error(), "bound of") {
+			t.Errorf("a bound of %d bytes: %v, want an error", n, err)
+		}
+	}
+}
+
 func TestSequencesOfABlockAreThoseOfTheProperties(t *testing.T) {
 	data := encode([]kv{set("a", 5, "x"), set("b", 7, "y"), set("c", 0, "")})
 	for _, s := range []struct {

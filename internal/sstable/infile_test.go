@@ -79,6 +79,31 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 	}
 }
 
+// TestACopyOfAFilterHasTheUnitsItNeeds copies filters whose units stand one behind the other, and side by side.
+func TestACopyOfAFilterHasTheUnitsItNeeds(t *testing.T) {
+	split, err := bloomblock.ParamsSplit(3, 0.01)
+	must(t, err)
+	kvs := numbers(0, 20_000)
+	for name, p := range map[string]bloomblock.Params{"in a row": split, "side by side": split.SideBySide()} {
+		file, info := build(t, WriterOptions{ID: 1, Filter: p}, kvs)
+		c, err := newReader(file, info, 0).CopyFilter(0)
+		must(t, errors.Join(err, c.Damage))
+		if want := bloomblock.HeaderSize + c.Header.UnitsSize(); len(c.Units) != 3 || c.Read != want {
+			t.Errorf("%s: %d units in %d bytes, want 3 in %d", name, len(c.Units), c.Read, want)
+		}
+		f, err := c.Header.Filter(c.Units)
+		must(t, err)
+		for _, v := range kvs {
+			if !f.MayContain(bloomblock.HashKey([]byte(v.key))) {
+				t.Fatalf("%s: the copy denies %s", name, v.key)
+			}
+		}
+		if f.MayContain(1) && f.MayContain(2) && f.MayContain(3) && f.MayContain(4) {
+			t.Errorf("%s: the copy denies nothing", name)
+		}
+	}
+}
+
 // TestADamagedPageOfAFilterDeniesNoKey flips bytes of a filter that is asked in its file.
 func TestADamagedPageOfAFilterDeniesNoKey(t *testing.T) {
 	split, err := bloomblock.ParamsSplit(3, 0.01)

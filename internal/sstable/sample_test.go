@@ -90,6 +90,10 @@ func TestASampleOfOtherKeysIsSeen(t *testing.T) {
 			last := hash(b, 124)
 			binary.LittleEndian.PutUint64(last, binary.LittleEndian.Uint64(last)-1)
 		},
+		"a first hash of no key": func(b []byte) {
+			copy(b[24+8:], b[24:24+8*124])
+			binary.LittleEndian.PutUint64(hash(b, 0), binary.LittleEndian.Uint64(hash(b, 1))-1)
+		},
 		"another last hash":     func(b []byte) { copy(hash(b, 124), bytes.Repeat([]byte{0xff}, 8)) },
 		"a hash is left out":    func(b []byte) { copy(b[24:], others.AppendSample(nil)[24:]) },
 		"another count of keys": func(b []byte) { b[16]++ },
