@@ -621,6 +621,15 @@ func TestANameLikeThatOfATableIsNoTable(t *testing.T) {
 	must(t, d.Close())
 }
 
+// TestVerifyReadsALargeTableInParts has a table that takes more than one read.
+func TestVerifyReadsALargeTableInParts(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Compression: bloomkv.CompressionNone})
+	must(t, errors.Join(err, db.Put([]byte("k"), make([]byte, 600<<10))))
+	_, err = backup.Make(ctx, db, d)
+	must(t, errors.Join(err, backup.Verify(ctx, d, nil), d.Close(), db.Close()))
+}
+
 // TestVerifyComparesFingerprints stores a table under the name that another fingerprint in the generation gives it.
 func TestVerifyComparesFingerprints(t *testing.T) {
 	ctx, d := t.Context(), oneGeneration(t)
