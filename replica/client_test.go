@@ -195,6 +195,37 @@ func TestALayerThatIsClosedHasNoConnection(t *testing.T) {
 	_ = there.Close()
 }
 
+// hijacked is an answer whose connection can be had.
+type hijacked struct {
+	http.ResponseWriter
+
+	c net.Conn
+}
+
+func (h hijacked) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return h.c, bufio.NewReadWriter(bufio.NewReader(h.c), bufio.NewWriter(h.c)), nil
+}
+
+func TestAConnectionThatBreaksIsNotAccepted(t *testing.T) {
+	for broken, want := range map[bool]int{true: 0, false: 1} {
+		l := newStreamLayer(&Options{Address: "a:1"})
+		l.accepted = make(chan net.Conn, 1)
+		here, there := net.Pipe()
+		if broken {
+			testkit.Must(t, here.Close())
+		} else {
+			go io.Copy(io.Discard, there) //nolint:errcheck // until it is closed
+		}
+		r := httptest.NewRequest(http.MethodGet, raftPath, http.NoBody)
+		r.Header.Set("Upgrade", raftProtocol)
+		l.accept(hijacked{httptest.NewRecorder(), here}, r)
+		if len(l.accepted) != want || len(l.open) != want {
+			t.Errorf("broken %v: %d accepted, %d kept, want %d", broken, len(l.accepted), len(l.open), want)
+		}
+		testkit.Must(t, errors.Join(l.Close(), there.Close()))
+	}
+}
+
 func TestAnAnswerThatIsNoUpgradeIsAnError(t *testing.T) {
 	node := httptest.NewServer(http.NotFoundHandler())
 	defer node.Close()
