@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -328,5 +329,20 @@ func TestOptionsThatAreSetStay(t *testing.T) {
 	if d, err := o.withDefaults(); err != nil || d.Store == nil || d.FS == nil || d.Logger == nil ||
 		d.Election != time.Second || d.Snapshot != 8192 || d.Trailing != 10240 || d.Check != 10*time.Second {
 		t.Errorf("%+v, %v, want the defaults", d, err)
+	}
+}
+
+func TestTheMessagesOfRaftKeepTheirLevels(t *testing.T) {
+	var got bytes.Buffer
+	l := raftLogger(slog.New(slog.NewTextHandler(&got, nil)))
+	l.Trace("none")
+	l.Debug("none")
+	l.Info("one")
+	l.Warn("two")
+	l.Error("three")
+	for i, want := range []string{`INFO msg="raft: one"`, `WARN msg="raft: two"`, `ERROR msg="raft: three"`} {
+		if line, _ := got.ReadString('\n'); !strings.Contains(line, want) {
+			t.Errorf("message %d: %q, want %s", i, line, want)
+		}
 	}
 }

@@ -140,15 +140,18 @@ type sink struct{ to *slog.Logger }
 func (s sink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	l := slog.LevelInfo
 	switch level {
+	case hclog.Trace, hclog.Debug:
+		l = slog.LevelDebug
 	case hclog.Warn:
 		l = slog.LevelWarn
 	case hclog.Error:
 		l = slog.LevelError
-	default: // raft is asked for nothing below
+	default:
 	}
 	s.to.Log(context.Background(), l, "raft: "+msg, args...) //nolint:sloglint // raft's messages and attributes
 }
 
+// raftLogger returns a logger that writes only to a sink, which gets the messages of all levels.
 func raftLogger(to *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
 	l.RegisterSink(sink{to})
