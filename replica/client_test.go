@@ -3,6 +3,7 @@ package replica
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -271,8 +272,8 @@ func TestARequestThatCannotBeUpgradedIsAnswered(t *testing.T) {
 		r.Header.Set("Upgrade", upgrade)
 		w := httptest.NewRecorder() // which has no connection
 		newStreamLayer(&Options{Address: "a:1"}).accept(w, r)
-		if w.Code != want {
-			t.Errorf("upgrade to %q: %d, want %d", upgrade, w.Code, want)
+		if w.Code != want || !json.Valid(w.Body.Bytes()) {
+			t.Errorf("upgrade to %q: %d, %s, want %d", upgrade, w.Code, w.Body, want)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -180,6 +181,26 @@ func TestARestoreOfNoSnapshotIsAnError(t *testing.T) {
 	f := aloneFSM(t)
 	if err := f.Restore(io.NopCloser(strings.NewReader("short"))); err == nil || f.failure() != nil {
 		t.Errorf("%v, the store has failed with %v", err, f.failure())
+	}
+}
+
+func TestASnapshotIsOfWhatIsDurable(t *testing.T) {
+	f, s := aloneFSM(t), &snapshots{fsys: vfstest.NewMem()}
+	for _, c := range []struct {
+		applied uint64
+		want    string // of the error
+	}{{5, "<nil>"}, {6, "index 5 is durable, want 6"}} {
+		k := &sinkOf{of: s, next: &saved{Index: c.applied}}
+		if err := (snapshot{f.db, c.applied}).Persist(k); fmt.Sprint(err) != c.want || s.latest().Applied != 5 {
+			t.Errorf("index %d: %v, %+v, want %s", c.applied, err, s.latest(), c.want)
+		}
+	}
+}
+
+func TestAStoreThatCannotBeOpenedIsAnError(t *testing.T) {
+	o := Options{ID: "a", Address: "a:1", Dir: "d", FS: vfstest.NewMem(), Store: &bloomkv.Options{MemoryBudget: -1}}
+	if n, err := Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "MemoryBudget") {
+		t.Errorf("%v, %v, want the error of the store", n, err)
 	}
 }
 

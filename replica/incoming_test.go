@@ -147,6 +147,14 @@ func TestARefusedMessageIsAnsweredInItsKind(t *testing.T) {
 			t.Errorf("%T is answered with %T, %v", c.command, got.Response, got.Error)
 		}
 	}
+	for _, command := range []any{
+		&raft.AppendEntriesRequest{Term: math.MaxUint64}, &raft.RequestVoteRequest{Term: math.MaxUint64},
+		&raft.RequestPreVoteRequest{Term: math.MaxUint64},
+	} {
+		if err := checkMessage(command); err == nil {
+			t.Errorf("%T of the last term: no error", command)
+		}
+	}
 	if checkTerm(maxTerm) != nil || checkTerm(maxTerm+1) == nil {
 		t.Errorf("terms up to %d are good, and no others", uint64(maxTerm))
 	}
