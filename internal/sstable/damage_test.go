@@ -231,6 +231,9 @@ func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 		check(it.Close())
 		check(r.Verify(t.Context(), nil))
 		dropIndex(r)
+		_, err = r.ApproximateOffset([]byte(kvs[0].key))
+		check(err)
+		dropIndex(r)
 		r.Keys.Reduce(r.Keys.Forms(1))
 		if s := r.Keys.State(); s.Damage != nil {
 			t.Fatal(s.Damage)

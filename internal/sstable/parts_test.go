@@ -471,6 +471,13 @@ func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
 	r := newReader(file, info, 0)
 	must(t, r.LoadTail())
 	top, whole, x, refused := r.top.Load(), wholeIndex(t, r), new(index), 0
+	for p := 1; p < len(top.parts); p++ {
+		part, err := r.loadPart(top, p, nil)
+		must(t, err)
+		if s := part.spot(0); s.lower.String() != string(top.separatorKey(p-1)) {
+			t.Errorf("part %d begins behind %q, want %q", p, s.lower.String(), top.separatorKey(p-1))
+		}
+	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		key := []byte(kvs[rng.IntN(len(kvs))].key)
