@@ -236,6 +236,11 @@ func TestAnAnswerThatIsNoUpgradeIsAnError(t *testing.T) {
 		!strings.Contains(err.Error(), "404 Not Found, want an upgrade") || len(l.open) > 0 {
 		t.Errorf("%v, %d connections are kept", err, len(l.open))
 	}
+	here, _ := net.Pipe()
+	testkit.Must(t, here.Close())
+	if _, err := l.upgrade(t.Context(), here, "b:1"); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a broken connection: %v, want its error", err)
+	}
 }
 
 // TestAProblemIsTheSameOnBothSides sends errors from one node to another.

@@ -367,3 +367,11 @@ func TestTheMessagesOfRaftKeepTheirLevels(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFirstErrorOfALogIsReported(t *testing.T) {
+	var got []error
+	g := guardedLog{fail: func(err error) { got = append(got, err) }}
+	if err := errors.Join(g.check(nil), g.check(io.EOF)); !errors.Is(err, io.EOF) || len(got) != 1 {
+		t.Errorf("%v, reported are %v, want one error", err, got)
+	}
+}
