@@ -341,7 +341,7 @@ func TestRunsThatDoNotChangeAreKept(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	for i := range 3 {
 		before := db.Tree().Load().Runs
-		must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
+		must(t, errors.Join(db.Put([]byte{byte(i)}, nil), db.Flush(t.Context())))
 		if after := db.Tree().Load().Runs; len(after) != i+1 || !slices.Equal(after[1:], before) {
 			t.Errorf("flush %d: the runs are not the previous ones and a new one", i+1)
 		}

@@ -39,11 +39,15 @@ func newStore(t *testing.T) *bloomkv.DB {
 	return db
 }
 
-// fill writes some keys, and flushes them.
+// fill writes some new keys, and flushes them.
 func fill(tb testing.TB, db *bloomkv.DB) {
 	tb.Helper()
+	suffix := ""
+	if n := db.Metrics().Writes.Operations; n > 0 {
+		suffix = fmt.Sprint("/", n)
+	}
 	for i := range 1000 {
-		must(tb, db.Put(fmt.Appendf(nil, "key%04d", i), []byte("value")))
+		must(tb, db.Put(fmt.Appendf(nil, "key%04d%s", i, suffix), []byte("value")))
 	}
 	must(tb, db.Flush(tb.Context()))
 }
