@@ -222,7 +222,7 @@ func TestAnIngestThatReplacesAnEmptyRangeMakesNoTable(t *testing.T) {
 		dels += table.RangeDeletes
 	}
 	if l.close(t); len(l.ingested) != 3 || dels != 1 {
-		t.Errorf("%+v are told, and %d range deletes; want only what made a table, and one", l.ingested, dels)
+		t.Errorf("events %+v and %d range deletes; want three events and one range delete", l.ingested, dels)
 	}
 }
 
