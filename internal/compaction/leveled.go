@@ -51,8 +51,7 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 }
 
 // Pick returns the most urgent compaction that can be carried out beside those that run, or nil. Level 0 is judged by
-// its number of runs, as each costs every lookup a filter probe; fewer suffice if they have much of the keys below. The
-// others are judged by their bytes above the target. Moving an
+// its number of runs, as each costs every lookup a filter probe; the others by their bytes above the target. Moving an
 // ingested run comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
 func (l Leveled) Pick(v Shape) *Plan {
 	base, targets := l.targets(v.Version)
@@ -60,14 +59,7 @@ func (l Leveled) Pick(v Shape) *Plan {
 		return p
 	}
 	upper := l // for level 0 alone
-	switch n := len(v.Levels[0]); {
-	case v.Idle && len(v.Running) == 0:
-		upper.Trigger = 1
-	case n < l.Trigger && 8*n >= 3*l.Trigger && v.lowered(base) == last:
-		if 8*float64(n)*v.stale() >= float64(3*l.Trigger) {
-			upper.Trigger = n
-		}
-	}
+	upper.Trigger = l.trigger(&v, base)
 	due := [last]float64{float64(len(v.Levels[0])) / float64(upper.Trigger)}
 	for i := 1; i < last; i++ {
 		due[i] = float64(v.Bytes(i)) / float64(max(targets[i], 1))

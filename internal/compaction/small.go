@@ -20,6 +20,10 @@ const idleTimes = 3
 // entries below that nobody reads any more take space.
 const muchStale = 0.25
 
+// staleRuns is the part of Trigger that starts a compaction of level 0 if newer tables have all keys of the oldest run.
+// If they have less of them, it takes more runs.
+const staleRuns = 3.0 / 8
+
 // tinyPart is the part of the next older run below which a run is tiny.
 const tinyPart = 8
 
@@ -47,6 +51,19 @@ func neighbors(sizes []uint64, times uint64) (from, to int) {
 	}
 	from, to = neighbors(sizes[largest+1:], times)
 	return largest + 1 + from, largest + 1 + to
+}
+
+// trigger returns the number of runs of level 0 that starts a compaction now.
+func (l Leveled) trigger(v *Shape, base int) int {
+	n, least := len(v.Levels[0]), staleRuns*float64(l.Trigger)
+	switch {
+	case v.Idle && len(v.Running) == 0:
+		return 1
+	case n < l.Trigger && float64(n) >= least && v.lowered(base) == last && float64(n)*v.stale() >= least:
+		return n
+	default:
+		return l.Trigger
+	}
 }
 
 // level0 returns the compaction of level 0 that is due and allowed, or nil. If that has to wait for others, and one

@@ -304,7 +304,7 @@ func (s *Scheduler) begin() *job {
 // It begins the next one early enough that each worker has a part to merge.
 func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) {
 	if j.plan.Move {
-		if err := s.settle(j, j.plan, compaction.Result{}, time.Now()); err != nil {
+		if err := s.installSlice(j, j.plan, compaction.Result{}, time.Now()); err != nil {
 			return 0, err
 		}
 		return 1, nil
@@ -332,7 +332,7 @@ func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) 
 		if s.merged(j, m); err != nil {
 			return n, err
 		}
-		if err := s.settle(j, left[n], res, began); err != nil {
+		if err := s.installSlice(j, left[n], res, began); err != nil {
 			return n, err
 		}
 		if n, began = n+1, time.Now(); s.isUrgent() {
@@ -362,8 +362,8 @@ func (s *Scheduler) mergeAhead(
 	return begun, nil
 }
 
-// settle makes what a slice of a job did part of the tree.
-func (s *Scheduler) settle(j *job, slice *compaction.Plan, res compaction.Result, began time.Time) (err error) {
+// installSlice makes what a slice of a job did part of the tree.
+func (s *Scheduler) installSlice(j *job, slice *compaction.Plan, res compaction.Result, began time.Time) (err error) {
 	step.At("compaction: written")
 	if j.newRun == 0 { // each run has a number of its own
 		if j.newRun, err = s.Tree.NewNumber(); err != nil {
