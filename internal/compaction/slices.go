@@ -10,8 +10,8 @@ import (
 
 // A compaction of gigabytes would take as much space again until it ends. Therefore it is carried out in slices of the
 // keys, one after another: each is an edit of its own, after which its inputs are removed. A slice ends where no input
-// has keys on both sides. So that there are such places, tables of level 0 and of the level that it is merged into end at
-// the same keys, the cuts.
+// has keys on both sides. So that there are such places, tables of level 0 and of the level that it is merged into end
+// at the same keys, the cuts.
 
 // Cuts divide the level that level 0 is merged into. Between two of them are an eighth of its bytes or more, but less
 // than twice as many; and, together with a full level 0, the bytes of leastCut full tables or more.
