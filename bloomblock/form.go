@@ -19,6 +19,10 @@ type Form struct {
 	Bytes int64   // of the units in memory; 0 without any
 	Rate  float64 // expected false positive rate, exact in theory for this number of keys and blocks; 1 without units
 
+	// MorePages is for a filter that is asked in its file too: the expected number of pages that a key which passes in
+	// memory is asked in there, beyond the first. Units that the form has whole are not asked again.
+	MorePages float64
+
 	kept [MaxUnits]uint8 // of each unit of the file; see the constants
 }
 
@@ -39,6 +43,9 @@ const (
 
 // Has reports whether the form needs unit i of the file.
 func (f Form) Has(unit int) bool { return unit >= 0 && unit < MaxUnits && f.kept[unit] != keptNone }
+
+// HasWhole reports whether the form has unit i of the file as it is there.
+func (f Form) HasWhole(unit int) bool { return f.Has(unit) && f.kept[unit] == keptWhole }
 
 // Forms returns the forms of the filter that are worth their memory, in ascending order of Bytes and descending order
 // of Rate. The first has no units. The last has the leading units that UnitsFor(rate) counts, whole; with a rate of 1
@@ -83,7 +90,31 @@ func (h Header) Forms(rate float64) []Form {
 			}
 		}
 	}
-	return lowerHull(append(forms, last))
+	forms = lowerHull(append(forms, last))
+	if h.Steps() > 1 {
+		for i := range forms {
+			forms[i].MorePages = max(forms[i].pages(units[:len(h.Units)])-1, 0)
+		}
+	}
+	return forms
+}
+
+// pages returns the expected number of units that are asked in the file, of a key that passes the form. units are the
+// forms of each unit.
+func (f *Form) pages(units [][]Form) (sum float64) {
+	passes := 1.0
+	for i, forms := range units {
+		if f.HasWhole(i) {
+			continue
+		}
+		sum += passes
+		whole := forms[len(forms)-1].Rate
+		if at := slices.IndexFunc(forms, func(u Form) bool { return u.kept[i] == f.kept[i] }); at >= 0 {
+			whole /= forms[at].Rate // the key has passed a part of the unit
+		}
+		passes *= whole
+	}
+	return sum
 }
 
 // twins reports whether two units are Bloom units of the same size and number of probes.

@@ -179,7 +179,7 @@ func TestFormsAreAConvexLadder(t *testing.T) {
 			h := headerOf(p, n)
 			for _, rate := range []float64{2, 1, 0.5, 0.1, 0.01, 1e-3, 0} {
 				forms, units := h.Forms(rate), h.UnitsFor(rate)
-				if forms[0] != (Form{Rate: 1}) || !whole(forms[0]) {
+				if forms[0].Bytes != 0 || forms[0].Rate != 1 || !whole(forms[0]) {
 					t.Fatalf("%s, %d keys: the first form is %+v", name, n, forms[0])
 				}
 				last := forms[len(forms)-1]

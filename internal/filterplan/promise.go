@@ -36,7 +36,7 @@ func (p *Promise) Add(weight float64, form, whole bloomblock.Form) {
 	}
 	p.Passed += weight * form.Rate
 	if asked {
-		p.Pages += weight * form.Rate
+		p.Pages += weight * form.Rate * (1 + form.MorePages)
 		form = whole
 	}
 	p.FPR += weight * form.Rate

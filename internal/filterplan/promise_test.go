@@ -31,6 +31,12 @@ func TestAPromiseAddsWhatFiltersCost(t *testing.T) {
 			bloomblock.Form{Bytes: 10, Rate: 0.4},
 			Promise{FPR: 0.309, Passed: 0.309},
 		},
+		{
+			"asked in the file in units one by one",
+			bloomblock.Form{Bytes: 20, Rate: 0.4, MorePages: 0.25},
+			whole,
+			Promise{FPR: 0.005, Passed: 0.206, Pages: 0.2575},
+		},
 		{"no filter at all", bloomblock.Form{Rate: 1}, bloomblock.Form{Rate: 1}, Promise{FPR: 0.5, Passed: 0.5}},
 	} {
 		var p Promise

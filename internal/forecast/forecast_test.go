@@ -83,7 +83,7 @@ func TestAForecastRisesSmoothly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			const rounded = 1e-9
+			const rounded = 1e-3 // tables of another size have units, and so pages, of another rate
 			if f.Idle.Reads < before.Idle.Reads-rounded || f.Writing.Reads < before.Writing.Reads-rounded ||
 				keys > 1_000_000 && (f.Writing.Reads > 6*before.Writing.Reads || f.Idle.Reads > 6*before.Idle.Reads) {
 				t.Errorf("%v, %d keys: %+v, with fewer %+v", kind, keys, f, before)

@@ -12,26 +12,39 @@ import (
 // the whole filter. A lookup then asks the page of it that the key belongs to, before it reads a part of the index and
 // a data block: one page in place of two reads, for nearly all absent keys.
 
-// A fileFilter is a filter that is asked in its file. It is immutable except for the checksums.
+// A fileFilter is a filter that is asked in its file.
 type fileFilter struct {
-	header bloomblock.Header
-	place  filterPlace
+	header bloomblock.Header // constant
+	place  filterPlace       // constant
+
+	whole atomic.Uint32 // bit i: unit i is whole in memory, where lookups ask it first
 
 	mu   step.Mutex // held while the checksums are read
 	sums atomic.Pointer[bloomblock.PageSums]
 }
 
-// AskInFile makes lookups ask the filter of keys in the file, or not. The header must be known.
+// AskInFile makes lookups ask the filter of keys in the file, or not: the units that are not whole in memory. The
+// header must be known.
 func (r *Reader) AskInFile(ask bool) {
 	k := &r.Keys
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case !ask || k.damage != nil || k.sound == 0:
+	if !ask || k.damage != nil || k.sound == 0 {
 		k.file.Store(nil)
-	case k.file.Load() == nil:
-		k.file.Store(&fileFilter{header: k.header, place: k.place})
+		return
 	}
+	f := k.file.Load()
+	if f == nil {
+		f = &fileFilter{header: k.header, place: k.place}
+	}
+	whole := uint32(0)
+	for i := range k.header.Units {
+		if f.header.Steps() > 1 && k.form.HasWhole(i) {
+			whole |= 1 << i
+		}
+	}
+	f.whole.Store(whole)
+	k.file.Store(f)
 }
 
 // AskFile asks the filter of keys in the file, if AskInFile says so. False is certain:
@@ -49,7 +62,11 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 			return true, false, r.lose(err)
 		}
 	}
+	whole := f.whole.Load()
 	for step := range f.header.Steps() {
+		if whole>>step&1 != 0 {
+			continue
+		}
 		offset, size := f.header.StepPages(step, h)
 		st.FilterParts++
 		yes, done := true, false

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -75,6 +76,56 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 		r.AskInFile(false)
 		if _, asked, _ := r.AskFile(1, new(Stats)); asked {
 			t.Errorf("%s: asked after AskInFile(false)", c.name)
+		}
+	}
+}
+
+// TestUnitsInMemoryAreNotAskedInTheFile has each form of filters in memory, and counts the pages that are asked for the
+// keys that it lets through: as many as the form says. A key of the table is asked in each unit that is not whole.
+func TestUnitsInMemoryAreNotAskedInTheFile(t *testing.T) {
+	split, err := bloomblock.ParamsSplit(3, 0.01)
+	must(t, err)
+	kvs := numbers(0, 20_000)
+	for name, p := range map[string]bloomblock.Params{"in a row": split, "side by side": split.SideBySide()} {
+		file, info := build(t, WriterOptions{ID: 1, Filter: p}, kvs)
+		r := newReader(file, info, 1<<20)
+		must(t, r.LoadTail())
+		forms := r.Keys.Forms(0)
+		for _, form := range forms[:len(forms)-1] { // the last one is all of the filter
+			_, err := r.Keys.Set(form)
+			must(t, err)
+			r.AskInFile(true)
+			ask := func(h bloomblock.Hash) (maybe bool, pages uint64) {
+				var st Stats
+				maybe, _, err := r.AskFile(h, &st)
+				must(t, err)
+				return maybe, st.FilterParts
+			}
+			want := uint64(1)
+			if name == "in a row" {
+				want = 3
+				for i := range 3 {
+					if form.HasWhole(i) {
+						want--
+					}
+				}
+			}
+			for _, v := range kvs[:100] {
+				if maybe, pages := ask(bloomblock.HashKey([]byte(v.key))); !maybe || pages != want {
+					t.Fatalf("%s, %+v: %v for %q in %d pages, want maybe in %d", name, form, maybe, v.key, pages, want)
+				}
+			}
+			passed, asked := 0, uint64(0)
+			for i := range uint64(100_000) {
+				h := bloomblock.Hash(i * 0x9e3779b97f4a7c15)
+				if maybe, _ := r.MayContain(h); maybe {
+					_, pages := ask(h)
+					passed, asked = passed+1, asked+pages
+				}
+			}
+			if got := float64(asked) / float64(passed); math.Abs(got-1-form.MorePages) > 0.02 {
+				t.Errorf("%s, %+v: %.3f pages for a key that passes, want %.3f", name, form, got, 1+form.MorePages)
+			}
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (f *Figures) add(m *member) {
 	f.FilterBytes += m.place.FilterBytes
 	f.Predicted += m.place.Wasted
 	if m.place.InFile {
-		f.Pages += (m.place.To - m.place.From) * m.place.FPR
+		f.Pages += (m.place.To - m.place.From) * m.place.FPR * (1 + m.form.MorePages)
 	}
 	f.live(m.facts.Live)
 }
