@@ -40,6 +40,9 @@ type arena struct {
 	chunk int         // constant; size of a chunk that the pool lends
 	words [][]byte    // lent by pool, in addition to chunks: see zeroedWords
 
+	based bool     // base is set, as it is before readers can find a version
+	base  ikey.Seq // of the first version
+
 	// the writer's
 	free []byte // the rest of the step that is being filled; its capacity reaches to the end of the chunk
 	next ref    // where free begins
@@ -190,30 +193,48 @@ func (a *arena) version(r ref) version {
 // A version is one entry in the arena, with all that follows it there. It is there until the table is released, and
 // once readers can find it only the link of a key's first version changes.
 //
-//	0           8        12       16        (4)       (8)
-//	+-----------+--------+--------+---------+---------+-----+-------+
-//	| trailer   | shape  | link   | older   | lengths | key | value |
-//	+-----------+--------+--------+---------+---------+-----+-------+
+//	0       4       8      12     (4)     (8)       (8)
+//	+-------+-------+------+-------+---------+---------+-----+-------+
+//	| stamp | shape | link | older | trailer | lengths | key | value |
+//	+-------+-------+------+-------+---------+---------+-----+-------+
 //
 // All numbers are little-endian. The version of a key that was added first stands for it in the order; its link is the
 // ref of the key's newest version. The link of the others is the ref of that first one, and they have older, the ref of
 // the next older version, or 0. shape has a bit for each part in parentheses that is there, and the lengths of key and
-// value, in 11 and 19 bits, unless they are in lengths.
+// value, in 10 and 19 bits, unless they are in lengths. stamp is the sequence number less that of the table's first
+// version, and in its lower two bits the kind, unless there is a trailer, since one of them does not fit.
 type version []byte
 
 const (
-	versionHeader = 16
+	versionHeader = 12
 	hasOlder      = 1 << 0
 	hasLengths    = 1 << 1
-	keyShift      = 2
+	hasTrailer    = 1 << 2
+	keyShift      = 3
 	valueShift    = 13
+	kindBits      = 2 // of a stamp
 )
 
 // ahead is the number of bytes before the end of the last version and the memory that put prefetches.
 const ahead = 1 << 10
 
-func (v version) trailer() ikey.Trailer { return ikey.Trailer(binary.LittleEndian.Uint64(v)) }
-func (v version) shape() uint32         { return binary.LittleEndian.Uint32(v[8:]) }
+func (v version) shape() uint32 { return binary.LittleEndian.Uint32(v[4:]) }
+
+// trailer returns the trailer of a version.
+func (a *arena) trailer(v version) ikey.Trailer {
+	if s := v.shape(); s&hasTrailer != 0 {
+		return ikey.Trailer(binary.LittleEndian.Uint64(v[versionHeader+4*(s&hasOlder):]))
+	}
+	stamp := binary.LittleEndian.Uint32(v)
+	return ikey.MakeTrailer(a.base+ikey.Seq(stamp>>kindBits), ikey.Kind(stamp&(1<<kindBits-1)))
+}
+
+// stamp returns the stamp of a trailer, and whether it fits.
+func (a *arena) stamp(t ikey.Trailer) (stamp uint32, ok bool) {
+	after := t.Seq() - a.base // a late version is before the first one, which wraps around
+	ok = after < 1<<(32-kindBits) && t.Kind() < 1<<kindBits
+	return uint32(after)<<kindBits | uint32(t.Kind()), ok //nolint:gosec // G115: it is not used unless ok
+}
 
 // older returns the next older version of the same key, or 0.
 func (v version) older() ref {
@@ -224,12 +245,12 @@ func (v version) older() ref {
 }
 
 // link is set while readers may load it.
-func (v version) link() *uint32 { return &pages.As[uint32](v[12:versionHeader])[0] }
+func (v version) link() *uint32 { return &pages.As[uint32](v[8:versionHeader])[0] }
 
 // lengths returns where the key begins, and the lengths of key and value.
 func (v version) lengths() (begin, key, value uint) {
 	s := v.shape()
-	begin = versionHeader + uint(s&hasOlder)*4
+	begin = versionHeader + uint(s&hasOlder)*4 + uint(s&hasTrailer)*2
 	if s&hasLengths == 0 {
 		return begin, uint(s >> keyShift & (1<<(valueShift-keyShift) - 1)), uint(s >> valueShift)
 	}
@@ -261,9 +282,16 @@ func (a *arena) newest(first ref) ref { return ref(atomic.LoadUint32(a.version(f
 // put copies a version into the arena. first is the first version of its key, and older the next older one or 0; if
 // first is 0, this is the first.
 func (a *arena) put(t ikey.Trailer, first, older ref, key, value []byte) ref {
+	if !a.based {
+		a.based, a.base = true, t.Seq()
+	}
 	header, shape := versionHeader, uint32(0)
 	if first != 0 {
 		header, shape = header+4, hasOlder
+	}
+	stamp, ok := a.stamp(t)
+	if !ok {
+		header, shape = header+8, shape|hasTrailer
 	}
 	if len(key) < 1<<(valueShift-keyShift) && len(value) < 1<<(32-valueShift) {
 		shape |= uint32(len(key))<<keyShift | uint32(len(value))<<valueShift //nolint:gosec // G115: they fit
@@ -274,13 +302,16 @@ func (a *arena) put(t ikey.Trailer, first, older ref, key, value []byte) ref {
 	if n := len(b) + ahead; n <= cap(a.free) {
 		prefetch.Bytes(a.free[ahead:n]) // or the next atomic operation waits until the lines of b have come
 	}
-	binary.LittleEndian.PutUint64(b, uint64(t))
-	binary.LittleEndian.PutUint32(b[8:], shape)
-	if first == 0 {
-		*version(b).link() = uint32(r)
-	} else {
-		*version(b).link() = uint32(first)
+	binary.LittleEndian.PutUint32(b, stamp)
+	binary.LittleEndian.PutUint32(b[4:], shape)
+	link, at := r, versionHeader
+	if first != 0 {
+		link, at = first, at+4
 		binary.LittleEndian.PutUint32(b[versionHeader:], uint32(older))
+	}
+	*version(b).link() = uint32(link)
+	if !ok {
+		binary.LittleEndian.PutUint64(b[at:], uint64(t))
 	}
 	if shape&hasLengths != 0 { // of at most 64 KiB and 256 MiB
 		binary.LittleEndian.PutUint32(b[header-8:], uint32(len(key)))   //nolint:gosec // G115

@@ -1,6 +1,7 @@
 package memtable
 
 import (
+	"bytes"
 	"fmt"
 	"runtime"
 	"testing"
@@ -10,26 +11,43 @@ import (
 	"github.com/bloomkv/bloomkv/internal/pages"
 )
 
-// TestAVersionTakesItsPartsAndNoMore has sizes of whole units, and of one byte less and more.
+// TestAVersionTakesItsPartsAndNoMore has sizes of whole units, and of one byte less and more, and sequence numbers and
+// kinds that fit in a stamp or do not. The first version is number 100.
 func TestAVersionTakesItsPartsAndNoMore(t *testing.T) {
-	a, buf := new(arena), make([]byte, 100)
-	first := a.put(1, 0, 0, nil, nil)
+	const far = 100 + 1<<(32-kindBits)
+	a, buf := new(arena), bytes.Repeat([]byte("0123456789"), 1<<16)
+	first := a.put(ikey.MakeTrailer(100, ikey.Set), 0, 0, nil, nil)
 	for _, test := range []struct {
 		first            ref
+		seq              ikey.Seq
+		kind             ikey.Kind
 		key, value, want int
 	}{
-		{0, 0, 0, 16},
-		{0, 0, 3, 20},
-		{0, 1, 3, 20},
-		{0, 5, 0, 24},
-		{0, 16, 100, 132},
-		{first, 0, 0, 20},
-		{first, 1, 4, 28},
+		{0, 100, ikey.Set, 0, 0, 12},
+		{0, 101, ikey.Set, 0, 3, 16},
+		{0, 101, ikey.Set, 1, 3, 16},
+		{0, 101, ikey.Set, 5, 0, 20},
+		{0, 101, ikey.Set, 16, 100, 128},
+		{first, 101, ikey.Delete, 0, 0, 16},
+		{first, 101, ikey.Set, 1, 4, 24},
+		{0, far - 1, ikey.ValueRef, 16, 100, 128},
+		{0, far - 1, ikey.Mark, 16, 100, 136},
+		{0, far, ikey.Set, 16, 100, 136},
+		{0, 99, ikey.Set, 16, 100, 136},
+		{first, 0, ikey.Delete, 16, 100, 140},
+		{0, ikey.MaxSeq, ikey.Set, 1<<10 - 1, 1, 12 + 8 + 1<<10},
+		{first, ikey.MaxSeq, ikey.Set, 1 << 10, 0, 16 + 8 + 8 + 1<<10},
+		{0, 101, ikey.Set, 4, 1 << 19, 12 + 8 + 4 + 1<<19},
 	} {
-		before := a.next
-		a.put(2, test.first, test.first, buf[:test.key], buf[:test.value])
-		if got := int(a.next-before) * unitBytes; got != test.want {
-			t.Errorf("a key of %d bytes and a value of %d take %d, want %d", test.key, test.value, got, test.want)
+		before, trailer := a.next, ikey.MakeTrailer(test.seq, test.kind)
+		r := a.put(trailer, test.first, test.first, buf[:test.key], buf[:test.value])
+		if got := int(a.next-before) * unitBytes; got != test.want && test.value < 1<<19 { // that has its own chunk
+			t.Errorf("%+v takes %d bytes", test, got)
+		}
+		v := a.version(r)
+		if a.trailer(v) != trailer || v.older() != test.first || !bytes.Equal(v.key(), buf[:test.key]) ||
+			!bytes.Equal(v.value(), buf[:test.value]) {
+			t.Errorf("%+v is read as %v, a key of %d bytes, %d", test, a.trailer(v), len(v.key()), v.older())
 		}
 	}
 }

@@ -48,7 +48,7 @@ type Cursor struct {
 	pos     int // of the current version in chain
 	chained bool
 
-	touched ikey.Trailer // unused: it keeps the compiler from dropping the reads
+	touched uint32 // unused: it keeps the compiler from dropping the reads
 
 	visit func(item) bool // self.collect, made once
 	self  *Cursor         // the cursor that visit belongs to, as the cursor may have been copied since
@@ -107,7 +107,7 @@ func (c *Cursor) SeekGE(k ikey.Key) bool {
 	if !c.forward() {
 		return false
 	}
-	for string(c.cur.key()) == string(k.User) && c.cur.trailer() > k.Trailer {
+	for string(c.cur.key()) == string(k.User) && c.trailer() > k.Trailer {
 		if !c.Next() {
 			return false
 		}
@@ -152,7 +152,7 @@ func (c *Cursor) Prev() bool {
 	}
 	if !c.newest {
 		if !c.chained {
-			c.gather(c.cur.trailer())
+			c.gather(c.trailer())
 		}
 		if c.pos > 0 {
 			c.pos--
@@ -216,7 +216,7 @@ func (c *Cursor) enter(oldest ikey.Trailer) bool {
 		return false
 	}
 	v := c.t.arena.version(r)
-	if v.trailer() < oldest {
+	if c.t.arena.trailer(v) < oldest {
 		return false
 	}
 	c.cur = v
@@ -228,7 +228,7 @@ func (c *Cursor) gather(oldest ikey.Trailer) {
 	c.chain = c.chain[:0]
 	for r := c.visible(); r != 0; {
 		v := c.t.arena.version(r)
-		if v.trailer() < oldest {
+		if c.t.arena.trailer(v) < oldest {
 			break
 		}
 		c.chain = append(c.chain, r)
@@ -242,7 +242,7 @@ func (c *Cursor) visible() ref {
 	r := c.t.arena.newest(c.refs[c.i])
 	for r != 0 {
 		v := c.t.arena.version(r)
-		if v.trailer() <= c.limit {
+		if c.t.arena.trailer(v) <= c.limit {
 			break
 		}
 		r = v.older()
@@ -250,9 +250,11 @@ func (c *Cursor) visible() ref {
 	return r
 }
 
+func (c *Cursor) trailer() ikey.Trailer { return c.t.arena.trailer(c.cur) }
+
 // Key returns the current version's key and trailer. The bytes are part of the arena and stay valid until the table is
 // released.
-func (c *Cursor) Key() ikey.Key { return ikey.Key{User: c.cur.key(), Trailer: c.cur.trailer()} }
+func (c *Cursor) Key() ikey.Key { return ikey.Key{User: c.cur.key(), Trailer: c.trailer()} }
 
 // Value returns the current version's value, which is valid as long as the key.
 func (c *Cursor) Value() []byte { return c.cur.value() }

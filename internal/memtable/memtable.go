@@ -64,9 +64,9 @@ type Table struct {
 const (
 	degree = 64 // of the tree: 5 % faster than 32, 20 % than 16
 
-	// The tree's memory for each key. Nodes hold up to 127 items of 12 bytes; they are two thirds full after inserts in
-	// random order, half full after ascending ones.
-	treeBytesPerKey = 24
+	// The tree's memory for each key. Nodes hold up to 127 items of 12 bytes: 500,000 keys take 18.2 bytes each in
+	// random order, 13.5 in descending order, 17.4 in a hundred ascending rows. Ascending ones are in the tail.
+	treeBytesPerKey = 19
 	itemBytes       = 12
 )
 
@@ -276,17 +276,18 @@ func (t *Table) link(newest ref, trailer ikey.Trailer, first ref, key, value []b
 	older := newest
 	for older != 0 {
 		v := t.arena.version(older)
-		if v.trailer() < trailer {
+		tr := t.arena.trailer(v)
+		if tr < trailer {
 			break
 		}
-		if v.trailer() > trailer {
+		if tr > trailer {
 			newer = append(newer, v)
 		}
 		older = v.older()
 	}
 	r := t.arena.put(trailer, first, older, key, value)
 	for _, n := range slices.Backward(newer) {
-		r = t.arena.put(n.trailer(), first, r, key, n.value())
+		r = t.arena.put(t.arena.trailer(n), first, r, key, n.value())
 	}
 	return r
 }
@@ -309,7 +310,7 @@ func (t *Table) Get(key []byte, h bloomblock.Hash, seq ikey.Seq) (value []byte, 
 	r, _ := t.find(t.index.Load(), key, tagOf(h))
 	for r != 0 {
 		v := t.arena.version(r)
-		if tr := v.trailer(); tr.Seq() <= seq {
+		if tr := t.arena.trailer(v); tr.Seq() <= seq {
 			return v.value(), tr, true
 		}
 		r = v.older()

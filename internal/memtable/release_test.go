@@ -74,7 +74,7 @@ func TestMemoryIsPreparedForATable(t *testing.T) {
 		n := 0
 		fill := func(to int) {
 			for ; n < to; n++ {
-				add(tb, fmt.Sprint("key", n*7919%20_000), ikey.Seq(n+1), ikey.Set, "a value of thirty or more bytes")
+				add(tb, fmt.Sprint("key", n*7919%23_000), ikey.Seq(n+1), ikey.Set, "a value of thirty or more bytes")
 				synctest.Wait()
 			}
 		}
@@ -87,7 +87,7 @@ func TestMemoryIsPreparedForATable(t *testing.T) {
 		if got := int64(len(tb.index.Load().slots)) * bytesPerSlot; got != prepared || pool.Lent() < prepared {
 			t.Errorf("the index has %d bytes, want those that were prepared: %d", got, prepared)
 		}
-		fill(20_000)
+		fill(23_000)
 		if pool.Idle() != maxChunk {
 			t.Errorf("%d bytes are idle, want the next chunk", pool.Idle())
 		}

@@ -97,7 +97,7 @@ func (c *Cursor) stop(passed bool) {
 // touch makes the processor fetch the versions of the window from memory all at once, rather than one at each step.
 func (c *Cursor) touch() {
 	for _, r := range c.refs[c.begin:c.end] {
-		c.touched += c.t.arena.version(r).trailer()
+		c.touched += c.t.arena.version(r).shape()
 	}
 }
 
