@@ -80,13 +80,15 @@ func (s PageSums) Verify(offset uint64, pages []byte) error {
 }
 
 // Steps returns the number of reads that it takes to ask the whole filter in the file: 1 if its Bloom units stand side
-// by side, otherwise one for each unit. A step that answers no ends the search.
+// by side or all are in one page, otherwise one for each unit. A step that answers no ends the search.
 func (h Header) Steps() int {
-	if h.sideBySide() {
-		return 1
+	if h.sideBySide() || h.inOnePage() {
+		return min(len(h.Units), 1)
 	}
 	return len(h.Units)
 }
+
+func (h *Header) inOnePage() bool { return h.UnitsSize() <= pageBytes }
 
 // StepPages returns the pages that a step reads for a key: their offset in the block, a multiple of 4096 behind the
 // header, and their size, nearly always one page, or what is left of the units.
@@ -105,6 +107,14 @@ func (h *Header) span(step int, mixed Hash) (from, to uint64) {
 		from = mixed.Block(h.parts) * size
 		return from, from + size
 	}
+	if h.inOnePage() {
+		return 0, h.UnitsSize()
+	}
+	return h.unitSpan(step, mixed)
+}
+
+// unitSpan returns the range of bytes, from the beginning of the units, that a unit needs. Units are not side by side.
+func (h *Header) unitSpan(step int, mixed Hash) (from, to uint64) {
 	u := &h.Units[step]
 	from = u.Offset - HeaderSize
 	if shape, ribboned, ok := h.shape(step); ribboned && ok {
@@ -134,10 +144,10 @@ func (h Header) StepMayContain(step int, key Hash, pages []byte) bool {
 	if uint64(len(pages)) != size {
 		return true
 	}
-	mixed := h.Seed.Mix(key)
-	from, to := h.span(step, mixed)
-	b := pages[from-(offset-HeaderSize) : to-(offset-HeaderSize)]
+	mixed, pagesAt := h.Seed.Mix(key), offset-HeaderSize
 	if h.sideBySide() {
+		from, to := h.span(step, mixed)
+		b := pages[from-pagesAt : to-pagesAt]
 		hash, at := mixed, uint64(0)
 		for i := range h.Units {
 			u := &h.Units[i]
@@ -153,17 +163,30 @@ func (h Header) StepMayContain(step int, key Hash, pages []byte) bool {
 		}
 		return true
 	}
-	shape, ribboned, ok := h.shape(step)
+	for i := range h.Units {
+		if (i == step || h.inOnePage()) && !h.unitMayContain(i, mixed, pages, pagesAt) {
+			return false
+		}
+	}
+	return true
+}
+
+// unitMayContain asks a unit, not side by side with others, in pages that begin at an offset from the beginning of the
+// units.
+func (h *Header) unitMayContain(i int, mixed Hash, pages []byte, offset uint64) bool {
+	shape, ribboned, ok := h.shape(i)
 	if !ok {
 		return true
 	}
+	from, to := h.unitSpan(i, mixed)
+	b := pages[from-offset : to-offset]
 	if ribboned {
 		return shape.windowMayContain(b, mixed)
 	}
-	for range h.blooms(step) {
+	for range h.blooms(i) {
 		mixed = mixed.Next()
 	}
-	return lineMayContain(b, mixed, h.Units[step].Probes)
+	return lineMayContain(b, mixed, h.Units[i].Probes)
 }
 
 // lineMayContain asks one block of a Bloom unit.

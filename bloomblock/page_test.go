@@ -82,11 +82,12 @@ func TestUnitsSideBySideTakeOneReadAndLittleSpace(t *testing.T) {
 		if got, want := together.sideBySide(), apart.UnitsSize() > pageBytes; got != want {
 			t.Errorf("%d keys, %d bytes: side by side %v, want %v", n, apart.UnitsSize(), got, want)
 		}
-		if !together.sideBySide() {
-			continue
+		want := 1
+		if together.sideBySide() {
+			want = 3
 		}
-		if together.Steps() != 1 || apart.Steps() != 3 {
-			t.Errorf("%d keys: %d steps, and %d of units apart; want 1 and 3", n, together.Steps(), apart.Steps())
+		if together.Steps() != 1 || apart.Steps() != want {
+			t.Errorf("%d keys: %d steps and %d of units apart, want 1 and %d", n, together.Steps(), apart.Steps(), want)
 		}
 	}
 	// Tables of some MB and large ones, at rates of the last level.
