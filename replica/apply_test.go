@@ -6,7 +6,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -40,7 +39,7 @@ func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
 	n.fsm = &fsm{node: n}
 	var b bloomkv.Batch
 	b.Put([]byte("k"), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	got := make(chan error)
 	go func() { got <- n.applyHere(ctx, &b) }()

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -216,7 +217,7 @@ func (g *group) open(id string, bootstrap bool) {
 	if g.set != nil {
 		g.set(&o)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	defer cancel()
 	n, err := Open(ctx, o)
 	if err != nil {
@@ -320,7 +321,7 @@ func (g *group) three() []string {
 
 // soon returns a context that ends late enough for every election.
 func (g *group) soon() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
 	g.t.Cleanup(cancel)
 	return ctx
 }
@@ -328,7 +329,7 @@ func (g *group) soon() context.Context {
 // leader waits for a leader and returns its name.
 func (g *group) leader() string {
 	g.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for _, id := range g.ids() {
 			if n := g.node(id); n != nil && n.raft.State() == raft.Leader && n.Fresh(g.soon(), Linearizable) == nil &&
 				n.raft.State() == raft.Leader {
@@ -383,7 +384,7 @@ func (g *group) want(id, key, value string) {
 func (g *group) equal(ids ...string) Checksum {
 	g.t.Helper()
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var sum Checksum
 		if sum, err = g.compare(ids); err == nil {
 			return sum

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -366,7 +367,7 @@ func TestAFollowerFarBehindGetsTheTables(t *testing.T) {
 	g.want(behind, key(10_199), "later")
 	// The snapshot is the follower's only after its tables are.
 	n := g.node(behind)
-	for end := time.Now().Add(10 * time.Second); n.snapshots.latest().Index < 100; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); n.snapshots.latest().Index < 100; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the follower has the snapshot of index %d, want the leader's", n.snapshots.latest().Index)
 		}
@@ -542,7 +543,7 @@ func TestALogThatASnapshotHasReplacedIsDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := n.Put(ctx, []byte("k"), []byte("v")); err != nil {
 		t.Error(err)
@@ -638,7 +639,7 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*election)
 	defer cancel()
 	_ = g.node("a").Join(ctx, "b", "b") // it fails, or there is no leader any more
-	for end := time.Now().Add(20 * time.Second); g.node("a").Status().Error == ""; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); g.node("a").Status().Error == ""; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the node does not notice that it cannot read its log")
 		}
@@ -695,7 +696,7 @@ func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
 	put := make(chan error, 1)
 	begin := func() { put <- g.node(leader).Put(g.soon(), []byte("k"), []byte("new")) }
 	go begin()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(time.Millisecond) {
 		v, err := g.node(fast).Get(t.Context(), []byte("k"), Stale)
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("%s has %q, %v, want what was written", fast, v, err)

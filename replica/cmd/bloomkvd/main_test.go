@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/digest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/replica"
 	"github.com/bloomkv/bloomkv/replica/internal/history"
 )
@@ -165,7 +166,7 @@ func (c *caller) eventually(t *testing.T, method, address, path string, body []b
 	var status int
 	var answer []byte
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if status, answer, err = c.do(method, address, path, body); err == nil && status == http.StatusOK {
 			return answer
 		}
@@ -178,7 +179,7 @@ func (c *caller) eventually(t *testing.T, method, address, path string, body []b
 func (c *caller) formed(t *testing.T, address string, members int) {
 	t.Helper()
 	var s replica.Status
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if err := json.Unmarshal(c.eventually(t, http.MethodGet, address, "/v1/status", nil), &s); err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +263,7 @@ func TestThreeProcessesUnderKillsAndStopsAreLinearizable(t *testing.T) {
 func same(t *testing.T, c *caller, all []*process) {
 	t.Helper()
 	sums := make([]replica.Checksum, len(all))
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(testkit.Patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		equal := true
 		for i, p := range all {
 			raw := c.eventually(t, http.MethodGet, p.address, "/v1/checksum", nil)
@@ -451,7 +452,7 @@ func TestOtherMachinesNeedTLSAndAToken(t *testing.T) {
 		var out bytes.Buffer
 		a := &app{}
 		a.Out, a.Err, a.In = &out, &out, strings.NewReader("")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 		code := a.run(ctx, append([]string{"--id", "a", "--dir", filepath.Join(t.TempDir(), "a")}, args...))
 		cancel()
 		if want := "for other machines"; code != 2 || !strings.Contains(out.String(), want) {
