@@ -133,6 +133,10 @@ func headerOfBlock(tb testing.TB, p Params, n uint64) Header {
 func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 	split, err := ParamsSplit(3, 0.0086)
 	must(t, err)
+	step := uint64(20)
+	if testing.Short() {
+		step = 4
+	}
 	for name, p := range map[string]Params{
 		"equal units":       split,
 		"exact equal units": paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3.5, 2}),
@@ -141,7 +145,7 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 		"a full unit":       paramsOf(t, Unit{10, 4}, Unit{0.5, 8}),
 		"a lower rate":      paramsOf(t, Unit{4.5, 3}, Unit{4.5, 3}, Unit{4.5, 3}),
 	} {
-		for pages := uint64(2); pages < 400; pages += 1 + pages/20 {
+		for pages := uint64(2); pages < 400; pages += 1 + pages/step {
 			n := uint64(float64(pages*pageBlocks*blockBits) / p.BitsPerKey())
 			h := p.SideBySide().Header(n)
 			if !h.sideBySide() {

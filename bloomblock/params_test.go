@@ -48,8 +48,11 @@ func TestTableWasMeasured(t *testing.T) {
 }
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
-	bits := 0.0
-	for rate := 0.9999; rate > BestRate; rate *= 0.9 {
+	bits, factor := 0.0, 0.9
+	if testing.Short() {
+		factor = 0.6
+	}
+	for rate := 0.9999; rate > BestRate; rate *= factor {
 		p, err := ParamsFor(rate)
 		must(t, err)
 		if p.Rate() > rate || p.Rate() <= 0 || len(p.Units()) == 0 {

@@ -300,8 +300,11 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 // and without, and compares what covers each key, for each snapshot. It counts the bytes too: each table repeats what
 // is open where it begins.
 func TestRangeTombstonesThatOverlapAreCutWithTheirTables(t *testing.T) {
-	flushes := 0
-	for seed := range uint64(60) {
+	flushes, seeds := 0, uint64(60)
+	if testing.Short() {
+		seeds = 12
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const keys = 200
 		key := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }

@@ -590,7 +590,11 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(3, 4))
 				var it Iter
 				changed := 0
-				for range 20_000 {
+				rounds := 20_000
+				if testing.Short() {
+					rounds = 5000
+				}
+				for range rounds {
 					copy(f.content, good)
 					it.Reset(r, IterOptions{})
 					for ok := it.First(); ok; ok = it.Next() { // verifies them all

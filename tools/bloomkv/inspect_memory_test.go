@@ -26,9 +26,15 @@ func shortStore(t *testing.T) (dir string) {
 	return dir
 }
 
-// TestInspectSaysWhatMemoryKeeps looks at a store with too little memory, and with enough, as text, JSON and a page.
-func TestInspectSaysWhatMemoryKeeps(t *testing.T) {
+func TestInspectAndStatsSayWhatMemoryKeeps(t *testing.T) {
 	dir := shortStore(t)
+	t.Run("inspect", func(t *testing.T) { inspectSaysWhatMemoryKeeps(t, dir) })
+	t.Run("stats", func(t *testing.T) { statsSaysWhatMemoryKeeps(t, dir) })
+}
+
+// inspectSaysWhatMemoryKeeps looks at a store with too little memory, and with enough, as text, JSON and a page.
+func inspectSaysWhatMemoryKeeps(t *testing.T, dir string) {
+	t.Helper()
 	read := func(args ...string) (s inspect.Store) {
 		t.Helper()
 		out := tool{}.must(t, append([]string{"inspect", dir, "--json"}, args...)...)
@@ -84,9 +90,9 @@ func TestInspectSaysWhatMemoryKeeps(t *testing.T) {
 	}
 }
 
-// TestStatsSaysWhatMemoryKeeps opens the same store with too little memory, and with enough.
-func TestStatsSaysWhatMemoryKeeps(t *testing.T) {
-	dir := shortStore(t)
+// statsSaysWhatMemoryKeeps opens the same store with too little memory, and with enough.
+func statsSaysWhatMemoryKeeps(t *testing.T, dir string) {
+	t.Helper()
 	var short, enough storeStats
 	must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--budget", "8", "--json")), &short))
 	must(t, json.Unmarshal([]byte((tool{}).must(t, "stats", dir, "--json")), &enough))
