@@ -68,15 +68,17 @@ func TestACommitThatATurnDelayedComesBeforeTheNextTurn(t *testing.T) {
 
 // TestATurnThatIsGrantedToNobodyIsHandedOn grants turns to callers whose context has ended: select chooses one of both.
 func TestATurnThatIsGrantedToNobodyIsHandedOn(t *testing.T) {
-	s := newStore(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 64 {
-		turn, _ := s.Turn(ctx)
-		turn.End()
-		if s.queue.leading {
-			t.Fatalf("the turn lasts; granted: %v", turn != nil)
+	synctest.Test(t, func(t *testing.T) { // so that no turn ends by itself
+		s := newStore(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for range 64 {
+			turn, _ := s.Turn(ctx)
+			turn.End()
+			if s.queue.leading {
+				t.Fatalf("the turn lasts; granted: %v", turn != nil)
+			}
 		}
-	}
-	s.close(t)
+		s.close(t)
+	})
 }
