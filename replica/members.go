@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -85,6 +86,9 @@ func (n *Node) servers() []raft.Server {
 // answers knows of that: see spread. If ctx ends before, as it may while much data travels, the error matches
 // ErrUnknown, and the call may be made again. Until then the node is a member without a vote: it delays nothing, and
 // Leave removes it.
+//
+// A member that has moved may be needed to elect the leader that could change its address: of two nodes, say. So every
+// node that takes the call asks the member at its new address, until the group has that.
 func (n *Node) Join(ctx context.Context, id, address string) error {
 	err := n.opts.checkAddress(address)
 	if id == "" {
@@ -93,9 +97,59 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 	if err != nil {
 		return fmt.Errorf("%w: id %s: %w", ErrJoin, words.Quoted(id), err)
 	}
+	want := Member{id, address, true}
+	if members := n.members(); hasMember(members, id) && n.probe(ctx, members, want) == nil {
+		n.moves.set(want, members)
+	}
 	return n.onLeader(ctx,
-		func() error { return n.joinHere(ctx, Member{id, address, true}) },
+		func() error { return n.joinHere(ctx, want) },
 		func(leader string) error { return n.client.join(ctx, leader, id, address) })
+}
+
+// moves are the members that have said that they are at another address than the group has them.
+type moves struct {
+	mu sync.Mutex
+	to map[string]move // by id
+}
+
+type move struct{ from, to string }
+
+// set notes where a member is now.
+func (m *moves) set(now Member, members []Member) {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == now.ID })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.to == nil {
+		m.to = map[string]move{}
+	}
+	m.to[now.ID] = move{members[i].Address, now.Address}
+}
+
+// of returns where a member is that the group has at an address.
+func (m *moves) of(id, address string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if moved, ok := m.to[id]; ok && moved.from == address {
+		return moved.to
+	}
+	return address
+}
+
+// addresses tells raft where members are.
+type addresses struct{ of *Node }
+
+// ServerAddr implements [raft.ServerAddressProvider]. After an error raft takes the address that it knows.
+func (a addresses) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	select {
+	case <-a.of.started:
+		for _, s := range a.of.servers() {
+			if s.ID == id {
+				return raft.ServerAddress(a.of.moves.of(string(id), string(s.Address))), nil
+			}
+		}
+	default: // raft is not set yet
+	}
+	return "", errors.New("unknown member")
 }
 
 // joinHere makes a node a voter, as the leader.

@@ -79,6 +79,7 @@ type Node struct {
 	underway  chan command     // from propose to complete
 	reads     chan readRequest // from callers to confirm
 	whole     chan struct{}    // has a value while a request reads the whole store
+	moves     moves            // see Join
 	running   sync.WaitGroup   // propose, confirm, and the goroutine that stops a failed node
 
 	closing sync.Once
@@ -126,7 +127,7 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 		// batches.
 		n.transport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: n.stream, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: 10 * opts.Election,
-			Logger: raftLogger(opts.Logger),
+			Logger: raftLogger(opts.Logger), ServerAddressProvider: addresses{n},
 		})
 	}
 	config := opts.raftConfig()
