@@ -2,11 +2,8 @@ package bloomkv
 
 import (
 	"fmt"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -19,36 +16,37 @@ func (m Metrics) String() string {
 	for _, l := range m.Levels {
 		shed, damaged = shed+l.FiltersShed, damaged+l.FiltersDamaged
 	}
-	writeFigures(&b, "store", figures(m), figure("filters shed", shed), figure("filters damaged", damaged))
+	words.Figures(&b, "store", words.FiguresOf(m), words.Figure("filters shed", shed),
+		words.Figure("filters damaged", damaged))
 	if m.BudgetNeeded > m.Memory.Budget && (m.FPRPromised > m.FPRAsked || m.ReadsPromised > 2*m.FPRAsked) {
 		words.Wrapped(&b, "memory is too short for the rate that is asked: all filters need a MemoryBudget of "+
 			words.MiB(m.BudgetNeeded))
 	}
 	m.writeLevels(&b)
 	l, w := m.Lookups, m.Writes
-	writeFigures(&b, "lookups", figures(l), figure("absent", l.Absent()), figure("fpr", l.FPR()),
-		figure("reads per absent", l.ReadsPerAbsent()))
-	writeFigures(&b, "prefixes", figures(m.Prefixes))
-	writeFigures(&b, "cache", figures(m.Cache), figure("hit rate", m.Cache.HitRate()))
-	writeFigures(&b, "memory", figures(m.Memory), figure("sum", m.Memory.Sum()))
-	writeFigures(&b, "resources", figures(m.Resources))
+	words.Figures(&b, "lookups", words.FiguresOf(l), words.Figure("absent", l.Absent()), words.Figure("fpr", l.FPR()),
+		words.Figure("reads per absent", l.ReadsPerAbsent()))
+	words.Figures(&b, "prefixes", words.FiguresOf(m.Prefixes))
+	words.Figures(&b, "cache", words.FiguresOf(m.Cache), words.Figure("hit rate", m.Cache.HitRate()))
+	words.Figures(&b, "memory", words.FiguresOf(m.Memory), words.Figure("sum", m.Memory.Sum()))
+	words.Figures(&b, "resources", words.FiguresOf(m.Resources))
 	if m.Resources.Stores > 1 {
-		writeFigures(&b, "memory of all stores", figures(m.Resources.Memory))
+		words.Figures(&b, "memory of all stores", words.FiguresOf(m.Resources.Memory))
 	}
-	writeFigures(&b, "files", figures(m.Files))
-	writeFigures(&b, "writes", figures(w), figure("write amplification", w.WriteAmplification()))
-	writeFigures(&b, "work", figures(m.Work))
+	words.Figures(&b, "files", words.FiguresOf(m.Files))
+	words.Figures(&b, "writes", words.FiguresOf(w), words.Figure("write amplification", w.WriteAmplification()))
+	words.Figures(&b, "work", words.FiguresOf(m.Work))
 	for _, c := range m.Work.Compactions {
 		from := fmt.Sprintf("from %d", c.From) // also 0
 		c.From = 0
-		writeFigures(&b, "compaction", []string{from}, figures(c))
+		words.Figures(&b, "compaction", []string{from}, words.FiguresOf(c))
 	}
-	writeFigures(&b, "backlog", figures(m.Backlog))
-	writeFigures(&b, "readers", figures(m.Readers))
+	words.Figures(&b, "backlog", words.FiguresOf(m.Backlog))
+	words.Figures(&b, "readers", words.FiguresOf(m.Readers))
 	perSecond := func(name string, n uint64) []string {
-		return figure(name, uint64(float64(n)/max(m.Uptime.Seconds(), 1e-9)))
+		return words.Figure(name, uint64(float64(n)/max(m.Uptime.Seconds(), 1e-9)))
 	}
-	writeFigures(&b, "per second", perSecond("gets", l.Gets), perSecond("operations", w.Operations),
+	words.Figures(&b, "per second", perSecond("gets", l.Gets), perSecond("operations", w.Operations),
 		perSecond("log bytes", w.LogBytes), perSecond("flush bytes", w.FlushBytes),
 		perSecond("compacted bytes", w.CompactedBytes))
 	return b.String()
@@ -75,60 +73,4 @@ func (m Metrics) writeLevels(b *strings.Builder) {
 	if len(rows) > 0 {
 		words.Columns(b, head, rows)
 	}
-}
-
-// writeFigures writes figures after a head, in lines that end between two figures, unless there are none.
-func writeFigures(b *strings.Builder, head string, parts ...[]string) {
-	line := head + ":"
-	for i, part := range slices.Concat(parts...) {
-		if i > 0 {
-			line += ","
-		}
-		if len(line)+len(" ,")+len(part) > words.Width {
-			fmt.Fprintln(b, line)
-			line = " "
-		}
-		line += " " + part
-	}
-	if line != head+":" {
-		fmt.Fprintln(b, line)
-	}
-}
-
-// figures returns the figures of a struct, after their JSON names, without structs and slices in it.
-func figures(of any) (parts []string) {
-	for field, f := range reflect.ValueOf(of).Fields() {
-		name := strings.ReplaceAll(strings.TrimSuffix(field.Tag.Get("json"), "_ns"), "_", " ")
-		parts = append(parts, figure(name, f.Interface())...)
-	}
-	return parts
-}
-
-// figure returns a figure as text, after its name, or nothing if it is zero. An int64, and a uint64 that is named so,
-// is a number of bytes.
-func figure(name string, of any) []string {
-	text := ""
-	switch v := of.(type) {
-	case time.Duration:
-		text = v.Round(time.Millisecond).String()
-	case int:
-		text = words.Count(v)
-	case int64:
-		text = words.Size(v)
-	case uint64:
-		if text = words.Count(v); strings.Contains(name, "bytes") {
-			text = words.Size(v)
-		}
-	case float64:
-		text = fmt.Sprintf("%.4g", v)
-	case StallMetrics:
-		text = fmt.Sprintf("%s for %v", words.Plural(v.Count, "time"), v.Duration.Round(time.Millisecond))
-	case bool:
-	default:
-		return nil
-	}
-	if reflect.ValueOf(of).IsZero() {
-		return nil
-	}
-	return []string{strings.TrimSpace(name + " " + text)}
 }

@@ -3,6 +3,7 @@ package words
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -133,5 +134,38 @@ func TestQuotedIsALiteralOrTheBeginningOfOne(t *testing.T) {
 		if got, of := Quoted(c.in), Quoted([]byte(c.in)); got != c.want || of != c.want {
 			t.Errorf("%q: %s, of bytes %s, want %s", c.in, got, of, c.want)
 		}
+	}
+}
+
+// TestFiguresAreAfterTheirNamesIfNotZero has a figure of each kind, and as many as take two lines.
+func TestFiguresAreAfterTheirNamesIfNotZero(t *testing.T) {
+	of := struct {
+		Warm     bool          `json:"warm"`
+		Tables   int           `json:"tables"`
+		LogBytes uint64        `json:"log_bytes"`
+		Reads    uint64        `json:"reads"`
+		Memory   int64         `json:"memory"`
+		Rate     float64       `json:"rate"`
+		Uptime   time.Duration `json:"uptime_ns"`
+		Stalls   struct {
+			Count    uint64
+			Duration time.Duration
+		} `json:"stalls"`
+		None  int `json:"none"`
+		Other struct{ Count int }
+		List  []int
+	}{
+		Warm: true, Tables: 1000, LogBytes: 2000, Reads: 3000, Memory: 4000, Rate: 0.25, Uptime: time.Second,
+		List: []int{1},
+	}
+	of.Stalls.Count, of.Stalls.Duration, of.Other.Count = 1, time.Minute, 1
+	var b strings.Builder
+	Figures(&b, "store", FiguresOf(of), Figure("more", 5), Figure("zero", 0))
+	Figures(&b, "nothing", Figure("zero", 0))
+	const want = `store: warm, tables 1,000, log bytes 2 kB, reads 3,000, memory 4 kB, rate 0.25,
+  uptime 1s, stalls 1 time for 1m0s, more 5
+`
+	if got := b.String(); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
