@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,12 +56,12 @@ func TestABatchSaysWhatItHolds(t *testing.T) {
 	}
 	b.Put(make([]byte, MaxKeySize+1), nil)
 	b.Put([]byte("after"), nil)
-	if b.Len() != 2 || !errors.Is(b.err, ErrTooLarge) {
-		t.Errorf("%d operations, %v, want 2 and ErrTooLarge", b.Len(), b.err)
+	if b.Len() != 2 || !errors.Is(b.ops.Err, ErrTooLarge) {
+		t.Errorf("%d operations, %v, want 2 and ErrTooLarge", b.Len(), b.ops.Err)
 	}
 	b.Reset()
-	if b.Len() != 0 || b.Size() != 0 || b.err != nil {
-		t.Errorf("after Reset: %d operations in %d bytes, %v", b.Len(), b.Size(), b.err)
+	if b.Len() != 0 || b.Size() != 0 || b.ops.Err != nil {
+		t.Errorf("after Reset: %d operations in %d bytes, %v", b.Len(), b.Size(), b.ops.Err)
 	}
 }
 
@@ -137,9 +136,9 @@ func TestABatchKeepsItsMarks(t *testing.T) {
 	}
 	copied.SetMark(make([]byte, MaxMarkSize))
 	copied.SetMark(make([]byte, MaxMarkSize+1))
-	if copied.Len() != 7 || !errors.Is(copied.err, ErrTooLarge) {
+	if copied.Len() != 7 || !errors.Is(copied.ops.Err, ErrTooLarge) {
 		t.Errorf("%d operations and %v after a mark of the largest size and a longer one, want 7 and ErrTooLarge",
-			copied.Len(), copied.err)
+			copied.Len(), copied.ops.Err)
 	}
 }
 
@@ -153,8 +152,8 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 		t.Errorf("AppendBinary: %q, %v", got, err)
 	}
 	c.Append(&b)
-	if c.err == nil || !errors.Is(c.err, ErrTooLarge) {
-		t.Errorf("appended: %v", c.err)
+	if c.ops.Err == nil || !errors.Is(c.ops.Err, ErrTooLarge) {
+		t.Errorf("appended: %v", c.ops.Err)
 	}
 	// A bound may be longer than any key: it is truncated to an equivalent bound.
 	c.Reset()
@@ -165,8 +164,8 @@ func TestABatchThatIsTooLargeSaysSoWhereverItGoes(t *testing.T) {
 	for op := range c.Ops() {
 		longest = max(longest, len(op.Range.Lower), len(op.Range.Upper))
 	}
-	if c.Len() != 2 || longest > batch.MaxBound || c.err != nil {
-		t.Errorf("%d ranges with bounds of up to %d bytes, %v", c.Len(), longest, c.err)
+	if c.Len() != 2 || longest > batch.MaxBound || c.ops.Err != nil {
+		t.Errorf("%d ranges with bounds of up to %d bytes, %v", c.Len(), longest, c.ops.Err)
 	}
 	c.Reset()
 	c.DeleteRange(KeyRange{Lower: long, Upper: append(bytes.Clone(long), 'x')}) // no key lies between
@@ -204,15 +203,15 @@ func FuzzBatch(f *testing.F) {
 	b.Put([]byte("key"), []byte("value"))
 	b.Delete(nil)
 	b.DeleteRange(KeyRange{Lower: []byte("from")})
-	f.Add(b.ops, uint32(3))
+	f.Add(b.ops.Bytes, uint32(3))
 	f.Add([]byte{2, 0, 0}, uint32(1))
 	f.Add([]byte{2, 0, 0x80, 0}, uint32(1))
 	f.Add([]byte{2, 1, 'a', 2, 'a'}, uint32(1))
 	f.Fuzz(func(t *testing.T, ops []byte, count uint32) {
-		raw := append([]byte(batchMagic+"\x00\x00\x00\x00"), 0, 0, 0, 0)
-		raw = append(raw, ops...)
-		binary.LittleEndian.PutUint32(raw[8:], count)
-		binary.LittleEndian.PutUint32(raw[4:], checksum(raw[8:]))
+		raw, err := (&Batch{ops: batch.Ops{Bytes: ops, Count: count}}).MarshalBinary()
+		if err != nil {
+			t.Fatal(err)
+		}
 		var b, again Batch
 		if err := b.UnmarshalBinary(raw); err != nil {
 			if !errors.Is(err, ErrCorruption) {
@@ -223,8 +222,8 @@ func FuzzBatch(f *testing.F) {
 		for op := range b.Ops() {
 			add(&again, op)
 		}
-		if again.err != nil || !slices.Equal(shown(&again), shown(&b)) {
-			t.Fatalf("again %q, %v, want %q", shown(&again), again.err, shown(&b))
+		if again.ops.Err != nil || !slices.Equal(shown(&again), shown(&b)) {
+			t.Fatalf("again %q, %v, want %q", shown(&again), again.ops.Err, shown(&b))
 		}
 	})
 }
@@ -243,7 +242,8 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 			MaxValueSize, batch.MaxKey, batch.MaxValue)
 	}
 	tooLong, tooLarge := make([]byte, MaxKeySize+1), make([]byte, MaxValueSize+1)
-	full := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1), count: 1} // of zeros
+	zeros := make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader+1)
+	full := Batch{ops: batch.Ops{Bytes: zeros, Count: 1}}
 	full.Put(nil, nil)
 	later := Batch{}
 	later.Put([]byte("fine"), nil)
@@ -284,10 +284,9 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 
 // TestABatchOfLargerLimitsIsRefused unmarshals what versions with larger limits could marshal.
 func TestABatchOfLargerLimitsIsRefused(t *testing.T) {
-	value := Batch{ops: batch.AppendOp(nil, ikey.Set, nil, make([]byte, MaxValueSize+1)), count: 1}
-	whole := Batch{ops: make([]byte, MaxBatchSize), count: 1}
-	for what, b := range map[string]*Batch{"a value": &value, "a batch": &whole} {
-		raw, err := b.MarshalBinary()
+	value := batch.AppendOp(nil, ikey.Set, nil, make([]byte, MaxValueSize+1))
+	for what, ops := range map[string][]byte{"a value": value, "a batch": make([]byte, MaxBatchSize)} {
+		raw, err := (&Batch{ops: batch.Ops{Bytes: ops, Count: 1}}).MarshalBinary()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,9 +299,9 @@ func TestABatchOfLargerLimitsIsRefused(t *testing.T) {
 }
 
 func TestABatchThatTheLogCannotTakeIsRefusedBefore(t *testing.T) {
-	b := Batch{ops: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader), count: 1}
+	b := Batch{ops: batch.Ops{Bytes: make([]byte, MaxBatchSize-batch.RecordHeader-batch.MaxOpHeader), Count: 1}}
 	b.Delete([]byte("k"))
-	if !errors.Is(b.err, ErrTooLarge) {
-		t.Errorf("got %v, want ErrTooLarge", b.err)
+	if !errors.Is(b.ops.Err, ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", b.ops.Err)
 	}
 }

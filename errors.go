@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/intake"
@@ -26,7 +27,7 @@ var (
 	ErrReadOnly = tree.ErrReadOnly
 	// ErrTooLarge means that a key, a value, a mark or a batch exceeds its limit: [MaxKeySize], [MaxValueSize],
 	// [MaxMarkSize], [MaxBatchSize].
-	ErrTooLarge = errors.New("too large")
+	ErrTooLarge = batch.ErrTooLarge
 	// ErrNoSpace means that a write, a flush or a compaction, with what must be written after it, would not fit on the
 	// disk. It matches syscall.ENOSPC. A write was refused before anything was written, and the store takes the next
 	// one that fits: the last 16 KB are for range deletes. Background work is tried again once a second.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/intake"
@@ -48,8 +49,8 @@ func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) error {
 	began := time.Now()
 	mark := bytes.Clone(opts.Mark)
-	if err := checkMark(mark); err != nil {
-		return err
+	if err := batch.Check("mark", mark, batch.MaxMark); err != nil {
+		return fmt.Errorf("bloomkv: %w", err)
 	}
 	tables, err := db.writeSorted(ctx, sorted, opts)
 	if err != nil {
@@ -70,7 +71,7 @@ func (db *DB) writeSorted(
 	seq := ikey.Seq(0) // of every version until takeIn sets another; 0 takes no bytes
 	var dels rangedel.List
 	if r := opts.Replace; r != nil {
-		lo, hi := bytes.Clone(cutBound(r.Lower)), bytes.Clone(cutBound(r.Upper))
+		lo, hi := bytes.Clone(batch.CutBound(r.Lower)), bytes.Clone(batch.CutBound(r.Upper))
 		seq = 1 // a tombstone does not delete keys with its own sequence number
 		// An empty range gives none.
 		dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
@@ -85,15 +86,15 @@ func (db *DB) writeSorted(
 	var last []byte
 	n := 0
 	for kv, err := range sorted {
+		tooLarge := batch.Check("key", kv.Key, MaxKeySize)
+		if tooLarge == nil {
+			tooLarge = batch.Check("value", kv.Value, MaxValueSize)
+		}
 		switch {
 		case err != nil:
 			return nil, err
-		case len(kv.Key) > MaxKeySize:
-			return nil, fmt.Errorf("bloomkv: ingest: key of %d bytes, want at most %d: %w",
-				len(kv.Key), MaxKeySize, ErrTooLarge)
-		case len(kv.Value) > MaxValueSize:
-			return nil, fmt.Errorf("bloomkv: ingest: value of %d bytes, want at most %d: %w",
-				len(kv.Value), MaxValueSize, ErrTooLarge)
+		case tooLarge != nil:
+			return nil, fmt.Errorf("bloomkv: ingest: %w", tooLarge)
 		case n > 0 && bytes.Compare(last, kv.Key) >= 0:
 			return nil, fmt.Errorf("bloomkv: ingest: key %d, %s, after %s: %w",
 				n+1, words.Quoted(kv.Key), words.Quoted(last), ErrOrder)

@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"bytes"
-	"fmt"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 )
@@ -46,12 +45,4 @@ func copyOf(m batch.Mark) []byte {
 		return nil
 	}
 	return bytes.Clone(m.Bytes)
-}
-
-// checkMark returns an error for a mark that is too long.
-func checkMark(mark []byte) error {
-	if len(mark) > MaxMarkSize {
-		return fmt.Errorf("bloomkv: mark of %d bytes, want at most %d: %w", len(mark), MaxMarkSize, ErrTooLarge)
-	}
-	return nil
 }

@@ -17,12 +17,12 @@ import (
 
 // Limits of a single operation. Larger ones fail with [ErrTooLarge] and change nothing.
 const (
-	MaxKeySize   = 64 << 10      // bytes
-	MaxValueSize = 64 << 20      // bytes
-	MaxBatchSize = 128 << 20     // bytes of keys, values and their lengths
-	MaxMarkSize  = batch.MaxMark // bytes: 256
-	minMemory    = 8 << 20       // the smallest MemoryBudget
-	minMemtable  = 16 << 10      // the smallest MemtableSize
+	MaxKeySize   = batch.MaxKey      // bytes: 64 KiB
+	MaxValueSize = batch.MaxNewValue // bytes: 64 MiB
+	MaxBatchSize = batch.MaxSize     // bytes of keys, values and their lengths: 128 MiB
+	MaxMarkSize  = batch.MaxMark     // bytes: 256
+	minMemory    = 8 << 20           // the smallest MemoryBudget
+	minMemtable  = 16 << 10          // the smallest MemtableSize
 	minBaseLevel = 64 << 10
 	maxBaseLevel = 1 << 40
 )

@@ -98,16 +98,16 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 	}
 	tx.closeIterators()
 	b := tx.batch
-	if b.count == 0 && b.err == nil {
+	if b.ops.Count == 0 && b.ops.Err == nil {
 		return true, nil
 	}
 	if err := db.check(b, tx.durability); err != nil {
 		return false, err
 	}
 	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 && turn == nil {
-		return true, db.writer.Commit(b.ops, b.count, tx.durability == DurabilitySync)
+		return true, db.writer.Commit(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync)
 	}
-	return db.writer.CommitReads(b.ops, b.count, tx.durability == DurabilitySync, &tx.reads)
+	return db.writer.CommitReads(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync, &tx.reads)
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it
@@ -185,10 +185,10 @@ func (tx *Tx) written(key []byte) (value []byte, live, decided bool, err error) 
 	if tx.batch == nil {
 		return nil, false, false, ErrClosed
 	}
-	if tx.batch.count == 0 {
+	if tx.batch.ops.Count == 0 {
 		return nil, false, false, nil
 	}
-	if err := tx.own.Add(tx.batch.ops); err != nil {
+	if err := tx.own.Add(tx.batch.ops.Bytes); err != nil {
 		return nil, false, false, err
 	}
 	value, live, decided = tx.own.Get(key)
@@ -242,7 +242,7 @@ func (tx *Tx) write(add func(*Batch)) error {
 		return ErrClosed
 	}
 	add(tx.batch)
-	return tx.batch.err
+	return tx.batch.ops.Err
 }
 
 // Iter returns an iterator over a range, with what the transaction has written so far; it does not see later writes. It
@@ -252,7 +252,7 @@ func (tx *Tx) Iter(opts IterOptions) *Iterator {
 	it := new(Iterator)
 	if tx.batch == nil {
 		it.err = ErrClosed
-	} else if it.err = tx.own.Add(tx.batch.ops); it.err == nil {
+	} else if it.err = tx.own.Add(tx.batch.ops.Bytes); it.err == nil {
 		tx.own.Walked = tx.walked
 		it.begin(tx.db, &opts, tx.at(), &tx.own)
 		closed := func(it *Iterator) bool { return it.c == nil }

@@ -71,8 +71,8 @@ func (db *DB) ApplyWith(b *Batch, d Durability) error {
 		return err
 	}
 	switch {
-	case b.count > 0:
-		return db.writer.Commit(b.ops, b.count, d == DurabilitySync)
+	case b.ops.Count > 0:
+		return db.writer.Commit(b.ops.Bytes, b.ops.Count, d == DurabilitySync)
 	case d == DurabilitySync:
 		return db.Sync()
 	default:
@@ -88,7 +88,7 @@ func (db *DB) check(b *Batch, d Durability) error {
 	case d > DurabilityNoSync:
 		return fmt.Errorf("bloomkv: durability %d, want %d or %d", d, DurabilitySync, DurabilityNoSync)
 	}
-	return b.err
+	return b.ops.Err
 }
 
 // Sync makes every write that has returned durable; it is the barrier after writes with DurabilityNoSync. If it fails,
@@ -143,7 +143,7 @@ func (db *DB) applyIf(b *Batch, key, old []byte) (bool, error) {
 	if err := db.check(b, db.opts.Durability); err != nil {
 		return false, err
 	}
-	return db.writer.CommitIf(b.ops, b.count, db.opts.Durability == DurabilitySync, key, old)
+	return db.writer.CommitIf(b.ops.Bytes, b.ops.Count, db.opts.Durability == DurabilitySync, key, old)
 }
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}
@@ -155,7 +155,7 @@ func newBatch() *Batch {
 
 // recycle returns a batch to the pool, unless it has grown large.
 func recycle(b *Batch) {
-	if cap(b.ops) <= 64<<10 {
+	if cap(b.ops.Bytes) <= 64<<10 {
 		b.Reset()
 		batches.Put(b)
 	}

@@ -1,4 +1,4 @@
-// Package batch encodes and decodes the operations of a batch, and the log record that holds them.
+// Package batch encodes and decodes the operations of a batch, within their limits, and the log record that holds them.
 package batch
 
 import (
@@ -10,18 +10,19 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// MaxKey and MaxValue are the largest lengths of a key and of a value that are read, in bytes. The store writes smaller
-// values; logs of older versions may have these.
+// The limits of what a store writes, in bytes.
 const (
-	MaxKey   = 64 << 10
-	MaxValue = 256 << 20
+	MaxKey      = 64 << 10
+	MaxNewValue = 64 << 20
+	MaxMark     = 256
+	MaxSize     = 128 << 20 // of all operations and the header of their record
 )
+
+// MaxValue is the largest length of a value that is read, in bytes. Logs of older versions may have such values.
+const MaxValue = 256 << 20
 
 // MaxBound is the largest useful length of a range's bound: a longer one bounds the same keys as one of this length.
 const MaxBound = MaxKey + 1
-
-// MaxMark is the largest length of a mark, in bytes.
-const MaxMark = 256
 
 // A Mark is the mark that a batch has set, with the sequence number of that operation. A Seq of 0 means that no mark
 // was ever set; a mark without bytes, that it was cleared.
@@ -146,7 +147,7 @@ func cutField(b []byte, limit uint64) (field, rest []byte, ok bool) {
 //	+-----------------+-----------+------------+-----+
 const RecordHeader = 12
 
-var errRecord = errors.New("batch: record is malformed")
+var errRecord = errors.New("batch: malformed")
 
 // AppendRecordHeader appends the header of a record, which is followed by its operations.
 func AppendRecordHeader(dst []byte, first ikey.Seq, count uint32) []byte {
