@@ -36,7 +36,7 @@ var (
 	// attempts. Nothing was written.
 	ErrConflict = errors.New("conflict")
 	// ErrOrder means that the keys passed to Ingest are not in strictly ascending order.
-	ErrOrder = errors.New("keys are not in strictly ascending order")
+	ErrOrder = intake.ErrOrder
 	// ErrLocked means that another process, or another DB in this one, has the store open. Any number of readers
 	// ([Options.ReadOnly]) can have it open together; a writer excludes all others.
 	ErrLocked = vfs.ErrLocked

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/intake"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -110,65 +108,26 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 		return errNotEmpty
 	}
 	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
-	tables, err := t.Stream(ctx, in, intake.Of(s))
-	var added []manifest.Added
+	added, err := t.Runs(ctx, in, intake.Of(s))
+	begun := false
 	if err == nil {
-		added, err = db.runs(in.Header, tables)
+		err = db.writer.Alone(ctx, in.Header.State.LastSeq, func(seq ikey.Seq) error {
+			if !opts.Replace && !db.empty(db.tree.Load()) {
+				return errNotEmpty
+			}
+			begun = true
+			return db.work.Replace(added, seq, in.Header.State.Mark.Bytes)
+		})
 	}
-	if err != nil {
-		return errors.Join(err, t.Abandon())
+	if err == nil {
+		db.report.imported(added, in.Size(), time.Since(began))
+	} else if !begun {
+		err = errors.Join(err, t.Abandon())
 	}
-	if err := db.replace(ctx, added, in.Header, opts, t); err != nil {
-		return err
-	}
-	db.report.imported(added, in.Size(), time.Since(began))
-	return nil
+	return err
 }
 
 // empty reports whether the store has nothing in state s, and no mark.
 func (db *DB) empty(s *tree.State) bool {
 	return len(s.Runs) == 0 && s.Mem.Len() == 0 && len(s.Frozen) == 0 && len(db.tree.Mark().Bytes) == 0
-}
-
-// runs returns the tables of a header, with new numbers, in runs with new numbers: the newest run of a level has the
-// largest.
-func (db *DB) runs(h *stream.Header, tables []*manifest.Table) ([]manifest.Added, error) {
-	var added []manifest.Added
-	behind := len(tables)
-	for level, runs := range slices.Backward(h.State.Version.Levels[:]) {
-		for _, r := range slices.Backward(runs) {
-			number, err := db.tree.NewNumber()
-			if err != nil {
-				return nil, err
-			}
-			from := behind - len(r.Tables)
-			for _, t := range tables[from:behind] {
-				added = append(added, manifest.Added{Level: level, Run: number, Table: t})
-			}
-			behind = from
-		}
-	}
-	return added, nil
-}
-
-// replace makes new tables all that the store contains. After an error no file of them is left, unless the store has
-// failed.
-func (db *DB) replace(
-	ctx context.Context, added []manifest.Added, h *stream.Header, opts ImportOptions, t *intake.Target,
-) error {
-	begun := false
-	err := db.Flush(ctx) // most of what is in memory, before writers have to wait
-	if err == nil {
-		err = db.writer.Alone(ctx, h.State.LastSeq, func(seq ikey.Seq) error {
-			if !opts.Replace && !db.empty(db.tree.Load()) {
-				return errNotEmpty
-			}
-			begun = true
-			return db.work.Replace(added, seq, h.State.Mark.Bytes)
-		})
-	}
-	if !begun {
-		err = errors.Join(err, t.Abandon())
-	}
-	return err
 }

@@ -9,12 +9,9 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/internal/words"
 )
 
 // IngestOptions are options of Ingest.
@@ -52,7 +49,7 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err := batch.Check("mark", mark, batch.MaxMark); err != nil {
 		return fmt.Errorf("bloomkv: %w", err)
 	}
-	tables, err := db.writeSorted(ctx, sorted, opts)
+	tables, err := intake.Sorted(ctx, db.work.Env(0), sorted, (*intake.Range)(opts.Replace))
 	if err != nil {
 		return err
 	}
@@ -64,53 +61,6 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	return db.takeIn(ctx, tables, mark, began)
 }
 
-// writeSorted writes a sequence, and the range that it replaces, into tables. After an error no file is left.
-func (db *DB) writeSorted(
-	ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions,
-) ([]*manifest.Table, error) {
-	seq := ikey.Seq(0) // of every version until takeIn sets another; 0 takes no bytes
-	var dels rangedel.List
-	if r := opts.Replace; r != nil {
-		lo, hi := bytes.Clone(batch.CutBound(r.Lower)), bytes.Clone(batch.CutBound(r.Upper))
-		seq = 1 // a tombstone does not delete keys with its own sequence number
-		// An empty range gives none.
-		dels = rangedel.Fragmented([]rangedel.Tombstone{{Start: lo, End: hi, Seq: seq}})
-	}
-	load := compaction.NewLoader(db.work.Env(0), dels)
-	finished := false
-	defer func() {
-		if !finished { // even if the sequence panics
-			load.Abandon()
-		}
-	}()
-	var last []byte
-	n := 0
-	for kv, err := range sorted {
-		tooLarge := batch.Check("key", kv.Key, MaxKeySize)
-		if tooLarge == nil {
-			tooLarge = batch.Check("value", kv.Value, MaxValueSize)
-		}
-		switch {
-		case err != nil:
-			return nil, err
-		case tooLarge != nil:
-			return nil, fmt.Errorf("bloomkv: ingest: %w", tooLarge)
-		case n > 0 && bytes.Compare(last, kv.Key) >= 0:
-			return nil, fmt.Errorf("bloomkv: ingest: key %d, %s, after %s: %w",
-				n+1, words.Quoted(kv.Key), words.Quoted(last), ErrOrder)
-		case ctx.Err() != nil: // checked at each key: the sequence may be slow
-			return nil, ctx.Err()
-		}
-		if err := load.Add(ikey.Key{User: kv.Key, Trailer: ikey.MakeTrailer(seq, ikey.Set)}, kv.Value); err != nil {
-			return nil, err
-		}
-		last = append(last[:0], kv.Key...)
-		n++
-	}
-	finished = true
-	return load.Finish(ctx)
-}
-
 // takeIn makes new tables, if there are some, the newest run of the store, under one sequence number, and reports that.
 // A mark that is not nil is set with them. It removes them if that fails.
 func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte, began time.Time) error {
@@ -118,15 +68,11 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte,
 		return nil
 	}
 	info := IngestInfo{Tables: len(tables)}
-	// Everything in memory is older than the new tables, and its logs must end before the new sequence number. Most
-	// of it is written out here, before writers have to wait.
-	err := db.Flush(ctx)
-	if err == nil {
-		err = db.writer.Alone(ctx, 0, func(seq ikey.Seq) error {
-			info.Sequence = uint64(seq)
-			return db.work.Ingest(tables, seq, mark)
-		})
-	}
+	// Everything in memory is older than the new tables, and its logs must end before the new sequence number.
+	err := db.writer.Alone(ctx, 0, func(seq ikey.Seq) error {
+		info.Sequence = uint64(seq)
+		return db.work.Ingest(tables, seq, mark)
+	})
 	if err != nil && info.Sequence == 0 { // it was not tried
 		err = errors.Join(err, db.work.Discard(tables))
 	}
@@ -170,9 +116,6 @@ func (db *DB) ingestTables(ctx context.Context, paths []string) error {
 	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
 	tables, err := t.Files(ctx, paths)
 	if err != nil {
-		if errors.Is(err, intake.ErrOverlap) {
-			err = fmt.Errorf("%w: %w", ErrOrder, err)
-		}
 		return errors.Join(err, t.Abandon())
 	}
 	return db.takeIn(ctx, tables, nil, began)

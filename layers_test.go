@@ -97,7 +97,7 @@ var rooms = map[string]room{
 		"internal/scheduler", "internal/commit", "internal/check", "internal/newstore", "internal/read",
 		"internal/budget", "internal/tree", "internal/filterplan", "internal/compaction", "internal/recovery",
 		"internal/manifest", "internal/sstable", "digest",
-		"bloomblock", "vfs", "internal/batch", "internal/ikey", "internal/rangedel",
+		"bloomblock", "vfs", "internal/batch", "internal/ikey",
 		"internal/filename", "internal/corrupt", "internal/words",
 	}},
 
@@ -135,7 +135,8 @@ var rooms = map[string]room{
 		"internal/step",
 		"internal/tree", "internal/recovery", "internal/newstore", "internal/stream", "internal/tablefile",
 		"internal/compaction", "internal/manifest", "internal/sstable", "vfs", "internal/cache", "internal/epoch",
-		"internal/filename", "internal/corrupt",
+		"internal/filename", "internal/corrupt", "internal/batch", "internal/ikey", "internal/rangedel",
+		"internal/words",
 	}},
 
 	"internal/forecast": {3, []string{"internal/filterplan", "internal/manifest", "bloomblock"}},

@@ -102,6 +102,13 @@ func (w *Writer) rotate() {
 // number, or with above if that is larger. If install returns nil, the number is in use. Alone returns the error of
 // install, or why it was not called.
 func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ikey.Seq) error) error {
+	last, err := w.Freeze(ctx) // most of what is in memory is written out before writers have to wait
+	if err == nil {
+		err = w.Tree.WaitFlushed(ctx, last)
+	}
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.waitToFreeze(ctx); err != nil {
@@ -114,7 +121,7 @@ func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ike
 		return err
 	}
 	next := max(w.lastSeq+1, above)
-	err := cmp.Or(w.Tree.Writable(), ctx.Err(), manifest.CheckWrite(next), w.Tree.CheckNumbers())
+	err = cmp.Or(w.Tree.Writable(), ctx.Err(), manifest.CheckWrite(next), w.Tree.CheckNumbers())
 	if err == nil {
 		err = install(next)
 	}

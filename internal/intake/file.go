@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	// ErrOverlap means that two files have ranges of keys that overlap.
-	ErrOverlap = errors.New("tables overlap")
+	// errOverlap means that two files have ranges of keys that overlap.
+	errOverlap = fmt.Errorf("%w: tables overlap", ErrOrder)
 	// errVersions means that a table may have several versions of a key.
 	errVersions = errors.New("want a table with one version of each key, as a Writer of package sstable writes it")
 )
@@ -36,7 +36,7 @@ func (t *Target) Files(ctx context.Context, paths []string) ([]*manifest.Table, 
 	slices.SortFunc(tables, func(a, b *manifest.Table) int { return bytes.Compare(a.Smallest, b.Smallest) })
 	for i := 1; i < len(tables); i++ {
 		if a, b := tables[i-1], tables[i]; !a.EndsBefore(b.Smallest) {
-			return nil, fmt.Errorf("%w: %s with %s, %s with %s", ErrOverlap, from[a], a.Bounds(), from[b], b.Bounds())
+			return nil, fmt.Errorf("%w: %s with %s, %s with %s", errOverlap, from[a], a.Bounds(), from[b], b.Bounds())
 		}
 	}
 	return tables, nil

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -89,6 +90,31 @@ func (t *Target) Stream(ctx context.Context, in *stream.Reader, have Have) ([]*m
 		return nil, err
 	}
 	return tables, in.End()
+}
+
+// Runs does what Stream does, and returns the tables in runs with new numbers: the newest run of a level has the
+// largest.
+func (t *Target) Runs(ctx context.Context, in *stream.Reader, have Have) ([]manifest.Added, error) {
+	tables, err := t.Stream(ctx, in, have)
+	if err != nil {
+		return nil, err
+	}
+	var added []manifest.Added
+	behind := len(tables)
+	for level, runs := range slices.Backward(in.Header.State.Version.Levels[:]) {
+		for _, r := range slices.Backward(runs) {
+			number, err := t.Numbers.NewNumber()
+			if err != nil {
+				return nil, err
+			}
+			from := behind - len(r.Tables)
+			for _, table := range tables[from:behind] {
+				added = append(added, manifest.Added{Level: level, Run: number, Table: table})
+			}
+			behind = from
+		}
+	}
+	return added, nil
 }
 
 // space returns an error if the file system is certain to have too little space for the tables that travel.
