@@ -77,21 +77,14 @@ func (db *DB) export(ctx context.Context, r manifest.State, s *tree.State, since
 	if err != nil {
 		return nil, err
 	}
-	known := map[stream.ID]bool{}
-	if since != nil {
-		for _, id := range since.ids {
-			known[id] = true
-		}
-	}
-	sums := make([]uint64, len(ids))
-	for i, id := range ids {
-		sums[i] = id.Sum
+	if since == nil {
+		since = new(Inventory)
 	}
 	open := &openExport{state: s}
 	s.EachTable(func(_ int, t *tree.Table) { open.tables = append(open.tables, t) })
-	header := stream.NewHeader(r, sums, func(id stream.ID) bool { return known[id] })
+	header := stream.NewHeader(r, ids, since.ids)
 	if open.writer, err = stream.NewWriter(header); err != nil {
-		return nil, fmt.Errorf("bloomkv: export: %w", err)
+		return nil, named(err, "export")
 	}
 	return &Export{db: db, size: open.writer.Size(), mark: r.Mark, open: open}, nil
 }

@@ -43,16 +43,16 @@ func streamOf(files map[string][]byte) *forgedStream {
 		return nil
 	}
 	f := &forgedStream{}
-	var sums []uint64
+	var ids []stream.ID
 	for _, t := range s.Version.Tables() {
 		b := files[filename.Base(filename.Table, t.Number)]
 		sum, err := stream.Fingerprint(bytes.NewReader(b), "", t)
 		if err != nil {
 			return nil
 		}
-		f.tables, sums = append(f.tables, b), append(sums, sum)
+		f.tables, ids = append(f.tables, b), append(ids, stream.ID{ID: t.ID, Size: t.Size, Sum: sum})
 	}
-	f.header = stream.NewHeader(s, sums, func(stream.ID) bool { return false })
+	f.header = stream.NewHeader(s, ids, nil)
 	return f
 }
 

@@ -100,13 +100,17 @@ type ID struct {
 // Identity returns the identity of a table.
 func (t *Table) Identity() ID { return ID{t.ID, t.Size, t.Sum} }
 
-// NewHeader returns the header for a store. sums are the fingerprints of its tables, in the order of
-// s.Version.Tables. Tables that known reports are not in the stream. Its last sequence number is that of the mark and
-// the tables, so that a store has the same header after an Open.
-func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
+// NewHeader returns the header for a store whose tables are own, in the order of s.Version.Tables. The tables of since
+// are not in the stream. The last sequence number is that of the mark and the tables, so that a store has the same
+// header after an Open.
+func NewHeader(s manifest.State, own, since []ID) *Header {
+	known := map[ID]bool{}
+	for _, id := range since {
+		known[id] = true
+	}
 	v, run := &manifest.Version{}, uint64(s.Version.Runs()) //nolint:gosec // a number of runs
 	h := &Header{State: manifest.State{LastSeq: s.Mark.Seq, Seed: s.Seed, Mark: s.Mark, Filters: s.Filters, Version: v}}
-	next := max(run, uint64(len(sums))) + 1
+	next := max(run, uint64(len(own))) + 1
 	for level, runs := range s.Version.Levels {
 		for _, r := range runs {
 			copied := manifest.Run{ID: run}
@@ -116,9 +120,8 @@ func NewHeader(s manifest.State, sums []uint64, known func(ID) bool) *Header {
 				numbered.Number = uint64(len(h.Tables)) + 1
 				h.State.LastSeq = max(h.State.LastSeq, t.MaxSeq)
 				copied.Tables = append(copied.Tables, &numbered)
-				table := Table{Table: &numbered, Sum: sums[len(h.Tables)]}
-				table.Travels = !known(table.Identity())
-				h.Tables = append(h.Tables, table)
+				id := own[len(h.Tables)]
+				h.Tables = append(h.Tables, Table{Table: &numbered, Sum: id.Sum, Travels: !known[id]})
 			}
 			v.Levels[level] = append(v.Levels[level], copied)
 		}
