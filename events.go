@@ -243,7 +243,7 @@ func (r *reporter) Stalled(stall commit.Stall) {
 	tell(r.to.Stalled, s)
 }
 
-// WorkFailed implements scheduler.Observer.
+// WorkFailed implements scheduler.Observer and budget.Observer.
 func (r *reporter) WorkFailed(work string, attempt int, err error) {
 	f := FailureInfo{work, attempt, err}
 	if errors.Is(f.Err, corrupt.Err) {
@@ -252,11 +252,6 @@ func (r *reporter) WorkFailed(work string, attempt int, err error) {
 	r.log.Warn("background work failed", slog.String("work", f.Work), slog.Int("attempt", f.Attempt),
 		slog.Any("error", f.Err))
 	tell(r.to.WorkFailed, f)
-}
-
-// LoadFailed implements budget.Observer.
-func (r *reporter) LoadFailed(work string, err error) {
-	r.WorkFailed(work, 1, err)
 }
 
 // Damaged implements budget.Observer. It reports damage unless that was reported before.

@@ -32,10 +32,10 @@ type observer struct {
 	failed   []error // of loads
 }
 
-func (*observer) ReadOnly(error)                   {}
-func (*observer) Damaged(error)                    {}
-func (o *observer) LoadFailed(_ string, err error) { o.failed = append(o.failed, err) }
-func (o *observer) Promise(p Promises)             { o.promises = append(o.promises, p) }
+func (*observer) ReadOnly(error)                          {}
+func (*observer) Damaged(error)                           {}
+func (o *observer) WorkFailed(_ string, _ int, err error) { o.failed = append(o.failed, err) }
+func (o *observer) Promise(p Promises)                    { o.promises = append(o.promises, p) }
 
 // A testStore is a store without background work, whose last level has one table.
 type testStore struct {

@@ -211,7 +211,7 @@ func (b *Share) Restore(ctx context.Context) {
 			b.growing.Store(true)
 		case b.lacks(t):
 			if err := b.Load(t); err != nil {
-				b.observer.LoadFailed("load", err)
+				b.observer.WorkFailed("load", 1, err)
 			}
 		case t.Keys.Known():
 			b.ready(t)
@@ -231,7 +231,7 @@ func (b *Share) WarmUp(ctx context.Context) {
 	s.EachTable(func(_ int, t *tree.Table) {
 		if ctx.Err() == nil {
 			if err := b.know(t); err != nil {
-				b.observer.LoadFailed("load", err)
+				b.observer.WorkFailed("load", 1, err)
 			}
 		}
 	})

@@ -24,9 +24,9 @@ type Share struct {
 
 // An Observer is called when something happens to filters.
 type Observer interface {
-	Damaged(err error)                 // a filter is damaged; reads go on without it
-	LoadFailed(work string, err error) // work is "load"; it will be tried again
-	Promise(p Promises)                // the store does not keep what was asked, or keeps it again
+	Damaged(err error)                              // a filter is damaged; reads go on without it
+	WorkFailed(work string, attempt int, err error) // work is "load", attempt 1; it will be tried again
+	Promise(p Promises)                             // the store does not keep what was asked, or keeps it again
 }
 
 // A Config holds the parameters of Join.

@@ -54,7 +54,6 @@ func (o *observer) Compacted(Compaction, []*manifest.Table) {}
 func (o *observer) Removed(int, *manifest.Table)            {}
 func (o *observer) Damaged(error)                           {}
 func (o *observer) ReadOnly(error)                          { o.failures = append(o.failures, "read-only") }
-func (o *observer) LoadFailed(string, error)                {}
 func (o *observer) Promise(budget.Promises)                 {}
 func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = append(o.failures, work) }
 
