@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/bloomkv/bloomkv/internal/check"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -46,10 +45,7 @@ func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, err
 		opts.FS = vfs.OS
 	}
 	report, err := check.Store(ctx, opts.FS, dir, opts.StrictWAL, opts.Progress)
-	if err != nil {
-		err = fmt.Errorf("bloomkv: check %s: %w", dir, err)
-	}
-	return CheckReport(report), err
+	return CheckReport(report), named(err, "check "+dir)
 }
 
 // Check reads all tables of the store as it is now, and verifies them as the package-level Check does. It does not

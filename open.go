@@ -38,10 +38,7 @@ func Open(dir string, options *Options) (*DB, error) {
 // reading long logs may take a while. Once it has returned, ctx has no effect on the DB.
 func OpenContext(ctx context.Context, dir string, options *Options) (*DB, error) {
 	db, err := open(ctx, dir, options)
-	if err != nil {
-		return nil, fmt.Errorf("bloomkv: open %s: %w", dir, err)
-	}
-	return db, nil
+	return db, named(err, "open "+dir)
 }
 
 // open opens a store: it enters the directory (I31, I40), joins those that share its memory, recovers what was written,

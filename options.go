@@ -21,7 +21,6 @@ const (
 	MaxValueSize = batch.MaxNewValue // bytes: 64 MiB
 	MaxBatchSize = batch.MaxSize     // bytes of keys, values and their lengths: 128 MiB
 	MaxMarkSize  = batch.MaxMark     // bytes: 256
-	minMemory    = 8 << 20           // the smallest MemoryBudget
 	minMemtable  = 16 << 10          // the smallest MemtableSize
 	minBaseLevel = 64 << 10
 	maxBaseLevel = 1 << 40
@@ -244,7 +243,7 @@ func (o *Options) withDefaults() Options {
 		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.pool.Memory/sharedMemtables, minMemtable))
 		d.Compactions = cmp.Or(d.Compactions, 1)
 	} else if d.Resources == nil {
-		d.MemoryBudget = cmp.Or(d.MemoryBudget, defaultMemory)
+		d.MemoryBudget = cmp.Or(d.MemoryBudget, filterplan.DefaultBudget)
 		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
 		d.MaxMappedBytes = cmp.Or(d.MaxMappedBytes, defaultMapped)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
@@ -290,7 +289,7 @@ func (o *Options) check() error {
 	err := checkLimits([]limit{
 		{"Durability", int64(o.Durability), int64(DurabilitySync), int64(DurabilityNoSync)},
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
-		{"MemoryBudget", memory, minMemory, maxMemory},
+		{"MemoryBudget", memory, filterplan.MinBudget, maxMemory},
 		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
 		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
 		{"BaseLevelSize", o.BaseLevelSize, minBaseLevel, maxBaseLevel},

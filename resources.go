@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 )
 
 const (
-	defaultMemory    = 64 << 20
 	defaultMapped    = 16 << 30
 	defaultOpenFiles = 500
 	minOpenFiles     = 8
@@ -45,10 +45,10 @@ type ResourcesOptions struct {
 // NewResources returns memory and file descriptors for several stores to share (Options.Resources). Stores may be
 // opened and closed in any order. A store returns everything when it is closed.
 func NewResources(o ResourcesOptions) (*Resources, error) {
-	memory, files := cmp.Or(o.MemoryBudget, defaultMemory), cmp.Or(o.MaxOpenFiles, defaultOpenFiles)
+	memory, files := cmp.Or(o.MemoryBudget, filterplan.DefaultBudget), cmp.Or(o.MaxOpenFiles, defaultOpenFiles)
 	mapped := cmp.Or(o.MaxMappedBytes, defaultMapped)
 	err := checkLimits([]limit{
-		{"MemoryBudget", memory, minMemory, maxMemory},
+		{"MemoryBudget", memory, filterplan.MinBudget, maxMemory},
 		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
 		{"MaxOpenFiles", int64(files), minOpenFiles, maxOpenFiles},
 	})
