@@ -2,7 +2,6 @@
 package words
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -113,26 +112,6 @@ func Unescaped(text string) (key []byte, err error) {
 	return key, nil
 }
 
-// A Printable escapes characters that could control a terminal. Each Write must consist of whole lines.
-type Printable struct {
-	To io.Writer
-}
-
-func (p Printable) Write(b []byte) (int, error) {
-	var out []byte
-	for line := range bytes.Lines(b) {
-		body := bytes.TrimSuffix(line, []byte{'\n'})
-		out = AppendPrintable(out, body)
-		if len(body) < len(line) {
-			out = append(out, '\n')
-		}
-	}
-	if _, err := p.To.Write(out); err != nil {
-		return 0, err
-	}
-	return len(b), nil
-}
-
 // Plural returns a number, 0 or more, with a noun, such as "1 table" or "2,000 tables", for the nouns of this tool.
 func Plural[N int | int64 | uint64](n N, noun string) string {
 	switch {
@@ -191,15 +170,6 @@ func Wrapped(w io.Writer, text string) {
 		line, empty = append(line, word...), false
 	}
 	flush()
-}
-
-// Cut shortens s to at most the given number of columns.
-func Cut(s string, columns int) string {
-	runes := []rune(s)
-	if len(runes) <= columns {
-		return s
-	}
-	return string(runes[:columns-1]) + "…"
 }
 
 // Columns writes rows of cells under a head, aligned to the right. A column other than the first in which no row has a

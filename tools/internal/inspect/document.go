@@ -249,6 +249,15 @@ func writeRecord(w io.Writer, head, row []string) {
 	words.Wrapped(w, row[0]+": "+strings.Join(cells, "; "))
 }
 
+// cut shortens s to at most the given number of columns.
+func cut(s string, columns int) string {
+	runes := []rune(s)
+	if len(runes) <= columns {
+		return s
+	}
+	return string(runes[:columns-1]) + "…"
+}
+
 func trimRight(s string) string { return strings.TrimRight(s, " ") }
 
 // figure returns a number with about five digits, and a large one without decimals and with commas.

@@ -158,7 +158,7 @@ func (r *Filter) headerTable() *picture.Table {
 	for _, f := range r.Header {
 		offset := r.Offset + uint64(f.Offset) //nolint:gosec // an index
 		at := strconv.FormatUint(offset, 10)  // without commas, to be copied
-		t.Rows = append(t.Rows, []string{at, count(f.Bytes), f.Name, words.Cut(f.Value, 40)})
+		t.Rows = append(t.Rows, []string{at, count(f.Bytes), f.Name, cut(f.Value, 40)})
 	}
 	return t
 }

@@ -108,7 +108,7 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 		for k, share := range shares[i][:shown] {
 			row.WriteString(overlapCell(share, i == k, percent))
 		}
-		fmt.Fprintf(w, "%2d %-10s %s\n", i, words.Cut(name, 10), trimRight(row.String()))
+		fmt.Fprintf(w, "%2d %-10s %s\n", i, cut(name, 10), trimRight(row.String()))
 	}
 	text := "a dot is a pair whose ranges do not overlap or whose overlap is not known"
 	if shown < n {

@@ -316,7 +316,7 @@ func cutKeys(rows [][]string, width int) [][]string {
 	const others, shortest = 56, 8 // columns before the keys, and of a key
 	for _, row := range rows {
 		for i := len(row) - 2; i < len(row); i++ {
-			row[i] = words.Cut(row[i], max((width-others)/2, shortest))
+			row[i] = cut(row[i], max((width-others)/2, shortest))
 		}
 	}
 	return rows

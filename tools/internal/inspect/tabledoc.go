@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -192,7 +193,22 @@ func (t *Table) describeUnits() (units, fill string) {
 
 // WriteEntries writes every block and entry of a table.
 func WriteEntries(w io.Writer, name string) error {
-	return withTable(name, func(t *openTable) error { return t.reader.Dump(words.Printable{To: w}, true) })
+	return withTable(name, func(t *openTable) error { return t.reader.Dump(printable{w}, true) })
+}
+
+// A printable escapes characters that could control a terminal. Each Write must consist of whole lines.
+type printable struct{ to io.Writer }
+
+func (p printable) Write(b []byte) (int, error) {
+	var out []byte
+	for line := range bytes.Lines(b) {
+		body := bytes.TrimSuffix(line, []byte{'\n'})
+		out = append(words.AppendPrintable(out, body), line[len(body):]...)
+	}
+	if _, err := p.to.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // labelColumns is the width that an offset and 16 bytes leave in a line.
