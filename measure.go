@@ -51,28 +51,23 @@ func (db *DB) Metrics() Metrics {
 	if m.Readers.Snapshots, opened = db.tree.OldestPin(); m.Readers.Snapshots > 0 {
 		m.Readers.OldestSnapshot = time.Since(opened)
 	}
-	held, parts, missing, entries := db.share.Bytes(), int64(0), 0.0, 0.0
+	held, parts := db.share.Bytes(), int64(0)
+	var missing filterplan.Mean // the share of an index that is not in memory
 	s.EachTable(func(_ int, t *tree.Table) {
 		parts += t.Reader.IndexBytes() - t.Reader.TopBytes()
-		of, lacks := float64(t.Meta.Entries), 1.0
+		lacks := 1.0
 		if loaded, all := t.Reader.Parts(); all > 0 { // else nothing of the index was loaded yet
 			lacks -= float64(loaded) / float64(all)
 		}
-		missing, entries = missing+of*lacks, entries+of
+		missing.Add(t.Meta.Entries, lacks)
 	})
-	searched := 1.0 // parts of indexes and data blocks outside of memory for a table that is searched
-	if entries > 0 {
-		searched += missing / entries
-	}
 	m.Memory = memoryMetrics(db.pool, s.MemtableBytes(), held, parts, c.Used, db.tree.Files.Mapped())
-	var wastes []filterplan.LevelWaste
-	m.Levels, wastes, m.BytesOffPlan = db.levels(s)
+	m.Levels, m.FPRPredicted, m.BytesOffPlan = db.levels(s)
 	b := db.work.Policy.Backlog(s.Version)
 	m.Backlog = BacklogMetrics{Base: b.Base, Runs: b.Runs, Bytes: b.Bytes}
 	for l := range m.Levels {
 		level := &m.Levels[l]
 		level.Target = b.Targets[l]
-		m.FPRPredicted += wastes[l].Predicted
 		m.Files.Tables += level.Tables
 		m.TablesOffPlan += level.TablesOffPlan
 	}
@@ -81,6 +76,7 @@ func (db *DB) Metrics() Metrics {
 		if p.Pages > 0 { // filters that are still larger than planned are not asked in their files yet
 			m.FPRPromised = max(m.FPRPromised, m.FPRPredicted)
 		}
+		searched := 1 + missing.Value() // a data block, and parts of the index, for a table that is searched
 		m.ReadsPromised = max(m.ReadsPromised, p.ReadsNow(asked, m.FPRPredicted, searched))
 	}
 	there, open := db.tree.Files.Count()
@@ -112,17 +108,17 @@ func workMetrics(r scheduler.Running) WorkMetrics {
 	return w
 }
 
-// levels returns the figures of each level except its target, what its runs waste, and the bytes of tables that are
-// off the plan.
-func (db *DB) levels(s *tree.State) (levels []LevelMetrics, wastes []filterplan.LevelWaste, off uint64) {
-	levels, wastes = make([]LevelMetrics, manifest.NumLevels), make([]filterplan.LevelWaste, manifest.NumLevels)
+// levels returns the figures of each level except its target, what all runs waste by the filters in memory, and the
+// bytes of tables that are off the plan.
+func (db *DB) levels(s *tree.State) (levels []LevelMetrics, predicted float64, off uint64) {
+	levels = make([]LevelMetrics, manifest.NumLevels)
 	plans := db.share.Plans()
 	for l := range levels {
 		levels[l].Level, levels[l].FPRPromised = l, plans.Now.Levels[l].Rate
 	}
 	for _, r := range s.Runs {
 		l := &levels[r.Level]
-		var run filterplan.RunWaste
+		var waste filterplan.Mean
 		for _, t := range r.Tables {
 			m := db.measure(r.Level, t, plans)
 			l.add(&m)
@@ -132,18 +128,19 @@ func (db *DB) levels(s *tree.State) (levels []LevelMetrics, wastes []filterplan.
 			if m.OffPlan {
 				off += m.Bytes
 			}
-			run.Add(m.Entries, m.FPRPredicted, m.FalsePositives, m.FilterNegatives)
+			waste.Add(m.Entries, m.FPRPredicted)
 		}
 		l.Runs++
-		wastes[r.Level].Add(run)
+		l.FPRPredicted += waste.Value() // of all runs of the level
 	}
 	for l := range levels {
+		predicted += levels[l].FPRPredicted
 		levels[l].FPRMeasured = levels[l].FPR()
 		if n := levels[l].Runs; n > 0 {
-			levels[l].FPRPredicted = wastes[l].Predicted / float64(n)
+			levels[l].FPRPredicted /= float64(n)
 		}
 	}
-	return levels, wastes, off
+	return levels, predicted, off
 }
 
 // add adds a table to its level.

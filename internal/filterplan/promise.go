@@ -71,3 +71,7 @@ func (demands Demands) Promise(fpr float64, chosen []int) (p Promise) {
 	p.atLeast(fpr)
 	return p
 }
+
+// Promised returns what a store promises that plans filters for a rate, and whose filters in memory predict another
+// one. Plans are of filters as they are on average: the bits of the present ones may be a little worse.
+func Promised(planned, predicted float64) float64 { return max(planned, min(predicted, 1.02*planned)) }

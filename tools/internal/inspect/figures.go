@@ -11,23 +11,26 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
+// levelAnswers count the answers of the filters of a level about keys that its tables lack, and the false positives.
+type levelAnswers struct{ all, wrong uint64 }
+
 // addTo adds the facts of the tree to s.
 func (t *tree) addTo(s *Store) {
 	s.Overlap = t.overlap()
 	t.measure()
 	s.Levels, s.Tables, s.Flags = []Level{}, []Table{}, []Flag{}
-	demands := make([]demand, len(t.runs))
-	var wastes []filterplan.LevelWaste // of each of s.Levels
+	demands, everywhere := make([]demand, len(t.runs)), 0.0
+	var answers []levelAnswers // of each of s.Levels
 	for i, r := range t.runs {
 		if n := len(s.Levels); n == 0 || s.Levels[n-1].Level != r.level {
-			s.Levels, wastes = append(s.Levels, Level{Level: r.level}), append(wastes, filterplan.LevelWaste{})
+			s.Levels, answers = append(s.Levels, Level{Level: r.level}), append(answers, levelAnswers{})
 		}
 		l := &s.Levels[len(s.Levels)-1].Figures
 		l.Runs++
 		if t.plan != nil {
 			l.Promised += t.plan.now.Levels[r.level].Rate
 		}
-		var run filterplan.RunWaste
+		var waste filterplan.Mean
 		for _, m := range r.members {
 			l.add(m)
 			s.Memory.add(m)
@@ -35,18 +38,22 @@ func (t *tree) addTo(s *Store) {
 				t.plan.count(m)
 			}
 			live := cmp.Or(m.facts.Live, &Live{})
-			run.Add(m.meta.Entries, m.place.rate(), live.FalsePositives, live.FilterNegatives)
+			waste.Add(m.meta.Entries, m.place.rate())
+			a := &answers[len(answers)-1]
+			a.wrong += live.FalsePositives
+			a.all += live.FalsePositives + live.FilterNegatives
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
 			demands[i].ribbon = demands[i].ribbon || m.ribbon()
 			s.Tables = append(s.Tables, m.facts)
 		}
-		wastes[len(wastes)-1].Add(run)
+		everywhere += waste.Value()
 	}
-	all, everywhere := &s.Tree, 0.0
+	all := &s.Tree
 	for i := range s.Levels {
-		s.Levels[i].Measured = wastes[i].Measured()
-		everywhere += wastes[i].Predicted
+		if a := answers[i]; a.all > 0 {
+			s.Levels[i].Measured = float64(s.Levels[i].Runs) * float64(a.wrong) / float64(a.all)
+		}
 		all.merge(&s.Levels[i].Figures)
 	}
 	if p := t.plan; p != nil {
