@@ -83,8 +83,6 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 	}
 	tx := &Tx{db: db, durability: db.opts.Durability, batch: newBatch()}
 	tx.reads.At, tx.reads.Turn = now, turn
-	tx.reads.Keys = tx.keyRoom[:0]
-	tx.bytes = tx.byteRoom[:0]
 	defer tx.end() // even if f panics
 	if took != nil {
 		began := step.Now()
@@ -104,28 +102,21 @@ func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Durati
 	if err := db.check(b, tx.durability); err != nil {
 		return false, err
 	}
-	if len(tx.reads.Keys)+len(tx.reads.Ranges) == 0 && turn == nil {
-		return true, db.writer.Commit(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync)
-	}
 	return db.writer.CommitReads(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync, &tx.reads)
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it
-// what the Tx has written. After the function has returned, all
-// methods return ErrClosed. A Tx must not be used by several goroutines at a time.
+// what the Tx has written. After the function has returned, all methods return ErrClosed. A Tx must not be used by
+// several goroutines at a time.
 type Tx struct {
 	db    *DB
 	batch *Batch // nil after the end
 	own   read.Writes
 	reads commit.Reads
-	bytes []byte // of the keys in reads
 
 	durability Durability
 
 	iterators []*Iterator // that are or were open
-
-	keyRoom  [2][]byte
-	byteRoom [48]byte
 }
 
 // end ends the transaction.
@@ -166,7 +157,7 @@ func (tx *Tx) AppendGet(dst, key []byte) ([]byte, error) {
 	case decided:
 		return dst, ErrNotFound
 	}
-	tx.note(key)
+	tx.reads.Key(key)
 	return tx.db.read.AppendGet(dst, key, tx.at())
 }
 
@@ -176,7 +167,7 @@ func (tx *Tx) Has(key []byte) (bool, error) {
 	if err != nil || decided {
 		return live, err
 	}
-	tx.note(key)
+	tx.reads.Key(key)
 	return tx.db.read.Has(key, tx.at())
 }
 
@@ -193,16 +184,6 @@ func (tx *Tx) written(key []byte) (value []byte, live, decided bool, err error) 
 	}
 	value, live, decided = tx.own.Get(key)
 	return value, live, decided, nil
-}
-
-// note adds a key to the reads. A key that is too long has no value, ever.
-func (tx *Tx) note(key []byte) {
-	if len(key) > MaxKeySize {
-		return
-	}
-	n := len(tx.bytes)
-	tx.bytes = append(tx.bytes, key...) // earlier keys keep the memory that they have
-	tx.reads.Keys = append(tx.reads.Keys, tx.bytes[n:len(tx.bytes):len(tx.bytes)])
 }
 
 // Put stores value under key when the transaction commits. Both are copied. The error matches ErrTooLarge if the key,
@@ -253,19 +234,12 @@ func (tx *Tx) Iter(opts IterOptions) *Iterator {
 	if tx.batch == nil {
 		it.err = ErrClosed
 	} else if it.err = tx.own.Add(tx.batch.ops.Bytes); it.err == nil {
-		tx.own.Walked = tx.walked
+		tx.own.Walked = tx.reads.Walked
 		it.begin(tx.db, &opts, tx.at(), &tx.own)
 		closed := func(it *Iterator) bool { return it.c == nil }
 		tx.iterators = append(slices.DeleteFunc(tx.iterators, closed), it)
 	}
 	return it
-}
-
-// walked adds a range to the reads.
-func (tx *Tx) walked(lo, hi []byte) {
-	if hi == nil || string(lo) < string(hi) {
-		tx.reads.Ranges = append(tx.reads.Ranges, commit.Range{Lo: lo, Hi: hi})
-	}
 }
 
 // Scan returns the keys of a range with their values, with what the transaction has written before the loop begins: see

@@ -80,6 +80,9 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 // tables drop versions and their sequence numbers, so these do not show what has changed. It is done once before the
 // commit queues, so that files are read while no other writer waits.
 func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (bool, error) {
+	if len(r.Keys)+len(r.Ranges) == 0 && r.Turn == nil {
+		return w.commit(ops, nil, count, durable, nil, nil)
+	}
 	r.sort()
 	r.seen = r.At
 	if w.Tree.Load() != r.At.State {

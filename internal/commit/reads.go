@@ -11,18 +11,42 @@ import (
 )
 
 // Reads are what a transaction has read of the store, all at one moment. The transaction commits only if it would read
-// the same in its turn (I37).
+// the same in its turn (I37). A few short keys need no memory of their own.
 type Reads struct {
 	At     tree.Moment // held by the caller
 	Keys   [][]byte
 	Ranges []Range
 	Turn   *Turn // nil without one
 
-	seen tree.Moment // the last one at which the reads were the same as at At
+	seen  tree.Moment // the last one at which the reads were the same as at At
+	bytes []byte      // of the keys
+
+	keyRoom  [2][]byte
+	byteRoom [48]byte
 }
 
 // A Range is the range of keys [Lo, Hi); a nil Hi means no end.
 type Range struct{ Lo, Hi []byte }
+
+// Key adds a copy of a key. A key that is too long has no value, ever.
+func (r *Reads) Key(key []byte) {
+	if len(key) > batch.MaxKey {
+		return
+	}
+	if r.Keys == nil {
+		r.Keys, r.bytes = r.keyRoom[:0], r.byteRoom[:0]
+	}
+	n := len(r.bytes)
+	r.bytes = append(r.bytes, key...) // earlier keys keep the memory that they have
+	r.Keys = append(r.Keys, r.bytes[n:len(r.bytes):len(r.bytes)])
+}
+
+// Walked adds the range of keys [lo, hi), unless it is empty; a nil hi means no end. The slices belong to r.
+func (r *Reads) Walked(lo, hi []byte) {
+	if hi == nil || bytes.Compare(lo, hi) < 0 {
+		r.Ranges = append(r.Ranges, Range{lo, hi})
+	}
+}
 
 // sort sorts the keys and ranges, and joins ranges that overlap.
 func (r *Reads) sort() {
