@@ -18,7 +18,6 @@ package bloomkv
 
 import (
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/budget"
@@ -58,8 +57,6 @@ type DB struct {
 	read   read.Reader          // reads from tree
 	writer commit.Writer        // writes into tree
 	work   *scheduler.Scheduler // flushes and compacts tree
-
-	updates, conflicts atomic.Uint64 // attempts of Update, and those that could not commit
 }
 
 // Dir returns the directory of the store, as given to [Open]. It is a directory of FS.

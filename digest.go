@@ -48,11 +48,10 @@ func (db *DB) digest(ctx context.Context, opts DigestOptions) (*digest.Digest, e
 	plan := db.share.Plans().Now
 	fpr := cmp.Or(opts.FPR, plan.FPR)
 	if opts.Rebuild {
-		paramsFor := bloomblock.ParamsFor
+		params, err := bloomblock.ParamsFor(fpr)
 		if opts.Kind == FilterRibbon {
-			paramsFor = func(rate float64) (bloomblock.Params, error) { return bloomblock.ParamsRibbon(rate) }
+			params, err = bloomblock.ParamsRibbon(fpr)
 		}
-		params, err := paramsFor(fpr)
 		if err != nil {
 			return nil, fmt.Errorf("bloomkv: digest: %w", err)
 		}

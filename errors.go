@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/intake"
 	"github.com/bloomkv/bloomkv/internal/read"
@@ -34,7 +35,7 @@ var (
 	ErrNoSpace = vfs.ErrNoSpace
 	// ErrConflict means that other writes changed what a transaction of [DB.Update] had read, at each of its
 	// attempts. Nothing was written.
-	ErrConflict = errors.New("conflict")
+	ErrConflict = commit.ErrConflict
 	// ErrOrder means that the keys passed to Ingest are not in strictly ascending order.
 	ErrOrder = intake.ErrOrder
 	// ErrLocked means that another process, or another DB in this one, has the store open. Any number of readers

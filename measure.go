@@ -30,7 +30,6 @@ func (db *DB) Metrics() Metrics {
 		m.FPRPromised, m.BudgetNeeded = max(m.FPRPromised, p.FPR), max(m.BudgetNeeded, p.Budget)
 	}
 	m.FPRMeasured = m.Lookups.WastedPerAbsent()
-	m.Writes.Updates, m.Writes.Conflicts = db.updates.Load(), db.conflicts.Load()
 	m.Lookups.TailLoads, m.Lookups.TailBytes = db.share.TailLoads()
 	m.Memory, m.Files.MaxOpen = memoryMetrics(db.pool, 0, tree.TableBytes{}, 0, 0, 0), db.pool.Files.Limit
 	c := db.tree.Blocks.Stats()
@@ -89,6 +88,7 @@ func writeMetrics(c commit.Counts, w scheduler.Counts) WriteMetrics {
 	stalls := func(r commit.Reason) StallMetrics { return StallMetrics{c.Stalls[r].Writes, c.Stalls[r].Duration} }
 	return WriteMetrics{
 		Operations: c.Operations, Groups: c.Groups, LogBytes: c.LogBytes, LogSyncs: c.LogSyncs,
+		Updates: c.Attempts, Conflicts: c.Conflicts,
 		Flushes: w.Flushes, FlushBytes: w.FlushBytes, Ingests: w.Ingests, IngestBytes: w.IngestBytes,
 		Compactions: w.Compactions, CompactedBytesRead: w.CompactedBytesRead, CompactedBytes: w.CompactedBytes,
 		RewrittenBytes: w.RewrittenBytes, Moves: w.Moves,

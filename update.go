@@ -2,9 +2,7 @@ package bloomkv
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -32,77 +30,42 @@ import (
 // since f began: then the reads are repeated. A transaction that conflicts often, or reads for long, is better written
 // with conditional writes such as [DB.CompareAndSwap]; for reads alone there is [DB.Snapshot].
 func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
-	var took time.Duration // of f, once it is measured
-	for attempt := 1; ; attempt++ {
-		err := ctx.Err()
-		var turn *commit.Turn
-		switch {
-		case err != nil || attempt <= freeAttempts:
-		case took < commit.MaxTurn:
-			turn, err = db.writer.Turn(ctx)
-		default: // a turn would end before f does
-			err = pause(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		measured := &took
-		if attempt < freeAttempts {
-			measured = nil
-		}
-		done, err := db.attempt(f, turn, measured)
-		if err != nil || done {
-			return err
-		}
-		db.conflicts.Add(1)
-		if attempt == maxAttempts {
-			return fmt.Errorf("bloomkv: update: %w after %d attempts", ErrConflict, attempt)
-		}
-	}
-}
-
-const (
-	maxAttempts  = 64
-	freeAttempts = 3 // that wait for nobody
-)
-
-// pause waits for a random time, so that transactions that keep conflicting get out of step.
-func pause(ctx context.Context) error {
-	step.Pause(ctx, rand.N(commit.MaxTurn))
-	return ctx.Err()
+	return db.writer.Attempts(ctx, func(turn *commit.Turn, timed bool) (time.Duration, bool, error) {
+		return db.attempt(f, turn, timed)
+	})
 }
 
 // attempt runs f once and commits what it wrote. It reports whether it did; if not, a read has changed. It ends the
-// turn, and sets took, unless it is nil, to how long f took.
-func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, took *time.Duration) (done bool, err error) {
+// turn, and if timed is true, it returns how long f took.
+func (db *DB) attempt(f func(tx *Tx) error, turn *commit.Turn, timed bool) (took time.Duration, done bool, err error) {
 	defer turn.End() // even if f panics
-	db.updates.Add(1)
 	now, err := db.tree.Now()
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	tx := &Tx{db: db, durability: db.opts.Durability, batch: newBatch()}
 	tx.reads.At, tx.reads.Turn = now, turn
 	defer tx.end() // even if f panics
-	if took != nil {
+	if timed {
 		began := step.Now()
 		err = f(tx)
-		*took = step.Since(began)
+		took = step.Since(began)
 	} else {
 		err = f(tx)
 	}
 	if err != nil {
-		return false, err
+		return took, false, err
 	}
 	tx.closeIterators()
 	b := tx.batch
 	if b.ops.Count == 0 && b.ops.Err == nil {
-		return true, nil
+		return took, true, nil
 	}
 	if err := db.check(b, tx.durability); err != nil {
-		return false, err
+		return took, false, err
 	}
-	return db.writer.CommitReads(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync, &tx.reads)
+	done, err = db.writer.CommitReads(b.ops.Bytes, b.ops.Count, tx.durability == DurabilitySync, &tx.reads)
+	return took, done, err
 }
 
 // A Tx is a transaction while the function of [DB.Update] runs. Its reads see the store as of one moment, and over it

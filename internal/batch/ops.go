@@ -69,13 +69,11 @@ func (o *Ops) Add(kind ikey.Kind, key, value []byte) {
 
 // Append adds all operations of other, which may be o itself. If one of those was over a limit, Err says so.
 func (o *Ops) Append(other *Ops) {
-	switch {
-	case o.Err != nil:
-	case other.Err != nil:
-		o.Err = other.Err
-	case RecordHeader+len(o.Bytes)+len(other.Bytes) > MaxSize:
+	o.Err = cmp.Or(o.Err, other.Err)
+	if o.Err == nil && RecordHeader+len(o.Bytes)+len(other.Bytes) > MaxSize {
 		o.Err = errSize
-	default:
+	}
+	if o.Err == nil {
 		o.Bytes = append(o.Bytes, other.Bytes...)
 		o.Count += other.Count
 	}

@@ -28,8 +28,9 @@ type Writer struct {
 	marked  atomic.Int64   // bytes of the marks in the log of the memtable; 0 without one. Stored with mu
 	logs    step.WaitGroup // goroutines that make logs durable
 
-	countsMu step.Mutex // so that Counts waits for no write
-	counts   Counts
+	countsMu            step.Mutex // so that Counts waits for no write
+	counts              Counts
+	attempts, conflicts atomic.Uint64 // of Attempts: runs, and those that could not commit
 
 	mu      step.Mutex // the order of writes; guards what follows
 	log     *logFile   // nil until the next write
@@ -82,16 +83,19 @@ func (w *Writer) Init(c Config) {
 
 // Counts are figures of all writes so far.
 type Counts struct {
-	Operations, Groups uint64
-	LogBytes, LogSyncs uint64
-	Stalls             [Reasons]Stall // Reason is not set
+	Operations, Groups  uint64
+	LogBytes, LogSyncs  uint64
+	Attempts, Conflicts uint64         // of transactions
+	Stalls              [Reasons]Stall // Reason is not set
 }
 
 // Counts returns the present figures.
 func (w *Writer) Counts() Counts {
 	w.countsMu.Lock()
 	defer w.countsMu.Unlock()
-	return w.counts
+	c := w.counts
+	c.Attempts, c.Conflicts = w.attempts.Load(), w.conflicts.Load()
+	return c
 }
 
 // Start sets the newest sequence number in use.
