@@ -40,25 +40,20 @@ type Ops struct {
 
 // Add adds an operation, with the fields of AppendOp. An empty range adds nothing.
 func (o *Ops) Add(kind ikey.Kind, key, value []byte) {
-	err := o.Err
-	switch {
-	case err != nil:
-		return
-	case kind == ikey.Mark:
-		err = Check("mark", value, MaxMark)
-	case kind == ikey.RangeDelete:
+	if kind == ikey.RangeDelete {
 		key, value = CutBound(key), CutBound(value)
 		if value != nil && bytes.Compare(key, value) >= 0 {
 			return
 		}
-	default:
-		if err = Check("key", key, MaxKey); err == nil {
-			err = Check("value", value, MaxNewValue)
-		}
 	}
 	switch {
-	case err != nil:
-		o.Err = fmt.Errorf("bloomkv: %w", err)
+	case o.Err != nil:
+	case len(key) > MaxKey && kind != ikey.RangeDelete:
+		o.Err = fmt.Errorf("bloomkv: %w", Check("key", key, MaxKey))
+	case len(value) > MaxMark && kind == ikey.Mark:
+		o.Err = fmt.Errorf("bloomkv: %w", Check("mark", value, MaxMark))
+	case len(value) > MaxNewValue:
+		o.Err = fmt.Errorf("bloomkv: %w", Check("value", value, MaxNewValue))
 	case RecordHeader+len(o.Bytes)+MaxOpHeader+len(key)+len(value) > MaxSize:
 		o.Err = errSize
 	default:
@@ -128,7 +123,9 @@ func (o *Ops) UnmarshalBinary(raw []byte) error {
 	count, ops := binary.LittleEndian.Uint32(raw[8:]), raw[MarshaledHeader:]
 	var over error
 	err := ReadOps(0, count, ops, func(_ ikey.Seq, _ ikey.Kind, _, value []byte) {
-		over = cmp.Or(over, Check("value", value, MaxNewValue))
+		if over == nil {
+			over = Check("value", value, MaxNewValue)
+		}
 	})
 	if over != nil {
 		return fmt.Errorf("bloomkv: %w", over)

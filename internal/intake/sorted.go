@@ -2,7 +2,6 @@ package intake
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +49,9 @@ func Sorted[KV ~struct{ Key, Value []byte }](
 			return nil, err
 		}
 		kv := struct{ Key, Value []byte }(each)
-		err = cmp.Or(batch.Check("key", kv.Key, batch.MaxKey), batch.Check("value", kv.Value, batch.MaxNewValue))
+		if err = batch.Check("key", kv.Key, batch.MaxKey); err == nil {
+			err = batch.Check("value", kv.Value, batch.MaxNewValue)
+		}
 		if err == nil && n > 0 && bytes.Compare(last, kv.Key) >= 0 {
 			err = fmt.Errorf("key %d, %s, after %s: %w", n+1, words.Quoted(kv.Key), words.Quoted(last), ErrOrder)
 		}
