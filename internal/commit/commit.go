@@ -1,6 +1,6 @@
 // Package commit takes batches into a store: one group of writers at a time writes its batches to the log, then to
-// the memtable, then makes them visible. It freezes full memtables into the tree, and delays writers while background
-// work is behind.
+// the memtable, then makes them visible. It freezes full memtables into the tree, delays writers while background work
+// is behind, and gives transactions turns.
 package commit
 
 import (

@@ -1,5 +1,5 @@
-// Package intake brings tables from outside into the directory of a store: those of a stream, and files that were built
-// elsewhere. It makes them durable and verifies them, and does not change the store.
+// Package intake brings tables from outside into the directory of a store: those of a stream, files that were built
+// elsewhere, and those of sorted keys. It makes them durable and verifies them, and does not change the store.
 package intake
 
 import (
