@@ -208,6 +208,7 @@ func TestAScanAllocatesLittleWhateverItsLength(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	db := lookupStore(t)
+	atRest(t, db)
 	scan := func(o bloomkv.IterOptions) (steps int, allocations float64) {
 		allocations = testing.AllocsPerRun(50, func() {
 			steps = 0
