@@ -34,6 +34,19 @@ func TestARunFindsTheOneTableWhoseBoundsHoldAKey(t *testing.T) {
 	}
 }
 
+func TestARunHasTheSumsOfItsTables(t *testing.T) {
+	r := NewRun(1, 1, []*Table{
+		{Meta: &manifest.Table{Entries: 2, FilterLen: 10, FilterRate: 0.1}},
+		{Meta: &manifest.Table{Entries: 3, FilterLen: 20, FilterRate: 0.3}},
+		{Meta: &manifest.Table{RangeDeletes: 1, FilterRate: 1}},
+		{Meta: &manifest.Table{Entries: 1, FilterRate: 0.2}},
+	})
+	if r.Entries != 6 || r.FilterBytes != 30 || r.WorstRate != 0.3 || !r.RangeDels {
+		t.Errorf("got %d entries, filters of %d bytes, rate %v, range tombstones %v; want 6, 30, 0.3 and true",
+			r.Entries, r.FilterBytes, r.WorstRate, r.RangeDels)
+	}
+}
+
 func TestSearchingARunAgreesWithComparingAllBounds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 300 {

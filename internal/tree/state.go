@@ -42,7 +42,7 @@ type Run struct {
 	prefix []byte
 	lo, hi []uint64
 
-	metas     []*manifest.Table // the tables as the version has them. Versions with the same run share the array
+	metas     []*manifest.Table // the tables as versions have them: an array that only versions with this run share
 	Readers   []*sstable.Reader // of the tables, so that a lookup finds the filter in one step
 	RangeDels bool              // at least one table has range tombstones
 
@@ -76,11 +76,8 @@ func NewRun(level int, id uint64, tables []*Table) *Run {
 	return r
 }
 
-// same reports whether r is the run other of a version, on the given level.
-func (r *Run) same(level int, other manifest.Run) bool {
-	return r.Level == level && r.ID == other.ID && len(r.metas) == len(other.Tables) && len(r.metas) > 0 &&
-		&r.metas[0] == &other.Tables[0]
-}
+// same reports whether r is the run other of a version.
+func (r *Run) same(other manifest.Run) bool { return &r.metas[0] == &other.Tables[0] }
 
 // Search returns the index of the first table that does not end before key, or len(r.Tables) if all do.
 func (r *Run) Search(key []byte) int { return r.index(key, ikey.HeadAfter(r.prefix, key)) }
@@ -139,7 +136,7 @@ func (s *State) setVersion(v *manifest.Version, fresh map[uint64]*Table) {
 	var old map[uint64]*Table // those of s by number; made once a run needs one
 	for l := range v.Levels {
 		for _, r := range v.Levels[l] {
-			if i := slices.IndexFunc(s.Runs, func(o *Run) bool { return o.same(l, r) }); i >= 0 {
+			if i := slices.IndexFunc(s.Runs, func(o *Run) bool { return o.same(r) }); i >= 0 {
 				runs = append(runs, s.Runs[i])
 				continue
 			}

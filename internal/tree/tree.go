@@ -163,12 +163,9 @@ func (t *Tree) Grown() <-chan struct{} { return t.grown }
 const MemtableSteps = 8
 
 // Acquire returns the current state with a reference, like Hold, and the function that releases it. s is nil after
-// End.
+// End. Then there is nothing to release.
 func (t *Tree) Acquire() (s *State, release func()) {
-	s, ok := t.Hold()
-	if !ok {
-		return nil, nil
-	}
+	s, _ = t.Hold()
 	return s, func() { t.Release(s) }
 }
 
