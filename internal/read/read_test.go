@@ -281,9 +281,13 @@ func TestATraceOfAnAbsentKeyHasNoValue(t *testing.T) {
 
 func TestLargeCopiesAreNotKept(t *testing.T) {
 	for size, want := range map[int]int{keepCopy: keepCopy, keepCopy + 1: 0} {
-		m := &manyLookup{size: 1, copies: make([]byte, 10, size)}
+		m := &manyLookup{size: 1, copies: make([]byte, 10, size), searches: []sstable.Lookup{{Key: key(1)}}}
+		m.candidates = []candidate{{table: new(tree.Table)}}
 		if m.end(); cap(m.copies) != want || len(m.copies) != 0 {
 			t.Errorf("of %d bytes %d are kept, want %d", size, cap(m.copies), want)
+		}
+		if m.searches[0].Key != nil || m.candidates[0].table != nil {
+			t.Error("a search is kept")
 		}
 	}
 }
@@ -337,12 +341,76 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 	if _, err := r.Digest(ctx, plan); !errors.Is(err, context.Canceled) {
 		t.Errorf("Digest returns %v, want that it was canceled", err)
 	}
+}
+
+func TestReadsAfterTheEndOfATreeAreRefused(t *testing.T) {
+	r := newReader(t)
 	r.tree.End()
 	params, err := bloomblock.ParamsFor(0.1)
 	must(t, err)
-	if _, err := r.Rebuild(t.Context(), params, nil); !errors.Is(err, tree.ErrClosed) {
-		t.Errorf("Rebuild returns %v, want ErrClosed", err)
+	for what, f := range map[string]func() error{
+		"Get":             func() error { _, err := r.Get(key(1), Newest); return err },
+		"Has":             func() error { _, err := r.Has(key(1), Newest); return err },
+		"View":            func() error { return r.View(key(1), Newest, nil) },
+		"GetTraced":       func() error { _, _, err := r.GetTraced(key(1)); return err },
+		"GetMany":         func() error { return r.GetMany([][]byte{key(1)}, Newest, nil) },
+		"Open":            func() error { _, err := r.Open(nil, nil, false, Newest, nil); return err },
+		"ApproximateSize": func() error { _, err := r.ApproximateSize(nil, nil); return err },
+		"Digest":          func() error { _, err := r.Digest(t.Context(), new(filterplan.Plan)); return err },
+		"Rebuild":         func() error { _, err := r.Rebuild(t.Context(), params, nil); return err },
+	} {
+		if err := f(); !errors.Is(err, tree.ErrClosed) {
+			t.Errorf("%s returns %v, want ErrClosed", what, err)
+		}
 	}
+	if !r.MayContain(key(1)) {
+		t.Error("a key is excluded")
+	}
+}
+
+func TestLookupsThatAMemtableAnswersAreItsHits(t *testing.T) {
+	r := newReader(t)
+	r.tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Set, nil)
+	r.tree.Publish(1)
+	must(t, r.GetMany([][]byte{key(1), key(2)}, Newest, func(int, []byte, bool) error { return nil }))
+	_, err := r.Get(key(1), Newest)
+	must(t, err)
+	if n := r.Lookups(); n.Gets != 3 || n.MemtableHits != 2 {
+		t.Errorf("of %d lookups %d are answered by a memtable, want 2 of 3", n.Gets, n.MemtableHits)
+	}
+}
+
+// loadable are tables that can be loaded, but not at first.
+type loadable struct {
+	noTables
+
+	first error
+}
+
+func (l *loadable) Load(t *tree.Table) error {
+	if err := l.first; err != nil {
+		l.first = nil
+		return err
+	}
+	return t.Reader.Load(0)
+}
+
+func TestACursorFailsWithoutTheTombstonesOfItsOnlyRun(t *testing.T) {
+	r, fsys := newReaderIn(t)
+	meta := writeRun(t, r, fsys, []int{1, 2, 3}, 2, 3).Tables[0].Meta
+	s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{r.tree.NewTable(meta)})}}
+	s.Hold()
+	r.tree.Publish(4)
+	r.tables = &loadable{first: syscall.EIO}
+	c, err := r.Open(nil, nil, false, AsOf{Seq: ikey.MaxSeq, Held: s}, nil)
+	must(t, err)
+	if c.SeekGE(key(1)) || !errors.Is(c.Err(), syscall.EIO) {
+		t.Errorf("at %q, error %v; want that the tombstones cannot be read", c.Key(), c.Err())
+	}
+	if !c.SeekGE(key(1)) || c.Err() != nil {
+		t.Errorf("at the second attempt: %v", c.Err())
+	}
+	must(t, c.Close())
 }
 
 func TestAMemtableHasAFilterInADigest(t *testing.T) {
@@ -404,6 +472,8 @@ func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 		t.Error(err)
 	}
 	must(t, r.GetMany([][]byte{key(1)}, AsOf{Held: held}, func(int, []byte, bool) error { return nil }))
+	_, err := r.Digest(t.Context(), new(filterplan.Plan))
+	must(t, err)
 	r.tree.Release(held)
 	r.tree.End()
 	if !mem.Release() {
