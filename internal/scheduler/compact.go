@@ -323,7 +323,7 @@ func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) 
 				return n, err
 			}
 			if slices.ContainsFunc(begun, (*compaction.Merge).Help) {
-				continue
+				continue // more slices may be begun now
 			}
 		}
 		m := begun[0]

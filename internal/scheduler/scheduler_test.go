@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -14,9 +15,11 @@ import (
 	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/memtable"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -182,6 +185,76 @@ func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
 	}
 }
 
+// TestAMoveIsInstalledOnce moves a table, which is then no longer at its level.
+func TestAMoveIsInstalledOnce(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
+	e := &manifest.Edit{Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}}
+	_, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{})
+	must(t, err)
+	p := planOf(1, 2)
+	p.Inputs[0].Run, p.Inputs[0].Tables, p.Move = 50, []*manifest.Table{table}, true
+	j := &job{era: s.era, version: s.Tree.Load().Version, plan: p}
+	if n, err := s.compact(j, []*compaction.Plan{p}); n != 1 || err != nil {
+		t.Errorf("%d plans are carried out: %v", n, err)
+	}
+	if n, err := s.compact(j, []*compaction.Plan{p}); n != 0 || err == nil || s.Counts().Moves != 1 {
+		t.Errorf("%d plans are carried out again: %v, %d tables have moved", n, err, s.Counts().Moves)
+	}
+	if level := s.Tree.Load().Table(table).Level.Load(); level != 2 {
+		t.Errorf("the table is at level %d, want 2", level)
+	}
+}
+
+func TestAStoreThatIsOnlyReadIsNotCompacted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &policy{plans: []*compaction.Plan{planOf(5, 6)}}
+		s, _ := newScheduler(t, p)
+		p.meanwhile = func() {
+			p.plans = nil
+			t.Error("a compaction is picked")
+		}
+		s.ReadOnly, s.Workers = true, 1
+		s.Start()
+		synctest.Wait()
+		if !s.Warm() || !s.Settled() {
+			t.Errorf("warm %v, settled %v, want true", s.Warm(), s.Settled())
+		}
+		s.Tree.Close()
+		s.Wait()
+	})
+}
+
+// flushed writes a key to a table that is in no state.
+func flushed(t *testing.T, s *Scheduler) []*manifest.Table {
+	t.Helper()
+	m := memtable.New(nil, 0, 1<<16)
+	m.Add([]byte("k"), 1, 1, ikey.Set, []byte("v"))
+	m.Freeze()
+	env := s.Env(0)
+	env.TableSize, env.BlockSize = 4<<10, 512
+	res, err := compaction.Flush(t.Context(), m.Flush(), nil, env)
+	must(t, err)
+	return res.Tables
+}
+
+// TestATableThatIsNotInstalledLeavesNothing has an edit that does not fit the tree.
+func TestATableThatIsNotInstalledLeavesNothing(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	before := s.Share.Bytes()
+	tables := flushed(t, s)
+	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables), Deleted: []manifest.Deleted{{Level: 3, Number: 99}}}
+	if err := s.install(e, tree.Change{}, Counts{}); err == nil {
+		t.Error("an edit is installed that deletes what is not there")
+	}
+	if after := s.Share.Bytes(); after != before || s.Tree.Load().Version.NumTables() > 0 || s.installing != 0 {
+		t.Errorf("%+v are in memory, %d calls install", after, s.installing)
+	}
+	if _, err := s.Tables.FS.Stat(filename.Make("db", filename.Table, tables[0].Number)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the file is there: %v", err)
+	}
+}
+
 // TestOneOfTheCompactionsWithoutSpaceIsPutOff has none begin meanwhile, and one report until one succeeds.
 func TestOneOfTheCompactionsWithoutSpaceIsPutOff(t *testing.T) {
 	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
@@ -208,6 +281,11 @@ func TestOneOfTheCompactionsWithoutSpaceIsPutOff(t *testing.T) {
 // TestCompactReturnsWithoutWork asks for a compaction of an empty tree, before and after it failed.
 func TestCompactReturnsWithoutWork(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Compact(ctx, nil, nil, true); !errors.Is(err, context.Canceled) || len(s.calls) > 0 {
+		t.Errorf("a call that is canceled returns %v, %d calls wait", err, len(s.calls))
+	}
 	s.workers.Go(s.compactLoop)
 	if err := s.Compact(t.Context(), nil, nil, true); err != nil {
 		t.Error(err)
