@@ -243,14 +243,16 @@ func TestATableThatIsNotInstalledLeavesNothing(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
 	before := s.Share.Bytes()
 	tables := flushed(t, s)
-	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables), Deleted: []manifest.Deleted{{Level: 3, Number: 99}}}
+	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables)}
+	e.Deleted = []manifest.Deleted{{Level: 3, Number: 99}}
 	if err := s.install(e, tree.Change{}, Counts{}); err == nil {
 		t.Error("an edit is installed that deletes what is not there")
 	}
 	if after := s.Share.Bytes(); after != before || s.Tree.Load().Version.NumTables() > 0 || s.installing != 0 {
 		t.Errorf("%+v are in memory, %d calls install", after, s.installing)
 	}
-	if _, err := s.Tables.FS.Stat(filename.Make("db", filename.Table, tables[0].Number)); !errors.Is(err, fs.ErrNotExist) {
+	path := filename.Make("db", filename.Table, tables[0].Number)
+	if _, err := s.Tables.FS.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the file is there: %v", err)
 	}
 }
