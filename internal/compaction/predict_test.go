@@ -310,6 +310,10 @@ func TestTombstonesThatStayArePredicted(t *testing.T) {
 		if got := res.Predicted.Keys; math.Abs(got/float64(want)-1) > 0.03 {
 			t.Errorf("a snapshot at %d, tombstones of sequence 5: predicted %.0f keys, want %d", snapshot, got, want)
 		}
+		written := float64(res.Tables[0].Size - res.Tables[0].FilterLen)
+		if share := res.Predicted.Bytes / written; share < 0.6 || share > 1.05 { // tombstones are shorter
+			t.Errorf("a snapshot at %d: predicted %.2f of what is written", snapshot, share)
+		}
 	}
 }
 

@@ -126,9 +126,8 @@ func (m *Merge) Merged() bool { return len(m.merged) == len(m.parts) }
 // Abandon ends a merge instead of Finish. No file of it is left.
 func (m *Merge) Abandon() {
 	m.cancel(context.Canceled)
-	if res, err := m.Finish(); err == nil {
-		remove(m.env, res.Tables)
-	}
+	res, _ := m.Finish() // all parts may be merged; if not, nothing is left
+	remove(m.env, res.Tables)
 }
 
 // add adds what a part did, which has greater keys.

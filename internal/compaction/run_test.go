@@ -83,6 +83,13 @@ func TestRun(t *testing.T) {
 		if len(after.Levels[0]) != 0 || len(after.Levels[5]) > 1 {
 			t.Errorf("after: %v", after)
 		}
+		left := res.Read - res.Dropped
+		for _, m := range res.Tables {
+			left -= m.Entries
+		}
+		if left != 0 {
+			t.Errorf("read %d versions, dropped %d, and %d are missing", res.Read, res.Dropped, left)
+		}
 		return d.text(res.Tables)
 	})
 }
@@ -350,6 +357,70 @@ func TestWhatTheManifestDoesNotHaveAbandonsTheCompaction(t *testing.T) {
 				t.Errorf("left: %v, want the input alone", names)
 			}
 		})
+	}
+}
+
+// unsteady are inputs that open as given at first, and then as they are.
+type unsteady struct {
+	*disk
+	opens []func() (merge.Source, error)
+}
+
+func (u *unsteady) Open(m *manifest.Table) (merge.Source, error) {
+	if len(u.opens) > 0 {
+		open := u.opens[0]
+		if u.opens = u.opens[1:]; open != nil {
+			return open()
+		}
+	}
+	return u.disk.Open(m)
+}
+
+func TestAnInputThatIsMiscountedIsReadAgain(t *testing.T) {
+	boom := errors.New("boom")
+	empty := func() (merge.Source, error) { return new(versions), nil }
+	for _, c := range []struct {
+		name  string
+		opens []func() (merge.Source, error)
+		want  string
+	}{
+		{"it has all", []func() (merge.Source, error){empty}, "compaction: read 0 versions and then 2"},
+		{"it does not open", []func() (merge.Source, error){
+			empty, func() (merge.Source, error) { return nil, boom },
+		}, "boom"},
+		{"it does not close", []func() (merge.Source, error){
+			empty, func() (merge.Source, error) { return &versions{closing: boom}, nil },
+		}, "boom"},
+	} {
+		d := newDisk(t)
+		v := d.level(&manifest.Version{}, 0, 1, "b@1=x c@2=y")
+		p := &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}
+		_, err := merged(t.Context(), v, p, &unsteady{d, c.opens}, d.env(1<<20))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+	}
+}
+
+// TestAnAbandonedMergeLeavesNoFile has some of its parts merged before, or all.
+func TestAnAbandonedMergeLeavesNoFile(t *testing.T) {
+	for helped := range 4 {
+		d := newDisk(t)
+		v := d.level(&manifest.Version{}, 0, 1, "b@1=x|d@2=y|f@3=z")
+		env := d.env(1 << 20)
+		env.PartSize = 1
+		m, err := Begin(t.Context(), v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d, env)
+		must(t, err)
+		for range helped {
+			m.Help()
+		}
+		if m.Untaken() != 3-helped || m.Merged() != (helped == 3) {
+			t.Errorf("%d of 3 parts are merged: %d are not taken, all are %v", helped, m.Untaken(), m.Merged())
+		}
+		m.Abandon()
+		if names, err := d.fs.List("db"); err != nil || len(names) != 3 || int(d.next) != 3+helped { //nolint:gosec // few
+			t.Errorf("%d parts merged: left %v of %d, want the three inputs; %v", helped, names, d.next, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -226,10 +227,10 @@ func TestAStoreThatIsOnlyReadIsNotCompacted(t *testing.T) {
 }
 
 // flushed writes a key to a table that is in no state.
-func flushed(t *testing.T, s *Scheduler) []*manifest.Table {
+func flushed(t *testing.T, s *Scheduler, key string) []*manifest.Table {
 	t.Helper()
 	m := memtable.New(nil, 0, 1<<16)
-	m.Add([]byte("k"), 1, 1, ikey.Set, []byte("v"))
+	m.Add([]byte(key), 1, 1, ikey.Set, []byte("v"))
 	m.Freeze()
 	env := s.Env(0)
 	env.TableSize, env.BlockSize = 4<<10, 512
@@ -238,11 +239,48 @@ func flushed(t *testing.T, s *Scheduler) []*manifest.Table {
 	return res.Tables
 }
 
+// TestSlicesBehindOneThatFailsAreAbandoned has another worker merge the second slice before the first one fails.
+func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	e := &manifest.Edit{LastSeq: 1}
+	var left []*compaction.Plan
+	for _, key := range []string{"a", "k"} {
+		tables := flushed(t, s, key)
+		e.Added = append(e.Added, manifest.Added{Level: 5, Run: 1, Table: tables[0]})
+		left = append(left, &compaction.Plan{To: 6, Inputs: []compaction.Input{{Level: 5, Run: 1, Tables: tables}}})
+	}
+	must(t, s.install(e, tree.Change{}, Counts{}))
+	mem := s.Tables.FS
+	before, err := mem.List("db")
+	must(t, err)
+	j := &job{era: s.era, version: s.Tree.Load().Version, plan: left[0]}
+	s.running, s.Workers, s.Tables.TableSize, s.Tables.BlockSize = []*job{j}, 4, 4<<10, 512
+	failed := false
+	s.Tables.FS = vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if failed || op.Kind != vfstest.OpCreate {
+			return nil
+		}
+		if failed = true; !s.help() {
+			t.Error("the second slice is not begun")
+		}
+		return syscall.EIO
+	})
+	if n, err := s.compact(j, left); n != 0 || !errors.Is(err, syscall.EIO) || len(j.merges) > 0 {
+		t.Errorf("%d slices are carried out, %d go on: %v", n, len(j.merges), err)
+	}
+	if after, err := mem.List("db"); err != nil || !slices.Equal(after, before) {
+		t.Errorf("the files are %q, want %q, %v", after, before, err)
+	}
+	if n, err := s.compact(j, left); n != 2 || err != nil {
+		t.Errorf("at the second attempt %d slices are carried out: %v", n, err)
+	}
+}
+
 // TestATableThatIsNotInstalledLeavesNothing has an edit that does not fit the tree.
 func TestATableThatIsNotInstalledLeavesNothing(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
 	before := s.Share.Bytes()
-	tables := flushed(t, s)
+	tables := flushed(t, s, "k")
 	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables)}
 	e.Deleted = []manifest.Deleted{{Level: 3, Number: 99}}
 	if err := s.install(e, tree.Change{}, Counts{}); err == nil {
