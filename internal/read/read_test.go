@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/digest"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -143,6 +144,22 @@ func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 		}
 		if want := float64(lookups) / 64; n >= 9 && math.Abs(float64(sampled)-want) > 3*math.Sqrt(want) {
 			t.Fatalf("of the first %d lookups of each counter %d are in the sample, want %.0f", n+1, sampled, want)
+		}
+	}
+}
+
+// TestPeriodicLookupsAreSampledAsOthersAre has periods that are near to those of multiples of the sample's constants.
+func TestPeriodicLookupsAreSampledAsOthersAre(t *testing.T) {
+	r := &Reader{SamplingBits: samplingBits}
+	for _, period := range []uint64{1, 3951, 7048, 10999, 76139, 1493734} {
+		sampled := 0
+		for n := range uint64(6400) {
+			if r.sampled(1 + n*period) {
+				sampled++
+			}
+		}
+		if sampled < 70 || sampled > 130 {
+			t.Errorf("each %d. lookup: %d of 6400 are in the sample, want 100", period, sampled)
 		}
 	}
 }
@@ -311,6 +328,7 @@ type noFilters struct {
 
 func (n noFilters) LoadTail(*tree.Table) (loads, bytes uint64, err error) { return 0, 0, n.err }
 func (n noFilters) LoadPrefixes(*tree.Table) error                        { return n.err }
+func (n noFilters) Load(*tree.Table) error                                { return n.err }
 func (n noFilters) CopyFilter(*tree.Table, float64) (f sstable.FilterCopy, err error) {
 	return f, n.err
 }
@@ -330,7 +348,15 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 	_, get := r.Get(key(1), Newest)
 	many := r.GetMany([][]byte{key(1), key(2)}, AsOf{Held: s}, func(int, []byte, bool) error { return nil })
 	_, whole := r.Digest(t.Context(), plan)
-	for what, err := range map[string]error{"Get": get, "GetMany": many, "Digest": whole} {
+	_, from := r.ApproximateSize(key(2), nil)
+	_, to := r.ApproximateSize(nil, key(2))
+	now := tree.Moment{State: s, Seq: 3}
+	_, same := r.SameKey(key(1), now, now)
+	_, all := r.SameRange(nil, nil, now, now)
+	for what, err := range map[string]error{
+		"Get": get, "GetMany": many, "Digest": whole, "ApproximateSize from a key on": from,
+		"ApproximateSize up to a key": to, "SameKey": same, "SameRange": all,
+	} {
 		if !errors.Is(err, syscall.EIO) {
 			t.Errorf("%s returns %v, want %v", what, err, syscall.EIO)
 		}
@@ -358,6 +384,9 @@ func TestReadsAfterTheEndOfATreeAreRefused(t *testing.T) {
 		"ApproximateSize": func() error { _, err := r.ApproximateSize(nil, nil); return err },
 		"Digest":          func() error { _, err := r.Digest(t.Context(), new(filterplan.Plan)); return err },
 		"Rebuild":         func() error { _, err := r.Rebuild(t.Context(), params, nil); return err },
+		"SameKey":         func() error { _, err := r.SameKey(key(1), tree.Moment{}, tree.Moment{}); return err },
+		"SameRange":       func() error { _, err := r.SameRange(nil, nil, tree.Moment{}, tree.Moment{}); return err },
+		"any read":        func() error { return r.failed(syscall.EIO) },
 	} {
 		if err := f(); !errors.Is(err, tree.ErrClosed) {
 			t.Errorf("%s returns %v, want ErrClosed", what, err)
@@ -366,6 +395,60 @@ func TestReadsAfterTheEndOfATreeAreRefused(t *testing.T) {
 	if !r.MayContain(key(1)) {
 		t.Error("a key is excluded")
 	}
+}
+
+func TestAReadAsOfASnapshotThatIsClosedIsRefused(t *testing.T) {
+	r := newReader(t)
+	p, err := r.tree.Pin()
+	must(t, err)
+	must(t, r.tree.Unpin(p))
+	at := AsOf{Seq: p.Seq, Pin: p}
+	_, get := r.Get(key(1), at)
+	_, open := r.Open(nil, nil, false, at, nil)
+	for what, err := range map[string]error{"Get": get, "Open": open, "GetMany": r.GetMany([][]byte{key(1)}, at, nil)} {
+		if !errors.Is(err, tree.ErrClosed) {
+			t.Errorf("%s returns %v, want ErrClosed", what, err)
+		}
+	}
+	mem := r.tree.Load().Mem
+	mem.Hold()
+	if r.tree.End(); !mem.Release() {
+		t.Error("the state is held")
+	}
+}
+
+// TestDeadKeysOfAFlushedMemtableMayHaveBeenWritten asks about keys behind the moment of a cursor.
+func TestDeadKeysOfAFlushedMemtableMayHaveBeenWritten(t *testing.T) {
+	r := newReader(t)
+	c, err := r.Open(nil, nil, false, Newest, nil)
+	must(t, err)
+	expect := func(when string, want bool) {
+		t.Helper()
+		if got := c.written(key(3), key(7)); got != want {
+			t.Errorf("%s: written is %v, want %v", when, got, want)
+		}
+	}
+	put := func(i int, seq ikey.Seq) {
+		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, seq, ikey.Set, nil)
+	}
+	put(2, 1)
+	put(7, 2)
+	expect("a key on each side was written", false)
+	put(3, 3)
+	expect("the first key was written", true)
+	c.dead.view.Seq = 3
+	expect("the first key was written before", false)
+	r.tree.Freeze(nil, 3, batch.Mark{}, 1<<16)
+	expect("the memtable waits for a flush", false)
+	put(6, 4)
+	expect("the last key was written to another one", true)
+	c.dead.view.Seq = 4
+	_, _, _, err = r.tree.Install(&manifest.Edit{LastSeq: 3}, nil, tree.Change{Flushed: true})
+	must(t, err)
+	expect("the memtable was flushed", true)
+	r.tree.End()
+	expect("the tree has ended", true)
+	must(t, c.Close())
 }
 
 func TestLookupsThatAMemtableAnswersAreItsHits(t *testing.T) {
@@ -426,6 +509,46 @@ func TestAMemtableHasAFilterInADigest(t *testing.T) {
 		if len(p.Units) > 0 != units || p.Keys != 100 || !bounds {
 			t.Errorf("rate %v: %d units, %d keys from %s to %s", rate, len(p.Units), p.Keys, p.Lo, p.Hi)
 		}
+	}
+}
+
+// TestADigestKnowsATableAgainIfItHasTheSameTombstones has the sequence of the tombstone, and the one before.
+func TestADigestKnowsATableAgainIfItHasTheSameTombstones(t *testing.T) {
+	r, fsys := newReaderIn(t)
+	r.tables = noFilters{}
+	table := writeRun(t, r, fsys, []int{1, 2, 3}, 2, 3).Tables[0]
+	for seq, want := range map[ikey.Seq]uint64{3: 0, 4: table.Meta.ID} {
+		p, err := r.tablePart(table, seq, 1)
+		must(t, err)
+		if p.ID != want || len(p.Deleted) != int(seq)-3 {
+			t.Errorf("at %d: id %x, want %x; deleted are %v", seq, p.ID, want, p.Deleted)
+		}
+		if _, err := r.newDigest([][]*digest.Part{{p, p}}, batch.Mark{}); err == nil {
+			t.Error("a digest has a part twice")
+		}
+	}
+}
+
+func TestADigestOfNothingIsMadeUnlessItIsCanceled(t *testing.T) {
+	r := newReader(t)
+	params, err := bloomblock.ParamsFor(0.1)
+	must(t, err)
+	r.tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Delete, nil)
+	r.tree.Publish(1)
+	for _, canceled := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		if canceled {
+			cancel()
+		}
+		whole, first := r.Digest(ctx, new(filterplan.Plan))
+		rebuilt, second := r.Rebuild(ctx, params, nil)
+		if errors.Is(first, context.Canceled) != canceled || errors.Is(second, context.Canceled) != canceled {
+			t.Errorf("canceled %v: %v and %v", canceled, first, second)
+		}
+		if !canceled && len(whole.Runs())+len(rebuilt.Runs()) > 0 {
+			t.Errorf("runs %v and %v, want none", whole.Runs(), rebuilt.Runs())
+		}
+		cancel()
 	}
 }
 

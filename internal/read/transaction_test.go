@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/deadkeys"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
@@ -70,5 +72,41 @@ func TestATransactionHasReadWhatItsCursorWalkedOver(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("[%s, %s): %q walk over %q, want %q", tt.lower, tt.upper, tt.moves, got, tt.want)
 		}
+	}
+}
+
+func TestWritesOfATransactionAreItsOperations(t *testing.T) {
+	var w Writes
+	if _, live, decided := w.Get(key(1)); live || decided {
+		t.Error("a key is known before an operation")
+	}
+	if err := w.Add([]byte{0xff}); err == nil {
+		t.Error("an operation that is none is added")
+	}
+}
+
+// TestKeysThatATransactionDeletesAreNotKnownToBeDead walks over more of them than make a range of dead keys.
+func TestKeysThatATransactionDeletesAreNotKnownToBeDead(t *testing.T) {
+	r := newReader(t)
+	var ops []byte
+	for i := range 3 * deadkeys.Worth {
+		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
+		ops = batch.AppendOp(ops, ikey.Delete, key(i), nil)
+	}
+	r.tree.Publish(3 * deadkeys.Worth)
+	w := &Writes{Walked: func(_, _ []byte) {}}
+	must(t, w.Add(ops))
+	for _, move := range []func(*Cursor) bool{(*Cursor).First, (*Cursor).Last} {
+		for _, over := range []*Writes{w, w, nil} {
+			c, err := r.Open(nil, nil, true, Newest, over)
+			must(t, err)
+			if at := move(c); at != (over == nil) {
+				t.Errorf("with deletes %v: at a key %v", over != nil, at)
+			}
+			must(t, c.Close())
+		}
+	}
+	if n := r.DeadKeys.Len(); n > 0 {
+		t.Errorf("%d ranges are known to be dead", n)
 	}
 }
