@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/cache"
@@ -186,6 +188,35 @@ func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
 	}
 }
 
+// TestCompactReturnsTheErrorOfATableThatItCannotRead has no file of one of two tables, and asks for other keys too.
+func TestCompactReturnsTheErrorOfATableThatItCannotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newScheduler(t, new(policy))
+		gone, there := flushed(t, s, "k")[0], flushed(t, s, "m")[0]
+		must(t, s.Tables.FS.Remove(filename.Make("db", filename.Table, gone.Number)))
+		e := &manifest.Edit{LastSeq: 1, Added: []manifest.Added{
+			{Level: 1, Run: 50, Table: gone}, {Level: 1, Run: 50, Table: there},
+		}}
+		_, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{})
+		must(t, err)
+		for _, bounds := range [][2]string{{"", "z"}, {"k50", "z"}, {"k99", "l"}, {"a", "k01"}} {
+			err := s.Compact(t.Context(), []byte(bounds[0]), []byte(bounds[1]), true)
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("keys %q: %v, want that the table is not there", bounds, err)
+			}
+		}
+		for _, bounds := range [][2]string{{"kz", "z"}, {"a", "k"}} {
+			must(t, s.readRules(t.Context(), []byte(bounds[0]), []byte(bounds[1])))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := s.Compact(ctx, nil, nil, true); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v, want that it was canceled", err)
+		}
+		s.Tree.Close()
+	})
+}
+
 // TestAMoveIsInstalledOnce moves a table, which is then no longer at its level.
 func TestAMoveIsInstalledOnce(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
@@ -204,6 +235,34 @@ func TestAMoveIsInstalledOnce(t *testing.T) {
 	}
 	if level := s.Tree.Load().Table(table).Level.Load(); level != 2 {
 		t.Errorf("the table is at level %d, want 2", level)
+	}
+}
+
+func TestAMemtableWithoutALogIsFlushed(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.Tables.TableSize, s.Tables.BlockSize = 4<<10, 512
+	s.Tree.Load().Mem.Add([]byte("k"), 1, 1, ikey.Set, nil)
+	s.Tree.Freeze(nil, 1, batch.Mark{}, 1<<16)
+	must(t, s.flush(s.Tree.View().Flushing))
+	if v := s.Tree.View(); v.Flushing.Mem != nil || len(v.State.Version.Levels[0]) != 1 || s.Counts().Flushes != 1 {
+		t.Errorf("after the flush: %v, %v, %+v", v.Flushing, v.State.Version, s.Counts())
+	}
+}
+
+func TestTablesWithoutANumberForTheirRunAreDiscarded(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	tables := flushed(t, s, "k")
+	cause := s.Tree.Fail(errors.New("cause"))
+	for range 2 * tree.NumbersAhead {
+		if _, err := s.Tree.NewNumber(); err != nil {
+			break
+		}
+	}
+	if err := s.Ingest(tables, 1, nil); !errors.Is(err, cause) {
+		t.Errorf("%v, want %v", err, cause)
+	}
+	if names, err := s.Tables.FS.List("db"); err != nil || len(names) != 2 {
+		t.Errorf("left %q, want CURRENT and the manifest; %v", names, err)
 	}
 }
 
@@ -226,11 +285,14 @@ func TestAStoreThatIsOnlyReadIsNotCompacted(t *testing.T) {
 	})
 }
 
-// flushed writes a key to a table that is in no state.
-func flushed(t *testing.T, s *Scheduler, key string) []*manifest.Table {
+// flushed writes 100 keys with a prefix to a table that is in no state.
+func flushed(t *testing.T, s *Scheduler, prefix string) []*manifest.Table {
 	t.Helper()
 	m := memtable.New(nil, 0, 1<<16)
-	m.Add([]byte(key), 1, 1, ikey.Set, []byte("v"))
+	for i := range 100 {
+		key := fmt.Appendf(nil, "%s%02d", prefix, i)
+		m.Add(key, bloomblock.HashKey(key), 1, ikey.Set, nil)
+	}
 	m.Freeze()
 	env := s.Env(0)
 	env.TableSize, env.BlockSize = 4<<10, 512
@@ -271,8 +333,51 @@ func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	if after, err := mem.List("db"); err != nil || !slices.Equal(after, before) {
 		t.Errorf("the files are %q, want %q, %v", after, before, err)
 	}
-	if n, err := s.compact(j, left); n != 2 || err != nil {
-		t.Errorf("at the second attempt %d slices are carried out: %v", n, err)
+	if n, err := s.compact(j, left); n != 2 || err != nil || j.before != 200 || j.read.Load() != 128 {
+		t.Errorf("at the second attempt %d slices of %d versions are carried out, %d are counted: %v",
+			n, j.before, j.read.Load(), err)
+	}
+	if c := s.Counts(); c.Compactions != 2 || c.RewrittenBytes == 0 || c.RewrittenBytes != c.CompactedBytes {
+		t.Errorf("two tables alone are rewritten, counted are %+v", c)
+	}
+}
+
+// TestTheStaleShareIsThatOfItsVersion has the keys of a table in a newer one too, in the second version.
+func TestTheStaleShareIsThatOfItsVersion(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	var states []*tree.State
+	for _, level := range []int{6, 0} {
+		e := &manifest.Edit{LastSeq: 1}
+		for _, table := range flushed(t, s, "k") {
+			e.Added = append(e.Added, manifest.Added{Level: level, Run: table.Number, Table: table})
+		}
+		must(t, s.install(e, tree.Change{}, Counts{}))
+		now, _ := s.Tree.Hold()
+		states = append(states, now)
+	}
+	for _, i := range []int{0, 1, 1, 0} {
+		if got := s.facts(states[i], false).Stale(); got != float64(i) {
+			t.Errorf("with %d newer tables, %v of the keys are stale", i, got)
+		}
+		if s.staleOf.Value() != states[i].Version {
+			t.Error("the share is not kept for its version")
+		}
+	}
+}
+
+func TestPartsOfAMergeHaveAFewFullTables(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.Tables.TableSize = 100
+	for _, c := range []struct {
+		workers     int
+		bytes, want uint64
+	}{{1, 1 << 20, 0}, {2, 100, 400}, {2, 4000, 1000}, {4, 8000, 1000}, {2, 1 << 20, 1600}} {
+		s.Workers = c.workers
+		p := planOf(1, 2)
+		p.Inputs[0].Tables = []*manifest.Table{{Size: c.bytes}}
+		if got := s.partSize(p); got != c.want {
+			t.Errorf("%d workers merge %d bytes in parts of %d, want %d", c.workers, c.bytes, got, c.want)
+		}
 	}
 }
 
@@ -435,6 +540,10 @@ func TestAnInputThatCannotBeReadIsAnError(t *testing.T) {
 		if !errors.Is(open, want) || !errors.Is(dels, want) || in.Sample(meta) != nil || in.Filter(meta) != nil {
 			t.Errorf("table %d: %v, %v, want %v and nothing known of it", meta.Number, open, dels, want)
 		}
+	}
+	gone, f := &manifest.Table{Number: 51}, s.facts(s.Tree.Load(), false)
+	if f.RangeDels(gone) != nil || f.Filter(gone) != nil || f.Sample(gone) != nil || f.Outdated(1, gone) {
+		t.Error("something is known of a table that has left the tree")
 	}
 }
 

@@ -61,6 +61,10 @@ func TestAFailureIsKeptAndToldOnce(t *testing.T) {
 	if len(o.causes) != 1 || !errors.Is(o.causes[0], first) {
 		t.Errorf("the observer was called with %v, want the first cause", o.causes)
 	}
+	unfit := &manifest.Edit{Deleted: []manifest.Deleted{{Number: 9}}}
+	if err := tree.Record(unfit); err == nil || errors.Is(err, first) {
+		t.Errorf("an edit that does not fit: %v", err)
+	}
 	if err := tree.Record(&manifest.Edit{}); !errors.Is(err, first) {
 		t.Errorf("record: %v, want the first cause", err)
 	}
@@ -195,8 +199,14 @@ func TestPinnedSequencesAreThoseOfThePresentTables(t *testing.T) {
 	want()
 	newest := pin(7)
 	want(7)
+	kept := later.Kept.Load()
 	if count, opened := tree.OldestPin(); count != 2 || opened != later.Opened || newest.Kept.Load() != nil {
 		t.Errorf("%d pins are open, the oldest since %v; want 2, since %v", count, opened, later.Opened)
+	}
+	_, _, _, err = tree.Install(&manifest.Edit{}, nil, Change{Replace: true})
+	must(t, err)
+	if later.Kept.Load() != kept || newest.Kept.Load() == nil {
+		t.Error("after two replacements a pin does not keep the state before the first one")
 	}
 	must(t, tree.Unpin(later))
 	must(t, tree.Unpin(newest))
