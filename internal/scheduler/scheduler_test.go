@@ -33,10 +33,11 @@ import (
 
 var must = testkit.Must
 
-// A policy picks the first of its plans that was not taken yet, after it has called meanwhile, unless that is nil.
+// A policy picks the first of its plans, after it has called meanwhile, unless that is nil.
 type policy struct {
 	plans     []*compaction.Plan
 	meanwhile func()
+	slow      int // how much level 0 slows writers
 }
 
 func (p *policy) Pick(compaction.Shape) *compaction.Plan {
@@ -48,20 +49,25 @@ func (p *policy) Pick(compaction.Shape) *compaction.Plan {
 	}
 	return p.plans[0]
 }
-func (*policy) Pressure(*manifest.Version) (_ compaction.Pressure) { return }
-func (*policy) Cuts(*manifest.Version, [][]byte) (_ [][]byte)      { return }
-func (*policy) Backlog(*manifest.Version) (b compaction.Backlog)   { b.Base = 6; return b }
+func (p *policy) Pressure(*manifest.Version) (c compaction.Pressure) { c.Slow = p.slow; return c }
+func (*policy) Cuts(*manifest.Version, [][]byte) (_ [][]byte)        { return }
+func (*policy) Backlog(*manifest.Version) (b compaction.Backlog)     { b.Base = 6; return b }
 
-// An observer records failures.
-type observer struct{ failures []string }
+// An observer records failures, and the levels whose tables were compacted.
+type observer struct {
+	failures []string
+	from     []int
+}
 
-func (o *observer) Flushed(Flush, []*manifest.Table)        {}
-func (o *observer) Compacted(Compaction, []*manifest.Table) {}
-func (o *observer) Removed(int, *manifest.Table)            {}
-func (o *observer) Damaged(error)                           {}
-func (o *observer) ReadOnly(error)                          { o.failures = append(o.failures, "read-only") }
-func (o *observer) Promise(budget.Promises)                 {}
-func (o *observer) WorkFailed(work string, _ int, _ error)  { o.failures = append(o.failures, work) }
+func (o *observer) Flushed(Flush, []*manifest.Table) {}
+func (o *observer) Compacted(c Compaction, _ []*manifest.Table) {
+	o.from = append(o.from, c.From)
+}
+func (o *observer) Removed(int, *manifest.Table)           {}
+func (o *observer) Damaged(error)                          {}
+func (o *observer) ReadOnly(error)                         { o.failures = append(o.failures, "read-only") }
+func (o *observer) Promise(budget.Promises)                {}
+func (o *observer) WorkFailed(work string, _ int, _ error) { o.failures = append(o.failures, work) }
 
 // newScheduler returns a scheduler of an empty tree, which does no work.
 func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
@@ -339,6 +345,43 @@ func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	}
 	if c := s.Counts(); c.Compactions != 2 || c.RewrittenBytes == 0 || c.RewrittenBytes != c.CompactedBytes {
 		t.Errorf("two tables alone are rewritten, counted are %+v", c)
+	}
+}
+
+// TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt carries out two slices, while another compaction is due.
+func TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt(t *testing.T) {
+	for _, c := range []struct {
+		workers, slow int
+		want          []int // levels in the order in which their tables are compacted
+	}{{1, 0, []int{5, 5}}, {1, 1, []int{5, 1, 5}}, {2, 1, []int{5, 5}}} {
+		p := &policy{slow: c.slow}
+		s, o := newScheduler(t, p)
+		s.Workers, s.Tables.TableSize, s.Tables.BlockSize = c.workers, 500, 512
+		e := &manifest.Edit{LastSeq: 1}
+		merged, moved := planOf(5, 6), planOf(1, 2)
+		for _, prefix := range []string{"a", "k", "m"} {
+			level, in := 5, &merged.Inputs[0]
+			if prefix == "m" {
+				level, in = 1, &moved.Inputs[0]
+			}
+			in.Run, moved.Move = uint64(level), true
+			for _, table := range flushed(t, s, prefix) {
+				e.Added = append(e.Added, manifest.Added{Level: level, Run: in.Run, Table: table})
+				in.Tables = append(in.Tables, table)
+			}
+		}
+		must(t, s.install(e, tree.Change{}, Counts{}))
+		p.meanwhile = func() {
+			p.plans = nil
+			if len(o.from) == 1 {
+				p.plans = []*compaction.Plan{moved}
+			}
+		}
+		must(t, s.carryOut(&job{era: s.era, version: s.Tree.Load().Version, plan: merged}))
+		if !slices.Equal(o.from, c.want) || len(s.running) > 0 {
+			t.Errorf("%d workers, level 0 slows writers by %d: tables of %d are compacted, want %d; %d jobs run",
+				c.workers, c.slow, o.from, c.want, len(s.running))
+		}
 	}
 }
 
