@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -295,6 +296,23 @@ func TestPickJoins(t *testing.T) {
 				t.Errorf("while nobody writes got %s, want %s as ever", got, c.want)
 			}
 		})
+	}
+}
+
+func TestStaleKeysOfTheLastLevelStartACompactionEarlier(t *testing.T) {
+	policy := leveled
+	policy.Trigger = 8
+	for _, c := range []struct {
+		runs  int
+		stale float64
+		want  int
+	}{{3, 1, 3}, {3, 0.99, 8}, {2, 1, 8}, {4, 0.75, 4}, {4, 0.74, 8}, {9, 1, 8}} {
+		f := tree(t, "0: a-z:10"+strings.Repeat(" | a-z:10", c.runs-1)+"\n6: a-z:100")
+		f.stale = c.stale
+		shape := f.shape()
+		if got := policy.trigger(&shape, last); got != c.want {
+			t.Errorf("%v of the keys are stale: of %d runs %d start a compaction, want %d", c.stale, c.runs, got, c.want)
+		}
 	}
 }
 

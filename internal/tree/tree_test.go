@@ -155,6 +155,21 @@ func TestANewManifestTakesThePlaceOfTheOneBefore(t *testing.T) {
 	}
 }
 
+func TestATreeWithoutAManifestIsNotCreated(t *testing.T) {
+	fsys, o := vfstest.NewMem(), new(observer)
+	must(t, fsys.Mkdir("db"))
+	full := vfstest.NewHook(fsys, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpCreate {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	tree := New(Config{FS: full, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10}})
+	if err := tree.Create(1, 7); !errors.Is(err, syscall.ENOSPC) || !errors.Is(tree.Writable(), ErrReadOnly) {
+		t.Errorf("%v, writes: %v", err, tree.Writable())
+	}
+}
+
 func TestTheContextOfACallEndsWithIt(t *testing.T) {
 	tree, _ := newTree(t, vfstest.NewMem())
 	var kept context.Context
@@ -247,7 +262,35 @@ func TestNumbersAreReservedAheadOfTheManifestsOwn(t *testing.T) {
 		if got, want := tree.recorded.NextFile, tree.recorded.ManifestNumber+1+NumbersAhead; got != want {
 			t.Errorf("the manifest covers the numbers below %d, want %d", got, want)
 		}
+		if n, err := tree.NewNumber(); err != nil || n <= tree.recorded.ManifestNumber {
+			t.Errorf("after manifest %d a file has the number %d, %v", tree.recorded.ManifestNumber, n, err)
+		}
 		must(t, tree.RenewManifest(nil))
+	}
+}
+
+// TestAManifestNeedsABlockWhereItsLastOneHasLittleSpace appends edits over several blocks of 4 KiB.
+func TestAManifestNeedsABlockWhereItsLastOneHasLittleSpace(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	seen := map[int64]bool{}
+	for tree.manifest.Size() < 10<<10 {
+		must(t, tree.Record(&manifest.Edit{}))
+		left, want := 4<<10-tree.manifest.Size()%(4<<10), int64(0)
+		if left < 1<<10 {
+			want = 4 << 10
+		}
+		_, tail := tree.ManifestSpace()
+		if seen[tail] = true; tail != want {
+			t.Fatalf("%d bytes of the last block are left: it needs %d, want %d", left, tail, want)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("the space that is needed is always the same: %v", seen)
+	}
+	unused := New(Config{})
+	unused.Recover(manifest.State{Version: &manifest.Version{}})
+	if _, tail := unused.ManifestSpace(); tail != 0 {
+		t.Errorf("without a manifest it needs %d bytes", tail)
 	}
 }
 
