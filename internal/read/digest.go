@@ -172,7 +172,7 @@ func (r *Reader) memtablePart(
 		if first := p.Deleted[0].Start; p.Keys == 0 || bytes.Compare(first, p.Lo) < 0 {
 			p.Lo = first
 		}
-		if last := p.Deleted[n-1].End; last == nil || p.Keys == 0 || bytes.Compare(last, p.Hi) > 0 {
+		if last := p.Deleted[n-1].End; last == nil || bytes.Compare(last, p.Hi) > 0 {
 			p.Hi, p.Exclusive = last, last != nil
 		}
 	} else if p.Keys == 0 {

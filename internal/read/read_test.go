@@ -512,6 +512,46 @@ func TestAMemtableHasAFilterInADigest(t *testing.T) {
 	}
 }
 
+// TestAMemtableInADigestHasTheBoundsOfItsTombstonesToo has at most one key and one range tombstone.
+func TestAMemtableInADigestHasTheBoundsOfItsTombstonesToo(t *testing.T) {
+	for _, c := range []struct{ key, start, end, want string }{
+		{"", "", "", ""},
+		{"k", "", "", "[k, k]"},
+		{"", "c", "e", "[c, e)"},
+		{"k", "c", "e", "[c, k]"},
+		{"k", "m", "o", "[k, o)"},
+		{"k", "c", "o", "[c, o)"},
+		{"k", "k", "∞", "[k, ∞)"},
+		{"", "c", "∞", "[c, ∞)"},
+	} {
+		r := newReader(t)
+		mem := r.tree.Load().Mem
+		if c.key != "" {
+			mem.Add([]byte(c.key), r.Hash([]byte(c.key)).Mixed, 1, ikey.Set, nil)
+		}
+		switch {
+		case c.end == "∞":
+			mem.AddRange([]byte(c.start), nil, 2)
+		case c.end != "":
+			mem.AddRange([]byte(c.start), []byte(c.end), 2)
+		}
+		p, err := r.memtablePart(t.Context(), mem, 2, 0.1)
+		must(t, err)
+		got := ""
+		switch {
+		case p != nil && p.Hi == nil:
+			got = fmt.Sprintf("[%s, ∞)", p.Lo)
+		case p != nil && p.Exclusive:
+			got = fmt.Sprintf("[%s, %s)", p.Lo, p.Hi)
+		case p != nil:
+			got = fmt.Sprintf("[%s, %s]", p.Lo, p.Hi)
+		}
+		if got != c.want || p != nil && (len(p.Units) > 0 != (c.key != "") || p.Hi == nil && p.Exclusive) {
+			t.Errorf("key %q, deleted from %q to %q: %s, want %s", c.key, c.start, c.end, got, c.want)
+		}
+	}
+}
+
 // TestADigestKnowsATableAgainIfItHasTheSameTombstones has the sequence of the tombstone, and the one before.
 func TestADigestKnowsATableAgainIfItHasTheSameTombstones(t *testing.T) {
 	r, fsys := newReaderIn(t)

@@ -52,7 +52,7 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	fresh := s.Tree.Fresh(e)
 	for _, t := range fresh {
 		err := s.Share.LoadFresh(t) // it must be readable before anything depends on it (I27)
-		if err == nil {
+		if err == nil { // so must all of its index
 			err = s.Share.LoadParts(t)
 		}
 		if err != nil {

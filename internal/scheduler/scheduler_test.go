@@ -307,6 +307,50 @@ func flushed(t *testing.T, s *Scheduler, prefix string) []*manifest.Table {
 	return res.Tables
 }
 
+// TestATableThatCannotBeReadIsNotInstalled has a wrong byte in the index, or in the footer.
+func TestATableThatCannotBeReadIsNotInstalled(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	for _, wrong := range []string{"index", "footer"} {
+		tables := flushed(t, s, "k")
+		name := filename.Base(filename.Table, tables[0].Number)
+		file, err := vfs.ReadFile(s.Tables.FS, "db/"+name, 1<<20)
+		must(t, err)
+		at := tables[0].Size - 1
+		if wrong == "index" {
+			at = tables[0].Size - tables[0].TailLen
+		}
+		file[at] ^= 1
+		must(t, vfs.WriteFileAtomic(s.Tables.FS, "db", "tmp", name, file))
+		err = s.install(&manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables)}, tree.Change{}, Counts{})
+		if !errors.Is(err, corrupt.Err) || s.Tree.Load().Version.NumTables() > 0 {
+			t.Errorf("a wrong byte of the %s: %v, in the tree %v", wrong, err, s.Tree.Load().Version)
+		}
+		if _, err := s.Tables.FS.Stat("db/" + name); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the file is there: %v", err)
+		}
+	}
+}
+
+func TestAFileThatCouldNotBeRemovedIsRemovedWithTheNextTables(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	mem, busy := s.Tree.FS, true
+	s.Tree.FS = vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if busy && op.Kind == vfstest.OpRemove {
+			return syscall.EBUSY
+		}
+		return nil
+	})
+	tables := flushed(t, s, "k")
+	if err := s.Discard(tables); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("%v, want that the file is busy", err)
+	}
+	busy = false
+	must(t, s.RemoveDead())
+	if names, err := mem.List("db"); err != nil || len(names) != 2 {
+		t.Errorf("left %q, want CURRENT and the manifest; %v", names, err)
+	}
+}
+
 // TestSlicesBehindOneThatFailsAreAbandoned has another worker merge the second slice before the first one fails.
 func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))
