@@ -311,7 +311,7 @@ func TestStaleKeysOfTheLastLevelStartACompactionEarlier(t *testing.T) {
 		f.stale = c.stale
 		shape := f.shape()
 		if got := policy.trigger(&shape, last); got != c.want {
-			t.Errorf("%v of the keys are stale: of %d runs %d start a compaction, want %d", c.stale, c.runs, got, c.want)
+			t.Errorf("%v of the keys are stale: of %d runs %d start one, want %d", c.stale, c.runs, got, c.want)
 		}
 	}
 }

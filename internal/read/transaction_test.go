@@ -75,7 +75,7 @@ func TestATransactionHasReadWhatItsCursorWalkedOver(t *testing.T) {
 	}
 }
 
-func TestWritesOfATransactionAreItsOperations(t *testing.T) {
+func TestWritesOfATransactionRefuseWhatIsNoOperation(t *testing.T) {
 	var w Writes
 	if _, live, decided := w.Get(key(1)); live || decided {
 		t.Error("a key is known before an operation")

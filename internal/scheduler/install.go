@@ -52,7 +52,7 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	fresh := s.Tree.Fresh(e)
 	for _, t := range fresh {
 		err := s.Share.LoadFresh(t) // it must be readable before anything depends on it (I27)
-		if err == nil { // so must all of its index
+		if err == nil {
 			err = s.Share.LoadParts(t)
 		}
 		if err != nil {
@@ -114,7 +114,7 @@ func (s *Scheduler) RemoveDead() error {
 	step.At("dead: remove")
 	for _, t := range dead {
 		closeErr, err := s.Share.ReleaseTable(t), s.Tree.Remove(t.File.Path)
-		if err == nil {
+		if err == nil { // else RemoveLeft tries again
 			s.Observer.Removed(int(t.Level.Load()), t.Meta)
 		}
 		errs = append(errs, closeErr, err)
