@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -253,6 +254,42 @@ func TestAMemtableWithoutALogIsFlushed(t *testing.T) {
 	if v := s.Tree.View(); v.Flushing.Mem != nil || len(v.State.Version.Levels[0]) != 1 || s.Counts().Flushes != 1 {
 		t.Errorf("after the flush: %v, %v, %+v", v.Flushing, v.State.Version, s.Counts())
 	}
+}
+
+// TestAFullDiskIsReportedOnceUntilAFlushSucceeds tries each of two flushes several times.
+func TestAFullDiskIsReportedOnceUntilAFlushSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newScheduler(t, new(policy))
+		var full atomic.Bool
+		var tried atomic.Int64
+		s.Tables.TableSize, s.Tables.BlockSize = 4<<10, 512
+		s.Tables.FS = vfstest.NewHook(s.Tables.FS, func(op vfstest.Op) error {
+			if full.Load() && op.Kind == vfstest.OpCreate {
+				tried.Add(1)
+				return syscall.ENOSPC
+			}
+			return nil
+		})
+		s.workers.Go(s.flushLoop)
+		for _, n := range []int{1, 2} {
+			full.Store(true)
+			seq := ikey.Seq(n)
+			s.Tree.Load().Mem.Add([]byte("k"), 1, seq, ikey.Set, nil)
+			s.Tree.Freeze(nil, seq, batch.Mark{}, 1<<16)
+			time.Sleep(3*spaceAgain + spaceAgain/2)
+			synctest.Wait()
+			full.Store(false)
+			time.Sleep(spaceAgain)
+			synctest.Wait()
+			flushes := s.Counts().Flushes
+			if tried.Load() < int64(3*n) || len(o.failures) != n || flushes != uint64(seq) {
+				t.Errorf("%d flushes of %d after %d attempts, reported are %q", flushes, n, tried.Load(), o.failures)
+			}
+		}
+		s.Tree.Close()
+		s.Tree.Drain()
+		s.Wait()
+	})
 }
 
 func TestTablesWithoutANumberForTheirRunAreDiscarded(t *testing.T) {
