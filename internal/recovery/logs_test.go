@@ -250,7 +250,7 @@ func TestRecordsThatDoNotContinueAreDamage(t *testing.T) {
 			"a malformed record",
 			[][]byte{record(101, 1), record(102, 2)},
 			100,
-			address(second) + "batch: record",
+			address(second) + "batch: malformed",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
