@@ -203,3 +203,13 @@ func parseListed(listed string, all []mutant) (equivalent func(mutant) bool, sta
 	}
 	return equivalent, stale
 }
+
+// TestTheSameSourceIsWrittenAgain lets later runs find the binaries of earlier ones.
+func TestTheSameSourceIsWrittenAgain(t *testing.T) {
+	first := switchSource("p")
+	for range 10 {
+		if switchSource("p") != first {
+			t.Fatal("the source that is added to a package differs")
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"go/token"
 	"go/types"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -85,9 +86,9 @@ func mutantMore[T mutantNumber](i int, x T) T { if mutantIs(i) { return x + 1 };
 func mutantFewer[T mutantNumber](i int, x T) T { if mutantIs(i) { return x - 1 }; return x }
 `, pkg)
 	function := func(ops operators, types, second, result string) {
-		for op, other := range ops {
+		for _, op := range slices.Sorted(maps.Keys(ops)) { // in order: the same source is built once
 			fmt.Fprintf(&b, "func mutant%d[%s](i int, x T, y %s) %s {\n", op, types, second, result)
-			fmt.Fprintf(&b, "if mutantIs(i) { return x %s y }; return x %s y }\n", other, op)
+			fmt.Fprintf(&b, "if mutantIs(i) { return x %s y }; return x %s y }\n", ops[op], op)
 		}
 	}
 	function(boundaries, "T mutantOrdered", "T", "bool")
