@@ -82,8 +82,9 @@ func TestAMappingNeedsNoDescriptor(t *testing.T) {
 		t.Errorf("without a descriptor: %q and %q, open: %v", again, b, of[0].IsOpen())
 	}
 	must(t, of[0].Close())
-	if of[0].Mapped(0, 1, false) != nil || string(b) == "ab" {
-		t.Errorf("after Close of the file: %q", b)
+	must(t, of[0].Close())
+	if n, _ := files.Count(); of[0].Mapped(0, 1, false) != nil || string(b) == "ab" || n != 1 {
+		t.Errorf("after Close of the file, twice: %q, %d files, want 1", b, n)
 	}
 	c := of[1].Mapped(0, 1, false)
 	must(t, files.Close())
@@ -143,6 +144,17 @@ func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 		if b := f.Mapped(0, 3, false); string(b) != "abc" || fsys.asked != 5 || pool.Mapped() != 3 {
 			t.Errorf("got %q, asked %d times, want 5", b, fsys.asked)
 		}
+	}
+	// A reader that found no mapping, and then waited until another had made one, takes that.
+	if m := f.tryMap(nil); m != f.mapping.Load() || fsys.asked != 5 {
+		t.Errorf("got %v, asked %d times, want the mapping that there is", m, fsys.asked)
+	}
+	closed := openFile(t, files, 2, "abc")
+	h := closed.handle.Load()
+	must(t, closed.Close())
+	closed.handle.Store(h) // as a reader has seen it that comes to the lock after Close
+	if m := closed.tryMap(nil); m != nil || fsys.asked != 5 {
+		t.Errorf("got %v, asked %d times, want no mapping of a file that is closed for good", m, fsys.asked)
 	}
 	if err := files.Close(); err != nil || pool.Mapped() != 0 || pool.mappings.Load() != 0 {
 		t.Errorf("%v, %d mappings of %d bytes", err, pool.mappings.Load(), pool.Mapped())
