@@ -91,7 +91,7 @@ func (f *File) mapHandle(h *handle, evict bool) *mapping {
 	}
 	p.mu.Unlock()
 	if closed {
-		_ = f.dir.unmap(m) // nobody has seen it
+		f.dir.unmap(m) // nobody has seen it
 		return nil
 	}
 	return m
@@ -162,7 +162,7 @@ func (d *Dir) reserveMapping(size int64, evict bool) bool {
 	p.mu.Unlock()
 	for _, v := range evicted { // without the lock: Retire may release other things here
 		v.dir.Domain.Retire(func() {
-			_ = v.dir.unmap(v.mapping) // it fails only for memory that is not mapped
+			v.dir.unmap(v.mapping)
 			p.leaving.Add(-1)
 		})
 		v.dir.Domain.WaitLater()
@@ -186,10 +186,9 @@ func (d *Dir) freeMapping(size int64) {
 }
 
 // unmap removes a file's memory, if there is some. No reader may use it.
-func (d *Dir) unmap(m *mapping) error {
-	if m == nil || m.Mapping == nil {
-		return nil
+func (d *Dir) unmap(m *mapping) {
+	if m != nil && m.Mapping != nil {
+		_ = m.Close() // it fails only for memory that is not mapped
+		d.freeMapping(m.size)
 	}
-	defer d.freeMapping(m.size)
-	return m.Close()
 }

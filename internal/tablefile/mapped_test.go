@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -98,7 +99,9 @@ type denier struct {
 	vfs.FS
 
 	denied bool
-	asked  int
+	asked  int    // calls of Map
+	sized  int    // calls of Size
+	last   [2]int // what InMemory was asked for last
 }
 
 type denierFile struct {
@@ -117,14 +120,31 @@ func (f denierFile) Map(n int) (vfs.Mapping, error) {
 	if f.d.denied {
 		return nil, errors.New("no memory")
 	}
-	return f.File.(vfs.Mapper).Map(n) //nolint:errcheck,forcetypeassert // files in memory can be mapped
+	m, err := f.File.(vfs.Mapper).Map(n) //nolint:errcheck // files in memory can be mapped
+	return denierMapping{m, f.d}, err
+}
+
+func (f denierFile) Size() (int64, error) {
+	f.d.sized++
+	return f.File.Size()
+}
+
+type denierMapping struct {
+	vfs.Mapping
+
+	d *denier
+}
+
+func (m denierMapping) InMemory(from, to int) bool {
+	m.d.last = [2]int{from, to}
+	return m.Mapping.InMemory(from, to)
 }
 
 func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 	defer func(last time.Duration) { mapAgain = last }(mapAgain)
 	mapAgain = time.Hour
 	fsys := &denier{FS: vfstest.NewMem(), denied: true}
-	pool := newMappingPool(1, 3)
+	pool := newMappingPool(1, 6)
 	files := pool.NewDir(fsys, ".", new(epoch.Domain))
 	f := openABC(t, files)
 	for range 3 {
@@ -145,19 +165,52 @@ func TestAFileThatCannotBeMappedIsTriedAgain(t *testing.T) {
 			t.Errorf("got %q, asked %d times, want 5", b, fsys.asked)
 		}
 	}
-	// A reader that found no mapping, and then waited until another had made one, takes that.
-	if m := f.tryMap(nil); m != f.mapping.Load() || fsys.asked != 5 {
-		t.Errorf("got %v, asked %d times, want the mapping that there is", m, fsys.asked)
-	}
-	closed := openFile(t, files, 2, "abc")
-	h := closed.handle.Load()
-	must(t, closed.Close())
-	closed.handle.Store(h) // as a reader has seen it that comes to the lock after Close
-	if m := closed.tryMap(nil); m != nil || fsys.asked != 5 {
-		t.Errorf("got %v, asked %d times, want no mapping of a file that is closed for good", m, fsys.asked)
-	}
 	if err := files.Close(); err != nil || pool.Mapped() != 0 || pool.mappings.Load() != 0 {
 		t.Errorf("%v, %d mappings of %d bytes", err, pool.mappings.Load(), pool.Mapped())
+	}
+}
+
+// TestAReaderThatComesLateMapsNothing is of readers that found no mapping, and then waited for another reader or Close.
+func TestAReaderThatComesLateMapsNothing(t *testing.T) {
+	fsys := &denier{FS: vfstest.NewMem()}
+	pool := newMappingPool(1, 9)
+	files := pool.NewDir(fsys, ".", new(epoch.Domain))
+	f := openABC(t, files)
+	if b := f.Mapped(1, 2, true); string(b) != "bc" || fsys.last != [2]int{1, 3} {
+		t.Errorf("got %q, asked whether %v is in memory, want 1 to 3", b, fsys.last)
+	}
+	if m := f.tryMap(nil); m != f.mapping.Load() || fsys.asked != 1 {
+		t.Errorf("got %v, asked %d times, want the mapping that there is", m, fsys.asked)
+	}
+	closed := createFile(t, files, 2, "abc")
+	must(t, closed.Close())
+	other := createFile(t, files, 3, "abc")
+	must(t, files.Close())
+	for name, f := range map[string]*File{"file": closed, "directory": other} {
+		opened, err := fsys.Open(f.Path)
+		must(t, err)
+		f.handle.Store(&handle{opened}) // as such a reader has seen it
+		if b := f.Mapped(0, 1, false); b != nil || pool.Mapped() != 0 || len(pool.mapped) != 0 {
+			t.Errorf("the %s is closed, and in memory: %q, %d bytes", name, b, pool.Mapped())
+		}
+	}
+	if fsys.asked != 2 {
+		t.Errorf("%d files were mapped, want none that was closed", fsys.asked)
+	}
+}
+
+func TestMappingsAreBoundedInNumberToo(t *testing.T) {
+	pool := newMappingPool(1, 6)
+	pool.mappings.Store(maxMappings - 1)
+	one, two := pool.fits(1, 0, 0), pool.fits(1, -1, 0)
+	pool.mappings.Store(maxMappings)
+	if three := pool.fits(1, 1, 0); !one || two || !three {
+		t.Errorf("one more fits: %v, two more: %v, one in place of another: %v", one, two, three)
+	}
+	pool.mappings.Store(0)
+	d := pool.NewDir(vfstest.NewMem(), ".", new(epoch.Domain))
+	if first, second := d.reserveMapping(6, true), d.reserveMapping(1, true); !first || second {
+		t.Errorf("reserved: %v and %v, want the first alone, which another reader is about to map", first, second)
 	}
 }
 
@@ -172,7 +225,7 @@ func TestAMappingOutlivesCloseUntilItsReadersHaveLeft(t *testing.T) {
 		t.Errorf("after Close the mapping is found, or was taken from its reader: %q", b)
 	}
 	g.Leave()
-	d.Wait()
+	testkit.Soon(t, "the mapping leaves after its reader", func() bool { return files.Mapped() == 0 })
 	if string(b) == "abc" {
 		t.Error("the mapping stays after its reader has left")
 	}
@@ -225,6 +278,7 @@ func TestMappedFilesStayWithinTheirBound(t *testing.T) {
 		{"a file out of use leaves", 8, []int{3, 3, 3}, []int{1, 2}, []bool{false, true, true}, 3},
 		{"two small ones leave for a large one", 8, []int{3, 3, 7}, []int{2}, []bool{false, false, true}, 3},
 		{"a file in use stops a large one", 8, []int{3, 3, 7}, []int{1, 2}, []bool{false, true, false}, 2},
+		{"one out of use leaves, not one before it", 8, []int{3, 3, 3}, []int{0, 2}, []bool{true, false, true}, 3},
 		{"a file that never fits evicts nothing", 8, []int{3, 3, 9}, []int{2}, []bool{true, true, false}, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -247,9 +301,9 @@ func TestMappedFilesStayWithinTheirBound(t *testing.T) {
 				}
 			}
 			wantMapped(t, pool, files, tt.want...)
-			if fsys.asked != tt.maps || dir.Mapped() != pool.Mapped() {
-				t.Errorf("%d calls of Map, want %d; %d bytes of %d are the only store's", fsys.asked, tt.maps,
-					dir.Mapped(), pool.Mapped())
+			if fsys.asked != tt.maps || dir.Mapped() != pool.Mapped() || fsys.sized > manyUses/4 {
+				t.Errorf("%d calls of Map, want %d, and %d of Size; %d bytes of %d are the only store's", fsys.asked,
+					tt.maps, fsys.sized, dir.Mapped(), pool.Mapped())
 			}
 			if err := dir.Close(); err != nil || pool.Mapped() != 0 || dir.Mapped() != 0 {
 				t.Errorf("%v; after Close %d bytes stay, %d of the store", err, pool.Mapped(), dir.Mapped())
@@ -282,7 +336,7 @@ func TestAnEvictedMappingCountsUntilItsReadersHaveLeft(t *testing.T) {
 			seen[1], pool.Mapped())
 	}
 	g.Leave()
-	one.Domain.Wait()
+	testkit.Soon(t, "a mapping leaves after its reader", func() bool { return pool.leaving.Load() == 0 })
 	if string(seen[0])+string(seen[1]) == "abcdef" || pool.Mapped() != 3 || one.Mapped() != 3 {
 		t.Errorf("%q and %q, %d bytes; want one that has left", seen[0], seen[1], pool.Mapped())
 	}

@@ -220,11 +220,11 @@ func (f *File) Close() error {
 	}
 	p.mu.Unlock()
 	step.At("file: closed")
-	err := f.dir.unmap(m)
-	if h == nil {
-		return err
+	f.dir.unmap(m)
+	if h != nil {
+		return h.Close()
 	}
-	return errors.Join(h.Close(), err)
+	return nil
 }
 
 // Close closes all descriptors of the Dir, also that of a file that a reader is opening. A reader that is inside
@@ -245,12 +245,6 @@ func (d *Dir) Close() error {
 			mappings = append(mappings, p.dropMapping(i, nil))
 		}
 	}
-	if len(p.open) == 0 {
-		p.open = nil
-	}
-	if len(p.mapped) == 0 {
-		p.mapped = nil
-	}
 	p.mu.Unlock()
 	var errs []error
 	for _, h := range handles {
@@ -258,7 +252,7 @@ func (d *Dir) Close() error {
 	}
 	d.Domain.Retire(func() {
 		for _, m := range mappings {
-			_ = d.unmap(m) // it fails only for memory that is not mapped
+			d.unmap(m)
 		}
 	})
 	d.Domain.WaitLater()

@@ -2,6 +2,9 @@ package tablefile
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
@@ -47,5 +50,100 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 	if _, n := files.Count(); n != 0 || closed != 1 || open != 0 || opening != 0 {
 		t.Errorf("%d files stay open, %d were closed; the pool has %d, %d more are being opened",
 			n, closed, open, opening)
+	}
+}
+
+// TestDescriptorsStayWithinTheirLimit reads files in turn. The clock closes the one that was not read since it came by.
+func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
+	opened, closed := 0, 0
+	failure := errors.New("close")
+	mem, pool := vfstest.NewMem(), NewPool(3)
+	fsys := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		switch op.Kind {
+		case vfstest.OpOpen:
+			opened++
+		case vfstest.OpClose:
+			closed++
+			return failure
+		default:
+		}
+		return nil
+	})
+	one, other := pool.NewDir(fsys, "one", new(epoch.Domain)), pool.NewDir(fsys, "other", new(epoch.Domain))
+	must(t, errors.Join(mem.Mkdir("one"), mem.Mkdir("other")))
+	var files []*File
+	for i, d := range []*Dir{one, one, one, one, other} {
+		f := d.File(uint64(i))
+		made, err := mem.Create(f.Path)
+		must(t, err)
+		_, err = made.Write([]byte{'a' + byte(i)})
+		must(t, errors.Join(err, made.Close()))
+		files = append(files, f)
+	}
+	want := func(what string, open ...int) {
+		t.Helper()
+		one.Domain.Collect() // what was closed while its reader was inside
+		other.Domain.Collect()
+		for i, f := range files {
+			if f.IsOpen() != slices.Contains(open, i) {
+				t.Errorf("%s: file %d is open: %v", what, i, f.IsOpen())
+			}
+		}
+		_, a := one.Count()
+		_, b := other.Count()
+		n, opening := pool.Usage()
+		if n != len(open) || a+b != n || opening != 0 || opened-closed != n {
+			t.Errorf("%s: the pool has %d and opens %d, its stores have %d and %d; %d were opened, %d closed", what, n,
+				opening, a, b, opened, closed)
+		}
+	}
+	for _, step := range []struct {
+		read int
+		open []int
+	}{
+		{0, []int{0}},
+		{1, []int{0, 1}},
+		{2, []int{0, 1, 2}},
+		{3, []int{1, 2, 3}}, // all were read: the first one
+		{2, []int{1, 2, 3}}, // the hand is at this file
+		{4, []int{2, 3, 4}},
+	} {
+		b := []byte{0}
+		if n, err := files[step.read].ReadAt(b, 0); err != nil || n != 1 || b[0] != 'a'+byte(step.read) {
+			t.Errorf("file %d has %q: %v", step.read, b, err)
+		}
+		want(fmt.Sprint("after a read of ", step.read), step.open...)
+	}
+	if h, err := files[2].open(); err != nil || h != files[2].handle.Load() {
+		t.Errorf("opened again: %v, %v; want what another reader has opened", h, err)
+	}
+	if _, err := one.File(9).ReadAt(nil, 0); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("read of a file that is absent: %v", err)
+	}
+	opened-- // which failed
+	want("a descriptor was needed", 3, 4)
+	if err := files[3].Close(); pool.open[0] != files[4] || !errors.Is(err, failure) {
+		t.Errorf("Close of a file: %v, want the error of the system", err)
+	}
+	if _, err := files[3].ReadAt(nil, 0); !errors.Is(err, ErrClosed) {
+		t.Errorf("read after Close: %v", err)
+	}
+	want("a file was closed", 4)
+	if _, err := files[0].ReadAt(nil, 0); err != nil {
+		t.Error(err)
+	}
+	if err := one.Close(); !errors.Is(err, failure) {
+		t.Errorf("Close of a store: %v, want the error of the system", err)
+	}
+	want("a store was closed", 4)
+	if err := files[4].Close(); !errors.Is(err, failure) {
+		t.Errorf("Close of the first file of the clock: %v, want the error of the system", err)
+	}
+	want("all were closed")
+	for range 4 {
+		pool.reserve()
+	}
+	if n, opening := pool.Usage(); n != 0 || opening != 4 {
+		t.Errorf("%d descriptors, %d reserved; want 4, since no reader waits for another one's file system", n, opening)
 	}
 }
