@@ -94,25 +94,22 @@ func NextOp(ops []byte) (kind ikey.Kind, key, value, rest []byte, err error) {
 	var ok bool
 	switch kind = ikey.Kind(ops[0]); kind {
 	case ikey.Set:
-		if key, rest, ok = cutField(ops[1:], MaxKey); ok {
-			value, rest, ok = cutField(rest, MaxValue)
-		}
+		key, rest, _ = cutField(ops[1:], MaxKey)
+		value, rest, ok = cutField(rest, MaxValue) // not ok for the nil rest of a key that was not
 	case ikey.Delete:
 		key, rest, ok = cutField(ops[1:], MaxKey)
 	case ikey.Mark:
 		value, rest, ok = cutField(ops[1:], MaxMark)
 	case ikey.RangeDelete:
-		if key, rest, ok = cutField(ops[1:], MaxBound); !ok {
-			break
-		}
+		key, rest, ok = cutField(ops[1:], MaxBound)
 		if len(rest) > 0 && rest[0] == 0 {
 			rest = rest[1:]
 			break
 		}
 		var n uint64
 		var w int
-		n, w = binary.Uvarint(rest)
-		if w <= 0 || n > MaxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest); 0-1 is too large
+		n, w = binary.Uvarint(rest)                      // n is 0 if there is none
+		if n > MaxBound+1 || n-1 > uint64(len(rest)-w) { //nolint:gosec // w ≤ len(rest); 0-1 is too large
 			ok = false
 			break
 		}

@@ -35,6 +35,7 @@ func TestAMalformedRecordIsRefused(t *testing.T) {
 		"a key longer than the rest":   change(RecordHeader+1, 100),
 		"a value longer than the rest": change(RecordHeader+5, 100),
 		"an operation cut short":       whole[:len(whole)-1],
+		"a byte too many":              append(bytes.Clone(whole), 0),
 		"a length that does not end":   append(AppendRecordHeader(nil, 7, 1), 1, 0xff, 0xff),
 	} {
 		if _, _, err := ReadRecord(record, ignore); err == nil {

@@ -280,10 +280,7 @@ func (d *Ranges) put(key []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.copy()
-	i, is := hit(s)
-	if !is {
-		return
-	}
+	i, _ := hit(s) // the range may have gone
 	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Report) bool { return p.in.holds(key) })
 	if i < len(s.ranges) && s.ranges[i].holds(key) {
 		r, after := s.ranges[i], append(bytes.Clone(key), 0)

@@ -93,6 +93,9 @@ func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 		}
 		d.Close(p, test.stands)
 		d.Close(other, false)
+		if d.Len() == 0 && d.now.Load() != nil {
+			t.Errorf("after a put of %q: nothing is left, and costs each put more than a load", test.put)
+		}
 		if got := text(&d); got != test.want {
 			t.Errorf("after a put of %q, stands %v: got %q, want %q", test.put, test.stands, got, test.want)
 		}
@@ -102,6 +105,9 @@ func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 	var d Ranges
 	report(&d, "b", "d", 5)
+	if p := d.Open([]byte("b"), []byte("d"), Reader{Seq: 6}); p != nil {
+		t.Error("a range that is known is reported again")
+	}
 	for _, test := range []struct {
 		by   Reader
 		want bool
@@ -189,7 +195,14 @@ func TestTheLongestKeysAreRemembered(t *testing.T) {
 	if d.Len() != 1 || d.Bytes() < 2*batch.MaxKey || d.Bytes() > 2*batch.MaxKey+100 {
 		t.Errorf("%d ranges of %d bytes, want 1 of the bytes of two keys", d.Len(), d.Bytes())
 	}
+	if grown, more := d.Grown(), d.Grown(); grown != d.Bytes() || more != 0 {
+		t.Errorf("the ranges have grown by %d bytes, and then by %d, to %d", grown, more, d.Bytes())
+	}
 	d = Ranges{}
+	d.put([]byte("a")) // as if another put had taken the last range meanwhile
+	if d.Step(2); d.Len() != 0 || d.Bytes() != 0 || d.Stepped() != 2 {
+		t.Errorf("%d ranges of %d bytes, %d steps; want none, and 2", d.Len(), d.Bytes(), d.Stepped())
+	}
 	report(&d, "a", string(Beyond), 5)
 	if d.Bytes() > 100 {
 		t.Errorf("a range without an end takes %d bytes", d.Bytes())

@@ -14,7 +14,10 @@ func TestNamesArePrintedAndParsed(t *testing.T) {
 	}{
 		{Log, 1, "000001.log"},
 		{Log, 0, "000000.log"},
+		{Table, 99999, "099999.sst"},
+		{Table, 100000, "100000.sst"},
 		{Table, 123456, "123456.sst"},
+		{Table, 1000000, "1000000.sst"},
 		{Table, 1234567, "1234567.sst"},
 		{Temp, 42, "000042.tmp"},
 		{Manifest, 7, "MANIFEST-000007"},
@@ -36,7 +39,7 @@ func TestNamesArePrintedAndParsed(t *testing.T) {
 
 func TestOtherNamesAreUnknown(t *testing.T) {
 	for _, name := range []string{
-		"", ".", "..", "/", "1.sst", "00001.sst", "0000001.sst", "+00001.sst", "-00001.sst", " 00001.sst",
+		"", ".", "..", "/", "1.sst", "00001.sst", "0000001.sst", "0123456.sst", "+00001.sst", "-00001.sst", " 00001.sst",
 		"000001.sst ", "000001.SST", "000001.sst\n", "000001.sst\x00", "000001.", "000001", ".sst", "00000a.sst",
 		"0x0001.sst", "00_001.sst", "000001.sst.sst", "../000001.sst", "/000001.sst", "dir/000001.sst",
 		"18446744073709551616.log", "000000000000000000001.log", "MANIFEST-", "MANIFEST-7", "MANIFEST-0000007",

@@ -62,13 +62,16 @@ func TestNewerVersionsOfAKeyComeFirst(t *testing.T) {
 	if !slices.IsSortedFunc(want, Compare) {
 		t.Errorf("%v is not in order", want)
 	}
+	if c := Compare(want[0], want[0]); c != 0 {
+		t.Errorf("a key compares with itself as %d", c)
+	}
 	for _, k := range want {
 		if k2 := (Key{k.User, MakeTrailer(k.Trailer.Seq(), k.Trailer.Kind())}); k2.Trailer != k.Trailer {
 			t.Errorf("trailer %x: seq %d, kind %v", k.Trailer, k.Trailer.Seq(), k.Trailer.Kind())
 		}
 	}
 	for kind, name := range map[Kind]string{
-		Delete: "DEL", Set: "SET", RangeDelete: "RANGEDEL", ValueRef: "REF", 0xa7: "KIND(a7)",
+		Delete: "DEL", Set: "SET", RangeDelete: "RANGEDEL", ValueRef: "REF", Mark: "MARK", 0xa7: "KIND(a7)",
 	} {
 		if kind.String() != name {
 			t.Errorf("Kind(%d) prints as %s, want %s", kind, kind, name)
@@ -78,7 +81,7 @@ func TestNewerVersionsOfAKeyComeFirst(t *testing.T) {
 
 func TestAfterPrefix(t *testing.T) {
 	for _, c := range []struct{ prefix, want string }{
-		{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"},
+		{"", "nil"}, {"a", "b"}, {"a\xff", "b"}, {"\xff\xff", "nil"}, {"a\x00", "a\x01"}, {"a\xfe", "a\xff"},
 	} {
 		got := "nil"
 		if after := AfterPrefix([]byte(c.prefix)); after != nil {
@@ -95,6 +98,9 @@ func TestHeadFromIsTheHeadOfTheRest(t *testing.T) {
 		for n := range len(key) + 1 {
 			if got, want := HeadFrom(key, n), Head(key[n:]); got != want {
 				t.Fatalf("HeadFrom(%q, %d) = %x, want %x", key, n, got, want)
+			}
+			if got, want := HeadAfter(key[:n], key), Head(key[n:]); got != want {
+				t.Fatalf("HeadAfter(%q, %q) = %x, want %x", key[:n], key, got, want)
 			}
 		}
 	}

@@ -211,7 +211,7 @@ func Size[N int | int64 | uint64](n N) string {
 	}
 	const most = 999.5 // from here on, three digits are a thousand
 	size, units := float64(n)/1000, []string{"kB", "MB", "GB", "TB", "PB", "EB"}
-	for size >= most && len(units) > 1 {
+	for size >= most { // no number of bytes is above the last unit
 		size, units = size/1000, units[1:]
 	}
 	return fmt.Sprintf("%.3g %s", size, units[0])

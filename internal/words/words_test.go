@@ -1,6 +1,8 @@
 package words
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,11 @@ func TestColumnsFitAndLeaveOutWhatIsZero(t *testing.T) {
 		{"a zero among others", "level deletes", "0 0|6 12", "level  deletes\n    0        0\n    6       12\n"},
 		{"only zeros in the first column", "level runs", "0 0", "level\n    0\n"},
 		{"no rows", "level runs", "", "level\n"},
+		{"a figure wider than its head", "level runs", "0 1234567", "level     runs\n    0  1234567\n"},
+		{
+			"just fits with two spaces", "a " + strings.Repeat("b", 74) + " c", "1 2 3",
+			"a  " + strings.Repeat("b", 74) + "  c\n1  " + strings.Repeat(" ", 73) + "2  3\n",
+		},
 		{
 			"too wide for two spaces", "a " + strings.Repeat("b", 76) + " c", "1 2 3",
 			"a " + strings.Repeat("b", 76) + " c\n1 " + strings.Repeat(" ", 75) + "2 3\n",
@@ -109,7 +116,7 @@ func TestEscapedTellsEveryByte(t *testing.T) {
 		{"plain é 漢", "plain é 漢"},
 		{`a\b`, `a\\b`},
 		{"\t\n\r\x00\x1b\x7f", `\t\n\r\x00\x1b\x7f`},
-		{"\u009b\u202e", `\u009b\u202e`},
+		{"\u0080\u009b\u202e", `\u0080\u009b\u202e`},
 		{"\U000e0001", `\U000e0001`},
 		{"\xff\xc2", `\xff\xc2`},
 		{"\ufffd", "\ufffd"},
@@ -118,8 +125,58 @@ func TestEscapedTellsEveryByte(t *testing.T) {
 			t.Errorf("%q is escaped as %q, want %q", c.in, got, c.want)
 		}
 	}
-	if got, want := Escaped([]byte("aéb"), 2), "a… (4 bytes)"; got != want {
-		t.Errorf("cut in a character: %q, want %q", got, want)
+	for limit, want := range map[int]string{2: "a… (4 bytes)", 3: "aé… (4 bytes)", 4: "aéb"} {
+		if got := Escaped([]byte("aéb"), limit); got != want {
+			t.Errorf("%d bytes of 4: %q, want %q", limit, got, want)
+		}
+	}
+}
+
+// TestWhatWasEscapedComesBack also has text that AppendEscaped does not write.
+func TestWhatWasEscapedComesBack(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", ""},
+		{"plain é 漢", "plain é 漢"},
+		{`a\\b`, `a\b`},
+		{`\t\n\r\x00\x1b`, "\t\n\r\x00\x1b"},
+		{`\u009b\U000e0001`, "\u009b\U000e0001"},
+		{`\xff\xc2a`, "\xff\xc2a"},
+		{"\xff", "\xff"},
+	} {
+		if got, err := Unescaped(c.text); string(got) != c.want || err != nil {
+			t.Errorf("%q is %q: %v, want %q", c.text, got, err, c.want)
+		}
+	}
+	for _, text := range []string{`\`, `a\q`, `\x0`, `\ud800`} {
+		if got, err := Unescaped(text); got != nil || err == nil {
+			t.Errorf("%q is %q: %v, want an error", text, got, err)
+		}
+	}
+}
+
+func TestPrintableLeavesNothingThatControlsATerminal(t *testing.T) {
+	for _, c := range []struct{ in, want string }{
+		{"", ""},
+		{"one\ttwo \\ é\n", "one\ttwo \\ é\n"},
+		{"\x1b[2J\r\n\n\xff", `\x1b[2J\r` + "\n\n" + `\xff`},
+	} {
+		var b strings.Builder
+		if n, err := (Printable{&b}).Write([]byte(c.in)); n != len(c.in) || err != nil || b.String() != c.want {
+			t.Errorf("%q: %d, %v, wrote %q, want %q", c.in, n, err, b.String(), c.want)
+		}
+	}
+	r, w := io.Pipe()
+	_ = r.Close()
+	if n, err := (Printable{w}).Write([]byte("a")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("%d, %v, want the error of the writer", n, err)
+	}
+}
+
+func TestCutFitsItsColumns(t *testing.T) {
+	for columns, want := range map[int]string{1: "…", 2: "é…", 3: "éab"} {
+		if got := Cut("éab", columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
 	}
 }
 
@@ -130,6 +187,7 @@ func TestQuotedIsALiteralOrTheBeginningOfOne(t *testing.T) {
 		{long + "b", `"` + long + `b"`},
 		{long + "bc", `"` + long + `b"… (49 bytes)`},
 		{long + "é", `"` + long + `"… (49 bytes)`},
+		{strings.Repeat("\x80", 60), `"` + strings.Repeat(`\x80`, KeyLimit-utf8.UTFMax) + `"… (60 bytes)`},
 	} {
 		if got, of := Quoted(c.in), Quoted([]byte(c.in)); got != c.want || of != c.want {
 			t.Errorf("%q: %s, of bytes %s, want %s", c.in, got, of, c.want)
