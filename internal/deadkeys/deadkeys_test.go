@@ -41,6 +41,7 @@ func TestReportsJoinRangesAndPutsCutThem(t *testing.T) {
 		{"what is known already changes nothing", "b-h@5 c-d@6", "b-h@5"},
 		{"what reaches further is new", "b-h@5 c-k@6", "b-k@6"},
 		{"a put cuts a range in two", "b-h@5 +d", "b-d@5 d⁺-h@5"},
+		{"a put into a later range", "b-d@5 f-h@5 +g", "b-d@5 f-g@5 g⁺-h@5"},
 		{"a put at the start", "b-h@5 +b", "b⁺-h@5"},
 		{"a put at the end is outside", "b-h@5 +h", "b-h@5"},
 		{"a range of one key", "b-b\x00@5 +b", ""},
@@ -118,6 +119,9 @@ func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 			t.Errorf("%+v: at %v, below %v, want %v", test.by, at != nil, below != nil, test.want)
 		}
 	}
+	if at, next := d.At([]byte("d"), Reader{Seq: 6}); at != nil || !bytes.Equal(next, Beyond) {
+		t.Errorf("the end of a range is in %v, next is %q", at, next)
+	}
 	p := d.Open([]byte("k"), []byte("m"), Reader{Seq: 9, Ingests: 1})
 	d.Close(p, true)
 	report(&d, "x", "z", 9)
@@ -194,6 +198,12 @@ func TestTheLongestKeysAreRemembered(t *testing.T) {
 	}
 	if d.Len() != 1 || d.Bytes() < 2*batch.MaxKey || d.Bytes() > 2*batch.MaxKey+100 {
 		t.Errorf("%d ranges of %d bytes, want 1 of the bytes of two keys", d.Len(), d.Bytes())
+	}
+	for _, lo := range []string{"a", "c"} { // two more that are a little shorter: one is forgotten
+		report(&d, strings.Repeat(lo, batch.MaxKey-100), strings.Repeat(lo+"z", batch.MaxKey/2-50), 5)
+	}
+	if d.Len() != 2 {
+		t.Errorf("%d ranges of nearly the longest keys are remembered, want 2", d.Len())
 	}
 	if grown, more := d.Grown(), d.Grown(); grown != d.Bytes() || more != 0 {
 		t.Errorf("the ranges have grown by %d bytes, and then by %d, to %d", grown, more, d.Bytes())
