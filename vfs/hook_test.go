@@ -3,6 +3,8 @@ package vfs_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -167,8 +169,11 @@ func TestTheSystemReturnsFreeSpace(t *testing.T) {
 	if must(t, err); n < 1<<10 || n > 1<<60 {
 		t.Errorf("%d bytes left on the disk that holds this test", n)
 	}
-	if _, err = freeSpace(vfs.OS, dir+"/absent"); err == nil {
-		t.Error("no error for a directory that is not there")
+	if _, err = freeSpace(vfs.OS, dir+"/absent"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+	if n, err := freeSpace(vfs.OS, "/proc"); runtime.GOOS == "linux" && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a file system that knows no space: %d, %v", n, err)
 	}
 }
 

@@ -2,9 +2,13 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
@@ -50,6 +54,22 @@ func TestReadingWhereAMappedFileWasTruncatedIsAnError(t *testing.T) {
 	if err := ReadMapped(func() { copy(buf, m.Bytes()[2*pageSize:]) }); !errors.Is(err, ErrMapped) {
 		t.Errorf("a copy: got %v, want that the page cannot be read", err)
 	}
+	testkit.Must(t, m.Close())
+	if err := m.Close(); err == nil {
+		t.Error("closed twice")
+	}
+	opened, err := OS.Open(name)
+	testkit.Must(t, err)
+	f := opened.(*osFile) //nolint:errcheck,forcetypeassert // what OS makes
+	one, err := f.Map(1)
+	testkit.Must(t, err)
+	if len(one.Bytes()) != 1 {
+		t.Errorf("%d bytes are mapped, want 1", len(one.Bytes()))
+	}
+	testkit.Must(t, errors.Join(one.Close(), f.Close()))
+	if _, err := f.Map(1); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("a file that is closed: %v", err)
+	}
 }
 
 func TestBytesThatTheSystemDoesNotHaveAreNotInMemory(t *testing.T) {
@@ -60,7 +80,10 @@ func TestBytesThatTheSystemDoesNotHaveAreNotInMemory(t *testing.T) {
 			t.Fatal("the file had zeros")
 		}
 	}
-	if m.InMemory(100*p, 101*p) {
+	pages := []byte{0} // asked of the system, not of InMemory
+	_, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&m.Bytes()[100*p])), 1,
+		uintptr(unsafe.Pointer(&pages[0])))
+	if e != 0 || pages[0]&1 != 0 {
 		t.Skip("this file system reads ahead, or keeps files in memory")
 	}
 	for _, test := range []struct {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"reflect"
 	"runtime"
@@ -84,9 +83,6 @@ func (f *osFile) Reserve(n int64) error {
 	r := &f.reserved
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n <= 0 || n > math.MaxInt64-r.end {
-		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: unix.EFBIG}
-	}
 	// The rest of the disk is for what frees space: tables that replace others, and the manifest.
 	if free, err := freeSpaceOf(f.f); err == nil && uint64(n) > free/16 {
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: unix.ENOSPC}

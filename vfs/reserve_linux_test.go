@@ -377,8 +377,11 @@ func TestAReservationLeavesTheDiskToOthers(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	if err := f.Reserve(int64(free / 8)); !errors.Is(err, unix.ENOSPC) {
-		t.Errorf("an eighth of the free space: %v, want %v", err, unix.ENOSPC)
+	if err := f.Reserve(int64(free / 15)); !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("a fifteenth of the free space: %v, want %v", err, unix.ENOSPC)
+	}
+	if err := f.Reserve(0); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("what the system says is invalid: %v, want that it is unsupported", err)
 	}
 	if size, err := f.Size(); size != before || err != nil {
 		t.Errorf("%d bytes, %v, want %d still", size, err, before)

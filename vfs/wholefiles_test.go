@@ -133,6 +133,37 @@ func TestWriteFileAtomicReportsEveryError(t *testing.T) {
 	}
 }
 
+func TestMkdirAllReportsEveryError(t *testing.T) {
+	boom := errors.New("boom")
+	for _, c := range []struct {
+		dir  string
+		kind vfstest.OpKind
+		name string // of the operation that fails
+		err  error
+		want error
+	}{
+		{"new/b", vfstest.OpMkdir, "new", boom, boom},
+		{"new/b", vfstest.OpSyncDir, ".", boom, boom},
+		{"new/b", vfstest.OpSyncDir, "new", boom, boom},
+		{"new", vfstest.OpSyncDir, ".", fs.ErrPermission, fs.ErrPermission},
+		{"old", vfstest.OpList, "old", boom, boom},
+		{"old", vfstest.OpSyncDir, ".", boom, boom},
+		{"old", vfstest.OpSyncDir, ".", fs.ErrPermission, nil}, // the parent belongs to somebody else
+	} {
+		m := vfstest.NewMem()
+		must(t, m.Mkdir("old"))
+		err := vfs.MkdirAll(vfstest.NewHook(m, func(op vfstest.Op) error {
+			if op.Kind == c.kind && op.Name == c.name {
+				return c.err
+			}
+			return nil
+		}), filepath.FromSlash(c.dir))
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s, where %v of %s fails: %v, want %v", c.dir, c.kind, c.name, err, c.want)
+		}
+	}
+}
+
 func TestMkdirAllIsDurable(t *testing.T) {
 	for name, setup := range everyFS() {
 		t.Run(name, func(t *testing.T) {
