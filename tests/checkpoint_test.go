@@ -242,7 +242,8 @@ func TestACheckpointOfACheckpointHasItsNumbers(t *testing.T) {
 		last := storetest.Recorded(t, mem, source).LastSeq
 		source = dir
 		got := storetest.Recorded(t, mem, dir) // before it is opened: an open store may begin another manifest at once
-		if got.LastSeq < last || got.Log != nil || got.MinLog != got.ManifestNumber {
+		if got.LastSeq < last || got.Log != nil || got.MinLog != got.ManifestNumber ||
+			got.NextFile != got.ManifestNumber+1 {
 			t.Errorf("%s has last sequence %d, manifest %d, log %v from %d on; the source's last is %d", dir,
 				got.LastSeq, got.ManifestNumber, got.Log, got.MinLog, last)
 		}
