@@ -1,10 +1,15 @@
 package bloomkv
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/budget"
+	"github.com/bloomkv/bloomkv/internal/commit"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 )
 
@@ -29,5 +34,42 @@ func TestDamageIsReportedOncePerOffsetUpToALimit(t *testing.T) {
 	}
 	if len(calls) != maxPlaces+more || len(r.places) != maxPlaces {
 		t.Errorf("%d offsets were reported, %d are remembered", len(calls), len(r.places))
+	}
+}
+
+// records is a slog.Handler that keeps levels and messages.
+type records struct {
+	slog.Handler
+
+	got []string
+}
+
+func (r *records) Enabled(context.Context, slog.Level) bool { return true }
+
+func (r *records) WithAttrs([]slog.Attr) slog.Handler { return r }
+
+func (r *records) Handle(_ context.Context, record slog.Record) error {
+	r.got = append(r.got, fmt.Sprint(record.Level, " ", record.Message))
+	return nil
+}
+
+func TestEventsAreLoggedAtTheirLevels(t *testing.T) {
+	var logged records
+	r := reporter{log: slog.New(&logged)}
+	r.Stalled(commit.Stall{Duration: shortStall - 1})
+	r.Stalled(commit.Stall{Duration: shortStall})
+	kept := budget.Promises{Whole: 1}
+	r.Promise(kept)
+	kept.Full.Passed = 2
+	r.Promise(kept)
+	unknown := errors.New("unknown kind of filter")
+	r.Damaged(unknown)
+	r.Damaged(unknown) // without a place it is told again
+	want := []string{
+		"DEBUG writes stalled", "INFO writes stalled", "INFO memory suffices for FilterFPR again",
+		"WARN memory is too short for FilterFPR", "ERROR damage", "ERROR damage",
+	}
+	if !slices.Equal(logged.got, want) {
+		t.Errorf("logged %q, want %q", logged.got, want)
 	}
 }

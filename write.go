@@ -13,19 +13,13 @@ import (
 // than MaxKeySize, or a value longer than MaxValueSize, is ErrTooLarge. Other errors are those of [DB.Apply].
 func (db *DB) Put(key, value []byte) error {
 	if len(value) >= commit.MinPut && len(value) <= MaxValueSize && len(key) <= MaxKeySize {
-		return db.putLarge(key, value)
+		// Not as a batch, which would be another copy of the value.
+		op := batch.AppendPut(nil, key, len(value))
+		return db.writer.CommitPut(op, value, db.opts.Durability == DurabilitySync)
 	}
 	b := newBatch()
 	b.Put(key, value)
 	return db.applyPooled(b)
-}
-
-// putLarge is Put without a batch, which would be another copy of the value.
-func (db *DB) putLarge(key, value []byte) error {
-	if err := db.check(new(Batch), db.opts.Durability); err != nil {
-		return err
-	}
-	return db.writer.CommitPut(batch.AppendPut(nil, key, len(value)), value, db.opts.Durability == DurabilitySync)
 }
 
 // Delete removes key, with the same durability and errors as Put. Deleting an absent key is not an error.

@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -156,6 +157,18 @@ func TestAFailureToReadEndsACheckAlone(t *testing.T) {
 }
 
 // TestCheckOfAnOpenStoreStopsSoon ends the context at each call of progress by DB.Check.
+// TestCheckAndCheckpointLetTheirTablesGo rewrites all tables afterwards.
+func TestCheckAndCheckpointLetTheirTablesGo(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer db.Close()
+	must(t, db.Put([]byte("key"), []byte("value")))
+	must(t, db.Checkpoint(t.Context(), "copy"))
+	_, err := db.Check(t.Context(), bloomkv.CheckOptions{})
+	must(t, err)
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true}))
+	testkit.Soon(t, "no table is kept", func() bool { return db.Metrics().Files.Obsolete == 0 })
+}
+
 func TestCheckOfAnOpenStoreStopsSoon(t *testing.T) {
 	o := newCheckStore(t, 1)
 	o.ReadOnly = true // its tables stay the same

@@ -194,6 +194,26 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestACheckpointReportsWhatItCannotRemove ends the context, and lets no file be removed.
+func TestACheckpointReportsWhatItCannotRemove(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	stuck := errors.New("stuck")
+	db, _ := grown(t, vfstest.NewHook(vfstest.NewMem(), func(o vfstest.Op) error {
+		if isOfCopy(o) && o.Kind == vfstest.OpLink {
+			cancel()
+		}
+		if isOfCopy(o) && o.Kind == vfstest.OpRemove {
+			return stuck
+		}
+		return nil
+	}))
+	defer db.Close()
+	if err := db.Checkpoint(ctx, "copy"); !errors.Is(err, context.Canceled) || !errors.Is(err, stuck) ||
+		!strings.HasPrefix(err.Error(), "bloomkv: checkpoint copy: ") {
+		t.Errorf("got %v, want that it was canceled, and that files stay", err)
+	}
+}
+
 // leftOf describes what a failed checkpoint left, also after a power cut; "" for nothing.
 func leftOf(mem *vfstest.Mem, there bool) string {
 	for _, fsys := range []*vfstest.Mem{mem, mem.Crash(vfstest.KeepNothing), mem.Crash(vfstest.KeepAll)} {

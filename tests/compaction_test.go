@@ -174,6 +174,29 @@ func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
 }
 
 // TestLevel0IsMergedWhileNobodyWrites lets the time pass that a synctest bubble has: see below.
+func TestACompactionOfNothingWritesNothing(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer db.Close()
+	must(t, db.Put([]byte("key"), nil))
+	for _, r := range []bloomkv.KeyRange{
+		{Lower: []byte("key"), Upper: []byte("key")}, {Lower: []byte("z"), Upper: []byte("a")}, {Upper: []byte{}},
+	} {
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: r}))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.Compact(ctx, bloomkv.CompactOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("a call whose context has ended: %v", err)
+	}
+	if n := db.Metrics().Writes.Flushes; n != 0 {
+		t.Errorf("%d flushes, want none", n)
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{Range: bloomkv.KeyRange{Upper: []byte{0}}}))
+	if n := db.Metrics().Writes.Flushes; n != 1 {
+		t.Errorf("%d flushes for a range with one key, want 1", n)
+	}
+}
+
 func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := storetest.Small(vfstest.NewMem())

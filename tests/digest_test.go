@@ -125,7 +125,9 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 				if float64(wrong) > most+4.8*math.Sqrt(most) || opts.FPR > 0 && d.Rate() > opts.FPR || d.Keys() != n {
 					t.Errorf("promised %v, %d of %d false positives; %d keys", d.Rate(), wrong, asked, d.Keys())
 				}
-				if float64(d.Size()) > test.bytes+1500 {
+				// A Bloom filter of that rate has more than nine bits a key, a Ribbon filter less than eight.
+				if bloom := opts.Rebuild && opts.Kind != bloomkv.FilterRibbon; float64(d.Size()) > test.bytes+1500 ||
+					bloom && float64(d.Size()) < 9*float64(n)/8 {
 					t.Errorf("%d bytes, want %.0f", d.Size(), test.bytes)
 				}
 				// A digest has filters as the files have them: the header and at most three units of each.
@@ -432,6 +434,24 @@ func TestDigestErrorsOfReaders(t *testing.T) {
 type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+
+func TestADigestOfAnImpossibleRateIsRefused(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer db.Close()
+	for _, opts := range []bloomkv.DigestOptions{
+		{FPR: -1},
+		{FPR: 2},
+		{FPR: math.NaN()},
+		{FPR: 1e-30},
+		{FPR: 1e-30, Rebuild: true},
+		{FPR: 1e-30, Rebuild: true, Kind: bloomkv.FilterRibbon},
+	} {
+		if d, err := db.Digest(t.Context(), opts); !errors.Is(err, bloomkv.ErrFilterRate) || d != nil ||
+			!strings.HasPrefix(err.Error(), "bloomkv: digest: ") {
+			t.Errorf("%+v: %v, want ErrFilterRate", opts, err)
+		}
+	}
+}
 
 // TestARebuildReportsItsProgress counts the keys that Rebuild has read, of versions in tables.
 func TestARebuildReportsItsProgress(t *testing.T) {

@@ -67,6 +67,9 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 			}
 		}
 		must(t, db.Close())
+		if err := db.Put(key, value); err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
+			t.Errorf("a large put after Close: %v, want ErrClosed", err)
+		}
 	}
 }
 

@@ -393,6 +393,103 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 	}
 }
 
+func TestRatesOfMetricsAreShares(t *testing.T) {
+	lookups := bloomkv.LookupMetrics{
+		Gets: 10, MemtableHits: 2, TableHits: 4, AbsentWasted: 1, AbsentReads: 2, FalsePositives: 1, FilterNegatives: 3,
+		TruePositives: 5,
+	}
+	for _, c := range []struct {
+		name      string
+		got, want float64
+	}{
+		{"hits", bloomkv.CacheMetrics{Hits: 3, Misses: 1}.HitRate(), 0.75},
+		{"hits of an unused cache", bloomkv.CacheMetrics{}.HitRate(), 0},
+		{"the filter of a table", bloomkv.FilterAnswers{
+			FalsePositives: 1, FilterNegatives: 3, TruePositives: 5,
+		}.FPR(), 0.25},
+		{"filters", lookups.FPR(), 0.25},
+		{"absent", float64(lookups.Absent()), 4},
+		{"absent, with counts of two moments", float64(bloomkv.LookupMetrics{Gets: 1, TableHits: 2}.Absent()), 0},
+		{"wasted", lookups.WastedPerAbsent(), 0.25},
+		{"reads", lookups.ReadsPerAbsent(), 0.5},
+		{"writes", bloomkv.WriteMetrics{
+			LogBytes: 10, IngestBytes: 10, FlushBytes: 20, CompactedBytes: 40,
+		}.WriteAmplification(), 4},
+		{"memory", float64(bloomkv.MemoryMetrics{
+			Memtables: 1, Filters: 2, Indexes: 4, RangeDeletes: 8, Tables: 16, Cache: 32, PrefixFilters: 64,
+		}.Sum()), 63},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
+		}
+	}
+}
+
+func TestTheTextOfMetricsSaysWhenMemoryIsShort(t *testing.T) {
+	for _, c := range []struct {
+		needed          int64
+		promised, reads float64
+		stores          int
+		short, shared   bool
+	}{
+		{2 << 20, 0.01, 0.02, 1, false, false},
+		{1 << 20, 0.02, 0.03, 0, false, false},
+		{2 << 20, 0.02, 0.02, 2, true, true},
+		{2 << 20, 0.01, 0.03, 3, true, true},
+	} {
+		var m bloomkv.Metrics
+		m.FPRAsked, m.FPRPromised, m.ReadsPromised, m.BudgetNeeded = 0.01, c.promised, c.reads, c.needed
+		m.Memory.Budget, m.Resources.Stores, m.Resources.Memory.Budget = 1<<20, c.stores, 3<<20
+		text := m.String()
+		if strings.Contains(text, "need a MemoryBudget\n  of 2 MiB\n") != c.short ||
+			strings.Contains(text, "memory of all stores: budget 3.15 MB\n") != c.shared {
+			t.Errorf("%+v:\n%s", c, text)
+		}
+	}
+}
+
+func TestTheTextOfMetricsHasItsLines(t *testing.T) {
+	m := bloomkv.Metrics{
+		FPRAsked: 0.01, FPRPromised: 0.0123456, Warm: true, Uptime: 2 * time.Second,
+		Levels: []bloomkv.LevelMetrics{
+			{Level: 0, Runs: 2, Tables: 3, Bytes: 4000, Entries: 5000, FilterBytesInMemory: 600, FiltersShed: 1},
+			{Level: 1, FiltersShed: 2, FiltersDamaged: 4},
+			{
+				Level: 6, Runs: 1, Tables: 1, Bytes: 1, Entries: 1, FPRPromised: 0.01, FPRPredicted: 0.012,
+				FPRMeasured: 0.5, FilterAnswers: bloomkv.FilterAnswers{FilterNegatives: 1}, FiltersDamaged: 1,
+			},
+		},
+		Lookups: bloomkv.LookupMetrics{Gets: 10, MemtableHits: 2, BytesRead: 1500, AbsentReads: 4},
+		Writes: bloomkv.WriteMetrics{
+			Operations: 3, LogBytes: 2000, FlushBytes: 4000, CompactedBytes: 6000,
+			SlowedByLevel0: bloomkv.StallMetrics{Count: 2, Duration: 1500 * time.Microsecond},
+		},
+		Work: bloomkv.WorkMetrics{Compactions: []bloomkv.CompactionMetrics{
+			{To: 6, Tables: 2, Duration: time.Second}, {From: 5, To: 6},
+		}},
+	}
+	const want = `store: fpr asked 0.01, fpr promised 0.01235, warm, uptime 2s, filters shed 3,
+  filters damaged 5
+level  runs  tables   bytes  entries    filters  promised  predicted  measured
+    0     2       3    4 kB    5,000  600 bytes         0          0         -
+    6     1       1  1 byte        1    0 bytes      0.01      0.012       0.5
+lookups: gets 10, memtable hits 2, bytes read 1.5 kB, absent reads 4, absent 8,
+  reads per absent 0.5
+writes: operations 3, log bytes 2 kB, flush bytes 4 kB, compacted bytes 6 kB,
+  slowed by level0 2 times for 2ms, write amplification 6
+compaction: from 0, to 6, tables 2, duration 1s
+compaction: from 5, to 6
+per second: gets 5, operations 1, log bytes 1 kB, flush bytes 2 kB,
+  compacted bytes 3 kB
+`
+	if got := m.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := (bloomkv.Metrics{}).String(); got != "" {
+		t.Errorf("nothing is %q", got)
+	}
+}
+
 // fill sets the figures of a struct, and of structs inside it, to large numbers.
 func fill(v reflect.Value) {
 	for _, f := range v.Fields() {

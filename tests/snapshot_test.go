@@ -355,12 +355,13 @@ func TestSnapshotsOfAStoreThatIsReadOnlyOrClosed(t *testing.T) {
 	_, hasErr := snap.Has([]byte("k"))
 	_, appendErr := snap.AppendGet(nil, []byte("k"))
 	viewErr := snap.View([]byte("k"), func([]byte) error { return nil })
+	manyErr := snap.GetMany([][]byte{[]byte("k")}, func(int, []byte, bool) error { return nil })
 	iterErr := snap.Iter(bloomkv.IterOptions{}).Close()
 	var scanErr error
 	for _, scanErr = range snap.Scan(bloomkv.IterOptions{}) {
 	}
 	for what, err := range map[string]error{
-		"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr,
+		"get": getErr, "has": hasErr, "append": appendErr, "view": viewErr, "get many": manyErr,
 		"iterate": iterErr, "scan": scanErr,
 	} {
 		if err != bloomkv.ErrClosed { //nolint:errorlint // it is returned bare
