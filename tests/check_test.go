@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -157,6 +158,13 @@ func TestAFailureToReadEndsACheckAlone(t *testing.T) {
 }
 
 // TestCheckOfAnOpenStoreStopsSoon ends the context at each call of progress by DB.Check.
+func TestCheckNamesTheDirectory(t *testing.T) {
+	_, err := bloomkv.Check(t.Context(), "none", bloomkv.CheckOptions{FS: vfstest.NewMem()})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "bloomkv: check none: ") {
+		t.Errorf("got %v, want the directory, and that it does not exist", err)
+	}
+}
+
 // TestCheckAndCheckpointLetTheirTablesGo rewrites all tables afterwards.
 func TestCheckAndCheckpointLetTheirTablesGo(t *testing.T) {
 	db := storetest.OpenTiny(t)

@@ -73,6 +73,17 @@ func TestLargeValuesAreCopiedOnce(t *testing.T) {
 	}
 }
 
+func TestALargePutIsSyncedIfTheOptionsSaySo(t *testing.T) {
+	for _, d := range []bloomkv.Durability{bloomkv.DurabilitySync, bloomkv.DurabilityNoSync} {
+		db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: d})
+		must(t, db.Put(nil, make([]byte, 1<<20)))
+		if n := db.Metrics().Writes.LogSyncs; (n == 1) != (d == bloomkv.DurabilitySync) {
+			t.Errorf("durability %v: %d syncs", d, n)
+		}
+		must(t, db.Close())
+	}
+}
+
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
 	const size = 16 << 20

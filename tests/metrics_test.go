@@ -393,6 +393,24 @@ func TestTheTextOfMetricsFitsAndLeavesOutZeros(t *testing.T) {
 	}
 }
 
+// TestTheBudgetNeededGrowsItsMemtablesUnlessTheyAreSet has few keys: with memtables of a quarter of the budget, a small
+// one is enough.
+func TestTheBudgetNeededGrowsItsMemtablesUnlessTheyAreSet(t *testing.T) {
+	var needed []int64
+	for _, memtable := range []int64{0, 16 << 20} { // the same for this budget
+		o := &bloomkv.Options{FS: vfstest.NewMem(), MemoryBudget: 64 << 20, MemtableSize: memtable}
+		db := storetest.Open(t, "db", o)
+		must(t, db.Put([]byte("key"), nil))
+		must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+		storetest.Settle(t, db)
+		needed = append(needed, db.Metrics().BudgetNeeded)
+		must(t, db.Close())
+	}
+	if needed[0] >= needed[1] {
+		t.Errorf("%d bytes are needed, and %d with memtables of 16 MiB", needed[0], needed[1])
+	}
+}
+
 func TestRatesOfMetricsAreShares(t *testing.T) {
 	lookups := bloomkv.LookupMetrics{
 		Gets: 10, MemtableHits: 2, TableHits: 4, AbsentWasted: 1, AbsentReads: 2, FalsePositives: 1, FilterNegatives: 3,
