@@ -413,6 +413,9 @@ func TestAReservationLeavesTheDiskToOthers(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Size() != int64(written) {
 		t.Errorf("%d bytes after Close, %v, want the %d written", info.Size(), err, written)
 	}
+	if n, err := freeSpaceOf(f.f); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%d bytes are free for a file that is closed: %v", n, err)
+	}
 }
 
 // Close waits for a Write, which could otherwise copy to memory that was mapped for something else.
