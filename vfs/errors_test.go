@@ -4,6 +4,7 @@ package vfs_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"syscall"
 	"testing"
@@ -27,7 +28,8 @@ func TestADiskWithoutSpaceIsKnownByItsErrors(t *testing.T) {
 			t.Errorf("%v means that there is no space: %v", c.err, got)
 		}
 	}
-	if !errors.Is(vfs.ErrNoSpace, syscall.ENOSPC) || errors.Is(vfs.ErrNoSpace, syscall.EIO) {
-		t.Error("ErrNoSpace matches ENOSPC alone")
+	full := fmt.Errorf("a write: %w", vfs.ErrNoSpace)
+	if !errors.Is(full, syscall.ENOSPC) || errors.Is(full, syscall.EIO) {
+		t.Errorf("%v matches ENOSPC alone", full)
 	}
 }

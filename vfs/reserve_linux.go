@@ -84,7 +84,7 @@ func (f *osFile) Reserve(n int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// The rest of the disk is for what frees space: tables that replace others, and the manifest.
-	if free, err := freeSpaceOf(f.f); err == nil && uint64(n) > free/16 {
+	if free, err := freeSpaceOf(f.f); err == nil && uint64(n) > free/16 { //nolint:gosec // n > 0
 		return &fs.PathError{Op: "fallocate", Path: f.f.Name(), Err: unix.ENOSPC}
 	}
 	err := withDescriptor(f.f, func(fd int) error { return unix.Fallocate(fd, 0, r.end, n) })

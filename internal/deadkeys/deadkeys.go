@@ -34,8 +34,9 @@ const (
 	// Chunk is the number of dead keys in a row after which a cursor reports them and goes on: a put that interferes
 	// with the report costs no more than these.
 	Chunk = 1024
-	// maxBytes bounds the memory of the ranges of one store: two with nearly the longest keys, 2,000 with keys of
-	// 16 bytes. If they need more, some taken at random are forgotten, so that polls of more ranges slow down gradually.
+	// maxBytes bounds the memory of the ranges of one store: two with nearly the longest keys, some 2,000 with keys of
+	// 16 bytes. If they need more, some taken at random are forgotten, so that polls of more ranges slow down
+	// gradually.
 	maxBytes = 256 << 10
 )
 

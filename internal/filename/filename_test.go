@@ -40,7 +40,8 @@ func TestNamesArePrintedAndParsed(t *testing.T) {
 func TestOtherNamesAreUnknown(t *testing.T) {
 	for _, name := range []string{
 		"", ".", "..", "/", "1.sst", "00001.sst", "0000001.sst", "0123456.sst", "+00001.sst", "-00001.sst",
-		" 00001.sst", "000001.sst ", "000001.SST", "000001.sst\n", "000001.sst\x00", "000001.", "000001", ".sst", "00000a.sst",
+		" 00001.sst", "000001.sst ",
+		"000001.SST", "000001.sst\n", "000001.sst\x00", "000001.", "000001", ".sst", "00000a.sst",
 		"0x0001.sst", "00_001.sst", "000001.sst.sst", "../000001.sst", "/000001.sst", "dir/000001.sst",
 		"18446744073709551616.log", "000000000000000000001.log", "MANIFEST-", "MANIFEST-7", "MANIFEST-0000007",
 		"MANIFEST-+00007", "MANIFEST-000007 ", "MANIFEST-000007.tmp", "manifest-000007", "MANIFEST-../000007",
