@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
@@ -198,7 +199,8 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 func TestACheckpointReportsWhatItCannotRemove(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	stuck := errors.New("stuck")
-	db, _ := grown(t, vfstest.NewHook(vfstest.NewMem(), func(o vfstest.Op) error {
+	var logged strings.Builder
+	o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(o vfstest.Op) error {
 		if isOfCopy(o) && o.Kind == vfstest.OpLink {
 			cancel()
 		}
@@ -207,10 +209,16 @@ func TestACheckpointReportsWhatItCannotRemove(t *testing.T) {
 		}
 		return nil
 	}))
-	defer db.Close()
+	o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	db := storetest.Open(t, "db", o)
+	must(t, db.Put([]byte("key"), nil))
 	if err := db.Checkpoint(ctx, "copy"); !errors.Is(err, context.Canceled) || !errors.Is(err, stuck) ||
 		!strings.HasPrefix(err.Error(), "bloomkv: checkpoint copy: ") {
 		t.Errorf("got %v, want that it was canceled, and that files stay", err)
+	}
+	must(t, db.Close())
+	if text := logged.String(); strings.Contains(text, "checkpoint made") || !strings.Contains(text, "closed") {
+		t.Errorf("logged a checkpoint that was not made:\n%s", text)
 	}
 }
 
