@@ -62,12 +62,18 @@ func TestEventsAreLoggedAtTheirLevels(t *testing.T) {
 	r.Promise(kept)
 	kept.Full.Passed = 2
 	r.Promise(kept)
+	r.to.WorkFailed = func(f FailureInfo) {
+		if f.Work != "filters" || f.Attempt != 1 {
+			t.Errorf("%s failed in attempt %d", f.Work, f.Attempt)
+		}
+	}
+	r.LoadFailed("filters", errors.New("disk"))
 	unknown := errors.New("unknown kind of filter")
 	r.Damaged(unknown)
 	r.Damaged(unknown) // without a place it is told again
 	want := []string{
 		"DEBUG writes stalled", "INFO writes stalled", "INFO memory suffices for FilterFPR again",
-		"WARN memory is too short for FilterFPR", "ERROR damage", "ERROR damage",
+		"WARN memory is too short for FilterFPR", "WARN background work failed", "ERROR damage", "ERROR damage",
 	}
 	if !slices.Equal(logged.got, want) {
 		t.Errorf("logged %q, want %q", logged.got, want)

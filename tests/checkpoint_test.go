@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -177,6 +178,29 @@ func TestACheckpointCopiesWhereLinksCannotBeMade(t *testing.T) {
 	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	if err := holds(mem, "copy", want); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestACheckpointLogsItsFigures(t *testing.T) {
+	for _, copies := range []bool{false, true} {
+		var logged strings.Builder
+		o := storetest.Tiny(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+			if copies && op.Kind == vfstest.OpLink {
+				return errors.ErrUnsupported
+			}
+			return nil
+		}))
+		o.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		db := storetest.Open(t, "db", o)
+		must(t, errors.Join(db.Put([]byte("key"), nil), db.Checkpoint(t.Context(), "copy")))
+		want := fmt.Sprintf("dir=copy tables=1 bytes=%d copied=0 ", db.Tables()[0].Bytes)
+		if copies {
+			want = strings.Replace(want, "copied=0", "copied=1", 1)
+		}
+		must(t, db.Close())
+		if !strings.Contains(logged.String(), want) {
+			t.Errorf("no %q in\n%s", want, logged.String())
+		}
 	}
 }
 

@@ -411,6 +411,23 @@ func TestTheBudgetNeededGrowsItsMemtablesUnlessTheyAreSet(t *testing.T) {
 	}
 }
 
+// TestTheReadsPromisedCountPartsOfIndexes has a table with some part of its index outside of memory.
+func TestTheReadsPromisedCountPartsOfIndexes(t *testing.T) {
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
+	defer db.Close()
+	if m := db.Metrics(); m.ReadsPromised != m.FPRPromised && m.ReadsPromised != 0 {
+		t.Errorf("a store without tables promises %v reads", m.ReadsPromised)
+	}
+	for i := range 4000 {
+		must(t, db.Put(fmt.Append(nil, i), make([]byte, 100)))
+	}
+	must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
+	storetest.Settle(t, db)
+	if m := db.Metrics(); m.ReadsPromised < 1.05*m.FPRPredicted || m.ReadsPromised > 1.5*m.FPRPredicted {
+		t.Errorf("%v reads are promised, want a little more than %v", m.ReadsPromised, m.FPRPredicted)
+	}
+}
+
 func TestRatesOfMetricsAreShares(t *testing.T) {
 	lookups := bloomkv.LookupMetrics{
 		Gets: 10, MemtableHits: 2, TableHits: 4, AbsentWasted: 1, AbsentReads: 2, FalsePositives: 1, FilterNegatives: 3,
