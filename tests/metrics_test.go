@@ -411,7 +411,7 @@ func TestTheBudgetNeededGrowsItsMemtablesUnlessTheyAreSet(t *testing.T) {
 	}
 }
 
-// TestTheReadsPromisedCountPartsOfIndexes has a table with some part of its index outside of memory.
+// TestTheReadsPromisedCountPartsOfIndexes has a table whose index is in memory, so that a search reads a block alone.
 func TestTheReadsPromisedCountPartsOfIndexes(t *testing.T) {
 	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	defer db.Close()
