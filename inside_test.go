@@ -67,7 +67,7 @@ func TestEventsAreLoggedAtTheirLevels(t *testing.T) {
 			t.Errorf("%s failed in attempt %d", f.Work, f.Attempt)
 		}
 	}
-	r.LoadFailed("filters", errors.New("disk"))
+	r.WorkFailed("filters", 1, errors.New("disk"))
 	unknown := errors.New("unknown kind of filter")
 	r.Damaged(unknown)
 	r.Damaged(unknown) // without a place it is told again

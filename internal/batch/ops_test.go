@@ -168,7 +168,7 @@ func TestTheSequencesOfARecordStayBelowTheLargest(t *testing.T) {
 			called++
 		})
 		if (err == nil) != (count == 2) || called > int(count) || err == nil && got != 2 ||
-			count == 3 && err.Error() != "batch: record is malformed: 2 operations, want 3" {
+			count == 3 && err.Error() != "batch: malformed: 2 operations, want 3" {
 			t.Errorf("2 operations, %d announced: %d, %v after %d calls", count, got, err, called)
 		}
 	}

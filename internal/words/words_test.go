@@ -1,8 +1,6 @@
 package words
 
 import (
-	"errors"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -154,28 +152,14 @@ func TestWhatWasEscapedComesBack(t *testing.T) {
 	}
 }
 
-func TestPrintableLeavesNothingThatControlsATerminal(t *testing.T) {
+func TestPrintableTextKeepsBackslashesAndTabs(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"", ""},
-		{"one\ttwo \\ é\n", "one\ttwo \\ é\n"},
-		{"\x1b[2J\r\n\n\xff", `\x1b[2J\r` + "\n\n" + `\xff`},
+		{"one\ttwo \\ é", "one\ttwo \\ é"},
+		{"\x1b[2J\r\n\xff", `\x1b[2J\r\n\xff`},
 	} {
-		var b strings.Builder
-		if n, err := (Printable{&b}).Write([]byte(c.in)); n != len(c.in) || err != nil || b.String() != c.want {
-			t.Errorf("%q: %d, %v, wrote %q, want %q", c.in, n, err, b.String(), c.want)
-		}
-	}
-	r, w := io.Pipe()
-	_ = r.Close()
-	if n, err := (Printable{w}).Write([]byte("a")); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("%d, %v, want the error of the writer", n, err)
-	}
-}
-
-func TestCutFitsItsColumns(t *testing.T) {
-	for columns, want := range map[int]string{1: "…", 2: "é…", 3: "éab"} {
-		if got := Cut("éab", columns); got != want {
-			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		if got := string(AppendPrintable(nil, []byte(c.in))); got != c.want {
+			t.Errorf("%q is printed as %q, want %q", c.in, got, c.want)
 		}
 	}
 }
