@@ -438,6 +438,20 @@ func walkAsTheModel(t *testing.T, rng *rand.Rand, it *bloomkv.Iterator, now map[
 }
 
 // TestAnUpdateEndsWell ends transactions by errors, panics, contexts, Close and limits.
+func TestAnEmptyValueInATransactionIsNotNil(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer db.Close()
+	must(t, db.Put([]byte("empty"), nil))
+	must(t, db.Update(t.Context(), func(tx *bloomkv.Tx) error {
+		empty, err := tx.Get([]byte("empty"))
+		absent, missing := tx.Get([]byte("absent"))
+		if empty == nil || len(empty) > 0 || err != nil || absent != nil || !errors.Is(missing, bloomkv.ErrNotFound) {
+			t.Errorf("empty: %q, nil %v, %v; absent: %q, %v", empty, empty == nil, err, absent, missing)
+		}
+		return nil
+	}))
+}
+
 func TestAnUpdateEndsWell(t *testing.T) {
 	db := openTiny(t)
 	k := []byte("key")
