@@ -31,7 +31,7 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.Tree.Writable(); err != nil {
+	if err := cmp.Or(w.Tree.Writable(), ctx.Err()); err != nil {
 		return 0, err
 	}
 	if !w.empty(w.Tree.Load().Mem) {
