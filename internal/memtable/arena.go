@@ -34,14 +34,13 @@ const (
 // memory. While one of the others is being filled, the pool prepares the next.
 type arena struct {
 	chunks atomic.Pointer[[][]byte] // readers load it after the ref that they look up
+	base   ikey.Seq                 // of the first version
+	based  bool                     // base is set, as it is before readers can find a version
 	bytes  atomic.Int64             // taken so far; of a chunk that is lent step by step
 
 	pool  *pages.Pool // nil: the collector's heap
 	chunk int         // constant; size of a chunk that the pool lends
 	words [][]byte    // lent by pool, in addition to chunks: see zeroedWords
-
-	based bool     // base is set, as it is before readers can find a version
-	base  ikey.Seq // of the first version
 
 	// the writer's
 	free []byte // the rest of the step that is being filled; its capacity reaches to the end of the chunk
