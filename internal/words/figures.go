@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figures writes figures after a head, in lines that end between two figures, unless there are none.
+// Figures writes a head and its figures. It breaks lines between figures, and writes nothing if there are none.
 func Figures(w io.Writer, head string, parts ...[]string) {
 	line := head + ":"
 	for i, part := range slices.Concat(parts...) {
