@@ -98,8 +98,10 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 		return fmt.Errorf("%w: id %s: %w", ErrJoin, words.Quoted(id), err)
 	}
 	want := Member{id, address, true}
-	if members := n.members(); hasMember(members, id) && n.probe(ctx, members, want) == nil {
-		n.moves.set(want, members)
+	members := n.members()
+	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Address != address })
+	if i >= 0 && n.probe(ctx, members, want) == nil {
+		n.moves.set(id, move{members[i].Address, address})
 	}
 	return n.onLeader(ctx,
 		func() error { return n.joinHere(ctx, want) },
@@ -114,15 +116,13 @@ type moves struct {
 
 type move struct{ from, to string }
 
-// set notes where a member is now.
-func (m *moves) set(now Member, members []Member) {
-	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == now.ID })
+func (m *moves) set(id string, to move) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.to == nil {
 		m.to = map[string]move{}
 	}
-	m.to[now.ID] = move{members[i].Address, now.Address}
+	m.to[id] = to
 }
 
 // of returns where a member is that the group has at an address.

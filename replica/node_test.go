@@ -741,7 +741,7 @@ func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
 
 func TestAMemberThatMovedIsAskedThereUntilTheGroupKnows(t *testing.T) {
 	var m moves
-	m.set(Member{"b", "new", true}, []Member{{"a", "there", true}, {"b", "old", true}})
+	m.set("b", move{"old", "new"})
 	for _, c := range []struct{ id, group, want string }{
 		{"b", "old", "new"}, {"b", "new", "new"}, {"b", "newer", "newer"}, {"a", "there", "there"}, {"a", "old", "old"},
 	} {
@@ -749,7 +749,7 @@ func TestAMemberThatMovedIsAskedThereUntilTheGroupKnows(t *testing.T) {
 			t.Errorf("%s, which the group has at %s, is asked at %s, want %s", c.id, c.group, got, c.want)
 		}
 	}
-	m.set(Member{"b", "newer", true}, []Member{{"b", "old", true}})
+	m.set("b", move{"old", "newer"})
 	if got := m.of("b", "old"); got != "newer" {
 		t.Errorf("after another move b is asked at %s", got)
 	}

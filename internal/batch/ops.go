@@ -49,11 +49,11 @@ func (o *Ops) Add(kind ikey.Kind, key, value []byte) {
 	switch {
 	case o.Err != nil:
 	case len(key) > MaxKey && kind != ikey.RangeDelete:
-		o.Err = fmt.Errorf("bloomkv: %w", Check("key", key, MaxKey))
+		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("key", len(key), MaxKey))
 	case len(value) > MaxMark && kind == ikey.Mark:
-		o.Err = fmt.Errorf("bloomkv: %w", Check("mark", value, MaxMark))
+		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("mark", len(value), MaxMark))
 	case len(value) > MaxNewValue:
-		o.Err = fmt.Errorf("bloomkv: %w", Check("value", value, MaxNewValue))
+		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("value", len(value), MaxNewValue))
 	case RecordHeader+len(o.Bytes)+MaxOpHeader+len(key)+len(value) > MaxSize:
 		o.Err = errSize
 	default:
