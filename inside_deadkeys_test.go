@@ -497,12 +497,16 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 				}
 				check("again", deadkeys.Worth)
 				if !readOnly {
-					for i := range 5000 {
+					writes, puts := 5000, 100
+					if testing.Short() {
+						writes, puts = 500, 20
+					}
+					for i := range writes {
 						must(t, db.Put([]byte{"az"[i%2]}, nil))
 					}
 					check("after writes elsewhere", deadkeys.Worth)
-					for i := range 100 {
-						k := itemKey(i * n / 100)
+					for i := range puts {
+						k := itemKey(i * n / puts)
 						must(t, errors.Join(db.Put(k, nil), db.Delete(k)))
 						check("after a put into it and a delete", deadkeys.Worth+1)
 					}

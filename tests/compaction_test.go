@@ -412,7 +412,10 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 
 // TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables keeps the store open.
 func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
-	const flushes = 300
+	flushes := 300
+	if testing.Short() {
+		flushes = 100
+	}
 	for name, add := range map[string]func(t *testing.T, db *bloomkv.DB, fsys vfs.FS, i int){
 		"flushes": func(t *testing.T, db *bloomkv.DB, _ vfs.FS, i int) {
 			t.Helper()
