@@ -8,8 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -88,12 +90,14 @@ func TestTheFirstErrorOfAStoreIsTheReason(t *testing.T) {
 // A store that fails after the first write it is given has the first of two commands only if they were not joined.
 func TestCommandsAreAppliedTogetherUpToABound(t *testing.T) {
 	for beyond, joined := range map[int]bool{0: true, 1: false} {
-		fsys, syncs := vfstest.NewMem(), 2 // the first is that of the key below
+		var fails atomic.Int32 // the sync of a log that fails, and all after it
+		fails.Store(math.MaxInt32)
+		fsys := vfstest.NewMem()
 		db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewHook(fsys, func(op vfstest.Op) error {
 			if kind, _ := filename.Parse(filepath.Base(op.Name)); kind != filename.Log || op.Kind != vfstest.OpSync {
 				return nil
 			}
-			if syncs--; syncs < 0 {
+			if fails.Add(-1) < 0 {
 				return syscall.EIO
 			}
 			return nil
@@ -101,7 +105,8 @@ func TestCommandsAreAppliedTogetherUpToABound(t *testing.T) {
 		testkit.Must(t, err)
 		var b bloomkv.Batch
 		b.SetMark(mark(5))
-		testkit.Must(t, db.Apply(&b))
+		testkit.Must(t, db.Apply(&b)) // the log's head is durable, too
+		fails.Store(1)
 		f, err := newFSM(&Node{db: db, failed: make(chan struct{})})
 		testkit.Must(t, err)
 		var logs []*raft.Log
