@@ -43,7 +43,7 @@ long: ## the model, crash and fuzz tests for hours instead of seconds
 salvage: ## a store damaged at every byte, cut off at every length, and one of 1 GB with damaged blocks: two minutes
 	go test -count=1 -timeout 3h -run 'TestSalvageLoses|TestSalvageOfAGigabyte' -v ./tests -everywhere
 
-scope: ## all programs of five operations, and a crash at each of their file operations: half an hour
+scope: ## all programs of up to five operations, and a crash at each of their file operations: five minutes
 	go test -count=1 -timeout 3h -run TestEveryShortProgram -v ./tests -scope 5
 
 promise: ## the rate of filters in every state of the tree, of all key shapes, with too little memory; of 10⁸ keys
