@@ -569,6 +569,7 @@ func TestALogThatCannotBeClosedEndsTheWrites(t *testing.T) {
 			return nil
 		})
 		must(t, s.Commit(put("k", "v"), 1, false))
+		s.logs.Wait() // for the sync of its head
 		armed.Store(true)
 		_, err := s.Freeze(t.Context())
 		must(t, err)
