@@ -78,7 +78,7 @@ func TestBatchesAreJoinedUpToABound(t *testing.T) {
 			raft: g.node("a").raft, proposals: make(chan proposal, len(c.sizes)), underway: make(chan command, 64),
 			stop: make(chan struct{}),
 		}
-		n.opts.Election = g.node("a").opts.Election
+		n.opts.Election = testkit.Patience // what raft has to take a command
 		for _, size := range c.sizes {
 			n.proposals <- proposal{sized(t, size), make(chan error, 1)}
 		}
