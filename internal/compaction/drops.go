@@ -21,16 +21,11 @@ const maxStep = 256 << 20
 // dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger
 // than what has to be read to merge level 0 into the level to.
 func (v *Shape) dropsFromLevel0(to int) bool {
-	var c cover
-	runs := v.level0Runs()
-	for _, r := range runs {
-		if l := v.rangeDels(r.Tables); len(l) > 0 {
-			c = append(c, rangedel.NewIndex(l))
-		}
-	}
+	c := v.coverAbove(1)
 	if len(c) == 0 {
 		return false
 	}
+	runs := v.level0Runs()
 	b := boundsOf(runs)
 	return v.covered(0, c, b) > bytesOf(runs)+v.uncovered(v.overlapping(to, b), c)
 }
@@ -129,6 +124,27 @@ func (v *Shape) uncovered(inputs []Input, c cover) (n uint64) {
 
 // A cover holds the range tombstones of some runs, one index for each run. They may delete whole tables of older runs.
 type cover []*rangedel.Index
+
+// Hide tells p the range tombstones of levels above its inputs. Inputs that these delete as a whole are dropped unread.
+// The range tombstones cannot come down to such a table, and be dropped themselves, while the table is an input.
+func (v *Shape) Hide(p *Plan) {
+	p.above = map[int]cover{}
+	for _, in := range p.Inputs {
+		p.above[in.Level] = v.coverAbove(in.Level)
+	}
+}
+
+// coverAbove returns the known range tombstones of the levels above the given one.
+func (v *Shape) coverAbove(level int) (c cover) {
+	for l := range level {
+		for _, r := range v.Levels[l] {
+			if l := v.rangeDels(r.Tables); len(l) > 0 {
+				c = append(c, rangedel.NewIndex(l))
+			}
+		}
+	}
+	return c
+}
 
 // whole reports whether tombstones delete everything in t, its own range tombstones included, for every reader:
 // over each key within the bounds of t lies a tombstone that is newer than all of t, and no snapshot was taken

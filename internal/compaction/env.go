@@ -71,9 +71,9 @@ type Limiter interface {
 type Inputs interface {
 	Samples
 	// Open returns a cursor over the versions of a table. The cursor bypasses the block cache. It is not called for a
-	// table without versions, nor for one that newer inputs delete as a whole.
+	// table without versions, nor for one that newer tables delete as a whole.
 	Open(t *manifest.Table) (merge.Source, error)
-	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer inputs
+	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer tables
 	// delete as a whole.
 	RangeDels(t *manifest.Table) (rangedel.List, error)
 }

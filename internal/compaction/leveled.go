@@ -123,12 +123,16 @@ func (l Leveled) moveIngested(v *Shape, base int) *Plan {
 }
 
 // mergeTable merges one table of a level into the next one: the table that overlaps the fewest bytes there for its
-// size, of those that are allowed.
+// size, of those that are allowed. Tables that range tombstones above delete as a whole wait for these, with which they
+// are dropped unread.
 func (v *Shape) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64
-	run := v.Levels[level][0]
+	run, deleted := v.Levels[level][0], v.coverAbove(level)
 	for _, t := range run.Tables {
+		if deleted.whole(t, v.Snapshots) {
+			continue
+		}
 		p := v.down(level+1, Input{level, run.ID, []*manifest.Table{t}})
 		cost := float64(p.Bytes()) / float64(max(t.Size, 1))
 		if (best == nil || cost < bestCost) && v.Allows(p) {

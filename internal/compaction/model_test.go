@@ -81,6 +81,7 @@ type job struct {
 	left    []*Plan
 	run     uint64
 	version *manifest.Version // that it was picked from
+	above   [][]rangedel.List // range tombstones of the levels above each level, which the plan knows
 	tables  []*manifest.Table
 }
 
@@ -89,7 +90,21 @@ func (w *world) begin(p *Plan) {
 	w.t.Helper()
 	w.run++
 	w.note("plan: %s", p.text())
-	j := job{plan: p, left: p.Slices([]uint64{0, 300, 1 << 20}[w.rng.IntN(3)]), run: w.run, version: w.v}
+	j := job{plan: p, run: w.run, version: w.v}
+	if w.rng.IntN(2) == 0 {
+		shape := w.shape()
+		shape.Hide(p)
+		var lists []rangedel.List
+		for _, runs := range w.v.Levels {
+			j.above = append(j.above, slices.Clip(lists))
+			for _, r := range runs {
+				for _, m := range r.Tables {
+					lists = append(lists, w.disk.readTable(m).dels)
+				}
+			}
+		}
+	}
+	j.left = p.Slices([]uint64{0, 300, 1 << 20}[w.rng.IntN(3)])
 	w.slice(&j)
 	w.running = append(w.running, j)
 }
@@ -110,7 +125,7 @@ func (w *world) slice(j *job) {
 		if res, err = merged(w.t.Context(), j.version, p, d, env); err != nil {
 			w.fail("%v", err)
 		}
-		w.checkRead(p, res)
+		w.checkRead(j, res)
 		w.note("gives %s", d.text(res.Tables))
 	}
 	j.tables = res.Tables
@@ -139,13 +154,17 @@ func (w *world) carryOut(p *Plan) {
 }
 
 // checkRead compares the inputs that were read with those that deleted returns false for.
-func (w *world) checkRead(p *Plan, res Result) {
+func (w *world) checkRead(j *job, res Result) {
 	w.t.Helper()
-	d := w.disk
+	p, d := j.left[0], w.disk
 	var read, skipped, stayed uint64
 	for i, in := range p.Inputs {
 		for _, m := range in.Tables {
-			covered := w.deleted(m, p.Inputs[:i])
+			var above []rangedel.List
+			if j.above != nil {
+				above = j.above[in.Level]
+			}
+			covered := w.deleted(m, above, p.Inputs[:i])
 			if got, want := slices.Contains(d.opened, m.Number), !covered && m.Entries > 0; got != want {
 				w.fail("table %d was opened: %v, want %v", m.Number, got, want)
 			}
@@ -168,20 +187,21 @@ func (w *world) checkRead(p *Plan, res Result) {
 	}
 }
 
-// deleted reports whether newer inputs delete all of a table for all readers. It looks at each key where a tombstone
-// begins or ends.
-func (w *world) deleted(m *manifest.Table, newer []Input) bool {
-	places := [][]byte{m.Smallest}
-	var lists []rangedel.List
+// deleted reports whether range tombstones above the inputs and those of newer inputs delete all of a table for all
+// readers. It looks at each key where a tombstone begins or ends.
+func (w *world) deleted(m *manifest.Table, above []rangedel.List, newer []Input) bool {
+	lists := slices.Clip(above)
 	for _, in := range newer {
 		for _, n := range in.Tables {
-			l := w.disk.readTable(n).dels
-			lists = append(lists, l)
-			for _, f := range l {
-				places = append(places, f.Start)
-				if f.End != nil {
-					places = append(places, f.End)
-				}
+			lists = append(lists, w.disk.readTable(n).dels)
+		}
+	}
+	places := [][]byte{m.Smallest}
+	for _, l := range lists {
+		for _, f := range l {
+			places = append(places, f.Start)
+			if f.End != nil {
+				places = append(places, f.End)
 			}
 		}
 	}

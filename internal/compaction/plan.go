@@ -12,6 +12,8 @@ type Plan struct {
 	Inputs []Input
 	Move   bool // the tables change their level as they are
 	NewRun bool // the outputs become the newest run of To, and no table of To is an input
+
+	above map[int]cover // range tombstones of the levels above the inputs of a level; set by Shape.Hide
 }
 
 // An Input is a set of tables of one run.

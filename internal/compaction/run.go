@@ -238,16 +238,17 @@ type input struct {
 	skipped  uint64              // bytes of tables that are not read
 }
 
-// read reads the range tombstones of the newest run first, so that tables which they delete as a whole need not be
-// read.
+// read reads the range tombstones of the newest run first, so that tables which they delete as a whole, or those above,
+// need not be read.
 func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (in input, err error) {
 	var covers cover
 	var all []rangedel.Tombstone
 	for _, part := range p.Inputs {
 		var run []*manifest.Table
 		var dels rangedel.List
+		known := slices.Concat(covers, p.above[part.Level])
 		for _, t := range part.Tables {
-			if covers.whole(t, snapshots) {
+			if known.whole(t, snapshots) {
 				in.skipped += t.Size
 				continue
 			}

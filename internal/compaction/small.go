@@ -152,15 +152,16 @@ func (l Leveled) mergedWith(v *Shape, to int, runs []Input) []Input {
 func (l Leveled) small(t *manifest.Table) bool { return t.Size < l.TableSize/smallPart }
 
 // join returns a compaction that merges small neighboring tables of a run into one, or nil. It wants as many of them as
-// runs start a compaction of level 0.
+// runs start a compaction of level 0. Tables that range tombstones above delete as a whole are left for these.
 func (l Leveled) join(v *Shape) *Plan {
 	for level, runs := range v.Levels {
+		deleted := v.coverAbove(level)
 		for _, r := range runs {
 			for i := 0; i < len(r.Tables); i++ {
-				if !l.small(r.Tables[i]) {
+				if !l.small(r.Tables[i]) || deleted.whole(r.Tables[i], v.Snapshots) {
 					continue
 				}
-				sizes := l.stretch(v, level, r.Tables[i:])
+				sizes := l.stretch(v, level, r.Tables[i:], deleted)
 				if from, to := neighbors(sizes, 1); len(sizes) >= l.Trigger && from < to {
 					return &Plan{To: level, Inputs: []Input{{level, r.ID, r.Tables[i+from : i+to : i+to]}}}
 				}
@@ -173,11 +174,11 @@ func (l Leveled) join(v *Shape) *Plan {
 
 // stretch returns the sizes of the first tables, of which one or more are small, as many as one table can hold that is
 // not cut for the next level.
-func (l Leveled) stretch(v *Shape, level int, tables []*manifest.Table) (sizes []uint64) {
+func (l Leveled) stretch(v *Shape, level int, tables []*manifest.Table, deleted cover) (sizes []uint64) {
 	b, sum := tables[0].Bounds(), uint64(0)
 	for _, t := range tables {
 		b, sum = b.Union(t.Bounds()), sum+t.Size
-		if !l.small(t) || sum > l.TableSize ||
+		if !l.small(t) || deleted.whole(t, v.Snapshots) || sum > l.TableSize ||
 			level < last && len(sizes) > 0 && bytesOf(v.overlapping(level+1, b)) > maxOverlap*l.TableSize {
 			break
 		}

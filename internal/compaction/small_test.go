@@ -279,6 +279,14 @@ func TestPickJoins(t *testing.T) {
 		},
 		{"with range tombstones", "6: a-a:19 b-c):19:r1 d-d:19 e-e:19", "6[a-a b-c) d-d e-e] merge to 6"},
 		{
+			"those that a range tombstone above deletes wait for it", "0: a-e):19:a~e@9\n6: a-a:3 b-b:3 c-c:3 d-d:3",
+			"nothing",
+		},
+		{
+			"others beside them do not", "0: a-c):19:a~c@9\n6: a-a:3 b-b:3 c-c:3 d-d:3 e-e:3 f-f:3",
+			"6[c-c d-d e-e f-f] merge to 6",
+		},
+		{
 			"a level above its target comes first", "5: a-c:150 e-g:150\n6: a-a:19 b-b:19 c-c:19 d-d:19 h-h:1900",
 			"5[e-g] move to 6",
 		},

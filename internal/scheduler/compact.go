@@ -285,6 +285,10 @@ func (s *Scheduler) begin() *job {
 			j.plan = nil
 		}
 	}
+	if j.plan != nil {
+		shape := s.shape(now, running, j.call != nil)
+		shape.Hide(j.plan)
+	}
 	step.At("compaction: picked")
 	s.mu.Lock()
 	defer s.mu.Unlock()
