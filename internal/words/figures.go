@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Figures writes a head and its figures. It breaks lines between figures, and writes nothing if there are none.
+// Figures writes a head and the figures after it, on several lines if need be. Without figures it writes nothing.
 func Figures(w io.Writer, head string, parts ...[]string) {
 	line := head + ":"
 	for i, part := range slices.Concat(parts...) {
