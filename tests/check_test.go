@@ -37,7 +37,7 @@ func (c *countdown) Err() error {
 }
 
 // newCheckStore makes a store that was not closed: with tables on several levels, of which some must be compared key by
-// key, since a merge wrote more than one level below them later, and with a log. It returns options to open it.
+// key, since sequence numbers do not tell which is newer, and with a log. It returns options to open it.
 func newCheckStore(t *testing.T) *bloomkv.Options {
 	t.Helper()
 	mem := vfstest.NewMem()

@@ -137,10 +137,16 @@ func (v *Shape) Hide(p *Plan) {
 // coverAbove returns the known range tombstones of the levels above the given one.
 func (v *Shape) coverAbove(level int) (c cover) {
 	for l := range level {
-		for _, r := range v.Levels[l] {
-			if l := v.rangeDels(r.Tables); len(l) > 0 {
-				c = append(c, rangedel.NewIndex(l))
-			}
+		c = v.coverBy(c, l)
+	}
+	return c
+}
+
+// coverBy returns c with the known range tombstones of a level.
+func (v *Shape) coverBy(c cover, level int) cover {
+	for _, r := range v.Levels[level] {
+		if l := v.rangeDels(r.Tables); len(l) > 0 {
+			c = append(c, rangedel.NewIndex(l))
 		}
 	}
 	return c

@@ -154,8 +154,8 @@ func (l Leveled) small(t *manifest.Table) bool { return t.Size < l.TableSize/sma
 // join returns a compaction that merges small neighboring tables of a run into one, or nil. It wants as many of them as
 // runs start a compaction of level 0. Tables that range tombstones above delete as a whole are left for these.
 func (l Leveled) join(v *Shape) *Plan {
+	var deleted cover // by range tombstones above the level
 	for level, runs := range v.Levels {
-		deleted := v.coverAbove(level)
 		for _, r := range runs {
 			for i := 0; i < len(r.Tables); i++ {
 				if !l.small(r.Tables[i]) || deleted.whole(r.Tables[i], v.Snapshots) {
@@ -168,6 +168,7 @@ func (l Leveled) join(v *Shape) *Plan {
 				i += len(sizes) - 1
 			}
 		}
+		deleted = v.coverBy(deleted, level)
 	}
 	return nil
 }
