@@ -15,7 +15,7 @@ import (
 const (
 	fewestOps   = 20_000 // lookups of a measurement; in a small store keys are looked up several times
 	sweepKeys   = 200_000
-	mostRuns    = 1 + 12 // with more than 12 in level 0 a store blocks writes
+	mostRuns    = 1 + 12 // with more than 12 in level 0 a store slows writers
 	buildMemory = 1024   // MiB, so that one memtable can hold a whole run
 	hardlyEver  = 1      // byte per second: a compaction that starts does not finish
 )
@@ -46,8 +46,8 @@ that blocks are read from files.`,
 		sweepRuns, "Show read amplification as a function of the number of runs",
 		`runs creates stores with 1, 2, 3 … sorted runs, with filters and without, and looks up absent and
 present keys. All runs have the same size and any of them may hold any key. The oldest is the last
-level, the others are in level 0, where a store holds at most 12 before it blocks writes. The default
-memory is small, so that blocks are read from files.`,
+level, the others are in level 0, where more than 12 slow writers. The default memory is small, so that
+blocks are read from files.`,
 		8, "fewest runs", "most runs",
 	},
 	{

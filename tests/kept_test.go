@@ -20,12 +20,12 @@ import (
 	"github.com/bloomkv/bloomkv/internal/storetest"
 )
 
-// keep is set by make kept DIR=v3.
+// keep is set by make kept.
 var keep = flag.String("keep", "", "make the kept stores in this new `directory`")
 
 // whatToDo ends the failures of stores that can no longer be read.
 const whatToDo = "\nStores in testdata open forever. A changed format has a version of its own and stores of its own " +
-	"(make kept DIR=v3), and the old ones still open: see testdata/README.md."
+	"(make kept DIR=…), and the old ones still open: see testdata/README.md."
 
 // keptDirs returns the directories of kept stores, oldest first.
 func keptDirs(t *testing.T) []string {
