@@ -864,6 +864,17 @@ func TestRebalanceWaitsOnlyForAStoreThatIsAlone(t *testing.T) {
 	}
 }
 
+// TestLendsDoesWhatWasLeftToIt leaves a division of memory to a call of Lends, as one that finds its lock taken does.
+func TestLendsDoesWhatWasLeftToIt(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 100, mib)
+	p.unbalanced.Store(true)
+	s.Lends()
+	if p.unbalanced.Load() {
+		t.Error("nobody divides the memory")
+	}
+}
+
 func TestAReleasedTableCountsNoMore(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 5000, mib)

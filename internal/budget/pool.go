@@ -159,6 +159,12 @@ func (p *Pool) filterSpace(free int64) int64 {
 // file: the Room of a store whose filters may grow receives. No Table.Loading may be held.
 func (p *Pool) Rebalance() {
 	p.unbalanced.Store(true)
+	p.rebalance()
+}
+
+// rebalance divides memory anew if something has changed since the last division began. Whoever has held Balancing
+// calls it: Rebalance may have left its work to them.
+func (p *Pool) rebalance() {
 	for p.unbalanced.Load() && p.Balancing.TryLock() {
 		p.balance()
 		p.Balancing.Unlock()

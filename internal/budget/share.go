@@ -75,6 +75,7 @@ func (b *Share) Lends() bool {
 	if !b.pool.Balancing.TryLock() {
 		return true // as far as is known
 	}
+	defer b.pool.rebalance()
 	defer b.pool.Balancing.Unlock()
 	s, release := b.tree.Acquire()
 	if s == nil {
@@ -91,13 +92,13 @@ const LendAfter = lendAfter + lendAfter/4
 // is divided when it returns.
 func (b *Share) Rebalance() {
 	p := b.pool
+	p.unbalanced.Store(true)
 	if len(p.members()) == 1 {
-		p.unbalanced.Store(true)
 		p.Balancing.Lock() // a goroutine of this store may have it, for some milliseconds
 		p.balance()
 		p.Balancing.Unlock()
 	}
-	p.Rebalance()
+	p.rebalance()
 }
 
 // ensurePlan divides the memory if that was not done since Open: background work is about to do so.
