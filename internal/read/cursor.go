@@ -319,8 +319,10 @@ func (c *Cursor) seek(key []byte, back bool) bool {
 	if c.bounds.exhausts(key, back) {
 		return c.leave()
 	}
-	c.dead.begin(key)
-	if c.own == 0 { // else own keys may be in the range: see skipDeleted
+	if c.own > 0 { // own keys may be in a known range, see skipDeleted; and what own writes delete is not dead
+		c.dead.end()
+	} else {
+		c.dead.begin(key)
 		if _, far, ok := c.knownDead(key); ok {
 			if key = far; c.bounds.exhausts(key, back) {
 				return c.leave()

@@ -30,6 +30,9 @@ type deadRun struct {
 	later  memtable.Cursor // of written
 }
 
+// end forgets the run of a move: the next one begins at the first dead key.
+func (r *deadRun) end() { r.known, r.asked, r.all = false, false, 0 }
+
 // begin begins a move at the target of a seek.
 func (r *deadRun) begin(key []byte) {
 	r.all, r.asked = 0, false
@@ -114,9 +117,8 @@ func (c *Cursor) endDead(end []byte) {
 	if r.all > 0 {
 		c.endRun(end, false)
 		c.reader.DeadKeys.Step(r.all)
-		r.all = 0
 	}
-	r.known, r.asked = false, false
+	r.end()
 }
 
 // report reports that no key from the edge of the run to its end is alive, so that later moves skip them.

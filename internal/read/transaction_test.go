@@ -110,3 +110,33 @@ func TestKeysThatATransactionDeletesAreNotKnownToBeDead(t *testing.T) {
 		t.Errorf("%d ranges are known to be dead", n)
 	}
 }
+
+// TestARangeThatATransactionDeletesIsNotKnownToBeDead seeks, from within a range that a transaction has deleted, over
+// keys that the store has deleted beside it.
+func TestARangeThatATransactionDeletesIsNotKnownToBeDead(t *testing.T) {
+	const n = 2 * deadkeys.Worth // alive, but for the transaction, in the middle of as many dead keys on both sides
+	r := newReader(t)
+	for i := range 3 * n {
+		kind := ikey.Delete
+		if i >= n && i < 2*n {
+			kind = ikey.Set
+		}
+		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), kind, nil)
+	}
+	r.tree.Publish(3 * n)
+	w := &Writes{Walked: func(_, _ []byte) {}}
+	must(t, w.Add(batch.AppendOp(nil, ikey.RangeDelete, key(n), key(2*n))))
+	for _, move := range []func(*Cursor) bool{
+		func(c *Cursor) bool { return c.SeekGE(key(n)) },
+		func(c *Cursor) bool { return c.SeekLT(key(2 * n)) },
+	} {
+		for _, over := range []*Writes{w, nil} {
+			c, err := r.Open(nil, nil, true, Newest, over)
+			must(t, err)
+			if at := move(c); at != (over == nil) {
+				t.Errorf("with a deleted range %v: at a key %v", over != nil, at)
+			}
+			must(t, c.Close())
+		}
+	}
+}
