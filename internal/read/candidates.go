@@ -6,7 +6,9 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/memtable"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/tablefile"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -113,7 +115,7 @@ func (a *partAnswer) candidates(
 		if c.table.Meta.RangeDeletes > 0 {
 			tombstones := c.table.Reader.RangeDels() // nil if the tail is not loaded yet: then ready checks again
 			c.deleted, c.unknown = tombstones.Covering(key, seq), tombstones == nil
-			search = search && (c.table.Meta.Entries > 0 || c.unknown)
+			search = search && c.table.Meta.Entries > 0 || c.unknown
 		}
 		if search {
 			cost.passed += uint64(a.probed >> k & 1)
@@ -211,7 +213,11 @@ func (c *candidate) load(
 	}
 	r := c.table.Reader
 	if c.table.Meta.RangeDeletes > 0 {
-		c.deleted, c.unknown = r.RangeDels().Covering(key, seq), false
+		tombstones, err := tombstonesOf(c.table)
+		if err != nil {
+			return false, rd.failed(err)
+		}
+		c.deleted, c.unknown = tombstones.Covering(key, seq), false
 	}
 	if c.table.Meta.Entries == 0 || c.probed {
 		return c.table.Meta.Entries > 0, nil
@@ -221,6 +227,15 @@ func (c *candidate) load(
 	cost.probes += uint64(bit(probed))
 	cost.passed += uint64(bit(c.probed))
 	return maybe, nil
+}
+
+// tombstonesOf returns the range tombstones of a table that has some and was loaded. After Close of the store the table
+// has forgotten them, although a reader may still hold a state with it: then the error is tablefile.ErrClosed.
+func tombstonesOf(t *tree.Table) (*rangedel.Index, error) {
+	if dels := t.Reader.RangeDels(); dels != nil {
+		return dels, nil
+	}
+	return nil, tablefile.ErrClosed
 }
 
 // decide counts a search, and whether the answer of the filter was right. hit is its result, if ok is true; present

@@ -643,3 +643,49 @@ func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 		t.Error("the present state is held")
 	}
 }
+
+// closable are tables that can be loaded.
+type closable struct{ loadable }
+
+func (c *closable) LoadTail(t *tree.Table) (loads, bytes uint64, err error) { return 0, 0, c.Load(t) }
+
+// TestTombstonesOfATableThatIsClosedAreNotMissed closes the tables of one run while readers hold their state, as Close
+// of a store does, before those of an older run.
+func TestTombstonesOfATableThatIsClosedAreNotMissed(t *testing.T) {
+	for _, what := range []string{"a cursor", "many keys", "many keys with a filter"} {
+		r, fsys := newReaderIn(t)
+		older := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0)
+		newer := writeRun(t, r, fsys, []int{0, 1, 9}, 2, 4)
+		s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{newer, older}}
+		s.Hold()
+		r.tree.Publish(4)
+		r.tables = &closable{}
+		at := AsOf{Seq: ikey.MaxSeq, Held: s}
+		c, err := r.Open(nil, nil, false, at, nil)
+		must(t, err)
+		if !c.SeekGE(key(1)) {
+			t.Fatal(c.Err())
+		}
+		newer.Tables[0].Reader.Close()
+		switch what {
+		case "a cursor":
+			for c.Next() && !bytes.Equal(c.Key(), key(2)) {
+			}
+			err = c.Err()
+		case "many keys with a filter":
+			must(t, newer.Tables[0].Reader.Keys.Load(0))
+			fallthrough
+		default:
+			err = r.GetMany([][]byte{key(2), key(3)}, at, func(i int, _ []byte, found bool) error {
+				if found {
+					t.Errorf("%s: key %d, which is deleted, is found", what, 2+i)
+				}
+				return nil
+			})
+		}
+		if !errors.Is(err, tree.ErrClosed) {
+			t.Errorf("%s: error %v, want ErrClosed", what, err)
+		}
+		must(t, c.Close())
+	}
+}

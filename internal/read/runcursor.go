@@ -105,12 +105,16 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 	if t.Meta.RangeDeletes == 0 {
 		return t.Meta.Smallest, hi, 0
 	}
-	if t.Reader.RangeDels() == nil {
-		if r.err = r.reader.tables.Load(t); r.err != nil {
+	dels := t.Reader.RangeDels()
+	if dels == nil {
+		if r.err = r.reader.tables.Load(t); r.err == nil {
+			dels, r.err = tombstonesOf(t)
+		}
+		if r.err != nil {
 			return nil, nil, 0
 		}
 	}
-	from, to, newest := t.Reader.RangeDels().Stretch(key, seq)
+	from, to, newest := dels.Stretch(key, seq)
 	if bytes.Compare(from, t.Meta.Smallest) < 0 {
 		from = t.Meta.Smallest
 	}
