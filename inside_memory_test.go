@@ -575,3 +575,47 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 	}
 	t.Logf("%d puts took %v at most", memtable/2/len(value), longest)
 }
+
+// TestReadsStayInsideTheMemoryBudget fills the cache by one iterator, and then has the parts of all indexes loaded, by
+// the iterator or by estimates of sizes.
+func TestReadsStayInsideTheMemoryBudget(t *testing.T) {
+	storetest.Roomy(t)
+	const n, partly = 60_000, 20_000
+	opts := &bloomkv.Options{
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20, MemtableSize: 1 << 20,
+		BlockSize: 512, FilterFPR: 1, Compression: bloomkv.CompressionNone,
+	}
+	db := storetest.Open(t, "db", opts)
+	key := func(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
+	var b bloomkv.Batch
+	for i := range n {
+		b.Put(key(i), make([]byte, 300))
+		if b.Len() == 1000 {
+			must(t, db.ApplyWith(&b, bloomkv.DurabilityNoSync))
+			b.Reset()
+		}
+	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
+	for _, what := range []string{"iterator", "ApproximateSize"} {
+		db := storetest.Open(t, "db", opts)
+		it := db.Iter(bloomkv.IterOptions{})
+		var most bloomkv.MemoryMetrics
+		for i := range n {
+			if what == "iterator" || i < partly {
+				it.Next()
+			} else if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: key(i)}); err != nil {
+				t.Fatal(err)
+			}
+			if i%1000 == 0 {
+				if m := db.Metrics().Memory; m.Sum() > most.Sum() {
+					most = m
+				}
+			}
+		}
+		if all := db.Metrics().Memory.Indexes; most.Sum() > most.Budget || all < most.Budget/8 {
+			t.Errorf("%s: %d bytes in memory, and indexes of %d after all; the budget is %d: %+v",
+				what, most.Sum(), all, most.Budget, most)
+		}
+		must(t, errors.Join(it.Close(), db.Close()))
+	}
+}

@@ -63,10 +63,12 @@ type Pool struct {
 
 // NewPool returns a pool with the given bytes of memory and number of descriptors.
 func NewPool(memory int64, openFiles int) *Pool {
-	return &Pool{
+	p := &Pool{
 		Memory: memory, Blocks: cache.NewPool(memory), Files: tablefile.NewPool(openFiles), Pieces: pages.NewPieces(),
 		Parts: sstable.NewPartPool(memory),
 	}
+	p.Parts.Grown = p.partsGrown
+	return p
 }
 
 // Shared returns what the tables of a new store share.
@@ -327,6 +329,16 @@ func (p *Pool) collect() {
 			goOn()
 		}
 	})
+}
+
+// partsStep is the number of bytes by which the parts of indexes may grow before the cache gives way.
+const partsStep = 64 << 10
+
+// partsGrown makes the cache give way to parts of indexes that readers have loaded.
+func (p *Pool) partsGrown() {
+	if p.Parts.Bytes()-p.fitted.Load() >= partsStep {
+		p.fit()
+	}
 }
 
 // fit gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three

@@ -113,13 +113,3 @@ func (b *Share) TailLoads() (loads, bytes uint64) { return b.tailLoads.Load(), b
 
 // Released divides memory anew, or leaves that to the goroutine that is doing so.
 func (b *Share) Released() { b.pool.Rebalance() }
-
-// partsStep is the number of bytes by which the parts of indexes may grow before the cache gives way.
-const partsStep = 64 << 10
-
-// Fit makes the cache give way to parts of indexes that readers have loaded.
-func (b *Share) Fit() {
-	if p := b.pool; p.Parts.Bytes()-p.fitted.Load() >= partsStep {
-		p.fit()
-	}
-}

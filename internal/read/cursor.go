@@ -211,7 +211,6 @@ func (c *Cursor) Close() error {
 		c.kept = []byte{} // an empty value is not nil
 	}
 	c.reader.tree.Release(c.state)
-	c.reader.tables.Fit()
 	c.reader, c.state, c.walk.over, c.value = nil, nil, nil, nil
 	cursors.Put(c)
 	return err

@@ -34,7 +34,6 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		for i := range group {
 			m.cost.part(m.keys[i].asked, m.keys[i].searched, m.keys[i].present)
 		}
-		r.tables.Fit()
 		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
 		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
 			r.sample(group[i], at.Seq)

@@ -267,9 +267,6 @@ func (l *lookup) search(
 	if err != nil {
 		return false, false, r.failed(err)
 	}
-	if l.cost.reads.PartLoads > before.PartLoads {
-		r.tables.Fit()
-	}
 	present := l.cost.reads.Present > before.Present // some version of the key, even one that is too new
 	if l.trace != nil {
 		l.trace.add(c, present, before, l.cost.reads)

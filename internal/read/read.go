@@ -43,7 +43,6 @@ type Tables interface {
 	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
 	// CopyFilter returns the units of the filter that maxRate needs, for a digest.
 	CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error)
-	Fit()              // is called after parts of indexes may have been loaded
 	Count(bytes int64) // is called after the memory of DeadKeys has changed, by so much
 }
 

@@ -68,7 +68,6 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 // noTables are the tables of a reader that has only memtables.
 type noTables struct{ Tables }
 
-func (noTables) Fit()        {}
 func (noTables) Count(int64) {}
 
 // A seek past one end of the range, after a move that failed, is not an error.

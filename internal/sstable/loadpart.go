@@ -31,7 +31,11 @@ func (r *Reader) part(t *top, p int, st *Stats) (*index, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.parts.put(r, &t.loaded[p], x), nil
+	x = r.parts.put(r, &t.loaded[p], x)
+	if grown := r.parts.Grown; grown != nil {
+		grown()
+	}
+	return x, nil
 }
 
 // partBytes estimates the bytes of memory that part p would take.

@@ -11,6 +11,10 @@ import (
 // make room it evicts parts by the clock algorithm, together with their blocks in the cache: those that were used since
 // its hand came by stay. It is safe for concurrent use.
 type PartPool struct {
+	// Grown, if not nil, is called after a lookup or a cursor has loaded a part, maybe inside a guard. Only before the
+	// first use of the pool.
+	Grown func()
+
 	limit, bytes atomic.Int64 // bytes is changed under mu
 
 	mu   step.Mutex // held over no other call
