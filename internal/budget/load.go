@@ -48,7 +48,7 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 		}
 	}
 	b.tailBytes.Add(read)
-	b.damaged(t)
+	b.Damaged(t)
 	if err == nil {
 		b.ready(t)
 	}
@@ -81,7 +81,7 @@ func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 	}
 	b.tailLoads.Add(loads)
 	b.tailBytes.Add(bytes)
-	b.damaged(t)
+	b.Damaged(t)
 	if loads > 0 && t.Meta.RangeDeletes > 0 {
 		b.tree.Wake() // the range tombstones, known only now, may justify a compaction
 	}
@@ -153,12 +153,12 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 	}
 	read, err := b.set(t, &t.Prefixes)
 	b.tailBytes.Add(read + bloomblock.HeaderSize)
-	b.damaged(t)
+	b.Damaged(t)
 	return err
 }
 
-// damaged reports damage of a table's filters, once.
-func (b *Share) damaged(t *tree.Table) {
+// Damaged reports damage of a table's filters, once.
+func (b *Share) Damaged(t *tree.Table) {
 	for _, f := range t.Filters() {
 		if s := f.State(); s.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
 			b.observer.Damaged(s.Damage)

@@ -187,7 +187,11 @@ func (c *candidate) ready(
 		}
 	}
 	maybe, asked, err := r.AskFile(h, &cost.reads)
-	if err != nil {
+	switch {
+	case err == nil:
+	case sstable.IsFilterDamage(err):
+		rd.tables.Damaged(c.table)
+	default:
 		return false, rd.failed(err)
 	}
 	if asked && !c.probed {

@@ -43,7 +43,8 @@ type Tables interface {
 	LoadPrefixes(t *tree.Table) error                        // loads the prefix filter
 	// CopyFilter returns the units of the filter that maxRate needs, for a digest.
 	CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, error)
-	Count(bytes int64) // is called after the memory of DeadKeys has changed, by so much
+	Damaged(t *tree.Table) // is called after a lookup has found damage of a filter in the file
+	Count(bytes int64)     // is called after the memory of DeadKeys has changed, by so much
 }
 
 // An Observer is called when a read finds damage.

@@ -17,6 +17,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/compaction"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -686,5 +687,55 @@ func TestTombstonesOfATableThatIsClosedAreNotMissed(t *testing.T) {
 			t.Errorf("%s: error %v, want ErrClosed", what, err)
 		}
 		must(t, c.Close())
+	}
+}
+
+// reported are tables that keep the damage of filters that was reported.
+type reported struct {
+	closable
+
+	damage []error
+}
+
+func (r *reported) Damaged(t *tree.Table) { r.damage = append(r.damage, t.Keys.State().Damage) }
+
+// TestDamageOfAFilterInItsFileIsReported damages filters that lookups ask in their files.
+func TestDamageOfAFilterInItsFileIsReported(t *testing.T) {
+	for _, what := range []string{"one key", "many keys"} {
+		r, fsys := newReaderIn(t)
+		meta := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0).Tables[0].Meta
+		table := r.tree.NewTable(meta)
+		b, err := vfs.ReadFile(fsys, "db/"+table.File.Name, 1<<20)
+		must(t, err)
+		for i := meta.Size - meta.TailLen - meta.FilterLen + bloomblock.HeaderSize; i < meta.Size-meta.TailLen; i++ {
+			b[i] ^= 1
+		}
+		must(t, vfs.WriteFileAtomic(fsys, "db", "new", table.File.Name, b))
+		must(t, table.Reader.LoadTail())
+		table.Reader.AskInFile(true)
+		table.Ready.Store(true)
+		s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{table})}}
+		s.Hold()
+		r.tree.Publish(3)
+		tables, at := &reported{}, AsOf{Seq: ikey.MaxSeq, Held: s}
+		r.tables = tables
+		ask := func(i int) (found bool, err error) {
+			if what == "one key" {
+				return r.Has(key(i), at)
+			}
+			err = r.GetMany([][]byte{key(i)}, at, func(_ int, _ []byte, is bool) error {
+				found = is
+				return nil
+			})
+			return found, err
+		}
+		for i := 1; i <= 3; i++ {
+			if found, err := ask(i); !found || err != nil {
+				t.Errorf("%s: key %d is found: %v, %v", what, i, found, err)
+			}
+		}
+		if len(tables.damage) != 1 || !errors.Is(tables.damage[0], corrupt.Err) {
+			t.Errorf("%s: damage %v is reported, want one", what, tables.damage)
+		}
 	}
 }

@@ -59,8 +59,8 @@ func (t *tail) anyPrefixes() filterPlace {
 	return filterPlace{KindPrefixes, t.prefixesOff(), x.Bytes, x.Sum, x.Keys}
 }
 
-// isDamage reports whether an error of reading a filter says that it cannot be used. Reads go on without it.
-func isDamage(err error) bool {
+// IsFilterDamage reports whether an error of reading a filter says that it cannot be used. Reads go on without it.
+func IsFilterDamage(err error) bool {
 	return errors.Is(err, corrupt.Err) || errors.Is(err, bloomblock.ErrUnknownKind)
 }
 
@@ -83,7 +83,7 @@ func (k *TableFilter) knowLocked() error {
 	var err error
 	if at := &k.place; at.size > 0 {
 		h, _, err = k.of.readFilterHeader(*at)
-		if err != nil && !isDamage(err) {
+		if err != nil && !IsFilterDamage(err) {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ var noFilter = bloomblock.Form{Rate: 1}
 // failed returns an error of reading units, unless it is damage: then the header keeps the sound units in front of the
 // damaged one. The caller holds loading.
 func (k *TableFilter) failed(err error) error {
-	if !isDamage(err) {
+	if !IsFilterDamage(err) {
 		return err
 	}
 	k.lose(err)
@@ -183,7 +183,7 @@ func (k *TableFilter) failed(err error) error {
 	units, _, err := k.of.soundUnits(k.place, &k.header, k.sound)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if err != nil && !isDamage(err) {
+	if err != nil && !IsFilterDamage(err) {
 		k.known, k.damage = false, nil // the next use tries again
 		return err
 	}

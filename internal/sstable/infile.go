@@ -47,10 +47,10 @@ func (r *Reader) AskInFile(ask bool) {
 	k.file.Store(f)
 }
 
-// AskFile asks the filter of keys in the file, if AskInFile says so. False is certain:
-// the table has no version of the key. asked reports whether there was something to ask. The caller is inside a guard
-// of the domain. AskFile allocates nothing once the checksums of the filter's pages were read. An error is one of the
-// file; after damage the answer is maybe, as FilterState says then.
+// AskFile asks the filter of keys in the file, if AskInFile says so. False is certain: the table has no version of the
+// key. asked reports whether the file has answered. The caller is inside a guard of the domain. AskFile allocates
+// nothing once the checksums of the filter's pages were read. An error is one of the file, or damage of the filter, see
+// IsFilterDamage: then the answer is maybe, FilterState says so, and the filter is not asked again.
 func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err error) {
 	f := r.Keys.file.Load()
 	if f == nil {
@@ -81,7 +81,7 @@ func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err e
 		}
 		if !done {
 			if yes, err = r.askPages(f, sums, step, h); err != nil {
-				return true, true, r.lose(err)
+				return true, false, r.lose(err)
 			}
 		}
 		if !yes {
@@ -142,11 +142,10 @@ func (r *Reader) readSums(f *fileFilter) (*bloomblock.PageSums, error) {
 	return &sums, nil
 }
 
-// lose keeps damage that was found in the file, so that the filter is not asked there again. Other errors it returns.
+// lose keeps damage that was found in the file, so that the filter is not asked there again, and returns err.
 func (r *Reader) lose(err error) error {
-	if !isDamage(err) {
-		return err
+	if IsFilterDamage(err) {
+		r.Keys.lose(err)
 	}
-	r.Keys.lose(err)
-	return nil
+	return err
 }

@@ -142,7 +142,7 @@ func (r *Reader) CopyFilter(maxRate float64) (FilterCopy, error) {
 		c.Units, read, damage = r.soundUnits(at, &h, h.UnitsFor(maxRate))
 		c.Read += read
 	}
-	if damage != nil && !isDamage(damage) {
+	if damage != nil && !IsFilterDamage(damage) {
 		return FilterCopy{Read: c.Read}, damage // of the file
 	}
 	if c.Damage = damage; len(c.Units) > 0 {
