@@ -16,6 +16,8 @@ import (
 	"weak"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/cache"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -618,4 +620,44 @@ func TestReadsStayInsideTheMemoryBudget(t *testing.T) {
 		}
 		must(t, errors.Join(it.Close(), db.Close()))
 	}
+}
+
+// TestManyLargeValuesAreNotHeldTogether looks up values of 1 MiB and of a few bytes, whose tables are written one after
+// the other.
+func TestManyLargeValuesAreNotHeldTogether(t *testing.T) {
+	defer cache.Testing.Store(cache.Testing.Swap(nil)) // else a block waits to be overwritten
+	const n = 100
+	opts := &bloomkv.Options{
+		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20, MemtableSize: 1 << 20,
+	}
+	db := storetest.Open(t, "db", opts)
+	rng := rand.NewChaCha8([32]byte{1})
+	var keys, values [][]byte
+	for i := range n {
+		value := make([]byte, []int{1 << 20, 0, 1<<20 + i, 3}[i%4])
+		_, _ = rng.Read(value)
+		keys, values = append(keys, fmt.Appendf(nil, "key%03d", i*37%n)), append(values, value)
+		must(t, db.Put(keys[i], value))
+	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
+	db = storetest.Open(t, "db", opts)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	must(t, db.GetMany(append(keys, []byte("absent")), func(i int, value []byte, found bool) error {
+		if found != (i < n) || found && (value == nil || !bytes.Equal(value, values[i])) {
+			t.Errorf("key %d: found %v, %d bytes", i, found, len(value))
+		}
+		if i == 0 {
+			if held := int64(heap() - before); held > sstable.MostTogether+8<<20 {
+				t.Errorf("%d bytes are held for the first key", held)
+			}
+		}
+		return nil
+	}))
+	must(t, db.Close())
 }

@@ -86,7 +86,8 @@ type Options struct {
 	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
 	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
 	// Metrics count, and besides, for as long as a call or a flush takes, the copy that a put makes, and up to two for
-	// compression. Compactions and scans hold a large value for each run that they merge.
+	// compression. Compactions and scans hold a large value for each run that they merge, and GetMany holds values of up
+	// to 16 MiB and one more.
 	//
 	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
 	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of

@@ -39,7 +39,11 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 			r.sample(group[i], at.Seq)
 		}
 		for i := 0; i < len(group) && err == nil; i++ {
-			err = f(first+i, m.keys[i].value, m.keys[i].found)
+			if k := &m.keys[i]; k.later != nil {
+				err = k.giveLater(r, first+i, group[i], seq, f)
+			} else {
+				err = f(first+i, k.value, k.found)
+			}
 		}
 		m.end()
 	}
@@ -62,6 +66,7 @@ type manyLookup struct {
 	searches   []sstable.Lookup // of one round
 	searching  [manyKeys]int    // index of the key of each search
 
+	held     int        // bytes of values from tables
 	cost     lookupCost // of all keys
 	inMemory int        // number of keys decided by memtables
 }
@@ -71,7 +76,8 @@ type manyKey struct {
 	value      []byte
 	found      bool
 	hit        sstable.Hit
-	next, last int // its next candidate, and the end of its candidates
+	later      *sstable.Reader // has the value, if that is not held: those before it are too large together
+	next, last int             // its next candidate, and the end of its candidates
 
 	asked, searched, present uint64 // pages of filters asked in files; tables searched; those with a version of the key
 }
@@ -215,9 +221,11 @@ func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 		return nil
 	}
 	k.found = true
-	if value, ok := l.Hit.Held(); ok {
-		k.hit, k.value = l.Hit, value
-		k.hit.Hold()
+	if l.Dropped || m.held > sstable.MostTogether {
+		k.later = l.Reader
+		return nil
+	}
+	if m.held += l.Hit.Bytes(); k.hold(&l.Hit) {
 		return nil
 	}
 	n := len(m.copies)
@@ -227,6 +235,38 @@ func (m *manyLookup) take(r *Reader, i int, l *sstable.Lookup) error {
 	}
 	m.copies, k.value = copies, copies[n:len(copies):len(copies)]
 	return nil
+}
+
+// hold holds the value of a hit, if it is in the cache.
+func (k *manyKey) hold(hit *sstable.Hit) bool {
+	value, ok := hit.Held()
+	if ok {
+		k.hit, k.value = *hit, value
+		k.hit.Hold()
+	}
+	return ok
+}
+
+// giveLater looks up the value of a key again, which is not held yet, and calls f with it, which is key i of the call.
+func (k *manyKey) giveLater(
+	r *Reader, i int, key []byte, seq ikey.Seq, f func(i int, value []byte, found bool) error,
+) error {
+	guard := r.tree.Domain.Enter()
+	var cost lookupCost
+	hit, _, err := k.later.Get(key, seq, &cost.reads)
+	if err == nil && !k.hold(&hit) {
+		k.value, err = hit.AppendValue([]byte{})
+	}
+	guard.Leave()
+	r.lookups.addMany(&cost, 0, 0)
+	if err != nil {
+		return r.failed(err)
+	}
+	defer func() {
+		k.hit.Release()
+		*k = manyKey{}
+	}()
+	return f(i, k.value, true)
 }
 
 // pass moves to the next candidate, or to the end if the key is decided.
@@ -248,7 +288,7 @@ func (m *manyLookup) end() {
 	if cap(m.copies) > keepCopy {
 		m.copies = []byte{}
 	}
-	m.copies = m.copies[:0]
+	m.copies, m.held = m.copies[:0], 0
 	clear(m.candidates)
 	clear(m.searches[:min(m.size, cap(m.searches))]) // those of all rounds
 	m.size = 0

@@ -22,6 +22,9 @@ type Hit struct {
 // and Release. Otherwise ok is false, and only AppendValue returns the value.
 func (h *Hit) Held() (value []byte, ok bool) { return h.value, h.block != nil }
 
+// Bytes returns the number of bytes of the value.
+func (h *Hit) Bytes() int { return len(h.value) }
+
 // AppendValue appends the value to dst. The caller is inside the guard of the lookup, or holds the hit. An error is one
 // of the file, which was changed since the lookup or cannot be read any more.
 func (h *Hit) AppendValue(dst []byte) ([]byte, error) {

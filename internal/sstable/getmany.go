@@ -22,6 +22,10 @@ type Lookup struct {
 	// Present is set by GetMany too: the table holds any version of the key, visible or not.
 	Present bool
 
+	// Dropped is set by GetMany if the values before this one took more than MostTogether: then Hit has no value. Get
+	// returns it.
+	Dropped bool
+
 	lane lane
 }
 
@@ -46,6 +50,10 @@ const (
 	alone           // Reader.search does the rest
 )
 
+// MostTogether is the number of bytes of values beyond which GetMany drops further ones: the usual values of 64 keys
+// take less, and 64 of the largest would take 4 GiB.
+const MostTogether = 16 << 20
+
 // manyAtOnce is the number of lookups made side by side. A processor has about sixteen loads under way; beyond that the
 // gain becomes small, and the state of all lanes must fit the first-level cache.
 const manyAtOnce = 64
@@ -68,7 +76,7 @@ func GetMany(ls []Lookup, st *Stats) {
 		l := &ls[0]
 		before := st.Present
 		l.Hit, l.OK, l.Err = l.Reader.Get(l.Key, l.Seq, st)
-		l.Present = st.Present > before
+		l.Present, l.Dropped = st.Present > before, false
 		return
 	}
 	if len(ls) > 0 {
@@ -93,7 +101,7 @@ func getMany(ls []Lookup, st *Stats) {
 func beginLanes(ls []Lookup, st *Stats) (most int) {
 	for i := range ls {
 		l := &ls[i]
-		l.Hit, l.OK, l.Present, l.Err = Hit{}, false, false, nil
+		l.Hit, l.OK, l.Present, l.Dropped, l.Err = Hit{}, false, false, false, nil
 		c := &l.lane
 		c.state = going
 		c.x, c.t = nil, l.Reader.top.Load()
@@ -258,19 +266,28 @@ func touchEntries(ls []Lookup) (touched uint64) {
 
 // finishLanes compares keys, and finishes the lookups that cannot be made side by side.
 func finishLanes(ls []Lookup, st *Stats) {
+	sum := 0 // bytes of values
 	for i := range ls {
 		l := &ls[i]
-		if l.lane.state == done || l.lane.state == going && l.inBlock(st) {
-			continue
+		if l.lane.state != done && (l.lane.state != going || !l.inBlock(st)) {
+			l.alone(st)
 		}
-		before := st.Present
-		if x := l.lane.x; x != nil {
-			l.Hit, l.OK, l.Err = l.Reader.search(x, l.lane.at, l.Key, l.Seq, st)
-		} else {
-			l.Hit, l.OK, l.Err = l.Reader.Get(l.Key, l.Seq, st)
+		if sum > MostTogether && l.OK {
+			l.Hit, l.Dropped = Hit{Trailer: l.Hit.Trailer}, true
 		}
-		l.Present = st.Present > before
+		sum += len(l.Hit.value)
 	}
+}
+
+// alone finishes a lookup as Get does.
+func (l *Lookup) alone(st *Stats) {
+	before := st.Present
+	if x := l.lane.x; x != nil {
+		l.Hit, l.OK, l.Err = l.Reader.search(x, l.lane.at, l.Key, l.Seq, st)
+	} else {
+		l.Hit, l.OK, l.Err = l.Reader.Get(l.Key, l.Seq, st)
+	}
+	l.Present = st.Present > before
 }
 
 // inBlock finishes a lookup in its block. It returns false if the next block may have older versions of the key.
