@@ -80,8 +80,8 @@ type Options struct {
 	FilterFPR float64
 	// MemoryBudget bounds, in bytes, what the store keeps in memory: memtables (at most half of it), filters,
 	// indexes, and the block cache, which gets what the others leave. An open iterator may hold one more block for
-	// each run. Table files that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the
-	// minimum is 8 MiB.
+	// each run, and 256 KiB of the table if its index does not fit in memory and its file is not mapped. Table files
+	// that are mapped are not part of it: MaxMappedBytes bounds them. 0 means 64 MiB; the minimum is 8 MiB.
 	//
 	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
 	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
