@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -71,7 +72,8 @@ func (s *Scheduler) freeSpace() (free uint64, known bool) {
 }
 
 // putOff puts a flush or a compaction off: it reports the error that why is, if report is true, and returns after
-// spaceAgain, or when the tree changes.
+// spaceAgain, or when the tree changes. That other work fails meanwhile, or is put off, is no change: two that lack
+// space would wake each other without a pause.
 func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	if report {
 		what := "compaction"
@@ -82,10 +84,16 @@ func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	}
 	s.Tree.PutOff(flush, why)
 	defer s.Tree.PutOff(flush, nil)
-	before := s.Tree.View().Changes // before the timer begins: it may be over at once if the process was suspended
-	timer := step.AfterFunc(spaceAgain, s.Tree.Wake)
+	before := s.Tree.View()
+	var over atomic.Bool // the timer may be first if the process is suspended here
+	timer := step.AfterFunc(spaceAgain, func() {
+		over.Store(true)
+		s.Tree.Wake()
+	})
 	defer timer.Stop()
-	s.Tree.Await(func(v tree.View) bool { return v.Changes != before || v.Closing || v.Failed != nil })
+	s.Tree.Await(func(v tree.View) bool {
+		return over.Load() || v.State != before.State || v.Dead > before.Dead || v.Closing || v.Failed != nil
+	})
 }
 
 // A limiter limits what one compaction writes: its rate, and its disk space. It is safe for concurrent use.

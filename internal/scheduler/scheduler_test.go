@@ -756,3 +756,60 @@ func TestALimiterHasTheRateAndTheSpaceOfItsStore(t *testing.T) {
 		t.Errorf("a byte more than is free: %v, want ErrNoSpace", err)
 	}
 }
+
+// TestWorkWithoutSpaceDoesNotWakeOtherWork has a flush and compactions side by side lack disk space for some time: each
+// is tried once and after each pause, although the others begin and end meanwhile.
+func TestWorkWithoutSpaceDoesNotWakeOtherWork(t *testing.T) {
+	for _, c := range []struct{ flushes, workers int }{{1, 1}, {0, 2}, {1, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := new(policy)
+			s, o := newScheduler(t, p)
+			s.Workers, s.Tables.TableSize, s.Tables.BlockSize = c.workers, 4<<10, 512
+			e := &manifest.Edit{LastSeq: 1}
+			for i := range c.workers {
+				plan := planOf(4, 5)
+				plan.Inputs[0].Run, plan.Inputs[0].Tables = 4, flushed(t, s, string(rune('a'+i)))
+				for _, table := range plan.Inputs[0].Tables {
+					e.Added = append(e.Added, manifest.Added{Level: 4, Run: 4, Table: table})
+				}
+				p.plans = append(p.plans, plan)
+			}
+			must(t, s.install(e, tree.Change{}, Counts{}))
+			const pauses, most = 3, 100
+			var tried atomic.Int64
+			s.Tables.FS = vfstest.NewHook(s.Tables.FS, func(op vfstest.Op) error {
+				if op.Kind == vfstest.OpCreate && tried.Add(1) < most {
+					time.Sleep(time.Millisecond) // the others begin before this one fails
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			if c.flushes > 0 {
+				s.Tree.Load().Mem.Add([]byte("k"), 1, 2, ikey.Set, nil)
+				s.Tree.Freeze(nil, 2, batch.Mark{}, 1<<16)
+			}
+			s.workers.Go(s.flushLoop)
+			all := p.plans
+			p.meanwhile = func() {
+				p.plans = nil
+				for _, plan := range all {
+					taken := slices.ContainsFunc(s.running, func(j *job) bool { return j.plan == plan })
+					if !taken && s.Tree.Load().Table(plan.Inputs[0].Tables[0]) != nil {
+						p.plans = append(p.plans, plan)
+					}
+				}
+			}
+			for range c.workers {
+				s.workers.Go(s.compactLoop)
+			}
+			time.Sleep(pauses*spaceAgain + spaceAgain/2)
+			synctest.Wait()
+			if n, want := tried.Load(), int64((pauses+1)*(c.flushes+c.workers)); n > want {
+				t.Errorf("%+v: %d attempts in %d pauses, want at most %d; reported %q", c, n, pauses, want, o.failures)
+			}
+			s.Tree.Close()
+			s.Tree.Drain()
+			s.Wait()
+		})
+	}
+}
