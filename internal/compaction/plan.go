@@ -5,13 +5,12 @@ import "github.com/bloomkv/bloomkv/internal/manifest"
 const last = manifest.NumLevels - 1
 
 // A Plan is one compaction: the inputs, newest data first, become tables of the level To. Their keys span a range; all
-// tables of To that share a key with the range are among the inputs, unless NewRun is true or To is 0. In level 0
-// neighboring runs become one.
+// tables of To that share a key with the range are among the inputs, unless To is 0. In level 0 neighboring runs become
+// one.
 type Plan struct {
 	To     int
 	Inputs []Input
 	Move   bool // the tables change their level as they are
-	NewRun bool // the outputs become the newest run of To, and no table of To is an input
 
 	above map[int]cover // range tombstones of the levels above the inputs of a level; set by Shape.Hide
 }
@@ -26,9 +25,9 @@ type Input struct {
 // Bytes returns the size of all inputs.
 func (p *Plan) Bytes() uint64 { return bytesOf(p.Inputs) }
 
-// Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the newest
-// run of the output level, or form the run newRun if the plan wants a new run or the level is empty. If all inputs are
-// of the output level, the outputs join the oldest run among them: a Manual then sees that the run has old data.
+// Edit returns the change that a finished compaction makes: the inputs are removed, and the outputs join the run of the
+// output level, or form the run newRun if the level is empty. If all inputs are of the output level, the outputs join
+// the oldest run among them: a Manual then sees that the run has old data.
 func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64) *manifest.Edit {
 	e := &manifest.Edit{}
 	for _, in := range p.Inputs {
@@ -46,7 +45,7 @@ func Edit(v *manifest.Version, p *Plan, outputs []*manifest.Table, newRun uint64
 	switch runs := v.Levels[p.To]; {
 	case p.Inputs[0].Level == p.To:
 		run = p.Inputs[len(p.Inputs)-1].Run
-	case len(runs) > 0 && !p.NewRun:
+	case len(runs) > 0:
 		run = runs[0].ID
 	}
 	for _, t := range outputs {

@@ -46,19 +46,15 @@ type olderRuns struct {
 	anywhere bool // there are other runs, which are not known here
 }
 
-// below returns the runs older than the outputs of a plan: those of the levels below To. If the plan makes a new
-// run in To, the other runs of To are older too; else all tables of To that overlap the outputs are inputs. In level 0
-// nothing is dropped or zeroed for lack of older runs, as by a flush: its runs are ordered by sequence numbers (I15).
+// below returns the runs older than the outputs of a plan: those of the levels below To, since all tables of To that
+// overlap the outputs are inputs. In level 0 nothing is dropped or zeroed for lack of older runs, as by a flush: its
+// runs are ordered by sequence numbers (I15).
 func below(v *manifest.Version, p *Plan) olderRuns {
 	if p.To == 0 {
 		return olderRuns{anywhere: true}
 	}
 	var o olderRuns
-	from := p.To + 1
-	if p.NewRun {
-		from = p.To
-	}
-	for l := from; l < manifest.NumLevels; l++ {
+	for l := p.To + 1; l < manifest.NumLevels; l++ {
 		for _, run := range v.Levels[l] {
 			o.runs = append(o.runs, run.Tables)
 		}

@@ -450,22 +450,3 @@ func TestACancelledCompactionEndsSoonAndLeavesNothing(t *testing.T) {
 		t.Errorf("left: %v, want the input alone", names)
 	}
 }
-
-// TestANewRunIsNewerThanItsLevel merges a tombstone and a value into a level that holds older versions of their
-// keys: the tombstone must stay, and the value must keep its sequence number.
-func TestANewRunIsNewerThanItsLevel(t *testing.T) {
-	d := newDisk(t)
-	v := d.level(&manifest.Version{}, 1, 10, "a@1=old b@2=old")
-	v = d.level(v, 0, 11, "a@3- b@4=new c@5=c")
-	p := &Plan{To: 1, NewRun: true, Inputs: []Input{{0, 11, v.Levels[0][0].Tables}}}
-	res, err := merged(t.Context(), v, p, d, d.env(1<<20))
-	must(t, err)
-	if got, want := d.text(res.Tables), "a@3- b@4=new c@0=c"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-	v, err = v.Apply(withNext(Edit(v, p, res.Tables, 12)))
-	must(t, err)
-	if runs := v.Levels[1]; len(runs) != 2 || runs[0].ID != 12 || runs[0].Tables[0] != res.Tables[0] {
-		t.Errorf("%v, want a second run, as the newest", v)
-	}
-}
