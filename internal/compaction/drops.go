@@ -21,7 +21,7 @@ const maxStep = 256 << 20
 // dropsFromLevel0 reports whether range tombstones in level 0 delete tables further down that together are larger
 // than what has to be read to merge level 0 into the level to.
 func (v *Shape) dropsFromLevel0(to int) bool {
-	c := v.coverAbove(1)
+	c := v.coverAbove(1, manifest.Bounds{})
 	if len(c) == 0 {
 		return false
 	}
@@ -128,24 +128,25 @@ type cover []*rangedel.Index
 // Hide tells p the range tombstones of levels above its inputs. Inputs that these delete as a whole are dropped unread.
 // The range tombstones cannot come down to such a table, and be dropped themselves, while the table is an input.
 func (v *Shape) Hide(p *Plan) {
+	b := boundsOf(p.Inputs) // p keeps them in memory while it runs, and a tree may have very many
 	p.above = map[int]cover{}
 	for _, in := range p.Inputs {
-		p.above[in.Level] = v.coverAbove(in.Level)
+		p.above[in.Level] = v.coverAbove(in.Level, b)
 	}
 }
 
-// coverAbove returns the known range tombstones of the levels above the given one.
-func (v *Shape) coverAbove(level int) (c cover) {
+// coverAbove returns the known range tombstones of the levels above the given one, of tables with a part in b.
+func (v *Shape) coverAbove(level int, b manifest.Bounds) (c cover) {
 	for l := range level {
-		c = v.coverBy(c, l)
+		c = v.coverBy(c, l, b)
 	}
 	return c
 }
 
-// coverBy returns c with the known range tombstones of a level.
-func (v *Shape) coverBy(c cover, level int) cover {
+// coverBy returns c with the known range tombstones of a level, of tables with a part in b.
+func (v *Shape) coverBy(c cover, level int, b manifest.Bounds) cover {
 	for _, r := range v.Levels[level] {
-		if l := v.rangeDels(r.Tables); len(l) > 0 {
+		if l := v.rangeDels(r.Touching(b)); len(l) > 0 {
 			c = append(c, rangedel.NewIndex(l))
 		}
 	}

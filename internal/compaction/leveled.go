@@ -128,7 +128,7 @@ func (l Leveled) moveIngested(v *Shape, base int) *Plan {
 func (v *Shape) mergeTable(level int) *Plan {
 	var best *Plan
 	var bestCost float64
-	run, deleted := v.Levels[level][0], v.coverAbove(level)
+	run, deleted := v.Levels[level][0], v.coverAbove(level, manifest.Bounds{})
 	for _, t := range run.Tables {
 		if deleted.whole(t, v.Snapshots) {
 			continue

@@ -286,3 +286,28 @@ func TestRangeTombstonesThatAreNotInMemoryStartNothing(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+// TestAPlanKnowsTheRangeTombstonesOfItsRange has others beside the range.
+func TestAPlanKnowsTheRangeTombstonesOfItsRange(t *testing.T) {
+	f := tree(t, `
+		0: a-c):1:a~c@9 d-f):1:d~f@9 g-i):1:g~i@9 | h-∞:1:h~∞@8
+		4: a-e):1:a~e@7
+		5: d-e:1 g-h:1
+		6: d-e:1`)
+	shape := f.shape()
+	p := &Plan{To: 6, Inputs: []Input{
+		{Level: 5, Tables: f.Levels[5][0].Tables[:1]}, {Level: 6, Tables: f.Levels[6][0].Tables},
+	}}
+	shape.Hide(p)
+	for _, level := range []int{5, 6} {
+		var got []string
+		for _, x := range p.above[level] {
+			for _, d := range x.List() {
+				got = append(got, fmt.Sprintf("%s~%s@%d", d.Start, d.End, d.Seqs[0]))
+			}
+		}
+		if want := []string{"d~f@9", "a~e@7"}; !slices.Equal(got, want) {
+			t.Errorf("above level %d: %q, want %q", level, got, want)
+		}
+	}
+}

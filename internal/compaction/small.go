@@ -168,7 +168,7 @@ func (l Leveled) join(v *Shape) *Plan {
 				i += len(sizes) - 1
 			}
 		}
-		deleted = v.coverBy(deleted, level)
+		deleted = v.coverBy(deleted, level, manifest.Bounds{})
 	}
 	return nil
 }

@@ -100,15 +100,15 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	}), o
 }
 
-func planOf(from, to int) *compaction.Plan {
-	return &compaction.Plan{To: to, Inputs: []compaction.Input{{Level: from}}}
+func planOf(from, to int, tables ...*manifest.Table) *compaction.Plan {
+	return &compaction.Plan{To: to, Inputs: []compaction.Input{{Level: from, Tables: tables}}}
 }
 
 // TestAPauseEndsWithTheLastJob ends a job after Close or a failure, when nobody looks for another one.
 func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3)}})
+			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3, new(manifest.Table))}})
 			first, last := s.nextJob(), s.nextJob()
 			if s.ended(first, nil); s.Settled() {
 				t.Error("settled while a job runs")
@@ -144,7 +144,7 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 // and none is made until the tree was replaced.
 func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &policy{plans: []*compaction.Plan{planOf(0, 3)}}
+		p := &policy{plans: []*compaction.Plan{planOf(0, 3, new(manifest.Table))}}
 		s, _ := newScheduler(t, p)
 		var resume func()
 		picked := 0
@@ -155,7 +155,7 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 			s.Counts()
 			s.Tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
 			resume = s.pause()
-			p.plans = []*compaction.Plan{planOf(4, 5)}
+			p.plans = []*compaction.Plan{planOf(4, 5, new(manifest.Table))}
 		}
 		next := make(chan *job, 1)
 		go func() { next <- s.nextJob() }()
@@ -179,7 +179,7 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 // TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds has a tree that always needs one, and a table at level 1 that
 // Compact moves down.
 func TestCallsTakeTurnsWithCompactionsThatTheTreeNeeds(t *testing.T) {
-	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
+	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6, new(manifest.Table))}})
 	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: []byte("a"), Largest: []byte("b")}
 	e := &manifest.Edit{Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}}
 	if _, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{}); err != nil {
@@ -311,7 +311,7 @@ func TestTablesWithoutANumberForTheirRunAreDiscarded(t *testing.T) {
 
 func TestAStoreThatIsOnlyReadIsNotCompacted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &policy{plans: []*compaction.Plan{planOf(5, 6)}}
+		p := &policy{plans: []*compaction.Plan{planOf(5, 6, new(manifest.Table))}}
 		s, _ := newScheduler(t, p)
 		p.meanwhile = func() {
 			p.plans = nil
@@ -539,7 +539,7 @@ func TestATableThatIsNotInstalledLeavesNothing(t *testing.T) {
 
 // TestOneOfTheCompactionsWithoutSpaceIsPutOff has none begin meanwhile, and one report until one succeeds.
 func TestOneOfTheCompactionsWithoutSpaceIsPutOff(t *testing.T) {
-	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6)}})
+	s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(5, 6, new(manifest.Table))}})
 	for i, want := range []struct{ putOff, report bool }{{true, true}, {true, false}, {true, true}} {
 		first, second := s.nextJob(), s.nextJob()
 		if i == 2 {
