@@ -154,15 +154,22 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 	if err := s.Tree.WaitFlushed(ctx, last); err != nil {
 		return err
 	}
-	s.waitForFilters()
-	return nil
+	return s.waitForFilters(ctx)
 }
 
-// waitForFilters returns once filters follow the plan: new tables are visible before that, see install.
-func (s *Scheduler) waitForFilters() {
+// waitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are
+// visible before filters follow, see install.
+func (s *Scheduler) waitForFilters(ctx context.Context) error {
+	defer step.AfterContext(ctx, s.Tree.Wake)()
+	follow := false
 	s.Tree.Await(func(tree.View) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.installing == 0
+		follow = s.installing == 0
+		return follow || ctx.Err() != nil
 	})
+	if follow {
+		return nil
+	}
+	return ctx.Err()
 }

@@ -582,6 +582,39 @@ func TestCompactReturnsWithoutWork(t *testing.T) {
 	}
 }
 
+// TestCallsThatWaitForFiltersEndWithTheirContext ends the contexts while filters are loaded.
+func TestCallsThatWaitForFiltersEndWithTheirContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newScheduler(t, new(policy))
+		s.workers.Go(s.compactLoop)
+		s.setInstalling(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 2)
+		go func() { errs <- s.WaitForFlush(ctx, 0) }()
+		go func() { errs <- s.Compact(ctx, nil, nil, false) }()
+		synctest.Wait()
+		if len(errs) > 0 {
+			t.Errorf("%v before filters follow the plan", <-errs)
+		}
+		cancel()
+		synctest.Wait()
+		if len(errs) != 2 {
+			t.Errorf("%d of two calls have ended with their context", len(errs))
+		}
+		s.setInstalling(-1)
+		for range cap(errs) {
+			if err := <-errs; !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want the error of the context", err)
+			}
+		}
+		if err := s.WaitForFlush(ctx, 0); err != nil {
+			t.Errorf("there is nothing to wait for: %v", err)
+		}
+		s.Tree.Close()
+		s.Wait()
+	})
+}
+
 func TestWorkIsRetriedUnlessItCannotSucceed(t *testing.T) {
 	full := errors.New("disk full")
 	for _, tt := range []struct {
