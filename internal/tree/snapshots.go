@@ -52,7 +52,8 @@ func (t *Tree) Unpin(p *Pin) error {
 	if p.Closed.Swap(true) {
 		return ErrClosed
 	}
-	if t.snapshots.remove(p) {
+	// A pin keeps what a newer write hides.
+	if t.snapshots.remove(p) && p.Seq < ikey.Seq(t.visible.Load()) {
 		t.Wake() // for a compaction that waits to drop what the pin kept
 	}
 	step.At("snapshot: closed")

@@ -209,6 +209,12 @@ func TestPinnedSequencesAreThoseOfThePresentTables(t *testing.T) {
 	if tree.changes == before {
 		t.Error("waiting compactions are not woken")
 	}
+	before = tree.changes
+	must(t, tree.Unpin(later))
+	if want(); tree.changes != before {
+		t.Error("waiting compactions are woken, though nothing is newer than the pin")
+	}
+	later = pin(5)
 	_, _, _, err := tree.Install(&manifest.Edit{}, nil, Change{Replace: true})
 	must(t, err)
 	want()
