@@ -47,6 +47,7 @@ type Merge struct {
 	in        input
 	older     olderRuns
 	grand     []*manifest.Table // of the level below the outputs
+	joins     bool              // the outputs are one table, if possible: see Plan.joins
 	predicted Prediction
 	parts     []part
 	taken     atomic.Int64  // parts that somebody has taken, or more
@@ -59,7 +60,11 @@ func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env
 	if err != nil {
 		return nil, err
 	}
-	m := &Merge{tables: tables, env: env, in: in, older: below(v, p), parts: in.parts(env.PartSize)}
+	m := &Merge{tables: tables, env: env, in: in, older: below(v, p), joins: p.joins(env.TableSize)}
+	if m.joins {
+		m.env.Cuts, m.env.PartSize = nil, 0
+	}
+	m.parts = in.parts(m.env.PartSize)
 	if len(in.dels) == 0 {
 		m.predicted = predict(in.runs, m.older, tables, env.Snapshots)
 	}
@@ -151,7 +156,8 @@ func (m *Merge) merge(p *part) (Result, error) {
 	}
 	predicted := m.predicted.of(p.share)
 	w := tableWriter{
-		env: m.env, size: predicted.tableSize(m.env.TableSize), grand: m.grand, limit: limit{m.ctx, m.env.Limiter},
+		env: m.env, size: predicted.tableSize(m.env.TableSize), joins: m.joins, grand: m.grand,
+		limit: limit{m.ctx, m.env.Limiter},
 	}
 	keep := newRetain(m.env.Snapshots, m.older.clone(), m.in.dels.Within(p.lo, p.hi))
 	return write(m.ctx, merge.New(sources...), p, keep, w)

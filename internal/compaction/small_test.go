@@ -2,13 +2,16 @@ package compaction
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/sstable"
 )
 
 // An outline is a tree of which there is nothing but its version.
@@ -337,5 +340,58 @@ func TestTheNewerHalfIsMergedBeforeWritersAreSlowed(t *testing.T) {
 	want := "0[a-z] 0[a-z] 0[a-z] 0[a-z] merge to 0"
 	if got := policy.Pick(f.shape()).text(); got != want || policy.Backlog(f.Version).Runs != 5 {
 		t.Errorf("with 8 runs %s, want %s; backlog %+v, want 5 runs", got, want, policy.Backlog(f.Version))
+	}
+}
+
+// TestTablesThatStaySmallAreJoinedOnce has blocks, or values, that before compression are as large as a table, and
+// tables that should end at each key.
+func TestTablesThatStaySmallAreJoinedOnce(t *testing.T) {
+	const tables, tableSize = 12, 16 << 10
+	policy := leveled
+	policy.Trigger, policy.TableSize, policy.BaseLevelSize = 8, tableSize, 1<<30
+	for _, c := range []struct {
+		name             string
+		block, keys, len int
+		cuts             bool
+	}{
+		{"blocks", 64 << 10, 100, 200, false},
+		{"values", 1 << 10, 1, 16 << 10, false},
+		{"cuts", 4 << 10, 3, 800, true},
+	} {
+		for _, level := range []int{0, 6} {
+			d := newDisk(t)
+			env := d.env(tableSize)
+			env.BlockSize, env.Codec = c.block, sstable.S2
+			e := &manifest.Edit{NextFile: 1 << 20}
+			once := env // a table for each flush
+			once.TableSize = 1 << 20
+			for i := range tables {
+				src := &versions{}
+				for j := range c.keys {
+					key := ikey.Key{User: fmt.Appendf(nil, "k%05d", c.keys*i+j), Trailer: ikey.MakeTrailer(1, ikey.Set)}
+					src.keys, src.values = append(src.keys, key), append(src.values, make([]byte, c.len))
+					if c.cuts {
+						env.Cuts = append(env.Cuts, key.User)
+					}
+				}
+				res, err := Flush(t.Context(), src, nil, once)
+				must(t, err)
+				e.Added = append(e.Added, manifest.Added{Level: level, Run: 1, Table: res.Tables[0]})
+			}
+			v, err := new(manifest.Version).Apply(e)
+			must(t, err)
+			before := v.NumTables()
+			plans := 0
+			for p := policy.Pick(Shape{Version: v}); p != nil && plans < tables; p = policy.Pick(Shape{Version: v}) {
+				plans++
+				res, err := merged(t.Context(), v, p, d, env)
+				must(t, err)
+				v, err = v.Apply(withNext(Edit(v, p, res.Tables, 2)))
+				must(t, err)
+			}
+			if n := v.NumTables(); before != tables || plans == 0 || plans == tables || n >= policy.Trigger {
+				t.Errorf("%s, level %d: %d tables have become %d by %d compactions", c.name, level, before, n, plans)
+			}
+		}
 	}
 }

@@ -75,6 +75,7 @@ type tableWriter struct {
 	env   Env
 	limit limit
 	size  uint64            // bytes at which a table ends, at most env.TableSize
+	joins bool              // what a block has before it is compressed is not among these bytes
 	dels  rangedel.List     // that begin at or after the last key
 	open  rangedel.List     // that begin before it, in the order of their starts; not written yet
 	held  uint64            // bytes of open, but for the first
@@ -194,7 +195,11 @@ func (w *tableWriter) full(key []byte) bool {
 		w.cutAt = all
 		return true
 	}
-	return w.out.w.Size()+w.held >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys
+	size := w.out.w.Size() + w.held
+	if w.joins {
+		size -= w.out.w.Raw()
+	}
+	return size >= w.size || w.overlap > maxOverlap*w.env.TableSize || w.keys-w.before >= maxKeys
 }
 
 // begin begins a table unless one is being written.

@@ -354,11 +354,15 @@ func (w *Writer) write(b []byte) error {
 
 // Size estimates the size of the table if it were finished now, without its filter, in bytes.
 func (w *Writer) Size() uint64 {
-	n := w.offset() + uint64(w.index.size()+len(w.dels.encoded)) //nolint:gosec // a size
-	if w.block.n > 0 {
-		n += uint64(w.block.size()) //nolint:gosec // a size
+	return w.offset() + uint64(w.index.size()+len(w.dels.encoded)) + w.Raw() //nolint:gosec // a size
+}
+
+// Raw returns the part of Size that the current block has, which is not compressed yet, in bytes.
+func (w *Writer) Raw() uint64 {
+	if w.block.n == 0 {
+		return 0
 	}
-	return n
+	return uint64(w.block.size()) //nolint:gosec // a size
 }
 
 // Finish writes the rest of the table and returns its description. It does not sync. The error is ErrEmpty for a table
