@@ -120,10 +120,10 @@ func (s *Scheduler) carryOut(j *job) error {
 	}
 	left := j.plan.Slices(size)
 	for {
-		err := s.retry(j.era, "compaction", func() error {
+		err := s.retry(j.era, "compaction", func() (bool, error) {
 			n, err := s.compact(j, left)
 			left = left[n:]
-			return err
+			return n > 0, err
 		})
 		if err != nil || len(left) == 0 {
 			return err

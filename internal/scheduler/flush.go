@@ -34,7 +34,7 @@ func (s *Scheduler) flushLoop() {
 			return
 		}
 		if frozen.Mem != nil {
-			err := s.retry(context.Background(), "flush", func() error { return s.flush(frozen) })
+			err := s.retry(context.Background(), "flush", func() (bool, error) { return false, s.flush(frozen) })
 			noSpace := errors.Is(err, vfs.ErrNoSpace)
 			switch {
 			case noSpace && s.Tree.View().Closing:

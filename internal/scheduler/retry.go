@@ -14,15 +14,19 @@ import (
 )
 
 // retry runs a background job until it succeeds, up to five times with growing pauses. Each attempt writes new files.
-// After the last failure the store becomes read-only; after damage or the loss of the lock, which no pause repairs, at
-// once. A job that lacks disk space is left to the caller, as an error that matches vfs.ErrNoSpace: see putOff.
-func (s *Scheduler) retry(ctx context.Context, what string, job func() error) error {
-	const attempts = 5
-	pause := 10 * time.Millisecond
+// One that made progress, a slice of a compaction, is again the first. After the last failure the store becomes
+// read-only; after damage or the loss of the lock, which no pause repairs, at once. A job that lacks disk space is left
+// to the caller, as an error that matches vfs.ErrNoSpace: see putOff.
+func (s *Scheduler) retry(ctx context.Context, what string, job func() (progress bool, err error)) error {
+	const attempts, least = 5, 10 * time.Millisecond
+	pause := least
 	for i := 1; ; i++ {
-		err := job()
+		progress, err := job()
 		if err == nil || ctx.Err() != nil {
 			return err
+		}
+		if progress {
+			i, pause = 1, least
 		}
 		if failed := s.Tree.View().Failed; failed != nil {
 			return failed

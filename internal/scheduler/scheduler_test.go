@@ -429,6 +429,40 @@ func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	}
 }
 
+// TestEachSliceIsTriedFiveTimes has each of seven slices fail once, and the last one more often.
+func TestEachSliceIsTriedFiveTimes(t *testing.T) {
+	for _, last := range []int{1, 4, 5} {
+		synctest.Test(t, func(t *testing.T) {
+			s, o := newScheduler(t, new(policy))
+			s.Workers, s.Tables.TableSize, s.Tables.BlockSize = 1, 500, 512
+			e := &manifest.Edit{LastSeq: 1}
+			plan := planOf(5, 6)
+			plan.Inputs[0].Run = 1
+			for i := range 7 {
+				for _, table := range flushed(t, s, string(rune('a'+i))) {
+					e.Added = append(e.Added, manifest.Added{Level: 5, Run: 1, Table: table})
+					plan.Inputs[0].Tables = append(plan.Inputs[0].Tables, table)
+				}
+			}
+			must(t, s.install(e, tree.Change{}, Counts{}))
+			fails := [...]int{1, 1, 1, 1, 1, 1, last, 0} // of each slice; the last number is for what comes after them
+			s.Tables.FS = vfstest.NewHook(s.Tables.FS, func(op vfstest.Op) error {
+				if n := &fails[len(o.from)]; op.Kind == vfstest.OpCreate && *n > 0 {
+					*n--
+					return syscall.EIO
+				}
+				return nil
+			})
+			j := &job{era: s.era, version: s.Tree.Load().Version, plan: plan}
+			s.running = []*job{j}
+			if err := s.carryOut(j); (err != nil) != (last == 5) || err != nil && len(o.from) != 6 {
+				t.Errorf("the last of seven slices fails %d times: %d are carried out, reported are %q, %v",
+					last, len(o.from), o.failures, err)
+			}
+		})
+	}
+}
+
 // TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt carries out two slices, while another compaction is due. A call
 // that waits for the slices does not hold it up.
 func TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt(t *testing.T) {
@@ -635,12 +669,12 @@ func TestWorkIsRetriedUnlessItCannotSucceed(t *testing.T) {
 			s, o := newScheduler(t, new(policy))
 			attempts := 0
 			began := time.Now()
-			err := s.retry(t.Context(), "work", func() error {
+			err := s.retry(t.Context(), "work", func() (bool, error) {
 				attempts++
 				if attempts > len(tt.errs) {
-					return nil
+					return false, nil
 				}
-				return tt.errs[attempts-1]
+				return false, tt.errs[attempts-1]
 			})
 			if !errors.Is(err, tt.want) || attempts != tt.attempts || len(o.failures) != tt.reports ||
 				(s.Tree.View().Failed != nil) != tt.failed {
