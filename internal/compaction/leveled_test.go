@@ -270,6 +270,41 @@ func TestAPlanIsAllowedBesideOneOfOtherKeys(t *testing.T) {
 	}
 }
 
+// TestAPlanThatWaitsIsReserved has level 0 merged meanwhile, and nothing else that the plan would have to wait for.
+func TestAPlanThatWaitsIsReserved(t *testing.T) {
+	f := tree(t, `
+		0: a-z:1 | a-z:1
+		5: a-c:1 d-f:1 p-q:1
+		6: a-f:1`)
+	of := func(level, run int) Input { return Input{level, f.Levels[level][run].ID, f.Levels[level][run].Tables} }
+	part := func(level, i int) Input {
+		in := of(level, 0)
+		in.Tables = in.Tables[i : i+1]
+		return in
+	}
+	shape := f.shape()
+	shape.Running = []*Plan{{To: 6, Inputs: []Input{part(5, 2)}}}
+	shape.Reserve(&Plan{To: 5, Inputs: []Input{of(0, 0), of(0, 1), part(5, 0), part(5, 1)}})
+	for _, c := range []struct {
+		p    *Plan
+		want bool
+	}{
+		{&Plan{To: 0, Inputs: []Input{of(0, 0), of(0, 1)}}, true},
+		{&Plan{To: 5, Inputs: []Input{of(0, 0), of(0, 1), part(5, 0), part(5, 1)}}, false},
+		{&Plan{To: 6, Inputs: []Input{part(5, 0), of(6, 0)}}, false},
+		{&Plan{To: 6, Inputs: []Input{of(6, 0)}}, true},
+		{&Plan{To: 6, Inputs: []Input{part(5, 2)}}, false},
+	} {
+		if got := shape.Allows(c.p); got != c.want {
+			t.Errorf("%s: allowed %v, want %v", c.p.text(), got, c.want)
+		}
+	}
+	shape = f.shape()
+	if shape.Reserve(&Plan{To: 5, Inputs: []Input{of(0, 0)}}); len(shape.Running) > 0 {
+		t.Error("a plan for level 0 alone is reserved")
+	}
+}
+
 func TestTheLongestTombstoneCovers(t *testing.T) {
 	long := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("z"), Seqs: []ikey.Seq{5}}})
 	short := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("c"), Seqs: []ikey.Seq{6}}})

@@ -57,6 +57,20 @@ func (v *Shape) allowed(p *Plan) *Plan {
 	return nil
 }
 
+// Reserve counts p, which waits for plans that run, as one of them, so that it gets its turn. Its tables of level 0 may
+// be merged with each other meanwhile. It must be called before the shape is used.
+func (v *Shape) Reserve(p *Plan) {
+	below := Plan{To: p.To}
+	for _, in := range p.Inputs {
+		if in.Level > 0 {
+			below.Inputs = append(below.Inputs, in)
+		}
+	}
+	if len(below.Inputs) > 0 {
+		v.Running = append(slices.Clip(v.Running), &below)
+	}
+}
+
 // level0Runs returns the runs of level 0, newest first.
 func (v *Shape) level0Runs() (in []Input) {
 	for _, r := range v.Levels[0] {

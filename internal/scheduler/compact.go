@@ -248,8 +248,8 @@ func (s *Scheduler) merged(j *job, m *compaction.Merge) {
 // begin begins the compaction that is due now and returns it, or nil. One caller at a time chooses, and holds no other
 // lock meanwhile, since that takes milliseconds in a large tree. What flushes and ingests change in that time does not
 // matter to a plan, nor that a compaction ends; if the tree is replaced, the plan is discarded. Compactions that the
-// tree needs alternate with those of calls. While a call waits for its turn beside those that run, they begin only if
-// writers are slowed: else it might never have one. A call that needs no compaction any more ends.
+// tree needs alternate with those of calls. While a call waits for those that run, they begin only if writers are
+// slowed, and not where the call would have to wait for them. A call that needs no compaction any more ends.
 func (s *Scheduler) begin() *job {
 	s.choosing.Lock()
 	defer s.choosing.Unlock()
@@ -283,9 +283,11 @@ func (s *Scheduler) begin() *job {
 			s.mu.Unlock()
 			s.Tree.Wake() // nextJob too
 		} else if !shape.Allows(j.plan) {
+			shape = s.shape(now, running, false)
+			shape.Reserve(j.plan)
 			j.call, j.plan = nil, nil
 			if s.Policy.Pressure(now.Version).Slow > 0 {
-				j.plan = s.Policy.Pick(s.shape(now, running, false))
+				j.plan = s.Policy.Pick(shape)
 			}
 		}
 	}

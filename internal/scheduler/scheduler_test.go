@@ -39,9 +39,11 @@ type policy struct {
 	plans     []*compaction.Plan
 	meanwhile func()
 	slow      int // how much level 0 slows writers
+	running   int // plans that ran beside the last choice, with those that are reserved
 }
 
-func (p *policy) Pick(compaction.Shape) *compaction.Plan {
+func (p *policy) Pick(v compaction.Shape) *compaction.Plan {
+	p.running = len(v.Running)
 	if p.meanwhile != nil {
 		p.meanwhile()
 	}
@@ -498,6 +500,9 @@ func TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt(t *testing.T) {
 			p.plans = nil
 			if len(o.from) == 1 {
 				p.plans = []*compaction.Plan{moved}
+				if c.call && p.running != 2 {
+					t.Error("the plan of the call is not reserved")
+				}
 			}
 		}
 		if c.call {
