@@ -176,11 +176,11 @@ func (l Leveled) join(v *Shape) *Plan {
 // stretch returns the sizes of the first tables, of which one or more are small, as many as one table can hold that is
 // not cut for the next level.
 func (l Leveled) stretch(v *Shape, level int, tables []*manifest.Table, deleted cover) (sizes []uint64) {
-	b, sum := tables[0].Bounds(), uint64(0)
+	b, sum, keys := tables[0].Bounds(), uint64(0), uint64(0)
 	for _, t := range tables {
-		b, sum = b.Union(t.Bounds()), sum+t.Size
-		if !l.small(t) || deleted.whole(t, v.Snapshots) || sum > l.TableSize ||
-			level < last && len(sizes) > 0 && bytesOf(v.overlapping(level+1, b)) > maxOverlap*l.TableSize {
+		b, sum, keys = b.Union(t.Bounds()), sum+t.Size, keys+t.Entries
+		if !l.small(t) || deleted.whole(t, v.Snapshots) || sum > l.TableSize || len(sizes) > 0 && (keys > maxKeys ||
+			level < last && bytesOf(v.overlapping(level+1, b)) > maxOverlap*l.TableSize) {
 			break
 		}
 		sizes = append(sizes, t.Size)

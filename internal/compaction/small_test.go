@@ -280,6 +280,10 @@ func TestPickJoins(t *testing.T) {
 			"but up to there", "5: a-a:19 c-c:19 e-e:19 i-i:19 m-m:19\n6: b-b:600 f-f:600 l-l:600",
 			"5[a-a c-c e-e i-i] merge to 5",
 		},
+		{
+			"but no more keys than a table has", "6: a-a:19:e9000000 b-b:19:e9000000 c-c:19:e9000000 d-d:19:e90000000",
+			"nothing",
+		},
 		{"with range tombstones", "6: a-a:19 b-c):19:r1 d-d:19 e-e:19", "6[a-a b-c) d-d e-e] merge to 6"},
 		{
 			"those that a range tombstone above deletes wait for it", "0: a-e):19:a~e@9\n6: a-a:3 b-b:3 c-c:3 d-d:3",
