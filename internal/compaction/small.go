@@ -189,8 +189,8 @@ func (l Leveled) stretch(v *Shape, level int, tables []*manifest.Table, deleted 
 }
 
 // joins reports whether a plan merges tables of one run that together are no larger than one table, as the plans of
-// join. They become one table, whatever a block has before it is compressed, and wherever tables should end: tables
-// that stay small would be joined again and again.
+// join. They become one table, which ends neither at a cut nor for what its last block has before it is compressed:
+// tables that stay small would be joined again and again.
 func (p *Plan) joins(tableSize uint64) bool {
 	return len(p.Inputs) == 1 && p.Inputs[0].Level == p.To && p.Bytes() <= tableSize
 }

@@ -75,7 +75,7 @@ type tableWriter struct {
 	env   Env
 	limit limit
 	size  uint64            // bytes at which a table ends, at most env.TableSize
-	joins bool              // what a block has before it is compressed is not among these bytes
+	joins bool              // a block does not count for size before it is compressed: see Plan.joins
 	dels  rangedel.List     // that begin at or after the last key
 	open  rangedel.List     // that begin before it, in the order of their starts; not written yet
 	held  uint64            // bytes of open, but for the first

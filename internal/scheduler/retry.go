@@ -14,9 +14,9 @@ import (
 )
 
 // retry runs a background job until it succeeds, up to five times with growing pauses. Each attempt writes new files.
-// One that made progress, a slice of a compaction, is again the first. After the last failure the store becomes
-// read-only; after damage or the loss of the lock, which no pause repairs, at once. A job that lacks disk space is left
-// to the caller, as an error that matches vfs.ErrNoSpace: see putOff.
+// An attempt that made progress, as a slice of a compaction, counts as the first. After the last failure the store
+// becomes read-only; after damage or the loss of the lock, which no pause repairs, at once. A job that lacks disk space
+// is left to the caller, as an error that matches vfs.ErrNoSpace: see putOff.
 func (s *Scheduler) retry(ctx context.Context, what string, job func() (progress bool, err error)) error {
 	const attempts, least = 5, 10 * time.Millisecond
 	pause := least
