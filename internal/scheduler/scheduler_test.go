@@ -512,8 +512,7 @@ func TestLevel0HasItsTurnBetweenSlicesIfNobodyElseMergesIt(t *testing.T) {
 		s.running = []*job{j}
 		must(t, s.carryOut(j))
 		if !slices.Equal(o.from, c.want) || len(s.running) != 1 {
-			t.Errorf("%d workers, level 0 slows writers by %d, a call %v: tables of %d are compacted, want %d; %d jobs run",
-				c.workers, c.slow, c.call, o.from, c.want, len(s.running))
+			t.Errorf("%+v: tables of %d are compacted, %d jobs run", c, o.from, len(s.running))
 		}
 	}
 }
