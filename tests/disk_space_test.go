@@ -291,6 +291,38 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 	}
 }
 
+// TestALogReservesNoSpaceThatItsTableNeeds fills a disk nearly with large values, for which a log reserves no space, and
+// then writes a small one. The store can be closed, and it opens again after a crash.
+func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
+	random := make([]byte, 160<<10)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	for size := int64(4800 << 10); size < 4928<<10; size += 32 << 10 {
+		for values := 14; values <= 17; values++ {
+			disk := newDisk(vfstest.NewMem(), size)
+			o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync}
+			db, err := bloomkv.Open("db", o)
+			must(t, err)
+			for i := range values {
+				must(t, db.Put(fmt.Append(nil, i), random[i<<10:][:140<<10]))
+			}
+			must(t, db.Put([]byte("small"), nil))
+			killed := newDisk(disk.mem.Kill(), size)
+			if flushes := db.Metrics().Writes.Flushes; flushes > 0 {
+				t.Fatalf("%d values on a disk of %d bytes: %d flushes, want none before Close", values, size, flushes)
+			}
+			if err := db.Close(); err != nil {
+				t.Errorf("%d values on a disk of %d bytes: Close: %v", values, size, err)
+			}
+			db, err = bloomkv.Open("db", &bloomkv.Options{FS: killed})
+			if err != nil {
+				t.Errorf("%d values on a disk of %d bytes: Open after a crash: %v", values, size, err)
+				continue
+			}
+			must(t, db.Close())
+		}
+	}
+}
+
 // TestAFlushWaitsForDiskSpace has no space for tables, as when another program fills the disk. Writes fail once the
 // memtable is full, reads go on, and the store takes writes again as soon as there is space.
 func TestAFlushWaitsForDiskSpace(t *testing.T) {

@@ -42,6 +42,7 @@ type Writer struct {
 	group   []*commit
 	grown   int64 // bytes of the memtable at the last call of Tree.Grow
 	roomFor int64 // bytes that may be written before the free space is asked for again
+	scarce  bool  // the disk has so little space to spare that logs reserve none
 	pace    pace
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -537,10 +538,55 @@ func TestOperationsThatCannotBeReadEndTheWrites(t *testing.T) {
 	s.close(t)
 }
 
-// A fullDisk has no free space.
-type fullDisk struct{ vfs.FS }
+// A disk has the given number of free bytes.
+type disk struct {
+	vfs.FS
+	free uint64
+}
 
-func (fullDisk) FreeSpace(string) (uint64, error) { return 0, nil }
+func (d *disk) FreeSpace(string) (uint64, error) { return d.free, nil }
+
+// TestLogsReserveSpaceOnlyWhereTheDiskHasMuchToSpare writes to a log beyond what it reserves when it begins, and then to
+// the next log.
+func TestLogsReserveSpaceOnlyWhereTheDiskHasMuchToSpare(t *testing.T) {
+	const much, little = 1 << 40, 4 << 20
+	for _, c := range []struct {
+		first, then uint64
+		want        []int // reservations after the first write, the next ones, and the first one of the next log
+	}{
+		{much, much, []int{1, 2, 3}},
+		{much, little, []int{1, 1, 1}},
+		{little, little, []int{0, 0, 0}},
+		{little, much, []int{0, 0, 1}},
+	} {
+		s, reserves := newStore(t), 0
+		d := &disk{free: c.first, FS: vfstest.NewHook(s.FS, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpReserve {
+				reserves++
+			}
+			return nil
+		})}
+		s.FS = d
+		var got []int
+		write := func(times int) {
+			for range times {
+				must(t, s.Commit(put("key", string(make([]byte, 22<<10))), 1, false))
+			}
+			got = append(got, reserves)
+		}
+		write(1)
+		d.free, s.roomFor = c.then, 0
+		write(2)
+		_, err := s.Freeze(t.Context())
+		must(t, err)
+		s.flush(t)
+		write(1)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%d bytes are free, then %d: %d reservations, want %d", c.first, c.then, got, c.want)
+		}
+		s.close(t)
+	}
+}
 
 // TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits has a frozen memtable whose flush waits for space on the disk.
 func TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits(t *testing.T) {
@@ -548,7 +594,7 @@ func TestAWriteThatDoesNotFitIsRefusedBesideAFlushThatWaits(t *testing.T) {
 	must(t, s.Commit(put("k", "v"), 1, true))
 	_, err := s.Freeze(t.Context())
 	must(t, err)
-	s.FS, s.roomFor = fullDisk{s.FS}, 0
+	s.FS, s.roomFor = &disk{FS: s.FS}, 0
 	s.Tree.PutOff(true, syscall.ENOSPC)
 	if err := s.Commit(put("k", "w"), 1, true); !errors.Is(err, syscall.ENOSPC) || s.Tree.NewestSeq() != 1 {
 		t.Errorf("%v, the newest sequence is %d; want %v, and 1", err, s.Tree.NewestSeq(), syscall.ENOSPC)

@@ -10,6 +10,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/wal"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // A logFile is the write-ahead log of one memtable. A synced write to it may be acknowledged only if the log's name
@@ -52,7 +53,7 @@ func (w *Writer) ensureLog() error {
 	if err != nil {
 		return err
 	}
-	log, err := wal.NewReserving(file, number, binary.LittleEndian.Uint64(id[:]), w.lastLog)
+	log, err := w.newLog(file, number, binary.LittleEndian.Uint64(id[:]))
 	if err != nil { // the log has closed the file
 		if removeErr := w.FS.Remove(path); removeErr != nil {
 			return w.Tree.Fail(errors.Join(err, removeErr)) // recovery would read the invalid file as a log
@@ -65,6 +66,14 @@ func (w *Writer) ensureLog() error {
 	w.log = l
 	w.Tree.SetActive(l)
 	return nil
+}
+
+// newLog begins a log in an empty file. mu is held.
+func (w *Writer) newLog(file vfs.File, number, id uint64) (*wal.Writer, error) {
+	if w.scarce {
+		return wal.NewWriter(file, number, id)
+	}
+	return wal.NewReserving(file, number, id, w.lastLog)
 }
 
 // name begins to make the name of the log durable and to record it in the manifest, unless that has begun. The log has

@@ -61,6 +61,9 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 		}
 		if free >= need {
 			w.roomFor = min((free-need)/spareParts, spareMost)
+			if w.scarce = w.roomFor < spareMost; w.scarce && w.log != nil {
+				w.log.w.StopReserving() // a crash would leave a log with space that its table needs
+			}
 			return nil
 		}
 		if w.roomFor = 0; unflushed == 0 {

@@ -119,6 +119,16 @@ func TestWhereNothingIsReservedTheLogGrows(t *testing.T) {
 	}
 }
 
+func TestNothingIsReservedOnceThatIsStopped(t *testing.T) {
+	f := new(reservingFile)
+	w := newReserving(t, f)
+	w.StopReserving()
+	appendAll(t, w, strings.Repeat("a", firstReserve), strings.Repeat("b", firstReserve))
+	if len(f.reserves) != 1 || int64(len(f.data)) != w.Size() {
+		t.Errorf("asked %d times, %d bytes in the file, %d in the log", len(f.reserves), len(f.data), w.Size())
+	}
+}
+
 func TestWhatIsLeftOfADiskIsWritten(t *testing.T) {
 	for _, most := range []int{0, 1, 3} { // number of successful reservations
 		f := &reservingFile{}

@@ -35,9 +35,9 @@ const (
 
 // A Writer appends to one log.
 //
-//	NewWriter (Append | Sync | SyncTo | SetOlderDurable)* Close
+//	NewWriter (Append | StopReserving | Sync | SyncTo | SetOlderDurable)* Close
 //
-// Only one goroutine at a time may call Append; all other methods may be called at any time by any. The first error of
+// Only one goroutine at a time may call Append or StopReserving; all other methods may be called at any time by any. The first error of
 // a write or a sync stays: from then on the content of the file is unknown, nothing more is written, and Append and
 // Sync return that error (I5, I21).
 type Writer struct {
@@ -155,6 +155,9 @@ func (w *Writer) reserveFor(offset, end int64) {
 	}
 	w.reserved, w.nextReserve = offset+w.nextReserve, min(2*w.nextReserve, maxReserve)
 }
+
+// StopReserving makes the Writer reserve no more space.
+func (w *Writer) StopReserving() { w.reserver = nil }
 
 func (w *Writer) write(b []byte) error {
 	n, err := w.f.Write(b)
