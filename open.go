@@ -78,7 +78,7 @@ func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 	db.tree = tree.New(config)
 	db.share, err = pool.Join(budget.Config{
 		Tree: db.tree, MemtableSize: opts.MemtableSize, ReadOnly: opts.ReadOnly,
-		Scaled:  options == nil || options.MemtableSize == 0,
+		Scaled:  (options == nil || options.MemtableSize == 0) && opts.MemtableSize < maxMemtable,
 		Planner: opts.planner(), Plans: plans, Prefix: opts.FilterPrefix.rule, Observer: &db.report,
 	})
 	if err == nil {

@@ -22,6 +22,7 @@ const (
 	MaxBatchSize = batch.MaxSize     // bytes of keys, values and their lengths: 128 MiB
 	MaxMarkSize  = batch.MaxMark     // bytes: 256
 	minMemtable  = 16 << 10          // the smallest MemtableSize
+	maxMemtable  = 1 << 30           // the largest one, on any machine
 	minBaseLevel = 64 << 10
 	maxBaseLevel = 1 << 40
 )
@@ -167,8 +168,9 @@ type Options struct {
 	MaxOpenFiles int
 
 	// MemtableSize is the number of bytes of writes collected in memory before they become a table, between 16 KiB
-	// and a quarter of the available memory (one memtable fills while another is flushed). 0 means a quarter of
-	// MemoryBudget, or a 64th of the memory of Resources, so that sixteen stores fit.
+	// and a quarter of the available memory (one memtable fills while another is flushed), and at most 1 GiB. 0 means a
+	// quarter of MemoryBudget, or a 64th of the memory of Resources, so that sixteen stores fit, or 1 GiB if that is
+	// less.
 	MemtableSize int64
 	// BlockSize is the size of a data block in bytes before compression, between 256 bytes and 1 MiB. 0 means 4096. A
 	// larger entry gets a block of its own.
@@ -241,11 +243,11 @@ func (o *Options) withDefaults() Options {
 	plan := d.planOptions().WithDefaults()
 	d.FilterFPR, d.LevelRatio = plan.FPR, plan.Ratio
 	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it
-		d.MemtableSize = cmp.Or(d.MemtableSize, max(d.Resources.pool.Memory/sharedMemtables, minMemtable))
+		d.MemtableSize = cmp.Or(d.MemtableSize, min(max(d.Resources.pool.Memory/sharedMemtables, minMemtable), maxMemtable))
 		d.Compactions = cmp.Or(d.Compactions, 1)
 	} else if d.Resources == nil {
 		d.MemoryBudget = cmp.Or(d.MemoryBudget, filterplan.DefaultBudget)
-		d.MemtableSize = cmp.Or(d.MemtableSize, d.MemoryBudget/4)
+		d.MemtableSize = cmp.Or(d.MemtableSize, min(d.MemoryBudget/4, maxMemtable))
 		d.MaxMappedBytes = cmp.Or(d.MaxMappedBytes, defaultMapped)
 		d.MaxOpenFiles = cmp.Or(d.MaxOpenFiles, defaultOpenFiles)
 		d.Compactions = cmp.Or(d.Compactions, min(runtime.GOMAXPROCS(0), 4))
@@ -292,7 +294,7 @@ func (o *Options) check() error {
 		{"FilterKind", int64(o.FilterKind), int64(FilterAuto), int64(FilterBloom)},
 		{"MemoryBudget", memory, filterplan.MinBudget, maxMemory},
 		{"MaxMappedBytes", max(mapped, -1), -1, maxMemory},
-		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, 1<<30)},
+		{"MemtableSize", o.MemtableSize, minMemtable, min(memory/4, maxMemtable)},
 		{"BaseLevelSize", o.BaseLevelSize, minBaseLevel, maxBaseLevel},
 		{"Compactions", int64(o.Compactions), 1, 64},
 		{"CompactionRate", o.CompactionRate, 0, 1 << 40},

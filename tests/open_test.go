@@ -38,16 +38,27 @@ func refuseChanges(t *testing.T, fsys vfs.FS) vfs.FS {
 func TestOptionsOfAStoreAreThoseInEffect(t *testing.T) {
 	resources, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 64 << 20})
 	must(t, err)
-	for _, given := range []bloomkv.Options{
-		{}, {FilterFPR: 0.25, MemoryBudget: 16 << 20}, {FilterMemory: 1 << 20}, {Resources: resources},
+	large, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 65 << 30})
+	must(t, err)
+	for _, c := range []struct {
+		given    bloomkv.Options
+		memtable int64
+	}{
+		{bloomkv.Options{}, 16 << 20},
+		{bloomkv.Options{FilterFPR: 0.25, MemoryBudget: 16 << 20}, 4 << 20},
+		{bloomkv.Options{FilterMemory: 1 << 20}, 16 << 20},
+		{bloomkv.Options{MemoryBudget: 5 << 30}, 1 << 30}, // the most, as with large
+		{bloomkv.Options{Resources: resources}, 1 << 20},
+		{bloomkv.Options{Resources: large}, 1 << 30},
 	} {
+		given := c.given
 		given.FS = vfstest.NewMem()
 		db := storetest.Open(t, "db", &given)
 		o := db.Options()
 		must(t, db.Close())
-		if o.FS != given.FS || o.LevelRatio != 10 || o.MemtableSize == 0 || o.Logger == nil || o.Compactions == 0 ||
-			o.FilterMemory != given.FilterMemory || given.FilterFPR != 0 && o.FilterFPR != given.FilterFPR ||
-			(o.MemoryBudget == 0) != (o.Resources != nil) {
+		if o.FS != given.FS || o.LevelRatio != 10 || o.MemtableSize != c.memtable || o.Logger == nil ||
+			o.Compactions == 0 || o.FilterMemory != given.FilterMemory ||
+			given.FilterFPR != 0 && o.FilterFPR != given.FilterFPR || (o.MemoryBudget == 0) != (o.Resources != nil) {
 			t.Errorf("given %+v: got %+v", given, o)
 		}
 		o.FS = vfstest.NewMem()
