@@ -23,7 +23,10 @@ const (
 	Idle
 )
 
-// share returns the share of the budget that filters cannot have.
+// mostShared is the budget from which on memtables take no more of it: by default the two have at most 1 GiB each.
+const mostShared = 4 << 30
+
+// share returns the share of the budget, up to mostShared, that filters cannot have.
 func (u Use) share() float64 {
 	if u == Idle {
 		return 1. / 16
@@ -32,17 +35,22 @@ func (u Use) share() float64 {
 }
 
 // Free returns the bytes of a budget that memtables leave.
-func (u Use) Free(budget int64) int64 { return filterplan.Left(budget, 0, u.share()) }
+func (u Use) Free(budget int64) int64 {
+	return filterplan.Left(min(budget, mostShared), 0, u.share()) + max(budget-mostShared, 0)
+}
 
 // Space returns the bytes that filters may take of a budget, of which other parts than memtables take fixed bytes.
 func (u Use) Space(budget, fixed int64) int64 {
-	return filterplan.Space(filterplan.Left(budget, fixed, u.share()))
+	return filterplan.Space(u.Free(budget) - fixed)
 }
 
 // Budget returns the smallest budget that holds filters of the given bytes, beside fixed ones: see
 // filterplan.BudgetFor.
 func (u Use) Budget(filters, fixed int64) int64 {
-	return filterplan.BudgetFor(filters, fixed, u.share())
+	if budget := filterplan.BudgetFor(filters, fixed, u.share()); budget <= mostShared {
+		return budget
+	}
+	return filterplan.BudgetFor(filters, fixed+int64(u.share()*mostShared), 0)
 }
 
 // A Forecast is what a store at rest promises with a MemoryBudget and default options for memory. All its filters were

@@ -73,6 +73,28 @@ func TestAForecastIsKeptUpToWhatABudgetHolds(t *testing.T) {
 	}
 }
 
+// TestMemtablesOfLargeBudgetsTakeAsMuchAsTheyMay compares budgets below, at and above the largest of which memtables
+// take a share, and finds each as the smallest one for the filters that it holds.
+func TestMemtablesOfLargeBudgetsTakeAsMuchAsTheyMay(t *testing.T) {
+	const mib, gib = 1 << 20, 1 << 30
+	for _, c := range []struct{ budget, writing, idle int64 }{
+		{2 * gib, 1 * gib, 2*gib - 128*mib},
+		{4 * gib, 2 * gib, 4*gib - 256*mib},
+		{4*gib + mib, 2*gib + mib, 4*gib + mib - 256*mib},
+		{16 * gib, 14 * gib, 16*gib - 256*mib},
+	} {
+		for u, want := range map[Use]int64{Writing: c.writing, Idle: c.idle} {
+			if got := u.Free(c.budget); got != want {
+				t.Errorf("use %d: memtables leave %d of %d bytes, want %d", u, got, c.budget, want)
+			}
+			const fixed = 100 * mib
+			if got := u.Budget(u.Space(c.budget, fixed), fixed); got != c.budget {
+				t.Errorf("use %d: what %d bytes hold needs %d", u, c.budget, got)
+			}
+		}
+	}
+}
+
 // TestAForecastRisesSmoothly has no cliff where memory becomes short: with a quarter more keys, lookups of absent keys
 // never use more than six times the reads, and a budget of 64 MiB keeps much for 100 million keys.
 func TestAForecastRisesSmoothly(t *testing.T) {
