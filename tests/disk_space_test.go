@@ -323,6 +323,25 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 	}
 }
 
+// TestMarksAloneDoNotFillADisk writes more marks than the disk has space for: the newest is enough.
+func TestMarksAloneDoNotFillADisk(t *testing.T) {
+	disk := newDisk(vfstest.NewMem(), 300<<10)
+	o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync}
+	db := storetest.Open(t, "db", o)
+	mark := make([]byte, bloomkv.MaxMarkSize)
+	for i := range 3000 {
+		var b bloomkv.Batch
+		b.SetMark(fmt.Appendf(mark[:0], "%0*d", len(mark), i))
+		if err := db.Apply(&b); err != nil {
+			t.Fatalf("mark %d: %v", i, err)
+		}
+	}
+	if got, err := db.Mark(); err != nil || string(got) != fmt.Sprintf("%0*d", len(mark), 2999) {
+		t.Errorf("the mark is %q, %v", got, err)
+	}
+	must(t, db.Close())
+}
+
 // TestAFlushWaitsForDiskSpace has no space for tables, as when another program fills the disk. Writes fail once the
 // memtable is full, reads go on, and the store takes writes again as soon as there is space.
 func TestAFlushWaitsForDiskSpace(t *testing.T) {

@@ -35,7 +35,7 @@ type Writer struct {
 	mu      step.Mutex // the order of writes; guards what follows
 	log     *logFile   // nil until the next write
 	base    *logBase   // what synced writes in the next log wait for
-	lastLog int64      // bytes of the log before; 0 if there was none
+	frozen  *logFile   // the log before; nil if there was none
 	lastSeq ikey.Seq
 	mark    batch.Mark // the newest of the memtable's, none if its Seq is 0
 	framed  []byte     // the record of the last group, after space for its header; reused

@@ -87,7 +87,7 @@ func (w *Writer) rotate() {
 	var frozen tree.Log // nil if log is nil, not an interface of a nil *logFile
 	if log != nil {
 		frozen = log
-		w.base, w.lastLog = log.retire(), log.w.Size()
+		w.base, w.frozen = log.retire(), log
 	}
 	step.At("commit: freeze")
 	w.Tree.Freeze(frozen, w.lastSeq, w.mark, w.MemtableSize)

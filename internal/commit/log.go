@@ -23,6 +23,7 @@ type logFile struct {
 	*logBase
 
 	retired chan struct{} // closed once the file is closed
+	removed chan struct{} // closed once the file is removed, or that has failed
 }
 
 // A logBase is what a log depends on: its own name, its first record and every older log. based is closed once they are
@@ -61,7 +62,8 @@ func (w *Writer) ensureLog() error {
 		return err
 	}
 	l := &logFile{
-		writer: w, w: log, logBase: &logBase{based: make(chan struct{})}, retired: make(chan struct{}),
+		writer: w, w: log, logBase: &logBase{based: make(chan struct{})},
+		retired: make(chan struct{}), removed: make(chan struct{}),
 	}
 	w.log = l
 	w.Tree.SetActive(l)
@@ -73,7 +75,11 @@ func (w *Writer) newLog(file vfs.File, number, id uint64) (*wal.Writer, error) {
 	if w.scarce {
 		return wal.NewWriter(file, number, id)
 	}
-	return wal.NewReserving(file, number, id, w.lastLog)
+	expected := int64(0)
+	if w.frozen != nil {
+		expected = w.frozen.w.Size()
+	}
+	return wal.NewReserving(file, number, id, expected)
 }
 
 // name begins to make the name of the log durable and to record it in the manifest, unless that has begun. The log has
@@ -176,4 +182,5 @@ func (l *logFile) retire() *logBase {
 func (l *logFile) Remove() {
 	step.Take(l.retired)
 	_ = l.writer.Tree.Remove(filename.Make(l.writer.Dir, filename.Log, l.Number()))
+	close(l.removed)
 }

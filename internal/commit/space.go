@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -42,12 +43,12 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 		kept = rangesKept
 	}
 	for {
-		mem, unflushed := w.Tree.Load().Mem, w.Tree.Load().Unflushed()
+		state := w.Tree.Load()
 		logged := int64(0)
 		if w.log != nil {
 			logged = w.log.w.Size()
 		}
-		table := inBlocks(unflushed + size)
+		table := inBlocks(state.Unflushed() + size)
 		need := inBlocks(logged+size) - inBlocks(logged) + kept + table
 		n, err := fsys.FreeSpace(w.Dir)
 		if err != nil {
@@ -66,18 +67,22 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 			}
 			return nil
 		}
-		if w.roomFor = 0; unflushed == 0 {
+		empty := w.empty(state.Mem) // marks are in the log alone
+		if w.roomFor = 0; empty && len(state.Frozen) == 0 {
 			return fmt.Errorf("bloomkv: %s: %w: %d bytes are free, a write of %d bytes may need %d",
 				w.Dir, vfs.ErrNoSpace, free, size, need)
 		}
 		if err := w.waitToFreeze(context.Background()); err != nil {
 			return err
 		}
-		if !w.empty(mem) {
+		if !empty {
 			w.rotate()
 		}
 		if err := w.Tree.WaitFlushed(context.Background(), w.lastSeq); err != nil {
 			return err
+		}
+		if w.frozen != nil {
+			step.Take(w.frozen.removed)
 		}
 	}
 }
