@@ -338,7 +338,7 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 
 // appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built
 // at a bounded cost. It measures the result: a unit that misses its rate by little gets a few more blocks; one that
-// misses it by much, because keys crowd, gets more slots.
+// misses it by much, because keys crowd, or that has all the columns there are, gets more slots.
 func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
 	b.ribbon.scratch = b.Scratch
 	defer b.ribbon.end()
@@ -367,7 +367,7 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 			columns := int(shape.columns) //nolint:gosec // ≤ maxColumns
 			return dst, UnitHeader{Columns: columns, Overhead: overhead, Blocks: blocks}, true
 		}
-		if measured < 1.05*rate && target > 0.9*rate {
+		if measured < 1.05*rate && target > 0.9*rate && !shape.widest() {
 			for next := shape; next == shape; {
 				target *= ribbonMargin * rate / measured
 				next, _ = planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length

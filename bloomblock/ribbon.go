@@ -105,6 +105,9 @@ func (s *ribbonShape) rate() float64 {
 	return math.Ldexp(1-wide/2, -int(s.columns)) //nolint:gosec // ≤ maxColumns
 }
 
+// widest reports whether no unit of the same keys has more columns.
+func (s *ribbonShape) widest() bool { return s.columns == maxColumns && s.wide == s.segments }
+
 // narrower returns the shape of the same keys with the given number of columns, and its size in blocks. The words up to
 // a whole block are columns of its front part, as in any unit.
 func (s *ribbonShape) narrower(keys uint64, columns, overhead int) (narrow ribbonShape, blocks uint64) {

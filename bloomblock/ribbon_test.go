@@ -54,6 +54,20 @@ func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
 	}
 }
 
+// TestAWidestRibbonThatMissesItsRateGetsMoreSlots: there is no shape with more columns, which a Builder must not look
+// for.
+func TestAWidestRibbonThatMissesItsRateGetsMoreSlots(t *testing.T) {
+	b := Builder{}
+	for i := range uint64(100_000) { // one of 30 sets: its rate is 1.016 of that of random bits
+		b.Add(Hash((13<<40 + i) * mulFields).Next())
+	}
+	h, err := ParseHeader(b.AppendBlock(nil, ribbonOf(t, BestRibbonRate)))
+	must(t, err)
+	if u := h.Units[0]; u.Columns != maxColumns || u.Overhead != usualOverhead+1 {
+		t.Errorf("%d columns, %d %% overhead, want %d and %d", u.Columns, u.Overhead, maxColumns, usualOverhead+1)
+	}
+}
+
 func TestARibbonIsSmallerThanABloomFilterOrIsOne(t *testing.T) {
 	for _, rate := range []float64{0.3, 0.1, 0.05, 0.00855, 0.001, 0.0001, BestRibbonRate} {
 		bloom, err := ParamsNested(rate)
