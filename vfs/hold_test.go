@@ -197,6 +197,26 @@ func TestTheWorkingDirectoryIsHeld(t *testing.T) {
 	must(t, vfs.OS.(io.Closer).Close()) //nolint:errcheck,forcetypeassert // which holds nothing
 }
 
+// TestNamesAboveAHeldDirectory: a name that begins with the held one, "..", may still be outside.
+func TestNamesAboveAHeldDirectory(t *testing.T) {
+	base := t.TempDir()
+	sub := filepath.Join(base, "store", "sub")
+	must(t, os.MkdirAll(sub, 0o700))
+	t.Chdir(sub)
+	held, err := vfs.Hold(vfs.OS, "..")
+	must(t, err)
+	above := filepath.Join("..", "..")
+	must(t, held.Mkdir(filepath.Join(above, "copy")))
+	must(t, held.Mkdir(filepath.Join("..", "..inside")))
+	must(t, held.SyncDir(above))
+	for dir, want := range map[string][]string{above: {"copy", "store"}, "..": {"..inside", "sub"}} {
+		if names, err := held.List(dir); err != nil || !slices.Equal(names, want) {
+			t.Errorf("%s has %v, %v, want %v", dir, names, err, want)
+		}
+	}
+	must(t, held.Close())
+}
+
 func TestAnFSThatHoldsNothing(t *testing.T) {
 	held, err := vfs.Hold(foreign{vfs.OS}, "absent")
 	must(t, err)

@@ -77,7 +77,8 @@ func (h *heldDir) base(name string) (base string, ok bool) {
 	if !os.IsPathSeparator(dir[len(dir)-1]) { // only that of a root ends with it
 		dir += string(filepath.Separator)
 	}
-	return strings.CutPrefix(name, dir)
+	base, ok = strings.CutPrefix(name, dir)
+	return base, ok && filepath.IsLocal(base) // "../.." is not in ".."
 }
 
 // named returns an error of an operation in a held directory with the name that the caller knows.
