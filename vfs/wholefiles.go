@@ -75,6 +75,9 @@ func WriteFileAtomic(fsys FS, dir, tmpName, name string, data []byte) error {
 func MkdirAll(fsys FS, dir string) error {
 	dir = filepath.Clean(dir)
 	parent := filepath.Dir(dir)
+	if base := filepath.Base(dir); base == "." || base == ".." {
+		parent = filepath.Join(dir, "..") // Dir of these is "."
+	}
 	err := fsys.Mkdir(dir)
 	if errors.Is(err, fs.ErrNotExist) && parent != dir {
 		if err = MkdirAll(fsys, parent); err != nil {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -160,6 +161,27 @@ func TestMkdirAllReportsEveryError(t *testing.T) {
 		}), filepath.FromSlash(c.dir))
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s, where %v of %s fails: %v, want %v", c.dir, c.kind, c.name, err, c.want)
+		}
+	}
+}
+
+// TestMkdirAllOfTheWorkingDirectory syncs the directory that has the name.
+func TestMkdirAllOfTheWorkingDirectory(t *testing.T) {
+	up := func(n int) string { return filepath.Join(slices.Repeat([]string{".."}, n)...) }
+	for dir, want := range map[string]string{
+		".": up(1), "": up(1), up(1): up(2), up(2): up(3), filepath.Join(up(1), "a"): up(1), "a": ".",
+	} {
+		m := vfstest.NewMem()
+		must(t, m.Mkdir("a"))
+		var synced []string
+		must(t, vfs.MkdirAll(vfstest.NewHook(m, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpSyncDir {
+				synced = append(synced, op.Name)
+			}
+			return nil
+		}), dir))
+		if !slices.Equal(synced, []string{want}) {
+			t.Errorf("%q: %q were synced, want %q", dir, synced, want)
 		}
 	}
 }
