@@ -561,3 +561,30 @@ func BenchmarkCrash(b *testing.B) {
 		})
 	}
 }
+
+// TestANameThatWasMadeAgainMayBeThere: a rename to another directory makes the changes of its old name durable, but not
+// the later ones, which a crash may still keep in part.
+func TestANameThatWasMadeAgainMayBeThere(t *testing.T) {
+	m := vfstest.NewMem()
+	must(t, m.Mkdir("p"))
+	must(t, m.Mkdir("q"))
+	must(t, m.SyncDir(""))
+	from, to := filepath.Join("p", "a"), filepath.Join("q", "b")
+	puts(t, m, from, "old")
+	must(t, m.Rename(from, to))
+	puts(t, m, from, "new")
+	must(t, m.Remove(from))
+	must(t, m.SyncDir("q"))
+	c := m.Crash(func(u vfstest.Unsynced) bool { return u.Op != vfstest.OpRemove })
+	if got := get(t, c, from); got != "new" {
+		t.Errorf("the name holds %s, want new", got)
+	}
+	var found []string
+	for c := range m.Crashes() {
+		found = append(found, get(t, c, from))
+	}
+	slices.Sort(found)
+	if found = slices.Compact(found); !slices.Equal(found, []string{"-", "new"}) {
+		t.Errorf("after crashes the name holds %q, want nothing or new", found)
+	}
+}

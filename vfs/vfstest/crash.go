@@ -161,7 +161,9 @@ type crash struct {
 func (c *crash) dir(old *inode, path string) *inode {
 	left := newDir(old.made)
 	kept := c.kept[old]
-	for _, name := range slices.Sorted(maps.Keys(old.names)) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(old.names)), maps.Keys(kept))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		node, ok := kept[name]
 		if !ok {
 			node = old.names[name].durable
