@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"runtime"
+	"slices"
 	"syscall"
 )
 
@@ -38,8 +39,21 @@ func (noSpaceError) Error() string { return "not enough disk space" }
 func (noSpaceError) Is(target error) bool { return target == error(syscall.ENOSPC) }
 
 // IsNoSpace reports whether an error says that a file system, or the quota of a user, has no space left.
-func IsNoSpace(err error) bool {
-	const diskFull = syscall.Errno(112) // of Windows
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
-		runtime.GOOS == "windows" && errors.Is(err, diskFull)
+func IsNoSpace(err error) bool { return isNoSpace(err, runtime.GOOS) }
+
+// isNoSpace implements IsNoSpace for errors of the given system.
+func isNoSpace(err error, goos string) bool {
+	known := [...]error{syscall.ENOSPC, syscall.EDQUOT, handleDiskFull, diskFull, diskQuotaExceeded}
+	n := len(known)
+	if goos != "windows" {
+		n = 2 // the others mean something else
+	}
+	return slices.ContainsFunc(known[:n], func(target error) bool { return errors.Is(err, target) })
 }
+
+// Errors of Windows.
+const (
+	handleDiskFull    = syscall.Errno(39)
+	diskFull          = syscall.Errno(112)
+	diskQuotaExceeded = syscall.Errno(1295)
+)
