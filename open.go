@@ -105,8 +105,10 @@ func (o *Options) mode() recovery.Mode {
 //	load     the manifest, and a list of the files. Data without CURRENT is refused (I18).
 //	create   the first manifest of a new store (I14).
 //	check    whether the files are those of the manifest (I15): last if replay writes nothing, since many take long.
-//	clear    the tables of unfinished work, whose space replay may need (I22).
-//	replay   the logs into tables, once all were read and are intact (I8, I10); then the newest mark is durable (I36).
+//	read     the logs, whether they are intact (I8).
+//	clear    the tables of unfinished work, whose space replay may need (I22). While a log is damaged they may be all
+//	         that is left of what it had.
+//	replay   the logs into tables (I10); then the newest mark is durable (I36).
 //	begin    the first state: readers see what was recovered (I3).
 //	remove   the files whose numbers are out of use (I19).
 //
@@ -143,7 +145,7 @@ func (db *DB) recover(ctx context.Context) error {
 				return err
 			}
 			if !db.opts.ReadOnly {
-				found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report)
+				r.Clear = func() { found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report) }
 			}
 		}
 		if replayed, err = r.Run(ctx, logs); err != nil {

@@ -1,10 +1,13 @@
 package tests
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
+	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -162,6 +166,46 @@ func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 			must(t, db.Close())
 		})
 	}
+}
+
+// TestUnfinishedTablesStayWhileALogIsDamaged opens a store whose flush was not finished and whose log was damaged then:
+// the table, which no manifest names, has all that the log had.
+func TestUnfinishedTablesStayWhileALogIsDamaged(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: mem})
+	must(t, db.Put([]byte("key"), []byte("value")))
+	image := mem.Kill()
+	must(t, db.Flush(t.Context()))
+	table := db.Tables()[0].File
+	flushed, err := vfs.ReadFile(mem, filepath.Join("db", table), 1<<20)
+	must(t, err)
+	must(t, db.Close())
+	f, err := image.Create(filepath.Join("db", table))
+	must(t, err)
+	_, err = f.Write(flushed)
+	must(t, errors.Join(err, f.Close()))
+	for name := range filesIn(t, image) {
+		if strings.HasSuffix(name, ".log") {
+			storetest.Rewrite(t, image, filepath.Join("db", name), func(b []byte) []byte {
+				b[bytes.Index(b, []byte("value"))] ^= 1
+				return b
+			})
+		}
+	}
+	before := filesIn(t, image)
+	if _, err := bloomkv.Open("db", &bloomkv.Options{FS: image}); !errors.Is(err, bloomkv.ErrCorruption) {
+		t.Fatalf("Open: %v, want damage", err)
+	}
+	if after := filesIn(t, image); !maps.Equal(before, after) {
+		t.Errorf("Open has left %v of %v", slices.Sorted(maps.Keys(after)), slices.Sorted(maps.Keys(before)))
+	}
+	_, err = salvage.Run(t.Context(), "db", "new", salvage.Options{Store: &bloomkv.Options{FS: image}})
+	must(t, err)
+	db = storetest.Open(t, "new", &bloomkv.Options{FS: image})
+	if v, err := db.Get([]byte("key")); string(v) != "value" {
+		t.Errorf("salvaged %q, %v", v, err)
+	}
+	must(t, db.Close())
 }
 
 // A fullDisk is a file system in memory of a limited size, in blocks of 4 KiB.

@@ -23,6 +23,7 @@ type Replay struct {
 	MemtableSize int64           // bytes
 	Env          compaction.Env  // of new tables
 	Manifest     Manifest        // nil if nothing may be changed
+	Clear        func()          // if not nil, called before anything is written, once all logs are known to be intact
 	Observer     Observer
 
 	mem    *memtable.Table
@@ -59,13 +60,16 @@ type Replayed struct {
 
 // Run replays the given logs, ascending by number. When ctx ends, it stops as an error stops it.
 func (r *Replay) Run(ctx context.Context, logs []uint64) (Replayed, error) {
-	if len(logs) == 0 {
-		return Replayed{nil, r.Logs.Last, r.Mark}, nil
-	}
 	// Damage is found before the first change. Writes after a gap are newer than those lost in it, and are discarded.
 	counted, err := r.Logs.Check(logs, r.Strict)
 	if err != nil {
 		return Replayed{}, err
+	}
+	if r.Clear != nil {
+		r.Clear()
+	}
+	if len(logs) == 0 {
+		return Replayed{nil, r.Logs.Last, r.Mark}, nil
 	}
 	if r.Logs.Newest.Seq > 0 {
 		r.Mark = r.Logs.Newest
