@@ -399,10 +399,12 @@ func (o *object) check(t *stream.Table) error {
 // bloomkv.Check does. The error joins all damage and all that is missing, by object. progress, if not nil, is called
 // with the number of tables read and that of all.
 func Verify(ctx context.Context, s Storage, progress func(done, total uint64)) error {
-	need, damage, err := referenced(ctx, s)
+	all, others, err := list(ctx, s)
 	if err != nil {
 		return err
 	}
+	need, damage := referenced(ctx, s, all)
+	damage = append(damage, unknown(others)...)
 	o := &object{ctx: ctx, s: s}
 	buf := make([]byte, 256<<10)
 	for i, t := range need {
@@ -428,19 +430,19 @@ func Verify(ctx context.Context, s Storage, progress func(done, total uint64)) e
 	return errors.Join(append(damage, o.close())...)
 }
 
-// referenced returns the tables of all generations, each once. damage has an error for each generation that cannot be
-// read, and for each object beside them, which may be a generation of a later version.
-func referenced(ctx context.Context, s Storage) (need []stream.Table, damage []error, err error) {
-	all, others, err := list(ctx, s)
-	if err != nil {
-		return nil, nil, err
-	}
+// unknown returns an error for each object beside the generations, which may be a generation of a later version.
+func unknown(others []string) (errs []error) {
 	for _, name := range others {
 		name = words.Escaped([]byte(name), words.KeyLimit)
-		damage = append(damage, fmt.Errorf("%s: not the name of a generation", name))
+		errs = append(errs, fmt.Errorf("%s: not the name of a generation", name))
 	}
+	return errs
+}
+
+// referenced returns the tables of generations, each once. damage has an error for each generation that cannot be read.
+func referenced(ctx context.Context, s Storage, of []uint64) (need []stream.Table, damage []error) {
 	seen := map[stream.ID]bool{}
-	for _, n := range all {
+	for _, n := range of {
 		h, err := header(ctx, s, n)
 		if err != nil {
 			damage = append(damage, err)
@@ -453,27 +455,31 @@ func referenced(ctx context.Context, s Storage) (need []stream.Table, damage []e
 			}
 		}
 	}
-	return need, damage, nil
+	return need, damage
 }
 
 // Prune removes all but the newest keep generations, at least 1, and then the tables that no generation needs, also
-// those that an interrupted backup has left. If a generation that stays cannot be read, or an object beside the
-// generations has another name, no table is removed.
+// those that an interrupted backup has left. If the list of tables of a generation that stays cannot be read, nothing
+// is removed. If an object beside the generations has another name, no table is removed.
 func Prune(ctx context.Context, s Storage, keep int) error {
 	if keep < 1 {
 		return fmt.Errorf("backup: keep %d generations, want at least 1", keep)
 	}
-	all, err := List(ctx, s)
+	all, others, err := list(ctx, s)
 	if err != nil {
 		return err
 	}
-	for _, n := range all[:max(0, len(all)-keep)] {
+	old := max(0, len(all)-keep)
+	need, damage := referenced(ctx, s, all[old:])
+	if err := errors.Join(damage...); err != nil {
+		return err
+	}
+	for _, n := range all[:old] {
 		if err := s.Delete(ctx, generationName(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	need, damage, err := referenced(ctx, s)
-	if err = errors.Join(append(damage, err)...); err != nil {
+	if err := errors.Join(unknown(others)...); err != nil {
 		return err
 	}
 	has, err := stored(ctx, s)

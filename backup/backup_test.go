@@ -387,6 +387,30 @@ func TestAStorageThatRefusesLeavesNothingRunning(t *testing.T) {
 	})
 }
 
+// TestAPruneKeepsOldGenerationsWhileANewOneCannotBeRead damages the newest generation, the only one that would stay.
+func TestAPruneKeepsOldGenerationsWhileANewOneCannotBeRead(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
+	db, write := written(t)
+	want := write()
+	for range 2 {
+		_, err := backup.Make(ctx, db, d)
+		must(t, err)
+		write()
+	}
+	const newest = "generations/00000002"
+	damaged := content(t, d, newest)
+	damaged[len(damaged)/2] ^= 1
+	must(t, d.Put(ctx, newest, bytes.NewReader(damaged)))
+	if err := backup.Prune(ctx, d, 1); !errors.Is(err, bloomkv.ErrCorruption) ||
+		!strings.Contains(err.Error(), newest) {
+		t.Errorf("Prune: %v, want damage of the generation that would stay", err)
+	}
+	if err := restores(d, 1, want); err != nil {
+		t.Errorf("the old generation: %v", err)
+	}
+	must(t, errors.Join(d.Close(), db.Close()))
+}
+
 func TestRemovalSparesGenerationsOfLaterVersions(t *testing.T) {
 	ctx, d := t.Context(), open(t, vfstest.NewMem())
 	db, write := written(t)
