@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"bytes"
 	"errors"
 	"fmt"
@@ -202,6 +203,17 @@ func TestAnIngestOfNothingSetsAndRemovesTheMark(t *testing.T) {
 	if err := db.Ingest(t.Context(), pairs, long); !errors.Is(err, bloomkv.ErrTooLarge) || len(db.Tables()) > 0 {
 		t.Errorf("a mark that is too long: %v, %d tables", err, len(db.Tables()))
 	}
+	must(t, db.Close())
+}
+
+func TestAnIngestOfNothingSetsNoMarkAfterItsContext(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	ends := func(func(bloomkv.KV, error) bool) { cancel() }
+	if err := db.Ingest(ctx, ends, bloomkv.IngestOptions{Mark: []byte("m")}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	wantMark(t, "after the context", db.Mark, "")
 	must(t, db.Close())
 }
 

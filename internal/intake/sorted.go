@@ -67,6 +67,9 @@ func Sorted[KV ~struct{ Key, Value []byte }](
 		last = append(last[:0], kv.Key...)
 		n++
 	}
+	if err := ctx.Err(); err != nil { // perhaps there was no key
+		return nil, err
+	}
 	finished = true
 	return load.Finish(ctx)
 }
