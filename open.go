@@ -106,8 +106,8 @@ func (o *Options) mode() recovery.Mode {
 //	create   the first manifest of a new store (I14).
 //	check    whether the files are those of the manifest (I15): last if replay writes nothing, since many take long.
 //	read     the logs, whether they are intact (I8).
-//	clear    the tables of unfinished work, whose space replay may need (I22). While a log is damaged they may be all
-//	         that is left of what it had.
+//	clear    the tables of unfinished work, whose space replay or a manifest may need (I22): last if replay writes
+//	         nothing. While a log is damaged they may be all that is left of what it had.
 //	replay   the logs into tables (I10); then the newest mark is durable (I36).
 //	begin    the first state: readers see what was recovered (I3).
 //	remove   the files whose numbers are out of use (I19).
@@ -121,6 +121,11 @@ func (db *DB) recover(ctx context.Context) error {
 		return err
 	}
 	check := sync.OnceValue(func() error { return found.Check(recorded) })
+	removeUnfinished := sync.OnceFunc(func() {
+		if recorded != nil {
+			found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report)
+		}
+	})
 	var replayed recovery.Replayed
 	if recorded == nil {
 		seed := cmp.Or(bloomblock.Seed(db.opts.FilterSeed), bloomblock.NewSeed())
@@ -145,7 +150,7 @@ func (db *DB) recover(ctx context.Context) error {
 				return err
 			}
 			if !db.opts.ReadOnly {
-				r.Clear = func() { found.RemoveUnfinished(db.home.FS, db.dir, recorded, &db.report) }
+				r.Clear = removeUnfinished
 			}
 		}
 		if replayed, err = r.Run(ctx, logs); err != nil {
@@ -172,7 +177,11 @@ func (db *DB) recover(ctx context.Context) error {
 	}
 	now, held := db.tree.Recorded()
 	defer db.tree.Release(held)
-	return found.RemoveOrphans(db.home.FS, db.dir, &now, db.tree.OwnManifest, &db.report)
+	own := func() (uint64, error) {
+		removeUnfinished() // they may take the space of the manifest
+		return db.tree.OwnManifest()
+	}
+	return found.RemoveOrphans(db.home.FS, db.dir, &now, own, &db.report)
 }
 
 // assemble prepares readers, writers and background work.

@@ -126,20 +126,24 @@ func TestACompactionThatWasPutOffIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten opens stores with a log, on a disk that is full as long as a
-// table that no manifest names is there.
+// TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten opens stores on a disk that is full as long as a table that no
+// manifest names is there.
 func TestWhatUnfinishedWorkLeftGoesBeforeAnythingIsWritten(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
-		opens      bool
+		log, opens bool
 	}{
-		{"a table that was never named", "db/000090.sst", true},
-		{"a file that is no table", "db/notes", false},
+		{"a table that was never named, and a log", "db/000090.sst", true, true},
+		{"a table that was never named, and no log", "db/000090.sst", false, true},
+		{"a file that is no table, and a log", "db/notes", true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			mem := vfstest.NewMem()
 			db := storetest.Open(t, "db", &bloomkv.Options{FS: mem})
 			must(t, db.Put([]byte("key"), []byte("value")))
+			if !c.log {
+				must(t, db.Flush(t.Context()))
+			}
 			left, err := mem.Create(c.file)
 			must(t, err)
 			must(t, left.Close())

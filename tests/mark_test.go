@@ -1,8 +1,8 @@
 package tests
 
 import (
-	"context"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
