@@ -35,7 +35,8 @@ type IngestOptions struct {
 //
 // After an error, or if ctx ends before the last step, the store is unchanged and no file is left. The exception is a
 // last step that fails and makes the store read-only: its files are then left for the next Open, which finds all of
-// the keys or none. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, and those of ctx and of the file system.
+// the keys or none. Other errors are ErrTooLarge, ErrReadOnly, ErrClosed, those of ctx and of the file system, and
+// ErrNoSpace if the disk would have too little space left for later writes.
 func (db *DB) Ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts IngestOptions) error {
 	if err := db.tree.Writable(); err != nil {
 		return err

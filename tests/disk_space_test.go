@@ -371,6 +371,72 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 	}
 }
 
+// TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little, so
+// that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
+func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
+	ctx, random := t.Context(), make([]byte, 100<<10) // values that do not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	pairs := map[string]string{}
+	for i := range 1000 {
+		pairs[fmt.Sprintf("key%04d", i)] = string(random[100*i:][:100])
+	}
+	from := storetest.OpenTiny(t)
+	must(t, from.Ingest(ctx, storetest.PairsOf(pairs), bloomkv.IngestOptions{}))
+	x, err := from.Export(ctx, bloomkv.ExportOptions{})
+	must(t, err)
+	var sent bytes.Buffer
+	_, err = x.WriteTo(&sent)
+	must(t, errors.Join(err, x.Close(), from.Close()))
+	for name, fill := range map[string]func(*bloomkv.DB) error{
+		"ingest": func(db *bloomkv.DB) error {
+			return db.Ingest(ctx, storetest.PairsOf(pairs), bloomkv.IngestOptions{})
+		},
+		"import": func(db *bloomkv.DB) error {
+			return db.Import(ctx, bytes.NewReader(sent.Bytes()), bloomkv.ImportOptions{Replace: true})
+		},
+	} {
+		// filled returns a store on a disk that has space for so many bytes after the call, and what there was before.
+		filled := func(space int64) (d *fullDisk, db *bloomkv.DB, before int64, err error) {
+			d = newDisk(vfstest.NewMem(), 1<<40)
+			db = storetest.Open(t, "db", &bloomkv.Options{FS: d})
+			must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(ctx)))
+			d.bytes.Add(space - d.free())
+			return d, db, d.free(), fill(db)
+		}
+		d, db, before, err := filled(1 << 30)
+		must(t, errors.Join(err, db.Close()))
+		took := before - d.free()
+		taken := false
+		for spare := int64(0); spare <= 64<<10; spare += 4 << 10 {
+			d, db, before, err := filled(took + spare)
+			switch {
+			case err == nil:
+				taken = true
+			case taken || !errors.Is(err, syscall.ENOSPC) || d.free() != before:
+				t.Errorf("%s with %d bytes to spare: %v; %d of %d bytes are left", name, spare, err, d.free(), before)
+			}
+			for i := 0; err == nil && i < 1000; i++ {
+				err = db.Put(fmt.Appendf(nil, "more%04d", i), random[100*i:][:100])
+			}
+			if !errors.Is(err, syscall.ENOSPC) || errors.Is(err, bloomkv.ErrReadOnly) {
+				t.Errorf("%s with %d bytes to spare, and then puts: %v", name, spare, err)
+			}
+			killed := newDisk(d.mem.Kill(), d.bytes.Load())
+			must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(ctx), db.Close()))
+			db, err = bloomkv.Open("db", &bloomkv.Options{FS: killed})
+			if err == nil {
+				err = errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(ctx), db.Close())
+			}
+			if err != nil {
+				t.Errorf("%s with %d bytes to spare, and after a crash: %v", name, spare, err)
+			}
+		}
+		if !taken {
+			t.Errorf("%s: 64 KiB to spare are not enough", name)
+		}
+	}
+}
+
 // TestMarksAloneDoNotFillADisk writes more marks than the disk has space for: the newest is enough.
 func TestMarksAloneDoNotFillADisk(t *testing.T) {
 	disk := newDisk(vfstest.NewMem(), 300<<10)

@@ -128,6 +128,7 @@ func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ike
 	if err == nil {
 		w.lastSeq = next
 	}
+	w.roomFor = 0 // the tables have taken disk space
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Ingest makes tables, which are in no state, the newest run of the store, under the sequence number seq, which is
@@ -34,6 +35,9 @@ func (s *Scheduler) Ingest(tables []*manifest.Table, seq ikey.Seq, mark []byte) 
 		t.MinSeq, t.MaxSeq = seq, seq
 		e.Added = append(e.Added, manifest.Added{Level: 0, Run: run, Table: t})
 	}
+	if err := s.leavesSpace(e); err != nil {
+		return errors.Join(err, s.Discard(tables))
+	}
 	return s.install(e, tree.Change{Seq: seq}, Counts{Ingests: 1, IngestBytes: sizeOf(tables)})
 }
 
@@ -47,7 +51,27 @@ func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) e
 	for level, t := range s.Tree.Load().Version.Tables() {
 		e.Deleted = append(e.Deleted, manifest.Deleted{Level: level, Number: t.Number})
 	}
+	if err := s.leavesSpace(e); err != nil {
+		tables := make([]*manifest.Table, len(added))
+		for i, a := range added {
+			tables[i] = a.Table
+		}
+		return errors.Join(err, s.Discard(tables))
+	}
 	return s.install(e, tree.Change{Seq: seq, Replace: true}, Counts{})
+}
+
+// leavesSpace returns an error matching vfs.ErrNoSpace if the new tables of an edit, which are on the disk, have taken
+// what the edit and later writes need: then no range delete could empty the store, and it might not open again (I22).
+func (s *Scheduler) leavesSpace(e *manifest.Edit) error {
+	free, known := s.freeSpace()
+	snapshot, _ := s.Tree.ManifestSpace()
+	need := uint64(snapshot) + uint64(len(manifest.AppendEdit(nil, e))) //nolint:gosec // lengths
+	if known && free < need {
+		return fmt.Errorf("bloomkv: %s: %w: %d bytes are free beside what writes may need, want %d",
+			s.Tables.Dir, vfs.ErrNoSpace, free, need)
+	}
+	return nil
 }
 
 // pause cancels the compactions that run, waits for their end, and lets none begin before resume is called. One caller
