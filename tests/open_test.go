@@ -70,6 +70,20 @@ func TestOptionsOfAStoreAreThoseInEffect(t *testing.T) {
 	}
 }
 
+// TestAMemtableStaysAtItsLargestSize has a budget of which a memtable would get more than its log can have. What the
+// memtables take does not grow with the budget any more, so a budget that keeps what is asked has it all.
+func TestAMemtableStaysAtItsLargestSize(t *testing.T) {
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), MemoryBudget: 8 << 30})
+	if got := db.Options().MemtableSize; got != 1<<30 {
+		t.Errorf("MemtableSize %d, want 1 GiB", got)
+	}
+	must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
+	if m := db.Metrics(); m.BudgetNeeded < 2<<30 || m.BudgetNeeded > 8<<30 {
+		t.Errorf("%d bytes are needed, want those of two memtables and no more than there are", m.BudgetNeeded)
+	}
+	must(t, db.Close())
+}
+
 func TestErrorIfExistsChangesNothingAndElseMakesAStore(t *testing.T) {
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
