@@ -81,7 +81,7 @@ func (s *salvage) doubts() (all []string) {
 		add("Log records after lost ones were read: a write may be present although an earlier one is lost.")
 	}
 	const replaced = "A table that the store had already replaced but not yet removed brings back older values and " +
-		"deleted keys."
+		"deleted keys, and its deletions may hide keys that were put later."
 	switch {
 	case s.traces.number == 0:
 		add("No manifest could be read, so all tables were read. " + replaced)

@@ -54,7 +54,8 @@ type Options struct {
 // The new store has the newest version of each key that could be read, by its sequence number, unless a deletion that
 // could be read is newer. The report lists what could not be read, and also what cannot be known. If a newer version
 // is lost, an older one is visible. If a deletion is lost, the key is back. If no manifest shows that a table was
-// already replaced, the table counts. And only a manifest knows how new ingested keys are.
+// already replaced, the table counts, and so do its deletions, even of keys that were put later. And only a manifest
+// knows how new ingested keys are.
 //
 // A mark (see [bloomkv.DB.Mark]) says that all data from before it is there. So the new store has the newest mark that
 // could be read only if nothing from before it is lost, and otherwise no mark. The new store opens whatever the files
