@@ -10,7 +10,7 @@ import (
 // CheckOptions are options of [Check] and [DB.Check]. The zero value is right for most stores.
 type CheckOptions struct {
 	// Progress, if not nil, is called now and then, on the goroutine that called Check, with the bytes of tables read
-	// so far and in total.
+	// so far and in total. It must not close the DB whose Check it is, since Close waits for Check.
 	Progress func(done, total uint64)
 
 	// FS and StrictWAL are as in Options. They are for a store in a directory; DB.Check has them from its DB.

@@ -21,7 +21,7 @@ type DigestOptions struct {
 	Rebuild bool
 	Kind    FilterKind // of the filter that Rebuild builds
 	// Progress, if not nil, is called by Rebuild now and then, on the goroutine that called Digest, with the number of
-	// keys read and that of all versions in tables.
+	// keys read and that of all versions in tables. It must not close the DB, since Close waits for Digest.
 	Progress func(done, total uint64)
 }
 

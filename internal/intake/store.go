@@ -109,7 +109,7 @@ func openBase(ctx context.Context, fsys vfs.FS, dir string) (*recovery.Dir, Have
 	}), nil
 }
 
-// Inventory returns the identities of the tables of a closed store, or of one that is open to read.
+// Inventory returns the identities of the tables of a state, which stays referenced meanwhile.
 func Inventory(ctx context.Context, s *tree.State) ([]stream.ID, error) {
 	var ids []stream.ID
 	var failed error
