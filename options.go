@@ -87,8 +87,8 @@ type Options struct {
 	// A value may be larger than the budget, up to MaxValueSize: a write waits for older memtables, but is never
 	// refused for its memory. While such values are written, the store holds up to two of them in memtables, which
 	// Metrics count, and besides, for as long as a call or a flush takes, the copy that a put makes, and up to two for
-	// compression. Compactions and scans hold a large value for each run that they merge, and GetMany holds values of up
-	// to 16 MiB and one more.
+	// compression. Compactions and scans hold a large value for each run that they merge, and GetMany holds values of
+	// up to 16 MiB and one more.
 	//
 	// Filters may take fifteen sixteenths of what memtables leave. With the default options, 64 MiB hold the filters of
 	// 30 million keys while the store is written to, and of 57 million while it is idle, when memtables lend most of
@@ -243,7 +243,8 @@ func (o *Options) withDefaults() Options {
 	plan := d.planOptions().WithDefaults()
 	d.FilterFPR, d.LevelRatio = plan.FPR, plan.Ratio
 	if d.Resources != nil && d.Resources.pool != nil { // else check refuses it
-		d.MemtableSize = cmp.Or(d.MemtableSize, min(max(d.Resources.pool.Memory/sharedMemtables, minMemtable), maxMemtable))
+		part := d.Resources.pool.Memory / sharedMemtables
+		d.MemtableSize = cmp.Or(d.MemtableSize, min(max(part, minMemtable), maxMemtable))
 		d.Compactions = cmp.Or(d.Compactions, 1)
 	} else if d.Resources == nil {
 		d.MemoryBudget = cmp.Or(d.MemoryBudget, filterplan.DefaultBudget)

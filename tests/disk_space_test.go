@@ -339,8 +339,8 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 	}
 }
 
-// TestALogReservesNoSpaceThatItsTableNeeds fills a disk nearly with large values, for which a log reserves no space, and
-// then writes a small one. The store can be closed, and it opens again after a crash.
+// TestALogReservesNoSpaceThatItsTableNeeds fills a disk nearly with large values, for which a log reserves no space,
+// and then writes a small one. The store can be closed, and it opens again after a crash.
 func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 	random := make([]byte, 160<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
@@ -371,8 +371,8 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 	}
 }
 
-// TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little, so
-// that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
+// TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little,
+// so that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
 func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 	ctx, random := t.Context(), make([]byte, 100<<10) // values that do not compress
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
@@ -435,6 +435,48 @@ func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 			t.Errorf("%s: 64 KiB to spare are not enough", name)
 		}
 	}
+}
+
+// TestWritesBesideACompactionAreRefusedBeforeTheDiskIsFull puts values while a compaction has taken nearly all of the
+// disk. What the writer was granted before must not be more than what the compaction leaves.
+func TestWritesBesideACompactionAreRefusedBeforeTheDiskIsFull(t *testing.T) {
+	const values = 20 << 20 / 1000
+	random := make([]byte, values*1000) // which does not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	disk := newDisk(vfstest.NewMem(), 1<<40)
+	var db *bloomkv.DB
+	var once sync.Once
+	var err error
+	armed, puts, refused := false, 0, error(nil)
+	disk.FS = vfstest.NewHook(disk.FS, func(op vfstest.Op) error {
+		if armed && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" && disk.free() < 400<<10 {
+			once.Do(func() {
+				armed = false
+				for ; refused == nil && puts < 1000; puts++ {
+					refused = db.Put(fmt.Appendf(nil, "more%d", puts), random[1000*puts:][:1000])
+				}
+			})
+		}
+		return nil
+	})
+	o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync, Compactions: 1}
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
+	for i := range values {
+		must(t, db.Put(fmt.Appendf(nil, "key%08d", i), random[1000*i:][:1000]))
+	}
+	must(t, errors.Join(db.Compact(t.Context(), bloomkv.CompactOptions{}), db.Close()))
+	full := 1<<40 - disk.free()
+	disk.bytes.Store(2*full + 20<<10)
+	db, err = bloomkv.Open("db", o)
+	must(t, err)
+	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("a"), nil)))
+	armed = true
+	_ = db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true})
+	if !errors.Is(refused, syscall.ENOSPC) || errors.Is(refused, bloomkv.ErrReadOnly) {
+		t.Errorf("after %d puts: %v, want that one is refused", puts, refused)
+	}
+	_ = db.Close()
 }
 
 // TestMarksAloneDoNotFillADisk writes more marks than the disk has space for: the newest is enough.

@@ -40,9 +40,10 @@ type Writer struct {
 	mark    batch.Mark // the newest of the memtable's, none if its Seq is 0
 	framed  []byte     // the record of the last group, after space for its header; reused
 	group   []*commit
-	grown   int64 // bytes of the memtable at the last call of Tree.Grow
-	roomFor int64 // bytes that may be written before the free space is asked for again
-	scarce  bool  // the disk has so little space to spare that logs reserve none
+	grown   int64  // bytes of the memtable at the last call of Tree.Grow
+	roomFor int64  // bytes that may be written before the free space is asked for again,
+	taken   uint64 // unless Tree.SpaceTaken differs from this
+	scarce  bool   // the disk has so little space to spare that logs reserve none
 	pace    pace
 }
 

@@ -128,7 +128,6 @@ func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ike
 	if err == nil {
 		w.lastSeq = next
 	}
-	w.roomFor = 0 // the tables have taken disk space
 	return err
 }
 

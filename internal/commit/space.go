@@ -30,10 +30,11 @@ func inBlocks(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockByte
 // into the log, and then, beside the tables of what is in memory, into a table. If it does not fit, what is in memory
 // is flushed, and its log removed, before the group is refused. mu is held.
 func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
-	if w.roomFor -= 2 * size; w.roomFor >= 0 {
+	taken := w.Tree.SpaceTaken.Load()
+	if w.roomFor -= 2 * size; w.roomFor >= 0 && w.taken == taken {
 		return nil
 	}
-	w.roomFor = spareMost // if the free space is not known
+	w.roomFor, w.taken = spareMost, taken // if the free space is not known
 	fsys, ok := w.FS.(vfs.FreeSpacer)
 	if !ok {
 		return nil

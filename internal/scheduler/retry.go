@@ -62,12 +62,13 @@ const (
 )
 
 // freeSpace returns the disk space that a compaction may use, in bytes: what writes do not need. It is unknown if the
-// file system cannot report it.
+// file system cannot report it. Writers ask again before they use more.
 func (s *Scheduler) freeSpace() (free uint64, known bool) {
 	fsys, ok := s.Tables.FS.(vfs.FreeSpacer)
 	if !ok {
 		return 0, false
 	}
+	s.Tree.SpaceTaken.Add(1)
 	free, err := fsys.FreeSpace(s.Tables.Dir)
 	if now := s.Tree.Load(); now != nil {
 		free -= min(free, writesKept+uint64(now.Unflushed())) //nolint:gosec // G115: not negative

@@ -42,6 +42,9 @@ type Tree struct {
 	retired chan struct{}         // capacity 1; holds an element after a state was retired
 	grown   chan struct{}         // capacity 1; holds an element after the memtable has grown by a step
 
+	// SpaceTaken rises whenever background work takes disk space: then writers do not know any more how much is free.
+	SpaceTaken atomic.Uint64
+
 	next     atomic.Uint64 // next file number
 	reserved atomic.Uint64 // the manifest covers the numbers below
 
