@@ -115,7 +115,7 @@ func (o osFS) Mkdir(name string) error {
 }
 
 func (o osFS) List(dir string) ([]string, error) {
-	d, err := o.openFile(dir, os.O_RDONLY)
+	d, err := o.openFile(dir, openDir)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,9 @@ import (
 	"os"
 )
 
+// openDir opens a directory for reading.
+const openDir = os.O_RDONLY
+
 // openNoFollow opens name unless it is a symbolic link.
 func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	if info, err := o.lstat(name); err == nil && !info.Mode().IsRegular() {

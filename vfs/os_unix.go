@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openDir opens a directory for reading. It does not wait for the other end of a pipe.
+const openDir = os.O_RDONLY | unix.O_DIRECTORY
+
 // openNoFollow opens name unless it is a symbolic link. It does not wait for the other end of a pipe.
 func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	f, err := o.openFile(name, flag|unix.O_NOFOLLOW|unix.O_NONBLOCK)
@@ -32,7 +35,7 @@ func (o osFS) syncDir(dir string) error {
 	if h, base := o.find(dir); h != nil && base == "." {
 		return flushed(h.dir)
 	}
-	d, err := o.openFile(dir, os.O_RDONLY|unix.O_DIRECTORY)
+	d, err := o.openFile(dir, openDir)
 	if err != nil {
 		return err
 	}

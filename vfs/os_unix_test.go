@@ -61,6 +61,12 @@ func TestWhatIsNotARegularFileIsRefusedAtOnce(t *testing.T) {
 				_, err = vfs.OS.Create(name)
 				wantErr(t, err, fs.ErrExist)
 				wantErr(t, vfs.OS.Link(name, name+"2"), vfs.ErrNotRegular)
+				_, err = vfs.OS.List(name)
+				for what, err := range map[string]error{"List": err, "MkdirAll": vfs.MkdirAll(vfs.OS, name)} {
+					if directory := test.name == "a directory"; (err == nil) != directory {
+						t.Errorf("%s: %v", what, err)
+					}
+				}
 			}()
 			select {
 			case <-done:

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+// openDir opens a directory for reading.
+const openDir = os.O_RDONLY
+
 // openNoFollow opens name unless it is a symbolic link. It checks before opening, because a handle on the link itself
 // would read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
 func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
