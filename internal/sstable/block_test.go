@@ -183,7 +183,7 @@ func TestFooterWhoseLengthsWrapIsRefused(t *testing.T) {
 			{rangeDelLen: 1, propsLen: long},
 			{indexLen: 1, propsLen: long},
 		} {
-			f.filterOff, f.indexOff = math.MaxInt64-500, math.MaxInt64-500
+			f.version, f.filterOff, f.indexOff = 1, math.MaxInt64-500, math.MaxInt64-500
 			missing := 500 - (f.propsOff() - f.indexOff + f.propsLen + trailerSize + footerSize)
 			if f.propsLen == 0 {
 				f.propsLen = missing

@@ -195,7 +195,7 @@ type footer struct {
 	rangeDelLen, propsLen uint64
 	filterSum             uint32
 	sampleLen             uint32
-	version               uint32 // 0 stands for 1
+	version               uint32 // 1 or 2
 	flags                 uint64
 	tailLen               uint64 // from the size of the file
 }
@@ -237,7 +237,7 @@ func (f *footer) append(dst []byte, offset uint64) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, f.filterSum)
 	dst = binary.LittleEndian.AppendUint32(dst, f.sampleLen)
 	dst = binary.LittleEndian.AppendUint32(dst, 0)
-	dst = binary.LittleEndian.AppendUint32(dst, max(f.version, 1))
+	dst = binary.LittleEndian.AppendUint32(dst, f.version)
 	dst = append(dst, magic...)
 	binary.LittleEndian.PutUint32(dst[start+64:], footerSum(dst[start:]))
 	return dst

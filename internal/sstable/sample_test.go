@@ -130,7 +130,7 @@ func TestTheLengthOfASampleIsChecked(t *testing.T) {
 		"longer than the front": {filterOff: 1 << 10, filterLen: 64, sampleLen: 1<<10 - trailerSize + 1},
 		"without a filter":      {filterOff: 1 << 20, sampleLen: 100},
 	} {
-		f.indexOff = f.filterOff + f.filterLen
+		f.version, f.indexOff = 1, f.filterOff+f.filterLen
 		size := f.propsOff() + f.propsLen + trailerSize + footerSize
 		if _, err := parseFooter(f.append(nil, 0), size); err == nil || !strings.Contains(err.Error(), "sample of") {
 			t.Errorf("%s: %v, want an error", name, err)
