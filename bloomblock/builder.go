@@ -85,7 +85,7 @@ func (p Params) Header(keys uint64) Header {
 	} else {
 		h.putUnits(p)
 	}
-	h.paged = h.PrefixSize(len(h.Units))-HeaderSize > pageBytes
+	h.paged = h.UnitsSize() > pageBytes
 	return h
 }
 
