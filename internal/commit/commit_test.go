@@ -546,8 +546,8 @@ type disk struct {
 
 func (d *disk) FreeSpace(string) (uint64, error) { return d.free, nil }
 
-// TestLogsReserveSpaceOnlyWhereTheDiskHasMuchToSpare writes to a log beyond what it reserves when it begins, and then to
-// the next log.
+// TestLogsReserveSpaceOnlyWhereTheDiskHasMuchToSpare writes to a log beyond what it reserves when it begins, and then
+// to the next log.
 func TestLogsReserveSpaceOnlyWhereTheDiskHasMuchToSpare(t *testing.T) {
 	const much, little = 1 << 40, 4 << 20
 	for _, c := range []struct {

@@ -37,9 +37,9 @@ const (
 //
 //	NewWriter (Append | StopReserving | Sync | SyncTo | SetOlderDurable)* Close
 //
-// Only one goroutine at a time may call Append or StopReserving; all other methods may be called at any time by any. The
-// first error of a write or a sync stays: from then on the content of the file is unknown, nothing more is written, and
-// Append and Sync return that error (I5, I21).
+// Only one goroutine at a time may call Append or StopReserving; all other methods may be called at any time by any.
+// The first error of a write or a sync stays: from then on the content of the file is unknown, nothing more is written,
+// and Append and Sync return that error (I5, I21).
 type Writer struct {
 	// constant after NewWriter
 	f      Sink
