@@ -43,7 +43,7 @@ func IsNoSpace(err error) bool { return isNoSpace(err, runtime.GOOS) }
 
 // isNoSpace implements IsNoSpace for errors of the given system.
 func isNoSpace(err error, goos string) bool {
-	known := [...]error{syscall.ENOSPC, syscall.EDQUOT, handleDiskFull, diskFull, diskQuotaExceeded}
+	known := [...]error{syscall.ENOSPC, syscall.EDQUOT, errHandleDiskFull, errDiskFull, errQuotaExceeded}
 	n := len(known)
 	if goos != "windows" {
 		n = 2 // the others mean something else
@@ -53,7 +53,7 @@ func isNoSpace(err error, goos string) bool {
 
 // Errors of Windows.
 const (
-	handleDiskFull    = syscall.Errno(39)
-	diskFull          = syscall.Errno(112)
-	diskQuotaExceeded = syscall.Errno(1295)
+	errHandleDiskFull = syscall.Errno(39)
+	errDiskFull       = syscall.Errno(112)
+	errQuotaExceeded  = syscall.Errno(1295)
 )
