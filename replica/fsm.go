@@ -169,11 +169,15 @@ func (s snapshot) Persist(to raft.SnapshotSink) error {
 func (snapshot) Release() {}
 
 // Restore makes the store have at least what a snapshot of another node stands for, by fetching tables. Then the
-// snapshot becomes this node's.
+// snapshot becomes this node's, and raft deletes its log. So Restore refuses a snapshot after which the log goes on.
 func (f *fsm) Restore(from io.ReadCloser) error {
 	r, err := readRecord(from)
 	if err != nil {
 		return err
+	}
+	s := f.node.snapshots.offered()
+	if goesOn, err := f.node.logGoesOn(s.Index, s.Term); goesOn || err != nil {
+		return errors.Join(err, fmt.Errorf("the log goes on after entry %d of the snapshot", s.Index))
 	}
 	if f.applied.load() < r.applied {
 		ctx, cancel := f.node.untilStop()
@@ -186,4 +190,22 @@ func (f *fsm) Restore(from io.ReadCloser) error {
 		return err
 	}
 	return f.node.snapshots.commit()
+}
+
+// logGoesOn reports whether the log has the entry that is the last of a snapshot, and entries after it. Such a snapshot
+// has nothing for the node: its message was repeated, or took long. The group may count on the entries after it, and
+// raft would delete them. A log without the entry has others in its place, which were never committed.
+func (n *Node) logGoesOn(index, term uint64) (bool, error) {
+	if last, err := n.log.LastIndex(); err != nil || last <= index {
+		return false, err
+	}
+	if own := n.snapshots.latest(); own.Index == index {
+		return own.Term == term, nil // the log may begin after it
+	}
+	var entry raft.Log
+	err := n.log.GetLog(index, &entry)
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return false, nil
+	}
+	return err == nil && entry.Term == term, err
 }

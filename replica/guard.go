@@ -62,7 +62,7 @@ func (n *Node) startRaft(config *raft.Config) error {
 	if err != nil {
 		return err
 	}
-	received := newIncoming(n.transport, n.opts.Logger, n.stop)
+	received := newIncoming(n)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -21,6 +21,7 @@ type incoming struct {
 	raft.Transport
 
 	log    *slog.Logger
+	goesOn func(index, term uint64) (bool, error) // see Node.logGoesOn
 	passed chan raft.RPC
 }
 
@@ -31,10 +32,11 @@ type incomingPreVote struct {
 	of raft.WithPreVote
 }
 
-// newIncoming returns t with a check of what arrives. It passes messages on until stop is closed.
-func newIncoming(t raft.Transport, log *slog.Logger, stop <-chan struct{}) raft.Transport {
-	in := &incoming{t, log, make(chan raft.RPC)}
-	go in.pass(stop)
+// newIncoming returns a node's transport with a check of what arrives. It passes messages on until the node stops.
+func newIncoming(n *Node) raft.Transport {
+	t := n.transport
+	in := &incoming{t, n.opts.Logger, n.logGoesOn, make(chan raft.RPC)}
+	go in.pass(n.stop)
 	if of, ok := t.(raft.WithPreVote); ok {
 		return incomingPreVote{in, of}
 	}
@@ -76,7 +78,7 @@ func (in *incoming) pass(stop <-chan struct{}) {
 				continue
 			}
 			if q, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
-				go in.passSnapshot(m, q.LastLogIndex, stop)
+				go in.passSnapshot(m, q, stop)
 			} else {
 				in.send(m, stop)
 			}
@@ -86,20 +88,31 @@ func (in *incoming) pass(stop <-chan struct{}) {
 	}
 }
 
-// passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender. last is the last
-// entry that it stands for.
-func (in *incoming) passSnapshot(m raft.RPC, last uint64, stop <-chan struct{}) {
+// passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender. The sender of one
+// that Restore has refused, since the log goes on after it, learns that the node has it.
+func (in *incoming) passSnapshot(m raft.RPC, q *raft.InstallSnapshotRequest, stop <-chan struct{}) {
 	raw := make([]byte, recordSize)
 	_, err := io.ReadFull(m.Reader, raw)
 	if err == nil {
 		var r record
-		if r, err = readRecord(bytes.NewReader(raw)); err == nil && r.applied > last {
-			err = fmt.Errorf("snapshot of a store with index %d, want at most %d", r.applied, last)
+		if r, err = readRecord(bytes.NewReader(raw)); err == nil && r.applied > q.LastLogIndex {
+			err = fmt.Errorf("snapshot of a store with index %d, want at most %d", r.applied, q.LastLogIndex)
 		}
 	}
-	if in.accepts(m, err) {
-		m.Reader = bytes.NewReader(raw)
-		in.send(m, stop)
+	if !in.accepts(m, err) {
+		return
+	}
+	answers := make(chan raft.RPCResponse, 1)
+	in.send(raft.RPC{Command: q, Reader: bytes.NewReader(raw), RespChan: answers}, stop)
+	select {
+	case a := <-answers:
+		if response, ok := a.Response.(*raft.InstallSnapshotResponse); ok && a.Error != nil {
+			if goesOn, err := in.goesOn(q.LastLogIndex, q.LastLogTerm); goesOn && err == nil {
+				response.Success, a.Error = true, nil
+			}
+		}
+		m.RespChan <- a
+	case <-stop:
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -184,4 +185,67 @@ func TestALogThatRaftCannotReadIsAnError(t *testing.T) {
 			t.Errorf("%s: Open: %v, %v, want an error that names the entry", name, n, err)
 		}
 	}
+}
+
+// A message may arrive long after its sender has given it up, and the group may count on what the log has got since.
+func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
+	for name, c := range map[string]struct {
+		other uint64 // by which the term of the snapshot's entry differs from that of the log
+		kept  bool
+	}{"of an entry of the log": {0, true}, "of an entry that another leader made": {1, false}} {
+		t.Run(name, func(t *testing.T) {
+			g := newGroup(t, nil)
+			g.open("a", true)
+			g.open("b", false)
+			g.join("a", "b")
+			for i := range 5 {
+				g.put("a", key(i), "v")
+			}
+			g.want("b", key(4), "v")
+			g.separate("b", true)
+			b := g.node("b")
+			last, err := b.log.LastIndex()
+			testkit.Must(t, err)
+			var entry raft.Log
+			testkit.Must(t, b.log.GetLog(last-2, &entry))
+			_, sender := raft.NewInmemTransport("x")
+			sender.Connect("b", g.members["b"].transport.InmemTransport)
+			q := &raft.InstallSnapshotRequest{
+				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a"), Addr: []byte("a")},
+				Term:      b.Status().Term + 1000, SnapshotVersion: raft.SnapshotVersionMax,
+				LastLogIndex: last - 2, LastLogTerm: entry.Term + c.other,
+				Configuration:      raft.EncodeConfiguration(raft.Configuration{Servers: b.servers()}),
+				ConfigurationIndex: 1, Size: recordSize,
+			}
+			for range 2 { // its sender may repeat it
+				var a raft.InstallSnapshotResponse
+				err = sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(last-2)))
+				if err != nil || !a.Success || a.Term != q.Term {
+					t.Fatalf("snapshot: %+v, %v, want success", a, err)
+				}
+			}
+			want := last
+			if !c.kept {
+				want = 0
+			}
+			if got, err := b.log.LastIndex(); got != want || err != nil {
+				t.Errorf("the log ends at %d, %v, want %d", got, err, want)
+			}
+		})
+	}
+}
+
+func TestALogThatCannotBeReadIsNotReplaced(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 1, 5)
+	testkit.Must(t, l.db.Delete(entryKey(3)))
+	n := &Node{log: l, snapshots: new(snapshots)}
+	for index, want := range map[uint64]string{
+		2: "true <nil>", 3: "false log: index 3 is missing, want 1 to 5", 5: "false <nil>", 6: "false <nil>",
+	} {
+		goesOn, err := n.logGoesOn(index, 1)
+		if got := fmt.Sprint(goesOn, err); !strings.HasPrefix(got, want) {
+			t.Errorf("after %d: %s, want %s", index, got, want)
+		}
+	}
+	testkit.Must(t, l.Close())
 }

@@ -117,6 +117,16 @@ func (s *snapshots) commit() error {
 	return err
 }
 
+// offered returns the snapshot that was received and is to be restored, or the zero value.
+func (s *snapshots) offered() saved {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.received == nil {
+		return saved{}
+	}
+	return *s.received
+}
+
 // Create begins a snapshot.
 func (s *snapshots) Create(
 	_ raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, _ raft.Transport,
