@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -378,5 +379,26 @@ func TestTheFirstErrorOfALogIsReported(t *testing.T) {
 	g := guardedLog{fail: func(err error) { got = append(got, err) }}
 	if err := errors.Join(g.check(nil), g.check(io.EOF)); !errors.Is(err, io.EOF) || len(got) != 1 {
 		t.Errorf("%v, reported are %v, want one error", err, got)
+	}
+}
+
+// raft's transport listens in a goroutine of its own, which tries for ever until the transport is closed.
+func TestAnOpenThatFailsLeavesNoGoroutine(t *testing.T) {
+	o := Options{ID: "a", Address: "127.0.0.1:1", Dir: t.TempDir()}
+	l, err := openLog(t.Context(), filepath.Join(o.Dir, "log"), vfs.OS)
+	testkit.Must(t, err)
+	testkit.Must(t, errors.Join(l.StoreLog(&raft.Log{Index: 1, Term: 1, Type: 77}), l.Close()))
+	if _, err := Open(t.Context(), o); err == nil {
+		t.Fatal("no error")
+	}
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(testkit.Patience); ; time.Sleep(10 * time.Millisecond) {
+		all := stacks[:runtime.Stack(stacks, true)]
+		if !bytes.Contains(all, []byte("NetworkTransport).listen")) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a goroutine still listens:\n%s", all)
+		}
 	}
 }

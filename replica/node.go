@@ -108,8 +108,9 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 	defer func() {
 		if err != nil {
 			close(n.stop)
-			if n.stream != nil {
-				_ = n.stream.Close()
+			n.client.close()
+			if c, ok := n.transport.(raft.WithClose); ok && n.stream != nil { // another one is the caller's
+				_ = c.Close() // it returns no error
 			}
 			err = errors.Join(fmt.Errorf("replica: %s: %w", opts.Dir, err), n.closeStores())
 		}
