@@ -91,7 +91,8 @@ func (c *client) do(ctx context.Context, method, address, path string, body []by
 	return nil, readProblem(response)
 }
 
-// ask sends a request and decodes the answer into to, unless that is nil.
+// ask sends a request and decodes the answer into to, unless that is nil. Its errors are those of do, and ErrUnknown
+// for an answer that breaks off.
 func (c *client) ask(ctx context.Context, method, address, path string, body []byte, to any) error {
 	response, err := c.do(ctx, method, address, path, body)
 	if err != nil {
@@ -105,9 +106,12 @@ func (c *client) ask(ctx context.Context, method, address, path string, body []b
 		err = json.NewDecoder(from).Decode(to)
 	}
 	if from.N == 0 {
-		return fmt.Errorf("%s %s%s: an answer of %d bytes or more, want less", method, address, path, maxAnswer)
+		err = fmt.Errorf("%s %s%s: an answer of %d bytes or more, want less", method, address, path, maxAnswer)
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return nil
 }
 
 func (c *client) apply(ctx context.Context, address string, b *bloomkv.Batch) error {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -103,6 +104,20 @@ func TestARequestThatReachedNobodyDidNothing(t *testing.T) {
 		if err := c.leave(t.Context(), "%", "c"); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("no address: %v, want an error before it is sent", err)
 		}
+	}
+}
+
+// The leader has applied a write when it begins to answer.
+func TestAnAnswerThatBreaksOffLeavesTheOutcomeUnknown(t *testing.T) {
+	c := newClient(&Options{Election: time.Second, Client: &http.Client{
+		Transport: answerer(func(r *http.Request) *http.Response {
+			body := io.NopCloser(iotest.ErrReader(io.ErrUnexpectedEOF))
+			return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: body, Request: r}
+		}),
+	}})
+	err := c.apply(t.Context(), "b", sized(t, 100))
+	if !errors.Is(err, ErrUnknown) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("apply: %v, want ErrUnknown and the reason", err)
 	}
 }
 
