@@ -330,3 +330,28 @@ func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 		}
 	}
 }
+
+// Neither a member that has left nor a voter that has left hears of changes of the group.
+func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", key(0), "v")
+	leader := g.node("a")
+	n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, stop: leader.stop}
+	n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
+		Transport: answerer(func(r *http.Request) *http.Response {
+			w := httptest.NewRecorder()
+			writeJSON(w, http.StatusOK, Status{})
+			got := w.Result()
+			got.Request = r
+			return got
+		}),
+	}})
+	a := Member{"a", "a", true}
+	if err := n.awaitMember(g.soon(), Member{"b", "b", true}, a); err != nil {
+		t.Errorf("for a voter that has left: %v, want that it is not waited for", err)
+	}
+	if err := n.awaitMember(g.soon(), a, Member{"c", "c", true}); !errors.Is(err, ErrJoin) {
+		t.Errorf("for a member that has left: %v, want ErrJoin", err)
+	}
+}

@@ -59,9 +59,13 @@ func (n *Node) Status() Status {
 func (n *Node) members() []Member {
 	var all []Member
 	for _, s := range n.servers() {
-		all = append(all, Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter})
+		all = append(all, memberOf(s))
 	}
 	return all
+}
+
+func memberOf(s raft.Server) Member {
+	return Member{string(s.ID), string(s.Address), s.Suffrage == raft.Voter}
 }
 
 func hasMember(all []Member, id string) bool {
@@ -257,23 +261,28 @@ func (n *Node) spread(ctx context.Context, m Member) error {
 		if own || s.ID == raft.ServerID(m.ID) || s.Suffrage != raft.Voter {
 			continue
 		}
-		if err := n.awaitMember(ctx, string(s.Address), m); err != nil {
+		if err := n.awaitMember(ctx, memberOf(s), m); err != nil {
 			return fmt.Errorf("%w: %s is not known at %s yet: %w", ErrUnknown, m.ID, s.Address, err)
 		}
 	}
 	return nil
 }
 
-// awaitMember waits until the node at an address has a member, or does not answer.
-func (n *Node) awaitMember(ctx context.Context, address string, m Member) error {
+// awaitMember waits until a voter has a member, or does not answer, or is no longer what it was in the group.
+func (n *Node) awaitMember(ctx context.Context, voter, m Member) error {
 	for start := time.Now(); ; {
-		s, err := n.client.status(ctx, address)
+		s, err := n.client.status(ctx, voter.Address)
+		members := n.members()
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case slices.Contains(s.Members, m):
 			return nil
 		case err != nil && time.Since(start) > n.opts.Election:
+			return nil
+		case !slices.Contains(members, m):
+			return fmt.Errorf("%w: %s has left the group meanwhile", ErrJoin, m.ID)
+		case !slices.Contains(members, voter):
 			return nil
 		}
 		select {
