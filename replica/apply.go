@@ -115,6 +115,8 @@ func (n *Node) applyHere(ctx context.Context, b *bloomkv.Batch) error {
 		return fmt.Errorf("%w: %w", ErrNoLeader, ctx.Err())
 	case <-n.stop:
 		return ErrClosed
+	case <-n.failed: // propose may wait for complete, and that for raft, which has ended
+		return n.done()
 	}
 	select {
 	case err := <-p.answer:

@@ -50,6 +50,21 @@ func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
 	}
 }
 
+// propose may wait for raft for ever when a node fails, and what was not applied before never is.
+func TestACallThatWaitsEndsWhenItsNodeFails(t *testing.T) {
+	n := &Node{proposals: make(chan proposal), stop: make(chan struct{}), failed: make(chan struct{})}
+	n.fsm = &fsm{node: n}
+	n.fsm.fail(syscall.EIO)
+	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+	defer cancel()
+	if err := n.applyHere(ctx, sized(t, 100)); !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("apply: %v, want ErrClosed and the reason", err)
+	}
+	if err := n.awaitApplied(ctx, 1); !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("a read: %v, want ErrClosed and the reason", err)
+	}
+}
+
 // sized returns a batch of the given size.
 func sized(t *testing.T, size int) *bloomkv.Batch {
 	t.Helper()

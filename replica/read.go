@@ -98,11 +98,14 @@ func (n *Node) Fresh(ctx context.Context, f Freshness) error {
 	if err != nil {
 		return err
 	}
-	switch err := n.fsm.applied.wait(ctx, index, n.stop); {
-	case err == nil:
+	return n.awaitApplied(ctx, index)
+}
+
+// awaitApplied waits until this node's store has a command.
+func (n *Node) awaitApplied(ctx context.Context, index uint64) error {
+	switch err := n.fsm.applied.wait(ctx, index, n.stop, n.failed); {
+	case err == nil, errors.Is(err, ErrClosed):
 		return n.done()
-	case errors.Is(err, ErrClosed):
-		return err
 	default:
 		return fmt.Errorf("%w: this node has index %d of %d: %w", ErrNoLeader, n.fsm.applied.load(), index, err)
 	}
@@ -207,7 +210,7 @@ func (n *Node) lead(ready barrier) (barrier, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.opts.Election)
 	defer cancel()
-	if err := n.fsm.seen.wait(ctx, committed, n.stop); err != nil {
+	if err := n.fsm.seen.wait(ctx, committed, n.stop, n.failed); err != nil {
 		return barrier{}, errNotLeader // the next call makes a barrier, in case that this entry is never seen
 	}
 	return ready, nil
