@@ -162,13 +162,26 @@ type operation struct {
 }
 
 func (n *Node) serveBatch(w http.ResponseWriter, r *http.Request) {
-	var operations []operation
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*MaxBatchSize)).Decode(&operations); err != nil {
+	b, err := readBatch(http.MaxBytesReader(w, r.Body, 2*MaxBatchSize))
+	if err != nil {
 		badRequest(w, err)
 		return
 	}
-	var b bloomkv.Batch
-	for i, o := range operations {
+	answerError(w, n.Apply(r.Context(), b))
+}
+
+// readBatch reads a list of operations, one at a time: as a slice, the shortest would take thirty times their bytes.
+func readBatch(from io.Reader) (*bloomkv.Batch, error) {
+	d := json.NewDecoder(from)
+	if begin, err := d.Token(); err != nil || begin != json.Delim('[') {
+		return nil, errors.Join(errors.New("want a list of operations"), err)
+	}
+	b := new(bloomkv.Batch)
+	for i := 0; d.More(); i++ {
+		var o operation
+		if err := d.Decode(&o); err != nil {
+			return nil, fmt.Errorf("operation %d: %w", i, err)
+		}
 		switch o.Op {
 		case "put":
 			b.Put(o.Key, o.Value)
@@ -177,11 +190,16 @@ func (n *Node) serveBatch(w http.ResponseWriter, r *http.Request) {
 		case "delete_range":
 			b.DeleteRange(bloomkv.KeyRange{Lower: o.Key, Upper: o.End})
 		default:
-			badRequest(w, fmt.Errorf("operation %d: op %s, want put, delete or delete_range", i, words.Quoted(o.Op)))
-			return
+			return nil, fmt.Errorf("operation %d: op %s, want put, delete or delete_range", i, words.Quoted(o.Op))
 		}
 	}
-	answerError(w, n.Apply(r.Context(), &b))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.Join(errors.New("want nothing after the list"), err)
+	}
+	return b, nil
 }
 
 type pair struct {

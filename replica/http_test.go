@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -260,5 +261,42 @@ func TestBytesThatAreNoBatchOrInventoryAreRefused(t *testing.T) {
 	}
 	if _, err := n.db.Snapshot(); !errors.Is(closedAs(err), ErrClosed) {
 		t.Errorf("a snapshot of a closed store: %v, want ErrClosed", closedAs(err))
+	}
+}
+
+func TestABatchTakesLittleMoreMemoryThanItsRequest(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.put("a", "k", "v")
+	h := g.node("a").Handler()
+	const size = 2 << 20
+	for name, c := range map[string]struct {
+		body string
+		want int
+	}{
+		"no operations": {"[" + strings.Repeat("{},", size/3) + "{}]", http.StatusBadRequest},
+		"more than a batch has": {
+			"[" + strings.Repeat(`{"op":"delete"},`, size/16) + `{"op":"delete"}]`, http.StatusOK,
+		},
+		"no list":            {`{"op":"delete"}`, http.StatusBadRequest},
+		"a list in a string": {`"[]"`, http.StatusBadRequest},
+		"no end":             {`[{"op":"put","key":"aw=="}`, http.StatusBadRequest},
+		"more after the end": {`[{"op":"put","key":"aw=="}] [`, http.StatusBadRequest},
+		"nothing":            {"", http.StatusBadRequest},
+		"an empty list":      {"[]", http.StatusOK},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/batch", strings.NewReader(c.body))
+		r.Host = "localhost"
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		h.ServeHTTP(w, r)
+		runtime.ReadMemStats(&after)
+		if w.Code != c.want {
+			t.Errorf("%s: %d, %s, want %d", name, w.Code, w.Body, c.want)
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 16*size {
+			t.Errorf("%s: %d bytes were allocated for a request of %d", name, got, len(c.body))
+		}
 	}
 }
