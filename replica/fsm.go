@@ -199,13 +199,11 @@ func (n *Node) logGoesOn(index, term uint64) (bool, error) {
 	if last, err := n.log.LastIndex(); err != nil || last <= index {
 		return false, err
 	}
-	if own := n.snapshots.latest(); own.Index == index {
-		return own.Term == term, nil // the log may begin after it
-	}
 	var entry raft.Log
 	err := n.log.GetLog(index, &entry)
-	if errors.Is(err, raft.ErrLogNotFound) {
-		return false, nil
+	if errors.Is(err, raft.ErrLogNotFound) { // the log begins after it, and after no other snapshot than the own
+		own := n.snapshots.latest()
+		return own.Index == index && own.Term == term, nil
 	}
 	return err == nil && entry.Term == term, err
 }

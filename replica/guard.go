@@ -13,7 +13,8 @@ import (
 type guardedLog struct {
 	*storeLog
 
-	fail func(error)
+	snapshots *snapshots
+	fail      func(error)
 }
 
 func (g guardedLog) check(err error) error {
@@ -23,12 +24,18 @@ func (g guardedLog) check(err error) error {
 	return err
 }
 
-// GetLog returns raft.ErrLogNotFound for an entry before or after the log, and no other error.
+// GetLog returns raft.ErrLogNotFound for an entry before or after the log, and no other error. The last entry of the
+// snapshot is there, too, as a no-op: raft looks only whether a leader has it with the same term, and asks for it if
+// the log begins after it and a leader differs from then on. It never sends it or applies it, since the entry before it
+// is not there; the first entry of all has none, and is excepted.
 func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
 	err := g.storeLog.GetLog(index, to)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		g.fail(err)
 		runtime.Goexit()
+	}
+	if own := g.snapshots.latest(); err != nil && index > 1 && index == own.Index {
+		*to, err = raft.Log{Index: index, Term: own.Term, Type: raft.LogNoop}, nil
 	}
 	return err
 }
@@ -57,7 +64,7 @@ func (g guardedLog) IsMonotonic() bool { return true }
 
 // startRaft starts raft. It does so in another goroutine, which a guardedLog may end.
 func (n *Node) startRaft(config *raft.Config) error {
-	log := guardedLog{n.log, n.fsm.fail}
+	log := guardedLog{n.log, n.snapshots, n.fsm.fail}
 	cached, err := raft.NewLogCache(cachedEntries, log) // followers are mostly sent the newest entries
 	if err != nil {
 		return err

@@ -187,6 +187,18 @@ func TestALogThatRaftCannotReadIsAnError(t *testing.T) {
 	}
 }
 
+// fromA is the header of a message of node a.
+var fromA = raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a"), Addr: []byte("a")}
+
+// snapshotOf returns the message by which a leader of a later term installs a snapshot on a node.
+func snapshotOf(n *Node, index, term uint64) *raft.InstallSnapshotRequest {
+	return &raft.InstallSnapshotRequest{
+		RPCHeader: fromA, Term: n.Status().Term + 1000, SnapshotVersion: raft.SnapshotVersionMax,
+		LastLogIndex: index, LastLogTerm: term, ConfigurationIndex: 1, Size: recordSize,
+		Configuration: raft.EncodeConfiguration(raft.Configuration{Servers: n.servers()}),
+	}
+}
+
 // A message may arrive long after its sender has given it up, and the group may count on what the log has got since.
 func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -210,13 +222,7 @@ func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
 			testkit.Must(t, b.log.GetLog(last-2, &entry))
 			_, sender := raft.NewInmemTransport("x")
 			sender.Connect("b", g.members["b"].transport.InmemTransport)
-			q := &raft.InstallSnapshotRequest{
-				RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("a"), Addr: []byte("a")},
-				Term:      b.Status().Term + 1000, SnapshotVersion: raft.SnapshotVersionMax,
-				LastLogIndex: last - 2, LastLogTerm: entry.Term + c.other,
-				Configuration:      raft.EncodeConfiguration(raft.Configuration{Servers: b.servers()}),
-				ConfigurationIndex: 1, Size: recordSize,
-			}
+			q := snapshotOf(b, last-2, entry.Term+c.other)
 			for range 2 { // its sender may repeat it
 				var a raft.InstallSnapshotResponse
 				err = sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(last-2)))
@@ -248,4 +254,52 @@ func TestALogThatCannotBeReadIsNotReplaced(t *testing.T) {
 		}
 	}
 	testkit.Must(t, l.Close())
+}
+
+// A log that begins after a snapshot is cut there by another leader, and kept by a late repetition of the snapshot.
+func TestALogIsComparedWithTheEndOfTheSnapshotBeforeIt(t *testing.T) {
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.open("b", false)
+	g.join("a", "b")
+	g.separate("b", true)
+	b := g.node("b")
+	_, sender := raft.NewInmemTransport("x")
+	sender.Connect("b", g.members["b"].transport.InmemTransport)
+	const index = 100
+	q := snapshotOf(b, index, b.Status().Term)
+	q.LastLogTerm = q.Term
+	install := func() {
+		t.Helper()
+		var a raft.InstallSnapshotResponse
+		err := sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(0)))
+		if err != nil || !a.Success {
+			t.Fatalf("snapshot: %+v, %v, want success", a, err)
+		}
+	}
+	entries := func(term, last uint64) {
+		t.Helper()
+		m := &raft.AppendEntriesRequest{RPCHeader: fromA, Term: term, PrevLogEntry: index, PrevLogTerm: q.LastLogTerm}
+		for i := uint64(index + 1); i <= last; i++ {
+			m.Entries = append(m.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
+		}
+		var a raft.AppendEntriesResponse
+		if err := sender.AppendEntries("b", "b", m, &a); err != nil || !a.Success {
+			t.Fatalf("entries of term %d: %+v, %v, want success", term, a, err)
+		}
+	}
+	want := func(last uint64) {
+		t.Helper()
+		if got, err := b.log.LastIndex(); got != last || err != nil {
+			t.Errorf("the log ends at %d, %v, want %d", got, err, last)
+		}
+	}
+	install()
+	want(0)
+	entries(q.Term, index+3)
+	want(index + 3)
+	install()
+	want(index + 3)
+	entries(q.Term+1000, index+1) // of a leader that does not have the other two
+	want(index + 1)
 }
