@@ -68,7 +68,7 @@ func (c *client) updateOne(ctx context.Context, p *peer) error {
 	defer func() { _ = resp.Body.Close() }()
 	body := bufio.NewReader(io.LimitReader(resp.Body, maxDigest))
 	switch {
-	case resp.StatusCode == http.StatusNotModified:
+	case resp.StatusCode == http.StatusNotModified && p.digest != nil:
 		return nil
 	case resp.StatusCode == http.StatusIMUsed && p.digest != nil:
 		patch, err := digest.ReadPatch(body)

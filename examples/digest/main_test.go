@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -87,5 +89,15 @@ func TestAClientGoesToTheStoreThatMayHaveTheKey(t *testing.T) {
 		if got, err := c.get(t.Context(), key(i)); err != nil || string(got) != string(key(i)) {
 			t.Fatalf("key %d after the update: %q: %v", i, got, err)
 		}
+	}
+}
+
+func TestAnAnswerOfNothingIsNoDigest(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotModified)
+	}))
+	defer s.Close()
+	if err := get(t.Context(), io.Discard, []byte("key"), []string{s.URL}); err == nil {
+		t.Error("no error")
 	}
 }
