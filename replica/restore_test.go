@@ -148,3 +148,28 @@ func TestANodeWhoseStoreIsBehindItsSnapshotFetchesFirst(t *testing.T) {
 		})
 	}
 }
+
+// The tables that a node gets may have commands that its log has not yet, and it may make a snapshot before that.
+func TestASnapshotOfAStoreThatIsAheadOfTheLogIsTaken(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Trailing, o.Snapshot = 1, 1<<40 })
+	g.open("a", true)
+	for i := range 3 {
+		g.put("a", key(i), "v")
+	}
+	n := g.node("a")
+	ahead := n.fsm.applied.load() + 5
+	var b bloomkv.Batch
+	b.SetMark(mark(ahead))
+	testkit.Must(t, n.db.Apply(&b))
+	n.fsm.applied.raise(ahead)
+	testkit.Must(t, n.raft.Snapshot().Error())
+	if s := n.snapshots.latest(); s.Index >= ahead {
+		t.Fatalf("a snapshot of index %d, want less than %d", s.Index, ahead)
+	}
+	for i := range 10 {
+		g.put("a", key(i), "w")
+	}
+	g.open("b", false)
+	g.join("a", "b")
+	g.equal("a", "b")
+}

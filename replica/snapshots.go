@@ -24,7 +24,7 @@ type saved struct {
 	Index, Term        uint64
 	Configuration      raft.Configuration
 	ConfigurationIndex uint64
-	Applied            uint64 // of the last command
+	Applied            uint64 // of the last command; above Index if the store had later ones from another node
 }
 
 // addresses returns where the other nodes of the snapshot's configuration are.
@@ -155,13 +155,15 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	return []*raft.SnapshotMeta{s.current.meta(id(s.current))}, nil
 }
 
-// Open returns a snapshot: the newest, or the one that was received and is to be restored.
+// Open returns a snapshot: the newest, or the one that was received and is to be restored. It stands for no command
+// after its index: nodes refuse one that does.
 func (s *snapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, have := range []*saved{s.received, s.current} {
 		if have != nil && (id(have) == name) {
-			return have.meta(name), io.NopCloser(bytes.NewReader(encodeRecord(have.Applied))), nil
+			applied := min(have.Applied, have.Index)
+			return have.meta(name), io.NopCloser(bytes.NewReader(encodeRecord(applied))), nil
 		}
 	}
 	return nil, nil, fmt.Errorf("snapshot %s: %w", name, fs.ErrNotExist)
