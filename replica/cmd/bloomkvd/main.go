@@ -219,7 +219,7 @@ func (f *flags) joinGroup(ctx context.Context) error {
 			switch response.StatusCode {
 			case http.StatusOK:
 				return nil
-			case http.StatusUnauthorized, http.StatusBadRequest:
+			case http.StatusUnauthorized, http.StatusBadRequest, http.StatusForbidden:
 				return fmt.Errorf("--join %s: %s", f.join, bytes.TrimSpace(text))
 			}
 		}

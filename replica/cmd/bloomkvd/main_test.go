@@ -21,6 +21,7 @@ import (
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -464,6 +465,27 @@ func TestOtherMachinesNeedTLSAndAToken(t *testing.T) {
 		cancel()
 		if want := "for other machines"; code != 2 || !strings.Contains(out.String(), want) {
 			t.Errorf("bloomkvd %s: exit status %d, %s, want 2 and %q", strings.Join(args, " "), code, &out, want)
+		}
+	}
+}
+
+func TestAJoinThatIsRefusedEnds(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusBadRequest, http.StatusForbidden} {
+		member := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "refused", status)
+		}))
+		var out bytes.Buffer
+		a := &app{}
+		a.Out, a.Err, a.In = &out, &out, strings.NewReader("")
+		ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
+		code := a.run(ctx, []string{
+			"--id", "b", "--dir", filepath.Join(t.TempDir(), "b"), "--address", unused(t),
+			"--join", strings.TrimPrefix(member.URL, "http://"),
+		})
+		cancel()
+		member.Close()
+		if code != 2 || !strings.Contains(out.String(), "refused") {
+			t.Errorf("%d: exit status %d, %s, want 2 and the reason", status, code, &out)
 		}
 	}
 }
