@@ -402,3 +402,23 @@ func TestAnOpenThatFailsLeavesNoGoroutine(t *testing.T) {
 		}
 	}
 }
+
+// A node that was down gets many commands in one message, each as large as a batch may be.
+func TestALogTakesEntriesThatAreLargerThanABatchTogether(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 1, 1)
+	data := make([]byte, MaxBatchSize)
+	var entries []*raft.Log
+	for i := range uint64(bloomkv.MaxBatchSize/MaxBatchSize + 1) {
+		entries = append(entries, &raft.Log{Index: i + 2, Term: 1, Type: raft.LogCommand, Data: data})
+	}
+	testkit.Must(t, l.StoreLogs(entries))
+	want := entries[len(entries)-1].Index
+	if last, err := l.LastIndex(); last != want || err != nil {
+		t.Errorf("the log ends at %d, %v, want %d", last, err, want)
+	}
+	var got raft.Log
+	if err := l.GetLog(want, &got); err != nil || len(got.Data) != len(data) {
+		t.Errorf("the last entry has %d bytes, %v, want %d", len(got.Data), err, len(data))
+	}
+	testkit.Must(t, l.Close())
+}

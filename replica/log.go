@@ -136,28 +136,33 @@ func (l *storeLog) absent(index uint64) error {
 // StoreLog appends an entry.
 func (l *storeLog) StoreLog(entry *raft.Log) error { return l.StoreLogs([]*raft.Log{entry}) }
 
-// StoreLogs appends entries, with one sync.
+// storedBytes bounds the entries that are written together, unless one alone has more. A message has up to 64 of them,
+// which may be more than a batch of the store takes.
+const storedBytes = 16 << 20
+
+// StoreLogs appends entries, with one sync if they are small. After an error the log has some of them, in their order.
 func (l *storeLog) StoreLogs(entries []*raft.Log) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	var b bloomkv.Batch
-	var value []byte
-	for _, e := range entries {
-		value = appendEntry(value[:0], e)
-		b.Put(entryKey(e.Index), value)
-	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.db.Apply(&b); err != nil {
-		return err
+	var b bloomkv.Batch
+	var value []byte
+	for i, e := range entries {
+		value = appendEntry(value[:0], e)
+		b.Put(entryKey(e.Index), value)
+		if i+1 < len(entries) && b.Size()+len(entries[i+1].Data) <= storedBytes {
+			continue
+		}
+		if err := l.db.Apply(&b); err != nil {
+			return err
+		}
+		b.Reset()
+		l.mu.Lock()
+		if l.first == 0 {
+			l.first = entries[0].Index
+		}
+		l.last = e.Index
+		l.mu.Unlock()
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first == 0 {
-		l.first = entries[0].Index
-	}
-	l.last = entries[len(entries)-1].Index
 	return nil
 }
 
