@@ -65,15 +65,12 @@ func (g guardedLog) IsMonotonic() bool { return true }
 // startRaft starts raft. It does so in another goroutine, which a guardedLog may end.
 func (n *Node) startRaft(config *raft.Config) error {
 	log := guardedLog{n.log, n.snapshots, n.fsm.fail}
-	cached, err := raft.NewLogCache(cachedEntries, log) // followers are mostly sent the newest entries
-	if err != nil {
-		return err
-	}
+	var err error
 	received := newIncoming(n)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		n.raft, err = raft.NewRaft(config, n.fsm, cached, log, n.snapshots, received)
+		n.raft, err = raft.NewRaft(config, n.fsm, &recentLog{guardedLog: log}, log, n.snapshots, received)
 	}()
 	<-ended
 	close(n.started)

@@ -56,9 +56,6 @@ const MaxBatchSize = 8 << 20
 // closeTimeout bounds how long Close waits for the goroutines of raft.
 const closeTimeout = 10 * time.Second
 
-// cachedEntries is the number of the newest entries of the log that stay in memory.
-const cachedEntries = 512
-
 // Node is one member of a group. All methods are safe for concurrent use.
 type Node struct {
 	// constant after Open
