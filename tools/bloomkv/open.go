@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,6 +51,9 @@ func (w *writeFlags) create(
 	if err != nil {
 		return err
 	}
+	if s.isNew {
+		o.FS = siteFS{cmp.Or(o.FS, vfs.OS), &s}
+	}
 	keep := false
 	db, err := w.open(ctx, dir, o)
 	err = with(db, err, func(db *bloomkv.DB) (err error) {
@@ -59,7 +63,7 @@ func (w *writeFlags) create(
 	if err != nil && s.isNew && !keep {
 		err = errors.Join(err, s.remove())
 	}
-	return err
+	return errors.Join(err, s.leave())
 }
 
 // storeDir returns an error if dir cannot be the directory of a store. A directory that does not exist can.
@@ -83,6 +87,7 @@ type site struct {
 	isNew   bool     // there is no store yet
 	names   []string // of the files in the directory
 	missing []string // directories that do not exist, the innermost first
+	lock    vfs.Lock // of the store, kept until leave; nil while it is not taken
 }
 
 // look describes a directory. It fails if there is no store but there are other files: the directory is probably the
@@ -124,17 +129,82 @@ func isForeign(name string) bool {
 	return kind == filename.Unknown && name != "lost+found"
 }
 
-// remove removes the files of the store that were created since look. It holds the lock of the store meanwhile.
-func (s *site) remove() error {
-	lockName := filepath.Join(s.dir, filename.LockName)
-	lock, err := vfs.OS.Lock(lockName)
-	switch {
-	case errors.Is(err, vfs.ErrLocked): // another process uses or creates a store here
-		return nil
-	case errors.Is(err, fs.ErrNotExist): // the directory was not created either
-		return s.removeDirs()
-	case err != nil:
+// enter notes that the lock of the store was taken, and looks again: another process may have created a store meanwhile.
+func (s *site) enter(lock vfs.Lock) error {
+	s.lock = lock
+	names, err := vfs.OS.List(s.dir)
+	if err != nil {
 		return err
+	}
+	s.isNew = !slices.Contains(names, filename.CurrentName)
+	if !slices.Contains(s.names, filename.LockName) { // taking the lock has created it
+		names = slices.DeleteFunc(names, func(name string) bool { return name == filename.LockName })
+	}
+	s.names = names
+	return nil
+}
+
+// leave releases the lock of the store, if it was taken.
+func (s *site) leave() error {
+	if s.lock == nil {
+		return nil
+	}
+	lock := s.lock
+	s.lock = nil
+	return lock.Close()
+}
+
+// A siteFS is a file system in which the lock of a new store stays taken when the store is closed, so that no other
+// process can write to the store before it is removed.
+type siteFS struct {
+	vfs.FS
+	site *site
+}
+
+// Lock takes the lock of the store for its site.
+func (f siteFS) Lock(name string) (vfs.Lock, error) {
+	lock, err := f.FS.Lock(name)
+	if err != nil {
+		return nil, err
+	}
+	return keptLock{lock}, f.site.enter(lock)
+}
+
+// FreeSpace implements vfs.FreeSpacer.
+func (f siteFS) FreeSpace(dir string) (uint64, error) {
+	if fsys, ok := f.FS.(vfs.FreeSpacer); ok {
+		return fsys.FreeSpace(dir)
+	}
+	return 0, errors.ErrUnsupported
+}
+
+// Hold implements vfs.Holder.
+func (f siteFS) Hold(dir string) (vfs.HeldFS, error) {
+	held, err := vfs.Hold(f.FS, dir)
+	if err != nil {
+		return nil, err
+	}
+	return heldSite{siteFS{held, f.site}, held}, nil
+}
+
+// A heldSite is a siteFS that holds the directory of the store.
+type heldSite struct {
+	siteFS
+	held io.Closer
+}
+
+func (h heldSite) Close() error { return h.held.Close() }
+
+// A keptLock is released by its site.
+type keptLock struct{ vfs.Lock }
+
+func (keptLock) Close() error { return nil }
+
+// remove removes the files of the store that were created since its lock was taken, and the lock. Without the lock
+// there are none.
+func (s *site) remove() error {
+	if s.lock == nil {
+		return s.removeDirs()
 	}
 	names, err := vfs.OS.List(s.dir)
 	errs := []error{err}
@@ -150,8 +220,9 @@ func (s *site) remove() error {
 		}
 	}
 	// some systems do not remove open files
+	lockName := filepath.Join(s.dir, filename.LockName)
 	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil
-	note(lock.Close())
+	note(s.leave())
 	if !removed {
 		note(os.Remove(lockName))
 	}

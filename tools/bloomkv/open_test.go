@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -155,6 +156,69 @@ func TestAStoreThatAnotherProcessMakesIsLeftAlone(t *testing.T) {
 	}
 	if got, want := treeOf(t, dir), []string{"/LOCK", "/MANIFEST-000001"}; !slices.Equal(got, want) {
 		t.Errorf("left %q, want %q", got, want)
+	}
+}
+
+// A lockWatch is a file system that calls before before a lock is taken, and after after one was
+// released or refused.
+type lockWatch struct {
+	vfs.FS
+	before, after func()
+}
+
+func (w *lockWatch) Lock(name string) (vfs.Lock, error) {
+	w.before()
+	lock, err := w.FS.Lock(name)
+	if err != nil {
+		w.after()
+		return nil, err
+	}
+	return watchedLock{lock, w}, nil
+}
+
+type watchedLock struct {
+	vfs.Lock
+	watch *lockWatch
+}
+
+func (w watchedLock) Close() error {
+	err := w.Lock.Close()
+	w.watch.after()
+	return err
+}
+
+// TestAStoreOfAnotherProcessIsNotRemoved has another process store a key in the same new store at each moment at which
+// it can, while a command fails.
+func TestAStoreOfAnotherProcessIsNotRemoved(t *testing.T) {
+	bad := errors.New("bad line")
+	for moment, want := range map[string]error{
+		"before the lock is taken": bad, "with the lock": bloomkv.ErrLocked, "after the lock was released": bad,
+	} {
+		dir := filepath.Join(t.TempDir(), "new")
+		other := func() *bloomkv.DB {
+			db, err := bloomkv.Open(dir, nil)
+			must(t, err)
+			must(t, db.Put([]byte("a"), []byte("1")))
+			return db
+		}
+		watch := &lockWatch{vfs.OS, func() {}, func() {}}
+		switch moment {
+		case "before the lock is taken":
+			watch.before = func() { must(t, other().Close()) }
+		case "with the lock":
+			var db *bloomkv.DB
+			watch.before, watch.after = func() { db = other() }, func() { must(t, db.Close()) }
+		default:
+			watch.after = func() { must(t, other().Close()) }
+		}
+		o := bloomkv.Options{FS: watch}
+		err := new(writeFlags).create(t.Context(), dir, o, func(*bloomkv.DB, bool) (bool, error) { return false, bad })
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", moment, err, want)
+		}
+		if r := (tool{}).run(t, "get", dir, "a"); r.out != "1" {
+			t.Errorf("%s: the key is gone: %s", moment, r.err)
+		}
 	}
 }
 
