@@ -113,9 +113,9 @@ func describeFile(name string, buf []byte) (value []byte, err error) {
 // readPairs reads the lines of a file in the format tsv. The last of several lines with the same key counts, as in
 // load.
 func (a *app) readPairs(ctx context.Context, name string) (pairs []workload.Pair, err error) {
-	f, err := os.Open(name)
+	f, err := cli.Open(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, cli.PathError(name, err)
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	l := loader{format: formats[0], note: func(text string) { a.note(cli.Progress{}, name, text) }}

@@ -112,7 +112,7 @@ func (d *digester) run(ctx context.Context, name string) error {
 			return fmt.Errorf("%s is a file: --out, --lacking-in, --fpr and --rebuild need the directory of a store",
 				name)
 		}
-		got, err := readDigest(name)
+		got, err := readDigest(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func entries(db *bloomkv.DB) (n uint64) {
 // digestOf returns the digest in a file or of a store.
 func (d *digester) digestOf(ctx context.Context, name string) (made *digest.Digest, err error) {
 	if isFile(name) {
-		return readDigest(name)
+		return readDigest(ctx, name)
 	}
 	db, err := openToRead(ctx, name)
 	err = with(db, err, func(db *bloomkv.DB) (err error) {
@@ -186,14 +186,17 @@ func isFile(name string) bool {
 	return err == nil && !info.IsDir()
 }
 
-func readDigest(name string) (*digest.Digest, error) {
-	f, err := os.Open(name)
+func readDigest(ctx context.Context, name string) (*digest.Digest, error) {
+	f, err := cli.Open(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, cli.PathError(name, err)
 	}
 	defer func() { _ = f.Close() }()
-	got, err := digest.Read(bufio.NewReader(f))
-	if err != nil {
+	got, err := digest.Read(bufio.NewReader(cli.UntilDone(ctx, f)))
+	switch {
+	case ctx.Err() != nil:
+		return nil, cli.PathError(name, ctx.Err())
+	case err != nil:
 		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
 		return nil, fmt.Errorf("%s: %v; \"bloomkv digest DIR --out FILE\" writes a new one", name, err)
 	}

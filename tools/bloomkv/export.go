@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -151,12 +150,16 @@ func inventory(ctx context.Context, name string) (has *bloomkv.Inventory, err er
 		})
 		return has, err
 	}
-	f, err := os.Open(name)
+	f, err := cli.Open(ctx, name)
 	if err != nil {
 		return nil, cli.PathError(name, err)
 	}
 	defer func() { _ = f.Close() }() // only read
-	if has, err = bloomkv.ReadInventory(f); err != nil {
+	has, err = bloomkv.ReadInventory(cli.UntilDone(ctx, f))
+	switch {
+	case ctx.Err() != nil:
+		return nil, cli.PathError(name, ctx.Err())
+	case err != nil:
 		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
 		return nil, fmt.Errorf("%s: %v; want an export, or a list that export --list wrote", name, err)
 	}

@@ -30,7 +30,7 @@ To load lines of keys and values, see load and ingest.`,
   bloomkv import --base ./monday ./tuesday tuesday.export`,
 		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
-			in, err := a.openInput(args[1:])
+			in, err := a.openInput(c.Context(), args[1:])
 			if err != nil {
 				return err
 			}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -72,11 +71,11 @@ type input struct {
 }
 
 // openInput opens the file that the last argument names, or standard input without an argument or with "-".
-func (a *app) openInput(args []string) (*input, error) {
+func (a *app) openInput(ctx context.Context, args []string) (*input, error) {
 	if len(args) == 0 || args[0] == "-" {
 		return &input{in: a.In, name: "standard input", size: -1, close: func() {}}, nil
 	}
-	file, err := os.Open(args[0])
+	file, err := cli.Open(ctx, args[0])
 	if err != nil {
 		return nil, cli.PathError(args[0], err)
 	}

@@ -3,15 +3,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -38,6 +42,49 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 		if r, s := readStore(t, dir, "--verify", "--key", "k"); r.code != cli.ExitTrouble ||
 			!strings.Contains(r.err, filepath.Base(name)) || r.out != "" && s.Opening.Refused == nil {
 			t.Errorf("%s: exit %d, %q, %+v", pattern, r.code, r.err, s.Opening)
+		}
+	}
+}
+
+// TestAnInterruptEndsTheWaitForAPipe has commands read a pipe that nobody opens for writing, and one whose writer writes
+// nothing.
+func TestAnInterruptEndsTheWaitForAPipe(t *testing.T) {
+	dir := newStore(t, "a\t1\n")
+	for _, args := range [][]string{
+		{"load", dir, "PIPE"},
+		{"ingest", dir, "PIPE"},
+		{"import", filepath.Join(t.TempDir(), "new"), "PIPE"},
+		{"digest", "PIPE"},
+		{"digest", dir, "--lacking-in", "PIPE"},
+		{"export", dir, filepath.Join(t.TempDir(), "file"), "--since", "PIPE"},
+		{"demo", "--data", "PIPE"},
+	} {
+		for _, written := range []bool{false, true} {
+			pipe := filepath.Join(t.TempDir(), "pipe")
+			must(t, syscall.Mkfifo(pipe, 0o600))
+			named := slices.Clone(args)
+			named[slices.Index(args, "PIPE")] = pipe
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan result, 1)
+			go func() { done <- tool{}.runUntil(ctx, named...) }()
+			var writer *os.File
+			if written { // this waits until the pipe is opened for reading
+				var err error
+				writer, err = os.OpenFile(pipe, os.O_WRONLY, 0)
+				must(t, err)
+			}
+			cancel()
+			select {
+			case r := <-done:
+				if r.code != cli.ExitInterrupted || !strings.HasPrefix(r.err, "bloomkv: interrupted: ") {
+					t.Errorf("%s, written %v: exit %d, %q", args[0], written, r.code, r.err)
+				}
+			case <-time.After(testkit.Patience):
+				t.Fatalf("%s, written %v: it does not end", args[0], written)
+			}
+			if writer != nil {
+				must(t, writer.Close())
+			}
 		}
 	}
 }

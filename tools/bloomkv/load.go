@@ -53,7 +53,7 @@ whole file again. After an interrupt, the lines before it are stored.`,
 func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, asJSON bool,
 	body func(db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error),
 ) error {
-	in, err := a.openInput(args[1:])
+	in, err := a.openInput(c.Context(), args[1:])
 	if err != nil {
 		return err
 	}

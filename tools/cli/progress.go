@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -95,6 +96,25 @@ func Every(interval time.Duration, f func()) (stop func()) {
 func (p Progress) End() {
 	if p.bar != nil {
 		_ = p.bar.Clear() // as above
+	}
+}
+
+// Open opens a file for reading. When ctx ends, it stops waiting for the writer of a pipe and returns the error of ctx.
+func Open(ctx context.Context, name string) (*os.File, error) {
+	type opened struct {
+		file *os.File
+		err  error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		file, err := os.Open(name)
+		done <- opened{file, err}
+	}()
+	select {
+	case o := <-done:
+		return o.file, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
