@@ -2,6 +2,7 @@ package salvage
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -338,6 +339,26 @@ func TestATableThatCannotBeOpenedCostsItsKeys(t *testing.T) {
 					upper)
 			}
 		}
+	}
+}
+
+// TestAnInterruptOpensNoFurtherTable ends the context while the first of three tables is read.
+func TestAnInterruptOpensNoFurtherTable(t *testing.T) {
+	mem, tables := threeTables(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	opened := 0
+	fsys := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpOpen && strings.HasSuffix(op.Name, ".sst") {
+			if opened++; opened > len(tables) { // all were surveyed
+				cancel()
+			}
+		}
+		return nil
+	}))
+	_, err := Run(ctx, "db", "new", Options{Store: storetest.Tiny(fsys)})
+	testkit.Must(t, fsys.Left())
+	if !errors.Is(err, context.Canceled) || opened != len(tables)+1 {
+		t.Errorf("%v, %d tables opened; want %d", err, opened, len(tables)+1)
 	}
 }
 

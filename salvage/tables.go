@@ -204,8 +204,11 @@ func (c *chain) Next() bool {
 	return false
 }
 
-// open opens the first table and reports what cannot be read of its tail.
+// open opens the first table and reports what cannot be read of its tail. Once the context has ended, it opens none.
 func (c *chain) open() bool {
+	if c.err = c.ctx.Err(); c.err != nil {
+		return false
+	}
 	t := c.tables[0]
 	f, r, err := c.s.open(c.ctx, t)
 	if err != nil {
