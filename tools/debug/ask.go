@@ -73,17 +73,18 @@ func (h *handler) serveFilm(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the manifest of the store cannot be seen", http.StatusNotFound)
 		return
 	}
-	release := h.turn(r.Context())
-	if release == nil {
-		return
-	}
-	defer release()
-	m, err := inspect.ReadCurrent(r.Context(), h.dir)
 	var b bytes.Buffer
-	if len(m.Edits) > 0 { // else it was not read
-		p := m.Page()
-		w.Header().Set("Content-Security-Policy", pagePolicy(p))
-		err = p.WriteHTML(&b)
+	var err error
+	if !h.inTurn(r.Context(), func() {
+		var m inspect.Manifest
+		m, err = inspect.ReadCurrent(r.Context(), h.dir)
+		if len(m.Edits) > 0 { // else it was not read
+			p := m.Page()
+			w.Header().Set("Content-Security-Policy", pagePolicy(p))
+			err = p.WriteHTML(&b)
+		}
+	}) {
+		return
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -92,14 +93,16 @@ func (h *handler) serveFilm(w http.ResponseWriter, r *http.Request) {
 	writeAll(w, b.Bytes())
 }
 
-// turn waits until no other request reads filters, or the manifest, and returns what ends the turn. It returns nil once
-// ctx is done.
-func (h *handler) turn(ctx context.Context) (release func()) {
+// inTurn calls work once no other request reads filters, or the manifest. It returns false if ctx is done before that.
+// The answer is written after the turn, since a viewer may read it slowly.
+func (h *handler) inTurn(ctx context.Context, work func()) bool {
 	select {
 	case h.asking <- struct{}{}:
-		return func() { <-h.asking }
+		defer func() { <-h.asking }()
+		work()
+		return true
 	case <-ctx.Done():
-		return nil
+		return false
 	}
 }
 
@@ -109,19 +112,20 @@ func (h *handler) serveOne(w http.ResponseWriter, r *http.Request, work func(ctx
 	if r.Method == http.MethodHead {
 		return
 	}
-	release := h.turn(r.Context())
-	if release == nil {
-		return
-	}
-	defer release()
 	if h.dir == "" || h.foreign {
 		w.WriteHeader(http.StatusNotFound)
 		writeAll(w, []byte("{\"error\":\"the filters of the store cannot be asked\"}\n"))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), mostReading)
-	defer cancel()
-	result, status := work(ctx)
+	var result any
+	var status int
+	if !h.inTurn(r.Context(), func() {
+		ctx, cancel := context.WithTimeout(r.Context(), mostReading)
+		defer cancel()
+		result, status = work(ctx)
+	}) {
+		return
+	}
 	b, _ := json.Marshal(result) // strings and finite numbers are always valid
 	w.WriteHeader(status)
 	writeAll(w, b, []byte("\n"))

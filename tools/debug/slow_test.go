@@ -55,6 +55,34 @@ func (l *pipeListener) ask(t *testing.T) net.Conn {
 	return viewer
 }
 
+// A turnWatch notes whether a request had the turn when its answer was written.
+type turnWatch struct {
+	*httptest.ResponseRecorder
+
+	h   *handler
+	had bool
+}
+
+func (w *turnWatch) Write(b []byte) (int, error) {
+	w.had = w.had || len(w.h.asking) > 0
+	return w.ResponseRecorder.Write(b)
+}
+
+func TestAViewerThatReadsSlowlyDoesNotKeepTheTurn(t *testing.T) {
+	dir := t.TempDir()
+	db, err := bloomkv.Open(dir, nil)
+	testkit.Must(t, err)
+	testkit.Must(t, errors.Join(db.Put([]byte("a"), nil), db.Close()))
+	h := storeHandler(dir, Options{}.withDefaults("db"), nil)
+	for _, path := range []string{"/film", "/rain", "/ask?key=a"} {
+		w := &turnWatch{ResponseRecorder: httptest.NewRecorder(), h: h}
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		if w.Code != http.StatusOK || w.Body.Len() == 0 || w.had {
+			t.Errorf("%s: %d, %d bytes, in its turn: %v", path, w.Code, w.Body.Len(), w.had)
+		}
+	}
+}
+
 func TestTooManyViewersAreTurnedAway(t *testing.T) {
 	h := storeHandler(t.TempDir(), Options{}.withDefaults("db"), nil)
 	h.streams = make(chan struct{}, 1)
