@@ -192,7 +192,8 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	}
 	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
 		func() {
-			s.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
+			s.WriteText(cancellable{ctx, i.Out},
+				inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
 		})
 }
 
@@ -204,11 +205,12 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	out := cancellable{ctx, i.Out} // the bytes of a filter and the entries of a table may be many
 	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() },
-		func() { t.WriteText(i.Out, inspect.Style{Color: i.Color, Hex: i.hex}) })
-	if i.options.Entries {
+		func() { t.WriteText(out, inspect.Style{Color: i.Color, Hex: i.hex}) })
+	if i.options.Entries && ctx.Err() == nil {
 		fmt.Fprintln(i.Out)
-		err = errors.Join(err, inspect.WriteEntries(i.Out, name))
+		err = errors.Join(err, inspect.WriteEntries(out, name))
 	}
 	return err
 }
@@ -225,7 +227,7 @@ func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn fun
 	case !i.page.asked() || i.hex || i.options.Entries: // the page has neither bytes nor entries
 		text()
 	}
-	return errors.Join(wrong, written)
+	return errors.Join(wrong, written, ctx.Err())
 }
 
 // showRead writes what was read of a log or a manifest: everything, or the part before the damage, which is the

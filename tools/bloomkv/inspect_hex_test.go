@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,33 @@ import (
 
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
+
+// An interruptingWriter interrupts a command once it has printed enough, and counts the bytes after that.
+type interruptingWriter struct {
+	enough, late int
+	interrupt    func()
+}
+
+func (w *interruptingWriter) Write(b []byte) (int, error) {
+	if w.enough < 0 {
+		w.late += len(b)
+	} else if w.enough -= len(b); w.enough < 0 {
+		w.interrupt()
+	}
+	return len(b), nil
+}
+
+func TestAnInterruptEndsALongListing(t *testing.T) {
+	table := sstFiles(t, newStore(t, manyLines(2000)))[0]
+	for _, flag := range []string{"--hex", "--entries"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		out, errs := &interruptingWriter{enough: 10_000, interrupt: cancel}, new(bytes.Buffer)
+		a := &app{Streams: cli.Streams{In: strings.NewReader(""), Out: out, Err: errs}}
+		if code := a.run(ctx, []string{"inspect", table, flag}); code != cli.ExitInterrupted || out.late > 0 {
+			t.Errorf("%s: exit %d, %d bytes after the interrupt, %s", flag, code, out.late, errs)
+		}
+	}
+}
 
 func TestHexHasEveryByteOfTheFilter(t *testing.T) {
 	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {

@@ -215,7 +215,7 @@ func (p printable) Write(b []byte) (int, error) {
 const labelColumns = words.Width - 10 - 2 - 47 - 2
 
 // annotate writes the bytes of a filter block in hexadecimal digits with their meaning: the fields of the header,
-// then the blocks of each unit, 16 bytes per line. Offsets are those in the file.
+// then the blocks of each unit, 16 bytes per line. Offsets are those in the file. It ends when w fails.
 func annotate(w io.Writer, r *Filter) {
 	fmt.Fprintf(w, "%10s  %-47s  %s\n", "offset", "bytes", "what they are")
 	end := 0
@@ -247,7 +247,9 @@ func annotate(w io.Writer, r *Filter) {
 			for _, c := range line {
 				set += bits.OnesCount8(c)
 			}
-			fmt.Fprintf(w, "unit %d, block %d: %d of %d bits set\n", i, b, set, lineBits)
+			if _, err := fmt.Fprintf(w, "unit %d, block %d: %d of %d bits set\n", i, b, set, lineBits); err != nil {
+				return
+			}
 			hexLines(w, r.Offset+at, line, "")
 		}
 		end = int(h.PrefixSize(i + 1)) //nolint:gosec // within the block
@@ -259,12 +261,14 @@ func annotate(w io.Writer, r *Filter) {
 	hexLines(w, r.Offset+uint64(end), r.block[end:], label)
 }
 
-// hexLines writes bytes, 16 per line, with the label in the first line.
+// hexLines writes bytes, 16 per line, with the label in the first line. It ends when w fails.
 func hexLines(w io.Writer, offset uint64, b []byte, label string) {
 	for len(b) > 0 {
 		n := min(16, len(b))
 		line := fmt.Sprintf("%10d  % -47x  %s", offset, b[:n], label)
-		fmt.Fprintln(w, trimRight(line))
+		if _, err := fmt.Fprintln(w, trimRight(line)); err != nil {
+			return
+		}
 		offset, b, label = offset+uint64(n), b[n:], ""
 	}
 }
