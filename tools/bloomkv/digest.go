@@ -92,6 +92,9 @@ that the other store has deleted may be overlooked too, unless its digest is mad
 			if d.list && d.lackIn == "" {
 				return errors.New("--list needs --lacking-in: it prints the keys that are missing there")
 			}
+			if d.list && d.asJSON {
+				return errors.New("--list prints keys, one per line: use it without --json")
+			}
 			return d.run(c.Context(), args[0])
 		},
 	}
@@ -225,7 +228,7 @@ func (d *digester) compare(
 			continue
 		}
 		l.Lacking++
-		if d.list && !d.asJSON {
+		if d.list {
 			line = append(words.AppendEscaped(line[:0], kv.Key), '\n')
 			if _, err := d.Out.Write(line); err != nil {
 				return nil, err

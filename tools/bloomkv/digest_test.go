@@ -68,6 +68,7 @@ func TestDigestWritesReadsAndCompares(t *testing.T) {
 		{file, "directory checksum"},
 		{a + " --ribbon", "--ribbon needs --rebuild"},
 		{a + " --list", "--list needs --lacking-in"},
+		{a + " --lacking-in " + b + " --list --json", "use it without --json"},
 		{file + " --out x", "is a file"},
 		{a + " --fpr 2", "rate 2, want 0 to 1"},
 	} {
