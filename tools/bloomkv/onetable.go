@@ -41,10 +41,7 @@ type oneTable struct {
 	name, path string // of the table in the store and of the file
 }
 
-const (
-	oneDir    = "table"
-	oneNumber = 1
-)
+const oneDir = "table"
 
 // Open opens the table, or a file in memory.
 func (o *oneTable) Open(name string) (vfs.File, error) {
@@ -78,7 +75,7 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &oneTable{FS: vfstest.NewMem(), name: filename.Make(oneDir, filename.Table, oneNumber), path: resolved}
+	o := &oneTable{FS: vfstest.NewMem(), name: filename.Make(oneDir, filename.Table, meta.Number), path: resolved}
 	if err := o.Mkdir(oneDir); err != nil {
 		return nil, err
 	}
@@ -87,8 +84,9 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := manifest.State{Version: v, NextFile: oneNumber + 2, MinLog: oneNumber + 1}
-	m, err := manifest.Create(o, oneDir, oneNumber+1, state)
+	next := meta.Number + 1
+	state := manifest.State{Version: v, NextFile: next + 1, MinLog: next}
+	m, err := manifest.Create(o, oneDir, next, state)
 	if err == nil {
 		err = m.Close()
 	}
@@ -97,6 +95,15 @@ func (a *app) openTable(path string) (*bloomkv.DB, error) {
 	}
 	fmt.Fprintln(a.Err, "bloomkv: reading a single table: values and deletions in other tables and in logs are ignored")
 	return bloomkv.Open(oneDir, &bloomkv.Options{FS: o, ReadOnly: true})
+}
+
+// numberOf returns the number in the name of a table, which errors then have, or 1 if it has another name.
+func numberOf(path string) uint64 {
+	kind, number := filename.Parse(filepath.Base(path))
+	if kind != filename.Table || manifest.CheckFile(number+1) != nil { // that of the manifest
+		return 1
+	}
+	return number
 }
 
 // tableMeta describes a table as a manifest does.
@@ -123,7 +130,7 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 	}
 	m := r.Meta()
 	meta = &manifest.Table{
-		Number: oneNumber, ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen,
+		Number: numberOf(path), ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen,
 		Smallest: p.Smallest, Largest: p.Largest, MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
 		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.Keys.State().Rate,
 	}

@@ -19,6 +19,15 @@ func flip(t *testing.T, path string, at int) {
 	writeFile(t, path, b)
 }
 
+func TestDamageOfASingleTableNamesItsFile(t *testing.T) {
+	table := sstFiles(t, newStore(t, manyLines(2000)))[0]
+	flip(t, table, 5000)
+	if r := (tool{}).run(t, "count", table); r.code != cli.ExitTrouble ||
+		!strings.Contains(r.err, filepath.Base(table)+": offset ") {
+		t.Errorf("exit %d, %s", r.code, r.err)
+	}
+}
+
 func TestSalvageTellsWhatIsLostAndSavesTheRest(t *testing.T) {
 	var lines strings.Builder
 	for i := range 2000 {
