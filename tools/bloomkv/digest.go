@@ -181,7 +181,7 @@ func (d *digester) digestOf(ctx context.Context, name string) (made *digest.Dige
 		made, err = db.Digest(ctx, bloomkv.DigestOptions{})
 		return err
 	})
-	return made, err
+	return made, ofOther(name, err)
 }
 
 func isFile(name string) bool {

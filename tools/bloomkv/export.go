@@ -148,7 +148,7 @@ func inventory(ctx context.Context, name string) (has *bloomkv.Inventory, err er
 			has, err = db.Inventory(ctx)
 			return err
 		})
-		return has, err
+		return has, ofOther(name, err)
 	}
 	f, err := cli.Open(ctx, name)
 	if err != nil {

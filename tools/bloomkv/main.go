@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -47,13 +48,17 @@ func (a *app) run(ctx context.Context, args []string) int {
 		return cli.ExitOK
 	}
 	a.PrintError("bloomkv", err)
+	dir := a.dir
+	if other, ok := errors.AsType[otherStoreError](err); ok {
+		dir = other.dir
+	}
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
-		a.PrintError("bloomkv", fmt.Errorf(salvageHelp, a.dir))
+		a.PrintError("bloomkv", fmt.Errorf(salvageHelp, dir))
 		return cli.ExitTrouble
-	case errors.Is(err, bloomkv.ErrLocked) && a.dir != "DIR":
+	case errors.Is(err, bloomkv.ErrLocked) && dir != "DIR":
 		by := "another program"
-		if pid := lockHolder(a.dir); pid > 0 {
+		if pid := lockHolder(dir); pid > 0 {
 			by = fmt.Sprintf("process %d", pid)
 		}
 		a.PrintError("bloomkv", fmt.Errorf("%s has it open; inspect and serve work beside it, and a program may serve "+
@@ -66,6 +71,23 @@ func (a *app) run(ctx context.Context, args []string) int {
 	default:
 		return cli.ExitTrouble
 	}
+}
+
+// An otherStoreError is an error of another store than the one that a command is about.
+type otherStoreError struct {
+	error
+
+	dir string
+}
+
+func (e otherStoreError) Unwrap() error { return e.error }
+
+// ofOther returns err as one of the store in dir.
+func ofOther(dir string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return otherStoreError{err, dir}
 }
 
 // command returns the tree of commands.
@@ -88,7 +110,8 @@ and dump print the bytes unchanged.
 		PersistentPreRun: func(c *cobra.Command, args []string) {
 			a.dir = "DIR"
 			uses := strings.Fields(c.Use)
-			if len(args) > 0 && len(uses) > 1 && strings.HasSuffix(uses[1], "DIR") && !isFile(args[0]) {
+			if len(args) > 0 && len(uses) > 1 && slices.Contains(strings.Split(uses[1], "|"), "DIR") &&
+				!isFile(args[0]) {
 				a.dir = args[0]
 			}
 		},

@@ -19,6 +19,25 @@ func flip(t *testing.T, path string, at int) {
 	writeFile(t, path, b)
 }
 
+// TestTheAdviceNamesTheDamagedStore damages the manifest of one store.
+func TestTheAdviceNamesTheDamagedStore(t *testing.T) {
+	dir, damaged := newStore(t, "a\t1\n"), newStore(t, "b\t2\n")
+	manifests, _ := filepath.Glob(filepath.Join(damaged, "MANIFEST-*"))
+	flip(t, manifests[0], 40)
+	for _, args := range [][]string{
+		{"export", dir, filepath.Join(t.TempDir(), "file"), "--since", damaged},
+		{"digest", dir, "--lacking-in", damaged},
+		{"digest", damaged},
+		{"inspect", damaged},
+		{"count", damaged},
+	} {
+		if r := (tool{}).run(t, args...); r.code != cli.ExitTrouble ||
+			!strings.Contains(r.err, fmt.Sprintf(salvageHelp, damaged)) {
+			t.Errorf("%q: exit %d, %s", args, r.code, r.err)
+		}
+	}
+}
+
 func TestDamageOfASingleTableNamesItsFile(t *testing.T) {
 	table := sstFiles(t, newStore(t, manyLines(2000)))[0]
 	flip(t, table, 5000)
