@@ -129,7 +129,8 @@ func isForeign(name string) bool {
 	return kind == filename.Unknown && name != "lost+found"
 }
 
-// enter notes that the lock of the store was taken, and looks again: another process may have created a store meanwhile.
+// enter notes that the lock of the store was taken, and looks again: another process may have created a store
+// meanwhile.
 func (s *site) enter(lock vfs.Lock) error {
 	s.lock = lock
 	names, err := vfs.OS.List(s.dir)
