@@ -46,8 +46,8 @@ func TestAPipeIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestAnInterruptEndsTheWaitForAPipe has commands read a pipe that nobody opens for writing, and one whose writer writes
-// nothing.
+// TestAnInterruptEndsTheWaitForAPipe has commands read a pipe that nobody opens for writing, and one whose writer
+// writes nothing.
 func TestAnInterruptEndsTheWaitForAPipe(t *testing.T) {
 	dir := newStore(t, "a\t1\n")
 	for _, args := range [][]string{
