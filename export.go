@@ -1,7 +1,6 @@
 package bloomkv
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -184,13 +183,10 @@ func (i *Inventory) MarshalBinary() ([]byte, error) { return stream.AppendInvent
 
 // UnmarshalBinary sets i to the inventory in b, which it does not keep. The errors are those of [ReadInventory].
 func (i *Inventory) UnmarshalBinary(b []byte) error {
-	r := bytes.NewReader(b)
-	read, err := ReadInventory(r)
-	if err == nil && r.Len() > 0 {
-		err = fmt.Errorf("bloomkv: inventory: %w: %d bytes behind its end", ErrCorruption, r.Len())
+	ids, err := stream.ParseInventory(b)
+	if err != nil {
+		return fmt.Errorf("bloomkv: inventory: %w", err)
 	}
-	if err == nil {
-		i.ids = read.ids
-	}
-	return err
+	i.ids = ids
+	return nil
 }

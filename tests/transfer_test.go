@@ -340,9 +340,14 @@ func TestARefusedInventoryChangesNone(t *testing.T) {
 	encoded, err := six.MarshalBinary()
 	must(t, err)
 	var i bloomkv.Inventory
-	for _, b := range [][]byte{append(bytes.Clone(encoded), 0), encoded[:len(encoded)-1], nil} {
-		if err := i.UnmarshalBinary(b); !errors.Is(err, bloomkv.ErrCorruption) || i.Tables() != 0 {
-			t.Errorf("%d bytes of %d: %v, %d tables", len(b), len(encoded), err, i.Tables())
+	for _, c := range []struct {
+		b  []byte
+		at int
+	}{{append(bytes.Clone(encoded), 0), len(encoded)}, {encoded[:len(encoded)-1], len(encoded) - 1}, {nil, 0}} {
+		err := i.UnmarshalBinary(c.b)
+		damage, ok := errors.AsType[*bloomkv.CorruptionError](err)
+		if !errors.Is(err, bloomkv.ErrCorruption) || !ok || damage.Offset != int64(c.at) || i.Tables() != 0 {
+			t.Errorf("%d bytes of %d: %v, %d tables, want damage at %d", len(c.b), len(encoded), err, i.Tables(), c.at)
 		}
 	}
 	must(t, i.UnmarshalBinary(encoded))

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -93,6 +94,16 @@ func ReadInventory(r io.Reader) ([]ID, error) {
 		return ids, nil
 	}
 	return in.inventory(head[:inventoryHead])
+}
+
+// ParseInventory does what ReadInventory does for bytes that hold nothing else. It does not keep b.
+func ParseInventory(b []byte) ([]ID, error) {
+	r := bytes.NewReader(b)
+	ids, err := ReadInventory(r)
+	if err == nil && r.Len() > 0 {
+		return nil, corrupt.Newf(name, r.Size()-int64(r.Len()), "%d bytes behind the inventory, want none", r.Len())
+	}
+	return ids, err
 }
 
 // inventory reads an inventory behind its head.
