@@ -92,13 +92,13 @@ func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
 }
 
 // Marked returns a digest like d with the given mark, for code that makes digests. It has at most 256 bytes and is
-// copied.
+// copied; one of length 0 is none.
 func (d *Digest) Marked(mark []byte) (*Digest, error) {
 	if len(mark) > maxMark {
 		return nil, fmt.Errorf("mark of %d bytes, want at most %d", len(mark), maxMark)
 	}
 	marked := *d
-	marked.mark = bytes.Clone(mark)
+	marked.mark = append([]byte(nil), mark...) // nil if there is none, as in a digest that was read
 	marked.directory = append(appendMark(nil, mark), d.directory[len(appendMark(nil, d.mark)):]...)
 	marked.id = identity(d.seed, marked.directory)
 	return &marked, nil

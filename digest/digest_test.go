@@ -104,6 +104,9 @@ func TestAMarkTravels(t *testing.T) {
 	if one.ID() == plain.ID() || one.ID() == two.ID() || marked("").ID() != plain.ID() || plain.Mark() != nil {
 		t.Errorf("ids %x, %x and %x; without a mark %q", plain.ID(), one.ID(), two.ID(), plain.Mark())
 	}
+	if none := marked(""); none.Mark() != nil {
+		t.Errorf("the mark of length 0 is %v, want nil", none.Mark())
+	}
 	if again, err := one.Marked([]byte("other")); err != nil || again.ID() != marked("other").ID() {
 		t.Errorf("marked twice: id %x, %v", again.ID(), err)
 	}
