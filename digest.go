@@ -34,9 +34,6 @@ type DigestOptions struct {
 // after the store has dropped it does not count towards Options.MemoryBudget. The error matches ErrFilterRate if no
 // filter can have the rate.
 func (db *DB) Digest(ctx context.Context, opts DigestOptions) (d *digest.Digest, err error) {
-	if !(opts.FPR >= 0 && opts.FPR <= 1) { // also NaN
-		return nil, fmt.Errorf("bloomkv: digest: rate %v, want 0 to 1: %w", opts.FPR, ErrFilterRate)
-	}
 	err = db.tree.Call(ctx, func(ctx context.Context) error {
 		d, err = db.digest(ctx, opts)
 		return err
@@ -45,6 +42,9 @@ func (db *DB) Digest(ctx context.Context, opts DigestOptions) (d *digest.Digest,
 }
 
 func (db *DB) digest(ctx context.Context, opts DigestOptions) (*digest.Digest, error) {
+	if !(opts.FPR >= 0 && opts.FPR <= 1) { // also NaN
+		return nil, fmt.Errorf("bloomkv: digest: rate %v, want 0 to 1: %w", opts.FPR, ErrFilterRate)
+	}
 	plan := db.share.Plans().Now
 	fpr := cmp.Or(opts.FPR, plan.FPR)
 	if opts.Rebuild {

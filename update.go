@@ -30,6 +30,9 @@ import (
 // since f began: then the reads are repeated. A transaction that conflicts often, or reads for long, is better written
 // with conditional writes such as [DB.CompareAndSwap]; for reads alone there is [DB.Snapshot].
 func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {
+	if db.tree.Load() == nil {
+		return ErrClosed
+	}
 	return db.writer.Attempts(ctx, func(turn *commit.Turn, timed bool) (time.Duration, bool, error) {
 		return db.attempt(f, turn, timed)
 	})

@@ -227,7 +227,12 @@ func TestEveryCallAfterCloseIsErrClosed(t *testing.T) {
 	must(t, db.Put([]byte("k"), []byte("v")))
 	scan := db.Scan(bloomkv.IterOptions{})
 	must(t, db.Close())
-	for what, err := range allCalls(t.Context(), db) {
+	calls := allCalls(t.Context(), db)
+	ended, end := context.WithCancel(t.Context())
+	end()
+	calls["update, whose context has ended"] = db.Update(ended, func(*bloomkv.Tx) error { return nil })
+	_, calls["digest of no possible rate"] = db.Digest(t.Context(), bloomkv.DigestOptions{FPR: 2})
+	for what, err := range calls {
 		if !errors.Is(err, bloomkv.ErrClosed) {
 			t.Errorf("%s: %v, want ErrClosed", what, err)
 		}
