@@ -22,7 +22,7 @@ const (
 	maxBits = 64 // bits per key: more are of no use with 7 probes
 )
 
-// NewAtomic returns an empty set. Its errors are those of New; since it has one unit, the lowest rate is 4e-6.
+// NewAtomic returns an empty set. Its errors are those of New; since it has one unit, the lowest rate is 5.4e-6.
 func NewAtomic(o Options) (*Atomic, error) {
 	o, err := o.complete()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -475,6 +476,13 @@ func TestOptionsOutOfRange(t *testing.T) {
 	}
 	if _, err := NewWindow(Options{Rate: 3e-9}, 4); !errors.Is(err, bloomblock.ErrRate) {
 		t.Errorf("a window of rate 3e-9: %v, want %v", err, bloomblock.ErrRate)
+	}
+	if _, err := NewAtomic(Options{Rate: 5.4e-6}); err != nil {
+		t.Error(err)
+	}
+	_, err := NewAtomic(Options{Rate: 5.3e-6})
+	if !errors.Is(err, bloomblock.ErrRate) || !strings.Contains(err.Error(), "5.4e-06") {
+		t.Errorf("an atomic of rate 5.3e-6: %v, want %v and the best rate", err, bloomblock.ErrRate)
 	}
 	if _, err := NewScalable(Options{Rate: 1e-6}); !errors.Is(err, bloomblock.ErrRate) {
 		t.Errorf("a scalable of rate 1e-6: %v, want %v", err, bloomblock.ErrRate)

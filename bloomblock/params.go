@@ -256,7 +256,8 @@ func ParamsSplit(units int, rate float64) (Params, error) {
 	}
 	p, ok := Params{}.withUnits(units, rate)
 	if !ok {
-		return Params{}, fmt.Errorf("%w: %v in units of at most %v bits per key: %d", ErrRate, rate, maxUnitBits, units)
+		return Params{}, fmt.Errorf("%w: %v, the best of %d units of at most %d bits per key is %.2g",
+			ErrRate, rate, units, maxUnitBits, math.Pow(table[len(table)-1].Rate, float64(units)))
 	}
 	return p, nil
 }
