@@ -166,6 +166,8 @@ func (s *salvage) run(ctx context.Context, to string, p plan) (err error) {
 	n := newstore.New(s.fs, to, s.dir)
 	if err = n.Enter(); err == nil {
 		err = s.into(ctx, n, p)
+	} else {
+		err = fmt.Errorf("into %s: %w", to, err)
 	}
 	if err != nil {
 		return errors.Join(err, n.Abandon())

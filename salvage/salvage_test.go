@@ -469,6 +469,19 @@ func TestASalvageOfNoDirectoryIsAnError(t *testing.T) {
 	}
 }
 
+func TestADirectoryInUseIsNamed(t *testing.T) {
+	mem := vfstest.NewMem()
+	for _, dir := range []string{"old", "used"} {
+		db, err := bloomkv.Open(dir, &bloomkv.Options{FS: mem})
+		must(t, err)
+		must(t, db.Close())
+	}
+	_, err := Run(t.Context(), "old", "used", Options{Store: &bloomkv.Options{FS: mem}})
+	if !errors.Is(err, fs.ErrExist) || !strings.Contains(err.Error(), "used") {
+		t.Errorf("%v, want that used is not empty", err)
+	}
+}
+
 // TestFiltersOfTheNewStoreFitInTheirMemory salvages more keys than the smallest memory has good filters for.
 func TestFiltersOfTheNewStoreFitInTheirMemory(t *testing.T) {
 	mem := vfstest.NewMem()
