@@ -157,6 +157,28 @@ func TestAFailureToReadEndsACheckAlone(t *testing.T) {
 }
 
 // TestCheckOfAnOpenStoreStopsSoon ends the context at each call of progress by DB.Check.
+// TestADirectoryInPlaceOfATableIsDamage has another table that is missing, which is not hidden by it.
+func TestADirectoryInPlaceOfATableIsDamage(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: mem})
+	for range 2 {
+		must(t, db.Put([]byte("key"), nil))
+		must(t, db.Flush(t.Context()))
+	}
+	tables := db.Tables()
+	must(t, db.Close())
+	for _, table := range tables {
+		must(t, mem.Remove(filepath.Join("db", table.File)))
+	}
+	must(t, mem.Mkdir(filepath.Join("db", tables[0].File)))
+	_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{FS: mem})
+	for _, table := range tables {
+		if !errors.Is(err, bloomkv.ErrCorruption) || !strings.Contains(err.Error(), table.File) {
+			t.Errorf("%v, want that %s is damaged", err, table.File)
+		}
+	}
+}
+
 func TestCheckNamesTheDirectory(t *testing.T) {
 	_, err := bloomkv.Check(t.Context(), "none", bloomkv.CheckOptions{FS: vfstest.NewMem()})
 	if !errors.Is(err, fs.ErrNotExist) || !strings.HasPrefix(err.Error(), "bloomkv: check none: ") {

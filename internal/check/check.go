@@ -75,9 +75,11 @@ func Store(
 	return report, errors.Join(append(damage, err)...)
 }
 
-// stops reports whether an error ends the check: it is no damage, but a failure to read, or the end of the context.
+// stops reports whether an error ends the check: it is no damage, but a failure to read, or the end of the context. A
+// file that is missing, or is another thing than a file, is damage that the directory shows: see Found.Check.
 func stops(err error) bool {
-	return err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, fs.ErrNotExist)
+	return err != nil && !errors.Is(err, corrupt.Err) && !errors.Is(err, fs.ErrNotExist) &&
+		!errors.Is(err, vfs.ErrNotRegular)
 }
 
 // A checker reads tables one by one.
