@@ -38,8 +38,8 @@ type CheckReport struct {
 //
 // The error joins all damage found, each with file and offset (errors.As finds the first *[CorruptionError]). If a DB
 // has the store open for writing, the error matches ErrLocked; if dir holds no store, it matches fs.ErrNotExist. When
-// ctx ends, Check stops soon and returns an error matching that of ctx. While Check runs, the store can only be opened
-// with Options.ReadOnly.
+// ctx ends, Check stops soon and returns an error matching that of ctx. That error, and that of a file that cannot be
+// read, are returned alone. While Check runs, the store can only be opened with Options.ReadOnly.
 func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, error) {
 	if opts.FS == nil {
 		opts.FS = vfs.OS
