@@ -3,6 +3,7 @@ package compaction
 import (
 	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -68,11 +69,11 @@ func (v *Shape) dense(level int, t *manifest.Table) bool {
 			return true
 		}
 	}
-	l := v.rangeDels([]*manifest.Table{t})
-	if len(l) == 0 {
+	known := v.rangeDels([]*manifest.Table{t})
+	if len(known) == 0 {
 		return false
 	}
-	c := cover{rangedel.NewIndex(l)}
+	c := cover{known}
 	return v.covered(level, c, t.Bounds()) > t.Size+v.uncovered(below, c)
 }
 
@@ -122,13 +123,32 @@ func (v *Shape) uncovered(inputs []Input, c cover) (n uint64) {
 	return n
 }
 
-// A cover holds the range tombstones of some runs, one index for each run. They may delete whole tables of older runs.
-type cover []*rangedel.Index
+// A cover holds the range tombstones of some runs. They may delete whole tables of older runs. It shares the indexes
+// that the tables have: a tree may have very many range tombstones, and each choice looks at them.
+type cover []runDels
+
+// runDels are range tombstones of a run, by table, ascending.
+type runDels []tableDels
+
+// tableDels are the range tombstones of a table, which lie within its bounds.
+type tableDels struct {
+	table *manifest.Table
+	dels  *rangedel.Index
+}
+
+// at returns the range tombstones of the table whose bounds may hold key, or nil.
+func (r runDels) at(key []byte) *rangedel.Index {
+	i := sort.Search(len(r), func(i int) bool { return !r[i].table.EndsBefore(key) })
+	if i == len(r) {
+		return nil
+	}
+	return r[i].dels
+}
 
 // Hide tells p the range tombstones of levels above its inputs. Inputs that these delete as a whole are dropped unread.
 // The range tombstones cannot come down to such a table, and be dropped themselves, while the table is an input.
 func (v *Shape) Hide(p *Plan) {
-	b := boundsOf(p.Inputs) // p keeps them in memory while it runs, and a tree may have very many
+	b := boundsOf(p.Inputs) // p keeps them in memory while it runs
 	p.above = map[int]cover{}
 	for _, in := range p.Inputs {
 		p.above[in.Level] = v.coverAbove(in.Level, b)
@@ -146,8 +166,8 @@ func (v *Shape) coverAbove(level int, b manifest.Bounds) (c cover) {
 // coverBy returns c with the known range tombstones of a level, of tables with a part in b.
 func (v *Shape) coverBy(c cover, level int, b manifest.Bounds) cover {
 	for _, r := range v.Levels[level] {
-		if l := v.rangeDels(r.Touching(b)); len(l) > 0 {
-			c = append(c, rangedel.NewIndex(l))
+		if known := v.rangeDels(r.Touching(b)); len(known) > 0 {
+			c = append(c, known)
 		}
 	}
 	return c
@@ -171,8 +191,8 @@ func (c cover) whole(t *manifest.Table, snapshots intervals) bool {
 // reader at top sees; a nil end is infinite. It looks at one tombstone of each run, so the keys after end may be
 // covered too.
 func (c cover) stretch(from []byte, seq, top ikey.Seq) (end []byte, ok bool) {
-	for _, x := range c {
-		_, hi, newest := x.Stretch(from, top)
+	for _, r := range c {
+		_, hi, newest := r.at(from).Stretch(from, top)
 		if newest <= seq {
 			continue
 		}

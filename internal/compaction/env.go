@@ -75,5 +75,5 @@ type Inputs interface {
 	Open(t *manifest.Table) (merge.Source, error)
 	// RangeDels returns the range tombstones of a table that has some. It is not called for a table that newer tables
 	// delete as a whole.
-	RangeDels(t *manifest.Table) (rangedel.List, error)
+	RangeDels(t *manifest.Table) (*rangedel.Index, error)
 }

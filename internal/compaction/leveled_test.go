@@ -2,6 +2,7 @@ package compaction
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -151,9 +152,11 @@ func (f *forest) shape(snapshots ...ikey.Seq) Shape {
 // of returns the shape of a later version.
 func (f *forest) of(v *manifest.Version) Shape { return Shape{Version: v, Facts: f} }
 
-func (f *forest) RangeDels(t *manifest.Table) rangedel.List { return f.dels[t.Number] }
-func (f *forest) Outdated(_ int, t *manifest.Table) bool    { return f.old[t.Number] }
-func (f *forest) Stale() float64                            { return f.stale }
+func (f *forest) RangeDels(t *manifest.Table) *rangedel.Index {
+	return rangedel.NewIndex(f.dels[t.Number])
+}
+func (f *forest) Outdated(_ int, t *manifest.Table) bool { return f.old[t.Number] }
+func (f *forest) Stale() float64                         { return f.stale }
 
 // argument cuts the line that begins with a name out of a case's input, and returns its text.
 func argument(input *string, name string) string {
@@ -306,8 +309,12 @@ func TestAPlanThatWaitsIsReserved(t *testing.T) {
 }
 
 func TestTheLongestTombstoneCovers(t *testing.T) {
-	long := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("z"), Seqs: []ikey.Seq{5}}})
-	short := rangedel.NewIndex(rangedel.List{{Start: []byte("a"), End: []byte("c"), Seqs: []ikey.Seq{6}}})
+	of := func(end string, seq ikey.Seq) runDels {
+		t := &manifest.Table{Smallest: []byte("a"), Largest: []byte(end), Flags: manifest.LargestExclusive}
+		l := rangedel.List{{Start: t.Smallest, End: t.Largest, Seqs: []ikey.Seq{seq}}}
+		return runDels{{t, rangedel.NewIndex(l)}}
+	}
+	long, short := of("z", 5), of("c", 6)
 	for _, c := range []cover{{long, short}, {short, long}} {
 		if end, ok := c.stretch([]byte("b"), 1, ikey.MaxSeq); !ok || string(end) != "z" {
 			t.Errorf("b is covered up to %q, %v, want z", end, ok)
@@ -336,13 +343,76 @@ func TestAPlanKnowsTheRangeTombstonesOfItsRange(t *testing.T) {
 	shape.Hide(p)
 	for _, level := range []int{5, 6} {
 		var got []string
-		for _, x := range p.above[level] {
-			for _, d := range x.List() {
-				got = append(got, fmt.Sprintf("%s~%s@%d", d.Start, d.End, d.Seqs[0]))
+		for _, run := range p.above[level] {
+			for _, table := range run {
+				for _, d := range table.dels.List() {
+					got = append(got, fmt.Sprintf("%s~%s@%d", d.Start, d.End, d.Seqs[0]))
+				}
 			}
 		}
 		if want := []string{"d~f@9", "a~e@7"}; !slices.Equal(got, want) {
 			t.Errorf("above level %d: %q, want %q", level, got, want)
 		}
+	}
+}
+
+// indexed are facts of tables with an index each, as readers of tables have it.
+type indexed struct{ dels map[uint64]*rangedel.Index }
+
+func (f indexed) RangeDels(t *manifest.Table) *rangedel.Index { return f.dels[t.Number] }
+func (indexed) Outdated(int, *manifest.Table) bool            { return false }
+func (indexed) Stale() float64                                { return 0 }
+
+// TestAChoiceCopiesNoRangeTombstones has tables with so many that copies of them, or another index, would be megabytes.
+func TestAChoiceCopiesNoRangeTombstones(t *testing.T) {
+	const tables, each = 8, 10_000
+	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }
+	facts, v := indexed{map[uint64]*rangedel.Index{}}, &manifest.Version{}
+	for level, size := range []uint64{1: 1 << 20, 5: 5000, 6: 9000} {
+		var run []*manifest.Table
+		for i := range tables * int(min(size, 1)) {
+			number := uint64(100*level + i + 1)
+			m := &manifest.Table{
+				Number: number, Size: size, Smallest: key(i * each), Largest: key((i+1)*each + 1), Entries: 1,
+				Flags: manifest.LargestExclusive, MinSeq: 1, MaxSeq: 2,
+			}
+			if level == 1 {
+				m.MaxSeq, m.RangeDeletes = each+10, each
+				m.Largest = key((i + 1) * each)
+				var l rangedel.List
+				for k := range each - 2 { // each over three keys: they overlap
+					l = append(l, rangedel.Fragment{
+						Start: key(i*each + k), End: key(i*each + k + 3), Seqs: []ikey.Seq{ikey.Seq(k + 10)},
+					})
+				}
+				facts.dels[number] = rangedel.NewIndex(l)
+			}
+			run = append(run, m)
+		}
+		if len(run) > 0 {
+			v.Levels[level] = []manifest.Run{{ID: uint64(100*level + 99), Tables: run}}
+		}
+	}
+	policy := leveled
+	policy.TableSize = 1 << 20
+	for name, choose := range map[string]func(*Shape) *Plan{
+		"a table of a level": func(s *Shape) *Plan { return s.mergeTable(5) },
+		"small tables":       policy.join,
+		"deleted tables":     (*Shape).pickDrop,
+		"a plan's cover": func(s *Shape) *Plan {
+			p := &Plan{To: 6, Inputs: []Input{{Level: 5, Run: 599, Tables: v.Levels[5][0].Tables}}}
+			s.Hide(p)
+			return p
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			choose(&Shape{Version: v, Facts: facts, Snapshots: []ikey.Seq{5}}) // which needs what they delete
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 64<<10 {
+				t.Errorf("%d bytes are allocated", n)
+			}
+		})
 	}
 }

@@ -71,9 +71,11 @@ type resident struct {
 	stale float64
 }
 
-func (r resident) RangeDels(m *manifest.Table) rangedel.List { return r.readTable(m).dels }
-func (resident) Outdated(int, *manifest.Table) bool          { return false }
-func (r resident) Stale() float64                            { return r.stale }
+func (r resident) RangeDels(m *manifest.Table) *rangedel.Index {
+	return rangedel.NewIndex(r.readTable(m).dels)
+}
+func (resident) Outdated(int, *manifest.Table) bool { return false }
+func (r resident) Stale() float64                   { return r.stale }
 
 // A job is a plan. The outputs of its first slice that was not carried out are written; the edit is not made yet.
 type job struct {

@@ -64,7 +64,7 @@ type room struct {
 type TableFacts interface {
 	// RangeDels returns the range tombstones of a table that has some, or nil if they are not in memory. Then they
 	// do not justify a compaction of their own.
-	RangeDels(t *manifest.Table) rangedel.List
+	RangeDels(t *manifest.Table) *rangedel.Index
 	// Outdated reports whether the table's filter differs from one that would be built for the level now. Such a
 	// table is rewritten instead of being moved to the level, and a Manual rewrites it instead of leaving it there.
 	Outdated(level int, t *manifest.Table) bool

@@ -251,7 +251,7 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 	var all []rangedel.Tombstone
 	for _, part := range p.Inputs {
 		var run []*manifest.Table
-		var dels rangedel.List
+		var dels runDels
 		known := slices.Concat(covers, p.above[part.Level])
 		for _, t := range part.Tables {
 			if known.whole(t, snapshots) {
@@ -262,11 +262,16 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 				if err := ctx.Err(); err != nil {
 					return in, err
 				}
-				l, err := rangeDelsOf(t, tables)
+				x, err := rangeDelsOf(t, tables)
 				if err != nil {
 					return in, err
 				}
-				dels = append(dels, l...)
+				dels = append(dels, tableDels{t, x})
+				for _, f := range x.List() {
+					for _, seq := range f.Seqs {
+						all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
+					}
+				}
 			}
 			if t.Entries > 0 {
 				run = append(run, t)
@@ -274,12 +279,7 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 			}
 		}
 		if len(dels) > 0 {
-			covers = append(covers, rangedel.NewIndex(dels)) // the tables of a run are disjoint, and ascend
-		}
-		for _, f := range dels {
-			for _, seq := range f.Seqs {
-				all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
-			}
+			covers = append(covers, dels)
 		}
 		if len(run) > 0 {
 			in.runs = append(in.runs, run)
@@ -291,12 +291,12 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 
 // rangeDelsOf returns the range tombstones of an input. Their number must be that of the manifest, and they must
 // lie within the table's bounds.
-func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
-	l, err := tables.RangeDels(t)
+func rangeDelsOf(t *manifest.Table, tables Inputs) (*rangedel.Index, error) {
+	x, err := tables.RangeDels(t)
 	if err != nil {
 		return nil, err
 	}
-	var n uint64
+	l, n := x.List(), uint64(0)
 	for i := range l {
 		n += uint64(len(l[i].Seqs))
 	}
@@ -309,7 +309,7 @@ func rangeDelsOf(t *manifest.Table, tables Inputs) (rangedel.List, error) {
 	if b := t.Bounds(); !b.Holds(lies) {
 		return nil, damaged(t, "range tombstones in %s, the manifest has the table in %s", lies, b)
 	}
-	return l, nil
+	return x, nil
 }
 
 // runTables gives a merge the inputs of one run.

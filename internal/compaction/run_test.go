@@ -180,8 +180,8 @@ type unreadable struct {
 	err error
 }
 
-func (u unreadable) Open(*manifest.Table) (merge.Source, error)       { return nil, u.err }
-func (u unreadable) RangeDels(*manifest.Table) (rangedel.List, error) { return nil, u.err }
+func (u unreadable) Open(*manifest.Table) (merge.Source, error)         { return nil, u.err }
+func (u unreadable) RangeDels(*manifest.Table) (*rangedel.Index, error) { return nil, u.err }
 
 func TestWhatFailsLeavesNoFile(t *testing.T) {
 	boom := errors.New("boom")

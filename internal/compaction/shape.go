@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // Policies and Manual build their plans with the methods of Shape in this file. A level below level 0 has one run: what
@@ -140,13 +139,15 @@ func (v *Shape) outdated(level int, t *manifest.Table) bool {
 }
 
 // rangeDels returns the known range tombstones of tables of one run.
-func (v *Shape) rangeDels(tables []*manifest.Table) (l rangedel.List) {
+func (v *Shape) rangeDels(tables []*manifest.Table) (known runDels) {
 	for _, t := range tables {
 		if t.RangeDeletes > 0 && v.Facts != nil {
-			l = append(l, v.Facts.RangeDels(t)...)
+			if dels := v.Facts.RangeDels(t); dels != nil {
+				known = append(known, tableDels{t, dels})
+			}
 		}
 	}
-	return l
+	return known
 }
 
 // stale returns the share of the keys of the oldest run that newer tables have too, or 0 if that is not known.

@@ -173,8 +173,8 @@ func (s *simulation) write(
 	return outputs
 }
 
-func (s *simulation) RangeDels(*manifest.Table) rangedel.List { return nil }
-func (s *simulation) Outdated(int, *manifest.Table) bool      { return false }
+func (s *simulation) RangeDels(*manifest.Table) *rangedel.Index { return nil }
+func (s *simulation) Outdated(int, *manifest.Table) bool        { return false }
 
 // Stale returns the share of the oldest run's keys that the others have too.
 func (s *simulation) Stale() float64 {

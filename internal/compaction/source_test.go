@@ -146,9 +146,9 @@ func (d *disk) Open(m *manifest.Table) (merge.Source, error) {
 	return d.reader(m).Iter(sstable.IterOptions{Bypass: true}), nil
 }
 
-func (d *disk) RangeDels(m *manifest.Table) (rangedel.List, error) {
+func (d *disk) RangeDels(m *manifest.Table) (*rangedel.Index, error) {
 	d.asked = append(d.asked, m.Number)
-	return d.rangeDels(m), nil
+	return rangedel.NewIndex(d.rangeDels(m)), nil
 }
 
 func (d *disk) Sample(m *manifest.Table) *bloomblock.Sample {

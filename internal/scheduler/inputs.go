@@ -62,12 +62,12 @@ func (in *inputs) Open(meta *manifest.Table) (merge.Source, error) {
 }
 
 // RangeDels returns the range tombstones of one table.
-func (in *inputs) RangeDels(meta *manifest.Table) (rangedel.List, error) {
+func (in *inputs) RangeDels(meta *manifest.Table) (*rangedel.Index, error) {
 	t, err := in.load(meta)
 	if err != nil {
 		return nil, err
 	}
-	return t.Reader.RangeDels().List(), nil
+	return t.Reader.RangeDels(), nil
 }
 
 // Sample returns a sample of the keys of one table, or nil: a compaction needs none. It reports damage; other errors
@@ -121,9 +121,9 @@ func (s *Scheduler) facts(now *tree.State, asked bool) facts {
 }
 
 // RangeDels returns the range tombstones of a table, or nil if they are not in memory.
-func (f facts) RangeDels(meta *manifest.Table) rangedel.List {
+func (f facts) RangeDels(meta *manifest.Table) *rangedel.Index {
 	if t := f.now.Table(meta); t != nil {
-		return t.Reader.RangeDels().List()
+		return t.Reader.RangeDels()
 	}
 	return nil
 }
