@@ -26,6 +26,7 @@ func (t *Tree) Create(first, seed uint64) error {
 // Recover begins the tree recorded by a manifest. It touches no file.
 func (t *Tree) Recover(s manifest.State) {
 	t.recorded = s
+	t.inTables.Store(uint64(s.LastSeq))
 	t.next.Store(s.NextFile)
 	t.reserved.Store(s.NextFile)
 }
@@ -152,6 +153,7 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 		return t.Fail(err)
 	}
 	t.recorded = next
+	t.inTables.Store(uint64(next.LastSeq))
 	t.noteDurable()
 	t.reserved.Store(next.NextFile)
 	return nil

@@ -52,8 +52,8 @@ func (t *Tree) Unpin(p *Pin) error {
 	if p.Closed.Swap(true) {
 		return ErrClosed
 	}
-	// A pin keeps what a newer write hides.
-	if t.snapshots.remove(p) && p.Seq < ikey.Seq(t.visible.Load()) {
+	// A pin keeps what a newer write hides, and tables have kept it once the newer write is in one.
+	if t.snapshots.remove(p) && uint64(p.Seq) < t.inTables.Load() {
 		t.Wake() // for a compaction that waits to drop what the pin kept
 	}
 	step.At("snapshot: closed")

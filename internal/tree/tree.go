@@ -48,6 +48,9 @@ type Tree struct {
 	next     atomic.Uint64 // next file number
 	reserved atomic.Uint64 // the manifest covers the numbers below
 
+	// inTables is no less than the sequence of any write in a table. It is stored before the state that has the table.
+	inTables atomic.Uint64
+
 	editMu   step.Mutex    // orders edits; guards the fields down to the next blank line
 	manifest *manifest.Log // nil until the first edit
 	recorded manifest.State
