@@ -249,10 +249,15 @@ func (s *Scheduler) merged(j *job, m *compaction.Merge) {
 // lock meanwhile, since that takes milliseconds in a large tree. What flushes and ingests change in that time does not
 // matter to a plan, nor that a compaction ends; if the tree is replaced, the plan is discarded. Compactions that the
 // tree needs alternate with those of calls. While a call waits for those that run, they begin only if writers are
-// slowed, and not where the call would have to wait for them. A call that needs no compaction any more ends.
+// slowed, and not where the call would have to wait for them. A call that needs no compaction any more ends. Of several
+// workers that one change wakes, the first that finds none due has looked for all.
 func (s *Scheduler) begin() *job {
 	s.choosing.Lock()
 	defer s.choosing.Unlock()
+	changes := s.Tree.View().Changes
+	if changes+1 == s.fruitless {
+		return nil
+	}
 	s.mu.Lock()
 	j, asked, waits := &job{era: s.era}, s.asked, s.waits
 	if len(s.calls) > 0 && !s.calls[0].runs {
@@ -291,7 +296,9 @@ func (s *Scheduler) begin() *job {
 			}
 		}
 	}
-	if j.plan != nil {
+	if j.plan == nil {
+		s.fruitless = changes + 1
+	} else {
 		shape := s.shape(now, running, j.call != nil)
 		shape.Hide(j.plan)
 	}

@@ -30,6 +30,7 @@ type Scheduler struct {
 	workers step.WaitGroup
 
 	choosing  step.Mutex // held while a compaction is chosen
+	fruitless uint64     // guarded by choosing: changes of the tree after which none was due, and 1; 0 before one
 	installMu step.Mutex // held while the tree and then its filter plan change
 
 	mu       step.Mutex // guards what follows

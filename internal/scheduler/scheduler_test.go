@@ -897,3 +897,30 @@ func TestWorkWithoutSpaceDoesNotWakeOtherWork(t *testing.T) {
 		})
 	}
 }
+
+// TestOneWorkerLooksForAll counts the choices after a change that makes no compaction due.
+func TestOneWorkerLooksForAll(t *testing.T) {
+	p := new(policy)
+	s, _ := newScheduler(t, p)
+	choices := 0
+	p.meanwhile = func() { choices++ }
+	for changes := range 3 {
+		for range 8 { // workers
+			if s.begin() != nil {
+				t.Fatal("a compaction begins")
+			}
+		}
+		if choices != changes+1 {
+			t.Errorf("%d choices after %d changes", choices, changes)
+		}
+		s.Tree.Wake()
+	}
+	p.meanwhile = s.Tree.Wake // what changes while one chooses may make one due
+	if s.begin() != nil {
+		t.Fatal("a compaction begins")
+	}
+	p.plans = []*compaction.Plan{planOf(0, 3, new(manifest.Table))}
+	if s.begin() == nil {
+		t.Error("nobody looks at a change that came during a choice")
+	}
+}
