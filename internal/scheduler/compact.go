@@ -274,21 +274,21 @@ func (s *Scheduler) begin() *job {
 	now, release := s.Tree.Acquire() // the choice looks at tables
 	defer release()
 	j.version = now.Version
+	shape := s.shape(now, running, false)
 	if j.call == nil || asked {
-		j.plan = s.Policy.Pick(s.shape(now, running, false))
+		j.plan = s.Policy.Pick(shape)
 	}
 	switch {
 	case j.plan != nil:
 		j.call = nil
 	case j.call != nil:
-		shape := s.shape(now, running, true)
-		if j.plan = j.call.manual.Next(shape, s.Policy); j.plan == nil {
+		strict := s.shape(now, running, true)
+		if j.plan = j.call.manual.Next(strict, s.Policy); j.plan == nil {
 			s.mu.Lock()
 			s.end(j.call, nil)
 			s.mu.Unlock()
 			s.Tree.Wake() // nextJob too
-		} else if !shape.Allows(j.plan) {
-			shape = s.shape(now, running, false)
+		} else if !strict.Allows(j.plan) {
 			shape.Reserve(j.plan)
 			j.call, j.plan = nil, nil
 			if s.Policy.Pressure(now.Version).Slow > 0 {
@@ -299,7 +299,6 @@ func (s *Scheduler) begin() *job {
 	if j.plan == nil {
 		s.fruitless = changes + 1
 	} else {
-		shape := s.shape(now, running, j.call != nil)
 		shape.Hide(j.plan)
 	}
 	step.At("compaction: picked")
