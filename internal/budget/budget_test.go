@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -926,5 +927,40 @@ func TestAPaceIsFastIfAStepTakesLessThanASecond(t *testing.T) {
 		if got := p.fast(c.bytes, 10, begin.Add(c.at*fastStep/10)); got != c.want {
 			t.Errorf("call %d: %d bytes after %v: fast %v", i, c.bytes, c.at*fastStep/10, got)
 		}
+	}
+}
+
+// TestWarmUpWakesCompactionsAFewTimes has many tables with range tombstones, all of which each choice looks at.
+func TestWarmUpWakesCompactionsAFewTimes(t *testing.T) {
+	const tables = 200
+	s := join(t, NewPool(16*mib, 8), 1, mib)
+	e := &manifest.Edit{LastSeq: 2}
+	for i := range tables {
+		number, err := s.tree.NewNumber()
+		must(t, err)
+		var file bytes.Buffer
+		w := sstable.NewWriter(&file, sstable.WriterOptions{ID: number})
+		key := fmt.Appendf(nil, "a%03d", i)
+		must(t, w.AddRangeDel(rangedel.Fragment{Start: key, End: append(key, 0), Seqs: []ikey.Seq{2}}))
+		info, err := w.Finish()
+		must(t, err)
+		f, err := s.tree.FS.Create("db/" + filename.Base(filename.Table, number))
+		must(t, err)
+		_, err = f.Write(file.Bytes())
+		must(t, errors.Join(err, f.Close()))
+		e.Added = append(e.Added, manifest.Added{Level: 3, Run: 2, Table: compaction.Table(number, info)})
+	}
+	_, _, _, err := s.tree.Install(e, s.tree.Fresh(e), tree.Change{})
+	must(t, err)
+	before := s.tree.View().Changes
+	s.WarmUp(t.Context())
+	loaded := 0
+	s.tree.Load().EachTable(func(_ int, table *tree.Table) {
+		if table.Reader.RangeDels() != nil {
+			loaded++
+		}
+	})
+	if n := s.tree.View().Changes - before; n < 2 || n > 10 || loaded != tables {
+		t.Errorf("compactions are woken %d times for %d tables that are loaded, want 2 to 10", n, loaded)
 	}
 }

@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"math/bits"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -36,7 +37,9 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	b.ensurePlan()
 	t.Loading.Lock()
 	defer b.settle(t)
-	if loads, bytes, err = b.knowLocked(t); err != nil {
+	loads, bytes, err = b.knowLocked(t)
+	b.knowRanges(t, loads)
+	if err != nil {
 		return loads, bytes, err
 	}
 	var read uint64
@@ -55,12 +58,19 @@ func (b *Share) LoadTail(t *tree.Table) (loads, bytes uint64, err error) {
 	return loads, bytes + read, err
 }
 
-// know loads the tail of a table and the header of its filter.
-func (b *Share) know(t *tree.Table) error {
+// know loads the tail of a table and the header of its filter. It returns the number of tails read.
+func (b *Share) know(t *tree.Table) (loads uint64, err error) {
 	t.Loading.Lock()
 	defer b.settle(t)
-	_, _, err := b.knowLocked(t)
-	return err
+	loads, _, err = b.knowLocked(t)
+	return loads, err
+}
+
+// knowRanges wakes compactions if tails were read that have range tombstones: these, known only now, may justify one.
+func (b *Share) knowRanges(t *tree.Table, loads uint64) {
+	if loads > 0 && t.Meta.RangeDeletes > 0 {
+		b.tree.Wake()
+	}
 }
 
 // knowLocked implements know. It returns what LoadTail returns. t.Loading is held.
@@ -82,9 +92,6 @@ func (b *Share) knowLocked(t *tree.Table) (loads, bytes uint64, err error) {
 	b.tailLoads.Add(loads)
 	b.tailBytes.Add(bytes)
 	b.Damaged(t)
-	if loads > 0 && t.Meta.RangeDeletes > 0 {
-		b.tree.Wake() // the range tombstones, known only now, may justify a compaction
-	}
 	return loads, bytes, err
 }
 
@@ -141,7 +148,9 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 	b.ensurePlan()
 	t.Loading.Lock()
 	defer b.settle(t)
-	if _, _, err := b.knowLocked(t); err != nil {
+	loads, _, err := b.knowLocked(t)
+	b.knowRanges(t, loads)
+	if err != nil {
 		return err
 	}
 	if err := t.Reader.KnowPrefixes(b.prefix); err != nil {
@@ -228,13 +237,24 @@ func (b *Share) WarmUp(ctx context.Context) {
 		return
 	}
 	defer release()
+	ranges := uint64(0) // tables with range tombstones
 	s.EachTable(func(_ int, t *tree.Table) {
-		if ctx.Err() == nil {
-			if err := b.know(t); err != nil {
-				b.observer.WorkFailed("load", 1, err)
+		if ctx.Err() != nil {
+			return
+		}
+		loads, err := b.know(t)
+		if err != nil {
+			b.observer.WorkFailed("load", 1, err)
+		}
+		if loads > 0 && t.Meta.RangeDeletes > 0 {
+			if ranges++; bits.OnesCount64(ranges) == 1 { // compactions look at all tables whenever they are woken
+				b.tree.Wake()
 			}
 		}
 	})
+	if ranges > 0 {
+		b.tree.Wake()
+	}
 	b.growing.Store(true)
 	b.Rebalance()
 }
