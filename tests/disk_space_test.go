@@ -371,6 +371,16 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 	}
 }
 
+// awaitNoLog returns once a store that was flushed has removed its log, which it does in the background.
+func awaitNoLog(t *testing.T, fsys vfs.FS) {
+	t.Helper()
+	testkit.Soon(t, "the log is removed", func() bool {
+		names, err := fsys.List("db")
+		must(t, err)
+		return !slices.ContainsFunc(names, func(name string) bool { return filepath.Ext(name) == ".log" })
+	})
+}
+
 // TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little,
 // so that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
 func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
@@ -400,6 +410,7 @@ func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 			d = newDisk(vfstest.NewMem(), 1<<40)
 			db = storetest.Open(t, "db", &bloomkv.Options{FS: d})
 			must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(ctx)))
+			awaitNoLog(t, d.mem)
 			d.bytes.Add(space - d.free())
 			return d, db, d.free(), fill(db)
 		}

@@ -667,6 +667,7 @@ func TestSalvageSaysThatReplacedTablesMayHideKeys(t *testing.T) {
 	must(t, errors.Join(db.Put(key, []byte("old")), db.Flush(ctx), db.Delete(key), db.Flush(ctx)))
 	it := db.Iter(bloomkv.IterOptions{}) // keeps the replaced tables
 	must(t, errors.Join(db.Put(key, []byte("new")), db.Compact(ctx, bloomkv.CompactOptions{})))
+	awaitNoLog(t, mem) // which has the put with its own number
 	lost := mem.Kill()
 	must(t, errors.Join(it.Close(), db.Close()))
 	for name := range filesIn(t, lost) {
