@@ -458,11 +458,12 @@ func TestWritesBesideACompactionAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	var db *bloomkv.DB
 	var once sync.Once
 	var err error
-	armed, puts, refused := false, 0, error(nil)
+	var armed atomic.Bool
+	puts, refused := 0, error(nil)
 	disk.FS = vfstest.NewHook(disk.FS, func(op vfstest.Op) error {
-		if armed && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" && disk.free() < 400<<10 {
+		if armed.Load() && op.Kind == vfstest.OpWrite && filepath.Ext(op.Name) == ".sst" && disk.free() < 400<<10 {
 			once.Do(func() {
-				armed = false
+				armed.Store(false)
 				for ; refused == nil && puts < 1000; puts++ {
 					refused = db.Put(fmt.Appendf(nil, "more%d", puts), random[1000*puts:][:1000])
 				}
@@ -482,12 +483,12 @@ func TestWritesBesideACompactionAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	db, err = bloomkv.Open("db", o)
 	must(t, err)
 	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("a"), nil)))
-	armed = true
+	armed.Store(true)
 	_ = db.Compact(t.Context(), bloomkv.CompactOptions{Rewrite: true})
+	_ = db.Close()
 	if !errors.Is(refused, syscall.ENOSPC) || errors.Is(refused, bloomkv.ErrReadOnly) {
 		t.Errorf("after %d puts: %v, want that one is refused", puts, refused)
 	}
-	_ = db.Close()
 }
 
 // TestMarksAloneDoNotFillADisk writes more marks than the disk has space for: the newest is enough.

@@ -664,8 +664,11 @@ func TestSalvageLosesAValueThatNoStoreTakes(t *testing.T) {
 func TestSalvageSaysThatReplacedTablesMayHideKeys(t *testing.T) {
 	mem, ctx, key := vfstest.NewMem(), t.Context(), []byte("key")
 	db := storetest.Open(t, "db", storetest.Tiny(mem))
-	must(t, errors.Join(db.Put(key, []byte("old")), db.Flush(ctx), db.Delete(key), db.Flush(ctx)))
+	must(t, errors.Join(db.Put(key, []byte("old")), db.Flush(ctx)))
+	snap, err := db.Snapshot() // until the tables are held, the deletion stays
+	must(t, errors.Join(err, db.Delete(key), db.Flush(ctx)))
 	it := db.Iter(bloomkv.IterOptions{}) // keeps the replaced tables
+	must(t, snap.Close())
 	must(t, errors.Join(db.Put(key, []byte("new")), db.Compact(ctx, bloomkv.CompactOptions{})))
 	awaitNoLog(t, mem) // which has the put with its own number
 	lost := mem.Kill()
