@@ -331,7 +331,7 @@ func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 	}
 }
 
-// Neither a member that has left nor a voter that has left hears of changes of the group.
+// A node that has left the group does not hear of its changes.
 func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
 	g := newGroup(t, nil)
 	g.open("a", true)

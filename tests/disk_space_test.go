@@ -405,7 +405,7 @@ func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 			return db.Import(ctx, bytes.NewReader(sent.Bytes()), bloomkv.ImportOptions{Replace: true})
 		},
 	} {
-		// filled returns a store on a disk that has space for so many bytes after the call, and what there was before.
+		// filled opens a store on a disk with the given free space, before, and fills it.
 		filled := func(space int64) (d *fullDisk, db *bloomkv.DB, before int64, err error) {
 			d = newDisk(vfstest.NewMem(), 1<<40)
 			db = storetest.Open(t, "db", &bloomkv.Options{FS: d})

@@ -363,7 +363,7 @@ func (f indexed) RangeDels(t *manifest.Table) *rangedel.Index { return f.dels[t.
 func (indexed) Outdated(int, *manifest.Table) bool            { return false }
 func (indexed) Stale() float64                                { return 0 }
 
-// TestAChoiceCopiesNoRangeTombstones has tables with so many that copies of them, or another index, would be megabytes.
+// TestAChoiceCopiesNoRangeTombstones has so many range tombstones that a copy or an index of them takes megabytes.
 func TestAChoiceCopiesNoRangeTombstones(t *testing.T) {
 	const tables, each = 8, 10_000
 	key := func(i int) []byte { return fmt.Appendf(nil, "%08d", i) }

@@ -289,9 +289,10 @@ func (s *Scheduler) begin() *job {
 			s.mu.Unlock()
 			s.Tree.Wake() // nextJob too
 		} else if !strict.Allows(j.plan) {
-			shape.Reserve(j.plan)
+			waiting := j.plan
 			j.call, j.plan = nil, nil
-			if s.Policy.Pressure(now.Version).Slow > 0 {
+			if !asked && s.Policy.Pressure(now.Version).Slow > 0 { // if asked, nothing else was due
+				shape.Reserve(waiting)
 				j.plan = s.Policy.Pick(shape)
 			}
 		}

@@ -201,8 +201,8 @@ type keptLock struct{ vfs.Lock }
 
 func (keptLock) Close() error { return nil }
 
-// remove removes the files of the store that were created since its lock was taken, and the lock. Without the lock
-// there are none.
+// remove removes the files of the store that were created since its lock was taken, and the lock. If the lock was never
+// taken, no file was created.
 func (s *site) remove() error {
 	if s.lock == nil {
 		return s.removeDirs()
