@@ -214,19 +214,20 @@ func (w *Writer) addOps(mem *memtable.Table, count uint32, ops []byte, marks *re
 			return
 		}
 		if n == len(few) {
-			w.addFew(mem, few[:])
+			w.addFew(mem, w.lastSeq+1, few[:])
 			n = 0
 		}
 		few[n] = memtable.Op{Seq: seq, Kind: kind, Key: key, Value: value, Hash: seed.Mix(bloomblock.HashKey(key))}
 		n++
 	})
-	w.addFew(mem, few[:n])
+	w.addFew(mem, w.lastSeq+1, few[:n])
 	return err
 }
 
-// addFew adds operations to a memtable, and then cuts the ranges of dead keys that they put keys into. mu is held.
-func (w *Writer) addFew(mem *memtable.Table, few []memtable.Op) {
-	mem.AddOps(few)
+// addFew adds operations of the record that begins at first to a memtable, and then cuts the ranges of dead keys that
+// they put keys into. mu is held.
+func (w *Writer) addFew(mem *memtable.Table, first ikey.Seq, few []memtable.Op) {
+	mem.AddOps(first, few)
 	for i := range few {
 		if few[i].Kind == ikey.Set {
 			w.DeadKeys.Put(few[i].Key)

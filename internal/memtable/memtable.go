@@ -201,7 +201,10 @@ type Op struct {
 
 // AddOps adds operations in order, as Add and AddRange do. It prefetches the memory that all of them need before it
 // adds the first, so that their cache misses overlap.
-func (t *Table) AddOps(ops []Op) {
+//
+// The operations are of a record that begins with the sequence number first. Readers see a record as a whole, at the
+// number of its last operation, so of its range tombstones over a key only the newest is kept.
+func (t *Table) AddOps(first ikey.Seq, ops []Op) {
 	if len(ops) > 1 {
 		for i := range ops {
 			t.prefetch(ops[i].Hash)
@@ -210,7 +213,7 @@ func (t *Table) AddOps(ops []Op) {
 	for i := range ops {
 		o := &ops[i]
 		if o.Kind == ikey.RangeDelete {
-			t.AddRange(o.Key, o.Value, o.Seq)
+			t.addRange(first, o.Key, o.Value, o.Seq)
 		} else {
 			t.add(o.Key, o.Hash, o.Seq, o.Kind, o.Value)
 		}
@@ -222,13 +225,19 @@ func (t *Table) AddOps(ops []Op) {
 // in older tables. A nil end is infinite; any other is greater than start. Both are copied. To readers and other writes
 // AddRange is like Add, and the tombstone counts as a version in Len, Seqs and Bytes.
 //
-// It costs O(log n) for n range tombstones that are disjoint, equal, nested, or all begin at one key. If many wide ones
-// overlap at random, each also copies lists of sequence numbers.
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, of one record of AddOps, or all begin at
+// one key. If many wide ones overlap at random, each also copies lists of sequence numbers.
 func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
+	t.addRange(ikey.MaxSeq, start, end, seq)
+	t.publish()
+}
+
+// addRange adds a range tombstone, of a record that begins at first; publish must follow.
+func (t *Table) addRange(first ikey.Seq, start, end []byte, seq ikey.Seq) {
 	t.begin()
+	t.ranges.record = first
 	t.ranges.add(start, end, seq)
 	t.added += 1 << 32
-	t.publish()
 }
 
 // begin checks that a version may be added.

@@ -103,7 +103,7 @@ func TestAnEmptyTable(t *testing.T) {
 
 func TestAddOpsAddsVersionsAndRanges(t *testing.T) {
 	tb, key := newTable(t, nil, 0), []byte("b")
-	tb.AddOps([]Op{
+	tb.AddOps(1, []Op{
 		{Seq: 1, Kind: ikey.Set, Key: key, Value: []byte("one"), Hash: bloomblock.HashKey(key)},
 		{Seq: 2, Kind: ikey.RangeDelete, Key: []byte("a"), Value: []byte("c")},
 		{Seq: 3, Kind: ikey.Delete, Key: key, Hash: bloomblock.HashKey(key)},

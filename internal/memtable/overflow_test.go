@@ -101,7 +101,7 @@ func TestABatchOverwritesAKeyThatItAdded(t *testing.T) {
 	for i, key := range []string{"a", "b", "c", "d", "e", "f", "e"} {
 		ops = append(ops, Op{Seq: ikey.Seq(i + 1), Kind: ikey.Set, Key: []byte(key), Hash: 7})
 	}
-	table.AddOps(ops)
+	table.AddOps(ops[0].Seq, ops)
 	_, trailer, _ := table.Get([]byte("e"), 7, ikey.MaxSeq)
 	if table.Keys() != 6 || trailer.Seq() != 7 {
 		t.Errorf("%d keys, e has sequence %d, want 6 and 7", table.Keys(), trailer.Seq())

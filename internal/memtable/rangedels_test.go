@@ -330,6 +330,66 @@ var rangeShapes = []struct {
 	}},
 }
 
+// TestRangeDelsOfRecords reads at the ends of records, also what was published before others came.
+func TestRangeDelsOfRecords(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		tb := newTable(t, nil, 0)
+		type moment struct {
+			dels *RangeDels
+			n    int
+		}
+		var ts []rangedel.Tombstone
+		ends, moments := []ikey.Seq{0}, []moment{{}}
+		keys, seq, largest := 10+rng.IntN(100), ikey.Seq(0), 1+rng.IntN(30)
+		bound := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
+		for range 40 {
+			first := seq + 1
+			for range 1 + rng.IntN(largest) {
+				from := rng.IntN(keys)
+				seq++
+				d := rangedel.Tombstone{Start: bound(from), End: bound(from + 1 + rng.IntN(keys)), Seq: seq}
+				tb.AddOps(first, []Op{{Seq: seq, Kind: ikey.RangeDelete, Key: d.Start, Value: d.End}})
+				ts = append(ts, d)
+				moments = append(moments, moment{tb.RangeDels(), len(ts)})
+			}
+			ends = append(ends, seq)
+		}
+		for range 3000 {
+			// Readers have read at the end of a record since before the next one began.
+			end, key := rng.IntN(len(ends)), bound(rng.IntN(2*keys))
+			m := moments[int(ends[end])+rng.IntN(len(ts)+1-int(ends[end]))]
+			want := covering(ts[:m.n], key, ends[end])
+			if got := m.dels.Covering(key, ends[end]); got != want {
+				t.Fatalf("seed %d, after %d, over %x at %d: got %d, want %d", seed, m.n, key, ends[end], got, want)
+			}
+			if _, _, got := m.dels.Stretch(key, ends[end]); got != want {
+				t.Fatalf("seed %d, after %d, stretch of %x at %d: got %d, want %d", seed, m.n, key, ends[end], got, want)
+			}
+		}
+	}
+}
+
+// A record may have as many range tombstones as fit into half a memtable.
+func TestRangeDelsOfOneRecordTakeLittleMemory(t *testing.T) {
+	s, tb := rangeShapes[len(rangeShapes)-1], newTable(t, nil, 0)
+	before := heap()
+	for i := range s.n {
+		start, end := s.shape(i, s.n)
+		tb.AddOps(1, []Op{{
+			Seq: ikey.Seq(i + 1), Kind: ikey.RangeDelete,
+			Key:   binary.BigEndian.AppendUint64(nil, uint64(start)),
+			Value: binary.BigEndian.AppendUint64(nil, uint64(end)),
+		}})
+	}
+	taken, got := heap()-before, tb.Bytes()
+	if most := int64(400 * s.n); taken > most || got > most {
+		t.Errorf("%d tombstones take %d bytes, %d by Bytes, want at most %d", s.n, taken, got, most)
+	}
+	t.Logf("%d bytes each, %d by Bytes", taken/int64(s.n), got/int64(s.n))
+	runtime.KeepAlive(tb)
+}
+
 func addShape(tb *Table, i, n int, shape func(i, n int) (int, int)) {
 	var bounds [16]byte
 	start, end := shape(i, n)

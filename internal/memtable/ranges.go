@@ -48,6 +48,7 @@ type ranges struct {
 	free   []byte // where clone copies bounds to
 	change uint32 // the current one: its stretches are not published yet
 	newest ikey.Seq
+	record ikey.Seq // where the current record begins; see AddOps
 	ranks  rand.PCG
 }
 
@@ -155,7 +156,7 @@ func (r *ranges) push(n *stretch) {
 	}
 	all := slices.Clip(n.all) // up to three lists share the array from now on
 	under := func(list []ikey.Seq) []ikey.Seq {
-		if len(list) == 0 {
+		if len(list) == 0 || list[0] >= r.record {
 			return all
 		}
 		return r.appended(list, all...)
@@ -222,16 +223,21 @@ func last(n *stretch) *stretch {
 	return n
 }
 
-// appended returns a non-empty list with newer numbers after it. A list with spare capacity belongs to one stretch,
-// which alone appends to its array. A full one may be shared, and is copied. So that the two can be distinguished, an
-// array is never filled.
+// appended returns a non-empty list with newer numbers after it, and without its last one if that is of the same record
+// as they are. A list with spare capacity belongs to one stretch, which alone appends to its array. A full one may be
+// shared, and is copied. So that the two can be distinguished, an array is never filled.
 func (r *ranges) appended(list []ikey.Seq, newer ...ikey.Seq) []ikey.Seq {
 	n := len(list) + len(newer)
-	if n < cap(list) {
+	old := list[:len(list)-1]
+	replaces := list[len(old)] >= r.record // readers may know the array with its last number
+	if n < cap(list) && !replaces {
 		return append(list, newer...)
 	}
 	if cap(list) > len(list) {
 		r.bytes.Add(-int64(cap(list)) * seqBytes) // the old array is garbage
+	}
+	if replaces {
+		list, n = old, n-1
 	}
 	grown := append(make([]ikey.Seq, 0, max(2*n, 4)), list...)
 	r.bytes.Add(int64(cap(grown)) * seqBytes)

@@ -29,6 +29,7 @@ type Writes struct {
 // Add adds the operations of a batch that Add has not seen yet: ops begins with those that it has. The error describes
 // invalid operations.
 func (w *Writes) Add(ops []byte) error {
+	var first ikey.Seq // nobody reads before all are added
 	for w.read < len(ops) {
 		left := ops[w.read:]
 		kind, key, value, rest, err := batch.NextOp(left)
@@ -40,13 +41,11 @@ func (w *Writes) Add(ops []byte) error {
 			w.mem, w.seed = memtable.New(nil, 0, 0), bloomblock.NewSeed()
 			w.seq = ikey.MaxSeq / 2 // the largest number of a store: see manifest.MaxSeq
 		}
-		w.seq++
-		switch kind {
-		case ikey.Mark:
-		case ikey.RangeDelete:
-			w.mem.AddRange(key, value, w.seq)
-		default:
-			w.mem.Add(key, w.hash(key), w.seq, kind, value)
+		if w.seq++; first == 0 {
+			first = w.seq
+		}
+		if kind != ikey.Mark {
+			w.mem.AddOps(first, []memtable.Op{{Seq: w.seq, Kind: kind, Key: key, Value: value, Hash: w.hash(key)}})
 		}
 	}
 	return nil

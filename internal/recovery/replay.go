@@ -132,7 +132,8 @@ func (r *Replay) add(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
 		return // Check has seen it
 	}
 	h := r.Seed.Mix(bloomblock.HashKey(key))
-	r.mem.AddOps([]memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
+	// Nobody reads until all logs are read, so that all is like one record.
+	r.mem.AddOps(1, []memtable.Op{{Seq: seq, Kind: kind, Key: key, Value: value, Hash: h}})
 }
 
 func (r *Replay) makeSpace(ctx context.Context) error {
