@@ -61,6 +61,9 @@ func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 			return nil, err
 		}
 	}
+	if err := ctx.Err(); err != nil { // before the directory is created
+		return nil, err
+	}
 	home, err := recovery.Enter(opts.FS, dir, opts.mode())
 	if err != nil {
 		return nil, err

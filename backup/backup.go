@@ -264,10 +264,26 @@ func header(ctx context.Context, s Storage, n uint64) (_ *stream.Header, err err
 	if err == nil {
 		err = in.End()
 	}
+	if err == nil {
+		err = ends(r, "stream", in.Offset())
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", generationName(n), err)
 	}
 	return in.Header, nil
+}
+
+// ends returns an error unless the object of r, which was read up to offset at, ends there.
+func ends(r io.Reader, name string, at int64) error {
+	var b [1]byte
+	n, err := io.ReadFull(r, b[:])
+	if n > 0 {
+		return corrupt.Newf(name, at, "the object goes on behind its last checksum")
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }
 
 // Restore makes a store of a generation in dir, as [bloomkv.Import] does. The error for a generation that is not there
@@ -344,6 +360,7 @@ func (o *object) ReadAt(b []byte, off int64) (int, error) {
 			if want := binary.LittleEndian.Uint32(sum[:]); o.crc != want {
 				return 0, corrupt.Newf(o.name, 0, "checksum %08x, want %08x", o.crc, want)
 			}
+			err = ends(o.r, o.name, o.at+sumSize)
 		}
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -256,7 +256,7 @@ func TestDamageIsFoundByVerifyAndRefusedByRestore(t *testing.T) {
 		for i := len(whole) - 1; i >= 0; i -= 1 + len(whole)/200 { // the last byte is of a checksum
 			flipped := bytes.Clone(whole)
 			flipped[i] ^= 4
-			for _, b := range [][]byte{flipped, whole[:i]} {
+			for _, b := range [][]byte{flipped, whole[:i], append(bytes.Clone(whole), whole[i])} {
 				must(t, d.Put(ctx, names[0], bytes.NewReader(b)))
 				if err := backup.Verify(ctx, d, nil); !errors.Is(err, bloomkv.ErrCorruption) ||
 					!strings.Contains(err.Error(), names[0]) {

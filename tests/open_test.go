@@ -221,6 +221,17 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}
 }
 
+// TestOpenCreatesNothingOnceItsContextHasEnded also holds for the parent directory.
+func TestOpenCreatesNothingOnceItsContextHasEnded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	fsys := vfstest.NewMem()
+	_, err := bloomkv.OpenContext(ctx, filepath.Join("d", "e"), &bloomkv.Options{FS: fsys})
+	if _, stat := fsys.Stat("d"); !errors.Is(err, context.Canceled) || !errors.Is(stat, fs.ErrNotExist) {
+		t.Errorf("OpenContext: %v, Stat: %v", err, stat)
+	}
+}
+
 // checkKeys returns an error unless the store has the keys that TestOpenEndsWithItsContext has put.
 func checkKeys(db *bloomkv.DB, want int) error {
 	got := 0
