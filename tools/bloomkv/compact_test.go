@@ -176,7 +176,11 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 
 func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	lines := manyLines(30_000)
+	keys := 30_000
+	if testing.Short() {
+		keys = 3000
+	}
+	lines := manyLines(keys)
 	tool{in: lines}.must(t, "load", dir, "--fpr", "0.001", "--filter-kind=ribbon", "--filter-prefix", "len:8")
 	kinds := func() (found []string) {
 		t.Helper()
@@ -217,7 +221,11 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 // TestTheMemoryForFiltersIsKept writes a store with --filter-memory: stats and inspect agree on what is promised and
 // takes memory, and commands that write keep it: put and del have no flags for filters.
 func TestTheMemoryForFiltersIsKept(t *testing.T) {
-	for _, kind := range []string{"--filter-kind=bloom", "--filter-kind=ribbon"} {
+	kinds := []string{"--filter-kind=ribbon", "--filter-kind=bloom"}
+	if testing.Short() {
+		kinds = kinds[:1]
+	}
+	for _, kind := range kinds {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(60_000)}.must(t, "load", dir, "--filter-memory", "0.0625", kind)
 		for _, step := range [][]string{{"put", dir, "k", "v"}, {"compact", dir}, {"del", dir, "k"}, {"compact", dir}} {
