@@ -33,7 +33,8 @@ type Storage interface {
 	// nil, and never in part. If r fails, Put returns its error and stores nothing.
 	Put(ctx context.Context, name string, r io.Reader) error
 	// Get returns the content of an object. The error for an absent one matches fs.ErrNotExist. If the reader is an
-	// io.ReaderAt, Verify reads each table twice from it; else it calls Get a few times for each.
+	// io.ReaderAt, Verify reads each table twice from it; else it calls Get a few times for each, and has up to two
+	// readers open.
 	Get(ctx context.Context, name string) (io.ReadCloser, error)
 	// List returns the names that begin with prefix, which ends with "/", in any order.
 	List(ctx context.Context, prefix string) ([]string, error)
@@ -315,21 +316,52 @@ func Restore(ctx context.Context, s Storage, n uint64, dir string, opts bloomkv.
 
 // An object reads one stored table after another, each from its beginning to its end.
 type object struct {
+	reading
+
 	ctx  context.Context //nolint:containedctx // of one Restore or Verify
 	s    Storage
-	r    io.ReadCloser // nil before the first
-	name string        // of the object
+	name string // of the object
 	left uint64
 	crc  uint32
-	at   int64
 }
 
-func (o *object) close() error {
-	if o.r == nil {
+// A reading is what Get has returned, of which some bytes were read.
+type reading struct {
+	r    io.ReadCloser // nil if nothing is open
+	at   int64
+	last []byte // that were read, up to at; of a table alone
+}
+
+// reaches reports whether a table is read on from an offset.
+func (x *reading) reaches(off int64) bool { return x.r != nil && x.at-int64(len(x.last)) <= off }
+
+// readAt reads at an offset that is reached.
+func (x *reading) readAt(b []byte, off int64) (int, error) {
+	n := 0
+	if off < x.at {
+		n = copy(b, x.last[int64(len(x.last))-(x.at-off):])
+	}
+	if n == len(b) {
+		return n, nil
+	}
+	skipped, err := io.CopyN(io.Discard, x.r, max(0, off-x.at))
+	x.at += skipped
+	if err == nil {
+		var more int
+		more, err = io.ReadFull(x.r, b[n:])
+		x.at += int64(more)
+		n += more
+	}
+	x.last = append(x.last[:0], b[:n]...)
+	return n, err
+}
+
+func (x *reading) close() error {
+	if x.r == nil {
 		return nil
 	}
-	r := o.r
-	o.r = nil
+	r := x.r
+	x.r = nil
 	return r.Close()
 }
 
@@ -372,44 +404,50 @@ func (o *object) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// A table is a stored table, read at any offset.
-type table struct{ *object }
+// A table is a stored table, read at any offset. A check goes to and fro between the data blocks and the parts of the
+// index behind them, both in order, but for the last bytes, which it may read again. With two readers it begins the
+// object a few times, and not for each part.
+type table struct {
+	*object
+
+	open [2]reading // the one that was used last is the first
+}
 
 // ReadAt implements io.ReaderAt.
-func (t table) ReadAt(b []byte, off int64) (int, error) {
-	if r, ok := t.r.(io.ReaderAt); ok {
+func (t *table) ReadAt(b []byte, off int64) (int, error) {
+	if r, ok := t.open[0].r.(io.ReaderAt); ok {
 		return r.ReadAt(b, off)
 	}
-	if off < t.at {
-		err := t.close()
+	x, other := &t.open[0], &t.open[1]
+	if !x.reaches(off) || other.reaches(off) && other.at > x.at {
+		*x, *other = *other, *x
+	}
+	if !x.reaches(off) {
+		err := x.close()
 		if err == nil {
-			t.r, err = t.s.Get(t.ctx, t.name)
+			x.r, err = t.s.Get(t.ctx, t.name)
 		}
 		if err != nil {
 			return 0, err
 		}
-		t.at = 0
+		x.at, x.last = 0, x.last[:0]
 	}
-	skipped, err := io.CopyN(io.Discard, t.r, off-t.at)
-	t.at += skipped
-	if err != nil {
-		return 0, err
-	}
-	n, err := io.ReadFull(t.r, b)
-	t.at += int64(n)
-	return n, err
+	return x.readAt(b, off)
 }
 
 // check checks the stored table by itself and against its record.
-func (o *object) check(t *stream.Table) error {
-	sum, err := stream.Fingerprint(table{o}, o.name, t.Table)
+func (o *object) check(t *stream.Table) (err error) {
+	from := &table{object: o, open: [2]reading{o.reading}}
+	o.reading = reading{}
+	defer func() { err = errors.Join(err, from.open[0].close(), from.open[1].close()) }()
+	sum, err := stream.Fingerprint(from, o.name, t.Table)
 	if err == nil && sum != t.Sum {
 		err = corrupt.Newf(o.name, 0, "fingerprint %016x, want %016x", sum, t.Sum)
 	}
 	if err != nil {
 		return err
 	}
-	return check.Table(o.ctx, table{o}, o.name, t.Table)
+	return check.Table(o.ctx, from, o.name, t.Table)
 }
 
 // Verify reads all generations and all tables that they name, compares each with its checksum, and checks each table as

@@ -549,13 +549,35 @@ func Example() {
 // sequential is a storage whose objects can only be read from their beginning.
 type sequential struct {
 	backup.Storage
-	gets int
+	gets, bytes, open, most int
 }
 
 func (s *sequential) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	s.gets++
 	r, err := s.Storage.Get(ctx, name)
-	return struct{ io.ReadCloser }{r}, err
+	if err != nil {
+		return nil, err
+	}
+	s.gets++
+	s.open++
+	s.most = max(s.most, s.open)
+	return &begun{r, s}, nil
+}
+
+// begun is an object of a sequential storage, which counts what is read of it.
+type begun struct {
+	io.ReadCloser
+	of *sequential
+}
+
+func (b *begun) Read(to []byte) (int, error) {
+	n, err := b.ReadCloser.Read(to)
+	b.of.bytes += n
+	return n, err
+}
+
+func (b *begun) Close() error {
+	b.of.open--
+	return b.ReadCloser.Close()
 }
 
 // TestVerifyChecksTables damages tables and corrects the checksums of their objects, as if the store had been damaged
@@ -582,6 +604,32 @@ func TestVerifyChecksTables(t *testing.T) {
 				t.Fatalf("byte %d of %s: Verify by %T: %v", i, names[0], s, err)
 			}
 		}
+	}
+	must(t, d.Close())
+}
+
+// TestVerifyBeginsALargeTableAFewTimes has a table with an index in parts, which are behind the data blocks.
+func TestVerifyBeginsALargeTableAFewTimes(t *testing.T) {
+	ctx, d := t.Context(), open(t, vfstest.NewMem())
+	db, err := bloomkv.Open("db", &bloomkv.Options{FS: vfstest.NewMem(), Compression: bloomkv.CompressionNone})
+	must(t, err)
+	for i := range 6000 { // 1,500 blocks: some six parts
+		must(t, db.Put(fmt.Appendf(nil, "key%06d", i), make([]byte, 1000)))
+	}
+	_, err = backup.Make(ctx, db, d)
+	must(t, errors.Join(err, db.Close()))
+	names, err := d.List(ctx, "tables/")
+	must(t, err)
+	size := 0
+	for _, name := range names {
+		size += len(content(t, d, name))
+	}
+	s := &sequential{Storage: d}
+	must(t, backup.Verify(ctx, s, nil))
+	if gets := 8*len(names) + 1; s.gets > gets || s.bytes > 8*size || s.open > 0 || s.most > 2 {
+		t.Errorf("%d objects of %d tables were begun, %d at a time, %d are open, and %d bytes read; "+
+			"want at most %d, 2 at a time, all closed, and 8 times %d", s.gets, len(names), s.most, s.open, s.bytes,
+			gets, size)
 	}
 	must(t, d.Close())
 }
