@@ -35,9 +35,8 @@ func NewAtomic(o Options) (*Atomic, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Filter{options: o} // only for its size
 	u := p.Units()[0]
-	blocks, err := f.blocksOf(unitSize{float64(o.Keys) * u.BitsPerKey, blockWords, u.Probes})
+	blocks, err := o.blocksOf(unitSize{float64(o.Keys) * u.BitsPerKey, blockWords, u.Probes}, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -110,10 +110,16 @@ func newFilterOf(o Options) (*Filter, error) {
 		}
 		sizes = blockedSizes(o, p)
 	}
-	for _, s := range sizes {
-		if err := f.addUnit(s); err != nil {
+	blocks, words := make([]int, len(sizes)), 0
+	for i, s := range sizes { // before any is made: the first ones may have most of the words that all may have
+		var err error
+		if blocks[i], err = o.blocksOf(s, words); err != nil {
 			return nil, err
 		}
+		words += blocks[i] * s.words
+	}
+	for i, s := range sizes {
+		f.units = append(f.units, newUnit(make([]uint64, blocks[i]*s.words), s.probes))
 	}
 	return f, nil
 }
@@ -157,21 +163,13 @@ func (o Options) check() error {
 	return nil
 }
 
-// addUnit appends an empty unit.
-func (f *Filter) addUnit(s unitSize) error {
-	blocks, err := f.blocksOf(s)
-	if err == nil {
-		f.units = append(f.units, newUnit(make([]uint64, blocks*s.words), s.probes))
-	}
-	return err
-}
-
-// blocksOf returns the number of blocks of a further unit. The error matches bloomblock.ErrParams if it is too large.
-func (f *Filter) blocksOf(s unitSize) (int, error) {
+// blocksOf returns the number of blocks of a unit, where those before it have the given number of words. The error
+// matches bloomblock.ErrParams if it is too large.
+func (o Options) blocksOf(s unitSize, words int) (int, error) {
 	blocks := max(1, math.Ceil(s.bits/float64(s.words*wordBits)))
-	if size := blocks * float64(s.words); size > maxWords-float64(f.words()) {
+	if size := blocks * float64(s.words); size > maxWords-float64(words) {
 		return 0, fmt.Errorf("%w: a unit of %.3g bytes for %d keys at a rate of %v, want at most %d bytes",
-			bloomblock.ErrParams, 8*size, f.options.Keys, f.options.Rate, uint64(maxWords)*8)
+			bloomblock.ErrParams, 8*size, o.Keys, o.Rate, uint64(maxWords)*8)
 	}
 	return int(blocks), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -406,6 +407,21 @@ func TestMemoryIsNearThatOfClassic(t *testing.T) {
 	}
 	for rate := 0.25; rate > 1e-8; rate *= 0.9 {
 		check(rate, 1.15)
+	}
+}
+
+// TestASizeThatIsRefusedTakesNoMemory has units of which the first is within the bound, and two are not.
+func TestASizeThatIsRefusedTakesNoMemory(t *testing.T) {
+	const rate = 1e-6
+	first := must(bloomblock.ParamsFor(rate)).Units()[0]
+	o := Options{Keys: int(0.6 * maxWords * wordBits / first.BitsPerKey), Rate: rate, Seed: testSeed}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := New(o)
+	runtime.ReadMemStats(&after)
+	if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, bloomblock.ErrParams) || taken > 1<<20 {
+		t.Errorf("a set for %d keys: %v, and %d bytes were allocated, want %v and a few", o.Keys, err, taken,
+			bloomblock.ErrParams)
 	}
 }
 
