@@ -64,7 +64,7 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, al
 	if index < atLeast {
 		return fmt.Errorf("its store has index %d, want %d", index, atLeast)
 	}
-	if err := n.believe(ctx, index, address, all); err != nil {
+	if err := n.believe(ctx, index, atLeast, address, all); err != nil {
 		return err
 	}
 	from := stalling{stream, watchdog, n.stallTimeout()}
@@ -76,14 +76,16 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, al
 }
 
 // believe returns an error if the store of a node has an index that no other node knows to be committed: this node
-// would skip all commands up to there. If no other node answers, its own commit index must be as large.
-func (n *Node) believe(ctx context.Context, index uint64, of string, all []string) error {
+// would skip all commands up to there. Others are asked that know at least what was asked for: two nodes that both need
+// a store would else refuse it because of each other, for ever. If there is none, the node's own commit index must be
+// as large as that of its store.
+func (n *Node) believe(ctx context.Context, index, atLeast uint64, of string, all []string) error {
 	committed, answered := uint64(0), false
 	for _, address := range append(slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == of }), of) {
 		if address == of && answered {
 			break
 		}
-		if s, err := n.client.status(ctx, address); err == nil {
+		if s, err := n.client.status(ctx, address); err == nil && (s.Commit >= atLeast || address == of) {
 			committed, answered = max(committed, s.Commit), true
 		}
 	}

@@ -24,7 +24,9 @@ type sender func(r *http.Request) (body io.ReadCloser, index uint64)
 func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	h := http.Header{}
 	if r.URL.Path == "/v1/status" {
-		commit := map[string]string{"b": "2000", "c": "2000", "behind": "1000", "ahead": "18446744073709551615"}
+		commit := map[string]string{
+			"b": "2000", "c": "2000", "behind": "1000", "new": "0", "ahead": "18446744073709551615",
+		}
 		known := commit[r.URL.Host]
 		if known == "" {
 			return nil, errors.New("it does not answer")
@@ -196,6 +198,8 @@ func TestAStoreIsTakenUpToTheIndexThatOthersKnow(t *testing.T) {
 		"of which one other knows":        {2000, 2000, []string{"b", "c", "behind"}, ""},
 		"of which no other knows":         {2001, 2001, []string{"ahead", "c"}, "committed"},
 		"of a node without other answers": {3000, 3000, []string{"ahead", "mute"}, ""},
+		"that another node needs as well": {2000, 2000, []string{"b", "new"}, ""},
+		"above what its node knows":       {2001, 2001, []string{"b", "new"}, "committed"},
 		"without any answer":              {1000, 1000, []string{"mute"}, "committed"},
 		"that the answer does not have":   {1000, 1 << 60, []string{"b", "c"}, "mark"},
 	} {

@@ -396,6 +396,34 @@ func TestAnEmptyNodeJoinsAGroupWithoutALog(t *testing.T) {
 	g.equal("a", "b")
 }
 
+// Each of the two is in the group that the other one asks.
+func TestTwoNodesFarBehindGetTheTables(t *testing.T) {
+	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 16, 1 })
+	g.open("a", true)
+	g.put("a", "k", "v") // a leads
+	for _, id := range []string{"b", "c"} {
+		g.open(id, false)
+		err := g.node("a").raft.AddNonvoter(raft.ServerID(id), raft.ServerAddress(id), 0, 0).Error()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.equal("a", "b", "c")
+	g.closeNode("b")
+	g.closeNode("c")
+	for i := range 100 {
+		g.put("a", key(i), "v")
+	}
+	for g.node("a").snapshots.latest().Index < 50 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	g.separate("a", true) // until both are there
+	g.open("b", false)
+	g.open("c", false)
+	g.separate("a", false)
+	g.equal("a", "b", "c")
+}
+
 // The store of a node is set back, and its log is not.
 func TestANodeWithAnOldStoreGetsTheTables(t *testing.T) {
 	g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 16, 1 })
