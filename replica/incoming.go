@@ -80,12 +80,23 @@ func (in *incoming) pass(stop <-chan struct{}) {
 			if q, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
 				go in.passSnapshot(m, q, stop)
 			} else {
-				in.send(m, stop)
+				in.send(compared(m), stop)
 			}
 		case <-stop:
 			return
 		}
 	}
+}
+
+// compared returns a message of entries by which raft commits no entry after them. raft would commit up to the end of
+// its log, which may go on with entries of a leader that was deposed, and that the sender has not compared yet.
+func compared(m raft.RPC) raft.RPC {
+	if q, ok := m.Command.(*raft.AppendEntriesRequest); ok {
+		c := *q // its sender may be in the same process
+		c.LeaderCommitIndex = min(q.LeaderCommitIndex, q.PrevLogEntry+uint64(len(q.Entries)))
+		m.Command = &c
+	}
+	return m
 }
 
 // passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender. The sender of one

@@ -241,6 +241,57 @@ func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
 	}
 }
 
+// cutOff returns a follower that is cut off from its leader, what sends it messages, and the last entry of its log.
+func cutOff(t *testing.T) (*Node, *raft.InmemTransport, raft.Log) {
+	t.Helper()
+	g := newGroup(t, nil)
+	g.open("a", true)
+	g.open("b", false)
+	g.join("a", "b")
+	g.put("a", "k", "v")
+	g.want("b", "k", "v")
+	g.separate("b", true)
+	b := g.node("b")
+	end, err := b.log.LastIndex()
+	testkit.Must(t, err)
+	var last raft.Log
+	testkit.Must(t, b.log.GetLog(end, &last))
+	_, sender := raft.NewInmemTransport("x")
+	sender.Connect("b", g.members["b"].transport.InmemTransport)
+	return b, sender, last
+}
+
+// sendEntries sends no-ops of a leader of a term, which has committed entries up to an index.
+func sendEntries(t *testing.T, sender *raft.InmemTransport, term, after, afterTerm, count, commit uint64) {
+	t.Helper()
+	m := &raft.AppendEntriesRequest{
+		RPCHeader: fromA, Term: term, PrevLogEntry: after, PrevLogTerm: afterTerm, LeaderCommitIndex: commit,
+	}
+	for i := range count {
+		m.Entries = append(m.Entries, &raft.Log{Index: after + 1 + i, Term: term, Type: raft.LogNoop})
+	}
+	var a raft.AppendEntriesResponse
+	if err := sender.AppendEntries("b", "b", m, &a); err != nil || !a.Success {
+		t.Fatalf("%d entries of term %d after %d: %+v, %v, want success", count, term, after, a, err)
+	}
+}
+
+// An entry that no leader has compared may be another one on all other nodes.
+func TestOnlyWhatALeaderHasComparedIsCommitted(t *testing.T) {
+	b, sender, last := cutOff(t)
+	term, end := b.Status().Term+1000, last.Index
+	for _, c := range []struct{ term, count, commit, want uint64 }{
+		{term, 3, end, end},
+		{term + 1, 0, end + 2, end}, // of another leader, which does not have the three
+		{term + 1, 1, end + 1, end + 1},
+	} {
+		sendEntries(t, sender, c.term, end, last.Term, c.count, c.commit)
+		if got := b.Status().Commit; got != c.want {
+			t.Errorf("%d entries of term %d after %d: committed up to %d, want %d", c.count, c.term, end, got, c.want)
+		}
+	}
+}
+
 func TestALogThatCannotBeReadIsNotReplaced(t *testing.T) {
 	l := filledLog(t, vfstest.NewMem(), 1, 5)
 	testkit.Must(t, l.db.Delete(entryKey(3)))
