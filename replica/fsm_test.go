@@ -263,19 +263,27 @@ func TestTheEndsOfALogAreThoseOfItsEntries(t *testing.T) {
 
 func TestALogHasNoGapAfterTheSnapshot(t *testing.T) {
 	for _, c := range []struct {
-		first, last uint64
+		first, last uint64 // of term 1
+		term        uint64 // of the snapshot
 		want        error
 		left        uint64 // the first entry that the log has then
 	}{
-		{21, 22, nil, 21}, {22, 23, ErrOldStore, 22}, {20, 20, nil, 20}, {10, 20, nil, 10}, {10, 19, nil, 0},
+		{21, 22, 1, nil, 21},
+		{22, 23, 1, ErrOldStore, 22},
+		{20, 20, 1, nil, 20},
+		{10, 20, 1, nil, 10},
+		{10, 19, 1, nil, 0},
+		{20, 20, 2, nil, 0},
+		{10, 30, 2, nil, 0},
+		{21, 22, 2, nil, 21},
 	} {
 		f := aloneFSM(t)
 		l := filledLog(t, vfstest.NewMem(), c.first, c.last)
-		n := &Node{log: l, fsm: f, snapshots: &snapshots{current: &saved{Index: 20, Term: 1, Applied: 5}}}
+		n := &Node{log: l, fsm: f, snapshots: &snapshots{current: &saved{Index: 20, Term: c.term, Applied: 5}}}
 		err := n.reconcile(t.Context())
 		if left, _ := l.FirstIndex(); !errors.Is(err, c.want) || left != c.left {
-			t.Errorf("a log of %d to %d after a snapshot of 20: %v, begins at %d; want %v, %d", c.first, c.last, err,
-				left, c.want, c.left)
+			t.Errorf("a log of %d to %d after a snapshot of 20, term %d: %v, begins at %d; want %v, %d", c.first,
+				c.last, c.term, err, left, c.want, c.left)
 		}
 		testkit.Must(t, l.Close())
 	}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"math"
 	"runtime"
 
 	"github.com/hashicorp/raft"
@@ -24,18 +25,28 @@ func (g guardedLog) check(err error) error {
 	return err
 }
 
-// GetLog returns raft.ErrLogNotFound for an entry before or after the log, and no other error. The last entry of the
-// snapshot is there, too, as a no-op: raft looks only whether a leader has it with the same term, and asks for it if
-// the log begins after it and a leader differs from then on. It never sends it or applies it, since the entry before it
-// is not there; the first entry of all has none, and is excepted.
+// GetLog returns raft.ErrLogNotFound for an entry before the log, and no other error. The last entry of the snapshot is
+// there, too, as a no-op: raft looks only whether a leader has it with the same term, and asks for it if the log begins
+// after it and a leader differs from then on. It never sends it or applies it, since the entry before it is not there;
+// the first entry of all has none, and is excepted.
+//
+// With a snapshot, there is an entry everywhere after the log. A snapshot from a leader may have replaced a log that
+// went on after it with entries that were never committed. raft has deleted that log, and still compares what it gets
+// with it up to its end. Of this entry it only learns that it is another one than any leader's. It commits only what
+// it has compared (see incoming), so never this one; its type and term are such that no node takes it.
 func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
 	err := g.storeLog.GetLog(index, to)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) {
 		g.fail(err)
 		runtime.Goexit()
 	}
-	if own := g.snapshots.latest(); err != nil && index > 1 && index == own.Index {
+	own := g.snapshots.latest()
+	last, _ := g.LastIndex() // it has no error
+	switch {
+	case err != nil && index > 1 && index == own.Index:
 		*to, err = raft.Log{Index: index, Term: own.Term, Type: raft.LogNoop}, nil
+	case err != nil && own.Index > 0 && index > max(last, own.Index):
+		*to, err = raft.Log{Index: index, Term: maxTerm + 1, Type: math.MaxUint8}, nil
 	}
 	return err
 }

@@ -159,6 +159,9 @@ func checkMessage(command any) error {
 	switch q := command.(type) {
 	case *raft.AppendEntriesRequest:
 		next := q.PrevLogEntry
+		if q.PrevLogTerm > q.Term {
+			return fmt.Errorf("entry of index %d, term %d, want at most %d", next, q.PrevLogTerm, q.Term)
+		}
 		for _, e := range q.Entries {
 			next++
 			switch {

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -290,6 +291,56 @@ func TestOnlyWhatALeaderHasComparedIsCommitted(t *testing.T) {
 			t.Errorf("%d entries of term %d after %d: committed up to %d, want %d", c.count, c.term, end, got, c.want)
 		}
 	}
+}
+
+// raft keeps the end of a log that it has deleted.
+func TestALogBeginsAfterASnapshotThatReplacedALongerOne(t *testing.T) {
+	b, sender, last := cutOff(t)
+	term, end := b.Status().Term+1000, last.Index
+	sendEntries(t, sender, term, end, last.Term, 9, 0) // of a leader that is deposed
+	q := snapshotOf(b, end+5, term+1)
+	var a raft.InstallSnapshotResponse
+	err := sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(0)))
+	if err != nil || !a.Success {
+		t.Fatalf("snapshot: %+v, %v, want success", a, err)
+	}
+	for _, count := range []uint64{0, 2} {
+		sendEntries(t, sender, q.Term, q.LastLogIndex, q.LastLogTerm, count, end+8)
+		want := q.LastLogIndex + count
+		if s := b.Status(); s.Commit != want || count > 0 && s.Last != want {
+			t.Errorf("%d entries after the snapshot: %d entries, %d are committed, want %d", count, s.Last, s.Commit,
+				want)
+		}
+	}
+	first, err := b.log.FirstIndex()
+	testkit.Must(t, err)
+	if got, err := b.log.LastIndex(); first != end+6 || got != end+7 || err != nil {
+		t.Errorf("the log has %d to %d, %v, want %d to %d", first, got, err, end+6, end+7)
+	}
+}
+
+// What is made up after the end of the log is for comparisons alone.
+func TestAnEntryAfterTheLogIsNotTakenByOthers(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 10, 20)
+	g := guardedLog{storeLog: l, snapshots: new(snapshots)}
+	var entry raft.Log
+	if err := g.GetLog(21, &entry); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Errorf("without a snapshot: %v, want %v", err, raft.ErrLogNotFound)
+	}
+	g.snapshots.current = &saved{Index: 15, Term: 1}
+	testkit.Must(t, g.GetLog(21, &entry))
+	if err := checkEntry(&entry); err == nil {
+		t.Errorf("raft would apply %+v", entry)
+	}
+	for name, q := range map[string]*raft.AppendEntriesRequest{
+		"it":                  {Term: maxTerm, PrevLogEntry: 20, PrevLogTerm: 1, Entries: []*raft.Log{&entry}},
+		"what comes after it": {Term: maxTerm, PrevLogEntry: 21, PrevLogTerm: entry.Term},
+	} {
+		if err := checkMessage(q); err == nil {
+			t.Errorf("%s is taken", name)
+		}
+	}
+	testkit.Must(t, l.Close())
 }
 
 func TestALogThatCannotBeReadIsNotReplaced(t *testing.T) {

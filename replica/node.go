@@ -187,9 +187,15 @@ func (n *Node) reconcile(ctx context.Context) error {
 		return fmt.Errorf("%w: the log begins at %d and the snapshot ends at %d", ErrOldStore, first, want.Index)
 	}
 	// raft deletes a log that a snapshot from the leader has replaced, and a crash may come before that. Entries after
-	// the snapshot would then leave a gap.
+	// the snapshot would then leave a gap, or follow others than those that it stands for.
 	last, err := n.log.LastIndex()
-	if err == nil && last > 0 && last < want.Index {
+	replaced := last > 0 && last < want.Index
+	if err == nil && first > 0 && first <= want.Index && !replaced {
+		var entry raft.Log
+		err = n.log.GetLog(want.Index, &entry)
+		replaced = entry.Term != want.Term
+	}
+	if err == nil && replaced {
 		err = n.log.DeleteRange(first, last)
 	}
 	if err != nil {
