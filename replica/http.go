@@ -37,7 +37,8 @@ const (
 //	                                       {"op":"delete_range","key":B,"end":B}], atomic; B is base64
 //	GET              scan?from=&to=&prefix=&limit=&stale=1   {"pairs":[{"key":B,"value":B}],"more":bool}
 //	GET              digest               the bloomkv digest of this node's store, of at most 256 MiB
-//	GET              checksum             count and SHA-256 of all pairs of this node's store, with their index
+//	GET              checksum             count and SHA-256 of all pairs of this node's store, with their index; it
+//	                                      fails if they are not read in 30 seconds
 //	GET              status               see Status
 //	POST             join?id=&address=, leave?id=, transfer
 //	                 apply, export, read-index, term, raft   what nodes ask each other
