@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -368,6 +369,43 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 			}
 			must(t, db.Close())
 		}
+	}
+}
+
+// TestABatchOfSmallKeysIsRefusedUnlessItsTableFits deletes keys that take 6 bytes each in the log, and in their table
+// and its filter 20, on disks of different sizes. What is taken can be written out, also after a crash.
+func TestABatchOfSmallKeysIsRefusedUnlessItsTableFits(t *testing.T) {
+	var b bloomkv.Batch
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		b.Delete(binary.BigEndian.AppendUint32(nil, rng.Uint32()))
+	}
+	refused, taken := 0, 0
+	for size := int64(100 << 10); taken < 5 && size < 10<<20; size += 50 << 10 {
+		disk := newDisk(vfstest.NewMem(), size)
+		o := &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync, Compression: bloomkv.CompressionNone}
+		db := storetest.Open(t, "db", o)
+		if err := db.Apply(&b); err != nil {
+			if refused++; !errors.Is(err, bloomkv.ErrNoSpace) || errors.Is(err, bloomkv.ErrReadOnly) {
+				t.Fatalf("a disk of %d bytes: Apply: %v", size, err)
+			}
+			must(t, db.Close())
+			continue
+		}
+		taken++
+		killed := newDisk(disk.mem.Kill(), size)
+		if err := db.Close(); err != nil {
+			t.Errorf("a disk of %d bytes: Close: %v", size, err)
+		}
+		db, err := bloomkv.Open("db", &bloomkv.Options{FS: killed, Compression: bloomkv.CompressionNone})
+		if err != nil {
+			t.Errorf("a disk of %d bytes: Open after a crash: %v", size, err)
+			continue
+		}
+		must(t, errors.Join(db.DeleteRange(bloomkv.KeyRange{}), db.Flush(t.Context()), db.Close()))
+	}
+	if refused == 0 || taken < 5 {
+		t.Errorf("the batch is refused by %d disks, and taken by %d", refused, taken)
 	}
 }
 

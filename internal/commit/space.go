@@ -8,6 +8,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/step"
+	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -39,9 +40,12 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 	if !ok {
 		return nil
 	}
-	kept := int64(0)
+	kept, inTable := int64(0), size
 	if slices.ContainsFunc(group, (*commit).fills) {
 		kept = rangesKept
+	}
+	for _, c := range group {
+		inTable += int64(c.count) * tree.VersionBytes
 	}
 	for {
 		state := w.Tree.Load()
@@ -49,7 +53,7 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 		if w.log != nil {
 			logged = w.log.w.Size()
 		}
-		table := inBlocks(state.Unflushed() + size)
+		table := inBlocks(state.Unflushed() + inTable)
 		need := inBlocks(logged+size) - inBlocks(logged) + kept + table
 		n, err := fsys.FreeSpace(w.Dir)
 		if err != nil {

@@ -2,9 +2,11 @@ package scheduler
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -813,6 +815,40 @@ func TestACompactionLeavesSpaceForWrites(t *testing.T) {
 	s.Tree.End()
 	if free, _ := s.freeSpace(); free != 1<<20 {
 		t.Errorf("%d bytes are free after the end", free)
+	}
+}
+
+// TestTablesAreNoLargerThanWhatIsKeptForThem flushes memtables with versions of which many fit a block, or few, or one.
+func TestTablesAreNoLargerThanWhatIsKeptForThem(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	random := func(int) []byte { return binary.BigEndian.AppendUint32(nil, rng.Uint32()) }
+	ordered := func(i int) []byte { return fmt.Appendf(nil, "key%013d", i) }
+	for _, c := range []struct {
+		key              func(int) []byte
+		value, blockSize int
+	}{
+		{random, 0, 0},
+		{ordered, 100, 512},
+		{ordered, 300, 512},
+		{random, 2100, 0},
+	} {
+		mem := memtable.NewIn(memtable.NewMemory(), nil, 0, 4<<20)
+		for seq := ikey.Seq(1); mem.Bytes() < 4<<20; seq++ {
+			key := c.key(mem.Len())
+			mem.Add(key, bloomblock.HashKey(key), seq, ikey.Set, make([]byte, c.value))
+		}
+		mem.Freeze()
+		s, _ := newScheduler(t, new(policy))
+		env := s.Env(0)
+		env.TableSize, env.BlockSize = 1<<30, c.blockSize
+		res, err := compaction.Flush(t.Context(), mem.Flush(), nil, env)
+		must(t, err)
+		kept := (&tree.State{Mem: mem}).Unflushed()
+		if took := sizeOf(res.Tables); took > uint64(kept) {
+			t.Errorf("%d versions with values of %d bytes, in blocks of %d: %d bytes, kept for them %d",
+				mem.Len(), c.value, c.blockSize, took, kept)
+		}
+		mem.Release()
 	}
 }
 

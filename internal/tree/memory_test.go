@@ -30,18 +30,22 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 	one := tree.memory.Lent()
 	active, _ := tree.Hold()
 	first := active.Mem.Bytes()
-	if all, flush := active.MemtableBytes(), active.Unflushed(); all != first || flush != first {
-		t.Errorf("one memtable: %d bytes, %d to flush, want %d of both", all, flush, first)
+	if all, flush := active.MemtableBytes(), active.Unflushed(); all != first || flush != first+VersionBytes {
+		t.Errorf("one memtable: %d bytes, %d to flush, want %d and those of a version more", all, flush, first)
 	}
 	tree.Freeze(nil, 1, batch.Mark{}, 1<<16)
 	empty := tree.Load().Mem.Bytes()
-	if all, flush := tree.Load().MemtableBytes(), tree.Load().Unflushed(); all != first+empty || flush != first {
-		t.Errorf("beside an empty one: %d bytes, %d to flush, want %d and %d", all, flush, first+empty, first)
+	if all, flush := tree.Load().MemtableBytes(), tree.Load().Unflushed(); all != first+empty ||
+		flush != first+VersionBytes {
+		t.Errorf("beside an empty one: %d bytes, %d to flush, want %d and %d",
+			all, flush, first+empty, first+VersionBytes)
 	}
 	put("second")
 	frozen, _ := tree.Hold()
-	if all, flush := frozen.MemtableBytes(), frozen.Unflushed(); all != first+frozen.Mem.Bytes() || flush != all {
-		t.Errorf("two memtables: %d bytes, %d to flush, want %d of both", all, flush, first+frozen.Mem.Bytes())
+	if all, flush := frozen.MemtableBytes(), frozen.Unflushed(); all != first+frozen.Mem.Bytes() ||
+		flush != all+2*VersionBytes {
+		t.Errorf("two memtables: %d bytes, %d to flush, want %d and those of two versions more",
+			all, flush, first+frozen.Mem.Bytes())
 	}
 	if _, _, _, err := tree.Install(&manifest.Edit{LastSeq: 1}, nil, Change{Flushed: true}); err != nil {
 		t.Fatal(err)

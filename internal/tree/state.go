@@ -22,12 +22,17 @@ type State struct {
 	refs    atomic.Int64 // one if it is the current state, one for each reader that holds it
 }
 
-// Unflushed returns the largest size of the tables that the memtables will be written to, in bytes: the memory of the
-// memtables, since a version takes less in a table, its part of the filters included.
+// VersionBytes bounds what a version takes in a table besides its key and value: 49 bytes if it is alone in its block,
+// 26 at most in the filters, and a short separator in the index.
+const VersionBytes = 80
+
+// Unflushed returns the largest size of the tables that the memtables will be written to, in bytes. In a block with
+// many others a version takes less than in a memtable, its part of the filters included. With few others or none it may
+// take more, but then it is long: less than a quarter more.
 func (s *State) Unflushed() (bytes int64) {
 	for _, mem := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
-		if mem.Len() > 0 {
-			bytes += mem.Bytes()
+		if n := int64(mem.Len()); n > 0 {
+			bytes += mem.Bytes() + min(n*VersionBytes, mem.Bytes()/4)
 		}
 	}
 	return bytes
