@@ -107,7 +107,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	if !opts.Replace && !db.empty(s) {
 		return errNotEmpty
 	}
-	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
+	t := &intake.Target{FS: db.work.Sparing(), Dir: db.dir, Numbers: db.tree}
 	added, err := t.Runs(ctx, in, intake.Of(s))
 	begun := false
 	if err == nil {

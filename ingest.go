@@ -50,7 +50,9 @@ func (db *DB) ingest(ctx context.Context, sorted iter.Seq2[KV, error], opts Inge
 	if err := batch.Check("mark", mark, batch.MaxMark); err != nil {
 		return fmt.Errorf("bloomkv: %w", err)
 	}
-	tables, err := intake.Sorted(ctx, db.work.Env(0), sorted, (*intake.Range)(opts.Replace))
+	env := db.work.Env(0)
+	env.FS = db.work.Sparing()
+	tables, err := intake.Sorted(ctx, env, sorted, (*intake.Range)(opts.Replace))
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (db *DB) IngestTables(ctx context.Context, paths ...string) error {
 
 func (db *DB) ingestTables(ctx context.Context, paths []string) error {
 	began := time.Now()
-	t := &intake.Target{FS: db.home.FS, Dir: db.dir, Numbers: db.tree}
+	t := &intake.Target{FS: db.work.Sparing(), Dir: db.dir, Numbers: db.tree}
 	tables, err := t.Files(ctx, paths)
 	if err != nil {
 		return errors.Join(err, t.Abandon())

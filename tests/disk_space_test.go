@@ -529,6 +529,66 @@ func TestWritesBesideACompactionAreRefusedBeforeTheDiskIsFull(t *testing.T) {
 	}
 }
 
+// TestWritesBesideTablesFromOutsideAreRefusedBeforeTheDiskIsFull does the same beside an ingest and an import. They
+// fail for lack of space, and then there is space again.
+func TestWritesBesideTablesFromOutsideAreRefusedBeforeTheDiskIsFull(t *testing.T) {
+	const values = 20 << 20 / 1000
+	ctx, random := t.Context(), make([]byte, values*1000) // which does not compress
+	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
+	sorted := func(yield func(bloomkv.KV, error) bool) {
+		for i := range values {
+			if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "key%08d", i), Value: random[1000*i:][:1000]}, nil) {
+				return
+			}
+		}
+	}
+	from := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem()})
+	must(t, from.Ingest(ctx, sorted, bloomkv.IngestOptions{}))
+	x, err := from.Export(ctx, bloomkv.ExportOptions{})
+	must(t, err)
+	var sent bytes.Buffer
+	_, err = x.WriteTo(&sent)
+	must(t, errors.Join(err, x.Close(), from.Close()))
+	all := int64(sent.Len())
+	for name, c := range map[string]struct {
+		size int64 // of the disk; an import that is certain not to fit does not begin
+		fill func(db *bloomkv.DB, meanwhile func()) error
+	}{
+		"ingest": {all - 1<<20, func(db *bloomkv.DB, meanwhile func()) error {
+			return db.Ingest(ctx, func(yield func(bloomkv.KV, error) bool) {
+				for kv, err := range sorted {
+					if meanwhile(); !yield(kv, err) {
+						return
+					}
+				}
+			}, bloomkv.IngestOptions{})
+		}},
+		"import": {all + 256<<10, func(db *bloomkv.DB, meanwhile func()) error {
+			return db.Import(ctx, readerFunc(func(p []byte) (int, error) {
+				meanwhile()
+				return sent.Read(p[:min(len(p), 16<<10)])
+			}), bloomkv.ImportOptions{Replace: true})
+		}},
+	} {
+		disk := newDisk(vfstest.NewMem(), c.size)
+		db := storetest.Open(t, "db", &bloomkv.Options{FS: disk, Durability: bloomkv.DurabilityNoSync})
+		must(t, db.Put([]byte("a"), nil)) // lets a writer take a MiB without a look at the free space
+		puts, refused := 0, error(nil)
+		err := c.fill(db, func() {
+			for ; disk.free() < 400<<10 && refused == nil && puts < 1000; puts++ {
+				refused = db.Put(fmt.Appendf(nil, "more%d", puts), random[1000*puts:][:1000])
+			}
+		})
+		if !errors.Is(err, bloomkv.ErrNoSpace) || puts == 0 ||
+			refused != nil && !errors.Is(refused, bloomkv.ErrNoSpace) {
+			t.Errorf("%s: %v; put %d beside it: %v", name, err, puts, refused)
+		}
+		if err := errors.Join(db.Put([]byte("b"), nil), db.Close()); err != nil {
+			t.Errorf("after %s: %v", name, err)
+		}
+	}
+}
+
 // TestMarksAloneDoNotFillADisk writes more marks than the disk has space for: the newest is enough.
 func TestMarksAloneDoNotFillADisk(t *testing.T) {
 	disk := newDisk(vfstest.NewMem(), 300<<10)

@@ -54,18 +54,29 @@ type limit struct {
 	limiter Limiter         // may be nil
 }
 
-// A limited writer waits before each write.
+// Limited returns a writer that writes to w what a limiter permits, until ctx ends.
+func Limited(ctx context.Context, w io.Writer, l Limiter) io.Writer { return limited{w, limit{ctx, l}} }
+
 type limited struct {
 	w io.Writer
 	limit
 }
 
-// Write writes p as soon as the limiter permits it.
-func (w limited) Write(p []byte) (int, error) {
-	if err := w.limiter.Wait(w.ctx, len(p)); err != nil {
-		return 0, err
+// maxPiece is the number of bytes that are written at once. Until they are on the disk, others take their space for
+// free.
+const maxPiece = 512 << 10
+
+// Write writes p in pieces, each as soon as the limiter permits it.
+func (w limited) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		piece := p[n:min(n+maxPiece, len(p))]
+		if err = w.limiter.Wait(w.ctx, len(piece)); err == nil {
+			var written int
+			written, err = w.w.Write(piece)
+			n += written
+		}
 	}
-	return w.w.Write(p)
+	return n, err
 }
 
 // holds reports whether the last version belongs to key.

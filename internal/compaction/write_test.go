@@ -222,6 +222,10 @@ func TestAWriteWaitsForItsLimiter(t *testing.T) {
 	if n, err := w.Write([]byte("!")); n != 0 || err == nil || b.String() != "hello" {
 		t.Errorf("%d, %v, %q, want no byte more", n, err, &b)
 	}
+	w = limited{&b, limit{t.Context(), &waiting{most: 2 * maxPiece}}}
+	if n, err := w.Write(make([]byte, 3*maxPiece)); n != 2*maxPiece || err == nil {
+		t.Errorf("of three pieces %d bytes are written, %v, want those of two and an error", n, err)
+	}
 }
 
 // An output ends when it overlaps as many bytes of the next level as ten tables have.

@@ -225,7 +225,7 @@ func (s *Scheduler) merge(j *job, slice *compaction.Plan) (*compaction.Merge, er
 	env := s.Env(slice.To)
 	env.Progress = &j.read
 	env.Free, env.FreeKnown = s.freeSpace()
-	env.Limiter = &limiter{s: s, left: fewBytes}
+	env.Limiter = &limiter{s: s, rate: &s.pacer, left: fewBytes}
 	env.PartSize = s.partSize(slice)
 	m, err := compaction.Begin(j.era, j.version, slice, &inputs{s: s}, env)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // Ingest makes tables, which are in no state, the newest run of the store, under the sequence number seq, which is
@@ -64,14 +63,9 @@ func (s *Scheduler) Replace(added []manifest.Added, seq ikey.Seq, mark []byte) e
 // leavesSpace returns an error matching vfs.ErrNoSpace if the new tables of an edit, which are on the disk, have taken
 // what the edit and later writes need: then no range delete could empty the store, and it might not open again (I22).
 func (s *Scheduler) leavesSpace(e *manifest.Edit) error {
-	free, known := s.freeSpace()
 	snapshot, _ := s.Tree.ManifestSpace()
 	need := uint64(snapshot) + uint64(len(manifest.AppendEdit(nil, e))) //nolint:gosec // lengths
-	if known && free < need {
-		return fmt.Errorf("bloomkv: %s: %w: %d bytes are free beside what writes may need, want %d",
-			s.Tables.Dir, vfs.ErrNoSpace, free, need)
-	}
-	return nil
+	return (&limiter{s: s}).take(need)
 }
 
 // pause cancels the compactions that run, waits for their end, and lets none begin before resume is called. One caller

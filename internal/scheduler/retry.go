@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 	"time"
 
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -61,7 +63,7 @@ const (
 	fewBytes   = writesKept / 2
 )
 
-// freeSpace returns the disk space that a compaction may use, in bytes: what writes do not need. It is unknown if the
+// freeSpace returns the disk space that new tables may use, in bytes: what writes do not need. It is unknown if the
 // file system cannot report it. Writers ask again before they use more.
 func (s *Scheduler) freeSpace() (free uint64, known bool) {
 	fsys, ok := s.Tables.FS.(vfs.FreeSpacer)
@@ -101,9 +103,11 @@ func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	})
 }
 
-// A limiter limits what one compaction writes: its rate, and its disk space. It is safe for concurrent use.
+// A limiter limits what one compaction, ingest or import writes: its rate, and its disk space. It is safe for
+// concurrent use.
 type limiter struct {
 	s    *Scheduler
+	rate *pacer     // nil means no limit
 	mu   step.Mutex // guards left
 	left uint64     // bytes that it may write before it looks at the free space
 }
@@ -113,7 +117,7 @@ func (l *limiter) Wait(ctx context.Context, bytes int) error {
 	if err := l.take(uint64(bytes)); err != nil { //nolint:gosec // G115: a length
 		return err
 	}
-	return l.s.pacer.Wait(ctx, bytes)
+	return l.rate.Wait(ctx, bytes)
 }
 
 // take takes disk space for n bytes.
@@ -124,8 +128,8 @@ func (l *limiter) take(n uint64) error {
 	if n > l.left {
 		free, known := l.s.freeSpace()
 		if known && free < n {
-			return fmt.Errorf("%s: %w: %d bytes are free beside what writes may need",
-				l.s.Tables.Dir, vfs.ErrNoSpace, free)
+			return fmt.Errorf("bloomkv: %s: %w: %d bytes are free beside what writes may need, want %d",
+				l.s.Tables.Dir, vfs.ErrNoSpace, free, n)
 		}
 		l.left = n + min((free-n)/part, most)
 		if !known {
@@ -135,6 +139,40 @@ func (l *limiter) take(n uint64) error {
 	l.left -= n
 	return nil
 }
+
+// Sparing returns the file system for the tables of one ingest or import. What is written through it leaves the disk
+// space that writes need, as compactions do.
+func (s *Scheduler) Sparing() vfs.FS { return sparing{s.Tables.FS, &limiter{s: s}} }
+
+type sparing struct {
+	vfs.FS
+	limiter *limiter
+}
+
+// FreeSpace implements [vfs.FreeSpacer].
+func (f sparing) FreeSpace(string) (uint64, error) {
+	free, known := f.limiter.s.freeSpace()
+	if !known {
+		return 0, errors.ErrUnsupported
+	}
+	return free, nil
+}
+
+// Create implements [vfs.FS].
+func (f sparing) Create(name string) (vfs.File, error) {
+	file, err := f.FS.Create(name)
+	if err != nil {
+		return nil, err
+	}
+	return sparingFile{file, compaction.Limited(context.Background(), file, f.limiter)}, nil
+}
+
+type sparingFile struct {
+	vfs.File
+	to io.Writer
+}
+
+func (f sparingFile) Write(p []byte) (int, error) { return f.to.Write(p) }
 
 // A pacer limits the writes of compactions. It is safe for concurrent use.
 type pacer struct {
@@ -146,7 +184,7 @@ type pacer struct {
 
 // Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it is done.
 func (p *pacer) Wait(ctx context.Context, bytes int) error {
-	if p.rate == 0 {
+	if p == nil || p.rate == 0 {
 		return ctx.Err()
 	}
 	p.mu.Lock()
