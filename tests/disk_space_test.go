@@ -422,6 +422,8 @@ func awaitNoLog(t *testing.T, fsys vfs.FS) {
 // TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little,
 // so that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
 func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
+	// Before it is measured what an import takes, compactions may have joined some of that.
+	const most = 96 << 10
 	ctx, random := t.Context(), make([]byte, 100<<10) // values that do not compress
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	pairs := map[string]string{}
@@ -456,7 +458,7 @@ func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 		must(t, errors.Join(err, db.Close()))
 		took := before - d.free()
 		taken := false
-		for spare := int64(0); spare <= 64<<10; spare += 4 << 10 {
+		for spare := int64(0); spare <= most; spare += 4 << 10 {
 			d, db, before, err := filled(took + spare)
 			switch {
 			case err == nil:
@@ -481,7 +483,7 @@ func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
 			}
 		}
 		if !taken {
-			t.Errorf("%s: 64 KiB to spare are not enough", name)
+			t.Errorf("%s: %d bytes to spare are not enough", name, most)
 		}
 	}
 }
