@@ -26,7 +26,7 @@ import (
 // for another write to the same store, may conflict all the same. After 64 attempts the error matches ErrConflict.
 //
 // While f runs, no lock is held, and files that it may still read are kept from being removed, as by an iterator. The
-// check of what was read takes no file and no lock of its own, unless a memtable was frozen or tables have changed
+// check of what was read takes no file and no lock of its own, unless two memtables were frozen, or tables ingested,
 // since f began: then the reads are repeated. A transaction that conflicts often, or reads for long, is better written
 // with conditional writes such as [DB.CompareAndSwap]; for reads alone there is [DB.Snapshot].
 func (db *DB) Update(ctx context.Context, f func(tx *Tx) error) error {

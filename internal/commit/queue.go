@@ -75,10 +75,9 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 // CommitReads does what Commit does if the reads are still the same, and reports whether it did. The check and the
 // commit are one step to all other writers and readers. It sorts the reads.
 //
-// What was written since is only in the memtable, as long as the state is the one that the transaction has read. Only
-// if there is another state, because a memtable was frozen or tables have changed, are the reads repeated and compared:
-// tables drop versions and their sequence numbers, so these do not show what has changed. It is done once before the
-// commit queues, so that files are read while no other writer waits.
+// What was written since is in memtables, unless too much was: see tells. Only then are the reads repeated and
+// compared, since tables drop versions and their sequence numbers, and so do not show what has changed. It is done once
+// before the commit queues, so that files are read while no other writer waits.
 func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (bool, error) {
 	if len(r.Keys)+len(r.Ranges) == 0 && r.Turn == nil {
 		return w.commit(ops, nil, count, durable, nil, nil)
@@ -91,7 +90,11 @@ func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (
 			return false, err
 		}
 		defer w.Tree.Release(now.State)
-		if same, err := w.repeat(r, now); err != nil || !same {
+		if tells(now.State, r) {
+			if w.touched(now.State, r) {
+				return false, nil
+			}
+		} else if same, err := w.repeat(r, now); err != nil || !same {
 			return false, err
 		}
 		r.seen = now

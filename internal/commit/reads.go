@@ -77,10 +77,8 @@ func (w *Writer) unchanged(r *Reads, ops []byte) (bool, error) {
 	if touched, err := r.touchedBy(ops); err != nil || touched {
 		return false, err
 	}
-	// The state is compared first: an ingest publishes its sequence before its state, so that a reader between the two
-	// has the sequence without the tables.
-	if s := w.Tree.Load(); s == r.seen.State {
-		return w.lastSeq == r.seen.Seq || !w.touched(s.Mem, r), nil
+	if s := w.Tree.Load(); tells(s, r) {
+		return w.lastSeq == r.seen.Seq || !w.touched(s, r), nil
 	}
 	now, err := w.Tree.Now()
 	if err != nil {
@@ -105,9 +103,24 @@ func (w *Writer) repeat(r *Reads, now tree.Moment) (bool, error) {
 	return true, nil
 }
 
-// touched reports whether a memtable has a version or a range tombstone of one of the keys, or in one of the ranges,
+// tells reports whether two memtables have all that was written between the reads and state s: that of the reads, which
+// their state holds even if it is flushed, and that of s. An ingest is in neither. It publishes its sequence before its
+// state, so reads between the two have the sequence without the tables.
+func tells(s *tree.State, r *Reads) bool {
+	was := r.seen.State
+	return s.Ingests == was.Ingests && s.Freezes-was.Freezes <= 1
+}
+
+// touched reports whether one of these memtables has something of the reads that is newer than they are. Both stay: the
+// caller holds s, or the lock without which its memtable is not frozen.
+func (w *Writer) touched(s *tree.State, r *Reads) bool {
+	was := r.seen.State.Mem
+	return w.touchedIn(s.Mem, r) || was != s.Mem && w.touchedIn(was, r)
+}
+
+// touchedIn reports whether a memtable has a version or a range tombstone of one of the keys, or in one of the ranges,
 // that is newer than the reads.
-func (w *Writer) touched(mem *memtable.Table, r *Reads) bool {
+func (w *Writer) touchedIn(mem *memtable.Table, r *Reads) bool {
 	dels, since := mem.RangeDels(), r.seen.Seq
 	for _, key := range r.Keys {
 		if newer(mem, key, w.Values.Hash(key), since) {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
 // TestReadsStandByWhatWasWrittenSince evaluates reads after operations that precede them in their group, and after the
@@ -88,24 +90,26 @@ func TestReadsStandByWhatWasWrittenSince(t *testing.T) {
 	}
 }
 
-// TestReadsAreRepeatedOnlyOverAnotherState freezes the memtable between the reads and their commit.
-func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
+// TestReadsAreRepeatedBeforeTheCommitQueues freezes two memtables between the reads and their commit.
+func TestReadsAreRepeatedBeforeTheCommitQueues(t *testing.T) {
 	for _, changed := range []bool{false, true} {
 		s := newStore(t)
 		must(t, s.Commit(put("key", "v"), 1, false))
 		now, err := s.Tree.Now()
 		must(t, err)
 		r := Reads{At: now, Keys: [][]byte{[]byte("key"), []byte("other")}, Ranges: []Range{{Lo: []byte("a")}}}
-		must(t, s.Commit(put("other", "v"), 1, false))
-		if _, err := s.Freeze(t.Context()); err != nil {
-			t.Fatal(err)
+		for range 2 {
+			s.flush(t)
+			must(t, s.Commit(put("other", "v"), 1, false))
+			_, err := s.Freeze(t.Context())
+			must(t, err)
 		}
 		s.changed = changed
 		stood, err := s.CommitReads(put("own", "v"), 1, false, &r)
 		if want := map[bool]int{false: 3, true: 1}[changed]; err != nil || stood == changed || s.asked != want {
 			t.Errorf("changed: %v: stood %v, %v after %d questions, want %d", changed, stood, err, s.asked, want)
 		}
-		if got := s.Counts().Groups; got != map[bool]uint64{false: 3, true: 2}[changed] {
+		if got := s.Counts().Groups; got != map[bool]uint64{false: 4, true: 3}[changed] {
 			t.Errorf("changed: %v: %d records", changed, got)
 		}
 		mem := s.Tree.View().Flushing.Mem
@@ -120,13 +124,72 @@ func TestReadsAreRepeatedOnlyOverAnotherState(t *testing.T) {
 	}
 }
 
+// TestReadsAreNotRepeatedIfMemtablesTell changes the state in several ways after reads of a key and a range.
+func TestReadsAreNotRepeatedIfMemtablesTell(t *testing.T) {
+	write := func(key string) func(*store) {
+		return func(s *store) { must(t, s.Commit(put(key, "v"), 1, false)) }
+	}
+	freeze := func(s *store) {
+		_, err := s.Freeze(t.Context())
+		must(t, err)
+	}
+	flush := func(s *store) { s.flush(t) }
+	ingest := func(s *store) {
+		s.lastSeq++
+		_, _, _, err := s.Tree.Install(&manifest.Edit{LastSeq: s.lastSeq}, nil, tree.Change{Seq: s.lastSeq})
+		must(t, err)
+	}
+	for _, c := range []struct {
+		name         string
+		since        []func(*store)
+		tell, stands bool
+	}{
+		{"a memtable was frozen", []func(*store){freeze}, true, true},
+		{"and flushed", []func(*store){freeze, flush}, true, true},
+		{"with a key outside", []func(*store){write("x"), freeze, flush, write("y")}, true, true},
+		{"after a put of the key", []func(*store){write("key"), freeze}, true, false},
+		{"after one that was flushed", []func(*store){write("key"), freeze, flush}, true, false},
+		{"before a put of the key", []func(*store){freeze, write("key")}, true, false},
+		{"before a put in the range", []func(*store){freeze, flush, write("ab")}, true, false},
+		{"two were frozen", []func(*store){freeze, flush, write("x"), freeze}, false, true},
+		{"with a put of the key between them", []func(*store){freeze, flush, write("key"), freeze, flush}, false, true},
+		{"an ingest", []func(*store){ingest}, false, true},
+	} {
+		s := newStore(t)
+		must(t, s.Commit(put("older", "v"), 1, false))
+		now, err := s.Tree.Now()
+		must(t, err)
+		for _, f := range c.since {
+			f(s)
+		}
+		r := Reads{At: now, seen: now, Keys: [][]byte{[]byte("key")}, Ranges: []Range{{[]byte("a"), []byte("b")}}}
+		asked := map[bool]int{true: 0, false: 2}
+		if same, err := s.unchanged(&r, nil); err != nil || same != c.stands || s.asked != asked[c.tell] {
+			t.Errorf("%s: unchanged %v, %v after %d questions, want %v after %d",
+				c.name, same, err, s.asked, c.stands, asked[c.tell])
+		}
+		s.asked = 0
+		if done, err := s.CommitReads(put("own", "v"), 1, false, &r); err != nil || done != c.stands ||
+			s.asked != asked[c.tell] {
+			t.Errorf("%s: committed %v, %v after %d questions, want %v after %d",
+				c.name, done, err, s.asked, c.stands, asked[c.tell])
+		}
+		s.Tree.Release(now.State)
+		s.flush(t)
+		s.close(t)
+	}
+}
+
 func TestReadsThatCannotBeRepeatedAreAnError(t *testing.T) {
 	s := newStore(t)
 	now, err := s.Tree.Now()
 	must(t, err)
-	must(t, s.Commit(put("key", "v"), 1, false))
-	_, err = s.Freeze(t.Context())
-	must(t, err)
+	for range 2 { // or memtables would tell
+		s.flush(t)
+		must(t, s.Commit(put("key", "v"), 1, false))
+		_, err = s.Freeze(t.Context())
+		must(t, err)
+	}
 	s.err = syscall.EIO
 	for name, r := range map[string]Reads{
 		"a key":   {At: now, Keys: [][]byte{[]byte("key")}},
@@ -148,16 +211,16 @@ func TestReadsThatCannotBeRepeatedAreAnError(t *testing.T) {
 	s.close(t)
 }
 
-// TestReadsOfAnOlderStateAreRepeated has another state in the turn, as after an ingest
-// that published its sequence before the reads and its state after them.
+// TestReadsOfAnOlderStateAreRepeated has reads between the sequence of an ingest and its state.
 func TestReadsOfAnOlderStateAreRepeated(t *testing.T) {
 	s := newStore(t)
 	must(t, s.Commit(put("key", "v"), 1, false))
 	now, err := s.Tree.Now()
 	must(t, err)
-	if _, err := s.Freeze(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	s.lastSeq++
+	_, _, _, err = s.Tree.Install(&manifest.Edit{LastSeq: s.lastSeq}, nil, tree.Change{Seq: s.lastSeq})
+	must(t, err)
+	now.Seq = s.lastSeq
 	s.changed = true
 	r := Reads{At: now, Keys: [][]byte{[]byte("key")}, seen: now}
 	if stands, err := s.unchanged(&r, nil); err != nil || stands || s.asked != 1 {

@@ -327,6 +327,7 @@ func (t *Tree) Freeze(log Log, last ikey.Seq, mark batch.Mark, memtableSize int6
 	next := memtable.NewIn(t.memory, mem.CommonPrefix(), mem.Keys(), memtableSize)
 	t.swap(func(s *State) {
 		s.Mem = next
+		s.Freezes++
 		s.Frozen = []*memtable.Table{mem}
 		t.flushing, t.active = Frozen{mem, log, last, mark}, nil
 	}, nil)

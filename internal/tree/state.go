@@ -19,6 +19,7 @@ type State struct {
 	Version *manifest.Version
 	Runs    []*Run       // newest first
 	Ingests uint64       // changes of the tables that were not written by Apply: ingests and imports since Open
+	Freezes uint64       // memtables before Mem since Open
 	refs    atomic.Int64 // one if it is the current state, one for each reader that holds it
 }
 

@@ -232,7 +232,10 @@ func (t *Tree) TakeDead() []*Table {
 func (t *Tree) swap(change func(*State), then func()) {
 	t.mu.Lock()
 	old := t.state.Load()
-	s := &State{Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs, Ingests: old.Ingests}
+	s := &State{
+		Mem: old.Mem, Frozen: old.Frozen, Version: old.Version, Runs: old.Runs,
+		Ingests: old.Ingests, Freezes: old.Freezes,
+	}
 	change(s)
 	step.At("tree: swap")
 	t.set(s)
