@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -40,10 +42,16 @@ type store struct {
 	err     error
 	asked   int // calls of these
 	stalls  []Stall
-	steps   int // pressure
+	stalled func() // called for each of them, unless it is nil
+	steps   int    // pressure
 }
 
-func (s *store) Stalled(stall Stall)                    { s.stalls = append(s.stalls, stall) }
+func (s *store) Stalled(stall Stall) {
+	if s.stalls = append(s.stalls, stall); s.stalled != nil {
+		s.stalled()
+	}
+}
+
 func (s *store) ReadOnly(error)                         {}
 func (s *store) Hash(key []byte) bloomblock.SeededHash  { return s.Seed.Hash(bloomblock.HashKey(key)) }
 func (s *store) Pick(compaction.Shape) *compaction.Plan { return nil }
@@ -183,6 +191,35 @@ func TestAConditionHoldsByWhatItsGroupWroteBefore(t *testing.T) {
 		t.Error("invalid operations were skipped")
 	}
 	s.close(t)
+}
+
+// TestAnObserverThatDoesNotReturnStopsNoOtherWriter has one that panics, or ends its goroutine, in a write.
+func TestAnObserverThatDoesNotReturnStopsNoOtherWriter(t *testing.T) {
+	for name, end := range map[string]func(){"panic": func() { panic("end") }, "Goexit": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStore(t)
+			s.steps = 1
+			for range 40 { // delayed
+				must(t, s.Commit(put("key", strings.Repeat("v", 1000)), 1, false))
+			}
+			s.steps, s.stalled = 0, end // the delays end, and are reported
+			errs := make(chan error)
+			go func() {
+				defer close(errs)
+				defer func() { _ = recover() }()
+				errs <- s.Commit(put("key", "v"), 1, false)
+			}()
+			if err, returned := <-errs; returned {
+				t.Errorf("%s: the write returns %v", name, err)
+			}
+			s.stalled = nil
+			if err := s.Commit(put("key", "v"), 1, false); !errors.Is(err, tree.ErrReadOnly) {
+				t.Errorf("%s: the next write: %v, want %v", name, err, tree.ErrReadOnly)
+			}
+			s.Tree.Close()
+			must(t, s.Close())
+		})
+	}
 }
 
 // TestDelaysFollowWhatWritersTookForAMemtable looks at the delay for each KiB after a memtable of 1,024 KiB.

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"cmp"
+	"errors"
 
 	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/step"
@@ -130,6 +131,9 @@ func (w *Writer) commit(
 	return satisfied && err == nil, err
 }
 
+// errInterrupted is the error of a group whose commit did not return.
+var errInterrupted = errors.New("a function of Events, Logger or FS panicked, or ended its goroutine, in a write")
+
 // lead commits a group that starts with c and hands the lead to the next waiter.
 func (w *Writer) lead(c *commit) {
 	q := &w.queue
@@ -146,7 +150,18 @@ func (w *Writer) lead(c *commit) {
 	q.owed = q.inTurn && len(q.waiting) > 0
 	q.mu.Unlock()
 
-	err := w.commitGroup(group, size, c.durable)
+	err := errInterrupted
+	defer func() { w.handOn(group, err) }()
+	defer func() {
+		if errors.Is(err, errInterrupted) { // nothing is known of the record
+			_ = w.Tree.Fail(err) // which may panic, too
+		}
+	}()
+	err = w.commitGroup(group, size, c.durable)
+}
+
+// handOn returns err to the other writers of a group, unless it is nil, and hands the lead to the next waiter.
+func (w *Writer) handOn(group []*commit, err error) {
 	if err != nil {
 		for _, c := range group {
 			c.err = err
@@ -155,7 +170,7 @@ func (w *Writer) lead(c *commit) {
 	w.group = group // kept for the next leader, which is woken only after this
 	followers := append([]*commit(nil), group[1:]...)
 	step.At("commit: pass")
-	q.pass()
+	w.queue.pass()
 	for _, c := range followers {
 		c.lead <- false
 	}
