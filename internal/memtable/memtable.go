@@ -79,9 +79,15 @@ func New(prefix []byte, keys int, size int64) *Table {
 	return NewIn(newMemory(nil, 0), prefix, keys, size)
 }
 
+// leastPerKey is the least memory that a key of four bytes takes without a value, its part of a full index included.
+const leastPerKey = versionHeader + 4 + itemBytes + 4*bytesPerSlot/maxLoadOf4 + filterBits/8
+
 // NewIn is like New, but m lends the memory of versions and of most slots of the index, outside the collector's heap,
 // and the nodes of the tree, until Release. The filter and the range tombstones are always in the heap.
 func NewIn(m *Memory, prefix []byte, keys int, size int64) *Table {
+	if size > 0 { // the last table may have been larger, by one batch
+		keys = int(min(int64(keys), size/leastPerKey))
+	}
 	t := &Table{
 		arena: arena{pool: m.Pool, chunk: lentChunk(size)},
 		nodes: m.nodes.Load(), prefix: bytes.Clone(prefix), size: size,

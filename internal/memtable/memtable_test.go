@@ -401,6 +401,24 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
+// TestTheFirstIndexHasNoMoreKeysThanTheTableWill begins a table after one that was much larger. It has capacity for as
+// many keys as it can have, and hardly more.
+func TestTheFirstIndexHasNoMoreKeysThanTheTableWill(t *testing.T) {
+	const size = 1 << 20
+	tb := NewIn(NewMemory(), nil, 10_000_000, size)
+	defer tb.Release()
+	if n := tb.Bytes(); n > size/2 {
+		t.Errorf("an empty table takes %d bytes of %d", n, size)
+	}
+	for key := []byte("0000"); tb.Bytes() < size; {
+		binary.BigEndian.PutUint32(key, uint32(tb.Len()))
+		tb.Add(key, bloomblock.HashKey(key), 1, ikey.Delete, nil)
+	}
+	if most, limit := tb.Keys(), tb.index.Load().limit(); limit < most || limit > most*4/3 {
+		t.Errorf("the table is full with %d keys, its index has capacity for %d", most, limit)
+	}
+}
+
 func TestASampleIsSmallAndOfAllKeys(t *testing.T) {
 	var s sample
 	const n = 10_000
