@@ -126,7 +126,7 @@ func Load(fsys vfs.FS, dir string, mode Mode) (Found, *manifest.State, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = found.Lost()
-		if err == nil && mode.ReadOnly { // gone since Enter looked
+		if err == nil && (mode.ReadOnly || mode.ErrorIfMissing) { // gone since Enter looked
 			err = ErrMissing
 		}
 		return found, nil, err

@@ -38,7 +38,7 @@ func TestADirectoryWithoutAStoreIsRefused(t *testing.T) {
 	}{
 		{"nothing, to be read", empty, Mode{ReadOnly: true}, ErrMissing, ErrMissing},
 		{"nothing, to be written", empty, Mode{}, nil, nil},
-		{"nothing, to be written if it exists", empty, Mode{ErrorIfMissing: true}, ErrMissing, nil},
+		{"nothing, to be written if it exists", empty, Mode{ErrorIfMissing: true}, ErrMissing, ErrMissing},
 		{"a table, to be read", data, Mode{ReadOnly: true}, corrupt.Err, corrupt.Err},
 		{"a table, to be written", data, Mode{}, nil, corrupt.Err},
 		{"no directory, to be read", vfstest.NewMem(), Mode{ReadOnly: true}, ErrMissing, fs.ErrNotExist},
