@@ -39,7 +39,8 @@ type Events struct {
 	// reader released it.
 	TableRemoved func(TableInfo)
 
-	// Stalled is called when writes no longer wait for background work.
+	// Stalled is called when writes no longer wait for background work. That delays have ended shows at the next write;
+	// without one, Stalled is not called for them.
 	Stalled func(StallInfo)
 	// WorkFailed is called when background work has failed and will be tried again. If the work is given up, ReadOnly
 	// is called instead. WorkFailed is also called, once, when a compaction is put off because the disk has no space

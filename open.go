@@ -28,8 +28,8 @@ import (
 // Errors name the directory, and the file and offset if there is one. They match ErrLocked while the store is open
 // elsewhere, ErrCorruption for damage and for a directory with data but no manifest, ErrUnsupportedVersion for a
 // newer format, ErrFilterRate if the filters can't reach what the options ask for, and ErrMemoryBudget if the memtables
-// of one more store do not fit the shared Resources; other invalid options are errors too. If Open fails, no file with
-// data has been removed or changed.
+// of one more store do not fit the shared Resources; other invalid options are errors too. If Open fails, no data is
+// lost: at most, logs have become tables.
 func Open(dir string, options *Options) (*DB, error) {
 	return OpenContext(context.Background(), dir, options)
 }
