@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"sort"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -863,6 +864,27 @@ func TestRebalanceWaitsOnlyForAStoreThatIsAlone(t *testing.T) {
 	if !p.unbalanced.Load() {
 		t.Error("nobody divides the memory later")
 	}
+}
+
+// TestACallerDoesNoMoreThanItsOwnTurn has others ask for more work during each turn, and the second turn hang.
+func TestACallerDoesNoMoreThanItsOwnTurn(t *testing.T) {
+	const turns = 100
+	var p Pool
+	var done atomic.Int64
+	due, gate := &p.unbalanced, make(chan struct{})
+	due.Store(true)
+	testkit.Within(t, "the first turn", func() {
+		inTurn(due, &p.Balancing, func() {
+			due.Store(false)
+			n := done.Add(1)
+			if n > 1 {
+				<-gate
+			}
+			due.Store(n < turns)
+		})
+	})
+	close(gate)
+	testkit.Soon(t, "what was asked for is done", func() bool { return done.Load() == turns && !due.Load() })
 }
 
 // TestLendsDoesWhatWasLeftToIt leaves a division of memory to a call of Lends, as one that finds its lock taken does.

@@ -166,10 +166,18 @@ func (p *Pool) Rebalance() {
 
 // rebalance divides memory anew if something has changed since the last division began. Whoever has held Balancing
 // calls it: Rebalance may have left its work to them.
-func (p *Pool) rebalance() {
-	for p.unbalanced.Load() && p.Balancing.TryLock() {
-		p.balance()
-		p.Balancing.Unlock()
+func (p *Pool) rebalance() { inTurn(&p.unbalanced, &p.Balancing, p.balance) }
+
+// inTurn calls do, which clears due first, if due is set and no other goroutine holds mu: the one that does looks at
+// due again. What others ask for meanwhile is left to a new goroutine, since a caller might never be done with it.
+func inTurn(due *atomic.Bool, mu *step.Mutex, do func()) {
+	if !due.Load() || !mu.TryLock() {
+		return
+	}
+	do()
+	mu.Unlock()
+	if due.Load() {
+		step.Go(func() { inTurn(due, mu, do) })
 	}
 }
 
