@@ -23,6 +23,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
+	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -78,27 +79,12 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	must(t, err)
 
 	const number = 5
-	f, err := fsys.Create("db/" + filename.Base(filename.Table, number))
-	must(t, err)
-	var file bytes.Buffer
-	w := sstable.NewWriter(&file, sstable.WriterOptions{
-		ID: 1, Filter: plans.Now.Levels[manifest.NumLevels-1].Params, Prefix: prefix,
-	})
-	for i := range keys {
-		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%07d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil))
-	}
-	info, err := w.Finish()
-	must(t, err)
-	_, err = f.Write(file.Bytes())
-	must(t, err)
-	must(t, f.Close())
-
+	meta := writeTable(t, fsys, number, keys, plans, prefix)
 	tr := tree.New(tree.Config{
 		FS: fsys, Dir: "db", Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: p.Shared(fsys, "db"),
 	})
 	version := &manifest.Version{}
-	meta := compaction.Table(number, info)
 	version.Levels[manifest.NumLevels-1] = []manifest.Run{{ID: 1, Tables: []*manifest.Table{meta}}}
 	tr.Recover(manifest.State{Version: version, NextFile: number + 1, LastSeq: 1, Seed: 7})
 	s.Share, err = p.Join(Config{
@@ -119,6 +105,27 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	header, _ := s.table.Keys.Header()
 	s.whole = int64(header.UnitsSize())
 	return s
+}
+
+// writeTable writes a table of the last level, with the filter that the plans have for it.
+func writeTable(
+	t *testing.T, fsys vfs.FS, number uint64, keys int, plans *filterplan.Plans, prefix sstable.PrefixRule,
+) *manifest.Table {
+	t.Helper()
+	f, err := fsys.Create("db/" + filename.Base(filename.Table, number))
+	must(t, err)
+	var file bytes.Buffer
+	w := sstable.NewWriter(&file, sstable.WriterOptions{
+		ID: number, Filter: plans.Now.Levels[manifest.NumLevels-1].Params, Prefix: prefix,
+	})
+	for i := range keys {
+		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%07d", i), Trailer: ikey.MakeTrailer(1, ikey.Set)}, nil))
+	}
+	info, err := w.Finish()
+	must(t, err)
+	_, err = f.Write(file.Bytes())
+	must(t, errors.Join(err, f.Close()))
+	return compaction.Table(number, info)
 }
 
 // hasRoom reports whether Room receives.
@@ -349,13 +356,13 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 		t.Fatalf("%d bytes of the filter are in memory, want all %d", got, s.whole)
 	}
 	must(t, s.LoadFresh(s.table))
-	if got := s.table.Keys.Bytes(); got != s.whole || p.dropped.Load() {
+	if got := s.table.Keys.Bytes(); got != s.whole {
 		t.Errorf("with space: %d bytes of the filter are in memory, want all %d", got, s.whole)
 	}
 	held := p.Held.Bytes().Fixed()
 	take(p, s.whole/2)
 	must(t, s.LoadFresh(s.table))
-	if got := s.table.Keys.Bytes(); got != 0 || !p.dropped.Load() || p.Held.filterBytes() != 0 {
+	if got := s.table.Keys.Bytes(); got != 0 || p.Held.filterBytes() != 0 {
 		t.Errorf("without space: %d bytes of the filter are in memory, of %d counted ones", got, p.Held.filterBytes())
 	}
 	h := bloomblock.HashKey([]byte("absent"))
@@ -381,6 +388,39 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	}
 }
 
+// TestAFreshFilterIsLoadedThoughMemoryWasDividedBeforeItsInstall replaces a table in a store whose memory has space for
+// one filter, and not for two. Before the new table is in a state, and while the state is new, memory is divided.
+func TestAFreshFilterIsLoadedThoughMemoryWasDividedBeforeItsInstall(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	s := join(t, p, 5000, mib)
+	s.fill(2 * mib) // so that nothing is lent
+	p.Rebalance()
+	take(p, s.whole*3/2)
+	p.Rebalance()
+	number, err := s.tree.NewNumber()
+	must(t, err)
+	meta := writeTable(t, s.tree.FS, number, 5000, s.Plans(), sstable.PrefixRule{})
+	e := &manifest.Edit{
+		LastSeq: 2,
+		Deleted: []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: s.table.Meta.Number}},
+		Added:   []manifest.Added{{Level: manifest.NumLevels - 1, Run: 2, Table: meta}},
+	}
+	fresh := s.tree.Fresh(e)
+	must(t, s.LoadFresh(fresh[0]))
+	if got := fresh[0].Keys.Bytes(); got != 0 || !p.whole {
+		t.Fatalf("%d bytes of the new filter are in memory, all others: %v", got, p.whole)
+	}
+	p.Rebalance()
+	old, now, _, err := s.tree.Install(e, fresh, tree.Change{})
+	must(t, err)
+	p.Rebalance()
+	s.Follow(old, now, fresh, e.Deleted)
+	s.Restore(t.Context())
+	if got := fresh[0].Keys.Bytes(); got != s.whole {
+		t.Errorf("%d bytes of the new filter are in memory, want all %d", got, s.whole)
+	}
+}
+
 // TestADeletedTableIsReducedAfterItsLoad deletes a table while its filter is being loaded, which may read a file: the
 // plan does not wait for it, since flushes wait for the plan.
 func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
@@ -391,7 +431,7 @@ func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
 	must(t, err)
 	followed := make(chan bool)
 	go func() {
-		s.Follow(old, now, deleted)
+		s.Follow(old, now, nil, deleted)
 		close(followed)
 	}()
 	select {

@@ -18,13 +18,12 @@ func (b *Share) Load(t *tree.Table) error {
 }
 
 // LoadFresh loads a table that is in no state yet, so that all of its filter is verified, and keeps the filter if
-// memory has space for it until the plan of the new tree is made.
+// memory has space for it until the plan of the new tree is made: see Follow.
 func (b *Share) LoadFresh(t *tree.Table) error {
 	err := b.Load(t)
 	if b.pool.Held.filterBytes() > b.pool.filterSpace(b.pool.Free()) {
 		t.Loading.Lock()
 		t.Keys.Most.Store(0)
-		b.pool.dropped.Store(true)
 		b.reduce(t)
 		t.Loading.Unlock()
 	}

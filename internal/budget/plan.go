@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
@@ -36,11 +37,12 @@ func (b *Share) Replan(s *tree.State) error {
 	return nil
 }
 
-// Follow adjusts memory to an edit that changed the tree from old to now and deleted tables. It drops the filters of
-// deleted tables, so that they take no space from their replacements, computes the plans again, and reduces filters
-// that need less, as those of moved tables. It reads no file; Restore loads what the plan has more. Readers of the old
-// state search deleted tables as if their filters had not excluded the key. Follow must not be called concurrently.
-func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
+// Follow adjusts memory to an edit that changed the tree from old to now, added fresh tables and deleted others. It
+// drops the filters of deleted tables, so that they take no space from their replacements, computes the plans again,
+// and reduces filters that need less, as those of moved tables. It reads no file; Restore loads what the plan has more.
+// Readers of the old state search deleted tables as if their filters had not excluded the key. Follow must not be
+// called concurrently.
+func (b *Share) Follow(old, now *tree.State, fresh []*tree.Table, deleted []manifest.Deleted) {
 	_ = b.Replan(now) // with too many keys, tables have no filter
 	gone := map[uint64]bool{}
 	for _, d := range deleted {
@@ -62,6 +64,10 @@ func (b *Share) Follow(old, now *tree.State, deleted []manifest.Deleted) {
 				t.Loading.Unlock()
 			}
 		})
+	}
+	// Only now: a division that began before the tables were in a state has no plan for them.
+	if slices.ContainsFunc(fresh, func(t *tree.Table) bool { return t.Keys.Most.Load() == 0 }) {
+		b.pool.dropped.Store(true)
 	}
 	b.Rebalance()
 }

@@ -56,7 +56,7 @@ type Pool struct {
 	collecting atomic.Bool // collect is at work
 
 	whole     bool         // guarded by Balancing: the last plan had memory for all filters
-	dropped   atomic.Bool  // a filter has less memory than the last plan had for it
+	dropped   atomic.Bool  // a filter in a state has less memory than a plan may have for it: see LoadFresh
 	fitted    atomic.Int64 // bytes of the parts of indexes at the last call of fit
 	unplanned atomic.Bool  // a filter became known that the last plan did not know
 }
@@ -185,6 +185,7 @@ func inTurn(due *atomic.Bool, mu *step.Mutex, do func()) {
 func (p *Pool) balance() {
 	p.unbalanced.Store(false)
 	p.unplanned.Store(false)
+	dropped := p.dropped.Swap(false) // before the states: what is dropped from now on may be in none of them
 	lent, now := int64(0), time.Now()
 	states := map[*member]*tree.State{}
 	all, fits := int64(0), true
@@ -203,7 +204,7 @@ func (p *Pool) balance() {
 	}
 	p.lent.Store(lent)
 	defer p.fit()
-	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !p.dropped.Load() {
+	if fits = fits && all <= p.filterSpace(p.Free()-lent); fits && p.whole && !dropped {
 		for b, s := range states {
 			p.promise(b, promiseFor(b.plans.Load().Now.FPR, nil, nil, nil), all)
 			b.planned.Store(s.Version)
@@ -211,7 +212,6 @@ func (p *Pool) balance() {
 		return
 	}
 	p.whole = fits
-	p.dropped.Store(false)
 	var keys, prefixes wishes
 	for _, b := range members {
 		if s := states[b]; s != nil {

@@ -82,7 +82,7 @@ func (s *Scheduler) swap(e *manifest.Edit, fresh []*tree.Table, c tree.Change, w
 	s.counts.add(work)
 	s.mu.Unlock()
 	step.At("install: plan")
-	s.Share.Follow(old, now, e.Deleted)
+	s.Share.Follow(old, now, fresh, e.Deleted)
 	return nil
 }
 
