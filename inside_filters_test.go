@@ -2,6 +2,7 @@ package bloomkv_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -544,6 +545,49 @@ func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
 	if m := db.Metrics(); !m.Settled || !asPlanned(db) {
 		t.Errorf("settled %v after Flush, filters as planned %v\n%v", m.Settled, asPlanned(db), m)
 	}
+}
+
+// TestAStoreIsNotSettledWhileFiltersAreLoaded gives a store memory for its filters again, and has a read of them hang.
+func TestAStoreIsNotSettledWhileFiltersAreLoaded(t *testing.T) {
+	r := newTestResources(t, 64<<20, 0)
+	pool, release := r.Pool(), make(chan struct{})
+	var slow, begun atomic.Bool
+	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if slow.Load() && op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") {
+			begun.Store(true)
+			<-release
+		}
+		return nil
+	})
+	db := storetest.PlanStore(t, storetest.PlanOptions(fsys, 0.01, func(o *bloomkv.Options) {
+		o.MemoryBudget, o.Resources = 0, r
+	}), 40_000)
+	testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
+	whole := pool.Held.Bytes().Filter
+	leaveForFilters(pool, whole/2)
+	testkit.Soon(t, "filters are reduced", func() bool { return pool.Held.Bytes().Filter <= whole/2 })
+	storetest.Settle(t, db)
+	slow.Store(true)
+	leaveForFilters(pool, 2*whole)
+	testkit.Soon(t, "a filter is read", begun.Load)
+	if db.Metrics().Settled {
+		t.Error("settled, but filters are being loaded")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := db.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Flush does not wait for filters that are being loaded: %v", err)
+	}
+	close(release)
+	must(t, db.Flush(t.Context()))
+	if !asPlanned(db) {
+		t.Error("filters are not as planned when Flush returns")
+	}
+	storetest.Settle(t, db)
+	if got := pool.Held.Bytes().Filter; got != whole {
+		t.Errorf("filters take %d bytes, want %d", got, whole)
+	}
+	must(t, db.Close())
 }
 
 // TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom scans a store with enough memory, without, and with enough

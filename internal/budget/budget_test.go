@@ -10,6 +10,7 @@ import (
 	"sort"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -48,7 +49,8 @@ type testStore struct {
 	whole int64 // bytes of its filter
 	fail  error // of all reads of files, unless it is nil
 
-	failClose error // of all closes of files, unless it is nil
+	onRead    func() // called for each read of a file, unless it is nil
+	failClose error  // of all closes of files, unless it is nil
 }
 
 var must = testkit.Must
@@ -66,6 +68,9 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	fsys := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		switch op.Kind {
 		case vfstest.OpReadAt:
+			if s.onRead != nil {
+				s.onRead()
+			}
 			return s.fail
 		case vfstest.OpClose:
 			return s.failClose
@@ -101,7 +106,7 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 		}
 	})
 	s.WarmUp(t.Context())
-	s.Restore(t.Context())
+	s.Restore(t.Context(), true)
 	header, _ := s.table.Keys.Header()
 	s.whole = int64(header.UnitsSize())
 	return s
@@ -372,7 +377,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	}
 
 	s.Rebalance() // the plan of the new tree
-	s.Restore(t.Context())
+	s.Restore(t.Context(), true)
 	if got := s.table.Keys.Bytes(); got == 0 || got > s.whole/2 {
 		t.Errorf("after the plan: %d bytes of the filter are in memory, want up to half of %d", got, s.whole)
 	}
@@ -381,7 +386,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	if !s.hasRoom() {
 		t.Error("Room does not receive when there is memory again")
 	}
-	s.Restore(t.Context())
+	s.Restore(t.Context(), true)
 	if got := s.table.Keys.Bytes(); got != s.whole || p.Held.filterBytes() != s.whole {
 		t.Errorf("with memory again: %d bytes of the filter are in memory, %d are counted, want all %d",
 			got, p.Held.filterBytes(), s.whole)
@@ -415,7 +420,7 @@ func TestAFreshFilterIsLoadedThoughMemoryWasDividedBeforeItsInstall(t *testing.T
 	must(t, err)
 	p.Rebalance()
 	s.Follow(old, now, fresh, e.Deleted)
-	s.Restore(t.Context())
+	s.Restore(t.Context(), true)
 	if got := fresh[0].Keys.Bytes(); got != s.whole {
 		t.Errorf("%d bytes of the new filter are in memory, want all %d", got, s.whole)
 	}
@@ -463,7 +468,7 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 	p.Rebalance()
 	expect := func(when string, least, most int64, kept bool) {
 		t.Helper()
-		reader.Restore(t.Context())
+		reader.Restore(t.Context(), true)
 		got, q := reader.table.Keys.Bytes(), reader.promise.Load()
 		if got < least || got > most || got > p.filterSpace(p.Free()) || q.Kept(q.Now) != kept || q.Kept(q.Full) {
 			t.Errorf("%s: %d bytes of the filter are in memory, want %d to %d; the promise is kept: %v, want %v; %v",
@@ -511,7 +516,7 @@ func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
 			take(p, s.whole/3)
 		}
 		p.Rebalance()
-		s.Restore(t.Context())
+		s.Restore(t.Context(), true)
 	}
 	kept := []bool{}
 	for _, q := range s.told.promises {
@@ -644,7 +649,7 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 			})
 		}
 		s.WarmUp(t.Context())
-		s.Restore(t.Context())
+		s.Restore(t.Context(), true)
 		if s.Lends() || p.Usage().Tables != before.Tables {
 			t.Errorf("a store that has left lends %v, and there is %+v", s.Lends(), p.Usage())
 		}
@@ -688,7 +693,7 @@ func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	if err := s.Load(s.table); !errors.Is(err, s.fail) || s.table.Keys.Bytes() != 0 {
 		t.Errorf("%v, want %v; %d bytes of the filter are in memory", err, s.fail, s.table.Keys.Bytes())
 	}
-	s.Restore(t.Context())
+	s.Restore(t.Context(), true)
 	if !errors.Is(errors.Join(s.told.failed...), s.fail) {
 		t.Errorf("the store was told of %v, want %v", s.told.failed, s.fail)
 	}
@@ -789,7 +794,7 @@ func TestRestoreDividesMemoryForWhatIsKnownOnlyNow(t *testing.T) {
 	s := join(t, p, 100, mib)
 	p.unplanned.Store(true)
 	s.planned.Store(nil)
-	if s.Restore(t.Context()); p.unplanned.Load() || s.planned.Load() == nil {
+	if s.Restore(t.Context(), true); p.unplanned.Load() || s.planned.Load() == nil {
 		t.Error("memory is not divided")
 	}
 }
@@ -824,12 +829,71 @@ func TestAStoreLoadsFiltersOnlyIfTheyMayGrow(t *testing.T) {
 	s := join(t, p, 5000, mib)
 	take(p, 0)
 	p.Rebalance()
-	if got := s.table.Keys.Bytes(); got != 0 || s.growing.Load() {
+	if got := s.table.Keys.Bytes(); got != 0 || s.Owes() {
 		t.Errorf("filters shall grow when this one was reduced to %d bytes of %d", got, s.whole)
 	}
 	take(p, s.whole+64)
-	if p.Rebalance(); !s.growing.Load() || !s.hasRoom() {
+	if p.Rebalance(); !s.Owes() || !s.hasRoom() {
 		t.Error("filters do not grow when there is memory again")
+	}
+}
+
+// TestFiltersThatCannotBeReadAreTriedAgain has reads fail a few times, of a filter that memory has space for again.
+func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(16*mib, 8)
+		s := join(t, p, 5000, mib)
+		s.fill(2 * mib) // so that nothing is lent
+		for _, left := range []int64{0, s.whole * 3 / 2} {
+			take(p, left)
+			p.Rebalance()
+		}
+		s.fail = errors.New("no read")
+		for _, pause := range []time.Duration{leastPause, 2 * leastPause, 4 * leastPause} {
+			s.Restore(t.Context(), true)
+			p.Rebalance()
+			s.hasRoom()
+			if s.Planned(s.tree.Load()) || s.Owes() {
+				t.Error("filters follow the plan, or are to be tried again at once")
+			}
+			time.Sleep(pause - 1)
+			synctest.Wait()
+			if s.hasRoom() {
+				t.Errorf("filters are tried again in less than %v", pause)
+			}
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			if !s.hasRoom() || !s.Owes() {
+				t.Errorf("filters are not tried again after %v", pause)
+			}
+		}
+		s.fail = nil
+		s.Restore(t.Context(), true)
+		if got := s.table.Keys.Bytes(); got != s.whole || !s.Planned(s.tree.Load()) {
+			t.Errorf("%d bytes of the filter are in memory, want all %d", got, s.whole)
+		}
+	})
+}
+
+// TestLoadsOfAStoreTakeTurns calls Restore while another call is at work, and has memory divided anew during a load.
+func TestLoadsOfAStoreTakeTurns(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 5000, mib)
+	s.table.Keys.Most.Store(0)
+	s.reduce(s.table)
+	s.table.Keys.Most.Store(math.MaxInt64)
+	s.owed.Add(1)
+	s.restoring.Lock()
+	if s.Restore(t.Context(), false) || !s.Owes() {
+		t.Error("two calls load filters at a time")
+	}
+	s.restoring.Unlock()
+	s.onRead = func() { s.owed.Add(1) }
+	if !s.Restore(t.Context(), false) || !s.Owes() {
+		t.Error("what was found to lack during a load counts as loaded")
+	}
+	s.onRead = nil
+	if !s.Restore(t.Context(), true) || s.Owes() || s.Restore(t.Context(), true) {
+		t.Error("filters are loaded again though they lack nothing")
 	}
 }
 

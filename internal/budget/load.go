@@ -3,6 +3,7 @@ package budget
 import (
 	"context"
 	"math/bits"
+	"time"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -198,34 +199,63 @@ func (b *Share) ReleaseTable(t *tree.Table) error {
 	return t.File.Close()
 }
 
+// Loads that have failed are tried again after a pause, which doubles each time.
+const leastPause, mostPause = time.Second, time.Minute
+
 // Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.
-// It stops when ctx is done.
-func (b *Share) Restore(ctx context.Context) {
+// It stops when ctx is done. If another call is at work, it waits for that one, or leaves what it would load to the
+// receiver from Room. It returns whether it has loaded filters.
+func (b *Share) Restore(ctx context.Context, wait bool) (loads bool) {
 	if b.pool.unplanned.Load() {
 		b.Rebalance()
 	}
+	if wait {
+		b.restoring.Lock()
+	} else if !b.restoring.TryLock() {
+		return false
+	}
+	defer b.restoring.Unlock()
+	owed := b.owed.Load() // before the state, which may not have the tables of later ones
 	s, release := b.tree.Acquire()
 	if s == nil {
-		return
+		return false
 	}
 	defer release()
-	if !b.growing.Swap(false) {
-		b.report()
-		return // no filter lacks anything
+	defer b.report()
+	if owed == b.loaded.Load() {
+		return false
 	}
+	failed := false
 	s.EachTable(func(_ int, t *tree.Table) {
 		switch {
 		case ctx.Err() != nil:
-			b.growing.Store(true)
 		case b.lacks(t):
 			if err := b.Load(t); err != nil {
 				b.observer.WorkFailed("load", 1, err)
+				failed = true
 			}
 		case t.Keys.Known():
 			b.ready(t)
 		}
 	})
-	b.report()
+	if ctx.Err() != nil {
+		return true
+	}
+	b.failed.Store(failed)
+	b.loaded.Store(owed)
+	if !failed {
+		b.pause = 0
+		return true
+	}
+	b.pause = min(max(2*b.pause, leastPause), mostPause)
+	if b.again != nil {
+		b.again.Stop()
+	}
+	b.again = step.AfterFunc(b.pause, func() {
+		b.owed.Add(1)
+		b.offer()
+	})
+	return true
 }
 
 // WarmUp loads tails and the headers of filters after Open, newest data first, and then the filters, so that few
@@ -254,6 +284,6 @@ func (b *Share) WarmUp(ctx context.Context) {
 	if ranges > 0 {
 		b.tree.Wake()
 	}
-	b.growing.Store(true)
+	b.owed.Add(1)
 	b.Rebalance()
 }

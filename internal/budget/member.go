@@ -27,9 +27,12 @@ type member struct {
 	held Residents  // changed under mu
 	left bool       // guarded by mu: the store left; later loads are not counted
 
-	room    chan struct{} // capacity 1; holds an element if filters may grow, or the promise has changed
-	growing atomic.Bool   // filters may have less in memory than their plans
-	told    atomic.Bool   // the observer knows that the store does not keep what was asked
+	room chan struct{} // capacity 1; holds an element if filters may grow, or the promise has changed
+	told atomic.Bool   // the observer knows that the store does not keep what was asked
+
+	owed   atomic.Uint64 // times at which filters had less in memory than their plans
+	loaded atomic.Uint64 // those of them after which what was lacking has been loaded, or tried
+	failed atomic.Bool   // the last time, something could not be loaded
 
 	water highWater // guarded by Pool.Balancing; of the memtables
 	pace  pace      // guarded by Pool.Balancing; of the memtables
@@ -46,8 +49,17 @@ func (m *member) Plans() *filterplan.Plans { return m.plans.Load() }
 // RateOf returns the rate that the plan asks of a table's filter.
 func (m *member) RateOf(t *tree.Table) float64 { return m.plans.Load().Now.Levels[t.Level.Load()].Rate }
 
-// Planned reports whether the memory of filters was divided since the tables of the store became those of s.
-func (m *member) Planned(s *tree.State) bool { return m.planned.Load() == s.Version }
+// Planned reports whether filters in memory follow a plan that was made since the tables of the store became those of
+// s.
+func (m *member) Planned(s *tree.State) bool {
+	return m.planned.Load() == s.Version && !m.Owes() && !m.failed.Load()
+}
+
+// Owes reports whether filters have less in memory than their plans, and Restore has not tried to load them yet.
+func (m *member) Owes() bool {
+	loaded := m.loaded.Load() // first: it never exceeds owed
+	return m.owed.Load() != loaded
+}
 
 // Bytes returns the bytes that the store's tables have in memory.
 func (m *member) Bytes() tree.TableBytes { return m.held.Bytes() }

@@ -225,6 +225,13 @@ func (p *Pool) balance() {
 	prefixes.plan(prefixes.demands.Fill(left))
 	p.reduce(&keys)
 	p.reduce(&prefixes)
+	for _, w := range [...]*wishes{&keys, &prefixes} {
+		for _, o := range w.of {
+			if o.store.lacks(o.table) {
+				o.store.owed.Add(1) // before the promise that depends on it
+			}
+		}
+	}
 	all = keys.demands.Most()
 	i := 0 // of the first wish of b
 	for _, b := range members {
@@ -240,15 +247,8 @@ func (p *Pool) balance() {
 		b.planned.Store(s.Version)
 		i = n
 	}
-	for _, w := range [...]*wishes{&keys, &prefixes} {
-		for _, o := range w.of {
-			if o.store.lacks(o.table) {
-				o.store.growing.Store(true)
-			}
-		}
-	}
 	for b := range states {
-		if b.growing.Load() {
+		if b.Owes() {
 			b.offer()
 		}
 	}

@@ -2,10 +2,12 @@ package budget
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -20,6 +22,10 @@ type Share struct {
 	observer Observer
 
 	tailLoads, tailBytes atomic.Uint64 // loads of tails; bytes of tails and filters read
+
+	restoring step.Mutex    // held while Restore loads filters
+	again     *step.Timer   // guarded by restoring; has what could not be loaded tried again
+	pause     time.Duration // guarded by restoring; before that
 }
 
 // An Observer is called when something happens to filters.

@@ -110,13 +110,21 @@ func (s *Scheduler) keepWarm() {
 	}
 	s.installMu.Unlock()
 	s.Share.Rebalance()
-	s.Share.Restore(ctx)
+	s.restore(true)
 	s.warm.Store(true)
 	for {
 		if _, ok := step.TakeOr(ctx, s.Share.Room()); !ok {
 			return
 		}
-		s.Share.Restore(ctx)
+		s.restore(true)
+	}
+}
+
+// restore loads what filters lack in memory, and wakes those who wait for that. If another goroutine does so, it waits
+// or leaves the rest to keepWarm.
+func (s *Scheduler) restore(wait bool) {
+	if s.Share.Restore(s.Tree.Life(), wait) {
+		s.Tree.Wake()
 	}
 }
 
@@ -159,14 +167,14 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 }
 
 // waitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are
-// visible before filters follow, see install.
+// visible before filters follow, see install. It does not wait for the loading that Open starts, nor after Close.
 func (s *Scheduler) waitForFilters(ctx context.Context) error {
 	defer step.AfterContext(ctx, s.Tree.Wake)()
 	follow := false
-	s.Tree.Await(func(tree.View) bool {
+	s.Tree.Await(func(v tree.View) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		follow = s.installing == 0
+		follow = s.installing == 0 && (!s.Share.Owes() || !s.warm.Load() || v.Closing)
 		return follow || ctx.Err() != nil
 	})
 	if follow {
