@@ -58,8 +58,9 @@ type Dir struct {
 	dir    string
 	closed bool // guarded by pool.mu: nothing is opened or mapped any more
 
-	files, open atomic.Int64 // files that are not closed for good; those of them with a descriptor
-	mappedBytes atomic.Int64 // part of those of the pool
+	closing     step.WaitGroup // evicted files that are still open; added to under pool.mu, until closed is set
+	files, open atomic.Int64   // files that are not closed for good; those of them with a descriptor
+	mappedBytes atomic.Int64   // part of those of the pool
 }
 
 // NewDir returns the table files of the store in dir. Their descriptors belong to the pool.
@@ -161,10 +162,16 @@ func (p *Pool) reserve() {
 			continue
 		}
 		evicted = append(evicted, victim{f.dir, p.drop(f, p.hand)})
+		f.dir.closing.Add(1)
 	}
 	p.mu.Unlock()
 	for _, v := range evicted { // without the lock: Retire may release other things here
-		v.dir.Domain.Retire(func() { _ = v.handle.Close() }) // a file that was only read has nothing to lose
+		v.dir.Domain.Retire(func() {
+			step.Go(func() { // any store may call this, and the file system of the file may hang
+				defer v.dir.closing.Done()
+				_ = v.handle.Close() // a file that was only read has nothing to lose
+			})
+		})
 	}
 }
 
@@ -227,8 +234,9 @@ func (f *File) Close() error {
 	return nil
 }
 
-// Close closes all descriptors of the Dir, also that of a file that a reader is opening. A reader that is inside
-// ReadAt gets an error. Mapped memory stays until the readers inside a guard have left.
+// Close closes all descriptors of the Dir, also that of a file that a reader is opening, and waits for those that were
+// evicted. A reader that is inside ReadAt gets an error. Mapped memory stays until the readers inside a guard have
+// left.
 func (d *Dir) Close() error {
 	var handles []*handle
 	var mappings []*mapping
@@ -256,5 +264,6 @@ func (d *Dir) Close() error {
 		}
 	})
 	d.Domain.WaitLater()
+	d.closing.Wait()
 	return errors.Join(errs...)
 }

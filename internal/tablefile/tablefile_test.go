@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -55,7 +57,8 @@ func TestAFileThatWasBeingOpenedWhenItsStoreClosedIsClosedToo(t *testing.T) {
 
 // TestDescriptorsStayWithinTheirLimit reads files in turn. The clock closes the one that was not read since it came by.
 func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
-	opened, closed := 0, 0
+	opened := 0
+	var closed atomic.Int64
 	failure := errors.New("close")
 	mem, pool := vfstest.NewMem(), NewPool(3)
 	fsys := vfstest.NewHook(mem, func(op vfstest.Op) error {
@@ -63,7 +66,7 @@ func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
 		case vfstest.OpOpen:
 			opened++
 		case vfstest.OpClose:
-			closed++
+			closed.Add(1)
 			return failure
 		default:
 		}
@@ -84,6 +87,8 @@ func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
 		t.Helper()
 		one.Domain.Collect() // what was closed while its reader was inside
 		other.Domain.Collect()
+		one.closing.Wait()
+		other.closing.Wait()
 		for i, f := range files {
 			if f.IsOpen() != slices.Contains(open, i) {
 				t.Errorf("%s: file %d is open: %v", what, i, f.IsOpen())
@@ -92,9 +97,9 @@ func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
 		_, a := one.Count()
 		_, b := other.Count()
 		n, opening := pool.Usage()
-		if n != len(open) || a+b != n || opening != 0 || opened-closed != n {
+		if n != len(open) || a+b != n || opening != 0 || opened-int(closed.Load()) != n {
 			t.Errorf("%s: the pool has %d and opens %d, its stores have %d and %d; %d were opened, %d closed", what, n,
-				opening, a, b, opened, closed)
+				opening, a, b, opened, closed.Load())
 		}
 	}
 	for _, step := range []struct {
@@ -146,4 +151,45 @@ func TestDescriptorsStayWithinTheirLimit(t *testing.T) {
 	if n, opening := pool.Usage(); n != 0 || opening != 4 {
 		t.Errorf("%d descriptors, %d reserved; want 4, since no reader waits for another one's file system", n, opening)
 	}
+}
+
+// TestNobodyWaitsForAnEvictedFileToCloseButItsStore has two stores share one descriptor, and the file system of one
+// hang when a file is closed.
+func TestNobodyWaitsForAnEvictedFileToCloseButItsStore(t *testing.T) {
+	gate, mem, pool := make(chan struct{}), vfstest.NewMem(), NewPool(1)
+	hangs := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpClose {
+			<-gate
+		}
+		return nil
+	})
+	other, own := pool.NewDir(hangs, "other", new(epoch.Domain)), pool.NewDir(mem, "own", new(epoch.Domain))
+	must(t, errors.Join(mem.Mkdir("other"), mem.Mkdir("own")))
+	read := func(d *Dir, number uint64) {
+		f := d.File(number)
+		made, err := mem.Create(f.Path)
+		must(t, err)
+		_, err = made.Write([]byte{1})
+		must(t, errors.Join(err, made.Close()))
+		testkit.Within(t, "a read", func() { _, err = f.ReadAt(make([]byte, 1), 0) })
+		must(t, err)
+	}
+	read(other, 1)
+	read(other, 2) // evicts the first, which stays in the limbo of its readers
+	read(own, 1)   // evicts the second, and releases both
+	testkit.Within(t, "Close of the store whose files close", func() { must(t, own.Close()) })
+	var closed atomic.Bool
+	done := make(chan error, 1)
+	go func() {
+		err := other.Close()
+		if !closed.Load() {
+			err = errors.New("its files are open when Close returns")
+		}
+		done <- err
+	}()
+	time.AfterFunc(10*time.Millisecond, func() {
+		closed.Store(true)
+		close(gate)
+	})
+	must(t, <-done)
 }
