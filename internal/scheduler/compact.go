@@ -473,11 +473,19 @@ func (s *Scheduler) Settled() bool {
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) &&
-			s.Policy.Pick(s.shape(now, nil, false)) == nil
+		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) && !s.mayBeDue(now)
 		release()
 		if now == v.State { // else idle is of another state
 			return settled
 		}
 	}
+}
+
+// mayBeDue reports whether a compaction is due, or may turn out to be once compactLoop has read samples for its choice:
+// Settled reads no file.
+func (s *Scheduler) mayBeDue(now *tree.State) bool {
+	shape, known := s.shape(now, nil, false), s.facts(now, false)
+	known.readsNothing = true
+	shape.Facts = known
+	return s.Policy.Pick(shape) != nil
 }

@@ -109,15 +109,17 @@ type facts struct {
 	s    *Scheduler
 	now  *tree.State
 	good []*filterplan.Plan // filters built by one of these plans may stay
+
+	readsNothing bool // Stale is 1 if it was not estimated yet
 }
 
 // facts returns the facts about the tables of a state. asked is true for compactions requested by Compact.
 func (s *Scheduler) facts(now *tree.State, asked bool) facts {
 	plans := s.Share.Plans()
 	if asked {
-		return facts{s, now, plans.Good}
+		return facts{s: s, now: now, good: plans.Good}
 	}
-	return facts{s, now, plans.Fine}
+	return facts{s: s, now: now, good: plans.Fine}
 }
 
 // RangeDels returns the range tombstones of a table, or nil if they are not in memory.
@@ -154,17 +156,23 @@ func (f facts) Sample(meta *manifest.Table) *bloomblock.Sample {
 	return nil
 }
 
-// Stale implements [compaction.TableFacts]. It is estimated once for each version.
+// Stale implements [compaction.TableFacts]. It is estimated once for each version, and again when more filters are in
+// memory.
 func (f facts) Stale() float64 {
 	s, v := f.s, weak.Make(f.now.Version) // which a closed store need not keep
 	s.mu.Lock()
-	known := s.staleOf == v
+	at := s.restored
+	known := s.staleOf == v && s.staleAt == at
 	share := s.stale
 	s.mu.Unlock()
-	if !known {
+	switch {
+	case known:
+	case f.readsNothing:
+		return 1
+	default:
 		share = compaction.Stale(f.now.Version, f)
 		s.mu.Lock()
-		s.staleOf, s.stale = v, share
+		s.staleOf, s.staleAt, s.stale = v, at, share
 		s.mu.Unlock()
 	}
 	return share

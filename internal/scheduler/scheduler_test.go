@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -40,8 +41,9 @@ var must = testkit.Must
 type policy struct {
 	plans     []*compaction.Plan
 	meanwhile func()
-	slow      int // how much level 0 slows writers
-	running   int // plans that ran beside the last choice, with those that are reserved
+	slow      int  // how much level 0 slows writers
+	running   int  // plans that ran beside the last choice, with those that are reserved
+	due       bool // whether a compaction of stale keys is due
 }
 
 func (p *policy) Pick(v compaction.Shape) *compaction.Plan {
@@ -49,7 +51,10 @@ func (p *policy) Pick(v compaction.Shape) *compaction.Plan {
 	if p.meanwhile != nil {
 		p.meanwhile()
 	}
-	if len(p.plans) == 0 {
+	switch {
+	case p.due && v.Facts.Stale() > 0:
+		return planOf(0, 6)
+	case len(p.plans) == 0:
 		return nil
 	}
 	return p.plans[0]
@@ -540,6 +545,41 @@ func TestTheStaleShareIsThatOfItsVersion(t *testing.T) {
 			t.Error("the share is not kept for its version")
 		}
 	}
+}
+
+// TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded estimates it without the filter of a table, and with it.
+// Settled reads no samples: until it is estimated, a compaction may be due.
+func TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded(t *testing.T) {
+	p := &policy{due: true}
+	s, _ := newScheduler(t, p)
+	for _, level := range []int{6, 0} {
+		e := &manifest.Edit{LastSeq: 1}
+		for _, table := range flushed(t, s, "k") {
+			e.Added = append(e.Added, manifest.Added{Level: level, Run: table.Number, Table: table})
+		}
+		must(t, s.install(e, tree.Change{}, Counts{}))
+	}
+	now := s.Tree.Load()
+	newer := now.Runs[0].Tables[0]
+	newer.Keys.Most.Store(0)
+	newer.Keys.Reduce(newer.Keys.Allowed(newer.Keys.Forms(s.Share.RateOf(newer))))
+	want := func(when string, stale float64, settled bool) {
+		t.Helper()
+		if s.Settled() {
+			t.Errorf("%s: settled before the share is estimated", when)
+		}
+		if got := s.facts(now, false).Stale(); got != stale {
+			t.Errorf("%s: %v of the keys are stale, want %v", when, got, stale)
+		}
+		if got := s.Settled(); got != settled {
+			t.Errorf("%s: settled %v, want %v", when, got, settled)
+		}
+	}
+	want("without the filter", 0, true)
+	newer.Keys.Most.Store(math.MaxInt64)
+	s.Share.WarmUp(t.Context())
+	s.restore(true)
+	want("with the filter", 1, false)
 }
 
 func TestPartsOfAMergeHaveAFewFullTables(t *testing.T) {
