@@ -38,8 +38,8 @@ type member struct {
 	pace  pace      // guarded by Pool.Balancing; of the memtables
 
 	writes struct { // what busy knows
-		seq  atomic.Uint64 // the newest sequence number at the last call
-		last atomic.Int64  // UnixNano of the call that saw it change; 0 for never
+		seq  atomic.Uint64             // the newest sequence number at the last call
+		last atomic.Pointer[time.Time] // of the call that saw it change; nil for never
 	}
 }
 
@@ -96,10 +96,11 @@ func (m *member) ahead(s *tree.State) int64 {
 func (m *member) busy(at time.Time) bool {
 	w := &m.writes
 	if seq := uint64(m.tree.NewestSeq()); w.seq.Swap(seq) != seq {
-		w.last.Store(at.UnixNano())
+		w.last.Store(&at)
 		return true
 	}
-	return at.UnixNano()-w.last.Load() < int64(time.Minute)
+	last := w.last.Load()
+	return last != nil && at.Sub(*last) < time.Minute
 }
 
 // StartSeq sets the newest sequence number of the store when it was opened, so that it is idle until it is written to.
