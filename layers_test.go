@@ -251,6 +251,7 @@ var doors = map[string][]string{
 	"github.com/anishathalye/porcupine":   {"replica/internal/history"},
 	"syscall": {
 		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "tools/machine", "bench", "vfs/errors.go",
+		"vfs/lock_unix.go",
 	},
 	"net/http": {
 		"tools/debug", "tools/bloomkv", "examples", "tools/examples", "replica", "internal/httpguard",

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 )
@@ -15,9 +16,13 @@ import (
 // the file, even one that was opened only to try, releases the first lock. So the list is searched before the file is
 // opened, and holders of a shared lock in this process share a descriptor. Where the system has no locks, the list is
 // all there is.
+//
+// From the search until the file is in the list, and while it is closed, no other call may do so with the same file. So
+// calls for files on one device take turns. A call does not wait for another device, whose file system may hang.
 var locks struct {
-	mu   sync.Mutex
-	held []*heldFile // guarded by mu; short, since a store has one lock
+	mu      sync.Mutex          // held over no system call
+	held    []*heldFile         // guarded by mu; short, since a store has one lock
+	devices map[any]*sync.Mutex // guarded by mu; by what deviceOf returns
 }
 
 // heldFile is a file that this process has locked.
@@ -25,11 +30,33 @@ type heldFile struct {
 	f       *os.File
 	info    os.FileInfo // constant
 	shared  bool        // constant
-	holders int         // guarded by locks.mu: 1 unless shared
+	device  *sync.Mutex // constant
+	holders int         // guarded by device: 1 unless shared
 }
 
-// heldAs returns the entry of a file that this process has locked, by whatever name, or nil. The caller holds locks.mu.
+// deviceMutex returns the mutex of the device that the directory of a file is on.
+func (o osFS) deviceMutex(name string) (*sync.Mutex, error) {
+	dir, err := o.stat(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	device := deviceOf(dir)
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
+	if locks.devices == nil {
+		locks.devices = map[any]*sync.Mutex{}
+	}
+	if locks.devices[device] == nil {
+		locks.devices[device] = new(sync.Mutex)
+	}
+	return locks.devices[device], nil
+}
+
+// heldAs returns the entry of a file that this process has locked, by whatever name, or nil. The caller holds the mutex
+// of the file's device.
 func heldAs(file os.FileInfo) *heldFile {
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
 	i := slices.IndexFunc(locks.held, func(h *heldFile) bool { return os.SameFile(h.info, file) })
 	if i < 0 {
 		return nil
@@ -39,8 +66,12 @@ func heldAs(file os.FileInfo) *heldFile {
 
 // lockFile takes the lock, exclusive or shared. If it is held, lockFile returns ErrLocked at once.
 func (o osFS) lockFile(name string, shared bool) (Lock, error) {
-	locks.mu.Lock()
-	defer locks.mu.Unlock()
+	device, err := o.deviceMutex(name)
+	if err != nil {
+		return nil, err
+	}
+	device.Lock()
+	defer device.Unlock()
 	if info, err := o.lstat(name); err == nil {
 		switch h := heldAs(info); {
 		case h == nil:
@@ -68,7 +99,9 @@ func (o osFS) lockFile(name string, shared bool) (Lock, error) {
 	if err != nil {
 		return nil, errors.Join(lockError(name, err), f.Close())
 	}
-	h := &heldFile{f: f, info: info, shared: shared, holders: 1}
+	h := &heldFile{f: f, info: info, shared: shared, device: device, holders: 1}
+	locks.mu.Lock()
+	defer locks.mu.Unlock()
 	locks.held = append(locks.held, h)
 	return &osLock{held: h, of: o, name: name}, nil
 }
@@ -86,7 +119,7 @@ type osLock struct {
 	held   *heldFile
 	of     osFS
 	name   string
-	closed bool // guarded by locks.mu
+	closed bool // guarded by held.device
 }
 
 // Check implements [Lock.Check].
@@ -100,8 +133,8 @@ func (l *osLock) Check() error {
 // Close releases the lock. The last holder of a shared lock closes the file. The file is not removed, since another
 // process may just have opened it.
 func (l *osLock) Close() error {
-	locks.mu.Lock()
-	defer locks.mu.Unlock()
+	l.held.device.Lock()
+	defer l.held.device.Unlock()
 	if l.closed {
 		return &fs.PathError{Op: "close", Path: l.held.f.Name(), Err: fs.ErrClosed}
 	}
@@ -109,6 +142,8 @@ func (l *osLock) Close() error {
 	if l.held.holders--; l.held.holders > 0 {
 		return nil
 	}
+	locks.mu.Lock()
 	locks.held = slices.DeleteFunc(locks.held, func(h *heldFile) bool { return h == l.held })
+	locks.mu.Unlock()
 	return l.held.f.Close()
 }

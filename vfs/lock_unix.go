@@ -5,6 +5,7 @@ package vfs
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +21,12 @@ func flock(f *os.File, shared bool) error {
 		return ErrLocked
 	}
 	return err
+}
+
+// deviceOf returns the device that a file is on. It is a variable for tests.
+var deviceOf = func(file os.FileInfo) any {
+	if s, ok := file.Sys().(*syscall.Stat_t); ok {
+		return s.Dev
+	}
+	return nil
 }

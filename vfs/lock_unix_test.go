@@ -18,8 +18,6 @@ func TestALockIsInTheListOfTheProcess(t *testing.T) {
 	listed := func(name string) bool {
 		info, err := os.Stat(name)
 		testkit.Must(t, err)
-		locks.mu.Lock()
-		defer locks.mu.Unlock()
 		return heldAs(info) != nil
 	}
 	var held []Lock
@@ -46,4 +44,26 @@ func TestALockIsInTheListOfTheProcess(t *testing.T) {
 	if err := withDescriptor(nil, nil); err == nil {
 		t.Error("a descriptor of no file")
 	}
+}
+
+// TestALockDoesNotWaitForAnotherDevice has a call for a file on one device not return, and locks a file on another.
+func TestALockDoesNotWaitForAnotherDevice(t *testing.T) {
+	hung, dir := t.TempDir(), t.TempDir()
+	info, err := os.Stat(hung)
+	testkit.Must(t, err)
+	defer func(was func(os.FileInfo) any) { deviceOf = was }(deviceOf)
+	deviceOf = func(file os.FileInfo) any { return os.SameFile(file, info) }
+	device, err := osFS{}.deviceMutex(filepath.Join(hung, "LOCK"))
+	testkit.Must(t, err)
+	device.Lock() // as a call does over all that it asks of the file system
+	defer device.Unlock()
+	testkit.Within(t, "a lock on another device", func() {
+		lock, err := OS.Lock(filepath.Join(dir, "LOCK"))
+		if err == nil {
+			err = lock.Close()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
