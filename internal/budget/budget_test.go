@@ -798,6 +798,24 @@ func TestTheCacheGivesWayToAFilterThatIsLoaded(t *testing.T) {
 	}
 }
 
+// TestTheCacheGetsWhatIsLeftInTheEnd has filters grow while another goroutine sets what the cache may have.
+func TestTheCacheGetsWhatIsLeftInTheEnd(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	join(t, p, 100, mib)
+	before := p.Blocks.Stats().Capacity
+	p.fitting.Lock()
+	p.Held.Add(tree.TableBytes{RangeDeletes: mib})
+	testkit.Within(t, "fit", p.fit)
+	if got := p.Blocks.Stats().Capacity; got != before || !p.unfitted.Load() {
+		t.Errorf("the cache may have %d bytes, %d before, while another goroutine sets it", got, before)
+	}
+	p.fitting.Unlock()
+	p.fit()
+	if got, most := p.Blocks.Stats().Capacity, before-mib*9/10; got > most || p.unfitted.Load() {
+		t.Errorf("the cache may have %d bytes, want at most %d", got, most)
+	}
+}
+
 func TestRestoreDividesMemoryForWhatIsKnownOnlyNow(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 100, mib)

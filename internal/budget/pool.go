@@ -55,6 +55,9 @@ type Pool struct {
 	unbalanced atomic.Bool // something has changed since the division that is in progress began, or the last one
 	collecting atomic.Bool // collect is at work
 
+	fitting  step.Mutex  // held while the rest is divided; tried, never waited for
+	unfitted atomic.Bool // something has changed since that began, or since the last time
+
 	whole     bool         // guarded by Balancing: the last plan had memory for all filters
 	dropped   atomic.Bool  // a filter in a state has less memory than a plan may have for it: see LoadFresh
 	fitted    atomic.Int64 // bytes of the parts of indexes at the last call of fit
@@ -349,10 +352,21 @@ func (p *Pool) partsGrown() {
 	}
 }
 
-// fit gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three
-// quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it. A
-// pool without stores keeps nothing.
+// fit divides what memtables and filters leave between the parts of indexes and the cache, or leaves that to the
+// goroutine that is doing so: of two that do it at a time, the later one might set what is no longer right.
 func (p *Pool) fit() {
+	p.unfitted.Store(true)
+	inTurn(&p.unfitted, &p.fitting, p.fitRest)
+	if p.crowded() {
+		p.collect()
+	}
+}
+
+// fitRest gives the parts of indexes what memtables and filters leave, without a sixteenth for blocks or at least three
+// quarters, and the cache the rest. A part is needed for each of its blocks, and none of them is cached without it. A
+// pool without stores keeps nothing. fitting is held.
+func (p *Pool) fitRest() {
+	p.unfitted.Store(false)
 	free := p.Free()
 	if len(p.members()) == 0 {
 		free = 0
@@ -362,7 +376,4 @@ func (p *Pool) fit() {
 	parts := p.Parts.Bytes()
 	p.fitted.Store(parts)
 	p.Blocks.SetCapacity(max(free/16, rest-parts))
-	if p.crowded() {
-		p.collect()
-	}
 }
