@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -206,6 +207,22 @@ func TestAnInterruptRemovesTheStores(t *testing.T) {
 	if code := run(ctx, []string{"growth", "--keys=1000000", "--dir=" + dir},
 		&cli.Streams{Out: &out, Err: &errs}); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d, %s", code, errs.String())
+	}
+	leftNothing(t, dir)
+}
+
+func TestAClosedPipeRemovesTheStores(t *testing.T) {
+	dir := t.TempDir()
+	r, w, err := os.Pipe()
+	must(t, err)
+	must(t, r.Close())
+	defer w.Close()
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "growth", "--keys=2k", "--budget=8", "--lookups=2000",
+		"--dir="+dir)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), cli.AgainVariable+"=1"), w, &errs
+	if err := cmd.Run(); err == nil {
+		t.Errorf("no error of a closed pipe, %q", &errs)
 	}
 	leftNothing(t, dir)
 }

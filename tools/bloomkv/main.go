@@ -47,7 +47,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return cli.ExitOK
 	}
-	a.PrintError("bloomkv", err)
+	code := a.Exit("bloomkv", err)
 	dir := a.dir
 	if other, ok := errors.AsType[otherStoreError](err); ok {
 		dir = other.dir
@@ -64,12 +64,12 @@ func (a *app) run(ctx context.Context, args []string) int {
 		a.PrintError("bloomkv", fmt.Errorf("%s has it open; inspect and serve work beside it, and a program may serve "+
 			"package debug", by))
 		return cli.ExitTrouble
-	case cli.Interrupted(err):
-		return cli.ExitInterrupted
+	case code != cli.ExitTrouble:
+		return code
 	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers), errors.Is(err, errLost):
 		return exitAbsent
 	default:
-		return cli.ExitTrouble
+		return code
 	}
 }
 

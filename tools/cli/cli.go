@@ -30,6 +30,7 @@ const (
 	ExitOK          = 0
 	ExitTrouble     = 2   // wrong usage, bad input, damage, and every other error
 	ExitInterrupted = 130 // a signal, after everything was closed
+	exitClosedPipe  = 141 // nobody reads the output any more: as of a program that SIGPIPE ends
 )
 
 // Streams are the input and the outputs of a program.
@@ -65,26 +66,37 @@ const (
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Context returns a context that the first interrupt cancels. A second interrupt ends the process at once.
+// Context returns a context that the first interrupt cancels, and the end of the terminal. A second interrupt ends the
+// process at once. A write to a pipe that nobody reads fails, and does not end the process.
 func Context() context.Context {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup
+		signals = append(signals, syscall.SIGHUP)
+	}
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx
 }
 
-// Run executes a command with its arguments. The first error of Out is an error of the command. The error of a command
-// that ended because ctx was canceled satisfies Interrupted.
+// Run executes a command with its arguments. The first error of Out is an error of the command, and a closed pipe
+// cancels it. The error of a command that ended because ctx was canceled satisfies Interrupted.
 func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) error {
-	out := &output{to: s.Out}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	out := &output{to: s.Out, closed: stop}
 	s.Out = out
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
 	root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
 	prepareUsage(root, args, min(cmp.Or(s.Width, words.Width), widest))
-	err := root.ExecuteContext(ctx)
+	err := root.ExecuteContext(running)
 	if out.err != nil && !errors.Is(err, out.err) { // commands that print text do not check each write
 		err = errors.Join(err, out.err)
+	}
+	if errors.Is(out.err, syscall.EPIPE) {
+		err = closedPipeError{err}
 	}
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = interruptedError{err}
@@ -98,6 +110,15 @@ func (s *Streams) Main(ctx context.Context, program string, root *cobra.Command,
 	if err == nil {
 		return ExitOK
 	}
+	return s.Exit(program, err)
+}
+
+// Exit prints the error of a command after the name of the program, and returns the exit code. A closed pipe is what
+// its reader wanted, and is not printed.
+func (s *Streams) Exit(program string, err error) int {
+	if _, ok := errors.AsType[closedPipeError](err); ok {
+		return exitClosedPipe
+	}
 	s.PrintError(program, err)
 	if Interrupted(err) {
 		return ExitInterrupted
@@ -107,8 +128,9 @@ func (s *Streams) Main(ctx context.Context, program string, root *cobra.Command,
 
 // output remembers its first error, since a program must not succeed without having printed everything.
 type output struct {
-	to  io.Writer
-	err error
+	to     io.Writer
+	err    error
+	closed func() // called if nobody reads the output
 }
 
 func (o *output) Write(b []byte) (int, error) {
@@ -116,8 +138,16 @@ func (o *output) Write(b []byte) (int, error) {
 	if o.err == nil {
 		o.err = err
 	}
+	if errors.Is(err, syscall.EPIPE) {
+		o.closed()
+	}
 	return n, err
 }
+
+// closedPipeError is the error of a command whose output nobody reads any more. Other pipes are not meant.
+type closedPipeError struct{ error }
+
+func (e closedPipeError) Unwrap() error { return e.error }
 
 // Interrupted reports whether err is the error of a command that an interrupt ended.
 func Interrupted(err error) bool {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -50,5 +52,28 @@ func TestAnErrorHasOneName(t *testing.T) {
 	want := "tool: open s: locked\ntool: in.export: import s: not an empty directory\n"
 	if got := out.String(); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// unread has no reader.
+type unread struct{}
+
+func (unread) Write([]byte) (int, error) { return 0, fmt.Errorf("write: %w", syscall.EPIPE) }
+
+func TestAClosedPipeEndsACommandSilently(t *testing.T) {
+	var errs strings.Builder
+	s := Streams{Out: unread{}, Err: &errs}
+	prints := &cobra.Command{RunE: func(c *cobra.Command, _ []string) error {
+		fmt.Fprintln(s.Out, "a line") // the error is not looked at
+		<-c.Context().Done()
+		return c.Context().Err()
+	}}
+	if code := s.Main(t.Context(), "tool", prints, nil); code != exitClosedPipe || errs.Len() > 0 {
+		t.Errorf("exit code %d, %q; want %d and nothing printed", code, errs.String(), exitClosedPipe)
+	}
+	s.Out = io.Discard
+	sends := &cobra.Command{RunE: func(*cobra.Command, []string) error { return syscall.EPIPE }}
+	if code := s.Main(t.Context(), "tool", sends, nil); code != ExitTrouble || errs.Len() == 0 {
+		t.Errorf("another pipe: exit code %d, %q; want %d and its error", code, errs.String(), ExitTrouble)
 	}
 }
