@@ -249,17 +249,29 @@ func (f *film) charts() []picture.Chart {
 	live := slices.SortedFunc(maps.Values(f.after(last)), func(a, b filmPlace) int {
 		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(b.Run, a.Run), cmp.Compare(a.Table, b.Table))
 	})
-	row := 0
+	row, boxes := 0, 0
+	each := (len(live)-1)/pageBoxes + 1 // tables in a box; the script draws every table
 	for i, p := range live {
+		above := row
 		if i == 0 || live[i-1].Level != p.Level {
 			row = first[p.Level]
 		} else if live[i-1].Run != p.Run {
 			row = min(row+1, first[p.Level]+f.Slots[p.Level]-1)
 		}
-		t := &f.Tables[p.Table]
-		spans.Rows[row].Spans = append(spans.Rows[row].Spans, picture.Span{
-			From: t.From, To: t.To, Value: t.Rate, Title: t.Title, ID: t.File, Group: levelName(p.Level),
-		})
+		if row != above {
+			boxes = 0
+		}
+		t, in := &f.Tables[p.Table], &spans.Rows[row].Spans
+		if boxes%each == 0 {
+			*in = append(*in, picture.Span{
+				From: t.From, To: t.To, Value: t.Rate, Title: t.Title, ID: t.File, Group: levelName(p.Level),
+			})
+		} else {
+			box := &(*in)[len(*in)-1]
+			box.From, box.To, box.Value = min(box.From, t.From), max(box.To, t.To), max(box.Value, t.Rate)
+			box.Title, box.ID = box.Title+"\n"+t.File, box.ID+" "+t.File
+		}
+		boxes++
 	}
 	tree := picture.Chart{
 		Name: "film", Title: "Tables over the keys, a row for each run", X: "keys in order", Wide: true,

@@ -2,7 +2,9 @@ package inspect
 
 import (
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -93,5 +95,33 @@ func TestAFilmOfManyRunsHasFewRows(t *testing.T) {
 	}
 	if n := len(tree.Spans.Rows); n != pageRuns || tables != 100 {
 		t.Errorf("%d tables in %d rows, want 100 in %d", tables, n, pageRuns)
+	}
+}
+
+func TestAFilmOfManyTablesIsShown(t *testing.T) {
+	const tables = 5000
+	var m Manifest
+	var e manifest.Edit
+	for i := range uint64(tables) {
+		key := fmt.Sprintf("%05d", i)
+		table := tableFrom(i+1, key, key+"z")
+		table.FilterRate = 1 / float64(i+1)
+		e.Added = append(e.Added, manifest.Added{Level: 6, Run: 1, Table: table})
+	}
+	m.film.add(&e, 0)
+	must(t, m.Page().WriteHTML(io.Discard))
+	drawn := map[string]bool{}
+	for _, s := range m.film.charts()[0].Spans.Rows[0].Spans {
+		files := strings.Fields(s.ID)
+		for _, name := range files {
+			drawn[name] = true
+		}
+		var first int
+		if _, err := fmt.Sscanf(files[0], "%06d.sst", &first); err != nil || s.Value != 1/float64(first) {
+			t.Errorf("the box of %q has the rate %g, %v; want that of the worst", files, s.Value, err)
+		}
+	}
+	if len(drawn) != tables {
+		t.Errorf("%d tables are drawn, want %d", len(drawn), tables)
 	}
 }
