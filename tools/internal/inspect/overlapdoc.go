@@ -22,9 +22,9 @@ const (
 
 // section shows how many keys parts of the tree have in common.
 func (o *Overlap) section() section {
-	n := len(o.Members)
+	n := min(len(o.Members), mostOverlap)
 	g := &picture.Grid{Labels: true, Scale: picture.Scale{High: 1, Unknown: "nothing to compare"}}
-	for i := range o.Members {
+	for i := range n {
 		row := make([]float64, n)
 		for j := range row {
 			row[j] = picture.NoValue
@@ -34,7 +34,9 @@ func (o *Overlap) section() section {
 	}
 	g.Columns = g.Rows
 	for _, p := range o.Pairs {
-		g.Values[p.A][p.B] = p.Share
+		if p.A < n && p.B < n {
+			g.Values[p.A][p.B] = p.Share
+		}
 	}
 	s := section{
 		id: "overlap", heading: "What " + o.Of + " have in common", label: "overlap of " + o.Of,
@@ -48,12 +50,16 @@ func (o *Overlap) section() section {
 		s.lines = append(s.lines, fmt.Sprintf("no two %s share more than %s of their keys", o.Of, percent(largest)))
 	}
 	if largest >= worthDrawing {
-		s.charts = []picture.Chart{{
+		chart := picture.Chart{
 			Name: "overlap", Title: "Share of the keys of a row that are in a column too",
 			X: "are in", Y: "share of the keys", FormatY: percent, Grid: g,
 			Caption: "Where the shares are large, a compaction writes much less than it reads, since it drops old " +
 				"versions. The shares are estimated from samples of keys and from filters.",
-		}}
+		}
+		if n < len(o.Members) {
+			chart.Caption += fmt.Sprintf(" The first %d of %d %s are drawn.", n, len(o.Members), o.Of)
+		}
+		s.charts = []picture.Chart{chart}
 		s.parts = []section{o.pairSection()}
 	}
 	return s

@@ -81,6 +81,10 @@ func unitCharts(u *filterexam.UnitExam, prefix string, i int) (all []picture.Cha
 	return all
 }
 
+// leastBlocks is the smallest number of blocks that theory draws. Smaller ones cannot be told from none, and the
+// smallest are no numbers of a chart.
+const leastBlocks = 1e-9
+
 // occupancyChart draws a histogram with the curve of theory, if that is known.
 func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 	c := picture.Chart{
@@ -93,8 +97,11 @@ func occupancyChart(name string, bins []filterexam.Bin) picture.Chart {
 	half := float64(bins[0].To-bins[0].From) / 2 // the last may be narrower, but is drawn as wide as the others
 	for _, b := range bins {
 		for i, y := range []float64{float64(b.Blocks), b.Want} {
+			if y < leastBlocks {
+				y = 0
+			}
 			l := &c.Lines[i]
-			l.X, l.Y = append(l.X, float64(b.From)+half), append(l.Y, max(y, 0))
+			l.X, l.Y = append(l.X, float64(b.From)+half), append(l.Y, y)
 		}
 	}
 	if slices.Max(c.Lines[1].Y) == 0 {

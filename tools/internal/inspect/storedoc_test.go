@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,25 @@ func TestThePageOfALargeStoreIsBounded(t *testing.T) {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("the page does not say %q", want)
 		}
+	}
+}
+
+func TestThePageOfManyRunsHasTheFirstOfThem(t *testing.T) {
+	const runs = mostOverlap + 1
+	o := &Overlap{Of: "runs", Members: make([]OverlapMember, runs)}
+	o.Pairs = []OverlapPair{{A: 0, B: 1, Share: 0.5}, {A: 1, B: runs - 1, Share: 0.25}}
+	var page, text bytes.Buffer
+	d := &document{sections: []section{o.section()}}
+	must(t, d.page().WriteHTML(&page))
+	d.writeText(&text, false)
+	for _, want := range []string{"The first 64 of 65 runs are drawn.", "The largest 2 of 2"} {
+		if !strings.Contains(page.String(), want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+	words := strings.Join(strings.Fields(text.String()), " ")
+	if want := "the first 64 of 65 runs are shown"; !strings.Contains(words, want) {
+		t.Errorf("no %q in\n%s", want, &text)
 	}
 }
 
@@ -160,6 +180,9 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 		!slices.Equal(l[0].Y, []float64{3, 1}) || !slices.Equal(l[1].Y, []float64{2.5, 1.5}) {
 		t.Errorf("the histogram is %+v, want equal steps, blocks, and what there should be", l)
 	}
+	last := []filterexam.Bin{{To: 19, Blocks: 9, Want: 9}, {From: 20, To: 39, Blocks: 1, Want: 1e-130}}
+	full := occupancyChart("o", last)
+	must(t, full.SVG(io.Discard))
 	g := mapOf([]float64{31: 1, 40: 2}, "block", 100)
 	if len(g.Values) != 2 || len(g.Values[0]) != mapColumns || len(g.Values[1]) != 9 || g.Values[1][8] != 2 ||
 		!slices.Equal(g.Rows, []string{"0", "3,200"}) {
