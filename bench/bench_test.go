@@ -309,6 +309,16 @@ func TestPicturesAndPageAreWritten(t *testing.T) {
 	}
 }
 
+// TestWriteAmplificationIsPerByteOfKeysAndValues puts keys of 8 bytes, each with 15 bytes around it in the log.
+func TestWriteAmplificationIsPerByteOfKeysAndValues(t *testing.T) {
+	var r report
+	runJSON(t, &r, strings.Fields("--keys 2000 --shape bigendian --value 0 --memory 64 --phases absent --filters on "+
+		"--json")...)
+	if got := r.Sides[0].WriteAmplification; got < 23.0/8 {
+		t.Errorf("write amplification %v, want more than that of the log alone, %v", got, 23.0/8)
+	}
+}
+
 func TestStoresAreKeptWhereTheyAreAskedForAndNowhereElse(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	kept := filepath.Join(t.TempDir(), "kept")

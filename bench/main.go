@@ -294,7 +294,7 @@ func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store)
 	}
 	if p.name == "main" { // only the main part reports metrics
 		err = errors.Join(store.Flush(ctx), store.Settle(ctx))
-		kind.fill(store.Metrics(), writes)
+		kind.fill(store.Metrics(), writes, m.shape.KeyBytes()+m.value)
 	}
 	return pairs, err
 }

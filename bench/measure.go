@@ -15,8 +15,8 @@ import (
 
 // addWrites adds what a use of a store wrote to a sum over all uses, because each Open starts the counters at zero.
 func addWrites(sum *bloomkv.WriteMetrics, m bloomkv.WriteMetrics) {
+	sum.Operations += m.Operations
 	sum.LogBytes += m.LogBytes
-	sum.IngestBytes += m.IngestBytes
 	sum.FlushBytes += m.FlushBytes
 	sum.CompactedBytes += m.CompactedBytes
 	sum.Flushes += m.Flushes

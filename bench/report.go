@@ -128,8 +128,9 @@ func (p *phase) chargeSystem(now, spent machine.Counters) {
 	}
 }
 
-// fill sets the figures of the store that lookups used, except those of the disk.
-func (s *side) fill(m bloomkv.Metrics, w bloomkv.WriteMetrics) {
+// fill sets the figures of the store that lookups used, except those of the disk. All of its operations were puts of
+// pairs of the given size.
+func (s *side) fill(m bloomkv.Metrics, w bloomkv.WriteMetrics, pairBytes int) {
 	var entries uint64
 	for _, l := range m.Levels {
 		s.Tables += l.Tables
@@ -140,7 +141,9 @@ func (s *side) fill(m bloomkv.Metrics, w bloomkv.WriteMetrics) {
 		s.FilterBitsPerKey = 8 * float64(s.FilterBytes) / float64(entries)
 	}
 	addWrites(&w, m.Writes)
-	s.WriteAmplification, s.Flushes, s.Compactions = w.WriteAmplification(), w.Flushes, w.Compactions
+	written := float64(w.LogBytes + w.FlushBytes + w.CompactedBytes)
+	s.WriteAmplification = written / (float64(w.Operations) * float64(pairBytes)) // the log has more than is put
+	s.Flushes, s.Compactions = w.Flushes, w.Compactions
 }
 
 // rows returns the number of phases of the side with the most: a side that was not completed has fewer.
