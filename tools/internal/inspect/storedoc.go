@@ -202,20 +202,46 @@ func (s *Store) advice() string {
 		return "Restore the files that are named from a checkpoint, or save what can be read into a new store with " +
 			"bloomkv salvage DIR NEW."
 	}
-	if len(s.Flags) == 0 {
+	hides := s.hides()
+	if len(s.Flags) == 0 && !hides {
 		return ""
 	}
 	advice := "No data is lost: filters only save reads."
+	if hides {
+		advice = "Lookups may miss keys that are there: a filter does not match them."
+	}
 	if slices.ContainsFunc(s.Flags, short) {
 		advice += fmt.Sprintf(" Open the store with Options.MemoryBudget of %s or more, or ask for a higher "+
 			"FilterFPR; bloomkv plan --budget shows what memory keeps.", words.MiB(s.Promise.Writing.Budget))
 	}
-	if slices.ContainsFunc(s.Flags, built) {
+	if hides || s.sampleDamaged() { // compact does not see either
+		advice += " bloomkv compact --compression s2 DIR writes all tables and filters anew."
+	} else if slices.ContainsFunc(s.Flags, built) {
 		advice += " bloomkv compact DIR builds all of them anew."
 	} else if s.Plan.TablesOffPlan > 0 {
 		advice += " bloomkv compact DIR builds smaller filters."
 	}
 	return advice
+}
+
+// hides reports whether a filter does not match the keys of its table, as far as these were compared.
+func (s *Store) hides() bool {
+	for i := range s.Tables {
+		if _, bad := s.Tables[i].verifyNotes(); len(bad) > 0 {
+			return true
+		}
+	}
+	return s.Keys.damage() != nil
+}
+
+// sampleDamaged reports whether a table with intact filters has a damaged sample.
+func (s *Store) sampleDamaged() bool {
+	for i := range s.Tables {
+		if t := &s.Tables[i]; t.Damage != nil && !t.unread && !t.filterDamaged {
+			return true
+		}
+	}
+	return false
 }
 
 // listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.

@@ -190,6 +190,33 @@ func TestChartsAreOfWhatThereIs(t *testing.T) {
 	}
 }
 
+func TestTheAdviceIsForTheWorstProblem(t *testing.T) {
+	const lost, all = "No data is lost", "bloomkv compact --compression s2 DIR writes all tables and filters anew."
+	short := []Flag{{Name: MemoryShort}}
+	damaged := []Flag{{Name: FilterDamaged}}
+	denied := KeyTable{Verdict: falseNegative, Units: make([]filterexam.UnitTrace, 1)}
+	for _, c := range []struct {
+		name       string
+		flags      []Flag
+		table      Table
+		key        *Key
+		lost, anew bool
+	}{
+		{"too little memory", short, Table{}, nil, true, false},
+		{"a damaged filter", damaged, Table{Damage: &Damage{}, filterDamaged: true}, nil, true, false},
+		{"a damaged sample", damaged, Table{Damage: &Damage{}}, nil, true, true},
+		{"a filter that is not of the keys", nil, Table{verified: true, Verify: &Verify{Denied: 1}}, nil, false, true},
+		{"such a filter, and memory", short, Table{verified: true, Verify: &Verify{Denied: 1}}, nil, false, true},
+		{"a key that is denied", short, Table{}, &Key{Tables: []KeyTable{denied}}, false, true},
+	} {
+		s := &Store{Plan: &Plan{}, Promise: &Promise{}, Flags: c.flags, Tables: []Table{c.table}}
+		s.Key = c.key
+		if got := s.advice(); strings.Contains(got, lost) != c.lost || strings.Contains(got, all) != c.anew {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
 func TestTheGaugeIsOfWhatWasAsked(t *testing.T) {
 	s := &Store{Promise: &Promise{Asked: 0.01}, Plan: &Plan{}, Tree: Figures{Tables: 1, Promised: 1, Predicted: 0.5}}
 	if f := s.figures()[2]; f.Limit != 0.01 || f.Taken != 0.5 {
