@@ -143,7 +143,7 @@ func (s *Store) notes() (notes []picture.Note) {
 		if f.Name == TableDamaged && slices.Contains(s.Missing, f.File) {
 			continue // said already
 		}
-		if i == mostFlags {
+		if i >= mostFlags { // the flag at mostFlags may be one that was said already
 			add(problem("and "+words.Plural(len(s.Flags)-i, "flag")+" more", ""))
 			break
 		}

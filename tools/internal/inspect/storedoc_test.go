@@ -89,6 +89,22 @@ func TestThePageOfManyRunsHasTheFirstOfThem(t *testing.T) {
 	}
 }
 
+func TestAMissingTableDoesNotUnboundTheFlags(t *testing.T) {
+	s := &Store{Missing: []string{fmt.Sprintf("%06d.sst", mostFlags)}}
+	for i := range 2 * mostFlags {
+		s.Flags = append(s.Flags, Flag{TableDamaged, fmt.Sprintf("%06d.sst", i), "gone"})
+	}
+	shown := 0
+	for _, n := range s.notes() {
+		if strings.HasPrefix(n.Title, string(TableDamaged)) {
+			shown++
+		}
+	}
+	if shown != mostFlags {
+		t.Errorf("%d flags are shown, want %d", shown, mostFlags)
+	}
+}
+
 func TestTheTreeIsDrawnTableByTable(t *testing.T) {
 	s := bigStore(2, 4)
 	s.Flags = []Flag{{NoFilter, "000003.sst", "it has no filter"}}
