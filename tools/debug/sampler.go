@@ -27,7 +27,8 @@ type sampler struct {
 	mu      sync.Mutex    // guards what follows; held for moments only
 	news    chan struct{} // closed when latest changes, and replaced
 	latest  event
-	samples []Sample // oldest first, those with something new
+	levels  []bloomkv.LevelMetrics // of the latest look
+	samples []Sample               // oldest first, those with something new
 }
 
 // A look is the metrics of the store at one time.
@@ -86,13 +87,17 @@ func isClosed(m *bloomkv.Metrics) bool { return m.Levels == nil }
 func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	replaced := !slices.EqualFunc(s.levels, m.Levels, func(a, b bloomkv.LevelMetrics) bool { // by an import too
+		return a.Runs == b.Runs && a.Tables == b.Tables && a.Bytes == b.Bytes && a.Entries == b.Entries
+	})
+	s.levels = m.Levels
 	switch n := len(s.samples); {
 	case made == nil:
 		s.latest.closed = true
 		p := partsOf(m, s.samples)
 		p.Trees = s.latest.trees
 		s.latest.parts = p.json()
-	case n > 0 && !made.differs(s.samples[n-1]):
+	case n > 0 && !replaced && !made.differs(s.samples[n-1]):
 		return
 	default:
 		data, err := json.Marshal(made)
@@ -103,7 +108,8 @@ func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 			s.samples = slices.Delete(s.samples, 0, 1)
 		}
 		w, trees := &made.Writes, s.latest.trees
-		if w.Flushes+w.Compactions+w.Moves+w.Ingests > 0 || n > 0 && made.Warm != s.samples[len(s.samples)-1].Warm {
+		if w.Flushes+w.Compactions+w.Moves+w.Ingests > 0 || n > 0 && (replaced ||
+			made.Warm != s.samples[len(s.samples)-1].Warm) {
 			trees++
 		}
 		s.samples = append(s.samples, *made)

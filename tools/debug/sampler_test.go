@@ -1,6 +1,9 @@
 package debug
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,4 +104,32 @@ func TestSamplesAreKeptWithoutViewers(t *testing.T) {
 			t.Error("the sampler goes on after Close")
 		}
 	})
+}
+
+func TestAnImportIsAnotherTree(t *testing.T) {
+	written := func(keys int) *bloomkv.DB {
+		db, err := bloomkv.Open("db", storetest.Small(vfstest.NewMem()))
+		testkit.Must(t, err)
+		t.Cleanup(func() { testkit.Must(t, db.Close()) })
+		for i := range keys {
+			testkit.Must(t, db.Put(fmt.Appendf(nil, "%03d", i), nil))
+		}
+		testkit.Must(t, db.Flush(t.Context()))
+		return db
+	}
+	db := written(1)
+	x, err := written(100).Export(t.Context(), bloomkv.ExportOptions{})
+	testkit.Must(t, err)
+	var sent bytes.Buffer
+	_, err = x.WriteTo(&sent)
+	testkit.Must(t, errors.Join(err, x.Close()))
+
+	s := newSampler(db, time.Second)
+	s.sample(0)
+	before, _ := s.state()
+	testkit.Must(t, db.Import(t.Context(), &sent, bloomkv.ImportOptions{Replace: true}))
+	s.sample(0)
+	if after, _ := s.state(); after.trees == before.trees {
+		t.Errorf("after an import it is still tree %d", after.trees)
+	}
 }
