@@ -163,9 +163,16 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 		}
 		return strings.Join(names, " and ")
 	}
+	// Only an import has the sequence number of new data and removes tables, or adds some below level 0.
+	lower := slices.ContainsFunc(e.Added, func(a manifest.Added) bool { return a.Level > 0 })
+	imports := e.LastSeq > 0 && (len(gone) > 0 || lower)
 	switch {
 	case first:
 		return "The manifest begins with " + some(len(e.Added), out)
+	case imports && len(gone) > 0:
+		return "An import brings " + some(len(e.Added), out) + ", in place of " + some(len(gone), in)
+	case imports:
+		return "An import brings " + some(len(e.Added), out)
 	case len(e.Added) == 0:
 		return some(len(gone), in) + " of " + levels() +
 			one(len(gone), " is removed: no reader needs it", " are removed: no reader needs them")

@@ -81,6 +81,40 @@ func TestAFilmSaysWhatEachStepDid(t *testing.T) {
 	}
 }
 
+func TestAFilmKnowsImports(t *testing.T) {
+	added := func(level int, number uint64) []manifest.Added {
+		return []manifest.Added{{Level: level, Run: number, Table: tableFrom(number, "a", "z")}}
+	}
+	var f film
+	for _, e := range []manifest.Edit{
+		{NextFile: 1}, // an empty store
+		{LastSeq: 1, Added: added(6, 1)},
+		{LastSeq: 2, Added: added(0, 2)},
+		{Added: added(6, 3), Deleted: []manifest.Deleted{{Level: 0, Number: 2}, {Level: 6, Number: 1}}},
+		{LastSeq: 3, Added: added(0, 4), Deleted: []manifest.Deleted{{Level: 6, Number: 3}}},
+		{LastSeq: 4, Deleted: []manifest.Deleted{{Level: 0, Number: 4}}},
+	} {
+		f.add(&e, 0)
+	}
+	var got []string
+	for i := range f.Steps {
+		got = append(got, f.Steps[i].What)
+	}
+	want := []string{
+		"An import brings 1 table of 1.05 MB",
+		"A flush writes 1 table of 1.05 MB to level 0",
+		"A compaction merges 2 tables of 2.1 MB of level 0 and level 6 into 1 table of 1.05 MB of level 6",
+		"An import brings 1 table of 1.05 MB, in place of 1 table of 1.05 MB",
+		"An import brings 0 tables of 0 bytes, in place of 1 table of 1.05 MB",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%q\nwant:\n%q", got, want)
+	}
+	if f.counts.flushes != 1 || f.counts.merges != 1 {
+		t.Errorf("%d flushes and %d compactions, want one each", f.counts.flushes, f.counts.merges)
+	}
+}
+
 func TestAFilmOfManyRunsHasFewRows(t *testing.T) {
 	var f film
 	for i := range uint64(100) {
