@@ -46,7 +46,7 @@ func openBbolt(path string) (source, error) {
 		err := fmt.Errorf("damaged: the file has %d bytes, want %d", info.Size(), tx.Size())
 		return nil, errors.Join(err, s.close())
 	}
-	return s, nil
+	return s, s.structure()
 }
 
 func (s *bboltSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
@@ -88,15 +88,17 @@ func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byt
 	return true
 }
 
-// check verifies the structure of the file, for which bbolt has no checksums. The pages that it reads have been read
-// by pairs before, so it meets no fault.
-func (s *bboltSource) check() (first error) {
-	for err := range s.tx.Check() {
-		if first == nil {
-			first = fmt.Errorf("damaged: %w", err)
-		}
+// structure verifies the structure of the file, for which bbolt has no checksums, before a cursor follows it: a cursor
+// in a circle of pages takes memory until there is none. It ends at the first error, for the same reason; bbolt may
+// then still read the file, which is left open until the process ends.
+func (s *bboltSource) structure() error {
+	err, damaged := <-s.tx.Check()
+	if damaged {
+		err = fmt.Errorf("damaged: %w", err)
 	}
-	return first
+	return err
 }
+
+func (s *bboltSource) check() error { return nil } // openBbolt has
 
 func (s *bboltSource) close() error { return errors.Join(s.tx.Rollback(), s.db.Close()) }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
@@ -234,5 +237,37 @@ func TestADamagedStoreIsRefusedOrCopiedWhole(t *testing.T) {
 				t.Error("nothing was refused")
 			}
 		})
+	}
+}
+
+func TestABranchThatNamesItselfIsDamage(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "source")
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, PageSize: 4096})
+	must(t, err)
+	must(t, db.Update(func(tx *bbolt.Tx) error {
+		b, err := tx.CreateBucket([]byte("bucket"))
+		for i := range 5000 {
+			err = errors.Join(err, b.Put(fmt.Appendf(nil, "%04d", i), nil))
+		}
+		return err
+	}))
+	must(t, db.Close())
+	file, err := os.ReadFile(path)
+	must(t, err)
+	branches := 0
+	// A page begins with its number, u64, flags, u16, of which 1 is a branch, count, u16, and overflow, u32. An element
+	// of a branch has a position and a size, u32, and the number of a page, u64.
+	for page := range slices.Chunk(file, 4096) {
+		if binary.LittleEndian.Uint16(page[8:]) == 1 {
+			copy(page[24:32], page[:8])
+			branches++
+		}
+	}
+	must(t, os.WriteFile(path, file, 0o600))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r := run(ctx, false, "--from", "bbolt", path, filepath.Join(t.TempDir(), "new"))
+	if branches == 0 || r.code != 2 || !strings.Contains(r.err, "damaged: page ") {
+		t.Errorf("%d branches: exit %d, %q; want damage", branches, r.code, r.err)
 	}
 }
