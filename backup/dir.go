@@ -13,9 +13,10 @@ import (
 
 // A Dir is a [Storage] in a directory: each object is a file. It is locked until Close.
 type Dir struct {
-	fs   vfs.HeldFS
-	dir  string
-	lock io.Closer
+	fs     vfs.HeldFS
+	dir    string
+	lock   io.Closer
+	toRead bool
 }
 
 const (
@@ -33,15 +34,45 @@ func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
 	if err := makeDir(fsys, dir); err != nil {
 		return nil, err
 	}
+	return enter(fsys, dir, (*Dir).enter)
+}
+
+// OpenDirToRead opens the storage in a directory for what only reads, such as Restore. It changes nothing, so the
+// directory may be read-only, and others may have it open to read too. Put and Delete return an error matching
+// fs.ErrPermission. A nil fsys means the operating system's. The error matches [bloomkv.ErrLocked] while a Dir of
+// OpenDir is open.
+func OpenDirToRead(fsys vfs.FS, dir string) (*Dir, error) {
+	if fsys == nil {
+		fsys = vfs.OS
+	}
+	return enter(fsys, filepath.Clean(dir), (*Dir).enterToRead)
+}
+
+// enter holds a directory and locks it.
+func enter(fsys vfs.FS, dir string, lock func(*Dir) error) (*Dir, error) {
 	held, err := vfs.Hold(fsys, dir)
 	if err != nil {
 		return nil, err
 	}
 	d := &Dir{fs: held, dir: dir}
-	if err := d.enter(); err != nil {
+	if err := lock(d); err != nil {
 		return nil, errors.Join(err, held.Close())
 	}
 	return d, nil
+}
+
+// enterToRead locks the directory against programs that change it. A copy without the file LOCK is not locked.
+func (d *Dir) enterToRead() error {
+	d.toRead = true
+	lock, err := d.fs.LockShared(filepath.Join(d.dir, lockName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		d.lock = io.NopCloser(nil)
+		return nil
+	case err == nil:
+		d.lock = lock
+	}
+	return err
 }
 
 // enter locks the directory and makes those in it.
@@ -75,6 +106,9 @@ func (d *Dir) path(name string) string { return filepath.Join(d.dir, filepath.Fr
 
 // Put implements [Storage].
 func (d *Dir) Put(ctx context.Context, name string, r io.Reader) error {
+	if d.toRead {
+		return &fs.PathError{Op: "put", Path: d.path(name), Err: fs.ErrPermission}
+	}
 	tmp := filepath.Join(d.dir, temp)
 	f, err := d.fs.Create(tmp)
 	if err != nil {
@@ -126,10 +160,12 @@ func (d *Dir) Get(_ context.Context, name string) (io.ReadCloser, error) {
 }
 
 // List implements [Storage]. It makes durable what it lists, and that nothing else is there: an interrupted program, or
-// a call that failed, may have changed the directory without syncing it.
+// a call that failed, may have changed the directory without syncing it. A Dir that is open to read does not.
 func (d *Dir) List(_ context.Context, prefix string) ([]string, error) {
-	if err := d.fs.SyncDir(d.path(prefix)); err != nil {
-		return nil, err
+	if !d.toRead {
+		if err := d.fs.SyncDir(d.path(prefix)); err != nil {
+			return nil, err
+		}
 	}
 	names, err := d.fs.List(d.path(prefix))
 	for i, name := range names {
@@ -140,6 +176,9 @@ func (d *Dir) List(_ context.Context, prefix string) ([]string, error) {
 
 // Delete implements [Storage].
 func (d *Dir) Delete(_ context.Context, name string) error {
+	if d.toRead {
+		return &fs.PathError{Op: "delete", Path: d.path(name), Err: fs.ErrPermission}
+	}
 	err := d.fs.Remove(d.path(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

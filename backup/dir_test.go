@@ -216,3 +216,50 @@ func TestNoObjectStaysOpen(t *testing.T) {
 		must(t, errors.Join(d.Close(), db.Close()))
 	})
 }
+
+// TestADirOpenToReadChangesNothing uses a file system that refuses every change, with the file LOCK and without.
+func TestADirOpenToReadChangesNothing(t *testing.T) {
+	ctx, mem := t.Context(), vfstest.NewMem()
+	db, write := written(t)
+	write()
+	writer := open(t, mem)
+	_, err := backup.Make(ctx, db, writer)
+	must(t, err)
+	if _, err := backup.OpenDirToRead(mem, "backups"); !errors.Is(err, bloomkv.ErrLocked) {
+		t.Errorf("to read beside a writer: %v", err)
+	}
+	must(t, writer.Close())
+	fixed := vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind.Changes() {
+			return syscall.EROFS
+		}
+		return nil
+	})
+	for _, locked := range []bool{true, false} {
+		if !locked {
+			must(t, mem.Remove("backups/LOCK"))
+		}
+		var readers [2]*backup.Dir
+		for i := range readers {
+			d, err := backup.OpenDirToRead(fixed, "backups")
+			must(t, err)
+			readers[i] = d
+			_, err = backup.Describe(ctx, d, 1)
+			must(t, errors.Join(err, backup.Verify(ctx, d, nil)))
+			must(t, backup.Restore(ctx, d, 1, "new", bloomkv.NewStoreOptions{FS: vfstest.NewMem()}))
+			for what, err := range map[string]error{
+				"put": d.Put(ctx, "tables/a", strings.NewReader("a")), "delete": d.Delete(ctx, "generations/00000001"),
+			} {
+				if !errors.Is(err, fs.ErrPermission) {
+					t.Errorf("%s: %v, want that it is not permitted", what, err)
+				}
+			}
+		}
+		if locked {
+			if _, err := backup.OpenDir(mem, "backups"); !errors.Is(err, bloomkv.ErrLocked) {
+				t.Errorf("to write beside readers: %v", err)
+			}
+		}
+		must(t, errors.Join(readers[0].Close(), readers[1].Close()))
+	}
+}

@@ -45,7 +45,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			return with(db, err, func(db *bloomkv.DB) (err error) {
 				to, err := backup.OpenDir(nil, args[1])
 				if err != nil {
-					return err
+					return inUse(args[1], err)
 				}
 				defer func() { err = errors.Join(err, to.Close()) }()
 				r, err := backup.Make(c.Context(), db, to)
@@ -80,6 +80,14 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 	c.Flags().BoolVar(&verify, "verify", false, "read all generations and check their tables")
 	c.Flags().IntVar(&keep, "prune", 0, "keep only the newest `N` generations")
 	return c
+}
+
+// inUse returns an error of opening a directory of backups. One that is locked is not the store.
+func inUse(target string, err error) error {
+	if errors.Is(err, bloomkv.ErrLocked) {
+		return fmt.Errorf("%s: another backup or restore has it open", target)
+	}
+	return err
 }
 
 // outside returns an error if target is the directory of a store or in it, also through links.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -121,6 +122,27 @@ func TestABackupIntoItsOwnStoreIsRefused(t *testing.T) {
 		t.Error("the store is changed")
 	}
 	tool{}.must(t, "backup", dir, dir+"2") // beside it
+}
+
+func TestBackupsAreReadBesideReadersAlone(t *testing.T) {
+	dir, tmp := newStore(t, "a\t1\n"), t.TempDir()
+	target := filepath.Join(tmp, "target")
+	tool{}.must(t, "backup", dir, target)
+	reads := [][]string{{"backups", target}, {"restore", target, filepath.Join(tmp, "new")}}
+	reader, err := backup.OpenDirToRead(nil, target)
+	must(t, err)
+	for _, args := range reads {
+		tool{}.must(t, args...)
+	}
+	must(t, reader.Close())
+	writer, err := backup.OpenDir(nil, target)
+	must(t, err)
+	defer writer.Close()
+	for _, args := range append(reads, []string{"backup", dir, target}) {
+		if r := (tool{}).run(t, args...); r.err != "bloomkv: "+target+": another backup or restore has it open\n" {
+			t.Errorf("%q beside a writer: exit %d, %q", args, r.code, r.err)
+		}
+	}
 }
 
 // TestACopyOfADamagedStoreSaysSo damages a table of a store, of an export, and of a backup, with right checksums of the

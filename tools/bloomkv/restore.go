@@ -36,9 +36,9 @@ func openTarget(ctx context.Context, name string) (*target, error) {
 		}
 		return nil, fmt.Errorf("%s has no backups", name)
 	}
-	dir, err := backup.OpenDir(nil, name)
+	dir, err := backup.OpenDirToRead(nil, name)
 	if err != nil {
-		return nil, err
+		return nil, inUse(name, err)
 	}
 	t := &target{Dir: dir, name: name}
 	if t.numbers, err = backup.List(ctx, dir); err == nil && len(t.numbers) == 0 {
