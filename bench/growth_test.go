@@ -10,11 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/machine"
 	"github.com/bloomkv/bloomkv/tools/workload"
+	"github.com/bloomkv/bloomkv/tools/workload/own"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // TestMain runs the program instead of the tests if the program has started the test binary to measure.
@@ -91,6 +95,24 @@ func TestGrowthPrintsRowsAndWhatIsMissing(t *testing.T) {
 		t.Errorf("a control group: %v; the quarter is left out: %v\n%s", err, skipped, out.String())
 	}
 	leftNothing(t, dir)
+}
+
+// TestAFewPutsPerSecondArePut counts them by the clock of a synctest bubble.
+func TestAFewPutsPerSecondArePut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := own.Open("store", &bloomkv.Options{FS: vfstest.NewMem()})
+		must(t, err)
+		set, err := workload.NewGenerated(workload.Random, 100, 1, 10)
+		must(t, err)
+		w := writer{store: store, set: set, order: workload.NewPermutation(set.Len(), 1)}
+		w.begin(5)
+		time.Sleep(10 * time.Second)
+		w.stop()
+		if w.next < 49 || w.next > 50 || w.err != nil {
+			t.Errorf("%d puts in ten seconds, want 50; %v", w.next, w.err)
+		}
+		must(t, store.Close())
+	})
 }
 
 func TestTheoryIsTheBestRateOfTheMemory(t *testing.T) {

@@ -153,7 +153,7 @@ func (w *writer) begin(perSecond int) {
 	begin := time.Now()
 	w.stop = cli.Every(time.Millisecond, func() {
 		due := int(time.Since(begin).Seconds() * float64(perSecond))
-		w.put(min(due-w.next, perSecond/10))
+		w.put(min(due-w.next, max(perSecond/10, 1)))
 	})
 }
 
