@@ -187,8 +187,9 @@ func (w *growth) measureCopy(
 	if err != nil {
 		return err
 	}
+	quarter := fmt.Sprintf("%s of %s, %d MiB, from ", quarterState, job.Kind, job.Budget>>20)
 	for _, state := range states {
-		if state == quarterState && w.report.Skipped != "" {
+		if state == quarterState && strings.Contains(w.report.Skipped, quarter) {
 			continue
 		}
 		bar := w.Progress(what+state, -1, false)
@@ -196,7 +197,8 @@ func (w *growth) measureCopy(
 		row, err := w.measure(ctx, job, files, state)
 		bar.End()
 		if err != nil && state == quarterState && ctx.Err() == nil {
-			w.report.Skipped = fmt.Sprintf("%s from %s keys on is left out: %v", state, countName(job.Keys), err)
+			w.report.Skipped = paragraphs(w.report.Skipped,
+				fmt.Sprintf("%s%s keys on is left out: %v", quarter, countName(job.Keys), err))
 			continue
 		}
 		if err != nil {

@@ -18,7 +18,7 @@ type growthReport struct {
 	Machine machine.Machine `json:"machine"`
 	Command string          `json:"command"`
 	Stopped string          `json:"stopped,omitempty"` // why measurements are missing
-	Skipped string          `json:"skipped,omitempty"` // why the state quarter is left out from some size on
+	Skipped string          `json:"skipped,omitempty"` // from which size of a store on quarter is left out, and why
 
 	ValueBytes    int     `json:"value_bytes"`
 	Seed          uint64  `json:"seed"`
