@@ -30,6 +30,21 @@ func TestFlagsForTablesOfOtherStores(t *testing.T) {
 	}
 }
 
+func TestAnotherKindOfStoreIsNotToBeSalvaged(t *testing.T) {
+	samples, dir := filepath.Join("..", "internal", "foreign", "testdata"), t.TempDir()
+	writeFile(t, filepath.Join(dir, "000005.ldb"), readFile(t, filepath.Join(samples, "goleveldb.ldb")))
+	writeFile(t, filepath.Join(dir, "CURRENT"), []byte("MANIFEST-000004\n"))
+	for _, args := range [][]string{
+		{"check", dir}, {"scan", dir}, {"load", dir}, {"get", filepath.Join(samples, "badger0.sst"), "k"},
+	} {
+		r := tool{}.run(t, args...)
+		if r.code != cli.ExitTrouble || !strings.Contains(r.err, "of another kind of store: bloomkv inspect shows") ||
+			strings.Contains(r.err, "salvage") {
+			t.Errorf("%q: exit %d, %q", args, r.code, r.err)
+		}
+	}
+}
+
 func TestDamageInATableOfAnotherStoreHasAnAddress(t *testing.T) {
 	b := readFile(t, filepath.Join("..", "internal", "foreign", "testdata", "goleveldb.ldb"))
 	b[10] ^= 1 // in the first data block

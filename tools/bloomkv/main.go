@@ -53,6 +53,10 @@ func (a *app) run(ctx context.Context, args []string) int {
 		dir = other.dir
 	}
 	switch {
+	case errors.Is(err, bloomkv.ErrCorruption) && inspect.IsForeignStore(dir):
+		a.PrintError("bloomkv", fmt.Errorf("%s is of another kind of store: bloomkv inspect shows its tables, and "+
+			"bloomkv-import copies it", dir))
+		return cli.ExitTrouble
 	case errors.Is(err, bloomkv.ErrCorruption):
 		a.PrintError("bloomkv", fmt.Errorf(salvageHelp, dir))
 		return cli.ExitTrouble

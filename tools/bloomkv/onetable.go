@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -118,6 +119,9 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 		return nil, err
 	}
 	r, err := sstable.Open(f, size, path)
+	if err != nil && inspect.IsForeignTable(path) {
+		return nil, fmt.Errorf("%s is a table of another kind of store: bloomkv inspect shows it", path)
+	}
 	if err != nil {
 		return nil, err
 	}

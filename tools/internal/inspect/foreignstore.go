@@ -99,10 +99,12 @@ func IsForeignStore(dir string) bool {
 		return false
 	}
 	names, _ := vfs.OS.List(dir)
-	return slices.ContainsFunc(names, func(name string) bool {
-		found := func(*foreign.Table) error { return nil }
-		return isForeignName(name) && withForeign(filepath.Join(dir, name), found) == nil
-	})
+	return slices.ContainsFunc(names, func(name string) bool { return IsForeignTable(filepath.Join(dir, name)) })
+}
+
+// IsForeignTable reports whether a file is a table of another store.
+func IsForeignTable(name string) bool {
+	return isForeignName(name) && withForeign(name, func(*foreign.Table) error { return nil }) == nil
 }
 
 // isForeignName reports whether a file has a name that other stores give to tables.
