@@ -105,6 +105,12 @@ func TestAMissingTableDoesNotUnboundTheFlags(t *testing.T) {
 	}
 }
 
+func TestAQuestionThatIsAskedTwiceIsDrawnOnce(t *testing.T) {
+	asked := WhatIf{Asked: "fpr=0.1", Bytes: 100, Wasted: 0.1}
+	d := &document{sections: []section{new(Store{WhatIf: []WhatIf{asked, asked}}).whatIfSection()}}
+	must(t, d.page().WriteHTML(io.Discard))
+}
+
 func TestTheTreeIsDrawnTableByTable(t *testing.T) {
 	s := bigStore(2, 4)
 	s.Flags = []Flag{{NoFilter, "000003.sst", "it has no filter"}}

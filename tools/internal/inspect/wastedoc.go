@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -215,7 +216,8 @@ func (s *Store) whatIfSection() section {
 	}
 	c.Lines = append(c.Lines, s.curves...)
 	add := func(name string, bytes uint64, wasted float64) {
-		if wasted > 0 && bytes > 0 {
+		asked := func(l picture.Line) bool { return l.Name == name } // twice
+		if wasted > 0 && bytes > 0 && !slices.ContainsFunc(c.Lines, asked) {
 			c.Lines = append(c.Lines, picture.Line{
 				Name: name, Kind: picture.Points, X: []float64{float64(bytes)},
 				Y: []float64{wasted},
