@@ -433,6 +433,7 @@ func TestWrongFlagsAreNamed(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--shape round", "round"},
 		{"--engines bloomkv,tape", `"tape"`},
+		{"--engines bloomkv,bloomkv", `"bloomkv" is given twice`},
 		{"--rows absent,tape", `"tape"`},
 		{"--rows tape*", `"tape*"`},
 		{"--rounds 0", "--rounds 0"},

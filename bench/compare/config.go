@@ -80,7 +80,10 @@ func (c *config) check() error {
 	if c.ordered && !set.Sorted() {
 		return fmt.Errorf("--ordered: keys of --shape %s are in no order", c.shape)
 	}
-	for _, name := range c.engines {
+	for i, name := range c.engines {
+		if slices.Contains(c.engines[:i], name) {
+			return fmt.Errorf("--engines: %q is given twice", name)
+		}
 		if _, err := findEngine(name); err != nil {
 			return fmt.Errorf("--engines: %w, want some of %s", err, strings.Join(engineNames(), ","))
 		}
