@@ -108,8 +108,8 @@ func (p *planner) run(c *cobra.Command) error {
 		return fmt.Errorf("--fpr %v, want more than 0, at most 1", p.fpr)
 	case p.keys == 0 || p.keys > 1<<48:
 		return fmt.Errorf("--keys %d, want 1 to %d", p.keys, uint64(1)<<48)
-	case c.Flags().Changed("memory") && !(p.memory > 0 && p.memory <= 1<<30): // also NaN
-		return fmt.Errorf("--memory %v, want more than 0, at most %d", p.memory, 1<<30)
+	case c.Flags().Changed("memory") && !(p.memory >= leastMemory && p.memory <= 1<<30): // also NaN
+		return fmt.Errorf("--memory %v, want %v to %d", p.memory, leastMemory, 1<<30)
 	case c.Flags().Changed("budget") && !(p.budget >= leastBudget && p.budget <= mostMemory): // also NaN
 		return fmt.Errorf("--budget %v, want %d to %d", p.budget, leastBudget, mostMemory)
 	case p.budget > 0 && (p.memory > 0 || p.ribbon):

@@ -88,7 +88,7 @@ func TestGoldenPlans(t *testing.T) {
 	for _, args := range []string{
 		"", "--keys 100000000 --table", "--keys 100000000 --ribbon", "--keys 100000000 --memory 64", "--fpr 1",
 		"--keys 1000 --budget 8", "--keys 100000000 --budget 64 --table", "--keys 5000000 --fpr 0.001 --budget 12.5",
-		"--fpr 0", "--fpr NaN", "--fpr -0.1", "--fpr 1.5", "--fpr 1e-12", "--memory 0.001",
+		"--fpr 0", "--fpr NaN", "--fpr -0.1", "--fpr 1.5", "--fpr 1e-12", "--memory 1e-07", "--memory 0.001",
 		"--memory 0.07 --keys 100000000", "--memory -1", "--memory NaN", "--memory 1 --fpr 0.1", "--budget 7",
 		"--budget 0", "--budget NaN", "--budget 64 --memory 8", "--budget 64 --ribbon", "--budget 64 --fpr 1e-12",
 		"--budget 64 --levels 7", "--keys 0", "--levels 7", "--ratio 1", "--ratio 101", "more",
