@@ -110,6 +110,12 @@ func TestTheLongestPairFitsALineOfEachFormat(t *testing.T) {
 	// Compare the limits only: a line of the longest pair takes half a gigabyte.
 	text := 6 * (bloomkv.MaxKeySize + longText) // every byte escaped
 	coded := (bloomkv.MaxKeySize+bloomkv.MaxValueSize)/3*4 + 6*bloomkv.MaxKeySize
+	lines := lineFlags{format: "tsv", crlf: true}
+	l, err := lines.loader()
+	must(t, err)
+	if want := bloomkv.MaxKeySize + 1 + bloomkv.MaxValueSize + 1; l.format.longest != want {
+		t.Errorf("--crlf: the longest line that is read has %d bytes, want %d", l.format.longest, want)
+	}
 	for _, f := range formats {
 		want := map[string]int{
 			"tsv":  bloomkv.MaxKeySize + 1 + bloomkv.MaxValueSize,

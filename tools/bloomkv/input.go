@@ -59,6 +59,9 @@ func (l *lineFlags) loader() (*loader, error) {
 	if l.crlf && f.name != "tsv" {
 		return nil, fmt.Errorf("--crlf is for tsv; in %s a carriage return is ignored", f.name)
 	}
+	if l.crlf {
+		f.longest++ // the carriage return
+	}
 	return &loader{format: f, crlf: l.crlf}, nil
 }
 
