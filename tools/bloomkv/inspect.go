@@ -90,6 +90,9 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 			if path, err := filepath.Abs(name); err == nil {
 				i.options.Path = path
 			}
+			if err := i.page.spares(name); err != nil {
+				return err
+			}
 			if isDir {
 				return i.store(c.Context(), name)
 			}

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
+	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/tools/outfile"
 	"github.com/bloomkv/bloomkv/tools/picture"
 	"github.com/bloomkv/bloomkv/tools/picture/save"
@@ -32,6 +34,20 @@ func (f *pageFlags) check() error {
 		return fmt.Errorf("--html %w", err)
 	}
 	return nil
+}
+
+// spares returns an error if the page would replace what is inspected, or a table of another store, whose name says
+// less than that of a file of bloomkv.
+func (f *pageFlags) spares(inspected string) error {
+	if f.html == "" || f.html == toOutput {
+		return nil
+	}
+	old, _ := os.Stat(f.html) // nil if there is none
+	info, err := os.Stat(inspected)
+	if err == nil && os.SameFile(old, info) || inspect.IsForeignTable(f.html) {
+		return fmt.Errorf("--html %s: is a table, want another file", f.html)
+	}
+	return err
 }
 
 // A page can be written, and its charts can be saved.

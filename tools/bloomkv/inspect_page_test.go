@@ -204,6 +204,9 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 	name := filepath.Join(out, "page.html")
 	writeFile(t, name, []byte("what was there"))
 	before := readFile(t, tables[0])
+	foreign, renamed := filepath.Join(t.TempDir(), "000005.ldb"), filepath.Join(t.TempDir(), "renamed")
+	writeFile(t, foreign, readFile(t, filepath.Join("..", "internal", "foreign", "testdata", "goleveldb.ldb")))
+	writeFile(t, renamed, before)
 	logFile := filepath.Join(t.TempDir(), "000009.log")
 	writeFile(t, logFile, nil)
 	for _, c := range []struct {
@@ -212,6 +215,13 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		err  string
 	}{
 		{"over the table itself", []string{tables[0], "--html", tables[0]}, "the name of a file of a store"},
+		{"over a table with another name", []string{renamed, "--html", renamed}, "renamed: is a table, want another"},
+		{"over a table of another store", []string{foreign, "--html", foreign}, "000005.ldb: is a table, want another"},
+		{
+			"over a table in a store",
+			[]string{filepath.Dir(foreign), "--html", foreign},
+			"000005.ldb: is a table, want another",
+		},
 		{
 			"under the name of a manifest",
 			[]string{dir, "--html", filepath.Join(out, "MANIFEST-000007")},
