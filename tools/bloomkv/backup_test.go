@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
@@ -142,6 +144,17 @@ func TestBackupsAreReadBesideReadersAlone(t *testing.T) {
 		if r := (tool{}).run(t, args...); r.err != "bloomkv: "+target+": another backup or restore has it open\n" {
 			t.Errorf("%q beside a writer: exit %d, %q", args, r.code, r.err)
 		}
+	}
+}
+
+func TestACopyThatWasNotCheckedSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := newStore(t, "a\t1\n")
+	_, err := (&app{}).checkCopy(ctx, dir)
+	if want := dir + " is complete, but was not checked: "; !errors.Is(err, context.Canceled) ||
+		!strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q and that it was canceled", err, want)
 	}
 }
 

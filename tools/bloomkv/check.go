@@ -46,8 +46,11 @@ func (a *app) checkCopy(ctx context.Context, dir string) (bloomkv.CheckReport, e
 	bar := a.Progress("check", -1, true)
 	defer bar.End()
 	r, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
-	if errors.Is(err, bloomkv.ErrCorruption) {
+	switch {
+	case errors.Is(err, bloomkv.ErrCorruption):
 		err = fmt.Errorf("%s is complete, and is damaged as its original was: %w", dir, err)
+	case err != nil:
+		err = fmt.Errorf("%s is complete, but was not checked: %w", dir, err)
 	}
 	return r, err
 }

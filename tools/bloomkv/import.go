@@ -17,9 +17,9 @@ func (a *app) importCommand() *cobra.Command {
 		Use:   "import NEW [FILE]",
 		Short: "Make a store of what export wrote",
 		Long: `import makes a store in NEW, a directory that must be empty or not exist, of a stream that export wrote,
-from FILE or from standard input. It verifies every byte and returns when the store is on stable storage. After an error
-or an interrupt, nothing is left in NEW. Then it checks the store, as check does: if tables were damaged before they
-were exported, or in the store of --base, the exit status is 2, and NEW stays.
+from FILE or from standard input. It verifies every byte, and puts the store on stable storage. After an error or an
+interrupt, nothing is left in NEW. Then it checks the store, as check does: if tables were damaged before they were
+exported, or in the store of --base, the exit status is 2, and NEW stays. An interrupt of the check leaves NEW too.
 
 An export with --since leaves out tables. --base names the directory of a store that has them; it is not changed, and
 the tables are hard-linked, or copied where that is not possible.

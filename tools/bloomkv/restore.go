@@ -147,7 +147,7 @@ func (a *app) restoreCommand() *cobra.Command {
 		Long: `restore makes a store in NEW, a directory that must be empty or not exist, of the newest generation in
 the directory TARGET, or of the one whose number follows the @; backups lists them. It verifies every byte. After an
 error or an interrupt, nothing is left in NEW. Then it checks the store, as check does: if tables were damaged before
-they were stored, the exit status is 2, and NEW stays.`,
+they were stored, the exit status is 2, and NEW stays. An interrupt of the check leaves NEW too.`,
 		Example: `  bloomkv restore /mnt/backups ./store
   bloomkv restore /mnt/backups@12 ./store`,
 		Args: cli.Arguments,
