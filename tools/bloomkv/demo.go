@@ -197,8 +197,8 @@ func (a *app) printDemo(r *demoResult) {
 		{"  not in the cache", "%.4f", func(c *demoCosts) float64 { return c.readPresent }},
 		{"absent lookup, ns", "%.0f", func(c *demoCosts) float64 { return c.absent.MedianNs }},
 		{"present lookup, ns", "%.0f", func(c *demoCosts) float64 { return c.present.MedianNs }},
-		{"absent lookups per second", "", func(c *demoCosts) float64 { return 1e9 / c.absent.MedianNs }},
-		{"present lookups per second", "", func(c *demoCosts) float64 { return 1e9 / c.present.MedianNs }},
+		{"absent lookups per second", "", func(c *demoCosts) float64 { return perSecond(&c.absent) }},
+		{"present lookups per second", "", func(c *demoCosts) float64 { return perSecond(&c.present) }},
 		{"wrong answers", "%.0f", func(c *demoCosts) float64 { return float64(c.wrong) }},
 	} {
 		fmt.Fprintf(w, "%s", l.what)

@@ -56,7 +56,7 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 		with.wasted, without.wasted, without.wastedPerRun,
 		with.blocksPresent, with.blocksAbsent, without.blocksPresent, without.blocksAbsent,
 		with.absent.MedianNs, with.present.MedianNs, without.absent.MedianNs, without.present.MedianNs,
-		1e9 / with.absent.MedianNs, 1e9 / with.present.MedianNs, with.searches(), without.searches(),
+		perSecond(&with.absent), perSecond(&with.present), with.searches(), without.searches(),
 	}
 	r.WrongAnswers = with.wrong + without.wrong
 	r.firstWrong = with.firstWrong
@@ -65,6 +65,9 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 	}
 	return r, d.pickBlock(r)
 }
+
+// perSecond returns the rate of operations. By a coarse clock the median may be 0.
+func perSecond(f *workload.Figures) float64 { return 1e9 / max(f.MedianNs, 1) }
 
 // searches returns the number of searches of tables by all lookups.
 func (c *demoCosts) searches() uint64 {

@@ -165,6 +165,15 @@ func TestDemoSeesWrongAnswers(t *testing.T) {
 	}
 }
 
+func TestARateByACoarseClockIsANumber(t *testing.T) {
+	if got := perSecond(&workload.Figures{MedianNs: 50}); got != 2e7 {
+		t.Errorf("lookups of 50 ns: %g a second, want 20 million", got)
+	}
+	if _, err := json.Marshal(perSecond(new(workload.Figures))); err != nil {
+		t.Errorf("lookups of 0 ns: %v", err)
+	}
+}
+
 func TestDemoRefusesMoreAbsentKeysThanThereAre(t *testing.T) {
 	data := demoLines(t, demoFewest)
 	for _, n := range []string{"0", "-1", "2000000000"} {
