@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -51,7 +52,8 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 }
 
 // Pick returns the most urgent compaction that can be carried out beside those that run, or nil. Level 0 is judged by
-// its number of runs, as each costs every lookup a filter probe; the others by their bytes above the target. Moving an
+// its number of runs, as each costs every lookup a filter probe; the others by their bytes above the target. Once level
+// 0 slows writers it comes before the others, which may be many times above their targets and stop nobody. Moving an
 // ingested run comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
 func (l Leveled) Pick(v Shape) *Plan {
 	base, targets := l.targets(v.Version)
@@ -63,6 +65,9 @@ func (l Leveled) Pick(v Shape) *Plan {
 	due := [last]float64{float64(len(v.Levels[0])) / float64(upper.Trigger)}
 	for i := 1; i < last; i++ {
 		due[i] = float64(v.Bytes(i)) / float64(max(targets[i], 1))
+	}
+	if len(v.Levels[0]) >= l.Slow {
+		due[0] = math.Inf(1)
 	}
 	for {
 		level := 0

@@ -364,6 +364,30 @@ func TestWhatLoadsWrite(t *testing.T) {
 	}
 }
 
+// TestALevelAboveItsTargetDoesNotStopWriters has level 5 at five times its target, as after an ingest of new versions
+// of half of the keys. Merging it takes a minute or more, in which writers would fill level 0.
+func TestALevelAboveItsTargetDoesNotStopWriters(t *testing.T) {
+	s := &simulation{
+		outline: newOutline(t, usual), workload: workload{"new keys", 1e-6, all, 0, false}, workers: 2,
+		ops: map[uint64]float64{}, rng: rand.New(rand.NewPCG(1, 0)),
+	}
+	for _, l := range []struct {
+		level int
+		keys  float64
+	}{{6, 170e6}, {5, 85e6}} {
+		e := &manifest.Edit{}
+		tables := s.write(l.level, []float64{0, 1}, func(float64) float64 { return l.keys })
+		s.next++
+		for _, m := range tables {
+			e.Added = append(e.Added, manifest.Added{Level: l.level, Run: s.next, Table: m})
+		}
+		s.apply(e)
+	}
+	if s.load(20e6); s.stopped > 5 {
+		t.Errorf("writers are stopped for %.0f s", s.stopped)
+	}
+}
+
 var table = flag.Bool("table", false, "print what loads write by the trigger, and by when level 0 goes down")
 
 // TestTableOfPolicies prints the table in bench/results/NOTES.md.
