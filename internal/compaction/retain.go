@@ -3,6 +3,7 @@ package compaction
 import (
 	"bytes"
 	"slices"
+	"sort"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -71,15 +72,24 @@ func (o *olderRuns) mayHold(b manifest.Bounds) bool {
 		return true
 	}
 	for i, tables := range o.runs {
-		for len(tables) > 0 && tables[0].EndsBefore(b.Lo) {
-			tables = tables[1:]
-		}
+		tables = tables[leading(len(tables), func(j int) bool { return tables[j].EndsBefore(b.Lo) }):]
 		o.runs[i] = tables
 		if len(tables) > 0 && !b.EndsBefore(tables[0].Smallest) {
 			return true
 		}
 	}
 	return false
+}
+
+// leading returns how many of n elements are before the first for which is returns false. It returns false for all
+// after that. Few mostly are, but a slice of a compaction begins anywhere among the tables of a level: so it looks at
+// elements ever further away, and then between the last two.
+func leading(n int, is func(i int) bool) int {
+	from, to := 0, 1
+	for to <= n && is(to-1) {
+		from, to = to, 2*to
+	}
+	return from + sort.Search(min(to-1, n)-from, func(i int) bool { return !is(from + i) })
 }
 
 // A cursor finds the range tombstones over ascending keys.

@@ -1,6 +1,8 @@
 package compaction
 
 import (
+	"math/bits"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,6 +26,29 @@ func TestIntervals(t *testing.T) {
 	if got := intervals(nil).first(); got != ikey.MaxSeq {
 		t.Errorf("without snapshots the first interval ends at %d", got)
 	}
+}
+
+// TestOlderTablesAreNotLookedAtOneByOne counts the looks until the last table before a key is found.
+func TestOlderTablesAreNotLookedAtOneByOne(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 3, 7, 8, 9, 100_000} {
+		for want := 0; want <= n; want += 1 + n/1000 {
+			looks := 0
+			got := leading(n, func(i int) bool { looks++; return i < want })
+			if most := 2 * (1 + bits.Len(uint(want))); got != want || looks > most {
+				t.Errorf("%d of %d after %d looks, want %d after at most %d", got, n, looks, want, most)
+			}
+		}
+	}
+}
+
+func TestAMergeHasTheTablesBelowThatItsInputsOverlap(t *testing.T) {
+	f := tree(t, "4: c-d:10\n6: a-b:1 c-c:1 d-e:1 f-g:1")
+	m, err := Begin(t.Context(), f.Version, &Plan{To: 5, Inputs: []Input{{4, 1, f.Levels[4][0].Tables}}}, nil, Env{})
+	must(t, err)
+	if want := f.Levels[6][0].Tables[1:3]; !slices.Equal(m.grand.Tables, want) {
+		t.Errorf("%v, want %v", m.grand.Tables, want)
+	}
+	m.Abandon()
 }
 
 func TestRetain(t *testing.T) {

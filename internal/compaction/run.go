@@ -46,8 +46,8 @@ type Merge struct {
 	env       Env
 	in        input
 	older     olderRuns
-	grand     []*manifest.Table // of the level below the outputs
-	joins     bool              // the outputs are one table, if possible: see Plan.joins
+	grand     manifest.Run // the tables of the level below the outputs that overlap the inputs
+	joins     bool         // the outputs are one table, if possible: see Plan.joins
 	predicted Prediction
 	parts     []part
 	taken     atomic.Int64  // parts that somebody has taken, or more
@@ -73,7 +73,7 @@ func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env
 			env.Dir, vfs.ErrNoSpace, env.Free, least)
 	}
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {
-		m.grand = v.Levels[p.To+1][0].Tables
+		m.grand.Tables = v.Levels[p.To+1][0].Touching(boundsOf(p.Inputs))
 	}
 	m.merged = make(chan struct{}, len(m.parts))
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
@@ -156,8 +156,8 @@ func (m *Merge) merge(p *part) (Result, error) {
 	}
 	predicted := m.predicted.of(p.share)
 	w := tableWriter{
-		env: m.env, size: predicted.tableSize(m.env.TableSize), joins: m.joins, grand: m.grand,
-		limit: limit{m.ctx, m.env.Limiter},
+		env: m.env, size: predicted.tableSize(m.env.TableSize), joins: m.joins,
+		grand: m.grand.Touching(p.bounds()), limit: limit{m.ctx, m.env.Limiter},
 	}
 	keep := newRetain(m.env.Snapshots, m.older.clone(), m.in.dels.Within(p.lo, p.hi))
 	return write(m.ctx, merge.New(sources...), p, keep, w)
