@@ -355,7 +355,6 @@ func (s *Scheduler) compact(j *job, left []*compaction.Plan) (n int, err error) 
 		if n, began = n+1, time.Now(); s.isUrgent() {
 			break
 		}
-		_ = s.RemoveDead() // the loop of flushes may be busy for the time of several slices
 	}
 	return n, nil
 }

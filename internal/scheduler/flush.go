@@ -28,25 +28,22 @@ func (s *Scheduler) flushLoop() {
 		s.Tree.Await(func(v tree.View) bool {
 			frozen = v.Flushing
 			end = v.Failed != nil || v.Drained && frozen.Mem == nil
-			return end || frozen.Mem != nil || v.Dead > 0
+			return end || frozen.Mem != nil
 		})
 		if end {
 			return
 		}
-		if frozen.Mem != nil {
-			err := s.retry(context.Background(), "flush", func() (bool, error) { return false, s.flush(frozen) })
-			noSpace := errors.Is(err, vfs.ErrNoSpace)
-			switch {
-			case noSpace && s.Tree.View().Closing:
-				_ = s.Tree.Fail(err) // the log stays for the next Open
-			case noSpace:
-				s.putOff(true, err, !reported)
-				reported = true
-			default: // the tree keeps the error
-				reported = reported && err != nil
-			}
+		err := s.retry(context.Background(), "flush", func() (bool, error) { return false, s.flush(frozen) })
+		noSpace := errors.Is(err, vfs.ErrNoSpace)
+		switch {
+		case noSpace && s.Tree.View().Closing:
+			_ = s.Tree.Fail(err) // the log stays for the next Open
+		case noSpace:
+			s.putOff(true, err, !reported)
+			reported = true
+		default: // the tree keeps the error
+			reported = reported && err != nil
 		}
-		_ = s.RemoveDead() // the next Open removes what could not be removed
 	}
 }
 

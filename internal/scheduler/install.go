@@ -106,6 +106,23 @@ func (s *Scheduler) forget(tables []*tree.Table, remove bool) error {
 	return errors.Join(errs...)
 }
 
+// removeLoop removes dead tables until the last memtable is flushed, or the store has failed. A range delete or an
+// import leaves thousands at a time, and on some disks each takes milliseconds: neither a flush nor a compaction may
+// wait for them.
+func (s *Scheduler) removeLoop() {
+	for {
+		end := false
+		s.Tree.Await(func(v tree.View) bool {
+			end = v.Failed != nil || v.Drained && v.Flushing.Mem == nil
+			return end || v.Dead > 0
+		})
+		if end {
+			return
+		}
+		_ = s.RemoveDead() // the next Open removes what could not be removed
+	}
+}
+
 // RemoveDead removes the tables that no state names any more, and files that could not be removed before.
 func (s *Scheduler) RemoveDead() error {
 	s.Tree.RemoveLeft()
@@ -120,7 +137,9 @@ func (s *Scheduler) RemoveDead() error {
 		errs = append(errs, closeErr, err)
 	}
 	if len(dead) > 0 {
-		s.Share.Released() // the loop of flushes does not wait for it
+		s.Share.Released()
+		s.removals.Add(1)
+		s.Tree.Wake() // work that was put off may have space
 	}
 	return errors.Join(errs...)
 }

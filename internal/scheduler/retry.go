@@ -79,8 +79,8 @@ func (s *Scheduler) freeSpace() (free uint64, known bool) {
 }
 
 // putOff puts a flush or a compaction off: it reports the error that why is, if report is true, and returns after
-// spaceAgain, or when the tree changes. That other work fails meanwhile, or is put off, is no change: two that lack
-// space would wake each other without a pause.
+// spaceAgain, or when the tree changes or tables are removed. That other work fails meanwhile, or is put off, is no
+// change: two that lack space would wake each other without a pause.
 func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	if report {
 		what := "compaction"
@@ -91,7 +91,7 @@ func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	}
 	s.Tree.PutOff(flush, why)
 	defer s.Tree.PutOff(flush, nil)
-	before := s.Tree.View()
+	before, removals := s.Tree.View().State, s.removals.Load()
 	var over atomic.Bool // the timer may be first if the process is suspended here
 	timer := step.AfterFunc(spaceAgain, func() {
 		over.Store(true)
@@ -99,7 +99,7 @@ func (s *Scheduler) putOff(flush bool, why error, report bool) {
 	})
 	defer timer.Stop()
 	s.Tree.Await(func(v tree.View) bool {
-		return over.Load() || v.State != before.State || v.Dead > before.Dead || v.Closing || v.Failed != nil
+		return over.Load() || v.State != before || s.removals.Load() != removals || v.Closing || v.Failed != nil
 	})
 }
 

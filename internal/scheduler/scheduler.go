@@ -24,10 +24,11 @@ import (
 type Scheduler struct {
 	Config // constant after New
 
-	warm    atomic.Bool // what memory has space for was loaded after Open
-	idle    atomic.Bool // nobody has written for a while
-	pacer   pacer
-	workers step.WaitGroup
+	warm     atomic.Bool   // what memory has space for was loaded after Open
+	idle     atomic.Bool   // nobody has written for a while
+	removals atomic.Uint64 // times that dead tables were removed
+	pacer    pacer
+	workers  step.WaitGroup
 
 	choosing  step.Mutex // held while a compaction is chosen
 	fruitless uint64     // guarded by choosing: changes of the tree after which none was due, and 1; 0 before one
@@ -89,6 +90,7 @@ func (s *Scheduler) Start() {
 	}
 	s.workers.Go(s.followMemtables)
 	s.workers.Go(s.flushLoop)
+	s.workers.Go(s.removeLoop)
 	for range s.Workers {
 		s.workers.Go(s.compactLoop)
 	}

@@ -397,6 +397,67 @@ func TestAFileThatCouldNotBeRemovedIsRemovedWithTheNextTables(t *testing.T) {
 	}
 }
 
+// TestAFlushDoesNotWaitUntilTablesAreRemoved has the removal of a table go on until a memtable is flushed.
+func TestAFlushDoesNotWaitUntilTablesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newScheduler(t, new(policy))
+		s.Tables.TableSize, s.Tables.BlockSize = 4<<10, 512
+		e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(flushed(t, s, "k"))}
+		must(t, s.install(e, tree.Change{}, Counts{}))
+		var removing atomic.Bool
+		removed := make(chan struct{})
+		s.Tree.FS = vfstest.NewHook(s.Tree.FS, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpRemove {
+				removing.Store(true)
+				<-removed
+			}
+			return nil
+		})
+		s.Start()
+		gone := &manifest.Edit{}
+		for _, a := range e.Added {
+			gone.Deleted = append(gone.Deleted, manifest.Deleted{Number: a.Table.Number})
+		}
+		must(t, s.install(gone, tree.Change{}, Counts{}))
+		synctest.Wait()
+		s.Tree.Load().Mem.Add([]byte("k"), 1, 2, ikey.Set, nil)
+		s.Tree.Freeze(nil, 2, batch.Mark{}, 1<<16)
+		synctest.Wait()
+		if !removing.Load() || s.Counts().Flushes != 1 {
+			t.Errorf("removing %v, %d flushes, want one meanwhile", removing.Load(), s.Counts().Flushes)
+		}
+		close(removed)
+		s.Tree.Close()
+		s.Tree.Drain()
+		s.Wait()
+	})
+}
+
+// TestWorkGoesOnOnceTablesAreRemoved removes tables while work waits for disk space.
+func TestWorkGoesOnOnceTablesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newScheduler(t, new(policy))
+		e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(flushed(t, s, "k"))}
+		must(t, s.install(e, tree.Change{}, Counts{}))
+		gone := &manifest.Edit{}
+		for _, a := range e.Added {
+			gone.Deleted = append(gone.Deleted, manifest.Deleted{Number: a.Table.Number})
+		}
+		must(t, s.install(gone, tree.Change{}, Counts{}))
+		s.Tree.Domain.Wait()
+		began := time.Now()
+		time.AfterFunc(time.Millisecond, func() {
+			if err := s.RemoveDead(); err != nil {
+				t.Error(err)
+			}
+		})
+		s.putOff(true, vfs.ErrNoSpace, false)
+		if took := time.Since(began); took != time.Millisecond {
+			t.Errorf("it waits for %v, want a millisecond", took)
+		}
+	})
+}
+
 // TestSlicesBehindOneThatFailsAreAbandoned has another worker merge the second slice before the first one fails.
 func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	s, _ := newScheduler(t, new(policy))

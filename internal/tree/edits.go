@@ -179,7 +179,7 @@ func (t *Tree) newManifest(s *manifest.State, counted *State) error {
 	}
 	t.manifest = m
 	if old != 0 {
-		_ = t.Remove(filename.Make(t.Dir, filename.Manifest, old)) // if it fails, a flush or the next Open does it
+		_ = t.Remove(filename.Make(t.Dir, filename.Manifest, old)) // if it fails, RemoveLeft or the next Open does it
 	}
 	return err
 }
