@@ -220,7 +220,11 @@ func (t *Tree) ManifestSpace() (snapshot, tail int64) {
 	const block, edits = 4 << 10, 1 << 10
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
-	snapshot = int64(len(manifest.AppendEdit(nil, t.recorded.Snapshot()))) * 5 / 4 // with the counts of tables
+	if t.measured != t.recorded.Version { // encoding many tables takes longer than a write
+		t.measured = t.recorded.Version
+		t.measuredBytes = int64(len(manifest.AppendEdit(nil, t.recorded.Snapshot())))
+	}
+	snapshot = (t.measuredBytes + batch.MaxMark) * 5 / 4 // with any mark, and the counts of tables
 	if t.manifest != nil && -t.manifest.Size()&(block-1) < edits {
 		tail = block
 	}
@@ -241,7 +245,7 @@ func (t *Tree) CloseManifest(last *State) (err error) {
 	}
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
-	t.recorded.Version = &manifest.Version{} // a closed store keeps no list of its tables
+	t.recorded.Version, t.measured = &manifest.Version{}, nil // a closed store keeps no list of its tables
 	if t.manifest == nil {
 		return err
 	}

@@ -51,9 +51,12 @@ type Tree struct {
 	// inTables is no less than the sequence of any write in a table. It is stored before the state that has the table.
 	inTables atomic.Uint64
 
-	editMu   step.Mutex    // orders edits; guards the fields down to the next blank line
+	editMu   step.Mutex    // orders edits; guards the fields down to mu
 	manifest *manifest.Log // nil until the first edit
 	recorded manifest.State
+
+	measured      *manifest.Version // a snapshot with it, then recorded, had measuredBytes: see ManifestSpace
+	measuredBytes int64
 
 	mu       step.Mutex // guards what follows, and the swap of state
 	changed  step.Cond  // broadcast after each change of what mu guards: see notify

@@ -312,6 +312,30 @@ func TestAManifestNeedsABlockWhereItsLastOneHasLittleSpace(t *testing.T) {
 	}
 }
 
+// TestTheSpaceOfAManifestIsMeasuredOnce asks for it while nothing changes, and after tables and a mark were added.
+func TestTheSpaceOfAManifestIsMeasuredOnce(t *testing.T) {
+	tree, _ := newTree(t, vfstest.NewMem())
+	before, _ := tree.ManifestSpace()
+	if n := testing.AllocsPerRun(10, func() { tree.ManifestSpace() }); n > 0 {
+		t.Errorf("%v allocations without a change", n)
+	}
+	long := make([]byte, 1000)
+	table := &manifest.Table{Number: 50, Size: 100, Entries: 1, Smallest: long, Largest: long}
+	mark := batch.Mark{Seq: 1, Bytes: long[:batch.MaxMark]}
+	must(t, tree.Record(&manifest.Edit{Added: []manifest.Added{{Level: 1, Run: 50, Table: table}}}))
+	must(t, tree.Record(&manifest.Edit{LastSeq: 1}))
+	must(t, tree.RecordLog(manifest.LogMark{Number: 60}))
+	must(t, tree.Record(&manifest.Edit{Mark: mark}))
+	after, _ := tree.ManifestSpace()
+	if whole := int64(len(manifest.AppendEdit(nil, tree.recorded.Snapshot()))); after < whole || after < before+2000 {
+		t.Errorf("%d bytes are needed, and %d before; the snapshot has %d", after, before, whole)
+	}
+	must(t, tree.CloseManifest(nil))
+	if tree.measured != nil {
+		t.Error("a closed store keeps its tables")
+	}
+}
+
 func TestAFlushDoesNotSetAnOlderMark(t *testing.T) {
 	tree, _ := newTree(t, vfstest.NewMem())
 	tree.SetMark(batch.Mark{Seq: 5, Bytes: []byte("new")})
