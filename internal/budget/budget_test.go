@@ -463,6 +463,38 @@ func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
 	}
 }
 
+// TestFollowingAnEditOfOneTableIsCheap compares what it allocates with one table and with thousands.
+func TestFollowingAnEditOfOneTableIsCheap(t *testing.T) {
+	s := join(t, NewPool(16*mib, 8), 10, mib)
+	number := s.table.Meta.Number
+	deleted := []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: number}}
+	allocated := func() uint64 { // bytes
+		now := s.tree.Load()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		s.Follow(now, now, deleted)
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	allocated()
+	one := allocated()
+	for range 5000 {
+		_, err := s.tree.NewNumber()
+		must(t, err)
+	}
+	e := new(manifest.Edit)
+	for i := range uint64(5000) {
+		key := fmt.Appendf(nil, "more%05d", i)
+		table := &manifest.Table{Number: number + 1 + i, ID: i + 2, Size: 100, Entries: 1, Smallest: key, Largest: key}
+		e.Added = append(e.Added, manifest.Added{Level: 1, Run: 2, Table: table})
+	}
+	_, _, _, err := s.tree.Install(e, s.tree.Fresh(e), tree.Change{})
+	must(t, err)
+	if many := allocated(); many > one+5000*8 {
+		t.Errorf("%d bytes with thousands of tables, %d with one", many, one)
+	}
+}
+
 // TestIdleMemtablesLendTheirMemory fills memtables of one store, which takes memory from the filter of another, and
 // empties them.
 func TestIdleMemtablesLendTheirMemory(t *testing.T) {

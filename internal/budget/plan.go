@@ -50,7 +50,11 @@ func (b *Share) Follow(old, now *tree.State, fresh []*tree.Table, deleted []mani
 	}
 	if len(gone) > 0 {
 		moved := map[uint64]bool{}
-		now.EachTable(func(_ int, t *tree.Table) { moved[t.Meta.Number] = gone[t.Meta.Number] })
+		now.EachTable(func(_ int, t *tree.Table) {
+			if gone[t.Meta.Number] { // else the map would have all tables, for each slice of a compaction
+				moved[t.Meta.Number] = true
+			}
+		})
 		old.EachTable(func(_ int, t *tree.Table) {
 			if !gone[t.Meta.Number] {
 				return
