@@ -125,6 +125,38 @@ func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
 	}
 }
 
+// TestADiskThatFailsEndsACheckOfDamageAlone has a damaged table, and cannot look at it or read the log.
+func TestADiskThatFailsEndsACheckOfDamageAlone(t *testing.T) {
+	mem := vfstest.NewMem()
+	db := storetest.Open(t, "db", storetest.Tiny(mem))
+	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("b"), nil)))
+	killed := mem.Kill()
+	must(t, db.Close())
+	for _, table := range storetest.Recorded(t, killed, "db").Version.Tables() {
+		storetest.Rewrite(t, killed, filename.Make("db", filename.Table, table.Number), func(b []byte) []byte {
+			b[0]++
+			return b
+		})
+	}
+	failed := errors.New("the disk fails")
+	for _, fails := range []struct {
+		kind vfstest.OpKind // 0 if none does
+		ext  string
+	}{{}, {vfstest.OpStat, ".sst"}, {vfstest.OpReadAt, ".log"}} {
+		_, err := bloomkv.Check(t.Context(), "db", bloomkv.CheckOptions{
+			FS: vfstest.NewHook(killed, func(op vfstest.Op) error {
+				if op.Kind == fails.kind && filepath.Ext(op.Name) == fails.ext {
+					return failed
+				}
+				return nil
+			}),
+		})
+		if alone := fails.kind != 0; errors.Is(err, failed) != alone || errors.Is(err, bloomkv.ErrCorruption) == alone {
+			t.Errorf("%+v fails: %v", fails, err)
+		}
+	}
+}
+
 // TestAFailureToReadEndsACheckAlone removes a table, which is damage, and cannot read another.
 func TestAFailureToReadEndsACheckAlone(t *testing.T) {
 	mem := vfstest.NewMem()

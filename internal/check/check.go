@@ -50,19 +50,25 @@ func Store(
 	if err != nil {
 		return report, err
 	}
-	damage := []error{found.Check(s)}
+	missing := found.Check(s)
+	if stops(missing) {
+		return report, missing
+	}
 	d := new(epoch.Domain)
 	files := tablefile.NewPool(openFiles).NewDir(fsys, dir, d)
 	report, err = Tables(ctx, s.Version, files, d, progress)
 	if stops(err) {
 		return report, err
 	}
-	damage = append(damage, err)
+	damage := []error{missing, err}
 	r := recovery.Logs{FS: fsys, Dir: dir, Mark: s.Log, Last: s.LastSeq}
 	logs := found.LogsFrom(s.MinLog)
 	_, err = r.Check(logs, strictWAL)
 	if err != nil && ctx.Err() != nil {
 		return report, ctx.Err()
+	}
+	if stops(err) {
+		return report, err
 	}
 	report.Logs, report.Records = len(logs), r.Records
 	mark := s.Mark

@@ -39,7 +39,8 @@ func addTable(
 	number := uint64(v.NumTables() + 1)
 	w := sstable.NewWriter(&b, sstable.WriterOptions{ID: number, Filter: params})
 	for i := range keys {
-		must(t, w.Add(ikey.Key{User: fmt.Appendf(nil, "key%06d", i), Trailer: ikey.MakeTrailer(seq(i), ikey.Set)}, nil))
+		k := ikey.Key{User: fmt.Appendf(nil, "key%06d", i), Trailer: ikey.MakeTrailer(seq(i), ikey.Set)}
+		must(t, w.Add(k, make([]byte, 100)))
 	}
 	for _, d := range dels {
 		must(t, w.AddRangeDel(d))
@@ -187,8 +188,8 @@ func TestAFailureToReadIsReturnedAlone(t *testing.T) {
 	})
 	must(t, fsys.Mkdir("db"))
 	v := &manifest.Version{}
-	for i := range 4 {
-		addTable(t, fsys, v, 0, 10, sequence(ikey.Seq(9-i)))
+	for i := range 4 { // of several blocks, so that damage of the order is found between two reads
+		addTable(t, fsys, v, 0, 3000, sequence(ikey.Seq(9-i)))
 	}
 	v.Levels[0][0].Tables[0].Entries++ // damage of its own, and it is not compared with the others
 	_, err := tablesOf(t, fsys, v, nil)

@@ -96,6 +96,9 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 		}
 		w.version(m.Key(), m.Order())
 	}
+	if err := m.Err(); stops(err) {
+		return errors.Join(err, m.Close())
+	}
 	return errors.Join(append(w.damage, m.Err(), m.Close())...)
 }
 
