@@ -19,7 +19,7 @@ import (
 // table stands alone: the table was added like this, or it was deleted and its number is never used again.
 type traces struct {
 	number   uint64                    // of the manifest; 0 if there is no readable manifest
-	snapshot bool                      // its first record was read: tables that it does not add were not there then
+	snapshot bool                      // its first record was read
 	whole    bool                      // all of its records were read
 	placed   map[uint64]manifest.Added // by number: the last positions of tables
 	gone     map[uint64]bool           // by number: tables that were deleted
@@ -81,6 +81,7 @@ func traceOne(ctx context.Context, fsys vfs.FS, dir string, number uint64, lost 
 		t.whole = false
 		lost(name, from, to, reason)
 	}
+	missing, end := int64(1), int64(0) // records of the snapshot, and the end of the last one
 	err = readRecords(ctx, f, name, number, func(payload []byte, at int64) error {
 		e, err := manifest.ParseEdit(payload)
 		if errors.Is(err, manifest.ErrUnsupportedVersion) {
@@ -91,11 +92,18 @@ func traceOne(ctx context.Context, fsys vfs.FS, dir string, number uint64, lost 
 			return nil
 		}
 		t.note(e)
-		t.snapshot = t.snapshot || at == wal.FirstRecord+wal.HeaderSize
+		if at == wal.FirstRecord+wal.HeaderSize {
+			t.snapshot, missing = true, max(1, int64(e.Records))
+		}
+		missing, end = missing-1, at+int64(len(payload))
 		return nil
 	}, lose)
-	if err == nil && t.whole && !t.snapshot {
+	switch {
+	case err != nil || !t.whole:
+	case !t.snapshot:
 		lose(0, 0, errors.New("no record, want a snapshot"))
+	case missing > 0:
+		lose(end, end, fmt.Errorf("%d more records of the snapshot are missing", missing))
 	}
 	return t, err
 }

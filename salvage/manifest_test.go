@@ -149,6 +149,33 @@ func TestOneDamagedByteCostsOneEdit(t *testing.T) {
 	}
 }
 
+// TestASnapshotOfSeveralRecordsIsWholeWithAll leaves out the last ones.
+func TestASnapshotOfSeveralRecordsIsWholeWithAll(t *testing.T) {
+	for n := 1; n <= 4; n++ {
+		m := newFS(t)
+		f, err := m.Create(filename.Make(dir, filename.Manifest, 9))
+		must(t, err)
+		w, err := wal.NewWriter(f, 9, 1)
+		must(t, err)
+		for i := range uint64(n) {
+			e := &manifest.Edit{Added: []manifest.Added{added(int(i), i, i+1, "a", "z")}}
+			if i == 0 {
+				e.NextFile, e.Records = 10, 3
+			}
+			must(t, w.Append(manifest.AppendEdit(wal.Begin(nil), e)))
+		}
+		must(t, w.Close())
+		got, lost := traced(t, m, 9)
+		want := []string{filename.CurrentName} // which is not there
+		if n < 3 {
+			want = append(want, filename.Base(filename.Manifest, 9))
+		}
+		if got.whole != (n >= 3) || !got.snapshot || len(got.placed) != n || !slices.Equal(lost, want) {
+			t.Errorf("%d of 3 records: lost %v, want %v, %+v", n, lost, want, got)
+		}
+	}
+}
+
 func TestATraceFindsAManifestWithoutCURRENT(t *testing.T) {
 	s, edits := history(t)
 	const older, newest = "MANIFEST-000009", "MANIFEST-000011"

@@ -43,6 +43,7 @@ var ErrUnsupportedVersion = wal.ErrUnsupportedVersion
 //	9    mark: sequence u64, 0 to 256 bytes                absent when the sequence is 0
 //	128  counts of a table: see appendCounts               any number of times, their numbers ascending
 //	129  options for filters: see appendFilters
+//	130  number of the records of a snapshot u32, 2 or more; in the first of them, absent if it is the only one
 //
 // A program skips an unknown tag from 128 on, and refuses any other unknown tag (I29).
 const (
@@ -60,6 +61,7 @@ const (
 	ignorable   = 0x80
 	tagCounts   = 0x80
 	tagFilters  = 0x81
+	tagRecords  = 0x82
 
 	fieldHeader = 5
 )
@@ -113,6 +115,7 @@ type Edit struct {
 	Mark     batch.Mark    // replaces an older one; its sequence number is at most LastSeq, or that of the store
 	Filters  *Filters      // replace the current ones
 	Counts   []TableCounts // ascending by number, not 0, of tables that exist after the edit; replace the current ones
+	Records  uint32        // 2 or more in the first of so many edits that are a snapshot together; else 0
 }
 
 // AppendEdit appends the bytes of e, which must be one that ParseEdit would return; Log.Append and Apply check that.
@@ -153,6 +156,9 @@ func AppendEdit(dst []byte, e *Edit) []byte {
 	if e.Filters != nil {
 		dst = appendFilters(appendField(dst, tagFilters, filtersSize+len(e.Filters.Prefix)), e.Filters)
 	}
+	if e.Records != 0 {
+		dst = binary.LittleEndian.AppendUint32(appendField(dst, tagRecords, 4), e.Records)
+	}
 	return dst
 }
 
@@ -179,7 +185,8 @@ func ParseEdit(b []byte) (*Edit, error) {
 		if b = b[fieldHeader:]; uint64(length) > uint64(len(b)) {
 			return nil, fmt.Errorf("edit: field %d of %d bytes, %d left", tag, length, len(b))
 		}
-		if tag < last || tag == last && (tag < tagDeleted || tag == tagSeed || tag == tagMark || tag == tagFilters) {
+		once := tag <= tagRecords && tag != tagDeleted && tag != tagAdded && tag != tagCounts
+		if tag < last || tag == last && once {
 			return nil, fmt.Errorf("edit: field %d after field %d", tag, last)
 		}
 		if err := e.parseField(tag, b[:length]); err != nil {
@@ -248,6 +255,13 @@ func (e *Edit) parseField(tag byte, body []byte) error {
 			return err
 		}
 		e.Filters = f
+	case tagRecords:
+		if len(body) != 4 {
+			return fmt.Errorf("edit: number of records of %d bytes, want 4", len(body))
+		}
+		if e.Records = binary.LittleEndian.Uint32(body); e.Records == 0 {
+			return errors.New("edit: a snapshot of 0 records")
+		}
 	default:
 		if tag&ignorable == 0 {
 			return fmt.Errorf("%w: edit has field %d", ErrUnsupportedVersion, tag)
@@ -322,6 +336,8 @@ func (e *Edit) check() error {
 		return fmt.Errorf("edit: log %d, want 1..%d", e.Log.Number, MaxNumber-1)
 	case e.Log != nil && e.Log.Synced < 0:
 		return fmt.Errorf("edit: log synced up to %d, want at least 0", e.Log.Synced)
+	case e.Records == 1:
+		return errors.New("edit: the number of records of a snapshot is given, and is 1")
 	}
 	for _, d := range e.Deleted {
 		if err := checkLevel(d.Level, d.Number); err != nil {

@@ -39,6 +39,7 @@ func TestEditByteForByte(t *testing.T) {
 		}}},
 		Counts:  []TableCounts{{1, Counts{0x11, 0x22, 0x33, 0x44}}},
 		Filters: &Filters{FPR: 0.5, Kind: 1, Ratio: 10, Prefix: "len:8"},
+		Records: 2,
 	}
 	u64 := func(digits string) string { return digits + strings.Repeat("0", 16-len(digits)) }
 	want := "01" +
@@ -54,7 +55,8 @@ func TestEditByteForByte(t *testing.T) {
 		"0808000000" + u64("99") +
 		"090c000000" + u64("55") + "6d61726b" +
 		"8028000000" + u64("01") + u64("11") + u64("22") + u64("33") + u64("44") +
-		"811a000000" + "000000000000e03f" + u64("00") + "01" + "0a000000" + "6c656e3a38"
+		"811a000000" + "000000000000e03f" + u64("00") + "01" + "0a000000" + "6c656e3a38" +
+		"8204000000" + "02000000"
 	if got := hex.EncodeToString(AppendEdit(nil, e)); got != want {
 		t.Errorf("edit is\n%s, want\n%s", got, want)
 	}
@@ -91,6 +93,7 @@ func TestEditsAreParsedAsTheyWereAppended(t *testing.T) {
 		"an extreme table":  {Added: []Added{add(1, 2, extreme)}},
 		"filters":           {Filters: &Filters{FPR: 1, Ratio: math.MaxUint32, Prefix: strings.Repeat("r", maxRule)}},
 		"memory of filters": {Filters: &Filters{Memory: math.MaxUint64, Kind: 255}},
+		"many records":      {Records: math.MaxUint32},
 		"counts": {
 			Counts: []TableCounts{
 				{1, Counts{Unfiltered: 1}},
@@ -158,6 +161,7 @@ func TestEveryFieldIsChecked(t *testing.T) {
 		"filters of rate 2":         {Filters: &Filters{FPR: 2}},
 		"filters of a rate below 0": {Filters: &Filters{FPR: -0.1}},
 		"filters of no number":      {Filters: &Filters{FPR: math.NaN()}},
+		"one record":                {Records: 1},
 		"filters of a long rule":    {Filters: &Filters{FPR: 0.1, Prefix: strings.Repeat("r", maxRule+1)}},
 		"counts of table 0":         {Counts: []TableCounts{{0, Counts{Negatives: 1}}}},
 		"counts of too large":       {Counts: []TableCounts{{MaxNumber, Counts{Negatives: 1}}}},
@@ -238,8 +242,11 @@ func TestMalformedEdits(t *testing.T) {
 		},
 		{"short counts", edit(field(128, make([]byte, countsSize-1)...)), false, false},
 		{"long counts", edit(field(128, append(number, make([]byte, countsSize)...)...)), false, false},
-		{"a tag that may be skipped, twice", edit(field(130, 1), field(130, 2)), false, true},
-		{"a tag that may be skipped, too early", edit(field(130), field(1, number...)), false, false},
+		{"0 records", edit(field(130, 0, 0, 0, 0)), false, false},
+		{"a short number of records", edit(field(130, 2, 0, 0)), false, false},
+		{"a number of records, twice", edit(field(130, 2, 0, 0, 0), field(130, 2, 0, 0, 0)), false, false},
+		{"a tag that may be skipped, twice", edit(field(131, 1), field(131, 2)), false, true},
+		{"a tag that may be skipped, too early", edit(field(131), field(1, number...)), false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e, err := ParseEdit(test.bytes)
@@ -259,11 +266,11 @@ func FuzzParseEdit(f *testing.F) {
 		NextFile: 10, LastSeq: 11, MinLog: 12, Log: &LogMark{13, 14},
 		Deleted: []Deleted{{0, 3}, {6, 1}}, Added: []Added{add(6, 0, infinite), add(0, 7, table(2, "", "key"))},
 		Counts:  []TableCounts{{2, Counts{1, 2, 3, 4}}, {9, Counts{Negatives: 64}}},
-		Filters: &Filters{FPR: 0.01, Ratio: 10, Prefix: "len:8"},
+		Filters: &Filters{FPR: 0.01, Ratio: 10, Prefix: "len:8"}, Records: 3,
 	})
 	f.Add(whole)
 	f.Add(AppendEdit(nil, &Edit{NoLog: true}))
-	f.Add(append(bytes.Clone(whole), 0x82, 1, 0, 0, 0, 5))
+	f.Add(append(bytes.Clone(whole), 0x83, 1, 0, 0, 0, 5))
 	for i := 0; i < len(whole); i += 7 {
 		f.Add(whole[:i])
 		damaged := bytes.Clone(whole)
@@ -276,7 +283,7 @@ func FuzzParseEdit(f *testing.F) {
 			return
 		}
 		again := AppendEdit(nil, e)
-		if !bytes.HasPrefix(data, again) || len(data) > len(again) && data[len(again)] <= tagFilters {
+		if !bytes.HasPrefix(data, again) || len(data) > len(again) && data[len(again)] <= tagRecords {
 			t.Fatalf("%x parses to %+v, and that is %x", data, e, again)
 		}
 		v, err := new(Version).Apply(&Edit{Added: e.Added})

@@ -18,8 +18,9 @@ import (
 )
 
 // A Log is the manifest to which a store appends: a log of package wal, whose number is the manifest's. Its first
-// record is a snapshot, an edit that adds everything; every later one is an edit. CURRENT names the manifest that
-// counts.
+// record is a snapshot, an edit that adds everything; every later one is an edit. A snapshot that is too long for that
+// is several edits, of which the first has their number: so it cannot lose its end unnoticed. CURRENT names the
+// manifest that counts.
 //
 // Only one goroutine at a time may call the methods of a Log.
 type Log struct {
@@ -27,6 +28,13 @@ type Log struct {
 	state State // the manifest's numbers; Version stays nil
 	full  int64 // bytes
 }
+
+// ErrTooLarge means that an edit is too large for one record. A new manifest, whose snapshot includes it, may have it.
+var ErrTooLarge = wal.ErrTooLarge
+
+// snapshotPart is the size in bytes above which a snapshot has several records: half of what the smallest machines can
+// write and read as one. It is a variable for tests.
+var snapshotPart = 64 << 20
 
 // minFull is the smallest size in bytes at which a manifest is full. Open reads all of it.
 const minFull = 256 << 10
@@ -67,7 +75,14 @@ func Create(fsys vfs.FS, dir string, number uint64, snapshot State) (*Log, error
 
 // begin writes the snapshot and makes the manifest current.
 func (l *Log) begin(fsys vfs.FS, dir string, snapshot *Edit) error {
-	if err := l.write(snapshot); err != nil {
+	var b []byte
+	for _, e := range snapshot.parts(snapshotPart) {
+		b = AppendEdit(wal.Begin(b), e)
+		if err := l.w.Append(b); err != nil {
+			return err
+		}
+	}
+	if err := l.w.Sync(); err != nil {
 		return err
 	}
 	if err := fsys.SyncDir(dir); err != nil {
@@ -96,15 +111,19 @@ func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {
 }
 
 // Append makes e durable. An edit that Load would refuse is refused before anything is written, and leaves the Log
-// unchanged; only Version.Apply checks that tables exist and do not overlap. Any other error stays: it is unknown
-// whether e is in the manifest, no file may be deleted, and a later Append fails (I16).
+// unchanged; only Version.Apply checks that tables exist and do not overlap. One that is too large is refused with
+// ErrTooLarge before anything is written. Any other error stays: it is unknown whether e is in the manifest, no file
+// may be deleted, and a later Append fails (I16).
 func (l *Log) Append(e *Edit) error {
 	before := l.state
 	if err := l.accept(e); err != nil {
 		l.state = before
 		return err
 	}
-	return l.write(e)
+	if err := l.w.Append(AppendEdit(wal.Begin(nil), e)); err != nil {
+		return err
+	}
+	return l.w.Sync()
 }
 
 func (l *Log) accept(e *Edit) error {
@@ -112,13 +131,6 @@ func (l *Log) accept(e *Edit) error {
 		return err
 	}
 	return l.state.Note(e)
-}
-
-func (l *Log) write(e *Edit) error {
-	if err := l.w.Append(AppendEdit(wal.Begin(nil), e)); err != nil {
-		return err
-	}
-	return l.w.Sync()
 }
 
 // Size returns the length of the manifest in bytes.

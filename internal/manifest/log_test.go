@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -325,6 +327,57 @@ func TestAnEditThatNoStoreBeginsWithIsAnError(t *testing.T) {
 	} {
 		if s, err := e.State(); err == nil {
 			t.Errorf("%s: %+v, want an error", name, s)
+		}
+	}
+}
+
+// TestALongSnapshotHasSeveralRecords has a hundred tables. A snapshot that lost records is damaged, even at the end of
+// one, where a log would not look torn.
+func TestALongSnapshotHasSeveralRecords(t *testing.T) {
+	defer func(n int) { snapshotPart = n }(snapshotPart)
+	m := newFS(t)
+	s := State{
+		Version: mustApply(t, &Version{}, &Edit{Added: many(100)}), NextFile: 2000, LastSeq: 500, Seed: 7,
+		MinLog: 8, Log: &LogMark{8, 32}, Counts: map[uint64]Counts{},
+	}
+	for i := range uint64(60) {
+		s.Counts[i+1] = Counts{Negatives: i + 1}
+	}
+	for part, want := range map[int]int{snapshotPart: 1, 4 << 10: 4, 1: 161} {
+		snapshotPart = part
+		number := uint64(900 + want)
+		s.ManifestNumber = number
+		l := create(t, m, number, s)
+		if got := load(t, m); !reflect.DeepEqual(got, s) {
+			t.Errorf("parts of %d bytes: loaded %+v, want %+v", part, got, s)
+		}
+		appendEdits(t, l, &Edit{LastSeq: 600})
+		if got := load(t, m); got.LastSeq != 600 {
+			t.Errorf("parts of %d bytes: with an edit, loaded %+v", part, got)
+		}
+		name := filename.Base(filename.Manifest, number)
+		whole, ends := contentOf(t, m, name), []int64(nil)
+		f, err := m.Open(filepath.Join(dir, name))
+		must(t, err)
+		_, err = wal.Replay(f, name, number, func(payload []byte, end int64) error {
+			ends = append(ends, end)
+			if one := AppendEdit(nil, s.Snapshot()); want == 1 && len(ends) == 1 && !bytes.Equal(payload, one) {
+				t.Error("a short snapshot is not one edit")
+			}
+			return nil
+		})
+		must(t, errors.Join(err, f.Close()))
+		if len(ends) != want+1 {
+			t.Errorf("parts of %d bytes: %d records, want %d and an edit", part, len(ends), want)
+			continue
+		}
+		for i, end := range ends[:want] {
+			for _, more := range []int64{0, 5} { // bytes of the next record
+				put(t, m, name, whole[:end+more])
+				if _, err := Load(m, dir); errors.Is(err, corrupt.Err) != (i+1 < want) {
+					t.Errorf("parts of %d bytes: %d bytes behind record %d of %d: %v", part, more, i+1, want, err)
+				}
+			}
 		}
 	}
 }

@@ -111,6 +111,32 @@ func (s State) Snapshot() *Edit {
 	return e
 }
 
+// parts divides a snapshot into edits of about size bytes each, which lead to the same state one after another. The
+// first has all numbers, and counts follow all tables.
+func (e *Edit) parts(size int) []*Edit {
+	first := *e
+	first.Added, first.Counts = nil, nil
+	parts, used := []*Edit{&first}, 0
+	part := func(bytes int) *Edit {
+		if used += fieldHeader + bytes; used > size {
+			parts, used = append(parts, new(Edit)), fieldHeader+bytes
+		}
+		return parts[len(parts)-1]
+	}
+	for _, a := range e.Added {
+		p := part(tableSize + len(a.Table.Smallest) + len(a.Table.Largest))
+		p.Added = append(p.Added, a)
+	}
+	for _, c := range e.Counts {
+		p := part(countsSize)
+		p.Counts = append(p.Counts, c)
+	}
+	if n := len(parts); n > 1 {
+		first.Records = uint32(n) //nolint:gosec // G115: what is in memory does not have so many
+	}
+	return parts
+}
+
 // State returns the state that e leads to from nothing. An error means that no store can have this state.
 func (e *Edit) State() (State, error) {
 	r := replay{counts: make(map[uint64]Counts)}
@@ -161,13 +187,15 @@ func Load(fsys vfs.FS, dir string) (s State, err error) {
 // tables do not fit together.
 func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64)) (State, wal.Result, error) {
 	r := replay{state: State{ManifestNumber: number}, counts: make(map[uint64]Counts)}
-	var unfit error // of an edit that is partly applied
+	var records uint32 // of the snapshot, if it has several
+	var unfit error    // of an edit that is partly applied
 	result, err := wal.Replay(f, name, number, func(payload []byte, end int64) error {
 		e, err := ParseEdit(payload)
 		if err == nil {
 			if each != nil {
 				each(e, end)
 			}
+			records = cmp.Or(records, e.Records)
 			err = r.apply(e)
 			unfit = err
 		}
@@ -176,6 +204,9 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 	if err == nil && result.Records == 0 {
 		// CURRENT is only written once the first record is durable.
 		err = corrupt.At(name, result.End, cmp.Or(result.Reason, errNoSnapshot))
+	}
+	if err == nil && int64(result.Records) < int64(records) {
+		err = corrupt.Newf(name, result.End, "%d records, want at least %d of a snapshot", result.Records, records)
 	}
 	r.state.Torn = result.Torn || result.Reserved > 0 // a manifest reserves no space
 	if len(r.counts) > 0 {

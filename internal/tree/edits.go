@@ -143,11 +143,12 @@ func (t *Tree) appendEdit(e *manifest.Edit, v *manifest.Version) error {
 	if err := cmp.Or(next.Note(e), v.CheckRuns()); err != nil { // else the manifest could not be read again
 		return t.Fail(err)
 	}
-	var err error
-	if t.manifest == nil || t.manifest.Full() {
-		err = t.newManifest(&next, t.state.Load())
-	} else {
+	err := manifest.ErrTooLarge // for the manifest that there is; a snapshot is not limited by the size of a record
+	if t.manifest != nil && !t.manifest.Full() {
 		err = t.manifest.Append(e)
+	}
+	if errors.Is(err, manifest.ErrTooLarge) {
+		err = t.newManifest(&next, t.state.Load())
 	}
 	if err != nil {
 		return t.Fail(err)
@@ -235,10 +236,10 @@ func (t *Tree) ManifestSpace() (snapshot, tail int64) {
 // failed.
 //
 // Recovery takes an incomplete edit at the end of a manifest for the result of a crash and ignores it, and cannot
-// notice that complete edits were cut off. Therefore Close leaves a manifest with a single record, so that damage to a
-// closed store is not mistaken for a crash (I9). The record is the snapshot, without which the manifest is invalid. The
-// snapshot has the counts of the tables of the last state. A store that was only read is left as it is, and forgets its
-// counts: they do not justify a write to the disk.
+// notice that complete edits were cut off. Therefore Close leaves a manifest with a snapshot alone, without all of
+// which it is invalid, so that damage to a closed store is not mistaken for a crash (I9). The snapshot has the counts of
+// the tables of the last state. A store that was only read is left as it is, and forgets its counts: they do not justify
+// a write to the disk.
 func (t *Tree) CloseManifest(last *State) (err error) {
 	if last != nil && t.View().Failed == nil {
 		err = t.RenewManifest(last)

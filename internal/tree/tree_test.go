@@ -336,6 +336,28 @@ func TestTheSpaceOfAManifestIsMeasuredOnce(t *testing.T) {
 	}
 }
 
+// TestAnEditThatIsTooLargeIsInANewManifest has the manifest refuse an edit, as one with the bounds of thousands of
+// tables with long keys.
+func TestAnEditThatIsTooLargeIsInANewManifest(t *testing.T) {
+	refuse := false
+	tree, o := newTree(t, vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
+		if refuse && op.Kind == vfstest.OpWrite {
+			refuse = false
+			return manifest.ErrTooLarge
+		}
+		return nil
+	}))
+	number := tree.recorded.ManifestNumber
+	for _, refuse = range []bool{true, false} {
+		must(t, tree.Record(&manifest.Edit{LastSeq: tree.recorded.LastSeq + 1}))
+	}
+	s, err := manifest.Load(tree.FS, "db")
+	must(t, err)
+	if s.ManifestNumber == number || s.LastSeq != 2 || len(o.causes) > 0 {
+		t.Errorf("%+v after manifest %d, failures %v", s, number, o.causes)
+	}
+}
+
 func TestAFlushDoesNotSetAnOlderMark(t *testing.T) {
 	tree, _ := newTree(t, vfstest.NewMem())
 	tree.SetMark(batch.Mark{Seq: 5, Bytes: []byte("new")})
