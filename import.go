@@ -120,6 +120,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 		})
 	}
 	if err == nil {
+		_ = db.work.WaitForFilters(ctx) // the tables are in the store even if ctx ends
 		db.report.imported(added, in.Size(), time.Since(began))
 	} else if !begun {
 		err = errors.Join(err, t.Abandon())

@@ -82,6 +82,7 @@ func (db *DB) takeIn(ctx context.Context, tables []*manifest.Table, mark []byte,
 	if err != nil {
 		return err
 	}
+	_ = db.work.WaitForFilters(ctx) // the tables are in the store even if ctx ends
 	for _, t := range tables {
 		info.Bytes += t.Size
 		info.Versions += t.Entries

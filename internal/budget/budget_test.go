@@ -107,7 +107,7 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 		}
 	})
 	s.WarmUp(t.Context())
-	s.Restore(t.Context(), true)
+	s.Restore(t.Context())
 	header, _ := s.table.Keys.Header()
 	s.whole = int64(header.UnitsSize())
 	return s
@@ -386,7 +386,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	}
 
 	s.Rebalance() // the plan of the new tree
-	s.Restore(t.Context(), true)
+	s.Restore(t.Context())
 	if got := s.table.Keys.Bytes(); got == 0 || got > s.whole/2 {
 		t.Errorf("after the plan: %d bytes of the filter are in memory, want up to half of %d", got, s.whole)
 	}
@@ -395,7 +395,7 @@ func TestAFreshTableKeepsItsFilterIfMemoryHasSpaceForIt(t *testing.T) {
 	if !s.hasRoom() {
 		t.Error("Room does not receive when there is memory again")
 	}
-	s.Restore(t.Context(), true)
+	s.Restore(t.Context())
 	if got := s.table.Keys.Bytes(); got != s.whole || p.Held.filterBytes() != s.whole {
 		t.Errorf("with memory again: %d bytes of the filter are in memory, %d are counted, want all %d",
 			got, p.Held.filterBytes(), s.whole)
@@ -429,7 +429,7 @@ func TestAFreshFilterIsLoadedThoughMemoryWasDividedBeforeItsInstall(t *testing.T
 	must(t, err)
 	p.Rebalance()
 	s.Follow(old, now, fresh, e.Deleted)
-	s.Restore(t.Context(), true)
+	s.Restore(t.Context())
 	if got := fresh[0].Keys.Bytes(); got != s.whole {
 		t.Errorf("%d bytes of the new filter are in memory, want all %d", got, s.whole)
 	}
@@ -472,7 +472,7 @@ func TestFollowingAnEditOfOneTableIsCheap(t *testing.T) {
 		now := s.tree.Load()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		s.Follow(now, now, deleted)
+		s.Follow(now, now, nil, deleted)
 		runtime.ReadMemStats(&after)
 		return after.TotalAlloc - before.TotalAlloc
 	}
@@ -509,7 +509,7 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 	p.Rebalance()
 	expect := func(when string, least, most int64, kept bool) {
 		t.Helper()
-		reader.Restore(t.Context(), true)
+		reader.Restore(t.Context())
 		got, q := reader.table.Keys.Bytes(), reader.promise.Load()
 		if got < least || got > most || got > p.filterSpace(p.Free()) || q.Kept(q.Now) != kept || q.Kept(q.Full) {
 			t.Errorf("%s: %d bytes of the filter are in memory, want %d to %d; the promise is kept: %v, want %v; %v",
@@ -557,7 +557,7 @@ func TestAPromiseIsReportedOnceUntilItChanges(t *testing.T) {
 			take(p, s.whole/3)
 		}
 		p.Rebalance()
-		s.Restore(t.Context(), true)
+		s.Restore(t.Context())
 	}
 	kept := []bool{}
 	for _, q := range s.told.promises {
@@ -690,7 +690,7 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 			})
 		}
 		s.WarmUp(t.Context())
-		s.Restore(t.Context(), true)
+		s.Restore(t.Context())
 		if s.Lends() || p.Usage().Tables != before.Tables {
 			t.Errorf("a store that has left lends %v, and there is %+v", s.Lends(), p.Usage())
 		}
@@ -734,7 +734,7 @@ func TestALoadReportsThatItCannotReadTheFilter(t *testing.T) {
 	if err := s.Load(s.table); !errors.Is(err, s.fail) || s.table.Keys.Bytes() != 0 {
 		t.Errorf("%v, want %v; %d bytes of the filter are in memory", err, s.fail, s.table.Keys.Bytes())
 	}
-	s.Restore(t.Context(), true)
+	s.Restore(t.Context())
 	if !errors.Is(errors.Join(s.told.failed...), s.fail) {
 		t.Errorf("the store was told of %v, want %v", s.told.failed, s.fail)
 	}
@@ -853,7 +853,7 @@ func TestRestoreDividesMemoryForWhatIsKnownOnlyNow(t *testing.T) {
 	s := join(t, p, 100, mib)
 	p.unplanned.Store(true)
 	s.planned.Store(nil)
-	if s.Restore(t.Context(), true); p.unplanned.Load() || s.planned.Load() == nil {
+	if s.Restore(t.Context()); p.unplanned.Load() || s.planned.Load() == nil {
 		t.Error("memory is not divided")
 	}
 }
@@ -909,7 +909,7 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 		}
 		s.fail = errors.New("no read")
 		for _, pause := range []time.Duration{leastPause, 2 * leastPause, 4 * leastPause} {
-			s.Restore(t.Context(), true)
+			s.Restore(t.Context())
 			p.Rebalance()
 			s.hasRoom()
 			if s.Planned(s.tree.Load()) || s.Owes() {
@@ -927,31 +927,26 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 			}
 		}
 		s.fail = nil
-		s.Restore(t.Context(), true)
+		s.Restore(t.Context())
 		if got := s.table.Keys.Bytes(); got != s.whole || !s.Planned(s.tree.Load()) {
 			t.Errorf("%d bytes of the filter are in memory, want all %d", got, s.whole)
 		}
 	})
 }
 
-// TestLoadsOfAStoreTakeTurns calls Restore while another call is at work, and has memory divided anew during a load.
-func TestLoadsOfAStoreTakeTurns(t *testing.T) {
+// TestWhatIsLackingDuringALoadIsOwed has memory divided anew during a load.
+func TestWhatIsLackingDuringALoadIsOwed(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 5000, mib)
 	s.table.Keys.Most.Store(0)
 	s.reduce(s.table)
 	s.table.Keys.Most.Store(math.MaxInt64)
 	s.owed.Add(1)
-	s.restoring.Lock()
-	if s.Restore(t.Context(), false) || !s.Owes() {
-		t.Error("two calls load filters at a time")
-	}
-	s.restoring.Unlock()
 	s.onRead = func() { s.owed.Add(1) }
-	if !s.Restore(t.Context(), false) || !s.Owes() {
+	if !s.Restore(t.Context()) || !s.Owes() {
 		t.Error("what was found to lack during a load counts as loaded")
 	}
 	s.onRead = nil
-	if !s.Restore(t.Context(), true) || s.Owes() || s.Restore(t.Context(), true) {
+	if !s.Restore(t.Context()) || s.Owes() || s.Restore(t.Context()) {
 		t.Error("filters are loaded again though they lack nothing")
 	}
 }

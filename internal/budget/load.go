@@ -203,18 +203,11 @@ func (b *Share) ReleaseTable(t *tree.Table) error {
 const leastPause, mostPause = time.Second, time.Minute
 
 // Restore loads what the plan has for filters, newest data first, and reports whether the store keeps what was asked.
-// It stops when ctx is done. If another call is at work, it waits for that one, or leaves what it would load to the
-// receiver from Room. It returns whether it has loaded filters.
-func (b *Share) Restore(ctx context.Context, wait bool) (loads bool) {
+// It stops when ctx is done. The receiver from Room calls it. It returns whether it has loaded filters.
+func (b *Share) Restore(ctx context.Context) (loads bool) {
 	if b.pool.unplanned.Load() {
 		b.Rebalance()
 	}
-	if wait {
-		b.restoring.Lock()
-	} else if !b.restoring.TryLock() {
-		return false
-	}
-	defer b.restoring.Unlock()
 	owed := b.owed.Load() // before the state, which may not have the tables of later ones
 	s, release := b.tree.Acquire()
 	if s == nil {

@@ -23,9 +23,8 @@ type Share struct {
 
 	tailLoads, tailBytes atomic.Uint64 // loads of tails; bytes of tails and filters read
 
-	restoring step.Mutex    // held while Restore loads filters
-	again     *step.Timer   // guarded by restoring; has what could not be loaded tried again
-	pause     time.Duration // guarded by restoring; before that
+	again *step.Timer   // of Restore; has what could not be loaded tried again
+	pause time.Duration // of Restore; before that
 }
 
 // An Observer is called when something happens to filters.

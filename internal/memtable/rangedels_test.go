@@ -364,7 +364,7 @@ func TestRangeDelsOfRecords(t *testing.T) {
 				t.Fatalf("seed %d, after %d, over %x at %d: got %d, want %d", seed, m.n, key, ends[end], got, want)
 			}
 			if _, _, got := m.dels.Stretch(key, ends[end]); got != want {
-				t.Fatalf("seed %d, after %d, stretch of %x at %d: got %d, want %d", seed, m.n, key, ends[end], got, want)
+				t.Fatalf("seed %d, after %d, stretch of %x: got %d, want %d", seed, m.n, key, got, want)
 			}
 		}
 	}

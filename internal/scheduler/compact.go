@@ -55,7 +55,7 @@ func (s *Scheduler) Compact(ctx context.Context, lo, hi []byte, rewrite bool) er
 		return c.done
 	})
 	if err == nil {
-		err = s.waitForFilters(ctx)
+		err = s.WaitForFilters(ctx)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

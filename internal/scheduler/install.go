@@ -39,8 +39,8 @@ func (s *Scheduler) followCuts() [][]byte {
 // manifest. Then readers see the new state. Only after that may inputs and old logs be removed.
 
 // install makes an edit and the tables it adds part of the tree, and counts the work. Tables that the edit moves from
-// another level are already known. When it returns, filters in memory follow the plan of the new tree, unless another
-// goroutine is loading what they lack. Until they do, Settled returns false.
+// another level are already known. What filters of other tables lack after it is loaded by keepWarm: no flush and no
+// compaction waits for their files. Until then Settled returns false; calls wait for it by WaitForFilters.
 //
 // After an error no file is left, unless the edit may be in the manifest: then the store has failed.
 func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error {
@@ -62,7 +62,6 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 	if err := s.swap(e, fresh, c, work); err != nil {
 		return err
 	}
-	s.restore(false) // reads files, which must not hold up the next change
 	s.setInstalling(-1)
 	return nil
 }

@@ -114,20 +114,19 @@ func (s *Scheduler) keepWarm() {
 	}
 	s.installMu.Unlock()
 	s.Share.Rebalance()
-	s.restore(true)
+	s.restore()
 	s.warm.Store(true)
 	for {
 		if _, ok := step.TakeOr(ctx, s.Share.Room()); !ok {
 			return
 		}
-		s.restore(true)
+		s.restore()
 	}
 }
 
-// restore loads what filters lack in memory, and wakes those who wait for that, or whose choice depends on filters. If
-// another goroutine does so, it waits or leaves the rest to keepWarm.
-func (s *Scheduler) restore(wait bool) {
-	if s.Share.Restore(s.Tree.Life(), wait) {
+// restore loads what filters lack in memory, and wakes those who wait for that, or whose choice depends on filters.
+func (s *Scheduler) restore() {
+	if s.Share.Restore(s.Tree.Life()) {
 		s.mu.Lock()
 		s.restored++
 		s.mu.Unlock()
@@ -170,12 +169,12 @@ func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
 	if err := s.Tree.WaitFlushed(ctx, last); err != nil {
 		return err
 	}
-	return s.waitForFilters(ctx)
+	return s.WaitForFilters(ctx)
 }
 
-// waitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are
+// WaitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are
 // visible before filters follow, see install. It does not wait for the loading that Open starts, nor after Close.
-func (s *Scheduler) waitForFilters(ctx context.Context) error {
+func (s *Scheduler) WaitForFilters(ctx context.Context) error {
 	defer step.AfterContext(ctx, s.Tree.Wake)()
 	follow := false
 	s.Tree.Await(func(v tree.View) bool {

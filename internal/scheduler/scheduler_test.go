@@ -639,7 +639,7 @@ func TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded(t *testing.T) {
 	want("without the filter", 0, true)
 	newer.Keys.Most.Store(math.MaxInt64)
 	s.Share.WarmUp(t.Context())
-	s.restore(true)
+	s.restore()
 	want("with the filter", 1, false)
 }
 

@@ -237,9 +237,9 @@ func (t *Tree) ManifestSpace() (snapshot, tail int64) {
 //
 // Recovery takes an incomplete edit at the end of a manifest for the result of a crash and ignores it, and cannot
 // notice that complete edits were cut off. Therefore Close leaves a manifest with a snapshot alone, without all of
-// which it is invalid, so that damage to a closed store is not mistaken for a crash (I9). The snapshot has the counts of
-// the tables of the last state. A store that was only read is left as it is, and forgets its counts: they do not justify
-// a write to the disk.
+// which it is invalid, so that damage to a closed store is not mistaken for a crash (I9). The snapshot has the counts
+// of the tables of the last state. A store that was only read is left as it is, and forgets its counts: they do not
+// justify a write to the disk.
 func (t *Tree) CloseManifest(last *State) (err error) {
 	if last != nil && t.View().Failed == nil {
 		err = t.RenewManifest(last)
