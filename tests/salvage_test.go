@@ -29,6 +29,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/newstore"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -670,7 +671,8 @@ func TestSalvageSaysThatReplacedTablesMayHideKeys(t *testing.T) {
 	it := db.Iter(bloomkv.IterOptions{}) // keeps the replaced tables
 	must(t, snap.Close())
 	must(t, errors.Join(db.Put(key, []byte("new")), db.Compact(ctx, bloomkv.CompactOptions{})))
-	awaitNoLog(t, mem) // which has the put with its own number
+	awaitNoLog(t, mem) // which has the put with its own number, as its first table has
+	testkit.Soon(t, "the other tables are removed", func() bool { return db.Metrics().Files.Obsolete == 2 })
 	lost := mem.Kill()
 	must(t, errors.Join(it.Close(), db.Close()))
 	for name := range filesIn(t, lost) {
