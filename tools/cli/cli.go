@@ -66,14 +66,20 @@ const (
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
+// SIGHUP and SIGPIPE, which have no names in package syscall for js.
+const (
+	hangUp     = syscall.Signal(1)
+	closedPipe = syscall.Signal(13)
+)
+
 // Context returns a context that the first interrupt cancels, and the end of the terminal. A second interrupt ends the
 // process at once. A write to a pipe that nobody reads fails, and does not end the process.
 func Context() context.Context {
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup
-		signals = append(signals, syscall.SIGHUP)
+	if !signal.Ignored(hangUp) { // nohup
+		signals = append(signals, hangUp)
 	}
-	signal.Ignore(syscall.SIGPIPE)
+	signal.Ignore(closedPipe)
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	context.AfterFunc(ctx, stop)
 	return ctx
