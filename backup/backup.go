@@ -404,9 +404,9 @@ func (o *object) ReadAt(b []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// A table is a stored table, read at any offset. A check goes to and fro between the data blocks and the parts of the
-// index behind them, both in order, but for the last bytes, which it may read again. With two readers it begins the
-// object a few times, and not for each part.
+// A table is a stored table, read at any offset. A check alternates between the data blocks and the parts of the index
+// behind them. It reads both in order, and may read the last bytes again. With one reader, each part would begin the
+// object anew; with two, it begins a few times.
 type table struct {
 	*object
 

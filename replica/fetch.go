@@ -76,9 +76,9 @@ func (n *Node) fetchFrom(ctx context.Context, atLeast uint64, address string, al
 }
 
 // believe returns an error if the store of a node has an index that no other node knows to be committed: this node
-// would skip all commands up to there. Others are asked that know at least what was asked for: two nodes that both need
-// a store would else refuse it because of each other, for ever. If there is none, the node's own commit index must be
-// as large as that of its store.
+// would skip all commands up to there. Only nodes that have committed at least what was asked for can judge: if two
+// nodes that both need a store judged each other's, neither would ever get one. Without such a node, the sender's own
+// commit index must be as large as that of its store.
 func (n *Node) believe(ctx context.Context, index, atLeast uint64, of string, all []string) error {
 	committed, answered := uint64(0), false
 	for _, address := range append(slices.DeleteFunc(slices.Clone(all), func(a string) bool { return a == of }), of) {

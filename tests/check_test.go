@@ -102,8 +102,9 @@ func TestCheckLooksAtItsContextWhereverItTakesLong(t *testing.T) {
 	}
 }
 
-// TestACheckOfDamageThatIsEndedSaysOnlyThat ends the context at each look of a check of a damaged table and a log.
-func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
+// damagedWithLog returns a file system with a store "db" that has a damaged table and a log.
+func damagedWithLog(t *testing.T) *vfstest.Mem {
+	t.Helper()
 	mem := vfstest.NewMem()
 	db := storetest.Open(t, "db", storetest.Tiny(mem))
 	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("b"), nil)))
@@ -115,6 +116,12 @@ func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
 			return b
 		})
 	}
+	return killed
+}
+
+// TestACheckOfDamageThatIsEndedSaysOnlyThat ends the context at each look of a check of a damaged table and a log.
+func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
+	killed := damagedWithLog(t)
 	for n, ended := 1, true; ended; n++ {
 		ctx := &countdown{Context: t.Context(), n: n}
 		_, err := bloomkv.Check(ctx, "db", bloomkv.CheckOptions{FS: killed})
@@ -127,17 +134,7 @@ func TestACheckOfDamageThatIsEndedSaysOnlyThat(t *testing.T) {
 
 // TestADiskThatFailsEndsACheckOfDamageAlone has a damaged table, and cannot look at it or read the log.
 func TestADiskThatFailsEndsACheckOfDamageAlone(t *testing.T) {
-	mem := vfstest.NewMem()
-	db := storetest.Open(t, "db", storetest.Tiny(mem))
-	must(t, errors.Join(db.Put([]byte("a"), nil), db.Flush(t.Context()), db.Put([]byte("b"), nil)))
-	killed := mem.Kill()
-	must(t, db.Close())
-	for _, table := range storetest.Recorded(t, killed, "db").Version.Tables() {
-		storetest.Rewrite(t, killed, filename.Make("db", filename.Table, table.Number), func(b []byte) []byte {
-			b[0]++
-			return b
-		})
-	}
+	killed := damagedWithLog(t)
 	failed := errors.New("the disk fails")
 	for _, fails := range []struct {
 		kind vfstest.OpKind // 0 if none does

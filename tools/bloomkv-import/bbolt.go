@@ -88,9 +88,9 @@ func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byt
 	return true
 }
 
-// structure verifies the structure of the file, for which bbolt has no checksums, before a cursor follows it: a cursor
-// in a circle of pages takes memory until there is none. It ends at the first error, for the same reason; bbolt may
-// then still read the file, which is left open until the process ends.
+// structure verifies the structure of the file, for which bbolt has no checksums. A cursor that follows a circle of
+// pages would take all memory, and so might a check that goes on after its first error. bbolt may still read the file
+// after structure has returned, so the file stays open until the process ends.
 func (s *bboltSource) structure() error {
 	err, damaged := <-s.tx.Check()
 	if damaged {
