@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -21,6 +22,7 @@ func key(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 // TestTheStoreInOneReading leads a store through its life: it is written, read, compacted, copied, closed and opened
 // again. A map holds the expected contents.
 func TestTheStoreInOneReading(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	must := func(err error) {
 		t.Helper()
 		must(t, err)

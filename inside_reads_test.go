@@ -128,6 +128,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 // TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe counts reads of files, while
 // TestAbsentKeysWasteNoMoreReadsThanPromised uses the store's own metrics.
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const n = 12000
 	lookups := max(storetest.AtStride(100)*1500, 3*n) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
@@ -168,13 +169,13 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 				}
 			}
 			if limit := 1.15 * promise * float64(lookups); float64(read) > limit || read == 0 &&
-				!storetest.RaceEnabled {
+				!testkit.RaceEnabled {
 				t.Errorf("%d of %d lookups read a file, want at least one and at most %.0f", read, lookups, limit)
 			}
 
 			puts := 0
 			for i := range uint64(n) {
-				if i%8 == 0 && storetest.RaceEnabled {
+				if i%8 == 0 && testkit.RaceEnabled {
 					continue
 				}
 				if ok, err := db.PutIfAbsent(shape.Key(i*2+1), []byte("new")); !ok || err != nil {
@@ -317,6 +318,7 @@ func (s *traced) get(k []byte) error {
 // TestTracesAddUpToTheMetrics looks up keys of all kinds in stores that were just opened, in loaded stores, without a
 // cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	mem := vfstest.NewMem()
 	options, want := storetest.Layered(t, mem)
 	var memory bloomkv.Batch

@@ -3,9 +3,12 @@ package bloom
 import (
 	"math"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestScalableKeepsItsRate(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const keys, rate = 200_000, 0.01
 	s := must(NewScalable(Options{Rate: rate, Seed: testSeed}))
 	for n := 0; n < keys; {

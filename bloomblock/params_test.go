@@ -8,9 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestTableIsWhatTheFormulaSays(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	rows := table[:]
 	best := 1.0
 	for bits := minUnitBits; bits <= maxUnitBits; bits += minUnitBits {
@@ -48,6 +51,7 @@ func TestTableWasMeasured(t *testing.T) {
 }
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	bits, factor := 0.0, 0.9
 	if testing.Short() {
 		factor = 0.6

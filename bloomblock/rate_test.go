@@ -3,9 +3,12 @@ package bloomblock
 import (
 	"math"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestTheQuickRateHasFiveDigits(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	tested, worst := 0, 0.0
 	for k := 1; k <= MaxProbes; k++ {
 		for _, blocks := range []uint64{1, 3, 100, 1 << 20} {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // An entry is one of a directory as its fields, so that a test can change them one by one, lengths too.
@@ -628,6 +629,7 @@ func changedPatch(t *testing.T, older, newer *Digest, untouched map[string][]int
 
 // TestChangedFieldsDenyNoKeyOfOtherParts runs random programs of a few changes.
 func TestChangedFieldsDenyNoKeyOfOtherParts(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	d := sample(t)
 	older, newer := patchSample(t)
 	untouched := keysOf(d, older, newer)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestTheRateIsThatOfItsRuns makes digests of four runs, from many keys to few, under many seeds. The rate of their
 // bits varies with the seed; its mean is at most the promised rate, and close to it where there are many keys. The
 // measured rate is that of the bits.
 func TestTheRateIsThatOfItsRuns(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	seeds, positives := 15, 10_000
 	if testing.Short() {
 		seeds, positives = 5, 2000

@@ -27,7 +27,7 @@ import (
 // or file of the store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 16
-	if storetest.RaceEnabled {
+	if testkit.RaceEnabled {
 		rounds = 8
 	}
 	var flushes, compactions uint64 // before Close

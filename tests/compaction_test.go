@@ -121,6 +121,7 @@ func (l *listener) merged(t *testing.T) (merge bloomkv.CompactionInfo) {
 
 // TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		o := &bloomkv.Options{FS: vfstest.NewMem(), FilterKind: kind}
 		l := listen(o)
@@ -374,6 +375,7 @@ func sound(t *testing.T, db *bloomkv.DB) error {
 
 // TestShortSessionsKeepFewFiles opens a store, writes one key and closes it, as a cron job or the tool's put does.
 func TestShortSessionsKeepFewFiles(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	sessions := 400
 	if testing.Short() {
 		sessions = 100
@@ -412,6 +414,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 
 // TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables keeps the store open.
 func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	flushes := 300
 	if testing.Short() {
 		flushes = 100
@@ -464,6 +467,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 
 // TestSmallTablesAreJoinedOnceAStoreIsOpen makes tables that only become small by a larger TableSize.
 func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	mem := vfstest.NewMem()
 	o := &bloomkv.Options{
 		FS: mem, Durability: bloomkv.DurabilityNoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
@@ -595,6 +599,7 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 }
 
 func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	manifests := 0
 	opts := storetest.Small(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpCreate && strings.Contains(op.Name, "MANIFEST-") {

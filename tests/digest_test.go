@@ -89,6 +89,7 @@ func falsePositives(t *testing.T, d *digest.Digest, n uint64, some int) (asked, 
 // TestADigestKeepsThePromiseOfItsRate makes digests of four runs: with the store's filters, with fewer units of them,
 // and rebuilt. It reads the filters alone unless it is rebuilt.
 func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	n := uint64(storetest.AtStride(*digestKeys))
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		t.Run(fmt.Sprint("kind ", kind), func(t *testing.T) {
@@ -141,6 +142,7 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 
 // TestAPatchIsTheSizeOfWhatIsNew flushes keys into a store, and brings an older digest up to date.
 func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	n := uint64(*digestKeys)
 	db := digestStore(t, &bloomkv.Options{FS: vfstest.NewMem()}, n)
 	defer db.Close()
@@ -340,6 +342,7 @@ func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
 // TestADigestOfADamagedStoreDeniesNoKey flips bytes in a table before the store is opened. A damaged filter answers
 // maybe and is reported; damage elsewhere in the tail is an error.
 func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const n = 2000
 	fsys := vfstest.NewMem()
 	db := digestStore(t, &bloomkv.Options{FS: fsys, FilterSeed: 1, FilterFPR: 0.001}, n)

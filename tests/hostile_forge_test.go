@@ -20,6 +20,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -629,6 +630,7 @@ func writeFiles(fsys vfs.FS, dir string, files map[string][]byte) error {
 }
 
 func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, kind := range hostileKinds {
 		s := kind.store(t)
 		inParts, pages := false, false

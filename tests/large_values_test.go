@@ -15,7 +15,7 @@ import (
 // TestLargeValuesAreCopiedOnce counts what operations with one large value allocate in the heap, per byte of the value.
 // The memtable has it too, outside of the heap.
 func TestLargeValuesAreCopiedOnce(t *testing.T) {
-	if storetest.RaceEnabled {
+	if testkit.RaceEnabled {
 		t.Skip("all memory is in the heap")
 	}
 	const size = 16 << 20
@@ -86,6 +86,7 @@ func TestALargePutIsSyncedIfTheOptionsSaySo(t *testing.T) {
 
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const size = 16 << 20
 	db := storetest.Open(t, t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
 	value := bytes.Repeat([]byte("0123456789abcdef"), size/16)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -24,7 +25,7 @@ var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of thi
 // TestTheStoreBehavesLikeAMap runs random programs on a store and on a map. A failure prints its seed.
 func TestTheStoreBehavesLikeAMap(t *testing.T) {
 	sequences, operations := storetest.Seeds(300), 2000
-	if storetest.RaceEnabled {
+	if testkit.RaceEnabled {
 		operations = 500
 	}
 	const workers = 8

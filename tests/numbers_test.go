@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/tree"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -270,6 +271,7 @@ func numberedOptions(fsys vfs.FS) *bloomkv.Options {
 // tables than an edit reserves numbers, and before an edit names one. The store is opened as after a crash: nothing is
 // lost, and the unnamed files are removed.
 func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
 		t.Helper()
 		var left []*vfstest.Mem

@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -33,9 +34,10 @@ var places = []struct {
 // TestScansOfAbsentPrefixesReadNoBlock counts the scans of absent prefixes that read a data block, in every state of
 // the tree. They may be at most 1.15 × FilterFPR of all scans, plus five standard deviations.
 func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const prefixes = 20_000
 	scans := 20_000
-	if storetest.RaceEnabled {
+	if testkit.RaceEnabled {
 		scans = 2000
 	}
 	storetest.Uncached(t)

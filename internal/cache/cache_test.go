@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // fill writes the content that intact expects in block i.
@@ -62,6 +63,7 @@ func TestClassesHoldWhatTheyAreAskedFor(t *testing.T) {
 }
 
 func TestTheCapacityIsABound(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, capacity := range []int64{0, 1, 100 << 10, 1 << 20, 8 << 20} {
 		d := new(epoch.Domain)
 		c := New(capacity, d)

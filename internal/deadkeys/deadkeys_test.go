@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // report reports [lo, hi) as of seq.
@@ -132,6 +133,7 @@ func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 
 // TestRangesAgreeWithAModel compares with a set of dead keys, from one cursor's moment on.
 func TestRangesAgreeWithAModel(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var d Ranges

@@ -13,6 +13,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // visible returns the entries that a cursor at seq should show.
@@ -94,6 +95,7 @@ func inOrder(n, percent int) func(*rand.Rand) []byte {
 }
 
 func TestMovesAgainstASortedSlice(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	number := func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }
 	for _, shape := range []struct {
 		name   string

@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // crowding are sets of hashes that an adversary would choose.
@@ -24,6 +25,7 @@ var crowding = []struct {
 }
 
 func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	keys := 5000
 	if testing.Short() {
 		keys /= 4
@@ -110,6 +112,7 @@ func TestABatchOverwritesAKeyThatItAdded(t *testing.T) {
 
 // The limits of a search: slots looked at, and keys compared.
 func TestASearchOfTheIndexIsBounded(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, set := range crowding {
 		x := newIndex(0, new(arena))
 		for i := range 20_000 {

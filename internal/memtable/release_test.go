@@ -7,6 +7,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // newTable returns a table outside the collector's heap, which the test releases at its end.
@@ -25,6 +26,7 @@ func newTable(t *testing.T, prefix []byte, keys int) *Table {
 }
 
 func TestAReleasedTableGivesItsMemoryToTheNextOne(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	pool := NewMemory()
 	defer pool.Trim(0)
 	lent := int64(0)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // counted returns the bytes that are lent, those in memory, and those of slabs. It checks that they agree.
@@ -62,6 +64,7 @@ func TestABufferHasItsSize(t *testing.T) {
 }
 
 func TestFramesAreApartAndComeBack(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	a := NewFrames()
 	const limit = 10 << 20
 	a.SetLimit(limit)

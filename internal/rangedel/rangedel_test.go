@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // parse reads tombstones or fragments written as "a-c@3,7 c-∞@9". The start "^" is nil.
@@ -375,6 +376,7 @@ func TestTombstonesOverEachOtherTakeTheMemoryOfTheirEdges(t *testing.T) {
 
 // TestAnIndexFindsWhatCoversAKey compares indexes of tombstones that are not cut with a check of each tombstone.
 func TestAnIndexFindsWhatCoversAKey(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	key := func(i int) []byte { return []byte{byte(i)} }
 	for range 300 {

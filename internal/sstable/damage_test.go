@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // smallDels holds the range tombstones of small.
@@ -121,6 +122,7 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 }
 
 func TestEveryFlippedByteIsSeen(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, o := range []struct {
 		codec    Codec
 		partSize int
@@ -149,6 +151,7 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 }
 
 func TestEveryTruncationIsSeen(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for partSize := range 2 {
 		file, info, kvs := smallWith(t, S2, partSize)
 		for n := range file {
@@ -277,6 +280,7 @@ func TestNoFailedWriteOfATableIsLost(t *testing.T) {
 
 // TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
 func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	must(t, err)
 	var kvs []kv

@@ -12,6 +12,7 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func FuzzBlock(f *testing.F) {
@@ -208,6 +209,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for partSize, c := range []Codec{None, Zstd, None} {
 		file, _, _ := smallWith(t, c, partSize&2)
 		for i := 0; i < len(file); i += stride() {

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A manyTable is a table for GetMany: its file, its facts in the manifest, and keys that a lookup may ask for.
@@ -104,6 +105,7 @@ func (m *manyTable) key(rng *rand.Rand) string {
 }
 
 func TestGetManyAnswersAsGetDoes(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	tables := manyTables(t)
 	damaged, continued := 0, 0
 	for capacity, rounds := range map[int64]int{1 << 30: 400, 300 << 10: 60} {

@@ -9,11 +9,13 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestFiltersAreAskedInTheirFiles asks filters of all kinds of which nothing is in memory: no key of the table is
 // denied, absent keys pass at the promised rate, and each answer takes as many pages as the filter has steps.
 func TestFiltersAreAskedInTheirFiles(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01)
 	must(t, err)
 	split, err := bloomblock.ParamsSplit(3, 0.01)
@@ -70,7 +72,7 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(100, func() {
 			_, _, _ = r.AskFile(12345, new(Stats))
-		}); n > 0 && !raceEnabled {
+		}); n > 0 && !testkit.RaceEnabled {
 			t.Errorf("%s: %v allocations for an answer", c.name, n)
 		}
 		r.AskInFile(false)
@@ -83,6 +85,7 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 // TestUnitsInMemoryAreNotAskedInTheFile has each form of filters in memory, and counts the pages that are asked for the
 // keys that it lets through: as many as the form says. A key of the table is asked in each unit that is not whole.
 func TestUnitsInMemoryAreNotAskedInTheFile(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	split, err := bloomblock.ParamsSplit(3, 0.01)
 	must(t, err)
 	kvs := numbers(0, 20_000)

@@ -16,6 +16,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A way is how a table in place is read.
@@ -94,7 +95,7 @@ func TestALookupInPlaceUsesOnePartAndOneBlock(t *testing.T) {
 }
 
 func TestALookupInPlaceAllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if testkit.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	defer cache.Testing.Store(cache.Testing.Swap(nil))

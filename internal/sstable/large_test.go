@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // largeEntries have values around the size from which they are not copied, and small ones before, between and behind.
@@ -75,7 +76,7 @@ func TestLargeValuesAreNotCopiedIntoTheHeap(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		// Under the race detector, both buffers of the compression are in the heap.
-		if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(value))/2 && (codec == None || !raceEnabled) {
+		if n := after.TotalAlloc - before.TotalAlloc; n > uint64(len(value))/2 && (codec == None || !testkit.RaceEnabled) {
 			t.Errorf("%v: %d bytes were allocated for 4 values of %d", codec, n, len(value))
 		}
 	}

@@ -7,9 +7,11 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestASequenceOfTheManifestCountsAndNotTheFiles(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const seq = 1000
 	for name, kvs := range shapes() {
 		unique := kvs[:0:0]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 var prefixRules = []PrefixRule{
@@ -274,6 +275,7 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 
 // TestNoFlippedBitOfAPrefixFilterDeniesAPrefix flips each bit of the block, and of its description in the properties.
 func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	must(t, err)
 	rule := PrefixLen(6)

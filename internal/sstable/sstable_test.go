@@ -21,6 +21,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A kv is one version and its value.
@@ -197,6 +198,7 @@ func shapes() map[string][]kv {
 }
 
 func TestTableAnswersAsAMapDoes(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for name, kvs := range shapes() {
 		for _, o := range []WriterOptions{
 			{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.1, 0.001)},

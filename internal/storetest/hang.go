@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A hanging test ends the run with its name and the stacks of all goroutines, minutes before the timeout of go test. A
@@ -30,7 +32,7 @@ func watchForHangs(stop <-chan struct{}) {
 		return
 	}
 	limit := hangTime
-	if RaceEnabled || *Long > 1 {
+	if testkit.RaceEnabled || *Long > 1 {
 		limit *= 10
 	}
 	tick := time.NewTicker(time.Second)

@@ -1,12 +1,16 @@
 package storetest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
+)
 
 // AtStride returns n, or a small part of it if tests are short, and a smaller one under the race detector, which is
 // slow.
 func AtStride(n int) int {
 	switch {
-	case RaceEnabled:
+	case testkit.RaceEnabled:
 		return max(1, n/60)
 	case testing.Short():
 		return max(1, n/20)

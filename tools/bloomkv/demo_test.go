@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/workload"
 )
@@ -30,6 +31,7 @@ func demoLines(t *testing.T, n int) string {
 }
 
 func TestDemoKeepsItsPromise(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	keep := filepath.Join(t.TempDir(), "kept")
 	data := demoLines(t, 6000)
 	absents := 200_000
@@ -99,6 +101,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 }
 
 func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "20000")
 	for _, want := range []string{

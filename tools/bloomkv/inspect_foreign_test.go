@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // TestFlagsForTablesOfOtherStores checks which flags apply to them. An encrypted one is not damaged.
 func TestFlagsForTablesOfOtherStores(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	samples := filepath.Join("..", "internal", "foreign", "testdata")
 	table := filepath.Join(samples, "goleveldb.ldb")
 	for _, flag := range []string{"--verify", "--hex", "--entries", "--what-if=fpr=1"} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -27,6 +28,7 @@ func shortStore(t *testing.T) (dir string) {
 }
 
 func TestInspectAndStatsSayWhatMemoryKeeps(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	dir := shortStore(t)
 	t.Run("inspect", func(t *testing.T) { inspectSaysWhatMemoryKeeps(t, dir) })
 	t.Run("stats", func(t *testing.T) { statsSaysWhatMemoryKeeps(t, dir) })

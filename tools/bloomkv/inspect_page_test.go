@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
@@ -119,6 +120,7 @@ func ungrouped(text string) string {
 }
 
 func TestThePageFlagsWhatIsOff(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const n = 20_000
 	table := glob(t, newStore(t, manyLines(n)), "*.sst")
 	half := faulty(t, table, func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
@@ -198,6 +200,7 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 }
 
 func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	dir := treeStore(t, bloomkv.Options{})
 	tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
 	out := t.TempDir()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -44,6 +45,7 @@ func inspectTable(t *testing.T, table string, args ...string) (r result, facts i
 }
 
 func TestPrefixFiltersAreVerified(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {
 		dir, table := prefixStore(t, flags...)
 		r, facts := inspectTable(t, table, "--verify")
@@ -119,6 +121,7 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 }
 
 func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	dir, table := prefixStore(t)
 	_, prefixes, err := inspect.ReadFilters(table)
 	must(t, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -31,6 +32,7 @@ func oddStore(t *testing.T) string {
 }
 
 func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	dir := oddStore(t)
 	table := sstFiles(t, dir)[0]
 	printed := map[string]string{} // by a command that prints keys

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -70,6 +71,7 @@ func TestOfEqualKeysTheLastCounts(t *testing.T) {
 }
 
 func TestLoadReadsWhatDumpWrote(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	rng := rand.New(rand.NewPCG(7, 7))
 	want := make(map[string]string)
 	first := filepath.Join(t.TempDir(), "store")

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -32,6 +33,7 @@ func treeOf(t *testing.T, dir string) []string {
 }
 
 func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	manyAndABadOne := manyLines(200_000) + "bad\n" // flushes before the bad line
 	for _, c := range []struct {
 		name, in, err string

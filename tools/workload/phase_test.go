@@ -778,7 +778,7 @@ func (o *oracle) Scan(from []byte, limit int, each func(key, value []byte) error
 }
 
 func TestAPhaseAllocatesNextToNothingItself(t *testing.T) {
-	if raceEnabled {
+	if testkit.RaceEnabled {
 		t.Skip("the race detector allocates")
 	}
 	set := generated(t, Decimal, 10_000, 100)

@@ -1,4 +1,4 @@
-//go:build !race && !386 && !arm
+//go:build !386 && !arm
 
 package inspect_test
 

@@ -1,6 +1,6 @@
-//go:build race
+//go:build !race
 
-package storetest
+package testkit
 
 // RaceEnabled is true under the race detector, where slow tests run a part of their cases.
-const RaceEnabled = true
+const RaceEnabled = false
