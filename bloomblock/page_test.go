@@ -138,7 +138,7 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 	testkit.InOneGoroutine(t)
 	split, err := ParamsSplit(3, 0.0086)
 	must(t, err)
-	step := uint64(20)
+	step := uint64(8)
 	if testing.Short() {
 		step = 4
 	}

@@ -52,7 +52,7 @@ func TestTableWasMeasured(t *testing.T) {
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
 	testkit.InOneGoroutine(t)
-	bits, factor := 0.0, 0.9
+	bits, factor := 0.0, 0.8
 	if testing.Short() {
 		factor = 0.6
 	}

@@ -62,7 +62,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	c.clone("the end")
 	c.mu.Unlock()
 	must(t, db.Close())
-	c.verifyAll(t, 500/storetest.AtStride(500), 29)
+	c.verifyAll(t, storetest.Stride(), 29)
 }
 
 // TestACrashUnderManyWriters writes from several goroutines. A prefix of each one's commits must survive, and a commit
@@ -142,7 +142,7 @@ func TestACrashUnderManyWriters(t *testing.T) {
 	must(t, db.Close())
 	for n := range len(found) {
 		s := &found[n]
-		if n%(1000/storetest.AtStride(1000)) > 0 {
+		if n%storetest.Stride() > 0 {
 			continue
 		}
 		db, err := bloomkv.Open("db", storetest.Tiny(s.fs))

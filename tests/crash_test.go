@@ -569,7 +569,7 @@ func TestEveryCrashLeavesAPrefixOfTheCommits(t *testing.T) {
 			c.mu.Lock()
 			c.clone("the end")
 			c.mu.Unlock()
-			c.verifyAll(t, 1000/storetest.AtStride(1000), 24)
+			c.verifyAll(t, storetest.Stride(), 24)
 			if c.promised == 0 {
 				t.Error("no DurableMark promised more than the writes")
 			}

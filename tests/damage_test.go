@@ -243,7 +243,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 					end = len(written(b))
 				}
 				for at := range b {
-					stride := 100 / storetest.AtStride(100)
+					stride := storetest.Stride()
 					if at < int(blocks[file]) {
 						stride = max(stride, 7)
 					}

@@ -18,7 +18,7 @@ func AtStride(n int) int {
 	return n
 }
 
-// Seeds returns how many cases a test draws at random, where n find much: Long times n in a long run, a third of n in
+// Seeds returns how many cases a test draws at random, where n find much: Long times n in a long run, a quarter of n in
 // an ordinary one, and a small part as AtStride does.
 func Seeds(n int) int {
 	if part := AtStride(n); part < n {
@@ -26,5 +26,20 @@ func Seeds(n int) int {
 	} else if *Long > 1 {
 		return n * *Long
 	}
-	return (n + 2) / 3
+	return (n + 3) / 4
+}
+
+// Stride returns how many places a test that fails, damages or crashes at each in turn goes on by. In a long run it is
+// each place, in an ordinary one every fifth. No stride has a factor in common with the six states that each crash
+// leaves, so that all of their kinds come in turn.
+func Stride() int {
+	switch {
+	case testkit.RaceEnabled:
+		return 61
+	case testing.Short():
+		return 25
+	case *Long > 1:
+		return 1
+	}
+	return 5
 }
