@@ -932,6 +932,23 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 		if got := s.table.Keys.Bytes(); got != s.whole || !s.Planned(s.tree.Load()) {
 			t.Errorf("%d bytes of the filter are in memory, want all %d", got, s.whole)
 		}
+
+		for _, left := range []int64{0, s.whole * 3 / 2} {
+			take(p, left)
+			p.Rebalance()
+		}
+		s.fail = errors.New("no read")
+		s.Restore(t.Context())
+		if s.Planned(s.tree.Load()) {
+			t.Error("no read has failed")
+		}
+		must(t, s.Leave(s.tree.Load()))
+		owed := s.owed.Load()
+		time.Sleep(2 * mostPause)
+		synctest.Wait()
+		if s.owed.Load() != owed {
+			t.Error("filters of a closed store are tried again")
+		}
 	})
 }
 

@@ -62,6 +62,9 @@ func (p *Pool) Join(c Config) (*Share, error) {
 // Leave returns everything to the pool. s is the last state of the store's tree, or nil. A scan that is still running
 // finds its tables closed; the blocks that it holds go back to the pool when it releases them.
 func (b *Share) Leave(s *tree.State) error {
+	if b.again != nil {
+		b.again.Stop() // it would keep the closed store in memory
+	}
 	err := b.tree.Files.Close()
 	if s != nil {
 		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Close() })
