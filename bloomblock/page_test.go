@@ -138,10 +138,6 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 	testkit.InOneGoroutine(t)
 	split, err := ParamsSplit(3, 0.0086)
 	must(t, err)
-	step := uint64(8)
-	if testing.Short() {
-		step = 4
-	}
 	for name, p := range map[string]Params{
 		"equal units":       split,
 		"exact equal units": paramsOf(t, Unit{3.5, 2}, Unit{3.5, 2}, Unit{3.5, 2}),
@@ -150,7 +146,7 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 		"a full unit":       paramsOf(t, Unit{10, 4}, Unit{0.5, 8}),
 		"a lower rate":      paramsOf(t, Unit{4.5, 3}, Unit{4.5, 3}, Unit{4.5, 3}),
 	} {
-		for pages := uint64(2); pages < 400; pages += 1 + pages/step {
+		for pages := uint64(2); pages < 400; pages += 1 + pages/4 {
 			n := uint64(float64(pages*pageBlocks*blockBits) / p.BitsPerKey())
 			h := p.SideBySide().Header(n)
 			if !h.sideBySide() {

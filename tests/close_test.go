@@ -28,7 +28,7 @@ import (
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 16
 	if testkit.RaceEnabled {
-		rounds = 8
+		rounds = 4
 	}
 	var flushes, compactions uint64 // before Close
 	begun, during := int64(0), int64(0)

@@ -248,6 +248,7 @@ func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 // TestALargeMergeIsCarriedOutInSlices loads keys in a random order: no compaction then takes much space beside the
 // tree.
 func TestALargeMergeIsCarriedOutInSlices(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	o := storetest.Small(vfstest.NewMem())
 	o.Compression, o.MemtableSize, o.BaseLevelSize = bloomkv.CompressionNone, 256<<10, 64<<20
 	o.Compactions = 1 // so that each run makes the same tree

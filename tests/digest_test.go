@@ -192,6 +192,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 // TestADigestFollowsTheStore compares digests with the store through writes, deletes of keys and ranges, flushes,
 // compactions and a reopen. A copy is kept up to date by patches alone.
 func TestADigestFollowsTheStore(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)

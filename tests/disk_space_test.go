@@ -270,6 +270,7 @@ func (d *fullDisk) FreeSpace(string) (uint64, error) { return uint64(max(d.free(
 // TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied writes or deletes single keys until the disk is full. The write that
 // does not fit is refused and nothing else is lost, the store opens again after a crash, and a range delete empties it.
 func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 	const keys = 5000
 	random := make([]byte, 100*keys) // values that do not compress

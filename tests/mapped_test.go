@@ -19,6 +19,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -130,6 +131,7 @@ func wantMapped(t *testing.T, stores ...*bloomkv.DB) (mapped int64) {
 }
 
 func TestMappedBytesAreBoundedAndCounted(t *testing.T) {
+	testkit.InOneGoroutine(t)
 	const n, bound = 20_000, 512 << 10
 	for _, tt := range []struct {
 		name      string

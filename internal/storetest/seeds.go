@@ -35,7 +35,7 @@ func Seeds(n int) int {
 func Stride() int {
 	switch {
 	case testkit.RaceEnabled:
-		return 61
+		return 301
 	case testing.Short():
 		return 25
 	case *Long > 1:
