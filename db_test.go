@@ -22,7 +22,7 @@ func key(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 // TestTheStoreInOneReading leads a store through its life: it is written, read, compacted, copied, closed and opened
 // again. A map holds the expected contents.
 func TestTheStoreInOneReading(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	must := func(err error) {
 		t.Helper()
 		must(t, err)

@@ -57,7 +57,7 @@ func TestDocumentsNameWhatThereIs(t *testing.T) {
 // TestDocumentsNameFilesAndTestsThatExist checks the links of all documents, the tests and Go files that they name, and
 // the width of their lines, except for tables and links.
 func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 	tests := make(map[string]bool)
 	var documents []string
@@ -114,7 +114,7 @@ func TestDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 // TestInvariantsAreDefinedOnceAndCited checks that ARCHITECTURE.md defines each number of an invariant once, and that
 // the code cites all of them, and no others.
 func TestInvariantsAreDefinedOnceAndCited(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	text, err := os.ReadFile("ARCHITECTURE.md")
 	must(t, err)
 	defined, cited := make(map[string]int), make(map[string]bool)

@@ -258,7 +258,7 @@ func (m *answersModel) look(keys [][]byte, snap *bloomkv.Snapshot) {
 // TestWhatFiltersAnswerIsCountedByTable compares exact counts over memtables, level 0, moved tables, range tombstones
 // and snapshots.
 func TestWhatFiltersAnswerIsCountedByTable(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, test := range []struct {
 		name string
 		fpr  float64

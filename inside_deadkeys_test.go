@@ -456,7 +456,7 @@ func moved(db bloomkv.Reader, o bloomkv.IterOptions, move func(it *bloomkv.Itera
 // TestAPollOfDeletedKeysStepsOverThemOnce polls a range of deleted keys, of numbers around those at which something
 // changes. Only the first poll may step over them, and each poll after it reads as many blocks for any number.
 func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	numbers := []int{
 		deadkeys.Worth, deadkeys.Worth + 1, deadkeys.Chunk - 1, deadkeys.Chunk, deadkeys.Chunk + 1,
 		2 * deadkeys.Chunk, 2*deadkeys.Chunk + deadkeys.Worth + 1, 20_000,
@@ -520,7 +520,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 
 // TestPollsOfManyRangesStepOverTheirKeysOnce polls a thousand ranges in turns.
 func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
 	const ranges, n = 1000, 2 * deadkeys.Worth
 	for i := range ranges * n {
@@ -552,7 +552,7 @@ func TestPollsOfManyRangesStepOverTheirKeysOnce(t *testing.T) {
 // TestAQueueStepsOverFewDeadKeysAPop pops the items of a queue from either end, each by an iterator and a delete, or
 // by a transaction, which may have written before, with puts at the other end, and after a reopen.
 func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, back := range []bool{false, true} {
 		for _, tx := range []string{"", "reads first", "writes first"} {
 			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}

@@ -32,7 +32,7 @@ import (
 // less. The filters in memory pass hardly more keys than the best filters of their kind and size would. The flag -long
 // multiplies keys and lookups.
 func TestThePromiseBeyondMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	n, lookups := 50_000**storetest.Long, 60_000**storetest.Long
 	for _, c := range []struct {
 		name   string
@@ -208,7 +208,7 @@ func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 // TestFiltersKeepToTheirMemoryAsTheStoreGrows grows stores until their filters have a few bits per key, and shrinks
 // them again: at rest, filters never exceed their memory, and the promised rate is kept and is the best that fits.
 func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const memory, step, steps = 64 << 10, 12_000, 6
 	lookups := 2000 * storetest.AtStride(20)
 	for _, tt := range []struct {
@@ -322,7 +322,7 @@ func poissonLimit(mean, chance float64) float64 {
 
 // TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds loads keys in order, so that no table is ever rewritten.
 func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		o := storetest.Tiny(vfstest.NewMem())
 		o.Durability, o.FilterKind = bloomkv.DurabilityNoSync, kind
@@ -356,7 +356,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 // TestABudgetHasItsFiltersBackWhenCompactReturns overwrites a store whose filters take more than half of their memory,
 // so those of a compaction's inputs and outputs do not fit at the same time. An open iterator keeps the inputs.
 func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 60_000
 	lookups := storetest.AtStride(60_000)
 	o := storetest.PlanOptions(vfstest.NewMem(), 1e-4, nil)
@@ -393,7 +393,7 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 // TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup counts the wasted reads of the lookups directly after each kind
 // of change: they keep the rate that Metrics then promises, and all filters have the units that the plan allows.
 func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 60_000
 	lookups := storetest.AtStride(60_000)
 	for _, c := range []struct {
@@ -527,7 +527,7 @@ func wastesLikeEntries(t *testing.T, db *bloomkv.DB, n, lookups int) (rate, weig
 // TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan stops a flush after readers see its table, and before the other
 // filters have made space for that of the new table.
 func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 60_000
 	o := storetest.PlanOptions(vfstest.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 })
 	db := storetest.PlanStore(t, o, n)
@@ -684,7 +684,7 @@ func TestPrefixFiltersTakeMemoryWhenTheyAreAskedAndThereIsRoom(t *testing.T) {
 
 // TestWhatIsPromisedPredictedAndMeasuredAgrees compares the three rates, with all filters and with some.
 func TestWhatIsPromisedPredictedAndMeasuredAgrees(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 20_000
 	o := storetest.Small(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.05

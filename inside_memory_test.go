@@ -248,7 +248,7 @@ func TestResourcesAreSetAloneAndMadeByNewResources(t *testing.T) {
 // lose about equally, that lookups waste what is promised then, and that all filters are loaded again when one store
 // closes.
 func TestFiltersOfAllStoresAreReducedTogether(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	r := newTestResources(t, 8<<20, 0)
 	const n = 30_000
 	var stores [2]*bloomkv.DB
@@ -582,7 +582,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 // TestReadsStayInsideTheMemoryBudget fills the cache by one iterator, and then has the parts of all indexes loaded, by
 // the iterator or by estimates of sizes.
 func TestReadsStayInsideTheMemoryBudget(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	storetest.Roomy(t)
 	const n, partly = 60_000, 20_000
 	opts := &bloomkv.Options{
@@ -627,7 +627,7 @@ func TestReadsStayInsideTheMemoryBudget(t *testing.T) {
 // TestManyLargeValuesAreNotHeldTogether looks up values of 1 MiB and of a few bytes, whose tables are written one after
 // the other.
 func TestManyLargeValuesAreNotHeldTogether(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	defer cache.Testing.Store(cache.Testing.Swap(nil)) // else a block waits to be overwritten
 	const n = 100
 	opts := &bloomkv.Options{

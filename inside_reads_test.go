@@ -128,7 +128,7 @@ func TestMayContainTouchesNoFile(t *testing.T) {
 // TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe counts reads of files, while
 // TestAbsentKeysWasteNoMoreReadsThanPromised uses the store's own metrics.
 func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 12000
 	lookups := max(storetest.AtStride(100)*1500, 3*n) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
@@ -318,7 +318,7 @@ func (s *traced) get(k []byte) error {
 // TestTracesAddUpToTheMetrics looks up keys of all kinds in stores that were just opened, in loaded stores, without a
 // cache, and without filters.
 func TestTracesAddUpToTheMetrics(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	options, want := storetest.Layered(t, mem)
 	var memory bloomkv.Batch

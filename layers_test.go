@@ -389,7 +389,7 @@ func TestTheDrawingIsADrawing(t *testing.T) {
 }
 
 func TestImportsFollowTheDrawing(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	fset := token.NewFileSet()
 	used := make(map[[2]string]bool)    // by importing room and imported room
 	entered := make(map[[2]string]bool) // by key and place of doors
@@ -511,7 +511,7 @@ func linesOf(t *testing.T, name, pattern string) (found []string) {
 }
 
 func TestFilesAreTouchedInVFSOnly(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	fset := token.NewFileSet()
 	var used []string // names of package os outside vfs, and the files of programs that touch files
 	for _, s := range parseSources(t, fset) {
@@ -548,7 +548,7 @@ func allUsed(t *testing.T, permissions, used []string) {
 // A server without limits is kept busy by clients that send nothing, and one that answers for any host is open to the
 // pages of all sites.
 func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	fset := token.NewFileSet()
 	for _, s := range parseSources(t, fset) {
 		if s.room == "internal/httpguard" {
@@ -578,7 +578,7 @@ func TestHTTPServersAreMadeInOnePlace(t *testing.T) {
 // Keys have up to 64 KiB, and an error that quotes several takes a quarter of a MiB for each. The magic of a format has
 // a fixed length.
 func TestErrorsQuoteDataByOneFunctionThatShortensIt(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	verb := regexp.MustCompile(`%[^a-zA-Z%]*q`)
 	fset := token.NewFileSet()
 	for _, s := range parseSources(t, fset) {
@@ -600,7 +600,7 @@ func TestErrorsQuoteDataByOneFunctionThatShortensIt(t *testing.T) {
 // A panic is for broken logic, never for data, and names the room that is at fault: its argument begins with a literal
 // "room: ", or the comment on its line or the line above contains "broken logic". panic(err) and the like are refused.
 func TestTheLibraryIsCalm(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	fset := token.NewFileSet()
 	var unsafely []string // the files that use package unsafe beyond sizes
 	for _, s := range parseSources(t, fset) {

@@ -54,7 +54,7 @@ func TestShapesDiffer(t *testing.T) {
 
 // In at least 95 of 100 trials each estimate is within its error.
 func TestEstimatesAreWithinTheirErrors(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	random := rand.New(rand.NewPCG(7, 8))
 	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.05, 1e-4} {

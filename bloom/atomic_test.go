@@ -15,7 +15,7 @@ import (
 func hash(i uint64) bloomblock.Hash { return bloomblock.Hash(rand.NewPCG(i, 1).Uint64()) }
 
 func TestAddedHashesAreFound(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, keys := range []int{0, 1, 2, 50, 51, 52, 1000, 50_000} {
 		for _, bits := range []float64{1, 4, 10, 20, 64} {
 			a := NewAtomicBits(keys, bits)
@@ -35,7 +35,7 @@ func TestAddedHashesAreFound(t *testing.T) {
 }
 
 func TestRateIsNearTheExactOne(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys, probes = 50_000, 400_000
 	for _, bits := range []float64{2, 5, 8, 10, 12} {
 		a := NewAtomicBits(keys, bits)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestScalableKeepsItsRate(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys, rate = 200_000, 0.01
 	s := must(NewScalable(Options{Rate: rate, Seed: testSeed}))
 	for n := 0; n < keys; {

@@ -153,7 +153,7 @@ func measure(s set, first uint64) (rate float64, asked int) {
 // The rate measured with at least 10⁴ false positives is within 3 % of the formula, three standard errors. The hashes
 // are always the same.
 func TestRatesAreThoseOfTheFormulas(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, rate := range []float64{0.1, 0.01, 0.001} {
 			f := newFilter(t, Options{Keys: *rateKeys, Rate: rate, Seed: testSeed, Layout: layout})
@@ -188,7 +188,7 @@ func TestRatesAreThoseOfTheFormulas(t *testing.T) {
 
 // Small filters keep low rates, where dependent probes would show first.
 func TestLowRatesAreKept(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, layout := range []Layout{LayoutBlocked, LayoutClassic, LayoutPartitioned} {
 		for _, tt := range []struct {
 			keys        int
@@ -268,7 +268,7 @@ func TestTheFormulaKeepsEachRate(t *testing.T) {
 
 // A filter of format version 1 misses low rates, and Rate and RateAt say by how much.
 func TestRatesOfOldPositions(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, layout := range []Layout{LayoutClassic, LayoutPartitioned} {
 		for _, tt := range []struct {
 			keys, load int
@@ -394,7 +394,7 @@ func TestBitsAreThoseOfAFilterBlock(t *testing.T) {
 // A Blocked filter takes at most 1.1 times the bits of the classic filter of its own rate; a little more between the
 // rows of the table.
 func TestMemoryIsNearThatOfClassic(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	check := func(rate, most float64) {
 		t.Helper()
 		f := newFilter(t, Options{Keys: 100_000, Rate: rate})

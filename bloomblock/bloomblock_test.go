@@ -113,7 +113,7 @@ func TestHashKeyIsXXH64(t *testing.T) {
 }
 
 func TestNoKeyIsEverDenied(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	params := []Params{{}, paramsFor(t, 0.5), paramsFor(t, 0.01), paramsFor(t, 1e-4), paramsFor(t, 1e-9)}
 	for probes := 1; probes <= MaxProbes; probes++ {
 		params = append(params, paramsOf(t, Unit{9.7, probes}, Unit{1.1, MaxProbes + 1 - probes}))
@@ -196,7 +196,7 @@ func TestMeasuredRateIsThePromisedOne(t *testing.T) {
 // TestTheRateOfOneToAMillionKeys compares the exact rate with the rate of many filters of random hashes, measured and
 // by their bits, from a single key on.
 func TestTheRateOfOneToAMillionKeys(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	p := paramsFor(t, 0.01)
 	rng := rand.New(rand.NewPCG(1, 2))
 	fewer := 1
@@ -276,7 +276,7 @@ func TestFewKeysHaveTheProbesThatTheirBitsAreWorth(t *testing.T) {
 }
 
 func TestMeasuredRateOfAMillionKeys(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys, probes = 1_000_000, 1_000_000
 	for _, p := range []Params{paramsFor(t, 0.01), paramsOf(t, Unit{6, 4}, Unit{4, 3})} {
 		f := filterOf(t, p, hashesOf(numbered, 0, keys))
@@ -598,7 +598,7 @@ func TestRatesOfFullAndEmptyBlocks(t *testing.T) {
 var many = flag.Uint64("keys", 1_000_000, "keys of the test that none of them is denied")
 
 func TestOfManyKeysNoneIsDenied(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, p := range []Params{
 		paramsFor(t, 0.00855), paramsFor(t, 1e-5), ribbonOf(t, 0.00855), ribbonOf(t, 0.1, 1e-4),
 	} {

@@ -73,7 +73,7 @@ func memory(f *Filter) (all []byte) {
 }
 
 func TestNoFormDeniesAKey(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	counts := []uint64{0, 1, 2, 3, 47, 48, 49, 50, 97, 98, 150, 300, 1000, 4999, 20_000, 100_000}
 	for name, p := range formParams(t) {
 		most := 0
@@ -116,7 +116,7 @@ func TestNoFormDeniesAKey(t *testing.T) {
 // TestTheRateOfAFormIsThatOfItsAnswers compares the rate of a form with its bits, and its bits with its answers. An odd
 // number of blocks folds to a last block of fewer keys.
 func TestTheRateOfAFormIsThatOfItsAnswers(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for name, p := range formParams(t) {
 		for _, n := range []uint64{150, 451, 3000, 50_000} {
 			h, units := unitsOf(t, blockOf(p, hashesOf(numbered, 0, n)))
@@ -145,7 +145,7 @@ func TestTheRateOfAFormIsThatOfItsAnswers(t *testing.T) {
 
 // TestTheLastBlockOfAFoldedUnitCountsLess folds three blocks to two. The rate is that of asking each of the three.
 func TestTheLastBlockOfAFoldedUnitCountsLess(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	h, units := unitsOf(t, blockOf(paramsOf(t, Unit{10.5, 7}), hashesOf(numbered, 0, 146)))
 	if h.Units[0].Blocks != 3 {
 		t.Fatalf("%d blocks, want 3", h.Units[0].Blocks)

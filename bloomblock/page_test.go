@@ -38,7 +38,7 @@ func sumsOf(tb testing.TB, h Header, block []byte) PageSums {
 }
 
 func TestAFilterAnswersInItsFileAsInMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for name, p := range formParams(t) {
 		for _, n := range []uint64{0, 1, 100, 3000, 5001, 40_000} {
 			b := Builder{Seed: 5}
@@ -78,7 +78,7 @@ func TestAFilterAnswersInItsFileAsInMemory(t *testing.T) {
 }
 
 func TestUnitsSideBySideTakeOneReadAndLittleSpace(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	three, err := ParamsSplit(3, 0.0086)
 	must(t, err)
 	for n := uint64(100); n < 300_000; n += 1 + n/5 {
@@ -135,7 +135,7 @@ func headerOfBlock(tb testing.TB, p Params, n uint64) Header {
 // TestUnitsInPartsPromiseWhatTheirBlocksKeep: shares of a part are not those of the parameters, and the promises follow
 // them. Some filters fill whole pages exactly, so that rounding adds nothing.
 func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	split, err := ParamsSplit(3, 0.0086)
 	must(t, err)
 	for name, p := range map[string]Params{
@@ -178,7 +178,7 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 
 // TestTheRateOfUnitsSideBySideIsThePromisedOne: the uneven number of keys in parts does not show.
 func TestTheRateOfUnitsSideBySideIsThePromisedOne(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, units := range [][]Unit{{{3.5, 2}, {3.5, 2}, {3, 2}}, {{8, 5}, {4, 3}}, {{2, 1}, {2, 1}, {2, 1}}} {
 		p := paramsOf(t, units...)
 		const n, probes = 100_000, 3_000_000

@@ -13,7 +13,7 @@ import (
 )
 
 func TestTableIsWhatTheFormulaSays(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	rows := table[:]
 	best := 1.0
 	for bits := minUnitBits; bits <= maxUnitBits; bits += minUnitBits {
@@ -51,7 +51,7 @@ func TestTableWasMeasured(t *testing.T) {
 }
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	bits, factor := 0.0, 0.8
 	if testing.Short() {
 		factor = 0.6

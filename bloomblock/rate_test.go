@@ -8,7 +8,7 @@ import (
 )
 
 func TestTheQuickRateHasFiveDigits(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	tested, worst := 0, 0.0
 	for k := 1; k <= MaxProbes; k++ {
 		for _, blocks := range []uint64{1, 3, 100, 1 << 20} {

@@ -21,7 +21,7 @@ func ribbonOf(tb testing.TB, rates ...float64) Params {
 // TestARibbonKeepsItsRateAndDeniesNoKey compares four rates: promised, expected from the shape, exact from the bits,
 // and measured.
 func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, n := range []uint64{0, 1, 2, 63, 64, 65, 200, 1000, 10_000, 100_000} {
 		for _, rate := range []float64{0.4, 0.1, 0.00855, 0.001, BestRibbonRate} {
 			block := blockOf(ribbonOf(t, rate), hashesOf(numbered, 0, n))
@@ -72,7 +72,7 @@ func TestAWidestRibbonThatMissesItsRateGetsMoreSlots(t *testing.T) {
 }
 
 func TestARibbonIsSmallerThanABloomFilterOrIsOne(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, rate := range []float64{0.3, 0.1, 0.05, 0.00855, 0.001, 0.0001, BestRibbonRate} {
 		bloom, err := ParamsNested(rate)
 		must(t, err)
@@ -99,7 +99,7 @@ func TestARibbonIsSmallerThanABloomFilterOrIsOne(t *testing.T) {
 // TestARibbonIsTheFirstOfNestedUnits: every number of leading units is a filter of the same keys, with the rate of the
 // plan.
 func TestARibbonIsTheFirstOfNestedUnits(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	rates := []float64{0.00855, 0.0003, 1e-6}
 	p := ribbonOf(t, rates...)
 	if !p.Ribbon() || len(p.Units()) != 3 {

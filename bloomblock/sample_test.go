@@ -253,7 +253,7 @@ func FuzzParseSample(f *testing.F) {
 // sizes, kind and state of the filter. The pairs share between none and all of the first set. The error is that of the
 // share, so relative to the first set.
 func TestOverlapIsWithinTwoHundredths(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const pairs, n = 20, 20_000
 	ribbon, err := ParamsRibbon(0.01, 0.001)
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 // bits varies with the seed; its mean is at most the promised rate, and close to it where there are many keys. The
 // measured rate is that of the bits.
 func TestTheRateIsThatOfItsRuns(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	seeds, positives := 15, 10_000
 	if testing.Short() {
 		seeds, positives = 5, 2000

@@ -484,7 +484,7 @@ func TestADirectoryInUseIsNamed(t *testing.T) {
 
 // TestFiltersOfTheNewStoreFitInTheirMemory salvages more keys than the smallest memory has good filters for.
 func TestFiltersOfTheNewStoreFitInTheirMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	o := storetest.Tiny(mem)
 	o.FilterFPR, o.FilterMemory = 0, 64<<10

@@ -125,7 +125,7 @@ func extents(t *testing.T, file []byte) (starts []int, before []int) {
 // TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
 // manifest and, if the footer is intact, without.
 func TestOneDamagedByteCostsOneBlock(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for codec, inParts := range map[sstable.Codec]bool{sstable.Zstd: false, sstable.S2: true} {
 		t.Run(fmt.Sprintf("%v, index in parts: %v", codec, inParts), func(t *testing.T) {
 			file, info, kvs := small(t, codec, inParts)
@@ -366,7 +366,7 @@ func TestATableOfTheFutureIsRefused(t *testing.T) {
 
 // TestBlocksAreFoundByTheirChecksums damages index, footer and blocks: small, large and huge ones.
 func TestBlocksAreFoundByTheirChecksums(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	var kvs []kv
 	for i := range 300 {
 		n := 100

@@ -97,7 +97,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 
 // TestACheckpointThatIsInterruptedLeavesNothing ends the context, or closes the store, at each operation.
 func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, c := range []struct {
 		name        string
 		copies      bool // the file system has no links
@@ -335,7 +335,7 @@ func TestACheckpointBesideWritersAndCompactions(t *testing.T) {
 
 // TestACrashDuringACheckpointLeavesTheWholeStoreOrNone crashes by power cut and by process death before each operation.
 func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, c := range []struct {
 		name   string
 		copies bool // the file system has no links
@@ -451,7 +451,7 @@ func wholeOrNone(fsys *vfstest.Mem, want map[string]string) (there bool, err err
 // TestCheckpointReportsFailuresAndLeavesNothing fails each operation in turn, once or permanently,
 // with an I/O error or a full disk.
 func TestCheckpointReportsFailuresAndLeavesNothing(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	source := vfstest.NewMem()
 	db, want := grown(t, source)
 	must(t, db.Close())

@@ -86,7 +86,7 @@ func TestAKeyCanBeMadeForAnyHash(t *testing.T) {
 // TestHonestLookupsWasteNoMoreBesideChosenKeys measures the wasted reads of lookups for honest absent keys in a store
 // where half or all keys were chosen to crowd its filters.
 func TestHonestLookupsWasteNoMoreBesideChosenKeys(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	keys, stride := uint64(20_000), 3
 	if *storetest.Long > 1 {
 		keys, stride = 100_000, 1

@@ -121,7 +121,7 @@ func (l *listener) merged(t *testing.T) (merge bloomkv.CompactionInfo) {
 
 // TestACompactionTellsWhatItHadPredicted has 20,000 keys and 20,000 newer ones, half of which are the same.
 func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		o := &bloomkv.Options{FS: vfstest.NewMem(), FilterKind: kind}
 		l := listen(o)
@@ -248,7 +248,7 @@ func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 // TestALargeMergeIsCarriedOutInSlices loads keys in a random order: no compaction then takes much space beside the
 // tree.
 func TestALargeMergeIsCarriedOutInSlices(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	o := storetest.Small(vfstest.NewMem())
 	o.Compression, o.MemtableSize, o.BaseLevelSize = bloomkv.CompressionNone, 256<<10, 64<<20
 	o.Compactions = 1 // so that each run makes the same tree
@@ -376,7 +376,7 @@ func sound(t *testing.T, db *bloomkv.DB) error {
 
 // TestShortSessionsKeepFewFiles opens a store, writes one key and closes it, as a cron job or the tool's put does.
 func TestShortSessionsKeepFewFiles(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	sessions := 400
 	if testing.Short() {
 		sessions = 100
@@ -415,7 +415,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 
 // TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables keeps the store open.
 func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	flushes := 300
 	if testing.Short() {
 		flushes = 100
@@ -468,7 +468,7 @@ func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 
 // TestSmallTablesAreJoinedOnceAStoreIsOpen makes tables that only become small by a larger TableSize.
 func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	o := &bloomkv.Options{
 		FS: mem, Durability: bloomkv.DurabilityNoSync, TableSize: 16 << 10, Compression: bloomkv.CompressionNone,
@@ -600,7 +600,7 @@ func TestAnInstallThatFailsLeavesNoTable(t *testing.T) {
 }
 
 func TestALargeManifestIsNotBegunAnewAtEveryEdit(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	manifests := 0
 	opts := storetest.Small(vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpCreate && strings.Contains(op.Name, "MANIFEST-") {

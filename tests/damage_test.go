@@ -210,7 +210,7 @@ func (d *damageStore) damaged(t *testing.T, file string, change func(b []byte) [
 // their files, of every table. All three stores read data blocks in the same way: in two of them it flips a part of
 // their bytes.
 func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, tt := range []struct {
 		name           string
 		closed, little bool

@@ -89,7 +89,7 @@ func falsePositives(t *testing.T, d *digest.Digest, n uint64, some int) (asked, 
 // TestADigestKeepsThePromiseOfItsRate makes digests of four runs: with the store's filters, with fewer units of them,
 // and rebuilt. It reads the filters alone unless it is rebuilt.
 func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	n := uint64(storetest.AtStride(*digestKeys))
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		t.Run(fmt.Sprint("kind ", kind), func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 
 // TestAPatchIsTheSizeOfWhatIsNew flushes keys into a store, and brings an older digest up to date.
 func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	n := uint64(*digestKeys)
 	db := digestStore(t, &bloomkv.Options{FS: vfstest.NewMem()}, n)
 	defer db.Close()
@@ -192,7 +192,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 // TestADigestFollowsTheStore compares digests with the store through writes, deletes of keys and ranges, flushes,
 // compactions and a reopen. A copy is kept up to date by patches alone.
 func TestADigestFollowsTheStore(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability = bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open("db", o)
@@ -343,7 +343,7 @@ func TestAColdDigestReadsOnlyTailsAndFilters(t *testing.T) {
 // TestADigestOfADamagedStoreDeniesNoKey flips bytes in a table before the store is opened. A damaged filter answers
 // maybe and is reported; damage elsewhere in the tail is an error.
 func TestADigestOfADamagedStoreDeniesNoKey(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 2000
 	fsys := vfstest.NewMem()
 	db := digestStore(t, &bloomkv.Options{FS: fsys, FilterSeed: 1, FilterFPR: 0.001}, n)

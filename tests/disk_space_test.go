@@ -270,7 +270,7 @@ func (d *fullDisk) FreeSpace(string) (uint64, error) { return uint64(max(d.free(
 // TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied writes or deletes single keys until the disk is full. The write that
 // does not fit is refused and nothing else is lost, the store opens again after a crash, and a range delete empties it.
 func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%08d", i) }
 	const keys = 5000
 	random := make([]byte, 100*keys) // values that do not compress
@@ -344,7 +344,7 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 // TestALogReservesNoSpaceThatItsTableNeeds fills a disk nearly with large values, for which a log reserves no space,
 // and then writes a small one. The store can be closed, and it opens again after a crash.
 func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	random := make([]byte, 160<<10)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	for size := int64(4800 << 10); size < 4928<<10; size += 32 << 10 {
@@ -377,7 +377,7 @@ func TestALogReservesNoSpaceThatItsTableNeeds(t *testing.T) {
 // TestABatchOfSmallKeysIsRefusedUnlessItsTableFits deletes keys that take 6 bytes each in the log, and in their table
 // and its filter 20, on disks of different sizes. What is taken can be written out, also after a crash.
 func TestABatchOfSmallKeysIsRefusedUnlessItsTableFits(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	var b bloomkv.Batch
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
@@ -425,7 +425,7 @@ func awaitNoLog(t *testing.T, fsys vfs.FS) {
 // TestAStoreThatTablesHaveFilledCanBeEmptied ingests or imports tables that leave some space on the disk: too little,
 // so that they are refused and nothing is left of them, or enough, so that the store opens again and can be emptied.
 func TestAStoreThatTablesHaveFilledCanBeEmptied(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	// Before it is measured what an import takes, compactions may have joined some of that.
 	const most = 96 << 10
 	ctx, random := t.Context(), make([]byte, 100<<10) // values that do not compress

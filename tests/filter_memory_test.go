@@ -15,7 +15,7 @@ import (
 )
 
 func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	for _, tt := range []struct {
 		want string
@@ -62,7 +62,7 @@ func TestMemoryForFiltersThatMakesNoSense(t *testing.T) {
 // TestFiltersAreCutWhenTheStoreIsWarm reopens a store with less memory than its filters need. Once all filters have
 // been read their sizes are known, and those that do not fit are dropped, even if the store does not change.
 func TestFiltersAreCutWhenTheStoreIsWarm(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	bloom := func(memory int64) *bloomkv.Options {
 		return storetest.PlanOptions(mem, 0, func(o *bloomkv.Options) {

@@ -630,7 +630,7 @@ func writeFiles(fsys vfs.FS, dir string, files map[string][]byte) error {
 }
 
 func TestATablePutTogetherAgainIsTheSame(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, kind := range hostileKinds {
 		s := kind.store(t)
 		inParts, pages := false, false

@@ -56,7 +56,7 @@ func (r *ingestRun) some(n int) map[string]string {
 // TestIngestedKeysLieOverOlderAndUnderNewerOnes ingests between writes of all kinds, with snapshots before and after,
 // into memory, over tables and over earlier ingests, and follows the keys to the last level and into a reopened store.
 func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	tables := 0
 	for seed := range uint64(storetest.Seeds(20)) {
 		r := &ingestRun{newSnapshotRun(t, seed), rand.New(rand.NewPCG(seed, 101))}

@@ -125,7 +125,7 @@ func readersOf(tb testing.TB, seed uint64) *modelRun {
 // FuzzIterators interprets bytes as a program that opens iterators on a store and its snapshots, moves them in every
 // order, and closes them: see modelRun.iterate.
 func FuzzIterators(f *testing.F) {
-	testkit.InOneGoroutine(f)
+	testkit.Long(f)
 	var stores []*modelRun
 	f.Cleanup(func() {
 		for _, m := range stores {
@@ -175,7 +175,7 @@ func FuzzIterators(f *testing.F) {
 // TestIteratorsOfSettledDataAgreeWithAMap walks at random over one compacted run, where most versions have no sequence
 // number and iterators step from entry to entry without a merge, and over what can lie between and above them.
 func TestIteratorsOfSettledDataAgreeWithAMap(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys = 2000
 	for _, values := range []string{"equally long", "of many lengths"} {
 		key := func(i int) []byte {

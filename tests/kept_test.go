@@ -221,7 +221,7 @@ func versionInTable(text, format string, dir int) string {
 
 // TestKeptStoresOpen opens every kept store where it is, to read, and a copy of it, to write.
 func TestKeptStoresOpen(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, dir := range keptDirs(t) {
 		files := readTree(t, dir)
 		for name, store := range storesIn(files) {
@@ -253,7 +253,7 @@ func TestKeptStoresOpen(t *testing.T) {
 // TestKeptStoresOpenWithLittleMemory does the same with memory for parts of the filters, and for none at all: then they
 // are asked in their files.
 func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, dir := range keptDirs(t) {
 		files := readTree(t, dir)
 		for name, store := range storesIn(files) {

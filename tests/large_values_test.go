@@ -86,7 +86,7 @@ func TestALargePutIsSyncedIfTheOptionsSaySo(t *testing.T) {
 
 // TestMemoryOfLargeValuesGoesBack puts values larger than the budget, each with a memtable of its own.
 func TestMemoryOfLargeValuesGoesBack(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const size = 16 << 20
 	db := storetest.Open(t, t.TempDir(), &bloomkv.Options{Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20})
 	value := bytes.Repeat([]byte("0123456789abcdef"), size/16)

@@ -131,7 +131,7 @@ func wantMapped(t *testing.T, stores ...*bloomkv.DB) (mapped int64) {
 }
 
 func TestMappedBytesAreBoundedAndCounted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n, bound = 20_000, 512 << 10
 	for _, tt := range []struct {
 		name      string

@@ -150,7 +150,7 @@ func TestReadersOfMemtablesThatComeAndGo(t *testing.T) {
 // TestAClosedStoreKeepsLittleMemory keeps stores after Close that had memtables, many tables, cached blocks and large
 // batches, and with them a closed snapshot, iterator and export of each.
 func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	storetest.Roomy(t)
 	const stores, most = 4, 48 << 10
 	heap := func() int64 {
@@ -245,7 +245,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 // TestTablesTakeTheMemoryThatIsCounted compares stores of a few tables and of many: what the many take more of the heap
 // is about what the store counts for them.
 func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const few, many = 40, 640
 	heap := func() (bytes uint64) {
 		var m runtime.MemStats

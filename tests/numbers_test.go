@@ -271,7 +271,7 @@ func numberedOptions(fsys vfs.FS) *bloomkv.Options {
 // tables than an edit reserves numbers, and before an edit names one. The store is opened as after a crash: nothing is
 // lost, and the unnamed files are removed.
 func TestACrashLeavesMoreFilesThanAnEditReserves(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	crash := func(t *testing.T, name string, n *numberWatch, want map[string]string, work func() error) {
 		t.Helper()
 		var left []*vfstest.Mem

@@ -34,7 +34,7 @@ var places = []struct {
 // TestScansOfAbsentPrefixesReadNoBlock counts the scans of absent prefixes that read a data block, in every state of
 // the tree. They may be at most 1.15 × FilterFPR of all scans, plus five standard deviations.
 func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const prefixes = 20_000
 	scans := 20_000
 	if testkit.RaceEnabled {

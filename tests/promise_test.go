@@ -43,7 +43,7 @@ var ratedShapes = []struct {
 // order, after overwrites, during a compaction, and after Compact. With -long above 1 it measures all shapes at all
 // rates with both kinds of filters and a million keys each; otherwise it measures three combinations with fewer keys.
 func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	keys, stride := 150_000, 11
 	if *storetest.Long > 1 {
 		keys, stride = 1_000_000, 1
@@ -220,7 +220,7 @@ func bitsOnDisk(m bloomkv.Metrics, keys int) float64 {
 // TestAbsentKeysWasteNoMoreReadsThanPromised counts the searches of tables that did not hold the key, before and after
 // Compact.
 func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys = 40000
 	lookups := max(storetest.AtStride(100)*2500, keys) // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
@@ -316,7 +316,7 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 // TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table, and for all together, with
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096

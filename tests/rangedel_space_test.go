@@ -198,7 +198,7 @@ func (w *wideStore) inside(db *bloomkv.DB) map[uint64]bool {
 // TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack follows a large range delete from memory to the last level, with
 // automatic compaction and with Compact.
 func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	wide := newWideStore(t)
 	for _, asked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("compaction requested: %v", asked), func(t *testing.T) {

@@ -189,7 +189,7 @@ func deletesRange(t *testing.T, lo, hi []byte, n int) error {
 // TestNoFilterHidesATombstone looks up keys of a deleted range in a store that was just opened: no tail is loaded, and
 // the filters of the tables with the tombstones, which may hold nothing else, do not contain the keys.
 func TestNoFilterHidesATombstone(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%04d", i) }
 	for _, beside := range []string{
 		"alone in their table", "beside other keys", "in the run of other tables",
@@ -303,7 +303,7 @@ func numberKey(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(
 // TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion deletes n ranges over each other, with a snapshot after each
 // that stays open, and counts the bytes of tables and of memory after a flush and after a compaction.
 func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, shape := range rangeShapes {
 		for _, n := range []int{100, 1000, 4000} {
 			db := storetest.Open(t, "db", &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync})
@@ -349,7 +349,7 @@ func TestRangeDeletesBetweenSnapshotsTakeSpaceInProportion(t *testing.T) {
 // TestEverySnapshotReadsRightBetweenManyRangeDeletes compares many snapshots, between range deletes over each other
 // and puts, with maps: in memory, in tables, compacted, while snapshots are closed, and in what is made of the store.
 func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	stores, overlapped := 0, 0
 	for of, shape := range rangeShapes {
 		for seed := range uint64(max(1, storetest.AtStride(3))) {

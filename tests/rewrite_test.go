@@ -25,7 +25,7 @@ func tableFileNames(db *bloomkv.DB) (names []string) {
 // Compact, Metrics shows how many tables are off the plan; afterwards the promise holds from the first lookup on, and a
 // second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 40_000
 	lookups := storetest.AtStride(200_000)
 	ribbon := func(o *bloomkv.Options) { o.FilterKind = bloomkv.FilterRibbon }
@@ -150,7 +150,7 @@ func scanAbsent(t *testing.T, db *bloomkv.DB, rule bloomkv.PrefixRule, scans int
 
 // TestCompactLeavesFiltersWhoseUnitsFitLessMemory: two of three units keep the new plan's promise and fit in memory.
 func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	options := func(memory int64) *bloomkv.Options {
 		return storetest.PlanOptions(mem, 0, func(o *bloomkv.Options) { o.FilterMemory = memory })
@@ -169,7 +169,7 @@ func TestCompactLeavesFiltersWhoseUnitsFitLessMemory(t *testing.T) {
 
 // TestCompactLeavesTablesThatAreUpToPlan compacts one half of a store, and then all of it.
 func TestCompactLeavesTablesThatAreUpToPlan(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	const n = 20_000
 	db := storetest.PlanStore(t, storetest.PlanOptions(mem, 0.1, nil), n)
@@ -317,7 +317,7 @@ func TestCompactMendsADamagedFilter(t *testing.T) {
 // TestRewriteIsForWhatNoFilterTells changes compression and block size: Compact rewrites all
 // tables with Rewrite alone.
 func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	const n = 20_000
 	db := storetest.PlanStore(t, storetest.PlanOptions(mem, 0.01, nil), n)

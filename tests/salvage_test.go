@@ -389,7 +389,7 @@ var everywhere = flag.Bool("everywhere", false, "salvage a store with damage at 
 // TestSalvageLosesOnlyWhatDamagedBlocksHeld flips a bit in bytes of every file of a store, truncates files and removes
 // them. Everything outside of damaged blocks must be in the new store.
 func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, closed := range []bool{true, false} {
 		t.Run(fmt.Sprintf("closed %v", closed), func(t *testing.T) {
 			d := newSalvageStore(t, closed)
@@ -448,7 +448,7 @@ func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
 // checksums. What Salvage makes of it is sound, opens, takes a write, and has all data where the number says nothing
 // about data.
 func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	numbers := []uint64{
 		0, 1, manifest.MaxFile, manifest.MaxFile + 1, uint64(manifest.MaxWrite), uint64(manifest.MaxWrite) + 1,
 		uint64(manifest.MaxSeq), uint64(manifest.MaxSeq) + 1, uint64(ikey.MaxSeq), uint64(ikey.MaxSeq) + 1,

@@ -79,7 +79,7 @@ func (r *scopeRun) put(key string) error {
 // program's last operation began, power fails, in a copy: the copy has what was there after the operations that had
 // returned, or after one more. Crashes before that are those of shorter programs.
 func TestEveryShortProgramSurvivesEveryCrash(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for first := range scopeOps {
 		t.Run(scopeOps[first].name, func(t *testing.T) {
 			t.Parallel()

@@ -595,7 +595,7 @@ func TestAPromiseIsReportedIfItIsMissedByASixteenth(t *testing.T) {
 // TestReplacedFiltersTakeLittleMemory takes three quarters of the memory of filters. Those that are replaced stay until
 // the collector has run, so that not all may be replaced at once.
 func TestReplacedFiltersTakeLittleMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const memory = mib
 	p := NewPool(memory, 64)
 	var stores []*testStore

@@ -63,7 +63,7 @@ func TestClassesHoldWhatTheyAreAskedFor(t *testing.T) {
 }
 
 func TestTheCapacityIsABound(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, capacity := range []int64{0, 1, 100 << 10, 1 << 20, 8 << 20} {
 		d := new(epoch.Domain)
 		c := New(capacity, d)

@@ -42,7 +42,7 @@ func newTrialCache() *Cache { return New(trialBlocks*(4096+header), new(epoch.Do
 // Keys with a Zipf distribution are in random blocks. The best that a cache can do is to keep the most popular blocks;
 // the clock algorithm misses 1.23 times as often.
 func TestPopularBlocksStay(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const keys, perBlock = 1_000_000, 34
 	random := rand.New(rand.NewPCG(1, 2))
 	order := random.Perm(keys)
@@ -71,7 +71,7 @@ func TestPopularBlocksStay(t *testing.T) {
 
 // The block that is asked for most moves on, as in a store that is asked for what was written last.
 func TestNewPopularBlocksComeIn(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	slots := make([]Slot, 30_000)
 	newest := 0

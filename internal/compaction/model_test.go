@@ -333,7 +333,7 @@ func (w *world) step() {
 // TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	n := 300 * *long
 	if testing.Short() {
 		n /= 5

@@ -102,7 +102,7 @@ func mustPredict(t *testing.T, res Result) {
 // TestACompactionIsPredicted merges two runs. The smaller one shares some of its keys with the larger one, spread
 // evenly over it. Each of them is the newer one once.
 func TestACompactionIsPredicted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, c := range []struct{ small, ratio int }{{20_000, 1}, {6000, 10}, {2000, 100}} {
 		for _, shared := range []int{0, 10, 50, 100} { // percent of the smaller one
 			for _, newer := range []string{"smaller", "larger"} {
@@ -138,7 +138,7 @@ func TestACompactionIsPredicted(t *testing.T) {
 
 // TestACompactionOfManyRunsIsPredicted merges eight runs of random keys with a large one, as compactions of level 0 do.
 func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	d := newDisk(t)
 	env := d.predicting(256 << 10)
 	rng := rand.New(rand.NewPCG(3, 3))
@@ -154,7 +154,7 @@ func TestACompactionOfManyRunsIsPredicted(t *testing.T) {
 }
 
 func TestTombstonesArePredicted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, c := range []struct {
 		name      string
 		snapshots []ikey.Seq
@@ -252,7 +252,7 @@ func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 // TestOutputsAreEquallyLarge merges inputs that would leave a small last table if all others had the largest size; so
 // would each half of them.
 func TestOutputsAreEquallyLarge(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	d := newDisk(t)
 	env := d.predicting(64 << 10)
 	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 100_000, 1, 0})

@@ -116,7 +116,7 @@ func (g *grove) carry(p *Plan) {
 // TestSmallFlushesLeaveFewTablesAndAreRarelyRewritten flushes a few keys at a time. Each table is compared with what it
 // would be if all were merged, and what compactions write with the logarithm of that.
 func TestSmallFlushesLeaveFewTablesAndAreRarelyRewritten(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	one := Leveled{Trigger: 8, Slow: 12, Stop: 16, Ratio: 10, TableSize: 8 << 20, BaseLevelSize: 64 << 20}
 	deep := Leveled{Trigger: 8, Slow: 12, Stop: 16, Ratio: 4, TableSize: 64 << 10, BaseLevelSize: 256 << 10}
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -190,7 +190,7 @@ func TestTablesThatAreNotSmallOnlyMove(t *testing.T) {
 
 // TestSmallTablesOfBeforeAreJoined begins with what earlier versions left: a table for each flush.
 func TestSmallTablesOfBeforeAreJoined(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, level := range []int{3, last} {
 		g := newGrove(t, Leveled{Trigger: 8, Slow: 12, Stop: 16, Ratio: 10, TableSize: 8 << 20, BaseLevelSize: 1 << 26})
 		e := &manifest.Edit{}

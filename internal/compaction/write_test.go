@@ -304,7 +304,7 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 // and without, and compares what covers each key, for each snapshot. It counts the bytes too: each table repeats what
 // is open where it begins.
 func TestRangeTombstonesThatOverlapAreCutWithTheirTables(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	flushes, seeds := 0, uint64(60)
 	if testing.Short() {
 		seeds = 12

@@ -133,7 +133,7 @@ func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 
 // TestRangesAgreeWithAModel compares with a set of dead keys, from one cursor's moment on.
 func TestRangesAgreeWithAModel(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var d Ranges

@@ -10,7 +10,7 @@ import (
 
 // The filter is made of 32 bits of each hash, and rebuilt from them at every growth. It must stay as good as it was.
 func TestTheFilterOfAGrownIndex(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	x := newIndex(0, new(arena))
 	for i := range 100_000 {
 		if i == x.limit() {

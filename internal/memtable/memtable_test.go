@@ -115,7 +115,7 @@ func TestAddOpsAddsVersionsAndRanges(t *testing.T) {
 }
 
 func TestLargeKeysAndValues(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	tb := newTable(t, []byte("k"), 0)
 	rng := rand.New(rand.NewPCG(1, 1))
 	want := map[string][]byte{}

@@ -95,7 +95,7 @@ func inOrder(n, percent int) func(*rand.Rand) []byte {
 }
 
 func TestMovesAgainstASortedSlice(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	number := func(r *rand.Rand) []byte { return fmt.Appendf(nil, "%016d", r.IntN(3000)) }
 	for _, shape := range []struct {
 		name   string

@@ -25,7 +25,7 @@ var crowding = []struct {
 }
 
 func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	keys := 5000
 	if testing.Short() {
 		keys /= 4
@@ -112,7 +112,7 @@ func TestABatchOverwritesAKeyThatItAdded(t *testing.T) {
 
 // The limits of a search: slots looked at, and keys compared.
 func TestASearchOfTheIndexIsBounded(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, set := range crowding {
 		x := newIndex(0, new(arena))
 		for i := range 20_000 {

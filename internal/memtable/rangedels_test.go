@@ -73,7 +73,7 @@ func checkRanges(t *testing.T, r *RangeDels, ts []rangedel.Tombstone, largest ik
 
 // Random tombstones, with late and equal sequence numbers among them. The tombstones of every moment stay as they were.
 func TestRangeDelsAgainstEachTombstone(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	keys := rangeKeys()
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 0))
@@ -334,7 +334,7 @@ var rangeShapes = []struct {
 
 // TestRangeDelsOfRecords reads at the ends of records, also what was published before others came.
 func TestRangeDelsOfRecords(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		tb := newTable(t, nil, 0)
@@ -451,7 +451,7 @@ func BenchmarkRangeDels(b *testing.B) {
 }
 
 func TestBytesCountsRangeTombstones(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, s := range rangeShapes {
 		s.n = min(s.n, 20_000)
 		t.Run(strings.TrimLeft(s.name, "0123456789, "), func(t *testing.T) {

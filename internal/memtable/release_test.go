@@ -26,7 +26,7 @@ func newTable(t *testing.T, prefix []byte, keys int) *Table {
 }
 
 func TestAReleasedTableGivesItsMemoryToTheNextOne(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	pool := NewMemory()
 	defer pool.Trim(0)
 	lent := int64(0)

@@ -64,7 +64,7 @@ func TestABufferHasItsSize(t *testing.T) {
 }
 
 func TestFramesAreApartAndComeBack(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	a := NewFrames()
 	const limit = 10 << 20
 	a.SetLimit(limit)

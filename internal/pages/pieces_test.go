@@ -12,7 +12,7 @@ import (
 
 // TestPiecesNeverOverlapAndAllComeBack lends and takes back pieces of many sizes, each filled with a byte of its own.
 func TestPiecesNeverOverlapAndAllComeBack(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	p := NewPieces()
 	rng := rand.New(rand.NewPCG(1, 2))
 	type held struct {

@@ -376,7 +376,7 @@ func TestTombstonesOverEachOtherTakeTheMemoryOfTheirEdges(t *testing.T) {
 
 // TestAnIndexFindsWhatCoversAKey compares indexes of tombstones that are not cut with a check of each tombstone.
 func TestAnIndexFindsWhatCoversAKey(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	rng := rand.New(rand.NewPCG(3, 4))
 	key := func(i int) []byte { return []byte{byte(i)} }
 	for range 300 {

@@ -198,7 +198,7 @@ func key(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }
 // TestManyKeysHaveTheCandidatesOfEachAlone queries the fences and filters of trees of one run to dozens, with and
 // without range tombstones, for keys together and one by one: the tables to be searched and the counts are the same.
 func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, ranges := range []bool{false, true} {
 		r, fsys := newReaderIn(t)
 		var whole []*tree.Run // newest first

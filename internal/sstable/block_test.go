@@ -26,7 +26,7 @@ func encode(kvs []kv) []byte {
 }
 
 func TestBlockFindsWhatASortedListFinds(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	rng := seeded()
 	for name, kvs := range shapes() {
 		for _, n := range []int{1, 2, 3, 31, 64, 65, 130, 500} {

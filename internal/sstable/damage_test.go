@@ -122,7 +122,7 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 }
 
 func TestEveryFlippedByteIsSeen(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, o := range []struct {
 		codec    Codec
 		partSize int
@@ -151,7 +151,7 @@ func TestEveryFlippedByteIsSeen(t *testing.T) {
 }
 
 func TestEveryTruncationIsSeen(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for partSize := range 2 {
 		file, info, kvs := smallWith(t, S2, partSize)
 		for n := range file {
@@ -280,7 +280,7 @@ func TestNoFailedWriteOfATableIsLost(t *testing.T) {
 
 // TestNoFlippedBitOfAFilterDeniesAKey flips each bit of the filters' region, padding and headers included.
 func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	must(t, err)
 	var kvs []kv

@@ -209,7 +209,7 @@ func FuzzTable(f *testing.F) {
 }
 
 func TestHostileTablesWithRightChecksumsDoNoHarm(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for partSize, c := range []Codec{None, Zstd, None} {
 		file, _, _ := smallWith(t, c, partSize&2)
 		for i := 0; i < len(file); i += stride() {

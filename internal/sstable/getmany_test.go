@@ -105,7 +105,7 @@ func (m *manyTable) key(rng *rand.Rand) string {
 }
 
 func TestGetManyAnswersAsGetDoes(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	tables := manyTables(t)
 	damaged, continued := 0, 0
 	for capacity, rounds := range map[int64]int{1 << 30: 400, 300 << 10: 60} {

@@ -15,7 +15,7 @@ import (
 // TestFiltersAreAskedInTheirFiles asks filters of all kinds of which nothing is in memory: no key of the table is
 // denied, absent keys pass at the promised rate, and each answer takes as many pages as the filter has steps.
 func TestFiltersAreAskedInTheirFiles(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01)
 	must(t, err)
 	split, err := bloomblock.ParamsSplit(3, 0.01)
@@ -85,7 +85,7 @@ func TestFiltersAreAskedInTheirFiles(t *testing.T) {
 // TestUnitsInMemoryAreNotAskedInTheFile has each form of filters in memory, and counts the pages that are asked for the
 // keys that it lets through: as many as the form says. A key of the table is asked in each unit that is not whole.
 func TestUnitsInMemoryAreNotAskedInTheFile(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	split, err := bloomblock.ParamsSplit(3, 0.01)
 	must(t, err)
 	kvs := numbers(0, 20_000)

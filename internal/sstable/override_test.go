@@ -11,7 +11,7 @@ import (
 )
 
 func TestASequenceOfTheManifestCountsAndNotTheFiles(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const seq = 1000
 	for name, kvs := range shapes() {
 		unique := kvs[:0:0]

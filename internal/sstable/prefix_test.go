@@ -275,7 +275,7 @@ func TestErrorsOfTheFileArePassedOnByPrefixFilters(t *testing.T) {
 
 // TestNoFlippedBitOfAPrefixFilterDeniesAPrefix flips each bit of the block, and of its description in the properties.
 func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	must(t, err)
 	rule := PrefixLen(6)

@@ -198,7 +198,7 @@ func shapes() map[string][]kv {
 }
 
 func TestTableAnswersAsAMapDoes(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for name, kvs := range shapes() {
 		for _, o := range []WriterOptions{
 			{ID: 1, BlockSize: 1 << 10, Filter: filterParams(t, 0.1, 0.001)},

@@ -114,7 +114,7 @@ func TestAnInterruptedCompactLeavesTheStoreWhole(t *testing.T) {
 // TestCompactWritesAnewWhatTheFlagsAskFor changes filters, compression and block sizes. stats and inspect must count
 // the same tables with other filters as the store.
 func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	tool{in: manyLines(30_000)}.must(t, "load", dir, "--fpr", "0.1")
 	off := func() (tables int, promised float64) {
@@ -177,7 +177,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 }
 
 func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir := filepath.Join(t.TempDir(), "store")
 	keys := 30_000
 	if testing.Short() {
@@ -224,7 +224,7 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 // TestTheMemoryForFiltersIsKept writes a store with --filter-memory: stats and inspect agree on what is promised and
 // takes memory, and commands that write keep it: put and del have no flags for filters.
 func TestTheMemoryForFiltersIsKept(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	kinds := []string{"--filter-kind=ribbon", "--filter-kind=bloom"}
 	if testing.Short() {
 		kinds = kinds[:1]

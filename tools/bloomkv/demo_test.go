@@ -31,7 +31,7 @@ func demoLines(t *testing.T, n int) string {
 }
 
 func TestDemoKeepsItsPromise(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	keep := filepath.Join(t.TempDir(), "kept")
 	data := demoLines(t, 6000)
 	absents := 200_000
@@ -101,7 +101,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 }
 
 func TestDemoPageShowsTheFiguresAndAFilter(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	out := (tool{}).must(t, "demo", "--data", demoLines(t, demoFewest), "--absent", "20000")
 	for _, want := range []string{

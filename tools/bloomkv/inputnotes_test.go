@@ -25,7 +25,7 @@ func gzipOf(t *testing.T, text string, level int) string {
 }
 
 func TestWhatIsNoLinesIsNoticed(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const lines = "a\t1\nb\t2\n"
 	const json = `{"key":"a","value":"1"}` + "\n" + `{"key":"b","value":"2"}` + "\n"
 	const gzipped = "compressed with gzip, want lines: decompress it first"

@@ -11,7 +11,7 @@ import (
 
 // TestFlagsForTablesOfOtherStores checks which flags apply to them. An encrypted one is not damaged.
 func TestFlagsForTablesOfOtherStores(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	samples := filepath.Join("..", "internal", "foreign", "testdata")
 	table := filepath.Join(samples, "goleveldb.ldb")
 	for _, flag := range []string{"--verify", "--hex", "--entries", "--what-if=fpr=1"} {

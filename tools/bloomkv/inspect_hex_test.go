@@ -42,7 +42,7 @@ func TestAnInterruptEndsALongListing(t *testing.T) {
 }
 
 func TestHexHasEveryByteOfTheFilter(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(2000)}.must(t, append([]string{"load", dir}, flags...)...)

@@ -28,7 +28,7 @@ func shortStore(t *testing.T) (dir string) {
 }
 
 func TestInspectAndStatsSayWhatMemoryKeeps(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir := shortStore(t)
 	t.Run("inspect", func(t *testing.T) { inspectSaysWhatMemoryKeeps(t, dir) })
 	t.Run("stats", func(t *testing.T) { statsSaysWhatMemoryKeeps(t, dir) })

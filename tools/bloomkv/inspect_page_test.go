@@ -120,7 +120,7 @@ func ungrouped(text string) string {
 }
 
 func TestThePageFlagsWhatIsOff(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const n = 20_000
 	table := glob(t, newStore(t, manyLines(n)), "*.sst")
 	half := faulty(t, table, func(seed bloomblock.Seed, add func(bloomblock.Hash)) {
@@ -200,7 +200,7 @@ func TestNoKeyDrivesThePage(t *testing.T) {
 }
 
 func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir := treeStore(t, bloomkv.Options{})
 	tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
 	out := t.TempDir()

@@ -45,7 +45,7 @@ func inspectTable(t *testing.T, table string, args ...string) (r result, facts i
 }
 
 func TestPrefixFiltersAreVerified(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	for _, flags := range [][]string{nil, {"--filter-kind", "ribbon"}, {"--fpr", "0.5"}} {
 		dir, table := prefixStore(t, flags...)
 		r, facts := inspectTable(t, table, "--verify")
@@ -121,7 +121,7 @@ func TestARuleOfALaterVersionIsSaidNotToBeKnown(t *testing.T) {
 }
 
 func TestThePrefixOfAKeyIsAskedToo(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir, table := prefixStore(t)
 	_, prefixes, err := inspect.ReadFilters(table)
 	must(t, err)

@@ -164,7 +164,7 @@ func TestWhatIsNoFileIsAnError(t *testing.T) {
 
 // TestHugeFilesTakeLittleMemory inspects sparse files of 256 MiB with little or no content.
 func TestHugeFilesTakeLittleMemory(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	const size, most = 256 << 20, 16 << 20
 	store := newStore(t, manyLines(100))
 	logName, log := logOf(t)

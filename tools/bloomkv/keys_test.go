@@ -32,7 +32,7 @@ func oddStore(t *testing.T) string {
 }
 
 func TestKeysAreReadAsTheyArePrinted(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	dir := oddStore(t)
 	table := sstFiles(t, dir)[0]
 	printed := map[string]string{} // by a command that prints keys

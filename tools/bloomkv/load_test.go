@@ -71,7 +71,7 @@ func TestOfEqualKeysTheLastCounts(t *testing.T) {
 }
 
 func TestLoadReadsWhatDumpWrote(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	rng := rand.New(rand.NewPCG(7, 7))
 	want := make(map[string]string)
 	first := filepath.Join(t.TempDir(), "store")

@@ -33,7 +33,7 @@ func treeOf(t *testing.T, dir string) []string {
 }
 
 func TestAFailureLeavesNothingOfANewStore(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	manyAndABadOne := manyLines(200_000) + "bad\n" // flushes before the bad line
 	for _, c := range []struct {
 		name, in, err string

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // TestTwentyKills crawls the source of Go and kills the program twenty times at random moments. The crawl must visit
 // the pages that a plain one finds, and none again but those in flight at a kill.
 func TestTwentyKills(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	want := pages(site{os.DirFS(sourceOfGo())})
 	if len(want) < 3000 {
 		t.Fatalf("%d pages, want thousands", len(want))
@@ -140,7 +140,7 @@ func runProgram(
 // TestEveryCrash crawls a small site in two processes, and resumes from the files that a kill, or a power cut, leaves
 // before each file operation of theirs. What is left in the store determines which pages are still visited.
 func TestEveryCrash(t *testing.T) {
-	testkit.InOneGoroutine(t)
+	testkit.Long(t)
 	c := crawler{site: web(9)}
 	want := pages(c.site)
 	type state struct {
