@@ -27,7 +27,7 @@ import (
 // or file of the store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
 	rounds := 16
-	if testkit.RaceEnabled {
+	if testing.Short() {
 		rounds = 4
 	}
 	var flushes, compactions uint64 // before Close
