@@ -462,10 +462,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 		2 * deadkeys.Chunk, 2*deadkeys.Chunk + deadkeys.Worth + 1, 20_000,
 	}
 	for _, readOnly := range []bool{false, true} {
-		for i, n := range numbers {
-			if testing.Short() && i != 1 && i != 6 {
-				continue
-			}
+		for _, n := range numbers {
 			for _, p := range polls {
 				o := dead(t, n)
 				files := storetest.LogFiles(o.FS)
@@ -498,10 +495,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 				}
 				check("again", deadkeys.Worth)
 				if !readOnly {
-					writes, puts := 5000, 100
-					if testing.Short() {
-						writes, puts = 500, 20
-					}
+					const writes, puts = 5000, 100
 					for i := range writes {
 						must(t, db.Put([]byte{"az"[i%2]}, nil))
 					}
@@ -558,10 +552,7 @@ func TestAQueueStepsOverFewDeadKeysAPop(t *testing.T) {
 			o := &bloomkv.Options{FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync}
 			db, err := bloomkv.Open("db", o)
 			must(t, err)
-			n := 6_000
-			if testing.Short() {
-				n /= 3
-			}
+			const n = 6_000
 			for i := range n {
 				must(t, db.Put(itemKey(i), nil))
 			}

@@ -209,8 +209,7 @@ func TestNothingWaitsForAFilterToLoad(t *testing.T) {
 // them again: at rest, filters never exceed their memory, and the promised rate is kept and is the best that fits.
 func TestFiltersKeepToTheirMemoryAsTheStoreGrows(t *testing.T) {
 	testkit.Long(t)
-	const memory, step, steps = 64 << 10, 12_000, 6
-	lookups := 2000 * storetest.AtStride(20)
+	const memory, step, steps, lookups = 64 << 10, 12_000, 6, 40_000
 	for _, tt := range []struct {
 		name   string
 		kind   bloomkv.FilterKind
@@ -357,8 +356,7 @@ func TestTablesThatOnlyMoveKeepNoMoreFilterThanTheirLevelNeeds(t *testing.T) {
 // so those of a compaction's inputs and outputs do not fit at the same time. An open iterator keeps the inputs.
 func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 	testkit.Long(t)
-	const n = 60_000
-	lookups := storetest.AtStride(60_000)
+	const n, lookups = 60_000, 60_000
 	o := storetest.PlanOptions(vfstest.NewMem(), 1e-4, nil)
 	db := storetest.PlanStore(t, o, n)
 	m := db.Metrics().Memory
@@ -394,8 +392,7 @@ func TestABudgetHasItsFiltersBackWhenCompactReturns(t *testing.T) {
 // of change: they keep the rate that Metrics then promises, and all filters have the units that the plan allows.
 func TestThePromiseOfFilterMemoryHoldsFromTheFirstLookup(t *testing.T) {
 	testkit.Long(t)
-	const n = 60_000
-	lookups := storetest.AtStride(60_000)
+	const n, lookups = 60_000, 60_000
 	for _, c := range []struct {
 		name   string
 		kind   bloomkv.FilterKind

@@ -52,11 +52,8 @@ func TestTableWasMeasured(t *testing.T) {
 
 func TestParamsForKeepsEveryRate(t *testing.T) {
 	testkit.Long(t)
-	bits, factor := 0.0, 0.8
-	if testing.Short() {
-		factor = 0.6
-	}
-	for rate := 0.9999; rate > BestRate; rate *= factor {
+	bits := 0.0
+	for rate := 0.9999; rate > BestRate; rate *= 0.8 {
 		p, err := ParamsFor(rate)
 		must(t, err)
 		if p.Rate() > rate || p.Rate() <= 0 || len(p.Units()) == 0 {

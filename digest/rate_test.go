@@ -14,10 +14,7 @@ import (
 // measured rate is that of the bits.
 func TestTheRateIsThatOfItsRuns(t *testing.T) {
 	testkit.Long(t)
-	seeds, positives := 15, 10_000
-	if testing.Short() {
-		seeds, positives = 5, 2000
-	}
+	const seeds, positives = 15, 10_000
 	for _, test := range []struct {
 		name  string
 		keys  []int

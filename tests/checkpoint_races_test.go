@@ -113,7 +113,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			interrupted := 0
-			for at, ended := 1, false; !ended; at += max(1, 5/storetest.AtStride(5)) {
+			for at, ended := 1, false; !ended; at++ {
 				mem := vfstest.NewMem()
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan error, 1)
@@ -391,10 +391,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 				t.Errorf("after it: %v", err)
 			}
 			whole := 0
-			for i, s := range found {
-				if i%(20/storetest.AtStride(20)) > 0 {
-					continue
-				}
+			for _, s := range found {
 				there, err := wholeOrNone(s.fs, want)
 				if err != nil {
 					t.Errorf("%s: %v", s.what, err)
@@ -407,7 +404,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 				}
 			}
 			t.Logf("%d states, %d of them with a checkpoint", len(found), whole)
-			if storetest.AtStride(20) == 20 && (whole == 0 || whole > len(found)/2) {
+			if whole == 0 || whole > len(found)/2 {
 				t.Errorf("%d of %d states have a checkpoint, want a few", whole, len(found))
 			}
 		})
@@ -465,7 +462,7 @@ func TestCheckpointReportsFailuresAndLeavesNothing(t *testing.T) {
 			for _, copies := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, directory exists %v, copies %v", kind.name, there, copies), func(t *testing.T) {
 					at := int64(0)
-					for ; ; at += int64(20 / storetest.AtStride(20)) {
+					for ; ; at++ {
 						f := &faulty{fault: kind, first: at}
 						done, err := failedCheckpoint(source.Kill(), f, want, there, copies)
 						if err != nil {

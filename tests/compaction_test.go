@@ -377,10 +377,7 @@ func sound(t *testing.T, db *bloomkv.DB) error {
 // TestShortSessionsKeepFewFiles opens a store, writes one key and closes it, as a cron job or the tool's put does.
 func TestShortSessionsKeepFewFiles(t *testing.T) {
 	testkit.Long(t)
-	sessions := 400
-	if testing.Short() {
-		sessions = 100
-	}
+	const sessions = 400
 	rng := rand.New(rand.NewPCG(3, 5))
 	for name, key := range map[string]func(i int) string{
 		"ascending keys": func(i int) string { return fmt.Sprintf("%08d", i) },
@@ -416,10 +413,7 @@ func TestShortSessionsKeepFewFiles(t *testing.T) {
 // TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables keeps the store open.
 func TestFlushesAndIngestedTablesOfAFewKeysBecomeFewTables(t *testing.T) {
 	testkit.Long(t)
-	flushes := 300
-	if testing.Short() {
-		flushes = 100
-	}
+	const flushes = 300
 	for name, add := range map[string]func(t *testing.T, db *bloomkv.DB, fsys vfs.FS, i int){
 		"flushes": func(t *testing.T, db *bloomkv.DB, _ vfs.FS, i int) {
 			t.Helper()

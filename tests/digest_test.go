@@ -90,7 +90,7 @@ func falsePositives(t *testing.T, d *digest.Digest, n uint64, some int) (asked, 
 // and rebuilt. It reads the filters alone unless it is rebuilt.
 func TestADigestKeepsThePromiseOfItsRate(t *testing.T) {
 	testkit.Long(t)
-	n := uint64(storetest.AtStride(*digestKeys))
+	n := uint64(*digestKeys)
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		t.Run(fmt.Sprint("kind ", kind), func(t *testing.T) {
 			var reads atomic.Int64
@@ -174,7 +174,7 @@ func TestAPatchIsTheSizeOfWhatIsNew(t *testing.T) {
 	if patched.ID() != fresh.ID() || patched.ID() == peer.ID() || patched.Rate() != fresh.Rate() {
 		t.Errorf("patched %016x, fresh %016x, older %016x", patched.ID(), fresh.ID(), peer.ID())
 	}
-	for i := range uint64(storetest.AtStride(1_000_000)) {
+	for i := range uint64(1_000_000) {
 		if key := digestKey(3 * i); patched.MayContain(key) != fresh.MayContain(key) {
 			t.Fatalf("key %d: %v, want %v", i, patched.MayContain(key), fresh.MayContain(key))
 		}

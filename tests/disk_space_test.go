@@ -277,9 +277,6 @@ func TestAStoreOnAFullDiskOpensAgainAndCanBeEmptied(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(random)
 	value := func(i int) []byte { return random[100*i:][:100] }
 	for _, free := range []int64{8 << 10, 20 << 10, 68 << 10, 200 << 10} {
-		if testing.Short() && free != 20<<10 {
-			continue
-		}
 		for _, deletes := range []bool{false, true} {
 			t.Run(fmt.Sprintf("free=%d/deletes=%v", free, deletes), func(t *testing.T) {
 				disk := newDisk(vfstest.NewMem(), 1<<40)

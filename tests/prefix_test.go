@@ -36,10 +36,6 @@ var places = []struct {
 func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 	testkit.Long(t)
 	const prefixes = 20_000
-	scans := 20_000
-	if testkit.RaceEnabled {
-		scans = 2000
-	}
 	storetest.Uncached(t)
 	for _, tt := range []struct {
 		rule bloomkv.PrefixRule
@@ -61,7 +57,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			defer func() {
 				must(t, db.Close())
 			}()
-			scans := scans
+			scans := 20_000
 			if tt.rule == (bloomkv.PrefixRule{}) {
 				scans /= 10
 			}

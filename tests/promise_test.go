@@ -66,10 +66,7 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 
 func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint64) []byte, fpr float64, keys int) {
 	t.Helper()
-	lookups := keys / 10
-	if !testkit.RaceEnabled {
-		lookups = keys
-	}
+	lookups := keys
 	// While the gate is shut, a finished compaction waits at it, and so do all that would follow, until the store
 	// closes.
 	var waiting atomic.Bool
@@ -222,7 +219,7 @@ func bitsOnDisk(m bloomkv.Metrics, keys int) float64 {
 func TestAbsentKeysWasteNoMoreReadsThanPromised(t *testing.T) {
 	testkit.Long(t)
 	const keys = 40000
-	lookups := max(storetest.AtStride(100)*2500, keys) // with fewer, chance alone could exceed the limit
+	const lookups = 250_000 // with fewer, chance alone could exceed the limit
 	for _, shape := range storetest.KeyShapes {
 		t.Run(shape.Name, func(t *testing.T) {
 			o := storetest.Tiny(vfstest.NewMem())
@@ -319,8 +316,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	testkit.Long(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
-	const n = 4096
-	lookups := storetest.AtStride(1 << 17)
+	const n, lookups = 4096, 1 << 17
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for _, test := range []struct {
 		name string

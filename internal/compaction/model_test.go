@@ -334,11 +334,7 @@ func (w *world) step() {
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
 	testkit.Long(t)
-	n := 300 * *long
-	if testing.Short() {
-		n /= 5
-	}
-	for seed := range n {
+	for seed := range 300 * *long {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			w := &world{
 				t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{},

@@ -106,7 +106,7 @@ func TestACompactionIsPredicted(t *testing.T) {
 	for _, c := range []struct{ small, ratio int }{{20_000, 1}, {6000, 10}, {2000, 100}} {
 		for _, shared := range []int{0, 10, 50, 100} { // percent of the smaller one
 			for _, newer := range []string{"smaller", "larger"} {
-				if c.ratio == 1 && newer == "larger" || testing.Short() && c.ratio != 10 && shared != 10 {
+				if c.ratio == 1 && newer == "larger" {
 					continue
 				}
 				t.Run(fmt.Sprintf("1 to %d, %d %% shared, the %s newer", c.ratio, shared, newer), func(t *testing.T) {

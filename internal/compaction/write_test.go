@@ -305,11 +305,8 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 // is open where it begins.
 func TestRangeTombstonesThatOverlapAreCutWithTheirTables(t *testing.T) {
 	testkit.Long(t)
-	flushes, seeds := 0, uint64(60)
-	if testing.Short() {
-		seeds = 12
-	}
-	for seed := range seeds {
+	flushes := 0
+	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const keys = 200
 		key := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }

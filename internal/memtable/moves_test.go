@@ -161,10 +161,7 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 				}
 			}
 			var c Cursor
-			rounds := 30
-			if testing.Short() {
-				rounds = 15
-			}
+			const rounds = 30
 			for round := range rounds {
 				if round == rounds*2/3 {
 					tb.Freeze()

@@ -26,10 +26,7 @@ var crowding = []struct {
 
 func TestKeysOfCrowdedHashesAreFound(t *testing.T) {
 	testkit.Long(t)
-	keys := 5000
-	if testing.Short() {
-		keys /= 4
-	}
+	const keys = 5000
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 	for _, set := range crowding {
 		for _, start := range []int{0, keys} {

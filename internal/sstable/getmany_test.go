@@ -109,9 +109,6 @@ func TestGetManyAnswersAsGetDoes(t *testing.T) {
 	tables := manyTables(t)
 	damaged, continued := 0, 0
 	for capacity, rounds := range map[int64]int{1 << 30: 400, 300 << 10: 60} {
-		if testing.Short() {
-			rounds /= 3
-		}
 		one, d1 := readers(tables, capacity)
 		many, d2 := readers(tables, capacity)
 		rng := rand.New(rand.NewPCG(7, uint64(capacity)))

@@ -179,11 +179,7 @@ func TestCompactWritesAnewWhatTheFlagsAskFor(t *testing.T) {
 func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 	testkit.Long(t)
 	dir := filepath.Join(t.TempDir(), "store")
-	keys := 30_000
-	if testing.Short() {
-		keys = 3000
-	}
-	lines := manyLines(keys)
+	lines := manyLines(30_000)
 	tool{in: lines}.must(t, "load", dir, "--fpr", "0.001", "--filter-kind=ribbon", "--filter-prefix", "len:8")
 	kinds := func() (found []string) {
 		t.Helper()
@@ -225,11 +221,7 @@ func TestFiltersStayAsTheStoreWasLastWrittenWith(t *testing.T) {
 // takes memory, and commands that write keep it: put and del have no flags for filters.
 func TestTheMemoryForFiltersIsKept(t *testing.T) {
 	testkit.Long(t)
-	kinds := []string{"--filter-kind=ribbon", "--filter-kind=bloom"}
-	if testing.Short() {
-		kinds = kinds[:1]
-	}
-	for _, kind := range kinds {
+	for _, kind := range []string{"--filter-kind=ribbon", "--filter-kind=bloom"} {
 		dir := filepath.Join(t.TempDir(), "store")
 		tool{in: manyLines(60_000)}.must(t, "load", dir, "--filter-memory", "0.0625", kind)
 		for _, step := range [][]string{{"put", dir, "k", "v"}, {"compact", dir}, {"del", dir, "k"}, {"compact", dir}} {

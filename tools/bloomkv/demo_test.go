@@ -34,10 +34,7 @@ func TestDemoKeepsItsPromise(t *testing.T) {
 	testkit.Long(t)
 	keep := filepath.Join(t.TempDir(), "kept")
 	data := demoLines(t, 6000)
-	absents := 200_000
-	if testing.Short() {
-		absents = 50_000
-	}
+	const absents = 200_000
 	out := (tool{}).must(t, "demo", "--data", data, "--keep", keep, "--json", "--absent", strconv.Itoa(absents))
 	want := []string{
 		"keys", "filter_bytes", "fpr_promised", "wasted_reads_per_absent", "wasted_reads_per_absent_without_filters",

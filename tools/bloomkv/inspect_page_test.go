@@ -254,19 +254,15 @@ func TestAPageIsWrittenAsAWholeOrNotAtAll(t *testing.T) {
 		t.Errorf("the table was changed, %v", err)
 	}
 
-	shown := dir
-	if testing.Short() {
-		shown = tables[0] // has fewer pictures
-	}
 	if text := (tool{}).must(t, "inspect", tables[0], "--hex", "--html", name); text == "" {
 		t.Error("beside a page, --hex prints nothing")
 	}
-	text := tool{}.must(t, "inspect", shown, "--html", name, "--plot", filepath.Join(out, "pictures"))
+	text := tool{}.must(t, "inspect", dir, "--html", name, "--plot", filepath.Join(out, "pictures"))
 	if text != "" {
 		t.Errorf("with a page, the text is printed too: %q", text)
 	}
 	b := readFile(t, name)
-	got := (tool{}).must(t, "inspect", shown, "--html", "-")
+	got := (tool{}).must(t, "inspect", dir, "--html", "-")
 	got, b = clock.ReplaceAllString(got, ""), clock.ReplaceAll(b, nil)
 	if got != strings.TrimSpace(string(b)) && got != string(b) {
 		t.Errorf("as output the page has %d bytes, as a file %d", len(got), len(b))
