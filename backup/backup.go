@@ -148,22 +148,14 @@ func Make(ctx context.Context, db *bloomkv.DB, s Storage) (Report, error) {
 	if err != nil {
 		return r, err
 	}
-	from, to := io.Pipe()
-	ended := make(chan error, 1)
-	go func() {
+	from := reader(func(to io.Writer) error {
 		_, err := x.WriteTo(to)
-		_ = to.CloseWithError(err) // it never fails
-		ended <- err
-	}()
+		return err
+	})
 	err = r.store(ctx, from, s)
-	_ = from.CloseWithError(errStopped) // it never fails
-	if failed := <-ended; err == nil {
-		err = failed
-	}
+	from.end()
 	return r, errors.Join(err, x.Close())
 }
-
-var errStopped = errors.New("backup: stopped")
 
 // stored returns the tables that are there.
 func stored(ctx context.Context, s Storage) (map[stream.ID]bool, error) {
@@ -228,10 +220,8 @@ func putTable(ctx context.Context, in *stream.Reader, t *stream.Table, s Storage
 // put stores an object that a function writes.
 func put(ctx context.Context, s Storage, name string, write func(io.Writer) error) error {
 	r := reader(write)
-	err := s.Put(ctx, name, r)
-	_ = r.Close() // it never fails; the storage may not have read to the end
-	r.wait()
-	return err
+	defer r.end() // the storage may not have read to the end
+	return s.Put(ctx, name, r)
 }
 
 // A piped reader yields what a function writes.
@@ -251,8 +241,11 @@ func reader(write func(io.Writer) error) piped {
 	return p
 }
 
-// wait waits for the end of the function.
-func (p piped) wait() { <-p.done }
+// end ends the function, if it has not ended, and waits for that.
+func (p piped) end() {
+	_ = p.Close() // it never fails
+	<-p.done
+}
 
 // header reads a generation.
 func header(ctx context.Context, s Storage, n uint64) (_ *stream.Header, err error) {
@@ -308,10 +301,8 @@ func Restore(ctx context.Context, s Storage, n uint64, dir string, opts bloomkv.
 		})
 		return errors.Join(err, open.close())
 	})
-	err = bloomkv.Import(ctx, r, dir, opts)
-	_ = r.Close() // it never fails
-	r.wait()
-	return err
+	defer r.end()
+	return bloomkv.Import(ctx, r, dir, opts)
 }
 
 // An object reads one stored table after another, each from its beginning to its end.
