@@ -12,7 +12,14 @@ type damagedFile struct {
 	ctx  context.Context //nolint:containedctx // read is called in many places
 	file io.ReaderAt
 	size uint64
+
+	ahead   []byte // what bytes has read
+	aheadAt uint64
+	failed  error // the first of the file in ahead
 }
+
+// chunk is the number of bytes of a file that are read at once.
+const chunk = 256 << 10
 
 // page is the unit that is readable or not, in bytes: one sector of a disk, or several.
 const page = 4 << 10
@@ -21,7 +28,7 @@ var errShorter = errors.New("the file became shorter")
 
 // openDamaged returns the file f of size bytes, at most 2⁶³-1, to be read until ctx ends.
 func openDamaged(ctx context.Context, f io.ReaderAt, size uint64) *damagedFile {
-	return &damagedFile{ctx, f, size}
+	return &damagedFile{ctx: ctx, file: f, size: size}
 }
 
 // read fills b with the bytes from offset on, and with zeros behind the end of the file. It returns the first error of
@@ -49,6 +56,19 @@ func (r *damagedFile) read(b []byte, offset uint64) (err error) {
 		b, offset = b[n:], offset+n
 	}
 	return err
+}
+
+// bytes returns n bytes from offset on, as read fills them, valid until the next call. It reads ahead.
+func (r *damagedFile) bytes(offset uint64, n int) []byte {
+	if offset < r.aheadAt || offset+uint64(n) > r.aheadAt+uint64(len(r.ahead)) { //nolint:gosec // not negative
+		m := max(n, int(min(chunk, r.size-min(offset, r.size))))
+		if cap(r.ahead) < m {
+			r.ahead = make([]byte, m)
+		}
+		r.ahead, r.aheadAt = r.ahead[:m], offset
+		r.failed = r.read(r.ahead, offset)
+	}
+	return r.ahead[offset-r.aheadAt:][:n]
 }
 
 func (r *damagedFile) readAt(b []byte, offset uint64) error {

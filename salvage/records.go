@@ -38,12 +38,12 @@ func readRecords(
 	size = min(size, wal.MaxSize)
 	src := openDamaged(ctx, f, uint64(size)) //nolint:gosec // not negative
 	s := &recordReader{src: src, size: size, number: number, budget: 4 * size}
-	s.salt, err = wal.ParseFileHeader(s.bytes(0, wal.FirstRecord), number)
+	s.salt, err = wal.ParseFileHeader(src.bytes(0, wal.FirstRecord), number)
 	switch {
 	case errors.Is(err, wal.ErrUnsupportedVersion):
 		return fmt.Errorf("%s: offset 0: %w", name, err)
 	case err != nil:
-		lost(0, min(size, wal.FirstRecord), cmp.Or(s.failed, err))
+		lost(0, min(size, wal.FirstRecord), cmp.Or(src.failed, err))
 	}
 	for at := int64(wal.FirstRecord); at < size; {
 		payload, bad := s.record(at)
@@ -77,9 +77,6 @@ func readRecords(
 	return ctx.Err()
 }
 
-// chunk is the number of bytes of a file that are read at once.
-const chunk = 256 << 10
-
 // A recordReader finds the records of one log.
 type recordReader struct {
 	src    *damagedFile
@@ -87,24 +84,11 @@ type recordReader struct {
 	number uint64
 	salt   uint32 // 0 until it is known
 	budget int64  // bytes of bad payloads that may still be read
-
-	buf    []byte
-	bufAt  int64
-	failed error // of the read that filled buf
 }
 
-// bytes returns n bytes of the file from an offset on, padded with zeros behind its end. They are valid until the next
-// call.
+// bytes returns bytes of the file, as damagedFile.bytes does.
 func (s *recordReader) bytes(at int64, n int) []byte {
-	if at < s.bufAt || at+int64(n) > s.bufAt+int64(len(s.buf)) {
-		m := max(n, int(min(chunk, s.size-min(at, s.size))))
-		if cap(s.buf) < m {
-			s.buf = make([]byte, m)
-		}
-		s.buf, s.bufAt = s.buf[:m], at
-		s.failed = s.src.read(s.buf, uint64(at)) //nolint:gosec // not negative
-	}
-	return s.buf[at-s.bufAt:][:n]
+	return s.src.bytes(uint64(at), n) //nolint:gosec // not negative
 }
 
 // record returns the payload of the record at an offset, or the reason why there is no record.
@@ -116,7 +100,7 @@ func (s *recordReader) record(at int64) ([]byte, error) {
 	b := s.bytes(at, wal.HeaderSize)
 	i, h := wal.FindHeader(b, s.number, s.salt, at)
 	if i < 0 {
-		return nil, cmp.Or(s.failed, fmt.Errorf("broken record: header %x", b))
+		return nil, cmp.Or(s.src.failed, fmt.Errorf("broken record: header %x", b))
 	}
 	if err := h.CheckLength(left); err != nil {
 		return nil, err
@@ -127,7 +111,7 @@ func (s *recordReader) record(at int64) ([]byte, error) {
 	payload := s.bytes(at+wal.HeaderSize, int(h.Length()))
 	if err := h.Check(payload); err != nil {
 		s.budget -= h.Length()
-		return nil, cmp.Or(s.failed, err)
+		return nil, cmp.Or(s.src.failed, err)
 	}
 	s.salt = h.Salt()
 	return payload, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -29,10 +28,6 @@ type versions struct {
 	spare   []byte // memory for the next key
 	started bool
 	n       uint64 // versions read
-
-	ahead    []byte
-	aheadOff uint64
-	failed   error // of the last read of the file
 }
 
 // versions returns a cursor that stands before the first version.
@@ -208,19 +203,15 @@ func (it *versions) lower() []byte {
 
 // read reads and decodes the block at offset.
 func (it *versions) read(offset, stored uint64) error {
-	need, size := stored+sstable.TrailerSize, it.r.src.size
+	need, src := stored+sstable.TrailerSize, it.r.src
 	it.at = offset + need
-	if offset < it.aheadOff || offset+need > it.aheadOff+uint64(len(it.ahead)) {
-		n := max(need, min(chunk, size-min(size, offset)))
-		if n > size { // longer than the file: a forged index must not cost memory
-			return fmt.Errorf("%w: %d bytes, want %d", errShort, size, offset+need)
-		}
-		it.ahead = slices.Grow(it.ahead[:0], int(n))[:n] //nolint:gosec // at most the file's size, or chunk
-		it.failed, it.aheadOff = it.r.src.read(it.ahead, offset), offset
+	if need > src.size { // longer than the file: a forged index must not cost memory
+		return fmt.Errorf("%w: %d bytes, want %d", errShort, src.size, offset+need)
 	}
-	payload, c, err := it.r.seal.Open(sstable.KindData, offset, it.ahead[offset-it.aheadOff:][:need])
+	b := src.bytes(offset, int(need)) //nolint:gosec // at most the file's size
+	payload, c, err := it.r.seal.Open(sstable.KindData, offset, b)
 	if err != nil {
-		return cmp.Or(it.failed, err)
+		return cmp.Or(src.failed, err)
 	}
 	return it.b.Decode(payload, c)
 }
