@@ -11,7 +11,6 @@ import (
 // state is a state of a store in which rows are measured, in a process of its own.
 type state struct {
 	name string
-	rows []string
 	run  func(w *worker)
 	// alone: the store starts empty and is removed afterwards. The other states pass one store on, in their order.
 	alone bool
@@ -22,57 +21,50 @@ type state struct {
 	memtable           int64 // at most, unless it is 0
 }
 
+// A stateID is the index of a state.
+type stateID int
+
+const (
+	loaded stateID = iota
+	uncompacted
+	uncSmall // uncompacted, with the small cache
+	compacted
+	small // compacted, with the small cache
+	overwritten
+	busy
+	batched
+	ordered
+	orderedBatched
+	manyPuts
+	synced
+	served
+)
+
 // states are all states in the order in which they are measured.
-var states = []state{
-	{name: "loaded", rows: []string{rowLoad, rowWriteAmp, rowDiskPeak, rowResident}, run: (*worker).loaded},
-	{
-		name: "uncompacted", rows: []string{"absent-unc", "present-unc"}, reads: true,
-		run: (*worker).uncompacted,
+var states = [...]state{
+	loaded:      {name: "loaded", run: (*worker).loaded},
+	uncompacted: {name: "uncompacted", reads: true, run: (*worker).uncompacted},
+	uncSmall:    {name: "uncompacted, small cache", small: true, run: (*worker).uncompactedSmall},
+	compacted:   {name: "compacted", reads: true, run: (*worker).compacted},
+	small:       {name: "compacted, small cache", small: true, run: (*worker).compactedSmall},
+	overwritten: {name: "overwritten", reads: true, run: (*worker).overwritten},
+	busy:        {name: "busy", reads: true, memtable: busyMemtable, run: (*worker).busy},
+	batched: {
+		name: "loaded in batches", alone: true, run: loading("load-batched", workload.Phase{Batch: perBatch}),
 	},
-	{
-		name: "uncompacted, small cache", small: true, run: (*worker).uncompactedSmall,
-		rows: []string{
-			"reads-absent-unc", "reads-present-unc", "reads-zipf-unc", "misses-absent-unc", "misses-present-unc",
-			"misses-zipf-unc", "zipf-unc", "zipf-2t-unc",
-		},
-	},
-	{
-		name: "compacted", reads: true, run: (*worker).compacted,
-		rows: []string{
-			rowDisk, rowReopen, "absent", "present", "absent-2t", "present-2t", "seek10", "seek10-new", "seek100",
-			"scan", "mixed", rowFilters,
-		},
-	},
-	{
-		name: "compacted, small cache", small: true, run: (*worker).compactedSmall,
-		rows: []string{
-			"absent-small", "present-small", "reads-absent", "reads-present", "reads-zipf", "misses-absent",
-			"misses-present", "misses-zipf", "zipf", "zipf-2t",
-		},
-	},
-	{
-		name: "overwritten", rows: []string{"overwrite", rowDiskOverwritten, "absent-ow", "present-ow"}, reads: true,
-		run: (*worker).overwritten,
-	},
-	{name: "busy", rows: busyRows(), reads: true, memtable: busyMemtable, run: (*worker).busy},
-	{
-		name: "loaded in batches", rows: []string{"load-batched"}, alone: true,
-		run: loading("load-batched", workload.Phase{Batch: perBatch}),
-	},
-	{
-		name: "loaded in order", rows: []string{"load-seq"}, alone: true, ascending: true,
+	ordered: {
+		name: "loaded in order", alone: true, ascending: true,
 		run: loading("load-seq", workload.Phase{Choice: workload.InOrder}),
 	},
-	{
-		name: "loaded in order and in batches", rows: []string{"load-seq-batched"}, alone: true, ascending: true,
+	orderedBatched: {
+		name: "loaded in order and in batches", alone: true, ascending: true,
 		run: loading("load-seq-batched", workload.Phase{Choice: workload.InOrder, Batch: perBatch}),
 	},
-	{name: "many puts", rows: putsRows(), alone: true, run: (*worker).manyPuts},
-	{
-		name: "synced", rows: []string{"fillsync"}, alone: true, durable: true,
-		run: loading("fillsync", workload.Phase{Durable: true}),
+	manyPuts: {name: "many puts", alone: true, run: (*worker).manyPuts},
+	synced: {
+		name: "synced", alone: true, durable: true, run: loading("fillsync", workload.Phase{Durable: true}),
 	},
-	{name: "serving", rows: ycsbRows, alone: true, reads: true, run: (*worker).serving},
+	served: {name: "serving", alone: true, reads: true, run: (*worker).serving},
 }
 
 // settings returns the settings of the state. With the small cache memtables have half its size: bloomkv has one budget
@@ -80,7 +72,7 @@ var states = []state{
 func (s *state) settings(c *config) settings {
 	to := settings{
 		cache: largeCache, memtable: memtableBytes, durable: s.durable,
-		ascending: s.ascending || c.ordered && s.name == states[0].name,
+		ascending: s.ascending || c.ordered && s.name == states[loaded].name,
 	}
 	if s.small || s.reads && c.small {
 		to.cache = c.smallCache()
@@ -98,10 +90,10 @@ var ycsbRows = []string{"ycsb-a", "ycsb-b", "ycsb-c", "ycsb-f", "ycsb-d", "ycsb-
 // wantedStates returns the states that have a requested row, and the state that creates the store for them.
 func wantedStates(c *config) []state {
 	var wanted []state
-	for _, s := range states {
-		if slices.ContainsFunc(s.rows, c.wants) {
-			if !s.alone && len(wanted) == 0 && s.name != states[0].name {
-				wanted = append(wanted, states[0])
+	for i, s := range states {
+		if slices.ContainsFunc(lines, func(l line) bool { return l.in == stateID(i) && c.wants(l.id) }) {
+			if !s.alone && len(wanted) == 0 && stateID(i) != loaded {
+				wanted = append(wanted, states[loaded])
 			}
 			wanted = append(wanted, s)
 		}

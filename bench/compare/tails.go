@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -46,32 +47,12 @@ const (
 // longPut is the time above which a put is counted in rowPutsLong.
 const longPut = 10 * time.Millisecond
 
-func tailRows(prefix string) []string {
-	var rows []string
-	for _, t := range tails {
-		rows = append(rows, prefix+t.name)
-	}
-	return rows
-}
-
-func putsRows() []string {
-	return append(tailRows(rowPuts), rowPutsLong, rowPutsAmp, rowPutsDisk, rowPutsLast)
-}
-
-func busyRows() []string {
-	var rows []string
-	for _, prefix := range []string{rowBusyAbsent, rowBusyPresent, rowBusyPut, rowBusyCall} {
-		rows = append(rows, tailRows(prefix)...)
-	}
-	return rows
-}
-
 // tailLines returns the lines of the table for one prefix. Some of them, by their names, have targets.
-func tailLines(prefix, title string, targets map[string]bar) []line {
+func tailLines(prefix string, in stateID, title string, targets map[string]bar) []line {
 	var all []line
 	for _, t := range tails {
 		name := title + ", " + t.title + " (µs)"
-		all = append(all, line{prefix + t.name, name, microseconds, targets[t.name]})
+		all = append(all, line{prefix + t.name, in, name, microseconds, targets[t.name]})
 	}
 	return all
 }
@@ -155,11 +136,17 @@ type crowd struct {
 	time  time.Duration
 	seed  uint64
 
-	mu              sync.Mutex
-	absent, present workload.Histogram // guarded by mu
-	put, call       workload.Histogram // guarded by mu: from the intended start of a put, and from its call
-	wrong           int                // guarded by mu
-	firstWrong      string             // guarded by mu
+	put, call       workload.Histogram // from the intended start of a put, and from its call
+	absent, present workload.Histogram // of all readers, as the next two
+	wrong           int
+	firstWrong      string
+}
+
+// A busyReader is one of the goroutines that read.
+type busyReader struct {
+	times      workload.Histogram
+	wrong      int
+	firstWrong string
 }
 
 // busy looks keys up on eight goroutines while another one overwrites pairs with equal ones.
@@ -187,23 +174,29 @@ func (w *worker) busy() {
 func (c *crowd) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var readers, writer sync.WaitGroup
+	var readers sync.WaitGroup
 	done := make(chan struct{})
+	var all [busyReaders]busyReader
 	for i := range uint64(busyReaders) {
 		readers.Go(func() {
-			if err := c.read(ctx, done, i); err != nil {
+			if err := c.read(ctx, done, i, &all[i]); err != nil {
 				cancel(err)
 			}
 		})
 	}
-	writer.Go(func() {
-		if err := c.write(ctx); err != nil {
-			cancel(err)
-		}
-	})
-	writer.Wait()
+	if err := c.write(ctx); err != nil {
+		cancel(err)
+	}
 	close(done)
 	readers.Wait()
+	for i := range all {
+		of := &c.present
+		if i%2 == 0 {
+			of = &c.absent
+		}
+		of.Merge(&all[i].times)
+		c.wrong, c.firstWrong = c.wrong+all[i].wrong, cmp.Or(c.firstWrong, all[i].firstWrong)
+	}
 	return context.Cause(ctx)
 }
 
@@ -211,13 +204,6 @@ func (c *crowd) run(ctx context.Context) error {
 // which it should have begun, so that every put that a stall would have delayed counts. A store that cannot keep up has
 // long times; puts that have not begun after twice the time of the crowd count with the time that they have waited.
 func (c *crowd) write(ctx context.Context) error {
-	var put, call workload.Histogram
-	defer func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.put.Merge(&put)
-		c.call.Merge(&call)
-	}()
 	order := workload.NewPermutation(c.set.Len(), c.seed)
 	var key, value []byte
 	begin := time.Now()
@@ -231,24 +217,23 @@ func (c *crowd) write(ctx context.Context) error {
 			now = time.Since(begin)
 		}
 		if now > 2*c.time || ctx.Err() != nil {
-			put.Add(nanoseconds64(now - due))
+			c.put.Add(nanoseconds64(now - due))
 			continue
 		}
 		if err := c.store.Put(key, value); err != nil {
 			return err
 		}
 		end := time.Since(begin)
-		put.Add(nanoseconds64(end - due))
-		call.Add(nanoseconds64(end - now))
+		c.put.Add(nanoseconds64(end - due))
+		c.call.Add(nanoseconds64(end - now))
 	}
 	return nil
 }
 
 // read looks up keys until done is closed, and checks the answers while the clock stands. Times are from the end of one
 // lookup to the end of the next.
-func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64) error {
+func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64, r *busyReader) error {
 	const most = 256 // lookups in a turn
-	var times workload.Histogram
 	absent := id%2 == 0
 	n, appendKey := c.set.Len(), c.set.AppendKey
 	if absent {
@@ -259,11 +244,9 @@ func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64) error
 	var picks, ends [most]int
 	var found [most]bool
 	var values, want []byte
-	wrong, firstWrong := 0, ""
 	for next := 0; ctx.Err() == nil; {
 		select {
 		case <-done:
-			c.add(absent, &times, wrong, firstWrong)
 			return nil
 		default:
 		}
@@ -280,7 +263,7 @@ func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64) error
 				return err
 			}
 			now := time.Now()
-			times.Add(nanoseconds64(now.Sub(last)))
+			r.times.Add(nanoseconds64(now.Sub(last)))
 			last = now
 			ends[asked] = len(values)
 		}
@@ -291,8 +274,8 @@ func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64) error
 				want = c.set.AppendValue(want, picks[i])
 			}
 			if found[i] == absent || !bytes.Equal(values[from:ends[i]], want) {
-				if wrong++; firstWrong == "" {
-					firstWrong = "key " + string(keys[i]) + " has another value than the one put, or none"
+				if r.wrong++; r.firstWrong == "" {
+					r.firstWrong = "key " + string(keys[i]) + " has another value than the one put, or none"
 				}
 			}
 			from = ends[i]
@@ -301,19 +284,4 @@ func (c *crowd) read(ctx context.Context, done <-chan struct{}, id uint64) error
 		runtime.Gosched()
 	}
 	return nil
-}
-
-// add adds the figures of a reader.
-func (c *crowd) add(absent bool, times *workload.Histogram, wrong int, firstWrong string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if absent {
-		c.absent.Merge(times)
-	} else {
-		c.present.Merge(times)
-	}
-	c.wrong += wrong
-	if c.firstWrong == "" {
-		c.firstWrong = firstWrong
-	}
 }
