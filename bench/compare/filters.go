@@ -26,27 +26,24 @@ type filterMaker struct {
 
 var filterMakers = []filterMaker{
 	{"bloomkv", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
-		return blockFilter(keys, func() (bloomblock.Params, error) {
-			return bloomblock.NewParams(bestUnit(float64(bits)))
-		})
+		p, err := bloomblock.NewParams(bestUnit(float64(bits)))
+		return blockFilter(keys, p, err)
 	}},
 	{"bloomkv, two units", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
-		return blockFilter(keys, func() (bloomblock.Params, error) {
-			half := bestUnit(float64(bits) / 2)
-			return bloomblock.NewParams(half, half)
-		})
+		half := bestUnit(float64(bits) / 2)
+		p, err := bloomblock.NewParams(half, half)
+		return blockFilter(keys, p, err)
 	}},
 	{"bloomkv, Ribbon", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
-		return blockFilter(keys, func() (bloomblock.Params, error) {
-			rate := 0.4 // the lowest rate with this number of bits, within one percent
-			for {
-				p, err := bloomblock.ParamsRibbon(max(rate, bloomblock.BestRibbonRate))
-				if err != nil || p.BitsPerKey() > float64(bits) || rate < bloomblock.BestRibbonRate {
-					return bloomblock.ParamsRibbon(max(rate/0.99, bloomblock.BestRibbonRate))
-				}
-				rate *= 0.99
+		rate := 0.4 // the lowest rate with this number of bits, within one percent
+		for {
+			p, err := bloomblock.ParamsRibbon(max(rate, bloomblock.BestRibbonRate))
+			if err != nil || p.BitsPerKey() > float64(bits) || rate < bloomblock.BestRibbonRate {
+				p, err = bloomblock.ParamsRibbon(max(rate/0.99, bloomblock.BestRibbonRate))
+				return blockFilter(keys, p, err)
 			}
-		})
+			rate *= 0.99
+		}
 	}},
 	{"Pebble", func(keys [][]byte, bits int) (func([]byte) bool, int, error) {
 		policy := pebblebloom.FilterPolicy(bits)
@@ -88,9 +85,8 @@ func bestUnit(bits float64) (best bloomblock.Unit) {
 	return best
 }
 
-// blockFilter wraps a filter of package bloomblock.
-func blockFilter(keys [][]byte, params func() (bloomblock.Params, error)) (func([]byte) bool, int, error) {
-	p, err := params()
+// blockFilter wraps a filter of package bloomblock, unless there is an error of its parameters.
+func blockFilter(keys [][]byte, p bloomblock.Params, err error) (func([]byte) bool, int, error) {
 	if err != nil {
 		return nil, 0, err
 	}
