@@ -144,24 +144,17 @@ func (h *badgerStore) iterate() view {
 	o.PrefetchValues = false
 	txn := h.db.NewTransaction(false)
 	it := txn.NewIterator(o)
-	return view{keptBadger{h, it}, func() error {
+	return view{scanner[*badger.Iterator]{h, it, scanBadger}, func() error {
 		it.Close()
 		txn.Discard()
 		return nil
 	}}
 }
 
-// keptBadger scans with one iterator.
-type keptBadger struct {
-	*badgerStore
-
-	it *badger.Iterator
-}
-
-func (k keptBadger) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func scanBadger(it *badger.Iterator, from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for k.it.Seek(from); k.it.Valid(); k.it.Next() {
-		item := k.it.Item()
+	for it.Seek(from); it.Valid(); it.Next() {
+		item := it.Item()
 		if err := item.Value(func(value []byte) error { return each(item.Key(), value) }); err != nil {
 			return err
 		}
@@ -182,7 +175,7 @@ func (h *badgerStore) Flush(context.Context) error {
 // doing.
 func (h *badgerStore) Settle(ctx context.Context) error {
 	var before machine.Counters
-	return quiet(ctx, func() ([]int64, bool) {
+	return quiet(ctx, func() ([]int64, bool, error) {
 		var figures []int64
 		for _, l := range h.db.Levels() {
 			figures = append(figures, int64(l.NumTables), l.Size)
@@ -190,7 +183,7 @@ func (h *badgerStore) Settle(ctx context.Context) error {
 		now, _ := machine.Read() // without counters, the levels must suffice
 		spent := now.Sub(before)
 		before = now
-		return figures, spent.User+spent.System < 5*time.Millisecond
+		return figures, spent.User+spent.System < 5*time.Millisecond, nil
 	})
 }
 

@@ -132,7 +132,7 @@ func (t *bboltStore) Apply(pairs workload.Batch) error {
 
 func (t *bboltStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	return t.db.View(func(tx *bolt.Tx) error {
-		return keptBbolt{t, tx.Bucket(bucketName).Cursor()}.Scan(from, limit, each)
+		return scanBbolt(tx.Bucket(bucketName).Cursor(), from, limit, each)
 	})
 }
 
@@ -141,19 +141,12 @@ func (t *bboltStore) kept() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{keptBbolt{t, tx.Bucket(bucketName).Cursor()}, tx.Rollback}, nil
+	return view{scanner[*bolt.Cursor]{t, tx.Bucket(bucketName).Cursor(), scanBbolt}, tx.Rollback}, nil
 }
 
-// keptBbolt scans with the cursor of one transaction.
-type keptBbolt struct {
-	*bboltStore
-
-	cursor *bolt.Cursor
-}
-
-func (k keptBbolt) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func scanBbolt(it *bolt.Cursor, from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for key, value := k.cursor.Seek(from); key != nil; key, value = k.cursor.Next() {
+	for key, value := it.Seek(from); key != nil; key, value = it.Next() {
 		if err := each(key, value); err != nil {
 			return err
 		}

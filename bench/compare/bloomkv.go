@@ -43,26 +43,19 @@ func (s bloomkvStore) filterBytes() (int64, error) { //nolint:unparam // see fil
 }
 
 func (s bloomkvStore) kept() (view, error) {
-	k := keptBloomkv{s, s.Iter(bloomkv.IterOptions{})}
-	return view{k, k.it.Close}, nil
+	it := s.Iter(bloomkv.IterOptions{})
+	return view{scanner[*bloomkv.Iterator]{s, it, scanBloomkv}, it.Close}, nil
 }
 
-// keptBloomkv scans with one iterator.
-type keptBloomkv struct {
-	bloomkvStore
-
-	it *bloomkv.Iterator
-}
-
-func (k keptBloomkv) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func scanBloomkv(it *bloomkv.Iterator, from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
-		if err := each(k.it.Key(), k.it.Value()); err != nil {
-			return errors.Join(err, k.it.Err())
+	for ok := it.SeekGE(from); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
+			return errors.Join(err, it.Err())
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	return k.it.Err()
+	return it.Err()
 }

@@ -32,13 +32,12 @@ func diskBytes(dir string) (int64, error) {
 
 // restingBytes returns diskBytes once it no longer changes: engines remove old files after their other work.
 func restingBytes(ctx context.Context, dir string) (sum int64, err error) {
-	waited := quiet(ctx, func() ([]int64, bool) {
+	err = quiet(ctx, func() ([]int64, bool, error) {
 		var failed error
 		sum, failed = diskBytes(dir)
-		err = errors.Join(err, failed)
-		return []int64{sum}, true
+		return []int64{sum}, true, failed
 	})
-	return sum, errors.Join(err, waited)
+	return sum, err
 }
 
 // watchDisk measures diskBytes fifty times a second, and once more when stop is called, which returns the maximum.

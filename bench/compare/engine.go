@@ -55,6 +55,18 @@ type view struct {
 	end func() error
 }
 
+// A scanner is a store whose scans use one iterator, or one cursor.
+type scanner[I any] struct {
+	workload.Store
+
+	it   I
+	scan func(it I, from []byte, limit int, each func(key, value []byte) error) error
+}
+
+func (s scanner[I]) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+	return s.scan(s.it, from, limit, each)
+}
+
 // ownReads is an engine that counts the blocks, with filters and indexes, that it reads outside its cache.
 type ownReads interface{ blockReads() uint64 }
 
@@ -186,14 +198,17 @@ func reopened(closing func() error, opening func() error) (time.Duration, error)
 // stillness is the time without changes after which an engine counts as settled.
 var stillness = 500 * time.Millisecond
 
-// quiet returns once the figures from look have not changed for that long and ready was true. It is for engines that do
-// not report when they have settled.
-func quiet(ctx context.Context, look func() (figures []int64, ready bool)) error {
+// quiet returns once the figures from look have not changed for that long and ready was true, or with its first error.
+// It is for engines that do not report when they have settled.
+func quiet(ctx context.Context, look func() (figures []int64, ready bool, err error)) error {
 	const step = 25 * time.Millisecond
 	still := int(stillness / step)
 	var last []int64
 	for n := 0; n < still; n++ {
-		figures, ready := look()
+		figures, ready, err := look()
+		if err != nil {
+			return err
+		}
 		if !ready || !slices.Equal(figures, last) {
 			n = 0
 		}

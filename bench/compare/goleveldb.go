@@ -73,35 +73,28 @@ func (s *goleveldbStore) Apply(pairs workload.Batch) error {
 func (s *goleveldbStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
 	it := s.db.NewIterator(nil, nil)
 	defer it.Release()
-	return keptGoleveldb{s, it}.Scan(from, limit, each)
+	return scanGoleveldb(it, from, limit, each)
 }
 
 func (s *goleveldbStore) kept() (view, error) {
 	it := s.db.NewIterator(nil, nil)
-	return view{keptGoleveldb{s, it}, func() error {
+	return view{scanner[iterator.Iterator]{s, it, scanGoleveldb}, func() error {
 		it.Release()
 		return nil
 	}}, nil
 }
 
-// keptGoleveldb scans with one iterator.
-type keptGoleveldb struct {
-	*goleveldbStore
-
-	it iterator.Iterator
-}
-
-func (k keptGoleveldb) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func scanGoleveldb(it iterator.Iterator, from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for ok := k.it.Seek(from); ok; ok = k.it.Next() {
-		if err := each(k.it.Key(), k.it.Value()); err != nil {
+	for ok := it.Seek(from); ok; ok = it.Next() {
+		if err := each(it.Key(), it.Value()); err != nil {
 			return err
 		}
 		if n++; n == limit {
 			break
 		}
 	}
-	return k.it.Error()
+	return it.Error()
 }
 
 // Flush opens and discards a transaction, which writes the memtable.
@@ -115,23 +108,18 @@ func (s *goleveldbStore) Flush(context.Context) error {
 }
 
 func (s *goleveldbStore) Settle(ctx context.Context) error {
-	var failed error
-	err := quiet(ctx, func() ([]int64, bool) {
+	return quiet(ctx, func() ([]int64, bool, error) {
 		var st leveldb.DBStats
-		if failed = s.db.Stats(&st); failed != nil {
-			return nil, true
+		if err := s.db.Stats(&st); err != nil {
+			return nil, false, fmt.Errorf("goleveldb's figures: %w", err)
 		}
 		files := 0
 		if len(st.LevelTablesCounts) > 0 {
 			files = st.LevelTablesCounts[0]
 		}
 		compactions := int64(st.MemComp) + int64(st.Level0Comp) + int64(st.NonLevel0Comp) + int64(st.SeekComp)
-		return []int64{compactions, int64(st.IOWrite)}, files < levelZeroRuns //nolint:gosec // bytes of a benchmark
+		return []int64{compactions, int64(st.IOWrite)}, files < levelZeroRuns, nil //nolint:gosec // of a benchmark
 	})
-	if failed != nil {
-		return fmt.Errorf("goleveldb's figures: %w", failed)
-	}
-	return err
 }
 
 func (s *goleveldbStore) Compact(context.Context) error { return s.db.CompactRange(util.Range{}) }

@@ -126,7 +126,7 @@ func (s *pebbleStore) Scan(from []byte, limit int, each func(key, value []byte) 
 	if err != nil {
 		return err
 	}
-	return errors.Join(keptPebble{s, it}.Scan(from, limit, each), it.Close())
+	return errors.Join(scanPebble(it, from, limit, each), it.Close())
 }
 
 func (s *pebbleStore) kept() (view, error) {
@@ -134,22 +134,15 @@ func (s *pebbleStore) kept() (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	return view{keptPebble{s, it}, it.Close}, nil
+	return view{scanner[*pebble.Iterator]{s, it, scanPebble}, it.Close}, nil
 }
 
-// keptPebble scans with one iterator.
-type keptPebble struct {
-	*pebbleStore
-
-	it *pebble.Iterator
-}
-
-func (k keptPebble) Scan(from []byte, limit int, each func(key, value []byte) error) error {
+func scanPebble(it *pebble.Iterator, from []byte, limit int, each func(key, value []byte) error) error {
 	n := 0
-	for ok := k.it.SeekGE(from); ok; ok = k.it.Next() {
-		value, err := k.it.ValueAndErr()
+	for ok := it.SeekGE(from); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
 		if err == nil {
-			err = each(k.it.Key(), value)
+			err = each(it.Key(), value)
 		}
 		if err != nil {
 			return err
@@ -158,15 +151,16 @@ func (k keptPebble) Scan(from []byte, limit int, each func(key, value []byte) er
 			break
 		}
 	}
-	return k.it.Error()
+	return it.Error()
 }
 
 func (s *pebbleStore) Flush(context.Context) error { return s.db.Flush() }
 
 func (s *pebbleStore) Settle(ctx context.Context) error {
-	return quiet(ctx, func() ([]int64, bool) {
+	return quiet(ctx, func() ([]int64, bool, error) {
 		m := s.db.Metrics()
-		return []int64{m.Flush.Count, m.Compact.Count}, m.Flush.NumInProgress == 0 && m.Compact.NumInProgress == 0
+		idle := m.Flush.NumInProgress == 0 && m.Compact.NumInProgress == 0
+		return []int64{m.Flush.Count, m.Compact.Count}, idle, nil
 	})
 }
 

@@ -251,21 +251,10 @@ func (s *rocksdbStore) scan(it *C.rocksdb_iterator_t, from []byte, limit int,
 
 func (s *rocksdbStore) kept() (view, error) {
 	it := C.rocksdb_create_iterator(s.db, s.read)
-	return view{keptRocksdb{s, it}, func() error {
+	return view{scanner[*C.rocksdb_iterator_t]{s, it, s.scan}, func() error {
 		C.rocksdb_iter_destroy(it)
 		return nil
 	}}, nil
-}
-
-// keptRocksdb scans with one iterator.
-type keptRocksdb struct {
-	*rocksdbStore
-
-	it *C.rocksdb_iterator_t
-}
-
-func (k keptRocksdb) Scan(from []byte, limit int, each func(key, value []byte) error) error {
-	return k.scan(k.it, from, limit, each)
 }
 
 // unpack calls each for n packed pairs.
@@ -290,20 +279,16 @@ func (s *rocksdbStore) Flush(context.Context) error {
 }
 
 func (s *rocksdbStore) Settle(ctx context.Context) error {
-	var failed error
-	err := quiet(ctx, func() ([]int64, bool) {
+	return quiet(ctx, func() ([]int64, bool, error) {
 		var work [C.kv_work_figures]C.uint64_t
 		if n := C.kv_work(s.db, &work[0]); n != C.kv_work_figures {
-			failed = fmt.Errorf("rocksdb: property %d of its work is not known", n)
-			return nil, true
+			return nil, false, fmt.Errorf("rocksdb: property %d of its work is not known", n)
 		}
 		if n := work[C.kv_failures]; n > 0 {
-			failed = fmt.Errorf("rocksdb: %d failures in the background", n)
-			return nil, true
+			return nil, false, fmt.Errorf("rocksdb: %d failures in the background", n)
 		}
-		return nil, work == [C.kv_work_figures]C.uint64_t{}
+		return nil, work == [C.kv_work_figures]C.uint64_t{}, nil
 	})
-	return errors.Join(failed, err)
 }
 
 // filterBytes reads the figure from a text of RocksDB, which has the properties of all tables together.
