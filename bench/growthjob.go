@@ -102,19 +102,13 @@ func (j growthJob) run(ctx context.Context) (m measured, err error) {
 		w.put(int(3 * memtable / 2 / int64(workload.Random.KeyBytes()+j.Value)))
 		w.begin(j.Puts)
 	}
-	for _, p := range []struct {
-		kind workload.Kind
-		row  *phase
-	}{{workload.Absent, &m.Absent}, {workload.Present, &m.Present}} {
-		lookups := workload.Phase{Kind: p.kind, Ops: j.Lookups, Choice: workload.Uniform, Seed: j.Seed + 2}
-		watched := func() {}
-		if p.kind == workload.Absent {
-			watched = m.watch(store)
-		}
-		row, failed := measure(ctx, store, set, lookups, new(bloomkv.WriteMetrics), cli.Progress{})
-		watched()
-		row.Latencies = nil // of all measurements together they would be most of the report
-		*p.row, err = row, errors.Join(err, failed)
+	lookups := workload.Phase{Kind: workload.Absent, Ops: j.Lookups, Choice: workload.Uniform, Seed: j.Seed + 2}
+	watched := m.watch(store)
+	m.Absent, err = lookUp(ctx, store, set, lookups, cli.Progress{})
+	watched()
+	if err == nil {
+		lookups.Kind = workload.Present
+		m.Present, err = lookUp(ctx, store, set, lookups, cli.Progress{})
 	}
 	if j.Puts > 0 {
 		w.stop()

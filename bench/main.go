@@ -48,6 +48,7 @@ func rootCommand(s *cli.Streams, args []string) *cobra.Command {
 // config holds the flags of the main run.
 type config struct {
 	data
+	*cli.Streams
 
 	choice  string
 	workers int
@@ -59,7 +60,8 @@ type config struct {
 	all     bool
 	json    bool
 
-	shown []string // the phases in the first table
+	shown  []string // the phases in the first table
+	report *report
 }
 
 const (
@@ -69,7 +71,7 @@ const (
 )
 
 func mainCommand(s *cli.Streams, command string) *cobra.Command {
-	var c config
+	c := config{Streams: s}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure bloomkv: times and read amplification, with filters and without",
@@ -96,7 +98,7 @@ Exit status:
 			if err := c.check(); err != nil {
 				return cli.Hint(cmd, err)
 			}
-			return c.run(cmd.Context(), s, command)
+			return c.run(cmd.Context(), command)
 		},
 	}
 	c.flags(cmd)
@@ -193,7 +195,7 @@ func checkNames(flag string, given, names []string) error {
 
 // run runs each part in both kinds of store, one after the other and never at once, so that the memory of the process
 // is the memory of one store, and prints the report. If it fails, the report is of the phases that ended until then.
-func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err error) {
+func (c *config) run(ctx context.Context, command string) (err error) {
 	parts, err := c.parts()
 	if err != nil {
 		return err
@@ -209,18 +211,14 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 		Workers: c.workers, Seed: c.seed,
 		MemoryBudget: c.memory << 20, MemtableSize: c.memtable(), shown: c.shown, all: c.all,
 	}
-	for _, filters := range []string{"on", "off"} {
-		if c.filters != "both" && c.filters != filters {
-			continue
-		}
-		kind := side{Filters: filters, FilterFPR: c.fpr}
-		if filters == "off" {
-			kind.FilterFPR = 1
-		}
-		r.Sides = append(r.Sides, kind)
+	if c.filters != "off" {
+		r.Sides = append(r.Sides, side{Filters: "on", FilterFPR: c.fpr})
 	}
-	m := mainRun{c, s, r}
-	if err = m.measure(ctx, parts, dir); err != nil {
+	if c.filters != "on" {
+		r.Sides = append(r.Sides, side{Filters: "off", FilterFPR: 1})
+	}
+	c.report = r
+	if err = c.measure(ctx, parts, dir); err != nil {
 		done, all := len(r.phases()), 0
 		for _, p := range parts {
 			all += len(r.Sides) * len(p.steps)
@@ -230,21 +228,15 @@ func (c *config) run(ctx context.Context, s *cli.Streams, command string) (err e
 		}
 		r.Stopped = stopped(err, done, all)
 	}
-	return errors.Join(err, show(s, c.json, r))
+	return errors.Join(err, show(c.Streams, c.json, r))
 }
 
-// A mainRun measures all parts in both kinds of store.
-type mainRun struct {
-	*config
-	out    *cli.Streams
-	report *report
-}
-
-func (m *mainRun) measure(ctx context.Context, parts []part, dir string) error {
+// measure measures all parts in both kinds of store.
+func (c *config) measure(ctx context.Context, parts []part, dir string) error {
 	for _, p := range parts {
-		for i := range m.report.Sides {
-			kind := &m.report.Sides[i]
-			if err := m.part(ctx, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
+		for i := range c.report.Sides {
+			kind := &c.report.Sides[i]
+			if err := c.part(ctx, kind, p, filepath.Join(dir, "filters-"+kind.Filters, p.name)); err != nil {
 				return err
 			}
 		}
@@ -254,33 +246,33 @@ func (m *mainRun) measure(ctx context.Context, parts []part, dir string) error {
 
 // part creates a store, runs the phases of a part in it, and adds their figures to the side. A temporary store is
 // removed at once, so that the next one has the disk to itself.
-func (m *mainRun) part(ctx context.Context, kind *side, p part, dir string) (err error) {
+func (c *config) part(ctx context.Context, kind *side, p part, dir string) (err error) {
 	debug.FreeOSMemory() // memory left over from the previous store must not be counted here
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
-	if m.dir == "" {
+	if c.dir == "" {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
-	store, err := own.Open(dir, m.options(kind.FilterFPR))
+	store, err := own.Open(dir, c.options(kind.FilterFPR))
 	if err != nil {
 		return err
 	}
-	pairs, err := m.use(ctx, kind, p, store)
+	pairs, err := c.use(ctx, kind, p, store)
 	if err = errors.Join(err, store.Close()); err != nil || p.name != "main" {
 		return err
 	}
 	kind.DiskBytes, err = diskBytes(dir) // after Close, which removes files that are no longer needed
-	kind.SpaceAmplification = float64(kind.DiskBytes) / (float64(pairs) * float64(m.shape.KeyBytes()+m.value))
+	kind.SpaceAmplification = float64(kind.DiskBytes) / (float64(pairs) * float64(c.shape.KeyBytes()+c.value))
 	return err
 }
 
 // use runs the phases of a part and returns the number of pairs in the store afterwards.
-func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store) (pairs int, err error) {
+func (c *config) use(ctx context.Context, kind *side, p part, store *own.Store) (pairs int, err error) {
 	var writes bloomkv.WriteMetrics
 	pairs = p.set.Len()
 	for _, phase := range p.steps {
-		bar := m.out.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
+		bar := c.Progress("filters "+kind.Filters+": "+phase.Name, -1, false)
 		row, err := measure(ctx, store, p.set, phase, &writes, bar)
 		bar.End()
 		if err != nil {
@@ -294,7 +286,7 @@ func (m *mainRun) use(ctx context.Context, kind *side, p part, store *own.Store)
 	}
 	if p.name == "main" { // only the main part reports metrics
 		err = errors.Join(store.Flush(ctx), store.Settle(ctx))
-		kind.fill(store.Metrics(), writes, m.shape.KeyBytes()+m.value)
+		kind.fill(store.Metrics(), writes, c.shape.KeyBytes()+c.value)
 	}
 	return pairs, err
 }

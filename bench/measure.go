@@ -54,6 +54,15 @@ func measure(ctx context.Context, store *own.Store, set workload.Set, p workload
 	return row, nil
 }
 
+// lookUp measures lookups. It leaves their single times out: of all measurements together they would be most of a
+// report.
+func lookUp(ctx context.Context, store *own.Store, set workload.Set, p workload.Phase, bar cli.Progress,
+) (phase, error) {
+	row, err := measure(ctx, store, set, p, new(bloomkv.WriteMetrics), bar)
+	row.Latencies = nil
+	return row, err
+}
+
 // put puts pairs from..to-1 of an order of a set into a store, in batches.
 func put(ctx context.Context, store *own.Store, set workload.Set, order func(i int) int, from, to int,
 	bar cli.Progress,

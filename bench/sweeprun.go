@@ -187,18 +187,14 @@ func (w *sweep) measure(ctx context.Context, store *own.Store, set workload.Set,
 	if _, err := workload.Run(ctx, store, set, warm, bar.Set); err != nil {
 		return err
 	}
-	for _, look := range []struct {
-		kind workload.Kind
-		keys int
-		row  *phase
-	}{{workload.Absent, set.Absents(), &p.Absent}, {workload.Present, set.Len(), &p.Present}} {
-		lookups := workload.Phase{Kind: look.kind, Ops: max(look.keys, fewestOps), Seed: w.seed + 2}
-		row, err := measure(ctx, store, set, lookups, new(bloomkv.WriteMetrics), bar)
-		if err != nil {
-			return err
-		}
-		row.Latencies = nil // of all points together they would be most of the report
-		*look.row = row
+	var err error
+	lookups := workload.Phase{Kind: workload.Absent, Ops: max(set.Absents(), fewestOps), Seed: w.seed + 2}
+	if p.Absent, err = lookUp(ctx, store, set, lookups, bar); err != nil {
+		return err
+	}
+	lookups.Kind, lookups.Ops = workload.Present, max(set.Len(), fewestOps)
+	if p.Present, err = lookUp(ctx, store, set, lookups, bar); err != nil {
+		return err
 	}
 	p.fill(store.Metrics(), set.Len())
 	w.report.add(p)
