@@ -1,6 +1,7 @@
 package backup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -27,9 +28,7 @@ const (
 // OpenDir opens the storage in a directory, and creates it if it does not exist; its parent must exist. A nil fsys
 // means the operating system's. The error matches [bloomkv.ErrLocked] while another program has it open.
 func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
-	if fsys == nil {
-		fsys = vfs.OS
-	}
+	fsys = cmp.Or(fsys, vfs.OS)
 	dir = filepath.Clean(dir) // with a slash at its end it would be its own parent
 	if err := makeDir(fsys, dir); err != nil {
 		return nil, err
@@ -42,10 +41,7 @@ func OpenDir(fsys vfs.FS, dir string) (*Dir, error) {
 // fs.ErrPermission. A nil fsys means the operating system's. The error matches [bloomkv.ErrLocked] while a Dir of
 // OpenDir is open.
 func OpenDirToRead(fsys vfs.FS, dir string) (*Dir, error) {
-	if fsys == nil {
-		fsys = vfs.OS
-	}
-	return enter(fsys, filepath.Clean(dir), (*Dir).enterToRead)
+	return enter(cmp.Or(fsys, vfs.OS), filepath.Clean(dir), (*Dir).enterToRead)
 }
 
 // enter holds a directory and locks it.

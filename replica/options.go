@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -74,27 +75,13 @@ func (o *Options) withDefaults() (Options, error) {
 	if err := d.checkAddress(d.Address); err != nil {
 		return d, err
 	}
-	if d.FS == nil {
-		d.FS = vfs.OS
-	}
-	if d.Store == nil {
-		d.Store = &bloomkv.Options{}
-	}
-	if d.Logger == nil {
-		d.Logger = slog.New(slog.DiscardHandler)
-	}
-	if d.Election == 0 {
-		d.Election = time.Second
-	}
-	if d.Snapshot == 0 {
-		d.Snapshot = 8192
-	}
-	if d.Trailing == 0 {
-		d.Trailing = 10240
-	}
-	if d.Check == 0 {
-		d.Check = 10 * time.Second
-	}
+	d.FS = cmp.Or(d.FS, vfs.OS)
+	d.Store = cmp.Or(d.Store, &bloomkv.Options{})
+	d.Logger = cmp.Or(d.Logger, slog.New(slog.DiscardHandler))
+	d.Election = cmp.Or(d.Election, time.Second)
+	d.Snapshot = cmp.Or(d.Snapshot, 8192)
+	d.Trailing = cmp.Or(d.Trailing, 10240)
+	d.Check = cmp.Or(d.Check, 10*time.Second)
 	return d, nil
 }
 

@@ -107,14 +107,10 @@ func (o Options) plan() (p plan, err error) {
 	}
 	p.planner, p.filters = filters.Planner(), filters.Recorded(prefix.String())
 	p.env = compaction.Env{
-		FS: s.FS, BlockSize: tables.BlockSize, TableSize: uint64(tables.TableSize), //nolint:gosec // checked: positive
-		Codec: tables.Codec(bottom), Prefix: prefix, Seed: bloomblock.Seed(s.FilterSeed),
-	}
-	if p.env.FS == nil {
-		p.env.FS = vfs.OS
-	}
-	if p.env.Seed == 0 {
-		p.env.Seed = bloomblock.NewSeed()
+		FS: cmp.Or(s.FS, vfs.OS), BlockSize: tables.BlockSize,
+		TableSize: uint64(tables.TableSize), //nolint:gosec // checked: positive
+		Codec:     tables.Codec(bottom), Prefix: prefix,
+		Seed: cmp.Or(bloomblock.Seed(s.FilterSeed), bloomblock.NewSeed()),
 	}
 	return p, cmp.Or(tables.Check(), filters.Check(p.memory))
 }

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -66,9 +67,7 @@ interrupt.`,
   bloomkvd --id b --address 127.0.0.1:8082 --dir ./b --join 127.0.0.1:8081
   curl -X PUT --data-binary world '127.0.0.1:8082/v1/kv?key=hello'
   curl '127.0.0.1:8081/v1/kv?key=hello'`,
-		Args:          cli.Arguments,
-		SilenceErrors: true,
-		SilenceUsage:  true,
+		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			server, err := a.options(&f)
 			if err != nil {
@@ -98,10 +97,7 @@ interrupt.`,
 
 // serve runs a node until ctx ends. server is the configuration of TLS, or nil.
 func (a *app) serve(ctx context.Context, f *flags, server *tls.Config) error {
-	listen := f.listen
-	if listen == "" {
-		listen = f.node.Address
-	}
+	listen := cmp.Or(f.listen, f.node.Address)
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", listen, err)
@@ -128,11 +124,7 @@ func (a *app) serve(ctx context.Context, f *flags, server *tls.Config) error {
 	handOver, cancel := context.WithTimeout(context.Background(), f.node.Election)
 	defer cancel()
 	_ = n.Transfer(handOver) // a group of one has nobody
-	err = errors.Join(err, n.Close(), s.Close())
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
+	return cmp.Or(errors.Join(err, n.Close(), s.Close()), ctx.Err())
 }
 
 // options completes the options of the node, and returns the configuration of TLS for its server, nil for none.
