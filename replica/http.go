@@ -68,10 +68,10 @@ func (n *Node) Handler() http.Handler {
 	mux.HandleFunc("POST "+exportPath, n.serveExport)
 	mux.HandleFunc("GET /v1/read-index", func(w http.ResponseWriter, r *http.Request) {
 		index, err := n.readIndex(r.Context())
-		answerNumber(w, index, err)
+		answerValue(w, number{index}, err)
 	})
 	mux.HandleFunc("GET /v1/term", func(w http.ResponseWriter, _ *http.Request) {
-		answerNumber(w, n.raft.CurrentTerm(), n.done())
+		answerValue(w, number{n.raft.CurrentTerm()}, n.done())
 	})
 	if n.stream != nil {
 		mux.HandleFunc("GET "+raftPath, n.stream.accept)
@@ -94,21 +94,16 @@ func (n *Node) authorized(next http.Handler) http.Handler {
 	})
 }
 
-func answerError(w http.ResponseWriter, err error) {
+// answerValue writes a value, or the error if there is one.
+func answerValue(w http.ResponseWriter, v any, err error) {
 	if err != nil {
 		writeProblem(w, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, struct{}{})
+	writeJSON(w, http.StatusOK, v)
 }
 
-func answerNumber(w http.ResponseWriter, value uint64, err error) {
-	if err != nil {
-		writeProblem(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, number{value})
-}
+func answerError(w http.ResponseWriter, err error) { answerValue(w, struct{}{}, err) }
 
 func badRequest(w http.ResponseWriter, err error) {
 	writeJSON(w, http.StatusBadRequest, problem{err.Error(), "request"})
@@ -312,11 +307,7 @@ func (n *Node) Checksum(ctx context.Context) (Checksum, error) {
 func (n *Node) serveChecksum(w http.ResponseWriter, r *http.Request) {
 	var sum Checksum
 	err := n.readWhole(r.Context(), func() (err error) { sum, err = n.Checksum(r.Context()); return err })
-	if err != nil {
-		writeProblem(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, sum)
+	answerValue(w, sum, err)
 }
 
 func (n *Node) serveJoin(w http.ResponseWriter, r *http.Request) {

@@ -120,13 +120,11 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	var c net.Conn
-	var err error
+	dial := new(net.Dialer).DialContext
 	if l.tls != nil {
-		c, err = (&tls.Dialer{Config: l.tls}).DialContext(ctx, "tcp", string(address))
-	} else {
-		c, err = new(net.Dialer).DialContext(ctx, "tcp", string(address))
+		dial = (&tls.Dialer{Config: l.tls}).DialContext
 	}
+	c, err := dial(ctx, "tcp", string(address))
 	if err != nil {
 		return nil, err
 	}
