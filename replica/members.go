@@ -105,38 +105,25 @@ func (n *Node) Join(ctx context.Context, id, address string) error {
 	members := n.members()
 	i := slices.IndexFunc(members, func(m Member) bool { return m.ID == id && m.Address != address })
 	if i >= 0 && n.probe(ctx, members, want) == nil {
-		n.moves.set(id, move{members[i].Address, address})
+		n.moves.Store(raft.ServerID(id), move{raft.ServerAddress(members[i].Address), raft.ServerAddress(address)})
 	}
 	return n.onLeader(ctx,
 		func() error { return n.joinHere(ctx, want) },
 		func(leader string) error { return n.client.join(ctx, leader, id, address) })
 }
 
-// moves are the members that have said that they are at another address than the group has them.
-type moves struct {
-	mu sync.Mutex
-	to map[string]move // by id
-}
+// moves are the members that have said that they are at another address than the group has them: a move by each id.
+type moves struct{ sync.Map }
 
-type move struct{ from, to string }
+type move struct{ from, to raft.ServerAddress }
 
-func (m *moves) set(id string, to move) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.to == nil {
-		m.to = map[string]move{}
-	}
-	m.to[id] = to
-}
-
-// of returns where a member is that the group has at an address.
-func (m *moves) of(id, address string) string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if moved, ok := m.to[id]; ok && moved.from == address {
+// of returns where a member of the group is.
+func (m *moves) of(s raft.Server) raft.ServerAddress {
+	v, _ := m.Load(s.ID)
+	if moved, ok := v.(move); ok && moved.from == s.Address {
 		return moved.to
 	}
-	return address
+	return s.Address
 }
 
 // addresses tells raft where members are.
@@ -148,7 +135,7 @@ func (a addresses) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
 	case <-a.of.started:
 		for _, s := range a.of.servers() {
 			if s.ID == id {
-				return raft.ServerAddress(a.of.moves.of(string(id), string(s.Address))), nil
+				return a.of.moves.of(s), nil
 			}
 		}
 	default: // raft is not set yet

@@ -563,7 +563,7 @@ func TestALogThatASnapshotHasReplacedIsDeleted(t *testing.T) {
 	}
 	servers := []raft.Server{{ID: "a", Address: "a"}}
 	c := raft.Configuration{Servers: servers}
-	err = s.save(&saved{Index: 20, Term: 1, Configuration: c, ConfigurationIndex: 1})
+	err = s.save(saved{Index: 20, Term: 1, Configuration: c, ConfigurationIndex: 1})
 	if err := errors.Join(err, l.SetUint64([]byte("CurrentTerm"), 1), l.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -769,16 +769,19 @@ func TestWhatAFollowerHasReadIsReadEverywhere(t *testing.T) {
 
 func TestAMemberThatMovedIsAskedThereUntilTheGroupKnows(t *testing.T) {
 	var m moves
-	m.set("b", move{"old", "new"})
-	for _, c := range []struct{ id, group, want string }{
+	m.Store(raft.ServerID("b"), move{"old", "new"})
+	for _, c := range []struct {
+		id          raft.ServerID
+		group, want raft.ServerAddress
+	}{
 		{"b", "old", "new"}, {"b", "new", "new"}, {"b", "newer", "newer"}, {"a", "there", "there"}, {"a", "old", "old"},
 	} {
-		if got := m.of(c.id, c.group); got != c.want {
+		if got := m.of(raft.Server{ID: c.id, Address: c.group}); got != c.want {
 			t.Errorf("%s, which the group has at %s, is asked at %s, want %s", c.id, c.group, got, c.want)
 		}
 	}
-	m.set("b", move{"old", "newer"})
-	if got := m.of("b", "old"); got != "newer" {
+	m.Store(raft.ServerID("b"), move{"old", "newer"})
+	if got := m.of(raft.Server{ID: "b", Address: "old"}); got != "newer" {
 		t.Errorf("after another move b is asked at %s", got)
 	}
 }
