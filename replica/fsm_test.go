@@ -279,7 +279,7 @@ func TestALogHasNoGapAfterTheSnapshot(t *testing.T) {
 	} {
 		f := aloneFSM(t)
 		l := filledLog(t, vfstest.NewMem(), c.first, c.last)
-		n := &Node{log: l, fsm: f, snapshots: &snapshots{current: &saved{Index: 20, Term: c.term, Applied: 5}}}
+		n := &Node{log: l, fsm: f, snapshots: &snapshots{current: saved{Index: 20, Term: c.term, Applied: 5}}}
 		err := n.reconcile(t.Context())
 		if left, _ := l.FirstIndex(); !errors.Is(err, c.want) || left != c.left {
 			t.Errorf("a log of %d to %d after a snapshot of 20, term %d: %v, begins at %d; want %v, %d", c.first,
@@ -295,7 +295,7 @@ func TestSnapshotsGoForward(t *testing.T) {
 		index uint64
 		saved bool
 	}{{20, true}, {20, true}, {19, false}, {21, true}} {
-		s.received = &saved{Index: c.index}
+		s.received = saved{Index: c.index}
 		if err := s.commit(); (err == nil) != c.saved {
 			t.Errorf("snapshot of index %d: %v, want it saved: %v", c.index, err, c.saved)
 		}
@@ -336,7 +336,7 @@ func TestASnapshotEndsOnce(t *testing.T) {
 	s := &snapshots{fsys: vfstest.NewMem()}
 	k := &sinkOf{of: s, next: &saved{Index: 1}, durable: true}
 	_, err := k.Write(encodeRecord(1))
-	testkit.Must(t, errors.Join(err, k.Close(), s.save(&saved{Index: 2})))
+	testkit.Must(t, errors.Join(err, k.Close(), s.save(saved{Index: 2})))
 	canceled := &sinkOf{of: s, next: &saved{Index: 3}, durable: true}
 	_, err = canceled.Write(encodeRecord(1))
 	testkit.Must(t, errors.Join(err, canceled.Cancel()))

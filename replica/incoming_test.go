@@ -327,7 +327,7 @@ func TestAnEntryAfterTheLogIsNotTakenByOthers(t *testing.T) {
 	if err := g.GetLog(21, &entry); !errors.Is(err, raft.ErrLogNotFound) {
 		t.Errorf("without a snapshot: %v, want %v", err, raft.ErrLogNotFound)
 	}
-	g.snapshots.current = &saved{Index: 15, Term: 1}
+	g.snapshots.current = saved{Index: 15, Term: 1}
 	testkit.Must(t, g.GetLog(21, &entry))
 	if err := checkEntry(&entry); err == nil {
 		t.Errorf("raft would apply %+v", entry)

@@ -91,7 +91,7 @@ func setBack(t *testing.T, o *Options) {
 	testkit.Must(t, err)
 	servers := []raft.Server{{ID: "a", Address: "a"}, {ID: "b", Address: "b"}, {ID: "c", Address: "c"}}
 	c := raft.Configuration{Servers: servers}
-	err = s.save(&saved{Index: 20, Term: 1, Configuration: c, ConfigurationIndex: 1, Applied: 20})
+	err = s.save(saved{Index: 20, Term: 1, Configuration: c, ConfigurationIndex: 1, Applied: 20})
 	testkit.Must(t, errors.Join(err, l.SetUint64([]byte("CurrentTerm"), 1), l.Close()))
 	db, err := bloomkv.Open(filepath.Join(o.Dir, "data"), &bloomkv.Options{FS: o.FS})
 	testkit.Must(t, err)

@@ -48,8 +48,8 @@ type snapshots struct {
 	dir  string
 
 	mu       sync.Mutex
-	current  *saved // nil without a snapshot
-	received *saved // from a leader, not yet restored
+	current  saved // its index is 0 without a snapshot
+	received saved // from a leader, not yet restored
 }
 
 const (
@@ -71,8 +71,7 @@ func openSnapshots(o *Options) (*snapshots, error) {
 	if len(raw) < 4 || crc32.Checksum(raw[4:], castagnoli) != binary.LittleEndian.Uint32(raw) {
 		return nil, fmt.Errorf("%s: %d bytes with a wrong checksum", snapshotFile, len(raw))
 	}
-	s.current = new(saved)
-	if err := json.Unmarshal(raw[4:], s.current); err != nil {
+	if err := json.Unmarshal(raw[4:], &s.current); err != nil {
 		return nil, fmt.Errorf("%s: %w", snapshotFile, err)
 	}
 	return s, nil
@@ -82,15 +81,12 @@ func openSnapshots(o *Options) (*snapshots, error) {
 func (s *snapshots) latest() saved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == nil {
-		return saved{}
-	}
-	return *s.current
+	return s.current
 }
 
 // save makes a snapshot the newest. The caller holds mu.
-func (s *snapshots) save(next *saved) error {
-	if s.current != nil && next.Index < s.current.Index {
+func (s *snapshots) save(next saved) error {
+	if next.Index < s.current.Index {
 		return fmt.Errorf("snapshot of index %d after one of index %d", next.Index, s.current.Index)
 	}
 	body, err := json.Marshal(next)
@@ -109,11 +105,11 @@ func (s *snapshots) save(next *saved) error {
 func (s *snapshots) commit() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.received == nil {
+	if s.received.Index == 0 {
 		return errors.New("no snapshot was received")
 	}
 	err := s.save(s.received)
-	s.received = nil
+	s.received = saved{}
 	return err
 }
 
@@ -121,10 +117,7 @@ func (s *snapshots) commit() error {
 func (s *snapshots) offered() saved {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.received == nil {
-		return saved{}
-	}
-	return *s.received
+	return s.received
 }
 
 // Create begins a snapshot.
@@ -138,9 +131,9 @@ func id(s *saved) string {
 	return strconv.FormatUint(s.Term, 10) + "-" + strconv.FormatUint(s.Index, 10)
 }
 
-func (s *saved) meta(id string) *raft.SnapshotMeta {
+func (s *saved) meta() *raft.SnapshotMeta {
 	return &raft.SnapshotMeta{
-		Version: raft.SnapshotVersionMax, ID: id, Index: s.Index, Term: s.Term,
+		Version: raft.SnapshotVersionMax, ID: id(s), Index: s.Index, Term: s.Term,
 		Configuration: s.Configuration, ConfigurationIndex: s.ConfigurationIndex, Size: recordSize,
 	}
 }
@@ -149,10 +142,10 @@ func (s *saved) meta(id string) *raft.SnapshotMeta {
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.current == nil {
+	if s.current.Index == 0 {
 		return nil, nil
 	}
-	return []*raft.SnapshotMeta{s.current.meta(id(s.current))}, nil
+	return []*raft.SnapshotMeta{s.current.meta()}, nil
 }
 
 // Open returns a snapshot: the newest, or the one that was received and is to be restored. It stands for no command
@@ -160,10 +153,10 @@ func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 func (s *snapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, have := range []*saved{s.received, s.current} {
-		if have != nil && (id(have) == name) {
+	for _, have := range []*saved{&s.received, &s.current} {
+		if have.Index > 0 && id(have) == name {
 			applied := min(have.Applied, have.Index)
-			return have.meta(name), io.NopCloser(bytes.NewReader(encodeRecord(applied))), nil
+			return have.meta(), io.NopCloser(bytes.NewReader(encodeRecord(applied))), nil
 		}
 	}
 	return nil, nil, fmt.Errorf("snapshot %s: %w", name, fs.ErrNotExist)
@@ -202,9 +195,9 @@ func (k *sinkOf) Close() error {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	if k.durable {
-		return k.of.save(k.next)
+		return k.of.save(*k.next)
 	}
-	k.of.received = k.next
+	k.of.received = *k.next
 	return nil
 }
 
