@@ -13,6 +13,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -45,11 +46,7 @@ func serve(dir, address string) error {
 	}
 	s := httpguard.Server(httpguard.Handler(newServer(db), address))
 	s.Addr = address
-	err = s.ListenAndServe()
-	if closeErr := db.Close(); closeErr != nil {
-		return closeErr
-	}
-	return err
+	return errors.Join(s.ListenAndServe(), db.Close())
 }
 
 // get prints what the digest of each server answers, and the value of the key from the first server that has it.

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"expvar"
 	"flag"
 	"fmt"
@@ -37,11 +38,7 @@ func run(dir string) error {
 	fmt.Println("http://localhost:8080/debug/vars")
 	s := httpguard.Server(httpguard.Handler(http.DefaultServeMux)) // where package expvar has its handler
 	s.Addr = "localhost:8080"
-	err = s.ListenAndServe()
-	if closeErr := db.Close(); closeErr != nil {
-		return closeErr
-	}
-	return err
+	return errors.Join(s.ListenAndServe(), db.Close())
 }
 
 // publish publishes the metrics of a store as a variable. Each request reads them, which costs next to nothing.
