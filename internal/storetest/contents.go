@@ -89,19 +89,17 @@ func Diff(got, want map[string]string) string {
 		return ""
 	}
 	var b strings.Builder
-	n := 0
-	for _, k := range slices.Sorted(maps.Keys(want)) {
-		if v, ok := got[k]; !ok || v != want[k] {
-			if n++; n <= 5 {
-				fmt.Fprintf(&b, "key %.40q: got %.40q (there: %v), want %.40q\n", k, v, ok, want[k])
-			}
+	n, all := 0, map[string]string{}
+	maps.Copy(all, got)
+	maps.Copy(all, want)
+	for _, k := range slices.Sorted(maps.Keys(all)) {
+		v, there := got[k]
+		w, wanted := want[k]
+		if v == w && there == wanted {
+			continue
 		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(got)) {
-		if _, ok := want[k]; !ok {
-			if n++; n <= 5 {
-				fmt.Fprintf(&b, "key %.40q: got %.40q, want none\n", k, got[k])
-			}
+		if n++; n <= 5 {
+			fmt.Fprintf(&b, "key %.40q: got %.40q (there: %v), want %.40q (there: %v)\n", k, v, there, w, wanted)
 		}
 	}
 	return fmt.Sprintf("%d of %d keys differ:\n%s", n, len(want), b.String())

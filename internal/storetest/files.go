@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -15,24 +16,21 @@ import (
 func Rewrite(t *testing.T, fsys vfs.FS, name string, change func([]byte) []byte) {
 	t.Helper()
 	b, err := vfs.ReadFile(fsys, name, 64<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b = change(bytes.Clone(b)); b == nil {
-		err = fsys.Remove(name)
-	} else {
-		err = ReplaceFile(fsys, name, b)
-	}
-	if err != nil {
-		t.Fatal(err)
+	testkit.Must(t, err)
+	b = change(bytes.Clone(b))
+	testkit.Must(t, fsys.Remove(name))
+	if b != nil {
+		testkit.Must(t, createFile(fsys, name, b))
 	}
 }
 
-// ReplaceFile replaces the contents of a file.
-func ReplaceFile(fsys vfs.FS, name string, b []byte) error {
-	if err := fsys.Remove(name); err != nil {
-		return err
-	}
+// AddFile creates a file.
+func AddFile(t *testing.T, fsys vfs.FS, name, content string) {
+	t.Helper()
+	testkit.Must(t, createFile(fsys, name, []byte(content)))
+}
+
+func createFile(fsys vfs.FS, name string, b []byte) error {
 	f, err := fsys.Create(name)
 	if err != nil {
 		return err
@@ -41,30 +39,13 @@ func ReplaceFile(fsys vfs.FS, name string, b []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// AddFile creates a file.
-func AddFile(t *testing.T, fsys vfs.FS, name, content string) {
-	t.Helper()
-	f, err := fsys.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Write([]byte(content)); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Recorded returns the state in the manifest of a store, which may be open: if it begins another manifest while this
 // one is looked for, Recorded reads the new one.
 func Recorded(t *testing.T, fsys vfs.FS, dir string) manifest.State {
 	t.Helper()
 	current := func() string {
 		b, err := vfs.ReadFile(fsys, filepath.Join(dir, filename.CurrentName), 1<<10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return string(b)
 	}
 	for {

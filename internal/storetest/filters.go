@@ -47,8 +47,7 @@ func Reopened(t *testing.T, db *bloomkv.DB, o *bloomkv.Options) *bloomkv.DB {
 	if db != nil {
 		testkit.Must(t, db.Close())
 	}
-	db, err := bloomkv.Open("db", o)
-	testkit.Must(t, err)
+	db = Open(t, "db", o)
 	t.Cleanup(func() { _ = db.Close() })
 	testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
 	return db

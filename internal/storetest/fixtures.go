@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -22,21 +23,12 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 	o.BaseLevelSize = 128 << 10
 	o.Durability, o.Compression, o.MemtableSize, o.FilterFPR = bloomkv.DurabilityNoSync, bloomkv.CompressionNone, 1<<20,
 		0.5
-	db, err := bloomkv.Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := Open(t, "db", o)
 	want = map[string]string{}
 	rng := rand.New(rand.NewPCG(21, 22))
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	put := func(k, v string) {
 		t.Helper()
-		must(db.Put([]byte(k), []byte(v)))
+		testkit.Must(t, db.Put([]byte(k), []byte(v)))
 		want[k] = v
 	}
 	deleteRange := func(lo, hi string) {
@@ -45,15 +37,13 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 		if hi != "" {
 			end = []byte(hi)
 		}
-		must(db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
+		testkit.Must(t, db.DeleteRange(bloomkv.KeyRange{Lower: []byte(lo), Upper: end}))
 		maps.DeleteFunc(want, func(k, _ string) bool { return k >= lo && (hi == "" || k < hi) })
 	}
 	key := func(n int) string { return fmt.Sprintf("key%05d", n) }
 	flush := func() (runs int) {
 		t.Helper()
-		if err := db.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, db.Flush(t.Context()))
 		Settle(t, db)
 		for _, l := range db.Metrics().Levels {
 			runs += l.Runs
@@ -63,14 +53,12 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 	for _, i := range rng.Perm(1500) {
 		put(key(2*i), strings.Repeat(fmt.Sprint("first ", i), 10))
 	}
-	if err := db.Compact(t.Context(), bloomkv.CompactOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.Compact(t.Context(), bloomkv.CompactOptions{}))
 	over := func(what string) {
 		for range 50 {
 			put(key(2*rng.IntN(1500)), what)
 			gone := key(2 * rng.IntN(1500))
-			must(db.Delete([]byte(gone)))
+			testkit.Must(t, db.Delete([]byte(gone)))
 			delete(want, gone)
 		}
 		put(key(2), what)
@@ -95,9 +83,7 @@ func Layered(t *testing.T, mem *vfstest.Mem) (o *bloomkv.Options, want map[strin
 	if runs := flush(); runs != 5 {
 		t.Fatalf("%d runs, want 5:\n%v", runs, db.Metrics())
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, db.Close())
 	return o, want
 }
 
