@@ -73,7 +73,7 @@ func holds(fsys vfs.FS, dir string, want map[string]string) error {
 			err = errors.New(d)
 		}
 		if err == nil {
-			err = storetest.LookupsAgree(db, want)
+			err = lookupsAgree(db, want)
 		}
 		if err == nil && !readOnly {
 			for i := range 50 {

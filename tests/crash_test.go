@@ -348,7 +348,7 @@ func recoverFrom(fsys vfs.FS, states []map[string]string, opened, written func()
 		err = checkMarks(db, r.commits)
 	}
 	if err == nil {
-		err = storetest.LookupsAgree(db, got)
+		err = lookupsAgree(db, got)
 	}
 	if err == nil {
 		if err = db.ApplyWith((modelWrite{{key: afterKey, value: "x"}}).batch(), bloomkv.DurabilitySync); err == nil {

@@ -218,7 +218,7 @@ func TestEveryDamagedByteIsFoundOrDoesNotMatter(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDamageStore(t, tt.closed)
 			if tt.little {
-				d.little = storetest.LittleMemory(t, 0)
+				d.little = littleMemory(t, 0)
 				d.files = slices.DeleteFunc(d.files, func(name string) bool { return filepath.Ext(name) != ".sst" })
 			}
 			if o := d.read(d.fs.Kill()); o.err != nil || o.check != nil || storetest.Diff(o.got, d.want) != "" {
@@ -376,7 +376,7 @@ func TestADamagedFilterAnswersMaybeAndIsReported(t *testing.T) {
 			t.Fatalf("byte %d of the filter: check returned %v, want damage in %s", at-start, checkErr, file)
 		}
 		db := storetest.Open(t, "db", d.options(fsys))
-		if err := storetest.LookupsAgree(db, d.want); err != nil {
+		if err := lookupsAgree(db, d.want); err != nil {
 			t.Fatalf("byte %d of the filter: %v", at-start, err)
 		}
 		counted, unfiltered := 0, uint64(0)

@@ -247,7 +247,7 @@ func TestEveryFailedFileOperationIsSurvivedAndReported(t *testing.T) {
 	t.Run("EIO once while filters are asked in their files", func(t *testing.T) {
 		t.Parallel()
 		reads := fault{"EIO of a read", syscall.EIO, 1, func(k vfstest.OpKind) bool { return k == vfstest.OpReadAt }}
-		failEach(t, reads, 0, storetest.LittleMemory(t, 0))
+		failEach(t, reads, 0, littleMemory(t, 0))
 	})
 }
 

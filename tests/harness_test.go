@@ -3,7 +3,9 @@ package tests
 
 import (
 	"bytes"
+	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -91,4 +93,21 @@ func readerOf(t *testing.T, fsys vfs.FS, dir, file string) *sstable.Reader {
 	r, err := sstable.Open(f, info.Size(), file)
 	must(t, err)
 	return r
+}
+
+// lookupsAgree compares Get with the expected contents, for present and some absent keys.
+func lookupsAgree(db *bloomkv.DB, want map[string]string) error {
+	for k, v := range want {
+		if got, err := db.Get([]byte(k)); err != nil || string(got) != v {
+			return fmt.Errorf("get %.40q: got %.40q, %w, want %.40q", k, got, err, v)
+		}
+		absent := k + "\x00"
+		if _, there := want[absent]; there {
+			continue
+		}
+		if got, err := db.Get([]byte(absent)); !errors.Is(err, bloomkv.ErrNotFound) {
+			return fmt.Errorf("get absent %.40q: got %.40q, %w", absent, got, err)
+		}
+	}
+	return nil
 }

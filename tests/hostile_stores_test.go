@@ -85,7 +85,7 @@ func (k *hostileKind) options(fsys vfs.FS) *bloomkv.Options {
 func (k *hostileKind) store(t *testing.T) *forgedStore {
 	t.Helper()
 	if k.short > 0 && k.little == nil {
-		k.little = storetest.LittleMemory(t, k.short)
+		k.little = littleMemory(t, k.short)
 		t.Cleanup(func() { k.little = nil })
 	}
 	k.once.Do(func() {

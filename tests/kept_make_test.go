@@ -16,7 +16,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/sstable"
-	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -383,7 +382,7 @@ func (s *keptStore) makeShort() *vfstest.Mem {
 	const keys = 3400
 	key := func(i int) string { return fmt.Sprintf("%c%03x", 'a'+i%3, i) }
 	s.open(func(o *bloomkv.Options) {
-		o.MemoryBudget, o.Resources, o.TableSize = 0, storetest.LittleMemory(s.t, 256<<10), 0
+		o.MemoryBudget, o.Resources, o.TableSize = 0, littleMemory(s.t, 256<<10), 0
 		o.MemtableSize, o.FilterKind = 1<<20, bloomkv.FilterBloom
 	})
 	for i := range keys {

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/storetest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
@@ -260,7 +259,7 @@ func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
 			t.Run(filepath.Base(dir)+"/"+name, func(t *testing.T) {
 				list := string(files[name+".txt"])
 				for _, left := range []int64{0, 2 << 10, 8 << 10} {
-					r := storetest.LittleMemory(t, left)
+					r := littleMemory(t, left)
 					db := openKept(t, filepath.Join(dir, name), &bloomkv.Options{ReadOnly: true, Resources: r})
 					compareKept(t, db, list)
 					m := filtersExclude(t, db)
@@ -273,7 +272,7 @@ func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
 				at := filepath.Join(t.TempDir(), "db")
 				writeTree(t, at, store)
 				keptWrites(t, at, list, &bloomkv.Options{
-					Resources: storetest.LittleMemory(t, 256<<10), MemtableSize: 128 << 10,
+					Resources: littleMemory(t, 256<<10), MemtableSize: 128 << 10,
 					FilterKind: bloomkv.FilterBloom,
 				})
 			})

@@ -79,7 +79,7 @@ func TestKillsOfAWritingProcessLoseNothingAcknowledged(t *testing.T) {
 		if d := storetest.Diff(got, want); d != "" {
 			t.Fatalf("after kill %d and %d commits: %s", kill, n, d)
 		}
-		must(t, storetest.LookupsAgree(db, want))
+		must(t, lookupsAgree(db, want))
 		must(t, db.Close())
 	}
 	if _, err := bloomkv.Check(t.Context(), dir, bloomkv.CheckOptions{FS: vfs.OS}); err != nil {

@@ -298,7 +298,7 @@ func meetEvictedParts(t *testing.T, fsys vfs.FS, dir string) {
 	const left = 96 << 10
 	setPartSize(t, 100)
 	o := storetest.Small(fsys)
-	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, storetest.LittleMemory(t, left), 256,
+	o.MemoryBudget, o.Resources, o.BlockSize, o.Durability = 0, littleMemory(t, left), 256,
 		bloomkv.DurabilityNoSync
 	db, err := bloomkv.Open(dir, o)
 	must(t, err)

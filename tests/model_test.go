@@ -99,7 +99,7 @@ func FuzzModel(f *testing.F) {
 func modelMemory(tb testing.TB) []*bloomkv.Resources {
 	tb.Helper()
 	return []*bloomkv.Resources{
-		storetest.LittleMemory(tb, 2<<20), storetest.LittleMemory(tb, 48<<10), storetest.LittleMemory(tb, 0),
+		littleMemory(tb, 2<<20), littleMemory(tb, 48<<10), littleMemory(tb, 0),
 	}
 }
 
@@ -644,7 +644,7 @@ func (m *modelRun) readOnly(dir string) (map[string]string, error) {
 	}
 	got, err := storetest.Contents(db)
 	if err == nil {
-		err = storetest.LookupsAgree(db, got)
+		err = lookupsAgree(db, got)
 	}
 	if putErr := db.Put(nil, nil); !errors.Is(putErr, bloomkv.ErrReadOnly) {
 		err = errors.Join(err, fmt.Errorf("put into a read-only store: %w", putErr))
@@ -704,5 +704,5 @@ func (m *modelRun) agree() error {
 	if err := m.verify(); err != nil {
 		return err
 	}
-	return storetest.LookupsAgree(m.db, m.now)
+	return lookupsAgree(m.db, m.now)
 }

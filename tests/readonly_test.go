@@ -47,7 +47,7 @@ func TestI32ReadOnlyChangesNothingAndShowsTheRecoveredState(t *testing.T) {
 			if err != nil || storetest.Diff(got, d.want) != "" {
 				t.Errorf("closed %v, reader %d: %v, %s", closed, i, err, storetest.Diff(got, d.want))
 			}
-			if err := storetest.LookupsAgree(db, d.want); err != nil {
+			if err := lookupsAgree(db, d.want); err != nil {
 				t.Errorf("closed %v, reader %d: %v", closed, i, err)
 			}
 			testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm })
@@ -105,7 +105,7 @@ func TestReadOnlyShowsWhatRecoveryFinds(t *testing.T) {
 		db, readErr := openToRead(t, s.fs)
 		if readErr == nil {
 			if got, readErr = storetest.Contents(db); readErr == nil {
-				readErr = storetest.LookupsAgree(db, got)
+				readErr = lookupsAgree(db, got)
 			}
 			readErr = errors.Join(readErr, db.Close())
 		}
@@ -289,7 +289,7 @@ func TestLogsLargerThanTheMemtablesStayInMemory(t *testing.T) {
 	}
 	got, err := storetest.Contents(reader)
 	if err == nil {
-		err = storetest.LookupsAgree(reader, want)
+		err = lookupsAgree(reader, want)
 	}
 	if err != nil || storetest.Diff(got, want) != "" {
 		t.Errorf("%v, %s", err, storetest.Diff(got, want))

@@ -339,7 +339,7 @@ func TestRewriteIsForWhatNoFilterTells(t *testing.T) {
 			t.Errorf("%s: blocks of %d bytes, %v", table.File, p.BlockSize, err)
 		}
 	}
-	if err := storetest.LookupsAgree(db, map[string]string{
+	if err := lookupsAgree(db, map[string]string{
 		string(storetest.PlanKey(0)):       string(make([]byte, 30)),
 		string(storetest.PlanKey(2*n - 2)): string(make([]byte, 30)),
 	}); err != nil {

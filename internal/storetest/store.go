@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -117,21 +115,4 @@ func Rests(db *bloomkv.DB, fsys vfs.FS, dir string) bool {
 		}
 	}
 	return found == len(want)
-}
-
-// LookupsAgree compares Get with the expected contents, for present and some absent keys.
-func LookupsAgree(db *bloomkv.DB, want map[string]string) error {
-	for k, v := range want {
-		if got, err := db.Get([]byte(k)); err != nil || string(got) != v {
-			return fmt.Errorf("get %.40q: got %.40q, %w, want %.40q", k, got, err, v)
-		}
-		absent := k + "\x00"
-		if _, there := want[absent]; there {
-			continue
-		}
-		if got, err := db.Get([]byte(absent)); !errors.Is(err, bloomkv.ErrNotFound) {
-			return fmt.Errorf("get absent %.40q: got %.40q, %w", absent, got, err)
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package storetest
+package tests
 
 import (
 	"bytes"
@@ -61,25 +61,19 @@ func (s *tenant) open(r *bloomkv.Resources) (*bloomkv.DB, error) {
 	return db, err
 }
 
-// LittleMemory returns Resources in which the range tombstones of another store leave the given number of bytes for
+// littleMemory returns Resources in which the range tombstones of another store leave the given number of bytes for
 // everything that the stores of a test have in memory: memtables, filters and indexes. Memtables may have up to 4 MiB,
 // and the rest is for them too, so a store that is written to has no memory for filters. The other store is closed when
 // the test ends, after the stores that the test opens later.
-func LittleMemory(tb testing.TB, left int64) *bloomkv.Resources {
+func littleMemory(tb testing.TB, left int64) *bloomkv.Resources {
 	tb.Helper()
 	s := &theTenant
 	s.once.Do(func() { s.err = s.build() })
-	if s.err != nil {
-		tb.Fatal(s.err)
-	}
+	must(tb, s.err)
 	r, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: s.takes + left})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	db, err := s.open(r)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	tb.Cleanup(func() {
 		if err := db.Close(); err != nil {
 			tb.Error(err)
