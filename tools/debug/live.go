@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv"
@@ -88,14 +89,13 @@ func partsOf(m *bloomkv.Metrics, samples []Sample) (p parts) {
 	if m.Lookups.Gets+m.Writes.Operations > 0 || isClosed(m) && latest.Lookups.Gets > 0 {
 		p.Tiles = tilesOf(samples)
 	}
-	for i := range rows {
-		r := &rows[i]
+	for _, r := range appendRows(nil, latest) {
 		minute := "–"
-		if r.minute != nil {
-			minute = format(r.kind, r.minute(latest))
+		if !math.IsNaN(r.minute) {
+			minute = format(r.kind, r.minute)
 		}
 		p.Rows += picture.Format("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td></tr>", r.name,
-			format(r.kind, r.value(latest)), minute)
+			format(r.kind, r.value), minute)
 	}
 	return p
 }
@@ -131,30 +131,32 @@ func figuresOf(m *bloomkv.Metrics) []picture.Figure {
 
 // tilesOf returns a tile for each row that has a short name: its figure, with a line behind it.
 func tilesOf(samples []Sample) (tiles picture.HTML) {
-	for i := range rows {
-		r := &rows[i]
+	var rows []row
+	var promised []float64
+	lines := make(map[string][]float64)
+	for k := range samples {
+		promised = append(promised, samples[k].FPRPromised)
+		rows = appendRows(rows[:0], &samples[k])
+		rows[promiseRow].value = rows[promiseRow].minute // a second has too few absent keys
+		for _, r := range rows {
+			if r.tile != "" {
+				lines[r.tile] = append(lines[r.tile], r.value)
+			}
+		}
+	}
+	for i, r := range rows { // of the newest sample
 		if r.tile == "" {
 			continue
 		}
-		value, promise := r.value, picture.HTML("")
-		if i == promiseRow { // a second has too few absent keys
-			value = r.minute
-		}
-		values, promised := make([]float64, len(samples)), make([]float64, len(samples))
-		top := 0.0
-		for k := range samples {
-			values[k] = value(&samples[k])
-			if i == promiseRow {
-				promised[k] = samples[k].FPRPromised
-			}
-			top = max(top, values[k], promised[k])
-		}
+		values, promise := lines[r.tile], picture.HTML("")
+		top := slices.Max(values)
 		if i == promiseRow {
+			top = max(top, slices.Max(promised))
 			promise = picture.Format(`<polyline class="promise" points="%s"/>`, points(promised, top))
 		}
 		tiles += picture.Format(`<div><dt>%s</dt><dd class="value">%s</dd><dd><svg viewBox="0 0 %d %d" `+
 			`preserveAspectRatio="none" aria-hidden="true"><polyline points="%s"/>%s</svg></dd></div>`, r.tile,
-			format(r.kind, values[len(values)-1]), width, height, points(values, top), promise)
+			format(r.kind, r.value), width, height, points(values, top), promise)
 	}
 	return tiles
 }
