@@ -30,14 +30,6 @@ func (s *stream) send(format string, args ...any) error {
 	return s.control.Flush()
 }
 
-// begin sends the header. The error matches http.ErrNotSupported if the server cannot stream.
-func (s *stream) begin() error {
-	if err := s.allow(); err != nil {
-		return err
-	}
-	return s.control.Flush()
-}
-
 // allow gives the viewer patience for the next write, on servers that can limit it.
 func (s *stream) allow() error {
 	if err := s.control.SetWriteDeadline(time.Now().Add(patience)); !errors.Is(err, http.ErrNotSupported) {
@@ -69,7 +61,7 @@ func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	out := stream{w, http.NewResponseController(w)}
-	switch err := out.begin(); {
+	switch err := errors.Join(out.allow(), out.control.Flush()); { // the header
 	case errors.Is(err, http.ErrNotSupported):
 		http.Error(w, "this server cannot stream", http.StatusNotImplemented) // a browser does not ask again
 		return
@@ -106,26 +98,21 @@ func (h *handler) sendSamples(r *http.Request, out *stream) {
 		latest, news := h.store.state()
 		var err error
 		switch {
-		case latest.number != sent && ofPage:
+		case ofPage && (latest.number != sent || latest.closed):
 			err = out.send("event: parts\ndata: %s\n\n", latest.parts)
 		case latest.number != sent:
 			err = out.send("event: sample\nid: %d\ndata: %s\n\n", latest.number, latest.data)
-		case latest.closed:
-			if ofPage {
-				_ = out.send("event: parts\ndata: %s\n\n", latest.parts)
-			}
-			_ = out.send("event: closed\ndata: {}\n\n") // the stream ends in any case
-			return
 		}
 		if err != nil {
+			return
+		}
+		if latest.closed {
+			_ = out.send("event: closed\ndata: {}\n\n") // the stream ends in any case
 			return
 		}
 		if latest.number != sent {
 			sent = latest.number
 			beat.Reset(heartbeat)
-		}
-		if latest.closed {
-			continue
 		}
 		select {
 		case <-news:
