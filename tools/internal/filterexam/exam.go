@@ -237,36 +237,24 @@ func BlockOffset(h *bloomblock.Header, unit int, block uint64) uint64 {
 	return u.Offset + (block/n*all+block%n)*blockBytes
 }
 
-// Offsets in a header, and in a unit of it, by the drawing in bloomblock/format.go.
+// Bytes of a header that say which fields it has, by the drawing in bloomblock/format.go.
 const (
-	offVersion  = 8
-	offKind     = 9
-	offHash     = 10
-	offUnits    = 11
-	offLine     = 12
-	offReserved = 13
-	offKeys     = 16
-	offSeed     = 24
-	offUnit     = 32
-	offParts    = 104
-	offSums     = 112
-	offPage     = 116
-	offChecksum = 124
-
-	unitSize                                                  = 24
-	unitRate, unitCRC, unitProbes, unitOverhead, unitReserved = 8, 16, 20, 21, 22
+	offVersion = 8
+	offKind    = 9
+	offUnits   = 11
 
 	kindRibbon   = 2
-	versionPages = 3 // the first with the fields from offParts on
+	versionPages = 3 // the first with the fields from parts on
 )
 
 // fields returns the fields of the header at the start of block, without checking them, as many as are complete.
 func fields(block []byte) []Field {
-	list := []Field{}
-	add := func(offset, n int, name string, value func(b []byte) string) {
+	list, offset := []Field{}, 0
+	add := func(n int, name string, value func(b []byte) string) {
 		if offset+n <= len(block) {
 			list = append(list, Field{offset, n, name, value(block[offset:][:n])})
 		}
+		offset += n
 	}
 	number := func(b []byte) string { return strconv.Itoa(int(b[0])) }
 	long := func(b []byte) string { return strconv.FormatUint(binary.LittleEndian.Uint64(b), 10) }
@@ -276,40 +264,40 @@ func fields(block []byte) []Field {
 	rate := func(b []byte) string {
 		return strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64(b)), 'g', -1, 64)
 	}
-	add(0, offVersion, "magic", func(b []byte) string { return strconv.QuoteToASCII(string(b)) })
-	add(offVersion, 1, "version", number)
-	add(offKind, 1, "kind", number)
-	add(offHash, 1, "hash", number)
-	add(offUnits, 1, "units", number)
-	add(offLine, 1, "line", number)
-	add(offReserved, offKeys-offReserved, "reserved", digits)
-	add(offKeys, 8, "keys", long)
-	add(offSeed, 8, "seed", digits64)
+	add(8, "magic", func(b []byte) string { return strconv.QuoteToASCII(string(b)) })
+	add(1, "version", number)
+	add(1, "kind", number)
+	add(1, "hash", number)
+	add(1, "units", number)
+	add(1, "line", number)
+	add(3, "reserved", digits)
+	add(8, "keys", long)
+	add(8, "seed", digits64)
 	for i := range bloomblock.MaxUnits {
-		at, name := offUnit+i*unitSize, fmt.Sprintf("unit %d ", i)
+		name := fmt.Sprintf("unit %d ", i)
 		if len(block) > offUnits && i >= int(block[offUnits]) {
-			add(at, unitSize, name+"absent", digits)
+			add(24, name+"absent", digits)
 			continue
 		}
 		what := "probes"
 		if i == 0 && len(block) > offKind && block[offKind] == kindRibbon {
 			what = "columns"
 		}
-		add(at, unitRate, name+"blocks", long)
-		add(at+unitRate, unitCRC-unitRate, name+"rate", rate)
-		add(at+unitCRC, unitProbes-unitCRC, name+"checksum", crc)
-		add(at+unitProbes, 1, name+what, number)
-		add(at+unitOverhead, 1, name+"overhead", number)
-		add(at+unitReserved, unitSize-unitReserved, name+"reserved", digits)
+		add(8, name+"blocks", long)
+		add(8, name+"rate", rate)
+		add(4, name+"checksum", crc)
+		add(1, name+what, number)
+		add(1, name+"overhead", number)
+		add(2, name+"reserved", digits)
 	}
 	if len(block) > offVersion && block[offVersion] == versionPages {
-		add(offParts, offSums-offParts, "parts", long)
-		add(offSums, offPage-offSums, "checksum of sums", crc)
-		add(offPage, 1, "page", number)
-		add(offPage+1, offChecksum-offPage-1, "reserved", digits)
+		add(8, "parts", long)
+		add(4, "checksum of sums", crc)
+		add(1, "page", number)
+		add(7, "reserved", digits)
 	} else {
-		add(offParts, offChecksum-offParts, "reserved", digits)
+		add(20, "reserved", digits)
 	}
-	add(offChecksum, 4, "checksum", crc)
+	add(4, "checksum", crc)
 	return list
 }
