@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -20,7 +21,7 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	c := censusOf(payload)
 	mean, deviation := c.moments()
 	u.Min, u.Max = c.emptiest, c.fullest
-	sums, size := u.regions(payload)
+	sums, sizes := u.regions(payload)
 	if u.Columns > 0 {
 		forms := h.Forms(0)
 		u.ByTable = forms[len(forms)-1].Rate
@@ -41,13 +42,9 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	keysErr := math.Sqrt(blocks * max(0, t.estimateVar-t.estimate*t.estimate))
 	u.NumKeys = stat(c.keys(u.Probes)-blocks*t.estimate, float64(h.Keys), keysErr)
 	counts := u.shares(payload)
-	u.Positions = chi2(deviations(counts, nil), blocks*(t.clear-t.both), blockBits-1)
+	u.Positions = chi2(deviations(counts, slices.Repeat([]float64{1}, blockBits)), blocks*(t.clear-t.both), blockBits-1)
 	if len(sums) > 1 {
-		weights := make([]float64, len(sums))
-		for i := range weights {
-			weights[i] = float64(min(size, u.Blocks-uint64(i)*size))
-		}
-		u.Evenness = chi2(deviations(sums, weights), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
+		u.Evenness = chi2(deviations(sums, sizes), t.variance()-blockBits*blockBits*t.across, float64(len(sums)-1))
 	}
 	u.Worst = &WorstBlock{
 		Index: c.fullestAt, Offset: u.Offset + c.fullestAt*blockBytes, Set: u.Max,
@@ -56,14 +53,16 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 	u.histogram(c, t)
 }
 
-// regions sets the shares of the regions, and returns the set bits of each and its size in blocks.
-func (u *UnitExam) regions(payload []byte) (sums []uint64, size uint64) {
-	sums, size = regionsOf(payload)
-	u.RegionBlocks = size
-	for i, sum := range sums {
-		u.Regions = append(u.Regions, float64(sum)/float64(min(size, u.Blocks-uint64(i)*size)*blockBits))
+// regions sets the shares of up to maxRegions regions, and returns the set bits of each and its size in blocks.
+func (u *UnitExam) regions(payload []byte) (sums []uint64, sizes []float64) {
+	blocks := (len(payload)/blockBytes + maxRegions - 1) / maxRegions
+	u.RegionBlocks = uint64(blocks)
+	for region := range slices.Chunk(payload, blocks*blockBytes) {
+		sum, size := uint64(setBits(region)), float64(len(region)/blockBytes) //nolint:gosec // a count
+		sums, sizes = append(sums, sum), append(sizes, size)
+		u.Regions = append(u.Regions, float64(sum)/(size*blockBits))
 	}
-	return sums, size
+	return sums, sizes
 }
 
 // shares sets the shares of the positions, and returns the number of blocks in which each is set.
@@ -97,37 +96,18 @@ func chi2(sum, variance, freedom float64) *Stat {
 }
 
 // deviations returns the sum of squared deviations of counts from their expected values, which are proportional to
-// weights and so are their variances; nil weights are equal.
+// weights and so are their variances.
 func deviations(counts []uint64, weights []float64) (squares float64) {
-	weight := func(i int) float64 {
-		if weights == nil {
-			return 1
-		}
-		return weights[i]
-	}
 	sum, all := 0.0, 0.0
 	for i, c := range counts {
 		sum += float64(c)
-		all += weight(i)
+		all += weights[i]
 	}
 	for i, c := range counts {
-		d := float64(c) - sum*weight(i)/all
-		squares += d * d / weight(i)
+		d := float64(c) - sum*weights[i]/all
+		squares += d * d / weights[i]
 	}
 	return squares
-}
-
-// regionsOf returns the set bits in up to maxRegions ranges of blocks, each of size blocks except the last.
-func regionsOf(payload []byte) (sums []uint64, size uint64) {
-	blocks := len(payload) / blockBytes
-	per := (blocks + maxRegions - 1) / maxRegions
-	for i := range blocks {
-		if i%per == 0 {
-			sums = append(sums, 0)
-		}
-		sums[len(sums)-1] += uint64(setBits(payload[i*blockBytes:])) //nolint:gosec // ≤ blockBits
-	}
-	return sums, uint64(per)
 }
 
 // positions counts the blocks in which each position is set. It counts in columns: digit d of the counters of a word's
@@ -192,8 +172,8 @@ type census struct {
 
 func censusOf(payload []byte) *census {
 	c := &census{emptiest: blockBits, fullest: -1}
-	for ; len(payload) >= blockBytes; payload = payload[blockBytes:] {
-		set := setBits(payload)
+	for block := range slices.Chunk(payload, blockBytes) {
+		set := setBits(block)
 		if set > c.fullest {
 			c.fullest, c.fullestAt = set, c.blocks
 		}
@@ -229,10 +209,10 @@ func (c *census) keys(probes int) float64 {
 	return c.sum(func(set int) float64 { return keysFrom(set, probes) })
 }
 
-// setBits counts the bits of a block.
-func setBits(block []byte) (set int) {
-	for w := 0; w < blockBytes; w += wordBytes {
-		set += bits.OnesCount64(binary.LittleEndian.Uint64(block[w:]))
+// setBits counts the bits of blocks.
+func setBits(blocks []byte) (set int) {
+	for ; len(blocks) >= wordBytes; blocks = blocks[wordBytes:] {
+		set += bits.OnesCount64(binary.LittleEndian.Uint64(blocks))
 	}
 	return set
 }
