@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"strconv"
 )
 
 // golden is 2⁶⁴ divided by the golden ratio, the step of SplitMix64.
@@ -144,20 +143,7 @@ const (
 
 // String returns the name of the choice.
 func (c Choice) String() string {
-	switch c {
-	case Shuffled:
-		return "shuffled"
-	case InOrder:
-		return "in order"
-	case Uniform:
-		return "uniform"
-	case Zipfian:
-		return "zipfian"
-	case Latest:
-		return "latest"
-	default:
-		return "choice(" + strconv.Itoa(int(c)) + ")"
-	}
+	return nameOf(c, "choice", "shuffled", "in order", "uniform", "zipfian", "latest")
 }
 
 // skew is that of Zipfian and Latest, as in YCSB.

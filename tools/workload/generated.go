@@ -3,7 +3,6 @@ package workload
 import (
 	"encoding/binary"
 	"fmt"
-	"strconv"
 
 	"github.com/bloomkv/bloomkv/internal/words"
 )
@@ -29,18 +28,7 @@ const (
 
 // String returns the name that UnmarshalText reads.
 func (s Shape) String() string {
-	switch s {
-	case Random:
-		return "random"
-	case Decimal:
-		return "decimal"
-	case Prefixed:
-		return "prefixed"
-	case BigEndian:
-		return "bigendian"
-	default:
-		return "shape(" + strconv.Itoa(int(s)) + ")"
-	}
+	return nameOf(s, "shape", "random", "decimal", "prefixed", "bigendian")
 }
 
 // MarshalText returns the name, for flags.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // Kind is the kind of operations of a phase.
@@ -29,14 +28,16 @@ const (
 
 // String returns the name of the kind.
 func (k Kind) String() string {
-	names := [...]string{
-		"load", "absent", "present", "mixed", "seek", "insert", "put and seek", "serve", "scan", "pop",
-		"flush", "settle", "compact", "reopen",
+	return nameOf(k, "kind", "load", "absent", "present", "mixed", "seek", "insert", "put and seek", "serve", "scan",
+		"pop", "flush", "settle", "compact", "reopen")
+}
+
+// nameOf returns the name of a value, or its number if it has none.
+func nameOf[T ~uint8](value T, what string, names ...string) string {
+	if int(value) < len(names) {
+		return names[value]
 	}
-	if int(k) < len(names) {
-		return names[k]
-	}
-	return "kind(" + strconv.Itoa(int(k)) + ")"
+	return fmt.Sprintf("%s(%d)", what, uint8(value))
 }
 
 // A Phase is a number of operations of one kind. All kinds except Load and Serve expect a store that holds exactly the
