@@ -57,16 +57,21 @@ const (
 	modify
 )
 
+// served is one operation of a chunk of Serve.
+type served struct {
+	what    operation
+	limit   int    // scan: entries asked for
+	version uint32 // update, modify: version to put; else 0
+	oldest  uint32 // read, modify: oldest version that may be read
+}
+
 // serving holds, for a worker, the operations of a chunk of Serve. The worker's counts hold the number of answers to
 // each.
 type serving struct {
-	what     []operation
-	limits   []int    // scan: entries asked for
-	versions []uint32 // update, modify: version to put
-	oldest   []uint32 // read, modify: oldest version that may be read
-	records  int      // records in the store before the chunk
-	zipf     Zipf     // over that number of records
-	later    []uint32 // scratch: versions of a pair that the chunk puts later
+	all     []served
+	records int      // records in the store before the chunk
+	zipf    Zipf     // over that number of records
+	later   []uint32 // scratch: versions of a pair that the chunk puts later
 }
 
 // pick chooses one of the records in the store.
@@ -91,7 +96,7 @@ func (w *worker) pick(r *rand.Rand) int {
 func (w *worker) prepareServe(first, n int) {
 	r, s, ledger := w.run, &w.serve, w.run.phase.Ledger
 	mix := &r.phase.Mix
-	s.what, s.limits, s.versions, s.oldest = s.what[:0], s.limits[:0], s.versions[:0], s.oldest[:0]
+	s.all = s.all[:0]
 	if records := ledger.Records(); records != s.records {
 		s.records = records
 		// cannot fail: the arguments were valid before, and records only grow
@@ -100,39 +105,34 @@ func (w *worker) prepareServe(first, n int) {
 	dice := w.dice.seeded(r.phase.Seed, first)
 	for i := range n {
 		at := position(r.phase.Seed, first+i)
-		what := read
+		var one served
 		for _, share := range [...]struct {
 			what    operation
 			percent int
 		}{{read, mix.Read}, {update, mix.Update}, {insert, mix.Insert}, {scan, mix.Scan}, {modify, mix.Modify}} {
-			if what = share.what; at < share.percent {
+			if one.what = share.what; at < share.percent {
 				break
 			}
 			at -= share.percent
 		}
-		var pick, limit int
-		var version, oldest uint32
-		if what == insert {
+		var pick int
+		if one.what == insert {
 			pick = ledger.insert()
 		} else {
 			pick = w.pick(dice)
+			one.oldest = ledger.oldest(pick, w.id)
 		}
-		if what == read || what == modify {
-			oldest = ledger.oldest(pick, w.id)
-		}
-		switch what {
+		switch one.what {
 		case update, modify:
-			version = ledger.begin(pick, w.id)
+			one.version = ledger.begin(pick, w.id)
 		case scan:
-			limit = 1 + dice.IntN(mix.ScanMost)
+			one.limit = 1 + dice.IntN(mix.ScanMost)
 		default:
 		}
-		w.picks = append(w.picks, pick)
-		s.what, s.limits = append(s.what, what), append(s.limits, limit)
-		s.versions, s.oldest = append(s.versions, version), append(s.oldest, oldest)
+		w.picks, s.all = append(w.picks, pick), append(s.all, one)
 		w.requests.Keys = r.set.AppendKey(w.requests.Keys, pick)
-		if what == update || what == insert || what == modify {
-			w.requests.Values = r.set.AppendVersion(w.requests.Values, pick, version)
+		if one.what != read && one.what != scan {
+			w.requests.Values = r.set.AppendVersion(w.requests.Values, pick, one.version)
 		}
 		w.requests.end()
 	}
@@ -140,13 +140,13 @@ func (w *worker) prepareServe(first, n int) {
 
 // serveOne runs operation i of a chunk.
 func (w *worker) serveOne(i int) error {
-	key, store := w.requests.key(i), w.run.store
-	switch w.serve.what[i] {
+	key, store, one := w.requests.key(i), w.run.store, &w.serve.all[i]
+	switch one.what {
 	case update, insert:
 		w.counts = append(w.counts, 0)
 		return store.Put(key, w.requests.value(i))
 	case scan:
-		return w.scan(key, w.serve.limits[i])
+		return w.scan(key, one.limit)
 	default:
 		out, found, err := store.AppendGet(w.answers.Values, key)
 		w.answers.Values = out
@@ -156,7 +156,7 @@ func (w *worker) serveOne(i int) error {
 		}
 		w.answers.end()
 		w.counts = append(w.counts, 1)
-		if err == nil && w.serve.what[i] == modify {
+		if err == nil && one.what == modify {
 			err = store.Put(key, w.requests.value(i))
 		}
 		return err
@@ -165,29 +165,27 @@ func (w *worker) serveOne(i int) error {
 
 // checkServe checks the answers of a chunk in the order of its operations, and records in the ledger what was put.
 func (w *worker) checkServe() {
-	s, ledger := &w.serve, w.run.phase.Ledger
+	ledger := w.run.phase.Ledger
 	answer := 0
-	for i, what := range s.what {
+	for i, one := range w.serve.all {
 		pick, count := w.picks[i], w.counts[i]
-		switch what {
+		switch one.what {
 		case read, modify:
 			if count == 0 {
 				w.wrong("key %s is not found", w.requests.key(i))
 			} else {
-				w.checkVersion(w.requests.key(i), w.answers.value(answer), pick, s.oldest[i])
+				w.checkVersion(w.requests.key(i), w.answers.value(answer), pick, one.oldest)
 			}
 		case scan:
 			w.checkServedScan(i, answer, count)
-		default:
-		}
-		answer += count
-		switch what {
-		case update, modify:
-			ledger.end(pick, s.versions[i])
 		case insert:
 			ledger.inserted(pick)
 		default:
 		}
+		if one.version > 0 {
+			ledger.end(pick, one.version)
+		}
+		answer += count
 	}
 }
 
@@ -213,7 +211,7 @@ func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
 // other workers put in the meantime, because it is no longer known which versions were already overwritten when the
 // scan started.
 func (w *worker) checkServedScan(i, answer, count int) {
-	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.serve.limits[i]
+	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.serve.all[i].limit
 	pick, from := w.picks[i], w.requests.key(i)
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
 		w.wrong("scan from %s: %d entries that do not start there, want 1..%d that do", from, count, limit)

@@ -55,10 +55,7 @@ func newWorker(r *run) *worker {
 	w.whole = make([]float64, 0, chunks)
 	w.alone = make([]float64, 0, chunks/aloneEvery+1)
 	if r.phase.Kind == Serve {
-		w.serve = serving{
-			what: make([]operation, 0, r.chunk), limits: make([]int, 0, r.chunk),
-			versions: make([]uint32, 0, r.chunk), oldest: make([]uint32, 0, r.chunk),
-		}
+		w.serve.all = make([]served, 0, r.chunk)
 	}
 	w.keep = func(key, value []byte) error {
 		w.answers.add(key, value)
