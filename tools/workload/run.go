@@ -30,14 +30,8 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	switch p.Kind {
 	case Scan:
 		err = r.scan(ctx)
-	case Flush:
-		err = r.once(ctx, store.Flush)
-	case Settle:
-		err = r.once(ctx, store.Settle)
-	case Compact:
-		err = r.once(ctx, store.Compact)
-	case Reopen:
-		err = r.reopen(ctx)
+	case Flush, Settle, Compact, Reopen:
+		err = r.once(ctx)
 	default:
 		if err = r.choose(); err == nil {
 			err = r.operations(ctx)
@@ -100,37 +94,32 @@ func (r *run) report(n int) {
 	}
 }
 
-// once times one call.
-func (r *run) once(ctx context.Context, call func(context.Context) error) error {
+// once times the only operation of a phase.
+func (r *run) once(ctx context.Context) (err error) {
 	r.begin(1)
 	begin := time.Now()
-	if err := call(ctx); err != nil {
-		return err
+	switch r.phase.Kind {
+	case Flush:
+		err = r.store.Flush(ctx)
+	case Settle:
+		err = r.store.Settle(ctx)
+	case Compact:
+		err = r.store.Compact(ctx)
+	default:
+		err = ctx.Err()
 	}
-	r.took(time.Since(begin))
-	return nil
-}
-
-// took records the time of the only operation of a phase.
-func (r *run) took(d time.Duration) {
-	w := r.workers[0]
-	w.ops = 1
-	w.record(d, 1)
-	w.calls.Add(uint64(max(d, 0)))
-	r.report(1)
-}
-
-// reopen records the time that the store reports.
-func (r *run) reopen(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
+	took := time.Since(begin)
+	if r.phase.Kind == Reopen && err == nil {
+		took, err = r.store.Reopen() // the time of the opening alone
 	}
-	r.begin(1)
-	d, err := r.store.Reopen()
 	if err != nil {
 		return err
 	}
-	r.took(d)
+	w := r.workers[0]
+	w.ops = 1
+	w.record(took, 1)
+	w.calls.Add(uint64(max(took, 0)))
+	r.report(1)
 	return nil
 }
 
