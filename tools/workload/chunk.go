@@ -54,7 +54,7 @@ func (r *run) choose() (err error) {
 			choice = Shuffled // each key once
 		}
 	case Serve:
-		n, choice = set.Len(), p.Mix.Choice
+		choice = p.Mix.Choice
 		if !set.Sorted() && p.Mix.Scan > 0 {
 			r.greatest = greatestKey(set, p.Ledger.Records())
 		}

@@ -83,9 +83,7 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 			p.Ops, p.Batch, p.Limit, p.Workers, p.PutPercent)
 	}
 	p.Workers = max(p.Workers, 1)
-	if p.Limit == 0 {
-		p.Limit = 10
-	}
+	p.Limit = cmp.Or(p.Limit, 10)
 	if p.Kind == PutSeek {
 		p.Limit = 1
 	}
@@ -119,18 +117,13 @@ func (p Phase) servable(set Set) (Phase, error) {
 		return p, fmt.Errorf("records chosen %v, want uniform, zipfian or latest", m.Choice)
 	}
 	if p.Ledger == nil {
-		if p.Records == 0 {
-			p.Records = set.Len()
-		}
-		p.Ledger = NewLedger(set, p.Records)
+		p.Ledger = NewLedger(set, cmp.Or(p.Records, set.Len()))
 	} else if p.Ledger.set != set || p.Records > 0 && p.Records != p.Ledger.Records() {
 		return p, fmt.Errorf("the ledger has %d records, want %d, or belongs to another set",
 			p.Ledger.Records(), p.Records)
 	}
 	p.Records = p.Ledger.Records()
-	if p.Ops == 0 {
-		p.Ops = p.Records
-	}
+	p.Ops = cmp.Or(p.Ops, p.Records)
 	if p.Records == 0 && p.Ops > 0 {
 		return p, errors.New("no records to serve")
 	}
@@ -144,26 +137,20 @@ func (p Phase) servable(set Set) (Phase, error) {
 // withOps returns the phase with its number of operations.
 func (p Phase) withOps(set Set) (Phase, error) {
 	n, absents := set.Len(), set.Absents()
-	if p.Ops == 0 {
-		switch p.Kind {
-		case Absent, Insert:
-			p.Ops = min(n, absents)
-		case Load:
-			p.Ops = cmp.Or(p.Records, n)
-		default:
-			p.Ops = n
-		}
-	}
 	switch p.Kind {
-	case Insert:
-		if p.Ops > absents {
-			return p, fmt.Errorf("%d absent keys, want at least %d", absents, p.Ops)
-		}
+	case Absent, Insert:
+		p.Ops = cmp.Or(p.Ops, min(n, absents))
+	case Load:
+		p.Ops = cmp.Or(p.Ops, p.Records, n)
 	case Scan, Pop:
-		p.Ops = min(p.Ops, n)
+		p.Ops = min(cmp.Or(p.Ops, n), n)
 	case Flush, Settle, Compact, Reopen:
 		p.Ops = 1
 	default:
+		p.Ops = cmp.Or(p.Ops, n)
+	}
+	if p.Kind == Insert && p.Ops > absents {
+		return p, fmt.Errorf("%d absent keys, want at least %d", absents, p.Ops)
 	}
 	return p, nil
 }
