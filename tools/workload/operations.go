@@ -123,7 +123,7 @@ func (w *worker) call(i, perCall, n int, timed bool) error {
 	case perCall == 1 && (kind == Absent || kind == Present): // first, because these are the shortest calls
 		return w.get(i)
 	case kind == Load && perCall > 1:
-		return r.store.Apply(w.requests.batch(i*perCall, min((i+1)*perCall, n)))
+		return r.store.Apply(Batch{&w.requests, i * perCall, min((i+1)*perCall, n)})
 	case kind == Load && r.phase.Durable:
 		return r.store.PutSync(w.requests.key(i), w.requests.value(i))
 	case kind == Load || kind == Mixed && w.puts[i]:
@@ -207,18 +207,15 @@ func (w *worker) check(n int) {
 			}
 			lookup++
 		}
-	case Seek, PutSeek:
+	case Seek, PutSeek, Pop:
 		answer := 0
 		for i, count := range w.counts {
-			w.checkSeek(i, answer, count)
-			answer += count
-		}
-	case Pop:
-		answer := 0
-		for i, count := range w.counts {
-			if count == 1 {
+			switch {
+			case w.run.phase.Kind != Pop:
+				w.checkSeek(i, answer, count)
+			case count == 1:
 				w.checkPair(w.answers.key(answer), w.answers.value(answer), w.picks[i])
-			} else {
+			default:
 				w.wrong("pop: %d pairs at the head, want 1 with key %s", count, w.requests.key(i))
 			}
 			answer += count

@@ -91,22 +91,21 @@ type Set interface {
 	AppendAbsent(dst []byte, i int) []byte
 }
 
-// A Batch holds pairs that a store sets together. It points into memory of the caller.
+// A Batch holds pairs that a store sets together: those from number from on, below to. It points into memory of the
+// caller.
 type Batch struct {
-	keys, values       []byte
-	keyEnds, valueEnds []int // one more than there are pairs; pair i lies between ends i and i+1
+	packed   *Packed
+	from, to int
 }
 
 // Len returns the number of pairs.
-func (b Batch) Len() int { return max(0, len(b.keyEnds)-1) }
+func (b Batch) Len() int { return b.to - b.from }
 
 // All yields the pairs in the order in which they must be set.
 func (b Batch) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
-		for i := range b.Len() {
-			k := b.keys[b.keyEnds[i]:b.keyEnds[i+1]:b.keyEnds[i+1]]
-			v := b.values[b.valueEnds[i]:b.valueEnds[i+1]:b.valueEnds[i+1]]
-			if !yield(k, v) {
+		for i := b.from; i < b.to; i++ {
+			if !yield(b.packed.key(i), b.packed.value(i)) {
 				return
 			}
 		}
@@ -150,9 +149,4 @@ func (p *Packed) end() {
 func (p *Packed) key(i int) []byte { return p.Keys[p.KeyEnds[i]:p.KeyEnds[i+1]:p.KeyEnds[i+1]] }
 func (p *Packed) value(i int) []byte {
 	return p.Values[p.ValueEnds[i]:p.ValueEnds[i+1]:p.ValueEnds[i+1]]
-}
-
-// batch returns pairs i to j-1.
-func (p *Packed) batch(i, j int) Batch {
-	return Batch{p.Keys, p.Values, p.KeyEnds[i : j+1], p.ValueEnds[i : j+1]}
 }
