@@ -83,25 +83,29 @@ func (b *Bullets) extent() extent {
 	return extent{e.min / 2, e.max * 1.1}
 }
 
-// setMarks arranges the legend: the bar, the tick and the marks.
-func (d *drawing) setMarks(space float64) {
-	names := d.Bullets.names()
-	d.arrange(space, len(names), func(i int) (string, float64) { return names[i], 14 })
+// layOut arranges the legend: the bar, the tick and the marks.
+func (b *Bullets) layOut(d *drawing, space float64) {
+	names := b.names()
+	d.arrange(space, len(names), func(i int) entry {
+		return entry{name: names[i], sample: markWidth, draw: func(c *canvas, at Point) { drawMark(c, i, at) }}
+	})
+	d.size.plot = float64(len(b.Rows))*d.lineHeight(1.8) + d.lineHeight(1) + 14 +
+		float64(len(d.axisName(space)))*d.lineHeight(1)
 }
 
-// drawMark draws the sample of what is named i in the legend, and returns its width.
-func (d *drawing) drawMark(c *canvas, i int, at Point) float64 {
-	const width = 14
+const markWidth = 14
+
+// drawMark draws the sample of what is named i in the legend.
+func drawMark(c *canvas, i int, at Point) {
 	switch i {
 	case 0:
-		box := rect{Min: Point{X: at.X, Y: at.Y - 5}, Max: Point{X: at.X + width, Y: at.Y + 5}}
+		box := rect{Min: Point{X: at.X, Y: at.Y - 5}, Max: Point{X: at.X + markWidth, Y: at.Y + 5}}
 		drawBox(c, box, series0)
 	case 1:
-		c.line(ink.stroke(3), at.X+width/2, at.Y-7, at.X+width/2, at.Y+7)
+		c.line(ink.stroke(3), at.X+markWidth/2, at.Y-7, at.X+markWidth/2, at.Y+7)
 	default:
-		c.mark(markStyle(i-2), Point{X: at.X + width/2, Y: at.Y})
+		c.mark(markStyle(i-2), Point{X: at.X + markWidth/2, Y: at.Y})
 	}
-	return width
 }
 
 // markStyle returns the style of mark i. Marks lie on bars, so they have none of their colors.
@@ -109,14 +113,8 @@ func markStyle(i int) glyph {
 	return glyph{Color: lineRole(i + 1).color(), Radius: 4, Shape: marks[(i+1)%len(marks)]}
 }
 
-func (d *drawing) bulletsHeight(space float64) float64 {
-	return float64(len(d.Bullets.Rows))*d.lineHeight(1.8) + d.lineHeight(1) + 14 +
-		float64(len(d.axisName(space)))*d.lineHeight(1)
-}
-
-// bulletsInto draws the rows and the axis below them.
-func (d *drawing) bulletsInto(c canvas) {
-	b := d.Bullets
+// drawInto draws the rows and the axis below them.
+func (b *Bullets) drawInto(d *drawing, c canvas) {
 	space := c.Max.X - c.Min.X
 	names := make([]string, len(b.Rows))
 	for i := range b.Rows {
@@ -175,13 +173,12 @@ func (d *drawing) bulletsInto(c canvas) {
 	d.drawAxisName(&c, space)
 }
 
-// bulletsSummary describes the rows in words, for screen readers.
-func (c *Chart) bulletsSummary() string {
+func (b *Bullets) summary(c *Chart) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "Rows of %s.", nonEmpty(clean(c.Y), "values"))
-	names := c.Bullets.names()
-	for i := range c.Bullets.Rows {
-		r := &c.Bullets.Rows[i]
+	names := b.names()
+	for i := range b.Rows {
+		r := &b.Rows[i]
 		fmt.Fprintf(&s, " %s:", nonEmpty(clean(r.Name), fmt.Sprintf("row %d", i+1)))
 		separator := " "
 		for k, v := range r.values() {

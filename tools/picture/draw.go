@@ -18,17 +18,8 @@ func (d *drawing) draw(on Canvas) {
 	for _, row := range d.legend {
 		for _, e := range row {
 			at := Point{X: left + e.x, Y: y - d.lineHeight(1)/2}
-			var swatch float64
-			switch {
-			case d.Bullets != nil:
-				swatch = d.drawMark(&c, e.line, at)
-			case d.Stack != nil:
-				swatch = drawShare(&c, e.line, at)
-			default:
-				swatch = d.Lines[e.line].Kind.swatch()
-				d.drawSwatch(&c, e.line, at.X, at.Y)
-			}
-			c.write(d.style(ink, 1), Point{X: at.X + swatch + 6, Y: y}, e.name)
+			e.draw(&c, at)
+			c.write(d.style(ink, 1), Point{X: at.X + e.sample + 6, Y: y}, e.name)
 		}
 		y -= d.lineHeight(1)
 	}
@@ -43,19 +34,7 @@ func (d *drawing) draw(on Canvas) {
 
 	top := y
 	y -= d.size.plot
-	into := canvas{on, rect{Point{left, y}, Point{right, top}}}
-	switch {
-	case d.Grid != nil:
-		d.gridInto(into)
-	case d.Spans != nil:
-		d.spansInto(into)
-	case d.Bullets != nil:
-		d.bulletsInto(into)
-	case d.Stack != nil:
-		d.stackInto(into)
-	default:
-		d.linesInto(into)
-	}
+	d.plots()[0].drawInto(d, canvas{on, rect{Point{left, y}, Point{right, top}}})
 	y -= blockGap
 	block(d.below, d.style(muted, 0.9), 0.9)
 }

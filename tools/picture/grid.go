@@ -59,10 +59,9 @@ func (g *Grid) check() error {
 	return err
 }
 
-// gridHeight returns the height of the plot. Cells are at most as high as wide, but high enough for the names of their
-// rows.
-func (d *drawing) gridHeight(space float64) float64 {
-	g := d.Grid
+// layOut sets a height by which cells are at most as high as wide, but high enough for the names of their rows.
+func (g *Grid) layOut(d *drawing, space float64) {
+	d.setKey(g.Scale, g.all(), grid, "")
 	row := min(d.gridNames(space).cell, tallest)
 	if len(g.Rows) > 0 {
 		row = max(row, d.lineHeight(1))
@@ -71,7 +70,7 @@ func (d *drawing) gridHeight(space float64) float64 {
 	if len(g.Columns) > 0 {
 		height += d.gridNames(space).below + 6
 	}
-	return height + float64(len(d.axisName(space)))*d.lineHeight(1) + 4
+	d.size.plot = height + float64(len(d.axisName(space)))*d.lineHeight(1) + 4
 }
 
 // gridNames returns the space for the names of rows and columns, and the width of a cell.
@@ -85,9 +84,8 @@ func (d *drawing) gridNames(space float64) (n struct{ left, below, cell float64 
 	return n
 }
 
-// gridInto draws the cells, their names, and the name of the X axis.
-func (d *drawing) gridInto(c canvas) {
-	g := d.Grid
+// drawInto draws the cells, their names, and the name of the X axis.
+func (g *Grid) drawInto(d *drawing, c canvas) {
 	space := c.Max.X - c.Min.X
 	names := d.gridNames(space)
 	low := c.Min.Y + float64(len(d.axisName(space)))*d.lineHeight(1) + 4
@@ -166,9 +164,7 @@ func (d *drawing) gridImage(page *svgCanvas, c *canvas, left, width, low float64
 	d.drawAxisName(c, c.Max.X-c.Min.X)
 }
 
-// gridSummary describes a grid in words, for screen readers.
-func (c *Chart) gridSummary() string {
-	g := c.Grid
+func (g *Grid) summary(c *Chart) string {
 	name := func(names []string, i int, what string) string {
 		if len(names) > 0 {
 			return nonEmpty(clean(names[i]), what)

@@ -16,12 +16,12 @@ type drawing struct {
 	height              float64
 }
 
-// An entry is the position of a line, or of something else with a name, in the legend.
+// An entry is a name of the legend behind a sample of what it names.
 type entry struct {
-	line  int // index among what is named
-	name  string
-	x     float64
-	width float64
+	name   string
+	sample float64 // width of the sample
+	draw   func(c *canvas, at Point)
+	x      float64
 }
 
 const (
@@ -40,29 +40,7 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 		d.title = wrap(d.style(ink, 1.2), clean(c.Title), space, 3)
 		d.below = wrap(d.style(muted, 0.9), clean(c.Caption), space, 6)
 	}
-	switch {
-	case c.Grid != nil:
-		d.setKey(c.Grid.Scale, c.Grid.all(), "")
-		d.size.plot = d.gridHeight(space)
-	case c.Spans != nil:
-		marked := ""
-		if c.Spans.marked() {
-			marked = nonEmpty(c.Spans.Marked, "marked")
-		}
-		d.setKey(c.Spans.Scale, c.Spans.all(), marked)
-		d.size.plot = d.spansHeight(space)
-	case c.Bullets != nil:
-		d.setMarks(space)
-		d.size.plot = d.bulletsHeight(space)
-	case c.Stack != nil:
-		d.setShares(space)
-		d.size.plot = d.lineHeight(2)
-	default:
-		d.setLegend(space)
-	}
-	if d.key != nil && s == full && c.Grid == nil {
-		d.key.name = clean(c.Y)
-	}
+	c.plots()[0].layOut(d, space)
 	if d.key == nil || d.key.name == "" {
 		d.above = wrap(d.style(muted, 1), clean(c.Y), space, 2)
 	}
@@ -83,25 +61,27 @@ func (c *Chart) layOut(s size, words bool) *drawing {
 	return d
 }
 
-// setLegend arranges the names of the lines.
-func (d *drawing) setLegend(space float64) {
+// layOut arranges the names of the lines.
+func (lines) layOut(d *drawing, space float64) {
 	if len(d.Lines) > 1 || d.Lines[0].Name != "" {
-		d.arrange(space, len(d.Lines), func(i int) (string, float64) {
-			return d.Lines[i].Name, d.Lines[i].Kind.swatch()
+		d.arrange(space, len(d.Lines), func(i int) entry {
+			l := &d.Lines[i]
+			return entry{name: l.Name, sample: l.Kind.swatch(), draw: func(c *canvas, at Point) {
+				d.drawSwatch(c, i, at.X, at.Y)
+			}}
 		})
 	}
 }
 
-// arrange arranges n names of the legend in rows, each behind a sample.
-func (d *drawing) arrange(space float64, n int, what func(i int) (name string, swatch float64)) {
+// arrange arranges n names of the legend in rows.
+func (d *drawing) arrange(space float64, n int, what func(i int) entry) {
 	style := d.style(ink, 1)
 	x := float64(0)
 	for i := range n {
-		name, swatch := what(i)
-		swatch += 6
-		name = strings.Join(wrap(style, clean(name), space-swatch, 1), "")
-		e := entry{line: i, name: name, width: swatch + style.width(name)}
-		if x > 0 && x+e.width > space {
+		e := what(i)
+		e.name = strings.Join(wrap(style, clean(e.name), space-e.sample-6, 1), "")
+		width := e.sample + 6 + style.width(e.name)
+		if x > 0 && x+width > space {
 			x = 0
 		}
 		if x == 0 {
@@ -109,7 +89,7 @@ func (d *drawing) arrange(space float64, n int, what func(i int) (name string, s
 		}
 		e.x = x
 		d.legend[len(d.legend)-1] = append(d.legend[len(d.legend)-1], e)
-		x += e.width + gap
+		x += width + gap
 	}
 }
 

@@ -30,8 +30,8 @@ const (
 	markMargin = 4.0 // so that marks at the ends of an axis are whole
 )
 
-// linesInto draws the axes, the grid lines and the lines.
-func (d *drawing) linesInto(c canvas) {
+// drawInto draws the axes, the grid lines and the lines.
+func (lines) drawInto(d *drawing, c canvas) {
 	x, y := d.axes()
 	style := d.style(muted, 1)
 	left, right := 0.0, 0.0

@@ -80,60 +80,76 @@ func isName(s, signs string) bool {
 	return s != ""
 }
 
+// A plot is what a chart consists of.
+type plot interface {
+	check() error                     // why it cannot be drawn
+	layOut(d *drawing, space float64) // sets the legend or the key, and the height of the plot
+	drawInto(d *drawing, c canvas)
+	summary(c *Chart) string // in words, for screen readers
+}
+
+// plots returns all plots of a chart, which has one if it can be drawn.
+func (c *Chart) plots() (all []plot) {
+	if c.Grid != nil {
+		all = append(all, c.Grid)
+	}
+	if c.Spans != nil {
+		all = append(all, c.Spans)
+	}
+	if c.Bullets != nil {
+		all = append(all, c.Bullets)
+	}
+	if c.Stack != nil {
+		all = append(all, c.Stack)
+	}
+	if len(all) == 0 || len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY {
+		all = append(all, lines{c})
+	}
+	return all
+}
+
 // check reports the first reason why the chart cannot be drawn.
-func (c *Chart) check() error {
-	fail := func(format string, args ...any) error {
-		return fmt.Errorf("chart %q: %w", c.Name, fmt.Errorf(format, args...))
+func (c *Chart) check() (err error) {
+	switch plots := c.plots(); {
+	case !isName(c.Name, "._-") || len(c.Name) > 100:
+		err = errors.New("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
+	case len(plots) > 1:
+		err = errors.New("want one of lines, a grid, spans, bullets and a stack; logarithmic axes and categories are " +
+			"for lines alone")
+	default:
+		err = plots[0].check()
 	}
-	if !isName(c.Name, "._-") || len(c.Name) > 100 {
-		return fail("a name that is not the name of a file: want 1 to 100 letters, digits, '-', '_' and '.'")
+	if err != nil {
+		return fmt.Errorf("chart %q: %w", c.Name, err)
 	}
-	if other, err := c.checkOther(); err != nil {
-		return fail("%w", err)
-	} else if other {
-		return nil
-	}
+	return nil
+}
+
+// lines are the plot of a chart without another one.
+type lines struct{ *Chart }
+
+func (c lines) check() error {
 	if len(c.Lines) == 0 || len(c.Lines) > maxLines {
-		return fail("%d lines, want 1 to %d", len(c.Lines), maxLines)
+		return fmt.Errorf("%d lines, want 1 to %d", len(c.Lines), maxLines)
 	}
 	if c.LogX && len(c.Categories) > 0 {
-		return fail("categories on a logarithmic axis")
+		return errors.New("categories on a logarithmic axis")
 	}
 	if len(c.Categories) > maxCategories {
-		return fail("%d categories, want %d at most", len(c.Categories), maxCategories)
+		return fmt.Errorf("%d categories, want %d at most", len(c.Categories), maxCategories)
 	}
 	names := make(map[string]bool)
 	for i := range c.Lines {
 		l := &c.Lines[i]
 		if err := c.checkLine(l); err != nil {
-			return fail("line %d, %q: %w", i+1, l.Name, err)
+			return fmt.Errorf("line %d, %q: %w", i+1, l.Name, err)
 		}
 		if len(c.Lines) > 1 && (l.Name == "" || names[l.Name]) {
-			return fail("line %d, %q: a name of its own is wanted", i+1, l.Name)
+			return fmt.Errorf("line %d, %q: a name of its own is wanted", i+1, l.Name)
 		}
 		names[l.Name] = true
 	}
 	return nil
-}
-
-// checkOther checks a chart of something other than lines, and reports whether it is one.
-func (c *Chart) checkOther() (other bool, err error) {
-	count := 0
-	check := func(there bool, f func() error) {
-		if there {
-			count++
-			err = f()
-		}
-	}
-	check(c.Grid != nil, c.Grid.check)
-	check(c.Spans != nil, c.Spans.check)
-	check(c.Bullets != nil, c.Bullets.check)
-	check(c.Stack != nil, c.Stack.check)
-	if count > 1 || count > 0 && (len(c.Lines) > 0 || len(c.Categories) > 0 || c.LogX || c.LogY) {
-		return true, errors.New("want one of lines, a grid, spans, bullets and a stack; logarithmic axes and " +
-			"categories are for lines alone")
-	}
-	return count > 0, err
 }
 
 func (c *Chart) checkLine(l *Line) error {
@@ -169,18 +185,9 @@ func (c *Chart) checkLine(l *Line) error {
 	return nil
 }
 
-// summary describes the chart in words, for screen readers.
-func (c *Chart) summary() string {
-	switch {
-	case c.Grid != nil:
-		return c.gridSummary()
-	case c.Spans != nil:
-		return c.spansSummary()
-	case c.Bullets != nil:
-		return c.bulletsSummary()
-	case c.Stack != nil:
-		return c.stackSummary()
-	}
+func (c *Chart) summary() string { return c.plots()[0].summary(c) }
+
+func (lines) summary(c *Chart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Chart of %s", nonEmpty(clean(c.Y), "Y"))
 	fmt.Fprintf(&b, " against %s.", nonEmpty(clean(c.X), "X"))

@@ -91,20 +91,14 @@ type key struct {
 	name      string // of the values, if there is space for it; then everything is in one row
 }
 
-func (d *drawing) setKey(s Scale, values []float64, marked string) {
+func (d *drawing) setKey(s Scale, values []float64, hollow role, marked string) {
 	r, err := newRamp(s, values)
 	if err != nil {
 		r = &ramp{Scale: Scale{Low: 1, High: 1}} // check has reported the error
 	}
 	k := &key{
 		ramp: r, low: d.formatY(r.Low), high: d.formatY(r.High), noValue: nonEmpty(clean(s.Unknown), "not known"),
-		hollow: muted, marked: clean(marked),
-	}
-	switch {
-	case d.Grid != nil: // many cells next to each other
-		k.hollow = grid
-	case d.Spans != nil:
-		k.hollow = amber
+		hollow: hollow, marked: clean(marked),
 	}
 	if r.below {
 		k.low = "≤ " + k.low

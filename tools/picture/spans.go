@@ -117,14 +117,21 @@ func (d *drawing) spanRowHeight() float64 {
 	}
 }
 
-func (d *drawing) spansHeight(space float64) float64 {
-	height := float64(len(d.Spans.Rows)) * d.spanRowHeight()
-	return height + d.lineHeight(1) + float64(len(d.axisName(space)))*d.lineHeight(1) + 14
+func (s *Spans) layOut(d *drawing, space float64) {
+	marked := ""
+	if s.marked() {
+		marked = nonEmpty(s.Marked, "marked")
+	}
+	d.setKey(s.Scale, s.all(), amber, marked)
+	if d.size == full {
+		d.key.name = clean(d.Y)
+	}
+	height := float64(len(s.Rows)) * d.spanRowHeight()
+	d.size.plot = height + d.lineHeight(1) + float64(len(d.axisName(space)))*d.lineHeight(1) + 14
 }
 
-// spansInto draws the rows, their names, and the text below.
-func (d *drawing) spansInto(c canvas) {
-	s := d.Spans
+// drawInto draws the rows, their names, and the text below.
+func (s *Spans) drawInto(d *drawing, c canvas) {
 	space := c.Max.X - c.Min.X
 	var names []string
 	for _, row := range s.Rows {
@@ -211,11 +218,11 @@ func (d *drawing) drawSpanTicks(c *canvas, from, y, wide float64) {
 	}
 }
 
-// spansSummary describes the spans in words, for screen readers: the number of spans in each row and their extremes.
-func (c *Chart) spansSummary() string {
+// summary has the number of spans in each row and their extremes.
+func (s *Spans) summary(c *Chart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Picture of %s over %s.", nonEmpty(clean(c.Y), "values"), nonEmpty(clean(c.X), "a stretch"))
-	for i, row := range c.Spans.Rows {
+	for i, row := range s.Rows {
 		low, high, known, marked := math.Inf(1), math.Inf(-1), 0, 0
 		for _, s := range row.Spans {
 			if s.Value != NoValue {

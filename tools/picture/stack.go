@@ -39,28 +39,25 @@ func (s *Stack) sum() (sum float64) {
 	return sum
 }
 
-// setShares arranges the names of the parts.
-func (d *drawing) setShares(space float64) {
-	d.arrange(space, len(d.Stack.Parts), func(i int) (string, float64) {
-		p := &d.Stack.Parts[i]
-		return clean(p.Name) + " " + d.formatY(p.Value), Bars.swatch()
+// layOut arranges the names of the parts.
+func (s *Stack) layOut(d *drawing, space float64) {
+	d.arrange(space, len(s.Parts), func(i int) entry {
+		p := &s.Parts[i]
+		name := clean(p.Name) + " " + d.formatY(p.Value)
+		return entry{name: name, sample: Bars.swatch(), draw: func(c *canvas, at Point) {
+			box := rect{Min: Point{X: at.X, Y: at.Y - 6}, Max: Point{X: at.X + Bars.swatch(), Y: at.Y + 6}}
+			drawBox(c, box, lineRole(i))
+		}}
 	})
+	d.size.plot = d.lineHeight(2)
 }
 
-// drawShare draws the sample of part i in the legend, and returns its width.
-func drawShare(c *canvas, i int, at Point) float64 {
-	width := Bars.swatch()
-	box := rect{Min: Point{X: at.X, Y: at.Y - 6}, Max: Point{X: at.X + width, Y: at.Y + 6}}
-	drawBox(c, box, lineRole(i))
-	return width
-}
-
-// stackInto draws the bar.
-func (d *drawing) stackInto(c canvas) {
-	whole := d.Stack.sum()
+// drawInto draws the bar.
+func (s *Stack) drawInto(d *drawing, c canvas) {
+	whole := s.sum()
 	page := pageOf(&c)
 	x := c.Min.X
-	for i, p := range d.Stack.Parts {
+	for i, p := range s.Parts {
 		width := (c.Max.X - c.Min.X) * float64(p.Value/whole)
 		box := rect{Min: Point{X: x, Y: c.Min.Y + 4}, Max: Point{X: x + width, Y: c.Max.Y - 4}}
 		x += width
@@ -78,14 +75,13 @@ func (d *drawing) stackInto(c canvas) {
 	}
 }
 
-// stackSummary describes the parts in words, for screen readers.
-func (c *Chart) stackSummary() string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "Parts of %s, %s in all:", nonEmpty(clean(c.Y), "a whole"), c.formatY(c.Stack.sum()))
+func (s *Stack) summary(c *Chart) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Parts of %s, %s in all:", nonEmpty(clean(c.Y), "a whole"), c.formatY(s.sum()))
 	separator := " "
-	for _, p := range c.Stack.Parts {
-		s.WriteString(separator + clean(p.Name) + " " + c.formatY(p.Value))
+	for _, p := range s.Parts {
+		b.WriteString(separator + clean(p.Name) + " " + c.formatY(p.Value))
 		separator = ", "
 	}
-	return s.String() + "."
+	return b.String() + "."
 }
