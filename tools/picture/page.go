@@ -97,7 +97,7 @@ var pageScript string
 
 // WriteHTML writes the page. If any part of it is invalid, it writes nothing and returns an error.
 func (p *Page) WriteHTML(w io.Writer) error {
-	d := doc{addresses: map[string]bool{mainID: true, dataID: true, figuresID: true}}
+	d := doc{addresses: map[string]bool{"main": true, "data": true, "figures": true}} // of elements of every page
 	light, dark, classes := pageColors()
 	d.put(`<!DOCTYPE html>
 <html lang="en">
@@ -145,16 +145,16 @@ func (p *Page) WriteHTML(w io.Writer) error {
 		}
 	}
 	lead := len(p.Sections) > 0 && p.Sections[0].Lead
+	if !lead {
+		d.paragraphs("intro", p.Intro)
+	}
 	for i := range p.Sections {
-		if i == 0 && !lead || i == 1 && lead {
-			d.paragraphs("intro", p.Intro)
-		}
 		if err := d.section(&p.Sections[i], i, false); err != nil {
 			return err
 		}
-	}
-	if len(p.Sections) < 2 && (lead || len(p.Sections) == 0) {
-		d.paragraphs("intro", p.Intro)
+		if i == 0 && lead {
+			d.paragraphs("intro", p.Intro)
+		}
 	}
 	d.put("</main>\n")
 	if err := d.checkLinks(); err != nil {
@@ -198,13 +198,6 @@ func (p *Page) Policy() string {
 	}
 	return b.String()
 }
-
-// IDs of elements of the page: the content after the list of sections, Page.Data, and Page.Figures.
-const (
-	mainID    = "main"
-	dataID    = "data"
-	figuresID = "figures"
-)
 
 // A doc is a page that is being written.
 type doc struct {
