@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -13,11 +14,11 @@ import (
 func TestOneRequestMakesWhatAllOthersGet(t *testing.T) {
 	c := newCached[int64]()
 	var calls atomic.Int64
-	fresh := func(valid time.Duration) func() (int64, time.Time) {
-		return func() (int64, time.Time) {
+	fresh := func(valid time.Duration) func() (int64, time.Duration) {
+		return func() (int64, time.Duration) {
 			n := calls.Add(1)
 			time.Sleep(10 * time.Millisecond)
-			return n, time.Now().Add(valid)
+			return n, valid
 		}
 	}
 	var wg sync.WaitGroup
@@ -30,13 +31,18 @@ func TestOneRequestMakesWhatAllOthersGet(t *testing.T) {
 	}
 	wg.Wait()
 
-	old := newCached[int64]()
-	calls.Store(0)
-	for want := int64(1); want <= 3; want++ {
-		if got, err := old.get(t.Context(), fresh(-time.Second)); got != want || err != nil {
-			t.Errorf("got %d, %v; want %d, since the value before is too old", got, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		old := newCached[int64]()
+		calls.Store(0)
+		for want := int64(1); want <= 3; want++ {
+			for _, how := range []string{"made", "shown again, since making it took long"} {
+				if got, err := old.get(t.Context(), fresh(0)); got != want || err != nil {
+					t.Errorf("got %d, %v; want %d, %s", got, err, want, how)
+				}
+			}
+			time.Sleep(201 * time.Millisecond) // more than 20 times as long as making it takes
 		}
-	}
+	})
 }
 
 func TestAViewerThatLeavesDoesNotWaitForItsTurn(t *testing.T) {
@@ -44,10 +50,10 @@ func TestAViewerThatLeavesDoesNotWaitForItsTurn(t *testing.T) {
 	begun, end := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_, err := c.get(t.Context(), func() (int, time.Time) {
+		_, err := c.get(t.Context(), func() (int, time.Duration) {
 			close(begun)
 			<-end
-			return 1, time.Now().Add(time.Hour)
+			return 1, time.Hour
 		})
 		if err != nil {
 			t.Error(err)
@@ -56,7 +62,7 @@ func TestAViewerThatLeavesDoesNotWaitForItsTurn(t *testing.T) {
 	<-begun
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.get(ctx, func() (int, time.Time) { return 2, time.Time{} }); !errors.Is(err, context.Canceled) {
+	if _, err := c.get(ctx, func() (int, time.Duration) { return 2, 0 }); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the error of the context", err)
 	}
 	close(end)

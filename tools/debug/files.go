@@ -41,17 +41,14 @@ const gap = "<!--live-->"
 // readFiles reads the files of the store, unless that was done lately. It returns the error of ctx if ctx is done
 // before its turn comes. Once begun, reading ends even if the viewer leaves, since others may wait for the result.
 func (h *handler) readFiles(ctx context.Context) (files, error) {
-	return h.files.get(ctx, func() (files, time.Time) {
-		began := time.Now()
+	return h.files.get(ctx, func() (files, time.Duration) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mostReading)
 		defer cancel()
-		f := h.inspect(ctx, began)
-		took := time.Since(began)
-		again := h.options.Reread
+		f := h.inspect(ctx, time.Now())
 		if f.rain == nil { // of a store without tables, or that cannot be read, there will soon be more
-			again = min(again, h.options.Interval)
+			return f, min(h.options.Reread, h.options.Interval)
 		}
-		return f, time.Now().Add(max(again, 20*took))
+		return f, h.options.Reread
 	})
 }
 
@@ -192,14 +189,16 @@ func newCached[T any]() cached[T] {
 	return c
 }
 
-// get returns the value. If it is too old, get calls fresh for another one, and for the time until which that may be
-// shown. It returns the error of ctx if ctx is done before its turn comes.
-func (c *cached[T]) get(ctx context.Context, fresh func() (T, time.Time)) (T, error) {
+// get returns the value. If it is too old, get calls fresh for another one, and for the time for which that is shown:
+// that or, if it is longer, 20 times as long as making it has taken. It returns the error of ctx if ctx is done before
+// its turn comes.
+func (c *cached[T]) get(ctx context.Context, fresh func() (T, time.Duration)) (T, error) {
 	select {
 	case m := <-c.turn:
 		defer func() { c.turn <- m }()
-		if time.Now().After(m.until) {
-			m.value, m.until = fresh()
+		if began := time.Now(); began.After(m.until) {
+			value, least := fresh()
+			m.value, m.until = value, time.Now().Add(max(least, 20*time.Since(began)))
 		}
 		return m.value, nil
 	case <-ctx.Done():

@@ -35,11 +35,7 @@ func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
 			return // the viewer has left
 		}
 	}
-	b, err := h.reports.get(r.Context(), func() ([]byte, time.Time) {
-		began := time.Now()
-		b := h.report(f)
-		return b, time.Now().Add(max(h.options.Interval, 20*time.Since(began)))
-	})
+	b, err := h.reports.get(r.Context(), func() ([]byte, time.Duration) { return h.report(f), h.options.Interval })
 	if err == nil {
 		writeAll(w, b)
 	}
