@@ -94,9 +94,6 @@ func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 	switch n := len(s.samples); {
 	case made == nil:
 		s.latest.closed = true
-		p := partsOf(m, s.samples)
-		p.Trees = s.latest.trees
-		s.latest.parts = p.json()
 	case n > 0 && !replaced && !made.differs(s.samples[n-1]):
 		return
 	default:
@@ -107,16 +104,18 @@ func (s *sampler) publish(made *Sample, m *bloomkv.Metrics) {
 		if n == mostSamples {
 			s.samples = slices.Delete(s.samples, 0, 1)
 		}
-		w, trees := &made.Writes, s.latest.trees
+		w := &made.Writes
 		if w.Flushes+w.Compactions+w.Moves+w.Ingests > 0 || n > 0 && (replaced ||
 			made.Warm != s.samples[len(s.samples)-1].Warm) {
-			trees++
+			s.latest.trees++
 		}
 		s.samples = append(s.samples, *made)
-		p := partsOf(m, s.samples)
-		p.Trees = trees
-		s.latest = event{number: s.latest.number + 1, data: data, parts: p.json(), trees: trees}
+		s.latest.number++
+		s.latest.data = data
 	}
+	p := partsOf(m, s.samples)
+	p.Trees = s.latest.trees
+	s.latest.parts = p.json()
 	close(s.news)
 	s.news = make(chan struct{})
 }
