@@ -7,18 +7,16 @@ import (
 	"strings"
 )
 
-// Bullets are rows that compare a value with others of its kind, on one axis (Few, "Bullet Graph Design Specification",
-// 2013). The chart's Y names the values.
+// Bullets are rows that compare a value with others of its kind, on one logarithmic axis (Few, "Bullet Graph Design
+// Specification", 2013). The chart's Y names the values.
 type Bullets struct {
 	// Bar, Tick and Marks name what is drawn: a bar, a line across it, and up to three marks.
 	Bar, Tick string
 	Marks     []string
 	Rows      []Bullet // from the top
-	// Log makes the axis logarithmic. Zero is then not drawn.
-	Log bool
 }
 
-// A Bullet is one row. A value below 0 is not known, and not drawn.
+// A Bullet is one row. A value below 0 is not known. Only values above 0 are drawn.
 type Bullet struct {
 	Name      string
 	Bar, Tick float64
@@ -56,30 +54,16 @@ func (b *Bullets) names() []string { return append([]string{b.Bar, b.Tick}, b.Ma
 
 func (r *Bullet) values() []float64 { return append([]float64{r.Bar, r.Tick}, r.Marks...) }
 
-// shows reports whether a value is drawn.
-func (b *Bullets) shows(v float64) bool { return v > 0 || v == 0 && !b.Log }
-
-// extent returns the range of the axis.
+// extent returns the range of the axis. Bars begin to the left of the lowest value, so that it has a bar too.
 func (b *Bullets) extent() extent {
 	e := newExtent()
 	for i := range b.Rows {
 		for _, v := range b.Rows[i].values() {
-			if b.shows(v) {
+			if v > 0 {
 				e.add(v)
 			}
 		}
 	}
-	if e.min > e.max {
-		return e
-	}
-	if !b.Log {
-		e.add(0)
-		if e.max == 0 {
-			e.max = 1
-		}
-		return e
-	}
-	// Bars begin to the left of the lowest value, so that it has a bar too.
 	return extent{e.min / 2, e.max * 1.1}
 }
 
@@ -124,20 +108,13 @@ func (b *Bullets) drawInto(d *drawing, c canvas) {
 	from, wide, high := c.Min.X+left, space-left-8, d.lineHeight(1.8)
 	e := b.extent()
 	place := func(v float64) float64 {
-		if b.Log {
-			return from + wide*float64(math.Log(v/e.min)/math.Log(e.max/e.min))
-		}
-		return from + wide*float64((v-e.min)/(e.max-e.min))
+		return from + wide*float64(math.Log(v/e.min)/math.Log(e.max/e.min))
 	}
 	low := c.Max.Y - float64(len(b.Rows))*high - 2
-	ticks, _ := linearTicks(e, d.xTicks, d.formatY)
-	if b.Log {
-		ticks = logTicks(e, d.xTicks, d.formatY)
-	}
 	style := d.style(muted, 1)
 	style.xAlign = alignCenter
 	end := c.Min.X
-	for _, t := range ticks {
+	for _, t := range logTicks(e, d.xTicks, d.formatY) {
 		x := place(t.value)
 		c.line(grid.stroke(0.75), x, low, x, c.Max.Y)
 		if width := style.width(t.label); x-width/2 > end && x+width/2 <= c.Max.X {
@@ -149,19 +126,19 @@ func (b *Bullets) drawInto(d *drawing, c canvas) {
 		r := &b.Rows[i]
 		middle := c.Max.Y - (float64(i)+0.5)*high
 		d.drawLeftName(&c, r.Name, left, middle)
-		if b.shows(r.Bar) {
+		if r.Bar > 0 {
 			drawBox(&c, rect{
 				Min: Point{X: from, Y: middle - high/4},
 				Max: Point{X: max(place(r.Bar), from+1), Y: middle + high/4},
 			}, series0)
 		}
-		if b.shows(r.Tick) {
+		if r.Tick > 0 {
 			x := place(r.Tick)
 			c.line(background.stroke(5), x, middle-high*0.4, x, middle+high*0.4)
 			c.line(ink.stroke(3), x, middle-high*0.4, x, middle+high*0.4)
 		}
 		for k, v := range r.Marks {
-			if b.shows(v) {
+			if v > 0 {
 				back := markStyle(k)
 				back.Color, back.Radius = background.color(), back.Radius+1.5
 				c.mark(back, Point{X: place(v), Y: middle})

@@ -71,7 +71,7 @@ func colored() []Chart {
 		{Name: "tree", Title: "The tree", X: "keys", Y: "predicted rate", Spans: spans},
 		{
 			Name: "levels", Title: "Wasted reads", Y: "wasted reads", Wide: true, Bullets: &Bullets{
-				Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
+				Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"},
 				Rows: []Bullet{
 					{Name: "level 0", Bar: 0.001, Tick: 0.002, Marks: []float64{0.0005, -1}},
 					{Name: "level 1", Bar: 0.1, Tick: 0.1, Marks: []float64{0.09, 0.11}},

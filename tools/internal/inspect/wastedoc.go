@@ -17,7 +17,7 @@ func (s *Store) wasteSection() section {
 		Caption: "The promise is kept where the bar ends at or before its line. The closer the bar of all levels " +
 			"ends to the optimum, the better the memory is placed.",
 		Bullets: &picture.Bullets{
-			Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"}, Log: true,
+			Bar: "predicted", Tick: "promised", Marks: []string{"optimum", "measured"},
 		},
 	}
 	drawn := false
