@@ -174,21 +174,15 @@ func newChooser(c Choice, n int, seed uint64) (chooser, error) {
 	return ch, err
 }
 
-// at returns the pick for one operation. It works for Shuffled and InOrder, which use no random numbers.
-func (c *chooser) at(i int) int {
-	if c.choice == InOrder {
-		return i % c.n
-	}
-	return c.perm.At(i % c.n)
-}
-
 // fill picks keys for the operations of a phase from number first on. It reseeds the random numbers.
 func (c *chooser) fill(picks []int, first int, d *dice) {
 	r := d.seeded(c.seed, first)
 	for i := range picks {
 		switch c.choice {
-		case Shuffled, InOrder:
-			picks[i] = c.at(first + i)
+		case Shuffled:
+			picks[i] = c.perm.At((first + i) % c.n)
+		case InOrder:
+			picks[i] = (first + i) % c.n
 		case Uniform:
 			picks[i] = r.IntN(c.n)
 		case Zipfian:

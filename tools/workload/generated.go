@@ -47,16 +47,7 @@ func (s *Shape) UnmarshalText(name []byte) error {
 
 // KeyBytes returns the length of the keys, which is the same for all keys of a shape.
 func (s Shape) KeyBytes() int {
-	switch s {
-	case Decimal:
-		return decimalWidth
-	case Prefixed:
-		return len(sharedPrefix) + 16
-	case BigEndian:
-		return 8
-	default:
-		return 16
-	}
+	return [...]int{Random: 16, Decimal: decimalWidth, Prefixed: len(sharedPrefix) + 16, BigEndian: 8}[s]
 }
 
 // Generated is a [Set] whose keys and values are computed. Its keys are the even ordinals of the shape and its absent

@@ -112,6 +112,9 @@ func (l *Ledger) end(i int, version uint32) {
 	l.spare = append(l.spare, all)
 }
 
+// noWorker is the ID of a worker that has started nothing.
+const noWorker = -1
+
 // oldest returns the oldest version of pair i that a worker may read after everything that it has started.
 func (l *Ledger) oldest(i, worker int) uint32 {
 	l.mu.Lock()
@@ -143,11 +146,4 @@ func (l *Ledger) known(i int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return i < l.next
-}
-
-// settled returns the oldest version that pair i may have for any worker.
-func (l *Ledger) settled(i int) uint32 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.least[i]
 }

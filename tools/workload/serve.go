@@ -25,22 +25,18 @@ type Mix struct {
 // Ramakrishnan, Sears, "Benchmarking Cloud Serving Systems with YCSB", SoCC 2010. The set and the phase determine its
 // records and the number of requests.
 func YCSB(letter byte) (Mix, error) {
-	switch letter | 0x20 {
-	case 'a':
-		return Mix{Name: "ycsb-a", Read: 50, Update: 50, Choice: Zipfian}, nil
-	case 'b':
-		return Mix{Name: "ycsb-b", Read: 95, Update: 5, Choice: Zipfian}, nil
-	case 'c':
-		return Mix{Name: "ycsb-c", Read: 100, Choice: Zipfian}, nil
-	case 'd':
-		return Mix{Name: "ycsb-d", Read: 95, Insert: 5, Choice: Latest}, nil
-	case 'e':
-		return Mix{Name: "ycsb-e", Scan: 95, ScanMost: 100, Insert: 5, Choice: Zipfian}, nil
-	case 'f':
-		return Mix{Name: "ycsb-f", Read: 50, Modify: 50, Choice: Zipfian}, nil
-	default:
-		return Mix{}, fmt.Errorf("no YCSB workload %s, want A..F", words.Quoted(string(letter)))
+	m, ok := map[byte]Mix{
+		'a': {Name: "ycsb-a", Read: 50, Update: 50, Choice: Zipfian},
+		'b': {Name: "ycsb-b", Read: 95, Update: 5, Choice: Zipfian},
+		'c': {Name: "ycsb-c", Read: 100, Choice: Zipfian},
+		'd': {Name: "ycsb-d", Read: 95, Insert: 5, Choice: Latest},
+		'e': {Name: "ycsb-e", Scan: 95, ScanMost: 100, Insert: 5, Choice: Zipfian},
+		'f': {Name: "ycsb-f", Read: 50, Modify: 50, Choice: Zipfian},
+	}[letter|0x20]
+	if !ok {
+		return m, fmt.Errorf("no YCSB workload %s, want A..F", words.Quoted(string(letter)))
 	}
+	return m, nil
 }
 
 // Inserts returns the number of pairs that a phase of ops operations inserts.
@@ -236,7 +232,7 @@ func (w *worker) checkServedScan(i, answer, count int) {
 		default:
 			oldest := uint32(0)
 			if len(w.run.workers) == 1 {
-				oldest = ledger.settled(number)
+				oldest = ledger.oldest(number, noWorker)
 			}
 			w.checkVersion(key, w.answers.value(answer+j), number, oldest)
 		}
