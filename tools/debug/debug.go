@@ -117,11 +117,7 @@ func FilesHandler(dir string, o Options) http.Handler {
 func ForeignHandler(dir string, o Options) http.Handler {
 	h := &handler{dir: dir, options: o.withDefaults(dir), foreign: true, stamp: inspect.ForeignStamp}
 	h.read = func(ctx context.Context) (facts, error) {
-		s, err := inspect.ReadForeignStore(ctx, dir, inspect.Options{})
-		if err != nil {
-			return nil, tooLong(err)
-		}
-		return s, nil
+		return inspect.ReadForeignStore(ctx, dir, inspect.Options{})
 	}
 	return h.begin()
 }

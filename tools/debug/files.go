@@ -60,6 +60,9 @@ func (h *handler) inspect(ctx context.Context, at time.Time) (f files) {
 	}
 	switch s, err := h.read(ctx); {
 	case err != nil:
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
+		}
 		f.err = err
 		page.Sections = []picture.Section{{ID: "unread", Heading: "The files", Notes: []picture.Note{
 			{Wrong: true, Title: "the files of the store could not be read", Text: err.Error()},
@@ -93,19 +96,7 @@ func (h *handler) readStore(ctx context.Context) (facts, error) {
 	if h.store != nil {
 		o.Budget = h.store.db.Metrics().Memory.Budget
 	}
-	s, err := inspect.ReadStore(ctx, h.dir, o)
-	if err != nil {
-		return nil, tooLong(err)
-	}
-	return s, nil
-}
-
-// tooLong says what to do if reading took too long.
-func tooLong(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("reading them took more than %v: use bloomkv inspect", mostReading)
-	}
-	return err
+	return inspect.ReadStore(ctx, h.dir, o)
 }
 
 // lay writes the page into f, with gaps: the tree leads, and then comes the live section.
