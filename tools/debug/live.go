@@ -92,10 +92,10 @@ func partsOf(m *bloomkv.Metrics, samples []Sample) (p parts) {
 	for _, r := range appendRows(nil, latest) {
 		minute := "–"
 		if !math.IsNaN(r.minute) {
-			minute = format(r.kind, r.minute)
+			minute = r.format(r.minute)
 		}
 		p.Rows += picture.Format("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td></tr>", r.name,
-			format(r.kind, r.value), minute)
+			r.format(r.value), minute)
 	}
 	return p
 }
@@ -111,9 +111,9 @@ func figuresOf(m *bloomkv.Metrics) []picture.Figure {
 	if isClosed(m) {
 		return nil
 	}
-	promise := format(number, m.FPRPromised) + " promised"
+	promise := picture.Number(m.FPRPromised) + " promised"
 	if m.Lookups.Absent() > 0 {
-		promise += ", " + format(number, m.FPRMeasured) + " measured"
+		promise += ", " + picture.Number(m.FPRMeasured) + " measured"
 	}
 	filters := picture.Bytes(float64(all.FilterBytesInMemory)) + " of filters"
 	return []picture.Figure{
@@ -123,7 +123,7 @@ func figuresOf(m *bloomkv.Metrics) []picture.Figure {
 		},
 		{Name: "Entries in tables", Value: words.Count(all.Entries), Remark: filters},
 		{
-			Name: "Wasted reads of an absent key", Value: format(number, m.FPRPredicted), Remark: promise,
+			Name: "Wasted reads of an absent key", Value: picture.Number(m.FPRPredicted), Remark: promise,
 			Taken: m.FPRPredicted, Limit: m.FPRAsked,
 		},
 	}
@@ -156,7 +156,7 @@ func tilesOf(samples []Sample) (tiles picture.HTML) {
 		}
 		tiles += picture.Format(`<div><dt>%s</dt><dd class="value">%s</dd><dd><svg viewBox="0 0 %d %d" `+
 			`preserveAspectRatio="none" aria-hidden="true"><polyline points="%s"/>%s</svg></dd></div>`, r.tile,
-			format(r.kind, r.value), width, height, points(values, top), promise)
+			r.format(r.value), width, height, points(values, top), promise)
 	}
 	return tiles
 }
@@ -265,13 +265,13 @@ func shortage(s *Sample) string {
 	}
 	return fmt.Sprintf("Memory is too short for the filters that %s wasted reads per absent key take: up to %s are "+
 		"promised, and %s reads outside of memory in all. All filters need a MemoryBudget of %s MiB.",
-		format(number, s.FPRAsked), format(number, s.FPRPromised), format(number, s.Reads),
+		picture.Number(s.FPRAsked), picture.Number(s.FPRPromised), picture.Number(s.Reads),
 		words.Count((s.BudgetNeeded+1<<20-1)>>20))
 }
 
 // inProgress describes flushes and compactions in progress.
 func inProgress(w *bloomkv.WorkMetrics) (all []string) {
-	share := func(part, of uint64) string { return format(percent, float64(part)/float64(max(of, 1))) }
+	share := func(part, of uint64) string { return percent(float64(part) / float64(max(of, 1))) }
 	if w.Memtables > 0 {
 		all = append(all, fmt.Sprintf("flushing %s, %s done", words.Plural(w.Memtables, "memtable"),
 			share(w.VersionsFlushed, w.Versions)))

@@ -10,7 +10,7 @@ import (
 type row struct {
 	name   string
 	tile   string // its name on a tile; "" if it has none
-	kind   string // number, bytesKind or percent
+	format func(value float64) string
 	value  float64
 	minute float64 // of the last minute; NaN if there is none
 }
@@ -20,6 +20,7 @@ const promiseRow = 0
 
 // appendRows appends the figures of a sample.
 func appendRows(all []row, s *Sample) []row {
+	number, bytes := picture.Number, picture.Bytes
 	now, minute, m, none := &s.Now, &s.LastMinute, &s.Memory, math.NaN()
 	return append(all,
 		row{"wasted reads per absent key, measured", "wasted reads", number, now.FPRMeasured, minute.FPRMeasured},
@@ -36,37 +37,20 @@ func appendRows(all []row, s *Sample) []row {
 		row{"blocks not in the cache, per lookup", "", number, now.BlocksPerLookup, minute.BlocksPerLookup},
 		row{"cache hits", "cache hits", percent, now.CacheHitRate, minute.CacheHitRate},
 		row{"writes per second", "writes / s", number, now.WritesPerSecond, minute.WritesPerSecond},
-		row{"flushed per second", "", bytesKind, now.FlushedPerSecond, minute.FlushedPerSecond},
-		row{"compacted per second", "compacted / s", bytesKind, now.CompactedPerSecond, minute.CompactedPerSecond},
+		row{"flushed per second", "", bytes, now.FlushedPerSecond, minute.FlushedPerSecond},
+		row{"compacted per second", "compacted / s", bytes, now.CompactedPerSecond, minute.CompactedPerSecond},
 		row{"seconds that writes waited, per second", "", number, now.StalledPerSecond, minute.StalledPerSecond},
-		row{"backlog of compaction", "", bytesKind, float64(s.Backlog.Bytes), none},
-		row{"memory: budget that all filters need", "", bytesKind, float64(s.BudgetNeeded), none},
-		row{"memory: budget", "", bytesKind, float64(m.Budget), none},
-		row{"memory: memtables", "", bytesKind, float64(m.Memtables), none},
-		row{"memory: filters", "", bytesKind, float64(m.Filters), none},
-		row{"memory: indexes", "", bytesKind, float64(m.Indexes), none},
-		row{"memory: range deletes", "", bytesKind, float64(m.RangeDeletes), none},
-		row{"memory: tables", "", bytesKind, float64(m.Tables), none},
-		row{"memory: cache", "", bytesKind, float64(m.Cache), none},
-		row{"files mapped, beside the budget", "", bytesKind, float64(m.Mapped), none},
+		row{"backlog of compaction", "", bytes, float64(s.Backlog.Bytes), none},
+		row{"memory: budget that all filters need", "", bytes, float64(s.BudgetNeeded), none},
+		row{"memory: budget", "", bytes, float64(m.Budget), none},
+		row{"memory: memtables", "", bytes, float64(m.Memtables), none},
+		row{"memory: filters", "", bytes, float64(m.Filters), none},
+		row{"memory: indexes", "", bytes, float64(m.Indexes), none},
+		row{"memory: range deletes", "", bytes, float64(m.RangeDeletes), none},
+		row{"memory: tables", "", bytes, float64(m.Tables), none},
+		row{"memory: cache", "", bytes, float64(m.Cache), none},
+		row{"files mapped, beside the budget", "", bytes, float64(m.Mapped), none},
 	)
 }
 
-// Kinds of figures.
-const (
-	number    = "number"
-	bytesKind = "bytes"
-	percent   = "percent"
-)
-
-// format formats a figure.
-func format(kind string, v float64) string {
-	switch kind {
-	case bytesKind:
-		return picture.Bytes(v)
-	case percent:
-		return picture.Number(100*v) + " %"
-	default:
-		return picture.Number(v)
-	}
-}
+func percent(v float64) string { return picture.Number(100*v) + " %" }
