@@ -95,7 +95,7 @@
 	};
 	for (const table of all("table")) {
 		const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
-		if (body.rows.length < 3 || table.querySelector("[data-path]")) continue; // rows of live figures stay
+		if (body.rows.length < 3) continue;
 		heads.forEach((th, column) => {
 			const button = make("button", th.textContent);
 			button.type = "button";
