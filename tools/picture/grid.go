@@ -93,33 +93,15 @@ func (g *Grid) drawInto(d *drawing, c canvas) {
 		low += names.below + 6
 	}
 	height := (c.Max.Y - low) / float64(len(g.Values))
+	for i, name := range g.Rows {
+		d.drawLeftName(&c, name, names.left, c.Max.Y-(float64(i)+0.5)*height)
+	}
+	all := rect{Point{c.Min.X + names.left, low}, Point{c.Max.X, c.Max.Y}}
 	if page := pageOf(&c); page != nil && g.Of != "" && !g.Labels && len(g.Columns) == 0 {
-		d.gridImage(page, &c, names.left, names.cell, low)
-		return
+		d.gridImage(page, all)
+	} else {
+		d.gridCells(&c, all, names.cell, height)
 	}
-	inside := float64(0) // a thin gap between cells, unless they are small
-	if names.cell > 6 {
-		inside = thread / 2
-	}
-	var cells []cell
-	for i, row := range g.Values {
-		top := c.Max.Y - float64(i)*height
-		if len(g.Rows) > 0 {
-			d.drawLeftName(&c, g.Rows[i], names.left, top-height/2)
-		}
-		for j, v := range row {
-			x := c.Min.X + names.left + float64(j)*names.cell
-			b := cell{value: v, box: rect{
-				Min: Point{X: x + inside, Y: top - height + inside},
-				Max: Point{X: x + names.cell - inside, Y: top - inside},
-			}}
-			if g.Labels && v != NoValue {
-				b.label = d.formatY(v)
-			}
-			cells = append(cells, b)
-		}
-	}
-	d.key.drawCells(&c, d, cells)
 
 	style := d.style(muted, 1)
 	style.rotation, style.xAlign, style.yAlign = 1.5707963267948966, alignRight, alignMiddle
@@ -135,17 +117,34 @@ func (g *Grid) drawInto(d *drawing, c canvas) {
 	d.drawAxisName(&c, space)
 }
 
-// gridImage draws the cells as the pixels of an image, which takes a tenth of the bytes, with the names of the rows. A
-// narrow chart has no values for a pointer.
-func (d *drawing) gridImage(page *svgCanvas, c *canvas, left, width, low float64) {
+// gridCells draws the cells, each by itself, with their values.
+func (d *drawing) gridCells(c *canvas, all rect, width, height float64) {
+	inside := float64(0) // a thin gap between cells, unless they are small
+	if width > 6 {
+		inside = thread / 2
+	}
+	var cells []cell
+	for i, row := range d.Grid.Values {
+		top := all.Max.Y - float64(i)*height
+		for j, v := range row {
+			x := all.Min.X + float64(j)*width
+			b := cell{value: v, box: rect{Point{x, top - height}, Point{x + width, top}}.inside(inside, inside)}
+			if d.Grid.Labels && v != NoValue {
+				b.label = d.formatY(v)
+			}
+			cells = append(cells, b)
+		}
+	}
+	d.key.drawCells(c, d, cells)
+}
+
+// gridImage draws the cells as the pixels of an image, which takes a tenth of the bytes. A narrow chart has no values
+// for a pointer.
+func (d *drawing) gridImage(page *svgCanvas, all rect) {
 	g := d.Grid
-	height := (c.Max.Y - low) / float64(len(g.Values))
 	steps := make([][]int, len(g.Values))
 	var values []string
 	for i, row := range g.Values {
-		if len(g.Rows) > 0 {
-			d.drawLeftName(c, g.Rows[i], left, c.Max.Y-(float64(i)+0.5)*height)
-		}
 		for _, v := range row {
 			step, text := -1, d.key.noValue
 			if v != NoValue {
@@ -157,11 +156,7 @@ func (d *drawing) gridImage(page *svgCanvas, c *canvas, left, width, low float64
 	if d.size.width < wide.width {
 		values = nil
 	}
-	page.cells(rect{
-		Min: Point{X: c.Min.X + left, Y: low},
-		Max: Point{X: c.Min.X + left + width*float64(len(g.Values[0])), Y: c.Max.Y},
-	}, steps, values, g)
-	d.drawAxisName(c, c.Max.X-c.Min.X)
+	page.cells(all, steps, values, g)
 }
 
 func (g *Grid) summary(c *Chart) string {
