@@ -52,9 +52,10 @@ func wrap(style textStyle, s string, width float64, most int) []string {
 				}
 				return append(lines, strings.TrimSpace(string(rest[:n]))+"…")
 			}
-			if rest[n] != ' ' {
-				if space := lastSpace(rest[:n]); space > 0 {
+			for space := n; space > 0; space-- {
+				if rest[space] == ' ' {
 					n = space
+					break
 				}
 			}
 		}
@@ -65,15 +66,6 @@ func wrap(style textStyle, s string, width float64, most int) []string {
 		rest = rest[n:]
 	}
 	return lines
-}
-
-func lastSpace(s []rune) int {
-	for i := len(s) - 1; i > 0; i-- {
-		if s[i] == ' ' {
-			return i
-		}
-	}
-	return 0
 }
 
 func nonEmpty(s, otherwise string) string {
@@ -172,13 +164,9 @@ func Bytes(n float64) string {
 	return Number(n) + " " + units[i]
 }
 
-// digits formats a value with three digits, without zeros at the end of a fraction.
+// digits formats a value other than 0 with three digits, without zeros at the end of a fraction.
 func digits(v float64) string {
-	a := math.Abs(v)
-	if a == 0 {
-		return "0"
-	}
-	return shortest(v, max(2-int(math.Floor(math.Log10(a))), 0))
+	return shortest(v, max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0))
 }
 
 // shortest formats a value with the given number of decimals, without zeros at the end of a fraction.
