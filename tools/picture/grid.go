@@ -1,8 +1,10 @@
 package picture
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -166,33 +168,28 @@ func (g *Grid) summary(c *Chart) string {
 		}
 		return fmt.Sprintf("%s %d", what, i+1)
 	}
-	type position struct{ row, column int }
-	var low, high position
-	known := 0
+	type place struct {
+		row, column int
+		value       float64
+	}
+	var known []place
 	for i, row := range g.Values {
 		for j, v := range row {
-			if v == NoValue {
-				continue
-			}
-			if known++; known == 1 {
-				low, high = position{i, j}, position{i, j}
-			}
-			if v < g.Values[low.row][low.column] {
-				low = position{i, j}
-			}
-			if v > g.Values[high.row][high.column] {
-				high = position{i, j}
+			if v != NoValue {
+				known = append(known, place{i, j, v})
 			}
 		}
 	}
 	s := fmt.Sprintf("Map of %s in %d rows and %d columns.",
 		nonEmpty(clean(c.Y), "values"), len(g.Values), len(g.Values[0]))
-	if known == 0 {
+	if len(known) == 0 {
 		return s + " No value is known."
 	}
-	at := func(p position) string {
-		return fmt.Sprintf("%s at %s, %s", c.formatY(g.Values[p.row][p.column]), name(g.Rows, p.row, "row"),
+	at := func(p place) string {
+		return fmt.Sprintf("%s at %s, %s", c.formatY(p.value), name(g.Rows, p.row, "row"),
 			name(g.Columns, p.column, "column"))
 	}
-	return fmt.Sprintf("%s Lowest %s; highest %s; %d values.", s, at(low), at(high), known)
+	byValue := func(a, b place) int { return cmp.Compare(a.value, b.value) }
+	return fmt.Sprintf("%s Lowest %s; highest %s; %d values.", s, at(slices.MinFunc(known, byValue)),
+		at(slices.MaxFunc(known, byValue)), len(known))
 }
