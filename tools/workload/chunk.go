@@ -143,9 +143,6 @@ func (r *run) take(worker, round int) (first, n int, ok bool) {
 // alone reports whether the calls of the chunk that starts at operation first are timed one by one. With a gate, all
 // workers of a round do the same.
 func (r *run) alone(first int) bool {
-	if r.loops != nil {
-		return false
-	}
 	together := r.chunk
 	if r.gate != nil {
 		together *= r.phase.Workers

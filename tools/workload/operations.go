@@ -24,18 +24,15 @@ func (w *worker) runChunk(first, n int) error {
 	if phase.Kind != Load {
 		begin = gate.pass()
 	}
-	if w.run.loops != nil {
+	perCall := phase.perCall()
+	calls := (n + perCall - 1) / perCall
+	switch {
+	case w.run.loops != nil:
 		if err := w.loop(n); err != nil {
 			return err
 		}
 		w.record(gate.pass().Sub(begin), n)
-		w.ops += n
-		w.check(n)
-		return nil
-	}
-	perCall := phase.perCall()
-	calls := (n + perCall - 1) / perCall
-	if w.run.alone(first) {
+	case w.run.alone(first):
 		looks := w.run.looks()
 		for i := range calls {
 			one := time.Now()
@@ -52,7 +49,7 @@ func (w *worker) runChunk(first, n int) error {
 			w.putting = append(w.putting, float64(max(w.put-time.Duration(calls)*w.run.clockCost, 0))/float64(n))
 			w.put = 0
 		}
-	} else {
+	default:
 		for i := range calls {
 			if err := w.call(i, perCall, n, false); err != nil {
 				return err
