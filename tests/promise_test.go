@@ -66,7 +66,6 @@ func TestThePromiseIsKeptInEveryStateOfTheTree(t *testing.T) {
 
 func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint64) []byte, fpr float64, keys int) {
 	t.Helper()
-	lookups := keys
 	// While the gate is shut, a finished compaction waits at it, and so do all that would follow, until the store
 	// closes.
 	var waiting atomic.Bool
@@ -153,22 +152,22 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 			t.Fatalf("%s: %d runs in level 0, %d levels, want at least %d and %d", state, before.Levels[0].Runs,
 				levels, leastRuns, leastLevels)
 		}
-		for range lookups {
+		for range keys {
 			k = key(k[:0], 2*rng.Uint64N(uint64(keys))+1)
 			if _, err := db.Get(k); !errors.Is(err, bloomkv.ErrNotFound) {
 				t.Fatalf("%s: %x: %v, want ErrNotFound", state, k, err)
 			}
 		}
 		after := db.Metrics()
-		wasted, most := float64(after.Lookups.WastedReads-before.Lookups.WastedReads), 1.15*fpr*float64(lookups)
+		wasted, most := float64(after.Lookups.WastedReads-before.Lookups.WastedReads), 1.15*fpr*float64(keys)
 		most += 5 * math.Sqrt(most)
 		t.Logf("%s: %d levels, %d runs in level 0: wasted %.2e, predicted %.2e, promised %g; "+
 			"%.2f filter bits per key in memory, %.2f on disk", state, levels,
-			before.Levels[0].Runs, wasted/float64(lookups), after.FPRPredicted, fpr,
+			before.Levels[0].Runs, wasted/float64(keys), after.FPRPredicted, fpr,
 			8*float64(after.Memory.Filters)/float64(keys), bitsOnDisk(after, keys))
 		if wasted > most {
-			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f: 1.15 × %g plus five deviations", state,
-				wasted, lookups, most, fpr)
+			t.Errorf("%s: %.0f wasted reads in %d keys, want at most %.0f: 1.15 × %g plus five deviations", state,
+				wasted, keys, most, fpr)
 		}
 	}
 
