@@ -35,7 +35,7 @@ var rooms = map[string]room{
 	"tools/bloomkv": {9, []string{
 		".", "backup", "salvage", "tools/debug", "digest", "bloomblock", "internal/sstable", "vfs", "vfs/vfstest",
 		"internal/manifest", "internal/filterplan", "internal/forecast", "internal/filename", "tools/cli",
-		"internal/httpguard", "internal/recovery",
+		"internal/compaction", "internal/httpguard", "internal/recovery",
 		"tools/internal/inspect", "tools/internal/foreign/minlz", "tools/outfile", "tools/picture",
 		"tools/picture/save", "internal/words", "tools/workload", "tools/workload/own",
 	}},

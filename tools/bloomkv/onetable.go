@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/bloomkv/bloomkv"
+	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -125,37 +126,7 @@ func tableMeta(path string) (meta *manifest.Table, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := r.Properties()
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Load(0); err != nil {
-		return nil, err
-	}
-	m := r.Meta()
-	meta = &manifest.Table{
-		Number: numberOf(path), ID: m.ID, Size: m.Size, TailLen: m.TailLen, FilterLen: m.FilterLen,
-		Smallest: p.Smallest, Largest: p.Largest, MinSeq: p.MinSeq, MaxSeq: p.MaxSeq,
-		Entries: p.Entries, Deletes: p.Deletes, RangeDeletes: p.RangeDeletes, FilterRate: r.Keys.State().Rate,
-	}
-	if dels := r.RangeDels().List(); len(dels) > 0 {
-		lo, hi := dels.Bounds()
-		if p.Entries == 0 || string(lo) < string(meta.Smallest) {
-			meta.Smallest = lo
-		}
-		switch {
-		case hi == nil:
-			meta.Largest, meta.Flags = nil, manifest.LargestInfinite
-		case p.Entries == 0 || string(hi) > string(meta.Largest):
-			meta.Largest, meta.Flags = hi, manifest.LargestExclusive
-		}
-	}
+	defer r.Close()
 	info, err := r.Info()
-	if info.IndexInParts {
-		meta.Flags |= manifest.IndexInParts
-	}
-	if info.RangesOverlap {
-		meta.Flags |= manifest.RangesOverlap
-	}
-	return meta, err
+	return compaction.Table(numberOf(path), info), err
 }
