@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/tools/cli"
 	_ "github.com/bloomkv/bloomkv/tools/internal/foreign/minlz" // for tables of Pebble
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // An inspection is one run of inspect: what to look at, and how to show it.
@@ -103,10 +105,10 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 			switch kind {
 			case filename.Log:
 				l, err := inspect.ReadLog(c.Context(), name, number, i.options)
-				return i.showRead(c.Context(), l, err, nil, func() { l.WriteText(a.Out) })
+				return i.showRead(c.Context(), &l, err)
 			case filename.Manifest:
 				m, err := inspect.ReadManifest(c.Context(), name, number)
-				return i.showRead(c.Context(), m, err, func() page { return m.Page() }, func() { m.WriteText(a.Out) })
+				return i.showRead(c.Context(), &m, err)
 			case filename.Current, filename.Lock, filename.Temp:
 				return fmt.Errorf("%s cannot be inspected, want a table, a log, a manifest or a directory", args[0])
 			default: // a table may have been renamed
@@ -193,11 +195,7 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 		}
 		return err
 	}
-	return i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
-		func() {
-			s.WriteText(cancellable{ctx, i.Out},
-				inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
-		})
+	return i.show(ctx, s, s.Wrong())
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
@@ -208,38 +206,42 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	out := cancellable{ctx, i.Out} // the bytes of a filter and the entries of a table may be many
-	err = i.show(ctx, t, t.Wrong(), func() page { return t.Page() },
-		func() { t.WriteText(out, inspect.Style{Color: i.Color, Hex: i.hex}) })
+	err = i.show(ctx, t, t.Wrong())
 	if i.options.Entries && ctx.Err() == nil {
 		fmt.Fprintln(i.Out)
-		err = errors.Join(err, inspect.WriteEntries(out, name))
+		err = errors.Join(err, inspect.WriteEntries(cancellable{ctx, i.Out}, name))
 	}
 	return err
 }
 
+// facts are those of a file or a directory. All but those of a log also have a page.
+type facts interface {
+	WriteText(w io.Writer, s inspect.Style)
+}
+
 // show writes facts as requested: as a page, as JSON, or else as text. wrong is the damage.
-func (i *inspection) show(ctx context.Context, facts any, wrong error, drawn func() page, text func()) error {
+func (i *inspection) show(ctx context.Context, f facts, wrong error) error {
 	var written error
-	if i.page.asked() {
-		written = i.page.write(ctx, i.app, drawn())
+	if drawn, ok := f.(interface{ Page() *picture.Page }); ok && i.page.asked() {
+		written = i.page.write(ctx, i.app, drawn.Page())
 	}
 	switch {
 	case i.asJSON:
-		return errors.Join(i.PrintJSON(facts), wrong, written)
+		return errors.Join(i.PrintJSON(f), wrong, written)
 	case !i.page.asked() || i.hex || i.options.Entries: // the page has neither bytes nor entries
-		text()
+		f.WriteText(cancellable{ctx, i.Out}, // the bytes of a filter may be many
+			inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
 	}
 	return errors.Join(wrong, written, ctx.Err())
 }
 
 // showRead writes what was read of a log or a manifest: everything, or the part before the damage, which is the
 // error.
-func (i *inspection) showRead(ctx context.Context, facts any, err error, drawn func() page, text func()) error {
+func (i *inspection) showRead(ctx context.Context, f facts, err error) error {
 	if err != nil && !errors.Is(err, bloomkv.ErrCorruption) {
 		return err // the file was not read
 	}
-	return i.show(ctx, facts, err, drawn, text)
+	return i.show(ctx, f, err)
 }
 
 // lookAt resolves the links of a file or directory that can be inspected. It fails at once for anything else, such as
@@ -268,8 +270,7 @@ func (i *inspection) foreignTable(ctx context.Context, name string) error {
 	if err := i.checkForeign(); err != nil {
 		return fmt.Errorf("%s is of %s: %w", filepath.Base(name), f.Store, err)
 	}
-	return notOurs(i.show(ctx, f, f.Wrong(), func() page { return f.Page() },
-		func() { f.WriteText(i.Out, inspect.Style{Color: i.Color}) }))
+	return notOurs(i.show(ctx, f, f.Wrong()))
 }
 
 // foreignStore inspects the tables in a directory of another store. It returns inspect.ErrNotForeign for another
@@ -282,8 +283,7 @@ func (i *inspection) foreignStore(ctx context.Context, dir string) error {
 	if err := i.checkForeign(); err != nil {
 		return err
 	}
-	return notOurs(i.show(ctx, s, s.Wrong(), func() page { return s.Page() },
-		func() { s.WriteText(i.Out, inspect.Style{Color: i.Color}) }))
+	return notOurs(i.show(ctx, s, s.Wrong()))
 }
 
 // checkForeign returns an error if the flags do not apply to tables of other stores.

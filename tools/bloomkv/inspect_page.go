@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
@@ -50,14 +49,8 @@ func (f *pageFlags) spares(inspected string) error {
 	return err
 }
 
-// A page can be written, and its charts can be saved.
-type page interface {
-	WriteHTML(w io.Writer) error
-	Charts() []picture.Chart
-}
-
 // write writes the page and the charts that are requested.
-func (f *pageFlags) write(ctx context.Context, a *app, p page) error {
+func (f *pageFlags) write(ctx context.Context, a *app, p *picture.Page) error {
 	var errs []error
 	switch f.html {
 	case "":

@@ -169,7 +169,7 @@ func writeFiles(t *testing.T, b *strings.Builder, dir string, few bool) {
 		case kind == filename.Manifest:
 			m, err := inspect.ReadManifest(t.Context(), name, number)
 			must(t, err)
-			m.WriteText(b)
+			m.WriteText(b, inspect.Style{})
 		case kind == filename.Table && few:
 			table, err := inspect.ReadTable(t.Context(), name, inspect.Options{})
 			must(t, err)

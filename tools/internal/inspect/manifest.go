@@ -133,7 +133,7 @@ func (m *Manifest) addTables(v *manifest.Version) {
 }
 
 // WriteText writes a line for the manifest and for each edit, and their result.
-func (m *Manifest) WriteText(w io.Writer) {
+func (m *Manifest) WriteText(w io.Writer, _ Style) {
 	words.Wrapped(w, fmt.Sprintf("manifest %s", &m.Log))
 	m.writeBreak(w)
 	for i, e := range m.Edits {

@@ -164,7 +164,7 @@ func (r *recordReader) add(payload []byte, end int64) error {
 }
 
 // WriteText writes a line for the log and for each record, and with Options.Entries for each operation.
-func (l *RecordLog) WriteText(w io.Writer) {
+func (l *RecordLog) WriteText(w io.Writer, _ Style) {
 	words.Wrapped(w, fmt.Sprintf("log %s", &l.Log))
 	l.writeBreak(w)
 	for i := range l.List {
