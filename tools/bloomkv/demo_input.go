@@ -119,29 +119,18 @@ func (a *app) readPairs(ctx context.Context, name string) (pairs []workload.Pair
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	l := loader{format: formats[0], note: func(text string) { a.note(cli.Progress{}, name, text) }}
-	lines, err := l.open(cli.UntilDone(ctx, f))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	at := make(map[string]int)
-	for {
-		line, err := lines.next()
-		if errors.Is(err, io.EOF) {
-			return pairs, nil
-		}
+	for kv, err := range l.pairs(cli.UntilDone(ctx, f)) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		key, value, err := l.parse(lines.number, line)
-		if err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", name, lines.number, err)
-		}
-		p := workload.Pair{Key: bytes.Clone(key), Value: bytes.Clone(value)}
-		if i, ok := at[string(key)]; ok {
+		p := workload.Pair{Key: bytes.Clone(kv.Key), Value: bytes.Clone(kv.Value)}
+		if i, ok := at[string(kv.Key)]; ok {
 			pairs[i] = p
 			continue
 		}
-		at[string(key)] = len(pairs)
+		at[string(kv.Key)] = len(pairs)
 		pairs = append(pairs, p)
 	}
+	return pairs, nil
 }

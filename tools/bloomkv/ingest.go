@@ -64,11 +64,7 @@ that range. Replacing keys by an empty input is an error.
 				o.Replace = &kr
 			}
 			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, _ bool) (bool, error) {
-				lines, err := l.open(in)
-				if err != nil {
-					return false, err
-				}
-				return false, db.Ingest(c.Context(), l.sorted(lines, o.Replace != nil), o)
+				return false, db.Ingest(c.Context(), l.sorted(in, o.Replace != nil), o)
 			})
 		},
 	}
@@ -81,50 +77,39 @@ that range. Replacing keys by an empty input is an error.
 	return c
 }
 
-// sorted returns the pairs of lines for one Ingest. A pair is valid until the next one. Errors include the line
-// number. One of them is bloomkv.ErrOrder, and if some is true, an empty input is one.
-func (l *loader) sorted(in *lineReader, some bool) iter.Seq2[bloomkv.KV, error] {
+// sorted returns the pairs of lines for one Ingest, as pairs does. A key that is out of order is bloomkv.ErrOrder, and
+// if some is true, an empty input is an error too.
+func (l *loader) sorted(in io.Reader, some bool) iter.Seq2[bloomkv.KV, error] {
 	return func(yield func(bloomkv.KV, error) bool) {
 		var last []byte
-		next := func() (kv bloomkv.KV, err error) {
-			line, err := in.next()
-			if err != nil {
-				return kv, err // it includes the line number
+		for kv, err := range l.pairs(in) {
+			if err == nil && l.lines > 0 {
+				err = checkOrder(l.number, last, kv.Key)
 			}
-			if kv.Key, kv.Value, err = l.parse(in.number, line); err == nil && l.lines > 0 {
-				err = checkOrder(last, kv.Key)
-			}
-			if err != nil {
-				return kv, fmt.Errorf("line %d: %w", in.number, err)
-			}
-			last = append(last[:0], kv.Key...)
-			l.lines++
-			l.bytes += int64(len(kv.Key)) + int64(len(kv.Value))
-			return kv, nil
-		}
-		for {
-			kv, err := next()
-			switch {
-			case !errors.Is(err, io.EOF):
-			case some && l.lines == 0:
-				err = errors.New("the input is empty, want at least one line to replace keys; to delete keys use del")
-			default:
-				return
+			if err == nil {
+				last = append(last[:0], kv.Key...)
+				l.lines++
+				l.bytes += int64(len(kv.Key)) + int64(len(kv.Value))
 			}
 			if !yield(kv, err) || err != nil {
 				return
 			}
 		}
+		if some && l.lines == 0 {
+			yield(bloomkv.KV{}, errors.New("the input is empty, want at least one line to replace keys; to delete "+
+				"keys use del"))
+		}
 	}
 }
 
-// checkOrder returns an error if key does not follow last.
-func checkOrder(last, key []byte) error {
+// checkOrder returns an error if the key of a line does not follow last.
+func checkOrder(line int, last, key []byte) error {
 	switch bytes.Compare(last, key) {
 	case 0:
-		return fmt.Errorf("key %s again: %w", words.Escaped(key, 64), bloomkv.ErrOrder)
+		return fmt.Errorf("line %d: key %s again: %w", line, words.Escaped(key, 64), bloomkv.ErrOrder)
 	case 1:
-		return fmt.Errorf("key %s after %s: %w", words.Escaped(key, 64), words.Escaped(last, 64), bloomkv.ErrOrder)
+		return fmt.Errorf("line %d: key %s after %s: %w", line, words.Escaped(key, 64), words.Escaped(last, 64),
+			bloomkv.ErrOrder)
 	default:
 		return nil
 	}

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -117,13 +119,39 @@ type loader struct {
 	crlf    bool
 	note    func(text string) // prints advice about the input
 	returns bool              // the note about carriage returns was printed
+	number  int               // of the line that was read last
 	lines   int               // stored
 	bytes   int64             // of their keys and values
 }
 
+// pairs returns the pairs of all lines. A pair is valid until the next one. The last element may be an error, which
+// includes the line number.
+func (l *loader) pairs(in io.Reader) iter.Seq2[bloomkv.KV, error] {
+	return func(yield func(bloomkv.KV, error) bool) {
+		lines, err := l.open(in)
+		for err == nil {
+			var line []byte
+			if line, err = lines.next(); errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil { // it includes the line number
+				break
+			}
+			var kv bloomkv.KV
+			l.number = lines.number
+			if kv.Key, kv.Value, err = l.parse(line); err != nil {
+				err = fmt.Errorf("line %d: %w", l.number, err)
+			} else if !yield(kv, nil) {
+				return
+			}
+		}
+		yield(bloomkv.KV{}, err)
+	}
+}
+
 // parse parses one line.
-func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
-	l.noteReturn(number, line)
+func (l *loader) parse(line []byte) (key, value []byte, err error) {
+	l.noteReturn(line)
 	if l.crlf {
 		n := len(line) - 1
 		if n < 0 || line[n] != '\r' {
@@ -136,20 +164,6 @@ func (l *loader) parse(number int, line []byte) (key, value []byte, err error) {
 		err = checkSizes(key, value)
 	}
 	return key, value, err
-}
-
-// printLoaded prints the number of pairs, on a terminal or as JSON.
-func (a *app) printLoaded(l *loader, asJSON bool) error {
-	if asJSON {
-		return a.PrintJSON(struct {
-			Lines int   `json:"lines"`
-			Bytes int64 `json:"bytes"`
-		}{l.lines, l.bytes})
-	}
-	if a.OutTerminal {
-		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
-	}
-	return nil
 }
 
 // lineReader splits input into lines and counts them. Its memory is limited by longest, the maximum length of a line.
@@ -253,12 +267,12 @@ func gzipped(r *lineReader) bool {
 }
 
 // noteReturn prints a note about the first line of tsv that ends with a carriage return.
-func (l *loader) noteReturn(number int, line []byte) {
+func (l *loader) noteReturn(line []byte) {
 	if l.returns || l.crlf || l.format.name != "tsv" || !bytes.HasSuffix(line, []byte{'\r'}) {
 		return
 	}
 	l.returns = true
-	l.note(fmt.Sprintf(returnNote, number))
+	l.note(fmt.Sprintf(returnNote, l.number))
 }
 
 // note prints advice on the error stream, above a bar.

@@ -70,7 +70,16 @@ func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, a
 	if err != nil {
 		return err
 	}
-	return a.printLoaded(l, asJSON)
+	if asJSON {
+		return a.PrintJSON(struct {
+			Lines int   `json:"lines"`
+			Bytes int64 `json:"bytes"`
+		}{l.lines, l.bytes})
+	}
+	if a.OutTerminal {
+		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
+	}
+	return nil
 }
 
 const batchBytes = 256 << 10
@@ -79,10 +88,7 @@ const batchBytes = 256 << 10
 // lines it reports as stored are durable. After an error a new store is not to be kept, unless an interrupt followed
 // some lines.
 func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error) {
-	lines, err := l.open(in)
-	if err == nil {
-		err = l.stream(ctx, db, lines)
-	}
+	err = l.stream(ctx, db, in)
 	keep = !isNew || l.lines > 0 && errors.Is(err, context.Canceled)
 	if err != nil && !keep {
 		return keep, fmt.Errorf("%w (the new store was removed)", err)
@@ -96,7 +102,7 @@ func (l *loader) load(ctx context.Context, db *bloomkv.DB, in io.Reader, isNew b
 	return keep, err
 }
 
-func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (err error) {
+func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in io.Reader) (err error) {
 	var batch bloomkv.Batch
 	var bytes int64
 	apply := func() error {
@@ -113,21 +119,14 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		batch.Reset()
 		return nil
 	}
-	for {
-		line, err := in.next()
-		if errors.Is(err, io.EOF) {
-			return apply()
-		}
-		if err != nil { // it includes the line number
+	for kv, err := range l.pairs(in) {
+		if err != nil {
 			return errors.Join(err, apply())
 		}
-		key, value, err := l.parse(in.number, line)
-		if err != nil {
-			return errors.Join(fmt.Errorf("line %d: %w", in.number, err), apply())
-		}
+		key, value := kv.Key, kv.Value
 		if batch.Size() > 0 && batch.Size()+len(key)+len(value) > batchBytes {
 			if err := ctx.Err(); err != nil {
-				return errors.Join(fmt.Errorf("line %d: %w", in.number, err), apply())
+				return errors.Join(fmt.Errorf("line %d: %w", l.number, err), apply())
 			}
 			if err := apply(); err != nil {
 				return err
@@ -135,7 +134,7 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		}
 		if len(value) > batchBytes { // a batch would copy it
 			if err := db.Put(key, value); err != nil {
-				return fmt.Errorf("line %d: %w", in.number, err)
+				return fmt.Errorf("line %d: %w", l.number, err)
 			}
 			l.lines++
 			l.bytes += int64(len(key)) + int64(len(value))
@@ -144,4 +143,5 @@ func (l *loader) stream(ctx context.Context, db *bloomkv.DB, in *lineReader) (er
 		batch.Put(key, value)
 		bytes += int64(len(key)) + int64(len(value))
 	}
+	return apply()
 }
