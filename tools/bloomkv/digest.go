@@ -2,11 +2,10 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -115,7 +114,7 @@ func (d *digester) run(ctx context.Context, name string) error {
 			return fmt.Errorf("%s is a file: --out, --lacking-in, --fpr and --rebuild need the directory of a store",
 				name)
 		}
-		got, err := readDigest(ctx, name)
+		got, err := digestOf(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -124,7 +123,7 @@ func (d *digester) run(ctx context.Context, name string) error {
 	var other *digest.Digest
 	if d.lackIn != "" {
 		var err error
-		if other, err = d.digestOf(ctx, d.lackIn); err != nil {
+		if other, err = digestOf(ctx, d.lackIn); err != nil {
 			return err
 		}
 	}
@@ -135,11 +134,7 @@ func (d *digester) run(ctx context.Context, name string) error {
 			return err
 		}
 		if d.out != "" {
-			var b bytes.Buffer
-			if _, err = made.WriteTo(&b); err == nil {
-				err = outfile.Write(ctx, d.out, b.Bytes())
-			}
-			if err != nil {
+			if err := outfile.WriteFrom(ctx, d.out, made); err != nil {
 				return err
 			}
 		}
@@ -163,47 +158,11 @@ func (d *digester) make(ctx context.Context, db *bloomkv.DB) (*digest.Digest, er
 	return db.Digest(ctx, d.opts)
 }
 
-// entries returns the number of versions in tables.
-func entries(db *bloomkv.DB) (n uint64) {
-	for _, l := range db.Metrics().Levels {
-		n += l.Entries
-	}
-	return n
-}
-
 // digestOf returns the digest in a file or of a store.
-func (d *digester) digestOf(ctx context.Context, name string) (made *digest.Digest, err error) {
-	if isFile(name) {
-		return readDigest(ctx, name)
-	}
-	db, err := openToRead(ctx, name)
-	err = with(db, err, func(db *bloomkv.DB) (err error) {
-		made, err = db.Digest(ctx, bloomkv.DigestOptions{})
-		return err
-	})
-	return made, ofOther(name, err)
-}
-
-func isFile(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && !info.IsDir()
-}
-
-func readDigest(ctx context.Context, name string) (*digest.Digest, error) {
-	f, err := cli.Open(ctx, name)
-	if err != nil {
-		return nil, cli.PathError(name, err)
-	}
-	defer func() { _ = f.Close() }()
-	got, err := digest.Read(bufio.NewReader(cli.UntilDone(ctx, f)))
-	switch {
-	case ctx.Err() != nil:
-		return nil, cli.PathError(name, ctx.Err())
-	case err != nil:
-		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
-		return nil, fmt.Errorf("%s: %v; \"bloomkv digest DIR --out FILE\" writes a new one", name, err)
-	}
-	return got, nil
+func digestOf(ctx context.Context, name string) (*digest.Digest, error) {
+	return fromEither(ctx, name, "\"bloomkv digest DIR --out FILE\" writes a new one",
+		func(in io.Reader) (*digest.Digest, error) { return digest.Read(bufio.NewReader(in)) },
+		func(db *bloomkv.DB) (*digest.Digest, error) { return db.Digest(ctx, bloomkv.DigestOptions{}) })
 }
 
 // compare asks other for each key of db.
@@ -211,7 +170,7 @@ func (d *digester) compare(
 	ctx context.Context, db *bloomkv.DB, other *digest.Digest,
 ) (*lackFacts, error) {
 	l := &lackFacts{Rate: other.Rate()}
-	bar, most := d.Progress("comparing keys", -1, false), entries(db)
+	bar, most := d.Progress("comparing keys", -1, false), sumTables(db).entries
 	defer bar.End()
 	var line []byte
 	for kv, err := range db.Scan(bloomkv.IterOptions{KeysOnly: true}) {

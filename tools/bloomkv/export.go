@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
@@ -141,27 +140,7 @@ func (c cancellable) Write(b []byte) (int, error) {
 }
 
 // inventory returns the list of the tables of a store, or that in a file.
-func inventory(ctx context.Context, name string) (has *bloomkv.Inventory, err error) {
-	if !isFile(name) {
-		db, err := openToRead(ctx, name)
-		err = with(db, err, func(db *bloomkv.DB) (err error) {
-			has, err = db.Inventory(ctx)
-			return err
-		})
-		return has, ofOther(name, err)
-	}
-	f, err := cli.Open(ctx, name)
-	if err != nil {
-		return nil, cli.PathError(name, err)
-	}
-	defer func() { _ = f.Close() }() // only read
-	has, err = bloomkv.ReadInventory(cli.UntilDone(ctx, f))
-	switch {
-	case ctx.Err() != nil:
-		return nil, cli.PathError(name, ctx.Err())
-	case err != nil:
-		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
-		return nil, fmt.Errorf("%s: %v; want an export, or a list that export --list wrote", name, err)
-	}
-	return has, nil
+func inventory(ctx context.Context, name string) (*bloomkv.Inventory, error) {
+	return fromEither(ctx, name, "want an export, or a list that export --list wrote", bloomkv.ReadInventory,
+		func(db *bloomkv.DB) (*bloomkv.Inventory, error) { return db.Inventory(ctx) })
 }

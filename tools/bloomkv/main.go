@@ -86,14 +86,6 @@ type otherStoreError struct {
 
 func (e otherStoreError) Unwrap() error { return e.error }
 
-// ofOther returns err as one of the store in dir.
-func ofOther(dir string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return otherStoreError{err, dir}
-}
-
 // command returns the tree of commands.
 func (a *app) command() *cobra.Command {
 	root := &cobra.Command{

@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -40,6 +41,43 @@ func with(db *bloomkv.DB, err error, body func(db *bloomkv.DB) error) error {
 		return err
 	}
 	return errors.Join(body(db), db.Close())
+}
+
+func isFile(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && !info.IsDir()
+}
+
+// fromEither returns what read returns of the file with a name, or what of returns of the store with that name. For a
+// file with something else the error ends with what is wanted.
+func fromEither[T any](
+	ctx context.Context, name, want string, read func(io.Reader) (T, error), of func(*bloomkv.DB) (T, error),
+) (got T, err error) {
+	if !isFile(name) {
+		db, err := openToRead(ctx, name)
+		err = with(db, err, func(db *bloomkv.DB) (err error) {
+			got, err = of(db)
+			return err
+		})
+		if err != nil {
+			err = otherStoreError{err, name}
+		}
+		return got, err
+	}
+	f, err := cli.Open(ctx, name)
+	if err != nil {
+		return got, cli.PathError(name, err)
+	}
+	defer func() { _ = f.Close() }() // only read
+	got, err = read(cli.UntilDone(ctx, f))
+	switch {
+	case ctx.Err() != nil:
+		err = cli.PathError(name, ctx.Err())
+	case err != nil:
+		//nolint:errorlint // not %w: the advice for corruption is to salvage the store
+		err = fmt.Errorf("%s: %v; %s", name, err, want)
+	}
+	return got, err
 }
 
 // create opens a store, creating it if necessary, and runs body on it. If body fails, a store that was created is
