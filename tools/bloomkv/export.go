@@ -113,30 +113,7 @@ func (a *app) writeOut(ctx context.Context, file []string, from io.WriterTo) err
 	if len(file) > 0 && file[0] != "-" {
 		return outfile.WriteFrom(ctx, file[0], from)
 	}
-	done := make(chan error, 1)
-	go func() { // the reader of a pipe may never read
-		_, err := from.WriteTo(cancellable{ctx, a.Out})
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// A cancellable writer takes no more once ctx has ended.
-type cancellable struct {
-	ctx context.Context //nolint:containedctx // Write has no parameter for it
-	io.Writer
-}
-
-func (c cancellable) Write(b []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.Writer.Write(b)
+	return outfile.Stream(ctx, a.Out, from)
 }
 
 // inventory returns the list of the tables of a store, or that in a file.

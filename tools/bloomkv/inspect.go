@@ -15,6 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/tools/cli"
 	_ "github.com/bloomkv/bloomkv/tools/internal/foreign/minlz" // for tables of Pebble
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
+	"github.com/bloomkv/bloomkv/tools/outfile"
 	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
@@ -209,7 +210,7 @@ func (i *inspection) table(ctx context.Context, name string) error {
 	err = i.show(ctx, t, t.Wrong())
 	if i.options.Entries && ctx.Err() == nil {
 		fmt.Fprintln(i.Out)
-		err = errors.Join(err, inspect.WriteEntries(cancellable{ctx, i.Out}, name))
+		err = errors.Join(err, inspect.WriteEntries(outfile.UntilDone(ctx, i.Out), name))
 	}
 	return err
 }
@@ -229,7 +230,7 @@ func (i *inspection) show(ctx context.Context, f facts, wrong error) error {
 	case i.asJSON:
 		return errors.Join(i.PrintJSON(f), wrong, written)
 	case !i.page.asked() || i.hex || i.options.Entries: // the page has neither bytes nor entries
-		f.WriteText(cancellable{ctx, i.Out}, // the bytes of a filter may be many
+		f.WriteText(outfile.UntilDone(ctx, i.Out), // the bytes of a filter may be many
 			inspect.Style{Color: i.Color, Hex: i.hex, Tables: i.tables, Width: i.Width})
 	}
 	return errors.Join(wrong, written, ctx.Err())

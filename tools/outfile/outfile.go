@@ -60,7 +60,18 @@ func WriteFrom(ctx context.Context, name string, from io.WriterTo) error {
 	return named(name, err)
 }
 
-// An output takes no more once ctx has ended.
+// Stream writes what from writes to what is open already. When ctx ends, it stops waiting for the reader of a pipe, and
+// before from writes more, and returns the error of ctx.
+func Stream(ctx context.Context, to io.Writer, from io.WriterTo) error {
+	return wait(ctx, func() error {
+		_, err := from.WriteTo(UntilDone(ctx, to))
+		return err
+	})
+}
+
+// UntilDone returns a writer to another one that takes no more once ctx has ended.
+func UntilDone(ctx context.Context, to io.Writer) io.Writer { return output{ctx, to} }
+
 type output struct {
 	ctx context.Context //nolint:containedctx // Write has no parameter for it
 	to  io.Writer
@@ -71,6 +82,18 @@ func (o output) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	return o.to.Write(b)
+}
+
+// wait calls f, and stops waiting for it when ctx ends.
+func wait(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // MkdirAll creates a directory and its missing parents with mode 0777 less the umask.
@@ -176,7 +199,7 @@ func (t *target) replace(ctx context.Context, from io.WriterTo) error {
 	if err != nil {
 		return err
 	}
-	if _, err = from.WriteTo(output{ctx, f}); err == nil {
+	if _, err = from.WriteTo(UntilDone(ctx, f)); err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
@@ -228,19 +251,12 @@ func (t *target) fill(ctx context.Context, from io.WriterTo) error {
 	case t.info == nil || t.info.Mode().IsRegular():
 		flag = os.O_TRUNC
 	}
-	done := make(chan error, 1)
-	go func() {
+	return wait(ctx, func() error {
 		f, err := t.enter(flag)
 		if err == nil {
-			_, err = from.WriteTo(output{ctx, f})
+			_, err = from.WriteTo(UntilDone(ctx, f))
 			err = errors.Join(err, f.Close())
 		}
-		done <- err
-	}()
-	select {
-	case err := <-done:
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	})
 }
