@@ -127,6 +127,7 @@ type rows struct {
 	key    []byte // of the current entry, overwritten by next
 	value  []byte // or what follows the key, if values have no length: then skip must be called
 	shared uint64
+	err    error // that has ended the entries
 }
 
 // The flags of a block.
@@ -159,10 +160,10 @@ func newRows(f *file, b block, bare bool) (*rows, error) {
 	return &rows{f: f, at: b.at, data: b.data, end: end, bare: bare}, nil
 }
 
-// next reads the next entry. It returns false after the last.
-func (r *rows) next() (bool, error) {
+// next reads the next entry. It returns false after the last, and after an error, which err then has.
+func (r *rows) next() bool {
 	if r.pos >= r.end {
-		return false, nil
+		return false
 	}
 	b := r.data[r.pos:r.end]
 	var rest, length uint64
@@ -174,18 +175,16 @@ func (r *rows) next() (bool, error) {
 		length, b, ok = cutUvarint(b)
 	}
 	if !ok || r.shared > uint64(len(r.key)) || rest > uint64(len(b)) || length > uint64(len(b))-rest {
-		return false, r.damaged("an entry reaches beyond the block or shares more than the key before it has")
+		r.err = r.damaged("an entry reaches beyond the block or shares more than the key before it has")
+		return false
 	}
 	r.key = append(r.key[:r.shared], b[:rest]...)
-	b = b[rest:]
-	if r.bare {
-		r.value = b
-		r.pos = r.end - len(b)
-		return true, nil
+	r.value = b[rest:]
+	if !r.bare {
+		r.value = r.value[:length]
 	}
-	r.value = b[:length]
-	r.pos = r.end - len(b) + int(length)
-	return true, nil
+	r.pos = r.end - len(b) + int(rest+length)
+	return true
 }
 
 // skip ends an entry whose value has no length: rest is what follows it.

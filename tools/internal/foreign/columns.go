@@ -1,6 +1,9 @@
 package foreign
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // Columns is a columnar block of Pebble, which has from table format 5 on:
 //
@@ -15,6 +18,7 @@ type columns struct {
 	head  int // offset of the column headers
 	count int
 	rows  int
+	err   error // the first of the columns that were read
 }
 
 // The kinds of columns: Pebble's sstable/colblk/column.go.
@@ -126,12 +130,13 @@ func (u *uintColumn) at(i int) uint64 {
 }
 
 // uints returns column i as numbers, one for each row.
-func (c *columns) uints(i int) (u uintColumn, err error) {
+func (c *columns) uints(i int) (u uintColumn) {
 	data, from, err := c.column(i, kindUint)
 	if err == nil {
 		u, _, err = c.cutUints(data, from, c.rows)
 	}
-	return u, err
+	c.err = cmp.Or(c.err, err)
+	return u
 }
 
 // A bytesColumn has byte strings, one after the other, after their n+1 offsets: Pebble's sstable/colblk/raw_bytes.go.
@@ -162,12 +167,13 @@ func (b *bytesColumn) at(i int) ([]byte, bool) {
 }
 
 // strings returns column i as byte strings, one for each row.
-func (c *columns) strings(i int) (b bytesColumn, err error) {
+func (c *columns) strings(i int) (b bytesColumn) {
 	data, from, err := c.column(i, kindBytes)
 	if err == nil {
 		b, err = c.cutBytes(data, from, c.rows)
 	}
-	return b, err
+	c.err = cmp.Or(c.err, err)
+	return b
 }
 
 // A prefixColumn has byte strings in ascending order without the prefix of all and the prefix of each bundle of 2^shift
@@ -182,13 +188,14 @@ type prefixColumn struct {
 }
 
 // prefixes returns column i, which has one string for each row.
-func (c *columns) prefixes(i int) (p prefixColumn, err error) {
+func (c *columns) prefixes(i int) (p prefixColumn) {
 	data, from, err := c.column(i, kindPrefixBytes)
-	if err != nil || c.rows == 0 {
-		return p, err
+	if err == nil && c.rows > 0 && (from >= len(data) || data[from] > 31) {
+		err = c.damaged("column %d has no bundles of at most 2³¹ rows", i)
 	}
-	if from >= len(data) || data[from] > 31 {
-		return p, c.damaged("column %d has no bundles of at most 2³¹ rows", i)
+	if err != nil || c.rows == 0 {
+		c.err = cmp.Or(c.err, err)
+		return p
 	}
 	p.shift, p.rows = int(data[from]), c.rows
 	bundles := 1 + (c.rows-1)>>p.shift
@@ -196,7 +203,8 @@ func (c *columns) prefixes(i int) (p prefixColumn, err error) {
 	if err == nil && p.offsets.at(0) > uint64(len(p.data)) {
 		err = c.damaged("column %d: common prefix of %d bytes", i, p.offsets.at(0))
 	}
-	return p, err
+	c.err = cmp.Or(c.err, err)
+	return p
 }
 
 // next returns the string of a row. Rows are asked in their order, beginning with 0. The string is overwritten by the

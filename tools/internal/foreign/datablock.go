@@ -45,11 +45,7 @@ func (s *sst) entries(d dataBlock, each func(*entry) error) error {
 		return err
 	}
 	var e entry
-	for {
-		more, err := r.next()
-		if err != nil || !more {
-			return err
-		}
+	for r.next() {
 		n := len(r.key) - internalTrailer
 		if n < 0 {
 			return r.damaged("key of %d bytes, want at least %d", len(r.key), internalTrailer)
@@ -65,6 +61,7 @@ func (s *sst) entries(d dataBlock, each func(*entry) error) error {
 			return err
 		}
 	}
+	return r.err
 }
 
 // columnEntries is entries for a columnar block with the default columns: the prefix of the key, which is in the
@@ -79,17 +76,9 @@ func (s *sst) columnEntries(b block, each func(*entry) error) error {
 	if err != nil {
 		return err
 	}
-	prefixes, err := c.prefixes(0)
-	if err != nil {
-		return err
-	}
-	rests, err := c.strings(1)
-	if err != nil {
-		return err
-	}
-	trailers, err := c.uints(2)
-	if err != nil {
-		return err
+	prefixes, rests, trailers := c.prefixes(0), c.strings(1), c.uints(2)
+	if c.err != nil {
+		return c.err
 	}
 	var key []byte
 	var e entry

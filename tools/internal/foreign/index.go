@@ -67,11 +67,7 @@ func (s *sst) walkRows(b block, each func(upper []byte, h handle) error) error {
 		return err
 	}
 	var previous handle
-	for {
-		more, err := r.next()
-		if err != nil || !more {
-			return err
-		}
+	for r.next() {
 		h, rest, ok := s.indexValue(r, previous)
 		if !ok {
 			return r.damaged("index value that is not a handle")
@@ -91,6 +87,7 @@ func (s *sst) walkRows(b block, each func(upper []byte, h handle) error) error {
 		}
 		previous = h
 	}
+	return r.err
 }
 
 // indexValue reads the handle of an index entry. RocksDB records only the difference of the sizes if the key shares
@@ -124,17 +121,9 @@ func (s *sst) walkColumns(b block, each func(upper []byte, h handle) error) erro
 	if err != nil {
 		return err
 	}
-	keys, err := c.strings(0)
-	if err != nil {
-		return err
-	}
-	offsets, err := c.uints(1)
-	if err != nil {
-		return err
-	}
-	lengths, err := c.uints(2)
-	if err != nil {
-		return err
+	keys, offsets, lengths := c.strings(0), c.uints(1), c.uints(2)
+	if c.err != nil {
+		return c.err
 	}
 	for i := range c.rows {
 		upper, ok := keys.at(i)

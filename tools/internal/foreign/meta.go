@@ -20,31 +20,26 @@ const (
 
 // pairs calls each for every key and value of a block that is not sorted by internal keys: a metaindex, or properties.
 // It skips keys of more than maxName bytes. Both slices are overwritten after the call.
-func (s *sst) pairs(b block, columnar bool, each func(name, value []byte) error) error {
+func (s *sst) pairs(b block, columnar bool, each func(name, value []byte)) error {
 	if !columnar {
 		r, err := newRows(s.file, b, false)
-		for err == nil {
-			var more bool
-			if more, err = r.next(); err != nil || !more {
-				return err
-			}
+		if err != nil {
+			return err
+		}
+		for r.next() {
 			if len(r.key) <= maxName {
-				err = each(r.key, r.value)
+				each(r.key, r.value)
 			}
 		}
-		return err
+		return r.err
 	}
 	c, err := newColumns(s.file, b, 0, 2)
 	if err != nil {
 		return err
 	}
-	names, err := c.strings(0)
-	if err != nil {
-		return err
-	}
-	values, err := c.strings(1)
-	if err != nil {
-		return err
+	names, values := c.strings(0), c.strings(1)
+	if c.err != nil {
+		return c.err
 	}
 	for i := range c.rows {
 		name, ok := names.at(i)
@@ -52,11 +47,8 @@ func (s *sst) pairs(b block, columnar bool, each func(name, value []byte) error)
 		if !ok || !same {
 			return c.damaged("row %d reaches beyond its column", i)
 		}
-		if len(name) > maxName {
-			continue
-		}
-		if err := each(name, value); err != nil {
-			return err
+		if len(name) <= maxName {
+			each(name, value)
 		}
 	}
 	return nil
@@ -78,10 +70,10 @@ func (s *sst) readMeta() error {
 	}
 	properties, found := handle{}, false
 	pebble := s.magic == pebbleMagic
-	err = s.pairs(b, pebble && s.version >= 6, func(name, value []byte) error {
+	err = s.pairs(b, pebble && s.version >= 6, func(name, value []byte) {
 		h, _, ok := cutHandle(value)
 		if !ok {
-			return nil // A meta block of a later version may have another value.
+			return // A meta block of a later version may have another value.
 		}
 		switch text := string(name); {
 		case text == metaProperties || text == metaOldProperties:
@@ -93,7 +85,6 @@ func (s *sst) readMeta() error {
 		default:
 			s.noteFilter(text, h)
 		}
-		return nil
 	})
 	if err != nil || !found {
 		return err
@@ -101,12 +92,11 @@ func (s *sst) readMeta() error {
 	if b, err = s.readBlock(properties, "properties"); err != nil {
 		return err
 	}
-	return s.pairs(b, pebble && s.version >= 7, func(name, value []byte) error {
+	return s.pairs(b, pebble && s.version >= 7, func(name, value []byte) {
 		if len(s.properties) < maxProperties {
 			s.properties = append(s.properties, Property{string(name), propertyText(string(name), value)})
 			s.raw[string(name)] = append([]byte{}, value...)
 		}
-		return nil
 	})
 }
 
