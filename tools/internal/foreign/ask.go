@@ -110,7 +110,7 @@ func (t *Table) askFilter(l *lookup, a *Answer) error {
 	if err != nil {
 		return err
 	}
-	a.Asked, a.Trace = true, &Trace{Part: part, Offset: at, Probes: []Probe{}}
+	a.Asked, a.Trace = true, &Trace{Part: part, Offset: at, Kind: u.kind, Probes: []Probe{}}
 	a.Maybe = u.ask(u.hash(l.filter), a.Trace)
 	return nil
 }

@@ -2,7 +2,6 @@ package foreign
 
 import (
 	"encoding/binary"
-	"math"
 	"math/bits"
 )
 
@@ -17,27 +16,35 @@ import (
 const tableFilterTrailer = 5
 
 // newTableFilter returns the filter in b.
-func newTableFilter(b []byte) unit {
+func newTableFilter(b []byte) *unit {
 	n := len(b) - tableFilterTrailer
 	if n <= 0 {
-		return constant{false, "empty filter"}
+		return always(false, "empty filter")
 	}
 	data, end := b[:n], b[n:]
-	reserved := constant{true, "filter of a reserved kind"}
+	reserved := always(true, "filter of a reserved kind")
 	switch {
 	case end[0] == 0:
-		return constant{true, "filter that always says maybe"}
+		return always(true, "filter that always says maybe")
 	case end[0] <= 127:
 		lines := uint64(binary.LittleEndian.Uint32(end[1:]))
 		if lines == 0 || uint64(n)%lines != 0 || bits.OnesCount64(uint64(n)/lines) != 1 {
 			return reserved
 		}
-		return &lineFilter{data, lines, uint64(n) / lines, int(end[0])}
+		l := &lineFilter{data, lines, uint64(n) / lines, int(end[0])}
+		return &unit{
+			kind: "blocked Bloom", hashName: signedTail.String(), hash: signedTail.hash, probes: l.k, probe: bitProbe,
+			bits: l.bits, line: int(l.line), asker: l, //nolint:gosec // at most the length of the bits
+		}
 	case end[0] == 255:
 		if end[1] != 0 || end[2] < 1 || end[2] > 30 || end[3]|end[4] != 0 || n < fastLine {
 			return reserved
 		}
-		return &fastFilter{data[:n/fastLine*fastLine], int(end[2])}
+		f := &fastFilter{data[:n/fastLine*fastLine], int(end[2])}
+		return &unit{
+			kind: "blocked Bloom, 64-bit hash", hashName: previewName, hash: xxph3, probes: f.k, probe: bitProbe,
+			bits: f.bits, line: fastLine, asker: f,
+		}
 	case end[0] == 254:
 		return newRibbon(data, end[1], uint32(end[2])|uint32(end[3])<<8|uint32(end[4])<<16)
 	}
@@ -54,23 +61,12 @@ type lineFilter struct {
 	k     int
 }
 
-func (l *lineFilter) kind() string           { return "blocked Bloom" }
-func (l *lineFilter) hashName() string       { return signedTail.String() }
-func (l *lineFilter) hash(key []byte) uint64 { return uint64(signedTail.of(key)) }
-func (l *lineFilter) probes() (int, string)  { return l.k, bitProbe }
-
-func (l *lineFilter) bloom() ([]byte, int) {
-	return l.bits, int(l.line) //nolint:gosec // at most the length of the bits
-}
-
-func (l *lineFilter) size() (all, set uint64) { return 8 * uint64(len(l.bits)), countSet(l.bits) }
-
 func (l *lineFilter) rate() (float64, bool) {
 	return meanRate(l.bits, int(l.line), l.k), false //nolint:gosec // at most the length of the bits
 }
 
 func (l *lineFilter) ask(hash uint64, t *Trace) bool {
-	t.begin(l, hash, 8)
+	t.begin(hash, 8)
 	h := uint32(hash) //nolint:gosec // a 32-bit hash
 	line := uint64(h) % l.lines
 	if t != nil {
@@ -100,19 +96,10 @@ type fastFilter struct {
 	k    int
 }
 
-func (f *fastFilter) kind() string           { return "blocked Bloom, 64-bit hash" }
-func (f *fastFilter) hashName() string       { return "XXH3, preview 0.7.2" }
-func (f *fastFilter) hash(key []byte) uint64 { return xxph3(key) }
-func (f *fastFilter) probes() (int, string)  { return f.k, bitProbe }
-
-func (f *fastFilter) bloom() ([]byte, int) { return f.bits, fastLine }
-
-func (f *fastFilter) size() (all, set uint64) { return 8 * uint64(len(f.bits)), countSet(f.bits) }
-
 func (f *fastFilter) rate() (float64, bool) { return meanRate(f.bits, fastLine, f.k), true }
 
 func (f *fastFilter) ask(hash uint64, t *Trace) bool {
-	t.begin(f, hash, 16)
+	t.begin(hash, 16)
 	line := hash & 0xffffffff * uint64(len(f.bits)/fastLine) >> 32
 	if t != nil {
 		t.Line = new(line)
@@ -136,38 +123,28 @@ func (f *fastFilter) ask(hash uint64, t *Trace) bool {
 type plain struct {
 	bits []byte
 	k    int
-	h    bloomHash
 }
 
 // newPlain returns the filter in b. The stores answer yes for more than 30 probes, which are reserved, and no for a
 // filter without bits.
-func newPlain(b []byte, h bloomHash) unit {
+func newPlain(b []byte, h bloomHash) *unit {
 	if len(b) < 2 {
-		return constant{false, "empty filter"}
+		return always(false, "empty filter")
 	}
 	last := len(b) - 1
 	if b[last] > 30 {
-		return constant{true, "Bloom filter with a reserved number of probes"}
+		return always(true, "Bloom filter with a reserved number of probes")
 	}
-	return &plain{b[:last], int(b[last]), h}
+	p := &plain{b[:last], int(b[last])}
+	return &unit{
+		kind: "Bloom", hashName: h.String(), hash: h.hash, probes: p.k, probe: bitProbe, bits: p.bits, asker: p,
+	}
 }
 
-func (p *plain) kind() string           { return "Bloom" }
-func (p *plain) hashName() string       { return p.h.String() }
-func (p *plain) hash(key []byte) uint64 { return uint64(p.h.of(key)) }
-func (p *plain) probes() (int, string)  { return p.k, bitProbe }
-
-func (p *plain) bloom() ([]byte, int) { return p.bits, 0 }
-
-func (p *plain) size() (all, set uint64) { return 8 * uint64(len(p.bits)), countSet(p.bits) }
-
-func (p *plain) rate() (float64, bool) {
-	all, set := p.size()
-	return math.Pow(float64(set)/float64(all), float64(p.k)), false
-}
+func (p *plain) rate() (float64, bool) { return meanRate(p.bits, len(p.bits), p.k), false }
 
 func (p *plain) ask(hash uint64, t *Trace) bool {
-	t.begin(p, hash, 8)
+	t.begin(hash, 8)
 	h, m := uint32(hash), 8*uint64(len(p.bits)) //nolint:gosec // a 32-bit hash
 	step := bits.RotateLeft32(h, -17)
 	maybe := true

@@ -60,7 +60,7 @@ type examiner struct {
 	last    []byte   // what the filter has of the key before
 	block   int      // the number of its data block
 	part    int      // the number of the unit that was asked last
-	unit    unit     // nil before the first
+	unit    *unit    // nil before the first
 	absent  []byte
 	hashed  uint64 // bytes of absent keys
 	pairs   uint64
@@ -218,9 +218,8 @@ func (x *examiner) finish(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		all, ones := u.size()
-		allBits += all
-		setBits += ones
+		allBits += 8 * uint64(len(u.bits))
+		setBits += countSet(u.bits)
 		w := float64(x.weights[part])
 		if weights == 0 { // The keys are not known.
 			w = 1
@@ -259,7 +258,7 @@ const minDrawn = 64
 
 // draw returns the share of n evenly distributed hashes that the unit does not deny. The hashes are those of SplitMix64
 // (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014), always the same.
-func (x *examiner) draw(u unit, n uint64) float64 {
+func (x *examiner) draw(u *unit, n uint64) float64 {
 	maybe := 0
 	state := x.exam.Drawn * 0x9e3779b97f4a7c15
 	for range n {

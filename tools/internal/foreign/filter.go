@@ -2,9 +2,9 @@ package foreign
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/bits"
-	"strconv"
 )
 
 // A Layout says how the filters of a table are divided.
@@ -18,20 +18,25 @@ const (
 )
 
 // A unit is one filter: of a whole table, a partition, or a range of data blocks.
-type unit interface {
-	kind() string
-	hashName() string
-	hash(key []byte) uint64
+type unit struct {
+	kind     string
+	hashName string
+	hash     func(key []byte) uint64
+	probes   int    // how much of the unit a lookup compares
+	probe    string // what of it is counted
+	bits     []byte // nil without bits
+	line     int    // length of the cache lines of a Bloom filter in bytes, 0 without lines; notBloom of another filter
+	asker
+}
+
+// notBloom is the line of a unit that is no Bloom filter.
+const notBloom = -1
+
+// An asker has the answers of a unit.
+type asker interface {
 	// ask reports whether a key with that hash may be in the set. If t is not nil, it receives everything that is
 	// probed.
 	ask(hash uint64, t *Trace) bool
-	// probes returns how much of the unit a lookup compares, and what is counted.
-	probes() (n int, what string)
-	// size returns the number of bits, and of those that are set.
-	size() (all, set uint64)
-	// bloom returns the bits of a Bloom filter and the length of its cache lines in bytes, or 0 without lines. It
-	// returns nil for another filter.
-	bloom() (bits []byte, line int)
 	// rate returns the share of hashes that are not denied, if the probes of a hash are independent of each other.
 	// exact reports whether they are.
 	rate() (share float64, exact bool)
@@ -55,13 +60,9 @@ type Probe struct {
 }
 
 // begin records the hash.
-func (t *Trace) begin(u unit, hash uint64, digits int) {
+func (t *Trace) begin(hash uint64, digits int) {
 	if t != nil {
-		t.Kind = u.kind()
-		t.Hash = strconv.FormatUint(hash, 16)
-		for len(t.Hash) < digits {
-			t.Hash = "0" + t.Hash
-		}
+		t.Hash = fmt.Sprintf("%0*x", digits, hash)
 	}
 }
 
@@ -112,16 +113,16 @@ func (t *Table) Bloom() (bits []byte, line int) {
 		if err != nil {
 			break // which Examine has reported
 		}
-		b, l := u.bloom()
+		l := u.line
 		switch {
-		case n == 1:
-			return b, l
-		case len(b) == 0:
+		case l == notBloom:
 			continue
+		case n == 1:
+			return u.bits, l
 		case len(bits) > 0 && l != line || l == 0:
 			l = -1
 		}
-		bits, line = append(bits, b...), l
+		bits, line = append(bits, u.bits...), l
 	}
 	return bits, line
 }
@@ -134,20 +135,19 @@ const (
 )
 
 // A constant is a filter without bits, or one that its store does not use: it has the same answer for every key.
-type constant struct {
-	answer bool
-	reason string
+type constant bool
+
+// always returns a unit with one answer, of which kind says why.
+func always(answer constant, kind string) *unit {
+	return &unit{
+		kind: kind, hashName: "none", hash: func([]byte) uint64 { return 0 }, probe: bitProbe, line: notBloom,
+		asker: answer,
+	}
 }
 
-func (c constant) kind() string                { return c.reason }
-func (c constant) hashName() string            { return "none" }
-func (c constant) hash([]byte) uint64          { return 0 }
-func (c constant) ask(_ uint64, t *Trace) bool { t.begin(c, 0, 1); return c.answer }
-func (c constant) probes() (int, string)       { return 0, bitProbe }
-func (c constant) size() (all, set uint64)     { return 0, 0 }
-func (c constant) bloom() ([]byte, int)        { return nil, 0 }
+func (c constant) ask(_ uint64, t *Trace) bool { t.begin(0, 1); return bool(c) }
 func (c constant) rate() (float64, bool) {
-	if c.answer {
+	if c {
 		return 1, true
 	}
 	return 0, true

@@ -140,9 +140,8 @@ func (t *Table) setFilter(set filterSet, err error) {
 			t.Filter.Unread, t.filterErr, t.filters = err.Error(), err, nil
 			return
 		}
-		t.Filter.Kind, t.Filter.Hash = u.kind(), u.hashName()
-		t.Filter.Probes, t.Filter.Probe = u.probes()
-		if _, empty := u.(constant); !empty {
+		t.Filter.Kind, t.Filter.Hash, t.Filter.Probes, t.Filter.Probe = u.kind, u.hashName, u.probes, u.probe
+		if _, empty := u.asker.(constant); !empty {
 			return
 		}
 	}

@@ -158,10 +158,10 @@ func TestBoundsAreThoseOfTheBytes(t *testing.T) {
 		return asked
 	}
 	known := func(bits int, end ...byte) bool {
-		_, constant := newTableFilter(append(make([]byte, bits), end...)).(constant)
+		_, constant := newTableFilter(append(make([]byte, bits), end...)).asker.(constant)
 		return !constant
 	}
-	plain := func(b ...byte) bool { _, constant := newPlain(b, unsignedTail).(constant); return !constant }
+	plain := func(b ...byte) bool { _, constant := newPlain(b, unsignedTail).asker.(constant); return !constant }
 	read := func(at, n uint64) bool {
 		b := flat{b: make([]byte, 10)}
 		b.word(at, n)

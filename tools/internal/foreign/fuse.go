@@ -26,10 +26,10 @@ type fuseFilter struct {
 const fuseTrailer = 8 + 4 + 1 + 1
 
 // newFuse returns the filter in b.
-func newFuse(f *file, b block) (unit, error) {
+func newFuse(f *file, b block) (*unit, error) {
 	n := len(b.data) - fuseTrailer
 	if n <= 0 {
-		return constant{false, "empty filter"}, nil
+		return always(false, "empty filter"), nil
 	}
 	end := b.data[n:]
 	u := &fuseFilter{
@@ -52,22 +52,16 @@ func newFuse(f *file, b block) (unit, error) {
 		return nil, f.damaged(b.at, "%d bytes for %d + 2 segments of 2^%d fingerprints of %d bits", n, u.segments, u.n,
 			u.width)
 	}
-	return u, nil
+	return &unit{
+		kind: "binary fuse", hashName: "XXH3", hash: xxh3, probes: int(u.width), //nolint:gosec // at most 16
+		probe: fingerprintProbe, bits: u.data, line: notBloom, asker: u,
+	}, nil
 }
-
-func (f *fuseFilter) kind() string           { return "binary fuse" }
-func (f *fuseFilter) hashName() string       { return "XXH3" }
-func (f *fuseFilter) hash(key []byte) uint64 { return xxh3(key) }
-func (f *fuseFilter) probes() (int, string)  { return int(f.width), fingerprintProbe } //nolint:gosec // at most 16
-
-func (f *fuseFilter) bloom() ([]byte, int) { return nil, 0 }
-
-func (f *fuseFilter) size() (all, set uint64) { return 8 * uint64(len(f.data)), countSet(f.data) }
 
 func (f *fuseFilter) rate() (float64, bool) { return math.Ldexp(1, -int(f.width)), true } //nolint:gosec // at most 16
 
 func (f *fuseFilter) ask(hash uint64, t *Trace) bool {
-	t.begin(f, hash, 16)
+	t.begin(hash, 16)
 	h := hash + f.seed // then the end of MurmurHash3
 	h = (h ^ h>>33) * 0xff51afd7ed558ccd
 	h = (h ^ h>>33) * 0xc4ceb9fe1a85ec53

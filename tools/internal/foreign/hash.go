@@ -39,6 +39,9 @@ func (signed bloomHash) of(key []byte) uint32 {
 	return h ^ h>>24
 }
 
+// hash returns the hash of a key as that of a unit.
+func (signed bloomHash) hash(key []byte) uint64 { return uint64(signed.of(key)) }
+
 // String returns the name of the hash.
 func (signed bloomHash) String() string {
 	if signed {
@@ -151,6 +154,8 @@ func xxh3(b []byte) uint64 {
 	}
 	return long(b, finalFactor, 1)
 }
+
+const previewName = "XXH3, preview 0.7.2"
 
 // xxph3 returns the preview XXH3 of b.
 func xxph3(b []byte) uint64 {

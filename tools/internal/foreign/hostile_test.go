@@ -172,7 +172,7 @@ func TestFingerprintsAreFoundByBits(t *testing.T) {
 		u, err := newFuse(&file{}, block{b, 0})
 		must(t, err)
 		for i := range places {
-			fuse, _ := u.(*fuseFilter)
+			fuse, _ := u.asker.(*fuseFilter)
 			if got := fuse.fingerprint(uint64(i)); got != uint64(i+1) {
 				t.Errorf("%d bits: fingerprint %d is %d, want %d", width, i, got, i+1)
 			}

@@ -10,7 +10,7 @@ import (
 type filterSet interface {
 	parts() int
 	// unit returns a unit and where it begins in the file.
-	unit(part int) (unit, uint64, error)
+	unit(part int) (*unit, uint64, error)
 	// find returns the number of the unit that a lookup asks for a key that would be in a data block. It returns false
 	// if the lookup asks none.
 	find(d dataBlock, key []byte) (part int, asked bool)
@@ -18,12 +18,12 @@ type filterSet interface {
 
 // A single is a set of one unit.
 type single struct {
-	one unit
+	one *unit
 	at  uint64
 }
 
 func (s *single) parts() int                         { return 1 }
-func (s *single) unit(int) (unit, uint64, error)     { return s.one, s.at, nil }
+func (s *single) unit(int) (*unit, uint64, error)    { return s.one, s.at, nil }
 func (s *single) find(dataBlock, []byte) (int, bool) { return 0, true }
 
 // A ranges has a unit for each 2ⁿ bytes of the file, with the keys of the data blocks that begin there:
@@ -70,7 +70,7 @@ func (r *ranges) bounds(part int) (from, to uint64) {
 	return uint64(binary.LittleEndian.Uint32(at)), uint64(binary.LittleEndian.Uint32(at[4:]))
 }
 
-func (r *ranges) unit(part int) (unit, uint64, error) {
+func (r *ranges) unit(part int) (*unit, uint64, error) {
 	from, to := r.bounds(part)
 	return newPlain(r.data[from:to], r.h), r.at + from, nil
 }
@@ -88,7 +88,7 @@ type partitions struct {
 	s    *sst
 	all  []partition
 	part int
-	last unit
+	last *unit
 }
 
 type partition struct {
@@ -113,7 +113,7 @@ func newPartitions(s *sst, index handle) (*partitions, error) {
 
 func (p *partitions) parts() int { return len(p.all) }
 
-func (p *partitions) unit(part int) (unit, uint64, error) {
+func (p *partitions) unit(part int) (*unit, uint64, error) {
 	h := p.all[part].handle
 	if p.part != part {
 		b, err := p.s.readBlock(h, "filter partition")

@@ -32,9 +32,9 @@ const (
 )
 
 // newRibbon returns the Ribbon filter in data, which may be longer than it uses.
-func newRibbon(data []byte, ordinal byte, blocks uint32) unit {
+func newRibbon(data []byte, ordinal byte, blocks uint32) *unit {
 	if blocks < 2 {
-		return constant{true, "Ribbon filter of a reserved size"}
+		return always(true, "Ribbon filter of a reserved size")
 	}
 	segments := uint64(len(data) / ribbonSegment)
 	r := &ribbonFilter{data: data, blocks: uint64(blocks)}
@@ -46,17 +46,11 @@ func newRibbon(data []byte, ordinal byte, blocks uint32) unit {
 	seed := uint64(ordinal) * ribbonSeedFactor
 	seed ^= seed & ribbonSeedMask >> 4
 	r.seed = seed & 0xffffffff
-	return r
+	return &unit{
+		kind: "Ribbon", hashName: previewName, hash: xxph3, probes: int(r.columns), //nolint:gosec // at most 32
+		probe: columnProbe, bits: data, line: notBloom, asker: r,
+	}
 }
-
-func (r *ribbonFilter) kind() string           { return "Ribbon" }
-func (r *ribbonFilter) hashName() string       { return "XXH3, preview 0.7.2" }
-func (r *ribbonFilter) hash(key []byte) uint64 { return xxph3(key) }
-func (r *ribbonFilter) probes() (int, string)  { return int(r.columns), columnProbe } //nolint:gosec // at most 32
-
-func (r *ribbonFilter) bloom() ([]byte, int) { return nil, 0 }
-
-func (r *ribbonFilter) size() (all, set uint64) { return 8 * uint64(len(r.data)), countSet(r.data) }
 
 // rate returns one half for each column, weighted by the slots where a key may begin.
 func (r *ribbonFilter) rate() (float64, bool) {
@@ -69,7 +63,7 @@ func (r *ribbonFilter) rate() (float64, bool) {
 func (r *ribbonFilter) starts() uint64 { return r.blocks*ribbonSlots - ribbonSlots + 1 }
 
 func (r *ribbonFilter) ask(hash uint64, t *Trace) bool {
-	t.begin(r, hash, 16)
+	t.begin(hash, 16)
 	h := (hash ^ r.seed) * ribbonHashFactor
 	slot, _ := bits.Mul64(h, r.starts())
 	mixed := h * ribbonCoeffFactor
