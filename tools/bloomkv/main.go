@@ -52,29 +52,28 @@ func (a *app) run(ctx context.Context, args []string) int {
 	if other, ok := errors.AsType[otherStoreError](err); ok {
 		dir = other.dir
 	}
+	var advice error
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption) && inspect.IsForeignStore(dir):
-		a.PrintError("bloomkv", fmt.Errorf("%s is of another kind of store: bloomkv inspect shows its tables, and "+
-			"bloomkv-import copies it", dir))
-		return cli.ExitTrouble
+		advice = fmt.Errorf("%s is of another kind of store: bloomkv inspect shows its tables, and bloomkv-import "+
+			"copies it", dir)
 	case errors.Is(err, bloomkv.ErrCorruption):
-		a.PrintError("bloomkv", fmt.Errorf(salvageHelp, dir))
-		return cli.ExitTrouble
+		advice = fmt.Errorf(salvageHelp, dir)
 	case errors.Is(err, bloomkv.ErrLocked) && dir != "DIR":
 		by := "another program"
 		if pid := lockHolder(dir); pid > 0 {
 			by = fmt.Sprintf("process %d", pid)
 		}
-		a.PrintError("bloomkv", fmt.Errorf("%s has it open; inspect and serve work beside it, and a program may serve "+
-			"package debug", by))
-		return cli.ExitTrouble
-	case code != cli.ExitTrouble:
-		return code
-	case errors.Is(err, errAbsent), errors.Is(err, errWrongAnswers), errors.Is(err, errLost):
+		advice = fmt.Errorf("%s has it open; inspect and serve work beside it, and a program may serve package "+
+			"debug", by)
+	case code == cli.ExitTrouble &&
+		(errors.Is(err, errAbsent) || errors.Is(err, errWrongAnswers) || errors.Is(err, errLost)):
 		return exitAbsent
 	default:
 		return code
 	}
+	a.PrintError("bloomkv", advice)
+	return cli.ExitTrouble
 }
 
 // An otherStoreError is an error of another store than the one that a command is about.
