@@ -55,20 +55,15 @@ the store takes.`,
 			db, err := w.open(c.Context(), args[0], o)
 			err = with(db, err, func(db *bloomkv.DB) error {
 				before = sumTables(db) // Open has written the contents of logs into tables
-				if !nothing(kr) {
-					total := int64(-1) // of the tables in the range
-					if everything(kr) {
-						total = int64(before.bytes) //nolint:gosec // the size of files
-					}
-					stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedBytesRead }, total)
-					err := db.Compact(c.Context(), bloomkv.CompactOptions{Range: kr, Rewrite: rewrite})
-					stop()
-					if err != nil {
-						return err
-					}
+				total := int64(-1)     // of the tables in the range
+				if everything(kr) {
+					total = int64(before.bytes) //nolint:gosec // the size of files
 				}
+				stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedBytesRead }, total)
+				err := db.Compact(c.Context(), bloomkv.CompactOptions{Range: kr, Rewrite: rewrite})
+				stop()
 				after, writes = sumTables(db), db.Metrics().Writes
-				return nil
+				return err
 			})
 			bar.End()
 			if err != nil {

@@ -180,14 +180,8 @@ func (f *filler) part(ctx context.Context, n int) error {
 	return errors.Join(f.db.Apply(&b), f.db.Flush(ctx))
 }
 
-func levelZero(db *bloomkv.DB) int {
-	for _, l := range db.Metrics().Levels {
-		if l.Level == 0 {
-			return l.Runs
-		}
-	}
-	return 0
-}
+// levelZero returns the number of runs in level 0.
+func levelZero(db *bloomkv.DB) int { return db.Metrics().Levels[0].Runs }
 
 // measure opens the store, looks up all keys, and closes it.
 func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c demoCosts, err error) {

@@ -109,6 +109,3 @@ func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
 
 // everything reports whether a range is the whole store.
 func everything(r bloomkv.KeyRange) bool { return len(r.Lower) == 0 && r.Upper == nil }
-
-// nothing reports whether a range is empty.
-func nothing(r bloomkv.KeyRange) bool { return r.Upper != nil && bytes.Compare(r.Lower, r.Upper) >= 0 }
