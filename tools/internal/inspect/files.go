@@ -80,10 +80,13 @@ func (v *view) addNew(m *manifest.State) {
 // addFiles adds the logs, other files, and what opening would do to the facts of a store.
 func (v *view) addFiles(ctx context.Context, s *Store, m *manifest.State, o Options) {
 	s.Opening = v.opening(ctx, m)
-	for _, n := range v.found.LogsFrom(m.MinLog) {
-		s.readLog(ctx, filename.Make(v.dir, filename.Log, n), n, o)
-	}
 	known := map[string]bool{s.Manifest: true, filename.CurrentName: true, filename.LockName: true}
+	for _, n := range v.found.LogsFrom(m.MinLog) {
+		name := filename.Base(filename.Log, n)
+		known[name] = true
+		l, err := readLog(ctx, filepath.Join(v.dir, name), n, o, 0)
+		s.wrong, s.Logs = append(s.wrong, err), append(s.Logs, l.Log)
+	}
 	for _, t := range m.Version.Tables() {
 		name := filename.Base(filename.Table, t.Number)
 		known[name] = true
@@ -93,9 +96,6 @@ func (v *view) addFiles(ctx context.Context, s *Store, m *manifest.State, o Opti
 	}
 	if m.Log != nil && !slices.Contains(v.found[filename.Log], m.Log.Number) {
 		s.Missing = append(s.Missing, filename.Base(filename.Log, m.Log.Number))
-	}
-	for _, n := range v.found.LogsFrom(m.MinLog) {
-		known[filename.Base(filename.Log, n)] = true
 	}
 	orphans := v.found.Orphans(m)
 	for _, name := range v.names {
@@ -120,13 +120,6 @@ func (s *Store) addRefusal() {
 	if r := s.Opening.Refused; r != nil && !s.knows(r.err) {
 		s.wrong = append(s.wrong, r.err)
 	}
-}
-
-// readLog adds a log to the facts of the store.
-func (s *Store) readLog(ctx context.Context, name string, number uint64, o Options) {
-	l, err := readLog(ctx, name, number, o, 0)
-	s.wrong = append(s.wrong, err)
-	s.Logs = append(s.Logs, l.Log)
 }
 
 // knows reports whether a problem of the same file, or the same problem, is already known.

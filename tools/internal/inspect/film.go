@@ -193,14 +193,6 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 	}
 }
 
-// bytes returns the size of all tables after the step.
-func (s *filmStep) bytes() (n uint64) {
-	for _, level := range s.levels {
-		n += level
-	}
-	return n
-}
-
 // place gives all tables their places among the keys.
 func (f *film) place() {
 	all := make([]bloomkv.TableMetrics, len(f.Tables))
@@ -236,7 +228,7 @@ func (f *film) after(n int) map[int]filmPlace {
 // what each level had after each step.
 func (f *film) charts() []picture.Chart {
 	last := len(f.Steps)
-	for ; last > 0 && f.Steps[last-1].bytes() == 0; last-- {
+	for ; last > 0 && sum(f.Steps[last-1].levels[:]) == 0; last-- {
 	}
 	if last == 0 {
 		return nil
@@ -304,7 +296,7 @@ func (f *film) charts() []picture.Chart {
 	return []picture.Chart{tree, sizes}
 }
 
-func sum(numbers []int) (n int) {
+func sum[N int | uint64](numbers []N) (n N) {
 	for _, i := range numbers {
 		n += i
 	}
@@ -349,7 +341,7 @@ func (f *film) figures() []picture.Figure {
 	return []picture.Figure{
 		{Name: "Flushes", Value: count(c.flushes), Remark: words.Size(c.flushed) + " written"},
 		{Name: "Compactions", Value: count(c.merges), Remark: words.Size(c.merged) + " written"},
-		{Name: "Tables at the end", Value: count(len(f.live)), Remark: words.Size(f.Steps[len(f.Steps)-1].bytes())},
+		{Name: "Tables at the end", Value: count(len(f.live)), Remark: words.Size(sum(f.levels[:]))},
 	}
 }
 
@@ -362,7 +354,7 @@ func (f *film) stepsSection() section {
 		tables += len(s.Added) - len(s.Removed)
 		if i >= len(f.Steps)-mostListed {
 			t.Rows = append(t.Rows,
-				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(s.bytes())})
+				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(sum(s.levels[:]))})
 		}
 	}
 	t.Caption = "The steps, with the offsets of their records in the manifest"

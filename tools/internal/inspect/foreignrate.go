@@ -112,17 +112,16 @@ func (s *ForeignStore) lede() []string {
 
 // withoutFilter tells what the tables without a filter cost, or returns "".
 func (s *ForeignStore) withoutFilter() string {
-	switch s.without {
-	case 0:
+	which, its := "1 table has", "its"
+	switch {
+	case s.without == 0:
 		return ""
-	case 1:
-		if s.Tables == 1 {
-			return "This table has no filter: every lookup of an absent key in its range reads a block."
-		}
-		return "1 table has no filter: every lookup of an absent key in its range reads a block."
+	case s.without > 1:
+		which, its = fmt.Sprintf("%d tables have", s.without), "their"
+	case s.Tables == 1:
+		which = "This table has"
 	}
-	return fmt.Sprintf("%d tables have no filter: every lookup of an absent key in their range reads a block.",
-		s.without)
+	return which + " no filter: every lookup of an absent key in " + its + " range reads a block."
 }
 
 // wereTables begins a sentence about n of all tables.

@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"slices"
+	"sort"
 )
 
 // measure determines the place of each table among the keys of the store, and what lookups of absent keys waste
@@ -41,13 +42,9 @@ func (t *tree) measure() {
 
 // rank returns the number of the run's fresh keys before key; nil is the end.
 func (r *memberRun) rank(key []byte) float64 {
-	i, n := 0, len(r.members)
-	for i < n {
-		if mid := int(uint(i+n) >> 1); key == nil || r.members[mid].meta.EndsBefore(key) {
-			i = mid + 1
-		} else {
-			n = mid
-		}
+	i := len(r.members)
+	if key != nil {
+		i = sort.Search(i, func(i int) bool { return !r.members[i].meta.EndsBefore(key) })
 	}
 	if i == len(r.members) {
 		return r.before[i]

@@ -82,8 +82,7 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, v.noManifest(err)
 	}
 	v.addNew(&m)
-	s := newStore()
-	s.dir = cmp.Or(o.Path, dir)
+	s := &Store{dir: cmp.Or(o.Path, dir), Logs: []Log{}, Others: []File{}, Missing: []string{}}
 	s.Manifest, s.Torn = filename.Base(filename.Manifest, m.ManifestNumber), m.Torn
 	s.NextFile, s.LastSeq, s.MinLog = m.NextFile, m.LastSeq, m.MinLog
 	s.Keys = newKeys(o.Keys)
@@ -116,14 +115,6 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 	}
 	v.addFiles(ctx, s, &m, o)
 	return s, nil
-}
-
-// newStore returns a Store with empty lists, so that JSON has them too.
-func newStore() *Store {
-	return &Store{
-		Levels: []Level{}, Flags: []Flag{}, Tables: []Table{}, Logs: []Log{}, Others: []File{},
-		Missing: []string{},
-	}
 }
 
 // noManifest returns the error of a directory whose manifest cannot be read.

@@ -246,29 +246,22 @@ func (s *Store) sampleDamaged() bool {
 
 // listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.
 func (s *Store) listed() (shown map[*Table]bool) {
-	flagged := map[string]bool{}
+	first := map[string]int{} // -1: flagged
 	for _, f := range s.Flags {
-		flagged[f.File] = true
+		first[f.File] = -1
 	}
 	all := make([]*Table, len(s.Tables))
 	for i := range s.Tables {
 		all[i] = &s.Tables[i]
 	}
 	slices.SortStableFunc(all, func(a, b *Table) int {
-		return cmp.Or(cmp.Compare(btoi(!flagged[a.File]), btoi(!flagged[b.File])), cmp.Compare(b.Bytes, a.Bytes))
+		return cmp.Or(cmp.Compare(first[a.File], first[b.File]), cmp.Compare(b.Bytes, a.Bytes))
 	})
 	shown = map[*Table]bool{}
 	for _, t := range all[:min(len(all), mostListed)] {
 		shown[t] = true
 	}
 	return shown
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // tablesSection lists the tables, and shows some of them in full.
@@ -319,22 +312,32 @@ func (s *Store) Shown() map[string]bool {
 
 // briefRow returns the cells of a table in a line of text: row has all.
 func (t *Table) briefRow() []string {
-	filter, first, last := rate(t.FPRFromBits), noCell, noCell
-	switch {
-	case t.unread:
-		filter = "not read"
-	case t.filterDamaged:
-		filter = "damaged"
-	case t.FilterBytes == 0:
-		filter = "none"
-	}
-	if t.Entries > 0 {
-		first, last = t.Smallest, t.Largest
-	}
+	first, last := t.ends()
 	return []string{
 		t.File, count(*t.Level), count(*t.Run), count(t.Entries), words.Size(t.Bytes),
-		fmt.Sprintf("%.1f", t.BitsPerKey), filter, first, last,
+		fmt.Sprintf("%.1f", t.BitsPerKey), t.filterCell(rate(t.FPRFromBits)), first, last,
 	}
+}
+
+// filterCell returns a figure of the table's filter, or why it has none.
+func (t *Table) filterCell(figure string) string {
+	switch {
+	case t.unread:
+		return "not read"
+	case t.filterDamaged:
+		return "damaged"
+	case t.FilterBytes == 0:
+		return "none"
+	}
+	return figure
+}
+
+// ends returns the first and the last key.
+func (t *Table) ends() (first, last string) {
+	if t.Entries == 0 {
+		return noCell, noCell
+	}
+	return t.Smallest, t.Largest
 }
 
 // cutKeys cuts the keys at the end of rows, so that the rows fit a width if these are of the usual length.
@@ -350,21 +353,12 @@ func cutKeys(rows [][]string, width int) [][]string {
 
 // row returns the cells of a table among others.
 func (t *Table) row() []string {
-	filter := count(t.FilterBytes)
-	switch {
-	case t.unread:
-		filter = "not read"
-	case t.filterDamaged:
-		filter = "damaged"
-	case t.FilterBytes == 0:
-		filter = "none"
-	}
 	memoryUnits, memoryBytes, memoryRate, wasted, from, to := noCell, noCell, noCell, noCell, noCell, noCell
 	if p := t.Place; p != nil {
 		memoryUnits, memoryBytes, memoryRate = count(p.Units), count(p.FilterBytes), rate(p.FPR)
 		wasted, from, to = rate(p.Wasted), percent(p.From), percent(p.To)
 	}
-	prefix, verdict, first, last := noCell, noCell, noCell, noCell
+	prefix, verdict := noCell, noCell
 	if t.Prefix != nil {
 		prefix = t.Prefix.describe()
 	}
@@ -374,14 +368,13 @@ func (t *Table) row() []string {
 			verdict += "; prefix filter: " + t.Prefix.Verify.verdict()
 		}
 	}
-	if t.Entries > 0 {
-		first, last = t.Smallest, t.Largest
-	}
 	units, fill := t.describeUnits()
+	first, last := t.ends()
 	return []string{
 		t.File, count(*t.Level), count(*t.Run), count(t.Bytes), count(t.Entries), fmt.Sprintf("%.1f", t.BitsPerKey),
 		rate(t.FPRPromised), memoryRate, wasted, first, last,
-		from, to, count(t.Blocks), count(t.Deletes), count(t.RangeDels), filter, units, fill, rate(t.FPRFromBits),
+		from, to, count(t.Blocks), count(t.Deletes), count(t.RangeDels), t.filterCell(count(t.FilterBytes)), units,
+		fill, rate(t.FPRFromBits),
 		memoryUnits, memoryBytes, prefix, t.Live.String(), verdict,
 	}
 }

@@ -56,6 +56,9 @@ func (s *Store) wasteSection() section {
 			})
 		}
 		row := []string{name, rate(f.Promised), rate(f.Predicted), rate(f.Optimum), rate(f.Even), measured}
+		if s.Tree.Pages > 0 {
+			row = append(row, rate(f.Pages))
+		}
 		table.Rows = append(table.Rows, row)
 	})
 	waste := section{
@@ -74,11 +77,6 @@ func (s *Store) wasteSection() section {
 	}
 	if s.Tree.Pages > 0 {
 		table.Head = append(table.Head, "pages")
-		i := 0
-		s.eachLevel(func(_ string, f *Figures) {
-			table.Rows[i] = append(table.Rows[i], rate(f.Pages))
-			i++
-		})
 		waste.lines = append(waste.lines, "pages are those of filters that are asked in their files, since memory has "+
 			"little of them")
 	}
