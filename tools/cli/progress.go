@@ -101,41 +101,41 @@ func (p Progress) End() {
 
 // Open opens a file for reading. When ctx ends, it stops waiting for the writer of a pipe and returns the error of ctx.
 func Open(ctx context.Context, name string) (*os.File, error) {
-	type opened struct {
-		file *os.File
-		err  error
+	return within(ctx, func() (*os.File, error) { return os.Open(name) })
+}
+
+// within returns what f returns. When ctx ends before that, it returns the error of ctx, and f has a goroutine of its
+// own until it returns.
+func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		got T
+		err error
 	}
-	done := make(chan opened, 1)
+	done := make(chan result, 1)
 	go func() {
-		file, err := os.Open(name)
-		done <- opened{file, err}
+		got, err := f()
+		done <- result{got, err}
 	}()
 	select {
-	case o := <-done:
-		return o.file, o.err
+	case r := <-done:
+		return r.got, r.err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return *new(T), ctx.Err()
 	}
 }
 
 // UntilDone returns a reader of in that fails with the error of ctx as soon as ctx is done, even while a Read of in
 // waits for a terminal or a pipe. That Read keeps its own buffer and goroutine until the process ends.
 func UntilDone(ctx context.Context, in io.Reader) io.Reader {
-	return &interruptible{ctx: ctx, in: in, results: make(chan chunk, 1), buf: make([]byte, 64<<10)}
+	return &interruptible{ctx: ctx, in: in, buf: make([]byte, 64<<10)}
 }
 
 type interruptible struct {
-	ctx     context.Context //nolint:containedctx // Read has no parameter for it
-	in      io.Reader
-	results chan chunk
-	buf     []byte
-	rest    []byte
-	err     error
-}
-
-type chunk struct {
-	n   int
-	err error
+	ctx  context.Context //nolint:containedctx // Read has no parameter for it
+	in   io.Reader
+	buf  []byte // of a Read that was not waited for, once ctx is done
+	rest []byte
+	err  error
 }
 
 func (u *interruptible) Read(p []byte) (int, error) {
@@ -143,17 +143,9 @@ func (u *interruptible) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	if len(u.rest) == 0 && u.err == nil {
-		go func() {
-			n, err := u.in.Read(u.buf)
-			u.results <- chunk{n, err}
-		}()
-		select {
-		case c := <-u.results:
-			u.rest, u.err = u.buf[:c.n], c.err
-		case <-u.ctx.Done():
-			u.err = u.ctx.Err() // buf belongs to the Read now
-			return 0, u.err
-		}
+		var n int
+		n, u.err = within(u.ctx, func() (int, error) { return u.in.Read(u.buf) })
+		u.rest = u.buf[:n]
 	}
 	n := copy(p, u.rest)
 	u.rest = u.rest[n:]
