@@ -229,10 +229,8 @@ func (f siteFS) Hold(dir string) (vfs.HeldFS, error) {
 // A heldSite is a siteFS that holds the directory of the store.
 type heldSite struct {
 	siteFS
-	held io.Closer
+	io.Closer
 }
-
-func (h heldSite) Close() error { return h.held.Close() }
 
 // A keptLock is released by its site.
 type keptLock struct{ vfs.Lock }
