@@ -6,13 +6,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/tools/cli"
@@ -48,7 +46,6 @@ func readTree(ctx context.Context, root string, progress func(files int)) ([]wor
 		return nil, err
 	}
 	var pairs []workload.Pair
-	buf := make([]byte, 64<<10)
 	for _, top := range tops {
 		if top.Name() == "bin" || top.Name() == "pkg" {
 			continue
@@ -65,7 +62,7 @@ func readTree(ctx context.Context, root string, progress func(files int)) ([]wor
 			if err != nil {
 				return err
 			}
-			value, err := describeFile(name, buf)
+			value, err := describeFile(name)
 			if err != nil {
 				return err
 			}
@@ -81,33 +78,15 @@ func readTree(ctx context.Context, root string, progress func(files int)) ([]wor
 	return pairs, nil
 }
 
-// describeFile returns "size hash first-line" of a file. buf is scratch space.
-func describeFile(name string, buf []byte) (value []byte, err error) {
-	f, err := os.Open(name)
+// describeFile returns "size hash first-line" of a file.
+func describeFile(name string) ([]byte, error) {
+	b, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	hash := sha256.New()
-	var size int64
-	var line []byte
-	for {
-		n, err := f.Read(buf)
-		if size == 0 {
-			line, _, _ = bytes.Cut(buf[:n], []byte{'\n'})
-			line = slices.Clone(line[:min(len(line), firstLine)])
-		}
-		size += int64(n)
-		hash.Write(buf[:n])
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	sum := hash.Sum(nil)
-	return append(fmt.Appendf(nil, "%d %x ", size, sum[:len(sum)/2]), line...), nil
+	sum := sha256.Sum256(b)
+	line, _, _ := bytes.Cut(b, []byte{'\n'})
+	return append(fmt.Appendf(nil, "%d %x ", len(b), sum[:len(sum)/2]), line[:min(len(line), firstLine)]...), nil
 }
 
 // readPairs reads the lines of a file in the format tsv. The last of several lines with the same key counts, as in
