@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -143,40 +144,28 @@ type figures struct {
 
 // A counter makes the figures of a sequence.
 type counter struct {
-	so   figures // without the hash
-	hash hash.Hash
-	buf  []byte // what the hash has not seen yet
+	so     figures // without the hash
+	hash   hash.Hash
+	hashed *bufio.Writer // to hash, which never fails
 }
 
-func newCounter() *counter { return &counter{hash: sha256.New()} }
-
-const counterBuffer = 64 << 10
+func newCounter() *counter {
+	h := sha256.New()
+	return &counter{hash: h, hashed: bufio.NewWriterSize(h, 64<<10)}
+}
 
 func (c *counter) add(kv bloomkv.KV) {
 	c.so.Pairs++
 	c.so.KeyBytes += uint64(len(kv.Key))
 	c.so.ValueBytes += uint64(len(kv.Value))
 	for _, b := range [...][]byte{kv.Key, kv.Value} {
-		c.buf = binary.AppendUvarint(c.buf, uint64(len(b)))
-		if len(b) > counterBuffer { // saves the copy
-			c.flush()
-			c.hash.Write(b)
-			continue
-		}
-		c.buf = append(c.buf, b...)
+		_, _ = c.hashed.Write(binary.AppendUvarint(c.hashed.AvailableBuffer(), uint64(len(b))))
+		_, _ = c.hashed.Write(b)
 	}
-	if len(c.buf) > counterBuffer {
-		c.flush()
-	}
-}
-
-func (c *counter) flush() {
-	c.hash.Write(c.buf)
-	c.buf = c.buf[:0]
 }
 
 func (c *counter) figures() figures {
-	c.flush()
+	_ = c.hashed.Flush()
 	f := c.so
 	f.SHA256 = hex.EncodeToString(c.hash.Sum(nil))
 	return f
