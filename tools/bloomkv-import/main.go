@@ -75,7 +75,6 @@ Exit status:
 		Example: `  bloomkv-import --from goleveldb ./chaindata ./store
   bloomkv-import --from bbolt ./my.db ./store --json`,
 		Version: version(),
-		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := findStore(from)
 			if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -33,7 +32,6 @@ A store with damaged tables gives no new generation: bloomkv salvage makes a sou
 If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR.`,
 		Example: `  bloomkv backup ./store /mnt/backups
   bloomkv backup --verify --prune 7 ./store /mnt/backups`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("prune") && keep < 1 {
 				return fmt.Errorf("--prune %d: want at least 1", keep)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // damageReport is one damage in JSON.
@@ -74,7 +73,6 @@ matches the directory, every record of the logs, and that the filter of each tab
 keys.
 
 Each damage is printed on a line of its own with its file and offset, and the exit status is 2.`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := storeDir(args[0]); err != nil {
 				return err

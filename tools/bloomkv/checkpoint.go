@@ -4,7 +4,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
@@ -19,7 +18,6 @@ on another file system they are copied. The copy is an independent store: either
 If DIR was not closed cleanly, the contents of its logs are first written into tables of DIR. Nothing is left in DEST
 after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
-		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
 			err = with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) compactCommand() *cobra.Command {
@@ -38,7 +37,6 @@ the store takes.`,
   bloomkv del ./store --prefix user/ && bloomkv compact ./store --prefix user/
   bloomkv compact ./store --fpr 0.001
   bloomkv compact ./store --compression zstd`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			kr, err := r.keyRange(h)
 			if err != nil {

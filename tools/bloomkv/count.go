@@ -25,7 +25,6 @@ entries of the whole store, with old versions.
 ` + onTable,
 		Example: `  bloomkv count ./store
   bloomkv count ./store --prefix user/`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := r.options(h)
 			if err != nil {

@@ -25,7 +25,6 @@ del does not create a store.`,
 		Example: `  bloomkv del ./store color photo
   bloomkv del ./store --prefix user/17/
   bloomkv del ./store --from 2024- --to 2025-`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			var b bloomkv.Batch
 			keys := args[1:]

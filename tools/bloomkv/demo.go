@@ -46,7 +46,6 @@ All random choices have a fixed seed, so little but the times differs between ru
 directory and removed, unless --keep names a directory. With --data, demo reads lines of the form key TAB value, at
 least ` + strconv.Itoa(demoFewest) + ` different keys, and holds them in memory. The exit status is 1 if any answer
 was wrong.`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			set, title, err := a.demoInput(c.Context(), data)
 			if err != nil {

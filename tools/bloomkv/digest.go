@@ -14,7 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/digest"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/outfile"
 )
 
@@ -81,7 +80,6 @@ that the other store has deleted may be overlooked too, unless its digest is mad
   bloomkv digest ./store --rebuild --fpr 0.001 --ribbon --out small.digest
   bloomkv digest ./store --lacking-in other.digest --list
   bloomkv digest ./store --lacking-in ./other`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if d.ribbon {
 				if d.opts.Kind = bloomkv.FilterRibbon; !d.opts.Rebuild {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) dumpCommand() *cobra.Command {
@@ -23,7 +22,6 @@ that the format cannot represent is an error.
 On a terminal, tsv is escaped as by scan, and load cannot read it back. Unescaped bytes are only written to a pipe or a
 file.
 ` + onTable,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			f, err := findFormat(formatName)
 			if err != nil {

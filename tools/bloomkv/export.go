@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/outfile"
 )
 
@@ -34,7 +33,6 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
   bloomkv export --since monday.export ./store tuesday.export
   ssh host bloomkv export --list ./copy > copy.list &&
     bloomkv export --since copy.list ./store new.export`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) < 2 && a.OutTerminal {
 				return errors.New("standard output is a terminal: name a FILE, or use a pipe")

@@ -8,7 +8,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // errAbsent is a negative answer, which has an exit code of its own.
@@ -26,7 +25,6 @@ error.
 ` + onTable,
 		Example: `  bloomkv get ./store color
   bloomkv get ./store photo > photo.jpg`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {

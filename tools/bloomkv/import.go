@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) importCommand() *cobra.Command {
@@ -28,7 +27,6 @@ To load lines of keys and values, see load and ingest.`,
 		Example: `  bloomkv import ./copy store.export
   ssh host bloomkv export ./store | bloomkv import ./copy
   bloomkv import --base ./monday ./tuesday tuesday.export`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			in, err := a.openInput(c.Context(), args[1:])
 			if err != nil {

@@ -41,7 +41,6 @@ that range. Replacing keys by an empty input is an error.
   LC_ALL=C sort pairs.tsv | bloomkv ingest ./store
   bloomkv dump ./old --format json | bloomkv ingest ./new --format json
   bloomkv ingest ./store users.tsv --replace-prefix user/`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {

@@ -81,7 +81,6 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
   bloomkv inspect --key user/0042 ./store
   bloomkv inspect ./store/000012.sst --json
   bloomkv inspect ./store --html store.html --plot pictures`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := i.parse(whatIf, keys); err != nil {
 				return cli.Hint(c, err)

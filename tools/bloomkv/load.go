@@ -10,7 +10,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) loadCommand() *cobra.Command {
@@ -31,7 +30,6 @@ before, the lines before that one are stored; a store that load created is remov
 whole file again. After an interrupt, the lines before it are stored.`,
 		Example: `  bloomkv load ./store pairs.tsv
   bloomkv dump ./old --format json | bloomkv load ./new --format json`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			l, err := lf.loader()
 			if err != nil {

@@ -84,7 +84,6 @@ comparison the classic unblocked Bloom filter.`,
   bloomkv plan --keys 100000000 --budget 64
   bloomkv plan --keys 100000000 --memory 64 --ribbon
   bloomkv plan --table`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error { return cli.Hint(c, p.run(c)) },
 	}
 	f := c.Flags()

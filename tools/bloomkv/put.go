@@ -22,7 +22,6 @@ Without VALUE, put reads the value from standard input. An argument that begins 
 		Example: `  bloomkv put ./store color green
   bloomkv put ./store photo < photo.jpg
   bloomkv put --hex ./store 00ff 68656c6c6f`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			key, err := h.bytes("key", args[1])
 			if err != nil {

@@ -101,7 +101,6 @@ func (a *app) backupsCommand() *cobra.Command {
 		Long: `backups lists the generations in the directory TARGET, the newest last: the number, when it was
 stored, and how many tables and bytes it has. Generations share tables, so together they take less space.`,
 		Example: `  bloomkv backups /mnt/backups`,
-		Args:    cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			t, err := openTarget(c.Context(), args[0])
 			if err != nil {
@@ -150,7 +149,6 @@ error or an interrupt, nothing is left in NEW. Then it checks the store, as chec
 they were stored, the exit status is 2, and NEW stays. An interrupt of the check leaves NEW too.`,
 		Example: `  bloomkv restore /mnt/backups ./store
   bloomkv restore /mnt/backups@12 ./store`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			name, number, given := args[0], "", false
 			if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) { // else a directory with an @ in its name

@@ -9,7 +9,6 @@ import (
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/salvage"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 // errLost is a negative answer: the new store was created, but it is incomplete.
@@ -36,7 +35,6 @@ The exit status is 0 if nothing was lost, 1 if something was lost and the rest i
 created. In that case nothing is left in NEW.`,
 		Example: `  bloomkv salvage ./store ./saved && bloomkv check ./saved
   bloomkv salvage --json ./store ./saved > report.json`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := new(writeFlags).options(c.Context(), args[0], bloomkv.Options{})
 			if err != nil {

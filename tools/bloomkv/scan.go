@@ -9,7 +9,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) scanCommand() *cobra.Command {
@@ -28,7 +27,6 @@ backwards, so --limit then selects the last pairs.
 		Example: `  bloomkv scan ./store --prefix user/ --limit 10
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			o, err := r.options(h)
 			if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/httpguard"
-	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/debug"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
@@ -41,7 +40,6 @@ host of --listen. The paths json and events have the same figures for programs; 
 filters, one request at a time. The path toy has a filter of 64 cells to try, which shows how filters answer.`,
 		Example: `  bloomkv serve ./store
   bloomkv serve ./store --listen 127.0.0.1:0`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if inspect.IsForeignStore(args[0]) {
 				return a.serve(c.Context(), listen, debug.ForeignHandler(args[0], debug.Options{}))

@@ -7,7 +7,6 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) sizeCommand() *cobra.Command {
@@ -24,7 +23,6 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 ` + onTable,
 		Example: `  bloomkv size ./store
   bloomkv size ./store --prefix user/`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			kr, err := r.keyRange(h)
 			if err != nil {

@@ -148,7 +148,6 @@ bloomkv inspect also prints what is promised while the store is written to. Data
 closed cleanly is on no level yet; stats prints the number of these logs. The promised rates are those of the options
 that the store was last written with. stats counts the tables whose filters were built with other options; compact
 rewrites them.`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkBudget(budget); err != nil {
 				return cli.Hint(c, err)

@@ -27,7 +27,7 @@ func TestAnInterruptIsReportedWithItsPlaceOnly(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		s := Streams{}
-		err := s.Run(ctx, &cobra.Command{RunE: func(*cobra.Command, []string) error {
+		err := s.Run(ctx, &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error {
 			cancel()
 			return c.err
 		}}, nil)
@@ -37,7 +37,7 @@ func TestAnInterruptIsReportedWithItsPlaceOnly(t *testing.T) {
 		cancel()
 	}
 	s := Streams{}
-	canceled := &cobra.Command{RunE: func(*cobra.Command, []string) error { return context.Canceled }}
+	canceled := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return context.Canceled }}
 	err := s.Run(t.Context(), canceled, nil)
 	if Interrupted(err) || err.Error() != "context canceled" {
 		t.Errorf("without an interrupt: %q", err)
@@ -63,7 +63,7 @@ func (unread) Write([]byte) (int, error) { return 0, fmt.Errorf("write: %w", sys
 func TestAClosedPipeEndsACommandSilently(t *testing.T) {
 	var errs strings.Builder
 	s := Streams{Out: unread{}, Err: &errs}
-	prints := &cobra.Command{RunE: func(c *cobra.Command, _ []string) error {
+	prints := &cobra.Command{Use: "tool", RunE: func(c *cobra.Command, _ []string) error {
 		fmt.Fprintln(s.Out, "a line") // the error is not looked at
 		<-c.Context().Done()
 		return c.Context().Err()
@@ -72,7 +72,7 @@ func TestAClosedPipeEndsACommandSilently(t *testing.T) {
 		t.Errorf("exit code %d, %q; want %d and nothing printed", code, errs.String(), exitClosedPipe)
 	}
 	s.Out = io.Discard
-	sends := &cobra.Command{RunE: func(*cobra.Command, []string) error { return syscall.EPIPE }}
+	sends := &cobra.Command{Use: "tool", RunE: func(*cobra.Command, []string) error { return syscall.EPIPE }}
 	if code := s.Main(t.Context(), "tool", sends, nil); code != ExitTrouble || errs.Len() == 0 {
 		t.Errorf("another pipe: exit code %d, %q; want %d and its error", code, errs.String(), ExitTrouble)
 	}

@@ -118,9 +118,15 @@ func plainNumber(err error) error {
 	}
 }
 
-// prepareUsage gives a tree of commands the errors of this package, and help that fits a width.
+// prepareUsage gives a tree of commands the errors of this package, and help that fits a width. Arguments checks those
+// of the root and of its commands, unless they have another check.
 func prepareUsage(root *cobra.Command, args []string, width int) {
 	root.SilenceErrors, root.SilenceUsage = true, true
+	for _, c := range slices.Concat(root.Commands(), []*cobra.Command{root}) {
+		if c.Args == nil {
+			c.Args = Arguments
+		}
+	}
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		usage, flags := c.UsageString(), c.LocalFlags()
 		usage = strings.Replace(usage, strings.TrimRight(flags.FlagUsages(), " \n"),
