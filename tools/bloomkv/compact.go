@@ -10,7 +10,6 @@ import (
 )
 
 func (a *app) compactCommand() *cobra.Command {
-	var h byteFlags
 	var w writeFlags
 	var r rangeFlags
 	var asJSON bool
@@ -38,7 +37,7 @@ the store takes.`,
   bloomkv compact ./store --fpr 0.001
   bloomkv compact ./store --compression zstd`,
 		RunE: func(c *cobra.Command, args []string) error {
-			kr, err := r.keyRange(h)
+			kr, err := r.keyRange()
 			if err != nil {
 				return err
 			}
@@ -82,8 +81,7 @@ the store takes.`,
 			return nil
 		},
 	}
-	r.add(c, "", "merge only tables with keys")
-	h.add(c, "PREFIX, FROM and TO")
+	r.add(c, "", "merge only tables with keys", "PREFIX, FROM and TO")
 	c.Flags().StringVar(&compression, "compression", "s2",
 		"rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
 	c.Flags().IntVar(&o.BlockSize, "block-size", 4096,

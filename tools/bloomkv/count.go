@@ -12,7 +12,6 @@ import (
 )
 
 func (a *app) countCommand() *cobra.Command {
-	var h byteFlags
 	var r rangeFlags
 	var asJSON bool
 	c := &cobra.Command{
@@ -26,7 +25,7 @@ entries of the whole store, with old versions.
 		Example: `  bloomkv count ./store
   bloomkv count ./store --prefix user/`,
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := r.options(h)
+			o, err := r.options()
 			if err != nil {
 				return err
 			}
@@ -54,8 +53,7 @@ entries of the whole store, with old versions.
 			return nil
 		},
 	}
-	r.add(c, "", "count only keys")
-	h.add(c, "PREFIX, FROM and TO")
+	r.add(c, "", "count only keys", "PREFIX, FROM and TO")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }

@@ -10,7 +10,6 @@ import (
 )
 
 func (a *app) delCommand() *cobra.Command {
-	var h byteFlags
 	var r rangeFlags
 	var all bool
 	c := &cobra.Command{
@@ -37,7 +36,7 @@ del does not create a store.`,
 				return cli.Hint(c, errors.New("nothing to delete: want keys, a range (--prefix, --from, --to), or "+
 					"--all"))
 			case len(keys) == 0:
-				kr, err := r.keyRange(h)
+				kr, err := r.keyRange()
 				if err != nil {
 					return err
 				}
@@ -47,7 +46,7 @@ del does not create a store.`,
 				b.DeleteRange(kr)
 			}
 			for _, arg := range keys {
-				key, err := h.bytes("key", arg)
+				key, err := r.bytes("key", arg)
 				if err != nil {
 					return err
 				}
@@ -57,8 +56,7 @@ del does not create a store.`,
 			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b) })
 		},
 	}
-	r.add(c, "", "delete all keys")
+	r.add(c, "", "delete all keys", "KEY, PREFIX, FROM and TO")
 	c.Flags().BoolVar(&all, "all", false, "delete every key of the store")
-	h.add(c, "KEY, PREFIX, FROM and TO")
 	return c
 }

@@ -15,7 +15,6 @@ import (
 )
 
 func (a *app) ingestCommand() *cobra.Command {
-	var h byteFlags
 	var w writeFlags
 	var lf lineFlags
 	var r rangeFlags
@@ -53,7 +52,7 @@ that range. Replacing keys by an empty input is an error.
 			case replace:
 				o.Replace = &bloomkv.KeyRange{}
 			case r.given():
-				kr, err := r.keyRange(h)
+				kr, err := r.keyRange()
 				if err != nil {
 					return err
 				}
@@ -69,8 +68,7 @@ that range. Replacing keys by an empty input is an error.
 	}
 	lf.add(c)
 	c.Flags().BoolVar(&replace, "replace", false, "delete all other keys of the store")
-	r.add(c, "replace-", "delete other keys")
-	h.add(c, "PREFIX, FROM and TO")
+	r.add(c, "replace-", "delete other keys", "PREFIX, FROM and TO")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c

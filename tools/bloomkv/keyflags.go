@@ -53,15 +53,19 @@ func (f byteFlags) bytes(what, arg string) ([]byte, error) {
 // rangeFlags define a range of keys: --prefix, --from and --to. Several flags are combined. An empty value is a bound
 // too: every key has the empty prefix, and no key is before the empty key.
 type rangeFlags struct {
+	byteFlags
+
 	flags [3]rangeFlag // prefix, from, to
 	of    *cobra.Command
 }
 
 type rangeFlag struct{ name, arg string }
 
-// add adds the flags to a command. lead begins their names, and what begins their descriptions.
-func (r *rangeFlags) add(c *cobra.Command, lead, what string) {
+// add adds the flags to a command. lead begins their names, what begins their descriptions, and written are the
+// arguments that may be written in another way.
+func (r *rangeFlags) add(c *cobra.Command, lead, what, written string) {
 	r.of = c
+	r.byteFlags.add(c, written)
 	for i, f := range []struct{ name, meaning string }{
 		{"prefix", "that begin with `PREFIX`"},
 		{"from", "at or after `FROM`"},
@@ -78,13 +82,13 @@ func (r *rangeFlags) given() bool {
 }
 
 // options returns the flags as options of an iterator. Flags that were not given are nil.
-func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
+func (r *rangeFlags) options() (o bloomkv.IterOptions, err error) {
 	for i, to := range []*[]byte{&o.Prefix, &o.Lower, &o.Upper} {
 		f := r.flags[i]
 		if !r.of.Flags().Changed(f.name) {
 			continue // nil means no bound, but an empty value is one
 		}
-		if *to, err = h.bytes("--"+f.name, f.arg); err != nil {
+		if *to, err = r.bytes("--"+f.name, f.arg); err != nil {
 			return o, err
 		}
 	}
@@ -92,8 +96,8 @@ func (r *rangeFlags) options(h byteFlags) (o bloomkv.IterOptions, err error) {
 }
 
 // keyRange returns the flags as one range.
-func (r *rangeFlags) keyRange(h byteFlags) (bloomkv.KeyRange, error) {
-	o, err := r.options(h)
+func (r *rangeFlags) keyRange() (bloomkv.KeyRange, error) {
+	o, err := r.options()
 	if err != nil {
 		return bloomkv.KeyRange{}, err
 	}

@@ -52,12 +52,10 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var r rangeFlags
-			var h byteFlags
 			cmd := new(app).command()
-			r.add(cmd, "", "keys")
-			h.add(cmd, "all")
+			r.add(cmd, "", "keys", "all")
 			must(t, cmd.ParseFlags(c.args))
-			got, err := r.keyRange(h)
+			got, err := r.keyRange()
 			if err != nil || !sameBound(got.Lower, c.want.Lower) && len(c.want.Lower) > 0 ||
 				!sameBound(got.Upper, c.want.Upper) {
 				t.Errorf("got %q, %v; want %q", got, err, c.want)
@@ -66,7 +64,7 @@ func TestPrefixAndBoundsMakeOneRange(t *testing.T) {
 				t.Errorf("given: %v", given)
 			}
 			var o bloomkv.IterOptions
-			if o, err = r.options(h); err != nil {
+			if o, err = r.options(); err != nil {
 				t.Fatal(err)
 			}
 			dir := newStore(t,

@@ -12,7 +12,6 @@ import (
 )
 
 func (a *app) scanCommand() *cobra.Command {
-	var h byteFlags
 	var r rangeFlags
 	var limit int
 	var reverse, keysOnly, asJSON bool
@@ -28,7 +27,7 @@ backwards, so --limit then selects the last pairs.
   bloomkv scan ./store --from a --to b --keys
   bloomkv scan ./store --prefix log/ --reverse --limit 1`,
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := r.options(h)
+			o, err := r.options()
 			if err != nil {
 				return err
 			}
@@ -55,8 +54,7 @@ backwards, so --limit then selects the last pairs.
 			})
 		},
 	}
-	r.add(c, "", "print only keys")
-	h.add(c, "PREFIX, FROM and TO")
+	r.add(c, "", "print only keys", "PREFIX, FROM and TO")
 	c.Flags().BoolVar(&reverse, "reverse", false, "start at the last key and go backwards")
 	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` pairs; 0 means all")
 	c.Flags().BoolVar(&keysOnly, "keys", false, "print keys without values")

@@ -10,7 +10,6 @@ import (
 )
 
 func (a *app) sizeCommand() *cobra.Command {
-	var h byteFlags
 	var r rangeFlags
 	var asJSON bool
 	c := &cobra.Command{
@@ -24,7 +23,7 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 		Example: `  bloomkv size ./store
   bloomkv size ./store --prefix user/`,
 		RunE: func(c *cobra.Command, args []string) error {
-			kr, err := r.keyRange(h)
+			kr, err := r.keyRange()
 			if err != nil {
 				return err
 			}
@@ -51,8 +50,7 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 			return nil
 		},
 	}
-	r.add(c, "", "size of keys")
-	h.add(c, "PREFIX, FROM and TO")
+	r.add(c, "", "size of keys", "PREFIX, FROM and TO")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
 }
