@@ -31,7 +31,7 @@ func newTableFilter(b []byte) *unit {
 		if lines == 0 || uint64(n)%lines != 0 || bits.OnesCount64(uint64(n)/lines) != 1 {
 			return reserved
 		}
-		l := &lineFilter{data, lines, uint64(n) / lines, int(end[0])}
+		l := &bloomFilter{data, lines, uint64(n) / lines, int(end[0])}
 		return &unit{
 			kind: "blocked Bloom", hashName: signedTail.String(), hash: signedTail.hash, probes: l.k, probe: bitProbe,
 			bits: l.bits, line: int(l.line), asker: l, //nolint:gosec // at most the length of the bits
@@ -51,32 +51,35 @@ func newTableFilter(b []byte) *unit {
 	return reserved
 }
 
-// A lineFilter is a Bloom filter with all probes of a key in one line: line h mod lines, and bit (h + i·d) mod the
-// bits of a line, where d is h rotated right by 17 bits (LegacyLocalityBloomImpl in RocksDB's util/bloom_impl.h, and
-// Pebble's bloom/bloom.go).
-type lineFilter struct {
+// A bloomFilter is a Bloom filter with all probes of a key in one line, or anywhere if it has no lines: line h mod
+// lines, and bit (h + i·d) mod the bits of a line, or of the filter, where d is h rotated right by 17 bits, in 32-bit
+// arithmetic. With lines: LegacyLocalityBloomImpl in RocksDB's util/bloom_impl.h, and Pebble's bloom/bloom.go; without:
+// LevelDB's util/bloom.cc, and Badger's y/bloom.go.
+type bloomFilter struct {
 	bits  []byte
-	lines uint64
-	line  uint64 // bytes, a power of two
+	lines uint64 // 0 without lines
+	line  uint64 // bytes of a line, a power of two, or of the filter
 	k     int
 }
 
-func (l *lineFilter) rate() (float64, bool) {
-	return meanRate(l.bits, int(l.line), l.k), false //nolint:gosec // at most the length of the bits
+func (f *bloomFilter) rate() (float64, bool) {
+	return meanRate(f.bits, int(f.line), f.k), false //nolint:gosec // at most the length of the bits
 }
 
-func (l *lineFilter) ask(hash uint64, t *Trace) bool {
+func (f *bloomFilter) ask(hash uint64, t *Trace) bool {
 	t.begin(hash, 8)
-	h := uint32(hash) //nolint:gosec // a 32-bit hash
-	line := uint64(h) % l.lines
-	if t != nil {
-		t.Line = new(line)
+	h, b := uint32(hash), f.bits //nolint:gosec // a 32-bit hash
+	if f.lines > 0 {
+		line := uint64(h) % f.lines
+		if t != nil {
+			t.Line = new(line)
+		}
+		b = f.bits[line*f.line:][:f.line]
 	}
-	b := l.bits[line*l.line:][:l.line]
 	step := bits.RotateLeft32(h, -17)
 	maybe := true
-	for range l.k {
-		i := uint64(h) & (8*l.line - 1)
+	for range f.k {
+		i := uint64(h) % (8 * f.line)
 		if !t.probe(i, bit(b, i), &maybe) {
 			return false
 		}
@@ -117,16 +120,8 @@ func (f *fastFilter) ask(hash uint64, t *Trace) bool {
 	return maybe
 }
 
-// A plain filter is a Bloom filter whose probes may be anywhere: the bits, and the number of probes, one byte. Probe i
-// is bit (h + i·d) mod m, where d is h rotated right by 17 bits, in 32-bit arithmetic (LevelDB's util/bloom.cc, and
-// Badger's y/bloom.go).
-type plain struct {
-	bits []byte
-	k    int
-}
-
-// newPlain returns the filter in b. The stores answer yes for more than 30 probes, which are reserved, and no for a
-// filter without bits.
+// newPlain returns the filter in b, which has no lines: the bits, and the number of probes, one byte. The stores answer
+// yes for more than 30 probes, which are reserved, and no for a filter without bits.
 func newPlain(b []byte, h bloomHash) *unit {
 	if len(b) < 2 {
 		return always(false, "empty filter")
@@ -135,25 +130,8 @@ func newPlain(b []byte, h bloomHash) *unit {
 	if b[last] > 30 {
 		return always(true, "Bloom filter with a reserved number of probes")
 	}
-	p := &plain{b[:last], int(b[last])}
+	p := &bloomFilter{bits: b[:last], line: uint64(last), k: int(b[last])} //nolint:gosec // a length
 	return &unit{
 		kind: "Bloom", hashName: h.String(), hash: h.hash, probes: p.k, probe: bitProbe, bits: p.bits, asker: p,
 	}
-}
-
-func (p *plain) rate() (float64, bool) { return meanRate(p.bits, len(p.bits), p.k), false }
-
-func (p *plain) ask(hash uint64, t *Trace) bool {
-	t.begin(hash, 8)
-	h, m := uint32(hash), 8*uint64(len(p.bits)) //nolint:gosec // a 32-bit hash
-	step := bits.RotateLeft32(h, -17)
-	maybe := true
-	for range p.k {
-		i := uint64(h) % m
-		if !t.probe(i, bit(p.bits, i), &maybe) {
-			return false
-		}
-		h += step
-	}
-	return maybe
 }

@@ -40,7 +40,7 @@ func buildFast(keys [][]byte) []byte {
 	return append(b, 0xff, 0, 6, 0, 0)
 }
 
-// buildLines builds a lineFilter of six probes.
+// buildLines builds a bloomFilter with lines, of six probes.
 func buildLines(keys [][]byte) []byte {
 	lines := uint32(10*len(keys)+511)/512 | 1
 	b := make([]byte, 64*lines)
