@@ -116,17 +116,9 @@ func (c *columns) cutUints(data []byte, from, n int) (u uintColumn, next int, er
 
 // at returns number i.
 func (u *uintColumn) at(i int) uint64 {
-	switch u.width {
-	case 1:
-		return u.base + uint64(u.data[i])
-	case 2:
-		return u.base + uint64(binary.LittleEndian.Uint16(u.data[2*i:]))
-	case 4:
-		return u.base + uint64(binary.LittleEndian.Uint32(u.data[4*i:]))
-	case 8:
-		return u.base + binary.LittleEndian.Uint64(u.data[8*i:])
-	}
-	return u.base
+	var b [8]byte
+	copy(b[:], u.data[i*u.width:][:u.width])
+	return u.base + binary.LittleEndian.Uint64(b[:])
 }
 
 // uints returns column i as numbers, one for each row.
