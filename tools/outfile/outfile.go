@@ -227,19 +227,14 @@ func (t *target) create(name string) (file, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := keepMode(f, mode); err != nil {
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm() != mode { // the umask has reduced it
+		err = f.Chmod(mode)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(name))
 	}
 	return f, nil
-}
-
-// keepMode restores the mode of a new file, which the umask has reduced.
-func keepMode(f *os.File, mode fs.FileMode) error {
-	info, err := f.Stat()
-	if err == nil && info.Mode().Perm() != mode {
-		err = f.Chmod(mode)
-	}
-	return err
 }
 
 // fill writes into a file, and stops waiting when ctx ends.
