@@ -93,9 +93,10 @@ func (s *ForeignStore) lede() []string {
 		first = strings.TrimSpace(fmt.Sprintf("What %s of %s may let through is not known: the keys or the "+
 			"bits are not. %s",
 			words.Plural(s.blind, "filter"), words.Plural(s.Tables, "table"), first))
-	case s.blind > 0:
-		how += fmt.Sprintf(" %s not included: the keys or the bits of their filters are not known.",
-			areTables(s.blind))
+	case s.blind == 1:
+		how += " 1 table is not included: the keys or the bits of their filters are not known."
+	case s.blind > 1:
+		how += fmt.Sprintf(" %d tables are not included: the keys or the bits of their filters are not known.", s.blind)
 	}
 	if s.Tables > 1 && s.with > 0 {
 		how += " Both are for one table. A lookup may ask several, at least one on each level; the levels are " +
@@ -122,22 +123,6 @@ func (s *ForeignStore) withoutFilter() string {
 		which = "This table has"
 	}
 	return which + " no filter: every lookup of an absent key in " + its + " range reads a block."
-}
-
-// wereTables begins a sentence about n of all tables.
-func wereTables(of, n int) string {
-	were := "were"
-	if n == 1 {
-		were = "was"
-	}
-	return words.Plural(of, "table") + " " + were
-}
-
-func areTables(n int) string {
-	if n == 1 {
-		return "1 table is"
-	}
-	return fmt.Sprintf("%d tables are", n)
 }
 
 // share returns a rate in percent, with two digits.

@@ -230,7 +230,11 @@ func (s *ForeignStore) notes() (notes []picture.Note) {
 		notes = append(notes[:mostFlags], problem("and "+words.Plural(left, "problem")+" more", ""))
 	}
 	title := func(what string, n, of int) string {
-		return fmt.Sprintf("%s%d of %s not read", what, n, wereTables(of, n))
+		were := "were"
+		if n == 1 {
+			were = "was"
+		}
+		return fmt.Sprintf("%s%d of %s %s not read", what, n, words.Plural(of, "table"), were)
 	}
 	of, unread, known := len(s.All)+len(s.Unread), "The filter was not read", "Not known"
 	if !alone {

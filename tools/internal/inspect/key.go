@@ -124,8 +124,12 @@ func (t *KeyTable) ask(key []byte, name string) error {
 			return err
 		}
 		if maybe, units := trace(o.block, o.offset, bloomblock.HashKey(key)); units != nil {
-			t.Units = units
-			t.judge(maybe)
+			there := t.Found != "nothing"
+			answer, worth := verdict(maybe, there)
+			t.Units, t.Answer = units, answer
+			if t.Within || there && !maybe {
+				t.Verdict = worth
+			}
 		}
 		return nil
 	})
@@ -170,16 +174,6 @@ func (o *openTable) askPrefix(key []byte) (*KeyPrefix, error) {
 		p.Answer, p.Verdict = verdict(maybe, p.Found)
 	}
 	return p, nil
-}
-
-// judge sets the verdict on an answer.
-func (t *KeyTable) judge(maybe bool) {
-	there := t.Found != "nothing"
-	answer, worth := verdict(maybe, there)
-	t.Answer = answer
-	if t.Within || there && !maybe {
-		t.Verdict = worth
-	}
 }
 
 // verdict returns an answer and its verdict in words.

@@ -226,22 +226,17 @@ func (s *Store) advice() string {
 
 // hides reports whether a filter does not match the keys of its table, as far as these were compared.
 func (s *Store) hides() bool {
-	for i := range s.Tables {
-		if _, bad := s.Tables[i].verifyNotes(); len(bad) > 0 {
-			return true
-		}
+	denies := func(t Table) bool {
+		_, bad := t.verifyNotes()
+		return len(bad) > 0
 	}
-	return s.Keys.damage() != nil
+	return slices.ContainsFunc(s.Tables, denies) || s.Keys.damage() != nil
 }
 
 // sampleDamaged reports whether a table with intact filters has a damaged sample.
 func (s *Store) sampleDamaged() bool {
-	for i := range s.Tables {
-		if t := &s.Tables[i]; t.Damage != nil && !t.unread && !t.filterDamaged {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Tables,
+		func(t Table) bool { return t.Damage != nil && !t.unread && !t.filterDamaged })
 }
 
 // listed returns the tables that are shown: all, or in a large store those that are flagged and then the largest.
