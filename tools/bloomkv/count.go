@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) countCommand() *cobra.Command {
@@ -38,8 +35,19 @@ entries of the whole store, with old versions.
 				if !r.given() {
 					most = int(sumTables(db).entries) //nolint:gosec // far below 2⁶³
 				}
-				keys, err = countKeys(c.Context(), db, o, bar, most)
-				return err
+				o.KeysOnly = true
+				for _, err := range db.Scan(o) {
+					if err != nil {
+						return err
+					}
+					if keys++; keys%1024 == 0 {
+						if err := c.Context().Err(); err != nil {
+							return err
+						}
+						bar.Set(int(keys), most) //nolint:gosec // far below 2⁶³
+					}
+				}
+				return nil
 			})
 			if err != nil {
 				return err
@@ -56,24 +64,4 @@ entries of the whole store, with old versions.
 	r.add(c, "", "count only keys", "PREFIX, FROM and TO")
 	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return c
-}
-
-// countKeys returns the number of keys that an iterator visits, which are at most a given number, if that is not below
-// 0.
-func countKeys(ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar cli.Progress, most int) (
-	n uint64, err error,
-) {
-	o.KeysOnly = true
-	it := db.Iter(o)
-	defer func() { err = errors.Join(err, it.Close()) }()
-	for it.Next() {
-		if n++; n%1024 != 0 {
-			continue
-		}
-		if ctx.Err() != nil {
-			return n, ctx.Err()
-		}
-		bar.Set(int(n), most) //nolint:gosec // far below 2⁶³
-	}
-	return n, nil
 }

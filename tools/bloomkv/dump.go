@@ -38,7 +38,7 @@ file.
 			}
 			db, err := a.openData(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
-				n, err := a.printLines(c, db, bloomkv.IterOptions{}, printer{line: line})
+				n, err := a.printLines(c, db, bloomkv.IterOptions{}, line)
 				if err != nil {
 					err = fmt.Errorf("after %s: %w", words.Plural(n, "line"), err)
 				}

@@ -31,11 +31,11 @@ backwards, so --limit then selects the last pairs.
 			if err != nil {
 				return err
 			}
-			o.KeysOnly = keysOnly
+			o.KeysOnly, o.Limit, o.Reverse = keysOnly, limit, reverse
 			if limit < 0 {
 				return fmt.Errorf("--limit %d, want 0 (all) or more", limit)
 			}
-			p := printer{limit: limit, reverse: reverse, line: func(dst, key, value []byte) ([]byte, error) {
+			line := func(dst, key, value []byte) ([]byte, error) {
 				switch {
 				case asJSON && keysOnly:
 					return append(appendMember(append(dst, '{'), "key", key), '}'), nil
@@ -46,10 +46,10 @@ backwards, so --limit then selects the last pairs.
 				default:
 					return words.AppendEscaped(append(words.AppendEscaped(dst, key), '\t'), value), nil
 				}
-			}}
+			}
 			db, err := a.openData(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
-				_, err := a.printLines(c, db, o, p)
+				_, err := a.printLines(c, db, o, line)
 				return err
 			})
 		},
@@ -62,36 +62,28 @@ backwards, so --limit then selects the last pairs.
 	return c
 }
 
-// A printer defines how pairs are printed.
-type printer struct {
-	limit   int // maximum number of pairs; 0 means all
-	reverse bool
-	line    func(dst, key, value []byte) ([]byte, error) // appends a line without its end
-}
-
-// printLines prints the pairs of a store, one per line, and returns their number.
-func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions, p printer) (n int, err error) {
+// printLines prints the pairs of a range, one per line, and returns their number. line appends a line without its end.
+func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions,
+	line func(dst, key, value []byte) ([]byte, error),
+) (n int, err error) {
 	out := bufio.NewWriterSize(a.Out, 64<<10)
 	defer func() { // print the lines before an error too
 		if flush := out.Flush(); !errors.Is(err, flush) {
 			err = errors.Join(err, flush)
 		}
 	}()
-	it := db.Iter(o)
-	defer func() { err = errors.Join(err, it.Close()) }()
-	step := it.Next
-	if p.reverse {
-		step = it.Prev
-	}
 	var buf []byte
-	for (p.limit == 0 || n < p.limit) && step() {
-		if n%64 == 0 && c.Context().Err() != nil {
-			return n, c.Context().Err()
+	for kv, err := range db.Scan(o) {
+		if err == nil && n%64 == 0 {
+			err = c.Context().Err()
 		}
-		if buf, err = p.line(buf[:0], it.Key(), it.Value()); err != nil {
-			return n, err
+		if err == nil {
+			buf, err = line(buf[:0], kv.Key, kv.Value)
 		}
-		if _, err := out.Write(append(buf, '\n')); err != nil {
+		if err == nil {
+			_, err = out.Write(append(buf, '\n'))
+		}
+		if err != nil {
 			return n, err
 		}
 		n++
