@@ -44,9 +44,6 @@ func main() {
 // run runs the tool with its arguments, prints its error, and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	err := a.Run(ctx, a.command(), args)
-	if err == nil {
-		return cli.ExitOK
-	}
 	code := a.Exit("bloomkv", err)
 	dir := a.dir
 	if other, ok := errors.AsType[otherStoreError](err); ok {

@@ -112,16 +112,15 @@ func (s *Streams) Run(ctx context.Context, root *cobra.Command, args []string) e
 
 // Main runs a command as Run does, prints its error after the name of the program, and returns the exit code.
 func (s *Streams) Main(ctx context.Context, program string, root *cobra.Command, args []string) int {
-	err := s.Run(ctx, root, args)
+	return s.Exit(program, s.Run(ctx, root, args))
+}
+
+// Exit prints the error of a command, if there is one, after the name of the program, and returns the exit code. A
+// closed pipe is what its reader wanted, and is not printed.
+func (s *Streams) Exit(program string, err error) int {
 	if err == nil {
 		return ExitOK
 	}
-	return s.Exit(program, err)
-}
-
-// Exit prints the error of a command after the name of the program, and returns the exit code. A closed pipe is what
-// its reader wanted, and is not printed.
-func (s *Streams) Exit(program string, err error) int {
 	if _, ok := errors.AsType[closedPipeError](err); ok {
 		return exitClosedPipe
 	}
