@@ -39,7 +39,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			if err := outside(args[0], args[1]); err != nil {
 				return err
 			}
-			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) (err error) {
 				to, err := backup.OpenDir(nil, args[1])
 				if err != nil {

@@ -19,7 +19,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 after an error or an interrupt.`,
 		Example: `  bloomkv checkpoint ./store ./store-monday`,
 		RunE: func(c *cobra.Command, args []string) error {
-			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0])
 			err = with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
 			if err != nil || !asJSON {
 				return err

@@ -52,7 +52,7 @@ del does not create a store.`,
 				}
 				b.Delete(key)
 			}
-			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error { return db.Apply(&b) })
 		},
 	}

@@ -50,7 +50,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 					return err
 				}
 			}
-			db, err := openToWrite(c.Context(), args[0], bloomkv.Options{ErrorIfMissing: true})
+			db, err := openToWrite(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				size, err := a.export(c.Context(), db, args[1:], opts)
 				if err == nil && asJSON {

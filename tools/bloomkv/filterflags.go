@@ -49,9 +49,9 @@ func (w *writeFlags) add(c *cobra.Command) {
 	f.Lookup("fpr").DefValue, f.Lookup("filter-kind").DefValue = "0", "" // not printed: the texts say when they apply
 }
 
-// openToWrite opens a store with the options for filters that it was last written with.
-func openToWrite(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
-	return new(writeFlags).open(ctx, dir, o)
+// openToWrite opens an existing store with the options for filters that it was last written with.
+func openToWrite(ctx context.Context, dir string) (*bloomkv.DB, error) {
+	return new(writeFlags).open(ctx, dir, bloomkv.Options{ErrorIfMissing: true})
 }
 
 func (w *writeFlags) open(ctx context.Context, dir string, o bloomkv.Options) (*bloomkv.DB, error) {
