@@ -14,6 +14,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -145,7 +146,8 @@ func look(dir string) (site, error) {
 			s.missing = append(s.missing, dir)
 		}
 	}
-	if !s.isNew || slices.ContainsFunc(s.names, isData) { // Open describes data without a CURRENT file
+	found := recovery.List(s.names)
+	if !s.isNew || len(found[filename.Table])+len(found[filename.Log]) > 0 { // Open describes data without CURRENT
 		return s, nil
 	}
 	if i := slices.IndexFunc(s.names, isForeign); i >= 0 {
@@ -153,12 +155,6 @@ func look(dir string) (site, error) {
 			words.Escaped([]byte(s.names[i]), 64))
 	}
 	return s, nil
-}
-
-// isData reports whether a name is that of a table or a log.
-func isData(name string) bool {
-	kind, _ := filename.Parse(name)
-	return kind == filename.Table || kind == filename.Log
 }
 
 // isForeign reports whether a name does not belong to a store. An empty file system has a lost+found.

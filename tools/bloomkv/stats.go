@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/recovery"
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -249,18 +248,13 @@ func (a *app) printMark(escaped string) {
 
 // countLogs returns the number of logs that opening the store replays, which is 0 after a clean close. Older logs are
 // left over from a process that died before it could remove them.
-func countLogs(ctx context.Context, dir string) (n int, err error) {
+func countLogs(ctx context.Context, dir string) (int, error) {
 	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
 	if err != nil {
 		return 0, err
 	}
-	names, err := vfs.OS.List(dir)
-	for _, name := range names {
-		if kind, number := filename.Parse(name); kind == filename.Log && number >= m.MinLog {
-			n++
-		}
-	}
-	return n, err
+	found, err := recovery.Survey(vfs.OS, dir)
+	return len(found.LogsFrom(m.MinLog)), err
 }
 
 // levelStats is one level in JSON.
