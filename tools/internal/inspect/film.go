@@ -197,10 +197,7 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) st
 func (f *film) place() {
 	all := make([]bloomkv.TableMetrics, len(f.Tables))
 	for i, t := range f.Tables {
-		all[i] = bloomkv.TableMetrics{Smallest: t.Smallest, Largest: t.Largest, Entries: t.Entries}
-		if t.Flags&manifest.LargestInfinite != 0 {
-			all[i].Largest = nil
-		}
+		all[i] = bloomkv.TableMetrics{Smallest: t.Smallest, Largest: t.Upper(), Entries: t.Entries}
 	}
 	for i, p := range spreadTables(all) {
 		t := &f.Tables[i]
