@@ -98,7 +98,7 @@ func (w *writeFlags) kept(ctx context.Context, dir string, o bloomkv.Options) bl
 			o = kept
 		}
 	}
-	if o.FilterMemory > usualMemory/2 {
+	if o.FilterMemory > filterplan.DefaultBudget/2 {
 		o.MemoryBudget = 2 * o.FilterMemory
 	}
 	return o
@@ -121,9 +121,6 @@ func (w *writeFlags) keep(f *manifest.Filters, o bloomkv.Options) bloomkv.Option
 	}
 	return o
 }
-
-// usualMemory is the default of Options.MemoryBudget in bytes.
-const usualMemory = filterplan.DefaultBudget
 
 // leastBudget is the smallest Options.MemoryBudget in MiB.
 const leastBudget = filterplan.MinBudget >> 20

@@ -26,15 +26,15 @@ type planFacts struct {
 	Kind      string             `json:"kind"`
 	Levels    []forecast.Figures `json:"levels"`
 	Bytes     uint64             `json:"bytes"`
-	Even      float64            `json:"fpr_even"` // with the same bytes, distributed evenly over all keys
-	Budget    budgetNeeded       `json:"budget_needed"`
+	Even      float64            `json:"fpr_even"`      // with the same bytes, distributed evenly over all keys
+	Budget    byUse[int64]       `json:"budget_needed"` // the Options.MemoryBudget in bytes that holds filters
 	Table     []tableRow         `json:"table,omitempty"`
 }
 
-// budgetNeeded is the Options.MemoryBudget in bytes that holds filters.
-type budgetNeeded struct {
-	Writing int64 `json:"writing"`
-	Idle    int64 `json:"idle"`
+// byUse has a figure of a store while it is written to, and of an idle one.
+type byUse[N int64 | uint64] struct {
+	Writing N `json:"writing"`
+	Idle    N `json:"idle"`
 }
 
 // A tableRow has the smallest filters for a rate.
@@ -157,7 +157,7 @@ func (p *planner) plan() (planFacts, error) {
 	}
 	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
 	fixed := forecast.FixedBytes(p.keys)
-	facts.Budget = budgetNeeded{forecast.Writing.Budget(bytes, fixed), forecast.Idle.Budget(bytes, fixed)}
+	facts.Budget = byUse[int64]{forecast.Writing.Budget(bytes, fixed), forecast.Idle.Budget(bytes, fixed)}
 	return facts, nil
 }
 

@@ -25,13 +25,7 @@ type kindFacts struct {
 	BitsPerKey float64            `json:"bits_per_key"`
 	Writing    filterplan.Promise `json:"writing"` // while the store is written to
 	Idle       filterplan.Promise `json:"idle"`
-	Holds      holdsFacts         `json:"keys_held"`
-}
-
-// holdsFacts are the numbers of keys for which the budget keeps what was asked.
-type holdsFacts struct {
-	Writing uint64 `json:"writing"`
-	Idle    uint64 `json:"idle"`
+	Holds      byUse[uint64]      `json:"keys_held"` // the numbers of keys for which the budget keeps what was asked
 }
 
 // runBudget prints what a MemoryBudget keeps.
