@@ -30,7 +30,7 @@ type film struct {
 	Steps  []filmStep  `json:"steps"`
 	Slots  []int       `json:"slots"` // the rows of each level: the most runs that it has at a time
 
-	live   map[uint64]filmed                  // by number
+	live   map[uint64]filmPlace               // by number
 	runs   [manifest.NumLevels]map[uint64]int // tables of each run
 	levels [manifest.NumLevels]uint64         // bytes
 	counts struct{ flushes, merges, flushed, merged uint64 }
@@ -64,18 +64,12 @@ type filmPlace struct {
 	Run   uint64 `json:"run"` // a newer one of the level is larger
 }
 
-// filmed is a table in its place.
-type filmed struct {
-	filmPlace
-	*manifest.Table
-}
-
 // add adds a step for an edit that changes tables. An edit that does not fit those before it is the last one, and adds
 // nothing.
 func (f *film) add(e *manifest.Edit, offset int64) {
 	begins := f.live == nil
 	if begins {
-		f.live, f.Slots = map[uint64]filmed{}, make([]int, manifest.NumLevels)
+		f.live, f.Slots = map[uint64]filmPlace{}, make([]int, manifest.NumLevels)
 		for l := range f.runs {
 			f.runs[l] = map[uint64]int{}
 		}
@@ -84,7 +78,7 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 		return
 	}
 	s := filmStep{Offset: offset, Added: []filmPlace{}, Removed: []int{}}
-	gone := map[uint64]filmed{}
+	gone := map[uint64]filmPlace{}
 	for _, d := range e.Deleted {
 		t, ok := f.live[d.Number]
 		if !ok {
@@ -95,9 +89,9 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 	s.What = f.describe(e, gone, begins)
 	for _, d := range e.Deleted {
 		t := gone[d.Number]
-		s.Removed = append(s.Removed, t.filmPlace.Table)
+		s.Removed = append(s.Removed, t.Table)
 		delete(f.live, d.Number)
-		f.levels[t.Level] -= t.Size
+		f.levels[t.Level] -= f.Tables[t.Table].Size
 		if f.runs[t.Level][t.Run]--; f.runs[t.Level][t.Run] == 0 {
 			delete(f.runs[t.Level], t.Run)
 		}
@@ -105,14 +99,14 @@ func (f *film) add(e *manifest.Edit, offset int64) {
 	for _, a := range e.Added {
 		p := filmPlace{len(f.Tables), a.Level, a.Run}
 		if t, moved := gone[a.Table.Number]; moved {
-			p.Table = t.filmPlace.Table
+			p.Table = t.Table
 		} else {
 			f.Tables = append(f.Tables, filmTable{
 				File: filename.Base(filename.Table, a.Table.Number), Rate: rateOf(a.Table), Table: a.Table,
 			})
 		}
 		s.Added = append(s.Added, p)
-		f.live[a.Table.Number] = filmed{p, a.Table}
+		f.live[a.Table.Number] = p
 		f.levels[a.Level] += a.Table.Size
 		f.runs[a.Level][a.Run]++
 	}
@@ -131,11 +125,11 @@ func rateOf(t *manifest.Table) float64 {
 }
 
 // describe says what an edit does, and counts it. The manifest begins with the first one.
-func (f *film) describe(e *manifest.Edit, gone map[uint64]filmed, first bool) string {
+func (f *film) describe(e *manifest.Edit, gone map[uint64]filmPlace, first bool) string {
 	var in, out uint64 // bytes
 	var from []int     // levels
 	for _, t := range gone {
-		in += t.Size
+		in += f.Tables[t.Table].Size
 		from = append(from, t.Level)
 	}
 	slices.Sort(from)
