@@ -230,7 +230,7 @@ func (a *arena) trailer(v version) ikey.Trailer {
 
 // stamp returns the stamp of a trailer, and whether it fits.
 func (a *arena) stamp(t ikey.Trailer) (stamp uint32, ok bool) {
-	after := t.Seq() - a.base // a late version is before the first one, which wraps around
+	after := t.Seq() - a.base
 	ok = after < 1<<(32-kindBits) && t.Kind() < 1<<kindBits
 	return uint32(after)<<kindBits | uint32(t.Kind()), ok //nolint:gosec // G115: it is not used unless ok
 }

@@ -155,28 +155,6 @@ func TestTwoSearchesHaveTheirOwnKeys(t *testing.T) {
 	tb.give(b)
 }
 
-func TestAVersionThatComesLateTakesItsPlace(t *testing.T) {
-	tb := newTable(t, nil, 0)
-	add(tb, "k", 5, ikey.Set, "five")
-	add(tb, "k", 9, ikey.Set, "nine")
-	old := tb.Iter(ikey.MaxSeq)
-	ok := old.First() // holds the chain as it is now
-	add(tb, "k", 7, ikey.Set, "seven")
-	add(tb, "k", 1, ikey.Set, "one")
-	add(tb, "k", 9, ikey.Set, "again")
-	want := "k@9:SET=again k@7:SET=seven k@5:SET=five k@1:SET=one "
-	c := tb.Iter(ikey.MaxSeq)
-	if got := all(c, c.First()); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	if got, want := all(old, ok), "k@9:SET=nine k@5:SET=five "; got != want {
-		t.Errorf("a cursor that was there: got %s, want %s", got, want)
-	}
-	if got := get(tb, "k", 8); got != "SET seven" {
-		t.Errorf("Get at 8 = %s, want SET seven", got)
-	}
-}
-
 // TestATableKnowsHowMuchOfItItsFlushHasRead reads all versions of a frozen table twice, as a flush that is tried again.
 func TestATableKnowsHowMuchOfItItsFlushHasRead(t *testing.T) {
 	tb := newTable(t, nil, 0)

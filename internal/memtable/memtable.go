@@ -16,7 +16,6 @@ package memtable
 
 import (
 	"bytes"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -122,8 +121,7 @@ func (t *Table) prefetch(h bloomblock.Hash) {
 
 // Add adds a version to the table; key and value are copied. One Add runs at a time, concurrently with any number of
 // readers, which see the whole version once Add has returned, and before that the whole version or nothing. Sequence
-// numbers normally rise from one Add to the next. A version that comes late is inserted among those of its key; one
-// with the sequence and kind of another replaces it. h is a hash of the key, the same in all calls for it: a
+// numbers must rise from one Add of a key to the next. h is a hash of the key, the same in all calls for it: a
 // bloomblock.HashKey, mixed with a seed if others choose the keys. Hashes that crowd or are equal cost a search of the
 // tree. Keys have at most 64 KiB, values at most 256 MiB.
 func (t *Table) Add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind, value []byte) {
@@ -153,7 +151,7 @@ func (t *Table) add(key []byte, h bloomblock.Hash, seq ikey.Seq, kind ikey.Kind,
 		t.publishTail() // the search may need it
 		if found, slot := t.find(x, key, g); found != 0 {
 			first := t.arena.first(found)
-			r := t.link(found, trailer, first, key, value)
+			r := t.arena.put(trailer, first, found, key, value)
 			atomic.StoreUint32(t.arena.version(first).link(), uint32(r))
 			if slot != noSlot {
 				x.slots[slot].Store(uint64(g)<<slotRefBits | uint64(r))
@@ -228,8 +226,9 @@ func (t *Table) AddOps(first ikey.Seq, ops []Op) {
 }
 
 // AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
-// in older tables. A nil end is infinite; any other is greater than start. Both are copied. To readers and other writes
-// AddRange is like Add, and the tombstone counts as a version in Len, Seqs and Bytes.
+// in older tables. A nil end is infinite; any other is greater than start. Both are copied. Sequence numbers must rise
+// from one range tombstone to the next. To readers and other writes AddRange is like Add, and the tombstone counts as a
+// version in Len, Seqs and Bytes.
 //
 // It costs O(log n) for n range tombstones that are disjoint, equal, nested, of one record of AddOps, or all begin at
 // one key. If many wide ones overlap at random, each also copies lists of sequence numbers.
@@ -283,29 +282,6 @@ func (t *Table) find(x *index, key []byte, g tag) (ref, uint) {
 
 // noSlot stands for the slot of a key that overflowed.
 const noSlot = ^uint(0)
-
-// link adds a version to the chain that begins at newest, and returns the new beginning of the chain. Versions are
-// immutable, so the newer ones, if any, are copied above a late one; readers of the old chain are not disturbed.
-func (t *Table) link(newest ref, trailer ikey.Trailer, first ref, key, value []byte) ref {
-	var newer []version
-	older := newest
-	for older != 0 {
-		v := t.arena.version(older)
-		tr := t.arena.trailer(v)
-		if tr < trailer {
-			break
-		}
-		if tr > trailer {
-			newer = append(newer, v)
-		}
-		older = v.older()
-	}
-	r := t.arena.put(trailer, first, older, key, value)
-	for _, n := range slices.Backward(newer) {
-		r = t.arena.put(t.arena.trailer(n), first, r, key, n.value())
-	}
-	return r
-}
 
 // MayContain reports whether the table may have a version of a key with this hash: see Add. False is certain. It takes
 // no lock, and uses only memory of the collector's heap.

@@ -71,7 +71,7 @@ func checkRanges(t *testing.T, r *RangeDels, ts []rangedel.Tombstone, largest ik
 	}
 }
 
-// Random tombstones, with late and equal sequence numbers among them. The tombstones of every moment stay as they were.
+// Random tombstones. Those of every moment stay as they were.
 func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 	testkit.Long(t)
 	keys := rangeKeys()
@@ -91,12 +91,6 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 			d := rangedel.Tombstone{Start: keys[from], Seq: i + 1}
 			if to < len(keys) {
 				d.End = keys[to]
-			}
-			switch rng.IntN(12) {
-			case 0:
-				d.Seq = 1 + ikey.Seq(rng.Uint64N(uint64(i+1)))
-			case 1:
-				d.Seq = max(i, 1)
 			}
 			start, end := bytes.Clone(d.Start), bytes.Clone(d.End)
 			tb.AddRange(start, end, d.Seq)
@@ -129,14 +123,11 @@ func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
 		tb := newTable(t, nil, 0)
 		var ts []rangedel.Tombstone
 		var moments []*RangeDels
-		keys, width, late := 20+rng.IntN(300), 1+rng.IntN(300), rng.IntN(2) == 0
+		keys, width := 20+rng.IntN(300), 1+rng.IntN(300)
 		bound := func(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 		for i := range 400 {
 			from := rng.IntN(keys)
 			d := rangedel.Tombstone{Start: bound(from), End: bound(from + 1 + rng.IntN(width)), Seq: ikey.Seq(i + 1)}
-			if late && rng.IntN(20) == 0 {
-				d.Seq = 1 + ikey.Seq(rng.IntN(i+1))
-			}
 			tb.AddRange(d.Start, d.End, d.Seq)
 			ts, moments = append(ts, d), append(moments, tb.RangeDels())
 		}
@@ -471,23 +462,6 @@ func TestBytesCountsRangeTombstones(t *testing.T) {
 			t.Logf("%d bytes for each", want/int64(s.n))
 			runtime.KeepAlive(tb)
 		})
-	}
-}
-
-// TestBytesCountsLateTombstones has two stretches, whose lists are made anew for a late one.
-func TestBytesCountsLateTombstones(t *testing.T) {
-	tb := newTable(t, nil, 0)
-	empty := tb.Bytes()
-	tb.AddRange([]byte("a"), []byte("b"), 8)
-	if got, want := tb.Bytes()-empty, boundsChunk+3*stretchBytes+addedBytes+seqBytes; got != want {
-		t.Errorf("the first tombstone takes %d bytes, want %d", got, want)
-	}
-	tb.AddRange([]byte("b"), []byte("c"), 9)
-	before, added := tb.Bytes(), cap(tb.ranges.added)
-	tb.AddRange([]byte("a"), []byte("c"), 5)
-	grown := tb.Bytes() - before - int64(cap(tb.ranges.added)-added)*addedBytes
-	if want := int64(2 * 2 * seqBytes); grown != want {
-		t.Errorf("Bytes grows by %d for two lists, want %d", grown, want)
 	}
 }
 

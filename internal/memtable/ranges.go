@@ -45,9 +45,8 @@ type ranges struct {
 	// Used by the writer alone.
 	root   *stretch
 	added  []rangedel.Tombstone
-	free   []byte // where clone copies bounds to
-	change uint32 // the current one: its stretches are not published yet
-	newest ikey.Seq
+	free   []byte   // where clone copies bounds to
+	change uint32   // the current one: its stretches are not published yet
 	record ikey.Seq // where the current record begins; see AddOps
 	ranks  rand.PCG
 }
@@ -74,12 +73,7 @@ func (r *ranges) add(start, end []byte, seq ikey.Seq) {
 		}
 		added.End = first(after).start
 	}
-	if seq < r.newest {
-		inside = r.insert(inside, seq)
-	} else {
-		r.cover(inside, seq)
-		r.newest = seq
-	}
+	r.cover(inside, seq)
 	r.root = r.join(r.join(before, inside), after)
 	was := cap(r.added)
 	r.added = append(r.added, added)
@@ -116,21 +110,6 @@ func (r *ranges) noted(list []ikey.Seq, seq ikey.Seq) []ikey.Seq {
 	}
 	r.bytes.Add(seqBytes) // most stretches will never have another
 	return []ikey.Seq{seq}
-}
-
-// insert adds a late tombstone to the list of each stretch of the tree.
-func (r *ranges) insert(n *stretch, seq ikey.Seq) *stretch {
-	if n == nil {
-		return nil
-	}
-	n = r.mine(n)
-	r.push(n)
-	n.left, n.right = r.insert(n.left, seq), r.insert(n.right, seq)
-	if i, found := slices.BinarySearch(n.own, seq); !found {
-		n.own = slices.Insert(slices.Clip(n.own), i, seq) // clipped: in another array
-		r.bytes.Add(int64(cap(n.own)) * seqBytes)
-	}
-	return n
 }
 
 func (r *ranges) newStretch(start []byte, own []ikey.Seq) *stretch {
