@@ -71,7 +71,7 @@ func (t *Table) Get(key []byte) (value []byte, found bool) {
 func (t *Table) All() iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		var c engine.Cursor
-		c.Reset(t.t, ikey.Seq(t.seq.Load()), true)
+		c.Reset(t.t, ikey.Seq(t.seq.Load()))
 		for ok := c.First(); ok && yield(c.Key().User, c.Value()); ok = c.Next() {
 		}
 	}

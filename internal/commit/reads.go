@@ -131,7 +131,7 @@ func (w *Writer) touchedIn(mem *memtable.Table, r *Reads) bool {
 		return false
 	}
 	var c memtable.Cursor
-	c.Reset(mem, ikey.MaxSeq, true)
+	c.Reset(mem, ikey.MaxSeq)
 	defer func() { _ = c.Close() }()
 	for i := range r.Ranges {
 		rg := &r.Ranges[i]

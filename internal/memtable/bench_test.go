@@ -118,43 +118,36 @@ func BenchmarkCursor(b *testing.B) {
 		if state == "frozen" {
 			t.Freeze()
 		}
-		for _, newest := range []bool{false, true} {
-			var c Cursor
-			c.Reset(t, ikey.MaxSeq, newest)
-			mode := state + "/all"
-			if newest {
-				mode = state + "/newest"
-			}
-			walk := func(begin, step func() bool) func(*testing.B) {
-				return func(b *testing.B) {
-					b.Helper()
-					b.ReportAllocs()
-					c.Reset(t, ikey.MaxSeq, newest)
-					ok := false
-					for b.Loop() {
-						if ok = ok && step(); !ok {
-							ok = begin()
-						}
+		var c Cursor
+		walk := func(begin, step func() bool) func(*testing.B) {
+			return func(b *testing.B) {
+				b.Helper()
+				b.ReportAllocs()
+				c.Reset(t, ikey.MaxSeq)
+				ok := false
+				for b.Loop() {
+					if ok = ok && step(); !ok {
+						ok = begin()
 					}
 				}
 			}
-			seek := func(to func(ikey.Key) bool) func(*testing.B) {
-				return func(b *testing.B) {
-					b.Helper()
-					b.ReportAllocs()
-					n := 0
-					for b.Loop() {
-						c.Reset(t, ikey.MaxSeq, newest)
-						to(ikey.Search(keys[n%len(keys)].key, ikey.MaxSeq))
-						c.Close()
-						n++
-					}
-				}
-			}
-			b.Run(mode+"/next", walk(c.First, c.Next))
-			b.Run(mode+"/prev", walk(c.Last, c.Prev))
-			b.Run(mode+"/seekGE", seek(c.SeekGE))
-			b.Run(mode+"/seekLT", seek(c.SeekLT))
 		}
+		seek := func(to func(ikey.Key) bool) func(*testing.B) {
+			return func(b *testing.B) {
+				b.Helper()
+				b.ReportAllocs()
+				n := 0
+				for b.Loop() {
+					c.Reset(t, ikey.MaxSeq)
+					to(ikey.Search(keys[n%len(keys)].key, ikey.MaxSeq))
+					c.Close()
+					n++
+				}
+			}
+		}
+		b.Run(state+"/next", walk(c.First, c.Next))
+		b.Run(state+"/prev", walk(c.Last, c.Prev))
+		b.Run(state+"/seekGE", seek(c.SeekGE))
+		b.Run(state+"/seekLT", seek(c.SeekLT))
 	}
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
-// Iter returns a cursor over all versions at or below seq. It stands at no version yet.
+// Iter returns a cursor over the newest versions at or below seq. It stands at no version yet.
 func (t *Table) Iter(seq ikey.Seq) *Cursor {
 	c := new(Cursor)
-	c.Reset(t, seq, false)
+	c.Reset(t, seq)
 	return c
 }
 
@@ -58,20 +58,17 @@ func TestSeek(t *testing.T) {
 			k.Trailer = ikey.MakeTrailer(number(at), ikey.Set)
 		}
 		seen := func() string {
-			var lines [2][]string
-			for i, newest := range [2]bool{false, true} {
-				var c Cursor
-				c.Reset(tb, number(seq), newest)
-				seek, step := c.SeekGE, c.Next
-				if way == "lt" {
-					seek, step = c.SeekLT, c.Prev
-				}
-				for ok := seek(k); ok; ok = step() {
-					lines[i] = append(lines[i], fmt.Sprintf("%s@%d", c.Key().User, c.Key().Trailer.Seq()))
-				}
-				must(t, c.Close())
+			var seen []string
+			c := tb.Iter(number(seq))
+			seek, step := c.SeekGE, c.Next
+			if way == "lt" {
+				seek, step = c.SeekLT, c.Prev
 			}
-			return strings.Join(lines[0], " ") + "\n" + strings.Join(lines[1], " ")
+			for ok := seek(k); ok; ok = step() {
+				seen = append(seen, fmt.Sprintf("%s@%d", c.Key().User, c.Key().Trailer.Seq()))
+			}
+			must(t, c.Close())
+			return strings.Join(seen, " ")
 		}
 		got := seen()
 		tb.Freeze()
@@ -109,7 +106,7 @@ func TestACursorThatStandsNowhereDoesNotMove(t *testing.T) {
 	add(tb, "b", 2, ikey.Set, "")
 	c := tb.Iter(2)
 	c.SeekGE(ikey.Search([]byte("a"), 2))
-	if c.Reset(tb, 2, false); c.Next() || c.Prev() {
+	if c.Reset(tb, 2); c.Next() || c.Prev() {
 		t.Error("it moves from where it was before")
 	}
 	c.SeekGE(ikey.Search([]byte("a"), 2))

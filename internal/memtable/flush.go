@@ -18,7 +18,7 @@ type flush struct {
 // Flush returns a source of all versions of a frozen table, to be read once, in order.
 func (t *Table) Flush() merge.Source {
 	f := new(flush)
-	f.Reset(t, ikey.MaxSeq, false)
+	f.Reset(t, ikey.MaxSeq)
 	t.flushed.Store(0)
 	return f
 }
@@ -27,9 +27,13 @@ func (t *Table) Flush() merge.Source {
 // use.
 func (t *Table) Flushed() uint64 { return t.flushed.Load() }
 
-// Next moves to the next version.
-func (f *flush) Next() bool {
-	ok := f.Cursor.Next()
+// Next moves to the next version: an older one of the same key, or the newest one of the next key.
+func (f *flush) Next() (ok bool) {
+	if r := f.cur.older(); r != 0 {
+		f.cur, ok = f.t.arena.version(r), true
+	} else {
+		ok = f.Cursor.Next()
+	}
 	if f.passed++; f.passed%flushStep == 0 || !ok {
 		f.t.flushed.Store(f.passed)
 	}

@@ -17,11 +17,10 @@ import (
 )
 
 // visible returns the entries that a cursor at seq should show.
-func visible(es []entry, seq ikey.Seq, newest bool) []entry {
+func visible(es []entry, seq ikey.Seq) []entry {
 	var shown []entry
 	for _, e := range es {
-		if e.k.Trailer.Seq() > seq ||
-			newest && len(shown) > 0 && string(shown[len(shown)-1].k.User) == string(e.k.User) {
+		if e.k.Trailer.Seq() > seq || len(shown) > 0 && string(shown[len(shown)-1].k.User) == string(e.k.User) {
 			continue
 		}
 		shown = append(shown, e)
@@ -150,7 +149,7 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 				es = append(es, e)
 			}
 			sortEntries(es)
-			for _, e := range visible(es, ikey.MaxSeq, true) {
+			for _, e := range visible(es, ikey.MaxSeq) {
 				want := e.k.Trailer.Kind().String() + " " + e.v
 				if got := get(tb, string(e.k.User), ikey.MaxSeq); got != want {
 					t.Fatalf("Get(%q) = %s, want %s", e.k.User, got, want)
@@ -162,27 +161,37 @@ func TestMovesAgainstASortedSlice(t *testing.T) {
 				if round == rounds*2/3 {
 					tb.Freeze()
 				}
-				seq, newest := ikey.Seq(rng.IntN(shape.n+2)), round%2 == 0
+				seq := ikey.Seq(rng.IntN(shape.n + 2))
 				if round%3 == 0 {
 					seq = ikey.MaxSeq
 				}
-				c.Reset(tb, seq, newest)
+				c.Reset(tb, seq)
 				if c.Next() || c.Prev() {
 					t.Fatal("a cursor that stands nowhere moves")
 				}
-				if wrong := wander(&c, rng, visible(es, seq, newest), 1500, func() []byte { return shape.key(rng) },
+				if wrong := wander(&c, rng, visible(es, seq), 1500, func() []byte { return shape.key(rng) },
 					ikey.Seq(shape.n)); wrong != "" {
-					t.Fatalf("at %d, newest %v: %s", seq, newest, wrong)
+					t.Fatalf("at %d: %s", seq, wrong)
 				}
 				if round%4 == 0 {
 					c.Close()
 				}
 			}
+			src, n := tb.Flush(), 0
+			for ok := src.First(); ok; ok = src.Next() {
+				if n == len(es) || ikey.Compare(src.Key(), es[n].k) != 0 || string(src.Value()) != es[n].v {
+					t.Fatalf("a flush has %q@%d as version %d", src.Key().User, src.Key().Trailer.Seq(), n)
+				}
+				n++
+			}
+			if n != len(es) {
+				t.Errorf("a flush has %d versions, want %d", n, len(es))
+			}
 		})
 	}
 }
 
-// Cursors in both modes wander while a writer adds keys and versions around them.
+// Cursors wander while a writer adds keys and versions around them.
 func TestMovesBesideAWriter(t *testing.T) {
 	t.Run("anywhere", func(t *testing.T) {
 		movesBesideAWriter(t, func(i int64) []byte { return []byte(numbered(i)) })
@@ -219,12 +228,11 @@ func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 			var c Cursor
 			for last := int64(0); last < n; {
 				last = published.Load()
-				newest := rng.IntN(2) == 0
-				c.Reset(tb, ikey.Seq(last), newest)
-				if wrong := wander(&c, rng, visible(es, ikey.Seq(last), newest), 2000, func() []byte {
+				c.Reset(tb, ikey.Seq(last))
+				if wrong := wander(&c, rng, visible(es, ikey.Seq(last)), 2000, func() []byte {
 					return key(rng.Int64N(n) + 1)
 				}, ikey.Seq(last)); wrong != "" {
-					t.Errorf("at %d, newest %v: %s", last, newest, wrong)
+					t.Errorf("at %d: %s", last, wrong)
 					return
 				}
 				c.Close()
@@ -243,61 +251,6 @@ func movesBesideAWriter(t *testing.T, key func(i int64) []byte) {
 	wg.Wait()
 }
 
-// Walking over a key with very many versions must not look at all of them again for each.
-func TestAHotKeyBothWays(t *testing.T) {
-	const n = 100_000
-	tb := newTable(t, nil, 0)
-	add(tb, "a", 1, ikey.Set, "")
-	add(tb, "z", 2, ikey.Set, "")
-	for i := range ikey.Seq(n) {
-		add(tb, "hot", i+3, ikey.Set, "")
-	}
-	var c Cursor
-	c.Reset(tb, n-100, false)
-	down := 0
-	for ok := c.First(); ok; ok = c.Next() {
-		down++
-	}
-	up, last := 0, ikey.Seq(0)
-	for ok := c.Last(); ok; ok = c.Prev() {
-		if seq := c.Key().Trailer.Seq(); string(c.Key().User) == "hot" {
-			if seq <= last {
-				t.Fatalf("backward from %d to %d", last, seq)
-			}
-			last = seq
-		}
-		up++
-	}
-	if want := n - 100; down != want || up != want {
-		t.Errorf("%d versions forward, %d backward, want %d", down, up, want)
-	}
-	turns := 0
-	for ok := c.SeekGE(ikey.Search([]byte("hot"), n/2)); ok; ok = c.Prev() {
-		if !c.Next() || !c.Prev() { // one step down, two up
-			t.Fatal("the cursor loses its position in turning around")
-		}
-		turns++
-	}
-	if want := n/2 - 100 + 2; turns != want { // in the key, and on the one before
-		t.Errorf("%d turns, want %d", turns, want)
-	}
-	c.Reset(tb, ikey.MaxSeq, true)
-	seen := 0
-	for ok := c.Last(); ok; ok = c.Prev() {
-		seen++
-	}
-	if seen != 3 {
-		t.Errorf("%d newest versions, want 3", seen)
-	}
-	c.Reset(tb, ikey.MaxSeq, false)
-	c.Last()
-	c.Prev()
-	c.Close()
-	if cap(c.chain) > maxChain {
-		t.Errorf("a closed cursor keeps a capacity of %d versions", cap(c.chain))
-	}
-}
-
 func TestACursorIsUsedAgain(t *testing.T) {
 	one, two := newTable(t, nil, 0), newTable(t, nil, 0)
 	add(one, "a", 1, ikey.Set, "one")
@@ -307,7 +260,7 @@ func TestACursorIsUsedAgain(t *testing.T) {
 		c.Prev() {
 		t.Error("the zero Cursor stands somewhere")
 	}
-	c.Reset(one, 1, false)
+	c.Reset(one, 1)
 	if got, want := all(&c, c.First()), "a@1:SET=one "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -318,8 +271,8 @@ func TestACursorIsUsedAgain(t *testing.T) {
 		t.Error("a closed cursor stands somewhere")
 	}
 	moved := c // as a slice of cursors does that grows
-	moved.Reset(two, 1, true)
-	c.Reset(one, 1, true)
+	moved.Reset(two, 1)
+	c.Reset(one, 1)
 	if got, want := all(&moved, moved.First())+all(&c, c.First()), "b@1:SET=two a@1:SET=one "; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -332,19 +285,17 @@ func TestAUsedCursorAllocatesNothing(t *testing.T) {
 	}
 	var c Cursor
 	k := ikey.Search([]byte("250"), ikey.MaxSeq)
-	for _, newest := range []bool{false, true} {
-		if n := testing.AllocsPerRun(100, func() {
-			c.Reset(tb, ikey.MaxSeq, newest)
-			if !c.SeekGE(k) || !c.Next() || !c.SeekLT(k) || !c.Prev() || !c.First() || !c.Last() {
-				t.Error("a move finds nothing")
-			}
-			for c.Prev() {
-			}
-			for ok := c.SeekGE(k); ok; ok = c.Next() {
-			}
-			c.Close()
-		}); n != 0 {
-			t.Errorf("newest %v: %v allocations, want 0", newest, n)
+	if n := testing.AllocsPerRun(100, func() {
+		c.Reset(tb, ikey.MaxSeq)
+		if !c.SeekGE(k) || !c.Next() || !c.SeekLT(k) || !c.Prev() || !c.First() || !c.Last() {
+			t.Error("a move finds nothing")
 		}
+		for c.Prev() {
+		}
+		for ok := c.SeekGE(k); ok; ok = c.Next() {
+		}
+		c.Close()
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
 	}
 }

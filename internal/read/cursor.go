@@ -178,7 +178,7 @@ func (c *Cursor) addMemtable(m *memtable.Table, seq ikey.Seq) {
 	if i == len(c.mems) {
 		c.mems = append(c.mems, new(memtable.Cursor))
 	}
-	c.mems[i].Reset(m, seq, true)
+	c.mems[i].Reset(m, seq)
 	var dels rangedel.Set
 	if d := m.RangeDels(); d != nil {
 		dels = d

@@ -152,7 +152,7 @@ func (c *Cursor) written(lo, hi []byte) bool {
 	m := &c.dead.later
 	defer func() { _ = m.Close() }() // it never fails
 	for _, mem := range newer[:i+1] {
-		m.Reset(mem, ikey.MaxSeq, true)
+		m.Reset(mem, ikey.MaxSeq)
 		for ok := m.SeekGE(ikey.Search(lo, ikey.MaxSeq)); ok; ok = m.Next() {
 			k := m.Key()
 			if bytes.Compare(k.User, hi) >= 0 {

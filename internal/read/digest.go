@@ -155,7 +155,7 @@ func (r *Reader) memtablePart(
 	b := partBuilder{hashes: bloomblock.Builder{Seed: r.seed}}
 	p := &b.part
 	var c memtable.Cursor
-	c.Reset(m, seq, true)
+	c.Reset(m, seq)
 	defer func() { _ = c.Close() }()
 	for ok := c.First(); ok; ok = c.Next() {
 		if k := c.Key(); k.Trailer.Kind() != ikey.Delete {
