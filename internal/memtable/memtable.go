@@ -24,7 +24,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/ikey"
-	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // MaxBytes is the size by Bytes that any table may reach, whatever the sizes of its keys and values. The owner freezes
@@ -203,8 +202,8 @@ type Op struct {
 	Hash       bloomblock.Hash // of Key: see Add
 }
 
-// AddOps adds operations in order, as Add and AddRange do. It prefetches the memory that all of them need before it
-// adds the first, so that their cache misses overlap.
+// AddOps adds operations in order, as Add does, and range tombstones. It prefetches the memory that all of them need
+// before it adds the first, so that their cache misses overlap.
 //
 // The operations are of a record that begins with the sequence number first. Readers see a record as a whole, at the
 // number of its last operation, so of its range tombstones over a key only the newest is kept.
@@ -225,19 +224,13 @@ func (t *Table) AddOps(first ikey.Seq, ops []Op) {
 	t.publish()
 }
 
-// AddRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
-// in older tables. A nil end is infinite; any other is greater than start. Both are copied. Sequence numbers must rise
-// from one range tombstone to the next. To readers and other writes AddRange is like Add, and the tombstone counts as a
-// version in Len, Seqs and Bytes.
+// addRange adds a range tombstone, which deletes the versions in [start, end) with a smaller sequence number, here and
+// in older tables; publish must follow. A nil end is infinite; any other is greater than start. Both are copied. The
+// tombstone is newer than those before it, is of a record that begins at first, and counts as a version in Len and
+// Bytes.
 //
-// It costs O(log n) for n range tombstones that are disjoint, equal, nested, of one record of AddOps, or all begin at
-// one key. If many wide ones overlap at random, each also copies lists of sequence numbers.
-func (t *Table) AddRange(start, end []byte, seq ikey.Seq) {
-	t.addRange(ikey.MaxSeq, start, end, seq)
-	t.publish()
-}
-
-// addRange adds a range tombstone, of a record that begins at first; publish must follow.
+// It costs O(log n) for n range tombstones that are disjoint, equal, nested, of one record, or all begin at one key. If
+// many wide ones overlap at random, each also copies lists of sequence numbers.
 func (t *Table) addRange(first ikey.Seq, start, end []byte, seq ikey.Seq) {
 	t.begin()
 	t.ranges.record = first
@@ -317,17 +310,8 @@ func (t *Table) Freeze() {
 }
 
 // RangeDels returns the range tombstones that are in the table now, nil if there are no tombstones. It is safe for
-// concurrent use, takes no lock, and includes every tombstone whose AddRange has returned.
+// concurrent use, takes no lock, and includes every tombstone whose AddOps has returned.
 func (t *Table) RangeDels() *RangeDels { return t.ranges.published.Load() }
-
-// RangeDelsFor returns the range tombstones that a reader of one of the snapshots, ascending, or of the newest data can
-// distinguish.
-func (t *Table) RangeDelsFor(snapshots []ikey.Seq) rangedel.List {
-	if d := t.RangeDels(); d != nil {
-		return d.List(snapshots)
-	}
-	return nil
-}
 
 // Bytes returns the memory that the table takes: the arena's chunks, the index with its filter, the range tombstones,
 // and an estimate for the tree. It never falls, and is safe for concurrent use.

@@ -165,9 +165,7 @@ func (r *Reader) memtablePart(
 			return nil, ctx.Err()
 		}
 	}
-	if d := m.RangeDels(); d != nil {
-		p.Deleted = deleted(d.List([]ikey.Seq{seq}), seq)
-	}
+	p.Deleted = deleted(m.RangeDels().List([]ikey.Seq{seq}), seq)
 	if n := len(p.Deleted); n > 0 {
 		if first := p.Deleted[0].Start; p.Keys == 0 || bytes.Compare(first, p.Lo) < 0 {
 			p.Lo = first

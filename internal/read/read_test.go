@@ -164,6 +164,11 @@ func TestPeriodicLookupsAreSampledAsOthersAre(t *testing.T) {
 	}
 }
 
+// addRange adds a range tombstone to a memtable.
+func addRange(m *memtable.Table, start, end []byte, seq ikey.Seq) {
+	m.AddOps(seq, []memtable.Op{{Seq: seq, Kind: ikey.RangeDelete, Key: start, Value: end}})
+}
+
 // writeRun writes keys, and a range delete of [from, to) if it is not empty, to tables of a new run of level 0.
 func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *tree.Run {
 	t.Helper()
@@ -174,7 +179,7 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	last := ikey.Seq(len(keys) + 1)
 	var dels rangedel.List
 	if from < to {
-		m.AddRange(key(from), key(to), last)
+		addRange(m, key(from), key(to), last)
 		dels = m.RangeDels().List(nil)
 	}
 	m.Freeze()
@@ -532,9 +537,9 @@ func TestAMemtableInADigestHasTheBoundsOfItsTombstonesToo(t *testing.T) {
 		}
 		switch {
 		case c.end == "∞":
-			mem.AddRange([]byte(c.start), nil, 2)
+			addRange(mem, []byte(c.start), nil, 2)
 		case c.end != "":
-			mem.AddRange([]byte(c.start), []byte(c.end), 2)
+			addRange(mem, []byte(c.start), []byte(c.end), 2)
 		}
 		p, err := r.memtablePart(t.Context(), mem, 2, 0.1)
 		must(t, err)

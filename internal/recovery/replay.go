@@ -152,7 +152,7 @@ func (r *Replay) flush(ctx context.Context) error {
 	if r.Manifest == nil {
 		r.frozen = slices.Insert(r.frozen, 0, r.mem)
 	} else {
-		res, err := compaction.Flush(ctx, r.mem.Flush(), r.mem.RangeDelsFor(nil), r.Env)
+		res, err := compaction.Flush(ctx, r.mem.Flush(), r.mem.RangeDels().List(nil), r.Env)
 		if err != nil {
 			return err
 		}

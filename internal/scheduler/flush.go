@@ -52,7 +52,7 @@ func (s *Scheduler) flush(f tree.Frozen) error {
 	began := time.Now()
 	env := s.Env(0)
 	step.At("flush: begin")
-	res, err := compaction.Flush(context.Background(), f.Mem.Flush(), f.Mem.RangeDelsFor(env.Snapshots), env)
+	res, err := compaction.Flush(context.Background(), f.Mem.Flush(), f.Mem.RangeDels().List(env.Snapshots), env)
 	if err != nil {
 		return err
 	}
