@@ -105,7 +105,7 @@ var rooms = map[string]room{
 
 	"internal/read": {4, []string{
 		"internal/step",
-		"internal/tree", "internal/compaction", "internal/filterplan", "internal/tablefile", "internal/deadkeys",
+		"internal/tree", "internal/filterplan", "internal/tablefile", "internal/deadkeys",
 		"internal/sstable", "internal/memtable", "digest", "bloomblock", "internal/batch", "internal/merge",
 		"internal/rangedel", "internal/epoch", "internal/ikey", "internal/corrupt",
 	}},
@@ -123,7 +123,7 @@ var rooms = map[string]room{
 	}},
 	"internal/check": {4, []string{
 		"internal/words",
-		"internal/tree", "internal/recovery", "internal/tablefile", "internal/compaction", "internal/manifest",
+		"internal/tree", "internal/recovery", "internal/tablefile", "internal/manifest",
 		"internal/sstable", "vfs", "internal/merge", "internal/rangedel", "internal/cache", "internal/epoch",
 		"internal/ikey", "internal/corrupt",
 	}},

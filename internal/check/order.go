@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -35,7 +34,7 @@ func (s *suspect) Len() int { return len(s.Tables) }
 func (s *suspect) Find(user []byte) int { return s.Search(user) }
 
 // Bounds returns the bounds of a table.
-func (s *suspect) Bounds(i int) merge.Bounds { return compaction.Bounds(s.Tables[i].Meta) }
+func (s *suspect) Bounds(i int) merge.Bounds { return merge.Bounds(s.Tables[i].Meta.Bounds()) }
 
 // Open returns a cursor over a table that reads past the cache.
 func (s *suspect) Open(i int) (merge.Source, error) {

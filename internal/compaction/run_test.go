@@ -301,17 +301,6 @@ func TestWhatFailsLeavesNoFile(t *testing.T) {
 	}
 }
 
-func TestAMergeKnowsTheBoundsOfATable(t *testing.T) {
-	for flags, want := range map[manifest.Flags]merge.Upper{
-		0: merge.Inclusive, manifest.Superseded: merge.Inclusive, manifest.LargestExclusive: merge.Exclusive,
-		manifest.LargestInfinite: merge.Infinite,
-	} {
-		if got := Bounds(&manifest.Table{Flags: flags}).Upper; got != want {
-			t.Errorf("a table with flags %#x: %d, want %d", flags, got, want)
-		}
-	}
-}
-
 func TestPartsBeginWhereTablesDo(t *testing.T) {
 	table := func(smallest string, size uint64) *manifest.Table {
 		return &manifest.Table{Smallest: []byte(smallest), Largest: []byte("z"), Size: size}

@@ -53,12 +53,12 @@ func newKeyRun(all []ikey.Key, size int) *keyRun {
 func (r *keyRun) Len() int { return len(r.tables) }
 
 func (r *keyRun) Find(user []byte) int {
-	return sort.Search(len(r.tables), func(i int) bool { return string(r.Bounds(i).Largest) >= string(user) })
+	return sort.Search(len(r.tables), func(i int) bool { return string(r.Bounds(i).Hi) >= string(user) })
 }
 
 func (r *keyRun) Bounds(i int) Bounds {
 	t := r.tables[i]
-	return Bounds{Smallest: t[0].User, Largest: t[len(t)-1].User}
+	return Bounds{Lo: t[0].User, Hi: t[len(t)-1].User}
 }
 
 func (r *keyRun) Open(i int) (Source, error) {

@@ -20,20 +20,12 @@ type Tables interface {
 	Open(i int) (Source, error)
 }
 
-// Bounds are the user keys between which a table lies. They must not change while a Concat is in use.
+// Bounds are the user keys between which a table lies, as manifest.Bounds. They must not change while a Concat is in
+// use.
 type Bounds struct {
-	Smallest, Largest []byte
-	Upper             Upper
+	Lo, Hi    []byte // a nil Hi, and only that, is infinite
+	Exclusive bool   // keys are less than Hi
 }
-
-// Upper is the meaning of Largest.
-type Upper uint8
-
-const (
-	Inclusive Upper = iota // keys are at most Largest
-	Exclusive              // keys are less than Largest
-	Infinite               // keys have no upper bound; Largest is not used
-)
 
 // A Concat presents the tables of one run as one source. At most one table is open at a time, and none before the first
 // move.
@@ -142,14 +134,14 @@ func (c *Concat) approach(i int, back bool) bool {
 	}
 	c.where, c.at, c.back = pending, i, back
 	b := c.tables.Bounds(i)
-	c.bounded = !back || b.Upper != Infinite
+	c.bounded = !back || b.Hi != nil
 	switch {
 	case !back:
-		c.bound = ikey.Search(b.Smallest, ikey.MaxSeq)
-	case b.Upper == Exclusive:
-		c.bound = ikey.Search(b.Largest, ikey.MaxSeq)
+		c.bound = ikey.Search(b.Lo, ikey.MaxSeq)
+	case b.Exclusive:
+		c.bound = ikey.Search(b.Hi, ikey.MaxSeq)
 	default:
-		c.bound = ikey.Key{User: b.Largest}
+		c.bound = ikey.Key{User: b.Hi}
 	}
 	return true
 }

@@ -155,24 +155,24 @@ func (p *program) cut(es []entry) (tables []*table) {
 		}
 		first, last := es[0].key.User, es[n-1].key.User
 		if style&4 != 0 && bytes.Compare(end, first) < 0 {
-			add(nil, Bounds{Smallest: end, Largest: first, Upper: Exclusive})
+			add(nil, Bounds{Lo: end, Hi: first, Exclusive: true})
 			end = first
 		}
-		b := Bounds{Smallest: first, Largest: last}
+		b := Bounds{Lo: first, Hi: last}
 		if style&8 != 0 {
-			b.Smallest = end
+			b.Lo = end
 		}
 		end = append(slices.Clone(last), 0)
 		if style&16 != 0 {
-			b.Largest, b.Upper = end, Exclusive
+			b.Hi, b.Exclusive = end, true
 		}
 		if n == len(es) && style&32 != 0 {
-			b.Largest, b.Upper = nil, Infinite
+			b.Hi = nil
 		}
 		add(es[:n], b)
 		es = es[n:]
 		if len(es) == 0 && style&(32|64) == 64 {
-			add(nil, Bounds{Smallest: end, Upper: Infinite})
+			add(nil, Bounds{Lo: end})
 		}
 	}
 	return tables
@@ -296,12 +296,11 @@ func (p *program) checkOpened(name string, from ikey.Key, sought []ikey.Key) {
 	for _, o := range p.opened {
 		b := p.runs[o[0]].tables[o[1]].bounds
 		holds := func(user []byte) bool {
-			c := bytes.Compare(b.Largest, user)
-			return bytes.Compare(b.Smallest, user) <= 0 &&
-				(b.Upper == Infinite || c > 0 || c == 0 && b.Upper == Inclusive)
+			c := bytes.Compare(b.Hi, user)
+			return bytes.Compare(b.Lo, user) <= 0 && (b.Hi == nil || c > 0 || c == 0 && !b.Exclusive)
 		}
-		lo, hi := ikey.Search(b.Smallest, ikey.MaxSeq), ikey.Key{User: b.Largest}
-		if b.Upper == Exclusive {
+		lo, hi := ikey.Search(b.Lo, ikey.MaxSeq), ikey.Key{User: b.Hi}
+		if b.Exclusive {
 			hi.Trailer = 1<<64 - 1
 		}
 		switch {
@@ -309,10 +308,10 @@ func (p *program) checkOpened(name string, from ikey.Key, sought []ikey.Key) {
 		case from.User != nil && (holds(from.User) || from.Trailer == 0 && holds(append(from.User, 0))):
 		case !p.on:
 		case !p.back && ikey.Compare(lo, p.current().key) <= 0:
-		case p.back && (b.Upper == Infinite || ikey.Compare(hi, p.current().key) >= 0):
+		case p.back && (b.Hi == nil || ikey.Compare(hi, p.current().key) >= 0):
 		default:
-			p.t.Errorf("%s: table %d of run %d was opened, with bounds %q to %q (%d), from %q",
-				name, o[1], o[0], b.Smallest, b.Largest, b.Upper, from.User)
+			p.t.Errorf("%s: table %d of run %d was opened, with bounds %q to %q (exclusive: %v), from %q",
+				name, o[1], o[0], b.Lo, b.Hi, b.Exclusive, from.User)
 		}
 	}
 }

@@ -120,8 +120,8 @@ func (r *tableRun) Bounds(i int) Bounds { return r.tables[i].bounds }
 func (r *tableRun) Find(user []byte) int {
 	return sort.Search(len(r.tables), func(i int) bool {
 		b := r.tables[i].bounds
-		c := bytes.Compare(b.Largest, user)
-		return b.Upper == Infinite || c > 0 || c == 0 && b.Upper == Inclusive
+		c := bytes.Compare(b.Hi, user)
+		return b.Hi == nil || c > 0 || c == 0 && !b.Exclusive
 	})
 }
 
@@ -188,19 +188,16 @@ func parseTable(t *testing.T, s string) *table {
 	if strings.HasPrefix(s, "[") {
 		bounds, rest, _ := strings.Cut(s, " ")
 		lo, hi, _ := strings.Cut(bounds[1:], ",")
-		tab.bounds = Bounds{Smallest: []byte(lo), Largest: []byte(hi[:len(hi)-1])}
-		switch {
-		case hi == "∞)":
-			tab.bounds.Largest, tab.bounds.Upper = nil, Infinite
-		case strings.HasSuffix(hi, ")"):
-			tab.bounds.Upper = Exclusive
+		tab.bounds = Bounds{Lo: []byte(lo), Hi: []byte(hi[:len(hi)-1]), Exclusive: strings.HasSuffix(hi, ")")}
+		if hi == "∞)" {
+			tab.bounds.Hi = nil
 		}
 		tab.entries = parse(t, rest)
 		return tab
 	}
 	tab.entries = parse(t, s)
 	keys := slices.DeleteFunc(slices.Clone(tab.entries), entry.fails)
-	tab.bounds = Bounds{Smallest: keys[0].key.User, Largest: keys[len(keys)-1].key.User}
+	tab.bounds = Bounds{Lo: keys[0].key.User, Hi: keys[len(keys)-1].key.User}
 	return tab
 }
 

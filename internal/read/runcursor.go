@@ -3,7 +3,6 @@ package read
 import (
 	"bytes"
 
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
@@ -64,7 +63,7 @@ func (r *runCursor) Find(user []byte) int {
 
 // Bounds returns the bounds of a table.
 func (r *runCursor) Bounds(i int) merge.Bounds {
-	return compaction.Bounds(r.run.Tables[r.from+i].Meta)
+	return merge.Bounds(r.run.Tables[r.from+i].Meta.Bounds())
 }
 
 // Open returns a cursor over a table, always the same one. If the prefix filter excludes all keys within the cursor's
