@@ -59,22 +59,12 @@ func (s *Scheduler) install(e *manifest.Edit, c tree.Change, work Counts) error 
 			return errors.Join(err, s.forget(fresh, true))
 		}
 	}
-	if err := s.swap(e, fresh, c, work); err != nil {
-		return err
-	}
-	s.setInstalling(-1)
-	return nil
-}
-
-// swap makes readers see an edit, counts the work, and makes the filter plan of the new tree. After an error it has
-// called setInstalling(-1), which else the caller does.
-func (s *Scheduler) swap(e *manifest.Edit, fresh []*tree.Table, c tree.Change, work Counts) error {
+	s.setInstalling(1) // before readers see the new state
+	defer s.setInstalling(-1)
 	s.installMu.Lock()
 	defer s.installMu.Unlock()
-	s.setInstalling(1) // before readers see the new state
 	old, now, uncertain, err := s.Tree.Install(e, fresh, c)
 	if err != nil {
-		s.setInstalling(-1)
 		return errors.Join(err, s.forget(fresh, !uncertain)) // if it is uncertain, the manifest may name them
 	}
 	s.mu.Lock()
