@@ -28,7 +28,6 @@ type Target struct {
 	Dir     string
 	Numbers compaction.Numbers
 
-	mu   step.Mutex
 	made []string // paths of files created, or perhaps created
 }
 
@@ -39,8 +38,6 @@ func (t *Target) add() (path string, number uint64, err error) {
 		return "", 0, err
 	}
 	path = filename.Make(t.Dir, filename.Table, number)
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.made = append(t.made, path)
 	return path, number, nil
 }
