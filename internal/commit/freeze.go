@@ -111,13 +111,7 @@ func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ike
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.waitToFreeze(ctx); err != nil {
-		return err
-	}
-	if !w.empty(w.Tree.Load().Mem) {
-		w.rotate()
-	}
-	if err := w.Tree.WaitFlushed(ctx, w.lastSeq); err != nil {
+	if err := w.writeOut(ctx); err != nil {
 		return err
 	}
 	next := max(w.lastSeq+1, above)
@@ -129,6 +123,17 @@ func (w *Writer) Alone(ctx context.Context, above ikey.Seq, install func(seq ike
 		w.lastSeq = next
 	}
 	return err
+}
+
+// writeOut returns once a memtable can be frozen and everything that was written is in tables. mu is held.
+func (w *Writer) writeOut(ctx context.Context) error {
+	if err := w.waitToFreeze(ctx); err != nil {
+		return err
+	}
+	if !w.empty(w.Tree.Load().Mem) {
+		w.rotate()
+	}
+	return w.Tree.WaitFlushed(ctx, w.lastSeq)
 }
 
 // Drain freezes what is in memory and lets background work end once that is flushed. The tree must be closed, so that

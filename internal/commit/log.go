@@ -166,13 +166,11 @@ func (l *logFile) retire() *logBase {
 		defer close(b.based)
 		step.At("log: retire")
 		step.Take(l.based)
-		b.basedErr = l.basedErr
-		if err := l.w.Sync(); err != nil && b.basedErr == nil {
-			b.basedErr = l.writer.Tree.Fail(err)
+		err := errors.Join(l.w.Sync(), l.w.Close())
+		if err != nil {
+			err = l.writer.Tree.Fail(err)
 		}
-		if err := l.w.Close(); err != nil && b.basedErr == nil {
-			b.basedErr = l.writer.Tree.Fail(err)
-		}
+		b.basedErr = cmp.Or(l.basedErr, err)
 		close(l.retired)
 	})
 	return b

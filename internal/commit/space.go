@@ -72,18 +72,11 @@ func (w *Writer) fitsOnDisk(size int64, group []*commit) error {
 			}
 			return nil
 		}
-		empty := w.empty(state.Mem) // marks are in the log alone
-		if w.roomFor = 0; empty && len(state.Frozen) == 0 {
+		if w.roomFor = 0; w.empty(state.Mem) && len(state.Frozen) == 0 { // marks are in the log alone
 			return fmt.Errorf("bloomkv: %s: %w: %d bytes are free, a write of %d bytes may need %d",
 				w.Dir, vfs.ErrNoSpace, free, size, need)
 		}
-		if err := w.waitToFreeze(context.Background()); err != nil {
-			return err
-		}
-		if !empty {
-			w.rotate()
-		}
-		if err := w.Tree.WaitFlushed(context.Background(), w.lastSeq); err != nil {
+		if err := w.writeOut(context.Background()); err != nil {
 			return err
 		}
 		if w.frozen != nil {
