@@ -10,10 +10,13 @@ import (
 // ErrReadOnly.
 func (db *DB) Flush(ctx context.Context) error {
 	last, err := db.writer.Freeze(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = db.tree.WaitFlushed(ctx, last)
 	}
-	return db.work.WaitForFlush(ctx, last)
+	if err == nil {
+		err = db.work.WaitForFilters(ctx)
+	}
+	return err
 }
 
 // CompactOptions are options of [DB.Compact]. The zero value is right for most calls.

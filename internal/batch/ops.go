@@ -19,13 +19,9 @@ var errSize = fmt.Errorf("bloomkv: batch of more than %d bytes: %w", MaxSize, Er
 // Check returns an error if a "key", "value" or "mark" is longer than its limit.
 func Check(what string, b []byte, limit int) error {
 	if len(b) > limit {
-		return tooLarge(what, len(b), limit)
+		return fmt.Errorf("%s of %d bytes, want at most %d: %w", what, len(b), limit, ErrTooLarge)
 	}
 	return nil
-}
-
-func tooLarge(what string, got, limit int) error {
-	return fmt.Errorf("%s of %d bytes, want at most %d: %w", what, got, limit, ErrTooLarge)
 }
 
 // CutBound shortens a bound that is longer than any key can be. The result has the same keys before it.
@@ -49,11 +45,11 @@ func (o *Ops) Add(kind ikey.Kind, key, value []byte) {
 	switch {
 	case o.Err != nil:
 	case len(key) > MaxKey && kind != ikey.RangeDelete:
-		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("key", len(key), MaxKey))
+		o.Err = fmt.Errorf("bloomkv: %w", Check("key", key, MaxKey))
 	case len(value) > MaxMark && kind == ikey.Mark:
-		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("mark", len(value), MaxMark))
+		o.Err = fmt.Errorf("bloomkv: %w", Check("mark", value, MaxMark))
 	case len(value) > MaxNewValue:
-		o.Err = fmt.Errorf("bloomkv: %w", tooLarge("value", len(value), MaxNewValue))
+		o.Err = fmt.Errorf("bloomkv: %w", Check("value", value, MaxNewValue))
 	case RecordHeader+len(o.Bytes)+MaxOpHeader+len(key)+len(value) > MaxSize:
 		o.Err = errSize
 	default:

@@ -47,14 +47,12 @@ func last(seqs []ikey.Seq) ikey.Seq {
 	return seqs[len(seqs)-1]
 }
 
-// A Set is a reader's view of the tombstones of one source: a table's Index, or a memtable's at a moment. It is
-// immutable and safe for concurrent use. A lookup should call the concrete types: a key passed through an interface
-// escapes to the heap.
+// A Set is a cursor's view of the tombstones of one source: a table's Index, or a memtable's at a moment. It is
+// immutable and safe for concurrent use. A lookup should call Covering of the concrete types: a key passed through an
+// interface escapes to the heap.
 type Set interface {
-	// Covering returns the newest tombstone over key that a reader at seq sees, or 0.
-	Covering(key []byte, seq ikey.Seq) ikey.Seq
-	// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq. An
-	// empty lo is the least key, a nil hi is infinite. Both belong to the set.
+	// Stretch returns a range of keys [lo, hi) around key, for each of which newest is the newest tombstone over it
+	// that a reader at seq sees, or 0. An empty lo is the least key, a nil hi is infinite. Both belong to the set.
 	Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq)
 }
 

@@ -84,8 +84,8 @@ func (r *runCursor) Open(i int) (merge.Source, error) {
 	return &r.table, nil
 }
 
-// Stretch returns keys [lo, hi) around key for which newest is the result of Covering at seq. It loads a table whose
-// tombstones are not in memory. If that fails, r.err is set and the result must not be used.
+// Stretch returns keys [lo, hi) around key, and the newest tombstone over them at or below seq, or 0. It loads a table
+// whose tombstones are not in memory. If that fails, r.err is set and the result must not be used.
 func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	i := r.run.Search(key)
 	if i > 0 {
@@ -121,10 +121,4 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 		to = hi
 	}
 	return from, to, newest
-}
-
-// Covering returns the sequence of the newest tombstone over key at or below seq, or 0.
-func (r *runCursor) Covering(key []byte, seq ikey.Seq) ikey.Seq {
-	_, _, newest := r.Stretch(key, seq)
-	return newest
 }

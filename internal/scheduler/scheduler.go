@@ -11,7 +11,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/budget"
 	"github.com/bloomkv/bloomkv/internal/compaction"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/step"
@@ -161,15 +160,6 @@ func (s *Scheduler) followMemtables() {
 			}
 		}
 	}
-}
-
-// WaitForFlush returns once a memtable that was frozen with the sequence number last is durable in tables, and filters
-// follow the plan.
-func (s *Scheduler) WaitForFlush(ctx context.Context, last ikey.Seq) error {
-	if err := s.Tree.WaitFlushed(ctx, last); err != nil {
-		return err
-	}
-	return s.WaitForFilters(ctx)
 }
 
 // WaitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are

@@ -731,7 +731,7 @@ func TestCallsThatWaitForFiltersEndWithTheirContext(t *testing.T) {
 		s.setInstalling(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 2)
-		go func() { errs <- s.WaitForFlush(ctx, 0) }()
+		go func() { errs <- s.WaitForFilters(ctx) }()
 		go func() { errs <- s.Compact(ctx, nil, nil, false) }()
 		synctest.Wait()
 		if len(errs) > 0 {
@@ -748,7 +748,7 @@ func TestCallsThatWaitForFiltersEndWithTheirContext(t *testing.T) {
 				t.Errorf("got %v, want the error of the context", err)
 			}
 		}
-		if err := s.WaitForFlush(ctx, 0); err != nil {
+		if err := s.WaitForFilters(ctx); err != nil {
 			t.Errorf("there is nothing to wait for: %v", err)
 		}
 		s.Tree.Close()

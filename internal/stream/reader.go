@@ -40,7 +40,7 @@ func (in *Reader) begin(b []byte) (err error) {
 		return located(0, err)
 	}
 	var header []byte
-	err = in.part(uint64(in.prelude.header), func(payload []byte) error { //nolint:gosec // not negative
+	err = in.Table(uint64(in.prelude.header), func(payload []byte) error { //nolint:gosec // not negative
 		header = append(header, payload...)
 		return nil
 	})
@@ -66,15 +66,9 @@ func (in *Reader) Size() int64 { return in.prelude.size }
 // Offset returns the number of bytes read.
 func (in *Reader) Offset() int64 { return in.off }
 
-// Table reads the next table that travels, of the given size, and passes it to each in order, in slices that are valid
-// until each returns. It returns the error of each as it is.
-func (in *Reader) Table(size uint64, each func(payload []byte) error) error {
-	return in.part(size, each)
-}
-
 // End reads the end of the stream.
 func (in *Reader) End() error {
-	return in.part(uint64(len(end)), func(payload []byte) error {
+	return in.Table(uint64(len(end)), func(payload []byte) error {
 		if string(payload) != end {
 			return corrupt.Newf(name, in.off-int64(len(payload))-sumSize, "end %s, want %s",
 				words.Quoted(payload), words.Quoted(end))
@@ -83,9 +77,11 @@ func (in *Reader) End() error {
 	})
 }
 
-func (in *Reader) part(n uint64, each func(payload []byte) error) error {
-	for n > 0 {
-		length := min(n, frameSize)
+// Table reads the next table that travels, of the given size, and passes it to each in order, in slices that are valid
+// until each returns. It returns the error of each as it is. The other parts of a stream are read in the same way.
+func (in *Reader) Table(size uint64, each func(payload []byte) error) error {
+	for size > 0 {
+		length := min(size, frameSize)
 		if uint64(cap(in.frame)) < length+sumSize {
 			in.frame = make([]byte, length+sumSize)
 		}
@@ -101,7 +97,7 @@ func (in *Reader) part(n uint64, each func(payload []byte) error) error {
 		if err := each(payload); err != nil {
 			return err
 		}
-		n -= length
+		size -= length
 	}
 	return nil
 }
