@@ -53,7 +53,7 @@ func Check(ctx context.Context, dir string, opts CheckOptions) (CheckReport, err
 // the cache. The error joins all damage found. When ctx ends, Check stops soon and returns the error of ctx.
 func (db *DB) Check(ctx context.Context, opts CheckOptions) (report CheckReport, err error) {
 	err = db.tree.Call(ctx, func(ctx context.Context) error {
-		s, _ := db.tree.Hold() // not nil: Close waits
+		s := db.tree.Hold() // not nil: Close waits
 		defer db.tree.Release(s)
 		read, err := check.Tables(ctx, s.Version, db.tree.Files, db.tree.Domain, opts.Progress)
 		report = CheckReport(read)

@@ -153,7 +153,7 @@ type Inventory struct{ ids []stream.ID }
 func (db *DB) Inventory(ctx context.Context) (*Inventory, error) {
 	var ids []stream.ID
 	err := db.tree.Call(ctx, func(ctx context.Context) (err error) {
-		s, _ := db.tree.Hold() // not nil: Close waits
+		s := db.tree.Hold() // not nil: Close waits
 		defer db.tree.Release(s)
 		ids, err = intake.Inventory(ctx, s)
 		return err

@@ -102,7 +102,7 @@ func (db *DB) importFrom(ctx context.Context, r io.Reader, opts ImportOptions) e
 	if got := in.Header.State.Mark.Bytes; opts.Mark != nil && !bytes.Equal(got, opts.Mark) {
 		return fmt.Errorf("the export has the mark %s, want %s", words.Quoted(got), words.Quoted(opts.Mark))
 	}
-	s, _ := db.tree.Hold()   // not nil, since Close waits
+	s := db.tree.Hold()      // not nil, since Close waits
 	defer db.tree.Release(s) // keeps the tables that the stream leaves out
 	if !opts.Replace && !db.empty(s) {
 		return errNotEmpty

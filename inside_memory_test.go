@@ -75,9 +75,9 @@ func accounts(t *testing.T, r *bloomkv.Resources, open ...*bloomkv.DB) {
 	files := 0
 	for _, db := range open {
 		m := db.Metrics().Memory
-		s, release := db.Tree().Acquire()
+		s := db.Tree().Hold()
 		s.EachTable(func(_ int, t *tree.Table) { rangeDeletes += t.Reader.RangeDelBytes() })
-		release()
+		db.Tree().Release(s)
 		filters += m.Filters
 		indexes += m.Indexes
 		tables += m.Tables
@@ -324,12 +324,12 @@ func TestAStoreThatHangsStopsNoOther(t *testing.T) {
 	storetest.Settle(t, hanging)
 	other := storetest.Open(t, "other", sharing(r))
 	gate.Lock() // before filters are reduced: background work would load them again
-	s, release := hanging.Tree().Acquire()
+	s := hanging.Tree().Hold()
 	s.EachTable(func(_ int, t *tree.Table) { // so that lookups have to load
 		t.Reader.Keys.Reduce(t.Reader.Keys.Forms(1))
 	})
 	hanging.Pool().Parts.SetLimit(0)
-	release()
+	hanging.Tree().Release(s)
 	var wg sync.WaitGroup
 	tables := hanging.Tables()
 	for _, table := range tables { // more lookups than descriptors, so that most of them open a file
@@ -549,7 +549,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 			l.Lock()
 			locked = append(locked, l)
 		}
-		s, release := db.Tree().Acquire()
+		s := db.Tree().Hold()
 		s.EachTable(func(_ int, table *tree.Table) { lock(&table.Loading) })
 		lock(&db.Pool().Balancing)
 		done := make(chan time.Duration, 1)
@@ -567,7 +567,7 @@ func TestAWriterDoesNotWaitForMemoryThatItLent(t *testing.T) {
 		for _, l := range locked {
 			l.Unlock()
 		}
-		release()
+		db.Tree().Release(s)
 		if t.Failed() {
 			return
 		}

@@ -38,11 +38,11 @@ func (db *DB) Metrics() Metrics {
 		// min, since the two counters are read one after the other.
 		Hits: m.Lookups.Blocks - min(m.Lookups.BlocksRead, m.Lookups.Blocks), Misses: m.Lookups.BlocksRead,
 	}
-	s, release := db.tree.Acquire()
+	s := db.tree.Hold()
 	if s == nil {
 		return m
 	}
-	defer release()
+	defer db.tree.Release(s)
 	m.Warm, m.Settled = warm, settled
 	m.Work = workMetrics(db.work.Running())
 	m.Readers.Iterators = db.read.Cursors()
@@ -170,11 +170,11 @@ func (l *LevelMetrics) add(t *TableMetrics) {
 // Tables returns the figures of each table of the tree, newest data first, and in ascending key order within each
 // run; nil after Close. It takes time and memory in proportion to the number of tables. The caller owns the slices.
 func (db *DB) Tables() []TableMetrics {
-	s, release := db.tree.Acquire()
+	s := db.tree.Hold()
 	if s == nil {
 		return nil
 	}
-	defer release()
+	defer db.tree.Release(s)
 	plans, all := db.share.Plans(), []TableMetrics{}
 	for _, r := range s.Runs {
 		for _, t := range r.Tables {

@@ -209,11 +209,11 @@ func (b *Share) Restore(ctx context.Context) (loads bool) {
 		b.Rebalance()
 	}
 	owed := b.owed.Load() // before the state, which may not have the tables of later ones
-	s, release := b.tree.Acquire()
+	s := b.tree.Hold()
 	if s == nil {
 		return false
 	}
-	defer release()
+	defer b.tree.Release(s)
 	defer b.report()
 	if owed == b.loaded.Load() {
 		return false
@@ -254,11 +254,11 @@ func (b *Share) Restore(ctx context.Context) (loads bool) {
 // WarmUp loads tails and the headers of filters after Open, newest data first, and then the filters, so that few
 // lookups have to. It stops when ctx is done.
 func (b *Share) WarmUp(ctx context.Context) {
-	s, release := b.tree.Acquire()
+	s := b.tree.Hold()
 	if s == nil {
 		return
 	}
-	defer release()
+	defer b.tree.Release(s)
 	ranges := uint64(0) // tables with range tombstones
 	s.EachTable(func(_ int, t *tree.Table) {
 		if ctx.Err() != nil {

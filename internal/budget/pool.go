@@ -134,9 +134,9 @@ func (p *Pool) Usage() Usage {
 	u.Cached, u.Spare = blocks.Used, blocks.Spare
 	for _, b := range p.members() {
 		u.Stores++
-		if s, release := b.tree.Acquire(); s != nil {
+		if s := b.tree.Hold(); s != nil {
 			u.Memtables += s.MemtableBytes()
-			release()
+			b.tree.Release(s)
 		}
 	}
 	return u
@@ -194,11 +194,11 @@ func (p *Pool) balance() {
 	all, fits := int64(0), true
 	members := p.members() // in one order, for the division to last
 	for _, b := range members {
-		s, release := b.tree.Acquire()
+		s := b.tree.Hold()
 		if s == nil {
 			continue
 		}
-		defer release()
+		defer b.tree.Release(s)
 		states[b] = s
 		lent += b.reserved - b.need(s, now)
 		bytes, ok := b.fits(s)

@@ -85,11 +85,11 @@ func (b *Share) Lends() bool {
 	}
 	defer b.pool.rebalance()
 	defer b.pool.Balancing.Unlock()
-	s, release := b.tree.Acquire()
+	s := b.tree.Hold()
 	if s == nil {
 		return false
 	}
-	defer release()
+	defer b.tree.Release(s)
 	return max(b.water.now, b.water.before) > b.ahead(s)
 }
 

@@ -12,8 +12,8 @@ import (
 // reads no block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an
 // index.
 func (r *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
-	s, ok := r.tree.Hold()
-	if !ok {
+	s := r.tree.Hold()
+	if s == nil {
 		return 0, tree.ErrClosed
 	}
 	defer r.tree.Release(s)

@@ -139,8 +139,8 @@ func (c *Cursor) report(end []byte) {
 
 // written reports whether a key in [lo, hi) may have been written after the moment of the cursor.
 func (c *Cursor) written(lo, hi []byte) bool {
-	s, ok := c.reader.tree.Hold()
-	if !ok {
+	s := c.reader.tree.Hold()
+	if s == nil {
 		return true
 	}
 	defer c.reader.tree.Release(s)

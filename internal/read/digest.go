@@ -59,7 +59,7 @@ func (r *Reader) Rebuild(
 ) (*digest.Digest, error) {
 	mark := r.tree.Mark() // before the state, as in Digest
 	total := uint64(0)
-	if s, ok := r.tree.Hold(); ok {
+	if s := r.tree.Hold(); s != nil {
 		s.EachTable(func(_ int, t *tree.Table) { total += t.Meta.Entries })
 		r.tree.Release(s)
 	}

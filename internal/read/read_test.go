@@ -633,7 +633,7 @@ func TestRangesOfADigestAreTheUnionOfTombstones(t *testing.T) {
 
 func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 	r := newReader(t)
-	held, _ := r.tree.Hold()
+	held := r.tree.Hold()
 	r.tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
 	mem := r.tree.Load().Mem
 	mem.Hold()

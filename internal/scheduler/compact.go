@@ -271,8 +271,8 @@ func (s *Scheduler) begin() *job {
 	if j.era.Err() != nil || waits {
 		return nil
 	}
-	now, release := s.Tree.Acquire() // the choice looks at tables
-	defer release()
+	now := s.Tree.Hold() // the choice looks at tables
+	defer s.Tree.Release(now)
 	j.version = now.Version
 	shape := s.shape(now, running, false)
 	if j.call == nil || asked {
@@ -468,12 +468,12 @@ func (s *Scheduler) Settled() bool {
 		s.mu.Lock()
 		idle := len(s.calls) == 0 && len(s.running) == 0 && s.installing == 0
 		s.mu.Unlock()
-		now, release := s.Tree.Acquire()
+		now := s.Tree.Hold()
 		if now == nil {
 			return false
 		}
 		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) && !s.mayBeDue(now)
-		release()
+		s.Tree.Release(now)
 		if now == v.State { // else idle is of another state
 			return settled
 		}

@@ -182,7 +182,7 @@ func (f facts) Stale() float64 {
 // right for them. The rule of a damaged table stays unknown: a reader of the table reports the damage.
 func (s *Scheduler) readRules(ctx context.Context, lo, hi []byte) error {
 	return s.Tree.Call(ctx, func(ctx context.Context) (err error) {
-		now, _ := s.Tree.Hold() // not nil: Close waits
+		now := s.Tree.Hold() // not nil: Close waits
 		defer s.Tree.Release(now)
 		now.EachTable(func(_ int, t *tree.Table) {
 			_, known := t.Reader.PrefixRule()

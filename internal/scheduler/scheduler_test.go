@@ -595,7 +595,7 @@ func TestTheStaleShareIsThatOfItsVersion(t *testing.T) {
 			e.Added = append(e.Added, manifest.Added{Level: level, Run: table.Number, Table: table})
 		}
 		must(t, s.install(e, tree.Change{}, Counts{}))
-		now, _ := s.Tree.Hold()
+		now := s.Tree.Hold()
 		states = append(states, now)
 	}
 	for _, i := range []int{0, 1, 1, 0} {

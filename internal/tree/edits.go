@@ -74,8 +74,7 @@ func (t *Tree) Begin(s *State, seq ikey.Seq) {
 func (t *Tree) Recorded() (manifest.State, *State) {
 	t.editMu.Lock()
 	defer t.editMu.Unlock()
-	s, _ := t.Hold()
-	return t.recorded, s
+	return t.recorded, t.Hold()
 }
 
 // CheckNumbers returns an error if the file numbers are exhausted, so that no write may begin. What was written before

@@ -28,7 +28,7 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 	}
 	put("first")
 	one := tree.memory.Lent()
-	active, _ := tree.Hold()
+	active := tree.Hold()
 	first := active.Mem.Bytes()
 	if all, flush := active.MemtableBytes(), active.Unflushed(); all != first || flush != first+VersionBytes {
 		t.Errorf("one memtable: %d bytes, %d to flush, want %d and those of a version more", all, flush, first)
@@ -41,7 +41,7 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 			all, flush, first+empty, first+VersionBytes)
 	}
 	put("second")
-	frozen, _ := tree.Hold()
+	frozen := tree.Hold()
 	if all, flush := frozen.MemtableBytes(), frozen.Unflushed(); all != first+frozen.Mem.Bytes() ||
 		flush != all+2*VersionBytes {
 		t.Errorf("two memtables: %d bytes, %d to flush, want %d and those of two versions more",
@@ -66,7 +66,7 @@ func TestTheMemoryOfAMemtableStaysAsLongAsAReference(t *testing.T) {
 	}
 	tree.Release(active)
 	expect("after the last reader", 1, 1)
-	last, _ := tree.Hold()
+	last := tree.Hold()
 	if tree.End() != last {
 		t.Error("End returns another state")
 	}

@@ -118,9 +118,9 @@ func New(c Config) *Tree {
 // cached blocks must be inside a guard of t.Domain when it loads the state, or hold a reference: see Hold.
 func (t *Tree) Load() *State { return t.state.Load() }
 
-// Hold returns the current state with a reference, for long readers. Release drops the reference. Hold returns false
-// before Begin and after End.
-func (t *Tree) Hold() (*State, bool) {
+// Hold returns the current state with a reference, for long readers, or nil before Begin and after End. Release drops
+// the reference.
+func (t *Tree) Hold() *State {
 	g := t.Domain.Enter()
 	defer g.Leave()
 	s := t.state.Load()
@@ -128,7 +128,7 @@ func (t *Tree) Hold() (*State, bool) {
 	if s != nil {
 		s.Hold()
 	}
-	return s, s != nil
+	return s
 }
 
 // A Moment is a state of a tree and a sequence number that was visible in it. While the state is held, nothing that a
@@ -144,8 +144,8 @@ type Moment struct {
 // have. The error is ErrClosed.
 func (t *Tree) Now() (Moment, error) {
 	for {
-		s, ok := t.Hold()
-		if !ok {
+		s := t.Hold()
+		if s == nil {
 			return Moment{}, ErrClosed
 		}
 		step.At("tree: now")
@@ -170,13 +170,6 @@ func (t *Tree) Grown() <-chan struct{} { return t.grown }
 
 // MemtableSteps is the number of steps in which a memtable grows that writers record: see Grow.
 const MemtableSteps = 8
-
-// Acquire returns the current state with a reference, like Hold, and the function that releases it. s is nil after
-// End. Then there is nothing to release.
-func (t *Tree) Acquire() (s *State, release func()) {
-	s, _ = t.Hold()
-	return s, func() { t.Release(s) }
-}
 
 // Release drops a reference to a state. The last one also drops a reference to each table and memtable of the state. A
 // table that no state names any more is dead: see TakeDead.
