@@ -12,11 +12,11 @@ import (
 // reads no block, but may read an index. An inverted range is 0. Errors are tree.ErrClosed and those of reading an
 // index.
 func (r *Reader) ApproximateSize(lo, hi []byte) (uint64, error) {
-	s := r.tree.Hold()
+	s := r.Tree.Hold()
 	if s == nil {
 		return 0, tree.ErrClosed
 	}
-	defer r.tree.Release(s)
+	defer r.Tree.Release(s)
 	if hi != nil && bytes.Compare(lo, hi) >= 0 {
 		return 0, nil
 	}
@@ -45,7 +45,7 @@ func (r *Reader) offset(t *tree.Table, key []byte, outside bool, end uint64) (ui
 	if outside {
 		return end, nil
 	}
-	if err := r.tables.Load(t); err != nil {
+	if err := r.Tables.Load(t); err != nil {
 		return 0, err
 	}
 	return t.Reader.ApproximateOffset(key)

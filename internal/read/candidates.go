@@ -150,19 +150,19 @@ func (a *partAnswer) countNegatives(part []*tree.Run, runs uint32, n uint64) {
 // askMemory reports whether a reader at the given number may find a value for key, using only memory. It enters a guard
 // only if a filter says that a memtable may have key. After Close it returns true.
 func (r *Reader) askMemory(key []byte, at ikey.Seq, cost *lookupCost) bool {
-	s := r.tree.Load()
+	s := r.Tree.Load()
 	if s == nil {
 		return true
 	}
-	h, seq := r.Hash(key), min(at, r.tree.NewestSeq())
+	h, seq := r.Hash(key), min(at, r.Tree.NewestSeq())
 	maybe, deleted := filtered(s, key, h.Mixed, seq)
 	if deleted {
 		return false
 	}
 	if maybe {
-		guard := r.tree.Domain.Enter()
+		guard := r.Tree.Domain.Enter()
 		defer guard.Leave()
-		if s = r.tree.Load(); s == nil {
+		if s = r.Tree.Load(); s == nil {
 			return true
 		}
 		// The state may be newer than seq. A version that was dropped meanwhile has a newer one, and the filter of its
@@ -190,7 +190,7 @@ func (c *candidate) ready(
 	switch {
 	case err == nil:
 	case sstable.IsFilterDamage(err):
-		rd.tables.Damaged(c.table)
+		rd.Tables.Damaged(c.table)
 	default:
 		return false, rd.failed(err)
 	}
@@ -209,7 +209,7 @@ func (c *candidate) ready(
 func (c *candidate) load(
 	rd *Reader, key []byte, h bloomblock.Hash, seq ikey.Seq, cost *lookupCost,
 ) (search bool, err error) {
-	loads, bytes, err := rd.tables.LoadTail(c.table)
+	loads, bytes, err := rd.Tables.LoadTail(c.table)
 	cost.tailLoads += loads
 	cost.tailBytes += bytes
 	if err != nil {

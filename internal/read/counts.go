@@ -44,17 +44,10 @@ func (t *Trace) add(c *candidate, present bool, before, after sstable.Stats) {
 	})
 }
 
-// Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
-func (r *Reader) Lookups() Counts { return r.lookups.sum() }
-
-// End keeps the sums of the counters, and drops the counters, which take 128 KiB. Lookups that are still in progress
-// are not counted.
-func (r *Reader) End() { r.lookups.end() }
-
 // lookupCounts are the counters of lookups.
 type lookupCounts struct {
-	stripes atomic.Pointer[lookupStripes] // nil after end
-	final   Counts                        // set by end, before stripes
+	stripes atomic.Pointer[lookupStripes] // nil after End
+	final   Counts                        // set by End, before stripes
 }
 
 // lookupStripes are the counters, striped so that goroutines on different processors do not share a cache line.
@@ -142,7 +135,7 @@ func (l *lookupCost) counts() Counts {
 	}
 }
 
-// add counts a lookup. It returns the lookup's number in its counter, for sampled, or 0 after end.
+// add counts a lookup. It returns the lookup's number in its counter, for firstSampled, or 0 after End.
 func (c *lookupCounts) add(l *lookupCost) (number uint64) {
 	stripes := c.stripes.Load()
 	if stripes == nil {
@@ -203,8 +196,8 @@ func (s *lookupStripe) add(l *lookupCost) {
 	}
 }
 
-// sum returns the sums over all stripes.
-func (c *lookupCounts) sum() (l Counts) {
+// Lookups returns the cost of all lookups; TailLoads and TailBytes are 0.
+func (c *lookupCounts) Lookups() (l Counts) {
 	stripes := c.stripes.Load()
 	if stripes == nil {
 		return c.final
@@ -215,9 +208,10 @@ func (c *lookupCounts) sum() (l Counts) {
 	return l
 }
 
-// end keeps the sums and drops the stripes.
-func (c *lookupCounts) end() {
-	c.final = c.sum()
+// End keeps the sums of the counters, and drops the counters, which take 128 KiB. Lookups that are still in progress
+// are not counted.
+func (c *lookupCounts) End() {
+	c.final = c.Lookups()
 	c.stripes.Store(nil)
 }
 

@@ -50,7 +50,7 @@ func TestCountersAddUpToTheirLookups(t *testing.T) {
 	check := func(l *lookupCost, number uint64) {
 		lookups++
 		low := uint32(number) // the rest is the stripe
-		if got := c.sum(); got != want || low == 0 || low > 1<<20 {
+		if got := c.Lookups(); got != want || low == 0 || low > 1<<20 {
 			t.Fatalf("after lookup %d, number %d, %+v:\ngot  %+v\nwant %+v", lookups, number, *l, got, want)
 		}
 	}
@@ -64,9 +64,9 @@ func TestCountersAddUpToTheirLookups(t *testing.T) {
 	many := lookupCost{inRange: 9, probes: 7, passed: 3, searches: 4, found: 2, tableHits: 2, truePositives: 2}
 	add(many.counts(), 5, 3)
 	check(&many, c.addMany(&many, 5, 3))
-	c.end()
-	if got := c.sum(); got != want || c.add(&many) != 0 || c.addMany(&many, 2, 1) != 0 || c.sum() != want {
-		t.Errorf("after the end: %+v, want %+v and nothing counted", c.sum(), want)
+	c.End()
+	if got := c.Lookups(); got != want || c.add(&many) != 0 || c.addMany(&many, 2, 1) != 0 || c.Lookups() != want {
+		t.Errorf("after the end: %+v, want %+v and nothing counted", c.Lookups(), want)
 	}
 }
 

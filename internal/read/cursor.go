@@ -108,7 +108,7 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes)
 	s, seq, ok := r.hold(at)
 	if !ok || at.over() {
 		if ok {
-			r.tree.Release(s)
+			r.Tree.Release(s)
 		}
 		return nil, tree.ErrClosed
 	}
@@ -119,15 +119,15 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes)
 		c.own, c.seq = 1, over.seq
 	}
 	c.dead.view = deadkeys.Reader{Seq: seq, Ingests: s.Ingests}
-	c.dead.current = at.Pin == nil || r.tree.NewestSeq() == seq
+	c.dead.current = at.Pin == nil || r.Tree.NewestSeq() == seq
 	c.bounds.set(lower, upper)
-	c.prefix.ask(r.prefix, lower, upper)
+	c.prefix.ask(r.Prefix, lower, upper)
 	c.at, c.err, c.back, c.pairs.streak = fresh, nil, false, 0
 	c.open()
-	if c.opened.byN = 0; r.naming {
+	if c.opened.byN = 0; r.Naming {
 		c.opened.byN = runtime.Callers(2, c.opened.by[:])
 	}
-	r.open.add(c)
+	r.iterators.add(c)
 	return c, nil
 }
 
@@ -194,8 +194,8 @@ func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
 // Close releases the state and returns the cursor to the pool.
 func (c *Cursor) Close() error {
 	c.endWalk()
-	c.reader.open.remove(c)
-	c.reader.prefixes.add(&c.prefix.PrefixCounts)
+	c.reader.iterators.remove(c)
+	c.reader.prefixCounts.add(&c.prefix.PrefixCounts)
 	err := c.merge.Close()
 	clear(c.sources)
 	clear(c.covers)
@@ -210,7 +210,7 @@ func (c *Cursor) Close() error {
 	if cap(c.kept) > 1<<20 {
 		c.kept = []byte{} // an empty value is not nil
 	}
-	c.reader.tree.Release(c.state)
+	c.reader.Tree.Release(c.state)
 	c.reader, c.state, c.walk.over, c.value = nil, nil, nil, nil
 	cursors.Put(c)
 	return err
@@ -262,7 +262,7 @@ func (c *Cursor) Prev() bool {
 
 // closed reports whether the store was closed. If so, the cursor is at no key afterwards.
 func (c *Cursor) closed() bool {
-	if c.reader.tree.Load() != nil {
+	if c.reader.Tree.Load() != nil {
 		return false
 	}
 	c.at, c.err = broken, tree.ErrClosed

@@ -133,17 +133,17 @@ func (c *Cursor) report(end []byte) {
 	d := &c.reader.DeadKeys
 	if p := d.Open(lo, hi, c.dead.view); p != nil {
 		d.Close(p, !c.written(lo, hi))
-		c.reader.tables.Count(d.Grown())
+		c.reader.Tables.Count(d.Grown())
 	}
 }
 
 // written reports whether a key in [lo, hi) may have been written after the moment of the cursor.
 func (c *Cursor) written(lo, hi []byte) bool {
-	s := c.reader.tree.Hold()
+	s := c.reader.Tree.Hold()
 	if s == nil {
 		return true
 	}
-	defer c.reader.tree.Release(s)
+	defer c.reader.Tree.Release(s)
 	newer := slices.Concat([]*memtable.Table{s.Mem}, s.Frozen) // newest first
 	i := slices.Index(newer, c.state.Mem)
 	if i < 0 { // a later memtable may have been flushed too

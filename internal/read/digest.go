@@ -18,13 +18,13 @@ import (
 // Digest returns the digest of the newest data. A filter in it has the units that the rate of its level needs, by the
 // plan, from the file: memory may have less of it. A memtable counts as a run of level 0. Digest reads no data block.
 func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Digest, error) {
-	mark := r.tree.Mark() // before the state, which then has all writes up to it
-	now, err := r.tree.Now()
+	mark := r.Tree.Mark() // before the state, which then has all writes up to it
+	now, err := r.Tree.Now()
 	if err != nil {
 		return nil, err
 	}
 	s, seq := now.State, now.Seq
-	defer r.tree.Release(s)
+	defer r.Tree.Release(s)
 	var runs [][]*digest.Part
 	for _, m := range append([]*memtable.Table{s.Mem}, s.Frozen...) {
 		p, err := r.memtablePart(ctx, m, seq, plan.Levels[0].Rate)
@@ -57,17 +57,17 @@ func (r *Reader) Digest(ctx context.Context, plan *filterplan.Plan) (*digest.Dig
 func (r *Reader) Rebuild(
 	ctx context.Context, params bloomblock.Params, progress func(done, total uint64),
 ) (*digest.Digest, error) {
-	mark := r.tree.Mark() // before the state, as in Digest
+	mark := r.Tree.Mark() // before the state, as in Digest
 	total := uint64(0)
-	if s := r.tree.Hold(); s != nil {
+	if s := r.Tree.Hold(); s != nil {
 		s.EachTable(func(_ int, t *tree.Table) { total += t.Meta.Entries })
-		r.tree.Release(s)
+		r.Tree.Release(s)
 	}
 	c, err := r.Open(nil, nil, true, Newest, nil)
 	if err != nil {
 		return nil, err
 	}
-	b := partBuilder{hashes: bloomblock.Builder{Seed: r.seed}}
+	b := partBuilder{hashes: bloomblock.Builder{Seed: r.Seed}}
 	for ok := c.First(); ok && ctx.Err() == nil; ok = c.Next() {
 		b.add(c.Key())
 		if progress != nil && b.part.Keys%keysBetweenChecks == 0 {
@@ -87,7 +87,7 @@ func (r *Reader) Rebuild(
 }
 
 func (r *Reader) newDigest(runs [][]*digest.Part, mark batch.Mark) (*digest.Digest, error) {
-	d, err := digest.New(r.seed, runs)
+	d, err := digest.New(r.Seed, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (r *Reader) tablePart(t *tree.Table, seq ikey.Seq, maxRate float64) (*diges
 	if m.Entries == 0 {
 		maxRate = 1 // there are only range tombstones
 	}
-	filter, err := r.tables.CopyFilter(t, maxRate)
+	filter, err := r.Tables.CopyFilter(t, maxRate)
 	if err != nil {
 		return nil, r.failed(err)
 	}
@@ -152,7 +152,7 @@ func (r *Reader) tablePart(t *tree.Table, seq ikey.Seq, maxRate float64) (*diges
 func (r *Reader) memtablePart(
 	ctx context.Context, m *memtable.Table, seq ikey.Seq, rate float64,
 ) (*digest.Part, error) {
-	b := partBuilder{hashes: bloomblock.Builder{Seed: r.seed}}
+	b := partBuilder{hashes: bloomblock.Builder{Seed: r.Seed}}
 	p := &b.part
 	var c memtable.Cursor
 	c.Reset(m, seq)

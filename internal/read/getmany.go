@@ -18,7 +18,7 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 	if !ok {
 		return tree.ErrClosed
 	}
-	defer r.tree.Release(s)
+	defer r.Tree.Release(s)
 	if at.over() { // if the snapshot is closed later, the state still has what it needs
 		return tree.ErrClosed
 	}
@@ -34,7 +34,7 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 		for i := range group {
 			m.cost.part(m.keys[i].asked, m.keys[i].searched, m.keys[i].present)
 		}
-		place := r.lookups.addMany(&m.cost, len(group), m.inMemory)
+		place := r.addMany(&m.cost, len(group), m.inMemory)
 		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
 			r.sample(group[i], at.Seq)
 		}
@@ -111,7 +111,7 @@ func (m *manyLookup) find(r *Reader, s *tree.State, keys [][]byte, seq ikey.Seq)
 	if len(m.candidates) == 0 {
 		return nil
 	}
-	guard := r.tree.Domain.Enter()
+	guard := r.Tree.Domain.Enter()
 	defer guard.Leave()
 	// A round searches each key's newest candidate.
 	for {
@@ -251,14 +251,14 @@ func (k *manyKey) hold(hit *sstable.Hit) bool {
 func (k *manyKey) giveLater(
 	r *Reader, i int, key []byte, seq ikey.Seq, f func(i int, value []byte, found bool) error,
 ) error {
-	guard := r.tree.Domain.Enter()
+	guard := r.Tree.Domain.Enter()
 	var cost lookupCost
 	hit, _, err := k.later.Get(key, seq, &cost.reads)
 	if err == nil && !k.hold(&hit) {
 		k.value, err = hit.AppendValue([]byte{})
 	}
 	guard.Leave()
-	r.lookups.addMany(&cost, 0, 0)
+	r.addMany(&cost, 0, 0)
 	if err != nil {
 		return r.failed(err)
 	}

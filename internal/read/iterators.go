@@ -49,7 +49,8 @@ func (l *iterators) remove(c *Cursor) {
 	s.open = s.open[:last]
 }
 
-func (l *iterators) count() (n int) {
+// Cursors returns the number of open cursors.
+func (l *iterators) Cursors() (n int) {
 	for i := range l {
 		s := &l[i]
 		s.mu.Lock()
@@ -59,8 +60,8 @@ func (l *iterators) count() (n int) {
 	return n
 }
 
-// leaked returns the callers that opened the cursors which are still open: "file.go:12 (package.function)".
-func (l *iterators) leaked() (by []string) {
+// Leaked returns the callers that opened the cursors which are still open: "file.go:12 (package.function)".
+func (l *iterators) Leaked() (by []string) {
 	for i := range l {
 		s := &l[i]
 		s.mu.Lock()

@@ -57,7 +57,7 @@ func (r *Reader) View(key []byte, at AsOf, f func(value []byte) error) error {
 		}
 	case found:
 		l.state.Hold() // for the same reason
-		defer r.tree.Release(l.state)
+		defer r.Tree.Release(l.state)
 	}
 	l.end(r, key, at)
 	switch {
@@ -126,18 +126,18 @@ func (at AsOf) state(current *tree.State) *tree.State {
 
 // hold returns the state to read, with a reference, and the newest sequence visible in it.
 func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, bool) {
-	now, err := r.tree.Now()
+	now, err := r.Tree.Now()
 	if err != nil {
 		return nil, 0, false
 	}
-	g := r.tree.Domain.Enter()
+	g := r.Tree.Domain.Enter()
 	kept := at.state(now.State) // after the current state was loaded
 	if kept != now.State {
 		kept.Hold()
 	}
 	g.Leave()
 	if kept != now.State {
-		r.tree.Release(now.State)
+		r.Tree.Release(now.State)
 	}
 	return kept, min(now.Seq, at.Seq), true
 }
@@ -185,7 +185,7 @@ func (l *lookup) end(r *Reader, key []byte, at AsOf) {
 		l.guard.Leave()
 	}
 	l.cost.part(l.cost.reads.FilterParts, l.cost.searches, l.cost.found)
-	if r.sampled(r.lookups.add(&l.cost)) {
+	if r.firstSampled(r.lookupCounts.add(&l.cost)) == 0 {
 		r.sample(key, at.Seq)
 	}
 }
@@ -204,13 +204,13 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 	// Load the state first, then the sequence: a state older than the sequence lacks only what is newer than the call.
 	// In the other order, a compaction could have dropped the version that an older sequence needs. What a snapshot
 	// needs is kept while it is open.
-	s := r.tree.Load()
+	s := r.Tree.Load()
 	if s == nil {
 		return false, tree.ErrClosed
 	}
 	s = at.state(s)
 	step.At("get: state")
-	seq := min(at.Seq, r.tree.NewestSeq())
+	seq := min(at.Seq, r.Tree.NewestSeq())
 	maybe, deleted := filtered(s, key, h.Mixed, seq)
 	if deleted {
 		l.cost.memtableHit = true
@@ -226,13 +226,13 @@ func (l *lookup) follow(r *Reader, key []byte, at AsOf) (bool, error) {
 	step.At("get: filters")
 	// From here on, versions in memtables, files and cached blocks are used. They are released once no reader inside a
 	// guard can see them. So the state must be one that was current while this reader was inside: load it again.
-	l.guard, l.inside = r.tree.Domain.Enter(), true
-	now := r.tree.Load()
+	l.guard, l.inside = r.Tree.Domain.Enter(), true
+	now := r.Tree.Load()
 	if now == nil {
 		return false, tree.ErrClosed
 	}
 	if now = at.state(now); now != s {
-		s, seq, maybe = now, min(at.Seq, r.tree.NewestSeq()), true
+		s, seq, maybe = now, min(at.Seq, r.Tree.NewestSeq()), true
 	}
 	if maybe {
 		value, live, decided := inMemory(s, key, h.Mixed, seq)

@@ -10,13 +10,10 @@ import (
 // sampled ones is binomial.
 const samplingBits = 6
 
-// sampled reports whether a lookup is in the sample, given its number in its counter. Lookups that repeat with any
+// firstSampled returns the index of the first sampled lookup of a group, given the group's number in its counter.
+// Further ones follow in steps of sampleOf. A lookup alone is in the sample if that is 0. Lookups that repeat with any
 // period must not be sampled more often than others, so it does not choose every 64th. Multiples of an irrational
 // number would work for one goroutine, but not for lookups from many in turn. It hashes the number.
-func (r *Reader) sampled(number uint64) bool { return r.firstSampled(number) == 0 }
-
-// firstSampled returns the index of the first sampled lookup of a group, given the group's number. Further ones
-// follow in steps of sampleOf.
 func (r *Reader) firstSampled(number uint64) uint64 {
 	number *= 0x9e3779b97f4a7c15
 	number ^= number >> 32

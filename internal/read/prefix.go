@@ -58,8 +58,7 @@ func (c *prefixCounts) add(p *PrefixCounts) {
 }
 
 // Prefixes returns the counts for all closed cursors.
-func (r *Reader) Prefixes() PrefixCounts {
-	c := &r.prefixes
+func (c *prefixCounts) Prefixes() PrefixCounts {
 	return PrefixCounts{Probes: c.probes.Load(), Negatives: c.negatives.Load(), Unasked: c.unasked.Load()}
 }
 
@@ -69,7 +68,7 @@ func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
 	maybe, probed := t.Reader.MayContainPrefix(p.hash)
 	if !probed && !t.Prefixes.Known() {
-		if err := r.reader.tables.LoadPrefixes(t); err != nil {
+		if err := r.reader.Tables.LoadPrefixes(t); err != nil {
 			return false, err
 		}
 		maybe, probed = t.Reader.MayContainPrefix(p.hash)

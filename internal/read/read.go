@@ -18,22 +18,16 @@ var ErrNotFound = errors.New("bloomkv: not found")
 
 // A Reader reads one store. It is safe for concurrent use.
 type Reader struct {
-	// constant
-	tree     *tree.Tree
-	tables   Tables
-	seed     bloomblock.Seed
-	prefix   sstable.PrefixRule
-	observer Observer
-	naming   bool // cursors record who opened them, for Leaked
+	Config // constant after Init
 
 	// SamplingBits determines the sample of lookups: one in 1<<SamplingBits. Tests that count exactly set it to 0.
 	SamplingBits uint
 
 	DeadKeys deadkeys.Ranges
 
-	lookups  lookupCounts
-	prefixes prefixCounts
-	open     iterators
+	lookupCounts
+	prefixCounts
+	iterators
 }
 
 // Tables loads what lookups and cursors need of tables.
@@ -59,33 +53,27 @@ type Config struct {
 	Seed     bloomblock.Seed    // mixed into the hashes of keys
 	Prefix   sstable.PrefixRule // rule of prefix filters
 	Observer Observer
-	Naming   bool // cursors record who opened them, which costs 0.2 µs each
+	Naming   bool // cursors record who opened them, for Leaked, which costs 0.2 µs each
 }
 
 // Init initializes r. It is a method, so that r can be part of another struct.
 func (r *Reader) Init(c Config) {
-	r.tree, r.tables, r.seed, r.prefix, r.observer, r.naming = c.Tree, c.Tables, c.Seed, c.Prefix, c.Observer, c.Naming
+	r.Config = c
 	r.SamplingBits = samplingBits
-	r.lookups.stripes.Store(new(lookupStripes))
+	r.stripes.Store(new(lookupStripes))
 }
 
 // Hash returns the hash of a key, computed once for all memtables and tables of the store.
-func (r *Reader) Hash(key []byte) bloomblock.SeededHash { return r.seed.Hash(bloomblock.HashKey(key)) }
+func (r *Reader) Hash(key []byte) bloomblock.SeededHash { return r.Seed.Hash(bloomblock.HashKey(key)) }
 
 // failed returns the error of a read that failed with err, which after Close is ErrClosed. It reports damage to the
 // observer.
 func (r *Reader) failed(err error) error {
-	if errors.Is(err, tablefile.ErrClosed) || r.tree.Load() == nil {
+	if errors.Is(err, tablefile.ErrClosed) || r.Tree.Load() == nil {
 		return tree.ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {
-		r.observer.Damaged(err)
+		r.Observer.Damaged(err)
 	}
 	return err
 }
-
-// Cursors returns the number of open cursors.
-func (r *Reader) Cursors() int { return r.open.count() }
-
-// Leaked returns the callers that opened the cursors which are still open: "file.go:12 (package.function)".
-func (r *Reader) Leaked() []string { return r.open.leaked() }

@@ -138,7 +138,7 @@ func TestFirstLookupsOfACounterAreInTheSampleToo(t *testing.T) {
 	for n := range uint64(200) {
 		for stripe := range numStripes {
 			lookups++
-			if r.sampled(firstNumber(stripe) + n + 1) {
+			if r.firstSampled(firstNumber(stripe)+n+1) == 0 {
 				sampled++
 			}
 		}
@@ -154,7 +154,7 @@ func TestPeriodicLookupsAreSampledAsOthersAre(t *testing.T) {
 	for _, period := range []uint64{1, 3951, 7048, 10999, 76139, 1493734} {
 		sampled := 0
 		for n := range uint64(6400) {
-			if r.sampled(1 + n*period) {
+			if r.firstSampled(1+n*period) == 0 {
 				sampled++
 			}
 		}
@@ -186,12 +186,12 @@ func writeRun(t *testing.T, r *Reader, fsys vfs.FS, keys []int, from, to int) *t
 	params, err := bloomblock.ParamsFor(0.2)
 	must(t, err)
 	res, err := compaction.Flush(t.Context(), m.Flush(), dels, compaction.Env{
-		FS: fsys, Dir: "db", Numbers: r.tree, TableSize: 4 << 10, BlockSize: 512, Filter: params, Seed: seed,
+		FS: fsys, Dir: "db", Numbers: r.Tree, TableSize: 4 << 10, BlockSize: 512, Filter: params, Seed: seed,
 	})
 	must(t, err)
 	var tables []*tree.Table
 	for _, meta := range res.Tables {
-		table := r.tree.NewTable(meta)
+		table := r.Tree.NewTable(meta)
 		must(t, table.Reader.Load(0))
 		tables = append(tables, table)
 	}
@@ -221,11 +221,11 @@ func TestManyKeysHaveTheCandidatesOfEachAlone(t *testing.T) {
 		// One table is not loaded: neither its filter nor its range tombstones can be queried.
 		last := whole[len(whole)-1]
 		tables := slices.Clone(last.Tables)
-		tables[len(tables)/2] = r.tree.NewTable(tables[len(tables)/2].Meta)
+		tables[len(tables)/2] = r.Tree.NewTable(tables[len(tables)/2].Meta)
 		whole[len(whole)-1] = tree.NewRun(last.Level, last.ID, tables)
 		var walked, counted runCounts
 		for _, times := range []int{1, 2, 7, 20} {
-			s := &tree.State{Mem: r.tree.Load().Mem, Runs: slices.Repeat(whole, times)}
+			s := &tree.State{Mem: r.Tree.Load().Mem, Runs: slices.Repeat(whole, times)}
 			for first := 0; first < 8000; first += 61 {
 				n := 1 + first%manyKeys
 				var keys [][]byte
@@ -343,10 +343,10 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 	r, fsys := newReaderIn(t)
 	run := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0)
 	e := &manifest.Edit{LastSeq: 3, Added: []manifest.Added{{Run: run.ID, Table: run.Tables[0].Meta}}}
-	_, s, _, err := r.tree.Install(e, []*tree.Table{r.tree.NewTable(run.Tables[0].Meta)}, tree.Change{})
+	_, s, _, err := r.Tree.Install(e, []*tree.Table{r.Tree.NewTable(run.Tables[0].Meta)}, tree.Change{})
 	must(t, err)
 	plan := new(filterplan.Plan)
-	r.tables = noFilters{err: syscall.EIO}
+	r.Tables = noFilters{err: syscall.EIO}
 	prefixed := &runCursor{reader: r, run: s.Runs[0], to: 1, prefix: &prefixProbe{asking: true}}
 	if _, err := prefixed.Open(0); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a prefix filter that cannot be read: %v, want %v", err, syscall.EIO)
@@ -369,7 +369,7 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r.tables = noFilters{}
+	r.Tables = noFilters{}
 	if _, err := r.Digest(ctx, plan); !errors.Is(err, context.Canceled) {
 		t.Errorf("Digest returns %v, want that it was canceled", err)
 	}
@@ -377,7 +377,7 @@ func TestATableThatCannotBeLoadedIsAnError(t *testing.T) {
 
 func TestReadsAfterTheEndOfATreeAreRefused(t *testing.T) {
 	r := newReader(t)
-	r.tree.End()
+	r.Tree.End()
 	params, err := bloomblock.ParamsFor(0.1)
 	must(t, err)
 	for what, f := range map[string]func() error{
@@ -405,9 +405,9 @@ func TestReadsAfterTheEndOfATreeAreRefused(t *testing.T) {
 
 func TestAReadAsOfASnapshotThatIsClosedIsRefused(t *testing.T) {
 	r := newReader(t)
-	p, err := r.tree.Pin()
+	p, err := r.Tree.Pin()
 	must(t, err)
-	must(t, r.tree.Unpin(p))
+	must(t, r.Tree.Unpin(p))
 	at := AsOf{Seq: p.Seq, Pin: p}
 	_, get := r.Get(key(1), at)
 	_, open := r.Open(nil, nil, false, at, nil)
@@ -416,9 +416,9 @@ func TestAReadAsOfASnapshotThatIsClosedIsRefused(t *testing.T) {
 			t.Errorf("%s returns %v, want ErrClosed", what, err)
 		}
 	}
-	mem := r.tree.Load().Mem
+	mem := r.Tree.Load().Mem
 	mem.Hold()
-	if r.tree.End(); !mem.Release() {
+	if r.Tree.End(); !mem.Release() {
 		t.Error("the state is held")
 	}
 }
@@ -435,7 +435,7 @@ func TestDeadKeysOfAFlushedMemtableMayHaveBeenWritten(t *testing.T) {
 		}
 	}
 	put := func(i int, seq ikey.Seq) {
-		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, seq, ikey.Set, nil)
+		r.Tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, seq, ikey.Set, nil)
 	}
 	put(2, 1)
 	put(7, 2)
@@ -444,23 +444,23 @@ func TestDeadKeysOfAFlushedMemtableMayHaveBeenWritten(t *testing.T) {
 	expect("the first key was written", true)
 	c.dead.view.Seq = 3
 	expect("the first key was written before", false)
-	r.tree.Freeze(nil, 3, batch.Mark{}, 1<<16)
+	r.Tree.Freeze(nil, 3, batch.Mark{}, 1<<16)
 	expect("the memtable waits for a flush", false)
 	put(6, 4)
 	expect("the last key was written to another one", true)
 	c.dead.view.Seq = 4
-	_, _, _, err = r.tree.Install(&manifest.Edit{LastSeq: 3}, nil, tree.Change{Flushed: true})
+	_, _, _, err = r.Tree.Install(&manifest.Edit{LastSeq: 3}, nil, tree.Change{Flushed: true})
 	must(t, err)
 	expect("the memtable was flushed", true)
-	r.tree.End()
+	r.Tree.End()
 	expect("the tree has ended", true)
 	must(t, c.Close())
 }
 
 func TestLookupsThatAMemtableAnswersAreItsHits(t *testing.T) {
 	r := newReader(t)
-	r.tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Set, nil)
-	r.tree.Publish(1)
+	r.Tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Set, nil)
+	r.Tree.Publish(1)
 	must(t, r.GetMany([][]byte{key(1), key(2)}, Newest, func(int, []byte, bool) error { return nil }))
 	_, err := r.Get(key(1), Newest)
 	must(t, err)
@@ -487,10 +487,10 @@ func (l *loadable) Load(t *tree.Table) error {
 func TestACursorFailsWithoutTheTombstonesOfItsOnlyRun(t *testing.T) {
 	r, fsys := newReaderIn(t)
 	meta := writeRun(t, r, fsys, []int{1, 2, 3}, 2, 3).Tables[0].Meta
-	s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{r.tree.NewTable(meta)})}}
+	s := &tree.State{Mem: r.Tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{r.Tree.NewTable(meta)})}}
 	s.Hold()
-	r.tree.Publish(4)
-	r.tables = &loadable{first: syscall.EIO}
+	r.Tree.Publish(4)
+	r.Tables = &loadable{first: syscall.EIO}
 	c, err := r.Open(nil, nil, false, AsOf{Seq: ikey.MaxSeq, Held: s}, nil)
 	must(t, err)
 	if c.SeekGE(key(1)) || !errors.Is(c.Err(), syscall.EIO) {
@@ -504,7 +504,7 @@ func TestACursorFailsWithoutTheTombstonesOfItsOnlyRun(t *testing.T) {
 
 func TestAMemtableHasAFilterInADigest(t *testing.T) {
 	r := newReader(t)
-	mem := r.tree.Load().Mem
+	mem := r.Tree.Load().Mem
 	for i := range 100 {
 		mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
 	}
@@ -531,7 +531,7 @@ func TestAMemtableInADigestHasTheBoundsOfItsTombstonesToo(t *testing.T) {
 		{"", "c", "∞", "[c, ∞)"},
 	} {
 		r := newReader(t)
-		mem := r.tree.Load().Mem
+		mem := r.Tree.Load().Mem
 		if c.key != "" {
 			mem.Add([]byte(c.key), r.Hash([]byte(c.key)).Mixed, 1, ikey.Set, nil)
 		}
@@ -561,7 +561,7 @@ func TestAMemtableInADigestHasTheBoundsOfItsTombstonesToo(t *testing.T) {
 // TestADigestKnowsATableAgainIfItHasTheSameTombstones has the sequence of the tombstone, and the one before.
 func TestADigestKnowsATableAgainIfItHasTheSameTombstones(t *testing.T) {
 	r, fsys := newReaderIn(t)
-	r.tables = noFilters{}
+	r.Tables = noFilters{}
 	table := writeRun(t, r, fsys, []int{1, 2, 3}, 2, 3).Tables[0]
 	for seq, want := range map[ikey.Seq]uint64{3: 0, 4: table.Meta.ID} {
 		p, err := r.tablePart(table, seq, 1)
@@ -579,8 +579,8 @@ func TestADigestOfNothingIsMadeUnlessItIsCanceled(t *testing.T) {
 	r := newReader(t)
 	params, err := bloomblock.ParamsFor(0.1)
 	must(t, err)
-	r.tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Delete, nil)
-	r.tree.Publish(1)
+	r.Tree.Load().Mem.Add(key(1), r.Hash(key(1)).Mixed, 1, ikey.Delete, nil)
+	r.Tree.Publish(1)
 	for _, canceled := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
 		if canceled {
@@ -633,9 +633,9 @@ func TestRangesOfADigestAreTheUnionOfTombstones(t *testing.T) {
 
 func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 	r := newReader(t)
-	held := r.tree.Hold()
-	r.tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
-	mem := r.tree.Load().Mem
+	held := r.Tree.Hold()
+	r.Tree.Freeze(nil, 0, batch.Mark{}, 1<<16)
+	mem := r.Tree.Load().Mem
 	mem.Hold()
 	if _, err := r.Get(key(1), AsOf{Held: held}); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
@@ -643,8 +643,8 @@ func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 	must(t, r.GetMany([][]byte{key(1)}, AsOf{Held: held}, func(int, []byte, bool) error { return nil }))
 	_, err := r.Digest(t.Context(), new(filterplan.Plan))
 	must(t, err)
-	r.tree.Release(held)
-	r.tree.End()
+	r.Tree.Release(held)
+	r.Tree.End()
 	if !mem.Release() {
 		t.Error("the present state is held")
 	}
@@ -662,10 +662,10 @@ func TestTombstonesOfATableThatIsClosedAreNotMissed(t *testing.T) {
 		r, fsys := newReaderIn(t)
 		older := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0)
 		newer := writeRun(t, r, fsys, []int{0, 1, 9}, 2, 4)
-		s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{newer, older}}
+		s := &tree.State{Mem: r.Tree.Load().Mem, Runs: []*tree.Run{newer, older}}
 		s.Hold()
-		r.tree.Publish(4)
-		r.tables = &closable{}
+		r.Tree.Publish(4)
+		r.Tables = &closable{}
 		at := AsOf{Seq: ikey.MaxSeq, Held: s}
 		c, err := r.Open(nil, nil, false, at, nil)
 		must(t, err)
@@ -710,7 +710,7 @@ func TestDamageOfAFilterInItsFileIsReported(t *testing.T) {
 	for _, what := range []string{"one key", "many keys"} {
 		r, fsys := newReaderIn(t)
 		meta := writeRun(t, r, fsys, []int{1, 2, 3}, 0, 0).Tables[0].Meta
-		table := r.tree.NewTable(meta)
+		table := r.Tree.NewTable(meta)
 		b, err := vfs.ReadFile(fsys, "db/"+table.File.Name, 1<<20)
 		must(t, err)
 		for i := meta.Size - meta.TailLen - meta.FilterLen + bloomblock.HeaderSize; i < meta.Size-meta.TailLen; i++ {
@@ -720,11 +720,11 @@ func TestDamageOfAFilterInItsFileIsReported(t *testing.T) {
 		must(t, table.Reader.LoadTail())
 		table.Reader.AskInFile(true)
 		table.Ready.Store(true)
-		s := &tree.State{Mem: r.tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{table})}}
+		s := &tree.State{Mem: r.Tree.Load().Mem, Runs: []*tree.Run{tree.NewRun(0, 1, []*tree.Table{table})}}
 		s.Hold()
-		r.tree.Publish(3)
+		r.Tree.Publish(3)
 		tables, at := &reported{}, AsOf{Seq: ikey.MaxSeq, Held: s}
-		r.tables = tables
+		r.Tables = tables
 		ask := func(i int) (found bool, err error) {
 			if what == "one key" {
 				return r.Has(key(i), at)

@@ -76,7 +76,7 @@ func (r *runCursor) Open(i int) (merge.Source, error) {
 		}
 	}
 	if !t.Reader.Loaded() {
-		if err := r.reader.tables.Load(t); err != nil {
+		if err := r.reader.Tables.Load(t); err != nil {
 			return nil, err
 		}
 	}
@@ -106,7 +106,7 @@ func (r *runCursor) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ike
 	}
 	dels := t.Reader.RangeDels()
 	if dels == nil {
-		if r.err = r.reader.tables.Load(t); r.err == nil {
+		if r.err = r.reader.Tables.Load(t); r.err == nil {
 			dels, r.err = tombstonesOf(t)
 		}
 		if r.err != nil {

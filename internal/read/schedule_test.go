@@ -12,9 +12,9 @@ import (
 
 // put writes a key to the memtable and makes it visible.
 func put(r *Reader, key string) {
-	seq := r.tree.NewestSeq() + 1
-	r.tree.Load().Mem.Add([]byte(key), r.Hash([]byte(key)).Mixed, seq, ikey.Set, nil)
-	r.tree.Publish(seq)
+	seq := r.Tree.NewestSeq() + 1
+	r.Tree.Load().Mem.Add([]byte(key), r.Hash([]byte(key)).Mixed, seq, ikey.Set, nil)
+	r.Tree.Publish(seq)
 }
 
 // Memtables are replaced while a cursor begins. The state that the cursor reads has everything written up to its
@@ -24,7 +24,7 @@ func TestACursorHasAllWritesUpToItsMoment(t *testing.T) {
 		r := newReader(t)
 		put(r, "k")
 		exchange := func() {
-			r.tree.Freeze(nil, r.tree.NewestSeq(), batch.Mark{}, 1<<16)
+			r.Tree.Freeze(nil, r.Tree.NewestSeq(), batch.Mark{}, 1<<16)
 			put(r, "k")
 		}
 		exchanges := 0

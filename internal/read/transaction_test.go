@@ -14,9 +14,9 @@ import (
 func TestATransactionHasReadWhatItsCursorWalkedOver(t *testing.T) {
 	r := newReader(t)
 	for i, k := range []string{"b", "d", "f"} {
-		r.tree.Load().Mem.Add([]byte(k), r.Hash([]byte(k)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
+		r.Tree.Load().Mem.Add([]byte(k), r.Hash([]byte(k)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
 	}
-	r.tree.Publish(3)
+	r.Tree.Publish(3)
 	const end = "end" // of all keys
 	for _, tt := range []struct {
 		lower, upper string
@@ -90,10 +90,10 @@ func TestKeysThatATransactionDeletesAreNotKnownToBeDead(t *testing.T) {
 	r := newReader(t)
 	var ops []byte
 	for i := range 3 * deadkeys.Worth {
-		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
+		r.Tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), ikey.Set, nil)
 		ops = batch.AppendOp(ops, ikey.Delete, key(i), nil)
 	}
-	r.tree.Publish(3 * deadkeys.Worth)
+	r.Tree.Publish(3 * deadkeys.Worth)
 	w := &Writes{Walked: func(_, _ []byte) {}}
 	must(t, w.Add(ops))
 	for _, move := range []func(*Cursor) bool{(*Cursor).First, (*Cursor).Last} {
@@ -121,9 +121,9 @@ func TestARangeThatATransactionDeletesIsNotKnownToBeDead(t *testing.T) {
 		if i >= n && i < 2*n {
 			kind = ikey.Set
 		}
-		r.tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), kind, nil)
+		r.Tree.Load().Mem.Add(key(i), r.Hash(key(i)).Mixed, ikey.Seq(i+1), kind, nil)
 	}
-	r.tree.Publish(3 * n)
+	r.Tree.Publish(3 * n)
 	w := &Writes{Walked: func(_, _ []byte) {}}
 	must(t, w.Add(batch.AppendOp(nil, ikey.RangeDelete, key(n), key(2*n))))
 	for _, move := range []func(*Cursor) bool{
