@@ -47,9 +47,9 @@ func (db *DB) copyTo(ctx context.Context, n *newstore.Store) error {
 	began := time.Now()
 	recorded, s := db.tree.Recorded() // not nil, since Close waits
 	defer db.tree.Release(s)          // keeps its tables on the disk until then
-	f, err := n.Copy(ctx, recorded)
+	copied, err := n.Copy(ctx, recorded)
 	if err == nil {
-		db.report.checkpointMade(n.Dir(), f.Tables, f.Copied, f.Bytes, time.Since(began))
+		db.report.checkpointMade(n.Dir(), recorded.Version, copied, time.Since(began))
 	}
 	return err
 }

@@ -313,9 +313,13 @@ func (r *reporter) OrphanStays(name string, err error) {
 	r.log.Warn("an orphan was not removed", slog.String("file", name), slog.Any("error", err))
 }
 
-func (r *reporter) checkpointMade(dir string, tables, copied int, bytes uint64, took time.Duration) {
-	r.log.Info("checkpoint made", slog.String("dir", dir), slog.Int("tables", tables), slog.Uint64("bytes", bytes),
-		slog.Int("copied", copied), slog.Duration("duration", took))
+func (r *reporter) checkpointMade(dir string, v *manifest.Version, copied int, took time.Duration) {
+	bytes := uint64(0)
+	for level := range v.Levels {
+		bytes += v.Bytes(level)
+	}
+	r.log.Info("checkpoint made", slog.String("dir", dir), slog.Int("tables", v.NumTables()),
+		slog.Uint64("bytes", bytes), slog.Int("copied", copied), slog.Duration("duration", took))
 }
 
 func (r *reporter) exported(tables int, bytes int64, took time.Duration) {

@@ -178,41 +178,27 @@ func (n *Store) Abandon() error {
 	return errors.Join(errs...)
 }
 
-// Figures describe a copy.
-type Figures struct {
-	Tables int
-	Copied int    // tables among them that could not be linked
-	Bytes  uint64 // of all tables
-}
-
 // Copy makes the directory a copy of the outer store as recorded. It links the tables, or copies those that cannot be
-// linked. They must stay on the disk meanwhile. Enter must have returned nil.
-func (n *Store) Copy(ctx context.Context, recorded manifest.State) (f Figures, err error) {
+// linked, and returns the number of these. They must stay on the disk meanwhile. Enter must have returned nil.
+func (n *Store) Copy(ctx context.Context, recorded manifest.State) (copied int, err error) {
 	for _, t := range recorded.Version.Tables() {
-		copied, err := n.table(ctx, t)
+		n.Add(t.Number)
+		name := filename.Base(filename.Table, t.Number)
+		isCopy, err := LinkOrCopy(ctx, n.fs, filepath.Join(n.outer, name), filepath.Join(n.dir, name), t.Size)
 		if err != nil {
-			return f, err
+			return copied, err
 		}
-		f.Tables++
-		f.Bytes += t.Size
-		if copied {
-			f.Copied++
+		if isCopy {
+			copied++
 		}
 	}
 	if err := ctx.Err(); err != nil {
-		return f, err
+		return copied, err
 	}
-	return f, n.Create(recorded.NextFile, manifest.State{
+	return copied, n.Create(recorded.NextFile, manifest.State{
 		Version: recorded.Version, LastSeq: recorded.LastSeq, Seed: recorded.Seed, Filters: recorded.Filters,
 		Mark: recorded.Mark,
 	})
-}
-
-// table links a table of the outer store, or copies it.
-func (n *Store) table(ctx context.Context, t *manifest.Table) (copied bool, err error) {
-	name := filename.Base(filename.Table, t.Number)
-	n.Add(t.Number)
-	return LinkOrCopy(ctx, n.fs, filepath.Join(n.outer, name), filepath.Join(n.dir, name), t.Size)
 }
 
 // LinkOrCopy gives a file of the given size in bytes a second name, or copies it where that is not possible; from may

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -30,14 +29,12 @@ var (
 
 // A Dir is the directory of a store, held and locked until Close (I31, I40).
 type Dir struct {
-	FS   vfs.FS // holds the directory; nothing is changed in it any more once the lock was lost
+	FS   vfs.HeldFS // nothing is changed in the directory any more once the lock was lost
 	Lock vfs.Lock
-
-	held io.Closer
 }
 
 // Close ends it.
-func (d *Dir) Close() error { return errors.Join(d.Lock.Close(), d.held.Close()) }
+func (d *Dir) Close() error { return errors.Join(d.Lock.Close(), d.FS.Close()) }
 
 // Enter holds and locks the directory of a store. For a new store, it creates the directory, durably (I17), and
 // missing parents.
@@ -56,7 +53,7 @@ func Enter(fsys vfs.FS, dir string, mode Mode) (*Dir, error) {
 	if !mode.ReadOnly {
 		held = vfs.Guard(held, dir, lock)
 	}
-	return &Dir{FS: held, Lock: lock, held: held}, nil
+	return &Dir{FS: held, Lock: lock}, nil
 }
 
 // lookAt looks for a store in the directory. If there is none and mode permits a new one, it makes the directory.

@@ -109,7 +109,7 @@ func (l *Logs) Judge(logs []uint64) (counted int, gap, err error) {
 		case !res.Torn:
 			continue
 		default:
-			gap = corrupt.At(name, res.TornAt, fmt.Errorf("%w: %w", errShortLog, res.Reason))
+			gap = corrupt.At(name, res.End, fmt.Errorf("%w: %w", errShortLog, res.Reason))
 		}
 		return counted, gap, l.checkGap(gap, logs[counted:])
 	}

@@ -196,7 +196,7 @@ func TestTornOrDamaged(t *testing.T) {
 				t.Errorf("%d records behind, the next at %d, want %d at %d", r.Behind, r.NextAt, behind, next)
 			}
 			if r.Torn != (test.is == torn) || r.Torn != (r.Reason != nil) ||
-				r.Torn && (r.TornAt != test.at || r.End != test.at) {
+				r.Torn && r.End != test.at {
 				t.Errorf("result is %+v, want torn at %d: %v", r, test.at, test.is == torn)
 			}
 		})
@@ -236,7 +236,7 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 			switch {
 			case int64(i) < durable && !isCorrupt(err):
 				t.Errorf("byte %d bit %d: %+v, %v; want corruption", i, bit, r, err)
-			case int64(i) >= durable && (err != nil || !r.Torn || r.TornAt != durable || len(got) != len(want)-1):
+			case int64(i) >= durable && (err != nil || !r.Torn || r.End != durable || len(got) != len(want)-1):
 				t.Errorf("byte %d bit %d: %+v, %v; want torn at %d", i, bit, r, err, durable)
 			}
 		}

@@ -26,8 +26,7 @@ type Result struct {
 	// records that no promise covers.
 	Reserved int64
 
-	Torn   bool  // after the records follows something else, and no promise covers it
-	TornAt int64 // its offset, equal to End
+	Torn   bool  // after the records, at End, follows something else, and no promise covers it
 	Reason error // its defect; nil unless Torn
 
 	// Behind is the number of this log's record headers found behind a torn or damaged record, and NextAt is the offset
@@ -202,7 +201,7 @@ func (r *replay) stop(reason error) error {
 	if r.result.Promise > at {
 		return corrupt.Newf(r.name, at, "%w; a later record says it was durable up to %d", reason, r.result.Promise)
 	}
-	r.result.Torn, r.result.TornAt, r.result.Reason = true, at, reason
+	r.result.Torn, r.result.Reason = true, reason
 	return nil
 }
 

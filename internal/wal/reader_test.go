@@ -140,7 +140,7 @@ func TestALengthIsBelievedWithinTheFileOnly(t *testing.T) {
 	data = appendRecordHeader(data, RecordHeader{length: maxLength, salt: saltOf(testID)}, testNumber, offset)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	if r, err := Replay(&file{data: data}, "x", testNumber, nil); err != nil || r.TornAt != offset {
+	if r, err := Replay(&file{data: data}, "x", testNumber, nil); err != nil || !r.Torn || r.End != offset {
 		t.Fatalf("%+v, %v; want torn at %d", r, err, offset)
 	}
 	runtime.ReadMemStats(&after)
