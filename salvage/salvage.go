@@ -177,7 +177,7 @@ func lockToRead(fsys vfs.FS, dir string) (io.Closer, error) {
 	lock, err := fsys.LockShared(filepath.Join(dir, filename.LockName))
 	for _, none := range []error{fs.ErrNotExist, errors.ErrUnsupported, vfs.ErrNotRegular} {
 		if errors.Is(err, none) {
-			return recovery.Unlocked{}, nil
+			return io.NopCloser(nil), nil
 		}
 	}
 	return lock, err

@@ -30,11 +30,16 @@ var (
 // A Dir is the directory of a store, held and locked until Close (I31, I40).
 type Dir struct {
 	FS   vfs.HeldFS // nothing is changed in the directory any more once the lock was lost
-	Lock vfs.Lock
+	Lock vfs.Lock   // nil for a copy without a file LOCK that is only read
 }
 
 // Close ends it.
-func (d *Dir) Close() error { return errors.Join(d.Lock.Close(), d.FS.Close()) }
+func (d *Dir) Close() (err error) {
+	if d.Lock != nil {
+		err = d.Lock.Close()
+	}
+	return errors.Join(err, d.FS.Close())
+}
 
 // Enter holds and locks the directory of a store. For a new store, it creates the directory, durably (I17), and
 // missing parents.
@@ -82,27 +87,18 @@ func lookAt(fsys vfs.FS, dir string, mode Mode) error {
 }
 
 // takeLock takes the lock of a store. If a copy of a store that is only read has no file LOCK, it is read without a
-// lock, since creating the file would be a change: a new store has LOCK before CURRENT, which is there, so no one is
-// about to create it.
+// lock, which is then nil, since creating the file would be a change: a new store has LOCK before CURRENT, which is
+// there, so no one is about to create it.
 func takeLock(fsys vfs.FS, name string, readOnly bool) (vfs.Lock, error) {
 	if !readOnly {
 		return fsys.Lock(name)
 	}
 	lock, err := fsys.LockShared(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Unlocked{}, nil
+		return nil, nil
 	}
 	return lock, err
 }
-
-// Unlocked replaces the lock of a store without a file LOCK.
-type Unlocked struct{}
-
-// Check does nothing.
-func (Unlocked) Check() error { return nil }
-
-// Close does nothing.
-func (Unlocked) Close() error { return nil }
 
 // Found are the files that Load has found, and begun to look at.
 type Found struct {
