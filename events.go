@@ -232,7 +232,7 @@ func (r *reporter) Removed(level int, table *manifest.Table) {
 // they can be.
 const shortStall = 10 * time.Millisecond
 
-// Stalled implements commit.Observer.
+// Stalled is called by the writer.
 func (r *reporter) Stalled(stall commit.Stall) {
 	s := StallInfo{StallReason(stall.Reason), stall.Writes, stall.Duration}
 	level := slog.LevelInfo
@@ -255,7 +255,7 @@ func (r *reporter) WorkFailed(work string, attempt int, err error) {
 	tell(r.to.WorkFailed, f)
 }
 
-// Damaged implements budget.Observer. It reports damage unless that was reported before.
+// Damaged implements budget.Observer and scheduler.Observer. It reports damage unless that was reported before.
 func (r *reporter) Damaged(err error) {
 	if c, ok := errors.AsType[*CorruptionError](err); ok {
 		p := fmt.Sprint(c.File, " ", c.Offset)
@@ -291,7 +291,7 @@ func (r *reporter) Promise(p budget.Promises) {
 	tell(r.to.PromiseChanged, i)
 }
 
-// ReadOnly implements tree.Observer.
+// ReadOnly is called by the tree.
 func (r *reporter) ReadOnly(cause error) {
 	r.log.Error("read-only from now on", slog.Any("error", cause))
 	tell(r.to.ReadOnly, cause)

@@ -71,7 +71,7 @@ func open(ctx context.Context, dir string, options *Options) (*DB, error) {
 	db := &DB{dir: dir, opts: opts, opened: time.Now(), home: home, pool: pool, closed: make(chan struct{})}
 	db.report.log, db.report.to, db.report.dir = opts.Logger, opts.Events, dir
 	config := tree.Config{
-		FS: home.FS, Dir: dir, Lock: home.Lock, Observer: &db.report,
+		FS: home.FS, Dir: dir, Lock: home.Lock, Failed: db.report.ReadOnly,
 		Filters: opts.planOptions().Recorded(opts.FilterPrefix.String()),
 		Shared:  pool.Shared(home.FS, dir),
 	}
@@ -145,7 +145,7 @@ func (db *DB) recover(ctx context.Context) error {
 			MemtableSize: db.opts.MemtableSize, Env: db.work.Env(0), Observer: &db.report,
 		}
 		if !db.opts.ReadOnly {
-			r.Manifest = db.tree
+			r.Record = db.tree.Record
 		}
 		logs := found.LogsFrom(recorded.MinLog)
 		if len(logs) > 0 || recorded.Mark.Seq > 0 { // else nothing is written
@@ -190,13 +190,13 @@ func (db *DB) recover(ctx context.Context) error {
 // assemble prepares readers, writers and background work.
 func (db *DB) assemble(seed bloomblock.Seed) {
 	db.read.Init(read.Config{
-		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix.rule, Observer: &db.report,
+		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix.rule, Damaged: db.report.Damaged,
 		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
 	})
 	policy := db.opts.policy()
 	db.writer.Init(commit.Config{
 		FS: db.home.FS, Dir: db.dir, Tree: db.tree, Policy: policy, MemtableSize: db.opts.MemtableSize,
-		Seed: seed, Values: &db.read, DeadKeys: &db.read.DeadKeys, Observer: &db.report,
+		Seed: seed, Values: &db.read, DeadKeys: &db.read.DeadKeys, Stalled: db.report.Stalled,
 	})
 	work := scheduler.Config{
 		Tree: db.tree, Share: db.share, Policy: policy, Observer: &db.report, ReadOnly: db.opts.ReadOnly,

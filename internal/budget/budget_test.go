@@ -87,7 +87,7 @@ func joinWith(t *testing.T, p *Pool, keys int, memtable int64, prefix sstable.Pr
 	const number = 5
 	meta := writeTable(t, fsys, number, keys, plans, prefix)
 	tr := tree.New(tree.Config{
-		FS: fsys, Dir: "db", Observer: s.told, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		FS: fsys, Dir: "db", Failed: s.told.ReadOnly, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: p.Shared(fsys, "db"),
 	})
 	version := &manifest.Version{}

@@ -57,7 +57,7 @@ type Config struct {
 	Seed         bloomblock.Seed // of memtables
 	Values       Values
 	DeadKeys     *deadkeys.Ranges // which puts cut
-	Observer     Observer
+	Stalled      func(Stall)      // is called when writes no longer wait for background work
 }
 
 // Values looks up the present values that conditional writes depend on.
@@ -70,11 +70,6 @@ type Values interface {
 	SameRange(lower, upper []byte, a, b tree.Moment) (bool, error)
 	// Hash returns the hash of key by which memtables find it.
 	Hash(key []byte) bloomblock.SeededHash
-}
-
-// An Observer is called when writes no longer wait for background work.
-type Observer interface {
-	Stalled(s Stall)
 }
 
 // Init prepares the writer. Before its first use, Start must be called.

@@ -98,7 +98,7 @@ func newStore(t *testing.T) *store {
 	must(t, fsys.Mkdir("db"))
 	s, domain := &store{tables: map[string]string{}}, new(epoch.Domain)
 	s.Tree = tree.New(tree.Config{
-		FS: fsys, Dir: "db", Observer: s, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		FS: fsys, Dir: "db", Failed: s.ReadOnly, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: tree.Shared{
 			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
 			Parts: sstable.NewPartPool(1 << 20),
@@ -108,7 +108,7 @@ func newStore(t *testing.T) *store {
 	s.Tree.Begin(s.Tree.FirstState(nil, 1<<16), 0)
 	s.Init(Config{
 		FS: fsys, Dir: "db", Tree: s.Tree, Policy: s, MemtableSize: 1 << 16, Seed: 7,
-		Values: s, DeadKeys: new(deadkeys.Ranges), Observer: s,
+		Values: s, DeadKeys: new(deadkeys.Ranges), Stalled: s.Stalled,
 	})
 	return s
 }

@@ -43,7 +43,7 @@ func (w *Writer) stopped(s *stop) {
 	for reason := range Reason(Reasons) {
 		if waited := s.waited[reason]; waited > 0 {
 			w.stall(reason, waited)
-			w.Observer.Stalled(Stall{Reason: reason, Writes: 1, Duration: waited})
+			w.Stalled(Stall{Reason: reason, Writes: 1, Duration: waited})
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (w *Writer) slowDown(size int64) {
 	}
 	if perKiB == 0 || reason != p.spell.Reason {
 		if p.spell.Writes > 0 {
-			w.Observer.Stalled(p.spell)
+			w.Stalled(p.spell)
 		}
 		p.debt, p.spell = 0, Stall{Reason: reason}
 	}

@@ -41,19 +41,14 @@ type Tables interface {
 	Count(bytes int64)     // is called after the memory of DeadKeys has changed, by so much
 }
 
-// An Observer is called when a read finds damage.
-type Observer interface {
-	Damaged(err error)
-}
-
 // A Config holds the parameters of Init.
 type Config struct {
-	Tree     *tree.Tree
-	Tables   Tables
-	Seed     bloomblock.Seed    // mixed into the hashes of keys
-	Prefix   sstable.PrefixRule // rule of prefix filters
-	Observer Observer
-	Naming   bool // cursors record who opened them, for Leaked, which costs 0.2 µs each
+	Tree    *tree.Tree
+	Tables  Tables
+	Seed    bloomblock.Seed    // mixed into the hashes of keys
+	Prefix  sstable.PrefixRule // rule of prefix filters
+	Damaged func(err error)    // is called when a read finds damage
+	Naming  bool               // cursors record who opened them, for Leaked, which costs 0.2 µs each
 }
 
 // Init initializes r. It is a method, so that r can be part of another struct.
@@ -66,14 +61,13 @@ func (r *Reader) Init(c Config) {
 // Hash returns the hash of a key, computed once for all memtables and tables of the store.
 func (r *Reader) Hash(key []byte) bloomblock.SeededHash { return r.Seed.Hash(bloomblock.HashKey(key)) }
 
-// failed returns the error of a read that failed with err, which after Close is ErrClosed. It reports damage to the
-// observer.
+// failed returns the error of a read that failed with err, which after Close is ErrClosed. It reports damage.
 func (r *Reader) failed(err error) error {
 	if errors.Is(err, tablefile.ErrClosed) || r.Tree.Load() == nil {
 		return tree.ErrClosed
 	}
 	if errors.Is(err, corrupt.Err) {
-		r.Observer.Damaged(err)
+		r.Damaged(err)
 	}
 	return err
 }

@@ -36,10 +36,11 @@ var must = testkit.Must
 
 const seed = bloomblock.Seed(7)
 
-type observer struct{ t *testing.T }
-
-func (o observer) Damaged(err error)    { o.t.Errorf("damage: %v", err) }
-func (o observer) ReadOnly(cause error) { o.t.Errorf("read-only: %v", cause) }
+// failing returns a function that must not be called.
+func failing(t *testing.T, what string) func(error) {
+	t.Helper()
+	return func(err error) { t.Errorf("%s: %v", what, err) }
+}
 
 func newReader(t *testing.T) *Reader {
 	t.Helper()
@@ -53,7 +54,7 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	mem, domain := vfstest.NewMem(), new(epoch.Domain)
 	must(t, mem.Mkdir("db"))
 	living := tree.New(tree.Config{
-		FS: mem, Dir: "db", Observer: observer{t}, Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
+		FS: mem, Dir: "db", Failed: failing(t, "read-only"), Filters: manifest.Filters{FPR: 0.2, Ratio: 10},
 		Shared: tree.Shared{
 			Domain: domain, Files: tablefile.NewPool(8).NewDir(mem, "db", domain), Blocks: cache.New(1<<20, domain),
 			Parts: sstable.NewPartPool(1 << 20),
@@ -62,7 +63,7 @@ func newReaderIn(t *testing.T) (*Reader, vfs.FS) {
 	must(t, living.Create(1, uint64(seed)))
 	living.Begin(living.FirstState(nil, 1<<16), 0)
 	r := new(Reader)
-	r.Init(Config{Tree: living, Tables: noTables{}, Seed: seed, Observer: observer{t}})
+	r.Init(Config{Tree: living, Tables: noTables{}, Seed: seed, Damaged: failing(t, "damage")})
 	return r, mem
 }
 

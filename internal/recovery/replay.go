@@ -17,23 +17,19 @@ import (
 // crash interrupts it, it can start again (I10): logs are removed only after the manifest no longer needs them.
 type Replay struct {
 	Logs         Logs
-	Mark         batch.Mark      // of the manifest
-	Strict       bool            // a gap in the logs is an error
-	Seed         bloomblock.Seed // of memtables
-	MemtableSize int64           // bytes
-	Env          compaction.Env  // of new tables
-	Manifest     Manifest        // nil if nothing may be changed
-	Clear        func()          // if not nil, called before anything is written, once all logs are known to be intact
+	Mark         batch.Mark                 // of the manifest
+	Strict       bool                       // a gap in the logs is an error
+	Seed         bloomblock.Seed            // of memtables
+	MemtableSize int64                      // bytes
+	Env          compaction.Env             // of new tables
+	Record       func(*manifest.Edit) error // records an edit durably; nil if nothing may be changed
 	Observer     Observer
+	// Clear, if not nil, is called before anything is written, once all logs are known to be intact.
+	Clear func()
 
 	mem    *memtable.Table
 	added  []manifest.Added
-	frozen []*memtable.Table // without a manifest: full memtables, newest first
-}
-
-// A Manifest records edits durably.
-type Manifest interface {
-	Record(e *manifest.Edit) error
+	frozen []*memtable.Table // without Record: full memtables, newest first
 }
 
 // An Observer is called for what recovery does.
@@ -53,7 +49,7 @@ func skip(last ikey.Seq) ikey.Seq { return min(last+seqGap, manifest.MaxSeq) }
 
 // Replayed is the result of a replay.
 type Replayed struct {
-	Memtables []*memtable.Table // newest first; none if there is a manifest
+	Memtables []*memtable.Table // newest first; none if edits are recorded
 	Last      ikey.Seq          // the newest sequence number in use
 	Mark      batch.Mark        // the newest, of the logs or else of the manifest; none if its Seq is 0
 }
@@ -75,13 +71,13 @@ func (r *Replay) Run(ctx context.Context, logs []uint64) (Replayed, error) {
 		r.Mark = r.Logs.Newest
 	}
 	r.mem = memtable.New(nil, 0, r.MemtableSize)
-	if r.Manifest == nil {
+	if r.Record == nil {
 		err := r.read(ctx, counted)
 		return Replayed{r.frozen, r.Logs.Last, r.Mark}, err
 	}
 	// From here on files are written. The manifest must cover their numbers, so that a second recovery does not reuse
 	// them.
-	if err := r.Manifest.Record(&manifest.Edit{}); err != nil {
+	if err := r.Record(&manifest.Edit{}); err != nil {
 		return Replayed{}, err
 	}
 	if err := r.read(ctx, counted); err != nil {
@@ -101,7 +97,7 @@ func (r *Replay) install(logs []uint64) (ikey.Seq, error) {
 	e := &manifest.Edit{
 		MinLog: logs[len(logs)-1] + 1, LastSeq: skip(r.Logs.Last), NoLog: true, Mark: r.Logs.Newest, Added: r.added,
 	}
-	if err := r.Manifest.Record(e); err != nil {
+	if err := r.Record(e); err != nil {
 		return 0, err
 	}
 	var tables []*manifest.Table
@@ -143,13 +139,13 @@ func (r *Replay) makeSpace(ctx context.Context) error {
 	return r.flush(ctx)
 }
 
-// flush writes the memtable to tables, or without a manifest keeps it, and begins another.
+// flush writes the memtable to tables, or without Record keeps it, and begins another.
 func (r *Replay) flush(ctx context.Context) error {
 	if r.mem.Len() == 0 {
 		return nil
 	}
 	r.mem.Freeze()
-	if r.Manifest == nil {
+	if r.Record == nil {
 		r.frozen = slices.Insert(r.frozen, 0, r.mem)
 	} else {
 		res, err := compaction.Flush(ctx, r.mem.Flush(), r.mem.RangeDels().List(nil), r.Env)

@@ -9,7 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-// A recorder is a Manifest whose edit of a number fails.
+// A recorder is a manifest whose edit of a number fails.
 type recorder struct {
 	edits []*manifest.Edit
 	fails int
@@ -47,7 +47,7 @@ func TestAReplayStopsAtTheFirstFailure(t *testing.T) {
 		logs := s.reader(nil)
 		logs.FS = fsys
 		r := Replay{
-			Logs: *logs, MemtableSize: 1 << 20, Manifest: m, Observer: new(stays),
+			Logs: *logs, MemtableSize: 1 << 20, Record: m.Record, Observer: new(stays),
 			Env: compaction.Env{FS: fsys, Dir: "db", Numbers: new(compaction.Counter), TableSize: 1 << 20},
 		}
 		got, err := r.Run(t.Context(), s.logs)
@@ -73,7 +73,7 @@ func TestAReplayKeepsNoMoreThanItsMemtable(t *testing.T) {
 			Env: compaction.Env{FS: s.mem, Dir: "db", Numbers: new(compaction.Counter), TableSize: 1 << 20},
 		}
 		if !readOnly {
-			r.Manifest = new(recorder)
+			r.Record = new(recorder).Record
 		}
 		got, err := r.Run(t.Context(), s.logs)
 		must(t, err)

@@ -91,7 +91,7 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	plans, err := planner.First(0.01)
 	must(t, err)
 	state := tree.New(tree.Config{
-		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		FS: fsys, Dir: "db", Failed: o.ReadOnly, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: tree.Shared{
 			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
 			Parts: sstable.NewPartPool(1 << 20),

@@ -76,13 +76,8 @@ type Config struct {
 	Dir      string
 	Lock     vfs.Lock // of the directory; nil if nobody else may take it
 	Filters  manifest.Filters
-	Observer Observer
-	ReadOnly error // if not nil, the tree never takes writes, for this reason
-}
-
-// An Observer is called when a tree stops taking writes.
-type Observer interface {
-	ReadOnly(cause error)
+	Failed   func(cause error) // is called when the tree stops taking writes
+	ReadOnly error             // if not nil, the tree never takes writes, for this reason
 }
 
 // A Log is the write-ahead log of a memtable.

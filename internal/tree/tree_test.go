@@ -34,7 +34,7 @@ func newTree(t *testing.T, fsys vfs.FS) (*Tree, *observer) {
 	must(t, fsys.Mkdir("db"))
 	o, domain := new(observer), new(epoch.Domain)
 	tree := New(Config{
-		FS: fsys, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
+		FS: fsys, Dir: "db", Failed: o.ReadOnly, Filters: manifest.Filters{FPR: 0.01, Ratio: 10},
 		Shared: Shared{
 			Domain: domain, Files: tablefile.NewPool(8).NewDir(fsys, "db", domain), Blocks: cache.New(1<<20, domain),
 			Parts: sstable.NewPartPool(1 << 20),
@@ -164,7 +164,7 @@ func TestATreeWithoutAManifestIsNotCreated(t *testing.T) {
 		}
 		return nil
 	})
-	tree := New(Config{FS: full, Dir: "db", Observer: o, Filters: manifest.Filters{FPR: 0.01, Ratio: 10}})
+	tree := New(Config{FS: full, Dir: "db", Failed: o.ReadOnly, Filters: manifest.Filters{FPR: 0.01, Ratio: 10}})
 	if err := tree.Create(1, 7); !errors.Is(err, syscall.ENOSPC) || !errors.Is(tree.Writable(), ErrReadOnly) {
 		t.Errorf("%v, writes: %v", err, tree.Writable())
 	}

@@ -131,7 +131,7 @@ func (t *Tree) Fail(cause error) error {
 	failed := t.failed
 	t.mu.Unlock()
 	if first {
-		t.Observer.ReadOnly(cause)
+		t.Failed(cause)
 	}
 	return failed
 }
