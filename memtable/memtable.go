@@ -42,7 +42,7 @@ type Table struct {
 func New() *Table { return &Table{t: engine.New(nil, 0, 0), seed: bloomblock.NewSeed()} }
 
 // Put sets the value of a key. Both are copied. The error matches ErrSize, or ErrFull if the table would take more than
-// 8 GiB.
+// 4 GiB.
 func (t *Table) Put(key, value []byte) error {
 	switch n := int64(len(key)) + int64(len(value)); {
 	case len(key) > maxKey || len(value) > maxValue:
