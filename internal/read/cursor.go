@@ -105,12 +105,9 @@ var cursors = sync.Pool{New: func() any {
 // keysOnly, values are nil. In a transaction, over has its writes, which the cursor shows as they are now. The bounds
 // are copied. The error is ErrClosed.
 func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes) (*Cursor, error) {
-	s, seq, ok := r.hold(at)
-	if !ok || at.over() {
-		if ok {
-			r.Tree.Release(s)
-		}
-		return nil, tree.ErrClosed
+	s, seq, err := r.hold(at)
+	if err != nil {
+		return nil, err
 	}
 	c := cursors.Get().(*Cursor) //nolint:errcheck // the pool holds nothing else
 	c.reader, c.state, c.seq, c.keysOnly = r, s, seq, keysOnly
@@ -318,10 +315,9 @@ func (c *Cursor) seek(key []byte, back bool) bool {
 	if c.bounds.exhausts(key, back) {
 		return c.leave()
 	}
-	if c.own > 0 { // own keys may be in a known range, see skipDeleted; and what own writes delete is not dead
-		c.dead.end()
-	} else {
-		c.dead.begin(key)
+	c.dead.end()
+	if c.own == 0 { // else own keys may be in a known range, see skipDeleted; and what own writes delete is not dead
+		c.dead.from(key)
 		if _, far, ok := c.knownDead(key); ok {
 			if key = far; c.bounds.exhausts(key, back) {
 				return c.leave()

@@ -33,12 +33,6 @@ type deadRun struct {
 // end forgets the run of a move: the next one begins at the first dead key.
 func (r *deadRun) end() { r.known, r.asked, r.all = false, false, 0 }
 
-// begin begins a move at the target of a seek.
-func (r *deadRun) begin(key []byte) {
-	r.all, r.asked = 0, false
-	r.from(key)
-}
-
 // from begins a run at a key.
 func (r *deadRun) from(key []byte) {
 	r.buf = append(r.buf[:0], key[:min(len(key), batch.MaxBound)]...)

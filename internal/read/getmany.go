@@ -13,15 +13,12 @@ import (
 
 // GetMany looks up keys and calls f for each, in order: i is its index in keys, and value is valid only until f
 // returns. It stops at the first error, also of f, and returns it.
-func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, found bool) error) (err error) {
-	s, seq, ok := r.hold(at) // f may run long, so a guard is not possible
-	if !ok {
-		return tree.ErrClosed
+func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, found bool) error) error {
+	s, seq, err := r.hold(at) // f may run long, so a guard is not possible
+	if err != nil {
+		return err
 	}
 	defer r.Tree.Release(s)
-	if at.over() { // if the snapshot is closed later, the state still has what it needs
-		return tree.ErrClosed
-	}
 	m := manyLookups.Get().(*manyLookup) //nolint:errcheck // the pool holds nothing else
 	defer func() {
 		m.end() // if f has panicked
@@ -35,7 +32,7 @@ func (r *Reader) GetMany(keys [][]byte, at AsOf, f func(i int, value []byte, fou
 			m.cost.part(m.keys[i].asked, m.keys[i].searched, m.keys[i].present)
 		}
 		place := r.addMany(&m.cost, len(group), m.inMemory)
-		for i := r.firstSampled(place); i < uint64(len(group)); i += r.sampleOf() {
+		for i := r.firstSampled(place); i < uint64(len(group)); i += 1 << r.SamplingBits {
 			r.sample(group[i], at.Seq)
 		}
 		for i := 0; i < len(group) && err == nil; i++ {

@@ -124,11 +124,12 @@ func (at AsOf) state(current *tree.State) *tree.State {
 	return current
 }
 
-// hold returns the state to read, with a reference, and the newest sequence visible in it.
-func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, bool) {
+// hold returns the state to read, with a reference, and the newest sequence visible in it. The error is ErrClosed, also
+// if the snapshot was closed. If it is closed later, the state still has what it needs.
+func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, error) {
 	now, err := r.Tree.Now()
 	if err != nil {
-		return nil, 0, false
+		return nil, 0, err
 	}
 	g := r.Tree.Domain.Enter()
 	kept := at.state(now.State) // after the current state was loaded
@@ -139,7 +140,11 @@ func (r *Reader) hold(at AsOf) (*tree.State, ikey.Seq, bool) {
 	if kept != now.State {
 		r.Tree.Release(now.State)
 	}
-	return kept, min(now.Seq, at.Seq), true
+	if at.over() {
+		r.Tree.Release(kept)
+		return nil, 0, tree.ErrClosed
+	}
+	return kept, min(now.Seq, at.Seq), nil
 }
 
 // A lookup follows one key through memtables and tables. It lives on its caller's stack.
