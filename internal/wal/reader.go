@@ -64,15 +64,12 @@ func Replay(f Source, name string, number uint64, each func(payload []byte, end 
 		return Result{}, fmt.Errorf("size of %s: %w", name, err)
 	}
 	if size > MaxSize {
-		return Result{Size: size}, corrupt.At(name, MaxSize, tooLong(size))
+		return Result{Size: size}, corrupt.Newf(name, MaxSize, "%d bytes, want at most %d", size, int64(MaxSize))
 	}
 	r := &replay{f: f, name: name, number: number, result: Result{Size: size}}
 	err = r.run(each)
 	return r.result, err
 }
-
-// tooLong returns the defect of a file of that size.
-func tooLong(size int64) error { return fmt.Errorf("%d bytes, want at most %d", size, int64(MaxSize)) }
 
 type replay struct {
 	f      Source
@@ -162,17 +159,6 @@ func (r *replay) note(h RecordHeader) {
 	r.result.OlderDurable = r.result.OlderDurable || h.flags&flagOlder != 0
 }
 
-// behind counts a header at offset, unless it is the header of the record at End.
-func (r *replay) behind(offset int64) {
-	if offset == r.result.End {
-		return
-	}
-	if r.result.Behind == 0 {
-		r.result.NextAt = offset
-	}
-	r.result.Behind++
-}
-
 // stop ends the replay at End, for that reason. The rest of the log is zeros, torn or damaged.
 func (r *replay) stop(reason error) error {
 	at := r.result.End
@@ -240,7 +226,14 @@ func (r *replay) search(from int64) error {
 			}
 			o += i
 			r.note(h)
-			r.behind(base + int64(o))
+			offset := base + int64(o)
+			if offset == r.result.End { // the header of the record that is torn or damaged
+				continue
+			}
+			if r.result.Behind == 0 {
+				r.result.NextAt = offset
+			}
+			r.result.Behind++
 		}
 	}
 	return nil
