@@ -162,63 +162,40 @@ func (r *replay) note(h RecordHeader) {
 // stop ends the replay at End, for that reason. The rest of the log is zeros, torn or damaged.
 func (r *replay) stop(reason error) error {
 	at := r.result.End
-	switch {
-	case errors.Is(reason, ErrUnsupportedVersion), errors.Is(reason, ErrTooLarge):
+	if errors.Is(reason, ErrUnsupportedVersion) || errors.Is(reason, ErrTooLarge) {
 		return fmt.Errorf("%s: offset %d: %w", r.name, at, reason)
-	case !errors.Is(reason, errBroken):
-		if err := r.search(at); err != nil {
-			return err
-		}
-		return corrupt.At(r.name, at, reason)
 	}
-	if at > 0 {
-		zero, err := r.zeros(at)
-		if err != nil {
-			return err
-		}
-		if zero {
-			r.result.Reserved = r.result.Size - at
-			return nil
-		}
-	}
-	if err := r.search(at); err != nil {
+	zero, err := r.search(at)
+	switch {
+	case err != nil:
 		return err
-	}
-	if r.result.Promise > at {
+	case !errors.Is(reason, errBroken):
+		return corrupt.At(r.name, at, reason)
+	case zero && at > 0:
+		r.result.Reserved = r.result.Size - at
+		return nil
+	case r.result.Promise > at:
 		return corrupt.Newf(r.name, at, "%w; a later record says it was durable up to %d", reason, r.result.Promise)
 	}
 	r.result.Torn, r.result.Reason = true, reason
 	return nil
 }
 
-// zeros reports whether the file has only zeros from an offset on, which is less than its size. Then there is no
-// header, and no promise.
-func (r *replay) zeros(from int64) (bool, error) {
+// allZero reports whether b, which is not empty, has only zeros.
+func allZero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
+
+// search notes the promises of every header of this log from an offset on, and reports whether the file has only zeros
+// from there on. It neither skips nor checks payloads: a wrong length could hide a promise, and a header proves itself.
+// It reads each byte once.
+func (r *replay) search(from int64) (zero bool, err error) {
 	buf := make([]byte, min(scanChunk, r.result.Size-from))
-	for base := from; base < r.result.Size; base += int64(len(buf)) {
+	zero = true
+	for base := from; base < r.result.Size; {
 		buf = buf[:min(int64(len(buf)), r.result.Size-base)]
 		if err := r.read(io.NewSectionReader(r.f, base, int64(len(buf))), buf); err != nil {
 			return false, err
 		}
-		if !allZero(buf) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// allZero reports whether b, which is not empty, has only zeros.
-func allZero(b []byte) bool { return b[0] == 0 && bytes.Equal(b[1:], b[:len(b)-1]) }
-
-// search notes the promises of every header of this log from an offset on. It neither skips nor checks payloads: a
-// wrong length could hide a promise, and a header proves itself. It reads each byte once.
-func (r *replay) search(from int64) error {
-	buf := make([]byte, min(scanChunk, r.result.Size-from))
-	for base := from; r.result.Size-base >= recordHeaderSize; base += int64(len(buf)) - recordHeaderSize + 1 {
-		buf = buf[:min(int64(len(buf)), r.result.Size-base)]
-		if err := r.read(io.NewSectionReader(r.f, base, int64(len(buf))), buf); err != nil {
-			return err
-		}
+		zero = zero && allZero(buf)
 		for o := 0; ; o++ {
 			i, h := FindHeader(buf[o:], r.number, r.salt, base+int64(o))
 			if i < 0 {
@@ -235,8 +212,11 @@ func (r *replay) search(from int64) error {
 			}
 			r.result.Behind++
 		}
+		if base += int64(len(buf)); base < r.result.Size {
+			base -= recordHeaderSize - 1 // a header may begin there
+		}
 	}
-	return nil
+	return zero, nil
 }
 
 func (r *replay) read(in io.Reader, b []byte) error {
