@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 )
 
 // header returns the header of a filter without the checksum of its contents.
@@ -45,23 +46,31 @@ func (h *header) shell() (f *Filter, words []uint64) {
 	return f, words
 }
 
-// writeWords writes words to w, a chunk at a time.
-func writeWords(w io.Writer, words []uint64) (n int64, err error) {
+// A sink writes encoded sets and counts the bytes. After an error it writes nothing.
+type sink struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (s *sink) bytes(b []byte) {
+	if s.err == nil {
+		var n int
+		n, s.err = s.w.Write(b)
+		s.n += int64(n)
+	}
+}
+
+// words writes words, a chunk at a time.
+func (s *sink) words(words []uint64) {
 	buf := make([]byte, 0, min(chunk, 8*len(words)))
-	for len(words) > 0 {
-		part := words[:min(len(words), chunk/8)]
-		words = words[len(part):]
+	for part := range slices.Chunk(words, chunk/8) {
 		buf = buf[:0]
 		for _, x := range part {
 			buf = binary.LittleEndian.AppendUint64(buf, x)
 		}
-		m, err := w.Write(buf)
-		n += int64(m)
-		if err != nil {
-			return n, err
-		}
+		s.bytes(buf)
 	}
-	return n, nil
 }
 
 // A source reads encoded sets and counts the bytes.
@@ -102,6 +111,13 @@ func (s *source) bytes(n uint64, sum *uint32, each func(part []byte)) error {
 		n -= uint64(len(part))
 	}
 	return nil
+}
+
+// readFrom reads a set, and returns the bytes that this took.
+func readFrom(r io.Reader, read func(s *source) error) (int64, error) {
+	s := &source{r: r}
+	err := read(s)
+	return s.n, err
 }
 
 // unmarshal reads a set that is all of data.
@@ -154,22 +170,22 @@ func (f *Filter) WriteTo(w io.Writer) (int64, error) {
 	if len(f.units) == 0 {
 		return 0, noBits("Filter")
 	}
+	to := sink{w: w}
+	f.write(&to)
+	return to.n, to.err
+}
+
+func (f *Filter) write(to *sink) {
 	h, sum := f.header(kindFilter), crc32.New(castagnoli)
+	hashed := sink{w: sum}
 	for i := range f.units {
-		_, _ = writeWords(sum, f.units[i].words) // a hash never fails
+		hashed.words(f.units[i].words)
 	}
 	h.contents = sum.Sum32()
-	m, err := w.Write(h.append(nil))
-	n := int64(m)
+	to.bytes(h.append(nil))
 	for i := range f.units {
-		if err != nil {
-			break
-		}
-		var written int64
-		written, err = writeWords(w, f.units[i].words)
-		n += written
+		to.words(f.units[i].words)
 	}
-	return n, err
 }
 
 // AppendBinary appends the encoded filter to dst. The error matches ErrNoBits for a zero value.
@@ -184,11 +200,7 @@ func (f Filter) MarshalText() ([]byte, error) { return marshalText(f.WriteTo) }
 // ReadFrom replaces the filter by the encoded one that follows in r, and reads no further. It implements io.ReaderFrom.
 // The error is io.EOF if nothing follows, that of r if r fails, and otherwise matches ErrDamaged or ErrUnknownVersion.
 // The filter is unchanged if there is one. Memory grows with the bytes read, not with a size that they claim.
-func (f *Filter) ReadFrom(r io.Reader) (int64, error) {
-	s := &source{r: r}
-	err := f.read(s)
-	return s.n, err
-}
+func (f *Filter) ReadFrom(r io.Reader) (int64, error) { return readFrom(r, f.read) }
 
 // UnmarshalBinary replaces the filter by the encoded one. Errors are those of ReadFrom.
 func (f *Filter) UnmarshalBinary(data []byte) error { return unmarshal(data, f.read) }
@@ -243,16 +255,12 @@ func (c *Counting) WriteTo(w io.Writer) (int64, error) {
 		sum = crc32.Update(sum, castagnoli, counters)
 	}
 	h.contents = sum
-	m, err := w.Write(h.append(nil))
-	n := int64(m)
+	to := sink{w: w}
+	to.bytes(h.append(nil))
 	for _, counters := range c.counters {
-		if err != nil {
-			break
-		}
-		m, err = w.Write(counters)
-		n += int64(m)
+		to.bytes(counters)
 	}
-	return n, err
+	return to.n, to.err
 }
 
 // AppendBinary appends the encoded set to dst. The error matches ErrNoBits for a zero value.
@@ -265,11 +273,7 @@ func (c *Counting) MarshalBinary() ([]byte, error) { return c.AppendBinary(nil) 
 func (c Counting) MarshalText() ([]byte, error) { return marshalText(c.WriteTo) }
 
 // ReadFrom replaces the set by the encoded one that follows in r: see Filter.ReadFrom.
-func (c *Counting) ReadFrom(r io.Reader) (int64, error) {
-	s := &source{r: r}
-	err := c.read(s)
-	return s.n, err
-}
+func (c *Counting) ReadFrom(r io.Reader) (int64, error) { return readFrom(r, c.read) }
 
 // UnmarshalBinary replaces the set by the encoded one. Errors are those of Filter.ReadFrom.
 func (c *Counting) UnmarshalBinary(data []byte) error { return unmarshal(data, c.read) }
@@ -308,24 +312,15 @@ func (c *Counting) read(s *source) error {
 }
 
 // writeParts writes a header and filters.
-func writeParts(w io.Writer, kind uint8, o Options, parts ...[]*Filter) (int64, error) {
+func writeParts(w io.Writer, kind uint8, o Options, filters []*Filter) (int64, error) {
 	h := header{options: o, kind: kind, version: formatVersion}
-	for _, filters := range parts {
-		h.parts += uint8(len(filters)) //nolint:gosec // ≤ maxGenerations
+	h.parts = uint8(len(filters)) //nolint:gosec // ≤ maxGenerations
+	to := sink{w: w}
+	to.bytes(h.append(nil))
+	for _, f := range filters {
+		f.write(&to)
 	}
-	m, err := w.Write(h.append(nil))
-	n := int64(m)
-	for _, filters := range parts {
-		for _, f := range filters {
-			if err != nil {
-				return n, err
-			}
-			var written int64
-			written, err = f.WriteTo(w)
-			n += written
-		}
-	}
-	return n, err
+	return to.n, to.err
 }
 
 // parts reads the filters that follow a header. Each must have the options that want returns, for its index.
@@ -364,11 +359,7 @@ func (s *Scalable) MarshalBinary() ([]byte, error) { return s.AppendBinary(nil) 
 func (s Scalable) MarshalText() ([]byte, error) { return marshalText(s.WriteTo) }
 
 // ReadFrom replaces the set by the encoded one that follows in r: see Filter.ReadFrom.
-func (s *Scalable) ReadFrom(r io.Reader) (int64, error) {
-	from := &source{r: r}
-	err := s.read(from)
-	return from.n, err
-}
+func (s *Scalable) ReadFrom(r io.Reader) (int64, error) { return readFrom(r, s.read) }
 
 // UnmarshalBinary replaces the set by the encoded one. Errors are those of Filter.ReadFrom.
 func (s *Scalable) UnmarshalBinary(data []byte) error { return unmarshal(data, s.read) }
@@ -394,7 +385,8 @@ func (w *Window) WriteTo(to io.Writer) (int64, error) {
 	if len(w.generations) == 0 {
 		return 0, noBits("Window")
 	}
-	return writeParts(to, kindWindow, w.options, w.generations[w.newest+1:], w.generations[:w.newest+1])
+	oldest := w.newest + 1
+	return writeParts(to, kindWindow, w.options, slices.Concat(w.generations[oldest:], w.generations[:oldest]))
 }
 
 // AppendBinary appends the encoded window to dst. The error matches ErrNoBits for a zero value.
@@ -407,11 +399,7 @@ func (w *Window) MarshalBinary() ([]byte, error) { return w.AppendBinary(nil) }
 func (w Window) MarshalText() ([]byte, error) { return marshalText(w.WriteTo) }
 
 // ReadFrom replaces the window by the encoded one that follows in r: see Filter.ReadFrom.
-func (w *Window) ReadFrom(r io.Reader) (int64, error) {
-	s := &source{r: r}
-	err := w.read(s)
-	return s.n, err
-}
+func (w *Window) ReadFrom(r io.Reader) (int64, error) { return readFrom(r, w.read) }
 
 // UnmarshalBinary replaces the window by the encoded one. Errors are those of Filter.ReadFrom.
 func (w *Window) UnmarshalBinary(data []byte) error { return unmarshal(data, w.read) }
