@@ -1,6 +1,7 @@
 package bloomblock
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -364,14 +365,7 @@ func parseUnit(b []byte, keys uint64, ribbon bool) (UnitHeader, error) {
 	return u, nil
 }
 
-func zero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
-}
+func zero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }
 
 // shape reports whether unit i is a Ribbon unit, and which shape it has. ok is false if it is no unit at all, which a
 // header made by ParseHeader does not have.

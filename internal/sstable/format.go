@@ -15,6 +15,7 @@
 package sstable
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -347,10 +348,8 @@ func (f *footer) parseExtra(b []byte, end uint64) error {
 	if f.flags = binary.LittleEndian.Uint64(b); f.flags&^knownFlags != 0 {
 		return fmt.Errorf("%w: flags %#x, want none but %#x", ErrVersion, f.flags, uint64(knownFlags))
 	}
-	for _, c := range b[8:sealed] {
-		if c != 0 {
-			return errors.New("footer: reserved bytes are not zero")
-		}
+	if len(bytes.TrimLeft(b[8:sealed], "\x00")) > 0 {
+		return errors.New("footer: reserved bytes are not zero")
 	}
 	return nil
 }
