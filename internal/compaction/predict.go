@@ -71,18 +71,12 @@ type Samples interface {
 // Predict predicts a compaction of all of v into the last level, without snapshots. For each hash of a sample it
 // takes the time of a lookup of an absent key in all runs.
 func Predict(v *manifest.Version, samples Samples) Prediction {
-	var runs [][]*manifest.Table
-	for _, level := range v.Levels {
-		for _, r := range level {
-			for _, t := range r.Tables {
-				if t.RangeDeletes > 0 {
-					return Prediction{}
-				}
-			}
-			runs = append(runs, r.Tables)
+	for _, t := range v.Tables() {
+		if t.RangeDeletes > 0 {
+			return Prediction{}
 		}
 	}
-	return predict(runs, olderRuns{}, samples, nil)
+	return predict(runsOf(v.Levels[:]), olderRuns{}, samples, nil)
 }
 
 // Stale estimates the share of the keys of the oldest run of v that newer tables have too, which overwrite or delete
@@ -90,12 +84,7 @@ func Predict(v *manifest.Version, samples Samples) Prediction {
 // or a filter of one of all these tables.
 func Stale(v *manifest.Version, samples Samples) float64 {
 	const tables = 16
-	var runs [][]*manifest.Table
-	for _, level := range v.Levels {
-		for _, r := range level {
-			runs = append(runs, r.Tables)
-		}
-	}
+	runs := runsOf(v.Levels[:])
 	if len(runs) < 2 {
 		return 0
 	}

@@ -54,13 +54,15 @@ func below(v *manifest.Version, p *Plan) olderRuns {
 	if p.To == 0 {
 		return olderRuns{anywhere: true}
 	}
-	var o olderRuns
-	for l := p.To + 1; l < manifest.NumLevels; l++ {
-		for _, run := range v.Levels[l] {
-			o.runs = append(o.runs, run.Tables)
-		}
+	return olderRuns{runs: runsOf(v.Levels[p.To+1:])}
+}
+
+// runsOf returns the tables of each run of some levels, newest data first.
+func runsOf(levels [][]manifest.Run) (runs [][]*manifest.Table) {
+	for _, r := range slices.Concat(levels...) {
+		runs = append(runs, r.Tables)
 	}
-	return o
+	return runs
 }
 
 // clone returns a copy that advances independently of o.
