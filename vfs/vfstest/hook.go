@@ -104,35 +104,35 @@ type hookFS struct {
 	hook func(Op) error
 }
 
-func (h *hookFS) Create(name string) (vfs.File, error) {
-	if err := h.hook(Op{Kind: OpCreate, Name: name}); err != nil {
-		return nil, err
+// hooked performs an operation on one name, unless the hook fails.
+func hooked[T any](h *hookFS, kind OpKind, name string, do func(name string) (T, error)) (result T, err error) {
+	if err = h.hook(Op{Kind: kind, Name: name}); err == nil {
+		result, err = do(name)
 	}
-	f, err := h.fsys.Create(name)
-	return h.wrap(f, err, name)
+	return result, err
 }
 
-func (h *hookFS) Open(name string) (vfs.File, error) {
-	if err := h.hook(Op{Kind: OpOpen, Name: name}); err != nil {
-		return nil, err
+// change is hooked for an operation without a result.
+func (h *hookFS) change(kind OpKind, name string, do func(name string) error) error {
+	if err := h.hook(Op{Kind: kind, Name: name}); err != nil {
+		return err
 	}
-	f, err := h.fsys.Open(name)
-	return h.wrap(f, err, name)
+	return do(name)
 }
 
-func (h *hookFS) wrap(f vfs.File, err error, name string) (vfs.File, error) {
+func (h *hookFS) Create(name string) (vfs.File, error) { return h.open(OpCreate, name, h.fsys.Create) }
+
+func (h *hookFS) Open(name string) (vfs.File, error) { return h.open(OpOpen, name, h.fsys.Open) }
+
+func (h *hookFS) open(kind OpKind, name string, do func(string) (vfs.File, error)) (vfs.File, error) {
+	f, err := hooked(h, kind, name, do)
 	if err != nil {
 		return nil, err
 	}
 	return &hookFile{f, h, name}, nil
 }
 
-func (h *hookFS) Remove(name string) error {
-	if err := h.hook(Op{Kind: OpRemove, Name: name}); err != nil {
-		return err
-	}
-	return h.fsys.Remove(name)
-}
+func (h *hookFS) Remove(name string) error { return h.change(OpRemove, name, h.fsys.Remove) }
 
 func (h *hookFS) Rename(oldname, newname string) error {
 	if err := h.hook(Op{Kind: OpRename, Name: oldname, To: newname}); err != nil {
@@ -148,26 +148,11 @@ func (h *hookFS) Link(oldname, newname string) error {
 	return h.fsys.Link(oldname, newname)
 }
 
-func (h *hookFS) Mkdir(name string) error {
-	if err := h.hook(Op{Kind: OpMkdir, Name: name}); err != nil {
-		return err
-	}
-	return h.fsys.Mkdir(name)
-}
+func (h *hookFS) Mkdir(name string) error { return h.change(OpMkdir, name, h.fsys.Mkdir) }
 
-func (h *hookFS) List(dir string) ([]string, error) {
-	if err := h.hook(Op{Kind: OpList, Name: dir}); err != nil {
-		return nil, err
-	}
-	return h.fsys.List(dir)
-}
+func (h *hookFS) List(dir string) ([]string, error) { return hooked(h, OpList, dir, h.fsys.List) }
 
-func (h *hookFS) Stat(name string) (os.FileInfo, error) {
-	if err := h.hook(Op{Kind: OpStat, Name: name}); err != nil {
-		return nil, err
-	}
-	return h.fsys.Stat(name)
-}
+func (h *hookFS) Stat(name string) (os.FileInfo, error) { return hooked(h, OpStat, name, h.fsys.Stat) }
 
 // FreeSpace implements [vfs.FreeSpacer.FreeSpace].
 func (h *hookFS) FreeSpace(dir string) (uint64, error) {
@@ -175,25 +160,14 @@ func (h *hookFS) FreeSpace(dir string) (uint64, error) {
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
-	if err := h.hook(Op{Kind: OpFreeSpace, Name: dir}); err != nil {
-		return 0, err
-	}
-	return f.FreeSpace(dir)
+	return hooked(h, OpFreeSpace, dir, f.FreeSpace)
 }
 
-func (h *hookFS) SyncDir(dir string) error {
-	if err := h.hook(Op{Kind: OpSyncDir, Name: dir}); err != nil {
-		return err
-	}
-	return h.fsys.SyncDir(dir)
-}
+func (h *hookFS) SyncDir(dir string) error { return h.change(OpSyncDir, dir, h.fsys.SyncDir) }
 
 // Hold implements [vfs.Holder.Hold]: the operations in the held directory have the names that the caller passes.
 func (h *hookFS) Hold(dir string) (vfs.HeldFS, error) {
-	if err := h.hook(Op{Kind: OpHold, Name: dir}); err != nil {
-		return nil, err
-	}
-	held, err := vfs.Hold(h.fsys, dir)
+	held, err := hooked(h, OpHold, dir, func(dir string) (vfs.HeldFS, error) { return vfs.Hold(h.fsys, dir) })
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +192,7 @@ func (h *hookFS) LockShared(name string) (vfs.Lock, error) {
 }
 
 func (h *hookFS) lock(kind OpKind, name string, take func(string) (vfs.Lock, error)) (vfs.Lock, error) {
-	if err := h.hook(Op{Kind: kind, Name: name}); err != nil {
-		return nil, err
-	}
-	lock, err := take(name)
+	lock, err := hooked(h, kind, name, take)
 	if err != nil {
 		return nil, err
 	}
