@@ -201,14 +201,8 @@ func Read(r io.Reader) (*Digest, error) {
 		}
 		runs[len(runs)-1] = append(runs[len(runs)-1], p)
 	}
-	offset := headerSize + h.directory
-	for _, run := range runs {
-		for _, p := range run {
-			if err := p.readUnits(r, offset); err != nil {
-				return nil, err
-			}
-			offset += p.bytes()
-		}
+	if err := h.readUnits(r, slices.Concat(runs...)); err != nil {
+		return nil, err
 	}
 	d, err := New(h.seed, runs)
 	if err == nil {

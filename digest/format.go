@@ -322,17 +322,21 @@ func read(r io.Reader, magic string) (h header, directory []byte, err error) {
 	return h, directory, nil
 }
 
-// readUnits reads the units of a part, which begin at offset. It verifies their checksums.
-func (p *Part) readUnits(r io.Reader, offset uint64) error {
-	for _, u := range p.Header.Units {
-		b, err := readPiece(r, u.Bytes())
-		if err != nil {
+// readUnits reads the units of parts, behind the directory that h describes. It verifies their checksums.
+func (h *header) readUnits(r io.Reader, parts []*Part) error {
+	offset := headerSize + h.directory
+	for _, p := range parts {
+		for _, u := range p.Header.Units {
+			b, err := readPiece(r, u.Bytes())
+			if err != nil {
+				return located(offset, err)
+			}
+			p.Units = append(p.Units, b)
+		}
+		if err := p.init(); err != nil {
 			return located(offset, err)
 		}
-		p.Units = append(p.Units, b)
-	}
-	if err := p.init(); err != nil {
-		return located(offset, err)
+		offset += p.bytes()
 	}
 	return nil
 }

@@ -192,6 +192,7 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 		return nil, err
 	}
 	p := &Patch{seed: h.seed, base: h.base, id: h.id}
+	var parts []*Part
 	src := source{b: directory}
 	if p.mark, err = src.mark(); err != nil {
 		return nil, located(headerSize, err)
@@ -203,6 +204,7 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 		switch {
 		case flags&stays == 0:
 			s.part, err = src.part(flags)
+			parts = append(parts, s.part)
 		case flags != stays && flags != stays|beginsRun:
 			err = fmt.Errorf("flags %#x", flags)
 		default:
@@ -214,15 +216,8 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 		}
 		p.steps = append(p.steps, s)
 	}
-	offset := headerSize + h.directory
-	for _, s := range p.steps {
-		if s.part == nil {
-			continue
-		}
-		if err := s.part.readUnits(r, offset); err != nil {
-			return nil, err
-		}
-		offset += s.part.bytes()
+	if err := h.readUnits(r, parts); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
