@@ -1,6 +1,7 @@
 package filterplan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -127,15 +128,6 @@ func (l *Level) bytes(keys uint64, tables int) int64 {
 	return int64(float64(keys)*l.Params.BitsPerKey()/8) + int64(tables*each)
 }
 
-// buildLevel returns the level as which a level counts when memory is shared out for building: the keys of level 0 soon
-// lie in the last level.
-func buildLevel(level int) int {
-	if level == 0 {
-		return bottom
-	}
-	return level
-}
-
 // A Run is the size of one run of a tree.
 type Run struct {
 	Level  int
@@ -148,10 +140,11 @@ func (f Planner) ForRuns(runs []Run) (step int, fits bool) {
 	return f.within(func(p *Plan) int64 { return p.built(runs) })
 }
 
-// built returns the most memory that filters of runs take when they are built.
+// built returns the most memory that filters of runs take when they are built. Level 0 counts as the last level, in
+// which its keys soon lie.
 func (p *Plan) built(runs []Run) (sum int64) {
 	for _, r := range runs {
-		sum += p.Levels[buildLevel(r.Level)].bytes(r.Keys, r.Tables)
+		sum += p.Levels[cmp.Or(r.Level, bottom)].bytes(r.Keys, r.Tables)
 	}
 	return sum
 }
