@@ -106,14 +106,6 @@ func (o osFS) lockFile(name string, shared bool) (Lock, error) {
 	return &osLock{held: h, of: o, name: name}, nil
 }
 
-// stillNamed reports whether name still refers to file.
-func (o osFS) stillNamed(name string, file os.FileInfo) bool {
-	info, err := o.lstat(name)
-	return err == nil && os.SameFile(info, file)
-}
-
-func lockError(name string, err error) error { return &fs.PathError{Op: "lock", Path: name, Err: err} }
-
 // osLock is a held lock, or a share of one.
 type osLock struct {
 	held   *heldFile

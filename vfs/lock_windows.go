@@ -2,7 +2,6 @@ package vfs
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -25,7 +24,7 @@ func (o osFS) lockFile(name string, shared bool) (Lock, error) {
 		err = ErrLocked
 	}
 	if err != nil {
-		return nil, errors.Join(&fs.PathError{Op: "lock", Path: name, Err: err}, f.Close())
+		return nil, errors.Join(lockError(name, err), f.Close())
 	}
 	return &osLock{f, o, name}, nil
 }
@@ -40,13 +39,10 @@ type osLock struct {
 // Check implements [Lock.Check].
 func (l *osLock) Check() error {
 	held, err := l.f.Stat()
-	if err != nil {
-		return err
+	if err == nil && !l.of.stillNamed(l.name, held) {
+		err = lockError(l.name, ErrLockLost)
 	}
-	if now, err := l.of.lstat(l.name); err != nil || !os.SameFile(held, now) {
-		return &fs.PathError{Op: "lock", Path: l.name, Err: ErrLockLost}
-	}
-	return nil
+	return err
 }
 
 // Close releases the lock. The file is not removed, since another process may just have opened it.

@@ -1,16 +1,14 @@
-//go:build !unix && !windows
+//go:build !unix
 
 package vfs
 
-import (
-	"errors"
-	"os"
-)
+import "os"
 
 // openDir opens a directory for reading.
 const openDir = os.O_RDONLY
 
-// openNoFollow opens name unless it is a symbolic link.
+// openNoFollow opens name unless it is a symbolic link. It checks before opening: on Windows a handle on the link itself
+// would read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
 func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	if info, err := o.lstat(name); err == nil && !info.Mode().IsRegular() {
 		return nil, notRegular("open", name)
@@ -18,8 +16,5 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	return o.openFile(name, flag)
 }
 
-// syncDir does nothing, since these systems cannot sync a directory.
+// syncDir does nothing, since these systems cannot sync a directory. NTFS keeps its own changes of names in order.
 func (osFS) syncDir(string) error { return nil }
-
-// cannotLink reports whether err means that links are not allowed here, as opposed to other errors.
-func cannotLink(err error) bool { return errors.Is(err, errors.ErrUnsupported) }

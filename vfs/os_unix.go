@@ -5,6 +5,7 @@ package vfs
 import (
 	"errors"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,12 +55,7 @@ func flushed(d *os.File) error {
 // cannotLink reports whether an error of a link lets a copy succeed: all do but these. What refuses links, as Android
 // and many file systems do, has many errors: EXDEV, EPERM, EACCES, ENOTSUP, ENOSYS, EINVAL, EMLINK.
 func cannotLink(err error) bool {
-	for _, no := range [...]error{
+	return !slices.ContainsFunc([]error{
 		unix.EEXIST, unix.ENOENT, unix.ENOTDIR, unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO,
-	} {
-		if errors.Is(err, no) {
-			return false
-		}
-	}
-	return true
+	}, func(no error) bool { return errors.Is(err, no) })
 }

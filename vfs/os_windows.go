@@ -3,22 +3,11 @@ package vfs
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/windows"
 )
-
-// openDir opens a directory for reading.
-const openDir = os.O_RDONLY
-
-// openNoFollow opens name unless it is a symbolic link. It checks before opening, because a handle on the link itself
-// would read wrong bytes from files that the system keeps behind reparse points of its own (deduplicated ones).
-func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
-	if info, err := o.lstat(name); err == nil && !info.Mode().IsRegular() {
-		return nil, notRegular("open", name)
-	}
-	return o.openFile(name, flag)
-}
 
 // again repeats an operation on a name that was refused, for up to a second: programs that look at each new file, as
 // those against viruses do, keep it from being renamed or removed for a moment.
@@ -33,21 +22,13 @@ func again(op func() error) error {
 	}
 }
 
-// syncDir does nothing: Windows cannot sync a directory, and NTFS keeps its own changes of names in order.
-func (osFS) syncDir(string) error { return nil }
-
 // cannotLink reports whether an error of a link lets a copy succeed: all do but these.
 func cannotLink(err error) bool {
-	for _, no := range [...]error{
+	return !slices.ContainsFunc([]error{
 		windows.ERROR_ALREADY_EXISTS, windows.ERROR_FILE_EXISTS, windows.ERROR_FILE_NOT_FOUND,
 		windows.ERROR_PATH_NOT_FOUND, windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL,
 		windows.ERROR_DISK_QUOTA_EXCEEDED, windows.ERROR_WRITE_PROTECT,
-	} {
-		if errors.Is(err, no) {
-			return false
-		}
-	}
-	return true
+	}, func(no error) bool { return errors.Is(err, no) })
 }
 
 // flush flushes the file. Windows flushes only through a handle with write access, so a file opened for reading is

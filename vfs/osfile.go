@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 )
 
@@ -57,3 +58,11 @@ func (o osFS) openForLock(name string, shared bool) (*os.File, error) {
 	}
 	return o.openRegular(name, os.O_RDWR|os.O_CREATE)
 }
+
+// stillNamed reports whether name still refers to file.
+func (o osFS) stillNamed(name string, file os.FileInfo) bool {
+	info, err := o.lstat(name)
+	return err == nil && os.SameFile(info, file)
+}
+
+func lockError(name string, err error) error { return &fs.PathError{Op: "lock", Path: name, Err: err} }
