@@ -225,7 +225,7 @@ func touchedTables(db *bloomkv.DB, key []byte) (tables []bloomkv.TableTrace) {
 		}
 		t := r.Tables[i]
 		deleted := t.Reader.RangeDels().Covering(key, ikey.MaxSeq)
-		if maybe, filtered := t.Reader.MayContain(h.Hash); maybe && t.Meta.Entries > 0 {
+		if maybe, filtered := t.Reader.Keys.MayContain(h.Hash); maybe && t.Meta.Entries > 0 {
 			var st sstable.Stats
 			g := db.Tree().Domain.Enter()
 			hit, ok, err := t.Reader.Get(key, ikey.MaxSeq, &st)

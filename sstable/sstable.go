@@ -143,7 +143,7 @@ func (r *Reader) Get(key []byte) (v Version, found bool, err error) {
 	if err := r.r.Load(0); err != nil {
 		return Version{}, false, err
 	}
-	if maybe, _ := r.r.MayContain(bloomblock.HashKey(key)); !maybe {
+	if maybe, _ := r.r.Keys.MayContain(bloomblock.HashKey(key)); !maybe {
 		return Version{}, false, nil
 	}
 	g := r.r.Enter()

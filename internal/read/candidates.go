@@ -226,7 +226,7 @@ func (c *candidate) load(
 	if c.table.Meta.Entries == 0 || c.probed {
 		return c.table.Meta.Entries > 0, nil
 	}
-	maybe, probed := r.MayContain(h)
+	maybe, probed := r.Keys.MayContain(h)
 	c.probed = probed && maybe
 	cost.probes += uint64(bit(probed))
 	cost.passed += uint64(bit(c.probed))

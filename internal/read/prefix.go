@@ -66,12 +66,12 @@ func (c *prefixCounts) Prefixes() PrefixCounts {
 // filter if that is not loaded yet.
 func (r *runCursor) without(t *tree.Table) (bool, error) {
 	p := r.prefix
-	maybe, probed := t.Reader.MayContainPrefix(p.hash)
+	maybe, probed := t.Reader.Prefixes.MayContain(p.hash)
 	if !probed && !t.Prefixes.Known() {
 		if err := r.reader.Tables.LoadPrefixes(t); err != nil {
 			return false, err
 		}
-		maybe, probed = t.Reader.MayContainPrefix(p.hash)
+		maybe, probed = t.Reader.Prefixes.MayContain(p.hash)
 	}
 	if !probed {
 		p.Unasked++

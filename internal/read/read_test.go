@@ -286,7 +286,7 @@ func (c *runCounts) add(s *tree.State, key []byte, h bloomblock.Hash) {
 		if i < 0 {
 			continue
 		}
-		maybe, probed := r.Readers[i].MayContain(h)
+		maybe, probed := r.Readers[i].Keys.MayContain(h)
 		c.inRange++
 		c.probes += uint64(bit(probed))
 		c.negatives += uint64(bit(probed && !maybe))

@@ -116,7 +116,7 @@ func benchGet(b *testing.B, s *benchStore, absent, filter bool) {
 		k := benchKey(rng.Uint64N(benchKeys), absent)
 		r := s.table(k[:])
 		if filter {
-			if maybe, _ := r.MayContain(bloomblock.HashKey(k[:])); !maybe {
+			if maybe, _ := r.Keys.MayContain(bloomblock.HashKey(k[:])); !maybe {
 				return false
 			}
 		}

@@ -86,10 +86,10 @@ func mustBeHonest(t *testing.T, what string, file []byte, info Info, kvs []kv, d
 		t.Fatalf("%s: range deletes %v, want %v", what, got, dels)
 	}
 	for _, v := range kvs {
-		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+		if maybe, _ := r.Keys.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("%s: the filter denies %q", what, v.key)
 		}
-		if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
+		if maybe, _ := r.Prefixes.MayContain(bloomblock.HashKey(smallRule.Of([]byte(v.key)))); !maybe {
 			t.Fatalf("%s: the prefix filter denies the prefix of %q", what, v.key)
 		}
 		if got, ok, err := get(r, v.key, v.t.Seq()); err != nil {
@@ -303,7 +303,7 @@ func TestNoFlippedBitOfAFilterDeniesAKey(t *testing.T) {
 				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
 			}
 			for _, v := range kvs {
-				if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+				if maybe, _ := r.Keys.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 					t.Fatalf("bit %d: the filter denies %q", i, v.key)
 				}
 			}

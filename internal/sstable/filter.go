@@ -350,8 +350,10 @@ type FilterCopy struct {
 	Damage error    // of the filter; the damaged unit and those after it are left out
 }
 
-// mayContain asks the filter in memory, if there is one.
-func (k *TableFilter) mayContain(h bloomblock.Hash) (maybe, probed bool) {
+// MayContain asks the filter in memory. If maybe is false, the table has no version of the key, or no key with the
+// prefix. If probed is false, there was no filter to ask: none was built, none is loaded, or it is damaged. It does no
+// I/O.
+func (k *TableFilter) MayContain(h bloomblock.Hash) (maybe, probed bool) {
 	f := k.filter.Load()
 	if f == nil {
 		return true, false
@@ -373,13 +375,4 @@ func (r *Reader) FalsePositiveRate() float64 {
 		return f.FalsePositiveRate()
 	}
 	return 1
-}
-
-// MayContain asks the filter of keys. If maybe is false, the table has no version of the key. If probed is false, there
-// was no filter to ask: none was built, none is loaded, or it is damaged. It does no I/O.
-func (r *Reader) MayContain(h bloomblock.Hash) (maybe, probed bool) { return r.Keys.mayContain(h) }
-
-// MayContainPrefix asks the prefix filter for the hash of a prefix by the rule of KnowPrefixes, as MayContain does.
-func (r *Reader) MayContainPrefix(h bloomblock.Hash) (maybe, probed bool) {
-	return r.Prefixes.mayContain(h)
 }

@@ -49,7 +49,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 			c.units > 0 && s.Form.Rate > max(c.rate, 0.0001) {
 			t.Fatalf("Load(%v): %+v, want %d units", c.rate, s, c.units)
 		}
-		if _, probed := r.MayContain(1); probed != (c.units > 0) {
+		if _, probed := r.Keys.MayContain(1); probed != (c.units > 0) {
 			t.Fatalf("Load(%v): probed %v", c.rate, probed)
 		}
 	}
@@ -63,7 +63,7 @@ func TestLoadTakesAsManyUnitsAsTheRateNeeds(t *testing.T) {
 			t.Fatalf("%d bytes, %v after loading form %+v", r.Keys.Bytes(), err, form)
 		}
 		for _, v := range kvs {
-			if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+			if maybe, _ := r.Keys.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 				t.Fatalf("form %+v denies %q", form, v.key)
 			}
 		}

@@ -9,7 +9,7 @@
 //
 // Every byte that an answer depends on is covered by a checksum, which is verified before the byte is used and which
 // includes the byte's position (table, kind of block, offset). Damage is an error matching corrupt.Err. A damaged
-// filter is not an error: lookups go on without it, and [Reader.FilterState] reports it.
+// filter is not an error: lookups go on without it, and [TableFilter.State] reports it.
 //
 // Package sstable at the top of the module is a small face of this one for programs outside.
 package sstable

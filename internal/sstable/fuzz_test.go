@@ -267,7 +267,7 @@ func mustNotPanic(t *testing.T, file []byte, key string) {
 	}
 	honest(r.Load(0))
 	honest(r.LoadPrefixes(smallRule, 0))
-	_, _ = r.MayContainPrefix(bloomblock.HashKey([]byte(key)))
+	_, _ = r.Prefixes.MayContain(bloomblock.HashKey([]byte(key)))
 	_, _, err = get(r, key, 5)
 	honest(err)
 	for _, o := range []IterOptions{{}, {Bypass: true}} {

@@ -104,7 +104,7 @@ func TestACachedLookupAllocatesNothing(t *testing.T) {
 				var st Stats
 				_, ok, err := r.Get(key, 9, &st)
 				_, ok2, err2 := r.Get(other, 9, &st)
-				maybe, _ := r.MayContain(h)
+				maybe, _ := r.Keys.MayContain(h)
 				g.Leave()
 				if !ok || err != nil || ok2 || err2 != nil || !maybe {
 					t.Fatal(ok, err, ok2, err2, maybe)

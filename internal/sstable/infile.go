@@ -50,7 +50,7 @@ func (r *Reader) AskInFile(ask bool) {
 // AskFile asks the filter of keys in the file, if AskInFile says so. False is certain: the table has no version of the
 // key. asked reports whether the file has answered. The caller is inside a guard of the domain. AskFile allocates
 // nothing once the checksums of the filter's pages were read. An error is one of the file, or damage of the filter, see
-// IsFilterDamage: then the answer is maybe, FilterState says so, and the filter is not asked again.
+// IsFilterDamage: then the answer is maybe, Keys.State says so, and the filter is not asked again.
 func (r *Reader) AskFile(h bloomblock.Hash, st *Stats) (maybe, asked bool, err error) {
 	f := r.Keys.file.Load()
 	if f == nil {

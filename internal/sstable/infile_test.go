@@ -121,7 +121,7 @@ func TestUnitsInMemoryAreNotAskedInTheFile(t *testing.T) {
 			passed, asked := 0, uint64(0)
 			for i := range uint64(100_000) {
 				h := bloomblock.Hash(i * 0x9e3779b97f4a7c15)
-				if maybe, _ := r.MayContain(h); maybe {
+				if maybe, _ := r.Keys.MayContain(h); maybe {
 					_, pages := ask(h)
 					passed, asked = passed+1, asked+pages
 				}

@@ -83,7 +83,7 @@ type manyBench struct {
 func (m *manyBench) oneByOne(keys [][]byte) {
 	for _, key := range keys {
 		r := m.s.table(key[m.prefix:])
-		maybe, _ := r.MayContain(bloomblock.HashKey(key))
+		maybe, _ := r.Keys.MayContain(bloomblock.HashKey(key))
 		g := m.s.d.Enter()
 		hit, ok, err := r.Get(key, ikey.MaxSeq, &m.st)
 		if !maybe || !ok || err != nil {
@@ -100,7 +100,7 @@ func (m *manyBench) together(keys [][]byte) {
 		ls[i].Reader, ls[i].Key, ls[i].Seq = m.s.table(key[m.prefix:]), key, ikey.MaxSeq
 	}
 	for i, key := range keys {
-		if maybe, _ := ls[i].Reader.MayContain(bloomblock.HashKey(key)); !maybe {
+		if maybe, _ := ls[i].Reader.Keys.MayContain(bloomblock.HashKey(key)); !maybe {
 			m.b.Fatal("a filter denies a key")
 		}
 	}

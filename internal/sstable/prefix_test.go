@@ -154,18 +154,18 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 					(x.Bytes > 0) != (rule != PrefixRule{}) {
 					t.Fatalf("%s, %v: properties %+v, %v, want %d prefixes", name, rule, x, err, len(prefixes))
 				}
-				if _, probed := r.MayContainPrefix(1); probed || r.Prefixes.Bytes() != 0 {
+				if _, probed := r.Prefixes.MayContain(1); probed || r.Prefixes.Bytes() != 0 {
 					t.Fatalf("%s, %v: loaded before anybody asked", name, rule)
 				}
 				must(t, r.LoadPrefixes(rule, 0))
 				for p := range prefixes {
-					if maybe, probed := r.MayContainPrefix(bloomblock.HashKey([]byte(p))); !maybe || !probed {
+					if maybe, probed := r.Prefixes.MayContain(bloomblock.HashKey([]byte(p))); !maybe || !probed {
 						t.Fatalf("%s, %v: prefix %q: %v, probed %v", name, rule, p, maybe, probed)
 					}
 				}
 				wrong, asked := 0, 0
 				for i := range 20_000 {
-					if maybe, probed := r.MayContainPrefix(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/",
+					if maybe, probed := r.Prefixes.MayContain(bloomblock.HashKey(fmt.Appendf(nil, "absent%d/",
 						i))); probed && maybe {
 						wrong++
 					} else if probed {
@@ -180,7 +180,7 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 				for _, other := range prefixRules {
 					r := newReader(file, info, 0)
 					must(t, r.LoadPrefixes(other, 0))
-					maybe, probed := r.MayContainPrefix(12345)
+					maybe, probed := r.Prefixes.MayContain(12345)
 					if own := other == rule && rule != (PrefixRule{}); probed != own ||
 						!own && (!maybe || r.Prefixes.Bytes() != 0) {
 						t.Fatalf("%s by %v, asked by %v: %v, probed %v", name, rule, other, maybe, probed)
@@ -217,7 +217,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 			(s.Form.Bytes > 0) != (units > 0) {
 			t.Fatalf("%s: %+v, want %d units", what, s, units)
 		}
-		if _, probed := r.MayContainPrefix(1); probed != (units > 0) {
+		if _, probed := r.Prefixes.MayContain(1); probed != (units > 0) {
 			t.Fatalf("%s: probed %v", what, probed)
 		}
 	}
@@ -244,7 +244,7 @@ func TestPrefixFiltersAreLoadedAsTheRateNeedsAndLetGo(t *testing.T) {
 	loaded("all units", 3)
 	dropIndex(r)
 	before = reads.n
-	maybe, _ := r.MayContainPrefix(bloomblock.HashKey([]byte("00000/")))
+	maybe, _ := r.Prefixes.MayContain(bloomblock.HashKey([]byte("00000/")))
 	if parts, _ := r.Parts(); !maybe || reads.n != before || parts != 0 {
 		t.Error("without the index the filter is asked all the same")
 	}
@@ -302,7 +302,7 @@ func TestNoFlippedBitOfAPrefixFilterDeniesAPrefix(t *testing.T) {
 				t.Fatalf("bit %d: damage %v, want one that is seen", i, damage)
 			}
 			prefix := fmt.Appendf(nil, "%05d/", i%700)
-			if maybe, _ := r.MayContainPrefix(bloomblock.HashKey(prefix)); !maybe || r.Prefixes.State().Units > 1 {
+			if maybe, _ := r.Prefixes.MayContain(bloomblock.HashKey(prefix)); !maybe || r.Prefixes.State().Units > 1 {
 				t.Fatalf("bit %d: %v for prefix %q, want maybe; %+v", i, maybe, prefix, r.Prefixes.State())
 			}
 			if i%61 == 0 {
@@ -350,7 +350,7 @@ func TestARuleOfTheFutureIsNotAsked(t *testing.T) {
 	r := newReader(file, info, 0)
 	for _, rule := range slices.Concat(prefixRules, []PrefixRule{PrefixLen(3)}) {
 		must(t, r.LoadPrefixes(rule, 0))
-		if maybe, probed := r.MayContainPrefix(7); !maybe || probed {
+		if maybe, probed := r.Prefixes.MayContain(7); !maybe || probed {
 			t.Errorf("%v: %v, probed %v", rule, maybe, probed)
 		}
 	}

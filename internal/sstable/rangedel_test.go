@@ -438,7 +438,7 @@ func TestATableWithoutVersionsAnswersEveryCall(t *testing.T) {
 					if n, err := r.ApproximateOffset([]byte(key)); n != 0 || err != nil {
 						t.Errorf("ApproximateOffset(%q) = %d, %v", key, n, err)
 					}
-					if maybe, probed := r.MayContain(bloomblock.HashKey([]byte(key))); probed && maybe {
+					if maybe, probed := r.Keys.MayContain(bloomblock.HashKey([]byte(key))); probed && maybe {
 						t.Errorf("the filter of no keys says maybe to %q", key)
 					}
 					for _, o := range []IterOptions{{}, {Bypass: true}} {

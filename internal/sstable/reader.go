@@ -99,7 +99,7 @@ func (r *Reader) Close() {
 
 // Load loads the tail, and the filter of keys with the fewest units whose promised rate is at most maxRate, or all
 // units if none reach it; with maxRate ≥ 1 no filter. Damage of the tail is an error; damage of the filter is not,
-// see FilterState.
+// see TableFilter.State.
 func (r *Reader) Load(maxRate float64) error {
 	if err := r.LoadTail(); err != nil {
 		return err

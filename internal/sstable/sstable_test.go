@@ -249,7 +249,7 @@ func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) 
 	step := max(1, len(kvs)/effort)
 	for i := 0; i < len(kvs); i += step {
 		v := kvs[i]
-		if maybe, _ := r.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
+		if maybe, _ := r.Keys.MayContain(bloomblock.HashKey([]byte(v.key))); !maybe {
 			t.Fatalf("the filter denies %q", v.key)
 		}
 		for _, key := range []string{
