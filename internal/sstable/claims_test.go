@@ -173,13 +173,13 @@ func (d *differing) Check(i Info) error {
 	return errors.New("the manifest has another")
 }
 
-// TestATailAgreesWithTheManifest asks Meta.Facts at every way to load a tail.
+// TestATailAgreesWithTheManifest asks Meta.Check at every way to load a tail.
 func TestATailAgreesWithTheManifest(t *testing.T) {
 	file, info, kvs := small(t, S2)
 	m := metaOf(info)
 	info.FilterRate = 0
 	facts := &differing{t: t, info: info}
-	m.Facts = facts
+	m.Check = facts.Check
 	o := newReader(file, info, 1<<20)
 	r := NewReader(bytes.NewReader(file), m, o.cache, o.parts, o.domain)
 	it := r.Iter(IterOptions{})

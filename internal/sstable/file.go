@@ -24,14 +24,9 @@ type Meta struct {
 	// table that was written outside of the store, which holds one version of each key.
 	Seq ikey.Seq
 
-	// Facts, if not nil, checks the file's description of itself after the tail was read; an error is damage.
-	Facts Facts
-}
-
-// Facts are the other facts that the manifest has of a table.
-type Facts interface {
-	// Check returns an error if the description differs from the facts.
-	Check(i Info) error
+	// Check, if not nil, is called after the tail was read. It returns an error, which is damage, if the file's
+	// description of itself differs from the other facts that the manifest has of the table.
+	Check func(i Info) error
 }
 
 // A tableFile reads and checks the parts of one table's file. It keeps none of them in memory. Its errors name file and

@@ -116,8 +116,8 @@ func (t *tail) check(m *Meta) error {
 	case p.Prefixes.Bytes > 0 &&
 		(filters < bloomblock.HeaderSize || p.Prefixes.Bytes > filters-bloomblock.HeaderSize):
 		return fmt.Errorf("properties: prefix filter of %d bytes, both filters have %d", p.Prefixes.Bytes, filters)
-	case m.Facts != nil:
-		return m.Facts.Check(t.info(m.Size))
+	case m.Check != nil:
+		return m.Check(t.info(m.Size))
 	}
 	return nil
 }

@@ -86,7 +86,8 @@ func (s Shared) NewTable(meta *manifest.Table) *Table {
 // MetaOf returns what a reader of a table must know. name is that of its file, for errors.
 func MetaOf(t *manifest.Table, name string) sstable.Meta {
 	m := sstable.Meta{
-		Name: name, Size: t.Size, ID: t.ID, TailLen: t.TailLen, FilterLen: t.FilterLen, Facts: facts{t},
+		Name: name, Size: t.Size, ID: t.ID, TailLen: t.TailLen, FilterLen: t.FilterLen,
+		Check: func(i sstable.Info) error { return differs(i, t) },
 	}
 	if t.Flags&manifest.SeqOverridden != 0 {
 		m.Seq = t.MaxSeq
@@ -161,12 +162,8 @@ func (f *Filter) Allowed(forms []bloomblock.Form) []bloomblock.Form {
 	return forms[:n]
 }
 
-// facts holds what the manifest knows about a table.
-type facts struct{ meta *manifest.Table }
-
-// Check returns an error if the properties of a table's file differ from its entry in the manifest.
-func (f facts) Check(i sstable.Info) error {
-	meta := f.meta
+// differs returns an error if the properties of a table's file differ from its entry in the manifest.
+func differs(i sstable.Info, meta *manifest.Table) error {
 	i.FilterRate = meta.FilterRate // the tail does not contain it
 	t := compaction.Table(meta.Number, i)
 	t.Flags |= meta.Flags & (manifest.SeqOverridden | manifest.Superseded)
