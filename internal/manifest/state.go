@@ -140,12 +140,9 @@ func (e *Edit) parts(size int) []*Edit {
 // State returns the state that e leads to from nothing. An error means that no store can have this state.
 func (e *Edit) State() (State, error) {
 	r := replay{counts: make(map[uint64]Counts)}
-	if err := r.apply(e); err != nil {
-		return State{}, err
-	}
-	var err error
-	if r.state.Version, err = r.version(); err == nil {
-		err = r.state.checkNumbers()
+	err := r.apply(e)
+	if err == nil {
+		err = r.end()
 	}
 	if err != nil {
 		return State{}, err
@@ -215,10 +212,7 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 	if unfit != nil {
 		return r.state, result, err
 	}
-	if r.state.Version, unfit = r.version(); unfit == nil {
-		unfit = r.state.checkNumbers()
-	}
-	if err == nil {
+	if unfit = r.end(); err == nil {
 		err = located(name, result.End, unfit)
 	}
 	return r.state, result, err
@@ -282,12 +276,16 @@ func (r *replay) apply(e *Edit) error {
 	return r.state.Note(e)
 }
 
-func (r *replay) version() (*Version, error) {
+// end sets the version, if the tables fit together, and checks the numbers of the state.
+func (r *replay) end() (err error) {
 	sum := &Edit{Added: make([]Added, 0, len(r.live))}
 	for _, a := range r.added {
 		if r.live[a.Table.Number] == a {
 			sum.Added = append(sum.Added, a)
 		}
 	}
-	return new(Version).Apply(sum)
+	if r.state.Version, err = new(Version).Apply(sum); err != nil {
+		return err
+	}
+	return r.state.checkNumbers()
 }
