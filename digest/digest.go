@@ -189,7 +189,7 @@ func Read(r io.Reader) (*Digest, error) {
 	}
 	for len(s.b) > 0 {
 		at := headerSize + s.read
-		flags := s.u8()
+		flags := s.number(1)
 		p, err := s.part(flags)
 		switch {
 		case err != nil:

@@ -189,37 +189,24 @@ func (s *source) take(n uint64) []byte {
 	return b
 }
 
-func (s *source) u8() byte {
-	if b := s.take(1); b != nil {
-		return b[0]
+// number reads a number of the given size in bytes.
+func (s *source) number(size uint64) (n uint64) {
+	for i, b := range s.take(size) {
+		n |= uint64(b) << (8 * i)
 	}
-	return 0
-}
-
-func (s *source) u32() uint32 {
-	if b := s.take(4); b != nil {
-		return binary.LittleEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (s *source) u64() uint64 {
-	if b := s.take(8); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
+	return n
 }
 
 // key reads what appendKey wrote.
-func (s *source) key() []byte { return s.take(uint64(s.u32())) }
+func (s *source) key() []byte { return s.take(s.number(4)) }
 
 // end reads what appendEnd wrote.
 func (s *source) end() []byte {
-	n := s.u32()
+	n := s.number(4)
 	if n == infinite {
 		return nil
 	}
-	return s.take(uint64(n))
+	return s.take(n)
 }
 
 // mark reads what appendMark wrote.
@@ -227,11 +214,8 @@ func (s *source) mark() ([]byte, error) {
 	if len(s.b) == 0 || s.b[0] != isMark {
 		return nil, nil
 	}
-	s.u8()
-	n := uint64(0)
-	if b := s.take(2); b != nil {
-		n = uint64(binary.LittleEndian.Uint16(b))
-	}
+	s.take(1)
+	n := s.number(2)
 	if s.err == nil && (n == 0 || n > maxMark) {
 		return nil, fmt.Errorf("mark of %d bytes, want 1 to %d", n, maxMark)
 	}
@@ -239,17 +223,17 @@ func (s *source) mark() ([]byte, error) {
 }
 
 // part reads a part whose flags were read. The part refers to the bytes of the directory and has no units yet.
-func (s *source) part(flags byte) (p *Part, err error) {
+func (s *source) part(flags uint64) (p *Part, err error) {
 	if flags&^(beginsRun|exclusive) != 0 {
 		return nil, fmt.Errorf("flags %#x", flags)
 	}
-	p = &Part{ID: s.u64(), Keys: s.u64(), Lo: s.key(), Hi: s.end(), Exclusive: flags&exclusive != 0}
+	p = &Part{ID: s.number(8), Keys: s.number(8), Lo: s.key(), Hi: s.end(), Exclusive: flags&exclusive != 0}
 	if b := s.take(bloomblock.HeaderSize); b != nil {
 		if p.Header, err = bloomblock.ParseHeader(b); err != nil {
 			return nil, err
 		}
 	}
-	for range s.u32() {
+	for range s.number(4) {
 		p.Deleted = append(p.Deleted, Range{s.key(), s.end()})
 		if s.err != nil {
 			break

@@ -199,7 +199,7 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 	}
 	for len(src.b) > 0 {
 		at := headerSize + src.read
-		flags := src.u8()
+		flags := src.number(1)
 		s := step{first: flags&beginsRun != 0}
 		switch {
 		case flags&stays == 0:
@@ -208,7 +208,8 @@ func ReadPatch(r io.Reader) (*Patch, error) {
 		case flags != stays && flags != stays|beginsRun:
 			err = fmt.Errorf("flags %#x", flags)
 		default:
-			s.from, s.parts, s.units = src.u32(), src.u32(), src.u8()
+			s.from, s.parts = uint32(src.number(4)), uint32(src.number(4)) //nolint:gosec // of four bytes each
+			s.units = uint8(src.number(1))                                 //nolint:gosec // of one
 			err = src.err
 		}
 		if err != nil {
