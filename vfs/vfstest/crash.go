@@ -205,7 +205,7 @@ func (c *crash) torn(old, left *memFile, path string) {
 	u := Unsynced{What: UnsyncedSize, Name: path, Offset: old.durable}
 	size := old.durable
 	if old.size > old.durable {
-		size = c.reach(u, old.durable, old.sizes)
+		size = c.reach(u, old.durable, old.sizes())
 	}
 	old.share(left, size)
 	if left.written <= old.synced {
@@ -227,7 +227,7 @@ func (c *crash) torn(old, left *memFile, path string) {
 		}
 		within = append(within, limit)
 		u.Offset = start
-		end := c.reach(u, max(start, old.synced), func() []int64 { return within })
+		end := c.reach(u, max(start, old.synced), within)
 		if limit = min(limit, left.written); end >= limit {
 			continue
 		}
@@ -261,11 +261,10 @@ func (f *memFile) sizes() []int64 {
 	return slices.Compact(all)
 }
 
-// reach returns how far u survives: one of the candidates, which ascend from above least, or least itself. It asks
-// about the last, then about the first, and then bisects. So a coin toss for each answer makes both extremes likely and
-// each candidate possible.
-func (c *crash) reach(u Unsynced, least int64, candidates func() []int64) int64 {
-	all := candidates()
+// reach returns how far u survives: one of all, which ascend from above least, or least itself. It asks about the last,
+// then about the first, and then bisects. So a coin toss for each answer makes both extremes likely and each of all
+// possible.
+func (c *crash) reach(u Unsynced, least int64, all []int64) int64 {
 	ask := func(i int) bool {
 		u.End = all[i]
 		return c.keep(u)

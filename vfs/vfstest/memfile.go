@@ -63,9 +63,20 @@ func (f *memFile) readAt(p []byte, off int64) (int, error) {
 func (f *memFile) write(p []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.append(p)
 	if len(p) == 0 {
 		return
+	}
+	f.written += int64(len(p))
+	f.size = max(f.size, f.written)
+	for len(p) > 0 {
+		last := len(f.chunks) - 1
+		if last < 0 || len(f.chunks[last]) == chunkSize {
+			f.chunks = append(f.chunks, nil)
+			last++
+		}
+		n := min(len(p), chunkSize-len(f.chunks[last]))
+		f.chunks[last] = append(f.chunks[last], p[:n]...)
+		p = p[n:]
 	}
 	if len(f.ends) == 2*maxEnds {
 		f.ends = f.ends[:copy(f.ends, f.ends[maxEnds:])]
@@ -80,22 +91,6 @@ func (f *memFile) reserve(n int64) {
 	if f.written+n > f.size {
 		f.size = f.written + n
 		f.reserves = append(f.reserves, f.size)
-	}
-}
-
-// append adds bytes behind the written ones. The caller holds the lock, or nothing else refers to the file yet.
-func (f *memFile) append(p []byte) {
-	f.written += int64(len(p))
-	f.size = max(f.size, f.written)
-	for len(p) > 0 {
-		last := len(f.chunks) - 1
-		if last < 0 || len(f.chunks[last]) == chunkSize {
-			f.chunks = append(f.chunks, nil)
-			last++
-		}
-		n := min(len(p), chunkSize-len(f.chunks[last]))
-		f.chunks[last] = append(f.chunks[last], p[:n]...)
-		p = p[n:]
 	}
 }
 
