@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-
-	"github.com/bloomkv/bloomkv/internal/rangedel"
 )
 
 // Dump writes the table as text: footer, properties, filter, range tombstones, then each data block and, if entries is
@@ -37,18 +35,26 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 	if x := &p.Prefixes; x.Bytes > 0 {
 		d.printf("prefix filter %d: %d bytes, %d prefixes by %q\n", t.prefixesOff(), x.Bytes, x.Keys, x.Rule)
 	}
+	index := "index"
 	if f.inParts() {
-		d.parts(t.top)
-		d.printf("top %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, t.top.prefix)
-	} else {
-		d.printf("index %d: %d bytes, prefix %q\n", f.indexOff, f.indexLen, t.top.prefix)
+		index = "top"
+		for p := range t.top.parts {
+			w := &t.top.parts[p]
+			d.printf("part %d of the index at %d: %d bytes, blocks %d … %d, up to %q\n", p, w.offset, w.length,
+				w.base, w.base+int(w.blocks)-1, t.top.separatorKey(p))
+		}
 	}
+	d.printf("%s %d: %d bytes, prefix %q\n", index, f.indexOff, f.indexLen, t.top.prefix)
 	if f.rangeDelLen > 0 {
 		d.printf("range deletes %d: %d bytes, %d fragments\n", f.rangeDelOff(), f.rangeDelLen, len(t.dels.List()))
 	}
 	d.printf("properties %d: %d bytes\n", f.propsOff(), f.propsLen)
 	for _, del := range t.dels.List() {
-		d.fragment(&del)
+		end := "the end"
+		if del.End != nil {
+			end = strconv.Quote(string(del.End))
+		}
+		d.printf("range delete %q … before %s at %d\n", del.Start, end, del.Seqs)
 	}
 
 	it := r.Iter(IterOptions{Bypass: true})
@@ -56,9 +62,8 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 		if it.i == 0 {
 			x, i := it.x, it.local(it.at)
 			offset, stored, decoded := x.extent(i)
-			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n", it.at, offset, stored,
-				decoded,
-				it.b.n, it.key[:it.b.prefix], x.separatorKey(i))
+			d.printf("block %d at %d: %d bytes, %d decoded, %d entries, prefix %q, up to %q\n",
+				it.at, offset, stored, decoded, it.b.n, it.key[:it.b.prefix], x.separatorKey(i))
 		}
 		if entries {
 			k := it.Key()
@@ -72,24 +77,6 @@ func (r *Reader) Dump(w io.Writer, entries bool) error {
 type dumper struct {
 	w   io.Writer
 	err error
-}
-
-// parts prints where the parts of the index are.
-func (d *dumper) parts(t *top) {
-	for p := range t.parts {
-		w := &t.parts[p]
-		d.printf("part %d of the index at %d: %d bytes, blocks %d … %d, up to %q\n", p, w.offset, w.length,
-			w.base, w.base+int(w.blocks)-1, t.separatorKey(p))
-	}
-}
-
-// fragment prints a fragment of range tombstones.
-func (d *dumper) fragment(f *rangedel.Fragment) {
-	end := "the end"
-	if f.End != nil {
-		end = strconv.Quote(string(f.End))
-	}
-	d.printf("range delete %q … before %s at %d\n", f.Start, end, f.Seqs)
 }
 
 func (d *dumper) printf(format string, args ...any) {
