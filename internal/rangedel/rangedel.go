@@ -87,30 +87,22 @@ func (l List) Covering(key []byte, seq ikey.Seq) ikey.Seq {
 	return l[i-1].Newest(seq)
 }
 
-// around returns the range of keys [lo, hi) around key to which the same tombstones apply, and their sequence numbers,
-// ascending; if no tombstone covers key, seqs is empty. An empty lo is the least key, a nil hi is infinite. The results
-// belong to the list. It allocates nothing.
-func (l List) around(key []byte) (lo, hi []byte, seqs []ikey.Seq) {
+// Stretch returns the range of keys [lo, hi) around key to which the same tombstones apply, and what Covering returns
+// for each of them at seq. An empty lo is the least key, a nil hi is infinite. Both belong to the list. It allocates
+// nothing.
+func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
 	i := l.after(key)
 	if i > 0 {
 		f := &l[i-1]
 		if before(key, f.End) {
-			return f.Start, f.End, f.Seqs
+			return f.Start, f.End, f.Newest(seq)
 		}
 		lo = f.End
 	}
 	if i < len(l) {
 		hi = l[i].Start // after key, and so not nil
 	}
-	return lo, hi, nil
-}
-
-// Stretch returns a range of keys [lo, hi) around key in which Covering returns newest for each key at seq; see around.
-// It allocates nothing.
-func (l List) Stretch(key []byte, seq ikey.Seq) (lo, hi []byte, newest ikey.Seq) {
-	lo, hi, seqs := l.around(key)
-	f := Fragment{Seqs: seqs}
-	return lo, hi, f.Newest(seq)
+	return lo, hi, 0
 }
 
 // Within returns what the fragments cover of [lo, hi), in their order. A nil hi is infinite.
