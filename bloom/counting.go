@@ -35,19 +35,15 @@ func NewCounting(o Options) (*Counting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newCounting(f), nil
-}
-
-func layoutError(kind string, l Layout) error {
-	return fmt.Errorf("%w: %s with layout %v, want %v", bloomblock.ErrParams, kind, l, LayoutBlocked)
-}
-
-func newCounting(f *Filter) *Counting {
 	c := &Counting{bits: *f}
 	for i := range f.units {
 		c.counters = append(c.counters, make([]byte, len(f.units[i].words)*(wordBits/2)))
 	}
-	return c
+	return c, nil
+}
+
+func layoutError(kind string, l Layout) error {
+	return fmt.Errorf("%w: %s with layout %v, want %v", bloomblock.ErrParams, kind, l, LayoutBlocked)
 }
 
 // Add adds a key. It reports whether the key was certainly not in the set before. A key that is added several times

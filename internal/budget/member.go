@@ -221,11 +221,3 @@ func promiseFor(fpr float64, own filterplan.Demands, now, full []int) *Promises 
 		Now: own.Promise(fpr, now), Full: own.Promise(fpr, full),
 	}
 }
-
-// setPromises sets what the store promises. If the observer has to be told, Room receives.
-func (m *member) setPromises(p *Promises) {
-	m.promise.Store(p)
-	if p.Kept(p.Full) == m.told.Load() {
-		m.offer()
-	}
-}

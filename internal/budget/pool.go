@@ -257,10 +257,14 @@ func (p *Pool) balance() {
 	}
 }
 
-// promise sets what a store promises. filters are the bytes of all filters of the pool.
+// promise sets what a store promises. If the observer has to be told, Room receives. filters are the bytes of all
+// filters of the pool.
 func (p *Pool) promise(b *member, is *Promises, filters int64) {
 	is.Now.Budget, is.Full.Budget = p.budgetFor(filters, false), p.budgetFor(filters, true)
-	b.setPromises(is)
+	b.promise.Store(is)
+	if is.Kept(is.Full) == b.told.Load() {
+		b.offer()
+	}
 }
 
 // budgetFor returns the memory that would hold the given bytes of filters, with memtables as they are or full.
