@@ -263,13 +263,13 @@ func (k *TableFilter) State() FilterState {
 	return s
 }
 
-// readUnits reads size bytes of the units of a filter, from the given offset in its block on.
-func (f *tableFile) readUnits(at filterPlace, offset, size uint64) ([]byte, error) {
+// readUnits reads the first units of a filter, size bytes of them.
+func (f *tableFile) readUnits(at filterPlace, size uint64) ([]byte, error) {
 	if err := f.checkUnits(size); err != nil {
 		return nil, err
 	}
 	b := make([]byte, size) // below the size of the file
-	return b, f.readAt(b, at.offset+offset)
+	return b, f.readAt(b, at.offset+bloomblock.HeaderSize)
 }
 
 // checkUnits returns an error if a filter of size bytes is too large to be read twice.
@@ -314,29 +314,20 @@ func (f *tableFile) readForm(
 func (f *tableFile) soundUnits(
 	at filterPlace, h *bloomblock.Header, n int,
 ) (units [][]byte, read uint64, err error) {
-	var all [][]byte
-	if h.Parts() > 0 && n > 0 {
-		b, err := f.readUnits(at, bloomblock.HeaderSize, h.UnitsSize())
-		if err != nil {
-			return nil, 0, err
-		}
-		all, read = h.Split(b), h.UnitsSize()
+	some := *h // what is read: all, if units stand side by side
+	if h.Parts() == 0 {
+		some.Units = h.Units[:n]
 	}
-	for i := range n {
-		var b []byte
-		if all != nil {
-			b = all[i]
-		} else {
-			u := h.Units[i]
-			if b, err = f.readUnits(at, u.Offset, u.Bytes()); err != nil {
-				return units, read, err
-			}
-			read += u.Bytes()
-		}
-		if _, err := h.Filter(append(units, b)); err != nil {
+	read = some.UnitsSize()
+	b, err := f.readUnits(at, read)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, unit := range some.Split(b)[:n] {
+		if _, err := h.Filter(append(units, unit)); err != nil {
 			return units, read, f.damaged(at.offset, err)
 		}
-		units = append(units, b)
+		units = append(units, unit)
 	}
 	return units, read, nil
 }

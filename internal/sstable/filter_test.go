@@ -153,7 +153,7 @@ func (unreadable) ReadAt([]byte, int64) (int, error) { return 0, syscall.EIO }
 
 func TestUnitsThatCannotBeReadAreAnError(t *testing.T) {
 	f := &tableFile{file: unreadable{}, meta: Meta{Size: 1 << 20}}
-	if b, err := f.readUnits(filterPlace{}, 0, 64); !errors.Is(err, syscall.EIO) {
+	if b, err := f.readUnits(filterPlace{}, 64); !errors.Is(err, syscall.EIO) {
 		t.Errorf("%x, %v, want %v", b, err, syscall.EIO)
 	}
 }

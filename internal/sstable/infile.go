@@ -127,7 +127,7 @@ func (r *Reader) readSums(f *fileFilter) (*bloomblock.PageSums, error) {
 			return nil, r.damaged(f.place.offset+offset, err)
 		}
 	} else {
-		units, err := r.readUnits(f.place, bloomblock.HeaderSize, f.header.UnitsSize())
+		units, err := r.readUnits(f.place, f.header.UnitsSize())
 		if err == nil {
 			if _, bad := f.header.Filter(f.header.Split(units)); bad != nil {
 				err = r.damaged(f.place.offset, bad)
