@@ -252,21 +252,13 @@ func (h Header) SplitInto(room, units []byte) [][]byte {
 			split[i] = AlignedBytes(int64(n))[:0] //nolint:gosec // as long as a part of units
 		}
 	}
-	if h.sideBySide() {
-		h.eachChunk(units, func(i int, chunk []byte) { split[i] = append(split[i], chunk...) })
-	}
-	return split
-}
-
-// eachChunk calls do with each unit's bytes in each part of units side by side, in order.
-func (h *Header) eachChunk(units []byte, do func(i int, chunk []byte)) {
-	for range h.parts {
+	for range h.Parts() {
 		for i := range h.Units {
 			n := h.Units[i].Blocks / h.parts * blockBytes
-			do(i, units[:n])
-			units = units[n:]
+			split[i], units = append(split[i], units[:n]...), units[n:]
 		}
 	}
+	return split
 }
 
 // AlignedBytes returns n zeroed bytes that begin at a multiple of 64, so that no block lies in two cache lines.
