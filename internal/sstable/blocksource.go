@@ -176,36 +176,37 @@ func (s *blockSource) fromMemory(w *window, at, before int, p part) (ok bool, er
 
 // fromFile reads a block into the source's memory, and those after it, if it is one of a sequence.
 func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
-	x := s.x.spot(s.local(at))
-	need := uint64(x.stored + trailerSize) //nolint:gosec // a size
-	if x.offset < s.bufOff || x.offset+need > s.bufOff+uint64(len(s.buf)) {
+	i := s.local(at)
+	offset, stored, decoded := s.x.extent(i)
+	need := uint64(stored + trailerSize) //nolint:gosec // a size
+	if offset < s.bufOff || offset+need > s.bufOff+uint64(len(s.buf)) {
 		n := need
 		if sequence {
-			n = min(max(need, readAhead), s.t.end-x.offset)
+			n = min(max(need, readAhead), s.t.end-offset)
 		}
 		if uint64(cap(s.buf)) < n {
 			s.buf = make([]byte, n)
 		}
-		s.buf, s.bufOff = s.buf[:n], x.offset
+		s.buf, s.bufOff = s.buf[:n], offset
 		s.stats.read(int(n)) //nolint:gosec // a size
-		if err := s.r.readAt(s.buf, x.offset); err != nil {
+		if err := s.r.readAt(s.buf, offset); err != nil {
 			s.buf = s.buf[:0]
 			return nil, err
 		}
 	}
-	sealed := s.buf[x.offset-s.bufOff:][:need]
-	if x.stored == x.decoded {
-		return s.r.openBlock(&x, sealed)
+	sealed := s.buf[offset-s.bufOff:][:need]
+	if stored == decoded {
+		return s.r.openBlock(s.x, i, sealed)
 	}
-	p, err := s.r.unseal(&x, sealed)
+	p, err := s.r.unseal(s.x, i, sealed)
 	if err != nil {
 		return nil, err
 	}
-	if cap(s.plain) < x.decoded {
-		s.plain = make([]byte, x.decoded)
+	if cap(s.plain) < decoded {
+		s.plain = make([]byte, decoded)
 	}
-	b := s.plain[:x.decoded]
-	return b, s.r.unpack(&x, p, b)
+	b := s.plain[:decoded]
+	return b, s.r.unpack(s.x, i, p, b)
 }
 
 // Copying a block that is in no cache of the processor takes a microsecond, as much as the rest of a seek. So where a

@@ -120,13 +120,13 @@ func (f *tableFile) readFilterHeader(at filterPlace) (h bloomblock.Header, b []b
 	return h, b, nil
 }
 
-// openBlock checks a data block that is not compressed and was read with its trailer, and returns it without.
-func (f *tableFile) openBlock(s *spot, sealed []byte) ([]byte, error) {
-	p, err := f.unseal(s, sealed)
+// openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
+func (f *tableFile) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
+	p, err := f.unseal(x, i, sealed)
 	if err != nil {
 		return nil, err
 	}
-	return p.payload, f.checkBlock(s, p.payload)
+	return p.payload, f.checkBlock(x, i, p.payload)
 }
 
 // A packed block has passed its checksum, and its codec and the index agree on the decoded length.
@@ -136,37 +136,38 @@ type packed struct {
 }
 
 // unseal checks the trailer of a data block, and its decoded length before the caller allocates memory for that (I30).
-func (f *tableFile) unseal(s *spot, sealed []byte) (packed, error) {
-	payload, c, err := f.seal.Open(KindData, s.offset, sealed)
+func (f *tableFile) unseal(x *index, i int, sealed []byte) (packed, error) {
+	offset, stored, decoded := x.extent(i)
+	payload, c, err := f.seal.Open(KindData, offset, sealed)
 	switch {
 	case err != nil:
-	case s.stored != s.decoded:
-		err = checkDecoded(payload, c, s.decoded)
+	case stored != decoded:
+		err = checkDecoded(payload, c, decoded)
 	case c != None:
 		err = fmt.Errorf("%v in a block of full length", c)
 	}
 	if err != nil {
-		return packed{}, f.damaged(s.offset, err)
+		return packed{}, f.damaged(offset, err)
 	}
 	return packed{payload, c}, nil
 }
 
 // unpack decodes a data block into dst, which has the decoded length, and checks it.
-func (f *tableFile) unpack(s *spot, p packed, dst []byte) error {
+func (f *tableFile) unpack(x *index, i int, p packed, dst []byte) error {
 	if err := decompress(dst, p.payload, p.codec); err != nil {
-		return f.damaged(s.offset, err)
+		return f.damaged(x.handles[i].offset, err)
 	}
-	return f.checkBlock(s, dst)
+	return f.checkBlock(x, i, dst)
 }
 
 // checkBlock checks a data block after decoding.
-func (f *tableFile) checkBlock(s *spot, data []byte) error {
-	err := checkBlock(data, s.seqs)
+func (f *tableFile) checkBlock(x *index, i int, data []byte) error {
+	err := checkBlock(data, x.seqs)
 	if err == nil {
-		err = s.checkBounds(data)
+		err = x.checkBounds(i, data)
 	}
 	if err != nil {
-		return f.damaged(s.offset, err)
+		return f.damaged(x.handles[i].offset, err)
 	}
 	return nil
 }

@@ -70,27 +70,6 @@ type handle struct {
 	decoded uint32
 }
 
-// A spot is a data block in the file, and what the index says of it.
-type spot struct {
-	offset          uint64 // of its payload
-	stored, decoded int    // length of the payload in the file, and decoded
-	number          int    // in the table
-	lower, upper    joined // the separator in front of it, empty for the first block, and its own
-	last            bool   // it is the last block
-
-	// From the properties.
-	first []byte  // the smallest key
-	seqs  seqSpan // sequence numbers
-}
-
-// A joined is a key in two pieces.
-type joined struct{ prefix, suffix []byte }
-
-// compare compares the key with another one.
-func (j joined) compare(key []byte) int { return compareJoined(j.prefix, j.suffix, key) }
-
-func (j joined) String() string { return string(j.prefix) + string(j.suffix) }
-
 // reset makes x an index without blocks, with space for n of them and for seps bytes of separators after the prefix.
 // Its slots are empty.
 func (x *index) reset(n int, prefix []byte, seps int) {
@@ -198,39 +177,33 @@ func compareJoined(prefix, suffix, key []byte) int {
 	return bytes.Compare(suffix, key[n:])
 }
 
-// spot returns block i.
-func (x *index) spot(i int) spot {
-	s := spot{number: x.base + i, upper: joined{x.prefix, x.sep(i)}, first: x.first, seqs: x.seqs}
-	s.offset, s.stored, s.decoded = x.extent(i)
-	s.last = x.last && i+1 == x.blocks()
-	switch {
-	case i > 0:
-		s.lower = joined{x.prefix, x.sep(i - 1)}
-	case x.lower != nil:
-		s.lower = joined{x.prefix, x.lower}
+// before returns the separator in front of block i without the prefix, nil for the first block of the table.
+func (x *index) before(i int) []byte {
+	if i > 0 {
+		return x.sep(i - 1)
 	}
-	return s
+	return x.lower
 }
 
-// checkBounds checks a block that checkBlock has accepted against the index, so that keys ascend from block to block
+// checkBounds checks block i that checkBlock has accepted against the index, so that keys ascend from block to block
 // (I34) and a search by separators finds every key. The keys are after the separator before the block, or begin with it
 // if versions of one key continue, and none is after the block's own separator. The table's smallest and largest key
 // are those of the properties.
-func (s *spot) checkBounds(data []byte) error {
+func (x *index) checkBounds(i int, data []byte) error {
 	b := parseBlock(data)
 	var buf [128]byte // so that short keys are not allocated for each block that is read
 	first, last := b.entry(0), b.entry(b.n-1)
 	key := b.appendKey(buf[:0], 0, &first)
-	switch {
-	case s.number == 0 && !bytes.Equal(key, s.first):
-		return fmt.Errorf("first key %s, want %s", words.Quoted(key), words.Quoted(s.first))
-	case s.number > 0 && s.lower.compare(key) > 0:
+	switch number, lower := x.base+i, x.before(i); {
+	case number == 0 && !bytes.Equal(key, x.first):
+		return fmt.Errorf("first key %s, want %s", words.Quoted(key), words.Quoted(x.first))
+	case number > 0 && compareJoined(x.prefix, lower, key) > 0:
 		return fmt.Errorf("first key %s is before the separator %s in front of it",
-			words.Quoted(key), words.Quoted(s.lower.String()))
+			words.Quoted(key), words.Quoted(slices.Concat(x.prefix, lower)))
 	}
 	key = b.appendKey(buf[:0], b.n-1, &last)
-	if c := s.upper.compare(key); c < 0 || c != 0 && s.last {
-		return fmt.Errorf("last key %s, want it up to %s", words.Quoted(key), words.Quoted(s.upper.String()))
+	if c := x.compareSep(i, key); c < 0 || c != 0 && x.last && i+1 == x.blocks() {
+		return fmt.Errorf("last key %s, want it up to %s", words.Quoted(key), words.Quoted(x.separatorKey(i)))
 	}
 	return nil
 }

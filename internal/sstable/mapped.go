@@ -122,10 +122,9 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 
 // verify checks data block i, or a copy of it, with its trailer. at is the current moment.
 func (r *Reader) verify(x *index, i int, sealed []byte, at moment) error {
-	s := x.spot(i)
-	_, err := r.openBlock(&s, sealed)
+	_, err := r.openBlock(x, i, sealed)
 	if err == nil {
-		x.checked.add(s.number, at)
+		x.checked.add(x.base+i, at)
 	}
 	return err
 }

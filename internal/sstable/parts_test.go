@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -330,24 +331,24 @@ func TestAPartBeginsAfterTheOneBefore(t *testing.T) {
 
 func TestABlockLiesBetweenItsSeparators(t *testing.T) {
 	data := encode([]kv{set("key3", 1, "v"), set("key5", 1, "v")})
-	between := func(lower, upper string) spot {
-		return spot{number: 7, lower: joined{[]byte("key"), []byte(lower)}, upper: joined{[]byte("ke"), []byte(upper)}}
-	}
 	for name, q := range map[string]struct {
-		spot spot
-		ok   bool
+		x     *index // of one block
+		upper string
+		ok    bool
 	}{
-		"close":                        {between("2", "y5"), true},
-		"versions that go on":          {between("3", "y5"), true},
-		"far":                          {between("", "z"), true},
-		"a key before the one before":  {between("4", "y5"), false},
-		"a key behind its own":         {between("2", "y4"), false},
-		"a last block with other keys": {spot{number: 7, last: true, upper: joined{[]byte("key"), []byte("6")}}, false},
-		"a last block":                 {spot{number: 7, last: true, upper: joined{[]byte("key"), []byte("5")}}, true},
-		"a first block":                {spot{upper: joined{nil, []byte("l")}, first: []byte("key3")}, true},
-		"a first block without a key":  {spot{upper: joined{nil, []byte("l")}, first: []byte("key2")}, false},
+		"close":                        {&index{base: 7, lower: []byte("y2")}, "y5", true},
+		"versions that go on":          {&index{base: 7, lower: []byte("y3")}, "y5", true},
+		"far":                          {&index{base: 7, lower: []byte("y")}, "z", true},
+		"a key before the one before":  {&index{base: 7, lower: []byte("y4")}, "y5", false},
+		"a key behind its own":         {&index{base: 7, lower: []byte("y2")}, "y4", false},
+		"a last block with other keys": {&index{base: 7, lower: []byte("y"), last: true}, "y6", false},
+		"a last block":                 {&index{base: 7, lower: []byte("y"), last: true}, "y5", true},
+		"a first block":                {&index{first: []byte("key3")}, "z", true},
+		"a first block without a key":  {&index{first: []byte("key2")}, "z", false},
 	} {
-		if err := q.spot.checkBounds(data); (err == nil) != q.ok {
+		q.x.reset(1, []byte("ke"), 0)
+		q.x.push(1, 1, nil, []byte(q.upper))
+		if err := q.x.checkBounds(0, data); (err == nil) != q.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -462,6 +463,13 @@ func TestAnEvictedIndexInOneBlockIsReadAgainAndIsTheSame(t *testing.T) {
 }
 
 // TestOneBlockOfAPartIsThatOfTheWholePart also changes parts that were checked before, as a mapped file may change.
+// placeOf describes block i of an index.
+func placeOf(x *index, i int) string {
+	offset, stored, _ := x.extent(i)
+	return fmt.Sprintf("%d at %d: %d bytes, last: %v, from %s%s to %s",
+		x.base+i, offset, stored, x.last && i+1 == x.blocks(), x.prefix, x.before(i), x.separatorKey(i))
+}
+
 func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
 	var kvs []kv
 	for i := range 400 {
@@ -474,8 +482,8 @@ func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
 	for p := 1; p < len(top.parts); p++ {
 		part, err := r.loadPart(top, p, nil)
 		must(t, err)
-		if s := part.spot(0); s.lower.String() != string(top.separatorKey(p-1)) {
-			t.Errorf("part %d begins behind %q, want %q", p, s.lower.String(), top.separatorKey(p-1))
+		if lower := slices.Concat(part.prefix, part.before(0)); !bytes.Equal(lower, top.separatorKey(p-1)) {
+			t.Errorf("part %d begins behind %q, want %q", p, lower, top.separatorKey(p-1))
 		}
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -488,19 +496,16 @@ func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
 		if err != nil || !top.fillOne(x, p, &v, key) {
 			t.Fatalf("part %d is refused: %v", p, err)
 		}
-		got, want := x.spot(0), whole.spot(whole.find(key))
-		if got.offset != want.offset || got.stored != want.stored || got.number != want.number ||
-			got.last != want.last || got.lower.String() != want.lower.String() ||
-			got.upper.String() != want.upper.String() {
-			t.Fatalf("%s: got %+v, want %+v", key, got, want)
+		if got, want := placeOf(x, 0), placeOf(whole, whole.find(key)); got != want {
+			t.Fatalf("%s: got %s, want %s", key, got, want)
 		}
 		for range 1 + rng.IntN(3) {
 			b[rng.IntN(len(b))] = byte(rng.IntN(256))
 		}
 		if v, err = viewPart(b); err != nil || !top.fillOne(x, p, &v, key) {
 			refused++
-		} else if got := x.spot(0); got.offset < w.start || got.stored < 1 || x.end > w.start+w.data {
-			t.Fatalf("a changed part %d: %+v, want a block in %d…%d", p, got, w.start, w.start+w.data)
+		} else if offset, stored, _ := x.extent(0); offset < w.start || stored < 1 || x.end > w.start+w.data {
+			t.Fatalf("a changed part %d: %s, want a block in %d…%d", p, placeOf(x, 0), w.start, w.start+w.data)
 		}
 	}
 	if refused == 0 {

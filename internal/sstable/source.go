@@ -26,20 +26,18 @@ func (r *Reader) origin(x *index, i int) origin {
 // loadBlock returns data block i, which the caller may use until it leaves its guard: from the mapped file, unless that
 // was tried, or from the file.
 func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block, err error) {
-	if _, stored, decoded := x.extent(i); stored != decoded {
-		s := x.spot(i)
+	if offset, stored, decoded := x.extent(i); stored != decoded {
 		st.read(stored + trailerSize)
-		c, err = r.readPacked(&s)
+		c, err = r.readPacked(x, i)
 	} else {
 		c = r.cache.Alloc(decoded)
 		c.Resize(stored + trailerSize)
 		if !o.mapped && r.mapped != nil && r.copyMapped(x, i, nil, c.Bytes()) {
 			st.Mapped++
 		} else {
-			s := x.spot(i)
 			st.read(stored + trailerSize)
-			if err = r.readAt(c.Bytes(), s.offset); err == nil {
-				_, err = r.openBlock(&s, c.Bytes())
+			if err = r.readAt(c.Bytes(), offset); err == nil {
+				_, err = r.openBlock(x, i, c.Bytes())
 			}
 		}
 		c.Resize(stored)
@@ -62,18 +60,19 @@ func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block
 	return c, nil
 }
 
-// readPacked reads a data block that is compressed. With an error, the caller frees the block, if there is one.
-func (r *Reader) readPacked(s *spot) (*cache.Block, error) {
+// readPacked reads data block i, which is compressed. With an error, the caller frees the block, if there is one.
+func (r *Reader) readPacked(x *index, i int) (*cache.Block, error) {
+	offset, stored, decoded := x.extent(i)
 	buf, _ := scratches.Get().(*scratch) // the pool has no others
 	defer scratches.Put(buf)
-	b := buf.bytes(s.stored + trailerSize)
-	if err := r.readAt(b, s.offset); err != nil {
+	b := buf.bytes(stored + trailerSize)
+	if err := r.readAt(b, offset); err != nil {
 		return nil, err
 	}
-	p, err := r.unseal(s, b)
+	p, err := r.unseal(x, i, b)
 	if err != nil {
 		return nil, err
 	}
-	c := r.cache.Alloc(s.decoded)
-	return c, r.unpack(s, p, c.Bytes())
+	c := r.cache.Alloc(decoded)
+	return c, r.unpack(x, i, p, c.Bytes())
 }

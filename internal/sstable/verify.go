@@ -194,7 +194,7 @@ func (v *verifier) version(it *Iter) error {
 			ErrOrder, words.Quoted(k.User)))
 	}
 	if it.i == 0 && it.at > 0 && !same {
-		if s := it.x.spot(it.local(it.at)); s.lower.compare(k.User) >= 0 {
+		if compareJoined(it.x.prefix, it.x.before(it.local(it.at)), k.User) >= 0 {
 			return v.f.damaged(offset, fmt.Errorf("first key %s is not after the separator before it",
 				words.Quoted(k.User)))
 		}
