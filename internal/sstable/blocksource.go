@@ -198,7 +198,7 @@ func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
 	if stored == decoded {
 		return s.r.openBlock(s.x, i, sealed)
 	}
-	p, err := s.r.unseal(s.x, i, sealed)
+	payload, c, err := s.r.unseal(s.x, i, sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
 		s.plain = make([]byte, decoded)
 	}
 	b := s.plain[:decoded]
-	return b, s.r.unpack(s.x, i, p, b)
+	return b, s.r.unpack(s.x, i, payload, c, b)
 }
 
 // Copying a block that is in no cache of the processor takes a microsecond, as much as the rest of a seek. So where a

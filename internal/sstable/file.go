@@ -122,23 +122,17 @@ func (f *tableFile) readFilterHeader(at filterPlace) (h bloomblock.Header, b []b
 
 // openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
 func (f *tableFile) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
-	p, err := f.unseal(x, i, sealed)
+	payload, _, err := f.unseal(x, i, sealed)
 	if err != nil {
 		return nil, err
 	}
-	return p.payload, f.checkBlock(x, i, p.payload)
-}
-
-// A packed block has passed its checksum, and its codec and the index agree on the decoded length.
-type packed struct {
-	payload []byte
-	codec   Codec
+	return payload, f.checkBlock(x, i, payload)
 }
 
 // unseal checks the trailer of a data block, and its decoded length before the caller allocates memory for that (I30).
-func (f *tableFile) unseal(x *index, i int, sealed []byte) (packed, error) {
+func (f *tableFile) unseal(x *index, i int, sealed []byte) (payload []byte, c Codec, err error) {
 	offset, stored, decoded := x.extent(i)
-	payload, c, err := f.seal.Open(KindData, offset, sealed)
+	payload, c, err = f.seal.Open(KindData, offset, sealed)
 	switch {
 	case err != nil:
 	case stored != decoded:
@@ -147,14 +141,14 @@ func (f *tableFile) unseal(x *index, i int, sealed []byte) (packed, error) {
 		err = fmt.Errorf("%v in a block of full length", c)
 	}
 	if err != nil {
-		return packed{}, f.damaged(offset, err)
+		return nil, 0, f.damaged(offset, err)
 	}
-	return packed{payload, c}, nil
+	return payload, c, nil
 }
 
-// unpack decodes a data block into dst, which has the decoded length, and checks it.
-func (f *tableFile) unpack(x *index, i int, p packed, dst []byte) error {
-	if err := decompress(dst, p.payload, p.codec); err != nil {
+// unpack decodes a data block that unseal has returned into dst, which has the decoded length, and checks it.
+func (f *tableFile) unpack(x *index, i int, payload []byte, c Codec, dst []byte) error {
+	if err := decompress(dst, payload, c); err != nil {
 		return f.damaged(x.handles[i].offset, err)
 	}
 	return f.checkBlock(x, i, dst)

@@ -69,10 +69,10 @@ func (r *Reader) readPacked(x *index, i int) (*cache.Block, error) {
 	if err := r.readAt(b, offset); err != nil {
 		return nil, err
 	}
-	p, err := r.unseal(x, i, b)
+	payload, codec, err := r.unseal(x, i, b)
 	if err != nil {
 		return nil, err
 	}
 	c := r.cache.Alloc(decoded)
-	return c, r.unpack(x, i, p, c.Bytes())
+	return c, r.unpack(x, i, payload, codec, c.Bytes())
 }
