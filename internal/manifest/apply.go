@@ -29,22 +29,17 @@ func (v *Version) Apply(e *Edit) (*Version, error) {
 	return next, nil
 }
 
-// A departure is a table that an edit deletes.
-type departure struct {
-	level int
-	table *Table // nil until it is found
-}
-
-// remove removes tables from v, whose runs are shared with another version.
-func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
-	gone := make(map[uint64]departure, len(deleted))
+// remove removes tables from v, whose runs are shared with another version. It returns them by number, with the places
+// to which they once were added.
+func (v *Version) remove(deleted []Deleted) (map[uint64]Added, error) {
+	gone := make(map[uint64]Added, len(deleted)) // without a Table until it is found
 	var touched [NumLevels]bool
 	low, high := MaxNumber, uint64(0) // numbers outside need no lookup in the map
 	for _, d := range deleted {
 		if _, twice := gone[d.Number]; twice {
 			return nil, fmt.Errorf("table %d is deleted twice", d.Number)
 		}
-		gone[d.Number] = departure{level: d.Level}
+		gone[d.Number] = Added{Level: d.Level}
 		touched[d.Level] = true
 		low, high = min(low, d.Number), max(high, d.Number)
 	}
@@ -57,8 +52,8 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 			tables := make([]*Table, 0, len(r.Tables))
 			for _, t := range r.Tables {
 				if t.Number >= low && t.Number <= high {
-					if d, ok := gone[t.Number]; ok && d.level == level {
-						gone[t.Number] = departure{level, t}
+					if d, ok := gone[t.Number]; ok && d.Level == level {
+						gone[t.Number] = Added{level, r.ID, t}
 						continue
 					}
 				}
@@ -74,7 +69,7 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 		v.Levels[level] = kept
 	}
 	for _, d := range deleted {
-		if gone[d.Number].table == nil {
+		if gone[d.Number].Table == nil {
 			return nil, fmt.Errorf("table %d is deleted from level %d, where it is not", d.Number, d.Level)
 		}
 	}
@@ -82,7 +77,7 @@ func (v *Version) remove(deleted []Deleted) (map[uint64]departure, error) {
 }
 
 // checkNew checks that each added number is new in v, or of a table that just left another level.
-func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
+func (v *Version) checkNew(added []Added, gone map[uint64]Added) error {
 	if len(added) == 0 {
 		return nil
 	}
@@ -109,16 +104,16 @@ func (v *Version) checkNew(added []Added, gone map[uint64]departure) error {
 }
 
 // checkMove checks that a table that is both deleted and added is the same one at another level.
-func checkMove(a Added, gone map[uint64]departure) error {
+func checkMove(a Added, gone map[uint64]Added) error {
 	d, moved := gone[a.Table.Number]
 	switch {
 	case !moved:
 		return nil
-	case d.level == a.Level:
+	case d.Level == a.Level:
 		return fmt.Errorf("table %d is both deleted from and added to level %d", a.Table.Number, a.Level)
-	case d.table.ID != a.Table.ID || d.table.Size != a.Table.Size:
+	case d.Table.ID != a.Table.ID || d.Table.Size != a.Table.Size:
 		return fmt.Errorf("table %d has id %x and %d bytes, but is moved with id %x and %d bytes",
-			a.Table.Number, d.table.ID, d.table.Size, a.Table.ID, a.Table.Size)
+			a.Table.Number, d.Table.ID, d.Table.Size, a.Table.ID, a.Table.Size)
 	}
 	return nil
 }

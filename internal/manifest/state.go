@@ -239,7 +239,7 @@ type replay struct {
 }
 
 func (r *replay) apply(e *Edit) error {
-	gone := make(map[uint64]departure, len(e.Deleted))
+	gone := make(map[uint64]Added, len(e.Deleted))
 	for _, d := range e.Deleted {
 		a, ok := r.live[d.Number]
 		if !ok || a.Level != d.Level {
@@ -247,7 +247,7 @@ func (r *replay) apply(e *Edit) error {
 		}
 		delete(r.live, d.Number)
 		r.state.Replaced = append(r.state.Replaced, d.Number)
-		gone[d.Number] = departure{a.Level, a.Table}
+		gone[d.Number] = a
 	}
 	if len(r.live) == 0 { // mostly before a snapshot
 		r.live, r.added = make(map[uint64]Added, len(e.Added)), make([]Added, 0, len(e.Added))
