@@ -119,6 +119,7 @@ func (m *Mem) Kill() *Mem {
 	found := NewMem()
 	found.root = m.root.clone(done)
 	for _, c := range m.pending {
+		c.sets = slices.Clone(c.sets)
 		for i := range c.sets {
 			s := &c.sets[i]
 			s.at.dir, s.node = s.at.dir.clone(done), s.node.clone(done)

@@ -124,7 +124,7 @@ func (m *Mem) Create(name string) (vfs.File, error) {
 		return nil, err
 	}
 	node := &inode{made: time.Now()}
-	m.change(change{op: OpCreate, name: name, sets: [2]setting{{at, node}}})
+	m.change(change{op: OpCreate, name: name, sets: []setting{{at, node}}})
 	return &memHandle{m: m, node: node, name: name, writable: true}, nil
 }
 
@@ -156,7 +156,7 @@ func (m *Mem) Remove(name string) error {
 	case len(node.list()) > 0:
 		return &fs.PathError{Op: "remove", Path: name, Err: errNotEmpty}
 	}
-	m.change(change{op: OpRemove, name: name, sets: [2]setting{{at, nil}}})
+	m.change(change{op: OpRemove, name: name, sets: []setting{{at, nil}}})
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (m *Mem) Rename(oldname, newname string) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: err}
 	}
-	m.change(change{op: OpRename, name: oldname, to: newname, sets: [2]setting{{from, nil}, {to, node}}})
+	m.change(change{op: OpRename, name: oldname, to: newname, sets: []setting{{from, nil}, {to, node}}})
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (m *Mem) Link(oldname, newname string) error {
 	if err != nil {
 		return err
 	}
-	m.change(change{op: OpLink, name: oldname, to: newname, sets: [2]setting{{at, node}}})
+	m.change(change{op: OpLink, name: oldname, to: newname, sets: []setting{{at, node}}})
 	return nil
 }
 
@@ -216,7 +216,7 @@ func (m *Mem) Mkdir(name string) error {
 	if err != nil {
 		return err
 	}
-	m.change(change{op: OpMkdir, name: name, sets: [2]setting{{at, newDir(time.Now())}}})
+	m.change(change{op: OpMkdir, name: name, sets: []setting{{at, newDir(time.Now())}}})
 	return nil
 }
 
@@ -294,7 +294,7 @@ func (m *Mem) Lock(name string) (vfs.Lock, error) {
 	at, node, err := m.find(name)
 	if err == nil && node == nil {
 		node = &inode{made: time.Now()}
-		m.change(change{op: OpCreate, name: name, sets: [2]setting{{at, node}}})
+		m.change(change{op: OpCreate, name: name, sets: []setting{{at, node}}})
 	}
 	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
 }

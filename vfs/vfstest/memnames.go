@@ -1,5 +1,7 @@
 package vfstest
 
+import "slices"
+
 // change is one operation on names that is not durable yet. It sets one name, or two at once if it is a rename.
 //
 // Order and atomicity follow one rule: **of the changes of any one name, a prefix survives a crash.** A rename belongs
@@ -9,10 +11,10 @@ package vfstest
 type change struct {
 	op       OpKind // Create, Remove, Rename, Link or Mkdir
 	name, to string // as the caller passed them
-	sets     [2]setting
+	sets     []setting
 }
 
-// setting is the part of a change that concerns one name. Most changes have only one; the second then has no directory.
+// setting is the part of a change that concerns one name.
 type setting struct {
 	at   slot
 	node *inode // nil: the name is removed
@@ -21,37 +23,22 @@ type setting struct {
 // change makes c visible, but not durable. The caller holds mu.
 func (m *Mem) change(c change) {
 	for _, s := range c.sets {
-		if s.at.dir != nil {
-			e := s.at.dir.names[s.at.name]
-			e.now = s.node
-			s.at.dir.names[s.at.name] = e
-		}
+		e := s.at.dir.names[s.at.name]
+		e.now = s.node
+		s.at.dir.names[s.at.name] = e
 	}
 	m.pending = append(m.pending, c)
 }
 
 // touches reports whether c sets a name in dir or one of the given names.
-func (c *change) touches(dir *inode, names map[slot]struct{}) bool {
-	for _, s := range c.sets {
-		if s.at.dir == nil {
-			continue
-		}
-		if s.at.dir == dir {
-			return true
-		}
-		if _, ok := names[s.at]; ok {
-			return true
-		}
-	}
-	return false
+func (c *change) touches(dir *inode, names map[slot]bool) bool {
+	return slices.ContainsFunc(c.sets, func(s setting) bool { return s.at.dir == dir || names[s.at] })
 }
 
 // mark adds the names that c sets to names.
-func (c *change) mark(names map[slot]struct{}) {
+func (c *change) mark(names map[slot]bool) {
 	for _, s := range c.sets {
-		if s.at.dir != nil {
-			names[s.at] = struct{}{}
-		}
+		names[s.at] = true
 	}
 }
 
@@ -59,7 +46,7 @@ func (c *change) mark(names map[slot]struct{}) {
 // name. The caller holds mu.
 func (m *Mem) settle(dir *inode) {
 	chosen := make([]bool, len(m.pending))
-	needed := map[slot]struct{}{} // names whose earlier changes must all be durable
+	needed := map[slot]bool{} // names whose earlier changes must all be durable
 	for i := len(m.pending) - 1; i >= 0; i-- {
 		if c := &m.pending[i]; c.touches(dir, needed) {
 			chosen[i] = true
@@ -75,9 +62,7 @@ func (m *Mem) settle(dir *inode) {
 			continue
 		}
 		for _, s := range c.sets {
-			if s.at.dir != nil {
-				s.at.makeDurable(s.node)
-			}
+			s.at.makeDurable(s.node)
 		}
 	}
 	clear(m.pending[len(rest):])
@@ -97,7 +82,7 @@ func (at slot) makeDurable(node *inode) {
 // survivors returns the names set by the changes that a crash keeps, and what they mean then. It asks keep about the
 // oldest change first, and does not ask about a change if an earlier one of the same name is lost. The caller holds mu.
 func (m *Mem) survivors(keep Keep) map[*inode]map[string]*inode {
-	lost := map[slot]struct{}{}
+	lost := map[slot]bool{}
 	kept := map[*inode]map[string]*inode{}
 	for i := range m.pending {
 		c := &m.pending[i]
@@ -106,9 +91,6 @@ func (m *Mem) survivors(keep Keep) map[*inode]map[string]*inode {
 			continue
 		}
 		for _, s := range c.sets {
-			if s.at.dir == nil {
-				continue
-			}
 			if kept[s.at.dir] == nil {
 				kept[s.at.dir] = map[string]*inode{}
 			}
