@@ -283,7 +283,7 @@ func TestLookupsReturnWhileEveryMutexIsHeld(t *testing.T) {
 	}
 	release()
 	for _, name := range []string{
-		"writer.mu", "tree.editMu", "tree.mu", "queue.mu", "Files.mu", "pool.mu", "pool.Balancing",
+		"writer.mu", "Tree.editMu", "Tree.mu", "queue.mu", "Files.mu", "pool.mu", "pool.Balancing",
 		"domain.mu",
 		"Loading", ".resident.mu", ".Keys.mu", ".Prefixes.mu", "Parts.mu",
 		"Mem.", "Blocks.", "FS.",

@@ -146,7 +146,7 @@ func (s *testStore) hasRoom() bool {
 
 // fill writes to the memtable of a store until it has the given number of bytes.
 func (s *testStore) fill(memtableBytes int64) {
-	mem := s.tree.Load().Mem
+	mem := s.Tree.Load().Mem
 	for i := 0; mem.Bytes() < memtableBytes; i++ {
 		key := fmt.Appendf(nil, "new%07d", i)
 		mem.Add(key, bloomblock.HashKey(key), ikey.Seq(2+i), ikey.Set, make([]byte, 500))
@@ -202,7 +202,7 @@ func TestMemtablesNeedWhatTheyHaveAndTwoStepsAhead(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 100, memtable)
 	now := time.Now()
-	state := s.tree.Load()
+	state := s.Tree.Load()
 	empty := state.Mem.Bytes()
 	if got, want := s.need(state, now), empty+2*memtable/tree.MemtableSteps; got != want {
 		t.Errorf("an empty memtable needs %d bytes, want %d", got, want)
@@ -225,7 +225,7 @@ func TestFastMemtablesNeedAllThatIsReserved(t *testing.T) {
 	const memtable, step = 1 * mib, mib / tree.MemtableSteps
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 100, memtable)
-	state, now := s.tree.Load(), time.Now()
+	state, now := s.Tree.Load(), time.Now()
 	need := func() int64 { return s.need(state, now) }
 	need()
 	grow := func(bytes int64) { s.fill(state.Mem.Bytes() + bytes) }
@@ -261,7 +261,7 @@ func clockSet(at time.Time, days int) time.Time {
 // TestAStoreIsBusyForAMinuteAfterAWrite has the clock of the system set all the time.
 func TestAStoreIsBusyForAMinuteAfterAWrite(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 100, mib)
-	s.StartSeq(uint64(s.tree.NewestSeq()))
+	s.StartSeq(uint64(s.Tree.NewestSeq()))
 	begin := time.Now()
 	for i, step := range []struct {
 		name string
@@ -278,14 +278,14 @@ func TestAStoreIsBusyForAMinuteAfterAWrite(t *testing.T) {
 		{"less than a minute after that", time.Hour + 2*time.Minute - 1, 10, true},
 		{"a minute after that", time.Hour + 2*time.Minute, 10, false},
 	} {
-		s.tree.Publish(step.seq)
+		s.Tree.Publish(step.seq)
 		if got := s.busy(clockSet(begin.Add(step.at), i%3-1)); got != step.want {
 			t.Errorf("%s: busy %v, want %v", step.name, got, step.want)
 		}
 	}
 	for _, written := range []bool{false, true} {
 		if written {
-			s.tree.Publish(20)
+			s.Tree.Publish(20)
 		} else {
 			s.writes.last.Store(nil)
 		}
@@ -325,7 +325,7 @@ func TestTheBudgetForFiltersIsTheLeastThatHoldsThem(t *testing.T) {
 		p := NewPool(memory, 8)
 		p.Held.Add(tree.TableBytes{RangeDeletes: tt.fixed})
 		for _, s := range tt.stores {
-			b := &member{reserved: 2 * s.memtable, scaled: s.scaled}
+			b := &member{Config: Config{Scaled: s.scaled}, reserved: 2 * s.memtable}
 			b.water.before = s.has + b.reserved/tree.MemtableSteps
 			p.shares = append(p.shares, b)
 		}
@@ -334,7 +334,7 @@ func TestTheBudgetForFiltersIsTheLeastThatHoldsThem(t *testing.T) {
 			free := m
 			for _, b := range p.shares {
 				reserved := b.reserved
-				if b.scaled {
+				if b.Scaled {
 					reserved = reserved * (m / mib) / (memory / mib)
 				}
 				if !full {
@@ -411,21 +411,21 @@ func TestAFreshFilterIsLoadedThoughMemoryWasDividedBeforeItsInstall(t *testing.T
 	p.Rebalance()
 	take(p, s.whole*3/2)
 	p.Rebalance()
-	number, err := s.tree.NewNumber()
+	number, err := s.Tree.NewNumber()
 	must(t, err)
-	meta := writeTable(t, s.tree.FS, number, 5000, s.Plans(), sstable.PrefixRule{})
+	meta := writeTable(t, s.Tree.FS, number, 5000, s.Plans(), sstable.PrefixRule{})
 	e := &manifest.Edit{
 		LastSeq: 2,
 		Deleted: []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: s.table.Meta.Number}},
 		Added:   []manifest.Added{{Level: manifest.NumLevels - 1, Run: 2, Table: meta}},
 	}
-	fresh := s.tree.Fresh(e)
+	fresh := s.Tree.Fresh(e)
 	must(t, s.LoadFresh(fresh[0]))
 	if got := fresh[0].Keys.Bytes(); got != 0 || !p.whole {
 		t.Fatalf("%d bytes of the new filter are in memory, all others: %v", got, p.whole)
 	}
 	p.Rebalance()
-	old, now, _, err := s.tree.Install(e, fresh, tree.Change{})
+	old, now, _, err := s.Tree.Install(e, fresh, tree.Change{})
 	must(t, err)
 	p.Rebalance()
 	s.Follow(old, now, fresh, e.Deleted)
@@ -441,7 +441,7 @@ func TestADeletedTableIsReducedAfterItsLoad(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 5000, mib)
 	s.table.Loading.Lock()
 	deleted := []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: s.table.Meta.Number}}
-	old, now, _, err := s.tree.Install(&manifest.Edit{Deleted: deleted}, nil, tree.Change{})
+	old, now, _, err := s.Tree.Install(&manifest.Edit{Deleted: deleted}, nil, tree.Change{})
 	must(t, err)
 	followed := make(chan bool)
 	go func() {
@@ -469,7 +469,7 @@ func TestFollowingAnEditOfOneTableIsCheap(t *testing.T) {
 	number := s.table.Meta.Number
 	deleted := []manifest.Deleted{{Level: manifest.NumLevels - 1, Number: number}}
 	allocated := func() uint64 { // bytes
-		now := s.tree.Load()
+		now := s.Tree.Load()
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		s.Follow(now, now, nil, deleted)
@@ -479,7 +479,7 @@ func TestFollowingAnEditOfOneTableIsCheap(t *testing.T) {
 	allocated()
 	one := allocated()
 	for range 5000 {
-		_, err := s.tree.NewNumber()
+		_, err := s.Tree.NewNumber()
 		must(t, err)
 	}
 	e := new(manifest.Edit)
@@ -488,7 +488,7 @@ func TestFollowingAnEditOfOneTableIsCheap(t *testing.T) {
 		table := &manifest.Table{Number: number + 1 + i, ID: i + 2, Size: 100, Entries: 1, Smallest: key, Largest: key}
 		e.Added = append(e.Added, manifest.Added{Level: 1, Run: 2, Table: table})
 	}
-	_, _, _, err := s.tree.Install(e, s.tree.Fresh(e), tree.Change{})
+	_, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{})
 	must(t, err)
 	if many := allocated(); many > one+5000*8 {
 		t.Errorf("%d bytes with thousands of tables, %d with one", many, one)
@@ -518,10 +518,10 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 	}
 	expect("while memtables are empty", reader.whole, reader.whole, true)
 
-	before := writer.tree.Load().Mem.Bytes()
+	before := writer.Tree.Load().Mem.Bytes()
 	writer.fill(memtable / 2)
 	writer.pace.since = writer.pace.since.Add(-fastStep)
-	taken := writer.tree.Load().Mem.Bytes() - before
+	taken := writer.Tree.Load().Mem.Bytes() - before
 	p.Rebalance()
 	if got := idle - p.lent.Load(); got != taken {
 		t.Errorf("a memtable that has grown by %d bytes takes back %d", taken, got)
@@ -529,8 +529,8 @@ func TestIdleMemtablesLendTheirMemory(t *testing.T) {
 	expect("when a memtable is half full", 1, reader.whole-taken/2, false)
 	full := reader.table.Keys.Bytes()
 
-	writer.tree.Freeze(nil, 1<<20, batch.Mark{}, memtable)
-	_, _, _, err := writer.tree.Install(&manifest.Edit{LastSeq: 1 << 20}, nil, tree.Change{Flushed: true})
+	writer.Tree.Freeze(nil, 1<<20, batch.Mark{}, memtable)
+	_, _, _, err := writer.Tree.Install(&manifest.Edit{LastSeq: 1 << 20}, nil, tree.Change{Flushed: true})
 	must(t, err)
 	p.Rebalance()
 	expect("just after the flush", full, full, false)
@@ -672,8 +672,8 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 		if u := p.Usage(); u.Cached <= before.Cached || u.OpenFiles <= before.OpenFiles || p.Parts.Bytes() <= parts {
 			t.Fatalf("the store has nothing to give back: %+v after %+v", u, before)
 		}
-		s.tree.Close()
-		last := s.tree.End()
+		s.Tree.Close()
+		last := s.Tree.End()
 		if !stated {
 			last = nil
 		}
@@ -700,8 +700,8 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 
 func TestLeaveReportsThatAFileCannotBeClosed(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 100, mib)
-	s.tree.Close()
-	last := s.tree.End()
+	s.Tree.Close()
+	last := s.Tree.End()
 	s.failClose = errors.New("no close")
 	if err := s.Leave(last); !errors.Is(err, s.failClose) {
 		t.Errorf("%v, want %v", err, s.failClose)
@@ -775,7 +775,7 @@ func TestATableWithoutAFilterShallHaveNoPrefixes(t *testing.T) {
 	if s.OffPlan(manifest.NumLevels-1, s.table, []*filterplan.Plan{s.Plans().Now}) {
 		t.Error("a table as planned is off plan")
 	}
-	none, err := s.planner.First(1)
+	none, err := s.Planner.First(1)
 	must(t, err)
 	meta.FilterRate = 1
 	s.table.Meta = &meta
@@ -873,7 +873,7 @@ func TestACopyOfAFilterThatCannotBeReadIsAnError(t *testing.T) {
 // TestATableThatIsNotKnownIsNotReady reduces one whose tail was never read.
 func TestATableThatIsNotKnownIsNotReady(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 100, mib)
-	table := s.tree.NewTable(s.table.Meta)
+	table := s.Tree.NewTable(s.table.Meta)
 	if s.reduce(table); table.Ready.Load() {
 		t.Error("lookups may use a table that was never loaded")
 	}
@@ -913,7 +913,7 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 			s.Restore(t.Context())
 			p.Rebalance()
 			s.hasRoom()
-			if s.Planned(s.tree.Load()) || s.Owes() {
+			if s.Planned(s.Tree.Load()) || s.Owes() {
 				t.Error("filters follow the plan, or are to be tried again at once")
 			}
 			time.Sleep(pause - 1)
@@ -929,7 +929,7 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 		}
 		s.fail = nil
 		s.Restore(t.Context())
-		if got := s.table.Keys.Bytes(); got != s.whole || !s.Planned(s.tree.Load()) {
+		if got := s.table.Keys.Bytes(); got != s.whole || !s.Planned(s.Tree.Load()) {
 			t.Errorf("%d bytes of the filter are in memory, want all %d", got, s.whole)
 		}
 
@@ -939,10 +939,10 @@ func TestFiltersThatCannotBeReadAreTriedAgain(t *testing.T) {
 		}
 		s.fail = errors.New("no read")
 		s.Restore(t.Context())
-		if s.Planned(s.tree.Load()) {
+		if s.Planned(s.Tree.Load()) {
 			t.Error("no read has failed")
 		}
-		must(t, s.Leave(s.tree.Load()))
+		must(t, s.Leave(s.Tree.Load()))
 		owed := s.owed.Load()
 		time.Sleep(2 * mostPause)
 		synctest.Wait()
@@ -972,7 +972,7 @@ func TestWhatIsLackingDuringALoadIsOwed(t *testing.T) {
 // TestNothingIsDividedIfAllFiltersKeepWhatIsAsked asks fits about filters that are built as planned, and others.
 func TestNothingIsDividedIfAllFiltersKeepWhatIsAsked(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 5000, mib)
-	state, plan := s.tree.Load(), *s.Plans().Now
+	state, plan := s.Tree.Load(), *s.Plans().Now
 	run := state.Runs[0]
 	for _, c := range []struct {
 		name      string
@@ -986,7 +986,7 @@ func TestNothingIsDividedIfAllFiltersKeepWhatIsAsked(t *testing.T) {
 		{"a store with a bound on memory", 1, 0.01, 1, false},
 		{"a store without filters", 1, 1, 0, false},
 	} {
-		plan.FPR, s.planner.Memory = c.fpr, c.memory
+		plan.FPR, s.Planner.Memory = c.fpr, c.memory
 		s.plans.Store(&filterplan.Plans{Now: &plan})
 		run.WorstRate = c.worst * plan.Levels[run.Level].Rate
 		if bytes, ok := s.fits(state); ok != c.wantsFits || bytes < s.whole {
@@ -1000,11 +1000,11 @@ func TestNothingIsDividedIfAllFiltersKeepWhatIsAsked(t *testing.T) {
 func TestAPlanLeavesOtherStoresTheirFilters(t *testing.T) {
 	p := NewPool(16*mib, 8)
 	s := join(t, p, 5000, mib)
-	state := s.tree.Load()
+	state := s.Tree.Load()
 	runs := []filterplan.Run{{Level: manifest.NumLevels - 1, Tables: 1, Keys: 5000}}
 	roomy := *s.Plans().Now
 	least := sort.Search(mib, func(space int) bool {
-		return *s.planner.ForSpace(&filterplan.Plans{Now: &roomy}, runs, int64(space)).Now == roomy
+		return *s.Planner.ForSpace(&filterplan.Plans{Now: &roomy}, runs, int64(space)).Now == roomy
 	})
 	others := p.filterSpace(p.Memory-p.Reserved.Load()) - int64(least)
 	for _, more := range []int64{0, 1} {
@@ -1134,7 +1134,7 @@ func TestWarmUpWakesCompactionsAFewTimes(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 1, mib)
 	e := &manifest.Edit{LastSeq: 2}
 	for i := range tables {
-		number, err := s.tree.NewNumber()
+		number, err := s.Tree.NewNumber()
 		must(t, err)
 		var file bytes.Buffer
 		w := sstable.NewWriter(&file, sstable.WriterOptions{ID: number})
@@ -1142,23 +1142,23 @@ func TestWarmUpWakesCompactionsAFewTimes(t *testing.T) {
 		must(t, w.AddRangeDel(rangedel.Fragment{Start: key, End: append(key, 0), Seqs: []ikey.Seq{2}}))
 		info, err := w.Finish()
 		must(t, err)
-		f, err := s.tree.FS.Create("db/" + filename.Base(filename.Table, number))
+		f, err := s.Tree.FS.Create("db/" + filename.Base(filename.Table, number))
 		must(t, err)
 		_, err = f.Write(file.Bytes())
 		must(t, errors.Join(err, f.Close()))
 		e.Added = append(e.Added, manifest.Added{Level: 3, Run: 2, Table: compaction.Table(number, info)})
 	}
-	_, _, _, err := s.tree.Install(e, s.tree.Fresh(e), tree.Change{})
+	_, _, _, err := s.Tree.Install(e, s.Tree.Fresh(e), tree.Change{})
 	must(t, err)
-	before := s.tree.View().Changes
+	before := s.Tree.View().Changes
 	s.WarmUp(t.Context())
 	loaded := 0
-	s.tree.Load().EachTable(func(_ int, table *tree.Table) {
+	s.Tree.Load().EachTable(func(_ int, table *tree.Table) {
 		if table.Reader.RangeDels() != nil {
 			loaded++
 		}
 	})
-	if n := s.tree.View().Changes - before; n < 2 || n > 10 || loaded != tables {
+	if n := s.Tree.View().Changes - before; n < 2 || n > 10 || loaded != tables {
 		t.Errorf("compactions are woken %d times for %d tables that are loaded, want 2 to 10", n, loaded)
 	}
 }

@@ -69,7 +69,7 @@ func (b *Share) know(t *tree.Table) (loads uint64, err error) {
 // knowRanges wakes compactions if tails were read that have range tombstones: these, known only now, may justify one.
 func (b *Share) knowRanges(t *tree.Table, loads uint64) {
 	if loads > 0 && t.Meta.RangeDeletes > 0 {
-		b.tree.Wake()
+		b.Tree.Wake()
 	}
 }
 
@@ -133,7 +133,7 @@ func (b *Share) CopyFilter(t *tree.Table, maxRate float64) (sstable.FilterCopy, 
 	c, err := t.Reader.CopyFilter(maxRate)
 	b.tailBytes.Add(c.Read)
 	if c.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
-		b.observer.Damaged(c.Damage)
+		b.Observer.Damaged(c.Damage)
 	}
 	return c, err
 }
@@ -153,7 +153,7 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 	if err != nil {
 		return err
 	}
-	if err := t.Reader.KnowPrefixes(b.prefix); err != nil {
+	if err := t.Reader.KnowPrefixes(b.Prefix); err != nil {
 		return err
 	}
 	if !t.Prefixes.Known() {
@@ -170,7 +170,7 @@ func (b *Share) LoadPrefixes(t *tree.Table) error {
 func (b *Share) Damaged(t *tree.Table) {
 	for _, f := range t.Filters() {
 		if s := f.State(); s.Damage != nil && t.Damaged.CompareAndSwap(false, true) {
-			b.observer.Damaged(s.Damage)
+			b.Observer.Damaged(s.Damage)
 		}
 	}
 }
@@ -209,11 +209,11 @@ func (b *Share) Restore(ctx context.Context) (loads bool) {
 		b.Rebalance()
 	}
 	owed := b.owed.Load() // before the state, which may not have the tables of later ones
-	s := b.tree.Hold()
+	s := b.Tree.Hold()
 	if s == nil {
 		return false
 	}
-	defer b.tree.Release(s)
+	defer b.Tree.Release(s)
 	defer b.report()
 	if owed == b.loaded.Load() {
 		return false
@@ -224,7 +224,7 @@ func (b *Share) Restore(ctx context.Context) (loads bool) {
 		case ctx.Err() != nil:
 		case b.lacks(t):
 			if err := b.Load(t); err != nil {
-				b.observer.WorkFailed("load", 1, err)
+				b.Observer.WorkFailed("load", 1, err)
 				failed = true
 			}
 		case t.Keys.Known():
@@ -254,11 +254,11 @@ func (b *Share) Restore(ctx context.Context) (loads bool) {
 // WarmUp loads tails and the headers of filters after Open, newest data first, and then the filters, so that few
 // lookups have to. It stops when ctx is done.
 func (b *Share) WarmUp(ctx context.Context) {
-	s := b.tree.Hold()
+	s := b.Tree.Hold()
 	if s == nil {
 		return
 	}
-	defer b.tree.Release(s)
+	defer b.Tree.Release(s)
 	ranges := uint64(0) // tables with range tombstones
 	s.EachTable(func(_ int, t *tree.Table) {
 		if ctx.Err() != nil {
@@ -266,16 +266,16 @@ func (b *Share) WarmUp(ctx context.Context) {
 		}
 		loads, err := b.know(t)
 		if err != nil {
-			b.observer.WorkFailed("load", 1, err)
+			b.Observer.WorkFailed("load", 1, err)
 		}
 		if loads > 0 && t.Meta.RangeDeletes > 0 {
 			if ranges++; bits.OnesCount64(ranges) == 1 { // compactions look at all tables whenever they are woken
-				b.tree.Wake()
+				b.Tree.Wake()
 			}
 		}
 	})
 	if ranges > 0 {
-		b.tree.Wake()
+		b.Tree.Wake()
 	}
 	b.owed.Add(1)
 	b.Rebalance()

@@ -13,10 +13,8 @@ import (
 // A member is a store as the pool knows it: its tables, its plans, and what it has in memory.
 type member struct {
 	// constant
-	tree     *tree.Tree
-	reserved int64 // bytes for memtables
-	scaled   bool  // a larger budget would reserve more for memtables in proportion
-	planner  filterplan.Planner
+	Config
+	reserved int64      // bytes for memtables
 	all      *Residents // of all stores
 
 	plans   atomic.Pointer[filterplan.Plans]
@@ -95,7 +93,7 @@ func (m *member) ahead(s *tree.State) int64 {
 // busy reports whether the store was written to within the last minute, as far as earlier calls can tell.
 func (m *member) busy(at time.Time) bool {
 	w := &m.writes
-	if seq := uint64(m.tree.NewestSeq()); w.seq.Swap(seq) != seq {
+	if seq := uint64(m.Tree.NewestSeq()); w.seq.Swap(seq) != seq {
 		w.last.Store(&at)
 		return true
 	}
@@ -156,7 +154,7 @@ func (m *member) fits(s *tree.State) (bytes int64, ok bool) {
 			return bytes, false
 		}
 	}
-	return bytes, m.planner.Memory == 0 && plan.FPR < 1 // without filters, each run costs a read
+	return bytes, m.Planner.Memory == 0 && plan.FPR < 1 // without filters, each run costs a read
 }
 
 // exceeds reports whether a table has more of its filters in memory than their plans allow.

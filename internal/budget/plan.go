@@ -19,20 +19,20 @@ func (b *Share) Replan(s *tree.State) error {
 		runs[i] = filterplan.Run{Level: r.Level, Tables: len(r.Tables), Keys: r.Entries}
 		all += r.Entries
 	}
-	if b.planner.Memory == 0 {
+	if b.Planner.Memory == 0 {
 		others := b.pool.Held.Bytes().Filter - b.held.Bytes().Filter
 		space := b.pool.filterSpace(b.pool.Memory-b.pool.Reserved.Load()) - others
-		b.plans.Store(b.planner.ForSpace(b.plans.Load(), runs, space))
+		b.plans.Store(b.Planner.ForSpace(b.plans.Load(), runs, space))
 		return nil
 	}
-	step, fits := b.planner.ForRuns(runs)
-	now := b.planner.At(step)
+	step, fits := b.Planner.ForRuns(runs)
+	now := b.Planner.At(step)
 	var w wishes
 	b.wish(s, now, &w, nil)
 	cut := w.demands.Wasted(w.demands.All()) > now.FPR
-	b.plans.Store(b.planner.Near(step, cut))
+	b.plans.Store(b.Planner.Near(step, cut))
 	if !fits {
-		return b.planner.TooLittle(all)
+		return b.Planner.TooLittle(all)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (b *Share) OffPlan(level int, t *tree.Table, good []*filterplan.Plan) bool 
 	}
 	want := ""
 	if t.Meta.FilterRate < 1 {
-		want = b.prefix.String()
+		want = b.Prefix.String()
 	}
 	rule, known := t.Reader.PrefixRule()
 	return known && rule != want
@@ -117,6 +117,6 @@ func (b *Share) report() {
 		return
 	}
 	if b.told.CompareAndSwap(!short, short) {
-		b.observer.Promise(*p)
+		b.Observer.Promise(*p)
 	}
 }

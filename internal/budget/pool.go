@@ -134,9 +134,9 @@ func (p *Pool) Usage() Usage {
 	u.Cached, u.Spare = blocks.Used, blocks.Spare
 	for _, b := range p.members() {
 		u.Stores++
-		if s := b.tree.Hold(); s != nil {
+		if s := b.Tree.Hold(); s != nil {
 			u.Memtables += s.MemtableBytes()
-			b.tree.Release(s)
+			b.Tree.Release(s)
 		}
 	}
 	return u
@@ -194,11 +194,11 @@ func (p *Pool) balance() {
 	all, fits := int64(0), true
 	members := p.members() // in one order, for the division to last
 	for _, b := range members {
-		s := b.tree.Hold()
+		s := b.Tree.Hold()
 		if s == nil {
 			continue
 		}
-		defer b.tree.Release(s)
+		defer b.Tree.Release(s)
 		states[b] = s
 		lent += b.reserved - b.need(s, now)
 		bytes, ok := b.fits(s)
@@ -276,7 +276,7 @@ func (p *Pool) budgetFor(filters int64, full bool) int64 {
 			grows /= tree.MemtableSteps
 			fixed += max(max(b.water.now, b.water.before)-grows, 0)
 		}
-		if b.scaled {
+		if b.Scaled {
 			scaled += grows
 		} else {
 			fixed += grows

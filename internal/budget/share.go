@@ -16,10 +16,7 @@ import (
 type Share struct {
 	member
 
-	// constant
-	pool     *Pool
-	prefix   sstable.PrefixRule
-	observer Observer
+	pool *Pool // constant
 
 	tailLoads, tailBytes atomic.Uint64 // loads of tails; bytes of tails and filters read
 
@@ -38,7 +35,7 @@ type Observer interface {
 type Config struct {
 	Tree         *tree.Tree
 	MemtableSize int64 // bytes
-	Scaled       bool  // MemtableSize is a part of the budget, and not an option
+	Scaled       bool  // MemtableSize is a part of the budget, which would grow with it, and not an option
 	ReadOnly     bool  // there are no memtables that writers fill
 	Planner      filterplan.Planner
 	Plans        *filterplan.Plans // the first plans
@@ -48,9 +45,7 @@ type Config struct {
 
 // Join returns the share of a new store. The error matches ErrMemoryBudget if its memtables do not fit.
 func (p *Pool) Join(c Config) (*Share, error) {
-	b := &Share{pool: p, prefix: c.Prefix, observer: c.Observer}
-	b.tree, b.planner, b.scaled, b.all = c.Tree, c.Planner, c.Scaled, &p.Held
-	b.room = make(chan struct{}, 1)
+	b := &Share{member: member{Config: c, all: &p.Held, room: make(chan struct{}, 1)}, pool: p}
 	if !c.ReadOnly {
 		b.reserved = 2 * c.MemtableSize
 	}
@@ -65,15 +60,15 @@ func (b *Share) Leave(s *tree.State) error {
 	if b.again != nil {
 		b.again.Stop() // it would keep the closed store in memory
 	}
-	err := b.tree.Files.Close()
+	err := b.Tree.Files.Close()
 	if s != nil {
 		s.EachTable(func(_ int, t *tree.Table) { t.Reader.Close() })
 	}
-	b.tree.Blocks.Close()
-	b.pool.Parts.Leave(b.tree.Blocks)
+	b.Tree.Blocks.Close()
+	b.pool.Parts.Leave(b.Tree.Blocks)
 	b.pool.leave(&b.member)
 	b.planned.Store(&manifest.Version{})
-	b.tree.Domain.WaitLater()
+	b.Tree.Domain.WaitLater()
 	return err
 }
 
@@ -85,11 +80,11 @@ func (b *Share) Lends() bool {
 	}
 	defer b.pool.rebalance()
 	defer b.pool.Balancing.Unlock()
-	s := b.tree.Hold()
+	s := b.Tree.Hold()
 	if s == nil {
 		return false
 	}
-	defer b.tree.Release(s)
+	defer b.Tree.Release(s)
 	return max(b.water.now, b.water.before) > b.ahead(s)
 }
 

@@ -73,8 +73,8 @@ func (m *member) wish(s *tree.State, plan *filterplan.Plan, keys, prefixes *wish
 			}
 		}
 	}
-	if m.planner.Memory > 0 {
-		keys.demands[first:].Limit(m.planner.Memory)
+	if m.Planner.Memory > 0 {
+		keys.demands[first:].Limit(m.Planner.Memory)
 	}
 }
 
