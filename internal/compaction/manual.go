@@ -32,7 +32,8 @@ func (m *Manual) Next(v Shape, policy Policy) *Plan {
 		var p *Plan
 		switch m.level {
 		case 0:
-			if m.wantsLevel0(&v, b) {
+			old := func(r manifest.Run) bool { return r.ID < m.UpTo && len(r.Touching(b)) > 0 }
+			if slices.ContainsFunc(v.Levels[0], old) {
 				p = v.mergeLevel0(policy.Backlog(v.Version).Base)
 			}
 		case last:
@@ -49,13 +50,6 @@ func (m *Manual) Next(v Shape, policy Policy) *Plan {
 		}
 	}
 	return nil
-}
-
-// wantsLevel0 reports whether a run of level 0 that is old enough has a key within b.
-func (m *Manual) wantsLevel0(v *Shape, b manifest.Bounds) bool {
-	return slices.ContainsFunc(v.Levels[0], func(r manifest.Run) bool {
-		return r.ID < m.UpTo && len(r.Touching(b)) > 0
-	})
 }
 
 // Done continues behind the tables that a plan has taken from its level. Level 0 is done when nothing old is left.

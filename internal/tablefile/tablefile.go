@@ -134,7 +134,9 @@ func (f *File) open() (*handle, error) {
 	p.reserve()
 	file, err := f.dir.fs.Open(f.Path)
 	if err != nil {
-		p.cancel()
+		p.mu.Lock()
+		p.opening--
+		p.mu.Unlock()
 		return nil, err
 	}
 	h := &handle{file}
@@ -173,13 +175,6 @@ func (p *Pool) reserve() {
 			})
 		})
 	}
-}
-
-// cancel gives back what reserve reserved.
-func (p *Pool) cancel() {
-	p.mu.Lock()
-	p.opening--
-	p.mu.Unlock()
 }
 
 // add puts an opened file into the clock, on the descriptor that reserve reserved. It reports false if the Dir is
