@@ -42,13 +42,9 @@ const (
 
 // String returns the name of the layout.
 func (l Layout) String() string {
-	switch l {
-	case LayoutBlocked:
-		return "blocked"
-	case LayoutClassic:
-		return "classic"
-	case LayoutPartitioned:
-		return "partitioned"
+	names := [...]string{LayoutBlocked: "blocked", LayoutClassic: "classic", LayoutPartitioned: "partitioned"}
+	if int(l) < len(names) {
+		return names[l]
 	}
 	return fmt.Sprintf("layout %d", uint8(l))
 }

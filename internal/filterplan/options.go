@@ -18,13 +18,8 @@ const (
 
 // String returns the kind in a word, "auto", "ribbon" or "bloom".
 func (k Kind) String() string {
-	switch k {
-	case Auto:
-		return "auto"
-	case Ribbon:
-		return "ribbon"
-	case Bloom:
-		return "bloom"
+	if names := [...]string{Auto: "auto", Ribbon: "ribbon", Bloom: "bloom"}; int(k) < len(names) {
+		return names[k]
 	}
 	return fmt.Sprintf("kind %d", uint8(k)) // from a later version
 }

@@ -23,16 +23,10 @@ const (
 
 // String returns the name of the codec for the tools.
 func (c Codec) String() string {
-	switch c {
-	case None:
-		return "none"
-	case S2:
-		return "s2"
-	case Zstd:
-		return "zstd"
-	default:
-		return fmt.Sprintf("codec(%d)", uint8(c))
+	if names := [...]string{None: "none", S2: "s2", Zstd: "zstd"}; int(c) < len(names) {
+		return names[c]
 	}
+	return fmt.Sprintf("codec(%d)", uint8(c))
 }
 
 var errDecoded = errors.New("decoded length differs from the index")
