@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sort"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
@@ -151,7 +150,7 @@ func (m *Merge) merge(p *part) (Result, error) {
 	var sources []merge.Source
 	for _, run := range m.in.runs {
 		if tables := (manifest.Run{Tables: run}).Touching(p.bounds()); len(tables) > 0 {
-			sources = append(sources, merge.NewConcat(runTables{tables, m.tables}))
+			sources = append(sources, merge.NewConcat(runTables{manifest.Run{Tables: tables}, m.tables}))
 		}
 	}
 	predicted := m.predicted.of(p.share)
@@ -314,18 +313,16 @@ func rangeDelsOf(t *manifest.Table, tables Inputs) (*rangedel.Index, error) {
 
 // runTables gives a merge the inputs of one run.
 type runTables struct {
-	tables []*manifest.Table
+	manifest.Run
 	inputs Inputs
 }
 
 var _ merge.Tables = runTables{}
 
-func (r runTables) Len() int { return len(r.tables) }
+func (r runTables) Len() int { return len(r.Tables) }
 
-func (r runTables) Find(user []byte) int {
-	return sort.Search(len(r.tables), func(i int) bool { return !r.tables[i].EndsBefore(user) })
-}
+func (r runTables) Find(user []byte) int { return r.Search(user) }
 
-func (r runTables) Bounds(i int) merge.Bounds { return merge.Bounds(r.tables[i].Bounds()) }
+func (r runTables) Bounds(i int) merge.Bounds { return merge.Bounds(r.Tables[i].Bounds()) }
 
-func (r runTables) Open(i int) (merge.Source, error) { return r.inputs.Open(r.tables[i]) }
+func (r runTables) Open(i int) (merge.Source, error) { return r.inputs.Open(r.Tables[i]) }

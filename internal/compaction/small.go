@@ -2,7 +2,6 @@ package compaction
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 )
@@ -134,7 +133,7 @@ func (l Leveled) mergedWith(v *Shape, to int, runs []Input) []Input {
 		return in
 	}
 	r := v.Levels[to][0]
-	from := sort.Search(len(r.Tables), func(i int) bool { return !r.Tables[i].EndsBefore(b.Lo) })
+	from := r.Search(b.Lo)
 	end := from
 	if from > 0 && l.small(r.Tables[from-1]) {
 		from--

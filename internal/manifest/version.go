@@ -12,6 +12,7 @@ import (
 	"iter"
 	"reflect"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -143,7 +144,7 @@ func (r Run) Find(key []byte) *Table {
 
 // Touching returns the tables of r that have a part in b, as a slice of r.Tables.
 func (r Run) Touching(b Bounds) []*Table {
-	from := r.search(b.Lo)
+	from := r.Search(b.Lo)
 	to := len(r.Tables)
 	if b.Hi != nil {
 		n, found := slices.BinarySearchFunc(r.Tables[from:], b.Hi, compareSmallest)
@@ -154,15 +155,9 @@ func (r Run) Touching(b Bounds) []*Table {
 	return r.Tables[from:to:to]
 }
 
-// search returns the index of the first table that does not end before key.
-func (r Run) search(key []byte) int {
-	i, _ := slices.BinarySearchFunc(r.Tables, key, func(t *Table, key []byte) int {
-		if t.EndsBefore(key) {
-			return -1
-		}
-		return 1
-	})
-	return i
+// Search returns the index of the first table that does not end before key, or the number of tables.
+func (r Run) Search(key []byte) int {
+	return sort.Search(len(r.Tables), func(i int) bool { return !r.Tables[i].EndsBefore(key) })
 }
 
 func compareSmallest(t *Table, key []byte) int { return bytes.Compare(t.Smallest, key) }
