@@ -58,13 +58,14 @@ func (v *Shape) dense(level int, t *manifest.Table) bool {
 	}
 	below := v.overlapping(level+1, t.Bounds())
 	if v.settled(t) {
-		var entries uint64
+		var entries, tables uint64
 		for _, in := range below {
 			for _, t := range in.Tables {
 				entries += t.Entries
+				tables++
 			}
 		}
-		ranges := t.RangeDeletes > 0 && t.RangeDeletes >= uint64(count(below))/2 //nolint:gosec // a length
+		ranges := t.RangeDeletes > 0 && t.RangeDeletes >= tables/2
 		if ranges || points && t.Deletes >= entries/2 {
 			return true
 		}

@@ -63,13 +63,6 @@ func bytesOf(inputs []Input) (n uint64) {
 	return n
 }
 
-func count(inputs []Input) (n int) {
-	for _, in := range inputs {
-		n += len(in.Tables)
-	}
-	return n
-}
-
 // boundsOfTables returns the range from the first to the last key of one or more tables.
 func boundsOfTables(tables []*manifest.Table) manifest.Bounds {
 	b := tables[0].Bounds()
