@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -99,17 +100,9 @@ func (b *blockBuilder) value(i int) []byte {
 
 // entryLen returns the length of an entry without its value.
 func entryLen(key, prefix int, t ikey.Trailer) int {
-	n := uvarintLen(uint(key-prefix)<<1) + max(0, key-prefix-8)
+	n := (bits.Len(uint(key-prefix)<<1|1)+6)/7 + max(0, key-prefix-8) // a byte of a uvarint has seven bits
 	if t != plainSet {
 		n += 8
-	}
-	return n
-}
-
-func uvarintLen(v uint) int {
-	n := 1
-	for ; v >= 0x80; v >>= 7 {
-		n++
 	}
 	return n
 }
