@@ -129,8 +129,6 @@ func (o osFS) List(dir string) ([]string, error) {
 
 func (o osFS) Stat(name string) (os.FileInfo, error) { return o.lstat(name) }
 
-func (o osFS) SyncDir(dir string) error { return o.syncDir(dir) }
-
 func (o osFS) Lock(name string) (Lock, error) { return o.lockFile(name, false) }
 
 func (o osFS) LockShared(name string) (Lock, error) { return o.lockFile(name, true) }

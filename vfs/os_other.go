@@ -16,5 +16,5 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 	return o.openFile(name, flag)
 }
 
-// syncDir does nothing, since these systems cannot sync a directory. NTFS keeps its own changes of names in order.
-func (osFS) syncDir(string) error { return nil }
+// SyncDir does nothing, since these systems cannot sync a directory. NTFS keeps its own changes of names in order.
+func (osFS) SyncDir(string) error { return nil }

@@ -30,9 +30,9 @@ func (o osFS) openNoFollow(name string, flag int) (*os.File, error) {
 // make it fail.
 var flushDir = (*os.File).Sync
 
-// syncDir makes the names in a directory durable. Some network file systems do not support it and return EINVAL or
+// SyncDir makes the names in a directory durable. Some network file systems do not support it and return EINVAL or
 // ENOTSUP; these count as success, all other errors do not.
-func (o osFS) syncDir(dir string) error {
+func (o osFS) SyncDir(dir string) error {
 	if h, base := o.find(dir); h != nil && base == "." {
 		return flushed(h.dir)
 	}
