@@ -26,7 +26,7 @@ type output struct {
 }
 
 // begin creates the file of the next table, which w writes.
-func begin(env Env, l limit, w *sstable.Writer) (*output, error) {
+func begin(ctx context.Context, env Env, w *sstable.Writer) (*output, error) {
 	number, err := env.Numbers.NewNumber()
 	if err != nil {
 		return nil, err
@@ -38,8 +38,8 @@ func begin(env Env, l limit, w *sstable.Writer) (*output, error) {
 		return nil, err
 	}
 	var to io.Writer = file
-	if l.limiter != nil {
-		to = limited{file, l}
+	if env.Limiter != nil {
+		to = Limited(ctx, file, env.Limiter)
 	}
 	w.Reset(to, sstable.WriterOptions{
 		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec,
@@ -48,18 +48,13 @@ func begin(env Env, l limit, w *sstable.Writer) (*output, error) {
 	return &output{env: env, number: number, file: file, w: w}, nil
 }
 
-// A limit holds the limiter of one compaction.
-type limit struct {
-	ctx     context.Context //nolint:containedctx // of one compaction
-	limiter Limiter         // may be nil
-}
-
 // Limited returns a writer that writes to w what a limiter permits, until ctx ends.
-func Limited(ctx context.Context, w io.Writer, l Limiter) io.Writer { return limited{w, limit{ctx, l}} }
+func Limited(ctx context.Context, w io.Writer, l Limiter) io.Writer { return limited{ctx, w, l} }
 
 type limited struct {
-	w io.Writer
-	limit
+	ctx     context.Context //nolint:containedctx // of one compaction
+	w       io.Writer
+	limiter Limiter
 }
 
 // maxPiece is the number of bytes that are written at once. Until they are on the disk, others take their space for

@@ -156,7 +156,7 @@ func (m *Merge) merge(p *part) (Result, error) {
 	predicted := m.predicted.of(p.share)
 	w := tableWriter{
 		env: m.env, size: predicted.tableSize(m.env.TableSize), joins: m.joins,
-		grand: m.grand.Touching(p.bounds()), limit: limit{m.ctx, m.env.Limiter},
+		grand: m.grand.Touching(p.bounds()),
 	}
 	keep := newRetain(m.env.Snapshots, m.older.clone(), m.in.dels.Within(p.lo, p.hi))
 	return write(m.ctx, merge.New(sources...), p, keep, w)

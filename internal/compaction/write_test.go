@@ -215,14 +215,14 @@ func (w *waiting) Wait(_ context.Context, n int) error {
 
 func TestAWriteWaitsForItsLimiter(t *testing.T) {
 	var b strings.Builder
-	w := limited{&b, limit{t.Context(), &waiting{most: 5}}}
+	w := Limited(t.Context(), &b, &waiting{most: 5})
 	if n, err := w.Write([]byte("hello")); n != 5 || err != nil {
 		t.Errorf("%d, %v", n, err)
 	}
 	if n, err := w.Write([]byte("!")); n != 0 || err == nil || b.String() != "hello" {
 		t.Errorf("%d, %v, %q, want no byte more", n, err, &b)
 	}
-	w = limited{&b, limit{t.Context(), &waiting{most: 2 * maxPiece}}}
+	w = Limited(t.Context(), &b, &waiting{most: 2 * maxPiece})
 	if n, err := w.Write(make([]byte, 3*maxPiece)); n != 2*maxPiece || err == nil {
 		t.Errorf("of three pieces %d bytes are written, %v, want those of two and an error", n, err)
 	}
