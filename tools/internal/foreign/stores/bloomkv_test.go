@@ -41,7 +41,7 @@ func TestOurRates(t *testing.T) {
 			must(t, own.Load(0))
 			positives := 0
 			for i := range *absents {
-				if maybe, _ := own.MayContain(bloomblock.HashKey(absent(i))); maybe {
+				if maybe, _ := own.Keys.MayContain(bloomblock.HashKey(absent(i))); maybe {
 					positives++
 				}
 			}
