@@ -24,6 +24,7 @@ var publicPackages = []string{
 // TestExportedAPI compares what the public packages export with api.txt, as it is on linux/amd64. A change of the API
 // changes that file, so that nobody changes it by accident.
 func TestExportedAPI(t *testing.T) {
+	testkit.Long(t)
 	const name = "api.txt"
 	got := exportedAPI(t)
 	for _, line := range got {

@@ -306,6 +306,7 @@ func TestUnitsMultiply(t *testing.T) {
 }
 
 func TestManyFiltersAnswerAsEachAloneDoes(t *testing.T) {
+	testkit.Long(t)
 	const keys, asked = 700, 20_000
 	filters := []*Filter{nil, {}}
 	for _, units := range [][]Unit{

@@ -316,16 +316,15 @@ func BenchmarkRibbon(b *testing.B) {
 
 // TestRandomKeysAlwaysHaveTheirRibbon builds many units of random keys. Some need a little more space than planned.
 func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
+	testkit.Long(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, rate := range []float64{0.01, 0.0003, 0.0002} {
 		p, err := ParamsRibbon(rate)
 		must(t, err)
 		for _, keys := range []int{3000, 5272, 6091} {
 			_, planned := planRibbon(uint64(keys), rate*ribbonMargin, usualOverhead)
-			blooms, blocks, sets := 0, uint64(0), uint64(200)
-			if testing.Short() {
-				sets = 20
-			}
+			const sets = 200
+			blooms, blocks := 0, uint64(0)
 			for seed := range sets {
 				b := &Builder{Seed: Seed(seed + 1)}
 				for range keys {

@@ -30,6 +30,7 @@ func isOfCopy(op vfstest.Op) bool {
 
 // TestOfTwoWhoMakeAStoreInADirectoryOneDoes lets a competitor act before each operation of a checkpoint.
 func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
+	testkit.Long(t)
 	mem := vfstest.NewMem()
 	db, want := grown(t, mem)
 	must(t, db.Close())

@@ -147,6 +147,7 @@ func TestIngestedKeysLieOverOlderAndUnderNewerOnes(t *testing.T) {
 
 // TestWhatAnIngestReplaces tries ranges around the ingested keys and the stored ones.
 func TestWhatAnIngestReplaces(t *testing.T) {
+	testkit.Long(t)
 	old := map[string]string{"a": "1", "b": "1", "c": "1", "d": "1", "": "1"}
 	r := func(lo, hi string) *bloomkv.KeyRange {
 		k := &bloomkv.KeyRange{}
@@ -239,6 +240,7 @@ var errSequence2 = errors.New("the sequence's own")
 // TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing ingests sequences with an error at some position, and cancels
 // contexts.
 func TestAnIngestThatIsRefusedAtAnyPlaceLeavesNothing(t *testing.T) {
+	testkit.Long(t)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	key := func(i int) []byte { return fmt.Appendf(nil, "key%05d", i) }

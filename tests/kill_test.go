@@ -140,6 +140,7 @@ func killed(t *testing.T, process *exec.Cmd, after time.Duration) (reports []rep
 // TestASecondProcessIsRefusedAtOnce checks that a store is locked while the first process lives, even stopped, and no
 // longer.
 func TestASecondProcessIsRefusedAtOnce(t *testing.T) {
+	testkit.Long(t)
 	dir := filepath.Join(t.TempDir(), "db")
 	db, err := bloomkv.Open(dir, storetest.Tiny(vfs.OS))
 	must(t, err)

@@ -64,6 +64,7 @@ func openMapped(
 func mappedKey(i int) []byte { return fmt.Appendf(nil, "key%06d", i) }
 
 func TestLookupsUseMappedFiles(t *testing.T) {
+	testkit.Long(t)
 	const n = 20_000
 	db, value, _ := openMapped(t)
 	for range 2 {
@@ -172,6 +173,7 @@ func TestMappedBytesAreBoundedAndCounted(t *testing.T) {
 }
 
 func TestStoresShareTheBoundOfMappedBytes(t *testing.T) {
+	testkit.Long(t)
 	const n = 20_000
 	shared, err := bloomkv.NewResources(bloomkv.ResourcesOptions{MemoryBudget: 8 << 20, MaxMappedBytes: 3 << 20})
 	must(t, err)

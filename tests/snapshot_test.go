@@ -112,6 +112,7 @@ func (r *snapshotRun) held() (values int, tombstones uint64) {
 // TestSnapshotsStayExactAndKeepNothingElse takes many snapshots, flushes and compacts everything to the last level, and
 // closes the snapshots in any order: compaction keeps exactly the values that are still visible.
 func TestSnapshotsStayExactAndKeepNothingElse(t *testing.T) {
+	testkit.Long(t)
 	for seed := range uint64(storetest.Seeds(20)) {
 		r := newSnapshotRun(t, seed)
 		must := func(what string, err error) {

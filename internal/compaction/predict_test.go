@@ -342,6 +342,7 @@ func TestNothingIsPredictedOfRangeTombstones(t *testing.T) {
 // TestStaleKeysOfTheOldestRunAreEstimated overwrites and deletes keys in two runs of level 0 and one of level 3. New
 // keys in them count for nothing.
 func TestStaleKeysOfTheOldestRunAreEstimated(t *testing.T) {
+	testkit.Long(t)
 	d := newDisk(t)
 	env := d.predicting(64 << 10)
 	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 200_000, 2, 0})

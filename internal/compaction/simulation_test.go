@@ -11,6 +11,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // A simulation carries out what a policy picks for a load, without any key: a table has its keys spread evenly between
@@ -342,6 +343,7 @@ var usual = Leveled{
 }
 
 func TestWhatLoadsWrite(t *testing.T) {
+	testkit.Long(t)
 	for _, c := range []struct {
 		workload
 		ops  float64

@@ -156,12 +156,9 @@ func TestLargeKeysAndValues(t *testing.T) {
 
 // TestAPairOf116BytesTakesAtMost162 fills tables, of which each expects what the one before had.
 func TestAPairOf116BytesTakesAtMost162(t *testing.T) {
+	testkit.Long(t)
 	rng, keys := rand.New(rand.NewPCG(1, 2)), 0
-	sizes := []int64{32 << 20, 32 << 20}
-	if testing.Short() {
-		sizes = []int64{8 << 20, 8 << 20}
-	}
-	for _, size := range sizes {
+	for _, size := range []int64{32 << 20, 32 << 20} {
 		tb, n := NewIn(NewMemory(), nil, keys, size), 0
 		for ; tb.Bytes() < size; n++ {
 			k := fmt.Sprintf("%016x", rng.Uint64())

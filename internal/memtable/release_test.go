@@ -136,10 +136,8 @@ func TestWhatIsLeftOfAReleasedTable(t *testing.T) {
 // TestATableTakesLittleMoreThanItsSize fills tables up to the size at which their owner freezes them, and one far
 // beyond, as a batch may that is larger than the table.
 func TestATableTakesLittleMoreThanItsSize(t *testing.T) {
+	testkit.Long(t)
 	for _, size := range []int64{1 << 20, 2 << 20, 8 << 20, 16 << 20} {
-		if testing.Short() && size > 2<<20 {
-			break
-		}
 		pool := NewMemory()
 		tb := NewIn(pool, nil, 0, size)
 		value, n := string(make([]byte, 1000)), 0

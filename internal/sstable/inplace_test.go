@@ -56,6 +56,7 @@ func numbered() (kvs []kv) {
 }
 
 func TestALookupInPlaceUsesOnePartAndOneBlock(t *testing.T) {
+	testkit.Long(t)
 	kvs := numbered()
 	for _, c := range []Codec{None, S2} {
 		for _, w := range ways {

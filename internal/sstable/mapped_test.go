@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -574,6 +575,7 @@ func TestPairsGoOnInMappedBlocks(t *testing.T) {
 // TestACursorSurvivesChangesOfMappedBlocks changes blocks in the mapped file that were verified just before, so that
 // no checksum is looked at again: cursors may return anything, but must end.
 func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
+	testkit.Long(t)
 	for name, value := range map[string]func(i int) string{
 		"of one length": func(int) string { return "value" },
 		"of any length": func(i int) string { return strings.Repeat("v", i%17) },
@@ -590,11 +592,7 @@ func TestACursorSurvivesChangesOfMappedBlocks(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(3, 4))
 				var it Iter
 				changed := 0
-				rounds := 20_000
-				if testing.Short() {
-					rounds = 5000
-				}
-				for range rounds {
+				for range 20_000 {
 					copy(f.content, good)
 					it.Reset(r, IterOptions{})
 					for ok := it.First(); ok; ok = it.Next() { // verifies them all

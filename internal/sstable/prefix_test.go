@@ -125,6 +125,7 @@ func TestRulesAsText(t *testing.T) {
 
 // TestPrefixFiltersHoldEveryPrefixAndLittleElse builds tables of all shapes by all rules.
 func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
+	testkit.Long(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01, 0.001)
 	must(t, err)
 	all := shapes()
@@ -133,9 +134,6 @@ func TestPrefixFiltersHoldEveryPrefixAndLittleElse(t *testing.T) {
 	}
 	all["users"] = sorted(all["users"])
 	for name, kvs := range all {
-		if testing.Short() && name != "users" {
-			continue
-		}
 		for _, params := range []bloomblock.Params{filterParams(t, 0.01, 0.001), ribbon} {
 			for _, rule := range prefixRules {
 				file, info := build(t, WriterOptions{ID: 3, Filter: params, Prefix: rule}, kvs)
