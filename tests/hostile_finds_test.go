@@ -358,23 +358,29 @@ func TestWhatABlockClaimsIsNotAllocated(t *testing.T) {
 		must(t, writeFiles(fsys, "db", files))
 		opts := kind.options(fsys)
 		opts.ReadOnly = true
-		db := storetest.Open(t, "db", opts)
-		alloc := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-		metrics.Read(alloc)
-		before := alloc[0].Value.Uint64()
 		const gets = 20
-		for i := range gets {
-			if _, err := db.Get(kind.keys[i]); err != nil && !errors.Is(err, bloomkv.ErrCorruption) &&
-				!errors.Is(err, bloomkv.ErrNotFound) {
-				t.Error(err)
+		lookups := func() uint64 {
+			db := storetest.Open(t, "db", opts)
+			alloc := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+			metrics.Read(alloc)
+			before := alloc[0].Value.Uint64()
+			for i := range gets {
+				if _, err := db.Get(kind.keys[i]); err != nil && !errors.Is(err, bloomkv.ErrCorruption) &&
+					!errors.Is(err, bloomkv.ErrNotFound) {
+					t.Error(err)
+				}
 			}
+			metrics.Read(alloc)
+			must(t, db.Close())
+			return alloc[0].Value.Uint64() - before
 		}
-		metrics.Read(alloc)
-		got := alloc[0].Value.Uint64() - before
-		if most := uint64(1<<20) + gets*size; got > most {
+		got, most := uint64(math.MaxUint64), uint64(1<<20)+gets*size
+		for try := 0; try < 3 && got > most; try++ { // what other goroutines of the process allocate counts too
+			got = lookups()
+		}
+		if got > most {
 			t.Errorf("claimed length %d: %d lookups allocate %d bytes, want at most %d", claim, gets, got, most)
 		}
 		t.Logf("claimed length %d in a store of %d bytes: %d lookups allocate %d bytes", claim, size, gets, got)
-		must(t, db.Close())
 	}
 }
