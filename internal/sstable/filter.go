@@ -314,6 +314,9 @@ func (f *tableFile) readForm(
 func (f *tableFile) soundUnits(
 	at filterPlace, h *bloomblock.Header, n int,
 ) (units [][]byte, read uint64, err error) {
+	if n == 0 {
+		return nil, 0, nil
+	}
 	some := *h // what is read: all, if units stand side by side
 	if h.Parts() == 0 {
 		some.Units = h.Units[:n]
