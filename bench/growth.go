@@ -68,7 +68,6 @@ and counts from the first lookup on, right after Open. Every answer is checked. 
 A line is printed for each measurement as soon as it ends. By default this takes some minutes, and 6 GB of
 disk space. The whole range of 64 MiB takes an hour and 26 GB:
   go run ./bench growth --keys 1M,2M,4M,8M,12M,16M,24M,32M,40M,64M,100M --kind auto,bloom --plot DIR`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
 				return cli.Hint(c, err)

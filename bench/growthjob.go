@@ -65,7 +65,7 @@ const measureName = "growth-measure"
 
 func measureCommand(s *cli.Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: measureName, Hidden: true, Args: cli.Arguments,
+		Use: measureName, Hidden: true,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var j growthJob
 			if err := json.NewDecoder(s.In).Decode(&j); err != nil {

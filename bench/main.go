@@ -45,7 +45,7 @@ func rootCommand(s *cli.Streams, args []string) *cobra.Command {
 	return root
 }
 
-// config holds the flags of the main run.
+// config holds the flags of the main run, where it prints, and its report.
 type config struct {
 	data
 	*cli.Streams
@@ -93,7 +93,6 @@ Exit status:
   0    success
   2    a wrong answer, wrong usage, or any other error
   130  interrupted; the stores were closed and the temporary ones removed`,
-		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.check(); err != nil {
 				return cli.Hint(cmd, err)

@@ -85,7 +85,6 @@ func sweepCommand(s *cli.Streams, command string) *cobra.Command {
 		Long: `sweep creates several stores that differ in one thing and looks up absent and present keys in each.
 Every answer is checked. Each row is printed once its store was measured. After an interrupt or an error, the page and
 the charts show the stores that were measured until then.`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	for _, kind := range sweepKinds {
@@ -94,7 +93,7 @@ the charts show the stores that were measured until then.`,
 			data: data{keys: sweepKeys, value: 100, shape: workload.Random, memory: kind.memory, seed: 1},
 		}
 		c := &cobra.Command{
-			Use: kind.name, Short: kind.short, Long: kind.long, Args: cli.Arguments,
+			Use: kind.name, Short: kind.short, Long: kind.long,
 			RunE: func(c *cobra.Command, _ []string) error {
 				if err := w.check(); err != nil {
 					return cli.Hint(c, err)

@@ -196,7 +196,7 @@ func TestASnapshotIsOfWhatIsDurable(t *testing.T) {
 		applied uint64
 		want    string // of the error
 	}{{5, "<nil>"}, {6, "index 5 is durable, want 6"}} {
-		k := &sinkOf{of: s, next: &saved{Index: c.applied}}
+		k := &sinkOf{of: s, next: saved{Index: c.applied}}
 		if err := (snapshot{f.db, c.applied}).Persist(k); fmt.Sprint(err) != c.want || s.latest().Applied != 5 {
 			t.Errorf("index %d: %v, %+v, want %s", c.applied, err, s.latest(), c.want)
 		}
@@ -320,7 +320,7 @@ func TestAnEntryThatIsMissingInsideOfALogIsAnError(t *testing.T) {
 }
 
 func TestASnapshotIsNoLongerThanItsRecord(t *testing.T) {
-	k := &sinkOf{of: &snapshots{fsys: vfstest.NewMem()}, next: &saved{Index: 1}}
+	k := &sinkOf{of: &snapshots{fsys: vfstest.NewMem()}, next: saved{Index: 1}}
 	half := make([]byte, recordSize/2)
 	for i, b := range [][]byte{half, half} {
 		if n, err := k.Write(b); n != len(b) || err != nil {
@@ -334,10 +334,10 @@ func TestASnapshotIsNoLongerThanItsRecord(t *testing.T) {
 
 func TestASnapshotEndsOnce(t *testing.T) {
 	s := &snapshots{fsys: vfstest.NewMem()}
-	k := &sinkOf{of: s, next: &saved{Index: 1}, durable: true}
+	k := &sinkOf{of: s, next: saved{Index: 1}, durable: true}
 	_, err := k.Write(encodeRecord(1))
 	testkit.Must(t, errors.Join(err, k.Close(), s.save(saved{Index: 2})))
-	canceled := &sinkOf{of: s, next: &saved{Index: 3}, durable: true}
+	canceled := &sinkOf{of: s, next: saved{Index: 3}, durable: true}
 	_, err = canceled.Write(encodeRecord(1))
 	testkit.Must(t, errors.Join(err, canceled.Cancel()))
 	if err := errors.Join(k.Close(), canceled.Close()); err != nil || s.latest().Index != 2 {

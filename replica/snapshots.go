@@ -124,7 +124,7 @@ func (s *snapshots) offered() saved {
 func (s *snapshots) Create(
 	_ raft.SnapshotVersion, index, term uint64, c raft.Configuration, at uint64, _ raft.Transport,
 ) (raft.SnapshotSink, error) {
-	return &sinkOf{of: s, next: &saved{Index: index, Term: term, Configuration: c, ConfigurationIndex: at}}, nil
+	return &sinkOf{of: s, next: saved{Index: index, Term: term, Configuration: c, ConfigurationIndex: at}}, nil
 }
 
 func id(s *saved) string {
@@ -165,13 +165,13 @@ func (s *snapshots) Open(name string) (*raft.SnapshotMeta, io.ReadCloser, error)
 // sinkOf receives a snapshot: its own node's (durable is set by Persist), or one of a leader.
 type sinkOf struct {
 	of      *snapshots
-	next    *saved
+	next    saved
 	durable bool // the store has what the snapshot stands for
 	raw     []byte
 	closed  bool
 }
 
-func (k *sinkOf) ID() string { return id(k.next) }
+func (k *sinkOf) ID() string { return id(&k.next) }
 
 func (k *sinkOf) Write(b []byte) (int, error) {
 	if len(k.raw)+len(b) > recordSize {
@@ -195,9 +195,9 @@ func (k *sinkOf) Close() error {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	if k.durable {
-		return k.of.save(*k.next)
+		return k.of.save(k.next)
 	}
-	k.of.received = *k.next
+	k.of.received = k.next
 	return nil
 }
 

@@ -42,7 +42,6 @@ func command(s *cli.Streams, args []string) *cobra.Command {
 		Short: "Compare bloomkv with other stores",
 		Long: `compare measures bloomkv and other stores, which take turns in processes of their own. It prints a table
 of figures, and one of bloomkv's figures divided by those of the others. README.md explains rows and columns.`,
-		Args: cli.Arguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.check(); err != nil {
 				return cli.Hint(cmd, err)

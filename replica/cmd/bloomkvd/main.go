@@ -67,7 +67,6 @@ interrupt.`,
   bloomkvd --id b --address 127.0.0.1:8082 --dir ./b --join 127.0.0.1:8081
   curl -X PUT --data-binary world '127.0.0.1:8082/v1/kv?key=hello'
   curl '127.0.0.1:8081/v1/kv?key=hello'`,
-		Args: cli.Arguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			server, err := a.options(&f)
 			if err != nil {
