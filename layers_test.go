@@ -70,12 +70,12 @@ var rooms = map[string]room{
 	"replica/internal/history": {0, nil}, // what clients saw; only tests import it
 
 	// those that know no store
-	"tools/workload":     {7, []string{"internal/words"}},                 // keys, choices and phases of any store
-	"tools/picture":      {7, nil},                                        // charts and pages: it measures nothing
-	"tools/picture/save": {7, []string{"tools/outfile", "tools/picture"}}, // charts as files, with fonts
-	"tools/outfile":      {7, []string{"internal/filename", "vfs"}},       // files named by the user of a program
-	"tools/cli":          {7, []string{"internal/words"}},                 // shared by the command-line programs
-	"tools/machine":      {7, nil},                                        // a description of the machine
+	"tools/workload":     {7, []string{"internal/words"}},                  // keys, choices and phases of any store
+	"tools/picture":      {7, nil},                                         // charts and pages: it measures nothing
+	"tools/picture/save": {7, []string{"tools/outfile", "tools/picture"}},  // charts as files, with fonts
+	"tools/outfile":      {7, []string{"internal/filename", "vfs"}},        // files named by the user of a program
+	"tools/cli":          {7, []string{"internal/words", "tools/outfile"}}, // shared by the command-line programs
+	"tools/machine":      {7, nil},                                         // a description of the machine
 
 	"tools/internal/filterexam": {7, []string{"bloomblock"}}, // filter blocks and what they should be
 
@@ -216,6 +216,7 @@ var arrows = [][2]string{
 	{"internal/manifest", "internal/wal"},
 	{"tools/picture/save", "tools/picture"},
 	{"tools/picture/save", "tools/outfile"},
+	{"tools/cli", "tools/outfile"},
 	{"tools/internal/foreign/minlz", "tools/internal/foreign"},
 	{"internal/merge", "internal/ikey"},
 	{"internal/rangedel", "internal/ikey"},

@@ -146,9 +146,11 @@ func look(dir string) (site, error) {
 			s.missing = append(s.missing, dir)
 		}
 	}
-	found := recovery.List(s.names)
-	if !s.isNew || len(found[filename.Table])+len(found[filename.Log]) > 0 { // Open describes data without CURRENT
+	if !s.isNew {
 		return s, nil
+	}
+	if found := recovery.List(s.names); len(found[filename.Table])+len(found[filename.Log]) > 0 {
+		return s, nil // Open describes data without CURRENT
 	}
 	if i := slices.IndexFunc(s.names, isForeign); i >= 0 {
 		return s, fmt.Errorf("%s is not a store and holds other files, such as %s; want a new or empty directory", dir,

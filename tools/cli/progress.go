@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/schollz/progressbar/v3"
+
+	"github.com/bloomkv/bloomkv/tools/outfile"
 )
 
 // A Progress is a bar on a terminal. Elsewhere, as the zero Progress, it draws nothing.
@@ -101,27 +103,7 @@ func (p Progress) End() {
 
 // Open opens a file for reading. When ctx ends, it stops waiting for the writer of a pipe and returns the error of ctx.
 func Open(ctx context.Context, name string) (*os.File, error) {
-	return within(ctx, func() (*os.File, error) { return os.Open(name) })
-}
-
-// within returns what f returns. When ctx ends before that, it returns the error of ctx, and f has a goroutine of its
-// own until it returns.
-func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type result struct {
-		got T
-		err error
-	}
-	done := make(chan result, 1)
-	go func() {
-		got, err := f()
-		done <- result{got, err}
-	}()
-	select {
-	case r := <-done:
-		return r.got, r.err
-	case <-ctx.Done():
-		return *new(T), ctx.Err()
-	}
+	return outfile.Wait(ctx, func() (*os.File, error) { return os.Open(name) })
 }
 
 // UntilDone returns a reader of in that fails with the error of ctx as soon as ctx is done, even while a Read of in
@@ -144,7 +126,7 @@ func (u *interruptible) Read(p []byte) (int, error) {
 	}
 	if len(u.rest) == 0 && u.err == nil {
 		var n int
-		n, u.err = within(u.ctx, func() (int, error) { return u.in.Read(u.buf) })
+		n, u.err = outfile.Wait(u.ctx, func() (int, error) { return u.in.Read(u.buf) })
 		u.rest = u.buf[:n]
 	}
 	n := copy(p, u.rest)

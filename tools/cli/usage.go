@@ -21,9 +21,9 @@ func Hint(c *cobra.Command, err error) error {
 	return fmt.Errorf("%w; see %s --help", err, c.CommandPath())
 }
 
-// Arguments checks the number of arguments against the Use of a command, such as DIR KEY [VALUE], and names those that
+// arguments checks the number of arguments against the Use of a command, such as DIR KEY [VALUE], and names those that
 // are missing. [X] is optional, and [X...] stands for any number of arguments.
-func Arguments(c *cobra.Command, args []string) error {
+func arguments(c *cobra.Command, args []string) error {
 	names := strings.Fields(c.Use)[1:]
 	for i, name := range names {
 		switch {
@@ -118,15 +118,21 @@ func plainNumber(err error) error {
 	}
 }
 
-// prepareUsage gives a tree of commands the errors of this package, and help that fits a width. Arguments checks those
-// of the root and of its commands, unless they have another check.
+// checkArguments has arguments check those of a tree of commands, unless they have another check.
+func checkArguments(c *cobra.Command) {
+	if c.Args == nil {
+		c.Args = arguments
+	}
+	for _, sub := range c.Commands() {
+		checkArguments(sub)
+	}
+}
+
+// prepareUsage gives a tree of commands the errors of this package, checks of their arguments, and help that fits a
+// width.
 func prepareUsage(root *cobra.Command, args []string, width int) {
 	root.SilenceErrors, root.SilenceUsage = true, true
-	for _, c := range slices.Concat(root.Commands(), []*cobra.Command{root}) {
-		if c.Args == nil {
-			c.Args = Arguments
-		}
-	}
+	checkArguments(root)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		usage, flags := c.UsageString(), c.LocalFlags()
 		usage = strings.Replace(usage, strings.TrimRight(flags.FlagUsages(), " \n"),
@@ -146,7 +152,7 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND...]",
 		Short: "Print the help of a command",
-		Args:  Arguments,
+		Args:  arguments,
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 {

@@ -133,14 +133,17 @@ func figuresOf(m *bloomkv.Metrics) []picture.Figure {
 func tilesOf(samples []Sample) (tiles picture.HTML) {
 	var rows []row
 	var promised []float64
-	lines := make(map[string][]float64)
+	var lines [][]float64 // of each row
 	for k := range samples {
 		promised = append(promised, samples[k].FPRPromised)
 		rows = appendRows(rows[:0], &samples[k])
 		rows[promiseRow].value = rows[promiseRow].minute // a second has too few absent keys
-		for _, r := range rows {
+		if lines == nil {
+			lines = make([][]float64, len(rows))
+		}
+		for i, r := range rows {
 			if r.tile != "" {
-				lines[r.tile] = append(lines[r.tile], r.value)
+				lines[i] = append(lines[i], r.value)
 			}
 		}
 	}
@@ -148,7 +151,7 @@ func tilesOf(samples []Sample) (tiles picture.HTML) {
 		if r.tile == "" {
 			continue
 		}
-		values, promise := lines[r.tile], picture.HTML("")
+		values, promise := lines[i], picture.HTML("")
 		top := slices.Max(values)
 		if i == promiseRow {
 			top = max(top, slices.Max(promised))

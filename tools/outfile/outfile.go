@@ -63,10 +63,8 @@ func WriteFrom(ctx context.Context, name string, from io.WriterTo) error {
 // Stream writes what from writes to what is open already. When ctx ends, it stops waiting for the reader of a pipe, and
 // before from writes more, and returns the error of ctx.
 func Stream(ctx context.Context, to io.Writer, from io.WriterTo) error {
-	return wait(ctx, func() error {
-		_, err := from.WriteTo(UntilDone(ctx, to))
-		return err
-	})
+	_, err := Wait(ctx, func() (int64, error) { return from.WriteTo(UntilDone(ctx, to)) })
+	return err
 }
 
 // UntilDone returns a writer to another one that takes no more once ctx has ended.
@@ -84,15 +82,23 @@ func (o output) Write(b []byte) (int, error) {
 	return o.to.Write(b)
 }
 
-// wait calls f, and stops waiting for it when ctx ends.
-func wait(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
+// Wait returns what f returns. When ctx ends before that, it returns the error of ctx, and f has a goroutine of its own
+// until it returns.
+func Wait[T any](ctx context.Context, f func() (T, error)) (T, error) {
+	type result struct {
+		got T
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		got, err := f()
+		done <- result{got, err}
+	}()
 	select {
-	case err := <-done:
-		return err
+	case r := <-done:
+		return r.got, r.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return *new(T), ctx.Err()
 	}
 }
 
@@ -246,12 +252,13 @@ func (t *target) fill(ctx context.Context, from io.WriterTo) error {
 	case t.info == nil || t.info.Mode().IsRegular():
 		flag = os.O_TRUNC
 	}
-	return wait(ctx, func() error {
+	_, err := Wait(ctx, func() (n int64, err error) {
 		f, err := t.enter(flag)
 		if err == nil {
-			_, err = from.WriteTo(UntilDone(ctx, f))
+			n, err = from.WriteTo(UntilDone(ctx, f))
 			err = errors.Join(err, f.Close())
 		}
-		return err
+		return n, err
 	})
+	return err
 }

@@ -116,7 +116,9 @@ func (w *worker) prepareServe(first, n int) {
 			pick = ledger.insert()
 		} else {
 			pick = w.pick(dice)
-			one.oldest = ledger.oldest(pick, w.id)
+		}
+		if one.what == read || one.what == modify {
+			one.oldest = ledger.oldest(pick, w.id) // before a version of this operation begins
 		}
 		switch one.what {
 		case update, modify:

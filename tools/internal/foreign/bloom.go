@@ -79,7 +79,12 @@ func (f *bloomFilter) ask(hash uint64, t *Trace) bool {
 	step := bits.RotateLeft32(h, -17)
 	maybe := true
 	for range f.k {
-		i := uint64(h) % (8 * f.line)
+		i := uint64(h)
+		if f.lines > 0 { // as a line is a power of two
+			i &= 8*f.line - 1
+		} else {
+			i %= 8 * f.line
+		}
 		if !t.probe(i, bit(b, i), &maybe) {
 			return false
 		}
