@@ -524,7 +524,6 @@ func wastesLikeEntries(t *testing.T, db *bloomkv.DB, n, lookups int) (rate, weig
 // TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan stops a flush after readers see its table, and before the other
 // filters have made space for that of the new table.
 func TestAStoreIsNotSettledBeforeItsFiltersFollowThePlan(t *testing.T) {
-	testkit.Long(t)
 	const n = 60_000
 	o := storetest.PlanOptions(vfstest.NewMem(), 0, func(o *bloomkv.Options) { o.FilterMemory = 64 << 10 })
 	db := storetest.PlanStore(t, o, n)

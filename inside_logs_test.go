@@ -453,7 +453,7 @@ func TestNothingStaysOpenAfterAFailedOpen(t *testing.T) {
 // TestValuesAboveTheLimitStayReadable makes a store with a value that only older versions could write, in a log and
 // then in a table, and does with it what stores are for.
 func TestValuesAboveTheLimitStayReadable(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	key, want := []byte("large"), make([]byte, bloomkv.MaxValueSize+1)
 	for i := 0; i < len(want); i += 4096 {
 		want[i] = byte(i >> 12)

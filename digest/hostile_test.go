@@ -629,7 +629,7 @@ func changedPatch(t *testing.T, older, newer *Digest, untouched map[string][]int
 
 // TestChangedFieldsDenyNoKeyOfOtherParts runs random programs of a few changes.
 func TestChangedFieldsDenyNoKeyOfOtherParts(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	d := sample(t)
 	older, newer := patchSample(t)
 	untouched := keysOf(d, older, newer)

@@ -98,7 +98,6 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 
 // TestACheckpointThatIsInterruptedLeavesNothing ends the context, or closes the store, at each operation.
 func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
-	testkit.Long(t)
 	for _, c := range []struct {
 		name        string
 		copies      bool // the file system has no links
@@ -114,7 +113,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			interrupted := 0
-			for at, ended := 1, false; !ended; at++ {
+			for at, ended := 1, false; !ended; at += max(1, 5/storetest.AtStride(5)) {
 				mem := vfstest.NewMem()
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan error, 1)

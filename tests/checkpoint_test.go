@@ -377,7 +377,6 @@ func TestACheckpointOverwritesNothing(t *testing.T) {
 // TestACheckpointKeepsTheTablesThatItHasYetToTake stops a checkpoint before a table and replaces all tables of the
 // store.
 func TestACheckpointKeepsTheTablesThatItHasYetToTake(t *testing.T) {
-	testkit.Long(t)
 	for _, copies := range []bool{false, true} {
 		for stop := range 3 {
 			g := storetest.NewGate()

@@ -62,7 +62,7 @@ func TestACrashDuringAManifestRoll(t *testing.T) {
 	c.clone("the end")
 	c.mu.Unlock()
 	must(t, db.Close())
-	c.verifyAll(t, storetest.Stride(), 29)
+	c.verifyAll(t, 500/storetest.AtStride(500), 29)
 }
 
 // TestACrashUnderManyWriters writes from several goroutines. A prefix of each one's commits must survive, and a commit

@@ -256,7 +256,7 @@ func (c *crasher) verifyAll(t *testing.T, stride, nested int) {
 	for i := range c.found {
 		s := &c.found[i]
 		inside := nested > 0 && (s.unsynced && (s.op < 16 || s.op%nested == 0) ||
-			!s.unsynced && i/stride%(8*nested) == 0)
+			!s.unsynced && i/stride%(8*nested+1) == 0)
 		if i%stride > 0 || !inside {
 			if i%stride == 0 {
 				s.image = distinct.of(s.fs)

@@ -15,10 +15,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/backup"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/salvage"
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -186,9 +188,11 @@ func TestAStoreWhoseLockIsRemovedIsReadOnly(t *testing.T) {
 			must(t, os.Remove(op.Name))
 			o := usual(bloomkv.DurabilitySync, func(vfstest.Op) {})
 			second, err := bloomkv.Open(dir, o)
-			for err != nil { // another goroutine of the first store may be cutting off a log that Open is reading
+			// Another goroutine of the first store may be cutting off a log that Open is reading.
+			for begin := time.Now(); err != nil && time.Since(begin) < testkit.Patience; {
 				second, err = bloomkv.Open(dir, o)
 			}
+			must(t, err)
 			must(t, second.Put([]byte("second"), nil))
 			must(t, second.Close())
 		})))

@@ -220,7 +220,7 @@ func versionInTable(text, format string, dir int) string {
 
 // TestKeptStoresOpen opens every kept store where it is, to read, and a copy of it, to write.
 func TestKeptStoresOpen(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	for _, dir := range keptDirs(t) {
 		files := readTree(t, dir)
 		for name, store := range storesIn(files) {
@@ -252,7 +252,7 @@ func TestKeptStoresOpen(t *testing.T) {
 // TestKeptStoresOpenWithLittleMemory does the same with memory for parts of the filters, and for none at all: then they
 // are asked in their files.
 func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	for _, dir := range keptDirs(t) {
 		files := readTree(t, dir)
 		for name, store := range storesIn(files) {

@@ -245,7 +245,7 @@ func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
 // TestTablesTakeTheMemoryThatIsCounted compares stores of a few tables and of many: what the many take more of the heap
 // is about what the store counts for them.
 func TestTablesTakeTheMemoryThatIsCounted(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	const few, many = 40, 640
 	heap := func() (bytes uint64) {
 		var m runtime.MemStats

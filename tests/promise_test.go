@@ -166,7 +166,7 @@ func measurePromise(t *testing.T, kind bloomkv.FilterKind, key func([]byte, uint
 			before.Levels[0].Runs, wasted/float64(keys), after.FPRPredicted, fpr,
 			8*float64(after.Memory.Filters)/float64(keys), bitsOnDisk(after, keys))
 		if wasted > most {
-			t.Errorf("%s: %.0f wasted reads in %d keys, want at most %.0f: 1.15 × %g plus five deviations", state,
+			t.Errorf("%s: %.0f wasted reads in %d lookups, want at most %.0f: 1.15 × %g plus five deviations", state,
 				wasted, keys, most, fpr)
 		}
 	}
@@ -312,10 +312,10 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 // TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table, and for all together, with
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
-	testkit.Long(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
-	const n, lookups = 4096, 1 << 17
+	const n = 4096
+	lookups := storetest.AtStride(1 << 17)
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for _, test := range []struct {
 		name string

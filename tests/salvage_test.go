@@ -445,7 +445,7 @@ func TestSalvageLosesOnlyWhatDamagedBlocksHeld(t *testing.T) {
 // checksums. What Salvage makes of it is sound, opens, takes a write, and has all data where the number says nothing
 // about data.
 func TestSalvageKeepsTheDataWhateverTheNumbersAre(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	numbers := []uint64{
 		0, 1, manifest.MaxFile, manifest.MaxFile + 1, uint64(manifest.MaxWrite), uint64(manifest.MaxWrite) + 1,
 		uint64(manifest.MaxSeq), uint64(manifest.MaxSeq) + 1, uint64(ikey.MaxSeq), uint64(ikey.MaxSeq) + 1,

@@ -355,7 +355,7 @@ func (l *length) Write(b []byte) (int, error) {
 // TestALogEndsBeforeItsLargestSize deletes a range between long bounds so often that its records, of which a memtable
 // keeps little, are longer than a log may be.
 func TestALogEndsBeforeItsLargestSize(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	fsys := &lengths{FS: vfstest.NewMem()}
 	db := storetest.Open(t, "db", &bloomkv.Options{FS: fsys, Durability: bloomkv.DurabilityNoSync})
 	var b bloomkv.Batch

@@ -11,7 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
-	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 var long = flag.Int("long", 1, "how many times as many histories the model test goes through")
@@ -333,8 +332,11 @@ func (w *world) step() {
 // TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	testkit.Long(t)
-	for seed := range 300 * *long {
+	n := 300 * *long
+	if testing.Short() {
+		n /= 5
+	}
+	for seed := range n {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
 			w := &world{
 				t: t, rng: rand.New(rand.NewPCG(uint64(seed), 0)), disk: newDisk(t), v: &manifest.Version{},

@@ -446,7 +446,7 @@ func BenchmarkRangeDels(b *testing.B) {
 }
 
 func TestBytesCountsRangeTombstones(t *testing.T) {
-	testkit.Long(t)
+	testkit.LongUnderRace(t)
 	for _, s := range rangeShapes {
 		s.n = min(s.n, 20_000)
 		t.Run(strings.TrimLeft(s.name, "0123456789, "), func(t *testing.T) {

@@ -462,7 +462,6 @@ func TestAnEvictedIndexInOneBlockIsReadAgainAndIsTheSame(t *testing.T) {
 	}
 }
 
-// TestOneBlockOfAPartIsThatOfTheWholePart also changes parts that were checked before, as a mapped file may change.
 // placeOf describes block i of an index.
 func placeOf(x *index, i int) string {
 	offset, stored, _ := x.extent(i)
@@ -470,6 +469,7 @@ func placeOf(x *index, i int) string {
 		x.base+i, offset, stored, x.last && i+1 == x.blocks(), x.prefix, x.before(i), x.separatorKey(i))
 }
 
+// TestOneBlockOfAPartIsThatOfTheWholePart also changes parts that were checked before, as a mapped file may change.
 func TestOneBlockOfAPartIsThatOfTheWholePart(t *testing.T) {
 	var kvs []kv
 	for i := range 400 {

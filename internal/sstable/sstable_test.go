@@ -226,16 +226,7 @@ func effortFor(kvs []kv) int {
 	for _, v := range kvs {
 		n += len(v.key) + len(v.value)
 	}
-	return min(max(10_000_000/n, 3), 80/stride())
-}
-
-// stride returns the distance between the positions that exhaustive tests of one goroutine visit. It is odd, so that
-// all bits of a byte get their turn.
-func stride() int {
-	if testing.Short() {
-		return 7
-	}
-	return 1
+	return min(max(10_000_000/n, 3), 80)
 }
 
 func checkTable(t *testing.T, file []byte, info Info, capacity int64, kvs []kv) {

@@ -10,3 +10,11 @@ func Long(tb testing.TB) {
 		tb.Skip("long")
 	}
 }
+
+// LongUnderRace is Long for a test that 32-bit words may fail: -short skips it under the race detector alone.
+func LongUnderRace(tb testing.TB) {
+	tb.Helper()
+	if RaceEnabled {
+		Long(tb)
+	}
+}
