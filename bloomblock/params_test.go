@@ -53,7 +53,7 @@ func TestTableWasMeasured(t *testing.T) {
 func TestParamsForKeepsEveryRate(t *testing.T) {
 	testkit.Long(t)
 	bits := 0.0
-	for rate := 0.9999; rate > BestRate; rate *= 0.8 {
+	for rate := 0.9999; rate > BestRate; rate *= 0.7 {
 		p, err := ParamsFor(rate)
 		must(t, err)
 		if p.Rate() > rate || p.Rate() <= 0 || len(p.Units()) == 0 {

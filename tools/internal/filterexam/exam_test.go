@@ -99,7 +99,7 @@ func flagNames(e Exam) (names []FlagName) {
 
 func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 320 filters")
+		t.Skip("reads 160 filters")
 	}
 	// Each sum is over figures that should have mean 0 and deviation 1.
 	type sums struct{ n, sum, squares float64 }
@@ -122,7 +122,7 @@ func TestTheFiguresOfSoundFiltersScatterAsTheirErrorsSay(t *testing.T) {
 		{unit(10, 6)}, {unit(32, 14)}, {unit(2, 5)}, {unit(8, 5), unit(3, 2)},
 	} {
 		p := paramsOf(t, units...)
-		for seed := range uint64(40) {
+		for seed := range uint64(20) {
 			for _, keys := range []uint64{2000, 20000} {
 				h, bits := partsOf(t, blockOf(p, seededHashes(seed, keys)))
 				for i, u := range h.Units {
