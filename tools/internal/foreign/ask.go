@@ -3,7 +3,6 @@ package foreign
 import (
 	"bytes"
 	"context"
-	"slices"
 )
 
 // An Answer is the result for one key.
@@ -23,33 +22,48 @@ type Answer struct {
 // of the keys is not known, it reads all data blocks. If a data block cannot be read, it returns the error with what
 // the filter says.
 func (t *Table) Ask(ctx context.Context, key []byte) (Answer, error) {
-	a := Answer{Found: "nothing"}
-	l := lookup{key: key, filter: key}
-	if t.filterKey != nil {
-		l.filter = t.filterKey(key)
-	}
-	t.file.begin()
-	err := stopped(t.layout.dataBlocks(func(d dataBlock) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		return t.search(d, &l, &a)
-	}))
-	if err != nil {
-		a.Found = "unknown"
-	}
-	if failed := t.askFilter(&l, &a); err == nil {
-		err = failed
-	}
-	return a, err
+	return t.lookUp(ctx, &lookup{key: key})
+}
+
+// MayContain reports whether the filter does not deny a key. It also returns true if there is no filter that is known,
+// or if it is not asked. It reads no data block, and the index only if the filter is divided by data blocks.
+func (t *Table) MayContain(key []byte) (bool, error) {
+	_, byBlock := t.filters.(*ranges)
+	a, err := t.lookUp(context.Background(), &lookup{key: key, filterOnly: true, covered: !byBlock})
+	return !a.Asked || a.Maybe, err
 }
 
 // A lookup is a key on its way through the data blocks.
 type lookup struct {
-	key     []byte
-	filter  []byte    // what the filter has of the key if it has the key; nil for nothing
-	at      dataBlock // the first block that may have the key, if covered
-	covered bool
+	key        []byte
+	filterOnly bool      // no data block is read
+	filter     []byte    // what the filter has of the key if it has the key; nil for nothing
+	at         dataBlock // the first block that may have the key, if covered
+	covered    bool
+}
+
+// lookUp searches the data blocks for a key, unless that is not needed, and asks the filter.
+func (t *Table) lookUp(ctx context.Context, l *lookup) (a Answer, err error) {
+	a.Found, l.filter = "nothing", l.key
+	if t.filterKey != nil {
+		l.filter = t.filterKey(l.key)
+	}
+	t.file.begin()
+	if !l.filterOnly || !l.covered {
+		err = stopped(t.layout.dataBlocks(func(d dataBlock) error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return t.search(d, l, &a)
+		}))
+	}
+	if err != nil {
+		a.Found = "unknown"
+	}
+	if failed := t.askFilter(l, &a); err == nil {
+		err = failed
+	}
+	return a, err
 }
 
 // search looks for the key in a data block. It returns errStop once the key is found, or cannot be in a later block.
@@ -60,6 +74,9 @@ func (t *Table) search(d dataBlock, l *lookup, a *Answer) error {
 	}
 	if !l.covered {
 		l.at, l.covered = dataBlock{handle: d.handle, number: d.number}, true
+	}
+	if l.filterOnly {
+		return errStop
 	}
 	done := false // else the next block may begin with the key
 	err := t.layout.entries(d, func(e *entry) error {
@@ -113,53 +130,4 @@ func (t *Table) askFilter(l *lookup, a *Answer) error {
 	a.Asked, a.Trace = true, &Trace{Part: part, Offset: at, Kind: u.kind, Probes: []Probe{}}
 	a.Maybe = u.ask(u.hash(l.filter), a.Trace)
 	return nil
-}
-
-// MayContain reports whether the filter does not deny a key. It also returns true if there is no filter that is known,
-// or if it is not asked. It reads no data block, and keeps the index in memory if the filter is divided by data blocks.
-func (t *Table) MayContain(key []byte) (bool, error) {
-	if t.filters == nil || t.blind != "" || t.split != "" {
-		return true, nil
-	}
-	l := lookup{key: key, filter: key, covered: true}
-	if t.filterKey != nil {
-		l.filter = t.filterKey(key)
-	}
-	t.file.begin()
-	if _, byBlock := t.filters.(*ranges); byBlock {
-		if t.unordered != "" {
-			return true, nil
-		}
-		if err := t.locate(); err != nil {
-			return true, err
-		}
-		i, _ := slices.BinarySearchFunc(t.located, key, func(d dataBlock, key []byte) int {
-			return bytes.Compare(d.upper, key)
-		})
-		if i == len(t.located) {
-			return false, nil // after the last key
-		}
-		l.at = t.located[i]
-	}
-	var a Answer
-	if err := t.askFilter(&l, &a); err != nil || !a.Asked {
-		return true, err
-	}
-	return a.Maybe, nil
-}
-
-// locate keeps all data blocks in memory, which takes about as much as the index, decompressed.
-func (t *Table) locate() error {
-	if t.located != nil {
-		return nil
-	}
-	all := []dataBlock{}
-	err := t.layout.dataBlocks(func(d dataBlock) error {
-		all = append(all, dataBlock{d.handle, d.number, bytes.Clone(d.upper)})
-		return t.file.spend(d.offset, len(d.upper))
-	})
-	if err == nil {
-		t.located = all
-	}
-	return err
 }

@@ -76,7 +76,6 @@ type Table struct {
 	blind     string                  // the reason why it is not known what the filter has of the keys, or ""
 	split     string                  // the reason why that is not known of keys that the table lacks, or ""
 	unordered string                  // the reason why the order of the keys is not known, or ""
-	located   []dataBlock             // nil until MayContain needs them
 }
 
 // Open reads a table, without its data blocks. The reader must have size bytes and remain readable. A filter that
