@@ -92,8 +92,8 @@ func openBadger(f *file) (*Table, error) {
 		Entries: b.index.number(root, badgerKeys, 4), Notes: []string{},
 	}
 	for _, p := range badgerNumbers {
-		v := strconv.AppendUint(nil, b.index.number(root, p.field, p.bytes), 10)
-		t.Properties = append(t.Properties, Property{p.name, v})
+		v := b.index.number(root, p.field, p.bytes)
+		t.Properties = append(t.Properties, Property{p.name, strconv.FormatUint(v, 10)})
 	}
 	if b.index.bad || b.count == 0 || b.dataBlocks(func(dataBlock) error { return nil }) != nil {
 		return nil, f.unknown(b.at, "index that is encrypted, or not of a table of Badger 3 or later")

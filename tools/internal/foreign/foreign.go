@@ -38,7 +38,7 @@ type Facts struct {
 	RangeDels  uint64     `json:"range_deletes"`
 	Filter     *Filter    `json:"filter,omitempty"`
 	Notes      []string   `json:"notes"` // of what is not known
-	Properties []Property `json:"-"`
+	Properties []Property `json:"properties"`
 }
 
 // A Filter contains the facts of all filters of a table.
@@ -104,10 +104,8 @@ func Open(r io.ReaderAt, size int64, name string) (*Table, error) {
 	t.Entries = max(s.number(propEntries), t.RangeDels) - t.RangeDels
 	t.Deletes = max(s.number(propDeletions), t.RangeDels) - t.RangeDels
 	if s.filter != nil {
-		t.Filter = &Filter{
-			Policy: s.filter.policy, Layout: s.filter.layout, Offset: s.filter.offset, Bytes: s.filter.size,
-			Recorded: s.number(propFilterEntries),
-		}
+		t.Filter = s.filter
+		t.Filter.Recorded = s.number(propFilterEntries)
 		t.setFilter(s.openFilter(t.Filter))
 	}
 	t.note(s.blind)

@@ -9,7 +9,7 @@ import (
 // A Property is a name and a value that a table records. A value that is known to be a number is in decimal digits.
 type Property struct {
 	Name  string `json:"name"`
-	Value []byte `json:"-"` // as text
+	Value string `json:"value"`
 }
 
 // Longer names, and properties after the first maxProperties, are skipped: no store writes any.
@@ -112,7 +112,7 @@ var filterPrefixes = []struct {
 func (s *sst) noteFilter(name string, h handle) {
 	for _, p := range filterPrefixes {
 		if policy, ok := strings.CutPrefix(name, p.prefix); ok {
-			s.filter = &filterBlock{handle: h, policy: policy, layout: p.layout}
+			s.filter = &Filter{Policy: policy, Layout: p.layout, Offset: h.offset, Bytes: h.size}
 		}
 	}
 }
@@ -156,13 +156,13 @@ var textual = []string{
 }
 
 // propertyText returns the value of a property as text.
-func propertyText(name string, value []byte) []byte {
+func propertyText(name string, value []byte) string {
 	own := strings.HasPrefix(name, "rocksdb.") || strings.HasPrefix(name, "pebble.")
 	for _, suffix := range textual {
 		own = own && !strings.HasSuffix(name, suffix)
 	}
 	if !own {
-		return append([]byte{}, value...)
+		return string(value)
 	}
 	v, n := binary.Uvarint(value)
 	switch {
@@ -172,7 +172,7 @@ func propertyText(name string, value []byte) []byte {
 	case len(value) == 8:
 		v = binary.LittleEndian.Uint64(value)
 	default:
-		return append([]byte{}, value...)
+		return string(value)
 	}
-	return strconv.AppendUint(nil, v, 10)
+	return strconv.FormatUint(v, 10)
 }

@@ -154,31 +154,31 @@ const (
 )
 
 // openFilter reads the filters of a table. It returns nil if none is known.
-func (s *sst) openFilter(facts *Filter) (filterSet, error) {
-	h := s.filter.handle
-	if s.filter.layout == Partitioned && s.filter.policy == policyRocks {
+func (s *sst) openFilter(f *Filter) (filterSet, error) {
+	h := handle{f.Offset, f.Bytes}
+	if f.Layout == Partitioned && f.Policy == policyRocks {
 		p, err := newPartitions(s, h)
 		if err != nil {
 			return nil, err
 		}
-		facts.Bytes = p.bytes(h.size)
+		f.Bytes = p.bytes(h.size)
 		return p, nil
 	}
 	hash := unsignedTail
-	fuse := s.filter.policy == policyFuse && s.filter.layout == Full && s.magic == pebbleMagic
+	fuse := f.Policy == policyFuse && f.Layout == Full && s.magic == pebbleMagic
 	switch {
-	case s.filter.policy == policyRocks:
+	case f.Policy == policyRocks:
 		hash = signedTail
-	case s.filter.layout == PerRange && (s.filter.policy == policyLevel || s.filter.policy == policyGoLevel), fuse:
+	case f.Layout == PerRange && (f.Policy == policyLevel || f.Policy == policyGoLevel), fuse:
 	default:
-		return nil, s.unknown(h.offset, "filter policy %s, %s", s.filter.policy, s.filter.layout)
+		return nil, s.unknown(h.offset, "filter policy %s, %s", f.Policy, f.Layout)
 	}
 	b, err := s.readBlock(h, "filter")
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case s.filter.layout == PerRange:
+	case f.Layout == PerRange:
 		return newRanges(s.file, b, hash)
 	case fuse:
 		u, err := newFuse(s.file, b)

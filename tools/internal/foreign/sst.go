@@ -13,7 +13,7 @@ type sst struct {
 	*footer
 	properties []Property
 	raw        map[string][]byte // the values of the properties
-	filter     *filterBlock      // nil without a filter
+	filter     *Filter           // as the metaindex names it; nil without a filter
 	dictionary bool              // data blocks may be compressed with a dictionary
 
 	userKeys  bool // index keys have no trailer
@@ -28,16 +28,9 @@ type sst struct {
 	unordered string
 }
 
-// A filterBlock is a filter as the metaindex names it.
-type filterBlock struct {
-	handle
-	policy string
-	layout Layout
-}
-
 // openSST reads what is needed to read the rest of a table.
 func openSST(f *file, ft *footer) (*sst, error) {
-	s := &sst{file: f, footer: ft, raw: map[string][]byte{}}
+	s := &sst{file: f, footer: ft, properties: []Property{}, raw: map[string][]byte{}}
 	if err := s.readMeta(); err != nil {
 		return nil, err
 	}

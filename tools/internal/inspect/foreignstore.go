@@ -124,7 +124,7 @@ func sizeOf(name string) uint64 {
 
 // add adds a table to the sums. Properties are only for a table by itself.
 func (s *ForeignStore) add(f *Foreign) {
-	f.Properties, f.Facts.Properties = []ForeignProperty{}, nil
+	f.Properties = []foreign.Property{}
 	s.All = append(s.All, *f)
 	s.Tables++
 	s.Bytes += f.Bytes

@@ -24,23 +24,16 @@ type Foreign struct {
 	File string `json:"file"`
 	foreign.Facts
 
-	Properties []ForeignProperty `json:"properties"`
-	Smallest   string            `json:"smallest"` // keys, escaped
-	Largest    string            `json:"largest"`
-	Exam       *foreign.Exam     `json:"exam,omitempty"`
-	Answers    []ForeignAnswer   `json:"keys,omitempty"` // with --key
-	Damage     *Damage           `json:"damage,omitempty"`
+	Smallest string          `json:"smallest"` // keys, escaped
+	Largest  string          `json:"largest"`
+	Exam     *foreign.Exam   `json:"exam,omitempty"`
+	Answers  []ForeignAnswer `json:"keys,omitempty"` // with --key
+	Damage   *Damage         `json:"damage,omitempty"`
 
 	path  string
 	wrong []error
 	bits  *filterexam.UnitExam // nil unless it is a Bloom filter
 	line  int                  // as Bloom of package foreign returns it
-}
-
-// A ForeignProperty is a property that a table records, escaped.
-type ForeignProperty struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
 }
 
 // A ForeignAnswer is the result for a key of --key.
@@ -87,7 +80,7 @@ func withForeign(name string, body func(t *foreign.Table) error) (err error) {
 
 func readForeign(ctx context.Context, name string, o Options, l foreign.Limits) (f *Foreign, err error) {
 	err = withForeign(name, func(t *foreign.Table) error {
-		f = &Foreign{path: cmp.Or(o.Path, name), File: filepath.Base(name), Properties: []ForeignProperty{}}
+		f = &Foreign{path: cmp.Or(o.Path, name), File: filepath.Base(name)}
 		f.read(ctx, t, o, l)
 		return ctx.Err()
 	})
@@ -180,10 +173,9 @@ func (f *Foreign) escape() {
 	if f.Exam != nil {
 		printable(&f.Exam.Why)
 	}
-	for _, p := range f.Facts.Properties {
-		f.Properties = append(f.Properties, ForeignProperty{
-			words.Escaped([]byte(p.Name), limit), words.Escaped(p.Value, limit),
-		})
+	for i := range f.Properties {
+		p := &f.Properties[i]
+		p.Name, p.Value = words.Escaped([]byte(p.Name), limit), words.Escaped([]byte(p.Value), limit)
 	}
 }
 
