@@ -83,12 +83,10 @@ func (r *ranges) find(d dataBlock, _ []byte) (int, bool) {
 	return int(part), true //nolint:gosec // below count
 }
 
-// A partitions is a set of units for ranges of keys. The last unit that was read is kept.
+// A partitions is a set of units for ranges of keys.
 type partitions struct {
-	s    *sst
-	all  []partition
-	part int
-	last *unit
+	s   *sst
+	all []partition
 }
 
 type partition struct {
@@ -99,7 +97,7 @@ type partition struct {
 
 // newPartitions reads the index of a partitioned filter, which has the form of an index of data blocks.
 func newPartitions(s *sst, index handle) (*partitions, error) {
-	p := &partitions{s: s, part: -1}
+	p := &partitions{s: s}
 	end, uppers := uint64(0), 0
 	err := s.walkIndex(index, "index of filters", &end, func(upper []byte, h handle) error {
 		if uppers += len(upper); uppers > maxDecoded {
@@ -114,15 +112,11 @@ func newPartitions(s *sst, index handle) (*partitions, error) {
 func (p *partitions) parts() int { return len(p.all) }
 
 func (p *partitions) unit(part int) (*unit, uint64, error) {
-	h := p.all[part].handle
-	if p.part != part {
-		b, err := p.s.readBlock(h, "filter partition")
-		if err != nil {
-			return nil, 0, err
-		}
-		p.part, p.last = part, newTableFilter(b.data)
+	b, err := p.s.readBlock(p.all[part].handle, "filter partition")
+	if err != nil {
+		return nil, 0, err
 	}
-	return p.last, h.offset, nil
+	return newTableFilter(b.data), b.at, nil
 }
 
 // find returns the first partition whose upper bound is not less than the key, or the last one.
