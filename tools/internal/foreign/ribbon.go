@@ -105,18 +105,12 @@ func (r *ribbonFilter) sum(segment, low, high uint64) int {
 	return bits.OnesCount64(binary.LittleEndian.Uint64(b)&low^binary.LittleEndian.Uint64(b[8:])&high) & 1
 }
 
-// shiftLeft shifts a number of 128 bits by n < 128.
+// shiftLeft shifts a number of 128 bits by n < 128. A shift by 64 or more is 0, also by a difference below 0.
 func shiftLeft(low, high uint64, n uint) (newLow, newHigh uint64) {
-	if n >= 64 {
-		return 0, low << (n - 64)
-	}
-	return low << n, high<<n | low>>(64-n)
+	return low << n, high<<n | low>>(64-n) | low<<(n-64)
 }
 
-// shiftRight shifts a number of 128 bits by n < 128.
+// shiftRight is like shiftLeft.
 func shiftRight(low, high uint64, n uint) (newLow, newHigh uint64) {
-	if n >= 64 {
-		return high >> (n - 64), 0
-	}
-	return low>>n | high<<(64-n), high >> n
+	return low>>n | high<<(64-n) | high>>(n-64), high >> n
 }
