@@ -11,19 +11,15 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// levelAnswers count the answers of the filters of a level about keys that its tables lack, and the false positives.
-type levelAnswers struct{ all, wrong uint64 }
-
 // addTo adds the facts of the tree to s.
 func (t *tree) addTo(s *Store) {
 	s.Overlap = t.overlap()
 	t.measure()
 	s.Levels, s.Tables, s.Flags = []Level{}, []Table{}, []Flag{}
 	demands, everywhere := make([]demand, len(t.runs)), 0.0
-	var answers []levelAnswers // of each of s.Levels
 	for i, r := range t.runs {
 		if n := len(s.Levels); n == 0 || s.Levels[n-1].Level != r.level {
-			s.Levels, answers = append(s.Levels, Level{Level: r.level}), append(answers, levelAnswers{})
+			s.Levels = append(s.Levels, Level{Level: r.level})
 		}
 		l := &s.Levels[len(s.Levels)-1].Figures
 		l.Runs++
@@ -37,11 +33,7 @@ func (t *tree) addTo(s *Store) {
 			if t.plan != nil {
 				t.plan.count(m)
 			}
-			live := cmp.Or(m.facts.Live, &Live{})
 			waste.Add(m.meta.Entries, m.place.rate())
-			a := &answers[len(answers)-1]
-			a.wrong += live.FalsePositives
-			a.all += live.FalsePositives + live.FilterNegatives
 			demands[i].keys += float64(m.keys())
 			demands[i].share += m.place.To - m.place.From
 			demands[i].ribbon = demands[i].ribbon || m.ribbon()
@@ -51,10 +43,11 @@ func (t *tree) addTo(s *Store) {
 	}
 	all := &s.Tree
 	for i := range s.Levels {
-		if a := answers[i]; a.all > 0 {
-			s.Levels[i].Measured = float64(s.Levels[i].Runs) * float64(a.wrong) / float64(a.all)
+		l := &s.Levels[i].Figures
+		if a := l.Live; a != nil && a.FalsePositives+a.FilterNegatives > 0 {
+			l.Measured = float64(l.Runs) * float64(a.FalsePositives) / float64(a.FalsePositives+a.FilterNegatives)
 		}
-		all.merge(&s.Levels[i].Figures)
+		all.merge(l)
 	}
 	if p := t.plan; p != nil {
 		s.Plan = p.facts

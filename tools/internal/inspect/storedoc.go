@@ -348,12 +348,7 @@ func cutKeys(rows [][]string, width int) [][]string {
 
 // row returns the cells of a table among others.
 func (t *Table) row() []string {
-	memoryUnits, memoryBytes, memoryRate, wasted, from, to := noCell, noCell, noCell, noCell, noCell, noCell
-	if p := t.Place; p != nil {
-		memoryUnits, memoryBytes, memoryRate = count(p.Units), count(p.FilterBytes), rate(p.FPR)
-		wasted, from, to = rate(p.Wasted), percent(p.From), percent(p.To)
-	}
-	prefix, verdict := noCell, noCell
+	p, prefix, verdict := t.Place, noCell, noCell
 	if t.Prefix != nil {
 		prefix = t.Prefix.describe()
 	}
@@ -367,10 +362,10 @@ func (t *Table) row() []string {
 	first, last := t.ends()
 	return []string{
 		t.File, count(*t.Level), count(*t.Run), count(t.Bytes), count(t.Entries), fmt.Sprintf("%.1f", t.BitsPerKey),
-		rate(t.FPRPromised), memoryRate, wasted, first, last,
-		from, to, count(t.Blocks), count(t.Deletes), count(t.RangeDels), t.filterCell(count(t.FilterBytes)), units,
-		fill, rate(t.FPRFromBits),
-		memoryUnits, memoryBytes, prefix, t.Live.String(), verdict,
+		rate(t.FPRPromised), rate(p.FPR), rate(p.Wasted), first, last,
+		percent(p.From), percent(p.To), count(t.Blocks), count(t.Deletes), count(t.RangeDels),
+		t.filterCell(count(t.FilterBytes)), units, fill, rate(t.FPRFromBits),
+		count(p.Units), count(p.FilterBytes), prefix, t.Live.String(), verdict,
 	}
 }
 

@@ -58,35 +58,22 @@ func (s *Store) eachLevel(row func(name string, f *Figures)) {
 // drawTree draws a row for each run. A table lies where its keys lie among those of the store, and its digit is the
 // rate of its filter.
 func (s *Store) drawTree(w io.Writer, color bool) {
-	type row struct {
-		level int
-		run   uint64
-		cells [treeWidth]cell
-	}
-	var rows []row
-	left := 0
-	for i := range s.Tables {
-		t := &s.Tables[i]
-		if n := len(rows); n == 0 || rows[n-1].run != *t.Run || rows[n-1].level != *t.Level {
-			if n == mostRuns {
-				left++
-				continue
-			}
-			rows = append(rows, row{level: *t.Level, run: *t.Run})
-		}
-		place(rows[len(rows)-1].cells[:], t.Place)
-	}
+	runs, left := s.runs(mostRuns)
 	fmt.Fprint(w, "\nlevel     run\n")
-	for _, r := range rows {
+	for _, run := range runs {
+		var cells [treeWidth]cell
+		for _, t := range run {
+			place(cells[:], t.Place)
+		}
 		var b strings.Builder
-		for _, c := range r.cells {
+		for _, c := range cells {
 			c.draw(&b, color)
 		}
 		line := b.String()
 		if !color {
 			line = strings.TrimRight(line, " ")
 		}
-		fmt.Fprintf(w, "%5d %7d  %s\n", r.level, r.run, line)
+		fmt.Fprintf(w, "%5d %7d  %s\n", *run[0].Level, *run[0].Run, line)
 	}
 	if left > 0 {
 		fmt.Fprintf(w, "and %s of further runs\n", words.Plural(left, "table"))
@@ -95,6 +82,21 @@ func (s *Store) drawTree(w io.Writer, color bool) {
 		"as the share of absent keys for which it is asked; the digit n means that its filter lets at most one in "+
 		"10ⁿ of them through (0: more than one in ten; !: no filter); of several tables in a column the worst "+
 		"counts; [ and ] are the ends of a wide table", treeWidth))
+}
+
+// runs returns the tables of each run, at most the given number of runs, and the number of other tables.
+func (s *Store) runs(most int) (runs [][]*Table, left int) {
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		if n := len(runs); n == 0 || *runs[n-1][0].Run != *t.Run || *runs[n-1][0].Level != *t.Level {
+			if n == most {
+				return runs, len(s.Tables) - i
+			}
+			runs = append(runs, nil)
+		}
+		runs[len(runs)-1] = append(runs[len(runs)-1], t)
+	}
+	return runs, 0
 }
 
 // A cell is a column of a row of the drawing.
@@ -144,56 +146,38 @@ func (c cell) draw(b *strings.Builder, color bool) {
 // treeScale is the scale of rates in pictures of trees. It is the same for all stores.
 var treeScale = picture.Scale{Low: 1e-5, High: 0.1, Log: true}
 
-// treeChart returns the chart of the tree, or nil if no table has a place.
+// treeChart returns the chart of the tree, or nil if there are no tables.
 func (s *Store) treeChart() *picture.Chart {
 	flagged := make(map[string]bool)
 	for _, f := range s.Flags {
 		flagged[f.File] = f.File != ""
 	}
 	spans := &picture.Spans{Scale: treeScale, Marked: "flagged, or damaged"}
-	type place struct {
-		level int
-		run   uint64
-	}
-	boxes, left := 0, 0
-	rows := make(map[place]int)
 	each := (len(s.Tables)-1)/pageBoxes + 1 // tables in a box
-	for i := range s.Tables {
-		t := &s.Tables[i]
-		if t.Place == nil {
-			continue
-		}
-		at := place{*t.Level, *t.Run}
-		n, known := rows[at]
-		if !known {
-			if len(rows) == pageRuns {
-				left++
+	runs, left := s.runs(pageRuns)
+	for _, run := range runs {
+		level := *run[0].Level
+		row := picture.SpanRow{Name: fmt.Sprintf("level %d, run %d", level, *run[0].Run)}
+		for i, t := range run {
+			box := picture.Span{
+				From: t.Place.From, To: t.Place.To, Value: t.Place.FPR, Name: strings.TrimSuffix(t.File, ".sst"),
+				Marked: flagged[t.File] || t.Damage != nil || t.flagged(),
+				Title:  t.title(), Group: levelName(level), ID: t.File,
+			}
+			if t.Filter != nil {
+				box.Link = tableID(t.File)
+			}
+			if i%each == 0 {
+				row.Spans = append(row.Spans, box)
 				continue
 			}
-			n = len(rows)
-			rows[at] = n
-			spans.Rows = append(spans.Rows, picture.SpanRow{Name: fmt.Sprintf("level %d, run %d", at.level, at.run)})
-			boxes = 0
-		}
-		row := &spans.Rows[n]
-		box := picture.Span{
-			From: t.Place.From, To: t.Place.To, Value: t.Place.FPR, Name: strings.TrimSuffix(t.File, ".sst"),
-			Marked: flagged[t.File] || t.Damage != nil || t.flagged(),
-			Title:  t.title(), Group: levelName(at.level), ID: t.File,
-		}
-		if t.Filter != nil {
-			box.Link = tableID(t.File)
-		}
-		if boxes%each == 0 {
-			row.Spans = append(row.Spans, box)
-		} else {
 			last := &row.Spans[len(row.Spans)-1]
 			last.To, last.Value, last.Marked, last.Name = max(last.To, box.To), max(last.Value, box.Value),
 				last.Marked || box.Marked, ""
 			last.Title += "\n" + t.File
 			last.ID += " " + t.File
 		}
-		boxes++
+		spans.Rows = append(spans.Rows, row)
 	}
 	spans.Ticks = s.keyTicks()
 	if len(spans.Rows) == 0 {
@@ -229,7 +213,7 @@ func (t *Table) title() string {
 func (s *Store) keyTicks() (ticks []picture.SpanTick) {
 	var all []picture.SpanTick
 	for i := range s.Tables {
-		if t := &s.Tables[i]; t.Place != nil && t.Entries > 0 {
+		if t := &s.Tables[i]; t.Entries > 0 {
 			all = append(all, picture.SpanTick{At: t.Place.From, Name: t.Smallest},
 				picture.SpanTick{At: t.Place.To, Name: t.Largest})
 		}
