@@ -91,16 +91,15 @@ func (m *OverlapMember) name() string {
 func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 	n := len(o.Members)
 	shown := min(n, mostOverlap)
-	percent := n <= wideOverlap
-	unit := "tenths"
-	if percent {
-		unit = "percent"
+	unit, of, width := "tenths", 10.0, 1
+	if n <= wideOverlap {
+		unit, of, width = "percent", 100, 4
 	}
 	fmt.Fprintf(w, "%s of a row's keys that a column has too:\n", unit)
-	if percent {
+	if n <= wideOverlap {
 		fmt.Fprint(w, strings.Repeat(" ", 14))
 		for i := range shown {
-			fmt.Fprintf(w, "%4d", i)
+			fmt.Fprintf(w, "%*d", width, i)
 		}
 		fmt.Fprintln(w)
 	}
@@ -112,7 +111,7 @@ func (o *Overlap) draw(w io.Writer, shares [][]float64) {
 		}
 		var row strings.Builder
 		for k, share := range shares[i][:shown] {
-			row.WriteString(overlapCell(share, i == k, percent))
+			fmt.Fprintf(&row, "%*s", width, overlapCell(share, i == k, of))
 		}
 		fmt.Fprintf(w, "%2d %-10s %s\n", i, cut(name, 10), trimRight(row.String()))
 	}
@@ -143,21 +142,15 @@ func (o *Overlap) line() string {
 		"entries", round(o.Written), round(o.Err), round(o.Garbage))
 }
 
-func overlapCell(share float64, self, percent bool) string {
+// overlapCell returns a share in hundredths, or in tenths.
+func overlapCell(share float64, self bool, of float64) string {
 	switch {
-	case self && percent:
-		return "   -"
 	case self:
 		return "-"
-	case share < 0 && percent:
-		return "   ."
 	case share < 0:
 		return "."
-	case percent:
-		return fmt.Sprintf("%4.0f", 100*share)
-	case share >= 0.95:
+	case of == 10 && share >= 0.95:
 		return "*" // ten
-	default:
-		return fmt.Sprintf("%.0f", 10*share)
 	}
+	return fmt.Sprintf("%.0f", of*share)
 }
