@@ -197,14 +197,11 @@ const nameLimit = 256
 // Stamp returns a text that differs between states of the tables of a store: the name and the size of the manifest. It
 // is empty if they are not known.
 func Stamp(dir string) string {
-	b, err := vfs.ReadFile(vfs.OS, filepath.Join(dir, filename.CurrentName), 64)
+	number, err := manifest.ReadCurrent(vfs.OS, dir)
 	if err != nil {
 		return ""
 	}
-	name, _, _ := strings.Cut(string(b), " ")
-	if kind, _ := filename.Parse(name); kind != filename.Manifest {
-		return ""
-	}
+	name := filename.Base(filename.Manifest, number)
 	info, err := vfs.OS.Stat(filepath.Join(dir, name))
 	if err != nil {
 		return ""
@@ -232,55 +229,50 @@ func ForeignStamp(dir string) string {
 }
 
 // forgive drops what is said of files that another process removed before they were found or read: those that the
-// manifest no longer names.
+// manifest no longer names. If opening was refused for such a file, it is determined anew, and there may be others.
 func (s *Store) forgive(ctx context.Context, dir string) {
-	for again, n := true, 0; again && n < readings; n++ {
-		again = s.forgiveOnce(ctx, dir)
-	}
-}
-
-// forgiveOnce reports whether the store has changed so that opening was determined anew.
-func (s *Store) forgiveOnce(ctx context.Context, dir string) (again bool) {
-	if s.Wrong() == nil && len(s.Missing) == 0 {
-		return false
-	}
-	v, err := newView(dir)
-	if err != nil {
-		return false
-	}
-	m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
-	if err != nil {
-		return false
-	}
-	live := map[string]bool{}
-	for _, t := range m.Version.Tables() {
-		live[filename.Base(filename.Table, t.Number)] = true
-	}
-	removed := func(name string) bool {
-		kind, number := filename.Parse(name)
-		return !live[name] && (kind != filename.Log || number < m.MinLog)
-	}
-	gone := map[string]bool{} // named by the manifest that was read
-	for _, name := range s.Missing {
-		gone[name] = removed(name)
-	}
-	forgiven := func(err error) bool {
-		if damage, ok := errors.AsType[*corrupt.Error](err); ok && gone[damage.File] {
-			return true
+	for range readings {
+		if s.Wrong() == nil && len(s.Missing) == 0 {
+			return
 		}
-		var path *fs.PathError
-		return errors.Is(err, fs.ErrNotExist) && errors.As(err, &path) && removed(filepath.Base(path.Path))
-	}
-	s.wrong = slices.DeleteFunc(s.wrong, forgiven)
-	s.Missing = slices.DeleteFunc(s.Missing, removed)
-	s.Flags = slices.DeleteFunc(s.Flags, func(f Flag) bool { return gone[f.File] })
-	if r := s.Opening.Refused; r != nil && forgiven(r.err) {
+		v, err := newView(dir)
+		if err != nil {
+			return
+		}
+		m, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir)
+		if err != nil {
+			return
+		}
+		live := map[string]bool{}
+		for _, t := range m.Version.Tables() {
+			live[filename.Base(filename.Table, t.Number)] = true
+		}
+		removed := func(name string) bool {
+			kind, number := filename.Parse(name)
+			return !live[name] && (kind != filename.Log || number < m.MinLog)
+		}
+		gone := map[string]bool{} // named by the manifest that was read
+		for _, name := range s.Missing {
+			gone[name] = removed(name)
+		}
+		forgiven := func(err error) bool {
+			if damage, ok := errors.AsType[*corrupt.Error](err); ok && gone[damage.File] {
+				return true
+			}
+			var path *fs.PathError
+			return errors.Is(err, fs.ErrNotExist) && errors.As(err, &path) && removed(filepath.Base(path.Path))
+		}
+		s.wrong = slices.DeleteFunc(s.wrong, forgiven)
+		s.Missing = slices.DeleteFunc(s.Missing, removed)
+		s.Flags = slices.DeleteFunc(s.Flags, func(f Flag) bool { return gone[f.File] })
+		r := s.Opening.Refused
+		if r == nil || !forgiven(r.err) {
+			return
+		}
 		v.addNew(&m)
 		s.Opening = v.opening(ctx, &m)
 		s.addRefusal()
-		return true
 	}
-	return false
 }
 
 // String describes what opening would do, unless it is refused.

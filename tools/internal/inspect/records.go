@@ -96,7 +96,6 @@ type recordReader struct {
 	unfit  *corrupt.Error // the first complete record that does not fit
 	before int            // number of records before it
 	next   int64          // offset of the record after it, or 0
-	seen   int
 }
 
 func (r *recordReader) add(payload []byte, end int64) error {
@@ -148,13 +147,10 @@ func (r *recordReader) add(payload []byte, end int64) error {
 	} else {
 		rec.Error = err.Error()
 		if r.unfit == nil {
-			r.unfit, r.before = &corrupt.Error{
-				File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize,
-				Err: err,
-			}, r.seen
+			r.unfit = &corrupt.Error{File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize, Err: err}
+			r.before = len(r.log.List) + r.log.LeftOut
 		}
 	}
-	r.seen++
 	if list {
 		r.log.List = append(r.log.List, rec)
 	} else {
