@@ -65,10 +65,6 @@ func (h *handler) serveRain(w http.ResponseWriter, r *http.Request) {
 
 // serveFilm writes the page of the manifest that the store uses.
 func (h *handler) serveFilm(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if r.Method == http.MethodHead {
-		return
-	}
 	if h.dir == "" || h.foreign {
 		http.Error(w, "the manifest of the store cannot be seen", http.StatusNotFound)
 		return
@@ -108,10 +104,6 @@ func (h *handler) inTurn(ctx context.Context, work func()) bool {
 
 // serveOne answers one request at a time, on one processor, since filters are read for it.
 func (h *handler) serveOne(w http.ResponseWriter, r *http.Request, work func(ctx context.Context) (any, int)) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.Method == http.MethodHead {
-		return
-	}
 	if h.dir == "" || h.foreign {
 		w.WriteHeader(http.StatusNotFound)
 		writeAll(w, []byte("{\"error\":\"the filters of the store cannot be asked\"}\n"))

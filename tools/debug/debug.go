@@ -56,8 +56,8 @@ type handler struct {
 	dir     string   // of the files; "" if they are not on the file system of the operating system
 	store   *sampler // nil if the store is not open in this process
 	options Options
-	policy  string // Content-Security-Policy of the page
-	foreign bool   // the tables are of another store, whose filters cannot be asked
+	routes  map[string]route // by the last element of the path
+	foreign bool             // the tables are of another store, whose filters cannot be asked
 	read    func(ctx context.Context) (facts, error)
 	stamp   func(dir string) string
 
@@ -68,6 +68,13 @@ type handler struct {
 	asking  chan struct{}                   // has a value while a request reads filters
 	files   cached[files]
 	reports cached[[]byte] // JSON
+}
+
+// A route answers GET. HEAD has the same types, and no content.
+type route struct {
+	kind   string // Content-Type
+	policy string // Content-Security-Policy, if it is not that of all answers
+	serve  http.HandlerFunc
 }
 
 // Handler returns a handler with the page of an open store. It may be mounted at any path that ends with a slash, with
@@ -132,7 +139,19 @@ func storeHandler(dir string, o Options, store *sampler) *handler {
 func (h *handler) begin() *handler {
 	h.streams, h.asking = make(chan struct{}, mostStreams), make(chan struct{}, 1)
 	h.files, h.reports = newCached[files](), newCached[[]byte]()
-	h.policy = pagePolicy(h.page())
+	const page, object = "text/html; charset=utf-8", "application/json"
+	h.routes = map[string]route{
+		"":       {page, pagePolicy(h.page()), h.servePage},
+		"film":   {page, "", h.serveFilm},
+		"toy":    {page, pagePolicy(inspect.Toy("./")), serveToy},
+		"json":   {object, "", h.serveJSON},
+		"ask":    {object, "", h.serveAsk},
+		"rain":   {object, "", h.serveRain},
+		"events": {"text/event-stream", "", h.serveEvents},
+	}
+	if h.store != nil {
+		h.routes["tree"] = route{page, "", h.serveTree}
+	}
 	return h
 }
 
@@ -155,41 +174,28 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
 		return
 	}
-	switch r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:] {
-	case "events":
-		h.serveEvents(w, r)
-	case "json":
-		h.serveJSON(w, r)
-	case "tree":
-		h.serveTree(w, r)
-	case "ask":
-		h.serveAsk(w, r)
-	case "rain":
-		h.serveRain(w, r)
-	case "film":
-		h.serveFilm(w, r)
-	case "toy":
-		serveToy(w, r)
-	case "":
-		asked, _, _ := strings.Cut(r.RequestURI, "?")
-		if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere
-			head.Set("Location", "./"+path.Base(asked)+"/")
-			w.WriteHeader(http.StatusMovedPermanently)
-			return
-		}
-		h.servePage(w, r)
-	default:
+	target, known := h.routes[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]]
+	if !known {
 		http.NotFound(w, r)
+		return
+	}
+	asked, _, _ := strings.Cut(r.RequestURI, "?")
+	if r.URL.Path == "" && asked != "" && !strings.HasSuffix(asked, "/") { // else its links would lead elsewhere
+		head.Set("Location", "./"+path.Base(asked)+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	head.Set("Content-Type", target.kind)
+	if target.policy != "" {
+		head.Set("Content-Security-Policy", target.policy)
+	}
+	if r.Method != http.MethodHead {
+		target.serve(w, r)
 	}
 }
 
 // servePage writes the page.
 func (h *handler) servePage(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", h.policy)
-	if r.Method == http.MethodHead {
-		return
-	}
 	f, err := h.readFiles(r.Context())
 	if err != nil {
 		return // the viewer has left
@@ -202,26 +208,18 @@ func (h *handler) servePage(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveTree writes the picture of the tree, which the page draws anew when the tree has changed.
-func (h *handler) serveTree(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if h.store == nil {
-		http.NotFound(w, r)
-	} else if r.Method != http.MethodHead {
-		writeAll(w, []byte(h.tree().html))
-	}
+func (h *handler) serveTree(w http.ResponseWriter, _ *http.Request) {
+	writeAll(w, []byte(h.tree().html))
 }
 
 // serveToy writes the page of a filter to try, which is of no store.
-func serveToy(w http.ResponseWriter, r *http.Request) {
-	page := inspect.Toy("./")
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", pagePolicy(page))
+func serveToy(w http.ResponseWriter, _ *http.Request) {
 	var b bytes.Buffer
-	if err := page.WriteHTML(&b); err != nil { // broken logic
+	if err := inspect.Toy("./").WriteHTML(&b); err != nil { // broken logic
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	} else if r.Method != http.MethodHead {
-		writeAll(w, b.Bytes())
+		return
 	}
+	writeAll(w, b.Bytes())
 }
 
 // mostWriting is the time that a viewer may take to read a page or an object.

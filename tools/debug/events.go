@@ -40,11 +40,7 @@ func (s *stream) allow() error {
 
 // serveEvents sends events until the viewer leaves or nothing more can happen.
 func (h *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // proxies
-	if r.Method == http.MethodHead {
-		return
-	}
 	select {
 	case h.streams <- struct{}{}:
 		defer func() { <-h.streams }()

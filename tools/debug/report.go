@@ -24,10 +24,6 @@ type report struct {
 
 // serveJSON writes the report, which is made anew once in Options.Interval.
 func (h *handler) serveJSON(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	if r.Method == http.MethodHead {
-		return
-	}
 	var f files
 	if h.store == nil {
 		var err error
