@@ -167,15 +167,13 @@ func tilesOf(samples []Sample) (tiles picture.HTML) {
 // points returns the points of a polyline through values, from the left end to the right, which has its highest at top.
 func points(values []float64, top float64) string {
 	var b strings.Builder
-	each := (len(values)-1)/mostPoints + 1
-	for i := (len(values) - 1) % each; i < len(values); i += each { // the newest is one of them
-		x := float64(width)
-		if last := len(values) - 1; last > 0 {
-			x = width * float64(i) / float64(last)
-		} else {
-			fmt.Fprintf(&b, "0,%.0f ", y(values[i], top)) // a line needs two
-		}
-		fmt.Fprintf(&b, "%.0f,%.0f ", math.Round(x), y(values[i], top))
+	if len(values) == 1 {
+		values = slices.Repeat(values, 2) // a line needs two
+	}
+	last := len(values) - 1
+	each := last/mostPoints + 1
+	for i := last % each; i <= last; i += each { // the newest is one of them
+		fmt.Fprintf(&b, "%.0f,%.0f ", math.Round(width*float64(i)/float64(last)), y(values[i], top))
 	}
 	return strings.TrimSuffix(b.String(), " ")
 }
