@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/dgraph-io/badger/v4"
@@ -57,30 +58,17 @@ func (h *badgerStore) open() (err error) {
 
 func (h *badgerStore) Reopen() (time.Duration, error) { return reopened(h.Close, h.open) }
 
+// lookups returns a second view that looks keys up in one transaction per goroutine.
 func (h *badgerStore) lookups() []view {
-	f := &frozenBadger{badgerStore: h}
-	f.txns.open = func() (*badger.Txn, error) { return h.db.NewTransaction(false), nil }
-	f.txns.close = func(txn *badger.Txn) error {
-		txn.Discard()
-		return nil
+	frozen := &keeper[*badger.Txn]{
+		Store: h, changes: new(atomic.Uint64), get: appendItem,
+		open: func() (*badger.Txn, error) { return h.db.NewTransaction(false), nil },
+		close: func(txn *badger.Txn) error {
+			txn.Discard()
+			return nil
+		},
 	}
-	return []view{whole(h), {f, f.txns.end}}
-}
-
-// frozenBadger looks keys up in one transaction per goroutine.
-type frozenBadger struct {
-	*badgerStore
-
-	txns keeper[*badger.Txn]
-}
-
-func (f *frozenBadger) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	k, err := f.txns.get(0)
-	if err != nil {
-		return dst, false, err
-	}
-	defer f.txns.put(k)
-	return appendItem(k.it, dst, key)
+	return []view{whole(h), frozen.view()}
 }
 
 func (h *badgerStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {

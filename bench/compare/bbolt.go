@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -56,43 +57,33 @@ func (t *bboltStore) open() (err error) {
 
 func (t *bboltStore) Reopen() (time.Duration, error) { return reopened(t.Close, t.open) }
 
+// lookups returns a second view that looks keys up in the bucket of one transaction per goroutine.
 func (t *bboltStore) lookups() []view {
-	f := &frozenBbolt{bboltStore: t}
-	f.buckets.open = func() (*bolt.Bucket, error) {
-		tx, err := t.db.Begin(false)
-		if err != nil {
-			return nil, err
-		}
-		return tx.Bucket(bucketName), nil
+	frozen := &keeper[*bolt.Bucket]{
+		Store: t, changes: new(atomic.Uint64), get: appendValue,
+		open: func() (*bolt.Bucket, error) {
+			tx, err := t.db.Begin(false)
+			if err != nil {
+				return nil, err
+			}
+			return tx.Bucket(bucketName), nil
+		},
+		close: func(b *bolt.Bucket) error { return b.Tx().Rollback() },
 	}
-	f.buckets.close = func(b *bolt.Bucket) error { return b.Tx().Rollback() }
-	return []view{whole(t), {f, f.buckets.end}}
-}
-
-// frozenBbolt looks keys up in the bucket of one transaction per goroutine.
-type frozenBbolt struct {
-	*bboltStore
-
-	buckets keeper[*bolt.Bucket]
-}
-
-func (f *frozenBbolt) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	k, err := f.buckets.get(0)
-	if err != nil {
-		return dst, false, err
-	}
-	defer f.buckets.put(k)
-	value := k.it.Get(key)
-	return append(dst, value...), value != nil, nil
+	return []view{whole(t), frozen.view()}
 }
 
 func (t *bboltStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
 	err = t.db.View(func(tx *bolt.Tx) error {
-		value := tx.Bucket(bucketName).Get(key)
-		dst, found = append(dst, value...), value != nil
-		return nil
+		dst, found, err = appendValue(tx.Bucket(bucketName), dst, key)
+		return err
 	})
 	return dst, found, err
+}
+
+func appendValue(b *bolt.Bucket, dst, key []byte) (out []byte, found bool, err error) {
+	value := b.Get(key)
+	return append(dst, value...), value != nil, nil
 }
 
 // update runs a transaction on the bucket. If keys arrive in order, pages are filled completely.

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/bloomkv/bloomkv/tools/workload"
@@ -222,10 +223,15 @@ func quiet(ctx context.Context, look func() (figures []int64, ready bool, err er
 	return nil
 }
 
-// keeper keeps resources of lookups, such as iterators, for reuse. Each goroutine uses its own.
+// A keeper is a store that looks keys up by resources, such as iterators, and keeps these for reuse. Each goroutine
+// uses its own.
 type keeper[T any] struct {
-	open  func() (T, error)
-	close func(T) error
+	workload.Store
+
+	changes *atomic.Uint64 // of the store: what was opened before the last one is not used
+	open    func() (T, error)
+	close   func(T) error
+	get     func(it T, dst, key []byte) (out []byte, found bool, err error)
 
 	free sync.Pool // of *kept[T]
 
@@ -233,14 +239,29 @@ type keeper[T any] struct {
 	made map[*kept[T]]struct{} // guarded by mu; all that are open
 }
 
-// kept is a resource with the number of changes of the store when it was made.
+// kept is a resource with the number of changes of the store when it was opened.
 type kept[T any] struct {
 	it      T
 	changes uint64
 }
 
-// get returns a free resource that is as new as changes, or makes one. put gives it back.
-func (k *keeper[T]) get(changes uint64) (*kept[T], error) {
+// view returns a view of the keeper, which closes all resources at its end.
+func (k *keeper[T]) view() view {
+	k.made = make(map[*kept[T]]struct{})
+	return view{k, k.end}
+}
+
+func (k *keeper[T]) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
+	l, err := k.take(k.changes.Load())
+	if err != nil {
+		return dst, false, err
+	}
+	defer k.free.Put(l)
+	return k.get(l.it, dst, key)
+}
+
+// take returns a free resource that is as new as changes, or opens one.
+func (k *keeper[T]) take(changes uint64) (*kept[T], error) {
 	if l, _ := k.free.Get().(*kept[T]); l != nil {
 		if l.changes == changes {
 			return l, nil
@@ -259,14 +280,9 @@ func (k *keeper[T]) get(changes uint64) (*kept[T], error) {
 	l := &kept[T]{it, changes}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.made == nil {
-		k.made = make(map[*kept[T]]struct{})
-	}
 	k.made[l] = struct{}{}
 	return l, nil
 }
-
-func (k *keeper[T]) put(l *kept[T]) { k.free.Put(l) }
 
 // end closes all resources, including those that the pool has dropped. None may be in use.
 func (k *keeper[T]) end() error {
@@ -274,6 +290,5 @@ func (k *keeper[T]) end() error {
 	for l := range k.made {
 		errs = append(errs, k.close(l.it))
 	}
-	k.made, k.free = nil, sync.Pool{}
 	return errors.Join(errs...)
 }

@@ -80,12 +80,25 @@ func (s *pebbleStore) open() (err error) {
 
 func (s *pebbleStore) Reopen() (time.Duration, error) { return reopened(s.Close, s.open) }
 
+// lookups returns a view with SeekPrefixGE on a kept iterator, which uses every filter. Each goroutine keeps its
+// iterator between lookups and makes a new one if the store has changed, because an iterator never sees later writes.
 func (s *pebbleStore) lookups() []view {
-	all := newPebbleSeeker(s)
-	if s.tuned {
-		return []view{{all, all.iters.end}}
+	all := &keeper[*pebble.Iterator]{
+		Store: s, changes: &s.written, get: appendPrefix, close: (*pebble.Iterator).Close,
+		open: func() (*pebble.Iterator, error) { return s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}) },
 	}
-	return []view{whole(s), {all, all.iters.end}}
+	if s.tuned {
+		return []view{all.view()}
+	}
+	return []view{whole(s), all.view()}
+}
+
+func appendPrefix(it *pebble.Iterator, dst, key []byte) (out []byte, found bool, err error) {
+	if !it.SeekPrefixGE(key) || !bytes.Equal(it.Key(), key) {
+		return dst, false, it.Error()
+	}
+	value, err := it.ValueAndErr()
+	return append(dst, value...), err == nil, err
 }
 
 func (s *pebbleStore) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
@@ -182,31 +195,3 @@ func (s *pebbleStore) filterBytes() (sum int64, err error) {
 }
 
 func (s *pebbleStore) Close() error { return s.db.Close() }
-
-// pebbleSeeker is Pebble with SeekPrefixGE on a kept iterator, which uses every filter. Each goroutine keeps its
-// iterator between lookups and makes a new one if the store has changed, because an iterator never sees later writes.
-type pebbleSeeker struct {
-	*pebbleStore
-
-	iters keeper[*pebble.Iterator]
-}
-
-func newPebbleSeeker(s *pebbleStore) *pebbleSeeker {
-	l6 := &pebbleSeeker{pebbleStore: s}
-	l6.iters.open = func() (*pebble.Iterator, error) { return s.db.NewIter(&pebble.IterOptions{UseL6Filters: true}) }
-	l6.iters.close = (*pebble.Iterator).Close
-	return l6
-}
-
-func (s *pebbleSeeker) AppendGet(dst, key []byte) (out []byte, found bool, err error) {
-	k, err := s.iters.get(s.written.Load())
-	if err != nil {
-		return dst, false, err
-	}
-	defer s.iters.put(k)
-	if !k.it.SeekPrefixGE(key) || !bytes.Equal(k.it.Key(), key) {
-		return dst, false, k.it.Error()
-	}
-	value, err := k.it.ValueAndErr()
-	return append(dst, value...), err == nil, err
-}
