@@ -82,12 +82,7 @@ func ownGroup(controller string) string {
 
 // write writes a number into a file of a group.
 func write(group, name string, n int64) error {
-	f, err := os.OpenFile(filepath.Join(group, name), os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(strconv.FormatInt(n, 10))
-	return errors.Join(err, f.Close())
+	return os.WriteFile(filepath.Join(group, name), []byte(strconv.FormatInt(n, 10)), 0)
 }
 
 // removeGroup removes a group, whose processes have ended.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -50,13 +51,7 @@ func stopped(err error, done, all int) string {
 
 // paragraphs returns texts with an empty line between, and leaves out those that are empty.
 func paragraphs(texts ...string) string {
-	var all []string
-	for _, text := range texts {
-		if text != "" {
-			all = append(all, text)
-		}
-	}
-	return strings.Join(all, "\n\n")
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "\n\n")
 }
 
 // wrapped breaks the lines of a text before the hundredth column.
