@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -57,12 +56,7 @@ const (
 	kindScalable = 3
 	kindWindow   = 4
 
-	offVersion, offKind, offHash, offLayout, offParts, offReserved = 8, 9, 10, 11, 12, 13
-	offKeys, offRate, offSeed, offAdded, offRefused                = 16, 24, 32, 40, 48
-	offUnits, unitHeaderSize, maxUnits                             = 56, 16, bloomblock.MaxUnits
-	unitProbes                                                     = 8
-	offReserved2                                                   = offUnits + maxUnits*unitHeaderSize
-	offContents, offHeader                                         = 120, 124
+	maxUnits = bloomblock.MaxUnits
 
 	// chunk is the number of bytes that are read or written at once: an encoded set that claims to be large costs no
 	// more memory than the bytes that follow.
@@ -85,86 +79,74 @@ func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)
 }
 
-// A header has the fields of an encoded set that its Options do not have.
+// A header is the picture above. Fields without a name are reserved.
 type header struct {
-	options        Options
-	kind, parts    uint8
-	version        uint8
-	added, refused uint64
-	units          [maxUnits]unitHeader
-	contents       uint32
+	Magic                 [8]byte
+	Version, Kind, Hash   uint8
+	Layout                Layout
+	Parts                 uint8
+	_                     [3]byte
+	Keys                  uint64
+	Rate                  float64
+	Seed                  bloomblock.Seed
+	Added, Refused        uint64
+	Units                 [maxUnits]unitHeader
+	_                     [16]byte
+	Contents, OfTheHeader uint32
 }
 
 type unitHeader struct {
-	words  uint64
-	probes uint8
+	Words  uint64
+	Probes uint8
+	_      [7]byte
 }
 
-func (h *header) append(dst []byte) []byte {
-	b := make([]byte, headerSize)
-	copy(b, magic)
-	b[offVersion], b[offKind], b[offHash] = h.version, h.kind, hashXXH64
-	b[offLayout], b[offParts] = byte(h.options.Layout), h.parts
-	binary.LittleEndian.PutUint64(b[offKeys:], uint64(h.options.Keys)) //nolint:gosec // ≥ 0
-	binary.LittleEndian.PutUint64(b[offRate:], math.Float64bits(h.options.Rate))
-	binary.LittleEndian.PutUint64(b[offSeed:], uint64(h.options.Seed))
-	binary.LittleEndian.PutUint64(b[offAdded:], h.added)
-	binary.LittleEndian.PutUint64(b[offRefused:], h.refused)
-	for i, u := range h.units {
-		binary.LittleEndian.PutUint64(b[offUnits+i*unitHeaderSize:], u.words)
-		b[offUnits+i*unitHeaderSize+unitProbes] = u.probes
+// headerOf returns a header with the fields of every set.
+func headerOf(kind uint8, o Options) header {
+	return header{
+		Magic: [8]byte([]byte(magic)), Version: formatVersion, Kind: kind, Hash: hashXXH64, Layout: o.Layout,
+		Keys: uint64(o.Keys), Rate: o.Rate, Seed: o.Seed, //nolint:gosec // ≥ 0
 	}
-	binary.LittleEndian.PutUint32(b[offContents:], h.contents)
-	binary.LittleEndian.PutUint32(b[offHeader:], crc32.Checksum(b[:offHeader], castagnoli))
-	return append(dst, b...)
+}
+
+func (h *header) options() Options {
+	return Options{Keys: int(h.Keys), Rate: h.Rate, Seed: h.Seed, Layout: h.Layout} //nolint:gosec // ≤ maxKeys
+}
+
+// encode returns the header with its checksum.
+func (h *header) encode() []byte {
+	b, _ := binary.Append(nil, binary.LittleEndian, h) // all fields have a fixed size
+	rest := b[:headerSize-4]
+	return binary.LittleEndian.AppendUint32(rest, crc32.Checksum(rest, castagnoli))
 }
 
 // parseHeader reads the header of a set of the given kind and checks every field.
 func parseHeader(b []byte, kind uint8) (h header, err error) {
-	if got := string(b[:len(magic)]); got != magic {
+	_, _ = binary.Decode(b, binary.LittleEndian, &h) // b has all of it
+	if got := string(h.Magic[:]); got != magic {
 		return h, damaged("magic %q, want %q", got, magic)
 	}
-	if got, want := crc32.Checksum(b[:offHeader], castagnoli), binary.LittleEndian.Uint32(b[offHeader:]); got != want {
-		return h, damaged("header checksum %08x, want %08x", got, want)
+	if want := crc32.Checksum(b[:headerSize-4], castagnoli); h.OfTheHeader != want {
+		return h, damaged("header checksum %08x, want %08x", want, h.OfTheHeader)
 	}
 	newest := uint8(formatVersion)
-	if b[offKind] == kindFilter && Layout(b[offLayout]) != LayoutBlocked {
+	if h.Kind == kindFilter && h.Layout != LayoutBlocked {
 		newest = independentVersion
 	}
 	switch {
-	case b[offVersion] < formatVersion || b[offVersion] > newest:
-		return h, fmt.Errorf("%w: version %d, want %d..%d", ErrUnknownVersion, b[offVersion], formatVersion, newest)
-	case b[offHash] != hashXXH64:
-		return h, fmt.Errorf("%w: hash %d, want %d", ErrUnknownVersion, b[offHash], hashXXH64)
-	case b[offKind] != kind:
-		return h, damaged("kind %d, want %d", b[offKind], kind)
-	case !zero(b[offReserved:offKeys]) || !zero(b[offReserved2:offContents]):
+	case h.Version < formatVersion || h.Version > newest:
+		return h, fmt.Errorf("%w: version %d, want %d..%d", ErrUnknownVersion, h.Version, formatVersion, newest)
+	case h.Hash != hashXXH64:
+		return h, fmt.Errorf("%w: hash %d, want %d", ErrUnknownVersion, h.Hash, hashXXH64)
+	case h.Kind != kind:
+		return h, damaged("kind %d, want %d", h.Kind, kind)
+	case !bytes.Equal(h.encode(), b):
 		return h, damaged("reserved bytes are not zero")
+	case h.Keys > maxKeys:
+		return h, damaged("%d keys, want at most %d", h.Keys, uint64(maxKeys))
 	}
-	keys := binary.LittleEndian.Uint64(b[offKeys:])
-	if keys > maxKeys {
-		return h, damaged("%d keys, want at most %d", keys, uint64(maxKeys))
-	}
-	h = header{
-		options: Options{
-			Keys:   int(keys),
-			Rate:   math.Float64frombits(binary.LittleEndian.Uint64(b[offRate:])),
-			Seed:   bloomblock.Seed(binary.LittleEndian.Uint64(b[offSeed:])),
-			Layout: Layout(b[offLayout]),
-		},
-		kind: b[offKind], parts: b[offParts], version: b[offVersion],
-		added: binary.LittleEndian.Uint64(b[offAdded:]), refused: binary.LittleEndian.Uint64(b[offRefused:]),
-		contents: binary.LittleEndian.Uint32(b[offContents:]),
-	}
-	if err := h.options.check(); err != nil {
+	if err := h.options().check(); err != nil {
 		return h, damaged("%w", err)
-	}
-	for i := range h.units {
-		u := b[offUnits+i*unitHeaderSize:][:unitHeaderSize]
-		if !zero(u[unitProbes+1:]) {
-			return h, damaged("reserved bytes are not zero")
-		}
-		h.units[i] = unitHeader{binary.LittleEndian.Uint64(u), u[unitProbes]}
 	}
 	return h, h.check()
 }
@@ -174,34 +156,34 @@ func (h *header) check() error {
 	var units, mostParts int
 	leastParts := 1
 	switch {
-	case h.kind == kindScalable:
+	case h.Kind == kindScalable:
 		mostParts = maxStages
-	case h.kind == kindWindow:
+	case h.Kind == kindWindow:
 		leastParts, mostParts = 2, maxGenerations
-	case h.options.Layout == LayoutBlocked:
-		units, mostParts = int(h.parts), maxUnits
-	case h.options.Layout == LayoutClassic:
+	case h.Layout == LayoutBlocked:
+		units, mostParts = int(h.Parts), maxUnits
+	case h.Layout == LayoutClassic:
 		units, mostParts = 1, 1
 	default:
 		units, mostParts = 1, maxHashes
 	}
 	switch {
-	case int(h.parts) < leastParts || int(h.parts) > mostParts:
-		return damaged("%d parts, want %d..%d", h.parts, leastParts, mostParts)
-	case h.kind == kindCounting && h.options.Layout != LayoutBlocked:
-		return damaged("Counting with layout %v, want %v", h.options.Layout, LayoutBlocked)
-	case h.kind != kindCounting && h.refused != 0, units == 0 && (h.added != 0 || h.contents != 0):
+	case int(h.Parts) < leastParts || int(h.Parts) > mostParts:
+		return damaged("%d parts, want %d..%d", h.Parts, leastParts, mostParts)
+	case h.Kind == kindCounting && h.Layout != LayoutBlocked:
+		return damaged("Counting with layout %v, want %v", h.Layout, LayoutBlocked)
+	case h.Kind != kindCounting && h.Refused != 0, units == 0 && (h.Added != 0 || h.Contents != 0):
 		return damaged("fields of another kind are not zero")
 	}
-	if units == 0 && h.options.Seed == 0 { // a set that grows would give its next filter a random seed
+	if units == 0 && h.Seed == 0 { // a set that grows would give its next filter a random seed
 		return damaged("seed 0")
 	}
 	left := uint64(maxWords)
 	multiple := uint64(1)
-	if h.options.Layout == LayoutBlocked {
+	if h.Layout == LayoutBlocked {
 		multiple = blockWords
 	}
-	for i, u := range h.units {
+	for i, u := range h.Units {
 		if i >= units {
 			if u != (unitHeader{}) {
 				return damaged("unit %d is not zero", i)
@@ -210,19 +192,17 @@ func (h *header) check() error {
 		}
 		most := map[Layout]uint8{
 			LayoutBlocked: bloomblock.MaxProbes, LayoutClassic: maxHashes, LayoutPartitioned: 1,
-		}[h.options.Layout]
-		if u.probes < 1 || u.probes > most {
-			return damaged("unit %d: %d probes, want 1..%d", i, u.probes, most)
+		}[h.Layout]
+		if u.Probes < 1 || u.Probes > most {
+			return damaged("unit %d: %d probes, want 1..%d", i, u.Probes, most)
 		}
-		if u.words < 1 || u.words > left || u.words%multiple != 0 {
-			return damaged("unit %d: %d words, want a multiple of %d up to %d", i, u.words, multiple, left)
+		if u.Words < 1 || u.Words > left || u.Words%multiple != 0 {
+			return damaged("unit %d: %d words, want a multiple of %d up to %d", i, u.Words, multiple, left)
 		}
-		left -= u.words
+		left -= u.Words
 	}
-	if h.options.Layout == LayoutPartitioned && units > 0 && h.units[0].words > maxWords/uint64(h.parts) {
-		return damaged("%d arrays of %d words", h.parts, h.units[0].words)
+	if h.Layout == LayoutPartitioned && units > 0 && h.Units[0].Words > maxWords/uint64(h.Parts) {
+		return damaged("%d arrays of %d words", h.Parts, h.Units[0].Words)
 	}
 	return nil
 }
-
-func zero(b []byte) bool { return len(bytes.TrimLeft(b, "\x00")) == 0 }

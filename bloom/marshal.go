@@ -13,14 +13,15 @@ import (
 
 // header returns the header of a filter without the checksum of its contents.
 func (f *Filter) header(kind uint8) header {
-	h := header{options: f.options, kind: kind, version: formatVersion, added: f.added}
-	h.parts = uint8(len(f.units)) //nolint:gosec // ≤ 30
+	h := headerOf(kind, f.options)
+	h.Added, h.Parts = f.added, uint8(len(f.units)) //nolint:gosec // ≤ 30
 	if f.mul == mulProbe {
-		h.version = independentVersion
+		h.Version = independentVersion
 	}
 	for i := range f.units[:min(len(f.units), maxUnits)] {
 		if i == 0 || f.options.Layout == LayoutBlocked {
-			h.units[i] = unitHeader{uint64(len(f.units[i].words)), uint8(f.units[i].probes)} //nolint:gosec // ≤ 30
+			u := &h.Units[i]
+			u.Words, u.Probes = uint64(len(f.units[i].words)), uint8(f.units[i].probes) //nolint:gosec // ≤ 30
 		}
 	}
 	return h
@@ -28,20 +29,20 @@ func (f *Filter) header(kind uint8) header {
 
 // shell returns a filter whose units have no words yet, and how many each will have.
 func (h *header) shell() (f *Filter, words []uint64) {
-	f = &Filter{options: h.options, added: h.added}
+	f = &Filter{options: h.options(), added: h.Added}
 	switch {
-	case h.version == independentVersion:
+	case h.Version == independentVersion:
 		f.mul = mulProbe
-	case h.options.Layout != LayoutBlocked:
+	case h.Layout != LayoutBlocked:
 		f.mul = mulProgression
 	}
-	for i := range h.parts {
-		u := h.units[0]
-		if h.options.Layout == LayoutBlocked {
-			u = h.units[i]
+	for i := range h.Parts {
+		u := h.Units[0]
+		if h.Layout == LayoutBlocked {
+			u = h.Units[i]
 		}
-		f.units = append(f.units, unit{probes: int(u.probes)})
-		words = append(words, u.words)
+		f.units = append(f.units, unit{probes: int(u.Probes)})
+		words = append(words, u.Words)
 	}
 	return f, words
 }
@@ -181,8 +182,8 @@ func (f *Filter) write(to *sink) {
 	for i := range f.units {
 		hashed.words(f.units[i].words)
 	}
-	h.contents = sum.Sum32()
-	to.bytes(h.append(nil))
+	h.Contents = sum.Sum32()
+	to.bytes(h.encode())
 	for i := range f.units {
 		to.words(f.units[i].words)
 	}
@@ -235,8 +236,8 @@ func (s *source) filter() (*Filter, error) {
 		}
 		f.units[i] = newUnit(read, f.units[i].probes)
 	}
-	if sum != h.contents {
-		return nil, damaged("checksum of the contents %08x, want %08x", sum, h.contents)
+	if sum != h.Contents {
+		return nil, damaged("checksum of the contents %08x, want %08x", sum, h.Contents)
 	}
 	if bits := f.setBits(); f.added > bits { // or a full stage of a Scalable could ask for any memory for the next
 		return nil, damaged("%d added keys have set %d bits", f.added, bits)
@@ -250,13 +251,13 @@ func (c *Counting) WriteTo(w io.Writer) (int64, error) {
 		return 0, noBits("Counting")
 	}
 	h, sum := c.bits.header(kindCounting), uint32(0)
-	h.added, h.refused = c.keys, c.refused
+	h.Added, h.Refused = c.keys, c.refused
 	for _, counters := range c.counters {
 		sum = crc32.Update(sum, castagnoli, counters)
 	}
-	h.contents = sum
+	h.Contents = sum
 	to := sink{w: w}
-	to.bytes(h.append(nil))
+	to.bytes(h.encode())
 	for _, counters := range c.counters {
 		to.bytes(counters)
 	}
@@ -287,7 +288,7 @@ func (c *Counting) read(s *source) error {
 		return err
 	}
 	f, words := h.shell()
-	d := &Counting{keys: h.added, refused: h.refused}
+	d := &Counting{keys: h.Added, refused: h.Refused}
 	sum := uint32(0)
 	for i, n := range words {
 		counters := make([]byte, 0, min(n*wordBits/2, chunk))
@@ -303,8 +304,8 @@ func (c *Counting) read(s *source) error {
 		}
 		f.units[i], d.counters = newUnit(bits, f.units[i].probes), append(d.counters, counters)
 	}
-	if sum != h.contents {
-		return damaged("checksum of the contents %08x, want %08x", sum, h.contents)
+	if sum != h.Contents {
+		return damaged("checksum of the contents %08x, want %08x", sum, h.Contents)
 	}
 	d.bits = *f
 	*c = *d
@@ -313,10 +314,10 @@ func (c *Counting) read(s *source) error {
 
 // writeParts writes a header and filters.
 func writeParts(w io.Writer, kind uint8, o Options, filters []*Filter) (int64, error) {
-	h := header{options: o, kind: kind, version: formatVersion}
-	h.parts = uint8(len(filters)) //nolint:gosec // ≤ maxGenerations
+	h := headerOf(kind, o)
+	h.Parts = uint8(len(filters)) //nolint:gosec // ≤ maxGenerations
 	to := sink{w: w}
-	to.bytes(h.append(nil))
+	to.bytes(h.encode())
 	for _, f := range filters {
 		f.write(&to)
 	}
@@ -325,10 +326,10 @@ func writeParts(w io.Writer, kind uint8, o Options, filters []*Filter) (int64, e
 
 // parts reads the filters that follow a header. Each must have the options that want returns, for its index.
 func (s *source) parts(h header, want func(i int) Options) (filters []*Filter, err error) {
-	for i := range int(h.parts) {
+	for i := range int(h.Parts) {
 		f, err := s.filter()
 		if errors.Is(err, io.EOF) {
-			err = damaged("%d filters, want %d", i, h.parts)
+			err = damaged("%d filters, want %d", i, h.Parts)
 		}
 		if err != nil {
 			return nil, err
@@ -372,7 +373,7 @@ func (s *Scalable) read(from *source) error {
 	if err != nil {
 		return err
 	}
-	t := &Scalable{options: h.options}
+	t := &Scalable{options: h.options()}
 	t.stages, err = from.parts(h, t.stage)
 	if err == nil {
 		*s = *t
@@ -412,8 +413,8 @@ func (w *Window) read(s *source) error {
 	if err != nil {
 		return err
 	}
-	v := &Window{options: h.options, newest: int(h.parts) - 1}
-	v.generations, err = s.parts(h, func(int) Options { return v.generation(int(h.parts)) })
+	v := &Window{options: h.options(), newest: int(h.Parts) - 1}
+	v.generations, err = s.parts(h, func(int) Options { return v.generation(int(h.Parts)) })
 	if err != nil {
 		return err
 	}

@@ -300,6 +300,14 @@ func TestDamageIsAnError(t *testing.T) {
 	}
 }
 
+// Where fields of an encoded set begin, and bytes of its units: see format.go.
+const (
+	offVersion, offKind, offHash, offLayout, offParts, offReserved = 8, 9, 10, 11, 12, 13
+	offKeys, offRate, offSeed, offAdded, offRefused                = 16, 24, 32, 40, 48
+	offUnits, unitProbes, offReserved2                             = 56, 8, 104
+	offContents, offHeader                                         = 120, 124
+)
+
 // seal computes the checksum of a header again.
 func seal(b []byte) []byte {
 	binary.LittleEndian.PutUint32(b[offHeader:], crc32.Checksum(b[:offHeader], castagnoli))
