@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/bloomkv/bloomkv/vfs"
+	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
 // OpenFiles is a file system that tracks open files and held locks.
@@ -20,80 +20,55 @@ type OpenFiles struct {
 }
 
 // TrackOpen returns a file system that tracks the open files and held locks of fsys.
-func TrackOpen(fsys vfs.FS) *OpenFiles { return &OpenFiles{FS: fsys, open: map[string]int{}} }
-
-// An openFile is an open file of an OpenFiles.
-type openFile struct {
-	vfs.File
-
-	closed func()
+func TrackOpen(fsys vfs.FS) *OpenFiles {
+	o := &OpenFiles{open: map[string]int{}}
+	o.FS = vfstest.NewHook(fsys, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpClose {
+			o.count(op.Name, -1)
+		}
+		return nil
+	})
+	return o
 }
 
-func (o *OpenFiles) opened(name string) (closed func()) {
+func (o *OpenFiles) count(name string, more int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.open[name]++
-	return sync.OnceFunc(func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if o.open[name]--; o.open[name] == 0 {
-			delete(o.open, name)
-		}
-	})
+	if o.open[name] += more; o.open[name] == 0 {
+		delete(o.open, name)
+	}
 }
 
-func (o *OpenFiles) file(f vfs.File, err error, name string) (vfs.File, error) {
-	if err != nil {
-		return nil, err
+// opened counts the result of an operation, unless it has failed.
+func opened[T any](o *OpenFiles, name string, result T, err error) (T, error) {
+	if err == nil {
+		o.count(name, 1)
 	}
-	return &openFile{f, o.opened(name)}, nil
+	return result, err
 }
 
 // Create implements [vfs.FS].
 func (o *OpenFiles) Create(name string) (vfs.File, error) {
 	f, err := o.FS.Create(name)
-	return o.file(f, err, name)
+	return opened(o, name, f, err)
 }
 
 // Open implements [vfs.FS].
 func (o *OpenFiles) Open(name string) (vfs.File, error) {
 	f, err := o.FS.Open(name)
-	return o.file(f, err, name)
+	return opened(o, name, f, err)
 }
 
 // Lock implements [vfs.FS].
 func (o *OpenFiles) Lock(name string) (vfs.Lock, error) {
 	l, err := o.FS.Lock(name)
-	return o.lock(l, err, name)
+	return opened(o, name, l, err)
 }
 
 // LockShared implements [vfs.FS].
 func (o *OpenFiles) LockShared(name string) (vfs.Lock, error) {
 	l, err := o.FS.LockShared(name)
-	return o.lock(l, err, name)
-}
-
-func (o *OpenFiles) lock(l vfs.Lock, err error, name string) (vfs.Lock, error) {
-	if err != nil {
-		return nil, err
-	}
-	return countedLock{l, o.opened(name)}, nil
-}
-
-type countedLock struct {
-	vfs.Lock
-	closed func()
-}
-
-func (l countedLock) Close() error { l.closed(); return l.Lock.Close() }
-
-func (f *openFile) Close() error { f.closed(); return f.File.Close() }
-
-func (f *openFile) Reserve(n int64) error {
-	if r, ok := f.File.(vfs.Reserver); ok {
-		return r.Reserve(n)
-	}
-	return errors.ErrUnsupported
+	return opened(o, name, l, err)
 }
 
 // Of returns the number of open files whose names have the suffix.
