@@ -211,31 +211,22 @@ func (m *Mutex) Unlock() {
 type Cond struct {
 	L     sync.Locker
 	calls atomic.Uint64 // of Broadcast
-	once  sync.Once
-	real  *sync.Cond // used outside of runs
 }
-
-func (c *Cond) init() { c.once.Do(func() { c.real = sync.NewCond(c.L) }) }
 
 // Wait unlocks L until Broadcast is called.
 func (c *Cond) Wait() {
-	if active.Load() == nil {
-		c.init()
-		c.real.Wait()
-		return
-	}
 	before := c.calls.Load()
+	woken := func() bool { return c.calls.Load() != before }
 	c.L.Unlock()
-	wait("cond", func() bool { return c.calls.Load() != before })
+	for active.Load() == nil && !woken() { // outside of runs
+		time.Sleep(100 * time.Microsecond)
+	}
+	wait("cond", woken)
 	c.L.Lock()
 }
 
 // Broadcast wakes all that wait.
-func (c *Cond) Broadcast() {
-	c.calls.Add(1)
-	c.init()
-	c.real.Broadcast()
-}
+func (c *Cond) Broadcast() { c.calls.Add(1) }
 
 // A WaitGroup is a group of goroutines that the run knows.
 type WaitGroup struct {
