@@ -93,8 +93,8 @@ func (n *Node) onLeader(ctx context.Context, here func() error, there func(leade
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ErrNoLeader, ctx.Err())
-		case <-n.stop:
-			return ErrClosed
+		case <-n.ended:
+			return n.over()
 		case <-time.After(retryPause):
 		}
 	}
@@ -113,32 +113,28 @@ func (n *Node) applyHere(ctx context.Context, b *bloomkv.Batch) error {
 	case n.proposals <- p:
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrNoLeader, ctx.Err())
-	case <-n.stop:
-		return ErrClosed
-	case <-n.failed: // propose may wait for complete, and that for raft, which has ended
-		return n.done()
+	case <-n.ended: // propose may wait for complete, and that for raft, which has ended
+		return n.over()
 	}
 	select {
 	case err := <-p.answer:
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ErrUnknown, ctx.Err())
-	case <-n.stop:
-		return fmt.Errorf("%w: %w", ErrUnknown, ErrClosed)
-	case <-n.failed:
-		return fmt.Errorf("%w: %w", ErrUnknown, n.done())
+	case <-n.ended:
+		return fmt.Errorf("%w: %w", ErrUnknown, n.over())
 	}
 }
 
 // propose joins batches into commands and gives these to raft. While raft syncs its log it takes none, so what arrives
-// meanwhile becomes one command. It ends with Close.
+// meanwhile becomes one command. It ends with the node.
 func (n *Node) propose() {
 	defer close(n.underway)
 	for {
 		var first proposal
 		select {
 		case first = <-n.proposals:
-		case <-n.stop:
+		case <-n.ended:
 			return
 		}
 		runtime.Gosched() // lets those who were answered together propose together
@@ -161,7 +157,7 @@ func (n *Node) propose() {
 		c := command{n.raft.Apply(raw, n.opts.Election), waiting}
 		select {
 		case n.underway <- c:
-		case <-n.stop:
+		case <-n.ended:
 			return
 		}
 	}

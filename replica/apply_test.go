@@ -13,7 +13,7 @@ import (
 
 // Whoever has asked may be gone before its batch is a command, and use the batch again.
 func TestABatchOnItsWayIsNotThatOfTheCaller(t *testing.T) {
-	n := &Node{proposals: make(chan proposal), stop: make(chan struct{}), failed: make(chan struct{})}
+	n := &Node{proposals: make(chan proposal), ended: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
 	var b bloomkv.Batch
 	b.Put([]byte("k"), []byte("first"))
@@ -35,7 +35,7 @@ func TestABatchOnItsWayIsNotThatOfTheCaller(t *testing.T) {
 }
 
 func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
-	n := &Node{proposals: make(chan proposal), stop: make(chan struct{}), failed: make(chan struct{})}
+	n := &Node{proposals: make(chan proposal), ended: make(chan struct{})}
 	n.fsm = &fsm{node: n}
 	var b bloomkv.Batch
 	b.Put([]byte("k"), nil)
@@ -44,7 +44,7 @@ func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
 	got := make(chan error)
 	go func() { got <- n.applyHere(ctx, &b) }()
 	<-n.proposals
-	n.fsm.fail(syscall.EIO)
+	n.end(syscall.EIO)
 	if err := <-got; !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
 		t.Errorf("apply: %v, want ErrUnknown, ErrClosed and the reason", err)
 	}
@@ -52,9 +52,9 @@ func TestAWriteUnderWayEndsWhenItsNodeFails(t *testing.T) {
 
 // propose may wait for raft for ever when a node fails, and what was not applied before never is.
 func TestACallThatWaitsEndsWhenItsNodeFails(t *testing.T) {
-	n := &Node{proposals: make(chan proposal), stop: make(chan struct{}), failed: make(chan struct{})}
+	n := &Node{proposals: make(chan proposal), ended: make(chan struct{})}
 	n.fsm = &fsm{node: n}
-	n.fsm.fail(syscall.EIO)
+	n.end(syscall.EIO)
 	ctx, cancel := context.WithTimeout(t.Context(), testkit.Patience)
 	defer cancel()
 	if err := n.applyHere(ctx, sized(t, 100)); !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EIO) {
@@ -91,7 +91,7 @@ func TestBatchesAreJoinedUpToABound(t *testing.T) {
 	} {
 		n := &Node{
 			raft: g.node("a").raft, proposals: make(chan proposal, len(c.sizes)), underway: make(chan command, 64),
-			stop: make(chan struct{}),
+			ended: make(chan struct{}),
 		}
 		n.opts.Election = testkit.Patience // what raft has to take a command
 		for _, size := range c.sizes {
@@ -105,7 +105,7 @@ func TestBatchesAreJoinedUpToABound(t *testing.T) {
 			got = append(got, len(c.waiting))
 			answered += len(c.waiting)
 		}
-		close(n.stop)
+		n.end(nil)
 		n.running.Wait()
 		if !slices.Equal(got, c.want) {
 			t.Errorf("batches of %d bytes: commands of %d, want %d", c.sizes, got, c.want)
@@ -115,8 +115,7 @@ func TestBatchesAreJoinedUpToABound(t *testing.T) {
 
 func TestACallThatNobodyTakesHasDoneNothing(t *testing.T) {
 	n := &Node{
-		proposals: make(chan proposal), reads: make(chan readRequest), stop: make(chan struct{}),
-		failed: make(chan struct{}),
+		proposals: make(chan proposal), reads: make(chan readRequest), ended: make(chan struct{}),
 	}
 	var b bloomkv.Batch
 	b.Put([]byte("k"), nil)
@@ -128,7 +127,7 @@ func TestACallThatNobodyTakesHasDoneNothing(t *testing.T) {
 	if _, err := n.readIndex(ctx); !errors.Is(err, errNotLeader) {
 		t.Errorf("a read whose context has ended: %v, want errNotLeader", err)
 	}
-	close(n.stop)
+	n.end(nil)
 	if err := n.applyHere(t.Context(), &b); !errors.Is(err, ErrClosed) || errors.Is(err, ErrUnknown) {
 		t.Errorf("a write to a closed node: %v, want ErrClosed", err)
 	}

@@ -313,7 +313,7 @@ func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 	for _, last := range []Status{s, more} {
 		answers := []Status{before, outside, old, last}
 		asked := 0
-		n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, stop: leader.stop}
+		n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
 		n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
 			Transport: answerer(func(r *http.Request) *http.Response {
 				w := httptest.NewRecorder()
@@ -337,7 +337,7 @@ func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
 	g.open("a", true)
 	g.put("a", key(0), "v")
 	leader := g.node("a")
-	n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, stop: leader.stop}
+	n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
 	n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
 		Transport: answerer(func(r *http.Request) *http.Response {
 			w := httptest.NewRecorder()

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -23,9 +22,6 @@ type fsm struct {
 	db      *bloomkv.DB
 	applied progress // the last command that the store has
 	seen    progress // the last entry that raft handed over and that is applied: a command or a configuration
-
-	mu     sync.Mutex
-	failed error // guarded by mu: the first error of the store or the log
 }
 
 var _ raft.BatchingFSM = (*fsm)(nil)
@@ -56,22 +52,6 @@ func storeIndex(db *bloomkv.DB) (uint64, error) {
 		return 0, fmt.Errorf("%w: the store has keys and no mark", ErrOldStore)
 	}
 	return 0, nil
-}
-
-func (f *fsm) failure() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.failed
-}
-
-// fail records the first error of the store or the log. The node then stops: it must not go on with a command missing.
-func (f *fsm) fail(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.failed == nil {
-		f.failed = err
-		close(f.node.failed)
-	}
 }
 
 // Apply applies one command: see ApplyBatch.
@@ -108,7 +88,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 		last = l.Index
 	}
 	flush(len(logs))
-	if n := len(logs); n > 0 && f.failure() == nil {
+	if n := len(logs); n > 0 && f.node.over() == nil {
 		f.seen.raise(logs[n-1].Index)
 	}
 	return results
@@ -116,7 +96,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 
 // write applies a batch and sets the mark to index.
 func (f *fsm) write(b *bloomkv.Batch, index uint64) error {
-	if err := f.failure(); err != nil {
+	if err := f.node.over(); err != nil {
 		return err
 	}
 	if b.Len() == 0 {
@@ -124,7 +104,7 @@ func (f *fsm) write(b *bloomkv.Batch, index uint64) error {
 	}
 	b.SetMark(mark(index))
 	if err := f.db.Apply(b); err != nil {
-		f.fail(err)
+		f.node.end(err)
 		return err
 	}
 	f.applied.raise(index)
@@ -133,7 +113,7 @@ func (f *fsm) write(b *bloomkv.Batch, index uint64) error {
 
 // Snapshot returns what stands for the store as of now: its index.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
-	return snapshot{f.db, f.applied.load()}, f.failure()
+	return snapshot{f.db, f.applied.load()}, f.node.over()
 }
 
 // snapshot stands for the store up to an index. raft may truncate its log up to there once Persist returned.
@@ -180,13 +160,13 @@ func (f *fsm) Restore(from io.ReadCloser) error {
 		return errors.Join(err, fmt.Errorf("the log goes on after entry %d of the snapshot", s.Index))
 	}
 	if f.applied.load() < r.applied {
-		ctx, cancel := f.node.untilStop()
+		ctx, cancel := f.node.untilEnd()
 		defer cancel()
 		if err := f.node.fetch(ctx, r.applied, f.node.sources()); err != nil {
 			return err
 		}
 	} else if err := f.db.Sync(); err != nil {
-		f.fail(err)
+		f.node.end(err)
 		return err
 	}
 	return f.node.snapshots.commit()

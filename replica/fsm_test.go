@@ -29,7 +29,7 @@ import (
 // aloneFSM returns the fsm of a store with index 5, without raft.
 func aloneFSM(t *testing.T) *fsm {
 	t.Helper()
-	f, err := newFSM(&Node{db: source(t, 1, 5), failed: make(chan struct{})})
+	f, err := newFSM(&Node{db: source(t, 1, 5), ended: make(chan struct{})})
 	testkit.Must(t, err)
 	return f
 }
@@ -73,8 +73,8 @@ func TestCommandsThatTheStoreHasAreSkipped(t *testing.T) {
 
 func TestTheFirstErrorOfAStoreIsTheReason(t *testing.T) {
 	f := aloneFSM(t)
-	f.fail(syscall.EIO)
-	f.fail(fs.ErrClosed) // the next one is of what the first has ended
+	f.node.end(syscall.EIO)
+	f.node.end(fs.ErrClosed) // the next one is of what the first has ended
 	results := f.ApplyBatch([]*raft.Log{commandOf(t, 6, "k", 1)})
 	err, _ := results[0].(error)
 	if !errors.Is(err, ErrUnknown) || !errors.Is(err, syscall.EIO) || errors.Is(err, fs.ErrClosed) {
@@ -108,7 +108,7 @@ func TestCommandsAreAppliedTogetherUpToABound(t *testing.T) {
 		b.SetMark(mark(5))
 		testkit.Must(t, db.Apply(&b)) // the log's head is durable, too
 		fails.Store(1)
-		f, err := newFSM(&Node{db: db, failed: make(chan struct{})})
+		f, err := newFSM(&Node{db: db, ended: make(chan struct{})})
 		testkit.Must(t, err)
 		var logs []*raft.Log
 		for i, size := range []int{joinedBytes / 2, joinedBytes/2 + beyond} {
@@ -185,8 +185,8 @@ func TestTheVoteIsReadAsItWasWritten(t *testing.T) {
 
 func TestARestoreOfNoSnapshotIsAnError(t *testing.T) {
 	f := aloneFSM(t)
-	if err := f.Restore(io.NopCloser(strings.NewReader("short"))); err == nil || f.failure() != nil {
-		t.Errorf("%v, the store has failed with %v", err, f.failure())
+	if err := f.Restore(io.NopCloser(strings.NewReader("short"))); err == nil || f.node.over() != nil {
+		t.Errorf("%v, the store has failed with %v", err, f.node.over())
 	}
 }
 

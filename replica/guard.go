@@ -75,7 +75,7 @@ func (g guardedLog) IsMonotonic() bool { return true }
 
 // startRaft starts raft. It does so in another goroutine, which a guardedLog may end.
 func (n *Node) startRaft(config *raft.Config) error {
-	log := guardedLog{n.log, n.snapshots, n.fsm.fail}
+	log := guardedLog{n.log, n.snapshots, n.end}
 	var err error
 	received := newIncoming(n)
 	ended := make(chan struct{})
@@ -86,7 +86,7 @@ func (n *Node) startRaft(config *raft.Config) error {
 	<-ended
 	close(n.started)
 	if n.raft == nil && err == nil {
-		err = n.fsm.failure()
+		err = n.failure
 	}
 	return err
 }

@@ -32,11 +32,11 @@ type incomingPreVote struct {
 	of raft.WithPreVote
 }
 
-// newIncoming returns a node's transport with a check of what arrives. It passes messages on until the node stops.
+// newIncoming returns a node's transport with a check of what arrives. It passes messages on until the node ends.
 func newIncoming(n *Node) raft.Transport {
 	t := n.transport
 	in := &incoming{t, n.opts.Logger, n.logGoesOn, make(chan raft.RPC)}
-	go in.pass(n.stop)
+	go in.pass(n.ended)
 	if of, ok := t.(raft.WithPreVote); ok {
 		return incomingPreVote{in, of}
 	}
@@ -70,7 +70,7 @@ func (in incomingPreVote) RequestPreVote(
 	return errors.Join(err, checkTerm(a.Term))
 }
 
-func (in *incoming) pass(stop <-chan struct{}) {
+func (in *incoming) pass(ended <-chan struct{}) {
 	for {
 		select {
 		case m := <-in.Transport.Consumer():
@@ -78,11 +78,11 @@ func (in *incoming) pass(stop <-chan struct{}) {
 				continue
 			}
 			if q, ok := m.Command.(*raft.InstallSnapshotRequest); ok {
-				go in.passSnapshot(m, q, stop)
+				go in.passSnapshot(m, q, ended)
 			} else {
-				in.send(compared(m), stop)
+				in.send(compared(m), ended)
 			}
-		case <-stop:
+		case <-ended:
 			return
 		}
 	}
@@ -101,7 +101,7 @@ func compared(m raft.RPC) raft.RPC {
 
 // passSnapshot passes a snapshot on once all of it is here, so that raft never waits for its sender. The sender of one
 // that Restore has refused, since the log goes on after it, learns that the node has it.
-func (in *incoming) passSnapshot(m raft.RPC, q *raft.InstallSnapshotRequest, stop <-chan struct{}) {
+func (in *incoming) passSnapshot(m raft.RPC, q *raft.InstallSnapshotRequest, ended <-chan struct{}) {
 	raw := make([]byte, recordSize)
 	_, err := io.ReadFull(m.Reader, raw)
 	if err == nil {
@@ -114,7 +114,7 @@ func (in *incoming) passSnapshot(m raft.RPC, q *raft.InstallSnapshotRequest, sto
 		return
 	}
 	answers := make(chan raft.RPCResponse, 1)
-	in.send(raft.RPC{Command: q, Reader: bytes.NewReader(raw), RespChan: answers}, stop)
+	in.send(raft.RPC{Command: q, Reader: bytes.NewReader(raw), RespChan: answers}, ended)
 	select {
 	case a := <-answers:
 		if response, ok := a.Response.(*raft.InstallSnapshotResponse); ok && a.Error != nil {
@@ -123,14 +123,14 @@ func (in *incoming) passSnapshot(m raft.RPC, q *raft.InstallSnapshotRequest, sto
 			}
 		}
 		m.RespChan <- a
-	case <-stop:
+	case <-ended:
 	}
 }
 
-func (in *incoming) send(m raft.RPC, stop <-chan struct{}) {
+func (in *incoming) send(m raft.RPC, ended <-chan struct{}) {
 	select {
 	case in.passed <- m:
-	case <-stop:
+	case <-ended:
 	}
 }
 

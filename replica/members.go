@@ -208,8 +208,8 @@ func (n *Node) catchUp(ctx context.Context, term uint64, m Member) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %s has index %d of %d: %w", ErrUnknown, m.ID, s.Applied, applied, ctx.Err())
-		case <-n.stop:
-			return ErrClosed
+		case <-n.ended:
+			return n.over()
 		case <-time.After(retryPause):
 		}
 	}
@@ -229,8 +229,8 @@ func (n *Node) settle(ctx context.Context, term uint64) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: the change is not committed yet: %w", ErrUnknown, ctx.Err())
-		case <-n.stop:
-			return ErrClosed
+		case <-n.ended:
+			return n.over()
 		case <-time.After(retryPause):
 		}
 	}
@@ -275,8 +275,8 @@ func (n *Node) awaitMember(ctx context.Context, voter, m Member) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-n.stop:
-			return ErrClosed
+		case <-n.ended:
+			return n.over()
 		case <-time.After(retryPause):
 		}
 	}

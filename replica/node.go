@@ -69,8 +69,7 @@ type Node struct {
 	stream    *streamLayer // nil with Options.Transport
 	client    *client
 	started   chan struct{} // closed when raft is set
-	stop      chan struct{} // closed by Close
-	failed    chan struct{} // closed when the store or the log failed
+	ended     chan struct{} // closed by end
 
 	proposals chan proposal    // from callers to propose
 	underway  chan command     // from propose to complete
@@ -79,6 +78,8 @@ type Node struct {
 	moves     moves            // see Join
 	running   sync.WaitGroup   // propose, confirm, and the goroutine that stops a failed node
 
+	ending  sync.Once
+	failure error // of the store or the log, nil after Close alone; constant once ended is closed
 	closing sync.Once
 	closed  error
 }
@@ -97,14 +98,14 @@ func Open(ctx context.Context, options Options) (node *Node, err error) {
 		return nil, fmt.Errorf("replica: %w", err)
 	}
 	n := &Node{
-		opts: opts, started: make(chan struct{}), stop: make(chan struct{}), failed: make(chan struct{}),
+		opts: opts, started: make(chan struct{}), ended: make(chan struct{}),
 		client:    newClient(&opts),
 		proposals: make(chan proposal), underway: make(chan command, 64), reads: make(chan readRequest),
 		whole: make(chan struct{}, 1),
 	}
 	defer func() {
 		if err != nil {
-			close(n.stop)
+			n.end(nil)
 			n.client.close()
 			if c, ok := n.transport.(raft.WithClose); ok && n.stream != nil { // another one is the caller's
 				_ = c.Close() // it returns no error
@@ -223,14 +224,14 @@ func (n *Node) watch() {
 	defer check.Stop()
 	for {
 		select {
-		case <-n.stop:
-			return
-		case <-n.failed:
-			n.raft.Shutdown()
+		case <-n.ended:
+			if n.failure != nil { // else Close does it, and waits
+				n.raft.Shutdown()
+			}
 			return
 		case <-check.C:
 			if n.raft.State() == raft.Shutdown {
-				n.fsm.fail(errRemoved)
+				n.end(errRemoved)
 			}
 		}
 	}
@@ -242,7 +243,7 @@ func (n *Node) watch() {
 // faster. A second Close returns what the first did.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
-		close(n.stop)
+		n.end(nil)
 		// raft would close its transport only after its goroutines have ended, and some of these wait for the
 		// transport.
 		stopped := n.raft.Shutdown()
@@ -278,14 +279,32 @@ func (n *Node) closeStores() error {
 	return errors.Join(errs...)
 }
 
-// done returns an error if the node is closed or has failed.
-func (n *Node) done() error {
+// end ends all calls of the node. With an error of the store or the log it fails: it must not go on with a command
+// missing. Only the first call counts.
+func (n *Node) end(failure error) {
+	n.ending.Do(func() {
+		n.failure = failure
+		close(n.ended)
+	})
+}
+
+// over returns an error if the node is closed or has failed.
+func (n *Node) over() error {
 	select {
-	case <-n.stop:
+	case <-n.ended:
+		if n.failure != nil {
+			return fmt.Errorf("%w: %w", ErrClosed, n.failure)
+		}
 		return ErrClosed
-	case <-n.failed:
-		return fmt.Errorf("%w: %w", ErrClosed, n.fsm.failure())
 	default:
+		return nil
+	}
+}
+
+// done is over, and returns an error for a node that was removed, too.
+func (n *Node) done() error {
+	if err := n.over(); err != nil {
+		return err
 	}
 	if n.raft.State() == raft.Shutdown {
 		return fmt.Errorf("%w: %w", ErrClosed, errRemoved)
@@ -293,12 +312,12 @@ func (n *Node) done() error {
 	return nil
 }
 
-// untilStop returns a context that ends with Close.
-func (n *Node) untilStop() (context.Context, context.CancelFunc) {
+// untilEnd returns a context that ends with the node.
+func (n *Node) untilEnd() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		select {
-		case <-n.stop:
+		case <-n.ended:
 			cancel()
 		case <-ctx.Done():
 		}

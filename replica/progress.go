@@ -29,8 +29,8 @@ func (p *progress) raise(index uint64) {
 }
 
 // wait returns once the index is at least the given one. It ends early with the error of ctx, or with ErrClosed if
-// stop or failed is closed.
-func (p *progress) wait(ctx context.Context, index uint64, stop, failed <-chan struct{}) error {
+// ended is closed.
+func (p *progress) wait(ctx context.Context, index uint64, ended <-chan struct{}) error {
 	for {
 		p.mu.Lock()
 		if p.index >= index {
@@ -46,9 +46,7 @@ func (p *progress) wait(ctx context.Context, index uint64, stop, failed <-chan s
 		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stop:
-			return ErrClosed
-		case <-failed:
+		case <-ended:
 			return ErrClosed
 		}
 	}

@@ -103,7 +103,7 @@ func (n *Node) Fresh(ctx context.Context, f Freshness) error {
 
 // awaitApplied waits until this node's store has a command.
 func (n *Node) awaitApplied(ctx context.Context, index uint64) error {
-	switch err := n.fsm.applied.wait(ctx, index, n.stop, n.failed); {
+	switch err := n.fsm.applied.wait(ctx, index, n.ended); {
 	case err == nil, errors.Is(err, ErrClosed):
 		return n.done()
 	default:
@@ -118,20 +118,20 @@ func (n *Node) readIndex(ctx context.Context) (uint64, error) {
 	case n.reads <- r:
 	case <-ctx.Done():
 		return 0, errNotLeader
-	case <-n.stop:
-		return 0, ErrClosed
+	case <-n.ended:
+		return 0, n.over()
 	}
 	select {
 	case a := <-r.answer:
 		return a.index, a.err
 	case <-ctx.Done():
 		return 0, errNotLeader
-	case <-n.stop:
-		return 0, ErrClosed
+	case <-n.ended:
+		return 0, n.over()
 	}
 }
 
-// confirm answers reads, all that wait at a time together. It ends with Close.
+// confirm answers reads, all that wait at a time together. It ends with the node.
 func (n *Node) confirm() {
 	var ready barrier
 	for {
@@ -139,7 +139,7 @@ func (n *Node) confirm() {
 		select {
 		case r := <-n.reads:
 			waiting = append(waiting, r)
-		case <-n.stop:
+		case <-n.ended:
 			return
 		}
 		for more := true; more; {
@@ -210,7 +210,7 @@ func (n *Node) lead(ready barrier) (barrier, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), n.opts.Election)
 	defer cancel()
-	if err := n.fsm.seen.wait(ctx, committed, n.stop, n.failed); err != nil {
+	if err := n.fsm.seen.wait(ctx, committed, n.ended); err != nil {
 		return barrier{}, errNotLeader // the next call makes a barrier, in case that this entry is never seen
 	}
 	return ready, nil
@@ -226,10 +226,8 @@ func (n *Node) await(ctx context.Context, f raft.Future) error {
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-n.stop:
-		return ErrClosed
-	case <-n.failed:
-		return n.done()
+	case <-n.ended:
+		return n.over()
 	}
 }
 
@@ -260,7 +258,7 @@ func (n *Node) majorityHasTerm(term uint64) bool {
 			if ok {
 				same++
 			}
-		case <-n.stop:
+		case <-n.ended:
 			return false
 		}
 	}
