@@ -41,11 +41,10 @@ func (g guardedLog) GetLog(index uint64, to *raft.Log) error {
 		runtime.Goexit()
 	}
 	own := g.snapshots.latest()
-	last, _ := g.LastIndex() // it has no error
 	switch {
 	case err != nil && index > 1 && index == own.Index:
 		*to, err = raft.Log{Index: index, Term: own.Term, Type: raft.LogNoop}, nil
-	case err != nil && own.Index > 0 && index > max(last, own.Index):
+	case err != nil && own.Index > 0 && index > own.Index: // after the log, which begins before, or has no entry
 		*to, err = raft.Log{Index: index, Term: maxTerm + 1, Type: math.MaxUint8}, nil
 	}
 	return err

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,13 +15,7 @@ import (
 
 // storeLog keeps the log, the term and the vote of raft in a bloomkv store. The key of an entry is 'l' and its index,
 // big-endian, so entries lie in their order; what raft keeps beside the log has the prefix 's'. Every write is synced.
-type storeLog struct {
-	db *bloomkv.DB
-
-	writing     sync.Mutex // held by StoreLogs and DeleteRange; taken before mu
-	mu          sync.RWMutex
-	first, last uint64 // guarded by mu; 0 if the log is empty
-}
+type storeLog struct{ db *bloomkv.DB }
 
 var errNotFound = errors.New("not found") // the text that raft expects
 
@@ -32,14 +25,8 @@ func openLog(ctx context.Context, dir string, fsys vfs.FS) (*storeLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &storeLog{db: db}
-	it := db.Iter(bloomkv.IterOptions{Prefix: []byte{'l'}})
-	if it.First() {
-		l.first = indexOfKey(it.Key())
-		it.Last()
-		l.last = indexOfKey(it.Key())
-	}
-	if err := it.Close(); err != nil {
+	l := &storeLog{db}
+	if _, err := l.FirstIndex(); err != nil { // here it is the file's own, and not one that raft has made of it
 		return nil, errors.Join(err, db.Close())
 	}
 	return l, nil
@@ -49,17 +36,31 @@ func entryKey(index uint64) []byte { return binary.BigEndian.AppendUint64([]byte
 func indexOfKey(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:]) }
 func stableKey(key []byte) []byte  { return append([]byte{'s'}, key...) }
 func (l *storeLog) Close() error   { return l.db.Close() }
+
+// FirstIndex returns the index of the first entry, 0 without one.
 func (l *storeLog) FirstIndex() (uint64, error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.first, nil
+	first, _, _, err := l.look(0)
+	return first, err
 }
 
 // LastIndex returns the index of the last entry, 0 without one.
 func (l *storeLog) LastIndex() (uint64, error) {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	return l.last, nil
+	_, last, _, err := l.look(0)
+	return last, err
+}
+
+// look returns the indexes of the first and the last entry, 0 without one, and whether one has the given index, all at
+// one moment.
+func (l *storeLog) look(index uint64) (first, last uint64, has bool, err error) {
+	it := l.db.Iter(bloomkv.IterOptions{Prefix: []byte{'l'}, KeysOnly: true})
+	if it.First() {
+		first = indexOfKey(it.Key())
+	}
+	if it.Last() {
+		last = indexOfKey(it.Key())
+	}
+	has = it.SeekGE(entryKey(index)) && indexOfKey(it.Key()) == index
+	return first, last, has, it.Close()
 }
 
 // An entry of the log:
@@ -107,7 +108,7 @@ func parseEntry(raw []byte, l *raft.Log) error {
 func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
 	raw, err := l.db.Get(entryKey(index))
 	if errors.Is(err, bloomkv.ErrNotFound) {
-		return l.absent(index)
+		return l.absent(index, to)
 	}
 	if err == nil {
 		if err = parseEntry(raw, to); err == nil {
@@ -121,16 +122,18 @@ func (l *storeLog) GetLog(index uint64, to *raft.Log) error {
 	return err
 }
 
-// absent returns the error for an entry that is not there, while no other call deletes entries.
-func (l *storeLog) absent(index uint64) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if index < l.first || index > l.last {
+// absent does what GetLog does for an entry that was not there.
+func (l *storeLog) absent(index uint64, to *raft.Log) error {
+	first, last, has, err := l.look(index)
+	switch {
+	case err != nil:
+		return err
+	case has: // it was stored meanwhile
+		return l.GetLog(index, to)
+	case index < first || index > last:
 		return raft.ErrLogNotFound
 	}
-	return fmt.Errorf("log: index %d is missing, want %d to %d", index, l.first, l.last)
+	return fmt.Errorf("log: index %d is missing, want %d to %d", index, first, last)
 }
 
 // StoreLog appends an entry.
@@ -142,8 +145,6 @@ const storedBytes = 16 << 20
 
 // StoreLogs appends entries, with one sync if they are small. After an error the log has some of them, in their order.
 func (l *storeLog) StoreLogs(entries []*raft.Log) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
 	var b bloomkv.Batch
 	var value []byte
 	for i, e := range entries {
@@ -156,38 +157,13 @@ func (l *storeLog) StoreLogs(entries []*raft.Log) error {
 			return err
 		}
 		b.Reset()
-		l.mu.Lock()
-		if l.first == 0 {
-			l.first = entries[0].Index
-		}
-		l.last = e.Index
-		l.mu.Unlock()
 	}
 	return nil
 }
 
 // DeleteRange deletes entries at either end of the log, from lo to hi inclusive.
 func (l *storeLog) DeleteRange(lo, hi uint64) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
-	if err := l.db.DeleteRange(bloomkv.KeyRange{Lower: entryKey(lo), Upper: entryKey(hi + 1)}); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.first == 0 {
-		return nil
-	}
-	if lo <= l.first {
-		l.first = max(l.first, hi+1)
-	}
-	if hi >= l.last {
-		l.last = min(l.last, lo-1)
-	}
-	if l.first > l.last {
-		l.first, l.last = 0, 0
-	}
-	return nil
+	return l.db.DeleteRange(bloomkv.KeyRange{Lower: entryKey(lo), Upper: entryKey(hi + 1)})
 }
 
 // Set stores a value beside the log.
