@@ -659,7 +659,7 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range recentEntries { // what is read from the log below is not in memory
+	for i := range newestEntries { // what is read from the log below is not in memory
 		g.put("a", "k", strconv.Itoa(i))
 	}
 	broken.Store(true)
@@ -693,7 +693,7 @@ func TestANodeWithAnUnreadableLogStops(t *testing.T) {
 	}
 	broken.Store(false)
 	g.open("a", false)
-	g.want("a", "k", strconv.Itoa(recentEntries-1))
+	g.want("a", "k", strconv.Itoa(newestEntries-1))
 }
 
 // A follower may have a command before the leader's store has it. Who has read it there reads it everywhere.

@@ -10,11 +10,11 @@ import (
 )
 
 // recentOf returns a log that has entries with the given data in memory.
-func recentOf(t *testing.T, first uint64, data ...[]byte) *recentLog {
+func recentOf(t *testing.T, first uint64, data ...[]byte) *guardedLog {
 	t.Helper()
 	l := filledLog(t, vfstest.NewMem(), 1, 0)
 	t.Cleanup(func() { testkit.Must(t, l.Close()) })
-	c := &recentLog{guardedLog: guardedLog{l, new(snapshots), func(err error) { t.Error(err) }}}
+	c := &guardedLog{storeLog: l, snapshots: new(snapshots), fail: func(err error) { t.Error(err) }}
 	for i, d := range data {
 		index := first + uint64(i)
 		testkit.Must(t, c.StoreLog(&raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: d}))
@@ -23,25 +23,21 @@ func recentOf(t *testing.T, first uint64, data ...[]byte) *recentLog {
 }
 
 func TestTheNewestEntriesAreInMemoryWithinBounds(t *testing.T) {
-	large, larger := make([]byte, recentBytes/4), make([]byte, recentBytes+1)
+	large, larger := make([]byte, newestBytes/4), make([]byte, newestBytes+1)
 	for name, c := range map[string]struct {
 		data [][]byte
 		want int
 	}{
 		"none":       {nil, 0},
-		"small":      {make([][]byte, recentEntries-1), recentEntries - 1},
-		"many":       {make([][]byte, recentEntries+10), recentEntries},
+		"small":      {make([][]byte, newestEntries-1), newestEntries - 1},
+		"many":       {make([][]byte, newestEntries+10), newestEntries},
 		"large":      {[][]byte{large, large, large, large, large, large}, 4},
 		"too large":  {[][]byte{large, larger}, 1},
 		"large once": {[][]byte{larger, large}, 1},
 	} {
 		l := recentOf(t, 5, c.data...)
-		bytes := 0
-		for _, e := range l.entries {
-			bytes += len(e.Data)
-		}
-		if len(l.entries) != c.want || l.bytes != bytes {
-			t.Errorf("%s: %d entries, %d bytes counted, want %d and %d", name, len(l.entries), l.bytes, c.want, bytes)
+		if len(l.newest) != c.want {
+			t.Errorf("%s: %d entries, want %d", name, len(l.newest), c.want)
 		}
 		for i := range c.data {
 			var e raft.Log
@@ -55,18 +51,18 @@ func TestTheNewestEntriesAreInMemoryWithinBounds(t *testing.T) {
 
 func TestEntriesInMemoryAreThoseOfTheLog(t *testing.T) {
 	l := recentOf(t, 5, nil, nil, nil)
-	if l.recent(4) != nil || l.recent(5) == nil || l.recent(7) == nil || l.recent(8) != nil {
+	if l.inMemory(4) != nil || l.inMemory(5) == nil || l.inMemory(7) == nil || l.inMemory(8) != nil {
 		t.Error("want entries 5 to 7 in memory")
 	}
 	testkit.Must(t, l.DeleteRange(6, 7))
 	for index := uint64(5); index <= 7; index++ {
-		if l.recent(index) != nil {
+		if l.inMemory(index) != nil {
 			t.Errorf("entry %d is in memory after some are deleted", index)
 		}
 	}
 	testkit.Must(t, l.StoreLog(&raft.Log{Index: 6, Term: 2, Type: raft.LogNoop}))
 	testkit.Must(t, l.StoreLog(&raft.Log{Index: 9, Term: 3, Type: raft.LogNoop})) // as after a snapshot
-	if l.recent(6) != nil || l.recent(9) == nil || l.bytes != 0 {
+	if l.inMemory(6) != nil || l.inMemory(9) == nil || len(l.newest) != 1 {
 		t.Error("want entry 9 alone in memory")
 	}
 	if !l.IsMonotonic() {
