@@ -154,6 +154,13 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
+// layerOver returns a layer whose connections are all c.
+func layerOver(c net.Conn) *streamLayer {
+	l := newStreamLayer(&Options{Address: "a:1"})
+	l.transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return c, nil }
+	return l
+}
+
 func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
@@ -163,11 +170,10 @@ func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
 		n, _ := io.Copy(there, &endless{begin: "HTTP/1.1 101 Switching Protocols\r\nX: "})
 		written <- n
 	}()
-	l := newStreamLayer(&Options{Address: "a:1"})
-	if _, err := l.upgrade(t.Context(), here, "b:1"); err == nil || !strings.Contains(err.Error(), "EOF") {
+	l := layerOver(here)
+	if _, err := l.Dial("b:1", time.Minute); err == nil || !strings.Contains(err.Error(), "exceeded") {
 		t.Errorf("upgrade: %v, want that the answer has no end", err)
 	}
-	_ = here.Close()
 	if n := <-written; n > 2*maxHeader {
 		t.Errorf("%d bytes were read, want at most %d", n, 2*maxHeader)
 	}
@@ -253,7 +259,7 @@ func TestAnAnswerThatIsNoUpgradeIsAnError(t *testing.T) {
 	}
 	here, _ := net.Pipe()
 	testkit.Must(t, here.Close())
-	if _, err := l.upgrade(t.Context(), here, "b:1"); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := layerOver(here).Dial("b:1", time.Minute); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("a broken connection: %v, want its error", err)
 	}
 }

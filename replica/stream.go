@@ -1,15 +1,13 @@
 package replica
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"time"
 
@@ -27,10 +25,11 @@ const (
 // streamLayer carries raft's connections over the port of the node's HTTP server: each begins as a request to be
 // upgraded, so that TLS and the token protect it.
 type streamLayer struct {
-	address string
-	tls     *tls.Config
-	token   string
-	allowed func(address string) error // see Options.Local
+	address   string
+	scheme    string
+	token     string
+	allowed   func(address string) error // see Options.Local
+	transport *http.Transport            // one connection for each request
 
 	accepted chan net.Conn
 	closing  sync.Once
@@ -40,16 +39,21 @@ type streamLayer struct {
 }
 
 func newStreamLayer(o *Options) *streamLayer {
+	scheme := "http"
+	if o.TLS != nil {
+		scheme = "https"
+	}
 	return &streamLayer{
-		address: o.Address, tls: o.TLS, token: o.Token, allowed: o.checkMachine,
-		accepted: make(chan net.Conn), closed: make(chan struct{}), open: map[net.Conn]bool{},
+		address: o.Address, scheme: scheme, token: o.Token, allowed: o.checkMachine,
+		transport: &http.Transport{TLSClientConfig: o.TLS, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader},
+		accepted:  make(chan net.Conn), closed: make(chan struct{}), open: map[net.Conn]bool{},
 	}
 }
 
 // streamConn is a connection of which the first bytes may have been read.
 type streamConn struct {
 	net.Conn
-	from  *bufio.Reader
+	from  io.Reader
 	layer *streamLayer
 }
 
@@ -63,7 +67,7 @@ func (c *streamConn) Close() error {
 }
 
 // keep returns a connection that Close of the layer will close.
-func (l *streamLayer) keep(c net.Conn, from *bufio.Reader) (net.Conn, error) {
+func (l *streamLayer) keep(c net.Conn, from io.Reader) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
@@ -120,24 +124,10 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	dial := new(net.Dialer).DialContext
-	if l.tls != nil {
-		dial = (&tls.Dialer{Config: l.tls}).DialContext
-	}
-	c, err := dial(ctx, "tcp", string(address))
-	if err != nil {
-		return nil, err
-	}
-	from, err := l.upgrade(ctx, c, string(address))
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return l.keep(c, from)
-}
-
-// upgrade asks the other side to use a connection for raft.
-func (l *streamLayer) upgrade(ctx context.Context, c net.Conn, address string) (*bufio.Reader, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+raftPath, nil)
+	var c net.Conn // with TLS, if it is used
+	got := func(info httptrace.GotConnInfo) { c = info.Conn }
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: got})
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, l.scheme+"://"+string(address)+raftPath, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -146,26 +136,15 @@ func (l *streamLayer) upgrade(ctx context.Context, c net.Conn, address string) (
 	if l.token != "" {
 		r.Header.Set("Authorization", "Bearer "+l.token)
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := c.SetDeadline(deadline); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.Write(c); err != nil {
-		return nil, err
-	}
-	limited := &io.LimitedReader{R: c, N: maxHeader}
-	from := bufio.NewReader(limited)
-	answer, err := http.ReadResponse(from, r)
+	answer, err := l.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	limited.N = math.MaxInt64
-	defer answer.Body.Close() //nolint:errcheck // it has no body
-	if answer.StatusCode != http.StatusSwitchingProtocols {
-		return nil, fmt.Errorf("%s: %s, want an upgrade to %s", address, answer.Status, raftProtocol)
+	if _, upgraded := answer.Body.(io.Writer); !upgraded {
+		err := fmt.Errorf("%s: %s, want an upgrade to %s", address, answer.Status, raftProtocol)
+		return nil, errors.Join(err, answer.Body.Close())
 	}
-	return from, c.SetDeadline(time.Time{})
+	return l.keep(c, answer.Body) // from here on it is no longer the transport's
 }
 
 // Close ends all connections, so that nobody in raft waits for one.
