@@ -178,17 +178,26 @@ func newChooser(c Choice, n int, seed uint64) (chooser, error) {
 func (c *chooser) fill(picks []int, first int, d *dice) {
 	r := d.seeded(c.seed, first)
 	for i := range picks {
-		switch c.choice {
-		case Shuffled:
-			picks[i] = c.perm.At((first + i) % c.n)
-		case InOrder:
-			picks[i] = (first + i) % c.n
-		case Uniform:
-			picks[i] = r.IntN(c.n)
-		case Zipfian:
-			picks[i] = c.perm.At(c.zipf.Next(r))
-		case Latest:
-			picks[i] = c.n - 1 - c.zipf.Next(r)
+		picks[i] = c.pick(r, first+i, c.n, &c.zipf)
+	}
+}
+
+// pick picks the key of an operation by its number, or at random below records, for which Latest draws from recent.
+func (c *chooser) pick(r *rand.Rand, number, records int, recent *Zipf) int {
+	switch c.choice {
+	case Shuffled:
+		return c.perm.At(number % c.n)
+	case InOrder:
+		return number % c.n
+	case Uniform:
+		return r.IntN(records)
+	case Latest:
+		return records - 1 - recent.Next(r)
+	default: // Zipfian
+		for {
+			if i := c.perm.At(c.zipf.Next(r)); i < records {
+				return i
+			}
 		}
 	}
 }

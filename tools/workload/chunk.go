@@ -37,9 +37,6 @@ type run struct {
 // choose sets up the choice of keys and the size of chunks.
 func (r *run) choose() (err error) {
 	p, set := &r.phase, r.set
-	if !set.Sorted() && (p.Kind == Seek || p.Kind == PutSeek) {
-		r.greatest = greatestKey(set, set.Len())
-	}
 	n, choice := set.Len(), p.Choice
 	switch p.Kind {
 	case Load:
@@ -55,10 +52,10 @@ func (r *run) choose() (err error) {
 		}
 	case Serve:
 		choice = p.Mix.Choice
-		if !set.Sorted() && p.Mix.Scan > 0 {
-			r.greatest = greatestKey(set, p.Ledger.Records())
-		}
 	default:
+	}
+	if !set.Sorted() && (p.Kind == Seek || p.Mix.Scan > 0) { // PutSeek reads one entry, which is not the end
+		r.greatest = greatestKey(set, cmp.Or(p.Records, set.Len()))
 	}
 	r.chooser, err = newChooser(choice, n, p.Seed)
 	if choice == Zipfian && p.Ranks != 0 {

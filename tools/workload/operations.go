@@ -6,6 +6,35 @@ import (
 	"time"
 )
 
+// An operation is what a call, or a part of one, does with a pair.
+type operation uint8
+
+const (
+	read         operation = iota // looks up a pair of the set
+	readAbsent                    // looks up an absent key
+	scan                          // reads pairs from one of the set on
+	pop                           // reads the first pair of the store and deletes it
+	put                           // puts a version of a pair; this operation and those below have a value
+	insert                        // puts a pair of the set that the store does not hold
+	insertAbsent                  // calls PutIfAbsent with an absent key
+	putScan                       // puts a pair and reads it by a scan
+	modify                        // looks up a pair and puts another version of it
+)
+
+// onlyOperation has the operation of each kind of phase. Mixed has put too, and Serve the operations of its mix.
+var onlyOperation = [Reopen + 1]operation{
+	Load: put, Absent: readAbsent, Present: read, Mixed: read, Seek: scan, Insert: insertAbsent, PutSeek: putScan,
+	Pop: pop,
+}
+
+// An op is one operation of a chunk.
+type op struct {
+	what    operation
+	limit   int    // scan: entries asked for
+	version uint32 // version to put; above 0 in Serve alone
+	oldest  uint32 // read, modify: oldest version that may be read
+}
+
 // runChunk runs n operations, possibly 0, starting with operation first. The time of loads includes the preparation of
 // their pairs, so that the store cannot work in the background while the clock is stopped; the time of other phases
 // does not.
@@ -58,7 +87,7 @@ func (w *worker) runChunk(first, n int) error {
 		w.record(gate.pass().Sub(begin), n)
 	}
 	w.ops += n
-	w.check(n)
+	w.check()
 	return nil
 }
 
@@ -72,37 +101,29 @@ func (w *worker) loop(n int) error {
 	return w.run.loops.LoopGet(&w.requests, &w.answers, w.found)
 }
 
-// prepare picks the keys of a chunk and prepares the arguments of its calls.
+// prepare decides the operations of a chunk and prepares the arguments of its calls.
 func (w *worker) prepare(first, n int) {
 	r := w.run
 	w.requests.reset()
 	w.answers.reset()
-	w.picks, w.puts, w.keys = w.picks[:0], w.puts[:0], w.keys[:0]
+	w.picks, w.keys = w.picks[:0], w.keys[:0]
 	w.found, w.counts = w.found[:0], w.counts[:0]
 	if r.phase.Kind == Serve {
-		w.prepareServe(first, n)
-		return
-	}
-	w.picks = append(w.picks, make([]int, n)...)
-	r.chooser.fill(w.picks, first, w.dice)
-	if r.phase.Kind == Mixed {
-		rng := w.dice.seeded(r.phase.Seed+golden, first)
-		for range n {
-			w.puts = append(w.puts, rng.IntN(100) < r.phase.PutPercent)
-		}
+		w.decideServe(first, n)
+	} else {
+		w.decide(first, n)
 	}
 	for i, pick := range w.picks {
-		switch r.phase.Kind {
-		case Absent, Insert:
+		what, version := w.todo[i].what, w.todo[i].version
+		switch what {
+		case readAbsent, insertAbsent:
 			w.requests.Keys = r.set.AppendAbsent(w.requests.Keys, pick)
+			pick, version = pick%r.set.Len(), 1 // a value of no pair of the set
 		default:
 			w.requests.Keys = r.set.AppendKey(w.requests.Keys, pick)
 		}
-		switch k := r.phase.Kind; {
-		case k == Load || k == PutSeek || k == Mixed && w.puts[i]:
-			w.requests.Values = r.set.AppendValue(w.requests.Values, pick)
-		case k == Insert:
-			w.requests.Values = r.set.AppendVersion(w.requests.Values, pick%r.set.Len(), 1)
+		if what >= put {
+			w.requests.Values = r.set.AppendVersion(w.requests.Values, pick, version)
 		}
 		w.requests.end()
 	}
@@ -113,34 +134,55 @@ func (w *worker) prepare(first, n int) {
 	}
 }
 
+// decide decides the operations of a chunk of another kind than Serve, which are all alike, except in Mixed.
+func (w *worker) decide(first, n int) {
+	r := w.run
+	w.picks = append(w.picks, make([]int, n)...)
+	r.chooser.fill(w.picks, first, w.dice)
+	w.todo = w.todo[:n] // as newWorker made them
+	if r.phase.Kind == Mixed {
+		rng := w.dice.seeded(r.phase.Seed+golden, first)
+		for i := range w.todo {
+			if w.todo[i].what = read; rng.IntN(100) < r.phase.PutPercent {
+				w.todo[i].what = put
+			}
+		}
+	}
+}
+
 // call runs call i of a chunk of n operations.
 func (w *worker) call(i, perCall, n int, timed bool) error {
 	r := w.run
-	switch kind := r.phase.Kind; {
-	case perCall == 1 && (kind == Absent || kind == Present): // first, because these are the shortest calls
+	if perCall > 1 {
+		from, to := i*perCall, min((i+1)*perCall, n)
+		if r.phase.Kind == Load {
+			return r.store.Apply(Batch{&w.requests, from, to})
+		}
+		return w.getMany(from, to)
+	}
+	switch one := &w.todo[i]; one.what {
+	case read, readAbsent:
 		return w.get(i)
-	case kind == Load && perCall > 1:
-		return r.store.Apply(Batch{&w.requests, i * perCall, min((i+1)*perCall, n)})
-	case kind == Load && r.phase.Durable:
-		return r.store.PutSync(w.requests.key(i), w.requests.value(i))
-	case kind == Load || kind == Mixed && w.puts[i]:
+	case put, insert:
+		if r.phase.Durable {
+			return r.store.PutSync(w.requests.key(i), w.requests.value(i))
+		}
 		return r.store.Put(w.requests.key(i), w.requests.value(i))
-	case perCall > 1:
-		return w.getMany(i*perCall, min((i+1)*perCall, n))
-	case kind == Seek:
-		return w.scan(w.requests.key(i), r.phase.Limit)
-	case kind == PutSeek:
+	case scan:
+		return w.scan(w.requests.key(i), one.limit)
+	case putScan:
 		return w.putSeek(i, timed)
-	case kind == Pop:
+	case pop:
 		return w.pop()
-	case kind == Insert:
+	case insertAbsent:
 		stored, err := r.full.PutIfAbsent(w.requests.key(i), w.requests.value(i))
 		w.found = append(w.found, stored)
 		return err
-	case kind == Serve:
-		return w.serveOne(i)
-	default:
-		return w.get(i)
+	default: // modify
+		if err := w.get(i); err != nil || !w.found[len(w.found)-1] {
+			return err
+		}
+		return r.store.Put(w.requests.key(i), w.requests.value(i))
 	}
 }
 
@@ -182,72 +224,108 @@ func (w *worker) getMany(from, to int) error {
 	return nil
 }
 
-// check compares the answers of a chunk with the set.
-func (w *worker) check(n int) {
-	switch w.run.phase.Kind {
-	case Absent:
-		for i := range n {
-			if w.found[i] {
-				w.wrong("absent key %s has a value of %d bytes", w.requests.key(i), len(w.answers.value(i)))
+// check compares the answers of a chunk with the set, in the order of its operations, and records in the ledger of
+// Serve what was put.
+func (w *worker) check() {
+	ledger := w.run.phase.Ledger
+	answer, lookup, scanned := 0, 0, 0
+	for i, one := range w.todo {
+		pick, key := w.picks[i], w.requests.key(i)
+		switch one.what {
+		case read, readAbsent, modify:
+			switch found := w.found[lookup]; {
+			case found && one.what == readAbsent:
+				w.wrong("absent key %s has a value of %d bytes", key, len(w.answers.value(answer)))
+			case found:
+				w.checkVersion(key, w.answers.value(answer), pick, one.oldest)
+			case one.what != readAbsent:
+				w.wrong("key %s is not found", key)
 			}
-		}
-	case Present, Mixed:
-		lookup := 0
-		for i := range n {
-			if w.run.phase.Kind == Mixed && w.puts[i] {
-				continue
-			}
-			if !w.found[lookup] {
-				w.wrong("key %s is not found", w.requests.key(i))
-			} else {
-				w.checkValue(w.requests.key(i), w.answers.value(lookup), w.picks[i])
-			}
-			lookup++
-		}
-	case Seek, PutSeek, Pop:
-		answer := 0
-		for i, count := range w.counts {
-			switch {
-			case w.run.phase.Kind != Pop:
-				w.checkSeek(i, answer, count)
-			case count == 1:
-				w.checkPair(w.answers.key(answer), w.answers.value(answer), w.picks[i])
-			default:
-				w.wrong("pop: %d pairs at the head, want 1 with key %s", count, w.requests.key(i))
-			}
-			answer += count
-		}
-	case Insert:
-		for i := range n {
+			lookup, answer = lookup+1, answer+1
+		case insertAbsent:
 			if !w.found[i] {
-				w.wrong("PutIfAbsent of key %s does not store it", w.requests.key(i))
+				w.wrong("PutIfAbsent of key %s does not store it", key)
 			}
+		case insert:
+			ledger.inserted(pick)
+		case scan, putScan, pop:
+			switch count := w.counts[scanned]; {
+			case one.what != pop:
+				w.checkScan(i, answer, count)
+			case count == 1:
+				w.checkPair(w.answers.key(answer), w.answers.value(answer), pick)
+			default:
+				w.wrong("pop: %d pairs at the head, want 1 with key %s", count, key)
+			}
+			answer += w.counts[scanned]
+			scanned++
+		default:
 		}
-	case Serve:
-		w.checkServe()
-	default:
+		if one.version > 0 {
+			ledger.end(pick, one.version)
+		}
 	}
 }
 
-// checkSeek checks the answers of operation i, count of them starting at answer.
-func (w *worker) checkSeek(i, answer, count int) {
-	set, limit := w.run.set, w.run.phase.Limit
-	pick := w.picks[i]
-	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), w.requests.key(i)) {
-		w.wrong("seek to %s: %d entries that do not start there, want 1..%d that do", w.requests.key(i), count, limit)
+// checkVersion checks that value is one of the versions of pair i that may have been read: in a Serve phase those from
+// oldest on, else the first.
+func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
+	if w.run.phase.Ledger == nil {
+		w.checkValue(key, value, i)
 		return
 	}
-	if want := min(limit, set.Len()-pick); set.Sorted() && count != want {
-		w.wrong("seek to %s: %d entries, want %d", w.requests.key(i), count, want)
+	var newest uint32
+	newest, w.later = w.run.phase.Ledger.newest(w.later[:0], i, w.id)
+	for version := newest; ; version-- {
+		if !slices.Contains(w.later, version) {
+			w.scratch = w.run.set.AppendVersion(w.scratch[:0], i, version)
+			if bytes.Equal(value, w.scratch) {
+				return
+			}
+		}
+		if version == oldest {
+			break
+		}
 	}
-	if last := w.answers.key(answer + count - 1); count < limit && !set.Sorted() && !bytes.Equal(last, w.run.greatest) {
-		w.wrong("seek to %s: stops after %d entries at %s, which is not the last key", w.requests.key(i), count, last)
+	w.wrong("key %s: a value of %d bytes that is not one of its versions %d to %d", key, len(value), oldest, newest)
+}
+
+// checkScan checks the answers of operation i, count of them starting at answer. In a Serve phase it accepts any
+// version that other workers put in the meantime, because it is no longer known which versions were already overwritten
+// when the scan started.
+func (w *worker) checkScan(i, answer, count int) {
+	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.todo[i].limit
+	pick, from, what, records := w.picks[i], w.requests.key(i), "seek to", set.Len()
+	if ledger != nil {
+		what, records = "scan from", w.records
+	}
+	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
+		w.wrong("%s %s: %d entries that do not start there, want 1..%d that do", what, from, count, limit)
+		return
+	}
+	last := w.answers.key(answer + count - 1)
+	switch {
+	case count == limit:
+	case set.Sorted() && count < records-pick, !set.Sorted() && bytes.Compare(last, w.run.greatest) < 0:
+		w.wrong("%s %s: stops after %d entries at %s, which is not the last key, want %d", what, from, count, last,
+			limit)
 	}
 	for j := range count {
 		key := w.answers.key(answer + j)
-		if j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0 {
-			w.wrong("seek to %s: key %s follows %s", w.requests.key(i), key, w.answers.key(answer+j-1))
+		number, ok := set.Index(key)
+		switch {
+		case j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0:
+			w.wrong("%s %s: key %s follows %s", what, from, key, w.answers.key(answer+j-1))
+		case !ok || ledger != nil && !ledger.known(number):
+			w.wrong("%s %s: key %s was never put", what, from, key)
+		case set.Sorted() && number != pick+j && number < records:
+			w.wrong("%s %s: key %s has number %d, want %d", what, from, key, number, pick+j)
+		default:
+			oldest := uint32(0)
+			if ledger != nil && len(w.run.workers) == 1 {
+				oldest = ledger.oldest(number, noWorker)
+			}
+			w.checkVersion(key, w.answers.value(answer+j), number, oldest)
 		}
-		w.checkPair(key, w.answers.value(answer+j), pick+j)
 	}
 }

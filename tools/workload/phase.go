@@ -136,6 +136,7 @@ func (p Phase) servable(set Set) (Phase, error) {
 
 // withOps returns the phase with its number of operations.
 func (p Phase) withOps(set Set) (Phase, error) {
+	p.Ledger = nil // of Serve alone
 	n, absents := set.Len(), set.Absents()
 	switch p.Kind {
 	case Absent, Insert:

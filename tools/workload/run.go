@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,9 +209,7 @@ func (r *run) figures() Figures {
 		putting = append(putting, w.putting...)
 		calls.Merge(&w.calls)
 		f.Wrong += w.wrongs
-		if f.FirstWrong == "" {
-			f.FirstWrong = w.firstWrong
-		}
+		f.FirstWrong = cmp.Or(f.FirstWrong, w.firstWrong)
 	}
 	workers := float64(len(r.workers))
 	f.Elapsed = time.Duration(float64(busy) / workers)

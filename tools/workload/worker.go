@@ -3,6 +3,7 @@ package workload
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -16,15 +17,17 @@ type worker struct {
 	dice *dice
 
 	picks    []int    // numbers of the keys
-	puts     []bool   // Mixed: which operations put
+	todo     []op     // what is done with them
 	requests Packed   // keys, and values to put
 	keys     [][]byte // the same keys, for GetMany
 	answers  Packed   // results from the store; lookups leave the keys empty
 	found    []bool   // lookups: whether there was a value; Insert: whether the pair was stored
-	counts   []int    // seeks: number of answers
+	counts   []int    // scans: number of answers
 	base     int      // GetMany: index of the first answer of this call
 	end      int      // GetMany: index after the last answer of this call
-	serve    serving
+	records  int      // Serve: records in the store before the chunk
+	recent   Zipf     // Serve: over that number of records
+	later    []uint32 // Serve: versions of a pair that the chunk puts later
 	scratch  []byte
 
 	keep func(key, value []byte) error               // appends an entry of Scan to answers
@@ -45,7 +48,7 @@ type worker struct {
 func newWorker(r *run) *worker {
 	w := &worker{run: r, id: len(r.workers), dice: newDice()}
 	w.picks = make([]int, 0, r.chunk)
-	w.puts = make([]bool, 0, r.chunk)
+	w.todo = slices.Repeat([]op{{what: onlyOperation[r.phase.Kind], limit: r.phase.Limit}}, r.chunk)
 	w.keys = make([][]byte, 0, r.chunk)
 	w.found = make([]bool, 0, r.chunk)
 	w.counts = make([]int, 0, r.chunk)
@@ -54,9 +57,6 @@ func newWorker(r *run) *worker {
 	chunks := min(r.phase.Ops/max(r.chunk, 1)+1, 1<<20)
 	w.whole = make([]float64, 0, chunks)
 	w.alone = make([]float64, 0, chunks/aloneEvery+1)
-	if r.phase.Kind == Serve {
-		w.serve.all = make([]served, 0, r.chunk)
-	}
 	w.keep = func(key, value []byte) error {
 		w.answers.add(key, value)
 		return nil
