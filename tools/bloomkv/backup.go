@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	var verify, asJSON bool
+	var verify bool
 	var keep int
 	c := &cobra.Command{
 		Use:   "backup DIR TARGET",
@@ -50,7 +50,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 				if err != nil {
 					return err
 				}
-				if !asJSON {
+				if !a.asJSON {
 					fmt.Fprintf(a.Out, "generation %d: %s, %d of them new, %s\n", r.Generation,
 						words.Plural(r.Tables, "table"), r.Stored, words.Plural(r.Bytes, "byte"))
 				}
@@ -62,7 +62,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 				if err == nil && keep > 0 {
 					err = backup.Prune(c.Context(), to, keep)
 				}
-				if asJSON { // after an error too: the generation is there
+				if a.asJSON { // after an error too: the generation is there
 					err = errors.Join(a.PrintJSON(struct {
 						Generation uint64 `json:"generation"`
 						Tables     int    `json:"tables"`
@@ -74,7 +74,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables and bytes")
+	a.addJSON(c, "print a JSON object with the number of tables and bytes")
 	c.Flags().BoolVar(&verify, "verify", false, "read all generations and check their tables")
 	c.Flags().IntVar(&keep, "prune", 0, "keep only the newest `N` generations")
 	return c

@@ -151,7 +151,7 @@ func TestACopyThatWasNotCheckedSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	dir := newStore(t, "a\t1\n")
-	_, err := (&app{}).checkCopy(ctx, dir)
+	err := (&app{}).checkCopy(ctx, dir, 0)
 	if want := dir + " is complete, but was not checked: "; !errors.Is(err, context.Canceled) ||
 		!strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q and that it was canceled", err, want)

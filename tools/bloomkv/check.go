@@ -40,18 +40,21 @@ func damages(err error) []damageReport {
 	}
 }
 
-// checkCopy checks a store that was just made of another. Damage in tables travels with them.
-func (a *app) checkCopy(ctx context.Context, dir string) (bloomkv.CheckReport, error) {
+// checkCopy checks a store that was just made of another, perhaps of a generation of a backup, and with --json prints
+// what it has. Damage in tables travels with them.
+func (a *app) checkCopy(ctx context.Context, dir string, generation uint64) error {
 	bar := a.Progress("check", -1, true)
-	defer bar.End()
 	r, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
+	bar.End()
 	switch {
 	case errors.Is(err, bloomkv.ErrCorruption):
 		err = fmt.Errorf("%s is complete, and is damaged as its original was: %w", dir, err)
 	case err != nil:
 		err = fmt.Errorf("%s is complete, but was not checked: %w", dir, err)
+	case a.asJSON:
+		err = a.PrintJSON(copyReport{generation, r.Tables, &r.Entries, r.Bytes})
 	}
-	return r, err
+	return err
 }
 
 // copyReport is what a command has copied, in JSON.
@@ -63,7 +66,6 @@ type copyReport struct {
 }
 
 func (a *app) checkCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Verify a whole store; exit status 2 if it is damaged",
@@ -84,34 +86,32 @@ Each damage is printed on a line of its own with its file and offset, and the ex
 			if err != nil && len(damage) == 0 {
 				return err // the store was not checked
 			}
-			if asJSON {
-				out := struct {
-					OK      bool           `json:"ok"`
-					Levels  int            `json:"levels"`
-					Runs    int            `json:"runs"`
-					Tables  int            `json:"tables"`
-					Entries uint64         `json:"entries"`
-					Bytes   uint64         `json:"bytes"`
-					Logs    int            `json:"logs"`
-					Records int            `json:"records"`
-					Mark    string         `json:"mark,omitempty"` // escaped
-					Damage  []damageReport `json:"damage"`
-				}{
-					err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records,
-					words.Escaped(r.Mark, len(r.Mark)), append([]damageReport{}, damage...),
+			mark := words.Escaped(r.Mark, len(r.Mark))
+			return errors.Join(err, a.printResult(struct {
+				OK      bool           `json:"ok"`
+				Levels  int            `json:"levels"`
+				Runs    int            `json:"runs"`
+				Tables  int            `json:"tables"`
+				Entries uint64         `json:"entries"`
+				Bytes   uint64         `json:"bytes"`
+				Logs    int            `json:"logs"`
+				Records int            `json:"records"`
+				Mark    string         `json:"mark,omitempty"`
+				Damage  []damageReport `json:"damage"`
+			}{
+				err == nil, r.Levels, r.Runs, r.Tables, r.Entries, r.Bytes, r.Logs, r.Records, mark,
+				append([]damageReport{}, damage...),
+			}, func() {
+				if err == nil {
+					fmt.Fprintf(a.Out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
+						words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
+						words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"),
+						words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
+					a.printMark(mark)
 				}
-				return errors.Join(err, a.PrintJSON(out))
-			}
-			if err == nil {
-				fmt.Fprintf(a.Out, "ok: %s in %s on %s, %s, %s; %s, %s\n",
-					words.Plural(r.Tables, "table"), words.Plural(r.Runs, "run"), words.Plural(r.Levels, "level"),
-					words.Plural(r.Entries, "entry"), words.Plural(r.Bytes, "byte"),
-					words.Plural(r.Logs, "log"), words.Plural(r.Records, "record"))
-				a.printMark(words.Escaped(r.Mark, len(r.Mark)))
-			}
-			return err
+			}))
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object, which also lists damage")
+	a.addJSON(c, "print a JSON object, which also lists damage")
 	return c
 }

@@ -7,7 +7,6 @@ import (
 )
 
 func (a *app) checkpointCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "checkpoint DIR DEST",
 		Short: "Make a copy of a store that shares its tables",
@@ -21,7 +20,7 @@ after an error or an interrupt.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			db, err := openToWrite(c.Context(), args[0])
 			err = with(db, err, func(db *bloomkv.DB) error { return db.Checkpoint(c.Context(), args[1]) })
-			if err != nil || !asJSON {
+			if err != nil || !a.asJSON {
 				return err
 			}
 			db, err = openToRead(c.Context(), args[1])
@@ -31,6 +30,6 @@ after an error or an interrupt.`,
 			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables and bytes")
+	a.addJSON(c, "print a JSON object with the number of tables and bytes")
 	return c
 }

@@ -12,7 +12,6 @@ import (
 func (a *app) compactCommand() *cobra.Command {
 	var w writeFlags
 	var r rangeFlags
-	var asJSON bool
 	var compression string
 	o := bloomkv.Options{ErrorIfMissing: true}
 	c := &cobra.Command{
@@ -66,19 +65,19 @@ the store takes.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.PrintJSON(struct {
-					TablesBefore   int    `json:"tables_before"`
-					BytesBefore    uint64 `json:"bytes_before"`
-					TablesAfter    int    `json:"tables_after"`
-					BytesAfter     uint64 `json:"bytes_after"`
-					CompactedBytes uint64 `json:"compacted_bytes"`
-					RewrittenBytes uint64 `json:"rewritten_bytes"`
-				}{before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes})
-			}
-			fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before, after,
-				words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
-			return nil
+			return a.printResult(struct {
+				TablesBefore   int    `json:"tables_before"`
+				BytesBefore    uint64 `json:"bytes_before"`
+				TablesAfter    int    `json:"tables_after"`
+				BytesAfter     uint64 `json:"bytes_after"`
+				CompactedBytes uint64 `json:"compacted_bytes"`
+				RewrittenBytes uint64 `json:"rewritten_bytes"`
+			}{
+				before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes,
+			}, func() {
+				fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before,
+					after, words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
+			})
 		},
 	}
 	r.add(c, "", "merge only tables with keys", "PREFIX, FROM and TO")
@@ -86,7 +85,7 @@ the store takes.`,
 		"rewrite all tables in the range with `CODEC`: s2, zstd (in the last level, s2 above it) or none")
 	c.Flags().IntVar(&o.BlockSize, "block-size", 4096,
 		"rewrite all tables in the range with blocks of `BYTES` before compression")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	w.add(c)
 	return c
 }

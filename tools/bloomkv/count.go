@@ -10,7 +10,6 @@ import (
 
 func (a *app) countCommand() *cobra.Command {
 	var r rangeFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "count DIR",
 		Short: "Count keys",
@@ -52,16 +51,10 @@ entries of the whole store, with old versions.
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return a.PrintJSON(struct {
-					Keys uint64 `json:"keys"`
-				}{keys})
-			}
-			fmt.Fprintln(a.Out, keys)
-			return nil
+			return a.printResult(map[string]uint64{"keys": keys}, func() { fmt.Fprintln(a.Out, keys) })
 		},
 	}
 	r.add(c, "", "count only keys", "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	return c
 }

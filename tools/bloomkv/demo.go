@@ -33,7 +33,6 @@ const (
 func (a *app) demoCommand() *cobra.Command {
 	var data, keep string
 	var absents int
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Show the effect of the filters on real keys",
@@ -63,11 +62,7 @@ was wrong.`,
 			r, err := d.run(c.Context())
 			if err == nil {
 				r.Input, r.Seed, r.Kept = title, demoSeed, keep
-				if asJSON {
-					err = a.PrintJSON(r)
-				} else {
-					a.printDemo(r)
-				}
+				err = a.printResult(r, func() { a.printDemo(r) })
 			}
 			err = errors.Join(err, remove())
 			if err == nil && r.WrongAnswers > 0 {
@@ -79,7 +74,7 @@ was wrong.`,
 	c.Flags().StringVar(&data, "data", "", "read lines of key TAB value from `FILE` instead of the Go source tree")
 	c.Flags().IntVar(&absents, "absent", demoAbsents, "look up `N` absent keys")
 	c.Flags().StringVar(&keep, "keep", "", "create the store in `DIR`, which must be empty or not exist, and keep it")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	return c
 }
 

@@ -26,7 +26,6 @@ type digester struct {
 	out    string
 	lackIn string
 	list   bool
-	asJSON bool
 }
 
 // digestFacts is the result of digest in JSON.
@@ -102,7 +101,7 @@ that the other store has deleted may be overlooked too, unless its digest is mad
 	f.StringVar(&d.out, "out", "", "write the digest to `FILE`")
 	f.StringVar(&d.lackIn, "lacking-in", "", "count the keys that the digest of `DIR|FILE` denies")
 	f.BoolVar(&d.list, "list", false, "with --lacking-in: print these keys, escaped, one per line")
-	f.BoolVar(&d.asJSON, "json", false, "print a JSON object")
+	d.addJSON(c, "print a JSON object")
 	return c
 }
 

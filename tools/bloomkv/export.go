@@ -14,7 +14,7 @@ import (
 
 func (a *app) exportCommand() *cobra.Command {
 	var since string
-	var list, asJSON bool
+	var list bool
 	c := &cobra.Command{
 		Use:   "export DIR [FILE]",
 		Short: "Write a whole store, or its new tables, as one file",
@@ -37,7 +37,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			if len(args) < 2 && a.OutTerminal {
 				return errors.New("standard output is a terminal: name a FILE, or use a pipe")
 			}
-			if asJSON && (len(args) < 2 || args[1] == toOutput) {
+			if a.asJSON && (len(args) < 2 || args[1] == toOutput) {
 				return errors.New("--json prints to standard output too, want a FILE")
 			}
 			if list {
@@ -53,10 +53,8 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 			db, err := openToWrite(c.Context(), args[0])
 			return with(db, err, func(db *bloomkv.DB) error {
 				size, err := a.export(c.Context(), db, args[1:], opts)
-				if err == nil && asJSON {
-					err = a.PrintJSON(struct {
-						Bytes int64 `json:"bytes"` // of the file
-					}{size})
+				if err == nil && a.asJSON {
+					err = a.PrintJSON(map[string]int64{"bytes": size}) // of the file
 				}
 				return err
 			})
@@ -64,7 +62,7 @@ If DIR was not closed cleanly, the contents of its logs are first written into t
 	}
 	c.Flags().StringVar(&since, "since", "", "leave out the tables in `FILE|DIR`")
 	c.Flags().BoolVar(&list, "list", false, "write only the list of the store's tables")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of bytes")
+	a.addJSON(c, "print a JSON object with the number of bytes")
 	c.MarkFlagsMutuallyExclusive("since", "list")
 	c.MarkFlagsMutuallyExclusive("json", "list")
 	return c

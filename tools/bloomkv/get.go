@@ -15,7 +15,6 @@ var errAbsent = errors.New("not found")
 
 func (a *app) getCommand() *cobra.Command {
 	var h byteFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "get DIR KEY",
 		Short: "Print the value of a key; exit status 1 if it is not found",
@@ -45,7 +44,7 @@ error.
 					return err
 				}
 				switch {
-				case asJSON:
+				case a.asJSON:
 					value, err = appendJSON(nil, key, value)
 					value = append(value, '\n')
 				case a.OutTerminal:
@@ -59,6 +58,6 @@ error.
 		},
 	}
 	h.add(c, "KEY")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with key and value, like dump --format json")
+	a.addJSON(c, "print a JSON object with key and value, like dump --format json")
 	return c
 }

@@ -11,7 +11,6 @@ import (
 
 func (a *app) importCommand() *cobra.Command {
 	var opts bloomkv.NewStoreOptions
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "import NEW [FILE]",
 		Short: "Make a store of what export wrote",
@@ -44,14 +43,10 @@ To load lines of keys and values, see load and ingest.`,
 			if err != nil {
 				return in.named(err)
 			}
-			r, err := a.checkCopy(c.Context(), args[0])
-			if err == nil && asJSON {
-				err = a.PrintJSON(copyReport{Tables: r.Tables, Entries: &r.Entries, Bytes: r.Bytes})
-			}
-			return err
+			return a.checkCopy(c.Context(), args[0], 0)
 		},
 	}
 	c.Flags().StringVar(&opts.Base, "base", "", "take the tables that the export leaves out from the store `DIR`")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of tables, entries and bytes")
+	a.addJSON(c, "print a JSON object with the number of tables, entries and bytes")
 	return c
 }

@@ -18,7 +18,7 @@ func (a *app) ingestCommand() *cobra.Command {
 	var w writeFlags
 	var lf lineFlags
 	var r rangeFlags
-	var replace, asJSON bool
+	var replace bool
 	c := &cobra.Command{
 		Use:   "ingest DIR [FILE]",
 		Short: "Store many sorted pairs in one step",
@@ -61,7 +61,7 @@ that range. Replacing keys by an empty input is an error.
 				}
 				o.Replace = &kr
 			}
-			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, _ bool) (bool, error) {
+			return a.store(c, args, &w, l, func(db *bloomkv.DB, in io.Reader, _ bool) (bool, error) {
 				return false, db.Ingest(c.Context(), l.sorted(in, o.Replace != nil), o)
 			})
 		},
@@ -69,7 +69,7 @@ that range. Replacing keys by an empty input is an error.
 	lf.add(c)
 	c.Flags().BoolVar(&replace, "replace", false, "delete all other keys of the store")
 	r.add(c, "replace-", "delete other keys", "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
+	a.addJSON(c, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c
 }

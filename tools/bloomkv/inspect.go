@@ -24,7 +24,6 @@ type inspection struct {
 	*app
 
 	options inspect.Options
-	asJSON  bool
 	hex     bool
 	tables  bool
 	budget  float64 // MiB
@@ -116,7 +115,7 @@ of its table. Data blocks are only read for --entries, --key and --verify: to ve
 			}
 		},
 	}
-	c.Flags().BoolVar(&i.asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	c.Flags().BoolVar(&i.options.Entries, "entries", false,
 		"print every block and entry of a table, or every operation of a log")
 	c.Flags().BoolVar(&i.options.Verify, "verify", false, "rebuild filters from the keys of their tables and compare")

@@ -15,7 +15,6 @@ import (
 func (a *app) loadCommand() *cobra.Command {
 	var w writeFlags
 	var lf lineFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "load DIR [FILE]",
 		Short: "Store the pairs of a file or of standard input",
@@ -35,20 +34,20 @@ whole file again. After an interrupt, the lines before it are stored.`,
 			if err != nil {
 				return err
 			}
-			return a.store(c, args, &w, l, asJSON, func(db *bloomkv.DB, in io.Reader, isNew bool) (bool, error) {
+			return a.store(c, args, &w, l, func(db *bloomkv.DB, in io.Reader, isNew bool) (bool, error) {
 				return l.load(c.Context(), db, in, isNew)
 			})
 		},
 	}
 	lf.add(c)
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the number of lines and bytes")
+	a.addJSON(c, "print a JSON object with the number of lines and bytes")
 	w.add(c)
 	return c
 }
 
 // store runs body on the input and the store that the arguments name, and prints what l has read. As in create, body
 // returns whether to keep a new store after an error.
-func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, asJSON bool,
+func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader,
 	body func(db *bloomkv.DB, in io.Reader, isNew bool) (keep bool, err error),
 ) error {
 	in, err := a.openInput(c.Context(), args[1:])
@@ -68,16 +67,15 @@ func (a *app) store(c *cobra.Command, args []string, w *writeFlags, l *loader, a
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return a.PrintJSON(struct {
-			Lines int   `json:"lines"`
-			Bytes int64 `json:"bytes"`
-		}{l.lines, l.bytes})
-	}
-	if a.OutTerminal {
-		fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"), words.Plural(l.bytes, "byte"))
-	}
-	return nil
+	return a.printResult(struct {
+		Lines int   `json:"lines"`
+		Bytes int64 `json:"bytes"`
+	}{l.lines, l.bytes}, func() {
+		if a.OutTerminal {
+			fmt.Fprintf(a.Out, "%s, %s of keys and values\n", words.Plural(l.lines, "line"),
+				words.Plural(l.bytes, "byte"))
+		}
+	})
 }
 
 const batchBytes = 256 << 10

@@ -33,7 +33,8 @@ const exitHelp = `Exit status:
 type app struct {
 	cli.Streams
 
-	dir string // of the store that the command reads or writes, or "DIR"
+	dir    string // of the store that the command reads or writes, or "DIR"
+	asJSON bool   // --json
 }
 
 func main() {
@@ -117,6 +118,20 @@ and dump print the bytes unchanged.
 		a.digestCommand(), a.planCommand(), a.demoCommand(),
 	)
 	return root
+}
+
+// addJSON adds --json to a command.
+func (a *app) addJSON(c *cobra.Command, usage string) {
+	c.Flags().BoolVar(&a.asJSON, "json", false, usage)
+}
+
+// printResult prints the result of a command as JSON, or without --json as text.
+func (a *app) printResult(result any, printText func()) error {
+	if a.asJSON {
+		return a.PrintJSON(result)
+	}
+	printText()
+	return nil
 }
 
 // version returns the text of --version: the version of the module, and the versions of the formats.

@@ -59,7 +59,8 @@ type planner struct {
 	budget float64 // MiB
 	ribbon bool
 	table  bool
-	asJSON bool
+
+	rates []tableRow // with --table
 }
 
 func (a *app) planCommand() *cobra.Command {
@@ -95,7 +96,7 @@ comparison the classic unblocked Bloom filter.`,
 	f.Float64Var(&p.budget, "budget", 0, "MemoryBudget of the store in `MIB`: print what it keeps of --fpr")
 	f.BoolVar(&p.ribbon, "ribbon", false, "plan Ribbon filters")
 	f.BoolVar(&p.table, "table", false, "also print the table of rates")
-	f.BoolVar(&p.asJSON, "json", false, "print JSON")
+	a.addJSON(c, "print JSON")
 	return c
 }
 
@@ -118,6 +119,12 @@ func (p *planner) run(c *cobra.Command) error {
 	case p.ratio < 2:
 		return fmt.Errorf("--ratio %d, want 2 to 100", p.ratio)
 	}
+	if p.table {
+		var err error
+		if p.rates, err = rateTable(); err != nil {
+			return err
+		}
+	}
 	if p.budget > 0 {
 		return p.runBudget()
 	}
@@ -125,21 +132,11 @@ func (p *planner) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	facts.Even = forecast.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
-	if p.table {
-		if facts.Table, err = rateTable(); err != nil {
-			return err
-		}
-	}
-	if p.asJSON {
-		return p.PrintJSON(facts)
-	}
-	p.print(facts)
-	return nil
+	return p.printResult(facts, func() { p.print(facts) })
 }
 
 func (p *planner) plan() (planFacts, error) {
-	facts := planFacts{Keys: p.keys, Kind: "Bloom"}
+	facts := planFacts{Keys: p.keys, Kind: "Bloom", Table: p.rates}
 	o := filterplan.Options{FPR: p.fpr, Kind: filterplan.Bloom, Ratio: p.ratio}
 	if p.memory > 0 {
 		o.FPR, o.Memory = 0, int64(p.memory*(1<<20))
@@ -155,6 +152,7 @@ func (p *planner) plan() (planFacts, error) {
 		facts.Predicted += l.Predicted
 		facts.Bytes += l.Bytes
 	}
+	facts.Even = forecast.LadderOf(p.ribbon).Rate(8*float64(facts.Bytes)/float64(p.keys)) * float64(len(facts.Levels))
 	bytes := int64(facts.Bytes) //nolint:gosec // far below 2⁶³
 	fixed := forecast.FixedBytes(p.keys)
 	facts.Budget = byUse[int64]{forecast.Writing.Budget(bytes, fixed), forecast.Idle.Budget(bytes, fixed)}
@@ -178,18 +176,18 @@ func (p *planner) print(facts planFacts) {
 		"%s while nothing is written",
 		words.Plural(facts.Bytes, "byte"), 8*float64(facts.Bytes)/float64(facts.Keys), facts.Predicted,
 		facts.FilterFPR, facts.Even, words.MiB(facts.Budget.Writing), words.MiB(facts.Budget.Idle)))
-	p.printTable(facts.Table)
+	p.printTable()
 }
 
 // printTable prints the table of rates, if there is one.
-func (p *planner) printTable(table []tableRow) {
-	if len(table) == 0 {
+func (p *planner) printTable() {
+	if len(p.rates) == 0 {
 		return
 	}
 	w := tabwriter.NewWriter(p.Out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(p.Out)
 	fmt.Fprintln(w, "rate\tblocked, bits/key\tprobes\tpredicted\tRibbon\tclassic\tprobes\t")
-	for _, r := range table {
+	for _, r := range p.rates {
 		ribbon := "-"
 		if r.Ribbon > 0 {
 			ribbon = fmt.Sprintf("%.2f", r.Ribbon)

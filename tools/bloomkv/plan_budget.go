@@ -30,7 +30,7 @@ type kindFacts struct {
 
 // runBudget prints what a MemoryBudget keeps.
 func (p *planner) runBudget() error {
-	facts := budgetFacts{Keys: p.keys, Asked: p.fpr, Budget: int64(p.budget * (1 << 20)), Kinds: []kindFacts{}}
+	facts := budgetFacts{Keys: p.keys, Asked: p.fpr, Budget: int64(p.budget * (1 << 20)), Table: p.rates}
 	for _, kind := range []filterplan.Kind{filterplan.Auto, filterplan.Bloom, filterplan.Ribbon} {
 		k, err := p.planKind(filterplan.Options{FPR: p.fpr, Kind: kind, Ratio: p.ratio}, facts.Budget)
 		if err != nil {
@@ -38,17 +38,7 @@ func (p *planner) runBudget() error {
 		}
 		facts.Kinds = append(facts.Kinds, k)
 	}
-	if p.table {
-		var err error
-		if facts.Table, err = rateTable(); err != nil {
-			return err
-		}
-	}
-	if p.asJSON {
-		return p.PrintJSON(facts)
-	}
-	p.printBudget(&facts)
-	return nil
+	return p.printResult(facts, func() { p.printBudget(&facts) })
 }
 
 // planKind returns what a budget keeps with filters by o.
@@ -91,5 +81,5 @@ func (p *planner) printBudget(facts *budgetFacts) {
 	words.Wrapped(p.Out, "searched: tables searched in vain by a lookup of an absent key; pages: of filters, asked in "+
 		"their files where memory has little of them; writing: memtables are full; idle: nothing was written for a "+
 		"minute, and filters have most of their memory")
-	p.printTable(facts.Table)
+	p.printTable()
 }

@@ -94,7 +94,6 @@ func listed(numbers []uint64) string {
 }
 
 func (a *app) backupsCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "backups TARGET",
 		Short: "List the generations that backup has stored",
@@ -125,21 +124,16 @@ stored, and how many tables and bytes it has. Generations share tables, so toget
 					strconv.FormatUint(n, 10), at.Format(time.DateTime), words.Count(g.Tables), words.Size(g.Bytes),
 				})
 			}
-			if asJSON {
-				return a.PrintJSON(struct {
-					Generations []generation `json:"generations"`
-				}{all})
-			}
-			words.Columns(a.Out, []string{"generation", "stored at (UTC)", "tables", "size"}, rows)
-			return nil
+			return a.printResult(map[string][]generation{"generations": all}, func() {
+				words.Columns(a.Out, []string{"generation", "stored at (UTC)", "tables", "size"}, rows)
+			})
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	return c
 }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "restore TARGET[@GENERATION] NEW",
 		Short: "Make a store of a generation that backup has stored",
@@ -171,14 +165,9 @@ they were stored, the exit status is 2, and NEW stays. An interrupt of the check
 			if err != nil {
 				return notOurs(err)
 			}
-			r, err := a.checkCopy(c.Context(), args[1])
-			if err == nil && asJSON {
-				err = a.PrintJSON(copyReport{generation, r.Tables, &r.Entries, r.Bytes})
-			}
-			return err
+			return a.checkCopy(c.Context(), args[1], generation)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false,
-		"print a JSON object with the generation and the number of tables, entries and bytes")
+	a.addJSON(c, "print a JSON object with the generation and the number of tables, entries and bytes")
 	return c
 }

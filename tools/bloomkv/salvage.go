@@ -18,7 +18,6 @@ var errLost = errors.New("some data could not be read; the rest is in the new st
 const salvageHelp = `to copy the readable data into a new store run "bloomkv salvage %s NEW", or restore a backup`
 
 func (a *app) salvageCommand() *cobra.Command {
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "salvage DIR NEW",
 		Short: "Copy the readable data of a damaged store into a new one",
@@ -46,18 +45,14 @@ created. In that case nothing is left in NEW.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = a.PrintJSON(salvageJSON(&r))
-			} else {
-				a.printSalvage(args[1], &r)
-			}
+			err = a.printResult(salvageJSON(&r), func() { a.printSalvage(args[1], &r) })
 			if !r.Whole() {
 				err = errors.Join(err, errLost)
 			}
 			return err
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the report as a JSON object")
+	a.addJSON(c, "print the report as a JSON object")
 	return c
 }
 

@@ -14,7 +14,7 @@ import (
 func (a *app) scanCommand() *cobra.Command {
 	var r rangeFlags
 	var limit int
-	var reverse, keysOnly, asJSON bool
+	var reverse, keysOnly bool
 	c := &cobra.Command{
 		Use:   "scan DIR",
 		Short: "Print keys and values in order",
@@ -37,9 +37,9 @@ backwards, so --limit then selects the last pairs.
 			}
 			line := func(dst, key, value []byte) ([]byte, error) {
 				switch {
-				case asJSON && keysOnly:
+				case a.asJSON && keysOnly:
 					return append(appendMember(append(dst, '{'), "key", key), '}'), nil
-				case asJSON:
+				case a.asJSON:
 					return appendJSON(dst, key, value)
 				case keysOnly:
 					return words.AppendEscaped(dst, key), nil
@@ -58,7 +58,7 @@ backwards, so --limit then selects the last pairs.
 	c.Flags().BoolVar(&reverse, "reverse", false, "start at the last key and go backwards")
 	c.Flags().IntVar(&limit, "limit", 0, "print at most `N` pairs; 0 means all")
 	c.Flags().BoolVar(&keysOnly, "keys", false, "print keys without values")
-	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line, like dump --format json")
+	a.addJSON(c, "print one JSON object per line, like dump --format json")
 	return c
 }
 

@@ -11,7 +11,6 @@ import (
 
 func (a *app) sizeCommand() *cobra.Command {
 	var r rangeFlags
-	var asJSON bool
 	c := &cobra.Command{
 		Use:   "size DIR",
 		Short: "Print about how many bytes a range of keys takes on disk",
@@ -41,16 +40,10 @@ At the edges of the range whole blocks count. size reads no keys, only indexes, 
 				fmt.Fprintf(a.Err, "bloomkv: what is in %s is not included; compact writes it into tables\n",
 					words.Plural(n, "log"))
 			}
-			if asJSON {
-				return a.PrintJSON(struct {
-					Bytes uint64 `json:"bytes"`
-				}{size})
-			}
-			fmt.Fprintln(a.Out, size)
-			return nil
+			return a.printResult(map[string]uint64{"bytes": size}, func() { fmt.Fprintln(a.Out, size) })
 		},
 	}
 	r.add(c, "", "size of keys", "PREFIX, FROM and TO")
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	return c
 }

@@ -127,7 +127,7 @@ func tablesOf(db *bloomkv.DB) (tables []tableStats) {
 }
 
 func (a *app) statsCommand() *cobra.Command {
-	var asJSON, byTable bool
+	var byTable bool
 	var budget float64 // MiB
 	c := &cobra.Command{
 		Use:   "stats DIR",
@@ -174,17 +174,13 @@ rewrites them.`,
 				if byTable {
 					s.ByTable = tablesOf(db)
 				}
-				if asJSON {
-					return a.PrintJSON(s)
-				}
-				a.printStats(&s)
-				return nil
+				return a.printResult(s, func() { a.printStats(&s) })
 			})
 		},
 	}
 	c.Flags().BoolVar(&byTable, "tables", false, "also print each table, newest data first")
 	c.Flags().Float64Var(&budget, "budget", 0, budgetUsage)
-	c.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	a.addJSON(c, "print a JSON object")
 	return c
 }
 
