@@ -189,8 +189,12 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 	s, err := inspect.ReadStore(ctx, dir, i.options)
 	stop()
 	if err != nil {
-		if foreign := i.foreignStore(ctx, dir); !errors.Is(foreign, inspect.ErrNotForeign) {
-			return foreign
+		foreign, foreignErr := inspect.ReadForeignStore(ctx, dir, i.options)
+		switch {
+		case foreignErr == nil:
+			return i.showForeign(ctx, foreign, foreign.Wrong(), "")
+		case !errors.Is(foreignErr, inspect.ErrNotForeign):
+			return notOurs(foreignErr)
 		}
 		return err
 	}
@@ -198,8 +202,13 @@ func (i *inspection) store(ctx context.Context, dir string) error {
 }
 
 func (i *inspection) table(ctx context.Context, name string) error {
-	if err := i.foreignTable(ctx, name); !errors.Is(err, inspect.ErrNotForeign) {
-		return err
+	foreign, err := inspect.ReadForeign(ctx, name, i.options)
+	switch {
+	case err == nil:
+		about := fmt.Sprintf("%s is of %s: ", filepath.Base(name), foreign.Store)
+		return i.showForeign(ctx, foreign, foreign.Wrong(), about)
+	case !errors.Is(err, inspect.ErrNotForeign):
+		return notOurs(err)
 	}
 	t, err := inspect.ReadTable(ctx, name, i.options)
 	if err != nil {
@@ -260,40 +269,16 @@ func lookAt(arg string) (name string, isDir bool, err error) {
 	return name, false, err
 }
 
-// foreignTable inspects a table of another store. It returns inspect.ErrNotForeign for another file.
-func (i *inspection) foreignTable(ctx context.Context, name string) error {
-	f, err := inspect.ReadForeign(ctx, name, i.options)
-	if err != nil {
-		return notOurs(err)
-	}
-	if err := i.checkForeign(); err != nil {
-		return fmt.Errorf("%s is of %s: %w", filepath.Base(name), f.Store, err)
-	}
-	return notOurs(i.show(ctx, f, f.Wrong()))
-}
-
-// foreignStore inspects the tables in a directory of another store. It returns inspect.ErrNotForeign for another
-// directory.
-func (i *inspection) foreignStore(ctx context.Context, dir string) error {
-	s, err := inspect.ReadForeignStore(ctx, dir, i.options)
-	if err != nil {
-		return notOurs(err)
-	}
-	if err := i.checkForeign(); err != nil {
-		return err
-	}
-	return notOurs(i.show(ctx, s, s.Wrong()))
-}
-
-// checkForeign returns an error if the flags do not apply to tables of other stores.
-func (i *inspection) checkForeign() error {
+// showForeign shows what was read of another store, unless the flags do not apply to that. Then the error begins with
+// about.
+func (i *inspection) showForeign(ctx context.Context, f facts, wrong error, about string) error {
 	switch {
 	case i.options.Verify, i.options.Entries, i.hex:
-		return errors.New("--verify, --entries and --hex are for tables of bloomkv")
+		return errors.New(about + "--verify, --entries and --hex are for tables of bloomkv")
 	case len(i.options.WhatIf) > 0:
-		return errors.New("--what-if is for stores of bloomkv")
+		return errors.New(about + "--what-if is for stores of bloomkv")
 	}
-	return nil
+	return notOurs(i.show(ctx, f, wrong))
 }
 
 // notOurs returns damage of another store or of a backup as an error without the advice for a damaged bloomkv store.
