@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,6 @@ import (
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/tools/cli"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
@@ -59,10 +59,7 @@ func (d *demo) run(ctx context.Context) (*demoResult, error) {
 		perSecond(&with.absent), perSecond(&with.present), with.searches(), without.searches(),
 	}
 	r.WrongAnswers = with.wrong + without.wrong
-	r.firstWrong = with.firstWrong
-	if r.firstWrong == "" {
-		r.firstWrong = without.firstWrong
-	}
+	r.firstWrong = cmp.Or(with.firstWrong, without.firstWrong)
 	return r, d.pickBlock(r)
 }
 
@@ -85,14 +82,31 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 	db, err := bloomkv.OpenContext(ctx, d.dir, &d.options)
 	return with(db, err, func(db *bloomkv.DB) error {
 		n, settle := d.set.Len(), (&own.Store{DB: db}).Settle
-		f := filler{
-			set: d.set, db: db, order: workload.NewPermutation(n, demoSeed),
-			bar: d.Progress("storing", int64(n), false),
+		order, done := workload.NewPermutation(n, demoSeed), 0
+		bar := d.Progress("storing", int64(n), false)
+		defer bar.End()
+		part := func(keys int) error { // stores the next keys and flushes them
+			var b bloomkv.Batch
+			var key, value []byte
+			for range keys {
+				i := order.At(done)
+				key, value = d.set.AppendKey(key[:0], i), d.set.AppendValue(value[:0], i)
+				b.Put(key, value)
+				done++
+				if b.Len() < 64 && b.Size() < batchBytes {
+					continue
+				}
+				if err := errors.Join(ctx.Err(), db.Apply(&b)); err != nil {
+					return err
+				}
+				b.Reset()
+				bar.Set(done, n)
+			}
+			return errors.Join(db.Apply(&b), db.Flush(ctx))
 		}
-		defer f.bar.End()
 		in := partKeys(n)
-		for n-f.done >= (newestRuns+1)*in {
-			if err := f.part(ctx, in); err != nil {
+		for n-done >= (newestRuns+1)*in {
+			if err := part(in); err != nil {
 				return err
 			}
 			if levelZero(db) >= compactRuns {
@@ -102,13 +116,13 @@ func (d *demo) fill(ctx context.Context, r *demoResult) error {
 			}
 		}
 		// The newest runs must not be those that start a compaction.
-		for levelZero(db)+newestRuns >= compactRuns && n-f.done >= demoRun {
-			if err := errors.Join(f.part(ctx, (n-f.done)/(2*newestRuns)), settle(ctx)); err != nil {
+		for levelZero(db)+newestRuns >= compactRuns && n-done >= demoRun {
+			if err := errors.Join(part((n-done)/(2*newestRuns)), settle(ctx)); err != nil {
 				return err
 			}
 		}
 		for parts := newestRuns; parts > 0; parts-- {
-			if err := f.part(ctx, (n-f.done)/parts); err != nil {
+			if err := part((n - done) / parts); err != nil {
 				return err
 			}
 		}
@@ -150,36 +164,6 @@ func demoOptions(set *workload.Pairs) bloomkv.Options {
 	return o
 }
 
-// filler stores a set part by part.
-type filler struct {
-	set   *workload.Pairs
-	db    *bloomkv.DB
-	order workload.Permutation
-	bar   cli.Progress
-	done  int
-}
-
-// part stores the next n keys and flushes them.
-func (f *filler) part(ctx context.Context, n int) error {
-	var b bloomkv.Batch
-	var key, value []byte
-	for range n {
-		i := f.order.At(f.done)
-		key, value = f.set.AppendKey(key[:0], i), f.set.AppendValue(value[:0], i)
-		b.Put(key, value)
-		f.done++
-		if b.Len() < 64 && b.Size() < batchBytes {
-			continue
-		}
-		if err := errors.Join(ctx.Err(), f.db.Apply(&b)); err != nil {
-			return err
-		}
-		b.Reset()
-		f.bar.Set(f.done, f.set.Len())
-	}
-	return errors.Join(f.db.Apply(&b), f.db.Flush(ctx))
-}
-
 // levelZero returns the number of runs in level 0.
 func levelZero(db *bloomkv.DB) int { return db.Metrics().Levels[0].Runs }
 
@@ -196,9 +180,7 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 				workload.Phase{Kind: kind, Ops: ops, Choice: workload.Shuffled, Seed: demoSeed + 1},
 				bar.Set)
 			c.wrong += f.Wrong
-			if c.firstWrong == "" {
-				c.firstWrong = f.FirstWrong
-			}
+			c.firstWrong = cmp.Or(c.firstWrong, f.FirstWrong)
 			return f, db.Metrics().Since(before).Lookups, err
 		}
 		n := d.set.Len()

@@ -127,6 +127,7 @@ type site struct {
 	names   []string // of the files in the directory
 	missing []string // directories that do not exist, the innermost first
 	lock    vfs.Lock // of the store, kept until leave; nil while it is not taken
+	hadLock bool     // the file of the lock was there before that
 }
 
 // look describes a directory. It fails if there is no store but there are other files: the directory is probably the
@@ -168,17 +169,12 @@ func isForeign(name string) bool {
 // enter notes that the lock of the store was taken, and looks again: another process may have created a store
 // meanwhile.
 func (s *site) enter(lock vfs.Lock) error {
-	s.lock = lock
+	s.lock, s.hadLock = lock, slices.Contains(s.names, filename.LockName)
 	names, err := vfs.OS.List(s.dir)
-	if err != nil {
-		return err
+	if err == nil {
+		s.names, s.isNew = names, !slices.Contains(names, filename.CurrentName)
 	}
-	s.isNew = !slices.Contains(names, filename.CurrentName)
-	if !slices.Contains(s.names, filename.LockName) { // taking the lock has created it
-		names = slices.DeleteFunc(names, func(name string) bool { return name == filename.LockName })
-	}
-	s.names = names
-	return nil
+	return err
 }
 
 // leave releases the lock of the store, if it was taken.
@@ -256,7 +252,7 @@ func (s *site) remove() error {
 	}
 	// some systems do not remove open files
 	lockName := filepath.Join(s.dir, filename.LockName)
-	removed := slices.Contains(s.names, filename.LockName) || os.Remove(lockName) == nil
+	removed := s.hadLock || os.Remove(lockName) == nil
 	note(s.leave())
 	if !removed {
 		note(os.Remove(lockName))
