@@ -132,6 +132,20 @@ func checkArguments(c *cobra.Command) {
 // width.
 func prepareUsage(root *cobra.Command, args []string, width int) {
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil && c != root {
+		c.Use, c.Short, c.Long = "help [COMMAND...]", "Print the help of a command", ""
+		c.RunE = func(_ *cobra.Command, args []string) error {
+			c, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 {
+				err = unknownCommand(c, rest[0]) // cobra prints that, and succeeds
+			}
+			if err != nil {
+				return err
+			}
+			return c.Help()
+		}
+	}
 	checkArguments(root)
 	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
 		usage, flags := c.UsageString(), c.LocalFlags()
@@ -140,43 +154,10 @@ func prepareUsage(root *cobra.Command, args []string, width int) {
 		fmt.Fprintf(c.OutOrStdout(), "%s\n%s", fit(cmp.Or(c.Long, c.Short), width), usage)
 	})
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd(args...)
 	if c, _, err := root.Find([]string{"completion"}); err == nil && c != root {
 		c.Args, c.RunE = cobra.ArbitraryArgs, CommandsOnly // an unknown shell is an error
 	}
-}
-
-// helpCommand returns the help command of cobra, changed so that an unknown command is an error.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:   "help [COMMAND...]",
-		Short: "Print the help of a command",
-		Args:  arguments,
-		RunE: func(_ *cobra.Command, args []string) error {
-			c, rest, err := root.Find(args)
-			if err == nil && len(rest) > 0 {
-				err = unknownCommand(c, rest[0])
-			}
-			if err != nil {
-				return err
-			}
-			return c.Help()
-		},
-		ValidArgsFunction: completeCommands,
-	}
-}
-
-// completeCommands completes the names of commands.
-func completeCommands(c *cobra.Command, args []string, _ string) (
-	names []cobra.Completion, _ cobra.ShellCompDirective,
-) {
-	if c, _, err := c.Root().Find(args); err == nil {
-		for _, sub := range c.Commands() {
-			names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // fit returns text whose lines fit a width, as far as words do. The lines of a paragraph are joined and broken anew. A
