@@ -40,7 +40,7 @@ var rooms = map[string]room{
 		"tools/picture/save", "internal/words", "tools/workload", "tools/workload/own",
 	}},
 	"tools/bloomkv-import":          {9, []string{".", "vfs", "examples/bucket", "tools/cli", "internal/words"}},
-	"tools/examples":                {9, []string{".", "bloom", "internal/httpguard"}},
+	"tools/examples":                {9, []string{".", "bloom", "internal/httpguard", "tools/cli"}},
 	"tools/internal/foreign/stores": {9, nil}, // tests of tools/internal/foreign, with the stores' own code
 	"replica/cmd/bloomkvd":          {9, []string{"replica", "tools/cli", "internal/httpguard"}},
 	"bench": {9, []string{
@@ -239,7 +239,7 @@ var doors = map[string][]string{
 		"tools/bloomkv", "tools/bloomkv-import", "tools/cli", "bench", "replica/cmd",
 	},
 	"github.com/spf13/pflag":              {"tools/cli"},
-	"github.com/schollz/progressbar/v3":   {"tools/examples/frontier", "tools/cli"},
+	"github.com/schollz/progressbar/v3":   {"tools/cli"},
 	"gonum.org/v1/plot":                   {"tools/picture/save"},
 	"github.com/cockroachdb/pebble/v2":    {"bench/compare", "tools/bloomkv-import"},
 	"github.com/syndtr/goleveldb":         {"bench/compare", "tools/bloomkv-import"},

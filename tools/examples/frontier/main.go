@@ -21,10 +21,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/schollz/progressbar/v3"
-
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloom"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func main() {
@@ -69,9 +68,15 @@ func (c *crawler) run(dir string, filter bloom.Options, workers int) error {
 		return errors.Join(err, db.Close())
 	}
 	begin := time.Now()
-	erase := drawProgress(q)
+	terminal := cli.Standard()
+	bar := terminal.Progress("pages", -1, false)
+	stop := cli.Every(100*time.Millisecond, func() {
+		f := q.figures()
+		bar.Set(f.done, f.done+f.waiting+1)
+	})
 	err = c.crawl(q, workers)
-	erase()
+	stop()
+	bar.End()
 	if err := errors.Join(err, q.close()); err != nil {
 		return err
 	}
@@ -144,33 +149,4 @@ func (c *crawler) printFigures(out io.Writer, q *queue, dir string, took time.Du
 		f.known, f.wrong, 100*float64(f.wrong)/float64(max(fresh, 1)))
 	fmt.Fprintf(out, "filter: %d bytes in memory; store: %d bytes on disk\n", q.filter.Bytes(), stored)
 	return err
-}
-
-// drawProgress draws a bar if the standard error is a terminal, until erase is called.
-func drawProgress(q *queue) (erase func()) {
-	if info, err := os.Stderr.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return func() {}
-	}
-	bar := progressbar.NewOptions(-1, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetDescription("pages"),
-		progressbar.OptionSetWidth(30), progressbar.OptionShowCount(), progressbar.OptionSetSpinnerChangeInterval(0))
-	tick, end := time.NewTicker(100*time.Millisecond), make(chan struct{})
-	var drawing sync.WaitGroup
-	drawing.Go(func() {
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-				f := q.figures()
-				bar.ChangeMax(f.done + f.waiting + 1)
-				_ = bar.Set(f.done) // failing to draw must not stop the crawl
-			}
-		}
-	})
-	return func() {
-		tick.Stop()
-		close(end)
-		drawing.Wait()
-		_ = bar.Clear()
-	}
 }
