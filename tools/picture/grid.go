@@ -32,13 +32,6 @@ const (
 	thread  = float64(0.75)
 )
 
-func (g *Grid) all() (values []float64) {
-	for _, row := range g.Values {
-		values = append(values, row...)
-	}
-	return values
-}
-
 func (g *Grid) check() error {
 	if len(g.Values) == 0 || len(g.Values[0]) == 0 {
 		return errors.New("the grid has no cells")
@@ -57,13 +50,13 @@ func (g *Grid) check() error {
 	case len(g.Columns) > 0 && len(g.Columns) != columns:
 		return fmt.Errorf("%d names for %d columns", len(g.Columns), columns)
 	}
-	_, err := newRamp(g.Scale, g.all())
+	_, err := newRamp(g.Scale, slices.Concat(g.Values...))
 	return err
 }
 
 // layOut sets a height by which cells are at most as high as wide, but high enough for the names of their rows.
 func (g *Grid) layOut(d *drawing, space float64) {
-	d.setKey(g.Scale, g.all(), grid, "")
+	d.setKey(g.Scale, slices.Concat(g.Values...), grid, "")
 	row := min(d.gridNames(space).cell, tallest)
 	if len(g.Rows) > 0 {
 		row = max(row, d.lineHeight(1))

@@ -361,8 +361,12 @@ func (d *doc) chart(c *Chart, section string, inner bool) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	for _, to := range c.links() {
-		d.links = append(d.links, link{fmt.Sprintf("section %q: chart %q", section, c.Name), to})
+	if c.Spans != nil {
+		for _, span := range c.Spans.all() {
+			if span.Link != "" {
+				d.links = append(d.links, link{fmt.Sprintf("section %q: chart %q", section, c.Name), span.Link})
+			}
+		}
 	}
 	title, tag := clean(c.Title), HTML("h3")
 	if inner {

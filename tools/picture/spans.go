@@ -49,11 +49,17 @@ const (
 	narrowest   = float64(1)
 )
 
-func (s *Spans) all() (values []float64) {
+// all returns the spans of all rows.
+func (s *Spans) all() (spans []Span) {
 	for _, row := range s.Rows {
-		for _, span := range row.Spans {
-			values = append(values, span.Value)
-		}
+		spans = append(spans, row.Spans...)
+	}
+	return spans
+}
+
+func (s *Spans) values() (values []float64) {
+	for _, span := range s.all() {
+		values = append(values, span.Value)
 	}
 	return values
 }
@@ -74,7 +80,7 @@ func (s *Spans) check() error {
 			return fmt.Errorf("tick %d at %v, want 0 to 1, rising", i, t.At)
 		}
 	}
-	values := s.all()
+	values := s.values()
 	switch {
 	case len(values) == 0:
 		return errors.New("the rows have no spans")
@@ -83,27 +89,6 @@ func (s *Spans) check() error {
 	}
 	_, err := newRamp(s.Scale, values)
 	return err
-}
-
-// links returns the links of all spans of a chart.
-func (c *Chart) links() (all []string) {
-	if c.Spans == nil {
-		return nil
-	}
-	for _, row := range c.Spans.Rows {
-		for _, s := range row.Spans {
-			if s.Link != "" {
-				all = append(all, s.Link)
-			}
-		}
-	}
-	return all
-}
-
-// marked reports whether there is a span with an outline.
-func (s *Spans) marked() bool {
-	return slices.ContainsFunc(s.Rows,
-		func(r SpanRow) bool { return slices.ContainsFunc(r.Spans, func(s Span) bool { return s.Marked }) })
 }
 
 func (d *drawing) spanRowHeight() float64 {
@@ -119,10 +104,10 @@ func (d *drawing) spanRowHeight() float64 {
 
 func (s *Spans) layOut(d *drawing, space float64) {
 	marked := ""
-	if s.marked() {
+	if slices.ContainsFunc(s.all(), func(span Span) bool { return span.Marked }) {
 		marked = nonEmpty(s.Marked, "marked")
 	}
-	d.setKey(s.Scale, s.all(), amber, marked)
+	d.setKey(s.Scale, s.values(), amber, marked)
 	if d.size == full {
 		d.key.name = clean(d.Y)
 	}

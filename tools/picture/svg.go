@@ -220,12 +220,3 @@ func (c *svgCanvas) endZoom() {
 	c.flush()
 	c.doc.WriteString("</svg>\n")
 }
-
-// number formats a coordinate with at most the given number of decimals.
-func number(v float64, decimals int) string {
-	s := shortest(v, decimals)
-	if s == "-0" {
-		return "0"
-	}
-	return s
-}

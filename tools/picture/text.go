@@ -166,14 +166,17 @@ func Bytes(n float64) string {
 
 // digits formats a value other than 0 with three digits, without zeros at the end of a fraction.
 func digits(v float64) string {
-	return shortest(v, max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0))
+	return number(v, max(2-int(math.Floor(math.Log10(math.Abs(v)))), 0))
 }
 
-// shortest formats a value with the given number of decimals, without zeros at the end of a fraction.
-func shortest(v float64, decimals int) string {
+// number formats a value with at most the given number of decimals, and zero without a sign.
+func number(v float64, decimals int) string {
 	s := strconv.FormatFloat(v, 'f', decimals, 64)
 	if strings.Contains(s, ".") {
 		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	if s == "-0" {
+		return "0"
 	}
 	return s
 }
