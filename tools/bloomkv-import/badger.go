@@ -70,19 +70,16 @@ func checkManifest(path string, o badger.Options) (err error) {
 	if end != info.Size() {
 		return errBadgerUnclosed
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return withoutPath(err)
+	other, err := find(path, func(name string) bool {
+		number, isTable := strings.CutSuffix(name, ".sst")
+		id, err := strconv.ParseUint(number, 10, 64)
+		_, known := manifest.Tables[id]
+		return isTable && err == nil && !known
+	})
+	if other != "" {
+		err = errBadgerUnclosed
 	}
-	for _, e := range entries {
-		number, isTable := strings.CutSuffix(e.Name(), ".sst")
-		if id, err := strconv.ParseUint(number, 10, 64); isTable && err == nil {
-			if _, ok := manifest.Tables[id]; !ok {
-				return errBadgerUnclosed
-			}
-		}
-	}
-	return nil
+	return err
 }
 
 // A badgerLog keeps the first error that Badger logs. It logs, and does not return, that a table is ignored or that a
@@ -143,6 +140,9 @@ func (s *badgerSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
 				return
 			}
 		}
+		if err := s.log.err(); err != nil {
+			yield(bloomkv.KV{}, err)
+		}
 	}
 }
 
@@ -164,5 +164,4 @@ func (l *losses) count(item *badger.Item) bool {
 	return true
 }
 
-func (s *badgerSource) check() error { return s.log.err() }
 func (s *badgerSource) close() error { return s.db.Close() }

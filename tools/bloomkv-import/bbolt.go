@@ -99,6 +99,4 @@ func (s *bboltSource) structure() error {
 	return err
 }
 
-func (s *bboltSource) check() error { return nil } // openBbolt has
-
 func (s *bboltSource) close() error { return errors.Join(s.tx.Rollback(), s.db.Close()) }

@@ -30,7 +30,7 @@ var errBroken = errors.New("broken")
 // A fakeSource has numbered pairs. At pair 1000 it calls halfway.
 type fakeSource struct {
 	halfway          func() error
-	broken, unclosed error // of check and close
+	broken, unclosed error // after the last pair, and of close
 }
 
 func (f fakeSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
@@ -44,10 +44,12 @@ func (f fakeSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
 				return
 			}
 		}
+		if f.broken != nil {
+			yield(bloomkv.KV{}, f.broken)
+		}
 	}
 }
 
-func (f fakeSource) check() error { return f.broken }
 func (f fakeSource) close() error { return f.unclosed }
 
 // fakes are stores with one source each. The process that reads knows them by their names.
@@ -57,7 +59,7 @@ var fakes = []store{
 	fake("a panic", fakeSource{halfway: func() error { panic("oh") }}),
 	fake("a panic elsewhere", fakeSource{halfway: func() error { go panic("oh"); select {} }}),
 	fake("an exit", fakeSource{halfway: func() error { os.Exit(0); return nil }}),
-	fake("a check that fails", fakeSource{broken: errBroken}),
+	fake("an error at the end", fakeSource{broken: errBroken}),
 	fake("a close that fails", fakeSource{unclosed: errBroken}),
 	fake("a wait", fakeSource{halfway: func() error { time.Sleep(time.Hour); return nil }}),
 }
@@ -73,7 +75,7 @@ func TestACopyThatFailsLeavesNothing(t *testing.T) {
 		{"a panic", gaveUp + "panic: oh"},
 		{"a panic elsewhere", gaveUp + "panic: oh"},
 		{"an exit", gaveUp + "unexpected EOF"},
-		{"a check that fails", "path: broken"},
+		{"an error at the end", "path: broken"},
 		{"a close that fails", "path: broken"},
 		{"a wait", context.Canceled.Error()},
 	} {
@@ -166,7 +168,6 @@ func (s sourceOf) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
 	}
 }
 
-func (sourceOf) check() error { return nil }
 func (sourceOf) close() error { return nil }
 
 func TestKeysOutOfOrderAreDamageOfTheSource(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"iter"
+	"strings"
 	"syscall"
 
 	"github.com/syndtr/goleveldb/leveldb"
@@ -18,7 +19,8 @@ func openGoleveldb(path string) (source, error) {
 		return nil, err
 	}
 	// RocksDB and Pebble have this file, LevelDB has not. goleveldb could take their manifests for its own.
-	if other, err := matches(path, "OPTIONS-*"); err != nil || other {
+	other, err := find(path, func(name string) bool { return strings.HasPrefix(name, "OPTIONS-") })
+	if err != nil || other != "" {
 		return nil, errors.Join(err, errors.New("a store of RocksDB or Pebble, not of goleveldb or LevelDB"))
 	}
 	db, err := leveldb.OpenFile(path, &opt.Options{ReadOnly: true, ErrorIfMissing: true, Strict: opt.StrictAll})
@@ -46,5 +48,4 @@ func (s *goleveldbSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
 	}
 }
 
-func (s *goleveldbSource) check() error { return nil } // every block is verified when it is read
 func (s *goleveldbSource) close() error { return s.db.Close() }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"os"
 	"strings"
 	"syscall"
 
@@ -53,17 +52,12 @@ func (s *pebbleSource) checkTables(path string) error {
 			known[t.BackingSSTNum.String()+".sst"] = true
 		}
 	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return withoutPath(err)
+	other, err := find(path, func(name string) bool { return strings.HasSuffix(name, ".sst") && !known[name] })
+	if other != "" {
+		err = fmt.Errorf("%s is not in the manifest: the store was not closed, or its manifest is damaged; after "+
+			"a backup, open and close it once with its own program", other)
 	}
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".sst") && !known[e.Name()] {
-			return fmt.Errorf("%s is not in the manifest: the store was not closed, or its manifest is damaged; after "+
-				"a backup, open and close it once with its own program", e.Name())
-		}
-	}
-	return nil
+	return err
 }
 
 // silent is a logger that discards everything. A fatal message, after which Pebble expects the process to end, panics.
@@ -107,5 +101,4 @@ func (s *pebbleSource) noRangeKeys() error {
 	return errors.Join(err, it.Close())
 }
 
-func (s *pebbleSource) check() error { return nil } // every block is verified when it is read
 func (s *pebbleSource) close() error { return s.db.Close() }

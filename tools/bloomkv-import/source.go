@@ -30,8 +30,6 @@ type source interface {
 	// pairs returns every pair that the store has now, in ascending order of keys. An error is the last element. Slices
 	// are valid until the next pair. What is not copied is counted in lost.
 	pairs(lost *losses) iter.Seq2[bloomkv.KV, error]
-	// check returns an error if the store is damaged in a way that pairs does not notice. It is called after pairs.
-	check() error
 	close() error
 }
 
@@ -58,25 +56,26 @@ func isStore(path string, patterns ...string) error {
 		return withoutPath(err)
 	}
 	for _, pattern := range patterns {
-		if found, err := matches(path, pattern); err != nil || found {
+		found, err := find(path, func(name string) bool {
+			ok, _ := filepath.Match(pattern, name) // the patterns are well-formed
+			return ok
+		})
+		if err != nil || found != "" {
 			return err
 		}
 	}
 	return fmt.Errorf("no such store here: there is no file %s", patterns[0])
 }
 
-// matches reports whether a directory has a file whose name matches a pattern.
-func matches(dir, pattern string) (bool, error) {
+// find returns the first name of a file in a directory for which is returns true, or "".
+func find(dir string, is func(name string) bool) (string, error) {
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return false, withoutPath(err)
-	}
 	for _, e := range entries {
-		if ok, err := filepath.Match(pattern, e.Name()); err != nil || ok {
-			return ok, err
+		if is(e.Name()) {
+			return e.Name(), nil
 		}
 	}
-	return false, nil
+	return "", withoutPath(err)
 }
 
 // withoutPath returns an error of package os without its operation and path.
