@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -117,7 +118,7 @@ func (a *app) readAgain(ctx context.Context, dir string, size uint64) (f figures
 	defer func() { err = errors.Join(err, db.Close()) }()
 	bar := a.Progress("reading again", int64(min(size, 1<<62)), true)
 	defer bar.End()
-	c := newCounter()
+	c := newCounter(io.Discard)
 	for kv, err := range db.Scan(bloomkv.IterOptions{}) {
 		if err == nil {
 			err = ctx.Err()
@@ -125,7 +126,7 @@ func (a *app) readAgain(ctx context.Context, dir string, size uint64) (f figures
 		if err != nil {
 			return f, err
 		}
-		c.add(kv)
+		_ = c.add(kv)
 		_, _ = bar.Write(kv.Key) // never fails
 		_, _ = bar.Write(kv.Value)
 	}
@@ -142,30 +143,32 @@ type figures struct {
 	SHA256 string `json:"sha256"`
 }
 
-// A counter makes the figures of a sequence.
+// A counter makes the figures of a sequence, and writes what it hashes to another writer too.
 type counter struct {
-	so     figures // without the hash
-	hash   hash.Hash
-	hashed *bufio.Writer // to hash, which never fails
+	so   figures // without the hash
+	hash hash.Hash
+	both *bufio.Writer // to hash, which never fails, and to the other writer
 }
 
-func newCounter() *counter {
+func newCounter(out io.Writer) *counter {
 	h := sha256.New()
-	return &counter{hash: h, hashed: bufio.NewWriterSize(h, 64<<10)}
+	return &counter{hash: h, both: bufio.NewWriterSize(io.MultiWriter(h, out), 64<<10)}
 }
 
-func (c *counter) add(kv bloomkv.KV) {
+func (c *counter) add(kv bloomkv.KV) (err error) {
 	c.so.Pairs++
 	c.so.KeyBytes += uint64(len(kv.Key))
 	c.so.ValueBytes += uint64(len(kv.Value))
 	for _, b := range [...][]byte{kv.Key, kv.Value} {
-		_, _ = c.hashed.Write(binary.AppendUvarint(c.hashed.AvailableBuffer(), uint64(len(b))))
-		_, _ = c.hashed.Write(b)
+		_, _ = c.both.Write(binary.AppendUvarint(c.both.AvailableBuffer(), uint64(len(b))))
+		_, err = c.both.Write(b) // also the error of a Write before
 	}
+	return err
 }
 
+// figures returns the figures of all pairs, which then have been written.
 func (c *counter) figures() figures {
-	_ = c.hashed.Flush()
+	_ = c.both.Flush() // after an error, what is written next to the other writer fails too
 	f := c.so
 	f.SHA256 = hex.EncodeToString(c.hash.Sum(nil))
 	return f

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -118,9 +117,9 @@ func TestTwoCopiesToOneNameLeaveOne(t *testing.T) {
 
 func TestFiguresDifferWhereSequencesDo(t *testing.T) {
 	of := func(words ...string) figures {
-		c := newCounter()
+		c := newCounter(io.Discard)
 		for i := 0; i < len(words); i += 2 {
-			c.add(bloomkv.KV{Key: []byte(words[i]), Value: []byte(words[i+1])})
+			_ = c.add(bloomkv.KV{Key: []byte(words[i]), Value: []byte(words[i+1])})
 		}
 		return c.figures()
 	}
@@ -184,7 +183,7 @@ func TestKeysOutOfOrderAreDamageOfTheSource(t *testing.T) {
 	} {
 		s := store{open: func(string) (source, error) { return c.keys, nil }}
 		got := ""
-		if err := s.serve("", bufio.NewWriter(io.Discard), &ending{}); err != nil {
+		if err := s.serve("", newCounter(io.Discard), &losses{}); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -21,14 +21,17 @@ import (
 // The source is read in a process of its own, which writes the pairs to its standard output: some of the libraries
 // panic in goroutines of their own, or end the process, when a file is damaged. The output:
 //
-//	+------------------+-----+--------------+-------+
-//	| 1 + len(key) uv  | key | len(value) uv | value |      of each pair, in order
-//	+------------------+-----+--------------+-------+
-//	+------+-------------+-------------+
-//	| 0 uv | len(end) uv | end as JSON |                    at the end, also after an error
-//	+------+-------------+-------------+
+//	+-------------+-----+---------------+-------+
+//	| len(key) uv | key | len(value) uv | value |      of each pair, in order: what figures.SHA256 is the hash of
+//	+-------------+-----+---------------+-------+
+//	+------------+-------------+-------------+
+//	| endMark uv | len(end) uv | end as JSON |         at the end, also after an error
+//	+------------+-------------+-------------+
 //
 // uv is a varint of package encoding/binary.
+
+// endMark is in place of the length of a key, and longer than any.
+const endMark = bloomkv.MaxKeySize + 1
 
 // readerArg is the first argument of the process that reads. The name of a store and a path follow.
 const readerArg = "--internal-reader"
@@ -49,29 +52,31 @@ func serve(name, path string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriterSize(out, 256<<10)
+	c := newCounter(out)
 	var e ending
-	if err := s.serve(path, w, &e); err != nil {
+	if err := s.serve(path, c, &e.Lost); err != nil {
 		e.Error = err.Error()
 		e.Error = e.Error[:min(len(e.Error), maxEnding/8)] // a byte takes up to six in JSON
 	}
+	e.Figures = c.figures()
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	_, _ = w.Write(append(binary.AppendUvarint([]byte{0}, uint64(len(b))), b...))
-	return w.Flush() // also the first error of a Write
+	head := binary.AppendUvarint(binary.AppendUvarint(nil, endMark), uint64(len(b)))
+	_, err = out.Write(append(head, b...))
+	return err
 }
 
-func (s store) serve(path string, w *bufio.Writer, e *ending) (err error) {
+// serve writes the pairs of a store to what c writes to.
+func (s store) serve(path string, c *counter, lost *losses) (err error) {
 	from, err := s.open(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
-	c := newCounter()
 	var last []byte
-	for kv, err := range from.pairs(&e.Lost) {
+	for kv, err := range from.pairs(lost) {
 		if err == nil {
 			err = checkSizes(kv)
 		}
@@ -80,14 +85,12 @@ func (s store) serve(path string, w *bufio.Writer, e *ending) (err error) {
 		}
 		if err == nil {
 			last = append(last[:0], kv.Key...)
-			c.add(kv)
-			err = writePair(w, kv)
+			err = c.add(kv)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	e.Figures = c.figures()
 	return nil
 }
 
@@ -102,15 +105,6 @@ func checkSizes(kv bloomkv.KV) error {
 	default:
 		return nil
 	}
-}
-
-func writePair(w *bufio.Writer, kv bloomkv.KV) error {
-	var head [2 * binary.MaxVarintLen64]byte
-	_, _ = w.Write(binary.AppendUvarint(head[:0], uint64(len(kv.Key))+1))
-	_, _ = w.Write(kv.Key)
-	_, _ = w.Write(binary.AppendUvarint(head[:0], uint64(len(kv.Value))))
-	_, err := w.Write(kv.Value) // also the error of a Write before
-	return err
 }
 
 // A reader is the process that reads a source, seen from the one that stores the pairs.
@@ -145,14 +139,14 @@ func (r *reader) pairs(bar cli.Progress) iter.Seq2[bloomkv.KV, error] {
 		var kv bloomkv.KV
 		for {
 			n, err := binary.ReadUvarint(r.out)
-			if err == nil && n == 0 {
+			if err == nil && n == endMark {
 				if err := r.readEnd(); err != nil {
 					yield(bloomkv.KV{}, err)
 				}
 				return
 			}
 			if err == nil {
-				kv.Key, err = r.read(kv.Key, n-1, bloomkv.MaxKeySize)
+				kv.Key, err = r.read(kv.Key, n, bloomkv.MaxKeySize)
 			}
 			if err == nil {
 				if n, err = binary.ReadUvarint(r.out); err == nil {
