@@ -91,20 +91,23 @@ func (p Params) Header(keys uint64) Header {
 
 // putUnits puts units one after the other.
 func (h *Header) putUnits(p Params) {
-	keys := h.Keys
-	for i, unit := range p.units[:p.n] {
-		u := UnitHeader{Blocks: unit.blocks(keys), Offset: h.BlockSize(), Rate: p.rates[i]}
-		shape, blocks := ribbonShape{}, u.Blocks
-		if i == 0 && p.ribbon && keys <= maxRibbonKeys {
-			shape, blocks = planRibbon(keys, p.rates[0]*ribbonMargin, usualOverhead)
-		}
-		if blocks < u.Blocks {
-			u.Columns, u.Overhead, u.Blocks = int(shape.columns), usualOverhead, blocks //nolint:gosec // ≤ maxColumns
-		} else {
-			u.Probes = bestProbes(keys, u.Blocks, unit)
+	for i := range p.n {
+		u := p.bloom(i, h.Keys)
+		if i == 0 && p.ribbon && h.Keys <= maxRibbonKeys {
+			if s, blocks := planRibbon(h.Keys, u.Rate*ribbonMargin, usualOverhead); blocks < u.Blocks {
+				u = UnitHeader{Blocks: blocks, Rate: u.Rate}
+				u.Columns, u.Overhead = int(s.columns), usualOverhead //nolint:gosec // ≤ maxColumns
+			}
 		}
 		h.Units = append(h.Units, u)
 	}
+	h.place()
+}
+
+// bloom describes unit i as a Bloom unit.
+func (p Params) bloom(i int, keys uint64) UnitHeader {
+	blocks := p.units[i].blocks(keys)
+	return UnitHeader{Blocks: blocks, Probes: bestProbes(keys, blocks, p.units[i]), Rate: p.rates[i]}
 }
 
 // AppendBlock appends the filter block of all added hashes to dst and returns the extended slice. For Params without
@@ -120,15 +123,10 @@ func (h *Header) putUnits(p Params) {
 func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 	start, seed := len(dst), b.Seed
 	for try := 1; ; try++ {
-		dst = append(dst[:start], make([]byte, HeaderSize)...)
-		h := Header{Keys: uint64(b.n), Seed: seed} //nolint:gosec // a length
+		h := p.Header(uint64(b.n)) //nolint:gosec // a length
+		h.Seed = seed
 		var crowded bool
-		if each, parts := p.inParts(h.Keys); parts > 0 {
-			h.putInParts(p, each, parts)
-			dst, crowded = b.appendParts(dst, &h, each)
-		} else {
-			dst, crowded = b.appendUnits(dst, &h, p)
-		}
+		dst, crowded = b.appendUnits(append(dst[:start], make([]byte, HeaderSize)...), &h, p)
 		if !crowded || try == maxSeeds {
 			return h.finish(dst, start)
 		}
@@ -140,10 +138,10 @@ func (b *Builder) AppendBlock(dst []byte, p Params) []byte {
 // writes the header.
 func (h *Header) finish(dst []byte, start int) []byte {
 	units := dst[start+HeaderSize:]
-	if len(units) > pageBytes {
+	if h.paged = len(units) > pageBytes; h.paged {
 		dst = appendSums(dst, units)
 		dst = append(dst, make([]byte, -len(dst[start:])&(blockBytes-1))...)
-		h.paged, h.sums = true, checksum(dst[start+HeaderSize+len(units):])
+		h.sums = checksum(dst[start+HeaderSize+len(units):])
 	}
 	h.put(dst[start:])
 	return dst
@@ -153,37 +151,44 @@ func (h *Header) finish(dst []byte, start int) []byte {
 // the next.
 const maxSeeds = 3
 
-// appendUnits appends the units of a filter and describes them in h. It reports whether one misses its promised rate;
-// then h has its real rate.
+// appendUnits appends the units that h plans to a header, and sets their checksums. It reports whether one misses its
+// promised rate; then h has the real one.
 func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, crowded bool) {
-	start, blooms := len(dst)-HeaderSize, 0
-	for i := range p.n {
-		offset := len(dst)
-		var u UnitHeader
-		built := false
-		if i == 0 && p.ribbon {
-			dst, u, built = b.appendRibbon(dst, h.Seed, p)
+	start := len(dst)
+	if p.ribbon {
+		dst = b.appendRibbon(dst, h, p)
+	}
+	all := int(h.UnitsSize()) //nolint:gosec // about as large as hashes in memory
+	dst, _ = grow(dst, (all-(len(dst)-start))/blockBytes)
+	for i := range h.Units {
+		u := &h.Units[i]
+		parts, at := h.Parts(), dst[start:][u.Offset-HeaderSize:]
+		bits := at
+		if parts > 0 {
+			b.whole, bits = grow(b.whole[:0], int(u.Blocks)) //nolint:gosec // less than all
 		}
-		if !built {
-			dst, u = b.appendBloom(dst, h, blooms, p.units[i])
-			blooms++
+		bits = bits[:u.Bytes()]
+		if u.Columns == 0 {
+			b.fill(bits, h, i)
 		}
-		u.Offset = uint64(offset - start) //nolint:gosec // offset > start
-		crowded = u.describe(dst[offset:], p.rates[i], h.Keys) || crowded
-		h.Units = append(h.Units, u)
+		crowded = u.describe(bits, h.Keys) || crowded
+		for part := range parts {
+			n := u.Bytes() / parts
+			copy(at[part*h.partBlocks()*blockBytes:][:n], bits[part*n:])
+		}
 	}
 	return dst, crowded
 }
 
-// describe sets the rate and the checksum of a unit with the given bytes. It reports whether the unit misses the
-// promised rate; then Rate is the real one.
-func (u *UnitHeader) describe(payload []byte, promised float64, keys uint64) (crowded bool) {
-	u.Rate, u.CRC = promised, checksum(payload)
+// describe sets the checksum of a unit with the given bytes. It reports whether the unit misses its promised rate; then
+// Rate becomes the real one.
+func (u *UnitHeader) describe(bits []byte, keys uint64) (crowded bool) {
+	u.CRC = checksum(bits)
 	if u.Probes == 0 {
 		return false
 	}
-	rate := bitsRate(payload, u.Probes)
-	if plausible(rate, promised, keys, u) {
+	rate := bitsRate(bits, u.Probes)
+	if plausible(rate, u.Rate, keys, u) {
 		return false
 	}
 	u.Rate = min(rate, 1)
@@ -261,11 +266,11 @@ const unevenParts = 0.02
 // bits than in p, and so other rates, of which each gets the same power: together they promise what p does.
 func (h *Header) putInParts(p Params, each [MaxUnits]uint64, parts uint64) {
 	h.parts = parts
-	offset, all := uint64(HeaderSize), 1.0
+	all := 1.0
 	for i, n := range each[:p.n] {
-		u := UnitHeader{Blocks: n * parts, Offset: offset, Probes: bestProbes(h.Keys, n*parts, p.units[i])}
+		u := UnitHeader{Blocks: n * parts, Probes: bestProbes(h.Keys, n*parts, p.units[i])}
 		u.Rate = quickRate(h.Keys, u.Blocks, u.Probes)
-		offset, all = offset+n*blockBytes, all*u.Rate
+		all *= u.Rate
 		h.Units = append(h.Units, u)
 	}
 	for i := range h.Units {
@@ -275,27 +280,7 @@ func (h *Header) putInParts(p Params, each [MaxUnits]uint64, parts uint64) {
 			u.Rate = p.Rate() / h.Rate(i)
 		}
 	}
-}
-
-// appendParts appends the units of h, side by side with the given number of blocks of each in a part, and sets their
-// checksums, and the rates of those that miss theirs.
-func (b *Builder) appendParts(dst []byte, h *Header, each [MaxUnits]uint64) (longer []byte, crowded bool) {
-	base := len(dst) - HeaderSize
-	size := h.partBlocks() * blockBytes
-	dst, _ = grow(dst, int(h.partBlocks()*h.parts)) //nolint:gosec // about as large as hashes in memory
-	for i := range h.Units {
-		u := &h.Units[i]
-		b.whole, _ = grow(b.whole[:0], int(u.Blocks)) //nolint:gosec // likewise
-		for _, hashes := range b.chunks {
-			h.fill(b.whole, hashes, i, u)
-		}
-		crowded = u.describe(b.whole, u.Rate, h.Keys) || crowded
-		n := each[i] * blockBytes
-		for part := range h.parts {
-			copy(dst[uint64(base)+u.Offset+part*size:][:n], b.whole[part*n:]) //nolint:gosec // a length
-		}
-	}
-	return dst, crowded
+	h.place()
 }
 
 // plausible reports whether a Bloom unit whose bits have the given rate keeps its promise, as far as chance allows. Few
@@ -306,17 +291,6 @@ func plausible(rate, promised float64, keys uint64, u *UnitHeader) bool {
 		return true
 	}
 	return rate <= slack*promised+deviations*math.Sqrt(rateVar(keys, u.Blocks, u.Probes))
-}
-
-// appendBloom appends the bits of the nth Bloom unit of a filter.
-func (b *Builder) appendBloom(dst []byte, h *Header, nth int, unit Unit) ([]byte, UnitHeader) {
-	blocks := unit.blocks(h.Keys)
-	u := UnitHeader{Probes: bestProbes(h.Keys, blocks, unit), Blocks: blocks}
-	dst, payload := grow(dst, int(blocks)) //nolint:gosec // about as large as hashes in memory
-	for _, hashes := range b.chunks {
-		h.fill(payload, hashes, nth, &u)
-	}
-	return dst, u
 }
 
 // bestProbes returns the number of probes of a unit with the given keys and blocks. It is that of u, except for few
@@ -336,27 +310,27 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 	return probes
 }
 
-// appendRibbon appends the bits of the first unit as a Ribbon, if that is smaller than a Bloom unit and can be built
-// at a bounded cost. It measures the result: a unit that misses its rate by little gets a few more blocks; one that
-// misses it by much, because keys crowd, or that has all the columns there are, gets more slots.
-func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, u UnitHeader, ok bool) {
+// appendRibbon appends the bits of the first unit, if h plans a Ribbon. It measures the result: a unit that misses its
+// rate by little gets a few more blocks; one that misses it by much, because keys crowd, or that has all the columns
+// there are, gets more slots. If that would be larger than a Bloom unit, or cannot be built at a bounded cost,
+// appendRibbon appends nothing, and h plans the Bloom unit.
+func (b *Builder) appendRibbon(dst []byte, h *Header, p Params) []byte {
 	b.ribbon.scratch = b.Scratch
 	defer b.ribbon.end()
-	start, rate := len(dst), p.rates[0]
-	bloom := p.units[0].blocks(uint64(b.n)) //nolint:gosec // a length
-	target, overhead := rate*ribbonMargin, usualOverhead
-	steps := maxStepsPerKey * b.n
-	solved := 0
-	for overhead <= maxOverhead && uint64(b.n) <= maxRibbonKeys { //nolint:gosec // a length
-		shape, blocks := planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
-		if blocks >= bloom {
+	defer h.place()
+	u, bloom, start := &h.Units[0], p.bloom(0, h.Keys), len(dst)
+	rate, overhead := u.Rate, u.Overhead
+	target, steps, solved := rate*ribbonMargin, maxStepsPerKey*b.n, 0
+	for u.Columns > 0 && overhead <= maxOverhead {
+		shape, blocks := planRibbon(h.Keys, target, overhead)
+		if blocks >= bloom.Blocks {
 			break
 		}
 		r := ribbon{ribbonShape: shape}
 		dst, r.bits = grow(dst[:start], int(blocks)) //nolint:gosec // fewer than those of a Bloom unit
 		if solved != overhead {
 			// More blocks alone change no equation.
-			if steps = b.ribbon.eliminate(&r, b.chunks, seed, steps); steps < 0 {
+			if steps = b.ribbon.eliminate(&r, b.chunks, h.Seed, steps); steps < 0 {
 				break
 			}
 			solved = overhead
@@ -364,19 +338,20 @@ func (b *Builder) appendRibbon(dst []byte, seed Seed, p Params) (longer []byte, 
 		b.ribbon.substitute(&r)
 		measured := r.sampledRate()
 		if measured <= rate {
-			columns := int(shape.columns) //nolint:gosec // ≤ maxColumns
-			return dst, UnitHeader{Columns: columns, Overhead: overhead, Blocks: blocks}, true
+			u.Columns, u.Overhead, u.Blocks = int(shape.columns), overhead, blocks //nolint:gosec // ≤ maxColumns
+			return dst
 		}
 		if measured < 1.05*rate && target > 0.9*rate && !shape.widest() {
 			for next := shape; next == shape; {
 				target *= ribbonMargin * rate / measured
-				next, _ = planRibbon(uint64(b.n), target, overhead) //nolint:gosec // a length
+				next, _ = planRibbon(h.Keys, target, overhead)
 			}
 		} else {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
 		}
 	}
-	return dst[:start], UnitHeader{}, false
+	*u = bloom
+	return dst[:start]
 }
 
 // maxRebuildSlots bounds the memory of Rebuild: 16 bytes a slot of a Ribbon unit.
@@ -389,7 +364,7 @@ const maxRebuildSlots = 1 << 27
 func (b *Builder) Rebuild(h Header) ([][]byte, error) {
 	b.ribbon.scratch = b.Scratch
 	defer b.ribbon.end()
-	units, blooms := make([][]byte, len(h.Units)), 0
+	units := make([][]byte, len(h.Units))
 	for i := range h.Units {
 		u := &h.Units[i]
 		shape, ribboned, ok := h.shape(i)
@@ -402,12 +377,9 @@ func (b *Builder) Rebuild(h Header) ([][]byte, error) {
 			r := ribbon{shape, units[i]}
 			b.ribbon.eliminate(&r, b.chunks, h.Seed, math.MaxInt)
 			b.ribbon.substitute(&r)
-			continue
+		} else {
+			b.fill(units[i], &h, i)
 		}
-		for _, hashes := range b.chunks {
-			h.fill(units[i], hashes, blooms, u)
-		}
-		blooms++
 	}
 	return units, nil
 }
@@ -420,28 +392,31 @@ func grow(dst []byte, blocks int) (longer, added []byte) {
 	return dst, dst[start:]
 }
 
-// fill sets the bits of hashes in the payload of the nth Bloom unit, which u describes.
-func (h *Header) fill(payload []byte, hashes []Hash, nth int, u *UnitHeader) {
+// fill sets the bits of the added hashes in unit i of h, a Bloom unit.
+func (b *Builder) fill(payload []byte, h *Header, i int) {
 	// Copies, since for all the compiler knows payload is the header.
-	seed, probes, parts, unit := h.Seed, u.Probes, h.Parts(), h.bloom(nth, u, 0)
-	for _, hash := range hashes {
-		hash = seed.Mix(hash)
-		part := uint64(0)
-		if nth > 0 {
-			part = hash.Block(parts)
-			for range nth {
-				hash = hash.Next()
+	nth := h.blooms(i)
+	seed, probes, parts, unit := h.Seed, h.Units[i].Probes, h.Parts(), h.bloom(nth, &h.Units[i], 0)
+	for _, hashes := range b.chunks {
+		for _, hash := range hashes {
+			hash = seed.Mix(hash)
+			part := uint64(0)
+			if nth > 0 {
+				part = hash.Block(parts)
+				for range nth {
+					hash = hash.Next()
+				}
 			}
-		}
-		line := (*[blockBytes]byte)(payload[unit.at(hash, part):])
-		x, y := hash.Fields()
-		for range min(probes, wordFields) {
-			line[x>>3&(blockBytes-1)] |= 1 << (x & 7)
-			x >>= fieldBits
-		}
-		for range probes - wordFields {
-			line[y>>3&(blockBytes-1)] |= 1 << (y & 7)
-			y >>= fieldBits
+			line := (*[blockBytes]byte)(payload[unit.at(hash, part):])
+			x, y := hash.Fields()
+			for range min(probes, wordFields) {
+				line[x>>3&(blockBytes-1)] |= 1 << (x & 7)
+				x >>= fieldBits
+			}
+			for range probes - wordFields {
+				line[y>>3&(blockBytes-1)] |= 1 << (y & 7)
+				y >>= fieldBits
+			}
 		}
 	}
 }

@@ -163,6 +163,16 @@ func (h Header) Parts() uint64 {
 	return 0
 }
 
+// place sets the offsets of the units, which are those of their first parts if they stand side by side.
+func (h *Header) place() {
+	offset := uint64(HeaderSize)
+	for i := range h.Units {
+		u := &h.Units[i]
+		u.Offset = offset
+		offset += u.Bytes() / max(h.Parts(), 1)
+	}
+}
+
 // partBlocks returns the number of blocks in a part of all units side by side.
 func (h *Header) partBlocks() (n uint64) {
 	for i := range h.Units {
@@ -283,12 +293,12 @@ func ParseHeader(b []byte) (Header, error) {
 		if err != nil {
 			return Header{}, fmt.Errorf("unit %d: %w", i, err)
 		}
-		u.Offset = h.BlockSize()
 		h.Units = append(h.Units, u)
 	}
 	if err := h.parsePages(b); err != nil {
 		return Header{}, err
 	}
+	h.place()
 	return h, nil
 }
 
@@ -323,10 +333,6 @@ func (h *Header) parsePages(b []byte) error {
 		u := &h.Units[i]
 		if u.Blocks%h.parts != 0 {
 			return damaged("unit %d: %d blocks in %d parts", i, u.Blocks, h.parts)
-		}
-		if i > 0 {
-			before := &h.Units[i-1]
-			u.Offset = before.Offset + before.Blocks/h.parts*blockBytes
 		}
 	}
 	return nil

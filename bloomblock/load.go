@@ -45,13 +45,11 @@ func (h Header) Filter(units [][]byte) (Filter, error) {
 // load returns a filter of the units for which has reports true, and verifies them.
 func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
 	f := Filter{keys: h.Keys, seed: h.Seed, parts: h.Parts(), figures: new(figures)}
-	blooms := 0
 	for i := range h.Units[:min(len(h.Units), MaxUnits)] {
-		u := &h.Units[i]
+		u, nth := &h.Units[i], h.blooms(i)
 		if !has(i) {
 			if u.Columns == 0 {
-				f.units[blooms] = absentUnit
-				blooms++
+				f.units[nth] = absentUnit
 			}
 			continue
 		}
@@ -73,10 +71,9 @@ func (h *Header) load(units [][]byte, has func(i int) bool) (Filter, error) {
 		case ribboned:
 			f.ribbon = &ribbon{shape, b}
 		default:
-			f.units[blooms] = h.bloom(blooms, u, 0)
-			f.units[blooms].bits = b
-			blooms++
-			f.n = blooms
+			f.units[nth] = h.bloom(nth, u, 0)
+			f.units[nth].bits = b
+			f.n = nth + 1
 		}
 	}
 	return f, nil
@@ -111,7 +108,6 @@ func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok boo
 		return Filter{}, false
 	}
 	smaller = Filter{keys: f.keys, seed: f.seed, parts: f.parts, figures: new(figures)}
-	blooms := 0
 	for i, kept := range form.kept {
 		if i >= len(h.Units) {
 			if kept != keptNone {
@@ -119,7 +115,7 @@ func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok boo
 			}
 			continue
 		}
-		u := &h.Units[i]
+		u, nth := &h.Units[i], h.blooms(i)
 		switch {
 		case u.Columns > 0 && kept == keptNone:
 			continue
@@ -127,10 +123,9 @@ func (f *Filter) Reduce(h Header, form Form, dst []byte) (smaller Filter, ok boo
 			smaller.ribbon, dst = f.ribbon.reduced(h.Keys, u, kept, dst)
 			ok = smaller.ribbon != nil && i == 0
 		default:
-			smaller.units[blooms], dst, ok = f.units[blooms].reduced(h.bloom(blooms, u, 0), kept, dst)
-			blooms++
+			smaller.units[nth], dst, ok = f.units[nth].reduced(h.bloom(nth, u, 0), kept, dst)
 			if kept != keptNone {
-				smaller.n = blooms
+				smaller.n = nth + 1
 			}
 		}
 		if !ok {
