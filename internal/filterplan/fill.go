@@ -140,12 +140,7 @@ func (demands Demands) All() []int {
 }
 
 // Most returns the bytes of the largest forms.
-func (demands Demands) Most() (sum int64) {
-	for _, d := range demands {
-		sum += d.Forms[len(d.Forms)-1].Bytes
-	}
-	return sum
-}
+func (demands Demands) Most() int64 { return demands.Bytes(demands.All()) }
 
 // Limit removes the forms that the filters cannot have in a bounded memory, in bytes.
 func (demands Demands) Limit(memory int64) {
