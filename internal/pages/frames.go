@@ -219,8 +219,7 @@ func (a *Frames) put(s *slab, offset int) {
 	if (len(s.free)+len(s.gone))*s.size == a.slab {
 		a.resident -= int64(len(s.free) * s.size)
 		a.remove(s)
-		a.memory.Put(s.b, false)
-		a.memory.Trim(0)
+		a.memory.Free(s.b)
 	}
 	a.forget(a.resident - a.limit)
 }

@@ -20,6 +20,7 @@ type Pieces struct {
 
 // A pieceSlab is memory for pieces.
 type pieceSlab struct {
+	owner  *Pieces // keeps the memory
 	b      []byte
 	free   []span // ascending, with lent bytes between them
 	sparse bool   // its free pages are given back to the system
@@ -30,8 +31,8 @@ type span struct{ from, to int }
 
 // A Piece is memory that Pieces have lent. The zero value has no bytes.
 type Piece struct {
-	b     []byte
-	owner *Pieces // nil: in the heap
+	b    []byte
+	slab *pieceSlab // nil: in the heap
 }
 
 // pieceAlign is the alignment of pieces: a line of the processor's cache.
@@ -58,17 +59,17 @@ func (p *Pieces) Get(n int) Piece {
 	for _, v := range slices.Backward(p.slabs) {
 		if b := v.take(size); b != nil {
 			p.lent += int64(size)
-			return Piece{b[:n:n], p}
+			return Piece{b[:n:n], v}
 		}
 	}
 	b, _ := p.memory.take(inPages(max(size, firstSlab, int(min(p.lent, slabBytes)))))
 	if b == nil {
 		return Piece{b: make([]byte, size)[:n:n]}
 	}
-	s := &pieceSlab{b: b, free: []span{{0, len(b)}}}
+	s := &pieceSlab{owner: p, b: b, free: []span{{0, len(b)}}}
 	p.slabs = append(p.slabs, s)
 	p.lent += int64(size)
-	return Piece{s.take(size)[:n:n], p}
+	return Piece{s.take(size)[:n:n], s}
 }
 
 // take returns size bytes of the slab, or nil. The owner's mu is held.
@@ -93,41 +94,35 @@ func (p Piece) Bytes() []byte { return p.b }
 // FreeWith gives the piece back once the collector finds that nothing refers to the object at p any more. Whoever uses
 // the memory must keep that object alive meanwhile: see [runtime.KeepAlive].
 func FreeWith[T any](p *T, piece Piece) {
-	if piece.owner != nil {
+	if piece.slab != nil {
 		runtime.AddCleanup(p, Piece.Free, piece)
 	}
 }
 
 // Free gives the piece back. Nobody may use it any more.
 func (p Piece) Free() {
-	if p.owner == nil {
+	if p.slab == nil {
 		return
 	}
 	if strict.Load() {
 		clear(p.b) // a filter of zeros denies all keys
 	}
-	p.owner.put(p.b)
+	p.slab.owner.put(p.slab, p.b)
 }
 
-// put takes back a piece.
-func (p *Pieces) put(b []byte) {
+// put takes back a piece of s.
+func (p *Pieces) put(s *pieceSlab, b []byte) {
 	size := (len(b) + pieceAlign - 1) &^ (pieceAlign - 1)
-	at := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	from := int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(s.b))))
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lent -= int64(size)
-	i := slices.IndexFunc(p.slabs, func(s *pieceSlab) bool {
-		first := uintptr(unsafe.Pointer(unsafe.SliceData(s.b)))
-		return first <= at && at < first+uintptr(len(s.b))
-	})
-	s := p.slabs[i]
-	from := int(at - uintptr(unsafe.Pointer(unsafe.SliceData(s.b))))
 	g := s.give(span{from, from + size})
 	switch {
 	case g == span{0, len(s.b)}:
+		i := slices.Index(p.slabs, s)
 		p.slabs = slices.Delete(p.slabs, i, i+1)
-		p.memory.Put(s.b, false)
-		p.memory.Trim(0)
+		p.memory.Free(s.b)
 	case s.sparse:
 		s.forget(g)
 	case p.idle() > max(p.lent/8, slabBytes):
