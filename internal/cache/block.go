@@ -25,12 +25,12 @@ type Block struct {
 	buf    pages.Buffer
 	slot   *Slot  // guarded by the shard's mu; nil when not published
 	owner  *Cache // guarded by the shard's mu; nil when not published
-	pos    int32  // guarded by the shard's mu; index in the ring, or number in the queue
+	pos    int32  // guarded by the shard's mu; number in its queue
 	recent atomic.Uint32
 	holds  atomic.Int32
 	class  uint8 // constant
 	shard  uint8 // constant after Alloc
-	trial  bool  // guarded by the shard's mu; in the queue, not in the ring
+	trial  bool  // guarded by the shard's mu; in the queue of blocks on trial, not in the main one
 
 	// Meta is data of the slot's owner, on a cache line that a hit reads anyway. It is set before Insert.
 	Meta uint64

@@ -157,7 +157,7 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 func (c *Cache) HasRoom(n int) bool { return int64(n) <= c.pool.largest.Load() && !c.pool.full.Load() }
 
 // Drop removes the blocks of a table that is closed or whose index is unloaded. Readers that still have the old slots
-// may insert into them later: nothing finds these blocks, and the clock evicts them in turn.
+// may insert into them later: nothing finds these blocks, and they are evicted in turn.
 func (c *Cache) Drop(slots []Slot) {
 	for i := range slots {
 		s := &slots[i]

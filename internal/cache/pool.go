@@ -80,7 +80,7 @@ func (p *Pool) SetCapacity(n int64) {
 		}
 		full := p.evict(h, h.limit)
 		if n == 0 && h.blocks == 0 { // the lists are empty
-			h.trial, h.ring, h.holes, h.hand, h.free = queue{}, nil, nil, 0, [classes][]*Block{}
+			h.trial, h.main, h.free = queue{}, queue{}, [classes][]*Block{}
 		}
 		h.mu.Unlock()
 		full.retire()
@@ -139,29 +139,20 @@ const trialShare = 20
 // batches after releasing it.
 func (p *Pool) evict(h *shard, limit int64) (full batches) {
 	for h.used > limit && h.blocks > 0 {
-		var b *Block
+		q := &h.main
 		if h.trial.bytes > h.limit/trialShare || h.trial.bytes == h.used {
-			b = h.trial.first()
-			if b.recent.Load() != 0 {
-				b.recent.Store(0)
-				h.trial.remove(b)
-				h.keep(b)
-				continue
-			}
+			q = &h.trial
+		}
+		b := q.first()
+		if b.recent.Load() != 0 {
+			b.recent.Store(0)
+			q.remove(b)
+			b.trial = false
+			h.main.push(b)
+			continue
+		}
+		if b.trial {
 			p.ghosts.Load().add(b.slot)
-		} else {
-			if h.hand >= len(h.ring) {
-				h.hand = 0
-			}
-			b = h.ring[h.hand]
-			h.hand++
-			if b == nil {
-				continue
-			}
-			if b.recent.Load() != 0 {
-				b.recent.Store(0)
-				continue
-			}
 		}
 		if !p.full.Load() {
 			p.full.Store(true)
@@ -179,12 +170,7 @@ func (p *Pool) unlink(h *shard, b *Block, full *batches) {
 	b.slot.CompareAndSwap(b, nil)
 	c := b.owner
 	b.slot, b.owner = nil, nil
-	if b.trial {
-		h.trial.remove(b)
-	} else {
-		h.ring[b.pos] = nil
-		h.holes = append(h.holes, b.pos)
-	}
+	h.queue(b).remove(b)
 	n := b.size()
 	h.used -= n
 	h.blocks--

@@ -402,7 +402,7 @@ func TestAPoolThatIsEmptyAgainUsesNothing(t *testing.T) {
 	slots := make([]Slot, 30)
 	g := d.Enter()
 	for i := range slots {
-		p.ghosts.Load().add(&slots[i]) // so it is in the ring
+		p.ghosts.Load().add(&slots[i]) // so it is in the main queue
 		read(c, slots, i, 4000)
 	}
 	if used := p.Stats().Used; used == 0 || used != p.used.Load() {
@@ -422,7 +422,7 @@ func TestAPoolThatIsEmptyAgainUsesNothing(t *testing.T) {
 		t.Errorf("a pool without a capacity: %+v, and it keeps %d batches", s, len(p.limbo.spares))
 	}
 	for i := range p.shards {
-		if h := &p.shards[i]; h.ring != nil || h.holes != nil {
+		if h := &p.shards[i]; h.trial.blocks != nil || h.main.blocks != nil {
 			t.Errorf("shard %d keeps its lists", i)
 		}
 	}

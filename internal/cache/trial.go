@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// A queue holds the blocks of a shard that are on trial, in the order of their insertion.
+// A queue holds blocks of a shard in the order of their insertion.
 type queue struct {
 	blocks []*Block // a removed one is nil
 	head   int      // of the oldest; blocks before it are nil
@@ -16,7 +16,7 @@ type queue struct {
 
 // push appends a block.
 func (q *queue) push(b *Block) {
-	b.pos, b.trial = q.base+int32(len(q.blocks)), true //nolint:gosec // wraps around, as remove expects
+	b.pos = q.base + int32(len(q.blocks)) //nolint:gosec // wraps around, as remove expects
 	q.blocks = append(q.blocks, b)
 	q.bytes += b.size()
 }
@@ -35,7 +35,7 @@ func (q *queue) remove(b *Block) {
 		n := copy(q.blocks, q.blocks[q.head:])
 		clear(q.blocks[n:])
 		q.blocks = q.blocks[:n]
-		q.base += int32(q.head) //nolint:gosec // below 2³¹, as the ring
+		q.base += int32(q.head) //nolint:gosec // below 2³¹: so many blocks would be 1 TiB at least
 		q.head = 0
 	}
 }

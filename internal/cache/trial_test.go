@@ -179,6 +179,6 @@ func TestABlockThatIsUsedOnTrialStays(t *testing.T) {
 		t.Errorf("the block used twice stays: %v, that used once: %v; want true and false",
 			slots[0].Load() != nil, slots[1].Load() != nil)
 	} else if slots[0].Load().recent.Load() != 0 {
-		t.Error("the use on trial counts in the ring as well")
+		t.Error("the use on trial counts in the main queue as well")
 	}
 }
