@@ -40,7 +40,8 @@ type Cache struct {
 	pending *batch // guarded by limbo.mu
 }
 
-// Stats are the figures of a pool, or of one cache in it. Hits are not counted: every hit would write a shared line.
+// Stats are the figures of a pool, which are bytes alone, or of one cache in it. Hits are not counted: every hit would
+// write a shared line.
 type Stats struct {
 	Capacity  int64  // bytes allowed, of the pool
 	Used      int64  // bytes of the blocks that can be found, with their headers
@@ -144,7 +145,6 @@ func (c *Cache) Insert(s *Slot, b *Block) *Block {
 	b.slot, b.owner = s, c
 	b.recent.Store(0)
 	h.link(b, !c.pool.ghosts.Load().remove(s))
-	h.inserts++
 	c.inserts.Add(1)
 	h.mu.Unlock()
 	step.At("cache: inserted")

@@ -79,7 +79,7 @@ func (p *Pool) SetCapacity(n int64) {
 			}
 		}
 		full := p.evict(h, h.limit)
-		if n == 0 && h.blocks == 0 { // the lists are empty
+		if n == 0 && h.used == 0 { // the lists are empty
 			h.trial, h.main, h.free = queue{}, queue{}, [classes][]*Block{}
 		}
 		h.mu.Unlock()
@@ -108,7 +108,7 @@ func (p *Pool) newBlock(class, n int, framed bool) *Block {
 	return b
 }
 
-// Stats returns the current figures of all caches together.
+// Stats returns the current bytes of all caches together.
 func (p *Pool) Stats() Stats {
 	var s Stats
 	for i := range p.shards {
@@ -117,9 +117,6 @@ func (p *Pool) Stats() Stats {
 		s.Capacity += h.limit + h.spare
 		s.Used += h.used
 		s.Spare += h.idle
-		s.Blocks += h.blocks
-		s.Inserts += h.inserts
-		s.Evictions += h.evictions
 		h.mu.Unlock()
 	}
 	lent, resident := p.frames.Bytes()
@@ -138,7 +135,7 @@ const trialShare = 20
 // evict evicts blocks until the shard uses at most limit bytes. The caller holds mu, and must retire the returned
 // batches after releasing it.
 func (p *Pool) evict(h *shard, limit int64) (full batches) {
-	for h.used > limit && h.blocks > 0 {
+	for h.used > max(limit, 0) {
 		q := &h.main
 		if h.trial.bytes > h.limit/trialShare || h.trial.bytes == h.used {
 			q = &h.trial
@@ -157,7 +154,6 @@ func (p *Pool) evict(h *shard, limit int64) (full batches) {
 		if !p.full.Load() {
 			p.full.Store(true)
 		}
-		h.evictions++
 		b.owner.evictions.Add(1)
 		p.unlink(h, b, &full)
 	}
@@ -173,7 +169,6 @@ func (p *Pool) unlink(h *shard, b *Block, full *batches) {
 	h.queue(b).remove(b)
 	n := b.size()
 	h.used -= n
-	h.blocks--
 	c.blocks.Add(-1)
 	p.used.Add(-n)
 	p.retire(c, b, c.used.Add(-n) == 0, full)

@@ -20,12 +20,9 @@ type shard struct {
 	limit int64 // guarded by mu; bytes that may be published
 	spare int64 // guarded by mu; bytes that may wait in the free lists
 
-	used      int64  // guarded by mu; bytes published
-	idle      int64  // guarded by mu; bytes in the free lists
-	blocks    int    // guarded by mu
-	inserts   uint64 // guarded by mu
-	evictions uint64 // guarded by mu
-	_         [64]byte
+	used int64 // guarded by mu; bytes published
+	idle int64 // guarded by mu; bytes in the free lists
+	_    [64]byte
 }
 
 // queue returns the queue that a block is in. The caller holds mu.
@@ -41,7 +38,6 @@ func (h *shard) link(b *Block, trial bool) {
 	b.trial = trial
 	h.queue(b).push(b)
 	h.used += b.size()
-	h.blocks++
 	b.owner.used.Add(b.size())
 	b.owner.pool.used.Add(b.size())
 	b.owner.blocks.Add(1)
