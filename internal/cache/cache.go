@@ -19,7 +19,6 @@ import (
 const (
 	shards     = 8 // each with its own lock, which only misses take
 	batchLimit = 64
-	maxSpares  = 64      // batches kept for reuse
 	heapFirst  = 4 << 20 // bytes of blocks up to which a pool takes no slab, so that a small store stays small
 	minFramed  = 4 << 10 // bytes of the smallest block in a slab
 )

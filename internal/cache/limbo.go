@@ -2,6 +2,7 @@ package cache
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/step"
@@ -10,11 +11,11 @@ import (
 // The limbo holds blocks that no slot refers to but some reader may still see.
 type limbo struct {
 	mu     step.Mutex
-	limit  int64    // guarded by mu; bytes that may wait here to be used again
-	bytes  int64    // guarded by mu
-	batch  int64    // guarded by mu; bytes that make a batch full
-	begun  []*Cache // guarded by mu; caches with a pending batch
-	spares []*batch // guarded by mu; at most maxSpares
+	limit  int64     // guarded by mu; bytes that may wait here to be used again
+	bytes  int64     // guarded by mu
+	batch  int64     // guarded by mu; bytes that make a batch full
+	begun  []*Cache  // guarded by mu; caches with a pending batch
+	spares sync.Pool // of *batch
 }
 
 // A batch is a list of blocks of one cache that are retired together. Its release function is made once in its life, so
@@ -45,7 +46,8 @@ func (p *Pool) retire(c *Cache, b *Block, last bool, full *batches) {
 	poison := Testing.Load() != nil
 	if wanted || poison || b.buf.Lent() { // else it is left to the collector
 		if c.pending == nil {
-			c.pending = p.newBatch(c)
+			c.pending, _ = l.spares.Get().(*batch) // the pool has no others
+			c.pending.owner = c
 			l.begun = append(l.begun, c)
 		}
 		c.pending.blocks = append(c.pending.blocks, b)
@@ -76,17 +78,10 @@ func (l *limbo) fill(c *Cache, full *batches) {
 	l.begun = slices.Delete(l.begun, i, i+1)
 }
 
-// newBatch returns an empty batch. The caller holds limbo.mu.
-func (p *Pool) newBatch(owner *Cache) (f *batch) {
-	l := &p.limbo
-	if k := len(l.spares); k > 0 {
-		f = l.spares[k-1]
-		l.spares = l.spares[:k-1]
-	} else {
-		f = &batch{blocks: make([]*Block, 0, batchLimit)}
-		f.release = func() { p.release(f) }
-	}
-	f.owner = owner
+// newBatch returns an empty batch, a *batch.
+func (p *Pool) newBatch() any {
+	f := &batch{blocks: make([]*Block, 0, batchLimit)}
+	f.release = func() { p.release(f) }
 	return f
 }
 
@@ -117,10 +112,8 @@ func (p *Pool) release(f *batch) {
 	}
 	l := &p.limbo
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.bytes -= f.bytes
+	l.mu.Unlock()
 	f.owner, f.blocks, f.bytes = nil, f.blocks[:0], 0
-	if len(l.spares) < maxSpares {
-		l.spares = append(l.spares, f)
-	}
+	l.spares.Put(f)
 }

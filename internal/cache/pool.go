@@ -27,6 +27,7 @@ type Pool struct {
 // NewPool returns a pool that keeps at most capacity bytes.
 func NewPool(capacity int64) *Pool {
 	p := &Pool{frames: pages.NewFrames(), framed: pages.Huge, heapFirst: heapFirst / shards}
+	p.limbo.spares.New = p.newBatch
 	if t := Testing.Load(); t != nil {
 		p.most, p.framed, p.heapFirst = t.Most, true, 0
 	}
@@ -57,9 +58,6 @@ func (p *Pool) SetCapacity(n int64) {
 	p.limbo.mu.Lock()
 	p.limbo.limit = limbo
 	p.limbo.batch = min(limbo/8, 256<<10)
-	if n == 0 {
-		p.limbo.spares = nil
-	}
 	p.limbo.mu.Unlock()
 	if g := p.ghosts.Load(); !g.fits(n) {
 		p.ghosts.Store(newGhosts(n))
