@@ -1,7 +1,6 @@
 package sstable
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -82,7 +81,9 @@ func decodedLen(src []byte, c Codec) (uint64, error) {
 		n, err := s2.DecodedLen(src)
 		return uint64(max(n, 0)), err
 	case Zstd:
-		return contentSize(src), nil
+		var h zstd.Header // of the frame; the writer never omits the length
+		err := h.Decode(src)
+		return h.FrameContentSize, err
 	default:
 		return 0, fmt.Errorf("unknown %v", c)
 	}
@@ -102,29 +103,6 @@ func checkDecoded(src []byte, c Codec, want int) error {
 		return fmt.Errorf("%w: %d, want %d", errDecoded, n, want)
 	}
 	return nil
-}
-
-// contentSize returns the decoded length in a zstd frame's header (RFC 8878, 3.1.1.1), or 0 if the header has none; the
-// writer never omits it. It is read here since zstd.Header allocates.
-func contentSize(src []byte) uint64 {
-	if len(src) < 5 || binary.LittleEndian.Uint32(src) != 0xfd2fb528 {
-		return 0
-	}
-	flags := src[4]
-	single := flags >> 5 & 1
-	// after the window, unless a single segment, and the dictionary
-	at := 6 - int(single) + int([...]byte{0, 1, 2, 4}[flags&3])
-	var b [8]byte
-	n := copy(b[:1<<(flags>>6)], src[min(at, len(src)):])
-	size := binary.LittleEndian.Uint64(b[:])
-	switch {
-	case n < 1<<(flags>>6) || flags>>6 == 0 && single == 0:
-		return 0
-	case flags>>6 == 1:
-		return size + 256
-	default:
-		return size
-	}
 }
 
 // decompress fills dst exactly from a payload that checkDecoded has accepted. Its other memory is bounded for any src.
