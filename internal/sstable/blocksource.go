@@ -237,38 +237,28 @@ const partBytes = 3 << 9
 func (b *block) copied(p part) (lo, hi, found int) {
 	switch p.from {
 	case fromStart:
-		return 0, b.endOf(0), 0
+		return 0, b.away(0, 1), 0
 	case beforeEnd:
-		return b.startOf(b.n), b.n, 0
+		return b.away(b.n, -1), b.n, 0
 	case fromKey:
 		found = b.seek(p.key.User, p.key.Trailer, 0, prefetched)
-		return min(found, b.n-1), b.endOf(found), found
+		return min(found, b.n-1), b.away(found, 1), found
 	default: // beforeKey
 		found = b.seek(p.key.User, p.key.Trailer, prefetched, 1)
-		return b.startOf(found), max(found, 1), found
+		return b.away(found, -1), max(found, 1), found
 	}
 }
 
-// endOf returns the end of the entries from lo on that are partBytes long together, or as many as there are.
-func (b *block) endOf(lo int) (hi int) {
+// away returns where the entries from i on end, or with a step of -1 those before i begin, that are partBytes long
+// together, or as many as there are.
+func (b *block) away(i, step int) (to int) {
 	if b.stride != 0 {
-		return min(b.n, lo+1+partBytes/b.stride)
+		return min(max(i+step*(1+partBytes/b.stride), 0), b.n)
 	}
-	for hi = lo; hi < b.n && b.offset(hi)-b.offset(lo) < partBytes; {
-		hi++
+	for to = i; to+step >= 0 && to+step <= b.n && step*(b.offset(to)-b.offset(i)) < partBytes; {
+		to += step
 	}
-	return hi
-}
-
-// startOf returns the start of the entries before hi that are partBytes long together, or as many as there are.
-func (b *block) startOf(hi int) (lo int) {
-	if b.stride != 0 {
-		return max(0, hi-1-partBytes/b.stride)
-	}
-	for lo = hi; lo > 0 && b.offset(hi)-b.offset(lo) < partBytes; {
-		lo--
-	}
-	return lo
+	return to
 }
 
 // fromMapped copies data block at, or part p of it, from the mapped file into the source's own memory. It returns false
