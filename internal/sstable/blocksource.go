@@ -177,7 +177,21 @@ func (s *blockSource) fromMemory(w *window, at, before int, p part) (ok bool, er
 // fromFile reads a block into the source's memory, and those after it, if it is one of a sequence.
 func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
 	i := s.local(at)
-	offset, stored, decoded := s.x.extent(i)
+	sealed, err := s.sealed(i, sequence)
+	if err != nil {
+		return nil, err
+	}
+	return s.r.openBlock(s.x, i, sealed, func(n int) []byte {
+		if cap(s.plain) < n {
+			s.plain = make([]byte, n)
+		}
+		return s.plain[:n]
+	})
+}
+
+// sealed reads block i of the current part with its trailer, as fromFile does, and checks nothing.
+func (s *blockSource) sealed(i int, sequence bool) ([]byte, error) {
+	offset, stored, _ := s.x.extent(i)
 	need := uint64(stored + trailerSize) //nolint:gosec // a size
 	if offset < s.bufOff || offset+need > s.bufOff+uint64(len(s.buf)) {
 		n := need
@@ -194,19 +208,7 @@ func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
 			return nil, err
 		}
 	}
-	sealed := s.buf[offset-s.bufOff:][:need]
-	if stored == decoded {
-		return s.r.openBlock(s.x, i, sealed)
-	}
-	payload, c, err := s.r.unseal(s.x, i, sealed)
-	if err != nil {
-		return nil, err
-	}
-	if cap(s.plain) < decoded {
-		s.plain = make([]byte, decoded)
-	}
-	b := s.plain[:decoded]
-	return b, s.r.unpack(s.x, i, payload, c, b)
+	return s.buf[offset-s.bufOff:][:need], nil
 }
 
 // Copying a block that is in no cache of the processor takes a microsecond, as much as the rest of a seek. So where a

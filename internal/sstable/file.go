@@ -120,50 +120,32 @@ func (f *tableFile) readFilterHeader(at filterPlace) (h bloomblock.Header, b []b
 	return h, b, nil
 }
 
-// openBlock checks data block i, which is not compressed and was read with its trailer, and returns it without.
-func (f *tableFile) openBlock(x *index, i int, sealed []byte) ([]byte, error) {
-	payload, _, err := f.unseal(x, i, sealed)
-	if err != nil {
-		return nil, err
-	}
-	return payload, f.checkBlock(x, i, payload)
-}
-
-// unseal checks the trailer of a data block, and its decoded length before the caller allocates memory for that (I30).
-func (f *tableFile) unseal(x *index, i int, sealed []byte) (payload []byte, c Codec, err error) {
+// openBlock checks data block i, which was read with its trailer, and returns it without: if it is compressed, decoded
+// into memory of its length that room returns, once the length was checked (I30).
+func (f *tableFile) openBlock(x *index, i int, sealed []byte, room func(n int) []byte) ([]byte, error) {
 	offset, stored, decoded := x.extent(i)
-	payload, c, err = f.seal.Open(KindData, offset, sealed)
+	data, c, err := f.seal.Open(KindData, offset, sealed)
 	switch {
 	case err != nil:
 	case stored != decoded:
-		err = checkDecoded(payload, c, decoded)
+		payload := data
+		if err = checkDecoded(payload, c, decoded); err == nil {
+			data = room(decoded)
+			err = decompress(data, payload, c)
+		}
 	case c != None:
 		err = fmt.Errorf("%v in a block of full length", c)
 	}
-	if err != nil {
-		return nil, 0, f.damaged(offset, err)
+	if err == nil {
+		err = checkBlock(data, x.seqs)
 	}
-	return payload, c, nil
-}
-
-// unpack decodes a data block that unseal has returned into dst, which has the decoded length, and checks it.
-func (f *tableFile) unpack(x *index, i int, payload []byte, c Codec, dst []byte) error {
-	if err := decompress(dst, payload, c); err != nil {
-		return f.damaged(x.handles[i].offset, err)
-	}
-	return f.checkBlock(x, i, dst)
-}
-
-// checkBlock checks a data block after decoding.
-func (f *tableFile) checkBlock(x *index, i int, data []byte) error {
-	err := checkBlock(data, x.seqs)
 	if err == nil {
 		err = x.checkBounds(i, data)
 	}
 	if err != nil {
-		return f.damaged(x.handles[i].offset, err)
+		return nil, f.damaged(offset, err)
 	}
-	return nil
+	return data, nil
 }
 
 // A scratch holds a compressed block while it is decompressed, or a part of an index while it is used.

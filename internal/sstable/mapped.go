@@ -122,7 +122,7 @@ func (r *Reader) locate(x *index, i int, in *residence) (sealed []byte, at momen
 
 // verify checks data block i, or a copy of it, with its trailer. at is the current moment.
 func (r *Reader) verify(x *index, i int, sealed []byte, at moment) error {
-	_, err := r.openBlock(x, i, sealed)
+	_, err := r.openBlock(x, i, sealed, nil)
 	if err == nil {
 		x.checked.add(x.base+i, at)
 	}

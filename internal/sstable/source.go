@@ -37,7 +37,7 @@ func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block
 		} else {
 			st.read(stored + trailerSize)
 			if err = r.readAt(c.Bytes(), offset); err == nil {
-				_, err = r.openBlock(x, i, c.Bytes())
+				_, err = r.openBlock(x, i, c.Bytes(), nil)
 			}
 		}
 		c.Resize(stored)
@@ -61,18 +61,17 @@ func (r *Reader) loadBlock(x *index, i int, o origin, st *Stats) (c *cache.Block
 }
 
 // readPacked reads data block i, which is compressed. With an error, the caller frees the block, if there is one.
-func (r *Reader) readPacked(x *index, i int) (*cache.Block, error) {
-	offset, stored, decoded := x.extent(i)
+func (r *Reader) readPacked(x *index, i int) (c *cache.Block, err error) {
+	offset, stored, _ := x.extent(i)
 	buf, _ := scratches.Get().(*scratch) // the pool has no others
 	defer scratches.Put(buf)
 	b := buf.bytes(stored + trailerSize)
 	if err := r.readAt(b, offset); err != nil {
 		return nil, err
 	}
-	payload, codec, err := r.unseal(x, i, b)
-	if err != nil {
-		return nil, err
-	}
-	c := r.cache.Alloc(decoded)
-	return c, r.unpack(x, i, payload, codec, c.Bytes())
+	_, err = r.openBlock(x, i, b, func(n int) []byte {
+		c = r.cache.Alloc(n)
+		return c.Bytes()
+	})
+	return c, err
 }

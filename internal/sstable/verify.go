@@ -56,32 +56,22 @@ func (r *Reader) VerifySums(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	const atOnce = 256 << 10
-	var b []byte
-	var x *index
-	for p := range v.t.top.parts {
-		if x, err = r.loadPart(v.t.top, p, x); err != nil {
+	blocks := blockSource{r: r, bypass: true, t: v.t.top}
+	for at := range v.t.top.blocks {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for i, blocks := 0, x.blocks(); i < blocks; {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			start, end, next := x.handles[i].offset, uint64(0), i
-			for ; next < blocks && (next == i || x.handles[next].offset-start < atOnce); next++ {
-				offset, stored, _ := x.extent(next)
-				end = offset + uint64(stored) + trailerSize //nolint:gosec // a length
-			}
-			b = slices.Grow(b[:0], int(end-start))[:end-start]
-			if err := r.readAt(b, start); err != nil {
-				return err
-			}
-			for ; i < next; i++ {
-				offset, stored, _ := x.extent(i)
-				if _, _, err := r.seal.Open(KindData, offset, b[offset-start:][:stored+trailerSize]); err != nil {
-					return r.damaged(offset, err)
-				}
-			}
+		if err := blocks.reach(at); err != nil {
+			return err
+		}
+		i := blocks.local(at)
+		sealed, err := blocks.sealed(i, true)
+		if err != nil {
+			return err
+		}
+		offset := blocks.x.handles[i].offset
+		if _, _, err := r.seal.Open(KindData, offset, sealed); err != nil {
+			return r.damaged(offset, err)
 		}
 	}
 	return nil
