@@ -124,7 +124,7 @@ func (k *TableFilter) Set(form bloomblock.Form) (read uint64, err error) {
 		piece.Free()
 		return read, k.failed(k.of.damaged(k.place.offset, err))
 	}
-	k.publishIn(&filter, form, piece)
+	k.publish(&filter, form, piece)
 	return read, nil
 }
 
@@ -154,7 +154,7 @@ func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 	old := k.filter.Load()
 	switch {
 	case form.Bytes == 0:
-		k.publish(nil, noFilter)
+		k.publish(nil, noFilter, pages.Piece{})
 	case old == nil:
 		return false
 	case form != k.form:
@@ -164,7 +164,7 @@ func (k *TableFilter) reduceLocked(form bloomblock.Form) (ok bool) {
 			piece.Free()
 			return false
 		}
-		k.publishIn(&smaller, form, piece)
+		k.publish(&smaller, form, piece)
 	}
 	return true
 }
@@ -179,7 +179,7 @@ func (k *TableFilter) failed(err error) error {
 		return err
 	}
 	k.lose(err)
-	k.publish(nil, noFilter)
+	k.publish(nil, noFilter, pages.Piece{})
 	units, _, err := k.of.soundUnits(k.place, &k.header, k.sound)
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -199,19 +199,15 @@ func (k *TableFilter) lose(damage error) {
 	k.file.Store(nil)
 }
 
-// publish makes filter, which is in the given form, the one that is asked. The caller holds loading.
-func (k *TableFilter) publish(filter *bloomblock.Filter, form bloomblock.Form) {
+// publish makes filter, which is in the given form and in a piece of memory, the one that is asked. The piece is given
+// back once nobody uses the filter any more. Lookups ask filters without a guard, so that only the collector can tell.
+// The caller holds loading.
+func (k *TableFilter) publish(filter *bloomblock.Filter, form bloomblock.Form, piece pages.Piece) {
+	pages.FreeWith(filter, piece)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.filter.Store(filter)
 	k.form = form
-}
-
-// publishIn publishes a filter in a piece of memory, which is given back once nobody uses the filter any more. Lookups
-// ask filters without a guard, so that only the collector can tell.
-func (k *TableFilter) publishIn(filter *bloomblock.Filter, form bloomblock.Form, piece pages.Piece) {
-	pages.FreeWith(filter, piece)
-	k.publish(filter, form)
 }
 
 // Forms returns the forms that the filter may have in memory for a promised rate of at most rate, from none on: see

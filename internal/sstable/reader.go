@@ -92,7 +92,7 @@ func (r *Reader) Close() {
 	r.release()
 	for _, k := range [...]*TableFilter{&r.Keys, &r.Prefixes} {
 		k.loading.Lock()
-		k.publish(nil, noFilter)
+		k.publish(nil, noFilter, pages.Piece{})
 		k.loading.Unlock()
 	}
 }

@@ -36,7 +36,7 @@ func (r *Reader) load(st *Stats) (*top, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.keepLocked(t, r.seq)
+	r.keep(t, r.seq)
 	if x != nil {
 		r.parts.put(r, &t.top.loaded[0], x)
 	}
@@ -44,15 +44,8 @@ func (r *Reader) load(st *Stats) (*top, error) {
 }
 
 // keep publishes a tail that readTail returned, unless there is one already. seq, if not 0, replaces all sequence
-// numbers.
+// numbers. The caller holds mu.
 func (s *resident) keep(t *tail, seq ikey.Seq) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keepLocked(t, seq)
-}
-
-// keepLocked implements keep. The caller holds mu.
-func (s *resident) keepLocked(t *tail, seq ikey.Seq) {
 	if s.tail.Load() != nil {
 		return
 	}

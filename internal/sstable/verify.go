@@ -23,7 +23,9 @@ func (r *Reader) Verify(ctx context.Context, each func(k ikey.Key, value []byte)
 	if err != nil {
 		return err
 	}
-	r.resident.keep(v.t, r.seq)
+	r.resident.mu.Lock()
+	r.keep(v.t, r.seq)
+	r.resident.mu.Unlock()
 	it := r.Iter(IterOptions{Bypass: true})
 	it.t, it.seq = v.t.top, 0 // parts of the index from the file, and its trailers
 	for ok := it.First(); ok; ok = it.Next() {
