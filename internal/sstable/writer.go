@@ -127,11 +127,14 @@ func (w *Writer) Reset(to io.Writer, o WriterOptions) {
 	}
 }
 
-// forget forgets the hashes of the filters, and gives their memory back.
+// forget forgets the hashes of the filters, and gives their memory back to the system. If it waited for the collector,
+// that of several tables would wait.
 func (w *Writer) forget() {
 	w.filter.Reset()
 	w.prefix.Reset()
-	w.filters.giveBack(w.filters.hashes...)
+	for _, b := range w.filters.hashes {
+		w.filters.pool.Free(b)
+	}
 	w.filters.hashes = w.filters.hashes[:0]
 }
 
@@ -163,7 +166,7 @@ func (m *filterMemory) Rows(n int) [][2]uint64 {
 // Free implements [bloomblock.Scratch].
 func (m *filterMemory) Free() {
 	if m.rows != nil {
-		m.giveBack(m.rows)
+		m.pool.Free(m.rows)
 		m.rows = nil
 	}
 }
@@ -173,16 +176,6 @@ func (m *filterMemory) get(n int) (b []byte, zeroed bool) {
 		m.pool = pages.NewPool()
 	}
 	return m.pool.Get(n)
-}
-
-// giveBack gives memory back to the system. If it waited for the collector, that of several tables would wait.
-func (m *filterMemory) giveBack(lent ...[]byte) {
-	for _, b := range lent {
-		m.pool.Free(b)
-	}
-	if m.pool != nil {
-		m.pool.Trim(0)
-	}
 }
 
 // Add appends a version, which must be after all before it in the order of package ikey. It copies key and value. A nil
