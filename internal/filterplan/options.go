@@ -41,7 +41,8 @@ type Options struct {
 }
 
 const (
-	// Level0Runs is the largest number of runs that level 0 of a store may have: then writers wait.
+	// Level0Runs is the largest number of runs that level 0 of a store may have: then writers wait. Other levels have
+	// one run.
 	Level0Runs = 16
 
 	// DefaultBudget is the default of Options.MemoryBudget of the root package, in bytes, and MinBudget the smallest.
@@ -94,11 +95,4 @@ func (o Options) Recorded(prefix string) manifest.Filters {
 }
 
 // Planner returns the planner of a store with these options.
-func (o Options) Planner() Planner {
-	f := Planner{Ratio: o.Ratio, Kind: o.Kind, Memory: o.Memory}
-	for l := range f.Runs {
-		f.Runs[l] = 1
-	}
-	f.Runs[0] = Level0Runs
-	return f
-}
+func (o Options) Planner() Planner { return Planner{Ratio: o.Ratio, Kind: o.Kind, Memory: o.Memory} }

@@ -36,8 +36,6 @@ type Planner struct {
 	Kind   Kind
 	Memory int64 // bytes for filters; 0 if a rate is promised instead
 	Short  bool  // filters that keep the promise would not fit in memory with room to spare
-
-	Runs [manifest.NumLevels]int // the most runs that each level may have
 }
 
 // Plan returns the plan for a promised rate. The error matches bloomblock.ErrRate if filters can't reach it.
@@ -54,20 +52,15 @@ func (f Planner) Plan(fpr float64) (*Plan, error) {
 	share := 0.95 * (1 - step) * fpr
 	short := 0.0 // what levels got beyond their share because filters can't do better
 	for l := bottom; l >= 1; l-- {
-		short += p.divide(l, share, f.Runs[l])
+		short += p.divide(l, share, 1)
 		share *= step
 	}
-	short += p.divide(0, fpr/20, f.Runs[0])
+	short += p.divide(0, fpr/20, Level0Runs)
 	last := &p.Levels[bottom]
-	last.Rate -= short / float64(f.Runs[bottom])
-	if last.Rate < bloomblock.BestRate {
-		runs := 0
-		for _, n := range f.Runs {
-			runs += n
-		}
+	if last.Rate -= short; last.Rate < bloomblock.BestRate {
 		return nil, fmt.Errorf(
 			"option FilterFPR: %g is out of reach with a level ratio of %d, the best is about %.1g: %w",
-			fpr, f.Ratio, float64(runs)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+			fpr, f.Ratio, (Level0Runs+bottom)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	}
 	for l := range p.Levels {
 		if err := f.build(p, l); err != nil {

@@ -7,14 +7,10 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 var must = testkit.Must
-
-// runs are the most that levels have in a store.
-var runs = [...]int{12, 1, 1, 1, 1, 1, 1}
 
 func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 	for _, fpr := range []float64{0.999, 0.5, 0.1, 0.05, 0.01, 0.001, 1e-4, 1e-5, 1e-6} {
@@ -23,7 +19,7 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 			if ratio < 0 {
 				ratio, kind = -ratio, Ribbon
 			}
-			p, err := Planner{Ratio: ratio, Runs: runs, Kind: kind}.Plan(fpr)
+			p, err := Planner{Ratio: ratio, Kind: kind}.Plan(fpr)
 			if err != nil {
 				t.Fatalf("%v, ratio %d: %v", fpr, ratio, err)
 			}
@@ -31,7 +27,7 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 			if got, want := last.Params.Ribbon(), kind == Ribbon && last.Rate < 0.5 && last.Rate > 2e-5; got != want {
 				t.Errorf("%v, ratio %d: Ribbon units %v, want %v", fpr, ratio, got, want)
 			}
-			sum := p.Levels[0].Rate * float64(runs[0])
+			sum := p.Levels[0].Rate * Level0Runs
 			if math.Abs(sum/(fpr/20)-1) > 1e-9 && p.Levels[0].Rate > bloomblock.BestRate {
 				t.Errorf("%v, ratio %d: level 0 has %g, want a twentieth", fpr, ratio, sum)
 			}
@@ -55,36 +51,17 @@ func TestTheSharesOfAllRunsNeverExceedThePromise(t *testing.T) {
 	}
 }
 
-// TestLevelsWithSeveralRunsShareTheirPart: another policy of compaction keeps the promise too.
-func TestLevelsWithSeveralRunsShareTheirPart(t *testing.T) {
-	for _, runs := range [][manifest.NumLevels]int{{12, 4, 1, 1, 1, 1, 1}, {4, 8, 8, 8, 8, 8, 2}} {
-		for _, fpr := range []float64{0.5, 0.01, 1e-4, 1e-5} {
-			p, err := Planner{Ratio: 10, Runs: runs}.Plan(fpr)
-			if err != nil {
-				t.Fatalf("%v, %v: %v", runs, fpr, err)
-			}
-			sum := 0.0
-			for l, n := range runs {
-				sum += p.Levels[l].Rate * float64(n)
-			}
-			if sum > fpr*(1+1e-9) || sum < fpr*0.98 {
-				t.Errorf("%v: the shares of %v add up to %g", runs, fpr, sum)
-			}
-		}
-	}
-}
-
 func TestAPromiseOfOneBuildsNoFilterAndOneOutOfReachIsRefused(t *testing.T) {
-	p, err := Planner{Ratio: 10, Runs: runs, Kind: Ribbon}.Plan(1)
+	p, err := Planner{Ratio: 10, Kind: Ribbon}.Plan(1)
 	must(t, err)
 	for l := range p.Levels {
 		if p.Levels[l].Rate != 1 || p.Levels[l].Params.Rate() != 1 {
 			t.Errorf("level %d: rate %g, filters for %g, want none", l, p.Levels[l].Rate, p.Levels[l].Params.Rate())
 		}
 	}
-	_, err = Planner{Ratio: 10, Runs: runs}.Plan(1e-12)
+	_, err = Planner{Ratio: 10}.Plan(1e-12)
 	want := fmt.Sprintf("option FilterFPR: 1e-12 is out of reach with a level ratio of 10, the best is about %.1g: %v",
-		18*bloomblock.BestRate/0.95, bloomblock.ErrRate)
+		(Level0Runs+bottom)*bloomblock.BestRate/0.95, bloomblock.ErrRate)
 	if !errors.Is(err, bloomblock.ErrRate) || err.Error() != want {
 		t.Errorf("1e-12: got %v, want %s", err, want)
 	}
@@ -116,7 +93,7 @@ func planOf(t *testing.T, fpr float64, ribbon bool) *Plan {
 	if ribbon {
 		kind = Ribbon
 	}
-	p, err := Planner{Ratio: 10, Runs: runs, Kind: kind}.Plan(fpr)
+	p, err := Planner{Ratio: 10, Kind: kind}.Plan(fpr)
 	must(t, err)
 	return p
 }
@@ -172,7 +149,7 @@ func TestEveryPlanThatMemoryMayAskForCanBeMade(t *testing.T) {
 	for ratio := 2; ratio <= 100; ratio += 1 + ratio/4 {
 		for _, kind := range []Kind{Auto, Ribbon, Bloom} {
 			for _, memory := range []int64{64 << 10, 1 << 50} {
-				f := Planner{Ratio: ratio, Runs: runs, Kind: kind, Memory: memory}
+				f := Planner{Ratio: ratio, Kind: kind, Memory: memory}
 				steps := 0
 				for fpr := math.Exp2(-1. / perOctave); fpr > BestFPR*0.99; fpr *= math.Exp2(-1. / perOctave) {
 					if _, err := f.Plan(fpr); err != nil {

@@ -85,9 +85,6 @@ func newScheduler(t *testing.T, p compaction.Policy) (*Scheduler, *observer) {
 	fsys, domain, o := vfstest.NewMem(), new(epoch.Domain), new(observer)
 	must(t, fsys.Mkdir("db"))
 	planner := filterplan.Planner{Ratio: 10}
-	for level := range planner.Runs {
-		planner.Runs[level] = 1
-	}
 	plans, err := planner.First(0.01)
 	must(t, err)
 	state := tree.New(tree.Config{
