@@ -280,9 +280,6 @@ func located(offset uint64, err error) error {
 	if errors.Is(err, bloomblock.ErrUnknownKind) {
 		err = fmt.Errorf("%w: %w", corrupt.ErrUnsupportedVersion, err)
 	}
-	if errors.Is(err, corrupt.ErrUnsupportedVersion) {
-		return fmt.Errorf("%s: offset %d: %w", name, offset, err)
-	}
 	return corrupt.At(name, int64(offset), err) //nolint:gosec // bytes that were read
 }
 

@@ -43,9 +43,17 @@ func (e *Error) As(target any) bool {
 // root is the import path of the root package.
 var root = strings.TrimSuffix(reflect.TypeFor[Error]().PkgPath(), "/internal/corrupt")
 
-// At returns an Error for a reason. If file is a path, only its base is kept.
+// At returns an Error for a reason, or nil without one. If file is a path, only its base is kept. A reason that matches
+// ErrUnsupportedVersion only gets the address.
 func At(file string, offset int64, reason error) error {
-	return &Error{File: filepath.Base(file), Offset: offset, Err: reason}
+	e := &Error{File: filepath.Base(file), Offset: offset, Err: reason}
+	switch {
+	case reason == nil:
+		return nil
+	case errors.Is(reason, ErrUnsupportedVersion):
+		return fmt.Errorf("%s: offset %d: %w", e.File, offset, reason)
+	}
+	return e
 }
 
 // Newf returns an Error with a formatted reason.

@@ -44,6 +44,13 @@ func TestDamageHasAnAddressAndAReason(t *testing.T) {
 	if errors.Is(errReason, Err) {
 		t.Error("a reason alone is damage")
 	}
+	later := At(filepath.Join("a", "x"), 5, fmt.Errorf("%w 9, want 1", ErrUnsupportedVersion))
+	if errors.Is(later, Err) || later.Error() != "x: offset 5: unsupported format version 9, want 1" {
+		t.Errorf("a later version is %q, and damage %v", later, errors.Is(later, Err))
+	}
+	if err := At("x", 5, nil); err != nil {
+		t.Errorf("without a reason: %v", err)
+	}
 	if found, ok := errors.AsType[*other](At("x", 5, errReason)); ok {
 		t.Errorf("an unrelated type is found as %v", found)
 	}

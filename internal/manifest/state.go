@@ -196,7 +196,7 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 			err = r.apply(e)
 			unfit = err
 		}
-		return located(name, end-int64(len(payload)), err)
+		return corrupt.At(name, end-int64(len(payload)), err)
 	})
 	if err == nil && result.Records == 0 {
 		// CURRENT is only written once the first record is durable.
@@ -213,20 +213,9 @@ func Read(f wal.Source, name string, number uint64, each func(e *Edit, end int64
 		return r.state, result, err
 	}
 	if unfit = r.end(); err == nil {
-		err = located(name, result.End, unfit)
+		err = corrupt.At(name, result.End, unfit)
 	}
 	return r.state, result, err
-}
-
-func located(name string, offset int64, reason error) error {
-	switch {
-	case reason == nil:
-		return nil
-	case errors.Is(reason, ErrUnsupportedVersion):
-		return fmt.Errorf("%s: offset %d: %w", name, offset, reason)
-	default:
-		return corrupt.At(name, offset, reason)
-	}
 }
 
 // A replay combines edits by table number, so that loading takes time proportional to the edits. Applying them one

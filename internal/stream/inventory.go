@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -112,7 +111,7 @@ func (in *Reader) inventory(head []byte) ([]ID, error) {
 		return nil, corrupt.Newf(name, 0, "magic %q, want %q or %q", got, inventoryMagic, magic)
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v != version {
-		return nil, located(8, fmt.Errorf("inventory: %w %d, want %d", corrupt.ErrUnsupportedVersion, v, version))
+		return nil, corrupt.Newf(name, 8, "inventory: %w %d, want %d", corrupt.ErrUnsupportedVersion, v, version)
 	}
 	crc := crc32.Checksum(head, castagnoli)
 	var ids []ID

@@ -37,7 +37,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 // begin parses the prelude and reads the header.
 func (in *Reader) begin(b []byte) (err error) {
 	if in.prelude, err = parsePrelude(b); err != nil {
-		return located(0, err)
+		return corrupt.At(name, 0, err)
 	}
 	var header []byte
 	err = in.Table(uint64(in.prelude.header), func(payload []byte) error { //nolint:gosec // not negative
@@ -51,13 +51,13 @@ func (in *Reader) begin(b []byte) (err error) {
 		return corrupt.Newf(name, 16, "id %016x, want %016x", in.prelude.id, got)
 	}
 	if in.Header, err = parseHeader(header); err != nil {
-		return located(preludeSize, err)
+		return corrupt.At(name, preludeSize, err)
 	}
 	size, err := in.Header.size(len(header))
 	if err == nil && size != in.prelude.size {
 		err = fmt.Errorf("%d bytes, want %d", in.prelude.size, size)
 	}
-	return located(32, err)
+	return corrupt.At(name, 32, err)
 }
 
 // Size returns the length of the whole stream in bytes.
@@ -113,16 +113,5 @@ func (in *Reader) full(b []byte) error {
 		return corrupt.At(name, in.off, fmt.Errorf("%w: %d bytes here, want %d", io.ErrUnexpectedEOF, n, len(b)))
 	default:
 		return fmt.Errorf("%s: offset %d: %w", name, in.off, err)
-	}
-}
-
-func located(offset int64, reason error) error {
-	switch {
-	case reason == nil:
-		return nil
-	case errors.Is(reason, corrupt.ErrUnsupportedVersion):
-		return fmt.Errorf("%s: offset %d: %w", name, offset, reason)
-	default:
-		return corrupt.At(name, offset, reason)
 	}
 }
