@@ -22,7 +22,7 @@ func (s *salvage) readLogs(ctx context.Context, logs []uint64, to *spills) error
 	if s.traces.whole {
 		r.next = s.last + 1
 	}
-	if m := s.traces.log; m != nil && !slices.Contains(logs, m.Number) {
+	if m := s.traces.numbers.Log; m != nil && !slices.Contains(logs, m.Number) {
 		s.lose(Loss{File: filename.Base(filename.Log, m.Number), Part: "log", Err: s.missing()})
 	}
 	for _, n := range logs {
@@ -83,7 +83,7 @@ func (r *logReader) read(number uint64) error {
 		err = errors.Join(err, e)
 	} else {
 		s.progress.advance(uint64(size) - min(read, uint64(size))) //nolint:gosec // not negative
-		if m := s.traces.log; m != nil && m.Number == number && told < m.Synced {
+		if m := s.traces.numbers.Log; m != nil && m.Number == number && told < m.Synced {
 			lose(told, m.Synced, fmt.Errorf("the log ends here, by the manifest it has at least %d bytes", m.Synced))
 		}
 	}

@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -23,10 +21,7 @@ type traces struct {
 	whole    bool                      // all of its records were read
 	placed   map[uint64]manifest.Added // by number: the last positions of tables
 	gone     map[uint64]bool           // by number: tables that were deleted
-	lastSeq  ikey.Seq                  // the largest, as the next
-	minLog   uint64                    //
-	mark     batch.Mark                // the newest
-	log      *manifest.LogMark         // the last; nil without one that counts
+	numbers  manifest.State            // without a Version
 }
 
 // A lostFunc is called for each unreadable part of a file. If from and to are 0 the whole file is unreadable.
@@ -116,17 +111,6 @@ func (t *traces) note(e *manifest.Edit) {
 	for _, a := range e.Added { // tables that moved are not gone
 		t.placed[a.Table.Number] = a
 		delete(t.gone, a.Table.Number)
-		t.lastSeq = max(t.lastSeq, a.Table.MaxSeq)
 	}
-	t.lastSeq = max(t.lastSeq, e.LastSeq)
-	t.minLog = max(t.minLog, e.MinLog)
-	if e.Mark.Seq > t.mark.Seq {
-		t.mark = e.Mark
-	}
-	if e.Log != nil {
-		t.log = e.Log
-	}
-	if e.NoLog || t.log != nil && t.log.Number < t.minLog {
-		t.log = nil
-	}
+	t.numbers.Take(e)
 }

@@ -100,9 +100,9 @@ func TestATraceOfAnIntactManifestIsItsState(t *testing.T) {
 		want, err := manifest.Load(m, dir)
 		must(t, err)
 		got, lost := traced(t, m, 9)
-		if len(lost) > 0 || !got.whole || !got.snapshot || got.number != 9 || got.lastSeq != want.LastSeq ||
-			got.minLog != want.MinLog || !reflect.DeepEqual(got.log, want.Log) ||
-			!reflect.DeepEqual(got.mark, want.Mark) {
+		if len(lost) > 0 || !got.whole || !got.snapshot || got.number != 9 ||
+			got.numbers.LastSeq != want.LastSeq || got.numbers.MinLog != want.MinLog ||
+			!reflect.DeepEqual(got.numbers.Log, want.Log) || !reflect.DeepEqual(got.numbers.Mark, want.Mark) {
 			t.Errorf("lost %v, %+v, want %+v", lost, got, want)
 		}
 		live := map[uint64]bool{}

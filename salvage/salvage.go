@@ -199,7 +199,7 @@ func (s *salvage) survey(ctx context.Context) (err error) {
 	if s.traces, err = trace(ctx, s.fs, s.dir, f[filename.Manifest], lost); err != nil {
 		return err
 	}
-	s.last, s.mark = s.traces.lastSeq, s.traces.mark
+	s.last, s.mark = s.traces.numbers.LastSeq, s.traces.numbers.Mark
 	if s.traces.number != 0 {
 		s.report.Manifest = filename.Base(filename.Manifest, s.traces.number)
 	}
@@ -259,7 +259,7 @@ func (s *salvage) into(ctx context.Context, n *newstore.Store, p plan) error {
 // sorts up to memory bytes of the logs' operations at once; the others are kept in temporary files in env.Dir. After an
 // error no file is left.
 func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (tables []*manifest.Table, err error) {
-	logs := s.found.LogsFrom(s.traces.minLog)
+	logs := s.found.LogsFrom(s.traces.numbers.MinLog)
 	s.report.Tables, s.report.Logs = len(s.tables), len(logs)
 	s.count(logs)
 	spill := &spills{env: env, limit: memory}

@@ -41,30 +41,40 @@ type State struct {
 
 var errNoSnapshot = errors.New("no record, want a snapshot")
 
-// Note applies the numbers of e, as Load does when it reads e; the caller sets the Version. An error means that e has a
-// number that is not in use yet or larger than any that may be, or another seed; s must not be used any more then.
-func (s *State) Note(e *Edit) error {
+// Take applies the numbers of e, and checks none of them.
+func (s *State) Take(e *Edit) {
 	s.NextFile = max(s.NextFile, e.NextFile)
 	s.LastSeq = max(s.LastSeq, e.LastSeq)
+	for _, a := range e.Added {
+		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
+	}
 	s.MinLog = max(s.MinLog, e.MinLog)
 	if e.Log != nil {
 		mark := *e.Log
 		s.Log = &mark
 	}
-	if e.Filters != nil {
-		s.Filters = e.Filters
-	}
-	if e.Seed != 0 && s.Seed != 0 && e.Seed != s.Seed {
-		return fmt.Errorf("seed %016x, but the store has %016x", e.Seed, s.Seed)
-	}
-	s.Seed = cmp.Or(s.Seed, e.Seed)
 	if e.NoLog || s.Log != nil && s.Log.Number < s.MinLog {
 		s.Log = nil
 	}
-	if s.MinLog > s.NextFile {
-		return fmt.Errorf("smallest log %d, but next file %d", s.MinLog, s.NextFile)
+	if e.Filters != nil {
+		s.Filters = e.Filters
 	}
-	if s.Log != nil && s.Log.Number >= s.NextFile {
+	s.Seed = cmp.Or(s.Seed, e.Seed)
+	if e.Mark.Seq > s.Mark.Seq {
+		s.Mark = e.Mark
+	}
+}
+
+// Note applies the numbers of e, as Load does when it reads e; the caller sets the Version. An error means that e has a
+// number that is not in use yet or larger than any that may be, or another seed; s must not be used any more then.
+func (s *State) Note(e *Edit) error {
+	s.Take(e)
+	switch {
+	case e.Seed != 0 && e.Seed != s.Seed:
+		return fmt.Errorf("seed %016x, but the store has %016x", e.Seed, s.Seed)
+	case s.MinLog > s.NextFile:
+		return fmt.Errorf("smallest log %d, but next file %d", s.MinLog, s.NextFile)
+	case s.Log != nil && s.Log.Number >= s.NextFile:
 		return fmt.Errorf("log %d, but next file %d", s.Log.Number, s.NextFile)
 	}
 	for _, a := range e.Added {
@@ -77,13 +87,9 @@ func (s *State) Note(e *Edit) error {
 		if err := CheckWrite(a.Table.MaxSeq); err != nil {
 			return fmt.Errorf("table %d: %w", a.Table.Number, err)
 		}
-		s.LastSeq = max(s.LastSeq, a.Table.MaxSeq)
 	}
-	if e.Mark.Seq > s.Mark.Seq {
-		if err := CheckWrite(e.Mark.Seq); err != nil {
-			return fmt.Errorf("mark: %w", err)
-		}
-		s.Mark = e.Mark
+	if err := CheckWrite(s.Mark.Seq); err != nil {
+		return fmt.Errorf("mark: %w", err)
 	}
 	if s.Mark.Seq > s.LastSeq {
 		return fmt.Errorf("mark of sequence %d, but last sequence %d", s.Mark.Seq, s.LastSeq)
