@@ -141,6 +141,7 @@ type salvage struct {
 	leftOver  []string // tables that do not count
 	unplaced  []string // tables that count, that no manifest places, and whose sequence numbers are all 0 or 1
 	behindGap bool     // log records were read after a loss
+	closing   error    // of tables that were read
 }
 
 // run reads the store under the shared lock. After an error no new store and no new file is left.
@@ -275,19 +276,15 @@ func (s *salvage) write(ctx context.Context, env compaction.Env, memory int64) (
 }
 
 // fill adds what all files have to load.
-func (s *salvage) fill(ctx context.Context, logs []uint64, spill *spills, load *compaction.Loader) (err error) {
+func (s *salvage) fill(ctx context.Context, logs []uint64, spill *spills, load *compaction.Loader) error {
 	if err := s.readLogs(ctx, logs, spill); err != nil {
 		return err
 	}
-	q := queue{}
-	defer func() { err = errors.Join(err, q.close()) }()
-	for _, src := range spill.sources() {
-		q.add(src)
+	all := spill.sources()
+	for _, c := range s.chains() {
+		all = append(all, s.read(ctx, c))
 	}
-	for _, c := range s.chains(ctx) {
-		q.add(c)
-	}
-	return s.merge(ctx, &q, load)
+	return errors.Join(s.merge(ctx, merged(all), load), s.closing)
 }
 
 // count adds up the bytes to be read.
@@ -303,14 +300,17 @@ func (s *salvage) count(logs []uint64) {
 }
 
 // merge adds the newest version of each key that is not deleted to load.
-func (s *salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) error {
+func (s *salvage) merge(ctx context.Context, versions source, load *compaction.Loader) error {
 	dels := rangedel.FragmentedFor(nil, s.dels)
 	var last []byte
-	for q.next() {
+	for v, err := range versions {
+		if err != nil {
+			return err
+		}
 		if s.report.Entries++; s.report.Entries&1023 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
-		k := q.key()
+		k := v.key
 		if s.report.Entries > 1 && bytes.Equal(k.User, last) {
 			continue // an older version
 		}
@@ -318,9 +318,9 @@ func (s *salvage) merge(ctx context.Context, q *queue, load *compaction.Loader) 
 		if k.Trailer.Kind() != ikey.Set || dels.Covering(k.User, ikey.MaxSeq) > k.Trailer.Seq() {
 			continue
 		}
-		if err := load.Add(ikey.Key{User: k.User, Trailer: ikey.MakeTrailer(0, ikey.Set)}, q.value()); err != nil {
+		if err := load.Add(ikey.Key{User: k.User, Trailer: ikey.MakeTrailer(0, ikey.Set)}, v.value); err != nil {
 			return err
 		}
 	}
-	return cmp.Or(q.err, ctx.Err())
+	return ctx.Err()
 }

@@ -537,7 +537,7 @@ func TestTablesAreRankedByLevelRunAndNumber(t *testing.T) {
 func TestTheTablesOfAChainMustAscend(t *testing.T) {
 	mem := newFS(t)
 	s := &salvage{fs: mem, dir: dir}
-	c := &chain{ctx: t.Context(), s: s}
+	var chain []*table
 	for i, keys := range []string{"ab", "bc", "cd"} {
 		number := uint64(i + 1)
 		var kvs []kv
@@ -546,13 +546,14 @@ func TestTheTablesOfAChainMustAscend(t *testing.T) {
 		}
 		file, _ := build(t, sstable.WriterOptions{ID: number}, kvs)
 		storetest.AddFile(t, mem, filename.Make(dir, filename.Table, number), string(file))
-		c.tables = append(c.tables, &table{number: number, name: filename.Base(filename.Table, number)})
+		chain = append(chain, &table{number: number, name: filename.Base(filename.Table, number)})
 	}
 	var got []byte
-	for ok := c.First(); ok; ok = c.Next() {
-		got = append(got, c.Key().User...)
+	for v, err := range s.read(t.Context(), chain) {
+		testkit.Must(t, err)
+		got = append(got, v.key.User...)
 	}
-	testkit.Must(t, errors.Join(c.Err(), c.Close()))
+	testkit.Must(t, s.closing)
 	if l := s.report.Lost; string(got) != "abcd" || len(l) != 1 || l[0].File != "000002.sst" || l[0].Part != "table" ||
 		string(l[0].Lower) != "b" {
 		t.Errorf("keys %s, lost %+v; want that table 2 is lost", got, l)

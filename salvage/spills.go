@@ -17,28 +17,27 @@ import (
 //
 //	add* sources close
 type spills struct {
-	env    compaction.Env // of the new store, whose directory has the files
-	limit  int64          // bytes in memory
-	bytes  int64
-	held   []version
-	files  []vfs.File
-	tables []*sstable.Reader
-	names  []string
+	env   compaction.Env // of the new store, whose directory has the files
+	limit int64          // bytes in memory
+	bytes int64
+	held  []version
+	files []spill
 }
 
-// A version is a version of a key in memory.
-type version struct {
-	key   ikey.Key
-	value []byte
+// A spill is a file of sorted versions.
+type spill struct {
+	name  string
+	file  vfs.File
+	table *sstable.Reader // nil after an error
 }
 
-const versionBytes = 80 // memory for a version without its key and value
+const versionBytes = 88 // memory for a version without its key and value
 
 // add copies a version.
 func (s *spills) add(k ikey.Key, value []byte) error {
 	b := append(append(make([]byte, 0, len(k.User)+len(value)), k.User...), value...)
 	n := len(k.User)
-	s.held = append(s.held, version{ikey.Key{User: b[:n:n], Trailer: k.Trailer}, b[n:]})
+	s.held = append(s.held, version{key: ikey.Key{User: b[:n:n], Trailer: k.Trailer}, value: b[n:]})
 	s.bytes += int64(len(b)) + versionBytes
 	if s.bytes < s.limit {
 		return nil
@@ -64,7 +63,7 @@ func (s *spills) spill() error {
 	if err != nil {
 		return err
 	}
-	s.files, s.names = append(s.files, f), append(s.names, name)
+	s.files = append(s.files, spill{name: name, file: f})
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // it never fails
 	w := sstable.NewWriter(f, sstable.WriterOptions{ID: binary.LittleEndian.Uint64(id[:]), Codec: sstable.S2})
@@ -81,63 +80,42 @@ func (s *spills) spill() error {
 	if err != nil {
 		return err
 	}
-	s.tables = append(s.tables, r)
+	s.files[len(s.files)-1].table = r
 	clear(s.held)
 	s.held, s.bytes = s.held[:0], 0
 	return nil
 }
 
-// sources returns sorted sources of all versions that were added.
+// sources returns sources of all versions that were added.
 func (s *spills) sources() (all []source) {
-	for _, r := range s.tables {
-		all = append(all, spilled{r.Iter(sstable.IterOptions{Bypass: true})})
+	for _, f := range s.files {
+		all = append(all, func(yield func(version, error) bool) {
+			it := f.table.Iter(sstable.IterOptions{Bypass: true})
+			for ok := it.First(); ok; ok = it.Next() {
+				if !yield(version{key: it.Key(), value: it.Value()}, nil) {
+					break
+				}
+			}
+			if err := it.Close(); err != nil { // that of a move
+				yield(version{}, err)
+			}
+		})
 	}
 	s.sort()
-	return append(all, &sorted{versions: s.held})
+	return append(all, func(yield func(version, error) bool) {
+		for _, v := range s.held {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	})
 }
 
-// close closes and removes the files. The sources must be closed already.
+// close closes and removes the files. The sources must have ended.
 func (s *spills) close() error {
 	var errs []error
 	for _, f := range s.files {
-		errs = append(errs, f.Close())
-	}
-	for _, name := range s.names {
-		errs = append(errs, s.env.FS.Remove(name))
+		errs = append(errs, f.file.Close(), s.env.FS.Remove(f.name))
 	}
 	return errors.Join(errs...)
 }
-
-// A spilled source reads versions from a file.
-type spilled struct{ *sstable.Iter }
-
-// Age returns 0, which is less than the age of any table. If logs and tables have equal versions, any of
-// them is right.
-func (spilled) Age() int { return 0 }
-
-// A sorted source has its versions in memory.
-type sorted struct{ versions []version } // the first one is the current one
-
-// First reports whether there is a version.
-func (s *sorted) First() bool { return len(s.versions) > 0 }
-
-// Next moves to the next version.
-func (s *sorted) Next() bool {
-	s.versions = s.versions[1:]
-	return s.First()
-}
-
-// Key returns the key of the current version.
-func (s *sorted) Key() ikey.Key { return s.versions[0].key }
-
-// Value returns the value of the current version.
-func (s *sorted) Value() []byte { return s.versions[0].value }
-
-// Age returns 0 like that of a spilled source.
-func (s *sorted) Age() int { return 0 }
-
-// Err returns nil.
-func (s *sorted) Err() error { return nil }
-
-// Close returns nil.
-func (s *sorted) Close() error { return nil }

@@ -22,17 +22,16 @@ func newEnv(tb testing.TB) (compaction.Env, *vfstest.Mem) {
 	return compaction.Env{FS: m, Dir: "new", TableSize: 64 << 10, Numbers: new(compaction.Counter)}, m
 }
 
-// drain reads a queue to its end.
-func drain(t *testing.T, q *queue) (all []version) {
-	t.Helper()
-	for q.next() {
-		k := q.key()
-		all = append(all, version{ikey.Key{User: bytes.Clone(k.User), Trailer: k.Trailer}, bytes.Clone(q.value())})
+// drain reads sources to their ends, or to an error.
+func drain(sources []source) (all []version, err error) {
+	for v, err := range merged(sources) {
+		if err != nil {
+			return all, err
+		}
+		k := ikey.Key{User: bytes.Clone(v.key.User), Trailer: v.key.Trailer}
+		all = append(all, version{k, bytes.Clone(v.value), v.age})
 	}
-	if err := errors.Join(q.err, q.close()); err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return all, nil
 }
 
 // TestSpillsSortMoreThanFitsInMemory adds versions in any order, some twice, to spills with several limits.
@@ -41,11 +40,11 @@ func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 	var want []version
 	for i := range 3000 {
 		want = append(want, version{
-			ikey.Key{
+			key: ikey.Key{
 				User:    fmt.Appendf(nil, "key%d", rng.IntN(500)),
 				Trailer: ikey.MakeTrailer(ikey.Seq(i), ikey.Kind(rng.IntN(2))),
 			},
-			fmt.Appendf(nil, "value %d", i),
+			value: fmt.Appendf(nil, "value %d", i),
 		})
 	}
 	for _, limit := range []int64{1, 5000, 100_000, 1 << 30} {
@@ -57,14 +56,13 @@ func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 			}
 		}
 		names, err := m.List("new")
-		if err != nil || len(names) != len(s.tables) || (len(names) > 1) != (limit < 1<<20) {
+		if err != nil || len(names) != len(s.files) || (len(names) > 1) != (limit < 1<<20) {
 			t.Errorf("limit %d: files %d, %v", limit, len(names), err)
 		}
-		q := &queue{}
-		for _, src := range s.sources() {
-			q.add(src)
+		got, err := drain(s.sources())
+		if err != nil {
+			t.Fatal(err)
 		}
-		got := drain(t, q)
 		slices.SortFunc(want, func(a, b version) int { return ikey.Compare(a.key, b.key) })
 		sameKey := func(a, b version) bool { return ikey.Compare(a.key, b.key) == 0 }
 		got = slices.CompactFunc(got, sameKey) // across files
@@ -81,39 +79,34 @@ func TestSpillsSortMoreThanFitsInMemory(t *testing.T) {
 	}
 }
 
-// aged is a sorted source with an age.
-type aged struct {
-	sorted
-	age int
+// sorted returns a source of versions that are sorted, which ends with an error, or with nil.
+func sorted(end error, versions ...version) source {
+	return func(yield func(version, error) bool) {
+		for _, v := range versions {
+			if !yield(v, nil) {
+				return
+			}
+		}
+		if end != nil {
+			yield(version{}, end)
+		}
+	}
 }
 
-func (a *aged) Age() int { return a.age }
-
-// failing is a source that fails after its versions.
-type failing struct {
-	sorted
-	err error
-}
-
-func (f *failing) Err() error { return f.err }
-
-func one(key, value string, seq ikey.Seq) []version {
-	return []version{{ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, []byte(value)}}
+func one(key, value string, seq ikey.Seq, age int) version {
+	return version{ikey.Key{User: []byte(key), Trailer: ikey.MakeTrailer(seq, ikey.Set)}, []byte(value), age}
 }
 
 func TestOfEqualVersionsThatOfTheLowerAgeComesFirst(t *testing.T) {
-	q := &queue{}
-	for _, s := range []*aged{
-		{sorted{versions: one("a", "third", 0)}, 3},
-		{sorted{versions: one("a", "first", 0)}, 1},
-		{sorted{versions: one("a", "newest", 7)}, 9},
-		{sorted{versions: one("a", "second", 0)}, 2},
-		{sorted{}, 0},
-	} {
-		q.add(s)
+	all, err := drain([]source{
+		sorted(nil, one("a", "third", 0, 3)), sorted(nil, one("a", "first", 0, 1)),
+		sorted(nil, one("a", "newest", 7, 9)), sorted(nil, one("a", "second", 0, 2)), sorted(nil),
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	var got []string
-	for _, v := range drain(t, q) {
+	for _, v := range all {
 		got = append(got, string(v.value))
 	}
 	if want := []string{"newest", "first", "second", "third"}; !slices.Equal(got, want) {
@@ -121,18 +114,31 @@ func TestOfEqualVersionsThatOfTheLowerAgeComesFirst(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfASourceEndsTheQueue(t *testing.T) {
+func TestAnErrorOfASourceEndsAll(t *testing.T) {
 	bad := errors.New("bad")
-	for _, versions := range [][]version{nil, one("a", "1", 1)} {
-		q := &queue{}
-		q.add(&sorted{versions: one("b", "2", 2)})
-		q.add(&failing{sorted{versions: versions}, bad})
-		n := 0
-		for q.next() {
-			n++
+	for _, versions := range [][]version{nil, {one("a", "1", 1, 0)}} {
+		got, err := drain([]source{sorted(nil, one("b", "2", 2, 0)), sorted(bad, versions...)})
+		if !errors.Is(err, bad) || len(got) != len(versions) {
+			t.Errorf("%d versions, %v; want %d, %v", len(got), err, len(versions), bad)
 		}
-		if !errors.Is(q.err, bad) || n != len(versions) {
-			t.Errorf("%d versions, %v; want %d, %v", n, q.err, len(versions), bad)
+	}
+}
+
+// TestSourcesEndWhenNoMoreIsWanted leaves a merge at its first version.
+func TestSourcesEndWhenNoMoreIsWanted(t *testing.T) {
+	ended := 0
+	endless := func(yield func(version, error) bool) {
+		defer func() { ended++ }()
+		for i := 0; yield(one(fmt.Sprintf("%08d", i), "", 1, 0), nil); i++ {
 		}
+	}
+	for _, err := range merged([]source{endless, endless}) {
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	if ended != 2 {
+		t.Errorf("%d sources have ended, want 2", ended)
 	}
 }

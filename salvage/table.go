@@ -31,6 +31,7 @@ type remains struct {
 	dels   rangedel.List // as readers see them; nil: damaged, or there are none
 	counts *counts       // nil: unknown
 	lost   []Loss        // parts of the tail; as all losses of a table, without the file
+	at     uint64        // where the next data block begins, or is expected
 }
 
 var (

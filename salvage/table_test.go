@@ -95,15 +95,16 @@ func salvaged(t *testing.T, f io.ReaderAt, size int, m sstable.Meta) (r *remains
 	r, err := readTail(t.Context(), f, uint64(size), m, nil)
 	must(t, err)
 	lost = slices.Clone(r.lost)
-	it := r.versions()
-	for more := true; more; {
-		if more = it.Next(); more {
-			k := it.Key()
-			got = append(got, kv{string(k.User), k.Trailer, string(it.value)})
-		}
-		lost = append(lost, it.takeLosses()...)
+	for k, value := range r.versions(func(l Loss) { lost = append(lost, l) }) {
+		got = append(got, kv{string(k.User), k.Trailer, string(value)})
 	}
 	return r, got, lost
+}
+
+// notLost returns a function that fails the test for a loss.
+func notLost(t *testing.T) func(Loss) {
+	t.Helper()
+	return func(l Loss) { t.Errorf("lost %+v", l) }
 }
 
 // extents returns the positions of the data blocks of a whole table, with their trailers, and the number of versions
@@ -112,14 +113,15 @@ func extents(t *testing.T, file []byte) (starts []int, before []int) {
 	t.Helper()
 	r, err := readTail(t.Context(), bytes.NewReader(file), uint64(len(file)), sstable.Meta{}, nil)
 	must(t, err)
-	it, end := r.versions(), 0
-	for n := 0; it.Next(); n++ {
-		if it.i == 1 { // the first version of a block
+	n, end := 0, 0
+	for range r.versions(notLost(t)) {
+		if int(r.at) > end { // the first version of a block
 			starts, before = append(starts, end), append(before, n)
-			end = int(it.at)
+			end = int(r.at)
 		}
+		n++
 	}
-	return append(starts, end), append(before, int(it.n))
+	return append(starts, end), append(before, n)
 }
 
 // TestOneDamagedByteCostsOneBlock damages each byte of tables, cuts them off at each length, and reads them with a
@@ -521,9 +523,8 @@ func FuzzTable(f *testing.F) {
 			return
 		}
 		var last *kv
-		it := r.versions()
-		for it.Next() {
-			v := kv{string(it.Key().User), it.Key().Trailer, string(it.value)}
+		for k, value := range r.versions(func(Loss) {}) {
+			v := kv{string(k.User), k.Trailer, string(value)}
 			if last != nil && ikey.Compare(last.ikey(), v.ikey()) >= 0 {
 				t.Fatalf("%v after %v", v, *last)
 			}
@@ -547,8 +548,11 @@ func TestASearchForBlocksEndsWithItsContext(t *testing.T) {
 	const size = 8 << 40
 	r, err := readTail(ctx, hole, size, sstable.Meta{ID: 1, Size: size, TailLen: sstable.FooterSize + 100}, nil)
 	must(t, err)
-	if it := r.versions(); it.Next() || reads > 40 {
-		t.Errorf("%d reads, want none after the end of the context, and no version", reads)
+	for range r.versions(func(Loss) {}) {
+		t.Error("a version of nothing")
+	}
+	if reads > 40 {
+		t.Errorf("%d reads, want none after the end of the context", reads)
 	}
 }
 
@@ -610,14 +614,15 @@ func TestWhatATableClaimsOfItsSizesIsNotAllocated(t *testing.T) {
 			before := allocatedBytes()
 			r, err := readTail(t.Context(), file, size, m, nil)
 			must(t, err)
-			it := r.versions()
-			for it.Next() {
+			n := 0
+			for range r.versions(func(Loss) {}) {
+				n++
 			}
 			if got := allocatedBytes() - before; got > 64<<20 {
 				t.Errorf("%s, a hole of %d bytes: %d bytes are allocated", c.name, hole, got)
 			}
-			if it.n != uint64(len(kvs)) {
-				t.Errorf("%s, a hole of %d bytes: %d versions, want %d", c.name, hole, it.n, len(kvs))
+			if n != len(kvs) {
+				t.Errorf("%s, a hole of %d bytes: %d versions, want %d", c.name, hole, n, len(kvs))
 			}
 		}
 	}

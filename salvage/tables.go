@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -26,6 +25,7 @@ type table struct {
 	meta   manifest.Table  // from the manifest or else from the table; if neither has it, the bounds are infinite
 	age    int             // 1 is the newest
 	failed error           // why the file cannot be opened
+	read   uint64          // bytes of the file that progress has counted
 }
 
 // findTables decides which tables count and reads their tails.
@@ -58,9 +58,6 @@ func (s *salvage) findTables(ctx context.Context) error {
 		}
 	}
 	for _, t := range s.tables {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		if err := s.surveyTable(ctx, t); err != nil {
 			return err
 		}
@@ -91,8 +88,12 @@ func (s *salvage) surveyTable(ctx context.Context, t *table) error {
 	return f.Close()
 }
 
-// open opens a table and reads its tail. It returns nil results if the file cannot be opened.
+// open opens a table and reads its tail, unless the context has ended. It returns nil results if the file cannot be
+// opened.
 func (s *salvage) open(ctx context.Context, t *table) (vfs.File, *remains, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
 	f, err := s.fs.Open(filename.Make(s.dir, filename.Table, t.number))
 	if t.failed = err; err != nil {
 		return nil, nil, nil //nolint:nilerr // kept in t.failed
@@ -133,105 +134,81 @@ func (s *salvage) rank() {
 	}
 }
 
-// chains divides the tables among as few sources as their bounds allow.
-func (s *salvage) chains(ctx context.Context) (chains []*chain) {
+// chains divides the tables among as few chains as their bounds allow: those of each ascend.
+func (s *salvage) chains() (chains [][]*table) {
 	tables := slices.Clone(s.tables)
 	slices.SortFunc(tables, func(a, b *table) int {
 		return cmp.Or(bytes.Compare(a.meta.Smallest, b.meta.Smallest), cmp.Compare(a.number, b.number))
 	})
 	for _, t := range tables {
-		i := slices.IndexFunc(chains, func(c *chain) bool {
-			return c.tables[len(c.tables)-1].meta.EndsBefore(t.meta.Smallest)
-		})
+		i := slices.IndexFunc(chains, func(c []*table) bool { return c[len(c)-1].meta.EndsBefore(t.meta.Smallest) })
 		if i < 0 {
 			i = len(chains)
-			chains = append(chains, &chain{ctx: ctx, s: s})
+			chains = append(chains, nil)
 		}
-		chains[i].tables = append(chains[i].tables, t)
+		chains[i] = append(chains[i], t)
 	}
 	return chains
 }
 
-// A chain reads tables with ascending bounds one after the other.
-type chain struct {
-	ctx    context.Context //nolint:containedctx // Next has no parameter for it
-	s      *salvage
-	tables []*table // the first is open if file is not nil
-	file   vfs.File
-	it     *versions
-	offset uint64 // bytes of the open table that were read
-	begun  bool   // a version of the open table was returned
-	last   []byte // last key of the tables before; nil before the first
-	err    error
-}
-
-// First moves to the first version that can be read.
-func (c *chain) First() bool { return c.Next() }
-
-// Next moves to the next version that can be read.
-func (c *chain) Next() bool {
-	for c.err == nil {
-		if c.it == nil {
-			if len(c.tables) == 0 || !c.open() {
-				return false
+// read returns a source of what can be read of the tables of a chain, one after the other.
+func (s *salvage) read(ctx context.Context, chain []*table) source {
+	return func(yield func(version, error) bool) {
+		var last []byte // last key of the tables before; nil before the first
+		for _, t := range chain {
+			f, r, err := s.open(ctx, t)
+			if err != nil {
+				yield(version{}, err)
+				return
 			}
-			continue
+			if r == nil {
+				s.loseOf(t, Loss{Part: "table", Err: t.failed})
+				continue
+			}
+			for _, l := range r.lost {
+				// A table without a footer that no edit of a whole manifest names was never finished.
+				l.Harmless = l.Harmless || s.traces.whole && t.placed == nil && !r.readable()
+				s.loseOf(t, l)
+			}
+			wanted, begun := true, false
+			var key []byte
+			for k, value := range r.versions(func(l Loss) { s.loseOf(t, l) }) {
+				s.advance(r.at, t)
+				if !begun && last != nil && bytes.Compare(last, k.User) >= 0 {
+					s.loseOf(t, Loss{
+						Part: "table", Lower: bytes.Clone(k.User),
+						Err: fmt.Errorf("key %s, want keys after %s, the last key of the table before",
+							words.Quoted(k.User), words.Quoted(last)),
+					})
+					break
+				}
+				key, begun = k.User, true
+				if wanted = yield(version{k, value, t.age}, nil); !wanted {
+					break
+				}
+			}
+			s.closing = errors.Join(s.closing, f.Close())
+			if !wanted {
+				return
+			}
+			s.advance(t.size, t)
+			if begun {
+				last = append([]byte{}, key...)
+			}
 		}
-		more := c.it.Next()
-		for _, l := range c.it.takeLosses() {
-			c.lose(l)
-		}
-		if !more {
-			c.leave()
-			continue
-		}
-		if n := c.it.at; n > c.offset {
-			c.s.progress.advance(n - c.offset)
-			c.offset = n
-		}
-		k := c.it.Key().User
-		if c.begun || c.last == nil || bytes.Compare(c.last, k) < 0 {
-			c.begun = true
-			return true
-		}
-		c.lose(Loss{
-			Part: "table", Lower: bytes.Clone(k),
-			Err: fmt.Errorf("key %s, want keys after %s, the last key of the table before",
-				words.Quoted(k), words.Quoted(c.last)),
-		})
-		c.leave()
 	}
-	return false
 }
 
-// open opens the first table and reports what cannot be read of its tail. Once the context has ended, it opens none.
-func (c *chain) open() bool {
-	if c.err = c.ctx.Err(); c.err != nil {
-		return false
+// advance reports that a table was read up to an offset.
+func (s *salvage) advance(at uint64, t *table) {
+	if at > t.read {
+		s.progress.advance(at - t.read)
+		t.read = at
 	}
-	t := c.tables[0]
-	f, r, err := c.s.open(c.ctx, t)
-	if err != nil {
-		c.err = err
-		return false
-	}
-	if r == nil {
-		c.lose(Loss{Part: "table", Err: t.failed})
-		c.tables = c.tables[1:]
-		return true
-	}
-	for _, l := range r.lost {
-		// A table without a footer that no edit of a whole manifest names was never finished.
-		l.Harmless = l.Harmless || c.s.traces.whole && t.placed == nil && !r.readable()
-		c.lose(l)
-	}
-	c.file, c.it, c.offset = f, r.versions(), 0
-	return true
 }
 
-// lose reports a loss in the first table.
-func (c *chain) lose(l Loss) {
-	t := c.tables[0]
+// loseOf reports a loss in a table.
+func (s *salvage) loseOf(t *table, l Loss) {
 	l.File = t.name
 	if l.Upper == nil {
 		l.Upper = t.meta.Upper()
@@ -239,40 +216,5 @@ func (c *chain) lose(l Loss) {
 	if len(l.Lower) == 0 {
 		l.Lower = t.meta.Smallest
 	}
-	c.s.lose(l)
-}
-
-// leave closes the open table.
-func (c *chain) leave() {
-	t := c.tables[0]
-	if t.size > c.offset {
-		c.s.progress.advance(t.size - c.offset)
-	}
-	if c.begun {
-		c.last = append([]byte{}, c.it.last.User...)
-	}
-	c.err = c.file.Close()
-	c.file, c.it, c.begun, c.tables = nil, nil, false, c.tables[1:]
-}
-
-// Key returns the key of the current version.
-func (c *chain) Key() ikey.Key { return c.it.Key() }
-
-// Value returns the value of the current version.
-func (c *chain) Value() []byte { return c.it.value }
-
-// Age returns the age of the open table.
-func (c *chain) Age() int { return c.tables[0].age }
-
-// Err returns the error that ended the salvage, or nil.
-func (c *chain) Err() error { return c.err }
-
-// Close closes the open table, if any.
-func (c *chain) Close() error {
-	if c.file == nil {
-		return nil
-	}
-	f := c.file
-	c.file = nil
-	return f.Close()
+	s.lose(l)
 }
