@@ -40,14 +40,6 @@ type logReader struct {
 	to   *spills
 	next ikey.Seq // sequence number expected next; 0 if not known
 	gap  int      // index of the loss since the last record that was read, or -1
-	ops  []operation
-}
-
-// An operation is one operation of a record, whose bytes it shares.
-type operation struct {
-	seq        ikey.Seq
-	kind       ikey.Kind
-	key, value []byte
 }
 
 // read reads one log.
@@ -90,12 +82,9 @@ func (r *logReader) read(number uint64) error {
 	return errors.Join(err, f.Close())
 }
 
-// record adds the operations of one record.
+// record adds the operations of one record, if all of it is right.
 func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, reason error)) error {
-	r.ops = r.ops[:0]
-	first, count, err := batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
-		r.ops = append(r.ops, operation{seq, kind, key, value})
-	})
+	first, count, err := batch.ReadRecord(payload, func(ikey.Seq, ikey.Kind, []byte, []byte) {})
 	if err != nil {
 		lose(at, at+int64(len(payload)), err)
 		return nil
@@ -115,24 +104,21 @@ func (r *logReader) record(payload []byte, at int64, lose func(from, to int64, r
 	r.next = max(r.next, first+ikey.Seq(count))
 	s.last = max(s.last, r.next-1)
 	s.report.Records++
-	for _, o := range r.ops {
-		if o.kind == ikey.Mark {
-			if o.seq > s.mark.Seq {
-				s.mark, s.behindMark = batch.Mark{Seq: o.seq, Bytes: bytes.Clone(o.value)}, len(s.report.Lost)
-			}
-			continue
-		}
-		if o.kind == ikey.RangeDelete {
-			d := rangedel.Tombstone{Start: append([]byte{}, o.key...), Seq: o.seq}
-			if o.value != nil {
-				d.End = append([]byte{}, o.value...)
+	var failed error
+	_, _, err = batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
+		switch {
+		case failed != nil:
+		case kind != ikey.Mark && kind != ikey.RangeDelete:
+			failed = r.to.add(ikey.Key{User: key, Trailer: ikey.MakeTrailer(seq, kind)}, value)
+		case kind == ikey.RangeDelete:
+			d := rangedel.Tombstone{Start: append([]byte{}, key...), Seq: seq}
+			if value != nil {
+				d.End = append([]byte{}, value...)
 			}
 			s.dels = append(s.dels, d)
-			continue
+		case seq > s.mark.Seq:
+			s.mark, s.behindMark = batch.Mark{Seq: seq, Bytes: bytes.Clone(value)}, len(s.report.Lost)
 		}
-		if err := r.to.add(ikey.Key{User: o.key, Trailer: ikey.MakeTrailer(o.seq, o.kind)}, o.value); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	return errors.Join(err, failed)
 }
