@@ -54,22 +54,20 @@ var (
 // A Digest shows which keys a store may have held at one moment, without the store. It is immutable and safe for
 // concurrent use.
 type Digest struct {
-	seed      bloomblock.Seed
-	runs      [][]*Part // newest data first; the parts of a run ascend and do not overlap
-	parts     []*Part   // of all runs
-	mark      []byte    // of the store; empty without one
-	directory []byte    // as written
-	id        uint64
-	keys      uint64
-	rate      float64
-	payload   uint64 // bytes of all units
+	seed  bloomblock.Seed
+	runs  [][]*Part // newest data first; the parts of a run ascend and do not overlap
+	parts []*Part   // of all runs
+	mark  []byte    // of the store; empty without one
+	id    uint64
+	keys  uint64
+	rate  float64
 }
 
 // New returns a digest of the given parts, for code that makes digests. The seed is that of most filters; it also
 // identifies the store. The runs are ordered by age, newest data first; the parts of a run ascend and do not overlap.
 // The digest keeps the parts. The error describes an invalid part or order.
 func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
-	d := &Digest{seed: seed, runs: runs}
+	d := &Digest{seed: seed, runs: runs, parts: slices.Concat(runs...)}
 	for _, run := range runs {
 		rate := 0.0
 		for i, p := range run {
@@ -79,16 +77,30 @@ func New(seed bloomblock.Seed, runs [][]*Part) (*Digest, error) {
 			if err := p.init(); err != nil {
 				return nil, fmt.Errorf("part from %s: %w", words.Quoted(p.Lo), err)
 			}
-			d.parts = append(d.parts, p)
-			d.directory = appendPart(d.directory, i == 0, p)
 			d.keys += p.Keys
-			d.payload += p.bytes()
 			rate = max(rate, p.rate())
 		}
 		d.rate += rate * (1 - d.rate) // of the keys that all newer runs deny
 	}
-	d.id = identity(seed, d.directory)
+	d.id = d.identity()
 	return d, nil
+}
+
+// identity returns the id of the digest.
+func (d *Digest) identity() uint64 {
+	directory, _ := d.whole().encoded()
+	return identity(d.seed, directory)
+}
+
+// whole returns the patch that leads to d from nothing, as which a digest is written.
+func (d *Digest) whole() *Patch {
+	p := &Patch{header: header{magic: magicDigest, seed: d.seed, id: d.id}, mark: d.mark}
+	for _, run := range d.runs {
+		for i, part := range run {
+			p.steps = append(p.steps, step{part: part, first: i == 0})
+		}
+	}
+	return p
 }
 
 // Marked returns a digest like d with the given mark, for code that makes digests. It has at most 256 bytes and is
@@ -99,8 +111,7 @@ func (d *Digest) Marked(mark []byte) (*Digest, error) {
 	}
 	marked := *d
 	marked.mark = append([]byte(nil), mark...) // nil if there is none, as in a digest that was read
-	marked.directory = append(appendMark(nil, mark), d.directory[len(appendMark(nil, d.mark)):]...)
-	marked.id = identity(d.seed, marked.directory)
+	marked.id = marked.identity()
 	return &marked, nil
 }
 
@@ -164,55 +175,18 @@ func (d *Digest) MayContain(key []byte) bool {
 func (d *Digest) MayContainAny(keys [][]byte) bool { return slices.ContainsFunc(keys, d.MayContain) }
 
 // Size returns the number of bytes that WriteTo writes.
-func (d *Digest) Size() int64 {
-	return int64(headerSize + uint64(len(d.directory)) + d.payload) //nolint:gosec // all of it is in memory
-}
+func (d *Digest) Size() int64 { return d.whole().Size() }
 
 // WriteTo writes the digest. It returns the number of bytes written and the error of w.
-func (d *Digest) WriteTo(w io.Writer) (int64, error) {
-	return write(w, header{magic: magicDigest, seed: d.seed, id: d.id}, d.directory, d.parts)
-}
+func (d *Digest) WriteTo(w io.Writer) (int64, error) { return d.whole().WriteTo(w) }
 
 // Read reads what Digest.WriteTo wrote, and nothing behind it. The error for bytes that are not a digest matches
 // ErrCorruption, the one for a later version ErrUnsupportedVersion, and errors of r are wrapped. Read allocates a
 // bounded multiple of the bytes that r yields.
 func Read(r io.Reader) (*Digest, error) {
-	h, directory, err := read(r, magicDigest)
+	p, err := read(r, magicDigest)
 	if err != nil {
 		return nil, err
 	}
-	var runs [][]*Part
-	s := source{b: directory}
-	mark, err := s.mark()
-	if err != nil {
-		return nil, located(headerSize, err)
-	}
-	for len(s.b) > 0 {
-		at := headerSize + s.read
-		flags := s.number(1)
-		p, err := s.part(flags)
-		switch {
-		case err != nil:
-			return nil, located(at, err)
-		case flags&beginsRun != 0:
-			runs = append(runs, nil)
-		case len(runs) == 0:
-			return nil, located(at, errNoRun)
-		}
-		runs[len(runs)-1] = append(runs[len(runs)-1], p)
-	}
-	if err := h.readUnits(r, slices.Concat(runs...)); err != nil {
-		return nil, err
-	}
-	d, err := New(h.seed, runs)
-	if err == nil {
-		d, err = d.Marked(mark)
-	}
-	if err == nil && d.id != h.id {
-		err = fmt.Errorf("id %016x, want %016x", h.id, d.id)
-	}
-	if err != nil {
-		return nil, located(headerSize, err)
-	}
-	return d, nil
+	return new(Digest).patched(p)
 }

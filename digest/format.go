@@ -242,6 +242,22 @@ func (s *source) part(flags uint64) (p *Part, err error) {
 	return p, s.err
 }
 
+// step reads an entry: a part, or in a patch parts that stay.
+func (s *source) step(magic string) (next step, err error) {
+	flags := s.number(1)
+	next.first = flags&beginsRun != 0
+	switch {
+	case magic == magicDigest || flags&stays == 0:
+		next.part, err = s.part(flags)
+		return next, err
+	case flags != stays && flags != stays|beginsRun:
+		return next, fmt.Errorf("flags %#x", flags)
+	}
+	next.from, next.parts = uint32(s.number(4)), uint32(s.number(4)) //nolint:gosec // of four bytes each
+	next.units = uint8(s.number(1))                                  //nolint:gosec // of one
+	return next, s.err
+}
+
 // readChunk is the memory that is allocated before any byte of a piece has arrived.
 const readChunk = 1 << 20
 
@@ -283,24 +299,40 @@ func located(offset uint64, err error) error {
 	return corrupt.At(name, int64(offset), err) //nolint:gosec // bytes that were read
 }
 
-// read reads a digest or a patch up to the units.
-func read(r io.Reader, magic string) (h header, directory []byte, err error) {
+// read reads a digest or a patch.
+func read(r io.Reader, magic string) (*Patch, error) {
+	p := new(Patch)
 	b, err := readPiece(r, headerSize)
 	if err == nil {
-		h, err = parseHeader(b, magic)
+		p.header, err = parseHeader(b, magic)
 	}
 	if err != nil {
-		return h, nil, located(0, err)
+		return nil, located(0, err)
 	}
-	if directory, err = readPiece(r, h.directory); err == nil {
-		if got := checksum(directory); got != h.checksum {
-			err = fmt.Errorf("directory checksum %08x, want %08x", got, h.checksum)
+	directory, err := readPiece(r, p.directory)
+	if got := checksum(directory); err == nil && got != p.checksum {
+		err = fmt.Errorf("directory checksum %08x, want %08x", got, p.checksum)
+	}
+	s := source{b: directory}
+	if err == nil {
+		p.mark, err = s.mark()
+	}
+	if err != nil {
+		return nil, located(headerSize, err)
+	}
+	var parts []*Part
+	for len(s.b) > 0 {
+		at := headerSize + s.read
+		next, err := s.step(magic)
+		if err != nil {
+			return nil, located(at, err)
 		}
+		if next.part != nil {
+			parts = append(parts, next.part)
+		}
+		p.steps = append(p.steps, next)
 	}
-	if err != nil {
-		return h, nil, located(headerSize, err)
-	}
-	return h, directory, nil
+	return p, p.readUnits(r, parts)
 }
 
 // readUnits reads the units of parts, behind the directory that h describes. It verifies their checksums.
@@ -317,27 +349,7 @@ func (h *header) readUnits(r io.Reader, parts []*Part) error {
 		if err := p.init(); err != nil {
 			return located(offset, err)
 		}
-		offset += p.bytes()
+		offset += p.Header.UnitsSize()
 	}
 	return nil
-}
-
-// write writes a header, which it completes, a directory, and the units of parts.
-func write(w io.Writer, h header, directory []byte, parts []*Part) (written int64, err error) {
-	h.directory, h.checksum = uint64(len(directory)), checksum(directory)
-	put := func(b []byte) {
-		if err == nil {
-			var n int
-			n, err = w.Write(b)
-			written += int64(n)
-		}
-	}
-	put(h.append(nil))
-	put(directory)
-	for _, p := range parts {
-		for _, u := range p.Units {
-			put(u)
-		}
-	}
-	return written, err
 }

@@ -100,11 +100,3 @@ func (p *Part) rate() float64 {
 	}
 	return p.Header.Rate(len(p.Units))
 }
-
-// bytes returns the size of the units.
-func (p *Part) bytes() (n uint64) {
-	for _, u := range p.Header.Units {
-		n += u.Bytes()
-	}
-	return n
-}

@@ -6,17 +6,15 @@ import (
 	"fmt"
 	"io"
 	"slices"
-
-	"github.com/bloomkv/bloomkv/bloomblock"
 )
 
 // A Patch leads from one digest of a store to another. It has the parts that the older one lacks, and names those that
 // stay. It is immutable.
 type Patch struct {
-	seed     bloomblock.Seed
-	base, id uint64
-	mark     []byte // of the digest that the patch leads to
-	steps    []step
+	header
+
+	mark  []byte // of the digest that the patch leads to
+	steps []step
 }
 
 // A step is a new part, or parts of the older digest that stay.
@@ -41,7 +39,7 @@ func (d *Digest) Since(older *Digest) (*Patch, error) {
 		}
 	}
 	begins := older.beginnings()
-	p := &Patch{seed: d.seed, base: older.id, id: d.id, mark: d.mark}
+	p := &Patch{header: header{magic: magicPatch, seed: d.seed, base: older.id, id: d.id}, mark: d.mark}
 	for _, run := range d.runs {
 		for k, part := range run {
 			i, known := at[part.ID]
@@ -101,6 +99,11 @@ func (d *Digest) Apply(p *Patch) (*Digest, error) {
 	if p.base != d.id {
 		return nil, fmt.Errorf("%w: the patch is for digest %016x, not for %016x", ErrMismatch, p.base, d.id)
 	}
+	return d.patched(p)
+}
+
+// patched returns the digest that the patch leads to, from d or from nothing.
+func (d *Digest) patched(p *Patch) (*Digest, error) {
 	begins := d.beginnings()
 	named := make([]bool, len(d.parts))
 	var runs [][]*Part
@@ -125,22 +128,22 @@ func (d *Digest) Apply(p *Patch) (*Digest, error) {
 				err = fmt.Errorf("%d units of part %d, which is not there or was named before", s.units, k)
 			default:
 				named[k] = true
-				first := begins[k]
-				if k == s.from {
-					first = s.first
-				}
-				err = add(d.parts[k].cut(int(s.units)), first)
+				err = add(d.parts[k].cut(int(s.units)), k == s.from && s.first || k != s.from && begins[k])
 			}
 		}
 		if err != nil {
 			return nil, located(headerSize, err)
 		}
 	}
-	newer, err := New(d.seed, runs)
+	newer, err := New(p.seed, runs)
 	if err == nil {
 		newer, err = newer.Marked(p.mark)
 	}
-	if err == nil && newer.id != p.id {
+	switch {
+	case err != nil || newer.id == p.id:
+	case p.magic == magicDigest:
+		err = fmt.Errorf("id %016x, want %016x", p.id, newer.id)
+	default:
 		err = fmt.Errorf("the patch leads to digest %016x, want %016x", newer.id, p.id)
 	}
 	if err != nil {
@@ -174,51 +177,32 @@ func (p *Patch) Size() int64 {
 	directory, parts := p.encoded()
 	n := headerSize + uint64(len(directory))
 	for _, part := range parts {
-		n += part.bytes()
+		n += part.Header.UnitsSize()
 	}
 	return int64(n) //nolint:gosec // all of it is in memory
 }
 
 // WriteTo writes the patch. It returns the number of bytes written and the error of w.
-func (p *Patch) WriteTo(w io.Writer) (int64, error) {
+func (p *Patch) WriteTo(w io.Writer) (written int64, err error) {
 	directory, parts := p.encoded()
-	return write(w, header{magic: magicPatch, seed: p.seed, id: p.id, base: p.base}, directory, parts)
+	h := p.header
+	h.directory, h.checksum = uint64(len(directory)), checksum(directory)
+	put := func(b []byte) {
+		if err == nil {
+			var n int
+			n, err = w.Write(b)
+			written += int64(n)
+		}
+	}
+	put(h.append(nil))
+	put(directory)
+	for _, part := range parts {
+		for _, u := range part.Units {
+			put(u)
+		}
+	}
+	return written, err
 }
 
 // ReadPatch reads what Patch.WriteTo wrote, and nothing behind it. See Read for errors and memory.
-func ReadPatch(r io.Reader) (*Patch, error) {
-	h, directory, err := read(r, magicPatch)
-	if err != nil {
-		return nil, err
-	}
-	p := &Patch{seed: h.seed, base: h.base, id: h.id}
-	var parts []*Part
-	src := source{b: directory}
-	if p.mark, err = src.mark(); err != nil {
-		return nil, located(headerSize, err)
-	}
-	for len(src.b) > 0 {
-		at := headerSize + src.read
-		flags := src.number(1)
-		s := step{first: flags&beginsRun != 0}
-		switch {
-		case flags&stays == 0:
-			s.part, err = src.part(flags)
-			parts = append(parts, s.part)
-		case flags != stays && flags != stays|beginsRun:
-			err = fmt.Errorf("flags %#x", flags)
-		default:
-			s.from, s.parts = uint32(src.number(4)), uint32(src.number(4)) //nolint:gosec // of four bytes each
-			s.units = uint8(src.number(1))                                 //nolint:gosec // of one
-			err = src.err
-		}
-		if err != nil {
-			return nil, located(at, err)
-		}
-		p.steps = append(p.steps, s)
-	}
-	if err := h.readUnits(r, parts); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
+func ReadPatch(r io.Reader) (*Patch, error) { return read(r, magicPatch) }
