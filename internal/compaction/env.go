@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -38,12 +37,7 @@ type Env struct {
 	// Progress, if not nil, is increased by the number of versions read, every yieldEvery versions.
 	Progress *atomic.Uint64
 
-	Limiter Limiter // delays writes; nil means no limit
-	Recodes bool    // the inputs usually have another codec: sizes of outputs can't be predicted
-	// Free is the disk space in bytes, if FreeKnown. If more will be written, as far as that can be predicted,
-	// Begin returns an error matching vfs.ErrNoSpace (I22).
-	Free      uint64
-	FreeKnown bool
+	Recodes bool // the inputs usually have another codec: sizes of outputs can't be predicted
 }
 
 // Numbers allocates file numbers.
@@ -59,12 +53,6 @@ type Counter uint64
 func (c *Counter) NewNumber() (uint64, error) {
 	*c++
 	return uint64(*c), nil
-}
-
-// A Limiter limits the rate of writes.
-type Limiter interface {
-	// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as ctx is done.
-	Wait(ctx context.Context, bytes int) error
 }
 
 // Inputs gives access to the tables that a compaction reads. It is safe for concurrent use.

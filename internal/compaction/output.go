@@ -2,11 +2,9 @@ package compaction
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
-	"io"
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
@@ -26,7 +24,7 @@ type output struct {
 }
 
 // begin creates the file of the next table, which w writes.
-func begin(ctx context.Context, env Env, w *sstable.Writer) (*output, error) {
+func begin(env Env, w *sstable.Writer) (*output, error) {
 	number, err := env.Numbers.NewNumber()
 	if err != nil {
 		return nil, err
@@ -37,41 +35,11 @@ func begin(ctx context.Context, env Env, w *sstable.Writer) (*output, error) {
 	if err != nil {
 		return nil, err
 	}
-	var to io.Writer = file
-	if env.Limiter != nil {
-		to = Limited(ctx, file, env.Limiter)
-	}
-	w.Reset(to, sstable.WriterOptions{
+	w.Reset(file, sstable.WriterOptions{
 		ID: binary.LittleEndian.Uint64(id[:]), BlockSize: env.BlockSize, Codec: env.Codec,
 		Filter: env.Filter, Prefix: env.Prefix, Seed: env.Seed,
 	})
 	return &output{env: env, number: number, file: file, w: w}, nil
-}
-
-// Limited returns a writer that writes to w what a limiter permits, until ctx ends.
-func Limited(ctx context.Context, w io.Writer, l Limiter) io.Writer { return limited{ctx, w, l} }
-
-type limited struct {
-	ctx     context.Context //nolint:containedctx // of one compaction
-	w       io.Writer
-	limiter Limiter
-}
-
-// maxPiece is the number of bytes that are written at once. Until they are on the disk, others take their space for
-// free.
-const maxPiece = 512 << 10
-
-// Write writes p in pieces, each as soon as the limiter permits it.
-func (w limited) Write(p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		piece := p[n:min(n+maxPiece, len(p))]
-		if err = w.limiter.Wait(w.ctx, len(piece)); err == nil {
-			var written int
-			written, err = w.w.Write(piece)
-			n += written
-		}
-	}
-	return n, err
 }
 
 // holds reports whether the last version belongs to key.

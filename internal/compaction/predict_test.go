@@ -215,35 +215,46 @@ func TestWhatIsNotKnownIsNotPredicted(t *testing.T) {
 	}
 }
 
+// A spacious file system has a number of free bytes.
+type spacious struct {
+	vfs.FS
+	free uint64
+}
+
+func (s spacious) FreeSpace(string) (uint64, error) { return s.free, nil }
+
 func TestACompactionThatDoesNotFitIsNotBegun(t *testing.T) {
 	d := newDisk(t)
 	env := d.predicting(1 << 20)
 	v := d.run(&manifest.Version{}, last, 1, 1, env, series{0, 20_000, 1, 0})
 	v = d.run(v, 0, 2, 2, env, series{10_000, 30_000, 1, 0})
-	env.Free, env.FreeKnown = 0, true
+	full := env.FS
+	free := func(bytes uint64) { env.FS = spacious{full, bytes} }
+	free(0)
 	p := &Plan{To: last, Inputs: []Input{{0, 2, v.Levels[0][0].Tables}, {last, 1, v.Levels[last][0].Tables}}}
 	next := d.next
 	res, err := merged(t.Context(), v, p, d, env)
 	if !errors.Is(err, vfs.ErrNoSpace) || len(res.Tables) > 0 || d.next != next {
 		t.Errorf("%+v, %v; want nothing but the error", res, err)
 	}
-	env.FreeKnown = false
+	env.FS = full // which does not say what is free
 	res, err = merged(t.Context(), v, p, d, env)
 	must(t, err)
 	var written uint64
 	for _, m := range res.Tables {
 		written += m.Size
 	}
-	env.FreeKnown = true
-	env.Free = written
+	free(written)
 	if _, err := merged(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("%d bytes are free and as many will be written: %v", written, err)
 	}
-	env.Free = written*9/10 - 1
+	few := written*9/10 - 1
+	free(few)
 	if _, err := merged(t.Context(), v, p, d, env); !errors.Is(err, vfs.ErrNoSpace) {
-		t.Errorf("%d bytes are free and %d will be written: %v, want %v", env.Free, written, err, vfs.ErrNoSpace)
+		t.Errorf("%d bytes are free and %d will be written: %v, want %v", few, written, err, vfs.ErrNoSpace)
 	}
-	env.Free, env.Recodes = 0, true
+	free(0)
+	env.Recodes = true
 	if _, err := merged(t.Context(), v, p, d, env); err != nil {
 		t.Errorf("with a codec that may make less of it: %v", err)
 	}

@@ -53,7 +53,9 @@ type Merge struct {
 	merged    chan struct{} // receives a value for each part that is merged or has failed
 }
 
-// Begin begins a compaction that is not a move. v is the version that the plan was picked from. Finish must follow.
+// Begin begins a compaction that is not a move. v is the version that the plan was picked from. Finish must follow. If
+// more will be written than the file system has space for, as far as both are known, the error matches vfs.ErrNoSpace
+// (I22).
 func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (*Merge, error) {
 	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
@@ -67,9 +69,12 @@ func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env
 	if len(in.dels) == 0 {
 		m.predicted = predict(in.runs, m.older, tables, env.Snapshots)
 	}
-	if least := m.predicted.least(); env.FreeKnown && !env.Recodes && least > env.Free {
-		return nil, fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
-			env.Dir, vfs.ErrNoSpace, env.Free, least)
+	if fsys, ok := env.FS.(vfs.FreeSpacer); ok && !env.Recodes {
+		free, err := fsys.FreeSpace(env.Dir)
+		if least := m.predicted.least(); err == nil && least > free {
+			return nil, fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
+				env.Dir, vfs.ErrNoSpace, free, least)
+		}
 	}
 	if p.To < last && len(v.Levels[p.To+1]) > 0 {
 		m.grand.Tables = v.Levels[p.To+1][0].Touching(boundsOf(p.Inputs))

@@ -26,7 +26,7 @@ const yieldEvery = 64
 // write writes the versions of a part and range tombstones that keep retains into the tables of w. It closes src. After
 // an error no file is left.
 func write(ctx context.Context, src merge.Source, p *part, keep *retain, w tableWriter) (res Result, err error) {
-	w.ctx, w.dels, w.cuts = ctx, keep.kept, w.env.Cuts
+	w.dels, w.cuts = keep.kept, w.env.Cuts
 	defer func() {
 		err = errors.Join(err, src.Close())
 		if err != nil {
@@ -72,7 +72,6 @@ func write(ctx context.Context, src merge.Source, p *part, keep *retain, w table
 //
 //	add* (finish | abandon)
 type tableWriter struct {
-	ctx   context.Context //nolint:containedctx // of write, for the Limiter of env; nil in a Loader, which has none
 	env   Env
 	size  uint64            // bytes at which a table ends, at most env.TableSize
 	joins bool              // a block does not count for size before it is compressed: see Plan.joins
@@ -206,7 +205,7 @@ func (w *tableWriter) full(key []byte) bool {
 func (w *tableWriter) begin() (err error) {
 	if w.out == nil {
 		w.overlap, w.before = 0, w.keys
-		w.out, err = begin(w.ctx, w.env, &w.writer)
+		w.out, err = begin(w.env, &w.writer)
 	}
 	return err
 }

@@ -1,7 +1,6 @@
 package compaction
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -200,31 +199,6 @@ func TestALoaderWritesAllThatItIsGiven(t *testing.T) {
 	tables, err := l.Finish(t.Context())
 	if got := d.text(tables); err != nil || got != want+" c~d@7" {
 		t.Errorf("got %s, %v", got, err)
-	}
-}
-
-// A waiting limiter counts bytes, and returns an error from a number on.
-type waiting struct{ bytes, most int }
-
-func (w *waiting) Wait(_ context.Context, n int) error {
-	if w.bytes += n; w.bytes > w.most {
-		return context.Canceled
-	}
-	return nil
-}
-
-func TestAWriteWaitsForItsLimiter(t *testing.T) {
-	var b strings.Builder
-	w := Limited(t.Context(), &b, &waiting{most: 5})
-	if n, err := w.Write([]byte("hello")); n != 5 || err != nil {
-		t.Errorf("%d, %v", n, err)
-	}
-	if n, err := w.Write([]byte("!")); n != 0 || err == nil || b.String() != "hello" {
-		t.Errorf("%d, %v, %q, want no byte more", n, err, &b)
-	}
-	w = Limited(t.Context(), &b, &waiting{most: 2 * maxPiece})
-	if n, err := w.Write(make([]byte, 3*maxPiece)); n != 2*maxPiece || err == nil {
-		t.Errorf("of three pieces %d bytes are written, %v, want those of two and an error", n, err)
 	}
 }
 

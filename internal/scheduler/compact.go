@@ -223,9 +223,8 @@ func (s *Scheduler) partSize(p *compaction.Plan) uint64 {
 // merge begins to merge the inputs of a slice of a job. Others may help.
 func (s *Scheduler) merge(j *job, slice *compaction.Plan) (*compaction.Merge, error) {
 	env := s.Env(slice.To)
+	env.FS = sparing{env.FS, j.era, &limiter{s: s, rate: &s.pacer, left: fewBytes}}
 	env.Progress = &j.read
-	env.Free, env.FreeKnown = s.freeSpace()
-	env.Limiter = &limiter{s: s, rate: &s.pacer, left: fewBytes}
 	env.PartSize = s.partSize(slice)
 	m, err := compaction.Begin(j.era, j.version, slice, &inputs{s: s}, env)
 	if err != nil {

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync/atomic"
 	"time"
 
-	"github.com/bloomkv/bloomkv/internal/compaction"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
@@ -112,7 +110,7 @@ type limiter struct {
 	left uint64     // bytes that it may write before it looks at the free space
 }
 
-// Wait implements [compaction.Limiter].
+// Wait returns nil once the given number of bytes may be written, or the error of ctx as soon as it is done.
 func (l *limiter) Wait(ctx context.Context, bytes int) error {
 	if err := l.take(uint64(bytes)); err != nil { //nolint:gosec // G115: a length
 		return err
@@ -142,10 +140,14 @@ func (l *limiter) take(n uint64) error {
 
 // Sparing returns the file system for the tables of one ingest or import. What is written through it leaves the disk
 // space that writes need, as compactions do.
-func (s *Scheduler) Sparing() vfs.FS { return sparing{s.Tables.FS, &limiter{s: s}} }
+func (s *Scheduler) Sparing() vfs.FS {
+	return sparing{s.Tables.FS, context.Background(), &limiter{s: s}}
+}
 
+// A sparing file system limits what is written to it.
 type sparing struct {
 	vfs.FS
+	ctx     context.Context //nolint:containedctx // of one compaction; Write has no parameter for it
 	limiter *limiter
 }
 
@@ -164,15 +166,30 @@ func (f sparing) Create(name string) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sparingFile{file, compaction.Limited(context.Background(), file, f.limiter)}, nil
+	return sparingFile{file, f}, nil
 }
 
 type sparingFile struct {
 	vfs.File
-	to io.Writer
+	of sparing
 }
 
-func (f sparingFile) Write(p []byte) (int, error) { return f.to.Write(p) }
+// maxPiece is the number of bytes that are written at once. Until they are on the disk, others take their space for
+// free.
+const maxPiece = 512 << 10
+
+// Write writes p in pieces, each as soon as the limiter permits it.
+func (f sparingFile) Write(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		piece := p[n:min(n+maxPiece, len(p))]
+		if err = f.of.limiter.Wait(f.of.ctx, len(piece)); err == nil {
+			var written int
+			written, err = f.File.Write(piece)
+			n += written
+		}
+	}
+	return n, err
+}
 
 // A pacer limits the writes of compactions. It is safe for concurrent use.
 type pacer struct {

@@ -975,6 +975,34 @@ func TestALimiterHasTheRateAndTheSpaceOfItsStore(t *testing.T) {
 	}
 }
 
+type full struct{ vfs.FS }
+
+func (full) FreeSpace(string) (uint64, error) { return 0, nil }
+
+// TestASparedFileIsWrittenPieceByPiece has space for the first two of three pieces. Then the context ends.
+func TestASparedFileIsWrittenPieceByPiece(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.Tables.FS = full{s.Tables.FS}
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &limiter{s: s, left: 2 * maxPiece}
+	f, err := sparing{s.Tables.FS, ctx, l}.Create("db/x")
+	must(t, err)
+	if n, err := f.Write(make([]byte, 3*maxPiece)); n != 2*maxPiece || !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("of three pieces %d bytes are written, %v, want those of two and an error", n, err)
+	}
+	l.left = 10
+	if n, err := f.Write([]byte("hello")); n != 5 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	cancel()
+	n, err := f.Write([]byte("!"))
+	size, sizeErr := f.Size()
+	must(t, errors.Join(sizeErr, f.Close()))
+	if n != 0 || !errors.Is(err, context.Canceled) || size != 2*maxPiece+5 {
+		t.Errorf("%d, %v, %d bytes, want no byte more", n, err, size)
+	}
+}
+
 // TestWorkWithoutSpaceDoesNotWakeOtherWork has a flush and compactions side by side lack disk space for some time: each
 // is tried once and after each pause, although the others begin and end meanwhile.
 func TestWorkWithoutSpaceDoesNotWakeOtherWork(t *testing.T) {
