@@ -9,6 +9,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
+	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/vfs"
 )
 
@@ -48,7 +49,7 @@ func (o *output) holds(key []byte) bool { return o.started && bytes.Equal(o.key,
 // reaches reports whether the last version is at or after key.
 func (o *output) reaches(key []byte) bool { return o.started && bytes.Compare(o.key, key) >= 0 }
 
-// finish completes the table, which is then to be synced.
+// finish completes the table, whose file is then to be synced and closed.
 func (o *output) finish() (*manifest.Table, error) {
 	info, err := o.w.Finish()
 	if err != nil {
@@ -62,16 +63,30 @@ func (o *output) finish() (*manifest.Table, error) {
 	return t, nil
 }
 
-// sync syncs and closes a finished table. After an error its file is removed.
-func (o *output) sync() error {
-	if err := o.file.Sync(); err != nil {
-		o.abandon()
-		return err
+// Syncs make finished files durable while others are written: of the time of a flush in order, half was waiting for the
+// disk. Each sends its error.
+type Syncs []chan error
+
+// Sync begins to make a file durable, after which it is closed. It waits while more than ahead others would not be
+// durable yet, and returns the error of an earlier one.
+func (s *Syncs) Sync(f vfs.File, ahead int) (err error) {
+	if len(*s) == ahead {
+		err = step.Take((*s)[0])
+		*s = (*s)[1:]
 	}
-	if err := o.file.Close(); err != nil {
-		return errors.Join(err, o.env.FS.Remove(filename.Make(o.env.Dir, filename.Table, o.number)))
+	done := make(chan error, 1)
+	step.Go(func() { done <- errors.Join(f.Sync(), f.Close()) })
+	*s = append(*s, done)
+	return err
+}
+
+// Wait waits for all files and returns the errors that Sync has not returned.
+func (s *Syncs) Wait() (err error) {
+	for _, done := range *s {
+		err = errors.Join(err, step.Take(done))
 	}
-	return nil
+	*s = nil
+	return err
 }
 
 // abandon removes the unfinished file. If that fails, the next Open removes it as an orphan.

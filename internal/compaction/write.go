@@ -11,7 +11,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
-	"github.com/bloomkv/bloomkv/internal/step"
 )
 
 // maxOverlap limits how much of the next level one output overlaps, in full tables, so that it can later be merged
@@ -90,15 +89,8 @@ type tableWriter struct {
 	keys    uint64         // distinct keys added
 	before  uint64         // of these, those that were added before out
 
-	syncing *syncing          // the last finished table; nil if it is in tables
-	tables  []*manifest.Table // finished and synced
-}
-
-// A syncing table is finished, and a goroutine syncs it while the next one is written: of the time of a flush in order,
-// half was waiting for the disk.
-type syncing struct {
-	table *manifest.Table
-	done  chan error // receives the result
+	syncs  Syncs
+	tables []*manifest.Table // finished
 }
 
 // add appends a version, after the range tombstones that begin before its key.
@@ -235,28 +227,8 @@ func (w *tableWriter) cut(key []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := w.awaitSync(); err != nil {
-		out.abandon()
-		return err
-	}
-	s := &syncing{t, make(chan error, 1)}
-	step.Go(func() { s.done <- out.sync() })
-	w.syncing = s
-	return nil
-}
-
-// awaitSync waits until the last finished table is synced.
-func (w *tableWriter) awaitSync() error {
-	s := w.syncing
-	if s == nil {
-		return nil
-	}
-	w.syncing = nil
-	err := step.Take(s.done)
-	if err == nil {
-		w.tables = append(w.tables, s.table)
-	}
-	return err
+	w.tables = append(w.tables, t)
+	return w.syncs.Sync(out.file, 1)
 }
 
 // finish writes the remaining range tombstones, and ends the last table.
@@ -274,16 +246,16 @@ func (w *tableWriter) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.awaitSync()
+	return w.syncs.Wait()
 }
 
-// abandon removes an unfinished table, and waits until the one before is among tables or removed.
+// abandon removes an unfinished table, and waits for the syncs of the others, which are to be removed too.
 func (w *tableWriter) abandon() {
 	if w.out != nil {
 		w.out.abandon()
 		w.out = nil
 	}
-	_ = w.awaitSync() // the caller has an error already
+	_ = w.syncs.Wait() // the caller has an error already
 }
 
 // A Loader writes sorted versions from outside the store into tables and drops none. It is for one goroutine.

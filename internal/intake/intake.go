@@ -14,7 +14,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/newstore"
-	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/stream"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -76,14 +75,14 @@ func (t *Target) Stream(ctx context.Context, in *stream.Reader, have Have) ([]*m
 		}
 	}
 	tables := make([]*manifest.Table, len(all))
-	var syncs syncs
+	var syncs compaction.Syncs
 	var err error
 	for i := range all {
 		if tables[i], err = t.table(ctx, in, &all[i], kept[i], &syncs); err != nil {
 			break
 		}
 	}
-	if err = errors.Join(err, syncs.wait()); err != nil {
+	if err = errors.Join(err, syncs.Wait()); err != nil {
 		return nil, err
 	}
 	return tables, in.End()
@@ -136,9 +135,12 @@ func (t *Target) space(h *stream.Header) error {
 	return nil
 }
 
+// syncsAhead is the number of tables that are synced while the next one is written.
+const syncsAhead = 2
+
 // table brings in one table of a stream. kept is the file of one that does not travel.
 func (t *Target) table(
-	ctx context.Context, in *stream.Reader, from *stream.Table, kept string, s *syncs,
+	ctx context.Context, in *stream.Reader, from *stream.Table, kept string, s *compaction.Syncs,
 ) (*manifest.Table, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -171,7 +173,7 @@ func (t *Target) table(
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &numbered, s.sync(f)
+	return &numbered, s.Sync(f, syncsAhead)
 }
 
 // Have returns the file of a table that a stream leaves out. The error matches ErrMissing if there is none.
@@ -192,31 +194,4 @@ func same(of *stream.Table, own *manifest.Table, sum uint64) error {
 		return fmt.Errorf("%w: fingerprint %016x is here", missing(of), sum)
 	}
 	return nil
-}
-
-// syncs make written tables durable while others are written. Each sends its error.
-type syncs []chan error
-
-// syncsAhead is the number of tables that are synced while the next one is written.
-const syncsAhead = 2
-
-// sync begins to make a file durable, after which it is closed. It waits while too many others are not durable yet, and
-// returns the error of an earlier one.
-func (s *syncs) sync(f vfs.File) (err error) {
-	if len(*s) == syncsAhead {
-		err = step.Take((*s)[0])
-		*s = (*s)[1:]
-	}
-	done := make(chan error, 1)
-	step.Go(func() { done <- errors.Join(f.Sync(), f.Close()) })
-	*s = append(*s, done)
-	return err
-}
-
-// wait waits for all files and returns the errors that sync has not returned.
-func (s *syncs) wait() (err error) {
-	for _, done := range *s {
-		err = errors.Join(err, step.Take(done))
-	}
-	return err
 }

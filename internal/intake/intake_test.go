@@ -207,12 +207,12 @@ func (f slowFile) Close() error {
 func TestTwoTablesAreSyncedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most atomic.Int32
-		var s syncs
+		var s compaction.Syncs
 		for range 5 {
-			must(t, s.sync(slowFile{nil, &running, &most}))
+			must(t, s.Sync(slowFile{nil, &running, &most}, syncsAhead))
 			synctest.Wait()
 		}
-		if must(t, s.wait()); most.Load() != syncsAhead || running.Load() != 0 {
+		if must(t, s.Wait()); most.Load() != syncsAhead || running.Load() != 0 {
 			t.Errorf("%d files are synced at once, %d stay open; want 2 and none", most.Load(), running.Load())
 		}
 	})
