@@ -95,20 +95,16 @@ func (t *Target) Runs(ctx context.Context, in *stream.Reader, have Have) ([]mani
 	if err != nil {
 		return nil, err
 	}
-	var added []manifest.Added
-	behind := len(tables)
-	for level, runs := range slices.Backward(in.Header.State.Version.Levels[:]) {
-		for _, r := range slices.Backward(runs) {
-			number, err := t.Numbers.NewNumber()
-			if err != nil {
+	added := in.Header.State.Snapshot().Added // in the order of tables, newest data first
+	runs := map[uint64]uint64{}               // their new numbers
+	for i := range slices.Backward(added) {
+		a := &added[i]
+		if runs[a.Run] == 0 {
+			if runs[a.Run], err = t.Numbers.NewNumber(); err != nil {
 				return nil, err
 			}
-			from := behind - len(r.Tables)
-			for _, table := range tables[from:behind] {
-				added = append(added, manifest.Added{Level: level, Run: number, Table: table})
-			}
-			behind = from
 		}
+		a.Run, a.Table = runs[a.Run], tables[i]
 	}
 	return added, nil
 }

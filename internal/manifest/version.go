@@ -187,10 +187,8 @@ func (t *Table) DescriptionBytes() int64 {
 
 // NumTables returns the number of tables.
 func (v *Version) NumTables() (n int) {
-	for _, runs := range v.Levels {
-		for _, r := range runs {
-			n += len(r.Tables)
-		}
+	for range v.Tables() {
+		n++
 	}
 	return n
 }
