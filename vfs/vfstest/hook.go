@@ -208,10 +208,7 @@ type hookLock struct {
 
 // Check implements [vfs.Lock.Check], as an OpStat of the lock's name.
 func (l *hookLock) Check() error {
-	if err := l.fs.hook(Op{Kind: OpStat, Name: l.name}); err != nil {
-		return err
-	}
-	return l.lock.Check()
+	return l.fs.change(OpStat, l.name, func(string) error { return l.lock.Check() })
 }
 
 func (l *hookLock) Close() error { return l.fs.close(l.lock, l.name) }
@@ -264,17 +261,11 @@ func (f *hookFile) Reserve(n int64) error {
 }
 
 func (f *hookFile) Sync() error {
-	if err := f.fs.hook(Op{Kind: OpSync, Name: f.name}); err != nil {
-		return err
-	}
-	return f.f.Sync()
+	return f.fs.change(OpSync, f.name, func(string) error { return f.f.Sync() })
 }
 
 func (f *hookFile) Size() (int64, error) {
-	if err := f.fs.hook(Op{Kind: OpSize, Name: f.name}); err != nil {
-		return 0, err
-	}
-	return f.f.Size()
+	return hooked(f.fs, OpSize, f.name, func(string) (int64, error) { return f.f.Size() })
 }
 
 func (f *hookFile) Close() error {
