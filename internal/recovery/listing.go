@@ -168,27 +168,20 @@ func (l Listing) Orphans(s *manifest.State) (names []string) {
 
 // RemoveUnfinished removes the tables that unfinished work has left, before anything is written: they may be what fills
 // the disk. If there is one manifest, no record of it has named them, durable or not, unlike other orphans.
-func (f Found) RemoveUnfinished(fsys vfs.FS, dir string, s *manifest.State, o Observer) {
-	if len(f.Listing[filename.Manifest]) > 1 {
+func (l Listing) RemoveUnfinished(fsys vfs.FS, dir string, s *manifest.State, o Observer) {
+	if len(l[filename.Manifest]) > 1 {
 		return
 	}
-	named := slices.Clone(s.Replaced)
-	for _, t := range s.Version.Tables() {
-		named = append(named, t.Number)
-	}
-	slices.Sort(named)
-	for _, n := range f.Listing[filename.Table] {
-		if _, ok := slices.BinarySearch(named, n); ok {
-			continue
-		}
-		if err := fsys.Remove(filename.Make(dir, filename.Table, n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			o.OrphanStays(filename.Base(filename.Table, n), err)
-		}
-	}
+	replaced := slices.Sorted(slices.Values(s.Replaced))
+	remove(fsys, dir, slices.DeleteFunc(l.Orphans(s), func(name string) bool {
+		kind, number := filename.Parse(name)
+		_, named := slices.BinarySearch(replaced, number)
+		return kind != filename.Table || named
+	}), o)
 }
 
-// RemoveOrphans removes the orphans. Those that cannot be removed stay until the store is opened again. own makes sure
-// that the manifest was begun by this use of the store, and returns its number.
+// RemoveOrphans removes the orphans. own makes sure that the manifest was begun by this use of the store, and returns
+// its number.
 func (l Listing) RemoveOrphans(
 	fsys vfs.FS, dir string, s *manifest.State, own func() (number uint64, err error), o Observer,
 ) error {
@@ -201,13 +194,15 @@ func (l Listing) RemoveOrphans(
 		return err
 	}
 	current := filename.Base(filename.Manifest, number) // it may have replaced an orphan of its number
+	remove(fsys, dir, slices.DeleteFunc(orphans, func(name string) bool { return name == current }), o)
+	return nil
+}
+
+// remove removes orphans. Those that cannot be removed stay until the store is opened again.
+func remove(fsys vfs.FS, dir string, orphans []string, o Observer) {
 	for _, name := range orphans {
-		if name == current {
-			continue
-		}
 		if err := fsys.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			o.OrphanStays(name, err)
 		}
 	}
-	return nil
 }
