@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"weak"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -14,7 +15,6 @@ import (
 	"github.com/bloomkv/bloomkv/internal/merge"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
-	"github.com/bloomkv/bloomkv/internal/step"
 	"github.com/bloomkv/bloomkv/internal/tree"
 )
 
@@ -22,8 +22,7 @@ import (
 // remove tables, and no other has the same inputs. It is safe for concurrent use.
 type inputs struct {
 	s    *Scheduler
-	mu   step.Mutex // guards idle
-	idle []*input   // closed, for the next tables: the values in their buffers may be large
+	idle sync.Pool // closed inputs, for the next tables: the values in their buffers may be large
 }
 
 // An input is a cursor over one table.
@@ -37,9 +36,7 @@ func (it *input) Close() error {
 	err := it.Iter.Close()
 	if in := it.of; in != nil {
 		it.of = nil
-		in.mu.Lock()
-		in.idle = append(in.idle, it)
-		in.mu.Unlock()
+		in.idle.Put(it)
 	}
 	return err
 }
@@ -50,12 +47,10 @@ func (in *inputs) Open(meta *manifest.Table) (merge.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	it := new(input)
-	in.mu.Lock()
-	if n := len(in.idle) - 1; n >= 0 {
-		it, in.idle = in.idle[n], in.idle[:n]
+	it, again := in.idle.Get().(*input)
+	if !again {
+		it = new(input)
 	}
-	in.mu.Unlock()
 	it.of = in
 	it.Reset(t.Reader, sstable.IterOptions{Bypass: true})
 	return it, nil
