@@ -155,7 +155,7 @@ const maxSeeds = 3
 // promised rate; then h has the real one.
 func (b *Builder) appendUnits(dst []byte, h *Header, p Params) (longer []byte, crowded bool) {
 	start := len(dst)
-	if p.ribbon {
+	if p.ribbon && h.Units[0].Columns > 0 {
 		dst = b.appendRibbon(dst, h, p)
 	}
 	all := int(h.UnitsSize()) //nolint:gosec // about as large as hashes in memory
@@ -310,20 +310,20 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 	return probes
 }
 
-// appendRibbon appends the bits of the first unit, if h plans a Ribbon. It measures the result: a unit that misses its
-// rate by little gets a few more blocks; one that misses it by much, because keys crowd, or that has all the columns
-// there are, gets more slots. If that would be larger than a Bloom unit, or cannot be built at a bounded cost,
-// appendRibbon appends nothing, and h plans the Bloom unit.
+// appendRibbon appends the bits of the first unit, a Ribbon. It measures the result: a unit that misses its rate by
+// little gets a few more blocks; one that misses it by much, because keys crowd, or that has all the columns there are,
+// gets more slots. If that would be larger than a Bloom unit, or cannot be built at a bounded cost, appendRibbon appends
+// nothing, and h plans the Bloom unit.
 func (b *Builder) appendRibbon(dst []byte, h *Header, p Params) []byte {
 	b.ribbon.scratch = b.Scratch
 	defer b.ribbon.end()
 	defer h.place()
-	u, bloom, start := &h.Units[0], p.bloom(0, h.Keys), len(dst)
+	u, most, start := &h.Units[0], p.units[0].blocks(h.Keys), len(dst)
 	rate, overhead := u.Rate, u.Overhead
 	target, steps, solved := rate*ribbonMargin, maxStepsPerKey*b.n, 0
-	for u.Columns > 0 && overhead <= maxOverhead {
+	for overhead <= maxOverhead {
 		shape, blocks := planRibbon(h.Keys, target, overhead)
-		if blocks >= bloom.Blocks {
+		if blocks >= most {
 			break
 		}
 		r := ribbon{ribbonShape: shape}
@@ -350,7 +350,7 @@ func (b *Builder) appendRibbon(dst []byte, h *Header, p Params) []byte {
 			target, overhead = rate*ribbonMargin, overhead+1+overhead/8
 		}
 	}
-	*u = bloom
+	*u = p.bloom(0, h.Keys)
 	return dst[:start]
 }
 

@@ -19,7 +19,7 @@ type limbo struct {
 }
 
 // A batch is a list of blocks of one cache that are retired together. Its release function is made once in its life, so
-// that evictions allocate nothing.
+// that evictions rarely allocate.
 type batch struct {
 	owner   *Cache
 	blocks  []*Block

@@ -133,7 +133,7 @@ const trialShare = 20
 // evict evicts blocks until the shard uses at most limit bytes. The caller holds mu, and must retire the returned
 // batches after releasing it.
 func (p *Pool) evict(h *shard, limit int64) (full batches) {
-	for h.used > max(limit, 0) {
+	for h.used > limit {
 		q := &h.main
 		if h.trial.bytes > h.limit/trialShare || h.trial.bytes == h.used {
 			q = &h.trial

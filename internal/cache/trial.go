@@ -6,37 +6,55 @@ import (
 	"sync/atomic"
 )
 
-// A queue holds blocks of a shard in the order of their insertion.
+// A queue holds blocks of a shard in the order of their insertion, in a ring: nothing is moved when one is evicted.
 type queue struct {
-	blocks []*Block // a removed one is nil
-	head   int      // of the oldest; blocks before it are nil
-	base   int32    // pos of blocks[0]; it wraps around
+	blocks []*Block // a power of two, or none; a place is nil if its block was removed
+	head   uint32   // the oldest block, and where the next one will be, both modulo the length
+	tail   uint32
+	n      int
 	bytes  int64
 }
 
+func (q *queue) at(i uint32) *Block { return q.blocks[i&uint32(len(q.blocks)-1)] } //nolint:gosec // below 2³¹
+
 // push appends a block.
 func (q *queue) push(b *Block) {
-	b.pos = q.base + int32(len(q.blocks)) //nolint:gosec // wraps around, as remove expects
-	q.blocks = append(q.blocks, b)
+	if int(q.tail-q.head) == len(q.blocks) {
+		q.resize()
+	}
+	b.pos = int32(q.tail & uint32(len(q.blocks)-1)) //nolint:gosec // below 2³¹: so many blocks would be 1 TiB at least
+	q.blocks[b.pos] = b
+	q.tail++
+	q.n++
 	q.bytes += b.size()
 }
 
+// resize moves the blocks into a ring with at least as many free places as there are blocks.
+func (q *queue) resize() {
+	size := max(len(q.blocks), 16)
+	if q.n > size/2 {
+		size *= 2
+	}
+	blocks := make([]*Block, 0, size)
+	for i := q.head; i != q.tail; i++ {
+		if b := q.at(i); b != nil {
+			b.pos = int32(len(blocks)) //nolint:gosec // as in push
+			blocks = append(blocks, b)
+		}
+	}
+	q.head, q.tail, q.blocks = 0, uint32(len(blocks)), blocks[:size] //nolint:gosec // as in push
+}
+
 // first returns the oldest block. The queue must not be empty.
-func (q *queue) first() *Block { return q.blocks[q.head] }
+func (q *queue) first() *Block { return q.at(q.head) }
 
 // remove removes a block of the queue.
 func (q *queue) remove(b *Block) {
-	q.blocks[b.pos-q.base] = nil
+	q.blocks[b.pos] = nil
+	q.n--
 	q.bytes -= b.size()
-	for q.head < len(q.blocks) && q.blocks[q.head] == nil {
+	for q.head != q.tail && q.at(q.head) == nil {
 		q.head++
-	}
-	if 2*q.head > len(q.blocks) { // each block is moved once for one that left, at most
-		n := copy(q.blocks, q.blocks[q.head:])
-		clear(q.blocks[n:])
-		q.blocks = q.blocks[:n]
-		q.base += int32(q.head) //nolint:gosec // below 2³¹: so many blocks would be 1 TiB at least
-		q.head = 0
 	}
 }
 

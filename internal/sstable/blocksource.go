@@ -189,7 +189,8 @@ func (s *blockSource) fromFile(at int, sequence bool) ([]byte, error) {
 	})
 }
 
-// sealed reads block i of the current part with its trailer, as fromFile does, and checks nothing.
+// sealed reads block i of the current part with its trailer, as fromFile does, and checks nothing. What it has read of
+// the block before, it keeps.
 func (s *blockSource) sealed(i int, sequence bool) ([]byte, error) {
 	offset, stored, _ := s.x.extent(i)
 	need := uint64(stored + trailerSize) //nolint:gosec // a size
@@ -198,12 +199,17 @@ func (s *blockSource) sealed(i int, sequence bool) ([]byte, error) {
 		if sequence {
 			n = min(max(need, readAhead), s.t.end-offset)
 		}
+		var begun []byte
+		if offset >= s.bufOff && offset < s.bufOff+uint64(len(s.buf)) {
+			begun = s.buf[offset-s.bufOff:]
+		}
 		if uint64(cap(s.buf)) < n {
 			s.buf = make([]byte, n)
 		}
 		s.buf, s.bufOff = s.buf[:n], offset
-		s.stats.read(int(n)) //nolint:gosec // a size
-		if err := s.r.readAt(s.buf, offset); err != nil {
+		rest := s.buf[copy(s.buf, begun):]
+		s.stats.read(len(rest))
+		if err := s.r.readAt(rest, offset+n-uint64(len(rest))); err != nil {
 			s.buf = s.buf[:0]
 			return nil, err
 		}
