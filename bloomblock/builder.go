@@ -394,29 +394,33 @@ func grow(dst []byte, blocks int) (longer, added []byte) {
 
 // fill sets the bits of the added hashes in unit i of h, a Bloom unit.
 func (b *Builder) fill(payload []byte, h *Header, i int) {
-	// Copies, since for all the compiler knows payload is the header.
-	nth := h.blooms(i)
-	seed, probes, parts, unit := h.Seed, h.Units[i].Probes, h.Parts(), h.bloom(nth, &h.Units[i], 0)
 	for _, hashes := range b.chunks {
-		for _, hash := range hashes {
-			hash = seed.Mix(hash)
-			part := uint64(0)
-			if nth > 0 {
-				part = hash.Block(parts)
-				for range nth {
-					hash = hash.Next()
-				}
+		h.fill(payload, hashes, h.blooms(i), &h.Units[i])
+	}
+}
+
+// fill sets the bits of hashes in the payload of the nth Bloom unit, which u describes.
+func (h *Header) fill(payload []byte, hashes []Hash, nth int, u *UnitHeader) {
+	// Copies, since for all the compiler knows payload is the header.
+	seed, probes, parts, unit := h.Seed, u.Probes, h.Parts(), h.bloom(nth, u, 0)
+	for _, hash := range hashes {
+		hash = seed.Mix(hash)
+		part := uint64(0)
+		if nth > 0 {
+			part = hash.Block(parts)
+			for range nth {
+				hash = hash.Next()
 			}
-			line := (*[blockBytes]byte)(payload[unit.at(hash, part):])
-			x, y := hash.Fields()
-			for range min(probes, wordFields) {
-				line[x>>3&(blockBytes-1)] |= 1 << (x & 7)
-				x >>= fieldBits
-			}
-			for range probes - wordFields {
-				line[y>>3&(blockBytes-1)] |= 1 << (y & 7)
-				y >>= fieldBits
-			}
+		}
+		line := (*[blockBytes]byte)(payload[unit.at(hash, part):])
+		x, y := hash.Fields()
+		for range min(probes, wordFields) {
+			line[x>>3&(blockBytes-1)] |= 1 << (x & 7)
+			x >>= fieldBits
+		}
+		for range probes - wordFields {
+			line[y>>3&(blockBytes-1)] |= 1 << (y & 7)
+			y >>= fieldBits
 		}
 	}
 }

@@ -113,34 +113,20 @@ func (h *Header) span(step int, mixed Hash) (from, to uint64) {
 	return h.unitSpan(step, mixed)
 }
 
-// unitSpan returns the range of bytes, from the beginning of the units, that unit i needs.
-func (h *Header) unitSpan(i int, mixed Hash) (from, to uint64) {
-	u := &h.Units[i]
+// unitSpan returns the range of bytes, from the beginning of the units, that a unit needs. Units are not side by side.
+func (h *Header) unitSpan(step int, mixed Hash) (from, to uint64) {
+	u := &h.Units[step]
 	from = u.Offset - HeaderSize
-	if shape, ribboned, ok := h.shape(i); ribboned && ok {
+	if shape, ribboned, ok := h.shape(step); ribboned && ok {
 		start, _, _ := mixed.band(shape.starts)
 		segment := start / segmentSlots
 		return from + shape.at(segment)*wordBytes, from + shape.at(segment+bandSlots/segmentSlots+1)*wordBytes
 	}
-	hash, blocks := h.unitHash(i, mixed), u.Blocks
-	block := hash.Block(blocks)
-	if h.sideBySide() {
-		blocks /= h.parts
-		from += mixed.Block(h.parts) * h.partBlocks() * blockBytes
-		if block %= blocks; i > 0 { // it places the key inside the part
-			block = hash.Block(blocks)
-		}
-	}
-	from += block * blockBytes
-	return from, from + blockBytes
-}
-
-// unitHash returns the hash that unit i uses, a Bloom unit.
-func (h *Header) unitHash(i int, mixed Hash) Hash {
-	for range h.blooms(i) {
+	for range h.blooms(step) {
 		mixed = mixed.Next()
 	}
-	return mixed
+	from += mixed.Block(u.Blocks) * blockBytes
+	return from, from + blockBytes
 }
 
 // blooms returns the number of Bloom units before unit i.
@@ -158,16 +144,35 @@ func (h Header) StepMayContain(step int, key Hash, pages []byte) bool {
 	if uint64(len(pages)) != size {
 		return true
 	}
-	mixed, all := h.Seed.Mix(key), h.Steps() == 1
+	mixed, pagesAt := h.Seed.Mix(key), offset-HeaderSize
+	if h.sideBySide() {
+		from, to := h.span(step, mixed)
+		b := pages[from-pagesAt : to-pagesAt]
+		hash, at := mixed, uint64(0)
+		for i := range h.Units {
+			u := &h.Units[i]
+			n := u.Blocks / h.parts
+			block := hash.Block(n)
+			if i == 0 {
+				block = hash.Block(u.Blocks) % n
+			}
+			if !lineMayContain(b[(at+block)*blockBytes:][:blockBytes], hash, u.Probes) {
+				return false
+			}
+			hash, at = hash.Next(), at+n
+		}
+		return true
+	}
 	for i := range h.Units {
-		if (all || i == step) && !h.unitMayContain(i, mixed, pages, offset-HeaderSize) {
+		if (i == step || h.inOnePage()) && !h.unitMayContain(i, mixed, pages, pagesAt) {
 			return false
 		}
 	}
 	return true
 }
 
-// unitMayContain asks a unit in pages that begin at an offset from the beginning of the units.
+// unitMayContain asks a unit, not side by side with others, in pages that begin at an offset from the beginning of the
+// units.
 func (h *Header) unitMayContain(i int, mixed Hash, pages []byte, offset uint64) bool {
 	shape, ribboned, ok := h.shape(i)
 	if !ok {
@@ -178,7 +183,10 @@ func (h *Header) unitMayContain(i int, mixed Hash, pages []byte, offset uint64) 
 	if ribboned {
 		return shape.windowMayContain(b, mixed)
 	}
-	return lineMayContain(b, h.unitHash(i, mixed), h.Units[i].Probes)
+	for range h.blooms(i) {
+		mixed = mixed.Next()
+	}
+	return lineMayContain(b, mixed, h.Units[i].Probes)
 }
 
 // lineMayContain asks one block of a Bloom unit.
