@@ -10,7 +10,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
-	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/vfs"
@@ -73,11 +72,7 @@ func (s *salvage) surveyTable(ctx context.Context, t *table) error {
 	if err != nil || r == nil {
 		return err
 	}
-	for _, d := range r.dels {
-		for _, seq := range d.Seqs {
-			s.dels = append(s.dels, rangedel.Tombstone{Start: d.Start, End: d.End, Seq: seq})
-		}
-	}
+	s.dels = append(s.dels, r.dels.Tombstones()...)
 	if p := r.props; p != nil && t.placed == nil {
 		m := &t.meta
 		m.Flags, m.Smallest, m.Largest, m.Entries = 0, p.Smallest, p.Largest, p.Entries

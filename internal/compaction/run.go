@@ -271,11 +271,7 @@ func (p *Plan) read(ctx context.Context, tables Inputs, snapshots []ikey.Seq) (i
 					return in, err
 				}
 				dels = append(dels, tableDels{t, x})
-				for _, f := range x.List() {
-					for _, seq := range f.Seqs {
-						all = append(all, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: seq})
-					}
-				}
+				all = append(all, x.List().Tombstones()...)
 			}
 			if t.Entries > 0 {
 				run = append(run, t)

@@ -3,34 +3,97 @@ package rangedel
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"math"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 )
 
-// An edge is a bound of a tombstone.
-type edge struct {
-	key   []byte
-	seq   ikey.Seq
-	delta int // 1 at the start of the tombstone, -1 at its end
+// A span is the stretches [i, j) that a tombstone covers.
+type span struct{ i, j int }
+
+// cut divides the keys at the bounds of tombstones into stretches: from each bound up to the next, and the last without
+// end. It returns the bounds, ascending and each once, and the span of each tombstone.
+func cut(ts []Tombstone) (bounds [][]byte, spans []span) {
+	type edge struct {
+		key   []byte
+		index *int // where the index of the key among the bounds is wanted
+	}
+	spans = make([]span, len(ts))
+	edges := make([]edge, 0, 2*len(ts))
+	for k := range ts {
+		edges = append(edges, edge{ts[k].Start, &spans[k].i})
+		if ts[k].End != nil {
+			edges = append(edges, edge{ts[k].End, &spans[k].j})
+		}
+	}
+	slices.SortFunc(edges, func(a, b edge) int { return bytes.Compare(a.key, b.key) })
+	for _, e := range edges {
+		if n := len(bounds); n == 0 || !bytes.Equal(bounds[n-1], e.key) {
+			bounds = append(bounds, e.key)
+		}
+		*e.index = len(bounds) - 1
+	}
+	for k := range ts {
+		if ts[k].End == nil {
+			spans[k].j = len(bounds)
+		}
+	}
+	return bounds, spans
 }
 
-// A standing is a sequence number and the number of tombstones with it that cover the current key of the sweep.
-type standing struct {
-	seq ikey.Seq
-	n   int
+// effective returns the tombstones that delete something, by ascending sequence number.
+func effective(ts []Tombstone) []Tombstone {
+	ts = slices.DeleteFunc(slices.Clone(ts), func(t Tombstone) bool { return t.Seq == 0 || !before(t.Start, t.End) })
+	slices.SortFunc(ts, func(a, b Tombstone) int { return cmp.Compare(a.Seq, b.Seq) })
+	return ts
 }
 
 // Fragmented returns the list of what the tombstones cover. They may come in any order, overlap, and repeat each other.
 // Tombstones that cover nothing, or have sequence number 0 and so delete nothing, are dropped. Adjacent fragments
 // differ in their sequence numbers. The list shares the tombstones' bytes.
 //
-// It sweeps from edge to edge; apart from sorting, the cost is that of writing the list, which may have the square of
-// the number of tombstones that cover each other.
+// Apart from sorting and searching the bounds, the cost is that of writing the list, which may have the square of the
+// number of tombstones that cover each other.
 func Fragmented(ts []Tombstone) List {
 	l, _ := fragmented(ts, math.MaxInt)
+	return l
+}
+
+// fragmented returns the list of Fragmented, unless the stretches would have more than most sequence numbers.
+func fragmented(ts []Tombstone, most int) (l List, ok bool) {
+	ts = effective(ts)
+	bounds, spans := cut(ts)
+	over := make([][]ikey.Seq, len(bounds))
+	for k, s := range spans {
+		for i := s.i; i < s.j; i++ {
+			if last(over[i]) == ts[k].Seq {
+				continue
+			}
+			if most--; most < 0 {
+				return nil, false
+			}
+			over[i] = append(over[i], ts[k].Seq)
+		}
+	}
+	return joined(nil, bounds, over), true
+}
+
+// joined appends fragments to l: the stretches that some tombstones are over, those with equal neighbors as one.
+func joined(l List, bounds [][]byte, over [][]ikey.Seq) List {
+	for i, seqs := range over {
+		var end []byte
+		if i+1 < len(bounds) {
+			end = bounds[i+1]
+		}
+		switch {
+		case len(seqs) == 0:
+		case i > 0 && slices.Equal(over[i-1], seqs):
+			l[len(l)-1].End = end
+		default:
+			l = append(l, Fragment{bounds[i], end, seqs})
+		}
+	}
 	return l
 }
 
@@ -42,170 +105,53 @@ const maxCut = 8
 // would cut the tombstones into too many parts, as with many snapshots between tombstones over each other, the
 // fragments of the list overlap instead. So the length of the list is bounded by the number of tombstones.
 func FragmentedFor(snapshots []ikey.Seq, ts []Tombstone) List {
-	ts = visible(snapshots, ts)
-	l, seqs := make(List, len(ts)), make([]ikey.Seq, len(ts))
-	for i, t := range ts {
-		seqs[i] = t.Seq
-		l[i] = Fragment{Start: t.Start, End: t.End, Seqs: seqs[i : i+1 : i+1]}
-	}
-	if !l.Overlaps() { // as always without snapshots
-		return l
-	}
-	if cut, ok := fragmented(ts, maxCut*len(ts)); ok {
-		return cut
-	}
+	l := visible(snapshots, effective(ts))
 	slices.SortFunc(l, func(a, b Fragment) int {
 		return cmp.Or(bytes.Compare(a.Start, b.Start), cmp.Compare(a.Seqs[0], b.Seqs[0]))
 	})
+	if l.Overlaps() { // as never without snapshots
+		if parts, ok := fragmented(l.Tombstones(), maxCut*len(l)); ok {
+			return parts
+		}
+	}
 	return l
 }
 
-// visible returns what readers of the snapshots, and of now, see of the tombstones: of those between two snapshots,
-// which every reader sees together, the newest over each key. They are less than two for each one of ts, and their
-// order is undefined.
-func visible(snapshots []ikey.Seq, ts []Tombstone) (seen []Tombstone) {
-	type part struct {
-		Tombstone
-		interval int
-	}
-	parts := make([]part, 0, len(ts))
-	for _, t := range ts {
-		if t.Seq > 0 && before(t.Start, t.End) {
-			i, _ := slices.BinarySearch(snapshots, t.Seq)
-			parts = append(parts, part{t, i})
+// visible returns what readers of the snapshots, and of now, see of tombstones that ascend by sequence number: of those
+// between two snapshots, which every reader sees together, the newest over each key. They are less than two for each
+// one of ts, and ascend by snapshot, and then by their start.
+func visible(snapshots []ikey.Seq, ts []Tombstone) (l List) {
+	for len(ts) > 0 {
+		newest := ikey.MaxSeq // that a reader sees of the first
+		if i, _ := slices.BinarySearch(snapshots, ts[0].Seq); i < len(snapshots) {
+			newest = snapshots[i]
 		}
-	}
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.interval, b.interval), bytes.Compare(a.Start, b.Start))
-	})
-	var over stack
-	for len(parts) > 0 {
 		n := 1
-		for n < len(parts) && parts[n].interval == parts[0].interval {
+		for n < len(ts) && ts[n].Seq <= newest {
 			n++
 		}
-		over = over[:0]
-		var at []byte // what is before is written
-		for i := 0; i < n || len(over) > 0; {
-			// Up to the next start, or to the end of the newest one, the newest one is visible.
-			if len(over) == 0 {
-				at = parts[i].Start
-			}
-			for ; i < n && bytes.Equal(parts[i].Start, at); i++ {
-				heap.Push(&over, parts[i].Tombstone)
-			}
-			top, end := over[0], over[0].End
-			goesOn := len(seen) > 0 && seen[len(seen)-1].Seq == top.Seq && bytes.Equal(seen[len(seen)-1].End, at)
-			if i < n && before(parts[i].Start, end) {
-				end = parts[i].Start
-			}
-			if goesOn {
-				seen[len(seen)-1].End = end
-			} else {
-				seen = append(seen, Tombstone{at, end, top.Seq})
-			}
-			at = end
-			for len(over) > 0 && at != nil && !before(at, over[0].End) {
-				heap.Pop(&over)
-			}
-			if at == nil {
-				break
+		bounds, spans := cut(ts[:n])
+		over := make([][]ikey.Seq, len(bounds))
+		bare := make([]int, len(bounds)+1) // leads from each stretch to the first from it on with nothing over it
+		for i := range bare {
+			bare[i] = i
+		}
+		for k := n - 1; k >= 0; k-- { // the newest first
+			seq := []ikey.Seq{ts[k].Seq}
+			for i := follow(bare, spans[k].i); i < spans[k].j; i = follow(bare, i) {
+				over[i], bare[i] = seq, i+1
 			}
 		}
-		parts = parts[n:]
+		l, ts = joined(l, bounds, over), ts[n:]
 	}
-	return seen
+	return l
 }
 
-// A stack is a heap of tombstones, the newest on top.
-type stack []Tombstone
-
-// Len returns the number of tombstones.
-func (s stack) Len() int { return len(s) }
-
-// Less reports whether tombstone i is newer than j.
-func (s stack) Less(i, j int) bool { return s[i].Seq > s[j].Seq }
-
-// Swap swaps two tombstones.
-func (s stack) Swap(i, j int) { s[i], s[j] = s[j], s[i] }
-
-// Push adds a tombstone.
-func (s *stack) Push(t any) { *s = append(*s, t.(Tombstone)) } //nolint:errcheck // it holds nothing else
-
-// Pop removes the last tombstone.
-func (s *stack) Pop() any {
-	n := len(*s) - 1
-	t := (*s)[n]
-	*s = (*s)[:n]
-	return t
-}
-
-// fragmented returns the list of Fragmented, unless it would have more than most sequence numbers.
-func fragmented(ts []Tombstone, most int) (l List, ok bool) {
-	edges := make([]edge, 0, 2*len(ts))
-	for _, t := range ts {
-		if t.Seq == 0 || !before(t.Start, t.End) {
-			continue
-		}
-		edges = append(edges, edge{t.Start, t.Seq, 1})
-		if t.End != nil {
-			edges = append(edges, edge{t.End, t.Seq, -1})
-		}
+// follow returns where the way through next ends that begins at i, and shortens it.
+func follow(next []int, i int) int {
+	for next[i] != i {
+		next[i] = next[next[i]]
+		i = next[i]
 	}
-	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(bytes.Compare(a.key, b.key), cmp.Compare(a.seq, b.seq))
-	})
-	var here, spare []standing
-	var seqs []ikey.Seq
-	open := false // the last fragment has no end yet
-	for len(edges) > 0 {
-		key, n := edges[0].key, 1
-		for n < len(edges) && bytes.Equal(edges[n].key, key) {
-			n++
-		}
-		here, spare = passed(spare[:0], here, edges[:n]), here
-		edges = edges[n:]
-		seqs = seqs[:0]
-		for _, h := range here {
-			seqs = append(seqs, h.seq)
-		}
-		if open {
-			if slices.Equal(l[len(l)-1].Seqs, seqs) {
-				continue
-			}
-			l[len(l)-1].End = key
-		}
-		if open = len(here) > 0; open {
-			if most -= len(seqs); most < 0 {
-				return nil, false
-			}
-			l = append(l, Fragment{Start: key, Seqs: slices.Clone(seqs)})
-		}
-	}
-	return l, true // an open last fragment has no end
-}
-
-// passed appends to dst the standings behind the edges, given those before them. The edges are all at one key and
-// ascend by sequence number.
-func passed(dst, here []standing, edges []edge) []standing {
-	for i := 0; i < len(edges); {
-		seq, delta := edges[i].seq, 0
-		for ; i < len(edges) && edges[i].seq == seq; i++ {
-			delta += edges[i].delta
-		}
-		n := 0
-		for n < len(here) && here[n].seq < seq {
-			n++
-		}
-		dst = append(dst, here[:n]...)
-		here = here[n:]
-		if len(here) > 0 && here[0].seq == seq {
-			delta += here[0].n
-			here = here[1:]
-		}
-		if delta > 0 {
-			dst = append(dst, standing{seq, delta})
-		}
-	}
-	return append(dst, here...)
+	return i
 }

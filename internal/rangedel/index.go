@@ -61,53 +61,44 @@ func (l List) Bounds() (lo, hi []byte) {
 }
 
 func (x *Index) build() {
-	x.bounds = make([][]byte, 0, 2*len(x.list))
+	ts := make([]Tombstone, len(x.list)) // one for each fragment, without a number
+	for k, f := range x.list {
+		ts[k] = Tombstone{Start: f.Start, End: f.End}
+	}
+	bounds, spans := cut(ts)
+	x.bounds = slices.Clone(bounds)
 	type noted struct {
-		seq  ikey.Seq
-		i, j int // stretches
+		seq ikey.Seq
+		span
 	}
 	var all []noted
-	for i := range x.list {
-		f := &x.list[i]
-		x.bounds = append(x.bounds, f.Start)
-		if f.End != nil {
-			x.bounds = append(x.bounds, f.End)
-		}
-	}
-	slices.SortFunc(x.bounds, bytes.Compare)
-	x.bounds = slices.Clip(slices.CompactFunc(x.bounds, bytes.Equal))
-	n := len(x.bounds)
-	for k := range x.list {
-		f := &x.list[k]
-		i, j := x.stretch(f.Start), n
-		if f.End != nil {
-			j = x.stretch(f.End)
-		}
+	for k, f := range x.list {
 		for _, seq := range f.Seqs {
-			all = append(all, noted{seq, i, j})
+			all = append(all, noted{seq, spans[k]})
 		}
 	}
 	slices.SortFunc(all, func(a, b noted) int { return cmp.Compare(a.seq, b.seq) })
+	n := len(bounds)
 	x.notes = make([]uint32, 2*n+2)
 	// The numbers of node p end at notes[p+1], after its count is added up, and begin there while they are filled in.
 	for _, t := range all {
-		nodes(n, t.i, t.j, func(p int) { x.notes[p+2]++ })
+		t.nodes(n, func(p int) { x.notes[p+2]++ })
 	}
 	for p := 1; p < len(x.notes); p++ {
 		x.notes[p] += x.notes[p-1]
 	}
 	x.seqs = make([]ikey.Seq, x.notes[len(x.notes)-1])
 	for _, t := range all {
-		nodes(n, t.i, t.j, func(p int) {
+		t.nodes(n, func(p int) {
 			x.seqs[x.notes[p+1]] = t.seq
 			x.notes[p+1]++
 		})
 	}
 }
 
-// nodes calls each for the nodes that together have the leaves [i, j) of n below them.
-func nodes(n, i, j int, each func(p int)) {
-	for i, j = i+n, j+n; i < j; i, j = i>>1, j>>1 {
+// nodes calls each for the nodes that together have the stretches of the span below them, of n stretches.
+func (s span) nodes(n int, each func(p int)) {
+	for i, j := s.i+n, s.j+n; i < j; i, j = i>>1, j>>1 {
 		if i&1 == 1 {
 			each(i)
 			i++
@@ -133,9 +124,9 @@ func (x *Index) stretch(key []byte) int {
 	return lo - 1
 }
 
-// newest returns the newest tombstone over a stretch that a reader at seq sees, or 0.
-func (x *Index) newest(stretch int, seq ikey.Seq) (newest ikey.Seq) {
-	for p := stretch + len(x.bounds); p > 0; p >>= 1 {
+// newest returns the newest tombstone over stretch i that a reader at seq sees, or 0.
+func (x *Index) newest(i int, seq ikey.Seq) (newest ikey.Seq) {
+	for p := i + len(x.bounds); p > 0; p >>= 1 {
 		f := Fragment{Seqs: x.seqs[x.notes[p]:x.notes[p+1]]}
 		newest = max(newest, f.Newest(seq))
 	}

@@ -121,6 +121,16 @@ func (l List) Within(lo, hi []byte) (in List) {
 	return in
 }
 
+// Tombstones returns the tombstones that the fragments stand for, one for each of their sequence numbers.
+func (l List) Tombstones() (ts []Tombstone) {
+	for _, f := range l {
+		for _, seq := range f.Seqs {
+			ts = append(ts, Tombstone{f.Start, f.End, seq})
+		}
+	}
+	return ts
+}
+
 // Bytes returns the memory that the list takes if it shares none of it.
 func (l List) Bytes() int64 {
 	n := int64(cap(l)) * int64(unsafe.Sizeof(Fragment{}))

@@ -44,16 +44,6 @@ func parse(t *testing.T, text string) List {
 	return l
 }
 
-func tombstones(l List) []Tombstone {
-	var ts []Tombstone
-	for _, f := range l {
-		for _, seq := range f.Seqs {
-			ts = append(ts, Tombstone{f.Start, f.End, seq})
-		}
-	}
-	return ts
-}
-
 func text(l List) string {
 	var words []string
 	for _, f := range l {
@@ -92,7 +82,7 @@ func TestFragmented(t *testing.T) {
 		{"one begins where an equal one ends", "a-b@1 b-c@1 a-c@2", "a-c@1,2"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := text(Fragmented(tombstones(parse(t, test.tombstones)))); got != test.want {
+			if got := text(Fragmented(parse(t, test.tombstones).Tombstones())); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
@@ -250,7 +240,7 @@ func TestBytes(t *testing.T) {
 }
 
 func TestFragmentsAreCutIntoFewParts(t *testing.T) {
-	ts := tombstones(parse(t, "a-c@3 b-d@5 a-b@0"))
+	ts := parse(t, "a-c@3 b-d@5 a-b@0").Tombstones()
 	for _, test := range []struct {
 		snapshots []ikey.Seq
 		want      string

@@ -188,18 +188,14 @@ func (r *Reader) memtablePart(
 
 // deleted returns copies of the ranges that the tombstones cover for a reader at seq.
 func deleted(l rangedel.List, seq ikey.Seq) (ranges []digest.Range) {
+	var seen []rangedel.Tombstone // all with one number, so that those that meet become one fragment
 	for i := range l {
-		f := &l[i]
-		if f.Newest(seq) == 0 {
-			continue
+		if f := &l[i]; f.Newest(seq) > 0 {
+			seen = append(seen, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: 1})
 		}
-		n := len(ranges) - 1
-		switch {
-		case n < 0 || ranges[n].End != nil && bytes.Compare(ranges[n].End, f.Start) < 0:
-			ranges = append(ranges, digest.Range{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)})
-		case ranges[n].End != nil && (f.End == nil || bytes.Compare(ranges[n].End, f.End) < 0):
-			ranges[n].End = bytes.Clone(f.End) // nil stays nil
-		}
+	}
+	for _, f := range rangedel.Fragmented(seen) {
+		ranges = append(ranges, digest.Range{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)})
 	}
 	return ranges
 }
