@@ -552,7 +552,8 @@ func TestPutsCutRangesOfDeadKeysAndNothingElseDoes(t *testing.T) {
 		{"a large batch", func() error { return s.Commit(put("k", string(large)), 1, false) }, true},
 	} {
 		s.DeadKeys = new(deadkeys.Ranges)
-		s.DeadKeys.Close(s.DeadKeys.Open([]byte("j"), []byte("l"), deadkeys.Reader{Seq: s.Tree.NewestSeq()}), true)
+		noPut := func() bool { return false }
+		s.DeadKeys.Report([]byte("j"), []byte("l"), deadkeys.Reader{Seq: s.Tree.NewestSeq()}, noPut)
 		must(t, tt.write())
 		if n := s.DeadKeys.Len(); n != map[bool]int{false: 1, true: 2}[tt.cuts] {
 			t.Errorf("after %s there are %d ranges; it cuts: %v", tt.name, n, tt.cuts)

@@ -56,8 +56,8 @@ type Ranges struct {
 type set struct {
 	ingests uint64   // of the states that the ranges are true of
 	ranges  []*Range // ascending and disjoint
-	open    []*Report
-	bytes   int // of ranges
+	open    []*Range // of reports that do not count yet
+	bytes   int      // of ranges
 }
 
 // A Range is the keys from Lo on and before Hi. It is immutable.
@@ -136,6 +136,14 @@ func (s *set) search(key []byte) int {
 	return i
 }
 
+// holding returns the index of the range that holds key, or -1.
+func (s *set) holding(key []byte) int {
+	if i := s.search(key); i < len(s.ranges) && s.ranges[i].holds(key) {
+		return i
+	}
+	return -1
+}
+
 // Len returns the number of ranges.
 func (d *Ranges) Len() int {
 	if s := d.now.Load(); s != nil {
@@ -164,62 +172,48 @@ func (d *Ranges) Step(n int) { d.stepped.Add(uint64(n)) } //nolint:gosec // not 
 // Stepped returns the number of dead keys that cursors have stepped over.
 func (d *Ranges) Stepped() uint64 { return d.stepped.Load() }
 
-// A Report says that no key of a range is alive, which does not count before it is closed.
-type Report struct {
-	in Range
-	by Reader
-}
-
-// Open opens a report that no key of [lo, hi) is alive for a reader whose state has all puts up to its sequence. It
-// copies the bounds. It returns nil if nothing new is reported. Else Close must follow.
-func (d *Ranges) Open(lo, hi []byte, by Reader) *Report {
+// Report records that no key of [lo, hi) is alive for a reader whose state has all puts up to its sequence, unless put
+// returns true or something is put into the range before it returns. put reports whether the memtables have a later put
+// into the range. The bounds are copied. If the range is known already, Report does not call put.
+func (d *Ranges) Report(lo, hi []byte, by Reader, put func() bool) {
 	lo, hi = lo[:min(len(lo), batch.MaxBound)], hi[:min(len(hi), batch.MaxBound)] // no key lies between
 	if bytes.Compare(lo, hi) >= 0 {
-		return nil
+		return
 	}
 	if at, _ := d.At(lo, by); at != nil && bytes.Compare(hi, at.Hi) <= 0 {
-		return nil
+		return
 	}
-	p := &Report{Range{append([]byte{}, lo...), Beyond, by.Seq}, by}
+	r := &Range{append([]byte{}, lo...), Beyond, by.Seq}
 	if !bytes.Equal(hi, Beyond) {
-		p.in.Hi = bytes.Clone(hi)
+		r.Hi = bytes.Clone(hi)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.copy()
-	s.open = append(slices.Clip(s.open), p)
-	d.now.Store(s)
-	return p
-}
-
-// Close closes a report. It counts if stands is true, and nothing was put into its range since Open.
-func (d *Ranges) Close(p *Report, stands bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.copy()
-	i := slices.Index(s.open, p)
-	if i >= 0 {
+	d.change(func(s *set) { s.open = append(slices.Clip(s.open), r) })
+	wrong := put()
+	d.change(func(s *set) {
+		i := slices.Index(s.open, r)
+		if i < 0 { // something was put into it
+			return
+		}
 		s.open = slices.Delete(slices.Clone(s.open), i, i+1)
-	}
-	if s.ingests < p.by.Ingests && i >= 0 && stands {
-		s.ingests, s.ranges, s.bytes = p.by.Ingests, nil, 0
-	}
-	if s.ingests == p.by.Ingests && i >= 0 && stands {
-		s.add(p.in)
-	}
-	d.store(s)
+		if wrong || s.ingests > by.Ingests {
+			return
+		}
+		if s.ingests < by.Ingests {
+			s.ingests, s.ranges, s.bytes = by.Ingests, nil, 0
+		}
+		s.add(*r)
+	})
 }
 
-func (d *Ranges) copy() *set {
-	if s := d.now.Load(); s != nil {
-		c := *s
-		return &c
+// change makes a changed copy of the set the one that there is, less what is too much.
+func (d *Ranges) change(change func(*set)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := &set{}
+	if now := d.now.Load(); now != nil {
+		*s = *now
 	}
-	return &set{}
-}
-
-// store makes s what there is, less what is too much. mu is held.
-func (d *Ranges) store(s *set) {
+	change(s)
 	for s.bytes > maxBytes {
 		i := rand.IntN(len(s.ranges))
 		s.replace(i, i+1)
@@ -267,23 +261,16 @@ func (d *Ranges) Put(key []byte) {
 }
 
 func (d *Ranges) put(key []byte) {
-	hit := func(s *set) (i int, in bool) {
-		if s == nil {
-			return 0, false
-		}
-		i = s.search(key)
-		in = i < len(s.ranges) && s.ranges[i].holds(key)
-		return i, in || slices.ContainsFunc(s.open, func(p *Report) bool { return p.in.holds(key) })
-	}
-	if _, is := hit(d.now.Load()); !is {
+	holds := func(r *Range) bool { return r.holds(key) }
+	if s := d.now.Load(); s == nil || !slices.ContainsFunc(s.open, holds) && s.holding(key) < 0 {
 		return
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s := d.copy()
-	i, _ := hit(s) // the range may have gone
-	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Report) bool { return p.in.holds(key) })
-	if i < len(s.ranges) && s.ranges[i].holds(key) {
+	d.change(func(s *set) {
+		s.open = slices.DeleteFunc(slices.Clone(s.open), holds)
+		i := s.holding(key)
+		if i < 0 { // the range may have gone
+			return
+		}
 		r, after := s.ranges[i], append(bytes.Clone(key), 0)
 		var left []*Range
 		for _, part := range [...]*Range{{r.Lo, after[:len(key):len(key)], r.since}, {after, r.Hi, r.since}} {
@@ -292,6 +279,5 @@ func (d *Ranges) put(key []byte) {
 			}
 		}
 		s.replace(i, i+1, left...)
-	}
-	d.store(s)
+	})
 }

@@ -14,9 +14,7 @@ import (
 
 // report reports [lo, hi) as of seq.
 func report(d *Ranges, lo, hi string, seq ikey.Seq) {
-	if p := d.Open([]byte(lo), []byte(hi), Reader{Seq: seq}); p != nil {
-		d.Close(p, true)
-	}
+	d.Report([]byte(lo), []byte(hi), Reader{Seq: seq}, func() bool { return false })
 }
 
 func text(d *Ranges) string {
@@ -73,33 +71,35 @@ func TestReportsJoinRangesAndPutsCutThem(t *testing.T) {
 
 func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 	for _, test := range []struct {
-		put    string
-		stands bool
-		want   string
+		put   string
+		found bool
+		want  string
 	}{
-		{"", true, "b-d@5"},
-		{"", false, ""},
-		{"a", true, "b-d@5"},
-		{"b", true, ""},
-		{"c", true, ""},
-		{"d", true, "b-d@5"},
+		{"", false, "b-d@5"},
+		{"", true, ""},
+		{"a", false, "b-d@5"},
+		{"b", false, ""},
+		{"c", false, ""},
+		{"d", false, "b-d@5"},
 	} {
 		var d Ranges
-		p := d.Open([]byte("b"), []byte("d"), Reader{Seq: 5})
-		other := d.Open([]byte("x"), []byte("z"), Reader{Seq: 5})
-		if got := text(&d); got != "" {
-			t.Errorf("open reports are believed: %s", got)
-		}
-		if test.put != "" {
-			d.Put([]byte(test.put))
-		}
-		d.Close(p, test.stands)
-		d.Close(other, false)
+		d.Report([]byte("x"), []byte("z"), Reader{Seq: 5}, func() bool {
+			d.Report([]byte("b"), []byte("d"), Reader{Seq: 5}, func() bool {
+				if got := text(&d); got != "" {
+					t.Errorf("open reports are believed: %s", got)
+				}
+				if test.put != "" {
+					d.Put([]byte(test.put))
+				}
+				return test.found
+			})
+			return true
+		})
 		if d.Len() == 0 && d.now.Load() != nil {
 			t.Errorf("after a put of %q: nothing is left, and costs each put more than a load", test.put)
 		}
 		if got := text(&d); got != test.want {
-			t.Errorf("after a put of %q, stands %v: got %q, want %q", test.put, test.stands, got, test.want)
+			t.Errorf("after a put of %q, found %v: got %q, want %q", test.put, test.found, got, test.want)
 		}
 	}
 }
@@ -107,9 +107,10 @@ func TestAReportCountsOnlyIfNothingWasPutIntoItsRange(t *testing.T) {
 func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 	var d Ranges
 	report(&d, "b", "d", 5)
-	if p := d.Open([]byte("b"), []byte("d"), Reader{Seq: 6}); p != nil {
+	d.Report([]byte("b"), []byte("d"), Reader{Seq: 6}, func() bool {
 		t.Error("a range that is known is reported again")
-	}
+		return false
+	})
 	for _, test := range []struct {
 		by   Reader
 		want bool
@@ -123,8 +124,7 @@ func TestARangeIsForReadersOfItsMomentAndLater(t *testing.T) {
 	if at, next := d.At([]byte("d"), Reader{Seq: 6}); at != nil || !bytes.Equal(next, Beyond) {
 		t.Errorf("the end of a range is in %v, next is %q", at, next)
 	}
-	p := d.Open([]byte("k"), []byte("m"), Reader{Seq: 9, Ingests: 1})
-	d.Close(p, true)
+	d.Report([]byte("k"), []byte("m"), Reader{Seq: 9, Ingests: 1}, func() bool { return false })
 	report(&d, "x", "z", 9)
 	if got, want := text(&d), "k-m@9"; got != want {
 		t.Errorf("after an ingest: got %s, want %s", got, want)

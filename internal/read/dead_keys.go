@@ -121,13 +121,9 @@ func (c *Cursor) report(end []byte) {
 	if c.back {
 		lo, hi = hi, lo
 	}
-	if !c.dead.current {
-		return
-	}
-	d := &c.reader.DeadKeys
-	if p := d.Open(lo, hi, c.dead.view); p != nil {
-		d.Close(p, !c.written(lo, hi))
-		c.reader.Tables.Count(d.Grown())
+	if c.dead.current {
+		c.reader.DeadKeys.Report(lo, hi, c.dead.view, func() bool { return c.written(lo, hi) })
+		c.reader.Tables.Count(c.reader.DeadKeys.Grown())
 	}
 }
 
