@@ -3,6 +3,7 @@ package commit
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/compaction"
@@ -47,22 +48,30 @@ func (w *Writer) Freeze(ctx context.Context) (ikey.Seq, error) {
 func (w *Writer) empty(mem *memtable.Table) bool { return mem.Len() == 0 && w.marked.Load() == 0 }
 
 // waitToFreeze returns once no memtable waits for a flush and level 0 is below its stop limit. While a flush waits for
-// disk space, it returns that error. mu is held.
+// disk space, it returns that error. It counts and reports how long it has waited for each reason. mu is held.
 func (w *Writer) waitToFreeze(ctx context.Context) error {
-	var stopped stop
 	var noSpace error
+	var waited [Reasons]time.Duration
+	var since time.Time
+	reason, stopped := Reason(0), false
 	err := w.Tree.Wait(ctx, func(v tree.View) bool {
+		if stopped {
+			waited[reason] += step.Since(since)
+		}
 		if v.State == nil {
 			return true
 		}
-		reason, full := full(v, w.Policy)
-		if full {
-			stopped.on(reason)
-			noSpace = v.PutOff.Flush
+		if reason, stopped = full(v, w.Policy); stopped {
+			since, noSpace = step.Now(), v.PutOff.Flush
 		}
-		return !full || noSpace != nil
+		return !stopped || noSpace != nil
 	})
-	w.stopped(&stopped)
+	for reason := range Reason(Reasons) {
+		if d := waited[reason]; d > 0 {
+			w.stall(reason, d)
+			w.Stalled(Stall{Reason: reason, Writes: 1, Duration: d})
+		}
+	}
 	return cmp.Or(err, noSpace)
 }
 

@@ -37,39 +37,6 @@ func (w *Writer) stall(reason Reason, waited time.Duration) {
 	w.pace.waited += waited
 }
 
-// stopped counts and reports the time that a group of writes has waited. mu is held.
-func (w *Writer) stopped(s *stop) {
-	s.end()
-	for reason := range Reason(Reasons) {
-		if waited := s.waited[reason]; waited > 0 {
-			w.stall(reason, waited)
-			w.Stalled(Stall{Reason: reason, Writes: 1, Duration: waited})
-		}
-	}
-}
-
-// A stop measures how long a group of writes waits for each reason.
-type stop struct {
-	waited  [Reasons]time.Duration
-	since   time.Time
-	reason  Reason
-	waiting bool
-}
-
-// on records what the group waits for from now on, until the next call of on or end.
-func (s *stop) on(reason Reason) {
-	s.end()
-	s.reason, s.since, s.waiting = reason, step.Now(), true
-}
-
-// end records that the group no longer waits.
-func (s *stop) end() {
-	if s.waiting {
-		s.waited[s.reason] += step.Since(s.since)
-		s.waiting = false
-	}
-}
-
 // A pace slows writers before they would have to stop, by a little for each byte. Writer.mu guards it.
 type pace struct {
 	debt  time.Duration // what writers still have to wait; negative if they have waited too long
