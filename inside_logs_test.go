@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
-	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/storetest"
@@ -480,7 +479,7 @@ func TestValuesAboveTheLimitStayReadable(t *testing.T) {
 	db, err := bloomkv.Open("db", options(mem))
 	must(t, err)
 	must(t, db.Put([]byte("small"), nil))
-	must(t, db.Writer().CommitPut(batch.AppendPut(nil, key, len(want)), want, true))
+	must(t, db.Writer().CommitPut(key, want, true))
 	check("a memtable", db, nil)
 	logged := mem.Kill()
 	must(t, db.Close())

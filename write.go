@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/commit"
 )
 
@@ -13,9 +12,8 @@ import (
 // than MaxKeySize, or a value longer than MaxValueSize, is ErrTooLarge. Other errors are those of [DB.Apply].
 func (db *DB) Put(key, value []byte) error {
 	if len(value) >= commit.MinPut && len(value) <= MaxValueSize && len(key) <= MaxKeySize {
-		// Not as a batch, which would be another copy of the value.
-		op := batch.AppendPut(nil, key, len(value))
-		return db.writer.CommitPut(op, value, db.opts.Durability == DurabilitySync)
+		// Not as a batch, whose memory would be in the heap.
+		return db.writer.CommitPut(key, value, db.opts.Durability == DurabilitySync)
 	}
 	b := newBatch()
 	b.Put(key, value)

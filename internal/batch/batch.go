@@ -68,20 +68,6 @@ func AppendOp(dst []byte, kind ikey.Kind, key, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// AppendPut appends a Set without its value, which follows in the log and has length bytes.
-func AppendPut(dst, key []byte, length int) []byte {
-	dst = append(dst, byte(ikey.Set))
-	dst = binary.AppendUvarint(dst, uint64(len(key)))
-	dst = append(dst, key...)
-	return binary.AppendUvarint(dst, uint64(length)) //nolint:gosec // a length
-}
-
-// PutKey returns the key of what AppendPut has appended to nothing, as a part of it.
-func PutKey(op []byte) []byte {
-	key, _, _ := cutField(op[1:], MaxKey)
-	return key
-}
-
 var (
 	errOpKind   = errors.New("batch: unknown kind of operation")
 	errOpLength = errors.New("batch: operation longer than the batch, or a key, value or mark over its limit")

@@ -15,22 +15,6 @@ type op struct {
 	key, value []byte
 }
 
-// TestAPutWithoutItsValueIsTheBeginningOfIt has values whose lengths have encodings of several sizes.
-func TestAPutWithoutItsValueIsTheBeginningOfIt(t *testing.T) {
-	for _, n := range []int{0, 1, 127, 128, 1 << 20} {
-		for _, key := range []string{"", "key", string(make([]byte, MaxKey))} {
-			value := make([]byte, n)
-			op := AppendPut(nil, []byte(key), n)
-			if want := AppendOp(nil, ikey.Set, []byte(key), value); !bytes.Equal(append(op, value...), want) {
-				t.Errorf("a put of %d bytes under %d bytes begins with %x, want %x", n, len(key), op, want[:len(op)])
-			}
-			if got := PutKey(op); string(got) != key {
-				t.Errorf("the key has %d bytes, want %d", len(got), len(key))
-			}
-		}
-	}
-}
-
 // TestOperationsComeBackAsTheyWereAppended covers each kind, with lengths encoded in one byte and in more.
 func TestOperationsComeBackAsTheyWereAppended(t *testing.T) {
 	long := bytes.Repeat([]byte{'k'}, MaxKey)

@@ -547,7 +547,7 @@ func TestPutsCutRangesOfDeadKeysAndNothingElseDoes(t *testing.T) {
 			return s.Commit(append(bytes.Repeat(put("m", "v"), 39), put("k", "v")...), 40, false)
 		}, true},
 		{"a large put", func() error {
-			return s.CommitPut(batch.AppendPut(nil, []byte("k"), len(large)), large, false)
+			return s.CommitPut([]byte("k"), large, false)
 		}, true},
 		{"a large batch", func() error { return s.Commit(put("k", string(large)), 1, false) }, true},
 	} {

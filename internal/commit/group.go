@@ -143,18 +143,12 @@ func (w *Writer) writeLog(count uint32, large *commit) error {
 		return err
 	}
 	size := len(w.framed) - wal.HeaderSize
-	var err error
-	switch {
-	case large == nil:
-		err = w.log.w.Append(w.framed)
-	case large.value == nil:
+	var more [][]byte
+	if large != nil {
 		size += len(large.ops)
-		err = w.log.w.Append(w.framed, large.ops)
-	default:
-		size += len(large.ops) + len(large.value)
-		err = w.log.w.Append(w.framed, large.ops, large.value)
+		more = [][]byte{large.ops}
 	}
-	if err != nil {
+	if err := w.log.w.Append(w.framed, more...); err != nil {
 		return w.Tree.Fail(err)
 	}
 	w.log.name()
@@ -171,12 +165,6 @@ func (w *Writer) apply(count uint32, large *commit, marks *recordMarks) error {
 	mem, ops := w.Tree.Load().Mem, w.framed[opsAt:]
 	if large != nil {
 		ops = large.ops
-		if large.value != nil {
-			key := batch.PutKey(ops)
-			mem.Add(key, w.Seed.Mix(bloomblock.HashKey(key)), w.lastSeq+1, ikey.Set, large.value)
-			w.DeadKeys.Put(key)
-			return nil
-		}
 	}
 	if err := w.addOps(mem, count, ops, marks); err != nil {
 		return w.Tree.Fail(fmt.Errorf("bloomkv: invalid record of its own: %w", err))

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
+	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/pages"
 	"github.com/bloomkv/bloomkv/internal/step"
 )
@@ -12,7 +14,6 @@ import (
 // they share one log write, one sync and one lock (LevelDB's writer queue).
 type commit struct {
 	ops     []byte
-	value   []byte // of a put whose ops end before its value
 	count   uint32
 	durable bool
 	when    *condition // nil means unconditionally
@@ -22,8 +23,6 @@ type commit struct {
 	satisfied bool      // when and reads let it commit
 	err       error
 }
-
-func (c *commit) size() int { return len(c.ops) + len(c.value) }
 
 // maxGroup bounds the bytes in a group, so that a small write does not wait for too many large ones. A larger commit is
 // a group of its own. Its bytes are not copied on their way to the log.
@@ -45,20 +44,17 @@ type queue struct {
 // Without operations it only makes earlier writes durable. An error matching tree.ErrReadOnly means that they may or
 // may not be there when the store is opened again; after any other error nothing was written.
 func (w *Writer) Commit(ops []byte, count uint32, durable bool) error {
-	_, err := w.commit(ops, nil, count, durable, nil, nil)
+	_, err := w.commit(ops, count, durable, nil, nil)
 	return err
 }
 
-// CommitPut does what Commit does for a put of at least MinPut bytes: op is what batch.AppendPut has made. The value is
-// copied once, outside of the heap, and from there into the log and the memtable: the caller's bytes might change
-// between their checksum and the log.
-func (w *Writer) CommitPut(op, value []byte, durable bool) error {
+// CommitPut does what Commit does for a put of at least MinPut bytes, which is encoded outside of the heap, and copied
+// from there into the log and the memtable: the caller's bytes might change between their checksum and the log.
+func (w *Writer) CommitPut(key, value []byte, durable bool) error {
 	pool := pages.NewPool()
-	own, _ := pool.Get(len(value))
+	own, _ := pool.Get(batch.MaxOpHeader + len(key) + len(value))
 	defer pool.Free(own)
-	copy(own, value)
-	_, err := w.commit(op, own, 1, durable, nil, nil)
-	return err
+	return w.Commit(batch.AppendOp(own[:0], ikey.Set, key, value), 1, durable)
 }
 
 // CommitIf does what Commit does if the value of key equals old, or with a nil old if the store has no value for key,
@@ -70,7 +66,7 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 	if holds, err := w.Values.Compare(key, old); err != nil || !holds {
 		return false, cmp.Or(w.Tree.Writable(), err) // if it holds, commitGroup checks Writable
 	}
-	return w.commit(ops, nil, count, durable, when, nil)
+	return w.commit(ops, count, durable, when, nil)
 }
 
 // CommitReads does what Commit does if the reads are still the same, and reports whether it did. The check and the
@@ -81,7 +77,7 @@ func (w *Writer) CommitIf(ops []byte, count uint32, durable bool, key, old []byt
 // before the commit queues, so that files are read while no other writer waits.
 func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (bool, error) {
 	if len(r.Keys)+len(r.Ranges) == 0 && r.Turn == nil {
-		return w.commit(ops, nil, count, durable, nil, nil)
+		return w.commit(ops, count, durable, nil, nil)
 	}
 	r.sort()
 	r.seen = r.At
@@ -100,17 +96,16 @@ func (w *Writer) CommitReads(ops []byte, count uint32, durable bool, r *Reads) (
 		}
 		r.seen = now
 	}
-	return w.commit(ops, nil, count, durable, nil, r)
+	return w.commit(ops, count, durable, nil, r)
 }
 
-// commit queues the operations of one writer and returns once they are committed; value is nil unless ops end before
-// it. If when is not nil, they are committed only if it holds, and if reads is not nil, only if the reads are still the
-// same: commit reports whether they were committed.
+// commit queues the operations of one writer and returns once they are committed. If when is not nil, this is only if
+// it holds, and if reads is not nil, only if the reads are still the same: commit reports whether they were committed.
 func (w *Writer) commit(
-	ops, value []byte, count uint32, durable bool, when *condition, reads *Reads,
+	ops []byte, count uint32, durable bool, when *condition, reads *Reads,
 ) (satisfied bool, err error) {
 	c := w.commits.Get().(*commit) //nolint:errcheck // the pool holds nothing else
-	c.ops, c.value, c.count, c.durable, c.when, c.reads = ops, value, count, durable, when, reads
+	c.ops, c.count, c.durable, c.when, c.reads = ops, count, durable, when, reads
 	c.satisfied, c.err = false, nil
 	q := &w.queue
 	lead := reads != nil && reads.Turn.take()
@@ -126,7 +121,7 @@ func (w *Writer) commit(
 		w.lead(c)
 	}
 	satisfied, err = c.satisfied, c.err
-	c.ops, c.value, c.when, c.reads = nil, nil, nil, nil
+	c.ops, c.when, c.reads = nil, nil, nil
 	w.commits.Put(c)
 	return satisfied && err == nil, err
 }
@@ -139,10 +134,10 @@ func (w *Writer) lead(c *commit) {
 	q := &w.queue
 	group := append(w.group[:0], c)
 	q.mu.Lock()
-	size, n := c.size(), 0
-	for n < len(q.waiting) && (c.durable || !q.waiting[n].durable) && size+q.waiting[n].size() <= maxGroup &&
+	size, n := len(c.ops), 0
+	for n < len(q.waiting) && (c.durable || !q.waiting[n].durable) && size+len(q.waiting[n].ops) <= maxGroup &&
 		(q.waiting[n].when == nil && q.waiting[n].reads == nil || size < maxConditional) {
-		size += q.waiting[n].size()
+		size += len(q.waiting[n].ops)
 		n++
 	}
 	group = append(group, q.waiting[:n]...)
