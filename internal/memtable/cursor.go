@@ -23,19 +23,19 @@ type Cursor struct {
 
 	cur version // the current version, of the key at i; nil if the cursor stands at no version
 
-	refs       [maxTake]ref // the window: the first versions of neighboring keys, in order
-	begin, end int          // of the window in refs
-	i          int
-	before     bool // there may be keys before the window
-	after      bool // and after it
-	take       int  // number of keys in the next window: few at first, so that short scans are cheap
+	refs   [maxTake]ref // the window: the first versions of neighboring keys, in the order in which it was filled
+	n      int          // of the window in refs
+	i      int
+	ahead  int  // what a step forward adds to i: 1, or -1 if the window is in descending order
+	back   bool // it is
+	passed bool // there may be keys before its first
+	full   bool // and after its last
+	take   int  // number of keys in the next window: few at first, so that short scans are cheap
 
 	// State of the window that is being filled.
-	back   bool // in descending order
-	edge   ref  // of a key that is left out since the last window had it, or 0
-	tail   int  // items in the tail
-	next   int  // index of the tail's next item
-	full   bool
+	edge   ref // of a key that is left out since the last window had it, or 0
+	tail   int // items in the tail
+	next   int // index of the tail's next item
 	locked bool
 
 	touched uint32 // unused: it keeps the compiler from dropping the reads
@@ -55,7 +55,7 @@ const (
 // Cursor may be Reset.
 func (c *Cursor) Reset(t *Table, seq ikey.Seq) {
 	c.t, c.limit, c.cur = t, ikey.Search(nil, seq).Trailer, nil
-	c.begin, c.end, c.i, c.before, c.after = 0, 0, 0, false, false
+	c.n, c.i, c.passed, c.full = 0, 0, false, false
 	if c.self != c {
 		c.self, c.visit = c, c.collect
 	}
@@ -71,19 +71,19 @@ func (c *Cursor) Close() error {
 // First moves to the first version.
 func (c *Cursor) First() bool {
 	c.fromEnd(false)
-	return c.forward()
+	return c.find(false)
 }
 
 // Last moves to the last version.
 func (c *Cursor) Last() bool {
 	c.fromEnd(true)
-	return c.backward()
+	return c.find(true)
 }
 
 // SeekGE moves to the first version at or after k.
 func (c *Cursor) SeekGE(k ikey.Key) bool {
 	c.fromKey(false, k.User)
-	if !c.forward() {
+	if !c.find(false) {
 		return false
 	}
 	if string(c.cur.key()) == string(k.User) && c.trailer() > k.Trailer {
@@ -95,66 +95,47 @@ func (c *Cursor) SeekGE(k ikey.Key) bool {
 // SeekLT moves to the last version before k.
 func (c *Cursor) SeekLT(k ikey.Key) bool {
 	c.fromKey(true, k.User)
-	if c.i >= c.begin && string(c.t.keyOf(c.refs[c.i])) == string(k.User) {
+	if c.n > 0 && string(c.t.keyOf(c.refs[0])) == string(k.User) {
 		if c.enter() && c.trailer() > k.Trailer {
-			return true
-		}
-		c.i--
-	}
-	return c.backward()
-}
-
-// Next moves to the version of the next key.
-func (c *Cursor) Next() bool {
-	if c.cur == nil {
-		return false
-	}
-	c.i++
-	return c.forward()
-}
-
-// Prev moves to the version of the key before.
-func (c *Cursor) Prev() bool {
-	if c.cur == nil {
-		return false
-	}
-	c.i--
-	return c.backward()
-}
-
-// forward moves to the newest visible version of the first key from i on that has one.
-func (c *Cursor) forward() bool {
-	for {
-		if c.i == c.end {
-			if !c.after {
-				c.cur = nil
-				return false
-			}
-			c.fromEdge(false)
-			continue
-		}
-		if c.enter() {
 			return true
 		}
 		c.i++
 	}
+	return c.find(true)
 }
 
-// backward moves to the newest visible version of the last key up to i that has one.
-func (c *Cursor) backward() bool {
+// Next moves to the version of the next key.
+func (c *Cursor) Next() bool {
+	c.i += c.ahead
+	return c.cur != nil && c.find(false)
+}
+
+// Prev moves to the version of the key before.
+func (c *Cursor) Prev() bool {
+	c.i -= c.ahead
+	return c.cur != nil && c.find(true)
+}
+
+// find moves to the newest visible version of the first key from i on, or backward of the last key up to i, that has
+// one.
+func (c *Cursor) find(back bool) bool {
 	for {
-		if c.i < c.begin {
-			if !c.before {
-				c.cur = nil
-				return false
+		switch {
+		case c.i >= 0 && c.i < c.n:
+			if c.enter() {
+				return true
 			}
-			c.fromEdge(true)
-			continue
+			if back {
+				c.i -= c.ahead
+			} else {
+				c.i += c.ahead
+			}
+		case c.i < 0 && c.passed || c.i >= 0 && c.full:
+			c.fromEdge(back)
+		default:
+			c.cur = nil
+			return false
 		}
-		if c.enter() {
-			return true
-		}
-		c.i--
 	}
 }
 

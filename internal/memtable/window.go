@@ -33,12 +33,9 @@ func (c *Cursor) fromKey(back bool, key []byte) {
 
 // fromEdge fills the window with the keys after the last window, which is not empty.
 func (c *Cursor) fromEdge(back bool) {
-	edge, take := c.refs[c.begin], minTake
-	if !back {
-		edge = c.refs[c.end-1]
-	}
+	edge, take := c.refs[0], minTake
 	if back == c.back {
-		take = min(2*c.take, maxTake)
+		edge, take = c.refs[c.n-1], min(2*c.take, maxTake)
 	}
 	t := c.start(back, take)
 	c.edge = edge
@@ -49,11 +46,9 @@ func (c *Cursor) fromEdge(back bool) {
 
 // start empties the window and returns the table, in which it takes the read lock if the table may still change.
 func (c *Cursor) start(back bool, take int) *Table {
-	c.back, c.take, c.edge, c.full, c.before, c.after = back, take, 0, false, false, false
-	if back {
-		c.begin, c.end, c.i = maxTake, maxTake, maxTake-1
-	} else {
-		c.begin, c.end, c.i = 0, 0, 0
+	c.back, c.take, c.edge, c.n, c.i, c.passed, c.full = back, take, 0, 0, 0, false, false
+	if c.ahead = 1; back {
+		c.ahead = -1
 	}
 	if c.t == nil {
 		return nil
@@ -87,16 +82,12 @@ func (c *Cursor) stop(passed bool) {
 	if c.locked {
 		c.t.mu.RUnlock()
 	}
-	if c.back {
-		c.i, c.before, c.after = c.end-1, c.full, passed
-	} else {
-		c.i, c.before, c.after = c.begin, passed, c.full
-	}
+	c.passed = passed
 }
 
 // touch makes the processor fetch the versions of the window from memory all at once, rather than one at each step.
 func (c *Cursor) touch() {
-	for _, r := range c.refs[c.begin:c.end] {
+	for _, r := range c.refs[:c.n] {
 		c.touched += c.t.arena.version(r).shape()
 	}
 }
@@ -132,13 +123,8 @@ func (c *Cursor) put(it item) bool {
 	if it.first == c.edge {
 		return true
 	}
-	if c.back {
-		c.begin--
-		c.refs[c.begin] = it.first
-	} else {
-		c.refs[c.end] = it.first
-		c.end++
-	}
-	c.full = c.end-c.begin == c.take
+	c.refs[c.n] = it.first
+	c.n++
+	c.full = c.n == c.take
 	return !c.full
 }
