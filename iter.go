@@ -2,7 +2,6 @@ package bloomkv
 
 import (
 	"bytes"
-	"errors"
 	"iter"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -118,12 +117,9 @@ func (it *Iterator) Close() error {
 	if it.c == nil {
 		return ErrClosed
 	}
-	err := it.c.Err() // before Close: afterwards the cursor may be in use by another iterator
-	ended := it.c.Close()
-	it.c, it.err = nil, errors.Join(err, ended)
-	if it.err != nil && errors.Is(it.err, ErrClosed) {
-		it.err = ErrClosed // bare
-	}
+	it.err = it.c.Err() // before Close: afterwards the cursor may be in use by another iterator
+	it.c.Close()
+	it.c = nil
 	return it.err
 }
 

@@ -1,10 +1,6 @@
 package merge
 
-import (
-	"errors"
-
-	"github.com/bloomkv/bloomkv/internal/ikey"
-)
+import "github.com/bloomkv/bloomkv/internal/ikey"
 
 // Tables describes the tables of a run to a Concat. The user keys of the tables are disjoint and ascend from table to
 // table.
@@ -49,8 +45,6 @@ type Concat struct {
 	bound   ikey.Key // where it is pending: no version of the table is before this (or behind, going backward)
 	bounded bool     // there is a bound
 	err     error
-	seen    error // the error of src that Err has returned
-	closing error // errors of closing tables so far
 }
 
 // A position is the state of a Concat relative to a table.
@@ -190,19 +184,16 @@ func (c *Concat) failed() bool {
 	if c.err = c.src.Err(); c.err == nil {
 		return false
 	}
-	c.seen, c.where = c.err, nowhere
+	c.where = nowhere
 	return true
 }
 
-// leave closes the open table. Close does not repeat an error of the table that Err has returned.
+// leave closes the open table.
 func (c *Concat) leave() {
-	if c.src == nil {
-		return
+	if c.src != nil {
+		_ = c.src.Close() // see Source
+		c.src = nil
 	}
-	if err := c.src.Close(); err != nil && !(c.seen != nil && errors.Is(err, c.seen)) {
-		c.closing = errors.Join(c.closing, err)
-	}
-	c.src, c.seen = nil, nil
 }
 
 // Key returns the key of the current version.
@@ -214,11 +205,9 @@ func (c *Concat) Value() []byte { return c.src.Value() }
 // Err returns the error of a table, or of opening one, that stopped the source.
 func (c *Concat) Err() error { return c.err }
 
-// Close closes the open table, and returns the errors of closing it and the tables before it. Afterwards the Concat has
-// no tables and may be Reset.
+// Close closes the open table and returns nil. Afterwards the Concat has no tables and may be Reset.
 func (c *Concat) Close() error {
 	c.leave()
-	err := c.closing
 	*c = Concat{err: c.err}
-	return err
+	return nil
 }

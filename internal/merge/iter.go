@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -256,15 +255,12 @@ func (m *Iter) Order() int { return m.top.index }
 // Err returns the error that stopped the merge.
 func (m *Iter) Err() error { return m.err }
 
-// Close closes all sources and joins their errors. Afterwards the merge has no sources and may be Reset.
+// Close closes all sources and returns nil. Afterwards the merge has no sources and may be Reset.
 func (m *Iter) Close() error {
-	var err error
 	for _, s := range m.sources {
-		if e := s.Close(); e != nil {
-			err = errors.Join(err, e)
-		}
+		_ = s.Close() // see Source
 	}
 	clear(m.inputs)
 	m.sources, m.n, m.top = nil, 0, nil
-	return err
+	return nil
 }

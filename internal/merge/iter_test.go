@@ -1,7 +1,6 @@
 package merge
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -93,13 +92,14 @@ func TestOrderIsTheIndexOfTheSource(t *testing.T) {
 	}
 }
 
-func TestCloseJoinsTheErrorsOfAllSources(t *testing.T) {
-	one, two := errors.New("one"), errors.New("two")
-	m := New(&list{badEnd: one}, &list{}, &list{badEnd: two})
-	if err := m.Close(); !errors.Is(err, one) || !errors.Is(err, two) {
-		t.Errorf("Close = %v, want one and two", err)
+func TestAClosedMergeDoesNotMove(t *testing.T) {
+	one, two := &list{entries: parse(t, "a@1:x")}, &list{entries: parse(t, "b@1:y !")}
+	m := New(one, two)
+	if got := run(t, m, "first, next, next"); got != "a@1:x b@1:y broken" {
+		t.Errorf("got %s", got)
 	}
-	if m.Next() || m.First() || m.Close() != nil {
+	must(t, m.Close()) // the error was returned by Err
+	if m.Next() || m.First() || m.Close() != nil || one.closed != 1 || two.closed != 1 {
 		t.Error("a closed merge moves, or closes its sources again")
 	}
 }

@@ -8,7 +8,7 @@ import "github.com/bloomkv/bloomkv/internal/ikey"
 //	( (First | Last | SeekGE | SeekLT) (Next | Prev)* )*   Next and Prev only while the last call returned true
 //	Key, Value     while it did; their bytes are valid until the next move, and must not be changed
 //	Err            after a call returned false: nil past the end or before the start, else why the source stopped
-//	Close          once, last
+//	Close          once, last; an error that it returns is one that Err has returned
 //
 // After a call that returned false, only the first four may follow, which do not depend on the current version; they
 // forget an error and try again. Next and Prev may follow each other in any order. A Source must not be used by several

@@ -24,7 +24,6 @@ type list struct {
 	err    error
 	key    []byte // returned by Key, and overwritten by the next move
 	closed int
-	badEnd error // result of Close
 }
 
 type entry struct {
@@ -98,7 +97,7 @@ func (l *list) SeekLT(k ikey.Key) bool {
 func (l *list) Key() ikey.Key { return ikey.Key{User: l.key, Trailer: l.entries[l.i].key.Trailer} }
 func (l *list) Value() []byte { return []byte(l.entries[l.i].value) }
 func (l *list) Err() error    { return l.err }
-func (l *list) Close() error  { l.closed++; return l.badEnd }
+func (l *list) Close() error  { l.closed++; return l.err }
 
 // A table is a list with bounds.
 type table struct {

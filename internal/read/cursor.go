@@ -189,11 +189,11 @@ func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
 }
 
 // Close releases the state and returns the cursor to the pool.
-func (c *Cursor) Close() error {
+func (c *Cursor) Close() {
 	c.endWalk()
 	c.reader.iterators.remove(c)
 	c.reader.prefixCounts.add(&c.prefix.PrefixCounts)
-	err := c.merge.Close()
+	_ = c.merge.Close() // always nil
 	clear(c.sources)
 	clear(c.covers)
 	clear(c.targets)
@@ -210,7 +210,6 @@ func (c *Cursor) Close() error {
 	c.reader.Tree.Release(c.state)
 	c.reader, c.state, c.walk.over, c.value = nil, nil, nil, nil
 	cursors.Put(c)
-	return err
 }
 
 // First moves to the first key.

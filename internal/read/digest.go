@@ -2,8 +2,8 @@ package read
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/digest"
@@ -74,7 +74,9 @@ func (r *Reader) Rebuild(
 			progress(b.part.Keys, total)
 		}
 	}
-	if err = errors.Join(ctx.Err(), c.Err(), c.Close()); err != nil {
+	err = cmp.Or(ctx.Err(), c.Err())
+	c.Close()
+	if err != nil {
 		return nil, err
 	}
 	if b.part.Keys == 0 {

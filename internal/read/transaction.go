@@ -77,17 +77,17 @@ func (r *Reader) SameKey(key []byte, a, b tree.Moment) (bool, error) {
 
 // SameRange reports whether the keys in [lower, upper) are the same at two moments, with the same values. A nil upper
 // means no end. The caller holds the states.
-func (r *Reader) SameRange(lower, upper []byte, a, b tree.Moment) (same bool, err error) {
+func (r *Reader) SameRange(lower, upper []byte, a, b tree.Moment) (bool, error) {
 	inA, err := r.Open(lower, upper, false, AsOf{Seq: a.Seq, Held: a.State}, nil)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, inA.Close()) }()
+	defer inA.Close()
 	inB, err := r.Open(lower, upper, false, AsOf{Seq: b.Seq, Held: b.State}, nil)
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, inB.Close()) }()
+	defer inB.Close()
 	for {
 		moreA, moreB := inA.Next(), inB.Next()
 		if err := errors.Join(inA.Err(), inB.Err()); err != nil {
