@@ -159,43 +159,33 @@ func (rg *Range) before(key []byte) bool { return rg.Hi == nil || bytes.Compare(
 
 // touchedBy reports whether one of the operations is of one of the keys, or in one of the ranges.
 func (r *Reads) touchedBy(ops []byte) (bool, error) {
+	var behind []byte // the key after that of a put or a delete
 	for len(ops) > 0 {
 		kind, key, value, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return false, err
 		}
 		ops = rest
-		switch kind {
-		case ikey.Mark:
-		case ikey.RangeDelete:
-			if r.overlap(&Range{key, value}) {
-				return true, nil
-			}
-		default:
-			if _, is := slices.BinarySearchFunc(r.Keys, key, bytes.Compare); is || r.inRange(key) {
-				return true, nil
-			}
+		touched := Range{key, value}
+		if kind != ikey.RangeDelete {
+			behind = append(append(behind[:0], key...), 0)
+			touched.Hi = behind
+		}
+		if kind != ikey.Mark && r.overlap(&touched) {
+			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// inRange reports whether key is in one of the ranges.
-func (r *Reads) inRange(key []byte) bool {
-	i, _ := slices.BinarySearchFunc(r.Ranges, key, func(rg Range, key []byte) int {
-		if rg.before(key) {
+// overlap reports whether a range has one of the keys, or overlaps one of the ranges.
+func (r *Reads) overlap(other *Range) bool {
+	i, _ := slices.BinarySearchFunc(r.Keys, other.Lo, bytes.Compare)
+	j, _ := slices.BinarySearchFunc(r.Ranges, other.Lo, func(rg Range, lo []byte) int {
+		if rg.before(lo) {
 			return 1
 		}
 		return -1
 	})
-	return i < len(r.Ranges) && bytes.Compare(r.Ranges[i].Lo, key) <= 0
-}
-
-// overlap reports whether a range has one of the keys, or overlaps one of the ranges.
-func (r *Reads) overlap(other *Range) bool {
-	i, _ := slices.BinarySearchFunc(r.Keys, other.Lo, bytes.Compare)
-	if i < len(r.Keys) && other.before(r.Keys[i]) {
-		return true
-	}
-	return slices.ContainsFunc(r.Ranges, func(rg Range) bool { return other.before(rg.Lo) && rg.before(other.Lo) })
+	return i < len(r.Keys) && other.before(r.Keys[i]) || j < len(r.Ranges) && other.before(r.Ranges[j].Lo)
 }
