@@ -464,9 +464,7 @@ func TestACheckpointTakesItsStateBetweenTwoEdits(t *testing.T) {
 // that no state needs.
 func removeObsolete(t *testing.T, db *bloomkv.DB) {
 	t.Helper()
-	testkit.Soon(t, "replaced states are released", func() bool {
-		return storetest.Blocked(storetest.ReleaseStates, "select")
-	})
+	testkit.Soon(t, "replaced states are released", func() bool { return !storetest.Running(storetest.EpochWait) })
 	for range 2 {
 		must(t, errors.Join(db.Put([]byte("k"), nil), db.Flush(t.Context())))
 	}

@@ -93,7 +93,6 @@ func (s *Scheduler) Start() {
 	for range s.Workers {
 		s.workers.Go(s.compactLoop)
 	}
-	s.workers.Go(s.Tree.ReleaseStates)
 }
 
 // Wait returns once all work has ended.

@@ -37,6 +37,6 @@ const (
 	PauseCompact  Function = "internal/scheduler.(*Scheduler).pause"
 	WarmUp        Function = "internal/budget.(*Share).WarmUp"
 	WaitForCalls  Function = "internal/tree.(*calls).WaitForCalls"
-	ReleaseStates Function = "internal/tree.(*Tree).ReleaseStates"
+	EpochWait     Function = "internal/epoch.(*Domain).Wait" // until readers have left
 	Remove        Function = "internal/tree.(*Tree).Remove"
 )

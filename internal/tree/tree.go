@@ -39,7 +39,6 @@ type Tree struct {
 	published
 
 	refusal atomic.Pointer[error] // what Writable returns; stored under mu, loaded without it by each write
-	retired chan struct{}         // capacity 1; holds an element after a state was retired
 	grown   chan struct{}         // capacity 1; holds an element after the memtable has grown by a step
 
 	// SpaceTaken rises whenever background work takes disk space: then writers do not know any more how much is free.
@@ -98,8 +97,7 @@ type Frozen struct {
 // New returns a tree without a state.
 func New(c Config) *Tree {
 	t := &Tree{
-		Config: c, memory: memtable.NewMemory(), failed: c.ReadOnly,
-		retired: make(chan struct{}, 1), grown: make(chan struct{}, 1),
+		Config: c, memory: memtable.NewMemory(), failed: c.ReadOnly, grown: make(chan struct{}, 1),
 	}
 	t.changed.L = &t.mu
 	t.life, t.stop = context.WithCancel(context.Background())
@@ -239,13 +237,12 @@ func (t *Tree) swap(change func(*State), then func()) {
 	t.retire(old)
 }
 
-// retire drops a reference to a state once no reader inside a guard can use it without one.
+// retire drops a reference to a state once no reader inside a guard can use it without one. Readers do not signal when
+// they leave, which would cost them time, and if the store is idle, nothing else would release the state: so a
+// goroutine waits for them.
 func (t *Tree) retire(s *State) {
 	t.Domain.Retire(func() { t.Release(s) })
-	select {
-	case t.retired <- struct{}{}:
-	default: // the pending turn of ReleaseStates releases this state too
-	}
+	t.Domain.WaitLater()
 }
 
 // set makes s the current state, which adds a reference to s and to each of its tables and memtables.
@@ -257,18 +254,6 @@ func (t *Tree) set(s *State) {
 	}
 	s.EachTable(func(_ int, table *Table) { table.refs.Add(1) })
 	t.state.Store(s)
-}
-
-// ReleaseStates releases replaced states until Close. A state is retired while readers may still use it.
-// Readers do not signal when they leave, which would cost them time, and if the store is idle, nothing else would
-// release the state. Therefore ReleaseStates waits for them.
-func (t *Tree) ReleaseStates() {
-	for {
-		if _, ok := step.TakeOr(t.life, t.retired); !ok {
-			return
-		}
-		t.Domain.Wait()
-	}
 }
 
 // End removes the state and returns it, or nil if there was no state. When it returns, all lookups that had loaded
