@@ -56,18 +56,15 @@ func (t *Tree) View() View {
 // calls done with the tree locked, after each change; done must be quick and must not call the tree.
 func (t *Tree) Wait(ctx context.Context, done func(View) bool) error {
 	defer step.AfterContext(ctx, t.Wake)()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for !done(t.view()) {
-		if err := t.Writable(); err != nil {
-			return err
+	var err error
+	t.Await(func(v View) bool {
+		if done(v) {
+			return true
 		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		t.changed.Wait()
-	}
-	return nil
+		err = cmp.Or(t.Writable(), ctx.Err())
+		return err != nil
+	})
+	return err
 }
 
 // WaitFlushed returns nil once a memtable that was frozen with the sequence number last is in tables. While its

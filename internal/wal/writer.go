@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"os"
 	"sync/atomic"
 
@@ -171,25 +172,16 @@ func (w *Writer) write(b []byte) error {
 }
 
 // Sync makes everything appended before the call durable. Records appended after it returns carry the promise.
-func (w *Writer) Sync() error {
-	w.syncing.Lock()
-	defer w.syncing.Unlock()
-	return w.sync()
-}
+func (w *Writer) Sync() error { return w.SyncTo(math.MaxInt64) }
 
-// SyncTo makes the log durable up to end, an offset in bytes that is at most Size. It does nothing if an earlier Sync,
-// or one that is running, has done that.
+// SyncTo makes the log durable up to end, an offset in bytes, or to Size if that is less. It does nothing if an earlier
+// Sync, or one that is running, has made it durable up to end.
 func (w *Writer) SyncTo(end int64) error {
 	w.syncing.Lock()
 	defer w.syncing.Unlock()
 	if w.synced.Load() >= end {
 		return nil
 	}
-	return w.sync()
-}
-
-// sync does what Sync does. syncing is held.
-func (w *Writer) sync() error {
 	if err := w.err(); err != nil {
 		return err
 	}
