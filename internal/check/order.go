@@ -87,18 +87,19 @@ func (c *checker) order(ctx context.Context, v *manifest.Version, damaged map[*m
 		sources[i] = merge.NewConcat(s)
 	}
 	m.Reset(sources)
+	defer m.Close() //nolint:errcheck // see merge.Source
 	w := orderWalk{suspects: suspects, told: map[*tree.Table]bool{}}
 	n := 0
 	for ok := m.First(); ok; ok = m.Next() {
 		if n++; n&63 == 0 && ctx.Err() != nil {
-			return errors.Join(ctx.Err(), m.Close())
+			return ctx.Err()
 		}
 		w.version(m.Key(), m.Order())
 	}
 	if err := m.Err(); stops(err) {
-		return errors.Join(err, m.Close())
+		return err
 	}
-	return errors.Join(append(w.damage, m.Err(), m.Close())...)
+	return errors.Join(append(w.damage, m.Err())...)
 }
 
 // suspects returns the parts of v to be compared, newest data first.

@@ -3,7 +3,6 @@ package compaction
 import (
 	"bytes"
 	"context"
-	"errors"
 	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -27,7 +26,7 @@ const yieldEvery = 64
 func write(ctx context.Context, src merge.Source, p *part, keep *retain, w tableWriter) (res Result, err error) {
 	w.dels, w.cuts = keep.kept, w.env.Cuts
 	defer func() {
-		err = errors.Join(err, src.Close())
+		_ = src.Close() // see merge.Source
 		if err != nil {
 			w.abandon()
 			remove(w.env, w.tables)

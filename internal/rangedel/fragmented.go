@@ -53,8 +53,8 @@ func effective(ts []Tombstone) []Tombstone {
 // Tombstones that cover nothing, or have sequence number 0 and so delete nothing, are dropped. Adjacent fragments
 // differ in their sequence numbers. The list shares the tombstones' bytes.
 //
-// Apart from sorting and searching the bounds, the cost is that of writing the list, which may have the square of the
-// number of tombstones that cover each other.
+// Apart from sorting, the cost is that of the stretches between bounds that each tombstone covers: up to the square of
+// the number of tombstones. What is read from files is for FragmentedFor.
 func Fragmented(ts []Tombstone) List {
 	l, _ := fragmented(ts, math.MaxInt)
 	return l

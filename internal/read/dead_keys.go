@@ -123,7 +123,9 @@ func (c *Cursor) report(end []byte) {
 	}
 	if c.dead.current {
 		c.reader.DeadKeys.Report(lo, hi, c.dead.view, func() bool { return c.written(lo, hi) })
-		c.reader.Tables.Count(c.reader.DeadKeys.Grown())
+		if n := c.reader.DeadKeys.Grown(); n != 0 {
+			c.reader.Tables.Count(n)
+		}
 	}
 }
 

@@ -2,8 +2,9 @@ package read
 
 import (
 	"bytes"
-	"cmp"
+
 	"context"
+	"errors"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/digest"
@@ -74,7 +75,7 @@ func (r *Reader) Rebuild(
 			progress(b.part.Keys, total)
 		}
 	}
-	err = cmp.Or(ctx.Err(), c.Err())
+	err = errors.Join(ctx.Err(), c.Err())
 	c.Close()
 	if err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func deleted(l rangedel.List, seq ikey.Seq) (ranges []digest.Range) {
 			seen = append(seen, rangedel.Tombstone{Start: f.Start, End: f.End, Seq: 1})
 		}
 	}
-	for _, f := range rangedel.Fragmented(seen) {
+	for _, f := range rangedel.FragmentedFor(nil, seen) {
 		ranges = append(ranges, digest.Range{Start: bytes.Clone(f.Start), End: bytes.Clone(f.End)})
 	}
 	return ranges

@@ -632,6 +632,18 @@ func TestRangesOfADigestAreTheUnionOfTombstones(t *testing.T) {
 	}
 }
 
+// Quadratic time would be minutes.
+func TestManyRangesThatOverlapAreOneOfADigest(t *testing.T) {
+	const n = 200_000
+	var l rangedel.List
+	for i := range n {
+		l = append(l, rangedel.Fragment{Start: fmt.Appendf(nil, "%06d", i), Seqs: []ikey.Seq{5}})
+	}
+	if got := deleted(l, 10); len(got) != 1 || string(got[0].Start) != "000000" || got[0].End != nil {
+		t.Errorf("%d ranges, want one without end", len(got))
+	}
+}
+
 func TestAReadOfAHeldStateLetsThePresentOneGo(t *testing.T) {
 	r := newReader(t)
 	held := r.Tree.Hold()
