@@ -43,7 +43,7 @@ func TestOlderTablesAreNotLookedAtOneByOne(t *testing.T) {
 
 func TestAMergeHasTheTablesBelowThatItsInputsOverlap(t *testing.T) {
 	f := tree(t, "4: c-d:10\n6: a-b:1 c-c:1 d-e:1 f-g:1")
-	m, err := Begin(t.Context(), f.Version, &Plan{To: 5, Inputs: []Input{{4, 1, f.Levels[4][0].Tables}}}, nil, Env{})
+	m, err := begun(t.Context(), f.Version, &Plan{To: 5, Inputs: []Input{{4, 1, f.Levels[4][0].Tables}}}, nil, Env{})
 	must(t, err)
 	if want := f.Levels[6][0].Tables[1:3]; !slices.Equal(m.grand.Tables, want) {
 		t.Errorf("%v, want %v", m.grand.Tables, want)

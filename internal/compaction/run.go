@@ -39,7 +39,7 @@ func Flush(ctx context.Context, src merge.Source, dels rangedel.List, env Env) (
 // A Merge is a compaction that is being carried out. The keys of a large one are divided into parts, which several
 // goroutines may merge at a time.
 type Merge struct {
-	ctx       context.Context //nolint:containedctx // of Begin; ends early if a part fails
+	ctx       context.Context //nolint:containedctx // of Begin; ends if a part fails
 	cancel    context.CancelCauseFunc
 	tables    Inputs
 	env       Env
@@ -53,15 +53,19 @@ type Merge struct {
 	merged    chan struct{} // receives a value for each part that is merged or has failed
 }
 
-// Begin begins a compaction that is not a move. v is the version that the plan was picked from. Finish must follow. If
-// more will be written than the file system has space for, as far as both are known, the error matches vfs.ErrNoSpace
-// (I22).
-func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (*Merge, error) {
+// Begin begins a compaction that is not a move. v is the version that the plan was picked from. Finish must follow. The
+// merge cancels ctx, which may end its writes too, when it ends or a part fails. If more will be written than the file
+// system has space for, as far as both are known, the error matches vfs.ErrNoSpace (I22).
+func Begin(
+	ctx context.Context, cancel context.CancelCauseFunc, v *manifest.Version, p *Plan, tables Inputs, env Env,
+) (*Merge, error) {
 	in, err := p.read(ctx, tables, env.Snapshots)
 	if err != nil {
 		return nil, err
 	}
-	m := &Merge{tables: tables, env: env, in: in, older: below(v, p), joins: p.joins(env.TableSize)}
+	m := &Merge{
+		ctx: ctx, cancel: cancel, tables: tables, env: env, in: in, older: below(v, p), joins: p.joins(env.TableSize),
+	}
 	if m.joins {
 		m.env.Cuts, m.env.PartSize = nil, 0
 	}
@@ -80,7 +84,6 @@ func Begin(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env
 		m.grand.Tables = v.Levels[p.To+1][0].Touching(boundsOf(p.Inputs))
 	}
 	m.merged = make(chan struct{}, len(m.parts))
-	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	return m, nil
 }
 

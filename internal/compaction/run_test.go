@@ -398,7 +398,7 @@ func TestAnAbandonedMergeLeavesNoFile(t *testing.T) {
 		v := d.level(&manifest.Version{}, 0, 1, "b@1=x|d@2=y|f@3=z")
 		env := d.env(1 << 20)
 		env.PartSize = 1
-		m, err := Begin(t.Context(), v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d, env)
+		m, err := begun(t.Context(), v, &Plan{To: 6, Inputs: []Input{{0, 1, v.Levels[0][0].Tables}}}, d, env)
 		must(t, err)
 		for range helped {
 			m.Help()

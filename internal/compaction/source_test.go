@@ -84,9 +84,15 @@ func (s *versions) Value() []byte          { return s.values[s.at] }
 func (s *versions) Err() error             { return s.err }
 func (s *versions) Close() error           { s.closed = true; return s.closing }
 
+// begun begins a compaction.
+func begun(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (*Merge, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return Begin(ctx, cancel, v, p, tables, env)
+}
+
 // merged carries out a plan that is not a move. Another goroutine helps, or has merged all parts, the last one first.
 func merged(ctx context.Context, v *manifest.Version, p *Plan, tables Inputs, env Env) (Result, error) {
-	m, err := Begin(ctx, v, p, tables, env)
+	m, err := begun(ctx, v, p, tables, env)
 	if err != nil {
 		return Result{}, err
 	}

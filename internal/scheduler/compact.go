@@ -223,11 +223,13 @@ func (s *Scheduler) partSize(p *compaction.Plan) uint64 {
 // merge begins to merge the inputs of a slice of a job. Others may help.
 func (s *Scheduler) merge(j *job, slice *compaction.Plan) (*compaction.Merge, error) {
 	env := s.Env(slice.To)
-	env.FS = sparing{env.FS, j.era, &limiter{s: s, rate: &s.pacer, left: fewBytes}}
+	ctx, cancel := context.WithCancelCause(j.era)
+	env.FS = sparing{env.FS, ctx, &limiter{s: s, rate: &s.pacer, left: fewBytes}}
 	env.Progress = &j.read
 	env.PartSize = s.partSize(slice)
-	m, err := compaction.Begin(j.era, j.version, slice, &inputs{s: s}, env)
+	m, err := compaction.Begin(ctx, cancel, j.version, slice, &inputs{s: s}, env)
 	if err != nil {
+		cancel(err)
 		return nil, err
 	}
 	s.mu.Lock()

@@ -496,6 +496,27 @@ func TestSlicesBehindOneThatFailsAreAbandoned(t *testing.T) {
 	}
 }
 
+// TestAnAbandonedMergeDoesNotWaitForTheRate has a part of it wait.
+func TestAnAbandonedMergeDoesNotWaitForTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newScheduler(t, new(policy))
+		tables := flushed(t, s, "k")
+		must(t, s.install(&manifest.Edit{LastSeq: 1, Added: compaction.NewRun(tables)}, tree.Change{}, Counts{}))
+		s.pacer.rate, s.Tables.TableSize, s.Tables.BlockSize = 1, 4<<10, 512
+		must(t, s.pacer.Wait(t.Context(), 3600))
+		j := &job{era: s.era, version: s.Tree.Load().Version}
+		m, err := s.merge(j, planOf(0, 6, tables...))
+		must(t, err)
+		go m.Help()
+		synctest.Wait()
+		began := time.Now()
+		if m.Abandon(); time.Since(began) > 0 || m.Untaken() > 0 {
+			t.Errorf("it waits %v", time.Since(began))
+		}
+		s.Tree.Close()
+	})
+}
+
 // TestEachSliceIsTriedFiveTimes has each of seven slices fail once, and the last one more often.
 func TestEachSliceIsTriedFiveTimes(t *testing.T) {
 	for _, last := range []int{1, 4, 5} {
