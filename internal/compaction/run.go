@@ -73,9 +73,9 @@ func Begin(
 	if len(in.dels) == 0 {
 		m.predicted = predict(in.runs, m.older, tables, env.Snapshots)
 	}
-	if fsys, ok := env.FS.(vfs.FreeSpacer); ok && !env.Recodes {
-		free, err := fsys.FreeSpace(env.Dir)
-		if least := m.predicted.least(); err == nil && least > free {
+	if fsys, ok := env.FS.(vfs.FreeSpacer); ok {
+		free, err := fsys.FreeSpace(env.Dir) // also if it does not matter: then writers look again
+		if least := m.predicted.least(); err == nil && least > free && !env.Recodes {
 			return nil, fmt.Errorf("%s: %w: %d bytes are free, at least %d would be written",
 				env.Dir, vfs.ErrNoSpace, free, least)
 		}

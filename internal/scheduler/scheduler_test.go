@@ -937,6 +937,23 @@ func TestACompactionLeavesSpaceForWrites(t *testing.T) {
 	}
 }
 
+// TestWritersLookAtTheSpaceAgainOnceACompactionBegins has one to a level of the same codec, and of another one.
+func TestWritersLookAtTheSpaceAgainOnceACompactionBegins(t *testing.T) {
+	s, _ := newScheduler(t, new(policy))
+	s.Codecs[6] = sstable.Zstd
+	s.Tables.FS = spacious{s.Tables.FS}
+	j := &job{era: s.era, version: s.Tree.Load().Version}
+	for _, to := range []int{5, 6} {
+		before := s.Tree.SpaceTaken.Load()
+		m, err := s.merge(j, planOf(4, to))
+		must(t, err)
+		if s.Tree.SpaceTaken.Load() == before {
+			t.Errorf("to level %d: writers go on without a look", to)
+		}
+		m.Abandon()
+	}
+}
+
 // TestTablesAreNoLargerThanWhatIsKeptForThem flushes memtables with versions of which many fit a block, or few, or one.
 func TestTablesAreNoLargerThanWhatIsKeptForThem(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
