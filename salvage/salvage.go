@@ -141,7 +141,7 @@ type salvage struct {
 	leftOver  []string // tables that do not count
 	unplaced  []string // tables that count, that no manifest places, and whose sequence numbers are all 0 or 1
 	behindGap bool     // log records were read after a loss
-	closing   error    // of tables that were read
+	closing   error    // of tables whose versions were not all wanted
 }
 
 // run reads the store under the shared lock. After an error no new store and no new file is left.
@@ -284,7 +284,8 @@ func (s *salvage) fill(ctx context.Context, logs []uint64, spill *spills, load *
 	for _, c := range s.chains() {
 		all = append(all, s.read(ctx, c))
 	}
-	return errors.Join(s.merge(ctx, merged(all), load), s.closing)
+	err := s.merge(ctx, merged(all), load)
+	return errors.Join(err, s.closing)
 }
 
 // count adds up the bytes to be read.

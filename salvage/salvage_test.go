@@ -362,6 +362,35 @@ func TestAnInterruptOpensNoFurtherTable(t *testing.T) {
 	}
 }
 
+// TestATableThatDoesNotCloseEndsAll has the first of three tables read to its end, or not further, since nothing can be
+// written.
+func TestATableThatDoesNotCloseEndsAll(t *testing.T) {
+	errFull := errors.New("disk full")
+	for _, full := range []bool{false, true} {
+		mem, tables := threeTables(t)
+		opened, closed := 0, 0
+		fsys := storetest.TrackOpen(vfstest.NewHook(mem, func(op vfstest.Op) error {
+			old := strings.HasPrefix(op.Name, "db") && strings.HasSuffix(op.Name, ".sst")
+			switch {
+			case old && op.Kind == vfstest.OpOpen:
+				opened++
+			case old && op.Kind == vfstest.OpClose:
+				if closed++; closed > len(tables) { // all were surveyed
+					return errDisk
+				}
+			case full && op.Kind == vfstest.OpCreate && strings.HasSuffix(op.Name, ".sst"):
+				return errFull
+			}
+			return nil
+		}))
+		_, err := Run(t.Context(), "db", "new", Options{Store: storetest.Tiny(fsys)})
+		testkit.Must(t, fsys.Left())
+		if !errors.Is(err, errDisk) || errors.Is(err, errFull) != full || opened != len(tables)+1 {
+			t.Errorf("full %v: %v, %d tables opened; want %d", full, err, opened, len(tables)+1)
+		}
+	}
+}
+
 // TestAnUnfinishedTableHoldsNothing has a file without a footer that no manifest names. Only a whole manifest shows
 // that it was never part of the store.
 func TestAnUnfinishedTableHoldsNothing(t *testing.T) {

@@ -182,8 +182,13 @@ func (s *salvage) read(ctx context.Context, chain []*table) source {
 					break
 				}
 			}
-			s.closing = errors.Join(s.closing, f.Close())
+			err = f.Close()
 			if !wanted {
+				s.closing = errors.Join(s.closing, err)
+				return
+			}
+			if err != nil {
+				yield(version{}, err)
 				return
 			}
 			s.advance(t.size, t)
