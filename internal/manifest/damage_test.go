@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -202,6 +203,29 @@ func TestHostileManifests(t *testing.T) {
 				t.Errorf("error is %v, want one with MANIFEST-000003 and %q", err, test.text)
 			}
 		})
+	}
+}
+
+// TestARefusedEditLeavesNoNumbers reads manifests of two edits.
+func TestARefusedEditLeavesNoNumbers(t *testing.T) {
+	first := Edit{NextFile: 9, LastSeq: 5, Seed: 1, Mark: batch.Mark{Seq: 2, Bytes: []byte("m")}}
+	for _, refused := range []Edit{
+		{LastSeq: 7, MinLog: 10},
+		{LastSeq: 7, Log: &LogMark{9, 0}},
+		{LastSeq: 7, Seed: 2},
+		{NextFile: 10, Mark: batch.Mark{Seq: 6, Bytes: []byte("n")}},
+		{LastSeq: MaxSeq + 1},
+		{LastSeq: 7, Added: []Added{add(5, 9, table(2, "a", "b"))}},
+	} {
+		m := newFS(t)
+		putManifest(t, m, AppendEdit(nil, &first), AppendEdit(nil, &refused))
+		f, err := m.Open(filename.Make(dir, filename.Manifest, 3))
+		must(t, err)
+		s, _, err := Read(f, "M", 3, nil)
+		must(t, f.Close())
+		if got := s.Snapshot(); !errors.Is(err, corrupt.Err) || !reflect.DeepEqual(got, &first) {
+			t.Errorf("after %+v: %+v, %v; want the first edit alone", refused, got, err)
+		}
 	}
 }
 

@@ -115,9 +115,7 @@ func createFile(fsys vfs.FS, dir string, number uint64) (vfs.File, error) {
 // ErrTooLarge before anything is written. Any other error stays: it is unknown whether e is in the manifest, no file
 // may be deleted, and a later Append fails (I16).
 func (l *Log) Append(e *Edit) error {
-	before := l.state
 	if err := l.accept(e); err != nil {
-		l.state = before
 		return err
 	}
 	if err := l.w.Append(AppendEdit(wal.Begin(nil), e)); err != nil {

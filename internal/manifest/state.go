@@ -66,9 +66,19 @@ func (s *State) Take(e *Edit) {
 }
 
 // Note applies the numbers of e, as Load does when it reads e; the caller sets the Version. An error means that e has a
-// number that is not in use yet or larger than any that may be, or another seed; s must not be used any more then.
+// number that is not in use yet or larger than any that may be, or another seed; then s stays as it is.
 func (s *State) Note(e *Edit) error {
-	s.Take(e)
+	next := *s
+	next.Take(e)
+	err := next.checkEdit(e)
+	if err == nil {
+		*s = next
+	}
+	return err
+}
+
+// checkEdit checks the numbers of e, and what they have made of those of s.
+func (s *State) checkEdit(e *Edit) error {
 	switch {
 	case e.Seed != 0 && e.Seed != s.Seed:
 		return fmt.Errorf("seed %016x, but the store has %016x", e.Seed, s.Seed)
