@@ -136,7 +136,7 @@ func (d *Digest) patched(p *Patch) (*Digest, error) {
 		}
 	}
 	newer, err := New(p.seed, runs)
-	if err == nil {
+	if err == nil && len(p.mark) > 0 {
 		newer, err = newer.Marked(p.mark)
 	}
 	switch {
