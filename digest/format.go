@@ -332,7 +332,10 @@ func read(r io.Reader, magic string) (*Patch, error) {
 		}
 		p.steps = append(p.steps, next)
 	}
-	return p, p.readUnits(r, parts)
+	if err := p.readUnits(r, parts); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // readUnits reads the units of parts, behind the directory that h describes. It verifies their checksums.
