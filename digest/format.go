@@ -324,6 +324,9 @@ func read(r io.Reader, magic string) (*Patch, error) {
 	for len(s.b) > 0 {
 		at := headerSize + s.read
 		next, err := s.step(magic)
+		if err == nil && len(p.steps) == 0 && !next.first {
+			err = errNoRun
+		}
 		if err != nil {
 			return nil, located(at, err)
 		}

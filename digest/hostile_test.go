@@ -246,6 +246,22 @@ func TestEachCheckOfADigestIsNeeded(t *testing.T) {
 	}
 }
 
+// TestAPartOutsideOfARunIsFoundBeforeUnitsAreRead has the first part behind a mark, and no units.
+func TestAPartOutsideOfARunIsFoundBeforeUnitsAreRead(t *testing.T) {
+	d, err := sample(t).Marked([]byte("mark"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := written(t, d)
+	b[headerSize+3+4] &^= beginsRun
+	reseal(b)
+	b = b[:headerSize+binary.LittleEndian.Uint64(b[40:])]
+	want := "digest: offset 63: the first part begins no run"
+	if _, err := Read(bytes.NewReader(b)); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // TestWhatIsClaimedIsNotAllocated claims a directory, and a unit, of bytes that never arrive.
 func TestWhatIsClaimedIsNotAllocated(t *testing.T) {
 	entries := entriesOf(sample(t))
