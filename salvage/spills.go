@@ -93,7 +93,8 @@ func (s *spills) sources() (all []source) {
 			it := f.table.Iter(sstable.IterOptions{Bypass: true})
 			for ok := it.First(); ok; ok = it.Next() {
 				if !yield(version{key: it.Key(), value: it.Value()}, nil) {
-					break
+					_ = it.Close() // no move has failed
+					return
 				}
 			}
 			if err := it.Close(); err != nil { // that of a move
