@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"slices"
 
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/filename"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/wal"
@@ -80,7 +81,7 @@ func traceOne(ctx context.Context, fsys vfs.FS, dir string, number uint64, lost 
 	err = readRecords(ctx, f, name, number, func(payload []byte, at int64) error {
 		e, err := manifest.ParseEdit(payload)
 		if errors.Is(err, manifest.ErrUnsupportedVersion) {
-			return fmt.Errorf("%s: offset %d: %w", name, at, err)
+			return corrupt.At(name, at, err)
 		}
 		if err != nil {
 			lose(at, at+int64(len(payload)), err)

@@ -9,6 +9,7 @@ import (
 	"io"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
+	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
 	"github.com/bloomkv/bloomkv/internal/sstable"
@@ -53,7 +54,7 @@ func readTail(ctx context.Context, f io.ReaderAt, size uint64, m sstable.Meta, c
 	err := r.readFooter(end)
 	switch {
 	case errors.Is(err, sstable.ErrVersion):
-		return nil, fmt.Errorf("%s: offset %d: %w", m.Name, end-min(end, sstable.FooterSize), err)
+		return nil, corrupt.At(m.Name, int64(end-min(end, sstable.FooterSize)), err) //nolint:gosec // within a file
 	case err == nil:
 		f := r.footer
 		r.meta.ID, r.meta.Size, r.meta.TailLen, r.meta.FilterLen = f.ID, end, f.TailLen, f.FilterLen

@@ -39,9 +39,10 @@ type tableFile struct {
 	memory *pages.Pieces // constant after UseMemory; of filters. nil: the collector's heap
 }
 
-// damaged returns an error for damage at offset (I25). A format of a later version is not damage.
+// damaged returns an error for damage at offset (I25). A format of a later version is not damage, nor is a filter of
+// one.
 func (f *tableFile) damaged(offset uint64, reason error) error {
-	if errors.Is(reason, ErrVersion) || errors.Is(reason, bloomblock.ErrUnknownKind) {
+	if errors.Is(reason, bloomblock.ErrUnknownKind) {
 		return fmt.Errorf("%s: offset %d: %w", f.meta.Name, offset, reason)
 	}
 	return corrupt.At(f.meta.Name, int64(offset), reason) //nolint:gosec // an offset in a file
