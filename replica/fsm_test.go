@@ -305,6 +305,43 @@ func TestSnapshotsGoForward(t *testing.T) {
 	}
 }
 
+// A log that seemed to have no entries would let the node vote for one that lacks what was acknowledged.
+func TestAnEndOfALogThatCannotBeReadIsAnError(t *testing.T) {
+	mem := vfstest.NewMem()
+	l := filledLog(t, mem, 1, 0)
+	for index := range uint64(100) {
+		testkit.Must(t, l.StoreLog(&raft.Log{Index: 1 + index, Term: 1, Data: make([]byte, 1000)}))
+	}
+	testkit.Must(t, errors.Join(l.db.Flush(t.Context()), l.Close()))
+	var unread [2]int                         // errors for the first and for the last entry
+	for at := int64(0); at < 4096; at += 32 { // each block of the table, and more
+		db, err := bloomkv.Open("log", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+			if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && at >= op.Offset &&
+				at < op.Offset+int64(op.Size) {
+				return io.ErrClosedPipe
+			}
+			return nil
+		})})
+		if err != nil {
+			continue
+		}
+		l := &storeLog{db}
+		for i, end := range []func() (uint64, error){l.FirstIndex, l.LastIndex} {
+			got, err := end()
+			if want := []uint64{1, 100}[i]; err == nil && got != want {
+				t.Errorf("byte %d unreadable: %d without an error, want %d", at, got, want)
+			}
+			if err != nil {
+				unread[i]++
+			}
+		}
+		testkit.Must(t, l.Close())
+	}
+	if unread[0] == 0 || unread[1] == 0 {
+		t.Errorf("%d errors, want some for each end", unread)
+	}
+}
+
 func TestAnEntryThatIsMissingInsideOfALogIsAnError(t *testing.T) {
 	l := filledLog(t, vfstest.NewMem(), 10, 20)
 	testkit.Must(t, l.db.Delete(entryKey(15)))

@@ -53,13 +53,13 @@ func (l *storeLog) LastIndex() (uint64, error) {
 // one moment.
 func (l *storeLog) look(index uint64) (first, last uint64, has bool, err error) {
 	it := l.db.Iter(bloomkv.IterOptions{Prefix: []byte{'l'}, KeysOnly: true})
-	if it.First() {
+	if it.First() { // Close returns the error of the last move, so there is none after one that fails
 		first = indexOfKey(it.Key())
+		if it.Last() {
+			last = indexOfKey(it.Key())
+			has = it.SeekGE(entryKey(index)) && indexOfKey(it.Key()) == index
+		}
 	}
-	if it.Last() {
-		last = indexOfKey(it.Key())
-	}
-	has = it.SeekGE(entryKey(index)) && indexOfKey(it.Key()) == index
 	return first, last, has, it.Close()
 }
 
