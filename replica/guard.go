@@ -38,6 +38,18 @@ func (g *guardedLog) check(err error) error {
 	return err
 }
 
+// FirstIndex returns the index of the first entry, 0 without one. raft only logs an error.
+func (g *guardedLog) FirstIndex() (uint64, error) {
+	first, err := g.storeLog.FirstIndex()
+	return first, g.check(err)
+}
+
+// LastIndex returns the index of the last entry, 0 without one.
+func (g *guardedLog) LastIndex() (uint64, error) {
+	last, err := g.storeLog.LastIndex()
+	return last, g.check(err)
+}
+
 // inMemory returns an entry, nil if it is not in memory.
 func (g *guardedLog) inMemory(index uint64) *raft.Log {
 	g.mu.Lock()

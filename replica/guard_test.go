@@ -1,10 +1,12 @@
 package replica
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/hashicorp/raft"
 
+	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -45,6 +47,19 @@ func TestTheNewestEntriesAreInMemoryWithinBounds(t *testing.T) {
 			if err := l.GetLog(index, &e); err != nil || e.Index != index || len(e.Data) != len(c.data[i]) {
 				t.Errorf("%s: entry %d: %d, %d bytes, %v", name, index, e.Index, len(e.Data), err)
 			}
+		}
+	}
+}
+
+func TestAnEndOfALogThatCannotBeReadIsReported(t *testing.T) {
+	l := filledLog(t, vfstest.NewMem(), 1, 5)
+	var got []error
+	g := &guardedLog{storeLog: l, fail: func(err error) { got = append(got, err) }}
+	testkit.Must(t, l.Close())
+	for name, end := range map[string]func() (uint64, error){"first": g.FirstIndex, "last": g.LastIndex} {
+		got = nil
+		if _, err := end(); !errors.Is(err, bloomkv.ErrClosed) || len(got) != 1 {
+			t.Errorf("%s index of a closed log: %v, reported are %v, want one error", name, err, got)
 		}
 	}
 }
