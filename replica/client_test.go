@@ -3,6 +3,7 @@ package replica
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -159,6 +161,41 @@ func layerOver(c net.Conn) *streamLayer {
 	l := newStreamLayer(&Options{Address: "a:1"})
 	l.transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return c, nil }
 	return l
+}
+
+// A node that is stopped takes no connection, or takes it and is silent.
+func TestADialThatIsOverLeavesNoConnection(t *testing.T) {
+	for _, connects := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			here, there := net.Pipe()
+			l := newStreamLayer(&Options{Address: "a:1", TLS: new(tls.Config)})
+			over := make(chan struct{})
+			l.transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+				if connects {
+					return here, nil
+				}
+				select {
+				case <-ctx.Done():
+				case <-over:
+				}
+				return nil, errors.Join(ctx.Err(), here.Close())
+			}
+			closed := false
+			go func() {
+				_, _ = io.Copy(io.Discard, there)
+				closed = true
+			}()
+			if _, err := l.Dial("b:1", 50*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("connects %v: %v, want that the time is over", connects, err)
+			}
+			synctest.Wait()
+			if !closed {
+				t.Errorf("connects %v: the connection is still open after its time", connects)
+			}
+			close(over)
+			_ = there.Close()
+		})
+	}
 }
 
 func TestAnUpgradeWithoutAnEndIsLeft(t *testing.T) {
