@@ -80,9 +80,9 @@ func openQueue(db *bloomkv.DB, o bloom.Options) (*queue, error) {
 	entries := db.Iter(bloomkv.IterOptions{Lower: entryKey(0), Upper: noEntry, KeysOnly: true})
 	if entries.First() {
 		q.next = entryNumber(entries.Key())
-	}
-	if entries.Last() {
-		q.end = entryNumber(entries.Key()) + 1
+		if entries.Last() { // Close returns the error of the last move
+			q.end = entryNumber(entries.Key()) + 1
+		}
 	}
 	return q, entries.Close()
 }

@@ -91,6 +91,26 @@ func TestURLsComeOutInTheOrderOfTheirFirstPush(t *testing.T) {
 }
 
 // TestPopWaitsForPagesInFlight checks that a worker does not end while another may still push.
+func TestAQueueWhoseFirstEntryCannotBeReadIsNotOpened(t *testing.T) {
+	mem := vfstest.NewMem()
+	q := open(t, mem, small)
+	for i := range 100 {
+		push(t, q, fmt.Sprintf("%0500d", i))
+	}
+	do(t, errors.Join(q.db.Flush(t.Context()), q.db.Close()))
+	db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
+		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Offset == 0 { // a table's first block
+			return io.ErrClosedPipe
+		}
+		return nil
+	})})
+	do(t, err)
+	if _, err := openQueue(db, small); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, want %v", err, io.ErrClosedPipe)
+	}
+	do(t, db.Close())
+}
+
 func TestPopWaitsForPagesInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := open(t, vfstest.NewMem(), small)
