@@ -70,10 +70,13 @@ func (c *crawler) run(dir string, filter bloom.Options, workers int) error {
 	begin := time.Now()
 	terminal := cli.Standard()
 	bar := terminal.Progress("pages", -1, false)
-	stop := cli.Every(100*time.Millisecond, func() {
-		f := q.figures()
-		bar.Set(f.done, f.done+f.waiting+1)
-	})
+	stop := func() {}
+	if terminal.ErrTerminal {
+		stop = cli.Every(100*time.Millisecond, func() {
+			f := q.figures()
+			bar.Set(f.done, f.done+f.waiting+1)
+		})
+	}
 	err = c.crawl(q, workers)
 	stop()
 	bar.End()
