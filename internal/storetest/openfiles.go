@@ -2,8 +2,6 @@ package storetest
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 
@@ -83,12 +81,12 @@ func (o *OpenFiles) Of(suffix string) (n int) {
 	return n
 }
 
-// Left returns an error that names what is open, or nil.
+// Left returns an error that names what is open, or was closed twice, or nil.
 func (o *OpenFiles) Left() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.open) == 0 {
 		return nil
 	}
-	return fmt.Errorf("still open: %q", slices.Sorted(maps.Keys(o.open)))
+	return fmt.Errorf("still open, or closed twice if below 0: %v", o.open)
 }
