@@ -159,33 +159,32 @@ func (rg *Range) before(key []byte) bool { return rg.Hi == nil || bytes.Compare(
 
 // touchedBy reports whether one of the operations is of one of the keys, or in one of the ranges.
 func (r *Reads) touchedBy(ops []byte) (bool, error) {
-	var behind []byte // the key after that of a put or a delete
 	for len(ops) > 0 {
 		kind, key, value, rest, err := batch.NextOp(ops)
 		if err != nil {
 			return false, err
 		}
 		ops = rest
-		touched := Range{key, value}
-		if kind != ikey.RangeDelete {
-			behind = append(append(behind[:0], key...), 0)
-			touched.Hi = behind
+		below := func(k []byte) bool { return bytes.Compare(k, key) <= 0 } // the key after key
+		if kind == ikey.RangeDelete {
+			below = (&Range{key, value}).before
 		}
-		if kind != ikey.Mark && r.overlap(&touched) {
+		if kind != ikey.Mark && r.overlap(key, below) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// overlap reports whether a range has one of the keys, or overlaps one of the ranges.
-func (r *Reads) overlap(other *Range) bool {
-	i, _ := slices.BinarySearchFunc(r.Keys, other.Lo, bytes.Compare)
-	j, _ := slices.BinarySearchFunc(r.Ranges, other.Lo, func(rg Range, lo []byte) int {
+// overlap reports whether the range from lo on has one of the keys, or overlaps one of the ranges; below reports whether
+// a key at or after lo is in it.
+func (r *Reads) overlap(lo []byte, below func(key []byte) bool) bool {
+	i, _ := slices.BinarySearchFunc(r.Keys, lo, bytes.Compare)
+	j, _ := slices.BinarySearchFunc(r.Ranges, lo, func(rg Range, lo []byte) int {
 		if rg.before(lo) {
 			return 1
 		}
 		return -1
 	})
-	return i < len(r.Keys) && other.before(r.Keys[i]) || j < len(r.Ranges) && other.before(r.Ranges[j].Lo)
+	return i < len(r.Keys) && below(r.Keys[i]) || j < len(r.Ranges) && below(r.Ranges[j].Lo)
 }

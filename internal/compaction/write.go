@@ -3,6 +3,7 @@ package compaction
 import (
 	"bytes"
 	"context"
+	"errors"
 	"runtime"
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
@@ -26,7 +27,7 @@ const yieldEvery = 64
 func write(ctx context.Context, src merge.Source, p *part, keep *retain, w tableWriter) (res Result, err error) {
 	w.dels, w.cuts = keep.kept, w.env.Cuts
 	defer func() {
-		_ = src.Close() // see merge.Source
+		err = errors.Join(err, src.Close())
 		if err != nil {
 			w.abandon()
 			remove(w.env, w.tables)

@@ -22,8 +22,9 @@ const stripes = 64
 // A Domain is a set of readers and of the things they may see. The zero value is ready.
 type Domain struct {
 	epoch   atomic.Uint64
-	waiting atomic.Int64 // retired and not released; lets Collect return quickly when it is 0
-	_       [120]byte
+	waiting atomic.Int64 // length of limbo, changed under mu; lets Collect return quickly when it is 0
+	later   atomic.Int64 // calls of WaitLater that its goroutine has still to wait for
+	_       [112]byte
 	stripes [stripes]readers
 
 	mu        step.Mutex // guards limbo and turn; never held while a release runs
@@ -68,8 +69,8 @@ func (g Guard) Leave() {
 func (d *Domain) Retire(release func()) {
 	d.mu.Lock()
 	d.limbo = append(d.limbo, retired{d.epoch.Load(), release})
-	d.mu.Unlock()
 	d.waiting.Add(1)
+	d.mu.Unlock()
 	d.Collect()
 }
 
@@ -91,8 +92,8 @@ func (d *Domain) Collect() {
 	}
 	ready := slices.Clone(d.limbo[:n])
 	d.limbo = slices.Delete(d.limbo, 0, n)
-	d.mu.Unlock()
 	d.waiting.Add(-int64(n))
+	d.mu.Unlock()
 	for _, r := range ready {
 		step.At("epoch: release")
 		r.release()
@@ -133,12 +134,19 @@ func (d *Domain) Wait() {
 	poll(func() bool { return releasing.Load() == 0 })
 }
 
-// WaitLater releases what is retired: now, if no reader is inside, and otherwise on a goroutine, once they have left.
+// WaitLater releases what is retired: now, if no reader is inside, and otherwise on a goroutine, once they have left. A
+// reader may stay for as long as its file system takes, so there is one goroutine for all calls meanwhile.
 func (d *Domain) WaitLater() {
 	d.Collect()
-	if d.waiting.Load() != 0 { // a reader may stay for as long as its file system takes
-		step.Go(d.Wait)
+	if d.waiting.Load() == 0 || d.later.Add(1) > 1 {
+		return
 	}
+	step.Go(func() {
+		for n := int64(0); !d.later.CompareAndSwap(n, 0); {
+			n = d.later.Load()
+			d.Wait()
+		}
+	})
 }
 
 // poll calls done until it returns true, at intervals that grow from 1 µs to 1 ms.

@@ -26,8 +26,7 @@ type Cursor struct {
 	refs   [maxTake]ref // the window: the first versions of neighboring keys, in the order in which it was filled
 	n      int          // of the window in refs
 	i      int
-	ahead  int  // what a step forward adds to i: 1, or -1 if the window is in descending order
-	back   bool // it is
+	back   bool // it is in descending order
 	passed bool // there may be keys before its first
 	full   bool // and after its last
 	take   int  // number of keys in the next window: few at first, so that short scans are cheap
@@ -106,14 +105,23 @@ func (c *Cursor) SeekLT(k ikey.Key) bool {
 
 // Next moves to the version of the next key.
 func (c *Cursor) Next() bool {
-	c.i += c.ahead
+	c.step(false)
 	return c.cur != nil && c.find(false)
 }
 
 // Prev moves to the version of the key before.
 func (c *Cursor) Prev() bool {
-	c.i -= c.ahead
+	c.step(true)
 	return c.cur != nil && c.find(true)
+}
+
+// step moves i to the next key, or to the key before.
+func (c *Cursor) step(back bool) {
+	if back == c.back {
+		c.i++
+	} else {
+		c.i--
+	}
 }
 
 // find moves to the newest visible version of the first key from i on, or backward of the last key up to i, that has
@@ -125,11 +133,7 @@ func (c *Cursor) find(back bool) bool {
 			if c.enter() {
 				return true
 			}
-			if back {
-				c.i -= c.ahead
-			} else {
-				c.i += c.ahead
-			}
+			c.step(back)
 		case c.i < 0 && c.passed || c.i >= 0 && c.full:
 			c.fromEdge(back)
 		default:

@@ -47,9 +47,6 @@ func (c *Cursor) fromEdge(back bool) {
 // start empties the window and returns the table, in which it takes the read lock if the table may still change.
 func (c *Cursor) start(back bool, take int) *Table {
 	c.back, c.take, c.edge, c.n, c.i, c.passed, c.full = back, take, 0, 0, 0, false, false
-	if c.ahead = 1; back {
-		c.ahead = -1
-	}
 	if c.t == nil {
 		return nil
 	}

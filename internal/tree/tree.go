@@ -1,6 +1,6 @@
 // Package tree holds the current tree of one store: the state that readers load, the manifest, the memtables that wait
 // for a flush, the references that keep tables on the disk, and the reason why no more writes are taken. Writers,
-// readers and background work meet here; the package starts no goroutine.
+// readers and background work meet here.
 package tree
 
 import (
