@@ -138,7 +138,7 @@ func (l *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (n
 	}
 	answer, err := l.transport.RoundTrip(r)
 	if err != nil {
-		l.transport.CloseIdleConnections() // ends the dialing, too, which would go on without an end for another request
+		l.transport.CloseIdleConnections() // ends the dialing, too, which would go on for other requests
 		return nil, err
 	}
 	if _, upgraded := answer.Body.(io.Writer); !upgraded {

@@ -99,7 +99,7 @@ func TestAQueueWhoseFirstEntryCannotBeReadIsNotOpened(t *testing.T) {
 	}
 	do(t, errors.Join(q.db.Flush(t.Context()), q.db.Close()))
 	db, err := bloomkv.Open("store", &bloomkv.Options{FS: vfstest.NewHook(mem, func(op vfstest.Op) error {
-		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Offset == 0 { // a table's first block
+		if op.Kind == vfstest.OpReadAt && strings.HasSuffix(op.Name, ".sst") && op.Offset == 0 { // its first block
 			return io.ErrClosedPipe
 		}
 		return nil
