@@ -312,8 +312,8 @@ func bestProbes(keys, blocks uint64, u Unit) int {
 
 // appendRibbon appends the bits of the first unit, a Ribbon. It measures the result: a unit that misses its rate by
 // little gets a few more blocks; one that misses it by much, because keys crowd, or that has all the columns there are,
-// gets more slots. If that would be larger than a Bloom unit, or cannot be built at a bounded cost, appendRibbon appends
-// nothing, and h plans the Bloom unit.
+// gets more slots. If that would be larger than a Bloom unit, or cannot be built at a bounded cost, appendRibbon
+// appends nothing, and h plans the Bloom unit.
 func (b *Builder) appendRibbon(dst []byte, h *Header, p Params) []byte {
 	b.ribbon.scratch = b.Scratch
 	defer b.ribbon.end()

@@ -176,8 +176,8 @@ func (r *Reads) touchedBy(ops []byte) (bool, error) {
 	return false, nil
 }
 
-// overlap reports whether the range from lo on has one of the keys, or overlaps one of the ranges; below reports whether
-// a key at or after lo is in it.
+// overlap reports whether a range that begins at lo has one of the keys, or overlaps one of the ranges. below reports
+// whether a key at or after lo is in it.
 func (r *Reads) overlap(lo []byte, below func(key []byte) bool) bool {
 	i, _ := slices.BinarySearchFunc(r.Keys, lo, bytes.Compare)
 	j, _ := slices.BinarySearchFunc(r.Ranges, lo, func(rg Range, lo []byte) int {
