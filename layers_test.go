@@ -89,7 +89,7 @@ var rooms = map[string]room{
 	"salvage": {7, []string{
 		".", "internal/compaction", "internal/recovery", "internal/newstore", "internal/filterplan",
 		"internal/manifest", "internal/wal", "internal/sstable", "bloomblock", "vfs", "internal/batch",
-		"internal/rangedel", "internal/ikey", "internal/filename", "internal/words",
+		"internal/rangedel", "internal/ikey", "internal/filename", "internal/corrupt", "internal/words",
 	}},
 	"backup": {7, []string{".", "internal/check", "internal/stream", "internal/corrupt", "internal/words", "vfs"}},
 
@@ -134,7 +134,6 @@ var rooms = map[string]room{
 	}},
 
 	"internal/intake": {4, []string{
-		"internal/step",
 		"internal/tree", "internal/recovery", "internal/newstore", "internal/stream", "internal/tablefile",
 		"internal/compaction", "internal/manifest", "internal/sstable", "vfs", "internal/cache", "internal/epoch",
 		"internal/filename", "internal/corrupt", "internal/batch", "internal/ikey", "internal/rangedel",
