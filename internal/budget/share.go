@@ -68,7 +68,7 @@ func (b *Share) Leave(s *tree.State) error {
 	b.pool.Parts.Leave(b.Tree.Blocks)
 	b.pool.leave(&b.member)
 	b.planned.Store(&manifest.Version{})
-	b.Tree.Domain.WaitLater()
+	b.Tree.Domain.End()
 	return err
 }
 

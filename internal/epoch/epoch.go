@@ -149,6 +149,21 @@ func (d *Domain) WaitLater() {
 	})
 }
 
+// End is a last WaitLater. It returns once the goroutine has ended, unless a reader is inside.
+func (d *Domain) End() {
+	d.WaitLater()
+	poll(func() bool { return d.later.Load() == 0 || d.occupied() })
+}
+
+func (d *Domain) occupied() bool {
+	for i := range d.stripes {
+		if s := &d.stripes[i]; s.inside[0].Load() != 0 || s.inside[1].Load() != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // poll calls done until it returns true, at intervals that grow from 1 µs to 1 ms.
 func poll(done func() bool) {
 	for wait := time.Microsecond; !done(); wait = min(2*wait, time.Millisecond) {

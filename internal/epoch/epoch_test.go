@@ -151,6 +151,19 @@ func TestWaitLaterReleasesOnceTheReaderHasLeft(t *testing.T) {
 }
 
 // Two goroutines retire without a pause for a minute, so one of them is always inside a release.
+// The end of a bubble, in which time stands still from then on, fails if a goroutine is left.
+func TestEndWaitsForTheGoroutineButNotForAReader(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		var d Domain
+		g := d.Enter()
+		d.Retire(func() {})
+		d.End()
+		time.Sleep(time.Second)
+		g.Leave()
+		d.End()
+	})
+}
+
 func TestWaitReturnsWhileOthersRetire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d Domain
