@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -80,37 +81,39 @@ func sized(t *testing.T, size int) *bloomkv.Batch {
 }
 
 func TestBatchesAreJoinedUpToABound(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.put("a", "k", "v") // so that it leads
-	for _, c := range []struct{ sizes, want []int }{
-		{[]int{100, 100, 100}, []int{3}},
-		{[]int{joinedBytes - 1, 100, 100}, []int{2, 1}},
-		{[]int{joinedBytes, 100}, []int{1, 1}},
-		{[]int{3 * joinedBytes, 3 * joinedBytes}, []int{1, 1}},
-	} {
-		n := &Node{
-			raft: g.node("a").raft, proposals: make(chan proposal, len(c.sizes)), underway: make(chan command, 64),
-			ended: make(chan struct{}),
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.put("a", "k", "v") // so that it leads
+		for _, c := range []struct{ sizes, want []int }{
+			{[]int{100, 100, 100}, []int{3}},
+			{[]int{joinedBytes - 1, 100, 100}, []int{2, 1}},
+			{[]int{joinedBytes, 100}, []int{1, 1}},
+			{[]int{3 * joinedBytes, 3 * joinedBytes}, []int{1, 1}},
+		} {
+			n := &Node{
+				raft: g.node("a").raft, proposals: make(chan proposal, len(c.sizes)), underway: make(chan command, 64),
+				ended: make(chan struct{}),
+			}
+			n.opts.Election = testkit.Patience // what raft has to take a command
+			for _, size := range c.sizes {
+				n.proposals <- proposal{sized(t, size), make(chan error, 1)}
+			}
+			n.running.Go(n.propose)
+			var got []int
+			for answered := 0; answered < len(c.sizes); {
+				c := <-n.underway
+				testkit.Must(t, c.result.Error())
+				got = append(got, len(c.waiting))
+				answered += len(c.waiting)
+			}
+			n.end(nil)
+			n.running.Wait()
+			if !slices.Equal(got, c.want) {
+				t.Errorf("batches of %d bytes: commands of %d, want %d", c.sizes, got, c.want)
+			}
 		}
-		n.opts.Election = testkit.Patience // what raft has to take a command
-		for _, size := range c.sizes {
-			n.proposals <- proposal{sized(t, size), make(chan error, 1)}
-		}
-		n.running.Go(n.propose)
-		var got []int
-		for answered := 0; answered < len(c.sizes); {
-			c := <-n.underway
-			testkit.Must(t, c.result.Error())
-			got = append(got, len(c.waiting))
-			answered += len(c.waiting)
-		}
-		n.end(nil)
-		n.running.Wait()
-		if !slices.Equal(got, c.want) {
-			t.Errorf("batches of %d bytes: commands of %d, want %d", c.sizes, got, c.want)
-		}
-	}
+	})
 }
 
 func TestACallThatNobodyTakesHasDoneNothing(t *testing.T) {
@@ -145,15 +148,17 @@ func TestABatchIsNoLargerThanTheLimit(t *testing.T) {
 }
 
 func TestANodeFetchesNothingFromItself(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.put("a", "k", "v")
-	n := g.node(g.leader())
-	if got := n.sources(); len(got) > 0 {
-		t.Errorf("the only node fetches from %q", got)
-	}
-	g.closeNode("a")
-	if err := n.Transfer(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("a transfer from a closed node: %v, want ErrClosed", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.put("a", "k", "v")
+		n := g.node(g.leader())
+		if got := n.sources(); len(got) > 0 {
+			t.Errorf("the only node fetches from %q", got)
+		}
+		g.closeNode("a")
+		if err := n.Transfer(t.Context()); !errors.Is(err, ErrClosed) {
+			t.Errorf("a transfer from a closed node: %v, want ErrClosed", err)
+		}
+	})
 }

@@ -343,58 +343,62 @@ func TestARequestThatCannotBeUpgradedIsAnswered(t *testing.T) {
 
 // A member has caught up when it knows the term and itself as a member, and has what the leader had at the beginning.
 func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.put("a", key(0), "v")
-	leader := g.node("a")
-	s := leader.Status()
-	before, outside, old, more := s, s, s, s
-	before.Applied--
-	outside.Members = nil
-	old.Term--
-	more.Applied++
-	for _, last := range []Status{s, more} {
-		answers := []Status{before, outside, old, last}
-		asked := 0
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.put("a", key(0), "v")
+		leader := g.node("a")
+		s := leader.Status()
+		before, outside, old, more := s, s, s, s
+		before.Applied--
+		outside.Members = nil
+		old.Term--
+		more.Applied++
+		for _, last := range []Status{s, more} {
+			answers := []Status{before, outside, old, last}
+			asked := 0
+			n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
+			n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
+				Transport: answerer(func(r *http.Request) *http.Response {
+					w := httptest.NewRecorder()
+					writeJSON(w, http.StatusOK, answers[asked])
+					asked++
+					got := w.Result()
+					got.Request = r
+					return got
+				}),
+			}})
+			err := n.catchUp(t.Context(), s.Term, Member{ID: "a", Address: "b"})
+			if err != nil || asked != len(answers) {
+				t.Errorf("caught up after %d answers, %v; want after %d", asked, err, len(answers))
+			}
+		}
+	})
+}
+
+// A node that has left the group does not hear of its changes.
+func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.put("a", key(0), "v")
+		leader := g.node("a")
 		n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
 		n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
 			Transport: answerer(func(r *http.Request) *http.Response {
 				w := httptest.NewRecorder()
-				writeJSON(w, http.StatusOK, answers[asked])
-				asked++
+				writeJSON(w, http.StatusOK, Status{})
 				got := w.Result()
 				got.Request = r
 				return got
 			}),
 		}})
-		err := n.catchUp(t.Context(), s.Term, Member{ID: "a", Address: "b"})
-		if err != nil || asked != len(answers) {
-			t.Errorf("caught up after %d answers, %v; want after %d", asked, err, len(answers))
+		a := Member{"a", "a", true}
+		if err := n.awaitMember(g.soon(), Member{"b", "b", true}, a); err != nil {
+			t.Errorf("for a voter that has left: %v, want that it is not waited for", err)
 		}
-	}
-}
-
-// A node that has left the group does not hear of its changes.
-func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.put("a", key(0), "v")
-	leader := g.node("a")
-	n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
-	n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
-		Transport: answerer(func(r *http.Request) *http.Response {
-			w := httptest.NewRecorder()
-			writeJSON(w, http.StatusOK, Status{})
-			got := w.Result()
-			got.Request = r
-			return got
-		}),
-	}})
-	a := Member{"a", "a", true}
-	if err := n.awaitMember(g.soon(), Member{"b", "b", true}, a); err != nil {
-		t.Errorf("for a voter that has left: %v, want that it is not waited for", err)
-	}
-	if err := n.awaitMember(g.soon(), a, Member{"c", "c", true}); !errors.Is(err, ErrJoin) {
-		t.Errorf("for a member that has left: %v, want ErrJoin", err)
-	}
+		if err := n.awaitMember(g.soon(), a, Member{"c", "c", true}); !errors.Is(err, ErrJoin) {
+			t.Errorf("for a member that has left: %v, want ErrJoin", err)
+		}
+	})
 }

@@ -28,7 +28,7 @@ func TestHistoriesUnderFaultsAreLinearizable(t *testing.T) {
 	for seed := *firstSeed; seed < *firstSeed+uint64(*faultSeeds); seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
-			g := newGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 64, 16 })
+			g := newRealGroup(t, func(o *Options) { o.Snapshot, o.Trailing = 64, 16 })
 			ids := g.three()
 			h := history.New()
 			stop := make(chan struct{})

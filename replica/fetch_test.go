@@ -72,7 +72,7 @@ func receiver(t *testing.T, s sender, set ...func(*Options)) *Node {
 			t.Errorf("%d answers are open", n)
 		}
 	})
-	g := newGroup(t, func(o *Options) {
+	g := newRealGroup(t, func(o *Options) {
 		o.Client = &http.Client{Transport: answers}
 		o.Election = 30 * time.Millisecond
 		for _, set := range set {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 
@@ -54,61 +55,63 @@ func TestAConfigurationIsBelievedOnlyIfItIsOne(t *testing.T) {
 
 // What raft cannot read would be in the log, and end the node at each start.
 func TestMessagesThatRaftCannotReadChangeNothing(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.put("a", "k", "1")
-	before := g.node("a").Status()
-	_, sender := raft.NewInmemTransport("x")
-	sender.Connect("a", g.members["a"].transport.InmemTransport)
-	header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("x"), Addr: []byte("x")}
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.put("a", "k", "1")
+		before := g.node("a").Status()
+		_, sender := raft.NewInmemTransport("x")
+		sender.Connect("a", g.members["a"].transport.InmemTransport)
+		header := raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("x"), Addr: []byte("x")}
 
-	send := func(name string, term uint64, entries ...*raft.Log) {
-		t.Helper()
-		q := &raft.AppendEntriesRequest{RPCHeader: header, Term: term, Entries: entries}
-		if err := sender.AppendEntries("a", "a", q, new(raft.AppendEntriesResponse)); err == nil {
-			t.Errorf("entries, %s: no error", name)
+		send := func(name string, term uint64, entries ...*raft.Log) {
+			t.Helper()
+			q := &raft.AppendEntriesRequest{RPCHeader: header, Term: term, Entries: entries}
+			if err := sender.AppendEntries("a", "a", q, new(raft.AppendEntriesResponse)); err == nil {
+				t.Errorf("entries, %s: no error", name)
+			}
 		}
-	}
-	for name, raw := range badConfigurations {
-		send(name, 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogConfiguration, Data: raw})
-	}
-	send("unknown type", 1000, &raft.Log{Index: 1, Term: 1000, Type: 77})
-	send("old type", 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogAddPeerDeprecated})
-	send("gap", 1000, &raft.Log{Index: 1, Term: 1}, &raft.Log{Index: 3, Term: 1000})
-	send("later term", 1000, &raft.Log{Index: 1, Term: 1001})
-	send("none", 1000, nil)
-	send("last term", math.MaxUint64)
+		for name, raw := range badConfigurations {
+			send(name, 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogConfiguration, Data: raw})
+		}
+		send("unknown type", 1000, &raft.Log{Index: 1, Term: 1000, Type: 77})
+		send("old type", 1000, &raft.Log{Index: 1, Term: 1000, Type: raft.LogAddPeerDeprecated})
+		send("gap", 1000, &raft.Log{Index: 1, Term: 1}, &raft.Log{Index: 3, Term: 1000})
+		send("later term", 1000, &raft.Log{Index: 1, Term: 1001})
+		send("none", 1000, nil)
+		send("last term", math.MaxUint64)
 
-	install := func(name string, version raft.SnapshotVersion, members, body []byte) {
-		t.Helper()
-		q := &raft.InstallSnapshotRequest{
-			RPCHeader: header, SnapshotVersion: version, Term: 1000, Leader: []byte("x"), LastLogIndex: 1000,
-			LastLogTerm: 1000, Configuration: members, ConfigurationIndex: 1, Size: int64(len(body)),
+		install := func(name string, version raft.SnapshotVersion, members, body []byte) {
+			t.Helper()
+			q := &raft.InstallSnapshotRequest{
+				RPCHeader: header, SnapshotVersion: version, Term: 1000, Leader: []byte("x"), LastLogIndex: 1000,
+				LastLogTerm: 1000, Configuration: members, ConfigurationIndex: 1, Size: int64(len(body)),
+			}
+			err := sender.InstallSnapshot("a", "a", q, new(raft.InstallSnapshotResponse), bytes.NewReader(body))
+			if err == nil {
+				t.Errorf("snapshot, %s: no error", name)
+			}
 		}
-		err := sender.InstallSnapshot("a", "a", q, new(raft.InstallSnapshotResponse), bytes.NewReader(body))
-		if err == nil {
-			t.Errorf("snapshot, %s: no error", name)
+		for name, raw := range badConfigurations {
+			install(name, raft.SnapshotVersionMax, raw, encodeRecord(1))
 		}
-	}
-	for name, raw := range badConfigurations {
-		install(name, raft.SnapshotVersionMax, raw, encodeRecord(1))
-	}
-	install("without configurations", raft.SnapshotVersionMin, good, encodeRecord(1))
-	install("longer", raft.SnapshotVersionMax, good, append(encodeRecord(1), 0))
-	install("of more than raft has", raft.SnapshotVersionMax, good, encodeRecord(1001))
-	install("flipped", raft.SnapshotVersionMax, good, append(encodeRecord(1)[:recordSize-1], 0))
+		install("without configurations", raft.SnapshotVersionMin, good, encodeRecord(1))
+		install("longer", raft.SnapshotVersionMax, good, append(encodeRecord(1), 0))
+		install("of more than raft has", raft.SnapshotVersionMax, good, encodeRecord(1001))
+		install("flipped", raft.SnapshotVersionMax, good, append(encodeRecord(1)[:recordSize-1], 0))
 
-	vote := &raft.RequestVoteRequest{RPCHeader: header, Term: math.MaxUint64}
-	if err := sender.RequestVote("a", "a", vote, new(raft.RequestVoteResponse)); err == nil {
-		t.Error("vote of the last term: no error")
-	}
-	if after := g.node("a").Status(); after.Term != before.Term || after.State != before.State {
-		t.Errorf("afterwards: %+v, want the term and the role of %+v", after, before)
-	}
-	g.put("a", "k", "2")
-	g.crash("a", vfstest.KeepNothing)
-	g.open("a", false)
-	g.want("a", "k", "2")
+		vote := &raft.RequestVoteRequest{RPCHeader: header, Term: math.MaxUint64}
+		if err := sender.RequestVote("a", "a", vote, new(raft.RequestVoteResponse)); err == nil {
+			t.Error("vote of the last term: no error")
+		}
+		if after := g.node("a").Status(); after.Term != before.Term || after.State != before.State {
+			t.Errorf("afterwards: %+v, want the term and the role of %+v", after, before)
+		}
+		g.put("a", "k", "2")
+		g.crash("a", vfstest.KeepNothing)
+		g.open("a", false)
+		g.want("a", "k", "2")
+	})
 }
 
 // beating is a transport that keeps the handler of heartbeats.
@@ -207,37 +210,39 @@ func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
 		kept  bool
 	}{"of an entry of the log": {0, true}, "of an entry that another leader made": {1, false}} {
 		t.Run(name, func(t *testing.T) {
-			g := newGroup(t, nil)
-			g.open("a", true)
-			g.open("b", false)
-			g.join("a", "b")
-			for i := range 5 {
-				g.put("a", key(i), "v")
-			}
-			g.want("b", key(4), "v")
-			g.separate("b", true)
-			b := g.node("b")
-			last, err := b.log.LastIndex()
-			testkit.Must(t, err)
-			var entry raft.Log
-			testkit.Must(t, b.log.GetLog(last-2, &entry))
-			_, sender := raft.NewInmemTransport("x")
-			sender.Connect("b", g.members["b"].transport.InmemTransport)
-			q := snapshotOf(b, last-2, entry.Term+c.other)
-			for range 2 { // its sender may repeat it
-				var a raft.InstallSnapshotResponse
-				err = sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(last-2)))
-				if err != nil || !a.Success || a.Term != q.Term {
-					t.Fatalf("snapshot: %+v, %v, want success", a, err)
+			synctest.Test(t, func(t *testing.T) {
+				g := newGroup(t, nil)
+				g.open("a", true)
+				g.open("b", false)
+				g.join("a", "b")
+				for i := range 5 {
+					g.put("a", key(i), "v")
 				}
-			}
-			want := last
-			if !c.kept {
-				want = 0
-			}
-			if got, err := b.log.LastIndex(); got != want || err != nil {
-				t.Errorf("the log ends at %d, %v, want %d", got, err, want)
-			}
+				g.want("b", key(4), "v")
+				g.separate("b", true)
+				b := g.node("b")
+				last, err := b.log.LastIndex()
+				testkit.Must(t, err)
+				var entry raft.Log
+				testkit.Must(t, b.log.GetLog(last-2, &entry))
+				_, sender := raft.NewInmemTransport("x")
+				sender.Connect("b", g.members["b"].transport.InmemTransport)
+				q := snapshotOf(b, last-2, entry.Term+c.other)
+				for range 2 { // its sender may repeat it
+					var a raft.InstallSnapshotResponse
+					err = sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(last-2)))
+					if err != nil || !a.Success || a.Term != q.Term {
+						t.Fatalf("snapshot: %+v, %v, want success", a, err)
+					}
+				}
+				want := last
+				if !c.kept {
+					want = 0
+				}
+				if got, err := b.log.LastIndex(); got != want || err != nil {
+					t.Errorf("the log ends at %d, %v, want %d", got, err, want)
+				}
+			})
 		})
 	}
 }
@@ -245,7 +250,7 @@ func TestALateSnapshotLeavesTheLogAsItIs(t *testing.T) {
 // cutOff returns a follower that is cut off from its leader, what sends it messages, and the last entry of its log.
 func cutOff(t *testing.T) (*Node, *raft.InmemTransport, raft.Log) {
 	t.Helper()
-	g := newGroup(t, nil)
+	g := newRealGroup(t, nil)
 	g.open("a", true)
 	g.open("b", false)
 	g.join("a", "b")
@@ -360,48 +365,52 @@ func TestALogThatCannotBeReadIsNotReplaced(t *testing.T) {
 
 // A log that begins after a snapshot is cut there by another leader, and kept by a late repetition of the snapshot.
 func TestALogIsComparedWithTheEndOfTheSnapshotBeforeIt(t *testing.T) {
-	g := newGroup(t, nil)
-	g.open("a", true)
-	g.open("b", false)
-	g.join("a", "b")
-	g.separate("b", true)
-	b := g.node("b")
-	_, sender := raft.NewInmemTransport("x")
-	sender.Connect("b", g.members["b"].transport.InmemTransport)
-	const index = 100
-	q := snapshotOf(b, index, b.Status().Term)
-	q.LastLogTerm = q.Term
-	install := func() {
-		t.Helper()
-		var a raft.InstallSnapshotResponse
-		err := sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(0)))
-		if err != nil || !a.Success {
-			t.Fatalf("snapshot: %+v, %v, want success", a, err)
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, nil)
+		g.open("a", true)
+		g.open("b", false)
+		g.join("a", "b")
+		g.separate("b", true)
+		b := g.node("b")
+		_, sender := raft.NewInmemTransport("x")
+		sender.Connect("b", g.members["b"].transport.InmemTransport)
+		const index = 100
+		q := snapshotOf(b, index, b.Status().Term)
+		q.LastLogTerm = q.Term
+		install := func() {
+			t.Helper()
+			var a raft.InstallSnapshotResponse
+			err := sender.InstallSnapshot("b", "b", q, &a, bytes.NewReader(encodeRecord(0)))
+			if err != nil || !a.Success {
+				t.Fatalf("snapshot: %+v, %v, want success", a, err)
+			}
 		}
-	}
-	entries := func(term, last uint64) {
-		t.Helper()
-		m := &raft.AppendEntriesRequest{RPCHeader: fromA, Term: term, PrevLogEntry: index, PrevLogTerm: q.LastLogTerm}
-		for i := uint64(index + 1); i <= last; i++ {
-			m.Entries = append(m.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
+		entries := func(term, last uint64) {
+			t.Helper()
+			m := &raft.AppendEntriesRequest{
+				RPCHeader: fromA, Term: term, PrevLogEntry: index, PrevLogTerm: q.LastLogTerm,
+			}
+			for i := uint64(index + 1); i <= last; i++ {
+				m.Entries = append(m.Entries, &raft.Log{Index: i, Term: term, Type: raft.LogNoop})
+			}
+			var a raft.AppendEntriesResponse
+			if err := sender.AppendEntries("b", "b", m, &a); err != nil || !a.Success {
+				t.Fatalf("entries of term %d: %+v, %v, want success", term, a, err)
+			}
 		}
-		var a raft.AppendEntriesResponse
-		if err := sender.AppendEntries("b", "b", m, &a); err != nil || !a.Success {
-			t.Fatalf("entries of term %d: %+v, %v, want success", term, a, err)
+		want := func(last uint64) {
+			t.Helper()
+			if got, err := b.log.LastIndex(); got != last || err != nil {
+				t.Errorf("the log ends at %d, %v, want %d", got, err, last)
+			}
 		}
-	}
-	want := func(last uint64) {
-		t.Helper()
-		if got, err := b.log.LastIndex(); got != last || err != nil {
-			t.Errorf("the log ends at %d, %v, want %d", got, err, last)
-		}
-	}
-	install()
-	want(0)
-	entries(q.Term, index+3)
-	want(index + 3)
-	install()
-	want(index + 3)
-	entries(q.Term+1000, index+1) // of a leader that does not have the other two
-	want(index + 1)
+		install()
+		want(0)
+		entries(q.Term, index+3)
+		want(index + 3)
+		install()
+		want(index + 3)
+		entries(q.Term+1000, index+1) // of a leader that does not have the other two
+		want(index + 1)
+	})
 }

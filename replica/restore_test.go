@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/hashicorp/raft"
 
@@ -31,53 +32,55 @@ func TestASnapshotOfALeaderBecomesOwnOnceItsDataIsDurable(t *testing.T) {
 		"of what the disk does not sync": {0, true, syscall.EIO.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var fails atomic.Bool
-			g := newGroup(t, func(o *Options) {
-				o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
-					if fails.Load() && op.Kind == vfstest.OpSync && strings.HasPrefix(op.Name, "/node/data") {
-						return syscall.EIO
-					}
-					return nil
+			synctest.Test(t, func(t *testing.T) {
+				var fails atomic.Bool
+				g := newGroup(t, func(o *Options) {
+					o.FS = vfstest.NewHook(o.FS, func(op vfstest.Op) error {
+						if fails.Load() && op.Kind == vfstest.OpSync && strings.HasPrefix(op.Name, "/node/data") {
+							return syscall.EIO
+						}
+						return nil
+					})
 				})
+				g.open("a", true)
+				g.put("a", "k", "v")
+				n := g.node("a")
+				have := n.fsm.applied.load()
+				if d := n.Status().Durable; d >= have {
+					t.Fatalf("index %d is durable, want less than %d: the writes of the store are not synced", d, have)
+				}
+				const index = 1000
+				sink, err := n.snapshots.Create(raft.SnapshotVersionMax, index, 1, raft.Configuration{}, 1, nil)
+				testkit.Must(t, err)
+				record := encodeRecord(have + c.beyond)
+				_, err = sink.Write(record)
+				testkit.Must(t, err)
+				testkit.Must(t, sink.Close())
+				fails.Store(c.fails)
+				err = n.fsm.Restore(io.NopCloser(bytes.NewReader(record)))
+				fails.Store(false)
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("Restore: %v, want %q", err, c.want)
+				}
+				if failed := n.Status().Error != ""; failed != c.fails {
+					t.Errorf("the node has failed: %v, want %v", failed, c.fails)
+				}
+				cut := g.members["a"].fs.Crash(vfstest.KeepNothing)
+				kept, err := openSnapshots(&Options{FS: cut, Dir: "/node"})
+				if err != nil || (kept.latest().Index == index) != (c.want == "") {
+					t.Errorf("after a power cut: snapshot %+v, %v; Restore: %q", kept.latest(), err, c.want)
+				}
+				db, err := bloomkv.Open("/node/data", &bloomkv.Options{FS: cut})
+				testkit.Must(t, err)
+				defer db.Close()
+				if got, err := storeIndex(db); err != nil || got < kept.latest().Applied {
+					t.Errorf("after a power cut: the store has index %d, %v, want %d at least", got, err,
+						kept.latest().Applied)
+				}
+				if c.fails {
+					_ = g.stop("a").Close() // it has failed
+				}
 			})
-			g.open("a", true)
-			g.put("a", "k", "v")
-			n := g.node("a")
-			have := n.fsm.applied.load()
-			if d := n.Status().Durable; d >= have {
-				t.Fatalf("index %d is durable, want less than %d: the writes of the store are not synced", d, have)
-			}
-			const index = 1000
-			sink, err := n.snapshots.Create(raft.SnapshotVersionMax, index, 1, raft.Configuration{}, 1, nil)
-			testkit.Must(t, err)
-			record := encodeRecord(have + c.beyond)
-			_, err = sink.Write(record)
-			testkit.Must(t, err)
-			testkit.Must(t, sink.Close())
-			fails.Store(c.fails)
-			err = n.fsm.Restore(io.NopCloser(bytes.NewReader(record)))
-			fails.Store(false)
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("Restore: %v, want %q", err, c.want)
-			}
-			if failed := n.Status().Error != ""; failed != c.fails {
-				t.Errorf("the node has failed: %v, want %v", failed, c.fails)
-			}
-			cut := g.members["a"].fs.Crash(vfstest.KeepNothing)
-			kept, err := openSnapshots(&Options{FS: cut, Dir: "/node"})
-			if err != nil || (kept.latest().Index == index) != (c.want == "") {
-				t.Errorf("after a power cut: snapshot %+v, %v; Restore: %q", kept.latest(), err, c.want)
-			}
-			db, err := bloomkv.Open("/node/data", &bloomkv.Options{FS: cut})
-			testkit.Must(t, err)
-			defer db.Close()
-			if got, err := storeIndex(db); err != nil || got < kept.latest().Applied {
-				t.Errorf("after a power cut: the store has index %d, %v, want %d at least", got, err,
-					kept.latest().Applied)
-			}
-			if c.fails {
-				_ = g.stop("a").Close() // it has failed
-			}
 		})
 	}
 }
@@ -151,25 +154,27 @@ func TestANodeWhoseStoreIsBehindItsSnapshotFetchesFirst(t *testing.T) {
 
 // The tables that a node gets may have commands that its log has not yet, and it may make a snapshot before that.
 func TestASnapshotOfAStoreThatIsAheadOfTheLogIsTaken(t *testing.T) {
-	g := newGroup(t, func(o *Options) { o.Trailing, o.Snapshot = 1, 1<<40 })
-	g.open("a", true)
-	for i := range 3 {
-		g.put("a", key(i), "v")
-	}
-	n := g.node("a")
-	ahead := n.fsm.applied.load() + 5
-	var b bloomkv.Batch
-	b.SetMark(mark(ahead))
-	testkit.Must(t, n.db.Apply(&b))
-	n.fsm.applied.raise(ahead)
-	testkit.Must(t, n.raft.Snapshot().Error())
-	if s := n.snapshots.latest(); s.Index >= ahead {
-		t.Fatalf("a snapshot of index %d, want less than %d", s.Index, ahead)
-	}
-	for i := range 10 {
-		g.put("a", key(i), "w")
-	}
-	g.open("b", false)
-	g.join("a", "b")
-	g.equal("a", "b")
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, func(o *Options) { o.Trailing, o.Snapshot = 1, 1<<40 })
+		g.open("a", true)
+		for i := range 3 {
+			g.put("a", key(i), "v")
+		}
+		n := g.node("a")
+		ahead := n.fsm.applied.load() + 5
+		var b bloomkv.Batch
+		b.SetMark(mark(ahead))
+		testkit.Must(t, n.db.Apply(&b))
+		n.fsm.applied.raise(ahead)
+		testkit.Must(t, n.raft.Snapshot().Error())
+		if s := n.snapshots.latest(); s.Index >= ahead {
+			t.Fatalf("a snapshot of index %d, want less than %d", s.Index, ahead)
+		}
+		for i := range 10 {
+			g.put("a", key(i), "w")
+		}
+		g.open("b", false)
+		g.join("a", "b")
+		g.equal("a", "b")
+	})
 }
