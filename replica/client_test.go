@@ -341,6 +341,21 @@ func TestARequestThatCannotBeUpgradedIsAnswered(t *testing.T) {
 	}
 }
 
+// withAnswers returns a node like n that gets the answers of status to all its requests.
+func withAnswers(n *Node, status func() Status) *Node {
+	n = &Node{raft: n.raft, fsm: n.fsm, opts: n.opts, ended: n.ended}
+	n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
+		Transport: answerer(func(r *http.Request) *http.Response {
+			w := httptest.NewRecorder()
+			writeJSON(w, http.StatusOK, status())
+			got := w.Result()
+			got.Request = r
+			return got
+		}),
+	}})
+	return n
+}
+
 // A member has caught up when it knows the term and itself as a member, and has what the leader had at the beginning.
 func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -357,17 +372,10 @@ func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 		for _, last := range []Status{s, more} {
 			answers := []Status{before, outside, old, last}
 			asked := 0
-			n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
-			n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
-				Transport: answerer(func(r *http.Request) *http.Response {
-					w := httptest.NewRecorder()
-					writeJSON(w, http.StatusOK, answers[asked])
-					asked++
-					got := w.Result()
-					got.Request = r
-					return got
-				}),
-			}})
+			n := withAnswers(leader, func() Status {
+				asked++
+				return answers[asked-1]
+			})
 			err := n.catchUp(t.Context(), s.Term, Member{ID: "a", Address: "b"})
 			if err != nil || asked != len(answers) {
 				t.Errorf("caught up after %d answers, %v; want after %d", asked, err, len(answers))
@@ -376,23 +384,14 @@ func TestAMemberHasCaughtUpWhenItSaysSo(t *testing.T) {
 	})
 }
 
-// A node that has left the group does not hear of its changes.
+// Changes of the group are not sent to a node that has left it.
 func TestNobodyWaitsForWhoHasLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, nil)
 		g.open("a", true)
 		g.put("a", key(0), "v")
 		leader := g.node("a")
-		n := &Node{raft: leader.raft, fsm: leader.fsm, opts: leader.opts, ended: leader.ended}
-		n.client = newClient(&Options{Election: time.Second, Client: &http.Client{
-			Transport: answerer(func(r *http.Request) *http.Response {
-				w := httptest.NewRecorder()
-				writeJSON(w, http.StatusOK, Status{})
-				got := w.Result()
-				got.Request = r
-				return got
-			}),
-		}})
+		n := withAnswers(leader, func() Status { return Status{} })
 		a := Member{"a", "a", true}
 		if err := n.awaitMember(g.soon(), Member{"b", "b", true}, a); err != nil {
 			t.Errorf("for a voter that has left: %v, want that it is not waited for", err)

@@ -124,7 +124,8 @@ func newGroup(t *testing.T, set func(*Options)) *group {
 	return newRealGroup(t, set)
 }
 
-// newRealGroup returns a group on the real clock, for tests in which something runs all the time.
+// newRealGroup returns a group on the clock of its test. Outside of a bubble that is the real one, for a test in which
+// something runs all the time.
 func newRealGroup(t *testing.T, set func(*Options)) *group {
 	t.Helper()
 	g := &group{
