@@ -219,9 +219,13 @@ func TestAStoreKeepsItsSeed(t *testing.T) {
 	}
 }
 
-// BenchmarkChosenKeys compares stores of chosen keys with one of random keys: put, flush and lookup, per key.
+// BenchmarkChosenKeys compares stores of chosen keys with one of random keys: put, flush and lookup, per key. With
+// -short they have a tenth of the keys.
 func BenchmarkChosenKeys(b *testing.B) {
-	const keys = 100_000
+	keys := 100_000
+	if testing.Short() {
+		keys /= 10
+	}
 	sets := len(chosenKeys)
 	for _, kind := range []bloomkv.FilterKind{bloomkv.FilterBloom, bloomkv.FilterRibbon} {
 		for set := range sets + 1 {
@@ -246,7 +250,7 @@ func BenchmarkChosenKeys(b *testing.B) {
 						b.StartTimer()
 						f()
 						b.StopTimer()
-						*sum += float64((b.Elapsed() - start).Nanoseconds()) / keys
+						*sum += float64((b.Elapsed() - start).Nanoseconds()) / float64(keys)
 					}
 					getAll := func() {
 						for i := range all {

@@ -420,6 +420,9 @@ func BenchmarkAddRange(b *testing.B) {
 
 func BenchmarkRangeDels(b *testing.B) {
 	for _, s := range rangeShapes {
+		if testing.Short() {
+			s.n = min(s.n, 20_000)
+		}
 		tb := New(nil, 0, 0)
 		for i := range s.n {
 			addShape(tb, i, s.n, s.shape)

@@ -14,9 +14,9 @@ import (
 // BenchmarkGetMany looks up present keys whose blocks are all cached and copies the values: one by one with Get, and
 // with GetMany in batches of several sizes, all taking turns. It reports the medians of the turns, in ns for each key,
 // for Get and for each batch size. Hashing keys and asking filters and fences come before, as in a store, and are
-// included.
+// included. With -short, only the first two shapes.
 func BenchmarkGetMany(b *testing.B) {
-	for _, c := range []struct {
+	for i, c := range []struct {
 		name  string
 		shape benchShape
 	}{
@@ -28,6 +28,9 @@ func BenchmarkGetMany(b *testing.B) {
 		{"values of 400 bytes", benchShape{tables: 4, value: func(int) int { return 400 }}},
 		{"keys with a long prefix", benchShape{tables: 4, prefix: "tenant/0123456789/object/"}},
 	} {
+		if i > 1 && testing.Short() {
+			break
+		}
 		b.Run(c.name, func(b *testing.B) {
 			c.shape.capacity = 1 << 30
 			benchGetMany(b, newBenchStore(b, c.shape), c.shape.prefix)

@@ -22,7 +22,6 @@ import (
 
 const (
 	benchKeys = 200_000
-	turn      = 2 * time.Second // of a measurement
 	viewers   = 10
 )
 
@@ -33,7 +32,8 @@ const (
 //
 // measures eleven. It reports the medians of the turns, in nanoseconds per operation, and the median of the ratios, of
 // processor time too, which other programs disturb less, and which includes the viewers themselves. With pages, the
-// viewers also load the page when they come, which reads the files of the store.
+// viewers also load the page when they come, which reads the files of the store. A turn takes two seconds, with -short a
+// fifth of one.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct {
 		name  string
@@ -99,6 +99,10 @@ func operate(b *testing.B, db *bloomkv.DB) cost {
 	var wg sync.WaitGroup
 	var ops atomic.Uint64
 	workers := uint64(runtime.GOMAXPROCS(0))
+	turn := 2 * time.Second
+	if testing.Short() {
+		turn /= 10
+	}
 	before, _ := machine.Read() // zeros on systems that do not count
 	began := time.Now()
 	for w := range workers {
