@@ -26,7 +26,7 @@ import (
 // TestCloseBesideEveryOtherCall closes a store in use: concurrent calls succeed or return ErrClosed, and no goroutine
 // or file of the store outlives it.
 func TestCloseBesideEveryOtherCall(t *testing.T) {
-	rounds := 16
+	rounds := 8
 	if testing.Short() {
 		rounds = 4
 	}

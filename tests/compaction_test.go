@@ -140,6 +140,7 @@ func TestACompactionTellsWhatItHadPredicted(t *testing.T) {
 
 // TestADamagedSampleIsReportedAndNotMissed checks that a compaction works without a sample and reports the damaged one.
 func TestADamagedSampleIsReportedAndNotMissed(t *testing.T) {
+	testkit.LongUnderRace(t)
 	fsys := vfstest.NewMem()
 	db := storetest.Open(t, "db", &bloomkv.Options{FS: fsys})
 	putNumbers(t, db, 40_000, 2)

@@ -393,7 +393,7 @@ func TestADamagedStreamIsRefusedWithItsOffset(t *testing.T) {
 			t.Fatalf("%s: left %q, %v", what, names, err)
 		}
 	}
-	for n := 0; n < len(s); n += 9 / storetest.AtStride(9) {
+	for n := 0; n < len(s); n += min(storetest.Stride(), 9) {
 		try(fmt.Sprintf("cut to %d bytes", n), s[:n])
 		flipped := bytes.Clone(s)
 		flipped[n] ^= 1 << (n % 8)

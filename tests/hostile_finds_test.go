@@ -18,6 +18,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
@@ -100,6 +101,7 @@ func (t *forgedTable) raiseKey() bool {
 // TestFoundByAttacks contains stores with changed files and correct checksums that once caused failures. Each must be
 // refused with the file's name and the reason, and must do no harm if it is used anyway.
 func TestFoundByAttacks(t *testing.T) {
+	testkit.LongUnderRace(t)
 	const small, large, plain = 0, 3, 4 // kinds with range deletes
 	for _, find := range []struct {
 		name   string

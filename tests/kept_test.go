@@ -184,6 +184,7 @@ func TestKeptStoresHaveAllOfTheFormat(t *testing.T) {
 // TestAChangedFormatBringsKeptStoresOfItsOwn builds new stores and checks that they have no version and no feature that
 // the newest kept stores lack, and that testdata/README.md lists the versions of the formats.
 func TestAChangedFormatBringsKeptStoresOfItsOwn(t *testing.T) {
+	testkit.LongUnderRace(t)
 	dirs := keptDirs(t)
 	newest := dirs[len(dirs)-1]
 	kept, made := contentsOf(readTree(t, newest)), contentsOf(makeKept(t))

@@ -208,7 +208,8 @@ func TestStoresShareTheBoundOfMappedBytes(t *testing.T) {
 }
 
 // TestATableTruncatedUnderItsReadersIsAnErrorForThem truncates a table whose blocks goroutines look at in the mapped
-// file at that moment. Each call must then return the right value, or an error that names the file and an offset.
+// file at that moment. Each call must then return the right value, or an error that names the file and an offset. They
+// read every fifth key, several of each block.
 func TestATableTruncatedUnderItsReadersIsAnErrorForThem(t *testing.T) {
 	const n = 20_000
 	db, value, table := openMapped(t)
@@ -253,14 +254,14 @@ func TestATableTruncatedUnderItsReadersIsAnErrorForThem(t *testing.T) {
 	for g, read := range reads {
 		warm.Add(1)
 		done.Go(func() {
-			for i := range n - 1 {
+			for i := 0; i < n-1; i += 5 {
 				got, err := read(i)
 				check(i, got, err)
 			}
 			warm.Done()
 			for last := false; !last; {
 				last = truncated.Load()
-				for i := range n - 1 {
+				for i := 0; i < n-1; i += 5 {
 					if got, err := read(i); check(i, got, err) {
 						failures[g]++
 					}

@@ -27,6 +27,7 @@ var edgeKeys = []string{"", "\x00", "a", "a\x00", "a\x00\x00", "b", "ba", "c", "
 // writes, in separate calls and in batches. It checks the store, and snapshots taken before and after, in each state
 // that the writes pass through.
 func TestDeleteRangeHasItsFirstKeyAndNotItsLast(t *testing.T) {
+	testkit.LongUnderRace(t)
 	bound := func(i int) []byte {
 		if i < len(edgeKeys) {
 			return []byte(edgeKeys[i])

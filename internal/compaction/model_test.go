@@ -332,7 +332,7 @@ func (w *world) step() {
 // TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
-	n := 300 * *long
+	n := 200 * *long
 	if testing.Short() {
 		n /= 5
 	}
