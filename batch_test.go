@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/batch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/internal/wal"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
@@ -237,6 +238,7 @@ func FuzzBatch(f *testing.F) {
 }
 
 func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db, err := Open("db", &Options{FS: vfstest.NewMem()})
 	if err != nil {
 		t.Fatal(err)
@@ -292,6 +294,7 @@ func TestWhatIsTooLargeIsRefusedAndTheStoreStaysWell(t *testing.T) {
 
 // TestABatchOfLargerLimitsIsRefused unmarshals what versions with larger limits could marshal.
 func TestABatchOfLargerLimitsIsRefused(t *testing.T) {
+	testkit.LongUnderRace(t)
 	value := batch.AppendOp(nil, ikey.Set, nil, make([]byte, MaxValueSize+1))
 	for what, ops := range map[string][]byte{"a value": value, "a batch": make([]byte, MaxBatchSize)} {
 		raw, err := (&Batch{ops: batch.Ops{Bytes: ops, Count: 1}}).MarshalBinary()

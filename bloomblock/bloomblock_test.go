@@ -243,6 +243,7 @@ func TestTheRateOfOneToAMillionKeys(t *testing.T) {
 }
 
 func TestFewKeysHaveTheProbesThatTheirBitsAreWorth(t *testing.T) {
+	testkit.LongUnderRace(t)
 	u := Unit{10, 6}
 	for _, tt := range []struct {
 		keys, blocks uint64
@@ -284,6 +285,7 @@ func TestMeasuredRateOfAMillionKeys(t *testing.T) {
 }
 
 func TestUnitsMultiply(t *testing.T) {
+	testkit.LongUnderRace(t)
 	p := paramsOf(t, Unit{4, 3}, Unit{4, 3}, Unit{4, 3})
 	block := blockOf(p, hashesOf(numbered, 0, 100_000))
 	h, err := ParseHeader(block)

@@ -384,6 +384,7 @@ func TestDamageOfAnyUnitOfAFormIsNoticed(t *testing.T) {
 }
 
 func TestAFormOfAnotherFilterIsRefused(t *testing.T) {
+	testkit.LongUnderRace(t)
 	var all []Form
 	headers, files := map[string]Header{}, map[string][][]byte{}
 	for name, p := range formParams(t) {
@@ -460,6 +461,7 @@ func probedPlainly(f *Filter, key Hash) bool {
 
 // TestFormsAnswerAlikeByAnyCall asks filters in all forms at once, with the seed of the lookup and another.
 func TestFormsAnswerAlikeByAnyCall(t *testing.T) {
+	testkit.LongUnderRace(t)
 	var filters []*Filter
 	for name, p := range formParams(t) {
 		b := Builder{Seed: Seed(len(name) % 2 * 99)}

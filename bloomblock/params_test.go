@@ -211,6 +211,7 @@ func TestDocumentedTable(t *testing.T) {
 // TestAHeaderIsDescribedWithoutBuildingTheFilter compares Params.Header with the header of a block that was built, and
 // their forms.
 func TestAHeaderIsDescribedWithoutBuildingTheFilter(t *testing.T) {
+	testkit.LongUnderRace(t)
 	split, err := ParamsSplit(3, 0.0085)
 	must(t, err)
 	nested, err := ParamsNested(0.0085, 0.0001)

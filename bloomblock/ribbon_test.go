@@ -60,6 +60,7 @@ func TestARibbonKeepsItsRateAndDeniesNoKey(t *testing.T) {
 // TestAWidestRibbonThatMissesItsRateGetsMoreSlots: there is no shape with more columns, which a Builder must not look
 // for.
 func TestAWidestRibbonThatMissesItsRateGetsMoreSlots(t *testing.T) {
+	testkit.LongUnderRace(t)
 	b := Builder{}
 	for i := range uint64(100_000) { // one of 30 sets: its rate is 1.016 of that of random bits
 		b.Add(Hash((13<<40 + i) * mulFields).Next())
@@ -191,6 +192,7 @@ func TestRatesOfARibbonOutOfRange(t *testing.T) {
 
 // TestHashesThatAreNotRandom: every added hash is found, and building ends, even if all bands begin at one slot.
 func TestHashesThatAreNotRandom(t *testing.T) {
+	testkit.LongUnderRace(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	for name, next := range map[string]func(i uint64) Hash{
 		"one":         func(uint64) Hash { return 7 },
@@ -375,6 +377,7 @@ func (c *countedScratch) Hashes(n int) []Hash {
 }
 
 func TestARibbonUnitIsTheSameWithScratch(t *testing.T) {
+	testkit.LongUnderRace(t)
 	scratch := &countedScratch{t: t}
 	with, without := Builder{Scratch: scratch}, Builder{}
 	p := ribbonOf(t, 0.01)

@@ -73,6 +73,7 @@ func TestASampleIsTheHashesWithTheSmallestMix(t *testing.T) {
 // TestASampleLiesInAllBlocksAndPlacesAlike compares the positions of the sample's hashes in each unit with an even
 // distribution.
 func TestASampleLiesInAllBlocksAndPlacesAlike(t *testing.T) {
+	testkit.LongUnderRace(t)
 	const bins = 64
 	counts := map[string]*[bins]float64{}
 	count := func(what string, bin uint64) {
@@ -194,6 +195,7 @@ func TestAnyFlippedBitOrOtherLengthOfASampleIsRefused(t *testing.T) {
 }
 
 func TestASampleTellsHowManyHashesAreDistinct(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for _, n := range []uint64{0, 1, 64} {
 		if got := sampleOf(t, hashesOf(numbered, 0, n)).Distinct(); got != float64(n) {
 			t.Errorf("%d keys: %v distinct, want it exactly", n, got)

@@ -86,6 +86,7 @@ func TestNewPopularBlocksComeIn(t *testing.T) {
 }
 
 func TestAScanLeavesPopularBlocks(t *testing.T) {
+	testkit.LongUnderRace(t)
 	slots := make([]Slot, 30_000)
 	c := newTrialCache()
 	const popular = trialBlocks / 2

@@ -11,6 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/rangedel"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 var long = flag.Int("long", 1, "how many times as many histories the model test goes through")
@@ -332,6 +333,7 @@ func (w *world) step() {
 // TestEveryReaderSeesTheHistory runs random histories of writes, snapshots, flushes, ingested tables and compactions.
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
+	testkit.LongUnderRace(t)
 	n := 200 * *long
 	if testing.Short() {
 		n /= 5

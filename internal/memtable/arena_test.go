@@ -9,6 +9,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/ikey"
 	"github.com/bloomkv/bloomkv/internal/pages"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestAVersionTakesItsPartsAndNoMore has sizes of whole units, and of one byte less and more, and sequence numbers and
@@ -152,6 +153,7 @@ func TestAnArenaEndsWithItsRefs(t *testing.T) {
 
 // TestDropKeepsNoMemory has nodes of a tree and chunks that wait for the next table.
 func TestDropKeepsNoMemory(t *testing.T) {
+	testkit.LongUnderRace(t)
 	m := NewMemory()
 	func() {
 		tb := NewIn(m, nil, 0, 0)

@@ -172,6 +172,7 @@ func TestAPairOf116BytesTakesAtMost162(t *testing.T) {
 }
 
 func TestTheTableFindsThePrefixOfItsKeys(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for _, test := range []struct {
 		name, given, want string
 		key               func(i int) string
@@ -356,6 +357,7 @@ func TestAddAfterFreezeIsABug(t *testing.T) {
 
 // The memory budget freezes memtables by Bytes, so Bytes must agree with the heap.
 func TestBytesIsTheMemoryTaken(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for _, test := range []struct {
 		name        string
 		keys, value int

@@ -119,6 +119,7 @@ func TestRangeDelsAgainstEachTombstone(t *testing.T) {
 // Many tombstones over many keys, so that lists grow, are shared and part again. Random keys are asked, also as of
 // older moments.
 func TestManyRangeDelsAgainstEachTombstone(t *testing.T) {
+	testkit.LongUnderRace(t)
 	seeds := uint64(30)
 	if testing.Short() {
 		seeds = 10

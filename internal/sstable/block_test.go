@@ -64,6 +64,7 @@ func TestBlockFindsWhatASortedListFinds(t *testing.T) {
 }
 
 func TestBlockSizeIsKnownBefore(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for name, kvs := range shapes() {
 		var b blockBuilder
 		for i, v := range kvs[:min(len(kvs), 300)] {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/corrupt"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // TestEntriesOfABlockAscendStrictly gives blocks to checkBlock whose heads are in order and whose entries are not.
@@ -125,6 +126,7 @@ func TestACompressedBlockSaysHowLongItIs(t *testing.T) {
 
 // TestNoBlockIsDecodedToMoreThanTheLimit writes values that the codecs shrink without bound, and reads them back.
 func TestNoBlockIsDecodedToMoreThanTheLimit(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for _, c := range []Codec{S2, Zstd} {
 		for _, n := range []int{1 << 10, 64 << 10, 1 << 20, 8 << 20} {
 			kvs := []kv{set("a", 1, string(make([]byte, n))), set("b", 1, strings.Repeat("ab", n/2))}

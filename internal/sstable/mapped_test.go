@@ -364,6 +364,7 @@ func TestACursorPastTheCacheCopiesItsBlocks(t *testing.T) {
 
 // TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves compares random moves over mapped blocks with those over a slice.
 func TestACursorHasPartsOfMappedBlocksInAnyOrderOfMoves(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for name, value := range map[string]func(i int) string{
 		"of one length": func(i int) string { return fmt.Sprintf("%060d", i) },
 		"of any length": func(i int) string { return strings.Repeat("v", i*i%97) },

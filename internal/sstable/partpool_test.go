@@ -13,6 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/cache"
 	"github.com/bloomkv/bloomkv/internal/epoch"
 	"github.com/bloomkv/bloomkv/internal/ikey"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 // tableInParts returns a reader of a table of 400 keys k0000, k0001 … whose index has many parts of the same size, with
@@ -274,6 +275,7 @@ func TestReadersWhilePartsAreEvicted(t *testing.T) {
 
 // TestVersionsOfOneKeyGoOnInTheNextPart: the versions of a key fill several parts.
 func TestVersionsOfOneKeyGoOnInTheNextPart(t *testing.T) {
+	testkit.LongUnderRace(t)
 	kvs := []kv{set("a", 5, "a"), set("z", 5, "z")}
 	for i := range 200 {
 		kvs = append(kvs, set("key", ikey.Seq(1000-i), strings.Repeat("v", 80)+strconv.Itoa(i)))

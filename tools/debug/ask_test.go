@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/debug"
 )
 
@@ -42,6 +43,7 @@ func TestTheFiltersOfAKeyAreAsked(t *testing.T) {
 }
 
 func TestRainFallsOnTheFiltersOfThePage(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db := newStore(t)
 	for _, h := range []http.Handler{debug.Handler(db, fast), debug.FilesHandler(db.Dir(), fast)} {
 		answer, body := get(t, http.MethodGet, serve(t, h)+"/rain")

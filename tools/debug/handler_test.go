@@ -20,6 +20,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/storetest"
+	"github.com/bloomkv/bloomkv/internal/testkit"
 	"github.com/bloomkv/bloomkv/tools/debug"
 	"github.com/bloomkv/bloomkv/vfs"
 )
@@ -76,6 +77,7 @@ func get(t *testing.T, method, address string) (*http.Response, string) {
 }
 
 func TestThePageHasLiveFiguresAndWhatTheFilesShow(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db := newStore(t)
 	for range 10 {
 		_, err := db.Has([]byte("key0500x"))
@@ -120,6 +122,7 @@ func TestThePageIsOfTheMemoryThatTheStoreHas(t *testing.T) {
 }
 
 func TestThePolicyAllowsTheScriptOfThePageAndNothingElse(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db := newStore(t)
 	for _, h := range []http.Handler{debug.Handler(db, fast), debug.FilesHandler(db.Dir(), fast)} {
 		answer, page := get(t, http.MethodGet, serve(t, h)+"/")
@@ -242,6 +245,7 @@ func TestAStoreOnAnotherFileSystemHasLiveFiguresOnly(t *testing.T) {
 }
 
 func TestFilesAreShownWithoutTheStore(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db := newStore(t) // locked, as by another process
 	storetest.Settle(t, db)
 	address := serve(t, debug.FilesHandler(db.Dir(), fast))
@@ -294,6 +298,7 @@ func TestAStoreWhoseDirectoryIsGoneStillHasLiveFigures(t *testing.T) {
 
 // TestThePageLeadsToTheToyAndBack follows the links between the page of a store and that of a filter to try.
 func TestThePageLeadsToTheToyAndBack(t *testing.T) {
+	testkit.LongUnderRace(t)
 	db := newStore(t)
 	for _, h := range []http.Handler{debug.Handler(db, fast), debug.FilesHandler(db.Dir(), fast)} {
 		address := serve(t, h)

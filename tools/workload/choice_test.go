@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func TestUnmixUndoesMix(t *testing.T) {
@@ -56,6 +58,7 @@ func TestAPermutationLooksShuffled(t *testing.T) {
 }
 
 func TestZipfFollowsItsDistribution(t *testing.T) {
+	testkit.LongUnderRace(t)
 	for _, skew := range []float64{0.5, 0.99, 1, 1.5} {
 		const n, draws = 1000, 400_000
 		z, err := NewZipf(n, skew)

@@ -454,6 +454,7 @@ func TestImpossiblePhasesAreRefused(t *testing.T) {
 }
 
 func TestChunksStaySmallBesideTheCaches(t *testing.T) {
+	testkit.LongUnderRace(t)
 	tests := []struct {
 		name  string
 		value int

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/bloomkv/bloomkv/internal/testkit"
 )
 
 func ycsb(t *testing.T, letter byte) Mix {
@@ -90,6 +92,7 @@ func (s *countingStore) Scan(from []byte, limit int, each func(key, value []byte
 }
 
 func TestAMixHasItsSharesAndItsChoice(t *testing.T) {
+	testkit.LongUnderRace(t)
 	const records, ops = 1000, 4000
 	tests := []struct {
 		letter            byte
@@ -222,6 +225,7 @@ func (s *wornStore) Scan(from []byte, limit int, each func(key, value []byte) er
 }
 
 func TestWrongAnswersToAMixAreFound(t *testing.T) {
+	testkit.LongUnderRace(t)
 	const records = 500
 	tests := []struct {
 		way, want string
