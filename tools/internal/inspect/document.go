@@ -176,6 +176,14 @@ func newTable(caption string, head ...string) *picture.Table {
 	return &picture.Table{Caption: caption, Head: head}
 }
 
+// addRow adds a row to a table.
+func addRow(t *picture.Table, cells ...string) { t.Rows = append(t.Rows, cells) }
+
+// addFact adds a row with a name and its value to a table.
+func addFact(t *picture.Table, name, format string, args ...any) {
+	addRow(t, name, fmt.Sprintf(format, args...))
+}
+
 // noCell is the cell of a table that has no value.
 const noCell = "–"
 

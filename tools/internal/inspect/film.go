@@ -344,8 +344,7 @@ func (f *film) stepsSection() section {
 		s := &f.Steps[i]
 		tables += len(s.Added) - len(s.Removed)
 		if i >= len(f.Steps)-mostListed {
-			t.Rows = append(t.Rows,
-				[]string{count(i + 1), s.What, count(s.Offset), count(tables), words.Size(sum(s.levels[:]))})
+			addRow(t, count(i+1), s.What, count(s.Offset), count(tables), words.Size(sum(s.levels[:])))
 		}
 	}
 	t.Caption = "The steps, with the offsets of their records in the manifest"

@@ -64,29 +64,27 @@ func (r *Filter) addSummary(t *picture.Table, name string, bytes, keys uint64, u
 	if r == nil {
 		return
 	}
-	add := func(name, format string, args ...any) {
-		t.Rows = append(t.Rows, []string{name, fmt.Sprintf(format, args...)})
-	}
-	add(name, "%s, %s", r.kindName(), words.Plural(len(r.Units), "unit"))
-	add(name+": size", "%s at offset %d", words.Plural(bytes, "byte"), r.Offset)
-	add(name+": keys", "%d recorded", keys)
+	addFact(t, name, "%s, %s", r.kindName(), words.Plural(len(r.Units), "unit"))
+	addFact(t, name+": size", "%s at offset %d", words.Plural(bytes, "byte"), r.Offset)
+	addFact(t, name+": keys", "%d recorded", keys)
 	for i := range r.Units {
 		if s := r.Units[i].NumKeys; s != nil {
-			add(fmt.Sprintf("%s: keys by %s", name, unitName(i)), "%s ± %s", figure(s.Got), errorFigure(s.Err))
+			addFact(t, fmt.Sprintf("%s: keys by %s", name, unitName(i)), "%s ± %s", figure(s.Got), errorFigure(s.Err))
 		}
 	}
-	add(name+": bits per key", "%.1f in all, %.1f without the header", bitsPerKey(bytes, keys), r.BitsPerKey)
-	add(name+": hash", "XXH64")
-	add(name+": rate", "promised %s, by table %s, from bits %s", rate(r.Promised), rate(r.ByTable), rate(r.FromBits))
+	addFact(t, name+": bits per key", "%.1f in all, %.1f without the header", bitsPerKey(bytes, keys), r.BitsPerKey)
+	addFact(t, name+": hash", "XXH64")
+	addFact(t, name+": rate", "promised %s, by table %s, from bits %s", rate(r.Promised), rate(r.ByTable),
+		rate(r.FromBits))
 	if m := r.Measured; m != nil {
-		add(name+": measured", "%s, %d of %s", rate(m.Rate), m.Maybe, words.Plural(m.Probes, "random hash"))
+		addFact(t, name+": measured", "%s, %d of %s", rate(m.Rate), m.Maybe, words.Plural(m.Probes, "random hash"))
 	}
 	for i, u := range units {
 		what := words.Plural(u.Probes, "probe")
 		if u.Columns > 0 {
 			what = words.Plural(u.Columns, "column")
 		}
-		add(fmt.Sprintf("%s: %s", name, unitName(i)), "%s, %s, %s of the bits set, rate from bits %s",
+		addFact(t, fmt.Sprintf("%s: %s", name, unitName(i)), "%s, %s, %s of the bits set, rate from bits %s",
 			what, words.Plural(u.Blocks, "block"), percent(u.Fill), rate(u.FPRFromBits))
 	}
 }
@@ -158,7 +156,7 @@ func (r *Filter) headerTable() *picture.Table {
 	for _, f := range r.Header {
 		offset := r.Offset + uint64(f.Offset) //nolint:gosec // an index
 		at := strconv.FormatUint(offset, 10)  // without commas, to be copied
-		t.Rows = append(t.Rows, []string{at, count(f.Bytes), f.Name, cut(f.Value, 40)})
+		addRow(t, at, count(f.Bytes), f.Name, cut(f.Value, 40))
 	}
 	return t
 }
@@ -168,11 +166,8 @@ func (r *Filter) rateTable() *picture.Table {
 	t := newTable("Rates of each unit, and of all together",
 		"unit", "promised", "by table", "from bits", "measured", "± error", "z", "maybe", "of probes")
 	add := func(name string, promised, table, bits float64, m *filterexam.Measured) {
-		t.Rows = append(t.Rows, []string{
-			name, rate(promised), rate(table), rate(bits), rate(m.Rate), errorFigure(m.Err), deviations(m.Z),
-			count(m.Maybe),
-			count(m.Probes),
-		})
+		addRow(t, name, rate(promised), rate(table), rate(bits), rate(m.Rate), errorFigure(m.Err), deviations(m.Z),
+			count(m.Maybe), count(m.Probes))
 	}
 	for i, u := range r.Units {
 		add(unitName(i), u.Promised, u.ByTable, u.FromBits, u.Measured)
@@ -187,7 +182,7 @@ func (r *Filter) rateTable() *picture.Table {
 func statTable(u *filterexam.UnitExam) *picture.Table {
 	t := newTable("Figures of the unit, and what they should be", "figure", "is", "should be", "± error", "z")
 	for _, s := range statsOf(u) {
-		t.Rows = append(t.Rows, []string{s.name, figure(s.Got), figure(s.Want), errorFigure(s.Err), deviations(s.Z)})
+		addRow(t, s.name, figure(s.Got), figure(s.Want), errorFigure(s.Err), deviations(s.Z))
 	}
 	return t
 }
@@ -196,8 +191,7 @@ func statTable(u *filterexam.UnitExam) *picture.Table {
 func binTable(bins []filterexam.Bin) *picture.Table {
 	t := newTable("", "set bits", "blocks", "want")
 	for _, b := range bins {
-		t.Rows = append(t.Rows,
-			[]string{fmt.Sprintf("%d–%d", b.From, b.To), count(b.Blocks), fmt.Sprintf("%.1f", b.Want)})
+		addRow(t, fmt.Sprintf("%d–%d", b.From, b.To), count(b.Blocks), fmt.Sprintf("%.1f", b.Want))
 	}
 	return t
 }

@@ -39,7 +39,7 @@ func (f *Foreign) document() *document {
 			explain: "The properties that the table records.",
 		}
 		for _, p := range f.Properties {
-			s.table.Rows = append(s.table.Rows, []string{p.Name, cmp.Or(p.Value, noCell)})
+			addRow(s.table, p.Name, cmp.Or(p.Value, noCell))
 		}
 		d.sections = append(d.sections, s)
 	}
@@ -129,69 +129,66 @@ func (f *Foreign) box(link string) picture.Span {
 // summary returns the facts of the table, one in a row.
 func (f *Foreign) summary() *picture.Table {
 	facts := newTable("Facts of the table and its filter", "what", "value")
-	add := func(name, format string, args ...any) {
-		facts.Rows = append(facts.Rows, []string{name, fmt.Sprintf(format, args...)})
-	}
-	add("store", "%s", f.Store)
-	add("format", "%s, checksums %s", f.Format, f.Checksum)
-	add("file", "%s", words.Plural(f.Bytes, "byte"))
-	add("data blocks", "%d", f.Blocks)
+	addFact(facts, "store", "%s", f.Store)
+	addFact(facts, "format", "%s, checksums %s", f.Format, f.Checksum)
+	addFact(facts, "file", "%s", words.Plural(f.Bytes, "byte"))
+	addFact(facts, "data blocks", "%d", f.Blocks)
 	if f.Exam != nil && (f.Exam.Complete || f.Entries > 0) {
-		add("entries", "%d, including %s", f.Entries, words.Plural(f.Deletes, "delete"))
+		addFact(facts, "entries", "%d, including %s", f.Entries, words.Plural(f.Deletes, "delete"))
 	}
 	if f.RangeDels > 0 {
-		add("range deletes", "%d", f.RangeDels)
+		addFact(facts, "range deletes", "%d", f.RangeDels)
 	}
 	if f.Comparator != "" {
-		add("order of keys", "%s", f.Comparator)
+		addFact(facts, "order of keys", "%s", f.Comparator)
 	}
 	if x := f.Exam; x != nil && !x.Complete {
-		add("read", "%d of %s", x.BlocksRead, words.Plural(f.Blocks, "data block"))
+		addFact(facts, "read", "%d of %s", x.BlocksRead, words.Plural(f.Blocks, "data block"))
 	}
-	f.addFilter(add)
+	f.addFilter(facts)
 	return facts
 }
 
 // addFilter adds the facts of the filter.
-func (f *Foreign) addFilter(add func(name, format string, args ...any)) {
+func (f *Foreign) addFilter(facts *picture.Table) {
 	if f.Filter == nil {
-		add("filter", "none")
+		addFact(facts, "filter", "none")
 		return
 	}
-	add("filter", "%s: %s", f.Filter.Policy, f.Filter.Layout)
-	add("filter: size", "%s at offset %d", words.Plural(f.Filter.Bytes, "byte"), f.Filter.Offset)
+	addFact(facts, "filter", "%s: %s", f.Filter.Policy, f.Filter.Layout)
+	addFact(facts, "filter: size", "%s at offset %d", words.Plural(f.Filter.Bytes, "byte"), f.Filter.Offset)
 	if f.Filter.Unread != "" {
-		add("filter: contents", "not read")
+		addFact(facts, "filter: contents", "not read")
 		return
 	}
-	add("filter: kind", "%s, %s, %s", f.Filter.Kind, words.Plural(f.Filter.Probes, f.Filter.Probe),
+	addFact(facts, "filter: kind", "%s, %s, %s", f.Filter.Kind, words.Plural(f.Filter.Probes, f.Filter.Probe),
 		words.Plural(f.Filter.Units, "unit"))
-	add("filter: hash", "%s", f.Filter.Hash)
+	addFact(facts, "filter: hash", "%s", f.Filter.Hash)
 	if f.Filter.Recorded > 0 {
-		add("filter: keys", "%d recorded", f.Filter.Recorded)
+		addFact(facts, "filter: keys", "%d recorded", f.Filter.Recorded)
 	} else if f.Exam != nil && f.Exam.Complete {
-		add("filter: keys", "%d counted", f.Exam.Keys)
+		addFact(facts, "filter: keys", "%d counted", f.Exam.Keys)
 	}
 	x := f.Exam
 	if x == nil || x.Bits == 0 {
 		return
 	}
 	if x.BitsPerKey > 0 {
-		add("filter: bits per key", "%.1f", x.BitsPerKey)
+		addFact(facts, "filter: bits per key", "%.1f", x.BitsPerKey)
 	}
-	add("filter: fill", "%s of the bits set", percent(x.Fill))
+	addFact(facts, "filter: fill", "%s of the bits set", percent(x.Fill))
 	formula, fromBits, _ := f.rates()
 	if x.Drawn > 0 {
-		add("filter: rate", "from bits %s, by %s drawn; if probes were independent %s", fromBits,
+		addFact(facts, "filter: rate", "from bits %s, by %s drawn; if probes were independent %s", fromBits,
 			words.Plural(x.Drawn, "hash"), formula)
 	} else {
-		add("filter: rate", "from bits %s", fromBits)
+		addFact(facts, "filter: rate", "from bits %s", fromBits)
 	}
 	if m := x.Between; m != nil {
-		add("filter: measured", "%s ± %s, %d of %s between those of the table", rate(m.Rate), errorFigure(m.Err),
-			m.Maybe, words.Plural(m.Probes, "absent key"))
+		addFact(facts, "filter: measured", "%s ± %s, %d of %s between those of the table", rate(m.Rate),
+			errorFigure(m.Err), m.Maybe, words.Plural(m.Probes, "absent key"))
 	} else {
-		add("filter: measured", "no: %s", x.Why)
+		addFact(facts, "filter: measured", "no: %s", x.Why)
 	}
 }
 
@@ -234,11 +231,7 @@ func (a *ForeignAnswer) section(id string, without bool) section {
 	}
 	s.table = newTable("", "probe", "bit", "is")
 	for i, p := range t.Probes {
-		state := "clear"
-		if p.Set {
-			state = "set"
-		}
-		s.table.Rows = append(s.table.Rows, []string{count(i), count(p.Bit), state})
+		addRow(s.table, count(i), count(p.Bit), bitState(p.Set))
 	}
 	return s
 }

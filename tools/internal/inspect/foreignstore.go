@@ -164,23 +164,21 @@ func (s *ForeignStore) document() *document {
 		},
 	}
 	d.summary = newTable("All tables", "what", "value")
-	add := func(name, format string, args ...any) {
-		d.summary.Rows = append(d.summary.Rows, []string{name, fmt.Sprintf(format, args...)})
-	}
-	add("files", "%s", words.Plural(s.Bytes, "byte"))
+	addFact(d.summary, "files", "%s", words.Plural(s.Bytes, "byte"))
 	if s.uncounted > 0 {
-		add("entries", "%s, without those of %s", count(s.Entries), words.Plural(s.uncounted, "table"))
+		addFact(d.summary, "entries", "%s, without those of %s", count(s.Entries), words.Plural(s.uncounted, "table"))
 	} else {
-		add("entries", "%s", count(s.Entries))
+		addFact(d.summary, "entries", "%s", count(s.Entries))
 	}
 	if s.Keys > 0 {
-		add("filters", "%s for %s keys, %.1f bits per key", words.Plural(s.Filters, "byte"),
+		addFact(d.summary, "filters", "%s for %s keys, %.1f bits per key", words.Plural(s.Filters, "byte"),
 			count(uint64(math.Round(s.Keys))), s.PerKey)
 		between := noCell
 		if s.asked > 0 {
 			between = rate(s.Between)
 		}
-		add("rate", "from bits %s, measured between keys %s; means, weighted by keys", rate(s.Rate), between)
+		addFact(d.summary, "rate", "from bits %s, measured between keys %s; means, weighted by keys", rate(s.Rate),
+			between)
 	}
 	d.sections = append(d.sections, s.tableSections()...)
 	d.sections = append(d.sections, s.keySections()...)
@@ -382,8 +380,7 @@ func (s *ForeignStore) keySections() (all []section) {
 			case len(t.Rows) == mostListed:
 				left++
 			default:
-				row := []string{words.Escaped([]byte(s.All[k].File), 64), answer, a.Found, a.Verdict}
-				t.Rows = append(t.Rows, row)
+				addRow(t, words.Escaped([]byte(s.All[k].File), 64), answer, a.Found, a.Verdict)
 			}
 		}
 		key := section{

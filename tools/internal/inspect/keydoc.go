@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/internal/words"
@@ -65,10 +66,7 @@ func (k *Key) section(id string) section {
 		}
 		if t.File == "" {
 			row[0] = "no table covers the key"
-			for len(row) < len(s.table.Head) {
-				row = append(row, noCell)
-			}
-			s.table.Rows = append(s.table.Rows, row)
+			addRow(s.table, append(row, slices.Repeat([]string{noCell}, len(s.table.Head)-len(row))...)...)
 			continue
 		}
 		within := "within the fences"
@@ -76,7 +74,7 @@ func (k *Key) section(id string) section {
 			within = "outside the fences, so a lookup skips the table"
 		}
 		row = append(row, t.Smallest, t.end(), within, t.Answer, t.found(), t.Verdict)
-		s.table.Rows = append(s.table.Rows, append(row, t.Prefix.cells()...))
+		addRow(s.table, append(row, t.Prefix.cells()...)...)
 		for n := range t.Units {
 			s.parts = append(s.parts, traceSection(fmt.Sprintf("%s-%d-%d", id, i, n), row[0], n, &t.Units[n]))
 		}
@@ -93,7 +91,7 @@ func (k *Key) section(id string) section {
 // cells returns the cells of a row for the prefix filter.
 func (p *KeyPrefix) cells() []string {
 	if p == nil {
-		return []string{noCell, noCell, noCell, noCell, noCell, noCell}
+		return slices.Repeat([]string{noCell}, 6)
 	}
 	if p.Prefix == "" {
 		return []string{p.Rule, "none, or the rule is not known", noCell, p.Answer, noCell, p.Verdict}
@@ -143,12 +141,14 @@ func traceSection(id, name string, n int, u *filterexam.UnitTrace) section {
 	s.explain = "A clear bit denies the key."
 	s.table = newTable("", "probe", "bit", "word", "of the word")
 	for n, p := range u.Probes {
-		state := "clear"
-		if p.Set {
-			state = "set"
-		}
-		s.table.Rows = append(s.table.Rows,
-			[]string{count(n), count(p.Bit), count(p.Word), fmt.Sprintf("bit %d is %s", p.Bit%64, state)})
+		addRow(s.table, count(n), count(p.Bit), count(p.Word), fmt.Sprintf("bit %d is %s", p.Bit%64, bitState(p.Set)))
 	}
 	return s
+}
+
+func bitState(set bool) string {
+	if set {
+		return "set"
+	}
+	return "clear"
 }

@@ -72,8 +72,7 @@ func (o *Overlap) pairSection() section {
 	slices.SortStableFunc(largest, func(a, b OverlapPair) int { return cmp.Compare(b.Share, a.Share) })
 	for _, p := range largest[:min(pagePairs, len(largest))] {
 		a := &o.Members[p.A]
-		row := []string{a.name(), count(a.Keys), o.Members[p.B].name(), percent(p.Share), percent(p.Err)}
-		pairs.Rows = append(pairs.Rows, row)
+		addRow(pairs, a.name(), count(a.Keys), o.Members[p.B].name(), percent(p.Share), percent(p.Err))
 	}
 	pairs.Caption = fmt.Sprintf("The largest %d of %d", len(pairs.Rows), len(o.Pairs))
 	return section{id: "overlap-pairs", heading: "The overlaps in numbers", table: pairs, pageOnly: true}

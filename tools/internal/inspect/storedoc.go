@@ -277,8 +277,8 @@ func (s *Store) tablesSection() section {
 			tables.parts = append(tables.parts, s.Tables[i].part(id))
 		}
 		if listed[&s.Tables[i]] || id != "" {
-			t.Rows = append(t.Rows, s.Tables[i].row())
-			tables.brief.Rows = append(tables.brief.Rows, s.Tables[i].briefRow())
+			addRow(t, s.Tables[i].row()...)
+			addRow(tables.brief, s.Tables[i].briefRow()...)
 			t.Links = append(t.Links, id)
 			t.Groups = append(t.Groups, levelName(*s.Tables[i].Level))
 		}
@@ -392,10 +392,10 @@ func (s *Store) filesSection() section {
 		if l.Break != nil {
 			text += "; broken " + l.Break.String()
 		}
-		t.Rows = append(t.Rows, []string{words.Escaped([]byte(l.File), 64), "log", count(l.Bytes), "replayed", text})
+		addRow(t, words.Escaped([]byte(l.File), 64), "log", count(l.Bytes), "replayed", text)
 	}
 	for _, f := range s.Others[:min(len(s.Others), mostFiles)] {
-		t.Rows = append(t.Rows, []string{f.File, cmp.Or(f.Mode, f.Kind), count(f.Bytes), f.Fate, f.Reason})
+		addRow(t, f.File, cmp.Or(f.Mode, f.Kind), count(f.Bytes), f.Fate, f.Reason)
 	}
 	files := section{id: "files", heading: "Other files", label: "other files", table: t}
 	if left := max(0, len(s.Logs)-mostFiles) + max(0, len(s.Others)-mostFiles); left > 0 {

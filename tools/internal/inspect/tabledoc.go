@@ -139,30 +139,27 @@ func (t *Table) filters() (all []*Filter) {
 // summary returns the facts of the table, one in a row.
 func (t *Table) summary() *picture.Table {
 	facts := newTable("Facts of the table and its filter", "what", "value")
-	add := func(name, format string, args ...any) {
-		facts.Rows = append(facts.Rows, []string{name, fmt.Sprintf(format, args...)})
-	}
 	if t.Level != nil {
-		add("level, run", "%d, %d", *t.Level, *t.Run)
+		addFact(facts, "level, run", "%d, %d", *t.Level, *t.Run)
 	}
-	add("file", "%s", words.Plural(t.Bytes, "byte"))
-	add("data blocks", "%s", count(t.Blocks))
-	add("entries", "%s, including %s", count(t.Entries), words.Plural(t.Deletes, "delete"))
-	add("range deletes", "%s", count(t.RangeDels))
-	add("sequences", "%d to %d", t.MinSeq, t.MaxSeq)
+	addFact(facts, "file", "%s", words.Plural(t.Bytes, "byte"))
+	addFact(facts, "data blocks", "%s", count(t.Blocks))
+	addFact(facts, "entries", "%s, including %s", count(t.Entries), words.Plural(t.Deletes, "delete"))
+	addFact(facts, "range deletes", "%s", count(t.RangeDels))
+	addFact(facts, "sequences", "%d to %d", t.MinSeq, t.MaxSeq)
 	if t.Filter == nil {
-		add("filter", "none")
+		addFact(facts, "filter", "none")
 	}
 	t.Filter.addSummary(facts, "filter", t.FilterBytes, t.FilterKeys, t.Units)
 	if p := t.Prefix; p != nil {
-		add("prefix rule", "%s", p.Rule)
+		addFact(facts, "prefix rule", "%s", p.Rule)
 		p.Filter.addSummary(facts, "prefix filter", p.FilterBytes, p.FilterKeys, p.Units)
 	}
 	if t.Sample > 0 {
-		add("sample", "%s; keys estimated from it: %.0f", words.Plural(t.Sample, "hash"), t.SampleKeys)
+		addFact(facts, "sample", "%s; keys estimated from it: %.0f", words.Plural(t.Sample, "hash"), t.SampleKeys)
 	}
 	if t.Live != nil {
-		add("live", "%s; counted by the store with the units it had in memory", t.Live)
+		addFact(facts, "live", "%s; counted by the store with the units it had in memory", t.Live)
 	}
 	return facts
 }

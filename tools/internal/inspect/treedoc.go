@@ -39,10 +39,8 @@ func (s *Store) levelTable() *picture.Table {
 	t := newTable("What each level has",
 		"level", "runs", "tables", "entries", "keys", "size", "filters", "in memory", "bits/key")
 	s.eachLevel(func(name string, f *Figures) {
-		t.Rows = append(t.Rows, []string{
-			name, count(f.Runs), count(f.Tables), count(f.Entries), count(f.Keys), words.Size(f.Bytes),
-			words.Size(f.FilterDisk), words.Size(f.FilterBytes), fmt.Sprintf("%.2f", f.BitsPerKey),
-		})
+		addRow(t, name, count(f.Runs), count(f.Tables), count(f.Entries), count(f.Keys), words.Size(f.Bytes),
+			words.Size(f.FilterDisk), words.Size(f.FilterBytes), fmt.Sprintf("%.2f", f.BitsPerKey))
 	})
 	return t
 }

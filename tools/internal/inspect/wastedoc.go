@@ -50,16 +50,14 @@ func (s *Store) wasteSection() section {
 			if l.FalsePositives+l.FilterNegatives > 0 {
 				measured = rate(f.Measured)
 			}
-			counts.Rows = append(counts.Rows, []string{
-				name, rate(l.Rate), count(l.FalsePositives), count(l.TruePositives), count(l.FilterNegatives),
-				count(l.Unfiltered),
-			})
+			addRow(counts, name, rate(l.Rate), count(l.FalsePositives), count(l.TruePositives),
+				count(l.FilterNegatives), count(l.Unfiltered))
 		}
 		row := []string{name, rate(f.Promised), rate(f.Predicted), rate(f.Optimum), rate(f.Even), measured}
 		if s.Tree.Pages > 0 {
 			row = append(row, rate(f.Pages))
 		}
-		table.Rows = append(table.Rows, row)
+		addRow(table, row...)
 	})
 	waste := section{
 		id: "waste", heading: "Wasted reads", label: "wasted reads by a lookup of an absent key, with the filters in " +
@@ -121,7 +119,7 @@ func (s *Store) memorySection() section {
 		{"only on disk", m.IndexesOnDisk, "parts of indexes, read when needed"},
 		{"only on disk", m.SamplesOnDisk, "samples, read for compactions"},
 	} {
-		t.Rows = append(t.Rows, []string{part.name, count(part.bytes), part.details})
+		addRow(t, part.name, count(part.bytes), part.details)
 		if i < 5 && part.bytes > 0 { // what follows is the sum, or not in memory
 			bar.Parts = append(bar.Parts, picture.Part{Name: part.name, Value: float64(part.bytes)})
 		}
@@ -140,8 +138,7 @@ func (s *Store) planSection() section {
 		plan.table = newTable("The rate that each run of a level may have, and that of filters built for it",
 			"level", "promised", "predicted", "bits/key")
 		for _, l := range p.Levels {
-			row := []string{count(l.Level), rate(l.FPR), rate(l.Predicted), fmt.Sprintf("%.2f", l.BitsPerKey)}
-			plan.table.Rows = append(plan.table.Rows, row)
+			addRow(plan.table, count(l.Level), rate(l.FPR), rate(l.Predicted), fmt.Sprintf("%.2f", l.BitsPerKey))
 		}
 	}
 	return plan
@@ -166,10 +163,8 @@ func (p *Promise) section() section {
 		name string
 		filterplan.Promise
 	}{{"written to", p.Writing}, {"idle", p.Idle}} {
-		promise.table.Rows = append(promise.table.Rows, []string{
-			use.name, rate(p.Asked), rate(p.Whole), rate(use.Passed), rate(use.Pages), rate(use.FPR), rate(use.Reads),
-			words.MiB(p.MemoryBudget), words.MiB(use.Budget),
-		})
+		addRow(promise.table, use.name, rate(p.Asked), rate(p.Whole), rate(use.Passed), rate(use.Pages), rate(use.FPR),
+			rate(use.Reads), words.MiB(p.MemoryBudget), words.MiB(use.Budget))
 	}
 	return promise
 }
@@ -234,19 +229,15 @@ func (s *Store) whatIfSection() section {
 		"asked", "kind", "promised", "memory", "filters", "more", "wasted reads")
 	for i := range s.WhatIf {
 		f := &s.WhatIf[i]
-		whatIf.table.Rows = append(whatIf.table.Rows, []string{
-			f.Asked, f.Kind, rate(f.FPR), count(f.Memory), count(f.Bytes), fmt.Sprintf("%+d", f.More), rate(f.Wasted),
-		})
+		addRow(whatIf.table, f.Asked, f.Kind, rate(f.FPR), count(f.Memory), count(f.Bytes),
+			fmt.Sprintf("%+d", f.More), rate(f.Wasted))
 		if i < 20 {
 			add(f.Asked, f.Bytes, f.Wasted)
 		}
 		levels := newTable("", "level", "keys", "bits/key", "filters in memory", "wasted reads")
 		for _, l := range f.Levels {
-			row := []string{
-				count(l.Level), count(l.Keys), fmt.Sprintf("%.2f", l.BitsPerKey), count(l.Bytes),
-				rate(l.Wasted),
-			}
-			levels.Rows = append(levels.Rows, row)
+			addRow(levels, count(l.Level), count(l.Keys), fmt.Sprintf("%.2f", l.BitsPerKey), count(l.Bytes),
+				rate(l.Wasted))
 		}
 		whatIf.parts = append(whatIf.parts, section{
 			id: fmt.Sprintf("what-if-%d", i), heading: "What if " + f.Asked + ", by level", label: "what if " + f.Asked,
