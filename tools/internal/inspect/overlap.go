@@ -19,12 +19,6 @@ type common struct {
 	known          bool // for everything in the sum
 }
 
-func (c *common) add(o common, times float64) {
-	c.keys += times * o.keys
-	c.variance += times * o.variance
-	c.known = c.known && o.known
-}
-
 // A pair consists of two tables in different runs whose ranges overlap. a is the newer one.
 type pair struct{ a, b *member }
 
@@ -63,70 +57,54 @@ func (t *tree) pairs() (all []pair) {
 // overlap compares the tables and determines where the keys of each lie that no older run has. If there are many
 // pairs, it compares an evenly spaced selection and scales the results.
 func (t *tree) overlap() *Overlap {
+	o := &Overlap{Of: "tables", Members: []OverlapMember{}, Pairs: []OverlapPair{}}
+	index := map[*member]int{} // of o.Members
+	if len(t.members) > mostTables {
+		o.Of = "runs"
+	}
+	for _, r := range t.runs {
+		for i, m := range r.members {
+			if o.Of == "tables" {
+				o.Members = append(o.Members, OverlapMember{Level: r.level, Run: r.id, File: m.facts.File})
+			} else if i == 0 {
+				o.Members = append(o.Members, OverlapMember{Level: r.level, Run: r.id})
+			}
+			index[m] = len(o.Members) - 1
+			o.Members[index[m]].Keys += m.keys()
+		}
+	}
 	all := t.pairs()
 	step := (len(all) + mostPairs - 1) / mostPairs
 	type ofRun struct {
 		m *member
 		r *memberRun
 	}
-	inOlder := map[ofRun]*common{}
-	byTable := map[pair]common{}
-	type runs struct{ a, b *memberRun }
-	byRun := map[runs]*common{}
+	inOlder := map[ofRun]float64{} // keys
+	sums := map[[2]int]common{}    // of members of o, the newer one first
 	for i := 0; i < len(all); i += max(step, 1) {
 		p := all[i]
-		c := p.compare()
-		byTable[p] = c
-		for _, sum := range [...]*common{entry(inOlder, ofRun{p.a, p.b.run}), entry(byRun, runs{p.a.run, p.b.run})} {
-			sum.add(c, float64(step))
-		}
+		c, times, at := p.compare(), float64(step), [2]int{index[p.a], index[p.b]}
+		inOlder[ofRun{p.a, p.b.run}] += times * c.keys
+		sum, more := sums[at]
+		sums[at] = common{sum.keys + times*c.keys, sum.variance + times*c.variance, c.known && (sum.known || !more)}
 	}
 	for i, r := range t.runs {
 		for _, m := range r.members {
-			m.spread(t.runs[i+1:], func(r *memberRun) float64 {
-				if c := inOlder[ofRun{m, r}]; c != nil {
-					return c.keys
-				}
-				return 0
-			})
+			m.spread(t.runs[i+1:], func(r *memberRun) float64 { return inOlder[ofRun{m, r}] })
 		}
 	}
 	if len(t.runs) < 2 {
 		return nil
 	}
-	o := &Overlap{Of: "tables", Members: []OverlapMember{}, Pairs: []OverlapPair{}}
-	add := func(a, b int, c common) {
-		if !c.known {
-			return
-		}
-		for _, d := range [...][2]int{{a, b}, {b, a}} {
-			n := float64(max(o.Members[d[0]].Keys, 1))
-			o.Pairs = append(o.Pairs, OverlapPair{d[0], d[1], min(c.keys/n, 1), math.Sqrt(c.variance) / n})
-		}
-	}
-	if len(t.members) <= mostTables {
-		index := map[*member]int{}
-		for i, m := range t.members {
-			index[m] = i
-			o.Members = append(o.Members, OverlapMember{m.level, m.run.id, m.facts.File, m.keys()})
-		}
-		for _, p := range all {
-			add(index[p.a], index[p.b], byTable[p])
-		}
-	} else {
-		o.Of = "runs"
-		for _, r := range t.runs {
-			keys := uint64(0)
-			for _, m := range r.members {
-				keys += m.keys()
+	for a := range o.Members {
+		for b := a + 1; b < len(o.Members); b++ {
+			c := sums[[2]int{a, b}]
+			if !c.known {
+				continue
 			}
-			o.Members = append(o.Members, OverlapMember{r.level, r.id, "", keys})
-		}
-		for a, newer := range t.runs {
-			for b := a + 1; b < len(t.runs); b++ {
-				if c := byRun[runs{newer, t.runs[b]}]; c != nil {
-					add(a, b, *c)
-				}
+			for _, d := range [...][2]int{{a, b}, {b, a}} {
+				n := float64(max(o.Members[d[0]].Keys, 1))
+				o.Pairs = append(o.Pairs, OverlapPair{d[0], d[1], min(c.keys/n, 1), math.Sqrt(c.variance) / n})
 			}
 		}
 	}
@@ -154,14 +132,4 @@ func (t *tree) predict(o *Overlap) {
 	if p.Known {
 		o.Known, o.Written, o.Err, o.Garbage = true, p.Keys, p.Err, max(entries-p.Keys, 0)
 	}
-}
-
-// entry returns the sum for a key, which it adds if necessary.
-func entry[K comparable](m map[K]*common, key K) *common {
-	c := m[key]
-	if c == nil {
-		c = &common{known: true}
-		m[key] = c
-	}
-	return c
 }
