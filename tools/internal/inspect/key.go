@@ -14,6 +14,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/sstable"
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
+	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // A Key is one key, followed through the tables that may hold it. Logs are not searched.
@@ -90,13 +91,13 @@ func (k *Keys) all() []*Key {
 	return append([]*Key{k.Key}, k.More...)
 }
 
-// damage returns the errors of keys that filters hide.
-func (k *Keys) damage() error {
-	var errs []error
+// denials returns a note and an error for each filter that hides one of the keys.
+func (k *Keys) denials() (notes []picture.Note, err error) {
 	for _, key := range k.all() {
-		errs = append(errs, key.damage())
+		more, hidden := key.denials()
+		notes, err = append(notes, more...), errors.Join(err, hidden)
 	}
-	return errors.Join(errs...)
+	return notes, err
 }
 
 // ask adds the answer of the filter and the contents of the table to t.
@@ -245,20 +246,22 @@ func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
 	return err
 }
 
-// damage returns the error of a key that a filter hides.
-func (k *Key) damage() error {
-	var errs []error
+// denials returns a note and an error for each filter that hides the key.
+func (k *Key) denials() (notes []picture.Note, err error) {
 	for i := range k.Tables {
 		t := &k.Tables[i]
+		deny := func(filter, what string, units []filterexam.UnitTrace) {
+			text := fmt.Sprintf("The %s of %s denies %s.", filter, words.Escaped([]byte(t.File), 64), what)
+			notes = append(notes, serious(falseNegative, text))
+			offset := int64(units[0].Offset) //nolint:gosec // an offset in a file
+			err = errors.Join(err, corrupt.Newf(t.File, offset, "the %s denies %s", filter, what))
+		}
 		if t.Verdict == falseNegative {
-			offset := int64(t.Units[0].Offset) //nolint:gosec // an offset in a file
-			errs = append(errs, corrupt.Newf(t.File, offset, "the filter denies key %s, which the table holds", k.Key))
+			deny("filter", "key "+k.Key+", which the table holds", t.Units)
 		}
 		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
-			offset := int64(p.Units[0].Offset) //nolint:gosec // an offset in a file
-			const format = "the prefix filter denies prefix %s, which a key of the table has"
-			errs = append(errs, corrupt.Newf(t.File, offset, format, p.Prefix))
+			deny("prefix filter", "prefix "+p.Prefix+", which a key of the table has", p.Units)
 		}
 	}
-	return errors.Join(errs...)
+	return notes, err
 }

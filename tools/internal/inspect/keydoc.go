@@ -7,7 +7,6 @@ import (
 
 	"github.com/bloomkv/bloomkv/internal/words"
 	"github.com/bloomkv/bloomkv/tools/internal/filterexam"
-	"github.com/bloomkv/bloomkv/tools/picture"
 )
 
 // sections returns a section for each key.
@@ -22,36 +21,11 @@ func (k *Keys) sections() (all []section) {
 	return all
 }
 
-// notes returns the notes of all keys.
-func (k *Keys) notes() (notes []picture.Note) {
-	for _, key := range k.all() {
-		notes = append(notes, key.notes()...)
-	}
-	return notes
-}
-
-// notes returns a problem for each filter that hides the key.
-func (k *Key) notes() (notes []picture.Note) {
-	for i := range k.Tables {
-		t := &k.Tables[i]
-		name := words.Escaped([]byte(t.File), 64)
-		if t.Verdict == falseNegative {
-			text := fmt.Sprintf("The filter of %s denies key %s, which the table holds.", name, k.Key)
-			notes = append(notes, serious(falseNegative, text))
-		}
-		if p := t.Prefix; p != nil && p.Verdict == falseNegative {
-			text := fmt.Sprintf("The prefix filter of %s denies prefix %s, which a key of the table has.", name,
-				p.Prefix)
-			notes = append(notes, serious(falseNegative, text))
-		}
-	}
-	return notes
-}
-
 // section returns the results for a key. The id is the address of the section on the page.
 func (k *Key) section(id string) section {
+	notes, _ := k.denials()
 	s := section{
-		id: id, heading: "One key", notes: k.notes(), lines: []string{"key " + k.Key, "hash " + k.Hash},
+		id: id, heading: "One key", notes: notes, lines: []string{"key " + k.Key, "hash " + k.Hash},
 		explain: "In each run the one table that covers the key is asked: what its filter says, what reading the " +
 			"table finds, and whether the filter was right.",
 		table: newTable("The tables that may hold the key, newest first",

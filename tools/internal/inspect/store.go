@@ -106,7 +106,8 @@ func look(ctx context.Context, dir string, o Options) (*Store, error) {
 			s.wrong = append(s.wrong, k.askRun(dir, r.level, &r.run))
 		}
 	}
-	s.wrong = append(s.wrong, s.Keys.damage())
+	_, denied := s.Keys.denials()
+	s.wrong = append(s.wrong, denied)
 	if o.Full {
 		s.curves = tables.curves(s)
 		if err := errors.Join(s.readFull(ctx, dir, o), s.readSearch(ctx, dir, tables, o.Served)); err != nil {

@@ -169,7 +169,8 @@ func (s *Store) notes() (notes []picture.Note) {
 		add(problem("torn manifest",
 			"its last edit is incomplete: it was never acknowledged, and is not part of the store"))
 	}
-	notes = append(notes, s.Keys.notes()...)
+	denials, _ := s.Keys.denials()
+	notes = append(notes, denials...)
 	if len(notes) == 0 {
 		notes = append(notes, picture.Note{Title: noProblems})
 	} else if advice := s.advice(); advice != "" {
@@ -230,7 +231,8 @@ func (s *Store) hides() bool {
 		_, bad := t.verifyNotes()
 		return len(bad) > 0
 	}
-	return slices.ContainsFunc(s.Tables, denies) || s.Keys.damage() != nil
+	_, denied := s.Keys.denials()
+	return denied != nil || slices.ContainsFunc(s.Tables, denies)
 }
 
 // sampleDamaged reports whether a table with intact filters has a damaged sample.

@@ -85,7 +85,9 @@ func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
 	}
 	t.Keys = newKeys(o.Keys)
 	for _, k := range t.Keys.all() {
-		t.wrong = append(t.wrong, k.askTable(name), k.damage())
+		t.wrong = append(t.wrong, k.askTable(name))
+		_, denied := k.denials()
+		t.wrong = append(t.wrong, denied)
 	}
 	return t, nil
 }

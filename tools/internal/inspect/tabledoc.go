@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
@@ -94,7 +95,8 @@ func (t *Table) notes() (notes []picture.Note) {
 		notes = append(notes, flagNotes("prefix filter: ", t.Prefix.Filter)...)
 	}
 	verified, bad := t.verifyNotes()
-	notes = append(append(notes, bad...), t.Keys.notes()...)
+	denials, _ := t.Keys.denials()
+	notes = slices.Concat(notes, bad, denials)
 	if len(notes) == 0 && t.Filter != nil {
 		notes = append(notes, picture.Note{
 			Title: noProblems, Text: "Every checksum is right, and all figures agree with theory.",
