@@ -12,7 +12,10 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-// known are the beginnings of files that may be mistaken for store files.
+// atEnd stands for the offset of the last eight bytes of a file.
+const atEnd = -1
+
+// known are the beginnings and the ends of files that may be mistaken for store files.
 var known = []struct {
 	at    int
 	bytes string
@@ -28,14 +31,10 @@ var known = []struct {
 	{0, "PK\x03\x04", "zip"},
 	{0, "\x7fELF", "a program"},
 	{0, "\x89PNG", "a picture"},
-}
-
-// knownEnds are the ends of such files.
-var knownEnds = []struct{ bytes, what string }{
-	{"bloomsst", "a table of this store"},
-	{"\x57\xfb\x80\x8b\x24\x75\x47\xdb", "a table of LevelDB or goleveldb"},
-	{"\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", "a table of RocksDB or Pebble"},
-	{"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3", "a table of Pebble"},
+	{atEnd, "bloomsst", "a table of this store"},
+	{atEnd, "\x57\xfb\x80\x8b\x24\x75\x47\xdb", "a table of LevelDB or goleveldb"},
+	{atEnd, "\xf7\xcf\xf4\x85\xb7\x41\xe2\x88", "a table of RocksDB or Pebble"},
+	{atEnd, "\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3", "a table of Pebble"},
 }
 
 // contents describes a file of the wrong kind by its first and last bytes.
@@ -82,12 +81,11 @@ func foreignTable(f io.ReaderAt, size int64, name string, err error) error {
 // whatIs names the kind of a file, or returns "" if it is not known.
 func whatIs(head, tail []byte) string {
 	for _, k := range known {
-		if len(head) > k.at && bytes.HasPrefix(head[k.at:], []byte(k.bytes)) {
-			return k.what
+		part := tail
+		if k.at != atEnd {
+			part = head[min(k.at, len(head)):]
 		}
-	}
-	for _, k := range knownEnds {
-		if string(tail) == k.bytes {
+		if bytes.HasPrefix(part, []byte(k.bytes)) {
 			return k.what
 		}
 	}

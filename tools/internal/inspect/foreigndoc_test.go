@@ -33,10 +33,10 @@ func TestTablesOfAnotherStoreAreShownTheWorstFirst(t *testing.T) {
 		if i == 7 {
 			f.Filter, f.bits = nil, nil
 		}
-		s.add(&f)
+		s.All = append(s.All, f)
 	}
 	s.Unread = []ForeignUnread{{"dark.sst", "no key", 5000, foreign.ErrUnknown}}
-	s.finish()
+	s.sum()
 	const want = "These 23.8 kB of filters let 1.1 % of absent keys through. The same memory could let 0.14 % " +
 		"through. 1 table has no filter: every lookup of an absent key in its range reads a block."
 	if lede := s.lede(); lede[0] != want || !strings.Contains(lede[1], "from the bits of the filters") {

@@ -15,30 +15,35 @@ import (
 // fewHits is the number of absent keys below which a measured rate says less than the rate by the bits.
 const fewHits = 16
 
-// sum adds the filter of a table to the sums, weighted by its keys.
-func (s *ForeignStore) sum(f *Foreign) {
-	switch {
-	case f.Filter == nil:
-		s.without++
-	case f.Filter.Unread != "" || f.Exam == nil || f.Exam.BitsPerKey == 0:
-		s.blind++
-	default:
-		keys := 8 * float64(f.Filter.Bytes) / f.Exam.BitsPerKey
-		s.with++
-		s.Filters += f.Filter.Bytes
-		s.Keys += keys
-		s.Rate += keys * f.Exam.FromBits
-		if m := f.Exam.Between; m != nil {
-			s.asked += keys
-			s.Between += keys * m.Rate
-			s.Asked += m.Probes
-			s.hits += m.Maybe
+// sum sums up the tables that were read. The means are weighted by keys.
+func (s *ForeignStore) sum() {
+	s.Tables = len(s.All)
+	for i := range s.All {
+		f := &s.All[i]
+		s.Bytes += f.Bytes
+		s.Entries += f.Entries
+		if f.Entries == 0 && (f.Exam == nil || !f.Exam.Complete) {
+			s.uncounted++
+		}
+		switch {
+		case f.Filter == nil:
+			s.without++
+		case f.Filter.Unread != "" || f.Exam == nil || f.Exam.BitsPerKey == 0:
+			s.blind++
+		default:
+			keys := 8 * float64(f.Filter.Bytes) / f.Exam.BitsPerKey
+			s.with++
+			s.Filters += f.Filter.Bytes
+			s.Keys += keys
+			s.Rate += keys * f.Exam.FromBits
+			if m := f.Exam.Between; m != nil {
+				s.asked += keys
+				s.Between += keys * m.Rate
+				s.Asked += m.Probes
+				s.hits += m.Maybe
+			}
 		}
 	}
-}
-
-// finish makes means of the sums.
-func (s *ForeignStore) finish() {
 	if s.Keys > 0 {
 		s.PerKey = 8 * float64(s.Filters) / s.Keys
 		s.Rate /= s.Keys
@@ -153,9 +158,8 @@ func (s *ForeignStore) figures() (all []picture.Figure) {
 
 // alone returns the sums of one table.
 func (f *Foreign) alone() *ForeignStore {
-	s, one := &ForeignStore{}, *f
-	s.add(&one)
-	s.finish()
+	s := &ForeignStore{All: []Foreign{*f}}
+	s.sum()
 	return s
 }
 

@@ -79,7 +79,8 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 				words.Escaped([]byte(name), 64), text, sizeOf(filepath.Join(dir, name)), err,
 			})
 		default:
-			s.add(f)
+			f.Properties = []foreign.Property{} // they are only for a table by itself
+			s.All = append(s.All, *f)
 		}
 		if err == nil || errors.Is(err, foreign.ErrUnknown) || errors.Is(err, corrupt.Err) {
 			recognized++
@@ -88,7 +89,7 @@ func ReadForeignStore(ctx context.Context, dir string, o Options) (*ForeignStore
 	if 2*recognized <= len(s.All)+len(s.Unread) { // also without any
 		return nil, ErrNotForeign
 	}
-	s.finish()
+	s.sum()
 	return s, nil
 }
 
@@ -120,19 +121,6 @@ func sizeOf(name string) uint64 {
 		return 0
 	}
 	return uint64(max(info.Size(), 0))
-}
-
-// add adds a table to the sums. Properties are only for a table by itself.
-func (s *ForeignStore) add(f *Foreign) {
-	f.Properties = []foreign.Property{}
-	s.All = append(s.All, *f)
-	s.Tables++
-	s.Bytes += f.Bytes
-	s.Entries += f.Entries
-	if f.Entries == 0 && (f.Exam == nil || !f.Exam.Complete) {
-		s.uncounted++
-	}
-	s.sum(f)
 }
 
 // Wrong returns the errors of damage, or nil.
