@@ -8,6 +8,7 @@ import (
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 	"github.com/bloomkv/bloomkv/internal/filename"
+	"github.com/bloomkv/bloomkv/internal/filterplan"
 	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/internal/sstable"
 )
@@ -40,6 +41,7 @@ type member struct {
 type memberRun struct {
 	level   int
 	id      uint64
+	size    filterplan.Run // by entries
 	run     manifest.Run
 	members []*member
 	before  []float64 // fresh keys before each member, and in all
@@ -60,12 +62,15 @@ type tree struct {
 const keptMemory = 1 << 30
 
 func newTree(m *manifest.State, memory uint64, budget int64) *tree {
-	t := &tree{version: m.Version, plan: planOf(m, budget), budget: budget}
+	t := &tree{version: m.Version, budget: budget}
 	free := cmp.Or(memory, keptMemory)
+	var sizes []filterplan.Run
 	for level, runs := range m.Version.Levels {
 		for _, r := range runs {
 			run := &memberRun{level: level, id: r.ID, run: r}
+			run.size = filterplan.Run{Level: level, Tables: len(r.Tables)}
 			for i, meta := range r.Tables {
+				run.size.Keys += meta.Entries
 				n := &member{meta: meta, level: level, run: run, at: i}
 				if need := meta.FilterLen + meta.TailLen; need <= free {
 					n.keep, free = true, free-need
@@ -74,8 +79,10 @@ func newTree(m *manifest.State, memory uint64, budget int64) *tree {
 			}
 			t.runs = append(t.runs, run)
 			t.members = append(t.members, run.members...)
+			sizes = append(sizes, run.size)
 		}
 	}
+	t.plan = planOf(m, sizes, budget)
 	return t
 }
 

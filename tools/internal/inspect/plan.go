@@ -29,9 +29,9 @@ func (o *Options) budget(s *manifest.State) int64 {
 	return cmp.Or(o.Budget, filterplan.DefaultBudget)
 }
 
-// planOf returns the plan of a store with the given MemoryBudget. It returns nil if the manifest has no options, as in
-// an earlier version, or options that this version does not accept.
-func planOf(s *manifest.State, budget int64) *treePlan {
+// planOf returns the plan of a store that has runs of the given sizes, with the given MemoryBudget. It returns nil if
+// the manifest has no options, as in an earlier version, or options that this version does not accept.
+func planOf(s *manifest.State, sizes []filterplan.Run, budget int64) *treePlan {
 	f := s.Filters
 	if f == nil {
 		return nil
@@ -45,14 +45,14 @@ func planOf(s *manifest.State, budget int64) *treePlan {
 	}
 	t := &treePlan{planner: o.Planner()}
 	if f.Memory > 0 {
-		t.step, _ = t.planner.ForRuns(sizes(s.Version))
+		t.step, _ = t.planner.ForRuns(sizes)
 		t.now = t.planner.At(t.step)
 	} else {
 		first, err := t.planner.First(f.FPR)
 		if err != nil {
 			return nil
 		}
-		plans := t.planner.ForSpace(first, sizes(s.Version), forecast.Writing.Space(budget, 0))
+		plans := t.planner.ForSpace(first, sizes, forecast.Writing.Space(budget, 0))
 		t.now, t.good = plans.Now, plans.Good
 	}
 	t.facts = &Plan{
@@ -67,20 +67,6 @@ func planOf(s *manifest.State, budget int64) *treePlan {
 		t.facts.Levels = append(t.facts.Levels, PlanLevel{l, at.Rate, at.Params.Rate(), at.Params.BitsPerKey()})
 	}
 	return t
-}
-
-// sizes returns the sizes of all runs.
-func sizes(v *manifest.Version) (runs []filterplan.Run) {
-	for level, all := range v.Levels {
-		for _, r := range all {
-			run := filterplan.Run{Level: level, Tables: len(r.Tables)}
-			for _, t := range r.Tables {
-				run.Keys += t.Entries
-			}
-			runs = append(runs, run)
-		}
-	}
-	return runs
 }
 
 // follows reports whether the filter of a table was built by the plan, or by one that is near enough for the store to
@@ -116,17 +102,13 @@ func (t *tree) fit() {
 	var members []*member
 	var keys, prefixes filterplan.Demands // of each
 	for _, r := range t.runs {
-		entries := uint64(0)
-		for _, m := range r.members {
-			entries += m.meta.Entries
-		}
 		for _, m := range r.members {
 			if n := m.meta.Entries; n > 0 {
 				rate := p.now.Levels[m.level].Rate
 				members = append(members, m)
-				keys = append(keys, filterplan.NewDemand(m.meta.Number, n, entries, m.header.Forms(rate)))
+				keys = append(keys, filterplan.NewDemand(m.meta.Number, n, r.size.Keys, m.header.Forms(rate)))
 				forms := m.prefixHeader().Forms(rate)
-				prefixes = append(prefixes, filterplan.NewDemand(m.meta.Number, n, entries, forms))
+				prefixes = append(prefixes, filterplan.NewDemand(m.meta.Number, n, r.size.Keys, forms))
 			}
 		}
 	}
