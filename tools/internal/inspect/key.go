@@ -100,40 +100,42 @@ func (k *Keys) denials() (notes []picture.Note, err error) {
 	return notes, err
 }
 
+// newKeyTable returns the result for a table that was not read.
+func newKeyTable(name string) KeyTable {
+	return KeyTable{
+		File: filepath.Base(name), Answer: "none", Verdict: "not asked", Units: []filterexam.UnitTrace{}, Found: "nothing",
+	}
+}
+
 // ask adds the answer of the filter and the contents of the table to t.
-func (t *KeyTable) ask(key []byte, name string) error {
-	t.File, t.Answer, t.Verdict, t.Units, t.Found = filepath.Base(name), "none", "not asked", []filterexam.UnitTrace{},
-		"nothing"
-	return withTable(name, func(o *openTable) error {
-		for _, d := range o.reader.RangeDels().List() {
-			if bytes.Compare(d.Start, key) <= 0 && (d.End == nil || bytes.Compare(key, d.End) < 0) {
-				t.RangeDeleted = true
-			}
+func (t *KeyTable) ask(key []byte, o *openTable) (err error) {
+	for _, d := range o.reader.RangeDels().List() {
+		if bytes.Compare(d.Start, key) <= 0 && (d.End == nil || bytes.Compare(key, d.End) < 0) {
+			t.RangeDeleted = true
 		}
-		var err error
-		it := o.reader.Iter(sstable.IterOptions{Bypass: true})
-		if it.SeekGE(ikey.Search(key, ikey.MaxSeq)) && bytes.Equal(it.Key().User, key) {
-			t.Found = "value"
-			if it.Key().Trailer.Kind() == ikey.Delete {
-				t.Found = "delete"
-			}
+	}
+	it := o.reader.Iter(sstable.IterOptions{Bypass: true})
+	if it.SeekGE(ikey.Search(key, ikey.MaxSeq)) && bytes.Equal(it.Key().User, key) {
+		t.Found = "value"
+		if it.Key().Trailer.Kind() == ikey.Delete {
+			t.Found = "delete"
 		}
-		if err = it.Close(); err != nil {
-			return err
+	}
+	if err = it.Close(); err != nil {
+		return err
+	}
+	if t.Prefix, err = o.askPrefix(key); err != nil {
+		return err
+	}
+	if maybe, units := trace(o.block, o.offset, bloomblock.HashKey(key)); units != nil {
+		there := t.Found != "nothing"
+		answer, worth := verdict(maybe, there)
+		t.Units, t.Answer = units, answer
+		if t.Within || there && !maybe {
+			t.Verdict = worth
 		}
-		if t.Prefix, err = o.askPrefix(key); err != nil {
-			return err
-		}
-		if maybe, units := trace(o.block, o.offset, bloomblock.HashKey(key)); units != nil {
-			there := t.Found != "nothing"
-			answer, worth := verdict(maybe, there)
-			t.Units, t.Answer = units, answer
-			if t.Within || there && !maybe {
-				t.Verdict = worth
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // trace asks a filter block and returns what it probed, with offsets in the file. It returns nil without a filter, or
@@ -198,50 +200,43 @@ func hashText(h bloomblock.Hash) string { return fmt.Sprintf("%016x", uint64(h))
 
 // askTable asks a single table. Its fences are the bounds of its versions and of its range deletes.
 func (k *Key) askTable(name string) error {
-	t := KeyTable{}
-	var low, high []byte
-	err := withTable(name, func(o *openTable) error {
+	return withTable(name, func(o *openTable) error {
 		p, err := o.reader.Properties()
 		if err != nil {
 			return err
 		}
-		low, high = p.Smallest, p.Largest
-		dels := o.reader.RangeDels().List()
-		if len(dels) == 0 {
-			return nil
+		t := newKeyTable(name)
+		low, high := p.Smallest, p.Largest
+		if dels := o.reader.RangeDels().List(); len(dels) > 0 {
+			first, last := dels.Bounds()
+			if p.Entries == 0 {
+				low, high = first, last
+			} else if bytes.Compare(first, low) < 0 {
+				low = first
+			}
+			if t.NoEnd = last == nil; bytes.Compare(last, high) > 0 {
+				high = last // exclusive, but the table has no key there
+			}
 		}
-		first, last := dels.Bounds()
-		if p.Entries == 0 {
-			low, high = first, last
-		} else if bytes.Compare(first, low) < 0 {
-			low = first
-		}
-		if last == nil {
-			t.NoEnd = true
-		} else if bytes.Compare(last, high) > 0 {
-			high = last // exclusive, but the table has no key there
-		}
-		return nil
-	})
-	if err != nil {
+		t.Smallest, t.Largest = words.Escaped(low, words.KeyLimit), words.Escaped(high, words.KeyLimit)
+		t.Within = bytes.Compare(low, k.key) <= 0 && (t.NoEnd || bytes.Compare(k.key, high) <= 0)
+		err = t.ask(k.key, o)
+		k.Tables = append(k.Tables, t)
 		return err
-	}
-	t.Smallest, t.Largest = words.Escaped(low, words.KeyLimit), words.Escaped(high, words.KeyLimit)
-	t.Within = bytes.Compare(low, k.key) <= 0 && (t.NoEnd || bytes.Compare(k.key, high) <= 0)
-	err = t.ask(k.key, name)
-	k.Tables = append(k.Tables, t)
-	return err
+	})
 }
 
 // askRun asks the table of a run that covers the key, if there is one.
-func (k *Key) askRun(dir string, level int, run *manifest.Run) error {
-	t := KeyTable{Level: &level, Run: &run.ID, Units: []filterexam.UnitTrace{}}
-	var err error
+func (k *Key) askRun(dir string, level int, run *manifest.Run) (err error) {
+	t := KeyTable{Units: []filterexam.UnitTrace{}}
 	if m := run.Find(k.key); m != nil {
+		name := filename.Make(dir, filename.Table, m.Number)
+		t = newKeyTable(name)
 		t.Within, t.NoEnd = true, m.Upper() == nil
 		t.Smallest, t.Largest = words.Escaped(m.Smallest, words.KeyLimit), words.Escaped(m.Upper(), words.KeyLimit)
-		err = t.ask(k.key, filename.Make(dir, filename.Table, m.Number))
+		err = withTable(name, func(o *openTable) error { return t.ask(k.key, o) })
 	}
+	t.Level, t.Run = &level, &run.ID
 	k.Tables = append(k.Tables, t)
 	return err
 }
