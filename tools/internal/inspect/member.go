@@ -123,27 +123,29 @@ func (t *tree) rateOf(level int) float64 {
 func (m *member) read(ctx context.Context, dir string, rate float64, o Options) {
 	name := filename.Make(dir, filename.Table, m.meta.Number)
 	m.place = Place{FPR: 1}
-	facts, err := readTable(name,
-		func(r *sstable.Reader, sample *bloomblock.Sample) (kept bool) { return m.take(r, sample, rate) })
+	facts, r, sample, err := readTable(name)
 	facts.Level, facts.Run, facts.Place, facts.fences = &m.level, &m.run.id, &m.place, m.meta.Bounds()
 	facts.MinSeq, facts.MaxSeq = m.meta.MinSeq, m.meta.MaxSeq // an ingested table does not contain them
-	switch {
-	case err != nil:
+	if err != nil {
 		facts.Damage, facts.unread = damageOf(err), true
-		m.reader, m.sample, m.filter, m.header = nil, nil, nil, bloomblock.Header{}
-	case o.Verify:
-		facts.verify(ctx, name)
+	} else {
+		m.take(r, sample, rate)
+		if o.Verify {
+			facts.verify(ctx, name)
+		}
 	}
 	m.facts = facts
 	prefixes := m.prefixHeader()
 	m.prefix = prefixes.PrefixSize(prefixes.UnitsFor(rate)) - bloomblock.HeaderSize
 }
 
-// take keeps the parts of a table that the tree needs, and trims its filter, whose units are all loaded, to those
-// that a store has in memory.
-func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64) (kept bool) {
+// take keeps the parts of a table that the tree needs, and closes its reader unless that is kept. It trims the filter,
+// whose units are all loaded, to those that a store has in memory.
+func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64) {
 	if m.keep {
 		m.reader, m.sample, m.filter = r, sample, r.Filter()
+	} else {
+		defer r.Close()
 	}
 	forms := r.Keys.Forms(rate)
 	r.Keys.Reduce(forms)
@@ -159,7 +161,6 @@ func (m *member) take(r *sstable.Reader, sample *bloomblock.Sample, rate float64
 	if sample != nil {
 		m.unread = 8 * uint64(sample.Len()) //nolint:gosec // at most 1024
 	}
-	return m.keep
 }
 
 // keys returns the number of keys in the member's filter, or of its entries without a filter.

@@ -66,10 +66,11 @@ type Table struct {
 // ReadTable reads a table, its complete filter blocks, and what o selects. It returns an error if nothing is known of
 // the file.
 func ReadTable(ctx context.Context, name string, o Options) (*Table, error) {
-	facts, err := readTable(name, nil)
+	facts, r, _, err := readTable(name)
 	if err != nil {
 		return nil, err
 	}
+	r.Close()
 	t := &facts
 	t.path = cmp.Or(o.Path, name)
 	var prefix *Filter
@@ -105,34 +106,30 @@ func (t *Table) verify(ctx context.Context, name string) {
 	t.wrong = append(t.wrong, err, keys.damage(), prefixes.damage())
 }
 
-// readTable reads a table. Damage of only the filter or the sample is one of the facts; other damage is an error. If
-// take is not nil, it receives the reader with the whole index and filter, and the sample or nil, and returns whether
-// it keeps them.
-func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept bool)) (facts Table, err error) {
+// readTable reads a table. Damage of only the filter or the sample is one of the facts; other damage is an error.
+// Without an error the caller closes the reader, which has the whole index and filter. The sample may be nil.
+func readTable(name string) (facts Table, r *sstable.Reader, sample *bloomblock.Sample, err error) {
 	facts = Table{File: filepath.Base(name), FPRPromised: 1, FPRFromBits: 1}
 	f, err := vfs.OS.Open(name)
 	if err != nil {
-		return facts, err
+		return facts, nil, nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Size()
-	if err != nil {
-		return facts, err
-	}
-	facts.Bytes = uint64(max(size, 0))
-	r, err := sstable.Open(f, size, name)
-	if err != nil {
-		return facts, foreignTable(f, size, name, err)
-	}
-	kept := false
 	defer func() {
-		if !kept {
+		if err = errors.Join(err, f.Close()); err != nil && r != nil {
 			r.Close()
 		}
 	}()
+	size, err := f.Size()
+	if err != nil {
+		return facts, nil, nil, err
+	}
+	facts.Bytes = uint64(max(size, 0))
+	if r, err = sstable.Open(f, size, name); err != nil {
+		return facts, nil, nil, foreignTable(f, size, name, err)
+	}
 	p, err := r.Properties()
 	if err != nil {
-		return facts, err
+		return facts, r, nil, err
 	}
 	facts.Blocks, facts.Entries, facts.Deletes = p.Blocks, p.Entries, p.Deletes
 	facts.Smallest, facts.Largest = words.Escaped(p.Smallest, words.KeyLimit), words.Escaped(p.Largest, words.KeyLimit)
@@ -142,20 +139,17 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	facts.BitsPerKey = bitsPerKey(facts.FilterBytes, p.FilterKeys)
 	if p.Prefixes.Bytes > 0 {
 		if facts.Prefix, err = readPrefixes(f, r, &p.Prefixes); err != nil {
-			return facts, err
+			return facts, r, nil, err
 		}
 	}
 	if err := errors.Join(r.Load(0), r.LoadParts()); err != nil {
-		return facts, err
+		return facts, r, nil, err
 	}
 	if dels := r.RangeDels().List(); len(dels) > 0 {
 		from, to := dels.Bounds()
 		facts.RangesFrom, facts.RangesTo = words.Escaped(from, words.KeyLimit), words.Escaped(to, words.KeyLimit)
 	}
-	sample, err := r.Sample()
-	if take != nil {
-		defer func() { kept = take(r, sample) }() // deferred because it drops what is read here
-	}
+	sample, err = r.Sample()
 	if errors.Is(err, bloomkv.ErrCorruption) {
 		facts.Damage = &Damage{err.Error(), err}
 	} else if sample != nil {
@@ -164,7 +158,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 	state := r.Keys.State()
 	if damage := damageOf(state.Damage); damage != nil {
 		facts.Damage, facts.filterDamaged = damage, true
-		return facts, nil
+		return facts, r, sample, nil
 	}
 	facts.FPRPromised = state.Rate
 	if filter := r.Filter(); filter != nil {
@@ -172,7 +166,7 @@ func readTable(name string, take func(*sstable.Reader, *bloomblock.Sample) (kept
 		facts.FPRFromBits, facts.Units = inspectFilter(header, filter)
 		facts.seed, facts.parts = filter.Seed(), header.Parts()
 	}
-	return facts, nil
+	return facts, r, sample, nil
 }
 
 // damage returns the damage of the table's filters.
