@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -50,17 +49,15 @@ func newVerifier(name string, block []byte, offset uint64, of string) *verifier 
 	}
 }
 
-// see adds the hash of a version, in order. If again is true, the previous version had the same hash.
-func (v *verifier) see(h bloomblock.Hash, again bool) {
+// see adds the hash of a version. Equal ones, of versions of a key or of keys with a prefix, follow each other.
+func (v *verifier) see(h bloomblock.Hash) {
 	if v == nil {
 		return
 	}
 	if !v.filter.MayContain(h) {
 		v.Denied++
 	}
-	if !again {
-		v.again.Add(h)
-	}
+	v.again.Add(h)
 }
 
 // finish compares the filters.
@@ -100,14 +97,11 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 			p, cannot = nil, &Verify{Cannot: "this program does not know the rule " + words.Quoted(props.Prefixes.Rule)}
 		}
 		it := t.reader.Iter(sstable.IterOptions{Bypass: true})
-		var last []byte // prefix
 		for ok := it.First(); ok && ctx.Err() == nil; ok = it.Next() {
 			user := it.Key().User
-			k.see(bloomblock.HashKey(user), false) // a Builder ignores a repeated hash
+			k.see(bloomblock.HashKey(user))
 			if prefix := rule.Of(user); p != nil && prefix != nil {
-				// The keys of one prefix come one after the other.
-				p.see(bloomblock.HashKey(prefix), bytes.Equal(prefix, last))
-				last = append(last[:0], prefix...)
+				p.see(bloomblock.HashKey(prefix))
 			}
 		}
 		if err := errors.Join(it.Close(), ctx.Err()); err != nil {
