@@ -103,7 +103,7 @@ func (t *Table) verify(ctx context.Context, name string) {
 	if t.Prefix != nil {
 		t.Prefix.Verify = prefixes
 	}
-	t.wrong = append(t.wrong, err, keys.damage(), prefixes.damage())
+	t.wrong = append(t.wrong, err)
 }
 
 // readTable reads a table. Damage of only the filter or the sample is one of the facts; other damage is an error.

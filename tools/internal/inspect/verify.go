@@ -22,8 +22,6 @@ type Verify struct {
 	// versions whose keys or prefixes the filter denies, so that lookups or scans miss them
 	Denied uint64 `json:"keys_denied"`
 	filterexam.Difference
-
-	err error // unless OK, with file and offset
 }
 
 // A verifier rebuilds one filter.
@@ -60,7 +58,7 @@ func (v *verifier) see(h bloomblock.Hash) {
 	v.again.Add(h)
 }
 
-// finish compares the filters.
+// finish compares the filters. If they differ, it also returns an error with file and offset.
 func (v *verifier) finish() (*Verify, error) {
 	if v == nil {
 		return nil, nil //nolint:nilnil // there is no filter
@@ -77,12 +75,11 @@ func (v *verifier) finish() (*Verify, error) {
 		at += *v.First
 	}
 	offset := int64(at) //nolint:gosec // an offset in a file
-	v.err = corrupt.Newf(v.name, offset, "the filter does not match the %s: %s", v.of, &v.Verify)
-	return &v.Verify, nil
+	return &v.Verify, corrupt.Newf(v.name, offset, "the filter does not match the %s: %s", v.of, &v.Verify)
 }
 
 // verifyFilters rebuilds the filters of a table from its keys and compares. The result is nil without a readable
-// filter. An error is one of reading the table.
+// filter. An error is one of reading the table, or says which filters do not match.
 func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, err error) {
 	return keys, prefixes, withTable(name, func(t *openTable) error {
 		k := newVerifier(name, t.block, t.offset, "table's keys")
@@ -107,12 +104,11 @@ func verifyFilters(ctx context.Context, name string) (keys, prefixes *Verify, er
 		if err := errors.Join(it.Close(), ctx.Err()); err != nil {
 			return err
 		}
-		if keys, err = k.finish(); err != nil {
-			return err
-		}
-		prefixes, err = p.finish()
+		var differs error
+		keys, err = k.finish()
+		prefixes, differs = p.finish()
 		prefixes = cmp.Or(prefixes, cannot)
-		return err
+		return errors.Join(err, differs)
 	})
 }
 
@@ -121,14 +117,6 @@ func (v *Verify) String() string {
 	return fmt.Sprintf("rebuilt from %s, the header says %d; %s missing, %s too many, %s", words.Plural(v.Keys, "key"),
 		v.Recorded,
 		words.Plural(v.Missing, "bit"), words.Plural(v.Extra, "bit"), words.Plural(v.Denied, "false negative"))
-}
-
-// damage returns an error if the filter does not match the keys of its table.
-func (v *Verify) damage() error {
-	if v == nil {
-		return nil
-	}
-	return v.err
 }
 
 // verdict describes the result for one filter.
