@@ -28,7 +28,7 @@ func (t *tree) addTo(s *Store) {
 		}
 		var waste filterplan.Mean
 		for _, m := range r.members {
-			l.add(m)
+			l.add(m.figures())
 			s.Memory.add(m)
 			if t.plan != nil {
 				t.plan.count(m)
@@ -47,7 +47,7 @@ func (t *tree) addTo(s *Store) {
 		if a := l.Live; a != nil && a.FalsePositives+a.FilterNegatives > 0 {
 			l.Measured = float64(l.Runs) * float64(a.FalsePositives) / float64(a.FalsePositives+a.FilterNegatives)
 		}
-		all.merge(l)
+		all.add(l)
 	}
 	if p := t.plan; p != nil {
 		s.Plan = p.facts
@@ -93,37 +93,20 @@ func (m *member) ribbon() bool {
 	return slices.ContainsFunc(m.facts.Units, func(u Unit) bool { return u.Columns > 0 })
 }
 
-func (f *Figures) add(m *member) {
-	f.Tables++
-	f.Bytes += m.meta.Size
-	f.Entries += m.meta.Entries
-	f.Keys += m.keys()
-	f.FilterDisk += m.facts.FilterBytes
-	f.FilterBytes += m.place.FilterBytes
-	f.Predicted += m.place.Wasted
+// figures returns those of the member alone.
+func (m *member) figures() *Figures {
+	f := &Figures{
+		Tables: 1, Bytes: m.meta.Size, Entries: m.meta.Entries, Keys: m.keys(), FilterDisk: m.facts.FilterBytes,
+		FilterBytes: m.place.FilterBytes, Predicted: m.place.Wasted, Live: m.facts.Live,
+	}
 	if m.place.InFile {
-		f.Pages += (m.place.To - m.place.From) * m.place.FPR * (1 + m.form.MorePages)
+		f.Pages = (m.place.To - m.place.From) * m.place.FPR * (1 + m.form.MorePages)
 	}
-	f.live(m.facts.Live)
+	return f
 }
 
-// live adds the answers of filters.
-func (f *Figures) live(l *Live) {
-	if l == nil {
-		return
-	}
-	if f.Live == nil {
-		f.Live = &Live{}
-	}
-	f.Live.FilterNegatives += l.FilterNegatives
-	f.Live.TruePositives += l.TruePositives
-	f.Live.FalsePositives += l.FalsePositives
-	f.Live.Unfiltered += l.Unfiltered
-	f.Live.Rate = f.Live.FPR()
-}
-
-// merge adds the sums of a level.
-func (f *Figures) merge(l *Figures) {
+// add adds the sums of a table or of a level.
+func (f *Figures) add(l *Figures) {
 	f.Runs += l.Runs
 	f.Tables += l.Tables
 	f.Bytes += l.Bytes
@@ -135,7 +118,16 @@ func (f *Figures) merge(l *Figures) {
 	f.Pages += l.Pages
 	f.Promised += l.Promised
 	f.Measured += l.Measured
-	f.live(l.Live)
+	if l.Live != nil {
+		if f.Live == nil {
+			f.Live = &Live{}
+		}
+		f.Live.FilterNegatives += l.Live.FilterNegatives
+		f.Live.TruePositives += l.Live.TruePositives
+		f.Live.FalsePositives += l.Live.FalsePositives
+		f.Live.Unfiltered += l.Live.Unfiltered
+		f.Live.Rate = f.Live.FPR()
+	}
 }
 
 // leaveParts leaves the parts of indexes on disk for which memory has no space while memtables are full.
