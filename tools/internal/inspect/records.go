@@ -73,16 +73,13 @@ func readLog(ctx context.Context, name string, number uint64, o Options, limit i
 	if r.unfit == nil || err != nil && !errors.Is(err, corrupt.Err) {
 		return l, err
 	}
-	unfit := &Break{
-		Offset: r.unfit.Offset, Reason: r.unfit.Err.Error(), Unread: l.Bytes - r.unfit.Offset,
-		Behind: l.Records - r.before - 1, Next: r.next, Opening: openingRefused,
-	}
+	r.unfit.Unread = l.Bytes - r.unfit.Offset
 	if l.Break != nil {
-		unfit.Behind += l.Break.Behind
-		unfit.Next = cmp.Or(unfit.Next, l.Break.Next)
+		r.unfit.Behind += l.Break.Behind
+		r.unfit.Next = cmp.Or(r.unfit.Next, l.Break.Next)
 	}
-	l.Break, l.Error = unfit, r.unfit.Error()
-	return l, errors.Join(r.unfit, err)
+	l.Break, l.Error = r.unfit, r.damage.Error()
+	return l, errors.Join(r.damage, err)
 }
 
 // A recordReader reads the records of a log one after the other.
@@ -93,15 +90,15 @@ type recordReader struct {
 	log     RecordLog
 	ops     int // listed so far
 
-	unfit  *corrupt.Error // the first complete record that does not fit
-	before int            // number of records before it
-	next   int64          // offset of the record after it, or 0
+	unfit  *Break // at the first complete record that does not fit
+	damage error  // there
 }
 
 func (r *recordReader) add(payload []byte, end int64) error {
 	rec := Record{Offset: end - int64(len(payload)) - wal.HeaderSize, End: end, Bytes: len(payload)}
-	if r.unfit != nil && r.next == 0 {
-		r.next = rec.Offset
+	if b := r.unfit; b != nil {
+		b.Behind++
+		b.Next = cmp.Or(b.Next, rec.Offset)
 	}
 	list := len(r.log.List) < r.limit && r.ops < r.limit
 	first, count, err := batch.ReadRecord(payload, func(seq ikey.Seq, kind ikey.Kind, key, value []byte) {
@@ -147,8 +144,8 @@ func (r *recordReader) add(payload []byte, end int64) error {
 	} else {
 		rec.Error = err.Error()
 		if r.unfit == nil {
-			r.unfit = &corrupt.Error{File: filepath.Base(r.name), Offset: rec.Offset + wal.HeaderSize, Err: err}
-			r.before = len(r.log.List) + r.log.LeftOut
+			r.unfit = &Break{Offset: rec.Offset + wal.HeaderSize, Reason: err.Error(), Opening: openingRefused}
+			r.damage = &corrupt.Error{File: filepath.Base(r.name), Offset: r.unfit.Offset, Err: err}
 		}
 	}
 	if list {
