@@ -127,13 +127,13 @@ func rateOf(t *manifest.Table) float64 {
 // describe says what an edit does, and counts it. The manifest begins with the first one.
 func (f *film) describe(e *manifest.Edit, gone map[uint64]filmPlace, first bool) string {
 	var in, out uint64 // bytes
-	var from []int     // levels
+	var from []string  // levels
 	for _, t := range gone {
 		in += f.Tables[t.Table].Size
-		from = append(from, t.Level)
+		from = append(from, levelName(t.Level))
 	}
 	slices.Sort(from)
-	from = slices.Compact(from)
+	levels := strings.Join(slices.Compact(from), " and ")
 	moved := len(e.Added) > 0
 	for _, a := range e.Added {
 		out += a.Table.Size
@@ -150,13 +150,6 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmPlace, first bool)
 		return words.Plural(n, "table") + " of " + words.Size(bytes)
 	}
 	to := func() string { return levelName(e.Added[0].Level) }
-	levels := func() string {
-		names := make([]string, len(from))
-		for i, l := range from {
-			names[i] = levelName(l)
-		}
-		return strings.Join(names, " and ")
-	}
 	// Only an import has the sequence number of new data and removes tables, or adds some below level 0.
 	lower := slices.ContainsFunc(e.Added, func(a manifest.Added) bool { return a.Level > 0 })
 	imports := e.LastSeq > 0 && (len(gone) > 0 || lower)
@@ -168,7 +161,7 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmPlace, first bool)
 	case imports:
 		return "An import brings " + some(len(e.Added), out)
 	case len(e.Added) == 0:
-		return some(len(gone), in) + " of " + levels() +
+		return some(len(gone), in) + " of " + levels +
 			one(len(gone), " is removed: no reader needs it", " are removed: no reader needs them")
 	case len(gone) == 0 && e.Added[0].Table.Flags&manifest.SeqOverridden != 0:
 		return "An ingest adds " + some(len(e.Added), out) + " to " + to()
@@ -177,12 +170,12 @@ func (f *film) describe(e *manifest.Edit, gone map[uint64]filmPlace, first bool)
 		f.counts.flushed += out
 		return "A flush writes " + some(len(e.Added), out) + " to " + to()
 	case moved:
-		return some(len(gone), in) + " of " + levels() + one(len(gone), " moves", " move") + " to " + to() +
+		return some(len(gone), in) + " of " + levels + one(len(gone), " moves", " move") + " to " + to() +
 			" without being read"
 	default:
 		f.counts.merges++
 		f.counts.merged += out
-		return fmt.Sprintf("A compaction merges %s of %s into %s of %s", some(len(gone), in), levels(),
+		return fmt.Sprintf("A compaction merges %s of %s into %s of %s", some(len(gone), in), levels,
 			some(len(e.Added), out), to())
 	}
 }

@@ -84,11 +84,8 @@ func (s *ForeignStore) lede() []string {
 		if s.with == 1 {
 			which = fmt.Sprintf("This filter of %s lets", words.Size(s.Filters))
 		}
-		text := fmt.Sprintf("%s %s of absent keys through. %s", which, share(s.passes()), could)
-		if first != "" {
-			text += " " + first
-		}
-		first = text
+		first = fmt.Sprintf("%s %s of absent keys through. %s %s", which, share(s.passes()), could, first)
+		first = strings.TrimSpace(first)
 		how = fmt.Sprintf("The first figure is %s. The second one is computed, for the best filters that "+
 			"bloomkv, the store of this program, builds for many keys with the same %.1f bits for each: Bloom or "+
 			"Ribbon filters, of which the latter are slower.", how, s.PerKey)
@@ -107,13 +104,7 @@ func (s *ForeignStore) lede() []string {
 		how += " Both are for one table. A lookup may ask several, at least one on each level; the levels are " +
 			"in the manifest, which is not read."
 	}
-	lede := []string{}
-	for _, text := range []string{first, how} {
-		if text != "" {
-			lede = append(lede, text)
-		}
-	}
-	return lede
+	return slices.DeleteFunc([]string{first, how}, func(text string) bool { return text == "" })
 }
 
 // withoutFilter tells what the tables without a filter cost, or returns "".

@@ -103,7 +103,8 @@ func (k *Keys) denials() (notes []picture.Note, err error) {
 // newKeyTable returns the result for a table that was not read.
 func newKeyTable(name string) KeyTable {
 	return KeyTable{
-		File: filepath.Base(name), Answer: "none", Verdict: "not asked", Units: []filterexam.UnitTrace{}, Found: "nothing",
+		File: filepath.Base(name), Answer: "none", Units: []filterexam.UnitTrace{}, Found: "nothing",
+		Verdict: "not asked",
 	}
 }
 
