@@ -32,7 +32,6 @@ type op struct {
 	what    operation
 	limit   int    // scan: entries asked for
 	version uint32 // version to put; above 0 in Serve alone
-	oldest  uint32 // read, modify: oldest version that may be read
 }
 
 // runChunk runs n operations, possibly 0, starting with operation first. The time of loads includes the preparation of
@@ -237,7 +236,7 @@ func (w *worker) check() {
 			case found && one.what == readAbsent:
 				w.wrong("absent key %s has a value of %d bytes", key, len(w.answers.value(answer)))
 			case found:
-				w.checkVersion(key, w.answers.value(answer), pick, one.oldest)
+				w.checkValue(key, w.answers.value(answer), pick)
 			case one.what != readAbsent:
 				w.wrong("key %s is not found", key)
 			}
@@ -247,7 +246,7 @@ func (w *worker) check() {
 				w.wrong("PutIfAbsent of key %s does not store it", key)
 			}
 		case insert:
-			ledger.inserted(pick)
+			ledger.records++
 		case scan, putScan, pop:
 			switch count := w.counts[scanned]; {
 			case one.what != pop:
@@ -262,42 +261,17 @@ func (w *worker) check() {
 		default:
 		}
 		if one.version > 0 {
-			ledger.end(pick, one.version)
+			ledger.put[pick] = one.version
 		}
 	}
 }
 
-// checkVersion checks that value is one of the versions of pair i that may have been read: in a Serve phase those from
-// oldest on, else the first.
-func (w *worker) checkVersion(key, value []byte, i int, oldest uint32) {
-	if w.run.phase.Ledger == nil {
-		w.checkValue(key, value, i)
-		return
-	}
-	var newest uint32
-	newest, w.later = w.run.phase.Ledger.newest(w.later[:0], i, w.id)
-	for version := newest; ; version-- {
-		if !slices.Contains(w.later, version) {
-			w.scratch = w.run.set.AppendVersion(w.scratch[:0], i, version)
-			if bytes.Equal(value, w.scratch) {
-				return
-			}
-		}
-		if version == oldest {
-			break
-		}
-	}
-	w.wrong("key %s: a value of %d bytes that is not one of its versions %d to %d", key, len(value), oldest, newest)
-}
-
-// checkScan checks the answers of operation i, count of them starting at answer. In a Serve phase it accepts any
-// version that other workers put in the meantime, because it is no longer known which versions were already overwritten
-// when the scan started.
+// checkScan checks the answers of operation i, count of them starting at answer.
 func (w *worker) checkScan(i, answer, count int) {
 	set, ledger, limit := w.run.set, w.run.phase.Ledger, w.todo[i].limit
 	pick, from, what, records := w.picks[i], w.requests.key(i), "seek to", set.Len()
 	if ledger != nil {
-		what, records = "scan from", w.records
+		what, records = "scan from", ledger.records
 	}
 	if count == 0 || count > limit || !bytes.Equal(w.answers.key(answer), from) {
 		w.wrong("%s %s: %d entries that do not start there, want 1..%d that do", what, from, count, limit)
@@ -316,16 +290,12 @@ func (w *worker) checkScan(i, answer, count int) {
 		switch {
 		case j > 0 && bytes.Compare(w.answers.key(answer+j-1), key) >= 0:
 			w.wrong("%s %s: key %s follows %s", what, from, key, w.answers.key(answer+j-1))
-		case !ok || ledger != nil && !ledger.known(number):
+		case !ok || number >= records:
 			w.wrong("%s %s: key %s was never put", what, from, key)
-		case set.Sorted() && number != pick+j && number < records:
+		case set.Sorted() && number != pick+j:
 			w.wrong("%s %s: key %s has number %d, want %d", what, from, key, number, pick+j)
 		default:
-			oldest := uint32(0)
-			if ledger != nil && len(w.run.workers) == 1 {
-				oldest = ledger.oldest(number, noWorker)
-			}
-			w.checkVersion(key, w.answers.value(answer+j), number, oldest)
+			w.checkValue(key, w.answers.value(answer+j), number)
 		}
 	}
 }

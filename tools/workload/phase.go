@@ -17,8 +17,8 @@ const (
 	Seek                // seeks a key of the set and reads on from there
 	Insert              // calls PutIfAbsent with absent keys
 	PutSeek             // puts a pair of the set and finds it with a Scan of one entry: an iterator for each write
-	Serve               // runs a Mix of operations, such as those of YCSB
-	Scan                // reads all pairs in order; this kind and those below have one worker
+	Serve               // runs a Mix of operations, such as those of YCSB; this kind and those below have one worker
+	Scan                // reads all pairs in order
 	Pop                 // reads the first pair of the store and deletes it; needs a sorted set
 	Flush               // Store.Flush, one operation
 	Settle              // Store.Settle, one operation
@@ -88,7 +88,7 @@ func (p Phase) withDefaults(set Set) (Phase, error) {
 		p.Limit = 1
 	}
 	switch {
-	case p.Kind >= Scan && p.Workers > 1:
+	case p.Kind >= Serve && p.Workers > 1:
 		return p, fmt.Errorf("%d workers, want 1 for this kind", p.Workers)
 	case p.Durable && (p.Kind != Load || p.Batch > 1):
 		return p, errors.New("durable: want a load without batches")

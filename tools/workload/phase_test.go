@@ -441,6 +441,7 @@ func TestImpossiblePhasesAreRefused(t *testing.T) {
 		{"fewer operations than none", set, Phase{Ops: -1}},
 		{"more puts than operations", set, Phase{Kind: Mixed, PutPercent: 101}},
 		{"a scan by two", set, Phase{Kind: Scan, Workers: 2}},
+		{"a mix by two", set, Phase{Kind: Serve, Mix: ycsb(t, 'c'), Workers: 2}},
 		{"nothing to look up", empty, Phase{Kind: Present}},
 	}
 	for _, tt := range tests {

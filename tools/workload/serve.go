@@ -69,12 +69,9 @@ func (w *worker) decideServe(first, n int) {
 		} else {
 			pick = r.chooser.pick(dice, first+i, w.records, &w.recent)
 		}
-		if one.what == read || one.what == modify {
-			one.oldest = ledger.oldest(pick, w.id) // before a version of this operation begins
-		}
 		switch one.what {
 		case put, modify:
-			one.version = ledger.begin(pick, w.id)
+			one.version = ledger.begin(pick)
 		case scan:
 			one.limit = 1 + dice.IntN(mix.ScanMost)
 		default:

@@ -3,10 +3,8 @@ package workload
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/bloomkv/bloomkv/internal/testkit"
@@ -36,33 +34,33 @@ func TestYCSBHasSixWorkloads(t *testing.T) {
 func TestEveryYCSBWorkloadOfAGoodStoreIsRight(t *testing.T) {
 	const records, ops = 500, 2000
 	for _, shape := range []Shape{Random, Decimal} {
-		for _, workers := range []int{1, 4} {
-			t.Run(fmt.Sprintf("%v keys, %d workers", shape, workers), func(t *testing.T) {
-				set := generated(t, shape, records+2*ops*5/100, 50)
-				s := newMapStore()
-				if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
-					t.Fatal(err)
+		t.Run(fmt.Sprintf("%v keys", shape), func(t *testing.T) {
+			set := generated(t, shape, records+2*ops*5/100, 50)
+			s := newMapStore()
+			if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
+				t.Fatal(err)
+			}
+			ledger := NewLedger(set, records)
+			for i, letter := range []byte("abcfdeac") {
+				p := Phase{Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops, Seed: uint64(i)}
+				f, err := Run(t.Context(), s, set, p, nil)
+				if err != nil || f.Wrong > 0 || f.Ops != ops || f.Phase != "ycsb-"+string(letter) {
+					t.Errorf("%s: %d operations, %d wrong: %s, %v", f.Phase, f.Ops, f.Wrong, f.FirstWrong, err)
 				}
-				ledger := NewLedger(set, records)
-				for i, letter := range []byte("abcfdeac") {
-					p := Phase{
-						Kind: Serve, Mix: ycsb(t, letter), Ledger: ledger, Ops: ops,
-						Workers: workers, Seed: uint64(i),
-					}
-					f, err := Run(t.Context(), s, set, p, nil)
-					if err != nil || f.Wrong > 0 || f.Ops != ops || f.Phase != "ycsb-"+string(letter) {
-						t.Errorf("%s: %d operations, %d wrong: %s, %v", f.Phase, f.Ops, f.Wrong, f.FirstWrong, err)
-					}
+			}
+			if got := ledger.Records(); got != set.Len() || len(s.pairs) != got {
+				t.Errorf("%d records in the ledger and %d in the store, want %d", got, len(s.pairs), set.Len())
+			}
+			if ledger.next != ledger.records || !slices.Equal(ledger.begun, ledger.put) {
+				t.Error("pairs are still being put")
+			}
+			for i := range set.Len() {
+				want := set.AppendVersion(nil, i, ledger.put[i])
+				if got := s.pairs[string(set.AppendKey(nil, i))]; !bytes.Equal(got, want) {
+					t.Errorf("the store has pair %d in another version than %d", i, ledger.put[i])
 				}
-				if got := ledger.Records(); got != set.Len() || len(s.pairs) != got {
-					t.Errorf("%d records in the ledger and %d in the store, want %d", got, len(s.pairs), set.Len())
-				}
-				if len(ledger.flying)+len(ledger.early) > 0 {
-					t.Errorf("%d pairs are still being put, %d wait for ones before them",
-						len(ledger.flying), len(ledger.early))
-				}
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -158,7 +156,6 @@ func TestAMixRepeatsItself(t *testing.T) {
 type wornStore struct {
 	*mapStore
 
-	mu    sync.Mutex
 	first map[string][]byte // first value of each key that was put after the load
 	puts  int
 	way   string
@@ -166,8 +163,6 @@ type wornStore struct {
 }
 
 func (s *wornStore) Put(key, value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.puts++
 	if s.first[string(key)] == nil {
 		s.first[string(key)] = bytes.Clone(value)
@@ -179,8 +174,6 @@ func (s *wornStore) Put(key, value []byte) error {
 }
 
 func (s *wornStore) AppendGet(dst, key []byte) ([]byte, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch s.way {
 	case "keeps the first put":
 		if value := s.first[string(key)]; value != nil {
@@ -199,8 +192,6 @@ func (s *wornStore) AppendGet(dst, key []byte) ([]byte, bool, error) {
 }
 
 func (s *wornStore) Scan(from []byte, limit int, each func(key, value []byte) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	n := 0
 	if s.way == "skips the second" {
 		limit++
@@ -250,26 +241,21 @@ func TestWrongAnswersToAMixAreFound(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, shape := range tt.shapes {
-			for _, workers := range []int{1, 3} {
-				if workers > 1 && strings.HasPrefix(tt.way, "loses") && (tt.letter == 'd' || tt.letter == 'e') {
-					continue // a worker that the machine suspends may keep the others from reading newly inserted pairs
-				}
-				ops := 2000
-				if tt.letter == 'e' {
-					ops = 400
-				}
-				set := generated(t, shape, records+ops*5/100, 20)
-				s := &wornStore{mapStore: newMapStore(), first: make(map[string][]byte), set: set}
-				if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
-					t.Fatal(err)
-				}
-				s.way, s.first = tt.way, make(map[string][]byte)
-				f, err := Run(t.Context(), s, set,
-					Phase{Kind: Serve, Mix: ycsb(t, tt.letter), Records: records, Ops: ops, Workers: workers}, nil)
-				if err != nil || (f.Wrong > 0) != (tt.want != "") || !strings.Contains(f.FirstWrong, tt.want) {
-					t.Errorf("a store of %v keys with %d workers that %s: %d wrong, the first %q, %v; want %q",
-						shape, workers, tt.way, f.Wrong, f.FirstWrong, err, tt.want)
-				}
+			ops := 2000
+			if tt.letter == 'e' {
+				ops = 400
+			}
+			set := generated(t, shape, records+ops*5/100, 20)
+			s := &wornStore{mapStore: newMapStore(), first: make(map[string][]byte), set: set}
+			if _, err := Run(t.Context(), s, set, Phase{Kind: Load, Records: records}, nil); err != nil {
+				t.Fatal(err)
+			}
+			s.way, s.first = tt.way, make(map[string][]byte)
+			f, err := Run(t.Context(), s, set,
+				Phase{Kind: Serve, Mix: ycsb(t, tt.letter), Records: records, Ops: ops}, nil)
+			if err != nil || (f.Wrong > 0) != (tt.want != "") || !strings.Contains(f.FirstWrong, tt.want) {
+				t.Errorf("a store of %v keys that %s: %d wrong, the first %q, %v; want %q",
+					shape, tt.way, f.Wrong, f.FirstWrong, err, tt.want)
 			}
 		}
 	}
@@ -328,78 +314,5 @@ func TestImpossibleMixesAreRefused(t *testing.T) {
 		if got := d.Inserts(ops); got != want {
 			t.Errorf("%d operations insert %d, want %d", ops, got, want)
 		}
-	}
-}
-
-// Workers put and read versions of one pair, as a Serve phase does, with calls in random order. Every answer of a
-// linearizable store must be allowed by the ledger, and with one worker the ledger must allow nothing else.
-func TestALedgerAllowsWhatALinearStoreAnswers(t *testing.T) {
-	type call struct {
-		put     bool
-		version uint32
-		oldest  uint32
-		got     uint32
-		called  bool
-	}
-	set := generated(t, Decimal, 3, 8)
-	tight, loose := 0, 0
-	for seed := range uint64(200) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		workers := 1 + int(seed%4)
-		ledger := NewLedger(set, 1)
-		stored := uint32(0)
-		chunks := make([][]call, workers)
-		for range 300 {
-			w := r.IntN(workers)
-			next := slices.IndexFunc(chunks[w], func(c call) bool { return !c.called })
-			switch {
-			case len(chunks[w]) == 0:
-				for range 1 + r.IntN(6) {
-					c := call{put: r.IntN(2) == 0}
-					if c.put {
-						c.version = ledger.begin(0, w)
-					} else {
-						c.oldest = ledger.oldest(0, w)
-					}
-					chunks[w] = append(chunks[w], c)
-				}
-			case next >= 0:
-				c := &chunks[w][next]
-				c.called = true
-				if c.got = stored; c.put {
-					stored = c.version
-				}
-			default:
-				for _, c := range chunks[w] {
-					if c.put {
-						ledger.end(0, c.version)
-						continue
-					}
-					newest, own := ledger.newest(nil, 0, w)
-					if c.got < c.oldest || c.got > newest || slices.Contains(own, c.got) {
-						t.Fatalf("seed %d: version %d was read, allowed are %d to %d without %d",
-							seed, c.got, c.oldest, newest, own)
-					}
-					allowed := int(newest-c.oldest) + 1
-					for _, v := range own {
-						if v >= c.oldest {
-							allowed--
-						}
-					}
-					switch {
-					case workers == 1 && allowed != 1:
-						t.Fatalf("seed %d: one worker may have read %d versions, want 1", seed, allowed)
-					case workers > 1 && allowed <= 3*workers*6:
-						tight++
-					case workers > 1:
-						loose++
-					}
-				}
-				chunks[w] = chunks[w][:0]
-			}
-		}
-	}
-	if loose > tight/20 {
-		t.Errorf("%d of %d reads may have had more versions than were under way", loose, loose+tight)
 	}
 }

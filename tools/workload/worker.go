@@ -27,7 +27,6 @@ type worker struct {
 	end      int      // GetMany: index after the last answer of this call
 	records  int      // Serve: records in the store before the chunk
 	recent   Zipf     // Serve: over that number of records
-	later    []uint32 // Serve: versions of a pair that the chunk puts later
 	scratch  []byte
 
 	keep func(key, value []byte) error               // appends an entry of Scan to answers
@@ -113,10 +112,20 @@ func (w *worker) checkPair(key, value []byte, want int) {
 	}
 }
 
+// checkValue checks the value of pair i: the first version or, in a Serve phase, the one in the ledger.
 func (w *worker) checkValue(key, got []byte, i int) {
-	w.scratch = w.run.set.AppendValue(w.scratch[:0], i)
-	if !bytes.Equal(got, w.scratch) {
+	ledger, version := w.run.phase.Ledger, uint32(0)
+	if ledger != nil {
+		version = ledger.put[i]
+	}
+	w.scratch = w.run.set.AppendVersion(w.scratch[:0], i, version)
+	switch {
+	case bytes.Equal(got, w.scratch):
+	case ledger == nil:
 		w.wrong("key %s: a value of %d bytes that is not its own of %d", key, len(got), len(w.scratch))
+	default:
+		w.wrong("key %s: a value of %d bytes that is not one of its versions %d to %d",
+			key, len(got), version, ledger.begun[i])
 	}
 }
 

@@ -3,7 +3,7 @@
 //
 // A key and its value are computed from a set and an index, so that every value that a store returns can be checked
 // without keeping a copy. The checks run while the clock is stopped. Where values change during a phase, a [Ledger]
-// records which versions may be read.
+// records their versions.
 package workload
 
 import (
