@@ -21,7 +21,7 @@ type run struct {
 	chunkMem  int     // approximate bytes of values in a chunk
 	clockCost time.Duration
 	greatest  []byte // unsorted sets: the greatest key
-	gate      *gate  // nil if each worker has a processor
+	crew      int    // workers that run their chunks together: 1 if each has a processor, else all of them
 	loops     Looper // nil if the store has no loops for this kind of phase
 	allocated allocations
 
@@ -32,6 +32,8 @@ type run struct {
 	reported time.Time             // guarded by mu
 
 	workers []*worker
+	orders  chan order
+	ordered sync.WaitGroup // orders that are carried out
 }
 
 // choose sets up the choice of keys and the size of chunks.
@@ -61,8 +63,8 @@ func (r *run) choose() (err error) {
 	if choice == Zipfian && p.Ranks != 0 {
 		r.chooser.perm = NewPermutation(n, p.Ranks)
 	}
-	if p.Workers > runtime.GOMAXPROCS(0) {
-		r.gate = newGate(p.Workers)
+	if r.crew = 1; p.Workers > runtime.GOMAXPROCS(0) {
+		r.crew = p.Workers
 	}
 	r.chunk = r.chunkSize()
 	return err
@@ -89,7 +91,7 @@ func (r *run) chunkSize() int {
 	}
 	perOp := max(1, len(sample)/max(n, 1))
 	size := chunkOps
-	if r.gate != nil {
+	if r.crew > 1 {
 		size *= 8 // waiting for the others takes 10 to 50 µs
 	}
 	entries := 1 // entries per operation
@@ -125,35 +127,19 @@ func (p *Phase) perCall() int {
 	}
 }
 
-// take returns the next chunk for a worker. With a gate, all workers take part in each round, some with an empty chunk
-// in the last one.
-func (r *run) take(worker, round int) (first, n int, ok bool) {
-	if r.gate == nil {
-		first = int(r.next.Add(int64(r.chunk))) - r.chunk
-		return first, min(r.chunk, r.phase.Ops-first), first < r.phase.Ops
-	}
-	begin := round * r.chunk * r.phase.Workers
-	first = begin + worker*r.chunk
-	return first, max(0, min(r.chunk, r.phase.Ops-first)), begin < r.phase.Ops
-}
-
-// alone reports whether the calls of the chunk that starts at operation first are timed one by one. With a gate, all
-// workers of a round do the same.
+// alone reports whether the calls of the chunks that start at operation first are timed one by one.
 func (r *run) alone(first int) bool {
-	together := r.chunk
-	if r.gate != nil {
-		together *= r.phase.Workers
-	}
+	together := r.crew * r.chunk
 	chunks := (r.phase.Ops + together - 1) / together
 	return first/together%aloneEvery == min(3, chunks-1)
 }
 
 // waitedFor returns the time by which a chunk takes longer if each worker takes d longer.
 func (r *run) waitedFor(d time.Duration) time.Duration {
-	if r.gate == nil {
+	if r.crew == 1 {
 		return d
 	}
-	return d * time.Duration(len(r.workers)) / time.Duration(runtime.GOMAXPROCS(0))
+	return d * time.Duration(r.crew) / time.Duration(runtime.GOMAXPROCS(0))
 }
 
 // looks returns how often the clock is read for a call that is timed alone.
@@ -175,59 +161,4 @@ func clockCost() time.Duration {
 		costs = append(costs, float64(time.Since(begin))/17)
 	}
 	return time.Duration(Median(costs))
-}
-
-// A gate makes workers start and end their chunks together. It is used when there are more workers than processors.
-// Without it, some workers would prepare keys and check answers, which is not timed, on processors that the timed
-// workers wait for. The time of a chunk is then the time from the arrival of the last worker before it to the arrival
-// of the last worker after it.
-type gate struct {
-	mu     sync.Mutex
-	all    sync.Cond // uses mu
-	size   int       // workers
-	here   int       // guarded by mu; workers that wait
-	turn   int       // guarded by mu; number of times that the gate has opened
-	last   time.Time // guarded by mu; time of the last opening
-	broken bool      // guarded by mu
-}
-
-func newGate(workers int) *gate {
-	g := &gate{size: workers}
-	g.all.L = &g.mu
-	return g
-}
-
-// pass waits for all workers and returns the time at which the last one arrived, the same for each. With a nil or
-// broken gate it does not wait.
-func (g *gate) pass() time.Time {
-	if g == nil {
-		return time.Now()
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.here++
-	if g.here == g.size {
-		g.here, g.last = 0, time.Now()
-		g.turn++
-		g.all.Broadcast()
-		return g.last
-	}
-	for turn := g.turn; turn == g.turn; {
-		if g.broken {
-			return time.Now()
-		}
-		g.all.Wait()
-	}
-	return g.last // the gate cannot open again before this worker arrives
-}
-
-// open breaks the gate, because a worker has failed and will not arrive.
-func (g *gate) open() {
-	if g == nil {
-		return
-	}
-	g.mu.Lock()
-	g.broken = true
-	g.all.Broadcast()
-	g.mu.Unlock()
 }

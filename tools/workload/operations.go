@@ -34,83 +34,83 @@ type op struct {
 	version uint32 // version to put; above 0 in Serve alone
 }
 
-// runChunk runs n operations, possibly 0, starting with operation first. The time of loads includes the preparation of
-// their pairs, so that the store cannot work in the background while the clock is stopped; the time of other phases
-// does not.
-func (w *worker) runChunk(first, n int) error {
-	phase, gate := &w.run.phase, w.run.gate
-	if n == 0 { // wait as long as the other workers
-		begin := gate.pass()
-		w.busy += gate.pass().Sub(begin)
-		return nil
+// runChunks runs a chunk of each worker of a crew, from operation first on; the last ones may be empty. The time of
+// loads includes the preparation of their pairs, so that the store cannot work in the background while the clock is
+// stopped; the time of other phases does not.
+func (r *run) runChunks(crew []*worker, first int) error {
+	timed := r.loops == nil && r.alone(first)
+	for i, w := range crew {
+		w.first, w.timed = first+i*r.chunk, timed
+		w.n = max(0, min(r.chunk, r.phase.Ops-w.first))
 	}
-	var begin time.Time
-	if phase.Kind == Load {
-		begin = gate.pass()
+	begin := time.Now()
+	if r.phase.Kind == Load {
+		r.each(crew, func(w *worker) { w.prepare(); w.err = w.operate() })
+	} else {
+		r.each(crew, (*worker).prepare)
+		begin = time.Now()
+		r.each(crew, func(w *worker) { w.err = w.operate() })
 	}
-	w.prepare(first, n)
-	if phase.Kind != Load {
-		begin = gate.pass()
+	took := time.Since(begin)
+	for _, w := range crew {
+		if w.err != nil {
+			return w.err
+		}
+		if timed {
+			w.recordTimed(took)
+		} else {
+			w.record(took, w.n)
+		}
+		w.ops += w.n
 	}
-	perCall := phase.perCall()
-	calls := (n + perCall - 1) / perCall
-	switch {
-	case w.run.loops != nil:
-		if err := w.loop(n); err != nil {
-			return err
-		}
-		w.record(gate.pass().Sub(begin), n)
-	case w.run.alone(first):
-		looks := w.run.looks()
-		for i := range calls {
-			one := time.Now()
-			if err := w.call(i, perCall, n, true); err != nil {
-				return err
-			}
-			w.calls.Add(uint64(max(time.Since(one)-(looks-1)*w.run.clockCost, 0)))
-		}
-		cost := looks * time.Duration(calls) * w.run.clockCost
-		d := max(gate.pass().Sub(begin)-w.run.waitedFor(cost), 0)
-		w.busy += d
-		w.alone = append(w.alone, float64(d)/float64(n))
-		if phase.Kind == PutSeek {
-			w.putting = append(w.putting, float64(max(w.put-time.Duration(calls)*w.run.clockCost, 0))/float64(n))
-			w.put = 0
-		}
-	default:
-		for i := range calls {
-			if err := w.call(i, perCall, n, false); err != nil {
-				return err
-			}
-		}
-		w.record(gate.pass().Sub(begin), n)
-	}
-	w.ops += n
-	w.check()
+	r.each(crew, (*worker).check)
 	return nil
 }
 
-// loop runs a chunk of n operations in one call.
-func (w *worker) loop(n int) error {
-	if w.run.phase.Kind == Seek {
-		w.counts = slices.Grow(w.counts, n)[:n]
-		return w.run.loops.LoopSeek(&w.requests, &w.answers, w.run.phase.Limit, w.counts)
+// operate runs the operations of a chunk.
+func (w *worker) operate() error {
+	r, calls := w.run, w.numCalls()
+	switch {
+	case w.n == 0:
+	case r.loops != nil && r.phase.Kind == Seek:
+		w.counts = slices.Grow(w.counts, w.n)[:w.n]
+		return r.loops.LoopSeek(&w.requests, &w.answers, r.phase.Limit, w.counts)
+	case r.loops != nil:
+		w.found = slices.Grow(w.found, w.n)[:w.n]
+		return r.loops.LoopGet(&w.requests, &w.answers, w.found)
+	case w.timed:
+		looks := r.looks()
+		for i := range calls {
+			one := time.Now()
+			if err := w.call(i); err != nil {
+				return err
+			}
+			w.calls.Add(uint64(max(time.Since(one)-(looks-1)*r.clockCost, 0)))
+		}
+	default:
+		for i := range calls {
+			if err := w.call(i); err != nil {
+				return err
+			}
+		}
 	}
-	w.found = slices.Grow(w.found, n)[:n]
-	return w.run.loops.LoopGet(&w.requests, &w.answers, w.found)
+	return nil
 }
 
+// numCalls returns the number of calls of the store in a chunk, if it does not loop.
+func (w *worker) numCalls() int { return (w.n + w.perCall - 1) / w.perCall }
+
 // prepare decides the operations of a chunk and prepares the arguments of its calls.
-func (w *worker) prepare(first, n int) {
+func (w *worker) prepare() {
 	r := w.run
 	w.requests.reset()
 	w.answers.reset()
 	w.picks, w.keys = w.picks[:0], w.keys[:0]
 	w.found, w.counts = w.found[:0], w.counts[:0]
 	if r.phase.Kind == Serve {
-		w.decideServe(first, n)
+		w.decideServe()
 	} else {
-		w.decide(first, n)
+		w.decide()
 	}
 	for i, pick := range w.picks {
 		what, version := w.todo[i].what, w.todo[i].version
@@ -126,7 +126,7 @@ func (w *worker) prepare(first, n int) {
 		}
 		w.requests.end()
 	}
-	if r.phase.Kind != Load && r.phase.perCall() > 1 {
+	if r.phase.Kind != Load && w.perCall > 1 {
 		for i := range w.picks {
 			w.keys = append(w.keys, w.requests.key(i))
 		}
@@ -134,13 +134,13 @@ func (w *worker) prepare(first, n int) {
 }
 
 // decide decides the operations of a chunk of another kind than Serve, which are all alike, except in Mixed.
-func (w *worker) decide(first, n int) {
+func (w *worker) decide() {
 	r := w.run
-	w.picks = append(w.picks, make([]int, n)...)
-	r.chooser.fill(w.picks, first, w.dice)
-	w.todo = w.todo[:n] // as newWorker made them
+	w.picks = append(w.picks, make([]int, w.n)...)
+	r.chooser.fill(w.picks, w.first, w.dice)
+	w.todo = w.todo[:w.n] // as newWorker made them
 	if r.phase.Kind == Mixed {
-		rng := w.dice.seeded(r.phase.Seed+golden, first)
+		rng := w.dice.seeded(r.phase.Seed+golden, w.first)
 		for i := range w.todo {
 			if w.todo[i].what = read; rng.IntN(100) < r.phase.PutPercent {
 				w.todo[i].what = put
@@ -149,11 +149,11 @@ func (w *worker) decide(first, n int) {
 	}
 }
 
-// call runs call i of a chunk of n operations.
-func (w *worker) call(i, perCall, n int, timed bool) error {
+// call runs call i of a chunk.
+func (w *worker) call(i int) error {
 	r := w.run
-	if perCall > 1 {
-		from, to := i*perCall, min((i+1)*perCall, n)
+	if w.perCall > 1 {
+		from, to := i*w.perCall, min((i+1)*w.perCall, w.n)
 		if r.phase.Kind == Load {
 			return r.store.Apply(Batch{&w.requests, from, to})
 		}
@@ -170,7 +170,7 @@ func (w *worker) call(i, perCall, n int, timed bool) error {
 	case scan:
 		return w.scan(w.requests.key(i), one.limit)
 	case putScan:
-		return w.putSeek(i, timed)
+		return w.putSeek(i)
 	case pop:
 		return w.pop()
 	case insertAbsent:
@@ -185,16 +185,16 @@ func (w *worker) call(i, perCall, n int, timed bool) error {
 	}
 }
 
-func (w *worker) putSeek(i int, timed bool) error {
+func (w *worker) putSeek(i int) error {
 	key, value := w.requests.key(i), w.requests.value(i)
 	var begin time.Time
-	if timed {
+	if w.timed {
 		begin = time.Now()
 	}
 	if err := w.run.store.Put(key, value); err != nil {
 		return err
 	}
-	if timed {
+	if w.timed {
 		w.put += time.Since(begin)
 	}
 	return w.scan(key, 1)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -810,7 +811,12 @@ func TestAPhaseAllocatesNextToNothingItself(t *testing.T) {
 				p, f.AllocsPerOp, f.BytesPerOp)
 		}
 	}
-	f, err := Run(t.Context(), greedyStore{}, set, Phase{Kind: Absent}, nil)
+	large := generated(t, Decimal, 10_000, chunkBytes) // one operation in a chunk
+	f, err := Run(t.Context(), stillStore{}, large, Phase{Kind: Absent, Workers: runtime.GOMAXPROCS(0) + 1}, nil)
+	if err != nil || f.AllocsPerOp > 0.02 {
+		t.Errorf("workers in rounds: %.3f allocations an operation, %v, want next to none", f.AllocsPerOp, err)
+	}
+	f, err = Run(t.Context(), greedyStore{}, set, Phase{Kind: Absent}, nil)
 	if err != nil || math.Abs(f.AllocsPerOp-3) > 0.03 || math.Abs(f.BytesPerOp-3*128) > 10 {
 		t.Errorf("%.3f allocations of %.1f bytes an operation, %v, want 3 of %d",
 			f.AllocsPerOp, f.BytesPerOp, err, 3*128)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,7 +19,7 @@ func Run(ctx context.Context, store Store, set Set, p Phase, progress func(done,
 	if err != nil {
 		return Figures{}, fmt.Errorf("phase %s: %w", p.Name, err)
 	}
-	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost()}
+	r := &run{store: store, set: set, phase: p, progress: progress, clockCost: clockCost(), orders: make(chan order)}
 	if p.Kind == Seek || p.Kind == Scan || (p.Kind == Absent || p.Kind == Present) && p.perCall() == 1 {
 		r.loops, _ = store.(Looper)
 	}
@@ -55,30 +56,58 @@ func (r *run) begin(workers int) {
 	r.allocated = countAllocations()
 }
 
-// operations runs the chunks of a phase on its workers.
+// operations runs the chunks of a phase on its workers. If each has a processor, each runs chunks on its own. If not,
+// all run one at the same time, again and again, and the time of a chunk is that until all have ended: on their own,
+// some would prepare keys and check answers, which is not timed, on processors that the timed ones wait for.
 func (r *run) operations(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var group sync.WaitGroup
+	var crews, others sync.WaitGroup
 	r.begin(r.phase.Workers)
-	for _, w := range r.workers {
-		group.Go(func() {
-			for round := 0; ctx.Err() == nil; round++ {
-				first, n, ok := r.take(w.id, round)
-				if !ok {
-					return
-				}
-				if err := w.runChunk(first, n); err != nil {
-					cancel(err)
-					break
-				}
-				r.report(n)
+	for range r.crew - 1 {
+		others.Go(func() {
+			for o := range r.orders {
+				o.do(o.worker)
+				r.ordered.Done()
 			}
-			r.gate.open() // the other workers must not wait for one that has failed
 		})
 	}
-	group.Wait()
+	for crew := range slices.Chunk(r.workers, r.crew) {
+		crews.Go(func() {
+			for ctx.Err() == nil {
+				all := r.crew * r.chunk
+				first := int(r.next.Add(int64(all))) - all
+				if first >= r.phase.Ops {
+					return
+				}
+				if err := r.runChunks(crew, first); err != nil {
+					cancel(err)
+					return
+				}
+				r.report(min(all, r.phase.Ops-first))
+			}
+		})
+	}
+	crews.Wait()
+	close(r.orders)
+	others.Wait()
 	return context.Cause(ctx)
+}
+
+// An order is what a worker of a crew does beside the first one.
+type order struct {
+	do     func(w *worker)
+	worker *worker
+}
+
+// each calls do for each worker of a crew, at the same time.
+func (r *run) each(crew []*worker, do func(w *worker)) {
+	r.ordered.Add(len(crew) - 1)
+	for _, w := range crew[1:] {
+		r.orders <- order{do, w}
+	}
+	do(crew[0])
+	r.ordered.Wait()
 }
 
 // report counts n more operations as done and calls progress at the end, and before that at most every 50 ms.

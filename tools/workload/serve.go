@@ -41,7 +41,7 @@ func (m Mix) Inserts(ops int) int { return ops/100*m.Insert + min(ops%100, m.Ins
 
 // decideServe decides the operations of a chunk of Serve and records in the ledger what they will put. Inserts use the
 // next numbers. A pair that the chunk inserts can be read by later chunks only.
-func (w *worker) decideServe(first, n int) {
+func (w *worker) decideServe() {
 	r, ledger := w.run, w.run.phase.Ledger
 	mix := &r.phase.Mix
 	if records := ledger.Records(); records != w.records {
@@ -50,9 +50,9 @@ func (w *worker) decideServe(first, n int) {
 		w.recent, _ = NewZipf(records, skew)
 	}
 	w.todo = w.todo[:0]
-	dice := w.dice.seeded(r.phase.Seed, first)
-	for i := range n {
-		at := position(r.phase.Seed, first+i)
+	dice := w.dice.seeded(r.phase.Seed, w.first)
+	for i := range w.n {
+		at := position(r.phase.Seed, w.first+i)
 		var one op
 		for _, share := range [...]struct {
 			what    operation
@@ -67,7 +67,7 @@ func (w *worker) decideServe(first, n int) {
 		if one.what == insert {
 			pick = ledger.insert()
 		} else {
-			pick = r.chooser.pick(dice, first+i, w.records, &w.recent)
+			pick = r.chooser.pick(dice, w.first+i, w.records, &w.recent)
 		}
 		switch one.what {
 		case put, modify:

@@ -12,9 +12,14 @@ import (
 // worker runs chunks of operations, one at a time: it prepares their keys, runs them while the clock is running, and
 // then checks the answers.
 type worker struct {
-	run  *run
-	id   int
-	dice *dice
+	run     *run
+	dice    *dice
+	perCall int // operations in a call, at most
+
+	// the present chunk
+	first, n int   // its first operation, and their number, which may be 0
+	timed    bool  // its calls are timed one by one
+	err      error // of a call
 
 	picks    []int    // numbers of the keys
 	todo     []op     // what is done with them
@@ -45,7 +50,7 @@ type worker struct {
 
 // newWorker allocates the memory for a chunk and for all times.
 func newWorker(r *run) *worker {
-	w := &worker{run: r, id: len(r.workers), dice: newDice()}
+	w := &worker{run: r, dice: newDice(), perCall: r.phase.perCall()}
 	w.picks = make([]int, 0, r.chunk)
 	w.todo = slices.Repeat([]op{{what: onlyOperation[r.phase.Kind], limit: r.phase.Limit}}, r.chunk)
 	w.keys = make([][]byte, 0, r.chunk)
@@ -69,6 +74,21 @@ func (w *worker) record(d time.Duration, n int) {
 	w.busy += d
 	if n > 0 {
 		w.whole = append(w.whole, float64(d)/float64(n))
+	}
+}
+
+// recordTimed records the time of a chunk whose calls were timed one by one, without that of reading the clock.
+func (w *worker) recordTimed(d time.Duration) {
+	calls := time.Duration(w.numCalls()) * w.run.clockCost
+	d = max(d-w.run.waitedFor(w.run.looks()*calls), 0)
+	w.busy += d
+	if w.n == 0 {
+		return
+	}
+	w.alone = append(w.alone, float64(d)/float64(w.n))
+	if w.run.phase.Kind == PutSeek {
+		w.putting = append(w.putting, float64(max(w.put-calls, 0))/float64(w.n))
+		w.put = 0
 	}
 }
 
