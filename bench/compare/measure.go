@@ -60,6 +60,7 @@ func measureState(ctx context.Context, c *config, name string, s state, round in
 	if w.engine, err = entry.open(c.dir, s.settings(c)); err != nil {
 		return outcome{}, err
 	}
+	w.rest(s.before...)
 	s.run(w)
 	return w.outcome, errors.Join(w.err, w.engine.Close())
 }

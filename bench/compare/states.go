@@ -10,8 +10,9 @@ import (
 
 // state is a state of a store in which rows are measured, in a process of its own.
 type state struct {
-	name string
-	run  func(w *worker)
+	name   string
+	before []workload.Kind // phases that bring the store into the state
+	run    func(w *worker)
 	// alone: the store starts empty and is removed afterwards. The other states pass one store on, in their order.
 	alone bool
 
@@ -40,15 +41,20 @@ const (
 	served
 )
 
+var (
+	settle  = []workload.Kind{workload.Settle}
+	compact = []workload.Kind{workload.Compact, workload.Settle}
+)
+
 // states are all states in the order in which they are measured.
 var states = [...]state{
 	loaded:      {name: "loaded", run: (*worker).loaded},
-	uncompacted: {name: "uncompacted", reads: true, run: (*worker).uncompacted},
-	uncSmall:    {name: "uncompacted, small cache", small: true, run: (*worker).uncompactedSmall},
-	compacted:   {name: "compacted", reads: true, run: (*worker).compacted},
-	small:       {name: "compacted, small cache", small: true, run: (*worker).compactedSmall},
-	overwritten: {name: "overwritten", reads: true, run: (*worker).overwritten},
-	busy:        {name: "busy", reads: true, memtable: busyMemtable, run: (*worker).busy},
+	uncompacted: {name: "uncompacted", reads: true, before: settle, run: lookups("-unc")},
+	uncSmall:    {name: "uncompacted, small cache", small: true, before: settle, run: smallLookups("-unc")},
+	compacted:   {name: "compacted", reads: true, before: compact, run: (*worker).compacted},
+	small:       {name: "compacted, small cache", small: true, before: compact, run: smallLookups("")},
+	overwritten: {name: "overwritten", reads: true, before: compact, run: (*worker).overwritten},
+	busy:        {name: "busy", reads: true, before: compact, memtable: busyMemtable, run: (*worker).busy},
 	batched: {
 		name: "loaded in batches", alone: true, run: loading("load-batched", workload.Phase{Batch: perBatch}),
 	},
@@ -157,30 +163,35 @@ func (w *worker) countWrites() func(row string) {
 	}
 }
 
-func (w *worker) uncompacted() {
-	w.rest(workload.Settle)
-	w.lookupsOf("-unc")
-}
-
-// lookupsOf measures lookups of absent and present keys, in rows with the given suffix.
-func (w *worker) lookupsOf(suffix string) {
-	w.lookups(func(column string, s workload.Store) {
-		w.warm(column, s)
-		w.measureIn(column, "absent"+suffix, s, w.eachKey(workload.Absent))
-		w.measureIn(column, "present"+suffix, s, w.eachKey(workload.Present))
-	})
-}
-
-func (w *worker) uncompactedSmall() {
-	w.rest(workload.Settle)
-	w.lookups(func(column string, s workload.Store) {
-		if !w.entry.mapped && w.wantsAny("absent-unc", "present-unc") {
+// lookups returns a function that measures lookups in the rows with the given suffix.
+func lookups(suffix string) func(w *worker) {
+	return func(w *worker) {
+		w.lookups(func(column string, s workload.Store) {
 			w.warm(column, s)
-			w.countIn(column, "absent-unc", "", s, w.eachKey(workload.Absent))
-			w.countIn(column, "present-unc", "", s, w.eachKey(workload.Present))
-		}
-		w.zipf(column, "-unc", s)
-	})
+			absent, present := w.eachKey(workload.Absent), w.eachKey(workload.Present)
+			w.measureIn(column, "absent"+suffix, s, absent)
+			w.measureIn(column, "present"+suffix, s, present)
+			absent.Workers, present.Workers = 2, 2
+			w.measureIn(column, "absent-2t"+suffix, s, absent)
+			w.measureIn(column, "present-2t"+suffix, s, present)
+		})
+	}
+}
+
+// smallLookups is lookups with a small cache, which also counts what they read.
+func smallLookups(suffix string) func(w *worker) {
+	return func(w *worker) {
+		timed := w.config.wants("absent-small"+suffix) || w.config.wants("present-small"+suffix)
+		counted := !w.entry.mapped && w.wantsAny("absent"+suffix, "present"+suffix)
+		w.lookups(func(column string, s workload.Store) {
+			if timed || counted {
+				w.warm(column, s)
+				w.countIn(column, "absent"+suffix, "absent-small"+suffix, s, w.eachKey(workload.Absent))
+				w.countIn(column, "present"+suffix, "present-small"+suffix, s, w.eachKey(workload.Present))
+			}
+			w.zipf(column, suffix, s)
+		})
+	}
 }
 
 // zipf measures lookups of present keys by a Zipf distribution, with a small cache that has served as many before.
@@ -210,7 +221,6 @@ func (w *worker) noteDisk(row string) {
 }
 
 func (w *worker) compacted() {
-	w.rest(workload.Compact, workload.Settle)
 	w.noteDisk(rowDisk)
 	if w.config.wants(rowReopen) {
 		var took []float64
@@ -219,16 +229,7 @@ func (w *worker) compacted() {
 		}
 		w.note(rowReopen, workload.Median(took))
 	}
-	w.lookups(func(column string, s workload.Store) {
-		w.warm(column, s)
-		w.measureIn(column, "absent", s, w.eachKey(workload.Absent))
-		w.measureIn(column, "present", s, w.eachKey(workload.Present))
-		two := w.eachKey(workload.Absent)
-		two.Workers = 2
-		w.measureIn(column, "absent-2t", s, two)
-		two.Kind = workload.Present
-		w.measureIn(column, "present-2t", s, two)
-	})
+	lookups("")(w)
 	w.noteFilters()
 	w.scans(true, func(column string, s workload.Store) {
 		w.measureIn(column, "seek10", s, workload.Phase{Kind: workload.Seek, Ops: min(seeks, w.config.keys), Limit: 10})
@@ -252,27 +253,14 @@ func (w *worker) compacted() {
 	}
 }
 
-func (w *worker) compactedSmall() {
-	w.rest(workload.Compact, workload.Settle)
-	w.lookups(func(column string, s workload.Store) {
-		if w.wantsAny("absent", "present") || w.config.wants("absent-small") || w.config.wants("present-small") {
-			w.warm(column, s)
-			w.countIn(column, "absent", "absent-small", s, w.eachKey(workload.Absent))
-			w.countIn(column, "present", "present-small", s, w.eachKey(workload.Present))
-		}
-		w.zipf(column, "", s)
-	})
-}
-
 func (w *worker) overwritten() {
-	w.rest(workload.Compact, workload.Settle)
 	w.do(w.entry.columns[0], "overwrite", w.engine, workload.Phase{Kind: workload.Load})
 	w.rest(workload.Flush, workload.Settle)
 	w.noteDisk(rowDiskOverwritten)
 	if w.config.small { // Pebble takes the memory of its memtables, which have grown, from its cache
 		w.rest(workload.Reopen, workload.Settle)
 	}
-	w.lookupsOf("-ow")
+	lookups("-ow")(w)
 }
 
 // loading returns a function that measures a load, as p says, of a store of its own.

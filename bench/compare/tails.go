@@ -151,7 +151,6 @@ type busyReader struct {
 
 // busy looks keys up on eight goroutines while another one overwrites pairs with equal ones.
 func (w *worker) busy() {
-	w.rest(workload.Compact, workload.Settle)
 	w.first(func(column string, s workload.Store) {
 		w.warm(column, s)
 		if w.err != nil {
