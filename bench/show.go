@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/bloomkv/bloomkv/tools/cli"
 )
@@ -58,25 +57,9 @@ func paragraphs(texts ...string) string {
 func wrapped(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		column := 0
-		for word := range strings.FieldsSeq(line) {
-			n := utf8.RuneCountInString(word)
-			switch {
-			case column+n > 98:
-				b.WriteByte('\n')
-				column = 0
-			case column > 0:
-				b.WriteByte(' ')
-				column++
-			}
-			b.WriteString(word)
-			column += n
-		}
-		if strings.HasSuffix(line, "\n") {
-			b.WriteByte('\n')
-		}
+		b.WriteString(cli.Fit(line, 99))
 	}
-	return b.String()
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // perLookup formats a number per lookup with enough digits to distinguish a thousandth from zero.

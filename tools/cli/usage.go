@@ -151,7 +151,7 @@ func prepareUsage(root *cobra.Command, args []string, width int) {
 		usage, flags := c.UsageString(), c.LocalFlags()
 		usage = strings.Replace(usage, strings.TrimRight(flags.FlagUsages(), " \n"),
 			strings.TrimRight(flags.FlagUsagesWrapped(width), " \n"), 1)
-		fmt.Fprintf(c.OutOrStdout(), "%s\n%s", fit(cmp.Or(c.Long, c.Short), width), usage)
+		fmt.Fprintf(c.OutOrStdout(), "%s\n%s", Fit(cmp.Or(c.Long, c.Short), width), usage)
 	})
 	root.SetFlagErrorFunc(flagError)
 	root.InitDefaultCompletionCmd(args...)
@@ -160,10 +160,10 @@ func prepareUsage(root *cobra.Command, args []string, width int) {
 	}
 }
 
-// fit returns text whose lines fit a width, as far as words do. The lines of a paragraph are joined and broken anew. A
+// Fit returns text whose lines fit a width, as far as words do. The lines of a paragraph are joined and broken anew. A
 // line that begins with two spaces begins an item, such as a name and what it means: its further lines are aligned to
 // the second column. A line that begins with a tab stays as it is.
-func fit(text string, width int) string {
+func Fit(text string, width int) string {
 	var out []string
 	lead, indent := "", "" // of the paragraph or item
 	var parts []string     // its words

@@ -16,7 +16,7 @@ func TestHelpIsBrokenBetweenWords(t *testing.T) {
 			"       of them\n  b  2\n"},
 		{"a command", "Run\n\n\tbloomkv help and some more words", "Run\n\n\tbloomkv help and some more words\n"},
 	} {
-		if got := fit(c.text, 21); got != c.want {
+		if got := Fit(c.text, 21); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
