@@ -97,7 +97,7 @@ func have(t *testing.T, dir string, keys []string) error {
 // another store in its place. That is left as it is, and the first one goes on where it is now, or fails. The flag
 // -long makes it try more of the operations.
 func TestTheDirectoryOfAStoreIsHeld(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	if runtime.GOOS == "windows" || runtime.GOOS == "js" {
 		t.Skip("the system does not move a directory that is in use")
 	}

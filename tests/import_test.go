@@ -162,7 +162,7 @@ func TestACrashDuringAnImportLeavesTheWholeStoreOrNone(t *testing.T) {
 
 // TestEveryFailedOperationOfAnImportLeavesTheStoreAsItWas fails each operation in turn.
 func TestEveryFailedOperationOfAnImportLeavesTheStoreAsItWas(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	whole, more, first, second := sources(t)
 	source := vfstest.NewMem()
 	must(t, bloomkv.Import(t.Context(), bytes.NewReader(whole), "db", bloomkv.NewStoreOptions{FS: source}))

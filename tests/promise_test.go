@@ -312,7 +312,7 @@ func TestWithoutFiltersEveryRunInRangeIsSearched(t *testing.T) {
 // TestNegativesAreEstimatedWithinTheirStandardError compares the estimate for each table, and for all together, with
 // the exact number. All lookups are of absent keys, so each is a false positive or a negative.
 func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096

@@ -295,7 +295,7 @@ func TestADeletedRangeCostsNoReadsAndGivesItsSpaceBack(t *testing.T) {
 // TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack has ranges without a bound, several ranges, a range deleted
 // piece by piece, and a snapshot that keeps all keys until it is closed.
 func TestAutomaticCompactionGivesTheSpaceOfEveryLargeRangeBack(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	wide := newWideStore(t)
 	for i, tt := range []struct {
 		name   string

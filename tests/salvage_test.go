@@ -145,7 +145,7 @@ func TestSalvageRefusesADirectoryThatIsNotForIt(t *testing.T) {
 // TestSalvageThatFailsLeavesNothing makes each operation that changes something, or closes a table or a log, fail in
 // turn, and cancels the context at each step.
 func TestSalvageThatFailsLeavesNothing(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	d := newSalvageStore(t, false)
 	failed, errFails := 0, errors.New("it fails")
 	for at := 1; ; at++ {

@@ -461,7 +461,7 @@ func TestARefusedStreamLeavesOnlyWhatCannotBeRemoved(t *testing.T) {
 // TestEveryFailedOperationOfAnImportLeavesNoStore fails each operation in turn, also the closing of files, of an import
 // whose tables travel, and of imports whose tables are linked, or copied.
 func TestEveryFailedOperationOfAnImportLeavesNoStore(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	whole, want := overwritten(t)
 	f := decoded(t, whole)
 	for i := range f.header.Tables {
@@ -574,7 +574,7 @@ func decoded(t *testing.T, s []byte) *forgedStream {
 
 // TestAStreamComesInWhateverPiecesItsReaderYields has readers whose last bytes come with an error, and slow ones.
 func TestAStreamComesInWhateverPiecesItsReaderYields(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	s, want := overwritten(t)
 	failed := errors.New("failed behind the end")
 	for name, wrap := range map[string]func(io.Reader) io.Reader{

@@ -14,7 +14,7 @@ import (
 // TestCrashOfContentByTheModel writes and syncs a file in random pieces, some of them into reserved space, and checks
 // every sector of what is left.
 func TestCrashOfContentByTheModel(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	for seed := range uint64(150) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		m := vfstest.NewMem()
@@ -82,7 +82,7 @@ func TestCrashOfContentByTheModel(t *testing.T) {
 // file system with atomic renames: a name means what it meant when it was synced, or later; with nothing or everything
 // kept it is exactly that; and a file that was synced and then only moved is found, once.
 func TestCrashOfNamesByTheModel(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	dirs := []string{"p", "q", "r"}
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 2))

@@ -157,7 +157,7 @@ func reserve(f vfs.File, n int64) error {
 // TestReservedSpaceIsFilledInOrder writes pieces of all sizes into reserved space, behind it and across its end, with
 // syncs between them, and reads everything meanwhile.
 func TestReservedSpaceIsFilledInOrder(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	for name, setup := range everyFS() {
 		for seed := range uint64(4) {
 			t.Run(fmt.Sprint(name, seed), func(t *testing.T) {

@@ -86,7 +86,7 @@ func TestNewPopularBlocksComeIn(t *testing.T) {
 }
 
 func TestAScanLeavesPopularBlocks(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	slots := make([]Slot, 30_000)
 	c := newTrialCache()
 	const popular = trialBlocks / 2

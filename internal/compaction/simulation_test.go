@@ -369,7 +369,7 @@ func TestWhatLoadsWrite(t *testing.T) {
 // TestALevelAboveItsTargetDoesNotStopWriters has level 5 at five times its target, as after an ingest of new versions
 // of half of the keys. Merging it takes a minute or more, in which writers would fill level 0.
 func TestALevelAboveItsTargetDoesNotStopWriters(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	s := &simulation{
 		outline: newOutline(t, usual), workload: workload{"new keys", 1e-6, all, 0, false}, workers: 2,
 		ops: map[uint64]float64{}, rng: rand.New(rand.NewPCG(1, 0)),

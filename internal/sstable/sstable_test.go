@@ -343,7 +343,7 @@ func anyParts() *PartPool { return NewPartPool(math.MaxInt64) }
 
 // TestAWriterWritesEachTableAsANewOneWould writes tables of all kinds in turn with one Writer.
 func TestAWriterWritesEachTableAsANewOneWould(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	ribbon, err := bloomblock.ParamsRibbon(0.01)
 	must(t, err)
 	bloom := filterParams(t, 0.01)
