@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,7 +17,8 @@ import (
 )
 
 type badgerSource struct {
-	db  *badger.DB
+	*badger.DB
+
 	log *badgerLog
 }
 
@@ -38,9 +38,9 @@ func openBadger(path string) (source, error) {
 	db, err := badger.Open(o)
 	switch {
 	case err == nil:
-		s.db = db
+		s.DB = db
 		if err := s.log.err(); err != nil {
-			return nil, errors.Join(err, s.close())
+			return nil, errors.Join(err, s.Close())
 		}
 		return s, nil
 	case strings.Contains(err.Error(), "Cannot acquire directory lock"): // its cause is not wrapped
@@ -107,43 +107,37 @@ func (l *badgerLog) err() error {
 	return l.first
 }
 
-// pairs walks all versions, to count entries that have expired. Badger's iterators end silently at a damaged block, so
+// each walks all versions, to count entries that have expired. Badger's iterators end silently at a damaged block, so
 // all blocks are verified before.
-func (s *badgerSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		if err := s.db.VerifyChecksum(); err != nil {
-			yield(bloomkv.KV{}, err)
-			return
+func (s *badgerSource) each(lost *losses, f func(bloomkv.KV) error) error {
+	if err := s.VerifyChecksum(); err != nil {
+		return err
+	}
+	txn := s.NewTransaction(false)
+	defer txn.Discard()
+	it := txn.NewIterator(badger.IteratorOptions{AllVersions: true})
+	defer it.Close()
+	var last []byte
+	for it.Rewind(); it.Valid(); it.Next() {
+		item := it.Item()
+		if bytes.Equal(item.Key(), last) { // an older version; no key is empty
+			continue
 		}
-		txn := s.db.NewTransaction(false)
-		defer txn.Discard()
-		it := txn.NewIterator(badger.IteratorOptions{AllVersions: true})
-		defer it.Close()
-		var last, value []byte
-		for it.Rewind(); it.Valid(); it.Next() {
-			item := it.Item()
-			if bytes.Equal(item.Key(), last) { // an older version; no key is empty
-				continue
-			}
-			last = append(last[:0], item.Key()...)
-			if !lost.count(item) {
-				continue
-			}
-			err := item.Value(func(v []byte) error {
-				value = append(value[:0], v...)
-				return nil
-			})
-			if err == nil {
-				err = s.log.err()
-			}
-			if !yield(bloomkv.KV{Key: item.Key(), Value: value}, err) || err != nil {
-				return
-			}
+		last = append(last[:0], item.Key()...)
+		if !lost.count(item) {
+			continue
 		}
-		if err := s.log.err(); err != nil {
-			yield(bloomkv.KV{}, err)
+		err := item.Value(func(value []byte) error {
+			if err := s.log.err(); err != nil {
+				return err
+			}
+			return f(bloomkv.KV{Key: last, Value: value})
+		})
+		if err != nil {
+			return err
 		}
 	}
+	return s.log.err()
 }
 
 // count counts what is lost of the newest version of a key, and reports whether it has a value.
@@ -163,5 +157,3 @@ func (l *losses) count(item *badger.Item) bool {
 	}
 	return true
 }
-
-func (s *badgerSource) close() error { return s.db.Close() }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"os"
 	"time"
 
@@ -44,36 +43,32 @@ func openBbolt(path string) (source, error) {
 	s := &bboltSource{db, tx}
 	if tx.Size() > info.Size() { // reading behind the end of a mapped file would be a fault
 		err := fmt.Errorf("damaged: the file has %d bytes, want %d", info.Size(), tx.Size())
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, s.structure()
 }
 
-func (s *bboltSource) pairs(lost *losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		w := bboltWalk{lost, yield}
-		w.bucket(nil, s.tx.Cursor(), s.tx.Bucket)
-	}
+func (s *bboltSource) each(lost *losses, f func(bloomkv.KV) error) error {
+	return bboltWalk{lost, f}.bucket(nil, s.tx.Cursor(), s.tx.Bucket)
 }
 
 type bboltWalk struct {
-	lost  *losses
-	yield func(bloomkv.KV, error) bool
+	lost *losses
+	f    func(bloomkv.KV) error
 }
 
-// bucket yields the pairs of the bucket with the given prefix and of all buckets in it. It returns false if yield did.
-func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byte) *bbolt.Bucket) bool {
+// bucket calls f for the pairs of the bucket with the given prefix and of all buckets in it.
+func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byte) *bbolt.Bucket) error {
 	for name, value := at.First(); name != nil; name, value = at.Next() {
 		if value != nil {
-			if !w.yield(bloomkv.KV{Key: bucket.Key(prefix, name), Value: value}, nil) {
-				return false
+			if err := w.f(bloomkv.KV{Key: bucket.Key(prefix, name), Value: value}); err != nil {
+				return err
 			}
 			continue
 		}
 		b := inner(name)
 		if b == nil {
-			w.yield(bloomkv.KV{}, fmt.Errorf("damaged: bucket %s cannot be opened", words.Escaped(name, 64)))
-			return false
+			return fmt.Errorf("damaged: bucket %s cannot be opened", words.Escaped(name, 64))
 		}
 		if b.Sequence() > 0 {
 			w.lost.Sequences++
@@ -81,11 +76,11 @@ func (w bboltWalk) bucket(prefix []byte, at *bbolt.Cursor, inner func(name []byt
 		if first, _ := b.Cursor().First(); first == nil {
 			w.lost.EmptyBuckets++
 		}
-		if !w.bucket(bucket.Prefix(prefix, name), b.Cursor(), b.Bucket) {
-			return false
+		if err := w.bucket(bucket.Prefix(prefix, name), b.Cursor(), b.Bucket); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
 }
 
 // structure verifies the structure of the file, for which bbolt has no checksums. A cursor that follows a circle of
@@ -99,4 +94,4 @@ func (s *bboltSource) structure() error {
 	return err
 }
 
-func (s *bboltSource) close() error { return errors.Join(s.tx.Rollback(), s.db.Close()) }
+func (s *bboltSource) Close() error { return errors.Join(s.tx.Rollback(), s.db.Close()) }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -32,24 +31,23 @@ type fakeSource struct {
 	broken, unclosed error // after the last pair, and of close
 }
 
-func (f fakeSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		for i := range 2000 {
-			var err error
-			if i == 1000 && f.halfway != nil {
-				err = f.halfway()
-			}
-			if !yield(bloomkv.KV{Key: fmt.Appendf(nil, "%04d", i), Value: make([]byte, 1000)}, err) || err != nil {
-				return
-			}
+func (f fakeSource) each(_ *losses, add func(bloomkv.KV) error) error {
+	for i := range 2000 {
+		var err error
+		if i == 1000 && f.halfway != nil {
+			err = f.halfway()
 		}
-		if f.broken != nil {
-			yield(bloomkv.KV{}, f.broken)
+		if err == nil {
+			err = add(bloomkv.KV{Key: fmt.Appendf(nil, "%04d", i), Value: make([]byte, 1000)})
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return f.broken
 }
 
-func (f fakeSource) close() error { return f.unclosed }
+func (f fakeSource) Close() error { return f.unclosed }
 
 // fakes are stores with one source each. The process that reads knows them by their names.
 var fakes = []store{
@@ -157,17 +155,16 @@ func TestFiguresDifferWhereSequencesDo(t *testing.T) {
 // A sourceOf has these keys, in this order.
 type sourceOf []string
 
-func (s sourceOf) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		for _, key := range s {
-			if !yield(bloomkv.KV{Key: []byte(key)}, nil) {
-				return
-			}
+func (s sourceOf) each(_ *losses, add func(bloomkv.KV) error) error {
+	for _, key := range s {
+		if err := add(bloomkv.KV{Key: []byte(key)}); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (sourceOf) close() error { return nil }
+func (sourceOf) Close() error { return nil }
 
 func TestKeysOutOfOrderAreDamageOfTheSource(t *testing.T) {
 	for _, c := range []struct {

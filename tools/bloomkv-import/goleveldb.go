@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"iter"
 	"strings"
 	"syscall"
 
@@ -12,7 +11,7 @@ import (
 	"github.com/bloomkv/bloomkv"
 )
 
-type goleveldbSource struct{ db *leveldb.DB }
+type goleveldbSource struct{ *leveldb.DB }
 
 func openGoleveldb(path string) (source, error) {
 	if err := isStore(path, "CURRENT"); err != nil {
@@ -33,19 +32,13 @@ func openGoleveldb(path string) (source, error) {
 	return &goleveldbSource{db}, nil
 }
 
-func (s *goleveldbSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		it := s.db.NewIterator(nil, &opt.ReadOptions{DontFillCache: true, Strict: opt.StrictAll})
-		defer it.Release()
-		for it.Next() {
-			if !yield(bloomkv.KV{Key: it.Key(), Value: it.Value()}, nil) {
-				return
-			}
-		}
-		if err := it.Error(); err != nil {
-			yield(bloomkv.KV{}, err)
+func (s *goleveldbSource) each(_ *losses, f func(bloomkv.KV) error) error {
+	it := s.NewIterator(nil, &opt.ReadOptions{DontFillCache: true, Strict: opt.StrictAll})
+	defer it.Release()
+	for it.Next() {
+		if err := f(bloomkv.KV{Key: it.Key(), Value: it.Value()}); err != nil {
+			return err
 		}
 	}
+	return it.Error()
 }
-
-func (s *goleveldbSource) close() error { return s.db.Close() }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"syscall"
 
@@ -13,7 +13,7 @@ import (
 	"github.com/bloomkv/bloomkv/internal/words"
 )
 
-type pebbleSource struct{ db *pebble.DB }
+type pebbleSource struct{ *pebble.DB }
 
 func openPebble(path string) (source, error) {
 	if err := isStore(path, "marker.manifest.*", "CURRENT"); err != nil {
@@ -34,7 +34,7 @@ func openPebble(path string) (source, error) {
 	}
 	s := &pebbleSource{db}
 	if err := s.checkTables(path); err != nil {
-		return nil, errors.Join(err, s.close())
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
@@ -42,7 +42,7 @@ func openPebble(path string) (source, error) {
 // checkTables returns an error if the directory has a table that the store does not know. Pebble takes a damaged record
 // for the end of its manifest, which may have named newer tables.
 func (s *pebbleSource) checkTables(path string) error {
-	levels, err := s.db.SSTables()
+	levels, err := s.SSTables()
 	if err != nil {
 		return err
 	}
@@ -67,31 +67,29 @@ func (silent) Infof(string, ...any)                {}
 func (silent) Errorf(string, ...any)               {}
 func (silent) Fatalf(format string, values ...any) { panic(fmt.Sprintf(format, values...)) }
 
-func (s *pebbleSource) pairs(*losses) iter.Seq2[bloomkv.KV, error] {
-	return func(yield func(bloomkv.KV, error) bool) {
-		err := s.noRangeKeys()
-		var it *pebble.Iterator
+func (s *pebbleSource) each(_ *losses, f func(bloomkv.KV) error) error {
+	if err := s.noRangeKeys(); err != nil {
+		return err
+	}
+	it, err := s.NewIter(nil)
+	if err != nil {
+		return err
+	}
+	for ok := it.First(); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
 		if err == nil {
-			it, err = s.db.NewIter(nil)
+			err = f(bloomkv.KV{Key: it.Key(), Value: value})
 		}
 		if err != nil {
-			yield(bloomkv.KV{}, err)
-			return
-		}
-		going := true
-		for ok := it.First(); ok && going; ok = it.Next() {
-			value, err := it.ValueAndErr()
-			going = yield(bloomkv.KV{Key: it.Key(), Value: value}, err)
-		}
-		if err := it.Close(); err != nil && going { // also the error that ended the loop
-			yield(bloomkv.KV{}, err)
+			return cmp.Or(err, it.Close())
 		}
 	}
+	return it.Close() // also the error that ended the loop
 }
 
 // noRangeKeys returns an error if the store has a range key.
 func (s *pebbleSource) noRangeKeys() error {
-	it, err := s.db.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
+	it, err := s.NewIter(&pebble.IterOptions{KeyTypes: pebble.IterKeyTypeRangesOnly})
 	if err != nil {
 		return err
 	}
@@ -100,5 +98,3 @@ func (s *pebbleSource) noRangeKeys() error {
 	}
 	return errors.Join(err, it.Close())
 }
-
-func (s *pebbleSource) close() error { return s.db.Close() }

@@ -24,9 +24,9 @@ import (
 //	+-------------+-----+---------------+-------+
 //	| len(key) uv | key | len(value) uv | value |      of each pair, in order: what figures.SHA256 is the hash of
 //	+-------------+-----+---------------+-------+
-//	+------------+-------------+-------------+
-//	| endMark uv | len(end) uv | end as JSON |         at the end, also after an error
-//	+------------+-------------+-------------+
+//	+------------+-------------+
+//	| endMark uv | end as JSON |                       at the end, also after an error
+//	+------------+-------------+
 //
 // uv is a varint of package encoding/binary.
 
@@ -43,9 +43,6 @@ type ending struct {
 	Error   string // empty if all pairs were read
 }
 
-// maxEnding is the largest size of an ending in bytes. Errors may have the names of many files.
-const maxEnding = 1 << 20
-
 // serve writes the pairs of a store to out.
 func serve(name, path string, out io.Writer) error {
 	s, err := findStore(name)
@@ -56,15 +53,13 @@ func serve(name, path string, out io.Writer) error {
 	var e ending
 	if err := s.serve(path, c, &e.Lost); err != nil {
 		e.Error = err.Error()
-		e.Error = e.Error[:min(len(e.Error), maxEnding/8)] // a byte takes up to six in JSON
 	}
 	e.Figures = c.figures()
 	b, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	head := binary.AppendUvarint(binary.AppendUvarint(nil, endMark), uint64(len(b)))
-	_, err = out.Write(append(head, b...))
+	_, err = out.Write(append(binary.AppendUvarint(nil, endMark), b...))
 	return err
 }
 
@@ -74,24 +69,18 @@ func (s store) serve(path string, c *counter, lost *losses) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, from.close()) }()
+	defer func() { err = errors.Join(err, from.Close()) }()
 	var last []byte
-	for kv, err := range from.pairs(lost) {
-		if err == nil {
-			err = checkSizes(kv)
-		}
-		if err == nil && c.so.Pairs > 0 && bytes.Compare(last, kv.Key) >= 0 {
-			err = fmt.Errorf("damaged: key %.64q comes after key %.64q", kv.Key, last)
-		}
-		if err == nil {
-			last = append(last[:0], kv.Key...)
-			err = c.add(kv)
-		}
-		if err != nil {
+	return from.each(lost, func(kv bloomkv.KV) error {
+		if err := checkSizes(kv); err != nil {
 			return err
 		}
-	}
-	return nil
+		if c.so.Pairs > 0 && bytes.Compare(last, kv.Key) >= 0 {
+			return fmt.Errorf("damaged: key %.64q comes after key %.64q", kv.Key, last)
+		}
+		last = append(last[:0], kv.Key...)
+		return c.add(kv)
+	})
 }
 
 func checkSizes(kv bloomkv.KV) error {
@@ -140,10 +129,12 @@ func (r *reader) pairs(bar cli.Progress) iter.Seq2[bloomkv.KV, error] {
 		for {
 			n, err := binary.ReadUvarint(r.out)
 			if err == nil && n == endMark {
-				if err := r.readEnd(); err != nil {
-					yield(bloomkv.KV{}, err)
+				if err = json.NewDecoder(r.out).Decode(&r.end); err == nil {
+					if r.end.Error != "" {
+						yield(bloomkv.KV{}, fmt.Errorf("%s: %s", r.path, r.end.Error))
+					}
+					return
 				}
-				return
 			}
 			if err == nil {
 				kv.Key, err = r.read(kv.Key, n, bloomkv.MaxKeySize)
@@ -177,24 +168,6 @@ func (r *reader) read(buf []byte, n, most uint64) ([]byte, error) {
 	buf = buf[:n]
 	_, err := io.ReadFull(r.out, buf)
 	return buf, err
-}
-
-func (r *reader) readEnd() error {
-	n, err := binary.ReadUvarint(r.out)
-	var b []byte
-	if err == nil {
-		b, err = r.read(nil, n, maxEnding)
-	}
-	if err == nil {
-		err = json.Unmarshal(b, &r.end)
-	}
-	if err != nil {
-		return r.died(err)
-	}
-	if r.end.Error != "" {
-		return fmt.Errorf("%s: %s", r.path, r.end.Error)
-	}
-	return nil
 }
 
 // died returns the error for a process that has ended too early, for which err is what reading its output returned.

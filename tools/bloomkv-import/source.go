@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 
@@ -27,10 +27,10 @@ var stores = []store{
 
 // A source is a store of another library, opened for reading.
 type source interface {
-	// pairs returns every pair that the store has now, in ascending order of keys. An error is the last element. Slices
-	// are valid until the next pair. What is not copied is counted in lost.
-	pairs(lost *losses) iter.Seq2[bloomkv.KV, error]
-	close() error
+	// each calls f for every pair that the store has now, in ascending order of keys, until f returns an error. Slices
+	// are valid until f returns. What is not copied is counted in lost.
+	each(lost *losses, f func(bloomkv.KV) error) error
+	io.Closer
 }
 
 // losses counts what a bloomkv store has no place for.
