@@ -25,8 +25,8 @@ after an error or an interrupt.`,
 			}
 			db, err = openToRead(c.Context(), args[1])
 			return with(db, err, func(db *bloomkv.DB) error {
-				made := sumTables(db)
-				return a.PrintJSON(copyReport{Tables: made.tables, Bytes: made.bytes})
+				made := statsOf(db.Metrics())
+				return a.PrintJSON(copyReport{Tables: made.Tables, Bytes: made.Bytes})
 			})
 		},
 	}

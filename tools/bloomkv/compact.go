@@ -44,21 +44,20 @@ the store takes.`,
 			if o.Compression, err = parseCompression(compression); err != nil {
 				return err
 			}
-			var before, after tableSum
-			var writes bloomkv.WriteMetrics
+			var before, after storeStats
 			bar := a.Progress("compact", -1, true)
 			defer bar.End()
 			db, err := w.open(c.Context(), args[0], o)
 			err = with(db, err, func(db *bloomkv.DB) error {
-				before = sumTables(db) // Open has written the contents of logs into tables
-				total := int64(-1)     // of the tables in the range
+				before = statsOf(db.Metrics()) // Open has written the contents of logs into tables
+				total := int64(-1)             // of the tables in the range
 				if everything(kr) {
-					total = int64(before.bytes) //nolint:gosec // the size of files
+					total = int64(before.Bytes) //nolint:gosec // the size of files
 				}
 				stop := bar.Follow(func() uint64 { return db.Metrics().Writes.CompactedBytesRead }, total)
 				err := db.Compact(c.Context(), bloomkv.CompactOptions{Range: kr, Rewrite: rewrite})
 				stop()
-				after, writes = sumTables(db), db.Metrics().Writes
+				after = statsOf(db.Metrics())
 				return err
 			})
 			bar.End()
@@ -73,10 +72,13 @@ the store takes.`,
 				CompactedBytes uint64 `json:"compacted_bytes"`
 				RewrittenBytes uint64 `json:"rewritten_bytes"`
 			}{
-				before.tables, before.bytes, after.tables, after.bytes, writes.CompactedBytes, writes.RewrittenBytes,
+				before.Tables, before.Bytes, after.Tables, after.Bytes, after.Writes.CompactedBytes,
+				after.Writes.RewrittenBytes,
 			}, func() {
-				fmt.Fprintf(a.Out, "before: %s\nafter: %s\nwritten: %s, including %d to rewrite tables\n", before,
-					after, words.Plural(writes.CompactedBytes, "byte"), writes.RewrittenBytes)
+				fmt.Fprintf(a.Out, "before: %s, %s\nafter: %s, %s\nwritten: %s, including %d to rewrite tables\n",
+					words.Plural(before.Tables, "table"), words.Plural(before.Bytes, "byte"),
+					words.Plural(after.Tables, "table"), words.Plural(after.Bytes, "byte"),
+					words.Plural(after.Writes.CompactedBytes, "byte"), after.Writes.RewrittenBytes)
 			})
 		},
 	}
@@ -101,23 +103,4 @@ func parseCompression(name string) (bloomkv.Compression, error) {
 		return bloomkv.CompressionNone, nil
 	}
 	return 0, fmt.Errorf("--compression %q, want s2, zstd or none", name)
-}
-
-// tableSum is the number, the size and the entries of all tables of a store.
-type tableSum struct {
-	tables         int
-	bytes, entries uint64
-}
-
-func sumTables(db *bloomkv.DB) (s tableSum) {
-	for _, l := range db.Metrics().Levels {
-		s.tables += l.Tables
-		s.bytes += l.Bytes
-		s.entries += l.Entries
-	}
-	return s
-}
-
-func (s tableSum) String() string {
-	return words.Plural(s.tables, "table") + ", " + words.Plural(s.bytes, "byte")
 }

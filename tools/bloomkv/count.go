@@ -25,33 +25,23 @@ entries of the whole store, with old versions.
 			if err != nil {
 				return err
 			}
-			var keys uint64
+			var keys int
 			db, err := a.openData(c.Context(), args[0])
-			err = with(db, err, func(db *bloomkv.DB) error {
+			err = with(db, err, func(db *bloomkv.DB) (err error) {
 				bar := a.Progress("count", -1, false)
 				defer bar.End()
 				most := -1 // not known in a range
 				if !r.given() {
-					most = int(sumTables(db).entries) //nolint:gosec // far below 2⁶³
+					most = int(statsOf(db.Metrics()).Entries) //nolint:gosec // far below 2⁶³
 				}
 				o.KeysOnly = true
-				for _, err := range db.Scan(o) {
-					if err != nil {
-						return err
-					}
-					if keys++; keys%1024 == 0 {
-						if err := c.Context().Err(); err != nil {
-							return err
-						}
-						bar.Set(int(keys), most) //nolint:gosec // far below 2⁶³
-					}
-				}
-				return nil
+				keys, err = each(c.Context(), db, o, bar, most, func(bloomkv.KV) error { return nil })
+				return err
 			})
 			if err != nil {
 				return err
 			}
-			return a.printResult(map[string]uint64{"keys": keys}, func() { fmt.Fprintln(a.Out, keys) })
+			return a.printResult(map[string]int{"keys": keys}, func() { fmt.Fprintln(a.Out, keys) })
 		},
 	}
 	r.add(c, "", "count only keys", "PREFIX, FROM and TO")

@@ -167,31 +167,23 @@ func (d *digester) compare(
 	ctx context.Context, db *bloomkv.DB, other *digest.Digest,
 ) (*lackFacts, error) {
 	l := &lackFacts{Rate: other.Rate()}
-	bar, most := d.Progress("comparing keys", -1, false), sumTables(db).entries
+	bar := d.Progress("comparing keys", -1, false)
 	defer bar.End()
+	most := int(statsOf(db.Metrics()).Entries) //nolint:gosec // far below 2⁶³
 	var line []byte
-	for kv, err := range db.Scan(bloomkv.IterOptions{KeysOnly: true}) {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return nil, err
-		}
-		if l.Asked++; l.Asked%1024 == 0 {
-			bar.SetBytes(l.Asked, most)
-		}
+	n, err := each(ctx, db, bloomkv.IterOptions{KeysOnly: true}, bar, most, func(kv bloomkv.KV) (err error) {
 		if other.MayContain(kv.Key) {
-			continue
+			return nil
 		}
 		l.Lacking++
 		if d.list {
 			line = append(words.AppendEscaped(line[:0], kv.Key), '\n')
-			if _, err := d.Out.Write(line); err != nil {
-				return nil, err
-			}
+			_, err = d.Out.Write(line)
 		}
-	}
-	return l, nil
+		return err
+	})
+	l.Asked = uint64(n) //nolint:gosec // a count
+	return l, err
 }
 
 // runsOf returns the runs of a digest.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/internal/words"
+	"github.com/bloomkv/bloomkv/tools/cli"
 )
 
 func (a *app) scanCommand() *cobra.Command {
@@ -73,20 +75,32 @@ func (a *app) printLines(c *cobra.Command, db *bloomkv.DB, o bloomkv.IterOptions
 		}
 	}()
 	var buf []byte
-	for kv, err := range db.Scan(o) {
-		if err == nil && n%64 == 0 {
-			err = c.Context().Err()
-		}
-		if err == nil {
-			buf, err = line(buf[:0], kv.Key, kv.Value)
-		}
-		if err == nil {
+	return each(c.Context(), db, o, cli.Progress{}, -1, func(kv bloomkv.KV) (err error) {
+		if buf, err = line(buf[:0], kv.Key, kv.Value); err == nil {
 			_, err = out.Write(append(buf, '\n'))
+		}
+		return err
+	})
+}
+
+// each calls f for each pair of a range until f fails or ctx ends. It returns the number of pairs before that, which
+// the bar shows, and the total; a total below 0 is unknown.
+func each(
+	ctx context.Context, db *bloomkv.DB, o bloomkv.IterOptions, bar cli.Progress, total int, f func(bloomkv.KV) error,
+) (n int, err error) {
+	for kv, err := range db.Scan(o) {
+		if err == nil {
+			err = f(kv)
 		}
 		if err != nil {
 			return n, err
 		}
-		n++
+		if n++; n%64 == 0 {
+			bar.Set(n, total)
+			if err := ctx.Err(); err != nil {
+				return n, err
+			}
+		}
 	}
 	return n, nil
 }
