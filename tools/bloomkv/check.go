@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -38,31 +37,6 @@ func damages(err error) []damageReport {
 	default:
 		return damages(errors.Unwrap(err))
 	}
-}
-
-// checkCopy checks a store that was just made of another, perhaps of a generation of a backup, and with --json prints
-// what it has. Damage in tables travels with them.
-func (a *app) checkCopy(ctx context.Context, dir string, generation uint64) error {
-	bar := a.Progress("check", -1, true)
-	r, err := bloomkv.Check(ctx, dir, bloomkv.CheckOptions{Progress: bar.SetBytes})
-	bar.End()
-	switch {
-	case errors.Is(err, bloomkv.ErrCorruption):
-		err = fmt.Errorf("%s is complete, and is damaged as its original was: %w", dir, err)
-	case err != nil:
-		err = fmt.Errorf("%s is complete, but was not checked: %w", dir, err)
-	case a.asJSON:
-		err = a.PrintJSON(copyReport{generation, r.Tables, &r.Entries, r.Bytes})
-	}
-	return err
-}
-
-// copyReport is what a command has copied, in JSON.
-type copyReport struct {
-	Generation uint64  `json:"generation,omitempty"` // of a backup
-	Tables     int     `json:"tables"`
-	Entries    *uint64 `json:"entries,omitempty"` // versions, if the tables were read
-	Bytes      uint64  `json:"bytes"`             // of the tables
 }
 
 func (a *app) checkCommand() *cobra.Command {
