@@ -129,8 +129,7 @@ type demoResult struct {
 	firstWrong   string
 
 	filter      *inspect.Filter // of one table, to be drawn
-	blockTable  string
-	blockLevel  int
+	block       bloomkv.TableMetrics
 	blockAbsent float64 // rate measured on it alone
 }
 
@@ -159,7 +158,8 @@ type demoCosts struct {
 	blocksPresent, blocksAbsent   float64
 	readPresent, readAbsent       float64 // of these blocks, from files
 	absent, present               workload.Figures
-	metrics                       bloomkv.Metrics // at the end
+	metrics                       bloomkv.Metrics        // at the end
+	tables                        []bloomkv.TableMetrics // the same
 	wrong                         int
 	firstWrong                    string
 	presentLookups, absentLookups bloomkv.LookupMetrics
@@ -208,7 +208,7 @@ func (a *app) printDemo(r *demoResult) {
 	w.Flush()
 
 	fmt.Fprintln(a.Out)
-	name := fmt.Sprintf("the filter of table %s on level %d", r.blockTable, r.blockLevel)
+	name := fmt.Sprintf("the filter of table %s on level %d", r.block.File, r.block.Level)
 	if r.filter == nil {
 		fmt.Fprintf(a.Out, "%s: none\n", name)
 	} else {

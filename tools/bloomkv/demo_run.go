@@ -10,12 +10,9 @@ import (
 
 	"github.com/bloomkv/bloomkv"
 	"github.com/bloomkv/bloomkv/bloomblock"
-	"github.com/bloomkv/bloomkv/internal/filename"
-	"github.com/bloomkv/bloomkv/internal/manifest"
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 	"github.com/bloomkv/bloomkv/tools/workload"
 	"github.com/bloomkv/bloomkv/tools/workload/own"
-	"github.com/bloomkv/bloomkv/vfs"
 )
 
 // demo is one run of the demo.
@@ -200,29 +197,18 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 			float64(absent.BlocksRead)/float64(c.absent.Ops)
 		c.blocksPresent, c.readPresent = float64(present.Blocks)/float64(c.present.Ops),
 			float64(present.BlocksRead)/float64(c.present.Ops)
-		c.metrics = db.Metrics()
+		c.metrics, c.tables = db.Metrics(), db.Tables()
 		return nil
 	})
 }
 
 // pickBlock reads the filter block of the largest table in the last level and measures its rate.
-func (d *demo) pickBlock(r *demoResult) error {
-	s, err := manifest.Load(vfs.OS, d.dir)
-	if err != nil {
-		return err
-	}
-	var pick *manifest.Table
-	for level, t := range s.Version.Tables() {
-		if pick == nil || level > r.blockLevel || level == r.blockLevel && t.Entries > pick.Entries {
-			pick, r.blockLevel = t, level
-		}
-	}
-	if pick == nil {
-		return errors.New("the store has no table")
-	}
-	name := filename.Make(d.dir, filename.Table, pick.Number)
-	r.blockTable = filepath.Base(name)
-	if r.filter, _, err = inspect.ReadFilters(name); err != nil || r.filter == nil {
+func (d *demo) pickBlock(r *demoResult) (err error) {
+	r.block = slices.MaxFunc(r.with.tables, func(a, b bloomkv.TableMetrics) int {
+		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Entries, b.Entries))
+	})
+	r.filter, _, err = inspect.ReadFilters(filepath.Join(d.dir, r.block.File))
+	if err != nil || r.filter == nil {
 		return err
 	}
 	f, err := bloomblock.Parse(r.filter.Block())

@@ -90,7 +90,8 @@ func (w *writeFlags) options(ctx context.Context, dir string, o bloomkv.Options)
 	return w.kept(ctx, dir, o), nil
 }
 
-// kept returns o with the options for filters that a store was last written with, unless a flag overrides them.
+// kept returns o with the options for filters that a store was last written with, unless a flag overrides them, and
+// without a MemoryBudget with one that is enough for their FilterMemory.
 func (w *writeFlags) kept(ctx context.Context, dir string, o bloomkv.Options) bloomkv.Options {
 	// else Open returns the error, or creates a store
 	if s, err := manifest.Load(recovery.Until(ctx, vfs.OS), dir); err == nil && s.Filters != nil {
@@ -98,7 +99,7 @@ func (w *writeFlags) kept(ctx context.Context, dir string, o bloomkv.Options) bl
 			o = kept
 		}
 	}
-	if o.FilterMemory > filterplan.DefaultBudget/2 {
+	if o.MemoryBudget == 0 && o.FilterMemory > filterplan.DefaultBudget/2 {
 		o.MemoryBudget = 2 * o.FilterMemory
 	}
 	return o

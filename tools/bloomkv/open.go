@@ -22,18 +22,7 @@ import (
 
 // openToRead opens an existing store without changing it.
 func openToRead(ctx context.Context, dir string) (*bloomkv.DB, error) {
-	return openInMemory(ctx, dir, 0)
-}
-
-// openInMemory opens a store as openToRead does, with a MemoryBudget in bytes; 0 means 64 MiB, or enough for the
-// FilterMemory of the store.
-func openInMemory(ctx context.Context, dir string, budget int64) (*bloomkv.DB, error) {
-	if err := storeDir(dir); err != nil {
-		return nil, err
-	}
-	o := new(writeFlags).kept(ctx, dir, bloomkv.Options{ReadOnly: true})
-	o.MemoryBudget = cmp.Or(budget, o.MemoryBudget)
-	return bloomkv.OpenContext(ctx, dir, &o)
+	return new(writeFlags).open(ctx, dir, bloomkv.Options{ReadOnly: true})
 }
 
 // with runs body on a store and closes it, even if body fails.

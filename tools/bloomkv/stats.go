@@ -151,7 +151,8 @@ rewrites them.`,
 			if err := checkBudget(budget); err != nil {
 				return cli.Hint(c, err)
 			}
-			db, err := openInMemory(c.Context(), args[0], int64(budget*(1<<20)))
+			o := bloomkv.Options{ReadOnly: true, MemoryBudget: int64(budget * (1 << 20))}
+			db, err := new(writeFlags).open(c.Context(), args[0], o)
 			return with(db, err, func(db *bloomkv.DB) error {
 				m := db.Metrics()
 				for ; !m.Warm; m = db.Metrics() { // until all filters are loaded, a damaged one is not counted
