@@ -113,6 +113,8 @@ type UnitExam struct {
 	Histogram []Bin `json:"histogram,omitempty"`
 
 	Flags []Flag `json:"flags"`
+
+	chance float64 // standard deviation of FromBits of a Bloom unit; a Ribbon unit was measured when it was built
 }
 
 // A WorstBlock is the fullest block of a unit, the first if there are several.

@@ -55,7 +55,7 @@ func (u *UnitExam) judge(keys uint64) {
 		u.Flags = append(u.Flags, flagged(name, format, args...))
 	}
 	off := func(s *Stat) bool { return s != nil && math.Abs(s.Z) > FarOff && u.Blocks >= judgedBlocks }
-	if fill := u.fill(); u.FromBits > aboveBy*u.Promised && u.FromBits-u.Promised > FarOff*u.chance(keys) {
+	if fill := u.fill(); u.FromBits > aboveBy*u.Promised && u.FromBits-u.Promised > FarOff*u.chance {
 		if fill > saturatedAt {
 			flag(Saturated, "%.1f %% of the bits are set, and absent keys pass %.3g times as often as promised: "+
 				"the unit holds more keys than it was sized for", 100*fill, u.FromBits/u.Promised)
@@ -103,15 +103,6 @@ func (u *UnitExam) fill() float64 {
 		return u.SetBits.Got / blockBits
 	}
 	return u.Density.Got
-}
-
-// chance returns the standard deviation of the rate from the bits of a Bloom unit. A Ribbon unit was measured when it
-// was built.
-func (u *UnitExam) chance(keys uint64) float64 {
-	if u.Columns > 0 {
-		return 0
-	}
-	return math.Sqrt(theoryOf(keys, u.Blocks, u.Probes).rateVar())
 }
 
 // judge flags a measured rate that differs from that of the bits.

@@ -32,7 +32,7 @@ func (u *UnitExam) examine(h *bloomblock.Header, payload []byte) {
 		return
 	}
 	t := theoryOf(h.Keys, u.Blocks, u.Probes)
-	u.ByTable = t.rate()
+	u.ByTable, u.chance = t.rate(), math.Sqrt(t.rateVar())
 	blocks := float64(u.Blocks)
 	u.SetBits = stat(mean, t.mean(), math.Sqrt(t.meanVar()))
 	if dev := math.Sqrt(t.variance()); u.Blocks > 1 && dev > 0 {
