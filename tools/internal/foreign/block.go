@@ -38,15 +38,7 @@ func (s *sst) readBlock(h handle, what string) (block, error) {
 	if s.dictionary && what == dataBlockName && codec > codecSnappy {
 		return block{}, s.unknown(h.offset, "%s: %s with a dictionary", what, codecName(codec))
 	}
-	var data []byte
-	switch {
-	case codec > codecSnappy && (s.magic == rocksMagic && s.version < 2 || s.magic == levelMagic && len(s.raw) > 0):
-		err = errCodec // RocksDB before format 2, which recorded lengths in other ways; LevelDB has no properties
-	case s.magic == levelMagic:
-		data, err = unpackLevel(codec, body)
-	default:
-		data, err = unpack(codec, body, s.magic == pebbleMagic)
-	}
+	data, err := s.unpack(codec, body)
 	switch {
 	case errors.Is(err, errCodec):
 		return block{}, s.unknown(h.offset, "%s: %s of format %s", what, codecName(codec), s.format())

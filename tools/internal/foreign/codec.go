@@ -92,22 +92,31 @@ func unminlz(b []byte) ([]byte, error) {
 	return MinLZ(b)
 }
 
-// unpack decompresses a block of RocksDB 2 and later or of Pebble. All but snappy and MinLZ begin with the length as a
-// varint. An error matching errCodec means that the compression is not known, one matching errTooLong that the block is
-// longer than maxDecoded.
-func unpack(codec byte, b []byte, pebble bool) ([]byte, error) {
-	switch codec {
-	case codecNone:
+// sized decompress blocks that begin with their length, to n bytes.
+var sized = map[byte]func(b []byte, n int) ([]byte, error){
+	codecZlib: func(b []byte, n int) ([]byte, error) { // without a header, since RocksDB's window_bits are negative
+		return io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(b)), int64(n)+1))
+	},
+	codecLZ4: unlz4, codecLZ4HC: unlz4,
+	codecZstd: func(b []byte, _ int) ([]byte, error) { return unzstd(b) },
+}
+
+// unpack decompresses a block. In RocksDB from format 2 on and in Pebble, blocks other than of snappy and MinLZ begin
+// with the length as a varint. RocksDB recorded it in other ways before. LevelDB, whose tables have no properties,
+// records none. An error matching errCodec means that the compression is not known, one matching errTooLong that the
+// block is longer than maxDecoded.
+func (s *sst) unpack(codec byte, b []byte) ([]byte, error) {
+	level, pebble := s.magic == levelMagic, s.magic == pebbleMagic
+	switch {
+	case codec == codecNone:
 		return b, nil
-	case codecSnappy:
+	case codec == codecSnappy:
 		return unsnappy(b)
-	case codecMinLZ:
-		if pebble {
-			return unminlz(b)
-		}
-		return nil, errCodec
-	case codecZstd, codecLZ4, codecLZ4HC, codecZlib:
-	default:
+	case codec == levelZstd && level && len(s.raw) == 0:
+		return unzstd(b)
+	case codec == codecMinLZ && pebble:
+		return unminlz(b)
+	case level, s.version < 2 && !pebble, sized[codec] == nil:
 		return nil, errCodec
 	}
 	n, rest, ok := cutUvarint(b)
@@ -117,34 +126,11 @@ func unpack(codec byte, b []byte, pebble bool) ([]byte, error) {
 	if n > maxDecoded {
 		return nil, fmt.Errorf("%w: %d", errTooLong, n)
 	}
-	var out []byte
-	var err error
-	switch codec {
-	case codecZstd:
-		out, err = unzstd(rest)
-	case codecLZ4, codecLZ4HC:
-		out, err = unlz4(rest, int(n))
-	case codecZlib: // without a header, since RocksDB's window_bits are negative
-		inflated := flate.NewReader(bytes.NewReader(rest))
-		out, err = io.ReadAll(io.LimitReader(inflated, int64(n)+1))
-	}
+	out, err := sized[codec](rest, int(n))
 	if err == nil && uint64(len(out)) != n {
 		err = fmt.Errorf("%w: %d, want %d", errDecodedSize, len(out), n)
 	}
 	return out, err
-}
-
-// unpackLevel decompresses a block of LevelDB or goleveldb.
-func unpackLevel(codec byte, b []byte) ([]byte, error) {
-	switch codec {
-	case codecNone:
-		return b, nil
-	case codecSnappy:
-		return unsnappy(b)
-	case levelZstd:
-		return unzstd(b)
-	}
-	return nil, errCodec
 }
 
 var errLZ4 = errors.New("lz4: a sequence reaches outside of its block")
