@@ -67,8 +67,8 @@ type layout interface {
 // A Table is a table of another store. It is not safe for concurrent use.
 type Table struct {
 	Facts
+	*file
 
-	file      *file
 	layout    layout
 	filters   filterSet // nil without known filters
 	filterErr error
@@ -94,23 +94,19 @@ func Open(r io.ReaderAt, size int64, name string) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Table{file: f, layout: s, filterKey: s.filterKey, blind: s.blind, split: s.split, unordered: s.unordered}
-	t.Facts = Facts{
-		Store: s.store(), Format: s.format(), Bytes: f.size, Checksum: s.checksum.String(),
-		Comparator: s.text(propComparator), Blocks: s.number(propDataBlocks),
-		RangeDels: s.number(propRangeDeletions), Notes: []string{}, Properties: s.properties,
-	}
+	t := s.Table
+	t.Store, t.Format, t.Bytes, t.Checksum = s.store(), s.format(), f.size, s.checksum.String()
+	t.Comparator, t.Blocks, t.RangeDels = s.text(propComparator), s.number(propDataBlocks), s.number(propRangeDeletions)
 	// Range deletes are among the entries and the deletes that are recorded, though not in data blocks.
 	t.Entries = max(s.number(propEntries), t.RangeDels) - t.RangeDels
 	t.Deletes = max(s.number(propDeletions), t.RangeDels) - t.RangeDels
-	if s.filter != nil {
-		t.Filter = s.filter
+	if t.Filter != nil {
 		t.Filter.Recorded = s.number(propFilterEntries)
 		t.setFilter(s.openFilter(t.Filter))
 	}
-	t.note(s.blind)
-	t.note(s.split)
-	t.note(s.unordered)
+	t.note(t.blind)
+	t.note(t.split)
+	t.note(t.unordered)
 	if s.dictionary {
 		t.note("data blocks may be compressed with a dictionary, and are not read then")
 	}

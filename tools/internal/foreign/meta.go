@@ -93,8 +93,8 @@ func (s *sst) readMeta() error {
 		return err
 	}
 	return s.pairs(b, pebble && s.version >= 7, func(name, value []byte) {
-		if len(s.properties) < maxProperties {
-			s.properties = append(s.properties, Property{string(name), propertyText(string(name), value)})
+		if len(s.Properties) < maxProperties {
+			s.Properties = append(s.Properties, Property{string(name), propertyText(string(name), value)})
 			s.raw[string(name)] = append([]byte{}, value...)
 		}
 	})
@@ -112,7 +112,7 @@ var filterPrefixes = []struct {
 func (s *sst) noteFilter(name string, h handle) {
 	for _, p := range filterPrefixes {
 		if policy, ok := strings.CutPrefix(name, p.prefix); ok {
-			s.filter = &Filter{Policy: policy, Layout: p.layout, Offset: h.offset, Bytes: h.size}
+			s.Filter = &Filter{Policy: policy, Layout: p.layout, Offset: h.offset, Bytes: h.size}
 		}
 	}
 }

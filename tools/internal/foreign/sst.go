@@ -9,11 +9,10 @@ import (
 
 // An sst is a table of LevelDB, goleveldb, RocksDB or Pebble.
 type sst struct {
-	*file
+	*Table
 	*footer
-	properties []Property
+
 	raw        map[string][]byte // the values of the properties
-	filter     *Filter           // as the metaindex names it; nil without a filter
 	dictionary bool              // data blocks may be compressed with a dictionary
 
 	userKeys  bool // index keys have no trailer
@@ -21,16 +20,13 @@ type sst struct {
 	firstKeys bool // index values end with the first key of the block
 	twoLevel  bool
 	columnar  bool
-
-	filterKey func(key []byte) []byte // nil for the whole key
-	blind     string                  // as in a Table
-	split     string
-	unordered string
 }
 
 // openSST reads what is needed to read the rest of a table.
 func openSST(f *file, ft *footer) (*sst, error) {
-	s := &sst{file: f, footer: ft, properties: []Property{}, raw: map[string][]byte{}}
+	t := &Table{file: f, Facts: Facts{Notes: []string{}, Properties: []Property{}}}
+	s := &sst{Table: t, footer: ft, raw: map[string][]byte{}}
+	t.layout = s
 	if err := s.readMeta(); err != nil {
 		return nil, err
 	}
