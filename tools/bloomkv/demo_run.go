@@ -204,6 +204,9 @@ func (d *demo) measure(ctx context.Context, o bloomkv.Options, how string) (c de
 
 // pickBlock reads the filter block of the largest table in the last level and measures its rate.
 func (d *demo) pickBlock(r *demoResult) (err error) {
+	if len(r.with.tables) == 0 {
+		return errors.New("the store has no table")
+	}
 	r.block = slices.MaxFunc(r.with.tables, func(a, b bloomkv.TableMetrics) int {
 		return cmp.Or(cmp.Compare(a.Level, b.Level), cmp.Compare(a.Entries, b.Entries))
 	})
