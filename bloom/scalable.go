@@ -3,7 +3,6 @@ package bloom
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -18,10 +17,7 @@ import (
 // keys is known within a factor of two, a Filter takes half the memory and a fraction of the time.
 //
 // One goroutine may add; any number may ask while none adds.
-type Scalable struct {
-	options Options // of the whole: Keys are those of the first stage
-	stages  []*Filter
-}
+type Scalable struct{ series[scalable] }
 
 const (
 	firstKeys     = 1024 // keys of the first stage, unless more are expected
@@ -41,16 +37,20 @@ func NewScalable(o Options) (*Scalable, error) {
 	if o.Rate < leastScalable {
 		return nil, fmt.Errorf("%w: %v, the best of a Scalable is %v", bloomblock.ErrRate, o.Rate, leastScalable)
 	}
-	s := &Scalable{options: o}
+	s := &Scalable{series[scalable]{options: o}}
 	if err := s.grow(); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// stage returns the options of stage i, from 0.
-func (s *Scalable) stage(i int) Options {
-	o := s.options
+// scalable is the kind of a Scalable, whose options have the Keys of the first stage.
+type scalable struct{}
+
+func (scalable) kind() (number uint8, name string) { return kindScalable, "Scalable" }
+
+// filter returns the options of stage i, from 0.
+func (scalable) filter(o Options, i, _ int) Options {
 	o.Rate *= 6 / (math.Pi * math.Pi * float64((i+1)*(i+1)))
 	for range i {
 		o.Keys = min(o.Keys, maxKeys/growth) * growth
@@ -59,9 +59,10 @@ func (s *Scalable) stage(i int) Options {
 }
 
 func (s *Scalable) grow() error {
-	f, err := newFilterOf(s.stage(len(s.stages)))
+	i := len(s.filters)
+	f, err := newFilterOf(scalable{}.filter(s.options, i, i+1))
 	if err == nil {
-		s.stages = append(s.stages, f)
+		s.filters = append(s.filters, f)
 	}
 	return err
 }
@@ -74,27 +75,13 @@ func (s *Scalable) AddHash(h bloomblock.Hash) (added bool) {
 	if s.MayContainHash(h) {
 		return false // it stays so: nothing is ever removed
 	}
-	last := s.stages[len(s.stages)-1]
-	if last.added >= uint64(last.options.Keys) && len(s.stages) < maxStages { //nolint:gosec // ≥ 0
+	last := s.filters[len(s.filters)-1]
+	if last.added >= uint64(last.options.Keys) && len(s.filters) < maxStages { //nolint:gosec // ≥ 0
 		if s.grow() == nil { // otherwise no filter can be that large: the rate rises
-			last = s.stages[len(s.stages)-1]
+			last = s.filters[len(s.filters)-1]
 		}
 	}
 	return last.AddHash(h)
-}
-
-// MayContain reports whether a key may be in the set. False is certain; true is wrong for at most Options.Rate of the
-// absent keys.
-func (s *Scalable) MayContain(key []byte) bool { return s.MayContainHash(bloomblock.HashKey(key)) }
-
-// MayContainHash asks for a key by its hash: see MayContain.
-func (s *Scalable) MayContainHash(h bloomblock.Hash) bool {
-	for _, f := range slices.Backward(s.stages) { // the last has about half the keys
-		if f.MayContainHash(h) {
-			return true
-		}
-	}
-	return len(s.stages) == 0
 }
 
 // A Stage describes one filter of a Scalable.
@@ -108,27 +95,16 @@ type Stage struct {
 // Stages returns a description of all stages, the oldest first.
 func (s *Scalable) Stages() []Stage {
 	var all []Stage
-	for _, f := range s.stages {
+	for _, f := range s.filters {
 		all = append(all, Stage{f.options.Keys, int(f.added), f.options.Rate, f.Bytes()}) //nolint:gosec // ≤ maxKeys
 	}
 	return all
 }
 
-// Options returns the options of the set, with the seed and rate that were chosen.
-func (s *Scalable) Options() Options { return s.options }
-
-// Bytes returns the size of all bits in memory.
-func (s *Scalable) Bytes() (sum int) {
-	for _, f := range s.stages {
-		sum += f.Bytes()
-	}
-	return sum
-}
-
 // BitsPerKey returns the memory for each added key. It is highest just after a stage was added.
 func (s *Scalable) BitsPerKey() float64 {
 	added := uint64(0)
-	for _, f := range s.stages {
+	for _, f := range s.filters {
 		added += f.added
 	}
 	return float64(s.Bytes()) * 8 / float64(max(added, 1))
@@ -137,38 +113,22 @@ func (s *Scalable) BitsPerKey() float64 {
 // RateBound returns the sum of the rates of the stages: the false positive rate if all were full. It is below
 // Options.Rate. It is 1 for a zero value.
 func (s *Scalable) RateBound() (sum float64) {
-	if len(s.stages) == 0 {
+	if len(s.filters) == 0 {
 		return 1
 	}
-	for _, f := range s.stages {
+	for _, f := range s.filters {
 		sum += f.options.Rate
 	}
 	return sum
 }
 
-// Rate returns the false positive rate now, from the bits: 1 - Π (1 - rate of a stage).
-func (s *Scalable) Rate() float64 { return rateOfAny(s.stages) }
-
-// rateOfAny returns the rate at which absent keys pass at least one of the filters of a set. A zero value has none, and
-// all keys pass.
-func rateOfAny(filters []*Filter) float64 {
-	if len(filters) == 0 {
-		return 1
-	}
-	denied := 0.0 // logarithm of the share that all deny
-	for _, f := range filters {
-		denied += math.Log1p(-f.Rate())
-	}
-	return -math.Expm1(denied)
-}
-
 // EstimatedCount estimates the number of distinct keys. It is low by at most the share RateBound, since Add
 // takes a false positive for a key that it has.
 func (s *Scalable) EstimatedCount() (sum Estimate) {
-	if len(s.stages) == 0 {
+	if len(s.filters) == 0 {
 		return unknown
 	}
-	for _, f := range s.stages { // no two have a key in common
+	for _, f := range s.filters { // no two have a key in common
 		e := f.EstimatedCount()
 		sum.Value += e.Value
 		sum.Err = math.Hypot(sum.Err, e.Err)

@@ -45,7 +45,7 @@ func TestScalableCanHaveAllItsStages(t *testing.T) {
 	s := must(NewScalable(Options{Rate: leastScalable}))
 	sum := 0.0
 	for i := range maxStages {
-		o := s.stage(i)
+		o := scalable{}.filter(s.options, i, maxStages)
 		sum += o.Rate
 		if err := o.check(); err != nil {
 			t.Errorf("stage %d: %v", i, err)

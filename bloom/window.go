@@ -2,6 +2,7 @@ package bloom
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/bloomkv/bloomkv/bloomblock"
 )
@@ -21,11 +22,7 @@ import (
 //
 // More generations forget more evenly, and each takes time in Add and MayContain. One goroutine may add; any number may
 // ask while none adds.
-type Window struct {
-	options     Options // of the whole
-	generations []*Filter
-	newest      int
-}
+type Window struct{ series[window] }
 
 const maxGenerations = 64
 
@@ -43,20 +40,24 @@ func NewWindow(o Options, generations int) (*Window, error) {
 		return nil, fmt.Errorf("%w: %v, want at least %.2g for %d generations", bloomblock.ErrRate, o.Rate, least,
 			generations)
 	}
-	w := &Window{options: o, newest: generations - 1}
-	for range generations {
-		f, err := New(w.generation(generations))
+	w := &Window{series[window]{options: o}}
+	for i := range generations {
+		f, err := New(window{}.filter(o, i, generations))
 		if err != nil {
 			return nil, err
 		}
-		w.generations = append(w.generations, f)
+		w.filters = append(w.filters, f)
 	}
 	return w, nil
 }
 
-// generation returns the options of each of g generations.
-func (w *Window) generation(g int) Options {
-	o := w.options
+// window is the kind of a Window.
+type window struct{}
+
+func (window) kind() (number uint8, name string) { return kindWindow, "Window" }
+
+// filter returns the options of each of g generations.
+func (window) filter(o Options, _, g int) Options {
 	o.Keys = (max(o.Keys, 1)-1)/(g-1) + 1
 	o.Rate /= float64(g)
 	return o
@@ -67,14 +68,14 @@ func (w *Window) Add(key []byte) (added bool) { return w.AddHash(bloomblock.Hash
 
 // AddHash adds a key by its hash: see Add.
 func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
-	if len(w.generations) == 0 {
+	if len(w.filters) == 0 {
 		return false
 	}
 	added = !w.MayContainHash(h)
-	f := w.generations[w.newest]
+	f := w.filters[len(w.filters)-1]
 	if f.added >= uint64(f.options.Keys) && !f.MayContainHash(h) { //nolint:gosec // ≥ 0
 		w.Advance()
-		f = w.generations[w.newest]
+		f = w.filters[len(w.filters)-1]
 	}
 	f.AddHash(h) // also a key of an older generation: it must be found for as long as a new one
 	return added
@@ -84,50 +85,24 @@ func (w *Window) AddHash(h bloomblock.Hash) (added bool) {
 // generation for each minute, keys are found for at least g-1 minutes. It takes the time of clearing the generation's
 // memory.
 func (w *Window) Advance() {
-	if len(w.generations) == 0 {
+	if len(w.filters) == 0 {
 		return
 	}
-	w.newest = (w.newest + 1) % len(w.generations)
-	w.generations[w.newest].Clear()
+	oldest := w.filters[0]
+	oldest.Clear()
+	w.filters = append(slices.Delete(w.filters, 0, 1), oldest)
 }
-
-// MayContain reports whether a key may be in the window: see Window.
-func (w *Window) MayContain(key []byte) bool { return w.MayContainHash(bloomblock.HashKey(key)) }
-
-// MayContainHash asks for a key by its hash: see MayContain.
-func (w *Window) MayContainHash(h bloomblock.Hash) bool {
-	for _, f := range w.generations {
-		if f.MayContainHash(h) {
-			return true
-		}
-	}
-	return len(w.generations) == 0
-}
-
-// Options returns the options of the window, with the seed and rate that were chosen.
-func (w *Window) Options() Options { return w.options }
 
 // Generations returns the number of generations.
-func (w *Window) Generations() int { return len(w.generations) }
-
-// Bytes returns the size of all bits in memory.
-func (w *Window) Bytes() (sum int) {
-	for _, f := range w.generations {
-		sum += f.Bytes()
-	}
-	return sum
-}
-
-// Rate returns the false positive rate now, from the bits.
-func (w *Window) Rate() float64 { return rateOfAny(w.generations) }
+func (w *Window) Generations() int { return len(w.filters) }
 
 // EstimatedCount estimates the number of distinct keys in the window.
 func (w *Window) EstimatedCount() Estimate {
-	if len(w.generations) == 0 {
+	if len(w.filters) == 0 {
 		return unknown
 	}
-	all := w.generations[0].Clone()
-	for _, f := range w.generations[1:] {
+	all := w.filters[0].Clone()
+	for _, f := range w.filters[1:] {
 		all.or(f)
 	}
 	return all.EstimatedCount()
