@@ -41,7 +41,7 @@ func (h *header) shell() (f *Filter, words []uint64) {
 		if h.Layout == LayoutBlocked {
 			u = h.Units[i]
 		}
-		f.units = append(f.units, unit{probes: int(u.Probes)})
+		f.units = append(f.units, unit{blocks: u.Words / blockWords, probes: int(u.Probes)})
 		words = append(words, u.Words)
 	}
 	return f, words
@@ -94,22 +94,27 @@ func (s *source) header(kind uint8) (header, error) {
 	return parseHeader(b, kind)
 }
 
-// bytes calls each with successive parts of the next n bytes, and updates a checksum.
-func (s *source) bytes(n uint64, sum *uint32, each func(part []byte)) error {
-	buf := make([]byte, min(chunk, n))
-	for n > 0 {
-		part := buf[:min(chunk, n)]
-		m, err := io.ReadFull(s.r, part)
-		s.n += int64(m)
-		switch {
-		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return damaged("%d bytes are missing at the end", n-uint64(m)) //nolint:gosec // ≥ 0
-		case err != nil:
-			return err
+// contents calls each with successive parts of the contents that follow a header: size bytes for each word of a unit.
+func (s *source) contents(h *header, words []uint64, size uint64, each func(unit int, part []byte)) error {
+	sum, buf := uint32(0), make([]byte, min(chunk, size*slices.Max(words)))
+	for i := range words {
+		for n := size * words[i]; n > 0; {
+			part := buf[:min(chunk, n)]
+			m, err := io.ReadFull(s.r, part)
+			s.n += int64(m)
+			switch {
+			case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+				return damaged("%d bytes are missing at the end", n-uint64(m)) //nolint:gosec // ≥ 0
+			case err != nil:
+				return err
+			}
+			sum = crc32.Update(sum, castagnoli, part)
+			each(i, part)
+			n -= uint64(len(part))
 		}
-		*sum = crc32.Update(*sum, castagnoli, part)
-		each(part)
-		n -= uint64(len(part))
+	}
+	if sum != h.Contents {
+		return damaged("checksum of the contents %08x, want %08x", sum, h.Contents)
 	}
 	return nil
 }
@@ -223,21 +228,14 @@ func (s *source) filter() (*Filter, error) {
 		return nil, err
 	}
 	f, words := h.shell()
-	sum := uint32(0)
-	for i, n := range words {
-		read := make([]uint64, 0, min(n, chunk/8))
-		err := s.bytes(8*n, &sum, func(part []byte) {
-			for ; len(part) > 0; part = part[8:] {
-				read = append(read, binary.LittleEndian.Uint64(part))
-			}
-		})
-		if err != nil {
-			return nil, err
+	err = s.contents(&h, words, 8, func(i int, part []byte) {
+		u := &f.units[i]
+		for u.words = slices.Grow(u.words, len(part)/8); len(part) > 0; part = part[8:] {
+			u.words = append(u.words, binary.LittleEndian.Uint64(part))
 		}
-		f.units[i] = newUnit(read, f.units[i].probes)
-	}
-	if sum != h.Contents {
-		return nil, damaged("checksum of the contents %08x, want %08x", sum, h.Contents)
+	})
+	if err != nil {
+		return nil, err
 	}
 	if bits := f.setBits(); f.added > bits { // or a full stage of a Scalable could ask for any memory for the next
 		return nil, damaged("%d added keys have set %d bits", f.added, bits)
@@ -288,26 +286,20 @@ func (c *Counting) read(s *source) error {
 		return err
 	}
 	f, words := h.shell()
-	d := &Counting{keys: h.Added, refused: h.Refused}
-	sum := uint32(0)
+	d := &Counting{bits: *f, counters: make([][]byte, len(words)), keys: h.Added, refused: h.Refused}
+	err = s.contents(&h, words, wordBits/2, func(i int, part []byte) { d.counters[i] = append(d.counters[i], part...) })
+	if err != nil {
+		return err
+	}
 	for i, n := range words {
-		counters := make([]byte, 0, min(n*wordBits/2, chunk))
-		err := s.bytes(n*wordBits/2, &sum, func(part []byte) { counters = append(counters, part...) })
-		if err != nil {
-			return err
-		}
 		bits := make([]uint64, n)
 		for at := range n * wordBits {
-			if counters[at/2]>>(at%2*4)&maxCount != 0 {
+			if counter, shift := d.counter(i, at); *counter>>shift&maxCount != 0 {
 				bits[at/wordBits] |= 1 << (at % wordBits)
 			}
 		}
-		f.units[i], d.counters = newUnit(bits, f.units[i].probes), append(d.counters, counters)
+		d.bits.units[i].words = bits
 	}
-	if sum != h.Contents {
-		return damaged("checksum of the contents %08x, want %08x", sum, h.Contents)
-	}
-	d.bits = *f
 	*c = *d
 	return nil
 }
