@@ -122,7 +122,7 @@ func (m *Mem) Kill() *Mem {
 		c.sets = slices.Clone(c.sets)
 		for i := range c.sets {
 			s := &c.sets[i]
-			s.at.dir, s.node = s.at.dir.clone(done), s.node.clone(done)
+			s.at.dir, s.node, s.before = s.at.dir.clone(done), s.node.clone(done), s.before.clone(done)
 		}
 		found.pending = append(found.pending, c)
 	}
@@ -137,9 +137,9 @@ func (n *inode) clone(done map[*inode]*inode) *inode {
 	twin := &inode{made: n.made}
 	done[n] = twin
 	if n.names != nil {
-		twin.names = make(map[string]dirent, len(n.names))
-		for name, e := range n.names {
-			twin.names[name] = dirent{e.now.clone(done), e.durable.clone(done)}
+		twin.names = make(map[string]*inode, len(n.names))
+		for name, node := range n.names {
+			twin.names[name] = node.clone(done)
 		}
 		return twin
 	}
@@ -154,7 +154,7 @@ func (n *inode) clone(done map[*inode]*inode) *inode {
 // crash is a crash under way.
 type crash struct {
 	keep Keep
-	kept map[*inode]map[string]*inode // meaning of the names set by surviving changes
+	kept map[*inode]map[string]*inode // meaning of the names with pending changes
 	done map[*inode]*inode            // files copied already, since a file may have several names
 }
 
@@ -167,7 +167,7 @@ func (c *crash) dir(old *inode, path string) *inode {
 	for _, name := range slices.Compact(names) {
 		node, ok := kept[name]
 		if !ok {
-			node = old.names[name].durable
+			node = old.names[name]
 		}
 		switch {
 		case node == nil:
@@ -177,7 +177,7 @@ func (c *crash) dir(old *inode, path string) *inode {
 		default:
 			node = c.file(node, path, name)
 		}
-		left.names[name] = dirent{node, node}
+		left.names[name] = node
 	}
 	return left
 }

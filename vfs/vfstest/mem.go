@@ -3,6 +3,7 @@ package vfstest
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,14 +42,8 @@ type Mem struct {
 // inode is a file or a directory.
 type inode struct {
 	made  time.Time         // constant
-	names map[string]dirent // a directory's, nil for a file; guarded by Mem.mu
+	names map[string]*inode // a directory's, nil for a file; guarded by Mem.mu
 	file  memFile           // a file's
-}
-
-// dirent is the meaning of a name in a directory. An entry with neither inode counts as absent.
-type dirent struct {
-	now     *inode // nil: no such name
-	durable *inode // after a loss of power in which no unsynced change survives
 }
 
 // slot identifies one name in one directory.
@@ -65,7 +60,7 @@ var (
 // NewMem returns an empty file system.
 func NewMem() *Mem { return &Mem{root: newDir(time.Now()), locked: map[*inode]int{}} }
 
-func newDir(made time.Time) *inode { return &inode{made: made, names: map[string]dirent{}} }
+func newDir(made time.Time) *inode { return &inode{made: made, names: map[string]*inode{}} }
 
 // find returns the slot of a name and the inode there, nil for none. The slot of the root has no directory. The caller
 // holds mu.
@@ -86,7 +81,7 @@ func (m *Mem) find(name string) (slot, *inode, error) {
 			return slot{}, nil, errNotDir
 		}
 		at = slot{node, element}
-		node = node.names[element].now
+		node = node.names[element]
 	}
 	return at, node, nil
 }
@@ -124,7 +119,7 @@ func (m *Mem) Create(name string) (vfs.File, error) {
 		return nil, err
 	}
 	node := &inode{made: time.Now()}
-	m.change(change{op: OpCreate, name: name, sets: []setting{{at, node}}})
+	m.change(change{op: OpCreate, name: name, sets: []setting{{at: at, node: node}}})
 	return &memHandle{m: m, node: node, name: name, writable: true}, nil
 }
 
@@ -153,10 +148,10 @@ func (m *Mem) Remove(name string) error {
 	switch {
 	case at.dir == nil:
 		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrInvalid}
-	case len(node.list()) > 0:
+	case len(node.names) > 0:
 		return &fs.PathError{Op: "remove", Path: name, Err: errNotEmpty}
 	}
-	m.change(change{op: OpRemove, name: name, sets: []setting{{at, nil}}})
+	m.change(change{op: OpRemove, name: name, sets: []setting{{at: at}}})
 	return nil
 }
 
@@ -185,7 +180,7 @@ func (m *Mem) Rename(oldname, newname string) error {
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: oldname, New: newname, Err: err}
 	}
-	m.change(change{op: OpRename, name: oldname, to: newname, sets: []setting{{from, nil}, {to, node}}})
+	m.change(change{op: OpRename, name: oldname, to: newname, sets: []setting{{at: from}, {at: to, node: node}}})
 	return nil
 }
 
@@ -204,7 +199,7 @@ func (m *Mem) Link(oldname, newname string) error {
 	if err != nil {
 		return err
 	}
-	m.change(change{op: OpLink, name: oldname, to: newname, sets: []setting{{at, node}}})
+	m.change(change{op: OpLink, name: oldname, to: newname, sets: []setting{{at: at, node: node}}})
 	return nil
 }
 
@@ -216,7 +211,7 @@ func (m *Mem) Mkdir(name string) error {
 	if err != nil {
 		return err
 	}
-	m.change(change{op: OpMkdir, name: name, sets: []setting{{at, newDir(time.Now())}}})
+	m.change(change{op: OpMkdir, name: name, sets: []setting{{at: at, node: newDir(time.Now())}}})
 	return nil
 }
 
@@ -228,20 +223,7 @@ func (m *Mem) List(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := node.list()
-	slices.Sort(names)
-	return names, nil
-}
-
-// list returns the current names in a directory, in no order; for a file, it returns nothing.
-func (n *inode) list() []string {
-	var names []string
-	for name, e := range n.names {
-		if e.now != nil {
-			names = append(names, name)
-		}
-	}
-	return names
+	return slices.Sorted(maps.Keys(node.names)), nil
 }
 
 func (m *Mem) lookupDir(op, dir string) (*inode, error) {
@@ -294,7 +276,7 @@ func (m *Mem) Lock(name string) (vfs.Lock, error) {
 	at, node, err := m.find(name)
 	if err == nil && node == nil {
 		node = &inode{made: time.Now()}
-		m.change(change{op: OpCreate, name: name, sets: []setting{{at, node}}})
+		m.change(change{op: OpCreate, name: name, sets: []setting{{at: at, node: node}}})
 	}
 	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
 }

@@ -16,16 +16,19 @@ type change struct {
 
 // setting is the part of a change that concerns one name.
 type setting struct {
-	at   slot
-	node *inode // nil: the name is removed
+	at     slot
+	node   *inode // nil: the name is removed
+	before *inode // what the name meant; nil: nothing
 }
 
 // change makes c visible, but not durable. The caller holds mu.
 func (m *Mem) change(c change) {
-	for _, s := range c.sets {
-		e := s.at.dir.names[s.at.name]
-		e.now = s.node
-		s.at.dir.names[s.at.name] = e
+	for i := range c.sets {
+		s := &c.sets[i]
+		s.before = s.at.dir.names[s.at.name]
+		if s.at.dir.names[s.at.name] = s.node; s.node == nil {
+			delete(s.at.dir.names, s.at.name)
+		}
 	}
 	m.pending = append(m.pending, c)
 }
@@ -59,42 +62,32 @@ func (m *Mem) settle(dir *inode) {
 	for i, c := range m.pending {
 		if !chosen[i] {
 			rest = append(rest, c)
-			continue
-		}
-		for _, s := range c.sets {
-			s.at.makeDurable(s.node)
 		}
 	}
 	clear(m.pending[len(rest):])
 	m.pending = rest
 }
 
-func (at slot) makeDurable(node *inode) {
-	e := at.dir.names[at.name]
-	e.durable = node
-	if e.now == nil && e.durable == nil {
-		delete(at.dir.names, at.name)
-		return
-	}
-	at.dir.names[at.name] = e
-}
-
-// survivors returns the names set by the changes that a crash keeps, and what they mean then. It asks keep about the
+// survivors returns what the names with pending changes mean after a crash, nil for nothing. It asks keep about the
 // oldest change first, and does not ask about a change if an earlier one of the same name is lost. The caller holds mu.
 func (m *Mem) survivors(keep Keep) map[*inode]map[string]*inode {
 	lost := map[slot]bool{}
 	kept := map[*inode]map[string]*inode{}
 	for i := range m.pending {
 		c := &m.pending[i]
-		if c.touches(nil, lost) || !keep(Unsynced{What: UnsyncedName, Op: c.op, Name: c.name, To: c.to}) {
+		survives := !c.touches(nil, lost) && keep(Unsynced{What: UnsyncedName, Op: c.op, Name: c.name, To: c.to})
+		if !survives {
 			c.mark(lost)
-			continue
 		}
 		for _, s := range c.sets {
 			if kept[s.at.dir] == nil {
 				kept[s.at.dir] = map[string]*inode{}
 			}
-			kept[s.at.dir][s.at.name] = s.node
+			if _, known := kept[s.at.dir][s.at.name]; survives {
+				kept[s.at.dir][s.at.name] = s.node
+			} else if !known {
+				kept[s.at.dir][s.at.name] = s.before // which is durable
+			}
 		}
 	}
 	return kept
