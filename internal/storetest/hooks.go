@@ -4,7 +4,6 @@ import (
 	"errors"
 	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/bloomkv/bloomkv/vfs"
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
@@ -13,30 +12,17 @@ import (
 // Inside reports whether f is among the caller's callers.
 func Inside(f Function) bool {
 	var pc [64]uintptr
-	for _, at := range pc[:runtime.Callers(2, pc[:])] {
-		known, _ := functionsAt.Load(at)
-		names, ok := known.([]string)
-		if !ok { // more than one frame if calls were inlined
-			frames := runtime.CallersFrames([]uintptr{at})
-			for more := true; more; {
-				var frame runtime.Frame
-				frame, more = frames.Next()
-				names = append(names, frame.Function)
-			}
-			functionsAt.Store(at, names)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(2, pc[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, string(f)) {
+			return true
 		}
-		for _, name := range names {
-			if strings.HasSuffix(name, string(f)) {
-				return true
-			}
+		if !more {
+			return false
 		}
 	}
-	return false
 }
-
-// functionsAt caches the names of functions by program counter: tests perform file operations at a small number of
-// them.
-var functionsAt sync.Map
 
 // Running reports whether a goroutine is inside f.
 func Running(f Function) bool { return anyStack(string(f)+"(", "") }
