@@ -270,43 +270,35 @@ func (m *Mem) SyncDir(dir string) error {
 const exclusive = -1
 
 // Lock implements [vfs.FS.Lock], against other calls on the same Mem. The result of [Mem.Crash] has no locks.
-func (m *Mem) Lock(name string) (vfs.Lock, error) {
+func (m *Mem) Lock(name string) (vfs.Lock, error) { return m.lock(name, false) }
+
+// LockShared implements [vfs.FS.LockShared], against other calls on the same Mem.
+func (m *Mem) LockShared(name string) (vfs.Lock, error) { return m.lock(name, true) }
+
+func (m *Mem) lock(name string, shared bool) (vfs.Lock, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	at, node, err := m.find(name)
-	if err == nil && node == nil {
+	if err == nil && node == nil && !shared {
 		node = &inode{made: time.Now()}
 		m.change(change{op: OpCreate, name: name, sets: []setting{{at: at, node: node}}})
 	}
-	return m.lock(name, node, err, m.locked[node] == 0, exclusive)
-}
-
-// LockShared implements [vfs.FS.LockShared], against other calls on the same Mem.
-func (m *Mem) LockShared(name string) (vfs.Lock, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, node, err := m.find(name)
-	if err == nil && node == nil {
-		err = fs.ErrNotExist
-	}
-	sharers := m.locked[node]
-	return m.lock(name, node, err, sharers >= 0, sharers+1)
-}
-
-// lock sets the lock state of the file that find returned, if it is a file and its lock is free for that. The caller
-// holds mu.
-func (m *Mem) lock(name string, node *inode, err error, free bool, locked int) (vfs.Lock, error) {
+	holders := m.locked[node]
 	switch {
 	case err != nil:
+	case node == nil:
+		err = fs.ErrNotExist
 	case node.names != nil:
 		err = vfs.ErrNotRegular
-	case !free:
+	case holders == exclusive || holders > 0 && !shared:
 		err = vfs.ErrLocked
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
-	m.locked[node] = locked
+	if m.locked[node]++; !shared {
+		m.locked[node] = exclusive
+	}
 	return &memLock{m: m, node: node, name: name}, nil
 }
 
