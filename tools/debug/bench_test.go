@@ -32,8 +32,8 @@ const (
 //
 // measures eleven. It reports the medians of the turns, in nanoseconds per operation, and the median of the ratios, of
 // processor time too, which other programs disturb less, and which includes the viewers themselves. With pages, the
-// viewers also load the page when they come, which reads the files of the store. A turn takes two seconds, with -short a
-// fifth of one.
+// viewers also load the page when they come, which reads the files of the store. A turn takes two seconds, or with
+// -short a fifth of one.
 func BenchmarkViewers(b *testing.B) {
 	for _, c := range []struct {
 		name  string
