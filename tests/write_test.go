@@ -21,12 +21,15 @@ import (
 	"github.com/bloomkv/bloomkv/vfs/vfstest"
 )
 
-// TestWritersThatWaitShareOneSync holds the first sync until all other writers wait.
+// TestWritersThatWaitShareOneSync holds the first sync until all other writers wait. They begin only then: the first
+// group has whoever waits when it is taken.
 func TestWritersThatWaitShareOneSync(t *testing.T) {
 	const writers = 16
 	var first atomic.Bool
+	held := make(chan struct{})
 	fs := vfstest.NewHook(vfstest.NewMem(), func(op vfstest.Op) error {
 		if op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog) && !first.Swap(true) {
+			close(held)
 			testkit.Soon(t, "the other writers wait", func() bool {
 				_, waiting := storetest.Writers()
 				return waiting == writers-1
@@ -42,6 +45,7 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 				t.Error(err)
 			}
 		})
+		<-held
 	}
 	wg.Wait()
 	if m := db.Metrics().Writes; m.Operations != writers || m.LogSyncs != 2 || m.Groups != 2 {
