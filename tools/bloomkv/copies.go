@@ -206,7 +206,7 @@ func (a *app) checkCopy(ctx context.Context, dir string, generation uint64) erro
 	return err
 }
 
-// copyReport is what a command has copied, in JSON.
+// copyReport says in JSON how much a command has copied.
 type copyReport struct {
 	Generation uint64  `json:"generation,omitempty"` // of a backup
 	Tables     int     `json:"tables"`
