@@ -142,7 +142,7 @@ func TestLookupsOfAbsentKeysReadFilesOnlyWhereAFilterSaysMaybe(t *testing.T) {
 			defer func() {
 				must(t, db.Close())
 			}()
-			testkit.Soon(t, "it is warm and settled", func() bool { m := db.Metrics(); return m.Warm && m.Settled })
+			storetest.Settle(t, db)
 			uncached(db)
 			promise := db.Metrics().FPRPromised
 			rng := rand.New(rand.NewPCG(13, 14))

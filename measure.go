@@ -22,7 +22,7 @@ func (db *DB) Metrics() Metrics {
 		Resources: resourcesMetrics(db.pool), Uptime: time.Since(db.opened),
 	}
 	// First, so that the promise and the figures below are those of a tree that is loaded or settled, if they say so.
-	warm, settled := db.work.Warm(), db.work.Settled()
+	settled, warm := db.work.Settled(), db.work.Warm()
 	asked, kept := db.share.Promise()
 	step.At("metrics: promise")
 	m.FPRAsked = asked

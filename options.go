@@ -125,7 +125,7 @@ type Options struct {
 	// FilterMemory replaces FilterFPR by a bound on the memory for filters, in bytes. The rate that is asked is then
 	// the best one whose filters fit, but at least 0.0001, and it rises as the store grows (Metrics.FPRAsked). If
 	// existing filters no longer fit, they are kept in smaller forms until compaction writes smaller filters. The
-	// value of Metrics.FPRPromised holds from the next lookup on, if Metrics.Settled and Warm are true, until the tree
+	// value of Metrics.FPRPromised holds from the next lookup on, if Metrics.Settled is true, until the tree
 	// changes again or another store that shares Resources takes the memory. It is an average for lookups that are
 	// spread in each run like its keys: a table with a smaller filter than others causes more wasted reads.
 	// FilterMemory is part of MemoryBudget, which must be large enough for it. 0 means that FilterFPR applies. Open

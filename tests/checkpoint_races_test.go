@@ -63,7 +63,7 @@ func TestOfTwoWhoMakeAStoreInADirectoryOneDoes(t *testing.T) {
 					}
 					return nil
 				})))
-				testkit.Soon(t, "it is warm", func() bool { return db.Metrics().Warm && db.Metrics().Settled })
+				storetest.Settle(t, db)
 				armed = true
 				err := db.Checkpoint(t.Context(), "copy")
 				armed = false
@@ -381,9 +381,7 @@ func TestACrashDuringACheckpointLeavesTheWholeStoreOrNone(t *testing.T) {
 				must(t, errors.Join(mem.Mkdir("copy"), mem.SyncDir(".")))
 			}
 			must(t, db.Flush(t.Context()))
-			testkit.Soon(t, "no background work is left", func() bool {
-				return db.Metrics().Settled && db.Metrics().Warm
-			})
+			storetest.Settle(t, db)
 			armed.Store(true)
 			must(t, db.Checkpoint(t.Context(), "copy"))
 			armed.Store(false)
@@ -502,7 +500,7 @@ func failedCheckpoint(mem *vfstest.Mem, f *faulty, want map[string]string, there
 	if err != nil {
 		return false, err
 	}
-	for m := db.Metrics(); !m.Warm || !m.Settled; m = db.Metrics() {
+	for !db.Metrics().Settled {
 		time.Sleep(time.Millisecond)
 	}
 	armed.Store(true)

@@ -144,7 +144,7 @@ func (k *hostileKind) build() (*vfstest.Mem, error) {
 		}
 	}
 	settle := func() { // waits for background work, so that random ids are always drawn in the same order
-		for err == nil && (!db.Metrics().Warm || !storetest.Rests(db, mem, "db")) {
+		for err == nil && !storetest.Rests(db, mem, "db") {
 			time.Sleep(100 * time.Microsecond)
 		}
 	}

@@ -199,7 +199,7 @@ func failedImport(mem *vfstest.Mem, f *faulty, stream []byte, old, now map[strin
 	if err != nil {
 		return false, err
 	}
-	for m := db.Metrics(); !m.Warm || !m.Settled; m = db.Metrics() {
+	for !db.Metrics().Settled {
 	}
 	names, err := mem.List("db")
 	if err != nil {

@@ -179,7 +179,7 @@ func (s *keptStore) close() {
 // settle waits until no background work is left.
 func (s *keptStore) settle() {
 	s.t.Helper()
-	s.until(func() bool { m := s.db.Metrics(); return m.Warm && m.Settled && m.Files.Obsolete == 0 })
+	s.until(func() bool { m := s.db.Metrics(); return m.Settled && m.Files.Obsolete == 0 })
 }
 
 func (s *keptStore) until(done func() bool) {

@@ -59,6 +59,9 @@ func (m *member) Owes() bool {
 	return m.owed.Load() != loaded
 }
 
+// Loads returns a number that has changed after each time that Restore has loaded filters.
+func (m *member) Loads() uint64 { return m.loaded.Load() }
+
 // Bytes returns the bytes that the store's tables have in memory.
 func (m *member) Bytes() tree.TableBytes { return m.held.Bytes() }
 

@@ -461,8 +461,9 @@ func (s *Scheduler) Running() Running {
 	return r
 }
 
-// Settled reports whether there is nothing left to flush or compact, and the filters in memory follow the plan of the
-// current tree. It is false after Close.
+// Settled reports whether the store is warm, there is nothing left to flush or compact, and the filters in memory follow
+// the plan of the current tree: filters that Open has yet to load may show that a compaction is due. It is false after
+// Close.
 func (s *Scheduler) Settled() bool {
 	for {
 		v := s.Tree.View()
@@ -473,7 +474,8 @@ func (s *Scheduler) Settled() bool {
 		if now == nil {
 			return false
 		}
-		settled := s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) && !s.mayBeDue(now)
+		settled := s.Warm() &&
+			(s.ReadOnly || idle && v.Flushing.Mem == nil && s.Share.Planned(now) && !s.mayBeDue(now))
 		s.Tree.Release(now)
 		if now == v.State { // else idle is of another state
 			return settled

@@ -155,8 +155,8 @@ func (f facts) Sample(meta *manifest.Table) *bloomblock.Sample {
 // memory.
 func (f facts) Stale() float64 {
 	s, v := f.s, weak.Make(f.now.Version) // which a closed store need not keep
+	at := s.Share.Loads()
 	s.mu.Lock()
-	at := s.restored
 	known := s.staleOf == v && s.staleAt == at
 	share := s.stale
 	s.mu.Unlock()

@@ -41,9 +41,8 @@ type Scheduler struct {
 	reported bool       // whether the lack of disk space was, since a compaction succeeded
 	counts   Counts
 	cuts     [][]byte // where tables end
-	restored uint64   // calls of restore that have loaded filters
 	staleOf  weak.Pointer[manifest.Version]
-	staleAt  uint64  // restored when stale was estimated
+	staleAt  uint64  // the loads of filters when stale was estimated
 	stale    float64 // of staleOf: see facts
 
 	installing int // calls of install whose filters do not follow the plan yet
@@ -125,9 +124,6 @@ func (s *Scheduler) keepWarm() {
 // restore loads what filters lack in memory, and wakes those who wait for that, or whose choice depends on filters.
 func (s *Scheduler) restore() {
 	if s.Share.Restore(s.Tree.Life()) {
-		s.mu.Lock()
-		s.restored++
-		s.mu.Unlock()
 		s.Tree.Wake()
 	}
 }

@@ -654,6 +654,7 @@ func TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded(t *testing.T) {
 			t.Errorf("%s: settled %v, want %v", when, got, settled)
 		}
 	}
+	s.warm.Store(true)
 	want("without the filter", 0, true)
 	newer.Keys.Most.Store(math.MaxInt64)
 	s.Share.WarmUp(t.Context())

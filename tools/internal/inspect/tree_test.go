@@ -48,7 +48,7 @@ func (g *grown) put(keys iter.Seq[int]) {
 
 func (g *grown) settle() {
 	g.Helper()
-	done := func(m bloomkv.Metrics) bool { return m.Settled && m.Warm && m.Files.Obsolete == 0 }
+	done := func(m bloomkv.Metrics) bool { return m.Settled && m.Files.Obsolete == 0 }
 	testkit.Soon(g, "settled", func() bool { return done(g.db.Metrics()) })
 }
 
