@@ -484,8 +484,9 @@ func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
 
 	o.TableSize, o.ReadOnly = 0, true
 	db = storetest.Open(t, "db", o)
-	if m := db.Metrics(); !m.Settled || m.Files.Tables != 200 {
-		t.Errorf("for a reader, settled %v, %d tables, want all 200 as they are", m.Settled, m.Files.Tables)
+	storetest.Settle(t, db)
+	if n := db.Metrics().Files.Tables; n != 200 {
+		t.Errorf("for a reader, %d tables, want all 200 as they are", n)
 	}
 	must(t, errors.Join(contains(db, want), db.Close()))
 

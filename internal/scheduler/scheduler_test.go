@@ -115,6 +115,7 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3, new(manifest.Table))}})
+			s.warm.Store(true)
 			first, last := s.nextJob(), s.nextJob()
 			if s.ended(first, nil); s.Settled() {
 				t.Error("settled while a job runs")
@@ -175,6 +176,7 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 			t.Errorf("got %+v, the %d. choice, want the second, to level 5", j.plan, picked)
 		}
 		s.ended(j, nil)
+		s.warm.Store(true)
 		if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
 			t.Error("settled with a compaction due")
 		}
