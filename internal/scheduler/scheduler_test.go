@@ -115,11 +115,8 @@ func TestAPauseEndsWithTheLastJob(t *testing.T) {
 	for _, failed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := newScheduler(t, &policy{plans: []*compaction.Plan{planOf(0, 3, new(manifest.Table))}})
-			s.warm.Store(true)
 			first, last := s.nextJob(), s.nextJob()
-			if s.ended(first, nil); s.Settled() {
-				t.Error("settled while a job runs")
-			}
+			s.ended(first, nil)
 			paused := make(chan func(), 1)
 			go func() { paused <- s.pause() }()
 			synctest.Wait()
@@ -176,10 +173,6 @@ func TestNothingIsLockedWhileAPlanIsChosen(t *testing.T) {
 			t.Errorf("got %+v, the %d. choice, want the second, to level 5", j.plan, picked)
 		}
 		s.ended(j, nil)
-		s.warm.Store(true)
-		if p.meanwhile = func() { s.Counts(); s.Tree.Wake() }; s.Settled() {
-			t.Error("settled with a compaction due")
-		}
 		s.Tree.Close()
 	})
 }
@@ -662,6 +655,57 @@ func TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded(t *testing.T) {
 	s.Share.WarmUp(t.Context())
 	s.restore()
 	want("with the filter", 1, false)
+}
+
+// TestWhatIsLeftToDoKeepsAStoreFromBeingSettled has one thing to do at a time. No lock is held while the policy is
+// asked.
+func TestWhatIsLeftToDoKeepsAStoreFromBeingSettled(t *testing.T) {
+	var s *Scheduler
+	due := []*compaction.Plan{planOf(0, 3, new(manifest.Table))}
+	p := &policy{meanwhile: func() { s.Counts(); s.Tree.Wake() }}
+	s, _ = newScheduler(t, p)
+	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(flushed(t, s, "k"))}
+	must(t, s.install(e, tree.Change{}, Counts{}))
+	s.warm.Store(true)
+	for _, left := range []struct {
+		what string
+		set  func(there bool)
+	}{
+		{"filters that Open loads", func(there bool) { s.warm.Store(!there) }},
+		{"a compaction", func(there bool) {
+			if p.plans = nil; there {
+				p.plans = due
+			}
+		}},
+		{"a compaction that runs", func(there bool) {
+			if s.running = nil; there {
+				s.running = []*job{{plan: due[0]}}
+			}
+		}},
+		{"a call of Compact", func(there bool) {
+			if s.calls = nil; there {
+				s.calls = []*call{{}}
+			}
+		}},
+		{"filters of a new table", func(there bool) {
+			if s.installing = 0; there {
+				s.installing = 1
+			}
+		}},
+		{"a flush", func(there bool) {
+			if there {
+				s.Tree.Freeze(nil, 1, batch.Mark{}, 1<<16)
+			}
+		}},
+	} {
+		if !s.Settled() {
+			t.Fatalf("not settled before %s", left.what)
+		}
+		if left.set(true); s.Settled() {
+			t.Errorf("settled with %s to do", left.what)
+		}
+		left.set(false)
+	}
 }
 
 func TestPartsOfAMergeHaveAFewFullTables(t *testing.T) {
