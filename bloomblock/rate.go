@@ -11,8 +11,8 @@ import (
 // binomial, and Poisson for many blocks; the rate of a unit is the mixture (Putze, Sanders, Singler 2007).
 //
 // The distribution of X is computed throw by throw, P(x) ← P(x)·x/512 + P(x-1)·(513-x)/512. All terms are positive, so
-// nothing cancels. The closed form by inclusion and exclusion loses every digit at low rates, but takes a thousandth
-// of the time: see quickRate.
+// nothing cancels. The closed form by inclusion and exclusion loses every digit at low rates, but takes less than a
+// hundredth of the time: see quickRate.
 
 // poissonRate returns the rate of one unit with very many blocks, mean keys in each, and k probes.
 func poissonRate(mean float64, k int) float64 {
@@ -52,7 +52,7 @@ func binomial(keys, blocks uint64, k int, figure func(*occupancy) float64) float
 // quickLow is the lowest rate for which quickRate has five digits.
 const quickLow = 1e-7
 
-// quickRate computes binomialRate in closed form, in a microsecond instead of a millisecond, to five digits unless the
+// quickRate computes binomialRate in closed form, in a microsecond instead of some hundred, to five digits unless the
 // rate is below quickLow. The throws of an absent key fall on d distinct bits with probability p(d). One key leaves a
 // set of i bits clear with probability (1-i/512)^k, and all n keys of the unit, each in this block with probability
 // 1/blocks, with free(i) = (1 - (1 - (1-i/512)^k)/blocks)^n. So d bits are all set with probability Σ
@@ -113,7 +113,10 @@ func mixture(mean float64, k int, log0, most float64, ratio func(j float64) floa
 type occupancy struct {
 	probes int
 	p      [blockBits + 1]float64 // p[x] is the probability of x set bits
-	pow    [blockBits + 1]float64 // (x/512)^probes
+	hits   [blockBits + 1]float64 // that a throw hits one of x set bits
+	misses [blockBits + 1]float64 // that it misses x-1 set bits; 0 for x = 0
+	pow    [blockBits + 1]float64 // hits to the power of probes
+	low    int                    // p is 0 below, or so low that it does not matter
 	top    int                    // p is 0 above
 }
 
@@ -121,9 +124,13 @@ func newOccupancy(probes int) *occupancy {
 	o := &occupancy{probes: probes}
 	o.p[0] = 1
 	for x := range o.pow {
+		o.hits[x] = float64(x) / blockBits
 		o.pow[x] = 1
 		for range probes {
-			o.pow[x] *= float64(x) / blockBits
+			o.pow[x] *= o.hits[x]
+		}
+		if x > 0 {
+			o.misses[x] = 1 - o.hits[x-1]
 		}
 	}
 	return o
@@ -133,17 +140,26 @@ func newOccupancy(probes int) *occupancy {
 func (o *occupancy) add() {
 	for range o.probes {
 		o.top = min(o.top+1, blockBits)
-		for x := o.top; x > 0; x-- {
-			o.p[x] = o.p[x]*float64(x)/blockBits + o.p[x-1]*float64(blockBits-x+1)/blockBits
+		p := o.p[o.low : o.top+1]
+		hits, misses := o.hits[o.low:][:len(p)], o.misses[o.low:][:len(p)]
+		below := 0.0
+		for i, here := range p {
+			p[i] = here*hits[i] + below*misses[i]
+			below = here
 		}
-		o.p[0] = 0
+	}
+	for o.p[o.low] < negligible { // fewer bits pass less often
+		o.low++
 	}
 }
+
+// negligible is a probability whose share of a sum of figures has no digit in common with the sum: TODO
+const negligible = 1e-40
 
 // pass returns the probability that an absent key passes.
 func (o *occupancy) pass() float64 {
 	sum := 0.0
-	for x := range o.top + 1 {
+	for x := o.low; x <= o.top; x++ {
 		sum += o.p[x] * o.pow[x]
 	}
 	return sum
@@ -152,7 +168,7 @@ func (o *occupancy) pass() float64 {
 // passSquare returns the mean square of the probability that an absent key passes, over the sets of set bits.
 func (o *occupancy) passSquare() float64 {
 	sum := 0.0
-	for x := range o.top + 1 {
+	for x := o.low; x <= o.top; x++ {
 		sum += o.p[x] * o.pow[x] * o.pow[x]
 	}
 	return sum
