@@ -176,7 +176,7 @@ func TestAPutIntoADeadStretchIsSeenAtOnce(t *testing.T) {
 	for w := range workers {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 9))
-			for range storetest.Seeds(400) {
+			for range storetest.Seeds(200) {
 				for i := range rows {
 					if err := cmp.Or(db.Put(key(w, i), nil), db.Delete(key(w, i))); err != nil {
 						t.Error(err)
@@ -495,7 +495,7 @@ func TestAPollOfDeletedKeysStepsOverThemOnce(t *testing.T) {
 				}
 				check("again", deadkeys.Worth)
 				if !readOnly {
-					const writes, puts = 5000, 100
+					const writes, puts = 1000, 20
 					for i := range writes {
 						must(t, db.Put([]byte{"az"[i%2]}, nil))
 					}

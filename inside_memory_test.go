@@ -442,9 +442,7 @@ func memoryKey(dst []byte, i uint64) []byte {
 }
 
 func TestFiltersAndIndexesStayInsideTheMemoryBudget(t *testing.T) {
-	if testkit.RaceEnabled {
-		t.Skip("900,000 keys in one goroutine: nothing to race")
-	}
+	testkit.Long(t)
 	const n = 900_000
 	opts := &bloomkv.Options{
 		FS: vfstest.NewMem(), Durability: bloomkv.DurabilityNoSync, MemoryBudget: 8 << 20, MemtableSize: 2 << 20,

@@ -146,7 +146,7 @@ func TestUnitsInPartsPromiseWhatTheirBlocksKeep(t *testing.T) {
 		"a full unit":       paramsOf(t, Unit{10, 4}, Unit{0.5, 8}),
 		"a lower rate":      paramsOf(t, Unit{4.5, 3}, Unit{4.5, 3}, Unit{4.5, 3}),
 	} {
-		for pages := uint64(2); pages < 400; pages += 1 + pages/2 {
+		for pages := uint64(2); pages < 200; pages += 1 + pages/2 {
 			n := uint64(float64(pages*pageBlocks*blockBits) / p.BitsPerKey())
 			h := p.SideBySide().Header(n)
 			if !h.sideBySide() {

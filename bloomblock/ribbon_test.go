@@ -325,7 +325,7 @@ func TestRandomKeysAlwaysHaveTheirRibbon(t *testing.T) {
 		must(t, err)
 		for _, keys := range []int{3000, 5272, 6091} {
 			_, planned := planRibbon(uint64(keys), rate*ribbonMargin, usualOverhead)
-			const sets = 200
+			const sets = 100
 			blooms, blocks := 0, uint64(0)
 			for seed := range sets {
 				b := &Builder{Seed: Seed(seed + 1)}

@@ -287,6 +287,7 @@ func TestALargeMergeIsCarriedOutInSlices(t *testing.T) {
 // TestManyWorkersShareAMergeOnASlowDisk uses the clock of a synctest bubble: each write to a table takes its time,
 // beside other writes.
 func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {
+	const n = 8000
 	rate := map[int]float64{} // bytes per second
 	for _, workers := range []int{1, 4} {
 		synctest.Test(t, func(t *testing.T) {
@@ -301,8 +302,8 @@ func TestManyWorkersShareAMergeOnASlowDisk(t *testing.T) {
 			o.Compactions = workers
 			db := storetest.Open(t, "db", o)
 			want := map[string]string{}
-			for i := range 20_000 {
-				k, v := fmt.Sprintf("%05d", i*7919%20_000), strings.Repeat(".", 200)
+			for i := range n {
+				k, v := fmt.Sprintf("%05d", i*7919%n), strings.Repeat(".", 200)
 				must(t, db.Put([]byte(k), []byte(v)))
 				want[k] = v
 			}

@@ -253,7 +253,7 @@ func TestKeptStoresOpen(t *testing.T) {
 // TestKeptStoresOpenWithLittleMemory does the same with memory for parts of the filters, and for none at all: then they
 // are asked in their files.
 func TestKeptStoresOpenWithLittleMemory(t *testing.T) {
-	testkit.LongUnderRace(t)
+	testkit.Long(t)
 	for _, dir := range keptDirs(t) {
 		files := readTree(t, dir)
 		for name, store := range storesIn(files) {

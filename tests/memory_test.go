@@ -211,6 +211,7 @@ func TestAClosedStoreKeepsLittleMemory(t *testing.T) {
 }
 
 func TestDescriptorsStayInsideTheirBoundAndDropNoFilter(t *testing.T) {
+	testkit.LongUnderRace(t)
 	storetest.Uncached(t) // every lookup reads its file
 	opts := storetest.Small(vfstest.NewMem())
 	opts.Durability, opts.MaxOpenFiles, opts.Compression = bloomkv.DurabilityNoSync, 8, bloomkv.CompressionNone

@@ -57,7 +57,7 @@ func TestScansOfAbsentPrefixesReadNoBlock(t *testing.T) {
 			defer func() {
 				must(t, db.Close())
 			}()
-			scans := 20_000
+			scans := 8000
 			if tt.rule == (bloomkv.PrefixRule{}) {
 				scans /= 10
 			}

@@ -316,7 +316,7 @@ func TestNegativesAreEstimatedWithinTheirStandardError(t *testing.T) {
 	o := storetest.Tiny(vfstest.NewMem())
 	o.Durability, o.FilterFPR = bloomkv.DurabilityNoSync, 0.001 // false positives shift the counts of the tables below
 	const n = 4096
-	lookups := storetest.AtStride(1 << 17)
+	lookups := storetest.AtStride(1 << 16)
 	key := func(i uint64) []byte { return fmt.Appendf(nil, "key%05d", i) }
 	for _, test := range []struct {
 		name string

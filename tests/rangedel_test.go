@@ -9,6 +9,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/bloomkv/bloomkv"
@@ -353,7 +354,7 @@ func TestEverySnapshotReadsRightBetweenManyRangeDeletes(t *testing.T) {
 	testkit.Long(t)
 	stores, overlapped := 0, 0
 	for of, shape := range rangeShapes {
-		for seed := range uint64(3) {
+		for seed := range uint64(2) {
 			rng := rand.New(rand.NewPCG(seed, uint64(of)))
 			o := storetest.Tiny(vfstest.NewMem())
 			o.Durability = bloomkv.DurabilityNoSync
@@ -497,8 +498,9 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 	for _, byLookup := range []bool{false, true} { // otherwise by the warm-up
 		t.Run(fmt.Sprintf("by a lookup: %v", byLookup), func(t *testing.T) {
 			mem := deleted.Kill()
+			var failed atomic.Bool // to warm up
 			cold := vfstest.NewHook(mem, func(op vfstest.Op) error {
-				if byLookup && op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.WarmUp) {
+				if byLookup && !failed.Load() && op.Kind == vfstest.OpReadAt && storetest.Inside(storetest.WarmUp) {
 					return storetest.ErrCold
 				}
 				return nil
@@ -517,6 +519,7 @@ func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
 			warm()
 			if byLookup {
 				testkit.Soon(t, "warming up has failed", func() bool { return db.Metrics().Warm })
+				failed.Store(true)
 				if db.Metrics().Writes.Compactions > 0 {
 					t.Fatal("the tombstones were already loaded: the test tests nothing")
 				}

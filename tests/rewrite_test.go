@@ -26,7 +26,7 @@ func tableFileNames(db *bloomkv.DB) (names []string) {
 // second Compact writes nothing.
 func TestCompactWritesTablesAnewWhoseFiltersMissThePlan(t *testing.T) {
 	testkit.Long(t)
-	const n, lookups = 40_000, 200_000
+	const n, lookups = 40_000, 100_000
 	ribbon := func(o *bloomkv.Options) { o.FilterKind = bloomkv.FilterRibbon }
 	prefix := func(n int) func(*bloomkv.Options) {
 		return func(o *bloomkv.Options) { o.FilterPrefix = bloomkv.PrefixLen(n) }

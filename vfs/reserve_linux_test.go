@@ -239,7 +239,11 @@ func TestNothingIsLostBesideThePopulatingOfPages(t *testing.T) {
 		}
 		return f.WriteAt(b, off)
 	}
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 6
+	}
+	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		fails.Store(false)
 		f, name, _ := mapped(t)

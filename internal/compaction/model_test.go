@@ -334,7 +334,7 @@ func (w *world) step() {
 // After each step every reader must see the history, and every table must match the manifest.
 func TestEveryReaderSeesTheHistory(t *testing.T) {
 	testkit.LongUnderRace(t)
-	n := 200 * *long
+	n := 120 * *long
 	if testing.Short() {
 		n /= 5
 	}

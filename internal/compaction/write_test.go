@@ -280,7 +280,7 @@ func TestATableIsSyncedWhileTheNextOneIsWritten(t *testing.T) {
 func TestRangeTombstonesThatOverlapAreCutWithTheirTables(t *testing.T) {
 	testkit.Long(t)
 	flushes := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(24) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		const keys = 200
 		key := func(i int) []byte { return fmt.Appendf(nil, "%04d", i) }

@@ -1003,6 +1003,7 @@ func TestWritersLookAtTheSpaceAgainOnceACompactionBegins(t *testing.T) {
 
 // TestTablesAreNoLargerThanWhatIsKeptForThem flushes memtables with versions of which many fit a block, or few, or one.
 func TestTablesAreNoLargerThanWhatIsKeptForThem(t *testing.T) {
+	testkit.LongUnderRace(t)
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func(int) []byte { return binary.BigEndian.AppendUint32(nil, rng.Uint32()) }
 	ordered := func(i int) []byte { return fmt.Appendf(nil, "key%013d", i) }

@@ -217,12 +217,16 @@ func TestReadersWhilePartsAreEvicted(t *testing.T) {
 		file, info := build(t, WriterOptions{ID: uint64(i), BlockSize: 1 << 10, partSize: partSize}, kvs)
 		tables = append(tables, NewReader(bytes.NewReader(file), metaOf(info), c, pool, d))
 	}
+	rounds := 1500
+	if testing.Short() {
+		rounds /= 3
+	}
 	var wg sync.WaitGroup
 	for n := range 5 {
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(n)))
 			var it Iter
-			for round := range 1500 {
+			for round := range rounds {
 				r, i := tables[rng.IntN(len(tables))], rng.IntN(len(kvs)-20)
 				mustGet(t, r, kvs[i])
 				ls := make([]Lookup, 3)

@@ -15,7 +15,7 @@ import (
 	"github.com/bloomkv/bloomkv/tools/internal/inspect"
 )
 
-var treeKeys = flag.Int("keys", 60_000,
+var treeKeys = flag.Int("keys", 40_000,
 	"keys of the stores whose trees are looked at; as many absent ones are looked up")
 
 // A grown is a store with several levels, runs over parts of the keys, overwritten keys and ingested ones.

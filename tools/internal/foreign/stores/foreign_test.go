@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	absents  = flag.Int("absent", 100_000, "absent keys to ask for each kind of table")
+	absents  = flag.Int("absent", 40_000, "absent keys to ask for each kind of table")
 	presents = flag.Int("present", 20_000, "keys of each table")
 	printed  = flag.Bool("table", false, "print the rates as a Markdown table")
 )
