@@ -461,8 +461,8 @@ func (s *Scheduler) Running() Running {
 	return r
 }
 
-// Settled reports whether the store is warm, there is nothing left to flush or compact, and the filters in memory follow
-// the plan of the current tree: filters that Open has yet to load may show that a compaction is due. It is false after
+// Settled reports whether the store is warm, nothing is left to flush or compact, and the filters in memory follow the
+// plan of the current tree. Filters that Open has yet to load may show that a compaction is due. It is false after
 // Close.
 func (s *Scheduler) Settled() bool {
 	for {
