@@ -148,12 +148,13 @@ func (o *occupancy) add() {
 			below = here
 		}
 	}
-	for o.p[o.low] < negligible { // fewer bits pass less often
+	for o.p[o.low] < negligible {
 		o.low++
 	}
 }
 
-// negligible is a probability whose share of a sum of figures has no digit in common with the sum: TODO
+// negligible is the probability of so few set bits that they do not matter: figures grow with the bits, and so those
+// below add less than 513 times as much to a mean, relatively.
 const negligible = 1e-40
 
 // pass returns the probability that an absent key passes.
