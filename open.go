@@ -191,6 +191,7 @@ func (db *DB) recover(ctx context.Context) error {
 func (db *DB) assemble(seed bloomblock.Seed) {
 	db.read.Init(read.Config{
 		Tree: db.tree, Tables: db.share, Seed: seed, Prefix: db.opts.FilterPrefix.rule, Damaged: db.report.Damaged,
+		Sought: func(n uint64) { db.work.Sought(n) }, // which is made below
 		Naming: db.opts.Logger.Enabled(context.Background(), slog.LevelWarn),
 	})
 	policy := db.opts.policy()

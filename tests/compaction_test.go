@@ -508,6 +508,53 @@ func TestSmallTablesAreJoinedOnceAStoreIsOpen(t *testing.T) {
 	must(t, holds(mem, "db", want))
 }
 
+// TestRunsInWhichManySeeksLookAreMerged seeks in the runs of level 0 of a store that is written to now and then.
+func TestRunsInWhichManySeeksLookAreMerged(t *testing.T) {
+	db := storetest.OpenTiny(t)
+	defer func() { must(t, db.Close()) }()
+	const runs = 5 // fewer than start a compaction
+	want := map[string]string{}
+	put := func(i int) {
+		k, v := fmt.Sprintf("%04d", i), strings.Repeat(".", i)
+		must(t, db.Put([]byte(k), []byte(v)))
+		want[k] = v
+	}
+	for i := range runs {
+		for j := range 200 {
+			put(i*37 + j*7)
+		}
+		must(t, db.Flush(t.Context()))
+	}
+	storetest.Settle(t, db)
+	before := db.Metrics()
+	if before.Levels[0].Runs != runs {
+		t.Fatalf("%d runs in level 0, want %d", before.Levels[0].Runs, runs)
+	}
+	seek := func(n int) {
+		for i := range n {
+			it := db.Iter(bloomkv.IterOptions{})
+			if !it.SeekGE(fmt.Appendf(nil, "%04d", i%1000)) {
+				t.Fatal("nothing found", it.Err())
+			}
+			must(t, it.Close())
+			if i%1000 == 0 {
+				put(5000)
+			}
+		}
+	}
+	seek(100)
+	storetest.Settle(t, db)
+	if m := db.Metrics(); m.Writes.Compactions != before.Writes.Compactions {
+		t.Errorf("%d compactions after few seeks", m.Writes.Compactions-before.Writes.Compactions)
+	}
+	for n := 0; db.Metrics().Levels[0].Runs > 0; n++ {
+		if seek(1000); n == 1000 {
+			t.Fatalf("runs in which many seeks look are not merged\n%v", db.Metrics())
+		}
+	}
+	must(t, contains(db, want))
+}
+
 // tablesOnDisk counts the tables in a store's directory.
 func tablesOnDisk(t *testing.T, fsys vfs.FS) (n int) {
 	t.Helper()

@@ -94,6 +94,9 @@ func (l Leveled) Pick(v Shape) *Plan {
 
 // pays returns a compaction that is not urgent but pays, or nil.
 func (l Leveled) pays(v *Shape, base int) *Plan {
+	if p := l.sparesSeeks(v, base); p != nil {
+		return p
+	}
 	if v.dropsFromLevel0(v.lowered(base)) {
 		if p := v.allowed(v.mergeLevel0(base)); p != nil {
 			return p

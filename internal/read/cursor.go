@@ -31,6 +31,7 @@ type Cursor struct {
 	bounds   bounds
 	opened   opened
 	prefix   prefixProbe
+	sought   uint64 // looks of seeks into runs of level 0, where there are other runs too
 
 	at    position
 	key   []byte // current key, or the last one
@@ -119,7 +120,7 @@ func (r *Reader) Open(lower, upper []byte, keysOnly bool, at AsOf, over *Writes)
 	c.dead.current = at.Pin == nil || r.Tree.NewestSeq() == seq
 	c.bounds.set(lower, upper)
 	c.prefix.ask(r.Prefix, lower, upper)
-	c.at, c.err, c.back, c.pairs.streak = fresh, nil, false, 0
+	c.at, c.err, c.back, c.pairs.streak, c.sought = fresh, nil, false, 0, 0
 	c.open()
 	if c.opened.byN = 0; r.Naming {
 		c.opened.byN = runtime.Callers(2, c.opened.by[:])
@@ -191,7 +192,9 @@ func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
 // Close releases the state and returns the cursor to the pool.
 func (c *Cursor) Close() {
 	c.endWalk()
-	c.reader.iterators.remove(c)
+	if n := c.reader.iterators.remove(c); n > 0 {
+		c.reader.Sought(n)
+	}
 	c.reader.prefixCounts.add(&c.prefix.PrefixCounts)
 	_ = c.merge.Close() // always nil
 	clear(c.sources)
@@ -341,6 +344,9 @@ func (c *Cursor) prefetch(key []byte) {
 	for _, r := range runs {
 		if i := r.run.Search(key); i >= r.from && i < r.to {
 			c.tables = append(c.tables, r.run.Readers[i])
+			if r.run.Level == 0 {
+				c.sought++
+			}
 		}
 	}
 	if len(c.tables) > 1 {

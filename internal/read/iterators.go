@@ -13,12 +13,16 @@ import (
 // iterators are the open cursors, in stripes so that goroutines on different processors do not share memory. Close
 // lists those left open, and Metrics counts them.
 type iterators [iteratorStripes]struct {
-	mu   step.Mutex
-	open []*Cursor // guarded by mu
-	_    [32]byte
+	mu     step.Mutex
+	open   []*Cursor // guarded by mu
+	sought uint64    // guarded by mu: of closed cursors, what Config.Sought was not called for
+	_      [24]byte
 }
 
 const iteratorStripes = 64
+
+// toldSought is how many looks into runs of level 0 are told at a time.
+const toldSought = 1000
 
 // opened is the position of a cursor among the open ones, and its origin.
 type opened struct {
@@ -38,15 +42,20 @@ func (l *iterators) add(c *Cursor) {
 	s.open = append(s.open, c)
 }
 
-func (l *iterators) remove(c *Cursor) {
+// remove removes a cursor that is closed. It returns how many looks into runs of level 0 are to be told.
+func (l *iterators) remove(c *Cursor) (sought uint64) {
 	s := &l[c.opened.stripe]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.sought += c.sought; s.sought >= toldSought {
+		sought, s.sought = s.sought, 0
+	}
 	at, last := c.opened.at, len(s.open)-1
 	s.open[at] = s.open[last]
 	s.open[at].opened.at = at
 	s.open[last] = nil
 	s.open = s.open[:last]
+	return sought
 }
 
 // Cursors returns the number of open cursors.

@@ -48,6 +48,7 @@ type Config struct {
 	Seed    bloomblock.Seed    // mixed into the hashes of keys
 	Prefix  sstable.PrefixRule // rule of prefix filters
 	Damaged func(err error)    // is called when a read finds damage
+	Sought  func(n uint64)     // is called after seeks of cursors have looked into runs of level 0 n times
 	Naming  bool               // cursors record who opened them, for Leaked, which costs 0.2 µs each
 }
 

@@ -92,7 +92,7 @@ type job struct {
 func (s *Scheduler) shape(now *tree.State, running []*compaction.Plan, asked bool) compaction.Shape {
 	return compaction.Shape{
 		Version: now.Version, Running: running, Idle: s.idle.Load(), Snapshots: s.Tree.Pinned(),
-		Facts: s.facts(now, asked),
+		Facts: s.facts(now, asked), Sought: s.sought.Load() / looksAfter * looksAfter,
 	}
 }
 
@@ -302,6 +302,9 @@ func (s *Scheduler) begin() *job {
 		s.fruitless = changes + 1
 	} else {
 		shape.Hide(j.plan)
+		if j.plan.Inputs[0].Level == 0 && !j.plan.Move {
+			s.sought.Store(0)
+		}
 	}
 	step.At("compaction: picked")
 	s.mu.Lock()
@@ -488,6 +491,6 @@ func (s *Scheduler) Settled() bool {
 func (s *Scheduler) mayBeDue(now *tree.State) bool {
 	shape, known := s.shape(now, nil, false), s.facts(now, false)
 	known.readsNothing = true
-	shape.Facts = known
+	shape.Facts, shape.Sought = known, 0 // seeks make nothing due that a change of the tree would have to wake
 	return s.Policy.Pick(shape) != nil
 }

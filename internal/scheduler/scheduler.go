@@ -25,6 +25,7 @@ type Scheduler struct {
 
 	warm     atomic.Bool   // what memory has space for was loaded after Open
 	idle     atomic.Bool   // nobody has written for a while
+	sought   atomic.Uint64 // of runs of level 0, since a merge of it was picked: see Sought
 	removals atomic.Uint64 // times that dead tables were removed
 	pacer    pacer
 	workers  step.WaitGroup
@@ -156,6 +157,18 @@ func (s *Scheduler) followMemtables() {
 		}
 	}
 }
+
+// Sought counts seeks in runs of level 0: n times, one has looked into one of them. Many of them have compaction look
+// whether to merge these runs.
+func (s *Scheduler) Sought(n uint64) {
+	if now := s.sought.Add(n); now/looksAfter != (now-n)/looksAfter {
+		s.Tree.Wake()
+	}
+}
+
+// looksAfter is the number of looks into runs of level 0 after which compaction looks at the tree, which takes up to
+// milliseconds. They take 100 ms or more.
+const looksAfter = 50_000
 
 // WaitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are
 // visible before filters follow, see install. It does not wait for the loading that Open starts, nor after Close.

@@ -41,13 +41,14 @@ var must = testkit.Must
 type policy struct {
 	plans     []*compaction.Plan
 	meanwhile func()
-	slow      int  // how much level 0 slows writers
-	running   int  // plans that ran beside the last choice, with those that are reserved
-	due       bool // whether a compaction of stale keys is due
+	slow      int    // how much level 0 slows writers
+	running   int    // plans that ran beside the last choice, with those that are reserved
+	sought    uint64 // looks into runs of level 0, at the last choice
+	due       bool   // whether a compaction of stale keys is due
 }
 
 func (p *policy) Pick(v compaction.Shape) *compaction.Plan {
-	p.running = len(v.Running)
+	p.running, p.sought = len(v.Running), v.Sought
 	if p.meanwhile != nil {
 		p.meanwhile()
 	}
@@ -655,6 +656,42 @@ func TestTheStaleShareIsEstimatedAgainOnceFiltersAreLoaded(t *testing.T) {
 	s.Share.WarmUp(t.Context())
 	s.restore()
 	want("with the filter", 1, false)
+}
+
+// TestManySeeksInLevel0HaveCompactionLook counts them anew once level 0 is compacted.
+func TestManySeeksInLevel0HaveCompactionLook(t *testing.T) {
+	p := new(policy)
+	s, _ := newScheduler(t, p)
+	e := &manifest.Edit{LastSeq: 1, Added: compaction.NewRun(flushed(t, s, "k"))}
+	must(t, s.install(e, tree.Change{}, Counts{}))
+	s.warm.Store(true)
+	before := s.Tree.View().Changes
+	if s.Sought(looksAfter - 1); s.Tree.View().Changes != before {
+		t.Error("compaction looks after too few seeks")
+	}
+	if s.begin(); p.sought != 0 {
+		t.Errorf("the policy knows of %d seeks before there are many", p.sought)
+	}
+	if s.Sought(1); s.Tree.View().Changes == before {
+		t.Error("compaction does not look after many seeks")
+	}
+	if s.begin(); p.sought != looksAfter {
+		t.Errorf("the policy knows of %d seeks, want %d", p.sought, looksAfter)
+	}
+	if settled := s.Settled(); !settled || p.sought != 0 {
+		t.Errorf("settled %v with %d seeks, want it whatever seeks there were", settled, p.sought)
+	}
+	for _, from := range []int{3, 0} {
+		p.plans = []*compaction.Plan{planOf(from, 6, new(manifest.Table))}
+		s.Tree.Wake()
+		j := s.begin()
+		p.plans = nil
+		s.ended(j, nil)
+		s.begin()
+		if want := map[int]uint64{3: looksAfter, 0: 0}[from]; p.sought != want {
+			t.Errorf("after a compaction of level %d the policy knows of %d seeks, want %d", from, p.sought, want)
+		}
+	}
 }
 
 // TestWhatIsLeftToDoKeepsAStoreFromBeingSettled has one thing to do at a time. No lock is held while the policy is
