@@ -76,11 +76,12 @@ func (l Leveled) trigger(v *Shape, base int) int {
 // sparesSeeks returns the compaction of level 0 that is due in an idle store, if seeks in its runs have paid for it, or
 // nil.
 func (l Leveled) sparesSeeks(v *Shape, base int) *Plan {
-	if v.Sought == 0 || len(v.Running) > 0 {
+	if v.Sought == 0 {
 		return nil
 	}
 	idle := *v
-	idle.Idle, l.Trigger = true, 1
+	idle.Idle = true
+	l.Trigger = l.trigger(&idle, base)
 	if p := l.level0(&idle, base); p != nil && (p.Move || p.Bytes() <= v.Sought*seekBytes) {
 		return p
 	}
