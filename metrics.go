@@ -57,7 +57,8 @@ type Metrics struct {
 	Backlog   BacklogMetrics   `json:"backlog"`
 	Readers   ReaderMetrics    `json:"readers"`
 	// Settled is true if Warm is, nothing waits for a flush or compaction, and the filters in memory follow the plan of
-	// the current tree. With Options.ReadOnly it is true once Warm is, whatever Backlog is.
+	// the current tree. Many seeks, or a minute without writes, may have level 0 compacted further. With
+	// Options.ReadOnly it is true once Warm is, whatever Backlog is.
 	Settled bool `json:"settled"`
 	// Warm is true once the loading that Open starts has ended: filters are in memory as far as the budget allows.
 	Warm bool `json:"warm"`
