@@ -153,8 +153,8 @@ func (o *occupancy) add() {
 	}
 }
 
-// negligible is the probability of so few set bits that they do not matter: figures grow with the bits, and so those
-// below add less than 513 times as much to a mean, relatively.
+// negligible is the probability of so few set bits that they do not matter. Figures grow with the number of bits, so
+// all that is left out changes a mean by a share below 513 · 1e-40.
 const negligible = 1e-40
 
 // pass returns the probability that an absent key passes.

@@ -54,7 +54,8 @@ func (l Leveled) targets(v *manifest.Version) (base int, targets [manifest.NumLe
 // Pick returns the most urgent compaction that can be carried out beside those that run, or nil. Level 0 is judged by
 // its number of runs, as each costs every lookup a filter probe; the others by their bytes above the target. Once level
 // 0 slows writers it comes before the others, which may be many times above their targets and stop nobody. Moving an
-// ingested run comes first, as it costs nothing. Compactions that join small tables or only drop data come last.
+// ingested run comes first, as it costs nothing. What seeks have paid for comes after what is due, and compactions that
+// join small tables or only drop data come last.
 func (l Leveled) Pick(v Shape) *Plan {
 	base, targets := l.targets(v.Version)
 	if p := v.allowed(l.moveIngested(&v, base)); p != nil {

@@ -1,6 +1,7 @@
 package compaction
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -214,13 +215,12 @@ func (f *forest) runningOf(input string) (plans []*Plan) {
 func TestPickAtOnce(t *testing.T) {
 	testkit.Script(t, "testdata/at_once.txt", func(t *testing.T, input string) string {
 		running, idle := argument(&input, "running"), strings.Contains(input, "idle\n")
-		sought := argument(&input, "sought")
+		sought, stale := argument(&input, "sought"), argument(&input, "stale")
 		f := tree(t, strings.Replace(input, "idle\n", "", 1))
 		shape := f.shape()
 		shape.Running, shape.Idle = f.runningOf(running), idle
-		if sought != "" {
-			scan(t, sought, &shape.Sought)
-		}
+		scan(t, cmp.Or(sought, "0"), &shape.Sought)
+		scan(t, cmp.Or(stale, "0"), &f.stale)
 		var picked []string
 		for p := leveled.Pick(shape); p != nil; p = leveled.Pick(shape) {
 			picked = append(picked, p.text())

@@ -49,7 +49,7 @@ type Shape struct {
 	Facts     TableFacts // nil means that nothing is known
 	// Idle means that nobody has written for a while. Then level 0 is merged further, to the runs that reads like best.
 	Idle bool
-	// Sought is how often a seek has looked into a run of level 0 since that was last merged.
+	// Sought is how often seeks have looked into a run of level 0 since it was last merged.
 	Sought uint64
 
 	taken map[uint64]bool // numbers of the tables of plans that run; nil before it is asked for

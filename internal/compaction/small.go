@@ -12,15 +12,16 @@ import (
 // run are neighbors by their keys. What is rewritten becomes at least twice as large, so until it is n times as large
 // it is rewritten at most log2(n) times. docs/decisions.md has the figures.
 
-// Level 0 is also merged further once looks of seeks into its runs have taken as long as that would: then at most twice
-// the time is spent that would be spent if the number of seeks were known (as with skis that one rents or buys: Karlin,
-// Manasse, Rudolph, Sleator 1988). LevelDB counts the seeks that a table has cost.
+// Level 0 is also merged further once looks of seeks into its runs have paid for it. If a look paid for as much merging
+// as takes the same time, at most twice the time would be spent that is spent if the number of seeks is known before
+// (as with skis that one rents or buys: Karlin, Manasse, Rudolph, Sleator 1988). LevelDB counts the seeks that a table
+// has cost.
 
-// A look of a seek into one more run is worth merging seekBytes. It takes as long as merging 250 bytes if all is in
-// memory, 2 µs, and 50 KB if it reads a block from a disk, 100 µs; this lies in the middle.
+// A look pays for merging seekBytes. It takes as long as merging 250 bytes if all is in memory, 2 µs, and 50 KB if it
+// reads a block from a disk, 100 µs; this lies in the middle.
 const seekBytes = 4 << 10
 
-// While nobody writes, the largest may have idleTimes the size of the others together.
+// While nobody writes, or once seeks have paid, the largest may have idleTimes the size of the others together.
 const idleTimes = 3
 
 // If newer tables have this share of the keys of the last level, level 0 is merged into it, although it is smaller: the
@@ -73,20 +74,28 @@ func (l Leveled) trigger(v *Shape, base int) int {
 	}
 }
 
-// sparesSeeks returns the compaction of level 0 that is due in an idle store, if seeks in its runs have paid for it, or
-// nil.
+// sparesSeeks returns the compaction of level 0 that would be due in an idle store without stale keys, if seeks in its
+// runs have paid for it, or nil.
 func (l Leveled) sparesSeeks(v *Shape, base int) *Plan {
 	if v.Sought == 0 {
 		return nil
 	}
 	idle := *v
 	idle.Idle = true
+	if v.Facts != nil {
+		idle.Facts = noneStale{v.Facts}
+	}
 	l.Trigger = l.trigger(&idle, base)
 	if p := l.level0(&idle, base); p != nil && (p.Move || p.Bytes() <= v.Sought*seekBytes) {
 		return p
 	}
 	return nil
 }
+
+// noneStale are facts without stale keys. To drop these would rewrite the last level, which spares a seek little.
+type noneStale struct{ TableFacts }
+
+func (noneStale) Stale() float64 { return 0 }
 
 // level0 returns the compaction of level 0 that is due and allowed, or nil. If that has to wait for others, and one
 // more run would slow writers, the newest runs are merged with each other.

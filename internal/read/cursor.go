@@ -192,6 +192,9 @@ func (c *Cursor) add(s merge.Source, dels rangedel.Set, seq ikey.Seq) {
 // Close releases the state and returns the cursor to the pool.
 func (c *Cursor) Close() {
 	c.endWalk()
+	if c.reader.Tree.Load() != c.state {
+		c.sought = 0 // the runs may be merged already
+	}
 	if n := c.reader.iterators.remove(c); n > 0 {
 		c.reader.Sought(n)
 	}

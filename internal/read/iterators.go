@@ -15,7 +15,7 @@ import (
 type iterators [iteratorStripes]struct {
 	mu     step.Mutex
 	open   []*Cursor // guarded by mu
-	sought uint64    // guarded by mu: of closed cursors, what Config.Sought was not called for
+	sought uint64    // guarded by mu: looks of closed cursors that Config.Sought was not told yet
 	_      [24]byte
 }
 

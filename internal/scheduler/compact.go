@@ -149,6 +149,9 @@ func (s *Scheduler) ended(j *job, err error) (putOff, report bool) {
 	if j.call != nil && err == nil {
 		j.call.manual.Done(j.plan)
 	}
+	if err == nil && j.plan.Inputs[0].Level == 0 && !j.plan.Move {
+		s.sought.Store(0)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = slices.DeleteFunc(s.running, func(other *job) bool { return other == j })
@@ -302,9 +305,6 @@ func (s *Scheduler) begin() *job {
 		s.fruitless = changes + 1
 	} else {
 		shape.Hide(j.plan)
-		if j.plan.Inputs[0].Level == 0 && !j.plan.Move {
-			s.sought.Store(0)
-		}
 	}
 	step.At("compaction: picked")
 	s.mu.Lock()
@@ -491,6 +491,6 @@ func (s *Scheduler) Settled() bool {
 func (s *Scheduler) mayBeDue(now *tree.State) bool {
 	shape, known := s.shape(now, nil, false), s.facts(now, false)
 	known.readsNothing = true
-	shape.Facts, shape.Sought = known, 0 // seeks make nothing due that a change of the tree would have to wake
+	shape.Facts, shape.Sought = known, 0 // what only seeks pay for does not keep a store from being settled
 	return s.Policy.Pick(shape) != nil
 }

@@ -25,7 +25,7 @@ type Scheduler struct {
 
 	warm     atomic.Bool   // what memory has space for was loaded after Open
 	idle     atomic.Bool   // nobody has written for a while
-	sought   atomic.Uint64 // of runs of level 0, since a merge of it was picked: see Sought
+	sought   atomic.Uint64 // looks of seeks into runs of level 0 since it was last merged
 	removals atomic.Uint64 // times that dead tables were removed
 	pacer    pacer
 	workers  step.WaitGroup
@@ -158,16 +158,16 @@ func (s *Scheduler) followMemtables() {
 	}
 }
 
-// Sought counts seeks in runs of level 0: n times, one has looked into one of them. Many of them have compaction look
-// whether to merge these runs.
+// Sought counts n looks of seeks into runs of level 0. After each looksAfter of them, compaction checks whether to
+// merge these runs.
 func (s *Scheduler) Sought(n uint64) {
 	if now := s.sought.Add(n); now/looksAfter != (now-n)/looksAfter {
 		s.Tree.Wake()
 	}
 }
 
-// looksAfter is the number of looks into runs of level 0 after which compaction looks at the tree, which takes up to
-// milliseconds. They take 100 ms or more.
+// looksAfter is the number of looks after which compaction checks the tree, which takes up to milliseconds. The looks
+// take 100 ms or more.
 const looksAfter = 50_000
 
 // WaitForFilters returns nil once filters follow the plan, or the error of ctx if that ends first. New tables are

@@ -322,8 +322,8 @@ func TestAStoreThatIsOnlyReadIsNotCompacted(t *testing.T) {
 		s.ReadOnly, s.Workers = true, 1
 		s.Start()
 		synctest.Wait()
-		if !s.Warm() || !s.Settled() {
-			t.Errorf("warm %v, settled %v, want true", s.Warm(), s.Settled())
+		if !s.Settled() {
+			t.Error("not settled")
 		}
 		s.Tree.Close()
 		s.Wait()
@@ -681,15 +681,27 @@ func TestManySeeksInLevel0HaveCompactionLook(t *testing.T) {
 	if settled := s.Settled(); !settled || p.sought != 0 {
 		t.Errorf("settled %v with %d seeks, want it whatever seeks there were", settled, p.sought)
 	}
-	for _, from := range []int{3, 0} {
-		p.plans = []*compaction.Plan{planOf(from, 6, new(manifest.Table))}
+	for _, c := range []struct {
+		from int
+		move bool
+		err  error
+		want uint64
+	}{
+		{3, false, nil, looksAfter},
+		{0, true, nil, looksAfter},
+		{0, false, errors.New("cause"), looksAfter},
+		{0, false, nil, 0},
+	} {
+		plan := planOf(c.from, 6, new(manifest.Table))
+		plan.Move = c.move
+		p.plans = []*compaction.Plan{plan}
 		s.Tree.Wake()
 		j := s.begin()
 		p.plans = nil
-		s.ended(j, nil)
+		s.ended(j, c.err)
 		s.begin()
-		if want := map[int]uint64{3: looksAfter, 0: 0}[from]; p.sought != want {
-			t.Errorf("after a compaction of level %d the policy knows of %d seeks, want %d", from, p.sought, want)
+		if p.sought != c.want {
+			t.Errorf("after %+v the policy knows of %d seeks", c, p.sought)
 		}
 	}
 }
