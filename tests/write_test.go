@@ -55,6 +55,40 @@ func TestWritersThatWaitShareOneSync(t *testing.T) {
 	must(t, db.Close())
 }
 
+// TestASyncedWriteJoinsNoGroupWithoutASync has a write without a sync lead while one with a sync waits behind it.
+func TestASyncedWriteJoinsNoGroupWithoutASync(t *testing.T) {
+	var held atomic.Bool
+	mem := vfstest.NewMem()
+	fs, open := storetest.Gated(mem, func(op vfstest.Op) bool {
+		return op.Kind == vfstest.OpSync && storetest.Inside(storetest.SyncLog) && !held.Swap(true)
+	})
+	db := storetest.Open(t, "db", &bloomkv.Options{FS: fs})
+	var wg sync.WaitGroup
+	put := func(key string, d bloomkv.Durability, waiting int) {
+		wg.Go(func() {
+			if err := storetest.PutWith(db, d, []byte(key), nil); err != nil {
+				t.Error(err)
+			}
+			if key == "synced" {
+				lost := mem.Crash(vfstest.KeepNothing)
+				if err := holds(lost, "db", map[string]string{"first": "", "unsynced": "", "synced": ""}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		testkit.Soon(t, key+" is under way", func() bool {
+			_, n := storetest.Writers()
+			return held.Load() && n == waiting
+		})
+	}
+	put("first", bloomkv.DurabilitySync, 0)
+	put("unsynced", bloomkv.DurabilityNoSync, 1)
+	put("synced", bloomkv.DurabilitySync, 2)
+	open()
+	wg.Wait()
+	must(t, db.Close())
+}
+
 func TestANewMemtableStallsNoWriterForTheSyncOfTheOldLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fs, open := storetest.Gated(vfstest.NewMem(), func(op vfstest.Op) bool {

@@ -698,6 +698,19 @@ func TestLeaveGivesBackAllThatAStoreHad(t *testing.T) {
 	}
 }
 
+func TestWhatIsLoadedAfterAStoreHasLeftIsNotCounted(t *testing.T) {
+	p := NewPool(16*mib, 8)
+	join(t, p, 100, mib)
+	before := p.Usage()
+	s := join(t, p, 5000, mib)
+	s.Tree.Close()
+	must(t, s.Leave(s.Tree.End()))
+	s.Count(1000) // of a lookup that was under way
+	if u := p.Usage(); u.Tables != before.Tables {
+		t.Errorf("the pool counts %d bytes, want %d", u.Tables, before.Tables)
+	}
+}
+
 func TestLeaveReportsThatAFileCannotBeClosed(t *testing.T) {
 	s := join(t, NewPool(16*mib, 8), 100, mib)
 	s.Tree.Close()

@@ -245,6 +245,26 @@ func TestOrderOfInstalling(t *testing.T) {
 	}
 }
 
+// TestAManifestStaysIfCurrentMayNameIt fails after CURRENT was renamed, and has CURRENT not be read either.
+func TestAManifestStaysIfCurrentMayNameIt(t *testing.T) {
+	m := newFS(t)
+	create(t, m, 1, State{NextFile: 5})
+	cause, renamed := errors.New("cause"), false
+	fsys := vfstest.NewHook(m, func(op vfstest.Op) error {
+		if renamed && op.Kind != vfstest.OpRemove {
+			return cause
+		}
+		renamed = renamed || op.Kind == vfstest.OpRename
+		return nil
+	})
+	if _, err := Create(fsys, dir, 3, State{NextFile: 5}); !errors.Is(err, cause) {
+		t.Errorf("%v, want %v", err, cause)
+	}
+	if got := load(t, m); got.ManifestNumber != 3 {
+		t.Errorf("manifest %d, want 3", got.ManifestNumber)
+	}
+}
+
 func TestALeftManifestIsReplacedUnlessItIsCurrent(t *testing.T) {
 	m := newFS(t)
 	put(t, m, "MANIFEST-000002", "left by a crash")

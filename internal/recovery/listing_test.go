@@ -178,6 +178,22 @@ func TestOrphansAreFilesWhoseNumbersAreOutOfUse(t *testing.T) {
 }
 
 // TestManyTablesAreLookedAtAhead checks directories with more tables than Check looks at itself.
+// TestTablesThatALostEditNeedsStay has replaced tables in no order. The others that no edit names go.
+func TestTablesThatALostEditNeedsStay(t *testing.T) {
+	mem := storeOf(t, "000003.sst", "000007.sst", "000008.sst", "000009.sst")
+	s := stateOf(table(7, 0))
+	s.Replaced = []uint64{9, 3}
+	names, err := mem.List("db")
+	must(t, err)
+	List(names).RemoveUnfinished(mem, "db", s, new(stays))
+	names, err = mem.List("db")
+	must(t, err)
+	slices.Sort(names)
+	if want := []string{"000003.sst", "000007.sst", "000009.sst"}; !slices.Equal(names, want) {
+		t.Errorf("left %q, want %q", names, want)
+	}
+}
+
 func TestManyTablesAreLookedAtAhead(t *testing.T) {
 	const last = 10 + fewTables
 	var names []string

@@ -213,6 +213,24 @@ func (f *failing) ReadAt(b []byte, off int64) (int, error) {
 	return f.ReaderAt.ReadAt(b, off)
 }
 
+func TestACursorReadsABlockAgainThatCouldNotBeRead(t *testing.T) {
+	file, info, kvs := small(t, None)
+	r := newReader(file, info, 1<<20)
+	must(t, r.Load(0))
+	wholeIndex(t, r)
+	f := &failing{bytes.NewReader(file), true}
+	r.file = f
+	it := r.Iter(IterOptions{Bypass: true})
+	if it.First() || !errors.Is(it.Err(), errDisk) {
+		t.Errorf("%v, want %v", it.Err(), errDisk)
+	}
+	f.on = false
+	if !it.First() || at(it) != kvs[0] {
+		t.Errorf("%v, want the first key", it.Err())
+	}
+	must(t, it.Close())
+}
+
 func TestErrorsOfTheFileAreNotDamageAndPass(t *testing.T) {
 	file, info, kvs := small(t, None)
 	r := newReader(file, info, 1<<20)
