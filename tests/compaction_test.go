@@ -234,6 +234,7 @@ func TestLevel0IsMergedWhileNobodyWrites(t *testing.T) {
 			t.Errorf("after an hour %d runs, want 1:\n%v", got, db.Metrics())
 		}
 		write("third ", 1, 1)
+		synctest.Wait() // the store is not idle any more
 		write("fourth ", 1, 1)
 		if got := runs(); got != 3 {
 			t.Errorf("after a write %d runs, want 3", got)

@@ -135,6 +135,17 @@ func TestARangeDeleteOfATableIsCompared(t *testing.T) {
 	}
 }
 
+func TestTablesThatShareOneNumberAreCompared(t *testing.T) {
+	fsys, v := vfstest.NewMem(), &manifest.Version{}
+	must(t, fsys.Mkdir("db"))
+	addTable(t, fsys, v, 1, 10, sequence(9))
+	addTable(t, fsys, v, 0, 1, sequence(9))
+	want := "run 2 of level 0 has the key at sequence 9, the older run 1 of level 1 (000001.sst) goes up to 9"
+	if _, err := tablesOf(t, fsys, v, nil); !errors.Is(err, corrupt.Err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want that %s", err, want)
+	}
+}
+
 // A countdown is a context that ends at the last of n calls of Err.
 type countdown struct {
 	context.Context
