@@ -49,7 +49,7 @@ type Shape struct {
 	Facts     TableFacts // nil means that nothing is known
 	// Idle means that nobody has written for a while. Then level 0 is merged further, to the runs that reads like best.
 	Idle bool
-	// Sought is how often seeks have looked into a run of level 0 since it was last merged.
+	// Sought counts the runs of level 0 that seeks have looked into since level 0 was last merged.
 	Sought uint64
 
 	taken map[uint64]bool // numbers of the tables of plans that run; nil before it is asked for

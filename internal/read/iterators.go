@@ -21,7 +21,7 @@ type iterators [iteratorStripes]struct {
 
 const iteratorStripes = 64
 
-// toldSought is how many looks into runs of level 0 are told at a time.
+// toldSought is the number of looks into runs of level 0 after which Config.Sought is called.
 const toldSought = 1000
 
 // opened is the position of a cursor among the open ones, and its origin.
@@ -42,7 +42,7 @@ func (l *iterators) add(c *Cursor) {
 	s.open = append(s.open, c)
 }
 
-// remove removes a cursor that is closed. It returns how many looks into runs of level 0 are to be told.
+// remove removes a cursor that is closed. It returns the number of looks to call Config.Sought with, or 0.
 func (l *iterators) remove(c *Cursor) (sought uint64) {
 	s := &l[c.opened.stripe]
 	s.mu.Lock()
