@@ -38,7 +38,7 @@ func readRecords(
 	size = min(size, wal.MaxSize)
 	src := openDamaged(ctx, f, uint64(size)) //nolint:gosec // not negative
 	s := &recordReader{src: src, size: size, number: number, budget: 4 * size}
-	s.salt, err = wal.ParseFileHeader(src.bytes(0, wal.FirstRecord), number)
+	s.salt, err = wal.ParseFileHeader(src.bytes(0, int(min(size, wal.FirstRecord))), number)
 	switch {
 	case errors.Is(err, wal.ErrUnsupportedVersion):
 		return fmt.Errorf("%s: offset 0: %w", name, err)

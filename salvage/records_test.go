@@ -242,6 +242,12 @@ func TestALogOfTheFutureIsRefused(t *testing.T) {
 	if !errors.Is(err, wal.ErrUnsupportedVersion) || errors.Is(err, corrupt.Err) {
 		t.Errorf("error is %v, want %v", err, wal.ErrUnsupportedVersion)
 	}
+	data[wal.FirstRecord-1] = 0 // so that zeros behind the end complete it
+	sealFile(data)
+	const part = wal.FirstRecord - 1
+	if _, lost, err := recordsIn(data[:part]); err != nil || !slices.Equal(lost, []stretch{{0, part}}) {
+		t.Errorf("of a part of its file header: lost %v, %v; want all of it, and no version", lost, err)
+	}
 }
 
 func TestAnErrorOfEachEndsTheLog(t *testing.T) {

@@ -121,8 +121,12 @@ func fileHeaderCRC(h []byte) uint32 {
 // errBroken marks errors that an interrupted write can cause; any other reason is certain damage.
 var errBroken = errors.New("broken")
 
-// ParseFileHeader returns the salt of all records of a log with that number. h is the file header, FirstRecord bytes.
+// ParseFileHeader returns the salt of all records of a log with that number. h is the file header: the file's first
+// FirstRecord bytes, or all of a shorter file.
 func ParseFileHeader(h []byte, number uint64) (salt uint32, err error) {
+	if len(h) < fileHeaderSize {
+		return 0, fmt.Errorf("%w file header: %d bytes, want %d", errBroken, len(h), fileHeaderSize)
+	}
 	if string(h[:8]) != magic {
 		return 0, fmt.Errorf("%w file header: magic %q, want %q", errBroken, h[:8], magic)
 	}

@@ -83,13 +83,11 @@ func (r *replay) run(each func(payload []byte, end int64) error) error {
 	size := r.result.Size
 	in := bufio.NewReaderSize(io.NewSectionReader(r.f, 0, size), int(min(size+1, readChunk)))
 	var head [fileHeaderSize]byte
-	if size < fileHeaderSize {
-		return r.stop(fmt.Errorf("%w file header: %d bytes, want %d", errBroken, size, fileHeaderSize))
-	}
-	if err := r.read(in, head[:]); err != nil {
+	first := head[:min(size, fileHeaderSize)]
+	if err := r.read(in, first); err != nil {
 		return err
 	}
-	salt, err := ParseFileHeader(head[:], r.number)
+	salt, err := ParseFileHeader(first, r.number)
 	if err != nil {
 		return r.stop(err)
 	}
