@@ -200,6 +200,7 @@ func failedImport(mem *vfstest.Mem, f *faulty, stream []byte, old, now map[strin
 		return false, err
 	}
 	for !db.Metrics().Settled {
+		time.Sleep(time.Millisecond)
 	}
 	names, err := mem.List("db")
 	if err != nil {

@@ -21,7 +21,7 @@ type FileLog struct {
 	ops []LoggedOp
 }
 
-// A LoggedOp is an operation. Compaction runs in the background of a test: its operations are marked.
+// A LoggedOp is an operation. Compaction runs in the background of a test: what it opens and reads is marked.
 type LoggedOp struct {
 	vfstest.Op
 
@@ -32,7 +32,7 @@ type LoggedOp struct {
 func LogFiles(fsys vfs.FS) *FileLog {
 	l := &FileLog{silent: fsys}
 	l.FS = vfstest.NewHook(fsys, func(op vfstest.Op) error {
-		compacting := Inside(CompactLoop)
+		compacting := (op.Kind == vfstest.OpOpen || op.Kind == vfstest.OpReadAt) && Inside(CompactLoop)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.ops = append(l.ops, LoggedOp{op, compacting})
