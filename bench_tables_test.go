@@ -176,11 +176,14 @@ const tablesForOpen = 10_000
 func BenchmarkOpenManyTables(b *testing.B) {
 	for _, place := range []string{"memory", "disk"} {
 		b.Run(place, func(b *testing.B) {
-			fsys, dir := vfs.FS(vfstest.NewMem()), "db"
+			fsys, dir, tables := vfs.FS(vfstest.NewMem()), "db", tablesForOpen
 			if place == "disk" {
 				fsys, dir = vfs.OS, filepath.Join(b.TempDir(), "db")
+				if testing.Short() {
+					tables /= 20
+				}
 			}
-			o := manyTables(b, fsys, dir, tablesForOpen)
+			o := manyTables(b, fsys, dir, tables)
 			b.ReportAllocs()
 			for b.Loop() {
 				db := storetest.Open(b, dir, o)
@@ -188,7 +191,7 @@ func BenchmarkOpenManyTables(b *testing.B) {
 				must(b, db.Close())
 				b.StartTimer()
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/tablesForOpen, "ns/table")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(tables), "ns/table")
 		})
 	}
 }

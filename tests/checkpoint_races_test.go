@@ -113,7 +113,7 @@ func TestACheckpointThatIsInterruptedLeavesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			interrupted := 0
-			for at, ended := 1, false; !ended; at += max(1, 5/storetest.AtStride(5)) {
+			for at, ended := 1, false; !ended; at += 20 / storetest.AtStride(20) {
 				mem := vfstest.NewMem()
 				ctx, cancel := context.WithCancel(t.Context())
 				closed := make(chan error, 1)

@@ -24,7 +24,7 @@ var modelSeed = flag.Uint64("model.seed", 0, "run only the model sequence of thi
 
 // TestTheStoreBehavesLikeAMap runs random programs on a store and on a map. A failure prints its seed.
 func TestTheStoreBehavesLikeAMap(t *testing.T) {
-	sequences, operations := storetest.Seeds(300), 2000
+	sequences, operations := storetest.Seeds(200), 2000
 	if testkit.RaceEnabled {
 		operations = 500
 	}

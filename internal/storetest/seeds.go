@@ -30,7 +30,7 @@ func Seeds(n int) int {
 }
 
 // Stride returns how many places a test that fails, damages or crashes at each in turn goes on by. In a long run it is
-// each place, in an ordinary one every fifth. No stride has a factor in common with the six states that each crash
+// each place, in an ordinary one every seventh. No stride has a factor in common with the six states that each crash
 // leaves, so that all of their kinds come in turn.
 func Stride() int {
 	switch {
@@ -41,5 +41,5 @@ func Stride() int {
 	case *Long > 1:
 		return 1
 	}
-	return 5
+	return 7
 }
