@@ -165,7 +165,14 @@ func (s *Sample) Hashes() iter.Seq[Hash] {
 func (s *Sample) Find(h Hash) (index int, found, taken bool) {
 	x := h.mix()
 	index, found = slices.BinarySearch(s.mixed, x)
-	return index, found, index < len(s.mixed) || uint64(len(s.mixed)) == s.keys
+	return index, found, index < len(s.mixed) || s.whole()
+}
+
+// whole reports whether the sample has every hash of the set. One with fewer hashes than so many keys have in theirs
+// is of a set with many equal ones.
+func (s *Sample) whole() bool {
+	n := len(s.mixed)
+	return uint64(n) == s.keys || n < sampleSize(int(min(s.keys, math.MaxInt)))
 }
 
 // Distinct returns the number of distinct hashes of the set, estimated from the sample alone, whereas Keys was
@@ -174,7 +181,7 @@ func (s *Sample) Find(h Hash) (index int, found, taken bool) {
 // 2007).
 func (s *Sample) Distinct() float64 {
 	n := len(s.mixed)
-	if uint64(n) == s.keys {
+	if s.whole() {
 		return float64(n)
 	}
 	return float64(n-1) / (float64(s.mixed[n-1]) / (1 << 63) / 2)

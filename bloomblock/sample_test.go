@@ -127,6 +127,9 @@ func TestRepeatedAndCraftedHashesAreSampledOnce(t *testing.T) {
 		if s.Len() != c.want || !slices.IsSorted(s.mixed) {
 			t.Errorf("%s: %d hashes, want %d", c.name, s.Len(), c.want)
 		}
+		if d := s.Distinct(); c.want < minSample && d != float64(c.want) {
+			t.Errorf("%s: %v distinct hashes, want %d exactly", c.name, d, c.want)
+		}
 	}
 }
 
@@ -222,6 +225,9 @@ func FuzzParseSample(f *testing.F) {
 		f.Add(sampleBlockOf(hashesOf(numbered, 0, n)), true)
 	}
 	f.Add([]byte(sampleMagic), false)
+	zero := sampleBlockOf(slices.Values([]Hash{0}))
+	binary.LittleEndian.PutUint64(zero[16:], 1000) // keys
+	f.Add(zero, true)
 	f.Fuzz(func(t *testing.T, block []byte, repair bool) {
 		if repair && len(block) >= sampleHeader {
 			block = bytes.Clone(block)
