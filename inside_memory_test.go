@@ -601,22 +601,21 @@ func TestReadsStayInsideTheMemoryBudget(t *testing.T) {
 	for _, what := range []string{"iterator", "ApproximateSize"} {
 		db := storetest.Open(t, "db", opts)
 		it := db.Iter(bloomkv.IterOptions{})
-		var most bloomkv.MemoryMetrics
 		for i := range n {
 			if what == "iterator" || i < partly {
 				it.Next()
 			} else if _, err := db.ApproximateSize(bloomkv.KeyRange{Lower: key(i)}); err != nil {
 				t.Fatal(err)
 			}
-			if i%1000 == 0 {
-				if m := db.Metrics().Memory; m.Sum() > most.Sum() {
-					most = m
-				}
+			if i%1000 == 0 { // reads do not wait for the goroutine that divides memory because filters were loaded
+				testkit.Soon(t, fmt.Sprintf("%s: memory is inside its budget after %d reads", what, i), func() bool {
+					m := db.Metrics().Memory
+					return m.Sum() <= m.Budget
+				})
 			}
 		}
-		if all := db.Metrics().Memory.Indexes; most.Sum() > most.Budget || all < most.Budget/8 {
-			t.Errorf("%s: %d bytes in memory, and indexes of %d after all; the budget is %d: %+v",
-				what, most.Sum(), all, most.Budget, most)
+		if m := db.Metrics().Memory; m.Indexes < m.Budget/8 {
+			t.Errorf("%s: indexes of %d bytes after all: the test tests little", what, m.Indexes)
 		}
 		must(t, errors.Join(it.Close(), db.Close()))
 	}
