@@ -168,8 +168,8 @@ func (s *Sample) Find(h Hash) (index int, found, taken bool) {
 	return index, found, index < len(s.mixed) || s.whole()
 }
 
-// whole reports whether the sample has every hash of the set. One with fewer hashes than so many keys have in theirs
-// is of a set with many equal ones.
+// whole reports whether the sample has every hash of the set: as many as there are keys, or fewer than other samples of
+// so many keys have, if most hashes of the set are equal.
 func (s *Sample) whole() bool {
 	n := len(s.mixed)
 	return uint64(n) == s.keys || n < sampleSize(int(min(s.keys, math.MaxInt)))
