@@ -168,8 +168,8 @@ func (s *Sample) Find(h Hash) (index int, found, taken bool) {
 	return index, found, index < len(s.mixed) || s.whole()
 }
 
-// whole reports whether the sample has every hash of the set: as many as there are keys, or fewer than other samples of
-// so many keys have, if most hashes of the set are equal.
+// whole reports whether the sample has every hash of the set. Then there is one for each key, or there are fewer than
+// AppendSample takes of so many keys, because many keys have equal hashes.
 func (s *Sample) whole() bool {
 	n := len(s.mixed)
 	return uint64(n) == s.keys || n < sampleSize(int(min(s.keys, math.MaxInt)))

@@ -481,7 +481,7 @@ func checked(t *testing.T, db *bloomkv.DB) {
 // TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack opens a store whose range tombstones are not loaded yet when
 // compaction looks at the tree and finds nothing to do. No write follows.
 func TestRangeTombstonesThatAreLoadedLateGiveTheirSpaceBack(t *testing.T) {
-	testkit.LongUnderRace(t) // to make the store
+	testkit.LongUnderRace(t) // making the store takes long
 	w := newWideStore(t)
 	o := *w.o
 	o.FS = w.mem

@@ -177,7 +177,6 @@ func TestOrphansAreFilesWhoseNumbersAreOutOfUse(t *testing.T) {
 	}
 }
 
-// TestManyTablesAreLookedAtAhead checks directories with more tables than Check looks at itself.
 // TestTablesThatALostEditNeedsStay has replaced tables in no order. The others that no edit names go.
 func TestTablesThatALostEditNeedsStay(t *testing.T) {
 	mem := storeOf(t, "000003.sst", "000007.sst", "000008.sst", "000009.sst")
@@ -194,6 +193,7 @@ func TestTablesThatALostEditNeedsStay(t *testing.T) {
 	}
 }
 
+// TestManyTablesAreLookedAtAhead checks directories with more tables than Check looks at itself.
 func TestManyTablesAreLookedAtAhead(t *testing.T) {
 	const last = 10 + fewTables
 	var names []string
